@@ -1,0 +1,80 @@
+# sched_lab: `make book` builds the book, `make test` checks everything. Both set up what they need.
+SHELL  := /bin/bash
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.sched_lab-installed
+JOBS   ?= 2
+OUT    := _build/results/default
+NBVAL  := --nbval --nbval-current-env --nbval-sanitize-with nbs/sanitize.cfg -n $(JOBS) --dist loadfile
+step    = @printf '\n--- %s\n' "$(1)"
+export PATH := $(abspath $(BIN)):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup results html book test sync lint unit nbval pages bench lab export clean
+
+help:     ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
+
+$(STAMP): settings.ini constraints.txt setup.py pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+setup: $(STAMP)  ## virtual environment with the pinned versions (once; again when the pins change)
+
+# --- the book
+
+results: setup   ## one run on the embedded default data
+	sched-lab inflate --policy fgd --seeds 0 --out $(OUT)
+
+html: setup      ## render the stored chapters, without a run
+	rm -rf _build/html _build/.doctrees    # a warning is given once, when its page is read
+	jupyter-book build . -W --keep-going --quiet
+
+book: results html  ## build the book
+	@printf '\nresults  %s\nbook     file://%s\n' '$(OUT)' "$(abspath _build/html/index.html)"
+
+# --- the checks, cheap ones first; the first failure stops
+
+test: sync lint unit nbval html pages  ## every check CI runs
+	@printf '\nall checks passed\n'
+
+sync: setup
+	$(call step,notebooks and package agree; layers)
+	pytest -q tests/test_export.py tests/test_layers.py
+
+lint: setup      ## ruff and mypy
+	$(call step,ruff and mypy)
+	ruff check .
+	mypy
+
+unit: setup
+	$(call step,tests)
+	pytest -q -n $(JOBS) --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py
+
+nbval: setup
+	$(call step,chapters give their stored outputs)
+	pytest -q $(NBVAL) nbs
+
+pages: html
+	$(call step,pages of the book in a browser)
+	pytest -q tests/test_book_pages.py
+
+# --- by hand
+
+bench: setup     ## benchmarks
+	pytest -q benchmarks
+
+lab: setup       ## open the chapters in JupyterLab
+	jupyter lab nbs
+
+export: setup    ## write sched_lab/ from the notebooks, and clean them
+	nbdev_export
+	nbdev_clean
+
+clean:           ## remove what was built (the virtual environment stays)
+	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks *.egg-info
+	find sched_lab nbs tests tools _ext -name __pycache__ -prune -exec rm -rf {} +

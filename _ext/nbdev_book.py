@@ -1,0 +1,116 @@
+"""Teach Jupyter Book (MyST-NB) the nbdev directives.
+
+MyST-NB lets a project name its own reader for a file suffix (``nb_custom_formats``), ``.ipynb`` included.
+``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, the book sees
+
+* directive lines (``#| ...``) removed from the code,
+* ``#| hide``, ``#| default_exp`` and ``#| exporti`` cells removed from the page,
+* ``#| hide_input`` / ``#| hide_output`` / ``#| code-fold: true`` as cell tags,
+* ``#| eval: false`` cells never executed,
+* under an ``#| export`` cell a line "exported to <module>" that links to the API page,
+* Vega-Lite outputs as an HTML block drawn by the vendored Vega (``_assets/book-vega.js``); a stored PNG, if
+  there is one, is shown until the live chart replaces it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_markdown_cell
+
+DIRECTIVE = re.compile(r"^#\|\s*(?P<name>[\w-]+):?\s*(?P<arg>.*?)\s*$")
+VEGALITE = re.compile(r"application/vnd\.vegalite\.v\d+[.+]json")
+TAGS = {"hide": "remove-cell", "default_exp": "remove-cell", "exporti": "remove-cell",
+        "hide_input": "remove-input", "hide_output": "remove-output"}
+THEBE = re.compile(r"thebe", re.I)
+
+
+def split_directives(source: str) -> tuple[list[tuple[str, str]], str]:
+    """Return the leading ``#|`` directives of a cell and the code without them."""
+    lines, found = source.split("\n"), []
+    while lines and (m := DIRECTIVE.match(lines[0])):
+        found.append((m["name"], m["arg"]))
+        lines.pop(0)
+    return found, "\n".join(lines).lstrip("\n")
+
+
+def chart_label(spec: dict[str, Any]) -> str:
+    """Return the title of a chart as plain text, for screen readers."""
+    title = spec.get("title") or "chart"
+    text = title.get("text", "chart") if isinstance(title, dict) else title
+    return " ".join(map(str, text)) if isinstance(text, list) else str(text)
+
+
+def vega_block(spec: dict[str, Any], png: str | None) -> str:
+    """Return the HTML of one chart: what a reader without JavaScript gets, and the specification to draw."""
+    label = html.escape(chart_label(spec), quote=True)
+    data = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("</", "<\\/")
+    still = (f'<img alt="{label}" src="data:image/png;base64,{png.strip()}">' if png
+             else f"<noscript>The chart “{label}” is drawn by JavaScript.</noscript>")
+    return (f'<div class="vega-chart" role="img" aria-label="{label}"><div class="vega-view">{still}</div>'
+            f'<script type="application/json" class="vega-spec">{data}</script></div>')
+
+
+def render_charts(cell: nbformat.NotebookNode) -> None:
+    """Replace Vega-Lite outputs by HTML."""
+    for out in cell.get("outputs", []):
+        data = out.get("data", {})
+        if key := next((k for k in data if VEGALITE.fullmatch(k)), None):
+            data["text/html"] = vega_block(data.pop(key), data.get("image/png"))
+
+
+def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
+    """Read an nbdev notebook for MyST-NB (see the module docstring)."""
+    nb = nbformat.reads(text, as_version=4)
+    module, cells = "", []
+    for cell in nb.cells:
+        cells.append(cell)
+        if cell.cell_type != "code":
+            continue
+        directives, cell.source = split_directives(cell.source)
+        tags = cell.metadata.setdefault("tags", [])
+        for name, arg in directives:
+            if name == "default_exp":
+                module = arg
+            if name in TAGS:
+                tags.append(TAGS[name])
+            if name == "eval" and arg.lower() == "false":
+                tags.append("skip-execution")
+            if name == "code-fold" and arg.lower() == "true":
+                tags.append("hide-input")
+            if name in ("export", "exports") and "remove-cell" not in tags:
+                target = f"{package}.{arg or module}"
+                cells.append(new_markdown_cell(f"```{{div}} nb-export\nexported to {{py:mod}}`{target}`\n```"))
+        if not cell.source.strip():
+            tags.append("remove-cell")
+        render_charts(cell)
+    nb.cells = cells
+    return nb
+
+
+def first_visit(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Follow the reader's system colours; without a default the theme logs an error on the first visit."""
+    context.setdefault("default_mode", "auto")
+
+
+def trim_scripts(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Keep one of each script and none of thebe's, which Jupyter Book always adds: it would run code on a server."""
+    kept: dict[tuple[str, Any], Any] = {}
+    for js in context.get("script_files", []):
+        key = (str(getattr(js, "filename", js) or ""), getattr(js, "attributes", {}).get("body"))
+        if not THEBE.search(f"{key[0]} {key[1]}"):
+            kept.setdefault(key, js)
+    context["script_files"] = list(kept.values())
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Register the static files of the book."""
+    app.connect("html-page-context", first_visit)
+    app.connect("html-page-context", trim_scripts, priority=900)
+    app.add_js_file("book-vega.js", defer="defer")
+    app.add_css_file("book.css")
+    return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}

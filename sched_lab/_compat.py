@@ -1,0 +1,94 @@
+"""What no notebook can hold (hand-written: the one module not exported from a chapter).
+
+``njit`` compiles when numba is there and changes nothing when it is not; ``embedded`` finds the default data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+PACKAGE = Path(__file__).resolve().parent
+
+
+def embedded(name: str) -> Path:
+    """Path of a file of the embedded default data: ``<package>/data`` when installed, ``data/embedded`` in a checkout."""
+    for folder in (PACKAGE / "data", PACKAGE.parent / "data" / "embedded"):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"embedded data file {name!r} is missing from {PACKAGE / 'data'}: reinstall sched_lab")
+
+
+@lru_cache(maxsize=1)
+def source_stamp() -> str:
+    """Hash of every source file of the package; a compiled function is stale when any of them changes."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def njit(**options: Any) -> Callable[[F], F]:
+    """``numba.njit`` with a safe on-disk cache when numba is installed, the identity otherwise.
+
+    Numba's cache looks at the caller's own file only: after an edit of ``frag`` it would go on running the old
+    ``frag`` inlined in a compiled caller of another module. Here one stamp covers the whole package. A function
+    of a notebook is compiled afresh in every kernel, because its callees may be cells.
+    """
+    try:
+        import numba
+    except ImportError:
+        return lambda function: function
+
+    def decorate(function: F) -> F:
+        if not options.get("cache", True) or not function.__module__.startswith(f"{PACKAGE.name}."):
+            plain: F = numba.njit(**options | {"cache": False})(function)
+            return plain
+        try:
+            compiled: F = numba.njit(**options | {"cache": True})(function)
+            if hasattr(compiled, "_cache"):                     # absent under NUMBA_DISABLE_JIT=1
+                file = compiled._cache._cache_file              # private (numba 0.63-0.68): an index with one stamp
+                file._source_stamp = (file._source_stamp, source_stamp())
+        except (AttributeError, RuntimeError):                  # other numba internals; no writable cache folder
+            compiled = numba.njit(**options | {"cache": False})(function)
+        return compiled
+
+    return decorate
+
+
+@lru_cache(maxsize=256)
+def _compiled_for(function: Any, types: tuple[Any, ...]) -> Any:
+    """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
+    compiled: Any = njit(cache=True)(function)
+    compiled.compile(types)
+    compiled.disable_compile()
+    return compiled
+
+
+def first_class(function: F, *arguments: Any) -> F:
+    """``function`` (made by ``njit``) in a form that compiled code can be handed in a tuple and call.
+
+    Functions of equal argument types then have equal type, so that one compiled engine serves all of them, and
+    numba can keep it on disk. Without numba, the function itself.
+    """
+    python = getattr(function, "py_func", None)
+    if python is None:
+        return function
+    import numba
+
+    compiled: F = _compiled_for(python, tuple(numba.typeof(argument) for argument in arguments))
+    return compiled
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence numba's notice that functions as values are an experimental feature."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "First-class function type feature is experimental")
+        yield

@@ -1,0 +1,47 @@
+"""Packaging shim: every value comes from settings.ini (see pyproject.toml for tool settings)."""
+import shlex
+import shutil
+from configparser import ConfigParser
+from pathlib import Path
+
+from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+here = Path(__file__).parent
+cp = ConfigParser(delimiters=["="])
+cp.read(here / "settings.ini", encoding="utf-8")
+cfg = cp["DEFAULT"]
+lib = cfg["lib_path"]
+
+
+class BuildWithData(build_py):
+    """Ship data/embedded inside the wheel as <package>/data; a checkout reads it where it is."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            shutil.copytree(here / "data" / "embedded", Path(self.build_lib, lib, "data"), dirs_exist_ok=True)
+
+
+def reqs(key: str) -> list[str]:
+    return shlex.split(cfg.get(key, ""))
+
+
+extras = {name: reqs(f"{name}_requirements") for name in ("gpu", "distributed", "solvers", "book", "lab")}
+# 'dev' is what `make` and CI install: all that the chapters, the tests and the book need, without a GPU
+extras["dev"] = reqs("dev_requirements") + extras["book"] + extras["lab"]
+
+setup(
+    version=cfg["version"],
+    description=cfg["description"],
+    author=cfg["author"],
+    author_email=cfg["author_email"],
+    keywords=cfg["keywords"].split(),
+    url=cfg["git_url"],
+    packages=find_packages(include=[lib, lib + ".*"]),
+    package_data={lib: ["py.typed"]},
+    cmdclass={"build_py": BuildWithData},
+    install_requires=reqs("requirements"),
+    extras_require=extras,
+    entry_points={"console_scripts": [f"sched-lab = {lib}.cli:main"], "nbdev": [f"{lib}={lib}._modidx:d"]},
+)

@@ -1,0 +1,100 @@
+"""Compiled functions follow the sources of the whole package, and the package works without a compiler."""
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sched_lab._compat as compat
+
+CALLEE = "from sched_lab._compat import njit\n\n@njit()\ndef rate(x):\n    return x * {factor}\n"
+CALLER = ("from sched_lab._compat import njit\nfrom sched_lab.callee import rate\n\n"
+          "@njit()\ndef cost(x):\n    return rate(x) + 1\n")
+RUN = "from sched_lab.caller import cost\nprint(cost(10), sum(cost.stats.cache_hits.values()))"
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """Package named as ours, with two modules: ``caller.cost`` inlines ``callee.rate``."""
+    package = tmp_path / "sched_lab"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    shutil.copy(compat.__file__, package)
+    (package / "callee.py").write_text(CALLEE.format(factor=2))
+    (package / "caller.py").write_text(CALLER)
+    return package
+
+
+def run(toy: Path, code: str = RUN, **env: str) -> list[str]:
+    """Words printed by the code in a new process that imports the toy package."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=toy.parent, capture_output=True, text=True,
+                          env=clean | {"PYTHONPATH": str(toy.parent)} | env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_second_process_loads_compiled_code(toy):
+    pytest.importorskip("numba")
+    assert run(toy) == ["21", "0"]
+    assert run(toy) == ["21", "1"]
+
+
+def test_edit_of_another_file_recompiles(toy):
+    pytest.importorskip("numba")
+    assert run(toy) == ["21", "0"]
+    (toy / "callee.py").write_text(CALLEE.format(factor=3))     # same size, other content
+    assert run(toy) == ["31", "0"]
+    assert run(toy) == ["31", "1"]
+
+
+def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
+    pytest.importorskip("numba")
+    (toy / "__pycache__").touch()                               # a file in its place stops the superuser too
+    assert run(toy, XDG_CACHE_HOME=str(tmp_path / "cache")) == ["21", "0"]
+    assert run(toy, XDG_CACHE_HOME=str(tmp_path / "cache")) == ["21", "1"]
+    (tmp_path / "nowhere").touch()
+    assert run(toy, XDG_CACHE_HOME=str(tmp_path / "nowhere")) == ["21", "0"]
+
+
+def test_unknown_numba_internals_only_cost_the_cache(toy):
+    pytest.importorskip("numba")
+    hide = ("import numba.core.caching as caching\n"
+            "caching.FunctionCache._cache_file = property(lambda self: self.gone, lambda self, value: None)\n")
+    assert run(toy, hide + RUN) == ["21", "0"]
+    assert run(toy, hide + RUN) == ["21", "0"]
+
+
+def test_without_numba_the_function_is_left_alone(toy):
+    block = "import sys; sys.modules['numba'] = None\n"
+    check = "from sched_lab.caller import cost\nprint(cost(10), type(cost).__name__)"
+    assert run(toy, block + check) == ["21", "function"]
+
+
+def test_jit_can_be_switched_off(toy):
+    assert run(toy, "from sched_lab.caller import cost\nprint(cost(10))", NUMBA_DISABLE_JIT="1") == ["21"]
+
+
+def test_a_function_of_a_notebook_is_not_cached():
+    pytest.importorskip("numba")
+
+    @compat.njit()
+    def double(x):
+        return 2 * x
+
+    assert double(4) == 8 and not list(double.stats.cache_hits)
+
+
+def test_embedded_data_is_found_beside_or_inside_the_package(toy, monkeypatch):
+    monkeypatch.setattr(compat, "PACKAGE", toy)
+    with pytest.raises(FileNotFoundError, match="nodes.csv"):
+        compat.embedded("nodes.csv")
+    checkout = toy.parent / "data" / "embedded"
+    checkout.mkdir(parents=True)
+    (checkout / "nodes.csv").touch()
+    assert compat.embedded("nodes.csv") == checkout / "nodes.csv"
+    (toy / "data").mkdir()
+    (toy / "data" / "nodes.csv").touch()
+    assert compat.embedded("nodes.csv") == toy / "data" / "nodes.csv"

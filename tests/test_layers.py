@@ -1,0 +1,158 @@
+"""The import graph of the package tells the story of the book: nothing imports upwards, sideways or in circles."""
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "sched_lab"
+INSTRUMENTS = {"arrays", "frames", "plots", "sweeps"}
+SPINE = {"cluster", "traces", "power", "frag", "events"}
+FAMILIES = {"online", "andreas", "hadar", "far"}
+RANKS = ["instruments", "spine", "families", "cli"]
+Graph = dict[str, set[str]]
+
+
+def layer(module: str) -> str:
+    """Name of the layer a module belongs to; unknown modules have none."""
+    top = module.partition(".")[0]
+    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, {"cli"}), strict=True):
+        if top in members and (name == "families") >= ("." in module):
+            return name
+    return "no layer"
+
+
+def modules_of(package: Path) -> dict[str, Path]:
+    """Dotted name inside the package -> file; ``online`` is ``online/__init__.py``."""
+    named = {".".join(p.relative_to(package).with_suffix("").parts).removesuffix(".__init__"): p
+             for p in package.rglob("*.py")}
+    return {name: path for name, path in named.items() if name not in ("__init__", "_modidx")}
+
+
+def imports_of(source: str, module: str, is_package: bool, known: set[str], root: str = "sched_lab") -> set[str]:
+    """Modules of the package that a source imports, at the top level or inside a function."""
+    found = set()
+    here = [root, *module.split(".")]
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            up = here[:len(here) - node.level + is_package] if node.level else []
+            base = ".".join([*up, *(node.module or "").split(".")]).strip(".")
+            full = [f"{base}.{a.name}" for a in node.names]
+            names = [n if n.removeprefix(root + ".") in known else base for n in full]
+        found |= {n.removeprefix(root + ".") for n in names} & known
+    return found - {module}
+
+
+def read_graph(package: Path) -> tuple[Graph, dict[str, int]]:
+    """Import graph, and the chapter number of each exported module."""
+    files = modules_of(package)
+    graph, number = {}, {}
+    for name, path in files.items():
+        source = path.read_text(encoding="utf-8")
+        graph[name] = imports_of(source, name, path.name == "__init__.py", set(files), package.name)
+        if m := re.search(r"File to edit: \S*nbs/(\d+)\w*_", source):
+            number[name] = int(m[1])
+    return graph, number
+
+
+def find_cycle(graph: Graph) -> list[str]:
+    """One cycle of the graph, or nothing."""
+    done: set[str] = set()
+
+    def visit(node: str, path: list[str]) -> list[str]:
+        if node in path:
+            return [*path[path.index(node):], node]
+        if node in done:
+            return []
+        for target in sorted(graph.get(node, ())):
+            if cycle := visit(target, [*path, node]):
+                return cycle
+        done.add(node)
+        return []
+
+    return next((c for start in sorted(graph) if (c := visit(start, []))), [])
+
+
+def broken_rules(graph: Graph, number: dict[str, int]) -> list[str]:
+    """Every edge that goes upwards, sideways or to a later chapter, and one cycle if there is any."""
+    bad = [f"cycle: {' -> '.join(cycle)}"] if (cycle := find_cycle(graph)) else []
+    for a in sorted(graph):
+        if a == "_compat":
+            bad += [f"{a} -> {b}: _compat imports nothing of the package" for b in sorted(graph[a])]
+            continue
+        if layer(a) == "no layer":
+            bad.append(f"{a}: belongs to no layer (see the head of {Path(__file__).name})")
+            continue
+        for b in sorted(graph[a] - {"_compat"}):
+            if layer(b) == "no layer":
+                continue                                                    # reported as a node
+            if RANKS.index(layer(a)) < RANKS.index(layer(b)):
+                bad.append(f"{a} -> {b}: upwards, {layer(a)} must not know {layer(b)}")
+            elif layer(a) == layer(b) == "families" and a.split(".")[0] != b.split(".")[0]:
+                bad.append(f"{a} -> {b}: family to family")
+            elif layer(a) == layer(b) and layer(a) in ("spine", "families") and number.get(a, 99) <= number.get(b, -1):
+                bad.append(f"{a} -> {b}: chapter {number.get(a)} imports the later chapter {number.get(b)}")
+    return bad
+
+
+def test_the_package_keeps_its_layers():
+    assert broken_rules(*read_graph(PACKAGE)) == []
+
+
+NUMBERS = {"cluster": 10, "power": 12, "online.policy": 20, "online.fgd": 22, "hadar.model": 40, "frames": 81}
+GOOD: Graph = {"cluster": {"frames", "_compat"}, "power": {"cluster"}, "online.fgd": {"online.policy", "power"},
+               "online.policy": {"cluster"}, "hadar.model": {"cluster"}, "frames": {"plots"}, "plots": set(),
+               "cli": {"online.fgd", "hadar.model", "frames"}, "_compat": set()}
+
+
+def test_a_good_graph_passes():
+    assert broken_rules(GOOD, NUMBERS) == []
+
+
+@pytest.mark.parametrize(("module", "imported", "message"), [
+    ("cluster", "online.fgd", "upwards"),
+    ("frames", "cluster", "upwards"),
+    ("online.fgd", "cli", "upwards"),
+    ("hadar.model", "online.fgd", "family to family"),
+    ("cluster", "power", "later chapter"),
+    ("online.policy", "online.fgd", "later chapter"),
+    ("plots", "frames", "cycle"),
+    ("_compat", "frames", "imports nothing"),
+    ("helpers", "frames", "no layer"),
+    ("power.tables", "frames", "no layer"),
+])
+def test_a_bad_edge_is_found(module, imported, message):
+    graph = GOOD | {module: GOOD.get(module, set()) | {imported}}
+    assert any(message in line for line in broken_rules(graph, NUMBERS))
+
+
+@pytest.mark.parametrize("source", [
+    "import sched_lab.power",
+    "from sched_lab.power import node_power",
+    "from sched_lab import power",
+    "from ..power import node_power",
+    "from .. import power",
+    "def f():\n    from ..power import node_power",
+    "if True:\n    import sched_lab.power as p",
+])
+def test_every_form_of_import_is_seen(source):
+    assert imports_of(source, "online.fgd", False, {"power", "frag"}) == {"power"}
+
+
+def test_graph_and_numbers_are_read_from_files(tmp_path):
+    (tmp_path / "sched_lab" / "online").mkdir(parents=True)
+    for name, text in {
+        "__init__.py": "", "online/__init__.py": "from .fgd import score\n",
+        "frag.py": "# AUTOGENERATED! DO NOT EDIT! File to edit: ../nbs/13_frag.ipynb.\n",
+        "online/fgd.py": "# File to edit: ../../nbs/22_fgd.ipynb.\nfrom ..frag import x\nfrom . import other\n",
+        "online/other.py": "# File to edit: ../../nbs/23_other.ipynb.\n",
+    }.items():
+        (tmp_path / "sched_lab" / name).write_text(text)
+    graph, number = read_graph(tmp_path / "sched_lab")
+    assert graph == {"frag": set(), "online": {"online.fgd"}, "online.fgd": {"frag", "online.other"},
+                     "online.other": set()}
+    assert number == {"frag": 13, "online.fgd": 22, "online.other": 23}
+    assert any("later chapter" in line for line in broken_rules(graph, number))
