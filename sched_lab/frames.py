@@ -32,8 +32,8 @@ from . import __version__
 
 # %% auto #0
 __all__ = ['SchedLabError', 'OutputError', 'InputError', 'Column', 'read_table', 'input_key', 'sha256', 'write_bytes',
-           'write_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished', 'atomic_folder',
-           'ensure_writable']
+           'write_json', 'read_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished',
+           'atomic_folder', 'ensure_writable']
 
 # %% ../nbs/81_frames.ipynb #81-005
 class SchedLabError(Exception):
@@ -368,6 +368,24 @@ def write_json(value: Any, path: str | Path) -> Path:
     """Write JSON with sorted keys, two spaces of indent and a newline at the end, atomically."""
     text = json.dumps(_plain(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
     return write_bytes(f"{text}\n".encode(), path)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises
+    ------
+    InputError : the file is missing, or holds no such object
+    """
+    try:
+        value = json.loads(_read_bytes(path))
+    except ValueError as trouble:
+        if isinstance(trouble, InputError):
+            raise
+        raise InputError("this is not JSON", file=path, mend="give a JSON object") from None
+    if not isinstance(value, dict):
+        raise InputError("this is not a JSON object", file=path, mend="give one, {...}")
+    return value
 
 # %% ../nbs/81_frames.ipynb #81-057
 def sidecar_path(path: str | Path) -> Path:

@@ -98,3 +98,39 @@ def test_embedded_data_is_found_beside_or_inside_the_package(toy, monkeypatch):
     (toy / "data").mkdir()
     (toy / "data" / "nodes.csv").touch()
     assert compat.embedded("nodes.csv") == toy / "data" / "nodes.csv"
+
+
+ENGINE = """from sched_lab._compat import njit
+
+@njit()
+def run(functions, x):
+    total = 0
+    for function in functions:
+        total += function(x)
+    return total
+"""
+VALUES = """from sched_lab._compat import first_class, quiet
+from sched_lab.callee import rate
+from sched_lab.caller import cost
+from sched_lab.engine import run
+with quiet():
+    a = run((first_class(rate, 1), first_class(cost, 1)), 10)
+    b = run((first_class(cost, 1), first_class(cost, 1)), 10)
+print(a, b, len(run.signatures), sum(run.stats.cache_hits.values()))
+"""
+
+
+def test_functions_as_values_share_one_compiled_engine_that_is_kept_on_disk(toy):
+    pytest.importorskip("numba")
+    (toy / "engine.py").write_text(ENGINE)
+    assert run(toy, VALUES) == ["41", "42", "1", "0"]           # 20 + 21, 21 + 21: one signature for both
+    assert run(toy, VALUES) == ["41", "42", "1", "1"]
+    (toy / "callee.py").write_text(CALLEE.format(factor=3))
+    assert run(toy, VALUES) == ["61", "62", "1", "0"]           # 30 + 31, 31 + 31: no stale callee
+
+
+def test_functions_as_values_work_without_a_compiler(toy):
+    (toy / "engine.py").write_text(ENGINE)
+    plain = VALUES.replace("len(run.signatures), sum(run.stats.cache_hits.values())", "type(run).__name__")
+    assert run(toy, "import sys; sys.modules['numba'] = None\n" + plain) == ["41", "42", "function"]
+    assert run(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]

@@ -1,0 +1,19 @@
+"""Print, below the table of pytest-benchmark, arrivals per second and the ratio to the authors' speed."""
+
+AUTHORS_S = 600  # "about 10 minutes" for one experiment on 2 vCPU: the README of the authors' simulator
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    session = getattr(config, "_benchmarksession", None)
+    if session is None or not session.benchmarks:
+        return
+    terminalreporter.section("in words")
+    for bench in session.benchmarks:
+        info = bench.extra_info
+        line = f"{bench.name:52s} {bench.stats.median:8.3f} s"
+        if "arrivals" in info:
+            speed = info["arrivals"] / bench.stats.median
+            line += f" {speed:10,.0f} arrivals/s {AUTHORS_S / bench.stats.median:8,.0f} x the authors' speed"
+        if "memory_mib" in info:
+            line += f" {info['memory_mib']:6.0f} MiB at most"
+        terminalreporter.write_line(line)

@@ -1,0 +1,301 @@
+"""The command line: files in, files out, one line for what is wrong."""
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_lab.cli import main, parse_seeds
+from sched_lab.frames import sha256
+from sched_lab.traces import find_data, find_reference
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+ant,16000,65536,2,T4
+bee,32000,131072,4,G2
+cat,64000,262144,1,A100
+dog,32000,65536,0,
+"""
+TASKS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+one,4000,8192,1,500,
+two,2000,4096,1,300,T4|G2
+three,8000,16384,2,1000,
+four,8000,16384,0,0,
+"""
+PROGRAM = [sys.executable, "-c", "from sched_lab.cli import main; main()"]
+RESULT = {"assignments.csv", "curve.csv", "summary.json"}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Work in a folder with nodes.csv and tasks.csv."""
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.csv").write_text(NODES)
+    Path("tasks.csv").write_text(TASKS)
+    return tmp_path
+
+
+def call(*arguments):
+    """Exit code of the command line."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return stop.value.code or 0
+
+
+def inflate(*options, out="out"):
+    return call("inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--out", out, *options)
+
+
+def content(folder):
+    """Every file below a folder, by relative path."""
+    files = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+# --- what is written
+
+
+def test_inflate_writes_three_files_for_each_seed(files, capsys):
+    assert inflate("--policy", "fgd", "--seeds", "0,2") == 0
+    assert {path.name for path in Path("out").iterdir()} == {"seed-0", "seed-2"}
+    assert {path.name for path in Path("out/seed-2").iterdir()} == RESULT
+    assert capsys.readouterr().out.count("GRAR") == 2
+
+
+def test_columns_and_meaning_of_the_tables(files):
+    inflate("--policy", "pwr")
+    placed = pd.read_csv("out/seed-0/assignments.csv", keep_default_na=False, dtype=str)
+    curve = pd.read_csv("out/seed-0/curve.csv")
+    summary = json.loads(Path("out/seed-0/summary.json").read_text())
+    assert list(placed) == ["event", "task_row", "node", "gpus"]
+    assert list(curve) == ["x", "eopc_w", "cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli",
+                           "failed"]
+    assert len(placed) == len(curve) == summary["arrivals"]
+    assert (placed["node"] == "").sum() == curve["failed"].iloc[-1] == summary["failed"]
+    assert (curve["eopc_w"] == curve["cpu_w"] + curve["gpu_w"]).all()
+    assert curve["x"].iloc[-1] >= 1 > curve["x"].iloc[-2]  # 7 GPUs; the last arrival crosses the capacity
+    two_gpus = placed[(placed["task_row"] == "2") & (placed["node"] != "")]
+    assert two_gpus["gpus"].str.fullmatch(r"\d-\d").all()
+    assert (placed[(placed["task_row"] == "3") & (placed["node"] != "")]["gpus"] == "").all()
+
+
+def test_same_seed_same_files_byte_for_byte(files):
+    for out in ("a", "b"):
+        subprocess.run([*PROGRAM, "inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--policy", "pwr-fgd:0.1",
+                        "--seeds", "3-4", "--out", out], check=True)
+    assert content("a") == content("b")
+    assert len(content("a")) == 6
+
+
+def test_another_seed_gives_another_workload(files):
+    inflate("--seeds", "0-1")
+    assert sha256("out/seed-0/assignments.csv") != sha256("out/seed-1/assignments.csv")
+
+
+def test_recorded_arrivals_are_replayed_in_order_until_their_end(files):
+    recorded = {"seeds": {"42": {"pod_rows": [3, 0, 0, 2], "node_rank_by_sorted_name": [3, 2, 1, 0]}}}
+    Path("arrivals.json.gz").write_bytes(gzip.compress(json.dumps(recorded).encode()))
+    assert inflate("--arrivals", "arrivals.json.gz", "--seed", "42") == 0
+    placed = pd.read_csv("out/assignments.csv", keep_default_na=False)
+    assert placed["task_row"].tolist() == [3, 0, 0, 2]
+    assert placed["node"][0] == "dog"  # rank 0 among nodes of equal score: a CPU-only task changes no GPU anywhere
+
+
+def test_the_default_is_embedded_and_needs_no_file(tmp_path):
+    assert call("inflate", "--until", "0.02", "--out", tmp_path / "out") == 0
+    assert {path.name for path in (tmp_path / "out" / "seed-0").iterdir()} == RESULT
+
+
+def test_gpu_power_can_be_added(files, capsys):
+    Path("nodes.csv").write_text(NODES.replace("A100", "H999"))
+    Path("watts.csv").write_text("model,idle_w,full_w\nH999,70,700\n")
+    assert inflate() == 2
+    assert inflate("--gpu-power", "watts.csv") == 0
+
+
+# --- the real trace, if it is here
+
+
+def test_the_command_reproduces_the_authors_events(tmp_path):
+    nodes, tasks = find_data("openb/openb_node_list_gpu_node.csv"), find_data("openb/openb_pod_list_default.csv")
+    arrivals, expected = (find_reference(f"pwr/{name}") for name in
+                          ("arrivals/default.json.gz", "assignments/default.PWR100.42.csv.gz"))
+    if not (nodes and tasks and arrivals and expected):
+        pytest.skip("the openb trace or its reference results are not in the data folder (sched-lab fetch openb)")
+    assert call("inflate", "--nodes", nodes, "--tasks", tasks, "--policy", "pwr-fgd:0.1", "--arrivals", arrivals,
+                "--seed", 42, "--power", "package", "--arithmetic", "reference", "--out", tmp_path / "out") == 0
+    ours = pd.read_csv(tmp_path / "out" / "assignments.csv", keep_default_na=False, dtype=str)
+    theirs = pd.read_csv(expected, keep_default_na=False, dtype=str)
+    pd.testing.assert_frame_equal(ours, theirs.rename(columns={"trace_row": "task_row"})[list(ours)])
+
+
+# --- what is wrong is said in one line, and nothing stays behind
+
+
+def edited(text, line, column, value):
+    """Replace one cell of a table; line 1 is the header."""
+    rows = [row.split(",") for row in text.splitlines()]
+    rows[line - 1][rows[0].index(column)] = value
+    return "\n".join(",".join(row) for row in rows) + "\n"
+
+
+WRONG_FILES = {
+    "missing column": ("tasks.csv", TASKS.replace("gpu_milli", "gpu_share"), ["column gpu_milli", "missing"]),
+    "negative": ("tasks.csv", edited(TASKS, 3, "cpu_milli", "-20"), ["row 3", "column cpu_milli", "-20 is negative"]),
+    "non-numeric": ("tasks.csv", edited(TASKS, 2, "memory_mib", "8GB"), ["row 2", "column memory_mib", "8GB"]),
+    "over 1000 on several": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "2000"), ["row 4", "column gpu_milli", "2000"]),
+    "share of several GPUs": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "500"), ["row 4", "column gpu_milli", "500"]),
+    "no demand on one GPU": ("tasks.csv", edited(TASKS, 2, "gpu_milli", "0"), ["row 2", "column gpu_milli"]),
+    "ragged row": ("tasks.csv", TASKS + "five,1000\n", ["row 6", "cells"]),
+    "unknown GPU model": ("nodes.csv", edited(NODES, 3, "model", "B200"), ["row 3", "column model", "B200", "power"]),
+    "GPUs without a model": ("nodes.csv", edited(NODES, 3, "model", ""), ["row 3", "column model"]),
+    "duplicate node": ("nodes.csv", edited(NODES, 4, "sn", "ant"), ["row 4", "column sn", "ant", "row 2"]),
+    "too many GPUs": ("nodes.csv", edited(NODES, 2, "gpu", "64"), ["row 2", "column gpu", "64"]),
+    "empty file": ("nodes.csv", "", ["empty"]),
+    "header only": ("nodes.csv", NODES.splitlines()[0] + "\n", ["no row"]),
+}
+
+
+def assert_refused(code, capsys, *parts):
+    """Exit code 2, one line on standard error with these parts, and no output folder."""
+    error = capsys.readouterr().err
+    assert code == 2
+    assert len(error.splitlines()) == 1, error
+    assert all(part in error for part in parts), error
+    assert "Traceback" not in error
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("what", WRONG_FILES)
+def test_a_wrong_file_is_refused(what, files, capsys):
+    name, text, parts = WRONG_FILES[what]
+    Path(name).write_text(text)
+    assert_refused(inflate(), capsys, name, *parts)
+    assert sorted(path.name for path in files.iterdir()) == ["nodes.csv", "tasks.csv"]
+
+
+WRONG_OPTIONS = {
+    "unknown policy": (["--policy", "best"], ["'best'", "fgd, pwr"]),
+    "alpha above 1": (["--policy", "pwr-fgd:1.5"], ["1.5", "from 0 to 1"]),
+    "alpha below 0": (["--policy", "pwr-fgd:-0.1"], ["-0.1", "from 0 to 1"]),
+    "alpha missing": (["--policy", "pwr-fgd"], ["''", "from 0 to 1"]),
+    "alpha not a number": (["--policy", "pwr-fgd:nan"], ["nan", "from 0 to 1"]),
+    "unknown power model": (["--power", "eq9"], ["eq9", "package"]),
+    "unknown arithmetic": (["--arithmetic", "fuzzy"], ["fuzzy", "reference"]),
+    "unknown sampling": (["--sampling", "bootstrap"], ["bootstrap", "permutation-first"]),
+    "bad seeds": (["--seeds", "9-0"], ["9-0"]),
+    "until 0": (["--until", "0"], ["--until"]),
+    "until nan": (["--until", "nan"], ["--until"]),
+    "seed without arrivals": (["--seed", "1"], ["--seed", "--arrivals"]),
+    "arrivals without seed": (["--arrivals", "nodes.csv"], ["--seed"]),
+    "arrivals that are none": (["--arrivals", "nodes.csv", "--seed", "1"], ["nodes.csv", "JSON"]),
+    "seeds and arrivals": (["--arrivals", "nodes.csv", "--seeds", "1"], ["--seeds", "--arrivals"]),
+    "no such option": (["--polciy", "fgd"], ["--polciy"]),
+    "not an integer": (["--seed", "x"], ["--seed", "integer"]),
+    "no such file": (["--nodes", "node.csv"], ["node.csv", "nodes.csv"]),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_OPTIONS)
+def test_a_wrong_option_is_refused(what, files, capsys):
+    options, parts = WRONG_OPTIONS[what]
+    assert_refused(inflate(*options), capsys, *parts)
+
+
+def test_an_unwritable_output_is_refused(files, capsys):
+    assert inflate(out="nodes.csv/out") == 2
+    assert inflate(out="nodes.csv") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and all("nodes.csv" in line and "--out" in line for line in lines)
+    assert Path("nodes.csv").read_text() == NODES
+
+
+def test_arrivals_of_another_cluster_are_refused(files, capsys):
+    for order, ranks, part in (([0], [0, 1], "node_rank_by_sorted_name"), ([9], [0, 1, 2, 3], "pod_rows"),
+                               ([-1], [0, 1, 2, 3], "pod_rows"), ([0], [0, 1, 2, 2], "node_rank_by_sorted_name")):
+        recorded = {"seeds": {"1": {"pod_rows": order, "node_rank_by_sorted_name": ranks}}}
+        Path("arrivals.json").write_text(json.dumps(recorded))
+        assert_refused(inflate("--arrivals", "arrivals.json", "--seed", "1"), capsys, "arrivals.json", part)
+    assert_refused(inflate("--arrivals", "arrivals.json", "--seed", "2"), capsys, "no seed 2", "1")
+
+
+# --- a long run that is killed
+
+
+def test_finished_seeds_are_kept_and_a_damaged_one_is_made_again(files, capsys):
+    inflate("--seeds", "0-2")
+    first = content("out")
+    Path("out/seed-1/curve.csv").write_text("x\n")
+    os.utime("out/seed-0/curve.csv", (1, 1))
+    capsys.readouterr()
+    inflate("--seeds", "0-2")
+    assert [line.endswith("(kept)") for line in capsys.readouterr().out.splitlines()] == [True, False, True]
+    assert content("out") == first
+    assert os.stat("out/seed-0/curve.csv").st_mtime == 1  # not written again
+
+
+def test_other_options_do_not_keep_old_results(files, capsys):
+    inflate("--policy", "fgd")
+    capsys.readouterr()
+    inflate("--policy", "pwr")
+    assert "(kept)" not in capsys.readouterr().out
+    assert json.loads(Path("out/seed-0/summary.json").read_text())["policy"] == "pwr"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_resumes_without_losing_finished_seeds(how, tmp_path):
+    command = [*PROGRAM, "inflate", "--seeds", "0-3"]
+    out = tmp_path / "out"
+    with subprocess.Popen([*command, "--out", out], stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()  # the first seed is finished
+        time.sleep(0.1)
+        process.send_signal(how)
+    finished = content(out)
+    assert len(finished) >= 3
+    if how == signal.SIGTERM:
+        assert process.returncode == 143
+        assert not [path for path in out.iterdir() if path.name.startswith(".")]
+    again = subprocess.run([*command, "--out", out], check=True, capture_output=True, text=True).stdout
+    assert again.splitlines()[0].endswith("(kept)")
+    subprocess.run([*command, "--out", tmp_path / "whole"], check=True, capture_output=True)
+    assert content(out) == content(tmp_path / "whole")
+    assert finished.items() <= content(out).items()
+
+
+# --- the rest
+
+
+def test_help_teaches(capsys):
+    assert call("--help") == 0
+    assert call("inflate", "--help") == 0
+    text = capsys.readouterr().out
+    for word in ("inflate", "traces", "fetch", "--policy", "--seeds", "--arrivals", "--until", "Example"):
+        assert word in text
+
+
+def test_no_command_shows_the_help(capsys):
+    assert call() == 0
+    assert "inflate" in capsys.readouterr().out
+
+
+def test_traces_describes_nodes_and_tasks(files, capsys):
+    assert call("traces", "--nodes", "nodes.csv", "--tasks", "tasks.csv") == 0
+    text = capsys.readouterr().out
+    assert "T4" in text and "nodes.csv" in text
+    assert call("traces") == 0
+    assert "openb" in capsys.readouterr().out
+
+
+def test_fetch_knows_its_data_sets(capsys):
+    assert call("fetch", "closedb") == 2
+    assert "openb" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("0", [0]), ("0-2", [0, 1, 2]), ("5,1-2", [5, 1, 2]), (" 1 - 2 ", [1, 2])])
+def test_seeds(text, seeds):
+    assert parse_seeds(text) == seeds

@@ -1,0 +1,135 @@
+"""Golden cases: one node and one task each, with what the authors' Go code answers."""
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sched_lab.cluster import Cluster
+from sched_lab.frag import fragmentation, fragmentation_buckets_milli, fragmentation_reference_milli
+from sched_lab.online.combine import policy_of
+from sched_lab.online.fgd import fgd_score, fgd_score_reference
+from sched_lab.online.inflation import add_points
+from sched_lab.online.policy import World, gpu_indices, is_feasible, world_of
+from sched_lab.online.pwr import pwr_score
+from sched_lab.power import cpu_power_w, gpu_power_w, power_of
+from sched_lab.traces import TaskClasses, find_reference
+
+GOLDEN = find_reference("pwr/golden_cases.json")
+GROUPS: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["groups"] if GOLDEN else []
+CASES = [(group, case) for group in range(len(GROUPS)) for case in GROUPS[group]["cases"]]
+
+pytestmark = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/pwr/golden_cases.json is absent")
+
+
+def each(*keys: str) -> pytest.MarkDecorator:
+    """One test for each case that has all of these answers."""
+    chosen = [(group, case) for group, case in CASES if all(key in case for key in keys)]
+    return pytest.mark.parametrize(("group", "case"), chosen, ids=[case["id"] for _, case in chosen])
+
+
+def classes_of(rows: list[dict[str, Any]], count: np.ndarray) -> TaskClasses:
+    """Task classes of the JSON rows."""
+    cpu, gpu, num = (np.array([row[key] for row in rows], np.int64) for key in ("cpu_milli", "gpu_milli", "num_gpu"))
+    specs = np.array([row["gpu_spec"] for row in rows], object)
+    return TaskClasses(cpu, gpu, num, specs, np.array([""] * len(rows), object), count, int(count.sum()))
+
+
+@cache
+def target_classes(group: int) -> tuple[TaskClasses, np.ndarray]:
+    """Target workload of a group, and its popularity as printed; counts are the smallest ones in these proportions."""
+    popularity = np.array([row["popularity"] for row in GROUPS[group]["typical_pods"]])
+    total = next(n for n in range(1, 20_000) if np.abs(popularity * n - np.round(popularity * n)).max() < 1e-6)
+    return classes_of(GROUPS[group]["typical_pods"], np.round(popularity * total).astype(np.int64)), popularity
+
+
+def world_and_state(group: int, case: dict[str, Any]) -> tuple[World, int, np.ndarray]:
+    """World of the one node with the one class of the case, and what is left on the node."""
+    node = case["node"]
+    cluster = Cluster(np.array([node["name"]], object), np.array([node["cpu_milli_capacity"]]), np.array([0]),
+                      np.array([node["num_gpu"]]), np.array([node["gpu_model"]], object), np.array([""], object))
+    target, popularity = target_classes(group)
+    world = world_of(cluster, classes_of([case["pod"]], np.array([1])), target, power_of(cluster, "package"))
+    world = world._replace(target=world.target._replace(popularity=popularity))
+    world.state.cpu_left_milli[0] = node["cpu_milli_left"]
+    world.state.gpu_left_milli[0] = node["gpu_milli_left"]
+    return world, int(world.state.cpu_left_milli[0]), world.state.gpu_left_milli[0]
+
+
+def demand_of(case: dict[str, Any]) -> tuple[int, int, int]:
+    return case["pod"]["cpu_milli"], case["pod"]["gpu_milli"], case["pod"]["num_gpu"]
+
+
+def gpus_of(text: str) -> list[int]:
+    """GPU numbers of "0-1-5"; none for the empty string."""
+    return [int(gpu) for gpu in text.split("-") if gpu]
+
+
+def test_there_are_30_26_and_26_cases():
+    assert [len(group["cases"]) for group in GROUPS] == [30, 26, 26]
+
+
+@each("feasible")
+def test_feasibility(group, case):
+    world, *_ = world_and_state(group, case)
+    assert is_feasible(world, 0, 0) == case["feasible"]
+
+
+@each("frag_by_type", "frag_score_milli")
+def test_fragmentation_and_its_reasons(group, case):
+    world, cpu, gpus = world_and_state(group, case)
+    buckets = fragmentation_buckets_milli(world.target, 0, cpu, gpus)
+    assert buckets == pytest.approx(case["frag_by_type"], rel=1e-9, abs=1e-9)
+    assert fragmentation_reference_milli(world.target, 0, cpu, gpus) == case["frag_score_milli"]  # bit for bit
+
+
+@each("frag_score_milli")
+def test_exact_fragmentation_is_the_same_up_to_rounding(group, case):
+    world, cpu, gpus = world_and_state(group, case)
+    exact = fragmentation(world.target, 0, cpu, gpus) / world.target.num_tasks
+    assert exact == pytest.approx(case["frag_score_milli"], rel=1e-9, abs=1e-9)
+
+
+@each("power_cpu_w", "power_gpu_w")
+def test_power_in_watts(group, case):
+    world, cpu, gpus = world_and_state(group, case)
+    assert (cpu_power_w(world.power, 0, cpu), gpu_power_w(world.power, 0, gpus)) == (
+        case["power_cpu_w"], case["power_gpu_w"])
+
+
+@each("fgd_score", "fgd_gpu")
+def test_fgd_points_and_gpus(group, case):
+    world, cpu, gpus = world_and_state(group, case)
+    points, mask = fgd_score_reference(world.target, 0, cpu, gpus, *demand_of(case))
+    assert (points, gpu_indices(mask)) == (case["fgd_score"], gpus_of(case["fgd_gpu"]))
+
+
+@each("fgd_score", "fgd_gpu")
+def test_exact_fgd_differs_only_where_no_change_was_rounded_to_a_loss(group, case):
+    world, cpu, gpus = world_and_state(group, case)
+    points, mask = fgd_score(world.target, 0, cpu, gpus, *demand_of(case))
+    assert points == case["fgd_score"] or (points, case["fgd_score"]) == (50, 49)
+    assert gpu_indices(mask) == gpus_of(case["fgd_gpu"]) or points == 50
+
+
+@each("pwr_score_raw", "pwr_gpu")
+def test_pwr_watts_and_gpus(group, case):
+    world, cpu, gpus = world_and_state(group, case)
+    watts, mask = pwr_score(world.power, 0, cpu, gpus, *demand_of(case))
+    assert (watts, gpu_indices(mask)) == (case["pwr_score_raw"], gpus_of(case["pwr_gpu"]))
+
+
+@each("pwr_normalized", "total_linear_score_here")
+def test_normalised_watts_and_the_weighted_sum(group, case):
+    # the worst and the best feasible node of that moment stand in for all of them: only they set the scale
+    watts = np.array([case[f"pwr_{key}"] for key in ("score_raw", "raw_min_feasible", "raw_max_feasible")], np.int32)
+    points = np.full(3, case["fgd_score"], np.int32)
+    policy, everywhere = policy_of("pwr-fgd:0.1", "reference"), np.ones(3, bool)
+    fgd_part, pwr_part = policy.scores
+    assert policy.weights == (900, 100)
+    normalised, total = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    add_points(normalised, watts, everywhere, 1, pwr_part.normalise)
+    add_points(total, points, everywhere, 900, fgd_part.normalise)
+    add_points(total, watts, everywhere, 100, pwr_part.normalise)
+    assert (normalised[0], total[0]) == (case["pwr_normalized"], case["total_linear_score_here"])

@@ -1,0 +1,22 @@
+"""Write the embedded default data from its generators: data/embedded/nodes.csv and data/embedded/tasks.csv.
+
+python tools/make_embedded.py
+"""
+from pathlib import Path
+
+from sched_lab.cluster import generate_nodes
+from sched_lab.frames import write_bytes
+from sched_lab.traces import generate_tasks
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "embedded"
+
+
+def embedded_files() -> dict[str, bytes]:
+    """Content of each generated file, by name."""
+    tables = {"nodes.csv": generate_nodes(), "tasks.csv": generate_tasks()}
+    return {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
+
+
+if __name__ == "__main__":
+    for name, data in embedded_files().items():
+        print(write_bytes(data, FOLDER / name).relative_to(FOLDER.parents[1]), len(data), "bytes")

@@ -1,0 +1,247 @@
+"""Compute the frames of the chapter on the results of PWR+FGD, and draw its figures.
+
+python tools/pwr_results.py            frames that are missing or out of date, then the figures
+python tools/pwr_results.py figures    the figures alone, from the stored frames
+
+A frame is computed again only when its parameters have changed: the policies, the seeds, the grid, the checksums of the
+inputs. Needs the openb trace and the recorded workloads of seeds 42-51; on two cores about three minutes.
+"""
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from sched_lab.cluster import empty_state, read_nodes
+from sched_lab.frames import is_finished, read_frame, sha256, write_frame
+from sched_lab.online.inflation import Run, inflate, mean_curve, on_grid, saving_percent
+from sched_lab.plots import curve_chart, save_svg, stacked_area_chart, use_book_style
+from sched_lab.power import POWER_MODELS, datacenter_power_w, power_of
+from sched_lab.traces import find_data, find_reference, read_arrivals, read_tasks, task_classes
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, FIGURES = ROOT / "data" / "results" / "pwr", ROOT / "figures"
+POLICIES = ("fgd", "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.2", "pwr-fgd:0.5", "pwr")
+SELECTED = POLICIES[1:4]  # the mixes that the paper follows up
+RECORDED, OWN = tuple(range(42, 52)), tuple(range(10))
+ALPHAS = ("0", "0.001", "0.002", "0.005", "0.0095", "0.015", "0.02", "0.03", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5",
+          "0.6", "0.7", "0.8", "0.9", "0.95", "0.98", "0.995", "1")
+TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
+          "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
+DEMAND = "arrived GPU demand, share of capacity"
+DIGITS = {"x": 4, "eopc_w": 2, "cpu_w": 2, "gpu_w": 2, "grar": 7, "frag_milli": 1, "failed": 2}
+SHOWN = ["policy", *DIGITS]
+
+
+# --- inputs
+
+
+@cache
+def inputs(trace: str = "default") -> tuple[Any, Any, Path, dict[str, str]]:
+    """Nodes, trace, file of recorded workloads, and the checksums of all three files."""
+    files = {"nodes": find_data("openb/openb_node_list_gpu_node.csv"),
+             "tasks": find_data(f"openb/openb_pod_list_{trace}.csv"),
+             "arrivals": find_reference(f"pwr/arrivals/{trace}.json.gz")}
+    return (read_nodes(files["nodes"]), read_tasks(files["tasks"]), files["arrivals"],
+            {name: sha256(path) for name, path in files.items()})
+
+
+@lru_cache(maxsize=400)
+def run_of(policy: str, seed: int, arithmetic: str, power: str, sampling: str = "recorded",
+           trace: str = "default") -> Run:
+    """One run; frames that need the same run share it."""
+    cluster, tasks, recorded, _ = inputs(trace)
+    options: dict[str, Any] = {"sampling": sampling}
+    if sampling == "recorded":
+        options = {"arrivals": read_arrivals(recorded, seed, cluster, tasks)}
+    return inflate(cluster, tasks, policy, seed=seed, arithmetic=arithmetic, power=power, **options)
+
+
+def grids(policy: str, step: float, seeds: tuple[int, ...], *how: str) -> list[pd.DataFrame]:
+    """Curves of all seeds on one grid."""
+    return [on_grid(run_of(policy, seed, *how).curve, step) for seed in seeds]
+
+
+# --- frames
+
+
+def compared(step: float, seeds: tuple[int, ...], *how: str) -> pd.DataFrame:
+    """Seed means of all policies on a grid, savings against FGD, and the spread over the seeds."""
+    fgd, parts = grids("fgd", step, seeds, *how), []
+    for policy in POLICIES:
+        own = grids(policy, step, seeds, *how)
+        mean = mean_curve(own).round(DIGITS).assign(policy=policy)
+        mean["saving_percent"] = saving_percent(mean_curve(own), mean_curve(fgd)).round(5) + 0.0
+        mean["saving_sd"] = np.std([saving_percent(a, b) for a, b in zip(own, fgd, strict=True)], axis=0, ddof=1).round(5)
+        mean["grar_sd"] = np.std([c["used_gpu_milli"] / c["arrived_gpu_milli"] for c in own], axis=0, ddof=1).round(7)
+        parts.append(mean[[*SHOWN, "saving_percent", "saving_sd", "grar_sd"]])
+    return pd.concat(parts, ignore_index=True)
+
+
+def default_mean() -> pd.DataFrame:
+    """As the authors measured: their workloads, their arithmetic, their count of packages."""
+    return compared(0.005, RECORDED, "reference", "package")
+
+
+def default_exact() -> pd.DataFrame:
+    """The same workloads in exact arithmetic, with either model of CPU power."""
+    return pd.concat([compared(0.02, RECORDED, "exact", power).assign(power=power) for power in POWER_MODELS],
+                     ignore_index=True)
+
+
+def default_replacement() -> pd.DataFrame:
+    """Our own workloads, drawn as the paper's text says and as the authors' code does; exact, Eq. 1."""
+    return pd.concat([compared(0.02, OWN, "exact", "eq1", sampling).assign(sampling=sampling)
+                      for sampling in ("replacement", "permutation-first")], ignore_index=True)
+
+
+def default_arithmetic() -> pd.DataFrame:
+    """What exact and reference arithmetic place differently, per policy and seed."""
+    return pd.DataFrame([differences(policy, seed) for policy in POLICIES for seed in RECORDED])
+
+
+def differences(policy: str, seed: int) -> dict[str, Any]:
+    """Events placed differently, and curves apart, between the two arithmetics."""
+    exact, reference = (run_of(policy, seed, arithmetic, "package") for arithmetic in ("exact", "reference"))
+    is_other = (exact.assignments[["node", "gpus"]] != reference.assignments[["node", "gpus"]]).any(axis=1)
+    grid, other = on_grid(exact.curve), on_grid(reference.curve)
+    apart_w, apart = other["eopc_w"] - grid["eopc_w"], (other - grid)["used_gpu_milli"] / grid["arrived_gpu_milli"]
+    return {"policy": policy, "seed": seed, "events": len(is_other), "placed_differently": int(is_other.sum()),
+            "first": int(is_other.idxmax()) if is_other.any() else -1,
+            "eopc_apart_percent": round(float((apart_w.abs() / grid["eopc_w"]).max() * 100), 5),
+            "grar_apart": round(float(apart.abs().max()), 7)}
+
+
+def default_alpha() -> pd.DataFrame:
+    """Savings and GRAR of mixes over the whole range of alpha; exact, packages."""
+    rows, fgd = [], mean_curve(grids("fgd", 0.05, RECORDED, "exact", "package"))
+    for alpha in ALPHAS:
+        policy = {"0": "fgd", "1": "pwr"}.get(alpha, f"pwr-fgd:{alpha}")
+        mean = mean_curve(grids(policy, 0.05, RECORDED, "exact", "package"))
+        saving = saving_percent(mean, fgd)
+        rows += [{"alpha": float(alpha), "x": x, "saving_percent": round(float(saving[mean["x"] == x].iloc[0]), 5) + 0.0,
+                  "grar": round(float(mean.loc[mean["x"] == x, "grar"].iloc[0]), 7)} for x in (0.1, 0.5, 0.8, 0.9, 1.0)]
+    return pd.DataFrame(rows)
+
+
+def traces_peak() -> pd.DataFrame:
+    """Where each policy saves most, on each of the traces; exact, packages."""
+    rows = []
+    for trace in TRACES:
+        how = ("exact", "package", "recorded", trace)
+        fgd = mean_curve(grids("fgd", 0.005, RECORDED, *how))
+        for policy in ("pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.2", "pwr"):
+            mean = mean_curve(grids(policy, 0.005, RECORDED, *how))
+            saving = saving_percent(mean, fgd)
+            at = int(saving.idxmax())
+            rows.append({"trace": trace, "policy": policy, "x": mean["x"][at], "saving_percent": round(saving[at], 5),
+                         "grar": round(mean["grar"][at], 7), "grar_fgd": round(fgd["grar"][at], 7)})
+    return pd.DataFrame(rows)
+
+
+def default_rescored() -> pd.DataFrame:
+    """Pairs of task class and node that the engine scores in one run, of all pairs of arrival and node."""
+    return pd.DataFrame([rescored(policy, 42) for policy in POLICIES])
+
+
+def rescored(policy: str, seed: int) -> dict[str, Any]:
+    """Count the pairs whose node changed since the class last arrived, from the placements of a run."""
+    cluster, tasks = inputs()[:2]
+    placed = run_of(policy, seed, "exact", "package").assignments
+    classes, class_of = task_classes(tasks)
+    number = {name: i for i, name in enumerate(cluster.name)}
+    version, seen, pairs = np.zeros(len(cluster), int), np.full((len(classes), len(cluster)), -1), 0
+    for row, node in zip(placed["task_row"], placed["node"], strict=True):
+        pairs += int((seen[class_of[row]] != version).sum())
+        seen[class_of[row]] = version
+        if node:
+            version[number[node]] += 1
+    return {"policy": policy, "seed": seed, "arrivals": len(placed), "nodes": len(cluster), "classes": len(classes),
+            "placed": int(version.sum()), "scored": pairs}
+
+
+def default_cluster_power() -> pd.DataFrame:
+    """Watts of the cluster with every processor idle and with every processor in use."""
+    cluster = inputs()[0]
+    rows = []
+    for model in POWER_MODELS:
+        power, idle = power_of(cluster, model), empty_state(cluster)
+        busy = idle._replace(cpu_left_milli=idle.cpu_left_milli * 0, gpu_left_milli=idle.gpu_left_milli * 0)
+        for name, state in (("idle", idle), ("busy", busy)):
+            cpu_w, gpu_w = datacenter_power_w(power, state)
+            rows.append({"power": model, "state": name, "cpu_w": cpu_w, "gpu_w": gpu_w, "eopc_w": cpu_w + gpu_w})
+    return pd.DataFrame(rows)
+
+
+FRAMES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, Any]]] = {
+    "default_mean": (default_mean, {"policies": POLICIES, "seeds": RECORDED, "step": 0.005,
+                                    "arithmetic": "reference", "power": "package"}),
+    "default_exact": (default_exact, {"policies": POLICIES, "seeds": RECORDED, "step": 0.02, "arithmetic": "exact",
+                                      "power": POWER_MODELS}),
+    "default_arithmetic": (default_arithmetic, {"policies": POLICIES, "seeds": RECORDED, "power": "package"}),
+    "default_replacement": (default_replacement, {"policies": POLICIES, "seeds": OWN, "step": 0.02,
+                                                  "arithmetic": "exact", "power": "eq1"}),
+    "default_alpha": (default_alpha, {"alphas": ALPHAS, "seeds": RECORDED, "arithmetic": "exact", "power": "package"}),
+    "traces_peak": (traces_peak, {"traces": TRACES, "seeds": RECORDED, "arithmetic": "exact", "power": "package"}),
+    "default_rescored": (default_rescored, {"policies": POLICIES, "seeds": (42,), "arithmetic": "exact",
+                                            "power": "package"}),
+    "default_cluster_power": (default_cluster_power, {"power": POWER_MODELS}),
+}
+
+
+def compute() -> Iterator[Path]:
+    """Write the frames that are not there yet, or not from these inputs."""
+    for name, (frame_of, parameters) in FRAMES.items():
+        traces = parameters.get("traces", ("default",))
+        path, depends_on = RESULTS / f"{name}.csv", {**parameters, "inputs": {trace: inputs(trace)[3] for trace in traces}}
+        if not is_finished(path, depends_on):
+            begin = time.perf_counter()
+            write_frame(frame_of(), path, depends_on, wall_time_s=time.perf_counter() - begin)
+            yield path
+
+
+# --- figures
+
+
+def lines(frame: pd.DataFrame, y: str, y_title: str, **options: Any) -> alt.LayerChart:
+    """Lines of the policies against demand, without the marks that only the mouse shows."""
+    chart = curve_chart(frame, "x", y, "policy", x_title=DEMAND, y_title=y_title, x_percent=True, **options)
+    chart.layer = chart.layer[:1]
+    chart.params = [parameter for parameter in chart.params if parameter.name != "near"]
+    return chart
+
+
+def draw() -> Iterator[Path]:
+    """Draw the figures of the chapter from the stored frames."""
+    use_book_style()
+    mean = read_frame(RESULTS / "default_mean.csv")
+    fgd = mean[mean["policy"] == "fgd"].assign(cpu_mw=lambda f: f["cpu_w"] / 1e6, gpu_mw=lambda f: f["gpu_w"] / 1e6,
+                                               gpu_share=lambda f: f["gpu_w"] / f["eopc_w"])
+    mixes, selected = mean[mean["policy"] != "fgd"], mean[mean["policy"].isin(SELECTED)]
+    saved = "power saved against FGD (%)"
+    charts = {
+        "eopc_fgd_default": stacked_area_chart(
+            fgd, "x", {"gpu_mw": "GPUs", "cpu_mw": "CPUs"}, x_title=DEMAND, y_title="power (MW)", share="gpu_share",
+            share_title="share of the GPUs", share_domain=(0.5, 1), x_percent=True),
+        "savings_default": lines(mixes, "saving_percent", saved),
+        "grar_default": lines(mean, "grar", "GRAR", x_domain=(0.85, 1), y_domain=(0.9, 1.0)),
+        "savings_selected_default": lines(selected, "saving_percent", saved),
+        "grar_selected_default": lines(mean[mean["policy"].isin(["fgd", *SELECTED])], "grar", "GRAR",
+                                       x_domain=(0.9, 1), y_domain=(0.92, 1.0)),
+    }
+    for name, chart in charts.items():
+        yield save_svg(chart, FIGURES / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    steps = [draw] if sys.argv[1:] == ["figures"] else [compute, draw]
+    for step in steps:
+        for path in step():
+            print(path.relative_to(ROOT))
