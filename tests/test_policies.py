@@ -28,7 +28,7 @@ from sched_lab.traces import Arrivals, Tasks, target_workload, task_classes
 NAMES = [*POLICIES, *(f"pwr-fgd:{alpha}" for alpha in ("0.05", "0.1", "0.5"))]
 each_policy = pytest.mark.parametrize("name", NAMES)
 many = settings(derandomize=True, deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
-few = settings(many, max_examples=12)  # of the laws that run once for each policy
+few = settings(many, max_examples=10)  # of the laws that run once for each policy
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,12 @@ SHOWN = ["policy", *DIGITS]
 @cache
 def inputs(trace: str = "default") -> tuple[Any, Any, Path, dict[str, str]]:
     """Nodes, trace, file of recorded workloads, and the checksums of all three files."""
-    files = {"nodes": find_data("openb/openb_node_list_gpu_node.csv"),
+    found = {"nodes": find_data("openb/openb_node_list_gpu_node.csv"),
              "tasks": find_data(f"openb/openb_pod_list_{trace}.csv"),
              "arrivals": find_reference(f"pwr/arrivals/{trace}.json.gz")}
+    files = {name: path for name, path in found.items() if path is not None}
+    if missing := found.keys() - files:
+        raise SystemExit(f"not found for the trace {trace}: {', '.join(sorted(missing))}; see data/README.md")
     return (read_nodes(files["nodes"]), read_tasks(files["tasks"]), files["arrivals"],
             {name: sha256(path) for name, path in files.items()})
 
@@ -79,8 +82,10 @@ def compared(step: float, seeds: tuple[int, ...], *how: str) -> pd.DataFrame:
         own = grids(policy, step, seeds, *how)
         mean = mean_curve(own).round(DIGITS).assign(policy=policy)
         mean["saving_percent"] = saving_percent(mean_curve(own), mean_curve(fgd)).round(5) + 0.0
-        mean["saving_sd"] = np.std([saving_percent(a, b) for a, b in zip(own, fgd, strict=True)], axis=0, ddof=1).round(5)
-        mean["grar_sd"] = np.std([c["used_gpu_milli"] / c["arrived_gpu_milli"] for c in own], axis=0, ddof=1).round(7)
+        savings = [saving_percent(ours, theirs) for ours, theirs in zip(own, fgd, strict=True)]
+        grars = [curve["used_gpu_milli"] / curve["arrived_gpu_milli"] for curve in own]
+        mean["saving_sd"] = np.std(savings, axis=0, ddof=1).round(5)
+        mean["grar_sd"] = np.std(grars, axis=0, ddof=1).round(7)
         parts.append(mean[[*SHOWN, "saving_percent", "saving_sd", "grar_sd"]])
     return pd.concat(parts, ignore_index=True)
 
@@ -91,7 +96,7 @@ def default_mean() -> pd.DataFrame:
 
 
 def default_exact() -> pd.DataFrame:
-    """The same workloads in exact arithmetic, with either model of CPU power."""
+    """Repeat the same workloads in exact arithmetic, with either model of CPU power."""
     return pd.concat([compared(0.02, RECORDED, "exact", power).assign(power=power) for power in POWER_MODELS],
                      ignore_index=True)
 
@@ -103,7 +108,7 @@ def default_replacement() -> pd.DataFrame:
 
 
 def default_arithmetic() -> pd.DataFrame:
-    """What exact and reference arithmetic place differently, per policy and seed."""
+    """Compare what exact and reference arithmetic place, per policy and seed."""
     return pd.DataFrame([differences(policy, seed) for policy in POLICIES for seed in RECORDED])
 
 
@@ -120,15 +125,15 @@ def differences(policy: str, seed: int) -> dict[str, Any]:
 
 
 def default_alpha() -> pd.DataFrame:
-    """Savings and GRAR of mixes over the whole range of alpha; exact, packages."""
-    rows, fgd = [], mean_curve(grids("fgd", 0.05, RECORDED, "exact", "package"))
+    """Let alpha run over its whole range: savings and GRAR; exact, packages."""
+    parts, fgd = [], mean_curve(grids("fgd", 0.05, RECORDED, "exact", "package"))
     for alpha in ALPHAS:
         policy = {"0": "fgd", "1": "pwr"}.get(alpha, f"pwr-fgd:{alpha}")
         mean = mean_curve(grids(policy, 0.05, RECORDED, "exact", "package"))
         saving = saving_percent(mean, fgd)
-        rows += [{"alpha": float(alpha), "x": x, "saving_percent": round(float(saving[mean["x"] == x].iloc[0]), 5) + 0.0,
-                  "grar": round(float(mean.loc[mean["x"] == x, "grar"].iloc[0]), 7)} for x in (0.1, 0.5, 0.8, 0.9, 1.0)]
-    return pd.DataFrame(rows)
+        both = mean.assign(alpha=float(alpha), saving_percent=saving.round(5) + 0.0, grar=mean["grar"].round(7))
+        parts.append(both.loc[both["x"].isin((0.1, 0.5, 0.8, 0.9, 1.0)), ["alpha", "x", "saving_percent", "grar"]])
+    return pd.concat(parts, ignore_index=True)
 
 
 def traces_peak() -> pd.DataFrame:
@@ -200,7 +205,8 @@ def compute() -> Iterator[Path]:
     """Write the frames that are not there yet, or not from these inputs."""
     for name, (frame_of, parameters) in FRAMES.items():
         traces = parameters.get("traces", ("default",))
-        path, depends_on = RESULTS / f"{name}.csv", {**parameters, "inputs": {trace: inputs(trace)[3] for trace in traces}}
+        depends_on = {**parameters, "inputs": {trace: inputs(trace)[3] for trace in traces}}
+        path = RESULTS / f"{name}.csv"
         if not is_finished(path, depends_on):
             begin = time.perf_counter()
             write_frame(frame_of(), path, depends_on, wall_time_s=time.perf_counter() - begin)

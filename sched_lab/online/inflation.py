@@ -129,14 +129,14 @@ def rescore(kernels: Any, world: World, memory: Memory, task: int) -> int:
 @njit(cache=True)
 def add_points(total: Integers, score: NDArray[np.int32], can_host: Truths, weight: int, normalise: int) -> None:
     """Add one score to the total of each feasible node, spread over 0..100 if `normalise` is not `AS_IS`."""
-    low, high = np.int64(2**62), np.int64(-(2**62))
+    low, high = 2**62, -(2**62)
     if normalise >= 0:
         for node in range(len(score)):
             if can_host[node]:
-                low, high = min(low, score[node]), max(high, score[node])
+                low, high = min(low, int(score[node])), max(high, int(score[node]))
     for node in range(len(score)):
         if can_host[node]:
-            points = np.int64(score[node])
+            points = int(score[node])
             if normalise >= 0:
                 points = (points - low) * 100 // (high - low) if high > low else normalise
             total[node] += weight * points

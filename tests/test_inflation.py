@@ -1,0 +1,233 @@
+"""Laws of the inflation experiment: what is drawn, what is written down, how curves of several seeds are averaged."""
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_lab.cluster import default_cluster, toy_cluster
+from sched_lab.frames import InputError
+from sched_lab.online.inflation import (
+    CURVE,
+    SAMPLINGS,
+    inflate,
+    mean_curve,
+    on_grid,
+    sample_arrivals,
+    saving_percent,
+)
+from sched_lab.online.policy import Policy, Score
+from sched_lab.traces import Arrivals, default_tasks, toy_tasks
+
+IN_ORDER = Arrivals(np.arange(9), np.arange(4))
+POLICIES = ["fgd", "pwr", "pwr-fgd:0.1", "pwr-fgd:0.5"]
+
+
+@cache
+def larger():
+    """Twenty nodes: five of each toy node."""
+    toy = toy_cluster().take(np.repeat(np.arange(4), 5))
+    return replace(toy, name=np.array([f"{name}{i}" for i, name in enumerate(toy.name)], object))
+
+
+@cache
+def run_of(policy, seed, **options):
+    return inflate(larger(), toy_tasks(), policy, seed=seed, until=1.3, **options)
+
+
+# --- sampling
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_permutation_first_draws_each_row_once_before_any_row_twice(seed):
+    rows = sample_arrivals(toy_cluster(), toy_tasks(), seed, until=5.0, sampling="permutation-first").task_row
+    assert sorted(rows[:9]) == list(range(9)) and len(rows) > 9
+
+
+def test_permutation_first_of_the_default_data_stops_inside_the_trace_below_its_total():
+    tasks, cluster = default_tasks(), default_cluster()
+    rows = sample_arrivals(cluster, tasks, 0, until=0.5, sampling="permutation-first").task_row
+    assert len(set(rows)) == len(rows) < len(tasks)
+
+
+def test_replacement_draws_every_row_equally_often():
+    # 9 rows, n draws: a share has the standard deviation sqrt(1/9 * 8/9 / n); 5 of them for 9 rows
+    rows = sample_arrivals(toy_cluster(), toy_tasks(), 7, until=2000.0).task_row
+    shares = np.bincount(rows, minlength=9) / len(rows)
+    assert np.abs(shares - 1 / 9).max() < 5 * np.sqrt(8 / 81 / len(rows))
+
+
+def test_replacement_draws_are_independent_of_the_draw_before():
+    # 81 pairs of neighbours: chi-square has 80 degrees of freedom, mean 80, standard deviation sqrt(160) = 12.6
+    rows = sample_arrivals(toy_cluster(), toy_tasks(), 8, until=2000.0).task_row
+    pairs = np.bincount(rows[:-1] * 9 + rows[1:], minlength=81)
+    expected = pairs.sum() / 81
+    assert 80 - 5 * 12.6 < ((pairs - expected) ** 2 / expected).sum() < 80 + 5 * 12.6
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("until", [0.01, 0.5, 1.0, 3.0])
+def test_drawing_ends_with_the_task_that_reaches_the_demand(sampling, until):
+    tasks, cluster = toy_tasks(), larger()
+    for seed in range(10):
+        demand = tasks.gpu_demand_milli[sample_arrivals(cluster, tasks, seed, until, sampling).task_row]
+        target = until * cluster.gpu_capacity_milli
+        assert demand.sum() >= target > demand.sum() - demand[-1]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_a_longer_workload_begins_with_the_shorter_one(sampling):
+    short, long = (sample_arrivals(larger(), toy_tasks(), 3, until, sampling) for until in (0.4, 4.0))
+    assert np.array_equal(long.task_row[:len(short.task_row)], short.task_row)
+    assert np.array_equal(long.node_rank, short.node_rank)
+
+
+def test_ranks_are_a_permutation_and_do_not_depend_on_the_trace():
+    one = sample_arrivals(larger(), toy_tasks(), 3)
+    other = sample_arrivals(larger(), toy_tasks().take(np.array([0, 3])), 3)
+    assert sorted(one.node_rank) == list(range(20)) and np.array_equal(one.node_rank, other.node_rank)
+
+
+def test_seeds_differ_in_tasks_and_in_ranks():
+    drawn = [sample_arrivals(larger(), toy_tasks(), seed, until=3.0) for seed in range(20)]
+    assert len({tuple(a.task_row[:20]) for a in drawn}) == len({tuple(a.node_rank) for a in drawn}) == 20
+
+
+@pytest.mark.parametrize(("change", "word"), [
+    ({"sampling": "shuffle"}, "permutation-first"),
+    ({"until": 0.0}, "above 0"),
+    ({"until": -1.0}, "above 0"),
+    ({"until": float("nan")}, "above 0"),
+    ({"until": float("inf")}, "above 0"),
+    ({"tasks": toy_tasks().take(np.array([5]))}, "GPU"),          # task six has no GPU: demand would never grow
+    ({"cluster": toy_cluster().take(np.array([3]))}, "GPU"),      # node dog has none
+])
+def test_what_cannot_be_drawn_is_refused(change, word):
+    with pytest.raises(InputError, match=word):
+        sample_arrivals(**{"cluster": toy_cluster(), "tasks": toy_tasks(), "seed": 0, **change})
+
+
+# --- runs
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("arithmetic", ["exact", "reference"])
+def test_the_books_balance(policy, arithmetic):
+    run = run_of(policy, 1, arithmetic=arithmetic)
+    demand = toy_tasks().gpu_demand_milli[run.assignments["task_row"]]
+    placed = run.assignments["node"].ne("").to_numpy()
+    assert 0 < placed.sum() < len(placed)  # the run goes on beyond saturation
+    assert np.array_equal(run.curve["arrived_gpu_milli"], np.cumsum(demand))
+    assert np.array_equal(run.curve["used_gpu_milli"], np.cumsum(demand * placed))
+    assert np.array_equal(run.curve["failed"], np.cumsum(~placed))
+    assert np.array_equal(run.curve["x"], np.cumsum(demand) / larger().gpu_capacity_milli)
+    assert np.array_equal(run.curve["eopc_w"], run.curve["cpu_w"] + run.curve["gpu_w"])
+    assert list(run.curve) == ["x", "eopc_w", *CURVE]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_listing_the_nodes_in_another_order_changes_nothing(policy):
+    arrivals = sample_arrivals(larger(), toy_tasks(), 5, until=1.2)
+    order = np.random.default_rng(0).permutation(20)
+    one, other = (inflate(larger().take(o), toy_tasks(), policy,
+                          arrivals=Arrivals(arrivals.task_row, arrivals.node_rank[o])) for o in (np.arange(20), order))
+    assert one.assignments.equals(other.assignments) and one.curve.equals(other.curve) and one.summary == other.summary
+
+
+def test_task_one_alone_makes_the_curve_computed_by_hand():
+    # idle: 60 W of CPUs (Eq. 1) and 190 W of GPUs; FGD puts task one on cat: + 105 W and + 350 W
+    # fragmentation: 15000 / 9 milli-GPU, less 500 / 9
+    run = inflate(toy_cluster(), toy_tasks(), "fgd", arrivals=Arrivals(np.array([0]), np.arange(4)))
+    assert run.curve.iloc[0].to_dict() == {
+        "x": 500 / 7000, "eopc_w": 705, "cpu_w": 165, "gpu_w": 540, "used_gpu_milli": 500, "arrived_gpu_milli": 500,
+        "frag_milli": round(14_500 / 9, 6), "failed": 0}
+    assert run.assignments.iloc[0].to_dict() == {"event": 0, "task_row": 0, "node": "cat", "gpus": "0"}
+
+
+def test_nine_toy_tasks_go_where_the_chapter_says():
+    placed = {policy: inflate(toy_cluster(), toy_tasks(), policy, arrivals=IN_ORDER).assignments for policy in POLICIES}
+    assert placed["fgd"]["node"].tolist() == ["cat", "cat", "bee", "bee", "ant", "cat", "bee", "bee", ""]
+    assert placed["fgd"]["gpus"].tolist() == ["0", "0", "0", "1", "0-1", "", "0", "2", ""]
+    assert placed["pwr"]["node"].tolist() == ["ant", "ant", "ant", "bee", "bee", "bee", "ant", "", "cat"]
+    assert "" not in placed["pwr-fgd:0.1"]["node"].tolist()
+
+
+def test_recorded_arrivals_are_played_to_the_end_or_cut():
+    assert len(inflate(toy_cluster(), toy_tasks(), "pwr", arrivals=IN_ORDER).curve) == 9
+    cut = inflate(toy_cluster(), toy_tasks(), "pwr", arrivals=IN_ORDER, until=0.3)  # 2100 of 7000: 500+500+300+1000
+    assert len(cut.curve) == 4 and cut.summary["until"] == 0.3 and cut.summary["sampling"] == "recorded"
+
+
+def test_a_run_without_arrivals_is_empty_and_can_be_written(tmp_path):
+    run = inflate(toy_cluster(), toy_tasks(), "fgd", arrivals=Arrivals(np.empty(0, np.int64), np.arange(4)))
+    run.write(tmp_path)
+    assert len(run.curve) == 0 and run.summary["arrivals"] == 0 and "grar" not in run.summary
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        inflate(larger(), toy_tasks(), "pwr-fgd:0.1", seed=2).write(tmp_path / name)
+    for name in ("assignments.csv", "curve.csv", "summary.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    summary = json.loads((tmp_path / "one" / "summary.json").read_text())
+    assert summary["seed"] == 2 and summary["sampling"] == "replacement" and summary["until"] == 1.0
+    assert summary["grar"] == summary["used_gpu_milli"] / summary["arrived_gpu_milli"]
+
+
+def test_memory_mib_decides_although_it_is_no_part_of_a_class():
+    # 8 GiB for task one: with 4 GiB on cat, the second best of FGD (bee, 48 points) takes it
+    cluster = replace(toy_cluster(), memory_mib=np.array([65536, 131072, 4096, 65536]))
+    run = inflate(cluster, toy_tasks(), "fgd", arrivals=Arrivals(np.array([0]), np.arange(4)))
+    assert run.assignments["node"].tolist() == ["bee"]
+
+
+def test_a_kernel_that_names_gpus_without_room_stops_the_run():
+    def careless(world, task, nodes, score, gpus):
+        for node in nodes:
+            score[node] = 0
+            gpus[node] = 1
+
+    from sched_lab._compat import njit
+    policy = Policy("careless", (Score(njit(cache=False)(careless)),), (1000,))
+    with pytest.raises(ValueError, match="cannot hold"):
+        inflate(toy_cluster(), toy_tasks(), policy, arrivals=IN_ORDER)
+
+
+# --- averages
+
+
+def test_on_grid_by_hand():
+    # merged x: 0 . 0.1 100 | 0.25 . | 0.4 160 (999 is a repetition) | 0.5 200 | 0.75 . | 0.9 300 | 1 .
+    curve = pd.DataFrame({"x": [0.1, 0.4, 0.4, 0.5, 0.9], "w": [100, 160, 999, 200, 300]})
+    assert on_grid(curve, step=0.25).to_dict("list") == {"x": [0, 0.25, 0.5, 0.75, 1], "w": [100, 130, 200, 250, 300]}
+
+
+def test_on_grid_is_positional():
+    # two grid points, 0.1 and 0.2, between the rows at 0 and 0.9: thirds of the way, not ninths
+    curve = pd.DataFrame({"x": [0.0, 0.9], "w": [0.0, 90.0]})
+    assert on_grid(curve, step=0.1, until=0.2)["w"].tolist() == [0.0, 30.0, 60.0]
+
+
+def test_on_grid_has_the_authors_grid_and_hits_an_arrival_on_it():
+    curve = pd.DataFrame({"x": [0.0, 0.145, 0.29, 0.5, 1.0], "w": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    grid = on_grid(curve).set_index("x")["w"]
+    assert len(grid) == 201 and [grid[x] for x in (0.0, 0.145, 0.29, 0.5, 1.0)] == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_mean_curve_divides_means_and_refuses_two_grids():
+    # used 500 of 1000 and 3000 of 3000: 3500 / 4000 = 0.875, not (0.5 + 1) / 2
+    one, two = (pd.DataFrame({"x": [1.0], "eopc_w": [w], "used_gpu_milli": [u], "arrived_gpu_milli": [a]})
+                for w, u, a in ((900.0, 500, 1000), (1100.0, 3000, 3000)))
+    mean = mean_curve([one, two])
+    assert mean["grar"].tolist() == [0.875] and mean["eopc_w"].tolist() == [1000.0] and mean["x"].tolist() == [1.0]
+    for other in (two.assign(x=0.5), two.rename(columns={"eopc_w": "w"}), pd.concat([two, two])):
+        with pytest.raises(ValueError, match="one grid"):
+            mean_curve([one, other])
+
+
+def test_saving_is_relative_to_fgd():
+    policy, fgd = pd.DataFrame({"eopc_w": [800, 1100]}), pd.DataFrame({"eopc_w": [1000, 1000]})
+    assert saving_percent(policy, fgd).tolist() == [20, -10]

@@ -1,0 +1,146 @@
+"""Event by event: the authors' own program, the curves that the FGD authors published, and our stored frames."""
+import gzip
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_lab.cluster import read_nodes
+from sched_lab.frames import read_frame
+from sched_lab.online.inflation import inflate, mean_curve, on_grid
+from sched_lab.traces import find_data, find_reference, read_arrivals, read_tasks
+
+NAMES = {"FGD": "fgd", "PWR": "pwr", "PWR50": "pwr-fgd:0.05", "PWR100": "pwr-fgd:0.1", "PWR200": "pwr-fgd:0.2",
+         "PWR500": "pwr-fgd:0.5"}
+TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
+          "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
+STORED = Path(__file__).parents[1] / "data" / "results" / "pwr"
+# columns of the authors' curves, our name for each, and the rounding of theirs (half a unit of the last digit)
+COLUMNS = {"arrived_gpu_demand_ratio": ("x", 5e-7), "eopc_w": ("eopc_w", 0), "cpu_w": ("cpu_w", 0),
+           "gpu_w": ("gpu_w", 0), "used_gpu_milli": ("used_gpu_milli", 0), "frag_milli": ("frag_milli", 0.005), "failed_pods": ("failed", 0)}
+
+
+def reference(name):
+    path = find_reference(f"pwr/{name}")
+    return path if path is not None else pytest.skip(f"no reference file pwr/{name}")
+
+
+def openb(name):
+    path = find_data(f"openb/{name}.csv")
+    return path if path is not None else pytest.skip(f"no data file openb/{name}.csv")
+
+
+@cache
+def recorded(trace):
+    return (read_nodes(openb("openb_node_list_gpu_node")), read_tasks(openb(f"openb_pod_list_{trace}")),
+            reference(f"arrivals/{trace}.json.gz"))
+
+
+@cache
+def run_of(trace, policy, seed):
+    cluster, tasks, arrivals = recorded(trace)
+    return inflate(cluster, tasks, NAMES[policy], arrivals=read_arrivals(arrivals, seed, cluster, tasks),
+                   arithmetic="reference", power="package")
+
+
+def available(folder):
+    """Trace and policy of each file of placements that concerns us."""
+    path = find_reference(f"pwr/{folder}/default.FGD.42.csv.gz")
+    files = sorted(path.parent.glob("*.42.csv.gz")) if path else []
+    pairs = [tuple(file.name.split(".")[:2]) for file in files]
+    return [pair for pair in pairs if pair[1] in NAMES] or [("default", "FGD")]
+
+
+@pytest.mark.parametrize(("trace", "policy"), available("assignments"))
+def test_every_placement_is_the_authors(trace, policy):
+    path = reference(f"assignments/{trace}.{policy}.42.csv.gz")
+    theirs, ours = pd.read_csv(path, dtype=str, keep_default_na=False), run_of(trace, policy, 42).assignments
+    assert len(ours) == len(theirs) > 8000
+    assert ours["task_row"].tolist() == theirs["trace_row"].astype(int).tolist()
+    for column in ("node", "gpus"):
+        differs = ours[column].to_numpy() != theirs[column].to_numpy()
+        assert not differs.any(), f"{column}: {differs.sum()} events, first {differs.argmax()}"
+
+
+@cache
+def reference_curves():
+    with gzip.open(reference("reference_runs.csv.gz")) as file:
+        return pd.read_csv(file)
+
+
+@pytest.mark.parametrize("seed", [42, 43, 44])
+@pytest.mark.parametrize(("trace", "policy"), available("assignments"))
+def test_curves_equal_the_authors_to_rounding(trace, policy, seed):
+    theirs = reference_curves().query("trace == @trace and policy == @policy and seed == @seed")
+    curve = run_of(trace, policy, seed).curve
+    assert len(theirs) > 100 and theirs["event"].max() == len(curve) - 1
+    for column, (name, rounding) in COLUMNS.items():
+        apart = np.abs(curve[name].to_numpy()[theirs["event"]] - theirs[column].to_numpy()).max()
+        assert apart <= rounding + 1e-9, f"{column}: {apart}"
+
+
+@cache
+def published(name):
+    with gzip.open(reference(f"fgd_expected/analysis_{name}_discrete.csv.gz")) as file:
+        return pd.read_csv(file).set_index(["workload", "sc_policy", "seed"]).sort_index()
+
+
+def largest_difference(name, trace, column):
+    """Our column in % of the capacity against a published curve of FGD, seed 42.
+
+    Column p of the published table is the mean over the events with round(100 x) = p, rounded to two digits.
+    """
+    theirs = published(name).loc[(f"openb_pod_list_{trace}", "06-FGD", 42)]
+    curve, capacity = run_of(trace, "FGD", 42).curve, recorded(trace)[0].gpu_capacity_milli
+    percent = curve[column] / capacity * 100
+    if name == "allo":
+        percent = percent.round(2)  # their log had two digits already
+    ours = percent.groupby(np.round(100 * curve["x"]).astype(int)).mean()
+    both = pd.DataFrame({"ours": ours, "theirs": [float(theirs[str(p)]) for p in ours.index]}).dropna()
+    assert len(both) > 120
+    return (both["ours"] - both["theirs"]).abs().max()
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_fragmentation_of_fgd_is_the_published_curve(trace):
+    assert largest_difference("frag", trace, "frag_milli") < 0.0051
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_allocation_of_fgd_is_the_published_curve(trace):
+    assert largest_difference("allo", trace, "used_gpu_milli") < 0.0101  # rounded twice: two halves of the last digit
+
+
+# --- the frames of the results chapter
+
+
+@cache
+def stored():
+    return read_frame(STORED / "default_mean.csv").set_index(["policy", "x"]).sort_index()
+
+
+@pytest.mark.parametrize("policy", NAMES)
+def test_stored_means_are_the_authors_seed_means(policy):
+    # their table has savings in %, to two digits, and GRAR to four
+    theirs = pd.read_csv(reference("summary.csv")).query("trace == 'default'").set_index("policy").loc[policy]
+    ours = stored().loc[NAMES[policy]]
+    for column in theirs.index:
+        if column.startswith("sav"):
+            assert ours.loc[float(column[3:]), "saving_percent"] == pytest.approx(theirs[column], abs=0.01), column
+        if column.startswith("grar"):
+            assert ours.loc[float(column[4:]), "grar"] == pytest.approx(theirs[column], abs=0.0001), column
+        if column.startswith("eopc_kW"):
+            assert ours.loc[float(column[7:]), "eopc_w"] / 1000 == pytest.approx(theirs[column], abs=0.051), column
+    assert ours.loc[1.0, "failed"] == pytest.approx(theirs["failed1"], abs=0.051)
+    assert ours.loc[1.0, "frag_milli"] == pytest.approx(theirs["frag1"], abs=0.51)
+
+
+@pytest.mark.parametrize("policy", ["FGD", "PWR"])
+def test_stored_means_are_what_the_code_computes_today(policy):
+    mean = mean_curve([on_grid(run_of("default", policy, seed).curve) for seed in range(42, 52)]).set_index("x")
+    ours = stored().loc[NAMES[policy]]
+    assert np.abs(ours["eopc_w"] - mean["eopc_w"]).max() <= 0.0051
+    assert np.abs((ours["grar"] - mean["grar"]).iloc[1:]).max() <= 5.1e-8
+    assert np.abs(ours["frag_milli"] - mean["frag_milli"]).max() <= 0.051
