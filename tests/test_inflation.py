@@ -90,6 +90,13 @@ def test_ranks_are_a_permutation_and_do_not_depend_on_the_trace():
     assert sorted(one.node_rank) == list(range(20)) and np.array_equal(one.node_rank, other.node_rank)
 
 
+def test_the_workload_of_a_seed_stays_the_same_for_ever():
+    # stored results name their seeds: a change here makes them unrepeatable
+    drawn = sample_arrivals(toy_cluster(), toy_tasks(), seed=0)
+    assert drawn.task_row.tolist() == [7, 8, 0, 2, 6, 6, 1, 1, 8, 3, 6, 5, 8]
+    assert drawn.node_rank.tolist() == [2, 0, 3, 1]
+
+
 def test_seeds_differ_in_tasks_and_in_ranks():
     drawn = [sample_arrivals(larger(), toy_tasks(), seed, until=3.0) for seed in range(20)]
     assert len({tuple(a.task_row[:20]) for a in drawn}) == len({tuple(a.node_rank) for a in drawn}) == 20

@@ -19,7 +19,8 @@ TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "g
 STORED = Path(__file__).parents[1] / "data" / "results" / "pwr"
 # columns of the authors' curves, our name for each, and the rounding of theirs (half a unit of the last digit)
 COLUMNS = {"arrived_gpu_demand_ratio": ("x", 5e-7), "eopc_w": ("eopc_w", 0), "cpu_w": ("cpu_w", 0),
-           "gpu_w": ("gpu_w", 0), "used_gpu_milli": ("used_gpu_milli", 0), "frag_milli": ("frag_milli", 0.005), "failed_pods": ("failed", 0)}
+           "gpu_w": ("gpu_w", 0), "used_gpu_milli": ("used_gpu_milli", 0), "frag_milli": ("frag_milli", 0.005),
+           "failed_pods": ("failed", 0)}
 
 
 def reference(name):

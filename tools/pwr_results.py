@@ -4,7 +4,7 @@ python tools/pwr_results.py            frames that are missing or out of date, t
 python tools/pwr_results.py figures    the figures alone, from the stored frames
 
 A frame is computed again only when its parameters have changed: the policies, the seeds, the grid, the checksums of the
-inputs. Needs the openb trace and the recorded workloads of seeds 42-51; on two cores about three minutes.
+inputs. Needs the openb trace and the recorded workloads of seeds 42-51; it takes about six minutes.
 """
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def replay(kernels: Any, weights: Integers, normalise: Integers, world: World, m
             now[USED] += demand_milli
         curve[arrival] = now
 
-# %% ../../nbs/26_inflation.ipynb #26-037
+# %% ../../nbs/26_inflation.ipynb #26-038
 def play(policy: Policy, world: World, task: Integers, memory_mib: Integers) -> tuple[Integers, Integers, Floats]:
     """Let a policy place arriving tasks on an empty world.
 
@@ -247,7 +247,7 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers) -> 
         curve[:, CURVE.index("frag_milli")] /= world.target.num_tasks
     return node, gpus, curve
 
-# %% ../../nbs/26_inflation.ipynb #26-039
+# %% ../../nbs/26_inflation.ipynb #26-040
 @dataclass(frozen=True)
 class Run:
     """What happened in one inflation.
@@ -269,7 +269,7 @@ class Run:
         self.curve.to_csv(folder / "curve.csv", index=False, lineterminator="\n")
         write_json(self.summary, folder / "summary.json")
 
-# %% ../../nbs/26_inflation.ipynb #26-040
+# %% ../../nbs/26_inflation.ipynb #26-042
 def curve_frame(cluster: Cluster, curve: Floats) -> pd.DataFrame:
     """Columns of a curve by name: x is arrived GPU demand over the cluster's GPU capacity."""
     frame = pd.DataFrame(curve, columns=list(CURVE))
@@ -288,14 +288,14 @@ def assignments_frame(cluster: Cluster, task_row: Integers, node: Integers, gpus
                          "node": np.where(node >= 0, cluster.name[node], ""),
                          "gpus": [words[mask] for mask in gpus.tolist()]})
 
-# %% ../../nbs/26_inflation.ipynb #26-041
+# %% ../../nbs/26_inflation.ipynb #26-044
 def end_of(curve: pd.DataFrame) -> dict[str, Any]:
     """Last row of a curve by name, and GRAR if any GPU was asked for; empty for an empty curve."""
     last = {str(name): column.iloc[-1].item() for name, column in curve.items()} if len(curve) else {}
     grar = {"grar": last["used_gpu_milli"] / last["arrived_gpu_milli"]} if last.get("arrived_gpu_milli") else {}
     return last | grar
 
-# %% ../../nbs/26_inflation.ipynb #26-043
+# %% ../../nbs/26_inflation.ipynb #26-046
 def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, seed: int = 0, until: float | None = None,
             sampling: str = "replacement", arrivals: Arrivals | None = None, power: str = "eq1",
             arithmetic: str = "exact", gpu_power_w: Mapping[str, tuple[int, int]] | None = None) -> Run:
@@ -332,7 +332,7 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
              "arrivals": len(rows), **end_of(frame)}
     return Run(assignments_frame(ranked, rows, node, gpus), frame, about)
 
-# %% ../../nbs/26_inflation.ipynb #26-058
+# %% ../../nbs/26_inflation.ipynb #26-061
 def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.DataFrame:
     """Curve of one run at x = 0, step, ..., until, as the authors' notebooks read it off.
 
@@ -350,7 +350,7 @@ def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.
     joined = known.reindex(known.index.union(grid))
     return joined.interpolate("linear").ffill().bfill().loc[grid].reset_index()
 
-# %% ../../nbs/26_inflation.ipynb #26-062
+# %% ../../nbs/26_inflation.ipynb #26-065
 def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Mean over seeds at each grid point, and GRAR as the ratio of the mean used to the mean arrived GPU.
 
@@ -364,7 +364,7 @@ def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     mean = pd.DataFrame(np.mean([c.to_numpy(float) for c in curves], axis=0), columns=columns)
     return mean.assign(x=curves[0]["x"], grar=mean["used_gpu_milli"] / mean["arrived_gpu_milli"])
 
-# %% ../../nbs/26_inflation.ipynb #26-065
+# %% ../../nbs/26_inflation.ipynb #26-068
 def saving_percent(mean_policy: pd.DataFrame, mean_fgd: pd.DataFrame) -> pd.Series:
     """Power that a policy saves against FGD at each grid point, percent of FGD's EOPC."""
     return (mean_fgd["eopc_w"] - mean_policy["eopc_w"]) / mean_fgd["eopc_w"] * 100
