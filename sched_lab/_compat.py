@@ -82,7 +82,8 @@ def first_class(function: F, *arguments: Any) -> F:
         return function
     import numba
 
-    compiled: F = _compiled_for(python, tuple(numba.typeof(argument) for argument in arguments))
+    type_of: Any = numba.typeof
+    compiled: F = _compiled_for(python, tuple(map(type_of, arguments)))
     return compiled
 
 

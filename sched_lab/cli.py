@@ -66,7 +66,7 @@ def is_kept(folder: Path, key: str) -> bool:
     """Whether this folder holds the whole, unchanged result of these inputs."""
     try:
         about = read_json(folder / "summary.json")
-        return about["key"] == key and about["files"] == {name: sha256(folder / name) for name in TABLES}
+        return bool(about["key"] == key and about["files"] == {name: sha256(folder / name) for name in TABLES})
     except (InputError, KeyError, TypeError):
         return False
 

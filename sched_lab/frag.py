@@ -60,7 +60,7 @@ def fragmentation_by_definition(target: Target, model: int, cpu_left_milli: int,
         amount, _ = unusable_milli(free_milli, cpu_left_milli, gpu_left_milli, target.is_admitted[model, m],
                                    target.cpu_milli[m], target.gpu_milli[m], target.num_gpus[m])
         total += target.count[m] * amount
-    return total
+    return int(total)
 
 # %% ../nbs/13_frag.ipynb #13-011
 class Target(NamedTuple):
@@ -82,7 +82,7 @@ class Target(NamedTuple):
     cpu_milli: Integers
     gpu_milli: Integers
     num_gpus: Integers
-    count: Integers
+    count: Integers  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     popularity: Floats
     is_admitted: Truths
     num_tasks: int
@@ -143,14 +143,14 @@ def usable(target: Target, model: int, level: int, gpu_left_milli: Integers) -> 
     for left_milli in gpu_left_milli:
         num_idle += left_milli == WHOLE_GPU_MILLI
         total += left_milli * target.sharing[model, level, target.share_level[left_milli]]
-    return total + num_idle * WHOLE_GPU_MILLI * target.whole[model, level, num_idle]
+    return int(total + num_idle * WHOLE_GPU_MILLI * target.whole[model, level, num_idle])
 
 
 @njit(cache=True)
 def fragmentation(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
     """F_n(M) by the closed form, `num_tasks` times its expectation in milli-GPU: an exact integer."""
     free = gpu_left_milli.sum() * target.num_tasks
-    return free - usable(target, model, cpu_level(target, cpu_left_milli), gpu_left_milli)
+    return int(free - usable(target, model, cpu_level(target, cpu_left_milli), gpu_left_milli))
 
 # %% ../nbs/13_frag.ipynb #13-023
 @njit(cache=True)
@@ -169,7 +169,7 @@ def fragmentation_buckets_milli(target: Target, model: int, cpu_left_milli: int,
 def fragmentation_reference_milli(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> float:
     """F_n(M) in milli-GPU, in the authors' floating-point order: every bucket but the satisfied one, left to right."""
     f = fragmentation_buckets_milli(target, model, cpu_left_milli, gpu_left_milli)
-    return f[Q1] + f[Q2] + f[Q4] + f[XL] + f[XR] + f[NA]
+    return float(f[Q1] + f[Q2] + f[Q4] + f[XL] + f[XR] + f[NA])
 
 # %% ../nbs/13_frag.ipynb #13-028
 def datacenter_fragmentation_milli(target: Target, cluster: Cluster, state: State) -> float:

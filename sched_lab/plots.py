@@ -68,14 +68,13 @@ POLICY_COLOURS = {
 }
 
 # %% ../nbs/82_plots.ipynb #82-009
-_MIXTURE_PATH = ("#0072B2", "#5A55B5", "#A8479A", "#D14E6B", "#D55E00")
+_MIXTURE_STOPS = {0: "#0072B2", 0.05: "#46369A", 0.1: "#9350C4", 0.2: "#DB8FC6", 0.5: "#B5174F", 1: "#D55E00"}
 
 
 def _blend(share: float) -> str:
     """Colour at a share (0 to 1) of the way from `fgd` to `pwr`."""
-    stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in _MIXTURE_PATH])
-    places = np.linspace(0, 1, len(stops))
-    red, green, blue = (round(float(np.interp(np.cbrt(share), places, stops[:, i]))) for i in range(3))
+    stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in _MIXTURE_STOPS.values()])
+    red, green, blue = (round(float(np.interp(share, list(_MIXTURE_STOPS), stops[:, i]))) for i in range(3))
     return f"#{red:02X}{green:02X}{blue:02X}"
 
 

@@ -40,9 +40,10 @@ def read_gpu_power(path: str | Path) -> dict[str, tuple[int, int]]:
     table = read_table(path, {"model": Column("text", unique=True), "idle_w": watts, "full_w": watts})
     is_wrong = table["full_w"] < table["idle_w"]
     if is_wrong.any():
-        raise InputError("full power is below idle power", file=path, row=int(is_wrong.idxmax()), column="full_w",
-                         mend="give idle_w <= full_w")
-    return {row.model: (int(row.idle_w), int(row.full_w)) for row in table.itertuples()}
+        raise InputError("full power is below idle power", file=path, row=int(table.index[is_wrong][0]),
+                         column="full_w", mend="give idle_w <= full_w")
+    rows = zip(table["model"], table["idle_w"], table["full_w"], strict=True)
+    return {model: (int(idle_w), int(full_w)) for model, idle_w, full_w in rows}
 
 # %% ../nbs/12_power.ipynb #12-009
 class Power(NamedTuple):
@@ -94,7 +95,9 @@ def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tup
         raise InputError(f"there is no power model {model!r}", mend=f"choose one of {', '.join(POWER_MODELS)}")
     gpu_w = _watts(cluster.gpu_model, {**GPU_POWER_W, **(gpu_power_w or {}), "": (0, 0)}, "GPU")
     cpu_w = _watts(cluster.cpu_model, CPU_POWER_W, "CPU")
-    return Power(cluster.cpu_milli, *np.ascontiguousarray(cpu_w.T), *np.ascontiguousarray(gpu_w.T), cluster.num_gpus,
+    cpu_idle_w, cpu_full_w, cpu_cores = np.ascontiguousarray(cpu_w.T)
+    gpu_idle_w, gpu_full_w = np.ascontiguousarray(gpu_w.T)
+    return Power(cluster.cpu_milli, cpu_idle_w, cpu_full_w, cpu_cores, gpu_idle_w, gpu_full_w, cluster.num_gpus,
                  model == "package")
 
 # %% ../nbs/12_power.ipynb #12-011
@@ -104,11 +107,12 @@ def cpu_power_w(power: Power, node: int, cpu_left_milli: int) -> int:
     idle_w, full_w, cores = power.cpu_idle_w[node], power.cpu_full_w[node], power.cpu_cores[node]
     capacity_milli, cpu_milli = power.cpu_milli[node], cores * 2 * 1000  # two vCPU on each core
     if not power.is_package:
-        return full_w * -(-(capacity_milli - cpu_left_milli) // cpu_milli) + idle_w * (cpu_left_milli // cpu_milli)
+        used_cpus, idle_cpus = -(-(capacity_milli - cpu_left_milli) // cpu_milli), cpu_left_milli // cpu_milli
+        return int(full_w * used_cpus + idle_w * idle_cpus)
     node_cores = -(-capacity_milli // 2000)
     cpus = -(-node_cores // cores)
     active_cpus = -(-(node_cores - cpu_left_milli // 2000) // cores)
-    return full_w * active_cpus + idle_w * (cpus - active_cpus)
+    return int(full_w * active_cpus + idle_w * (cpus - active_cpus))
 
 # %% ../nbs/12_power.ipynb #12-013
 @njit(cache=True)
@@ -117,7 +121,8 @@ def gpu_power_w(power: Power, node: int, gpu_left_milli: Integers) -> int:
     num_idle = 0
     for gpu in range(power.num_gpus[node]):
         num_idle += gpu_left_milli[gpu] == WHOLE_GPU_MILLI
-    return power.gpu_idle_w[node] * num_idle + power.gpu_full_w[node] * (power.num_gpus[node] - num_idle)
+    num_active = power.num_gpus[node] - num_idle
+    return int(power.gpu_idle_w[node] * num_idle + power.gpu_full_w[node] * num_active)
 
 # %% ../nbs/12_power.ipynb #12-014
 def datacenter_power_w(power: Power, state: State) -> tuple[int, int]:

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sched_lab._compat import njit
 from sched_lab.cluster import Cluster
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
 from sched_lab.online import inflation
 from sched_lab.online.combine import ARITHMETICS, POLICIES, policy_of
 from sched_lab.online.fgd import fgd_points, fgd_score, fgd_score_reference
 from sched_lab.online.inflation import Run, inflate, sample_arrivals
-from sched_lab.online.policy import World, check_placements, gpu_indices, is_feasible, world_of
+from sched_lab.online.policy import Policy, Score, World, check_placements, gpu_indices, is_feasible, world_of
 from sched_lab.online.pwr import pwr_score
 from sched_lab.power import POWER_MODELS, cpu_power_w, gpu_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, target_workload, task_classes
@@ -206,21 +207,26 @@ def test_power_and_fragmentation_of_a_node_are_never_negative_and_the_curve_is_t
         assert now["frag_milli"] == pytest.approx(frag.sum(), abs=1e-5)
 
 
+def sum_by_hand(scores: list[list[int]], weights: list[int], normalise: list[int]) -> list[int]:
+    """Weighted sum of normalised scores, one for each feasible node."""
+    total = [0] * len(scores[0])
+    for values, weight, if_equal in zip(scores, weights, normalise, strict=True):
+        low, high = min(values), max(values)
+        if if_equal >= 0:
+            values = [(v - low) * 100 // (high - low) if high > low else if_equal for v in values]
+        total = [t + weight * v for t, v in zip(total, values, strict=True)]
+    return total
+
+
 def points_by_hand(world: World, task: int, feasible: list[int], name: str,
                    arithmetic: str) -> tuple[list[int], list[int]]:
-    """Weighted sum of normalised scores on each feasible node, from kernels asked afresh; and the leader's GPUs."""
+    """Weighted sum on each feasible node, from kernels asked afresh; and the GPUs of the heaviest score."""
     policy, nodes = policy_of(name, arithmetic), np.array(feasible, np.int64)
-    total, masks = [0] * len(feasible), []
-    for score, weight in zip(policy.scores, policy.weights, strict=True):
-        raw, mask = np.zeros(len(world.gpu_model), np.int32), np.zeros(len(world.gpu_model), np.int64)
-        score.kernel(world, task, nodes, raw, mask)
-        values = [int(raw[node]) for node in feasible]
-        low, high = min(values), max(values)
-        if score.normalise >= 0:
-            values = [(v - low) * 100 // (high - low) if high > low else score.normalise for v in values]
-        total = [t + weight * v for t, v in zip(total, values, strict=True)]
-        masks.append([int(mask[node]) for node in feasible])
-    return total, masks[policy.weights.index(max(policy.weights))]
+    scores, masks = (np.zeros((len(policy.scores), len(world.gpu_model)), kind) for kind in (np.int32, np.int64))
+    for part, score in enumerate(policy.scores):
+        score.kernel(world, task, nodes, scores[part], masks[part])
+    total = sum_by_hand(scores[:, nodes].tolist(), list(policy.weights), [score.normalise for score in policy.scores])
+    return total, masks[policy.weights.index(max(policy.weights)), nodes].tolist()
 
 
 @each_policy
@@ -236,6 +242,49 @@ def test_the_node_of_smallest_rank_among_those_with_the_largest_sum_is_chosen(na
             total, masks = points_by_hand(world, class_of[row], feasible, name, case.arithmetic)
             first = total.index(max(total))
             assert (node, list(gpus)) == (feasible[first], gpu_indices(masks[first]))
+
+
+@settings(many, max_examples=300)
+@given(nodes=st.lists(st.tuples(st.booleans(), st.booleans(), *[st.integers(-460, 100)] * 3), min_size=1, max_size=7),
+       parts=st.lists(st.tuples(st.sampled_from([1, 50, 500, 950]), st.sampled_from([-1, 0, 100])), min_size=1,
+                      max_size=3))
+def test_one_decision_is_the_sum_by_hand_over_feasible_nodes_only(nodes, parts):
+    fits, has_memory, *scores = (np.array(column) for column in zip(*nodes, strict=True))
+    weights, normalise = (list(column) for column in zip(*parts, strict=True))
+    memory = inflation.empty_memory(1, len(nodes), len(parts))
+    memory.is_feasible[0] = fits
+    for part in range(len(parts)):
+        memory.score[part, 0] = scores[part]  # infeasible nodes have old scores, too: they must not count
+    feasible = np.flatnonzero(fits & has_memory).tolist()
+    chosen = inflation.choose(memory, 0, has_memory, np.array(weights), np.array(normalise))
+    if not feasible:
+        assert chosen == -1
+    else:
+        total = sum_by_hand([[int(s[n]) for n in feasible] for s in scores[:len(parts)]], weights, normalise)
+        assert chosen == feasible[total.index(max(total))]
+
+
+@njit()
+def wants_gpu_0(world, task, nodes, score, gpus):
+    for node in nodes:
+        score[node], gpus[node] = 1, 0b01
+
+
+@njit()
+def wants_gpu_1(world, task, nodes, score, gpus):
+    for node in nodes:
+        score[node], gpus[node] = 1, 0b10
+
+
+def test_gpus_are_those_of_the_heaviest_score_and_of_the_first_of_equals():
+    # one node with two GPUs, one share; the two opinions agree on the node and differ on the GPU
+    cluster = Cluster(texts(["n"]), np.array([16_000]), np.array([0]), np.array([2]), texts(["T4"]), texts([""]))
+    tasks = Tasks(texts(["half"]), np.array([2000]), np.array([0]), np.array([1]), np.array([500]), texts([""]),
+                  texts([""]))
+    for weights, gpu in (((2, 1), "0"), ((1, 2), "1"), ((1, 1), "0")):
+        policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), weights)
+        run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.array([0]), np.array([0])))
+        assert run.assignments["gpus"].tolist() == [gpu]
 
 
 @each_policy
