@@ -192,8 +192,11 @@ def track(seeds: Sequence[int], what: str) -> Iterator[int]:
 def headline(folder: Path) -> str:
     """Say in one line how a run ended."""
     end = read_json(folder / "summary.json")
+    if not end["arrivals"]:
+        return f"{end['policy']}, no arrivals"
+    served = f"GRAR {end['grar']:.4f}" if "grar" in end else "no GPU demand"
     return (f"{end['policy']}, {end['arrivals']} arrivals to x = {end['x']:.3f}: {end['eopc_w'] / 1e3:.1f} kW, "
-            f"GRAR {end['grar']:.4f}, {end['failed']} failed")
+            f"{served}, {end['failed']} failed")
 
 # %% ../nbs/90_cli.ipynb #90-017
 @app.command("inflate")

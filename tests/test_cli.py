@@ -106,6 +106,15 @@ def test_recorded_arrivals_are_replayed_in_order_until_their_end(files):
     assert placed["node"][0] == "dog"  # rank 0 among nodes of equal score: a CPU-only task changes no GPU anywhere
 
 
+@pytest.mark.parametrize(("rows", "words"), [([3, 3], "no GPU demand"), ([], "no arrivals")])
+def test_a_recording_without_gpu_demand_is_a_run_too(rows, words, files, capsys):
+    recorded = {"seeds": {"1": {"pod_rows": rows, "node_rank_by_sorted_name": [0, 1, 2, 3]}}}
+    Path("arrivals.json").write_text(json.dumps(recorded))
+    assert inflate("--arrivals", "arrivals.json", "--seed", "1") == 0
+    assert words in capsys.readouterr().out
+    assert len(pd.read_csv("out/curve.csv")) == len(rows)
+
+
 def test_the_default_is_embedded_and_needs_no_file(tmp_path):
     assert call("inflate", "--until", "0.02", "--out", tmp_path / "out") == 0
     assert {path.name for path in (tmp_path / "out" / "seed-0").iterdir()} == RESULT
