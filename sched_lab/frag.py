@@ -122,8 +122,10 @@ def target_of(classes: TaskClasses, gpu_models: list[str], max_gpus: int) -> Tar
     whole = [fitting(classes.count * (is_whole & ok), cpu, gpus) for ok in is_admitted]
     num_kept = int(classes.count.sum())
     popularity = (classes.count / classes.num_tasks) / (num_kept / classes.num_tasks)
-    return Target(classes.cpu_milli, classes.gpu_milli, classes.num_gpus, classes.count, popularity, is_admitted,
-                  num_kept, cpu_steps, np.searchsorted(share_steps, np.arange(WHOLE_GPU_MILLI + 1), side="right"),
+    share_level = np.searchsorted(share_steps, np.arange(WHOLE_GPU_MILLI + 1), side="right")
+    # copies, because columns of a table are read-only, which compiled code takes for another type
+    return Target(np.array(classes.cpu_milli), np.array(classes.gpu_milli), np.array(classes.num_gpus),
+                  np.array(classes.count), popularity, is_admitted, num_kept, cpu_steps, share_level,
                   np.array(sharing), np.array(whole))
 
 # %% ../nbs/13_frag.ipynb #13-017

@@ -97,8 +97,8 @@ def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tup
     cpu_w = _watts(cluster.cpu_model, CPU_POWER_W, "CPU")
     cpu_idle_w, cpu_full_w, cpu_cores = np.ascontiguousarray(cpu_w.T)
     gpu_idle_w, gpu_full_w = np.ascontiguousarray(gpu_w.T)
-    return Power(cluster.cpu_milli, cpu_idle_w, cpu_full_w, cpu_cores, gpu_idle_w, gpu_full_w, cluster.num_gpus,
-                 model == "package")
+    return Power(np.array(cluster.cpu_milli), cpu_idle_w, cpu_full_w, cpu_cores, gpu_idle_w, gpu_full_w,
+                 np.array(cluster.num_gpus), model == "package")
 
 # %% ../nbs/12_power.ipynb #12-011
 @njit(cache=True)

@@ -225,7 +225,8 @@ def replay(kernels: Any, weights: Integers, normalise: Integers, world: World, m
             count_node(now, world, n, is_exact, 1.0)
             memory.version[n] += 1
             now[USED] += demand_milli
-        curve[arrival] = now
+        for column in range(len(now)):  # as one assignment of an array it would take seconds longer to compile
+            curve[arrival, column] = now[column]
 
 # %% ../../nbs/26_inflation.ipynb #26-038
 def play(policy: Policy, world: World, task: Integers, memory_mib: Integers) -> tuple[Integers, Integers, Floats]:

@@ -135,7 +135,7 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
     cpu_models, cpu_model = _codes(cluster.cpu_model)
     state = empty_state(cluster)
     demand = Demand(
-        classes.cpu_milli, classes.gpu_milli, classes.num_gpus,
+        np.array(classes.cpu_milli), np.array(classes.gpu_milli), np.array(classes.num_gpus),
         np.array([[admits(spec, model) for model in gpu_models] for spec in classes.gpu_spec], bool),
         np.array([[admits(spec, model) for model in cpu_models] for spec in classes.cpu_spec], bool))
     return World(gpu_model, cpu_model, state, demand, power,
