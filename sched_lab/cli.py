@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from joblib import cpu_count
 
 from . import __version__
 from ._compat import embedded
@@ -28,37 +29,22 @@ from sched_lab.frames import (
     input_key,
     read_json,
     sha256,
+    write_frame,
     write_json,
 )
 from .online.combine import policy_of
+from .online.evaluation import compare, parse_seeds, read_study, run_study
 from .online.inflation import SAMPLINGS, Run, inflate
-from .power import GPU_POWER_W, POWER_MODELS, read_gpu_power
+from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
 from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% auto #0
 __all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
-           'PowerName', 'GpuPower', 'Arithmetic', 'Until', 'OutFolder', 'UsageError', 'parse_seeds', 'is_kept',
-           'write_run', 'Experiment', 'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command',
-           'traces_command', 'fetch_command', 'fail', 'main']
+           'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyFile', 'Workers',
+           'DaskAddress', 'UsageError', 'is_kept', 'write_run', 'Experiment', 'experiment_of', 'check_choice', 'track',
+           'headline', 'inflate_command', 'sweep_command', 'traces_command', 'fetch_command', 'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-005
-def parse_seeds(text: str) -> list[int]:
-    """Seeds in a list such as "0-9" or "0,3,5-7", in the order given.
-
-    Raises
-    ------
-    InputError : the text is not such a list
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise InputError(f"seeds {text!r}: {part.strip()!r} is neither a seed nor a range", value=text,
-                             mend="give 0-9 or 0,3,5-7")
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return list(dict.fromkeys(seeds))
-
-# %% ../nbs/90_cli.ipynb #90-008
 TABLES = ("assignments.csv", "curve.csv")
 
 
@@ -79,7 +65,7 @@ def write_run(run: Run, folder: Path, inputs: dict[str, Any]) -> None:
         about = {**run.summary, "inputs": inputs, "key": input_key(inputs), "files": files}
         write_json(about, partial_folder / "summary.json")
 
-# %% ../nbs/90_cli.ipynb #90-010
+# %% ../nbs/90_cli.ipynb #90-007
 @dataclass(frozen=True)
 class Experiment:
     """Checked options of `sched-lab inflate`.
@@ -107,9 +93,9 @@ class Experiment:
         write_run(inflate(self.cluster, self.tasks, seed=seed, arrivals=recorded, **self.options), folder, inputs)
         return True
 
-# %% ../nbs/90_cli.ipynb #90-011
+# %% ../nbs/90_cli.ipynb #90-008
 def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None, gpu_power: Path | None,
-                  options: dict[str, Any]) -> Experiment:
+                  cpu_power: Path | None, options: dict[str, Any]) -> Experiment:
     """Read and check the inputs of an experiment; files that are not given are the embedded default.
 
     Raises
@@ -117,17 +103,18 @@ def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None,
     InputError : at the first thing that is wrong
     """
     policy_of(options["policy"], options["arithmetic"])
-    watts = read_gpu_power(gpu_power) if gpu_power else {}
+    load_permille(options["load_curve"])
+    watts, cpu_watts = read_gpu_power(gpu_power) if gpu_power else {}, read_cpu_power(cpu_power) if cpu_power else {}
     nodes, tasks = nodes or embedded("nodes.csv"), tasks or embedded("tasks.csv")
     cluster = read_nodes(nodes, known_models=GPU_POWER_W.keys() | watts.keys())
     trace = read_tasks(tasks)
-    files = {"nodes": nodes, "tasks": tasks, "arrivals": arrivals, "gpu_power": gpu_power}
+    files = {"nodes": nodes, "tasks": tasks, "arrivals": arrivals, "gpu_power": gpu_power, "cpu_power": cpu_power}
     checksums = {name: sha256(path) for name, path in files.items() if path}
-    return Experiment(cluster, trace, {**options, "gpu_power_w": watts},
+    return Experiment(cluster, trace, {**options, "gpu_power_w": watts, "cpu_power_w": cpu_watts},
                       partial(read_arrivals, arrivals, cluster=cluster, tasks=trace) if arrivals else None,
                       {**options, "files": checksums, "sched_lab": __version__})
 
-# %% ../nbs/90_cli.ipynb #90-013
+# %% ../nbs/90_cli.ipynb #90-010
 app = typer.Typer(name="sched-lab", add_completion=False, rich_markup_mode="markdown",
                   context_settings={"help_option_names": ["-h", "--help"]},
                   help="Schedule GPU-cluster workloads: place them, and see power, fragmentation and failures.")
@@ -140,8 +127,10 @@ def _option(help: str, *names: str, metavar: str | None = None) -> Any:
 NodesFile = Annotated[Path | None, _option("Node list: sn, cpu_milli, memory_mib, gpu, model. [default: embedded]")]
 TasksFile = Annotated[Path | None, _option(
     "Task list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), gpu_spec if any. [default: embedded]")]
-PolicyName = Annotated[str, _option("fgd wastes least GPU, pwr draws least power, pwr-fgd:ALPHA weighs pwr with ALPHA "
-                                    "from 0 to 1 and fgd with the rest.", metavar="fgd|pwr|pwr-fgd:ALPHA")]
+PolicyName = Annotated[str, _option(
+    "fgd wastes least GPU, pwr draws least power, joint does both; pwr-target, bestfit, dotprod, gpu-packing, "
+    "gpu-clustering, random; pwr-fgd:ALPHA weighs pwr with ALPHA from 0 to 1 and fgd with the rest; pwr@0.8@fgd is pwr "
+    "until 80 % of the GPUs are in use, then fgd.", metavar="fgd|pwr|joint|...|pwr-fgd:ALPHA|pwr@LOAD@fgd")]
 Seeds = Annotated[str | None, _option("Random workloads to draw, 0-9 or 0,3,5-7; one sub-folder seed-N each. "
                                       "[default: 0]")]
 Sampling = Annotated[str, _option("replacement draws every task anew (the paper's text); permutation-first draws each "
@@ -152,13 +141,16 @@ SeedOfFile = Annotated[int | None, _option("Which seed of the recorded workload.
 PowerName = Annotated[str, _option("CPU power as Eq. 1 is printed, or as the authors' code counts packages.",
                                    metavar="|".join(POWER_MODELS))]
 GpuPower = Annotated[Path | None, _option("Watts of GPU models, to add or override: model, idle_w, full_w.")]
+CpuPower = Annotated[Path | None, _option("The same for CPU models: model, idle_w, full_w, cores.")]
+LoadCurve = Annotated[str, _option("How power rises from idle to full: at once (step), with the load, or in between.",
+                                   metavar="step|linear|concave|0:0,0.5:0.7,1:1")]
 Arithmetic = Annotated[str, _option("exact integers, or the authors' floating-point order (reference).",
                                     metavar="exact|reference")]
 Until = Annotated[float | None, _option("Stop when arrived GPU demand reaches this share of the capacity. "
                                         "[default: 1.0 with --seeds, the whole recording with --arrivals]")]
 OutFolder = Annotated[Path, _option("Folder for assignments.csv, curve.csv and summary.json.")]
 
-# %% ../nbs/90_cli.ipynb #90-014
+# %% ../nbs/90_cli.ipynb #90-011
 def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, until: float | None) -> list[int]:
     """Seeds to run, from options that must go together.
 
@@ -178,7 +170,7 @@ def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, unt
         raise InputError("--arrivals holds several seeds", mend="choose one with --seed, such as --seed 42")
     return [seed]
 
-# %% ../nbs/90_cli.ipynb #90-016
+# %% ../nbs/90_cli.ipynb #90-013
 def track(seeds: Sequence[int], what: str) -> Iterator[int]:
     """Go through the seeds; on a terminal, with a progress bar that estimates the time left."""
     from rich.console import Console
@@ -198,12 +190,13 @@ def headline(folder: Path) -> str:
     return (f"{end['policy']}, {end['arrivals']} arrivals to x = {end['x']:.3f}: {end['eopc_w'] / 1e3:.1f} kW, "
             f"{served}, {end['failed']} failed")
 
-# %% ../nbs/90_cli.ipynb #90-017
+# %% ../nbs/90_cli.ipynb #90-014
 @app.command("inflate")
 def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = None, policy: PolicyName = "fgd",
                     seeds: Seeds = None, sampling: Sampling = "replacement", arrivals: ArrivalsFile = None,
                     seed: SeedOfFile = None, power: PowerName = "eq1", gpu_power: GpuPower = None,
-                    arithmetic: Arithmetic = "exact", until: Until = None) -> None:
+                    cpu_power: CpuPower = None, load_curve: LoadCurve = "step", arithmetic: Arithmetic = "exact",
+                    until: Until = None) -> None:
     """Let random tasks arrive on an empty cluster until it is full, and record every step.
 
     Tasks never leave; what fits nowhere fails for good. Per arrival, **assignments.csv** has event, task_row, node and
@@ -215,14 +208,37 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
     """
     chosen = check_choice(seeds, arrivals, seed, until)
     ensure_writable(out)
-    options = {"policy": policy, "power": power, "arithmetic": arithmetic, "until": until, "sampling": sampling}
-    experiment = experiment_of(nodes, tasks, arrivals, gpu_power, options)
+    options = {"policy": policy, "power": power, "arithmetic": arithmetic, "until": until, "sampling": sampling,
+               "load_curve": load_curve}
+    experiment = experiment_of(nodes, tasks, arrivals, gpu_power, cpu_power, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
     for s in track(chosen, "inflate"):
         was_run = experiment.run(s, folders[s])
         typer.echo(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
 
-# %% ../nbs/90_cli.ipynb #90-018
+# %% ../nbs/90_cli.ipynb #90-015
+StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: nodes, traces, policies, seeds, ...")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
+DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask scheduler instead, which must see the "
+                                            "same files.", metavar="tcp://HOST:PORT")]
+
+
+@app.command("sweep")
+def sweep_command(config: StudyFile, out: OutFolder, workers: Workers = 0, dask: DaskAddress = None) -> None:
+    """Run every policy of a study on every trace and seed; what is finished is kept, whatever happens.
+
+    **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the means over the seeds, GRAR,
+    the power saved against fgd, and their spread. A file CONFIG.toml may say: nodes = "nodes.csv",
+    policies = ["fgd", "pwr"], seeds = "0-9", power = "package", and under [traces] a line mine = "tasks.csv".
+
+    Example: sched-lab sweep study.toml --out results --workers 4
+    """
+    study = read_study(config)
+    result = run_study(study, out, workers=workers or cpu_count(), dask=dask, shown=True)
+    write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
+    typer.echo(f"{out}: {result}")
+
+# %% ../nbs/90_cli.ipynb #90-016
 @app.command("traces")
 def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
     """Describe a node list and a trace; without any, the embedded default, and where the public data is.
@@ -236,7 +252,7 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
         openb = find_data("openb/openb_pod_list_default.csv")
         typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
-# %% ../nbs/90_cli.ipynb #90-019
+# %% ../nbs/90_cli.ipynb #90-017
 @app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
                   to: Annotated[Path | None, _option("Where to keep it. [default: the user cache]")] = None) -> None:
@@ -248,7 +264,7 @@ def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Whi
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
 
-# %% ../nbs/90_cli.ipynb #90-021
+# %% ../nbs/90_cli.ipynb #90-019
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with code 2."""
     typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)

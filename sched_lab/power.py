@@ -5,19 +5,21 @@
 # %% ../nbs/12_power.ipynb #12-004
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ._compat import njit
 from .cluster import WHOLE_GPU_MILLI, Cluster, Integers, State, Texts
 from .frames import Column, InputError, read_table
 
 # %% auto #0
-__all__ = ['GPU_POWER_W', 'CPU_POWER_W', 'POWER_MODELS', 'read_gpu_power', 'Power', 'power_of', 'cpu_power_w', 'gpu_power_w',
-           'datacenter_power_w']
+__all__ = ['GPU_POWER_W', 'CPU_POWER_W', 'POWER_MODELS', 'LOAD_CURVES', 'read_gpu_power', 'read_cpu_power', 'read_knots',
+           'load_permille', 'Power', 'power_of', 'cpu_power_milliwatt', 'cpu_power_w', 'gpu_power_milliwatt',
+           'gpu_power_w', 'datacenter_power_w']
 
 # %% ../nbs/12_power.ipynb #12-006
 GPU_POWER_W = {
@@ -34,18 +36,76 @@ CPU_POWER_W = {"": (15, 120, 16), "E5-2682 v4": (15, 120, 16)}
 POWER_MODELS = ("eq1", "package")
 
 # %% ../nbs/12_power.ipynb #12-007
-def read_gpu_power(path: str | Path) -> dict[str, tuple[int, int]]:
-    """Read idle and full watts of GPU models: CSV with columns model, idle_w, full_w."""
-    watts = Column("integer", minimum=0, mend="give whole watts, 0 or more")
-    table = read_table(path, {"model": Column("text", unique=True), "idle_w": watts, "full_w": watts})
+_WATTS = Column("integer", minimum=0, mend="give whole watts, 0 or more")
+_POWER_COLUMNS = {"model": Column("text", unique=True), "idle_w": _WATTS, "full_w": _WATTS}
+
+
+def _read_power(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame:
+    """Read a table of watts by model."""
+    table = read_table(path, columns)
     is_wrong = table["full_w"] < table["idle_w"]
     if is_wrong.any():
         raise InputError("full power is below idle power", file=path, row=int(table.index[is_wrong][0]),
                          column="full_w", mend="give idle_w <= full_w")
+    return table
+
+
+def read_gpu_power(path: str | Path) -> dict[str, tuple[int, int]]:
+    """Read idle and full watts of GPU models: CSV with columns model, idle_w, full_w."""
+    table = _read_power(path, _POWER_COLUMNS)
     rows = zip(table["model"], table["idle_w"], table["full_w"], strict=True)
     return {model: (int(idle_w), int(full_w)) for model, idle_w, full_w in rows}
 
+
+def read_cpu_power(path: str | Path) -> dict[str, tuple[int, int, int]]:
+    """Read CPU models: CSV with columns model (empty for nodes that name none), idle_w, full_w and cores of one CPU."""
+    cores = Column("integer", minimum=1, mend="give the number of cores, 1 or more")
+    table = _read_power(path, {**_POWER_COLUMNS, "cores": cores})
+    rows = zip(table["model"], table["idle_w"], table["full_w"], table["cores"], strict=True)
+    return {model: (int(idle_w), int(full_w), int(num_cores)) for model, idle_w, full_w, num_cores in rows}
+
 # %% ../nbs/12_power.ipynb #12-009
+LOAD_CURVES: dict[str, tuple[tuple[float, float], ...]] = {
+    "step": ((0, 0), (0, 1), (1, 1)),
+    "linear": ((0, 0), (1, 1)),
+    "concave": ((0, 0), (0.1, 0.16), (0.25, 0.356), (0.5, 0.621), (0.75, 0.832), (1, 1)),
+}
+
+
+def read_knots(text: str) -> list[list[float]]:
+    """Knots (load, share) of a text such as "0:0,0.5:0.7,1:1"; empty if it is none."""
+    try:
+        return [[float(number) for number in knot.split(":")] for knot in text.split(",")]
+    except ValueError:
+        return []
+
+
+def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
+    """Share of the range from idle to full that is drawn at each load, both in thousandths, (1001,).
+
+    Parameters
+    ----------
+    curve : a name in `LOAD_CURVES`, or knots (load, share) from (0, 0) to (1, 1), joined by straight lines; knots may
+        be a text such as "0:0,0.5:0.7,1:1"
+
+    Raises
+    ------
+    InputError : no such curve, or knots that do not rise from (0, 0) to (1, 1)
+    """
+    knots: Any = LOAD_CURVES.get(curve) or read_knots(curve) if isinstance(curve, str) else curve
+    if not knots or any(len(knot) != 2 for knot in knots):
+        raise InputError(f"there is no load curve {curve!r}",
+                         mend=f"choose one of {', '.join(LOAD_CURVES)}, or give knots such as 0:0,0.5:0.7,1:1")
+    points = np.array(knots, float)
+    if (*points[0], *points[-1]) != (0, 0, 1, 1) or not (np.diff(points, axis=0) >= 0).all():
+        raise InputError(f"the load curve {curve!r} does not rise from 0:0 to 1:1",
+                         mend="give knots such as 0:0,0.5:0.7,1:1")
+    load, share = np.round(points.T * 1000)
+    drawn = np.interp(np.arange(1001), load, share)
+    drawn[0] = 0  # a jump at 0 happens with the first thousandth
+    return np.round(drawn).astype(np.int64)
+
+# %% ../nbs/12_power.ipynb #12-012
 class Power(NamedTuple):
     """What the power of each node depends on, arrays over nodes.
 
@@ -56,6 +116,7 @@ class Power(NamedTuple):
     cpu_cores : (nodes,) cores of one CPU
     gpu_idle_w, gpu_full_w : (nodes,) watts of one GPU when idle and when in use
     num_gpus : (nodes,) number of GPUs
+    load_permille : (1001,) load curve, see the function of this name
     is_package : whether CPUs are counted as the authors' code does, not as Eq. 1 is printed
     """
 
@@ -66,9 +127,10 @@ class Power(NamedTuple):
     gpu_idle_w: Integers
     gpu_full_w: Integers
     num_gpus: Integers
+    load_permille: Integers
     is_package: bool
 
-# %% ../nbs/12_power.ipynb #12-010
+# %% ../nbs/12_power.ipynb #12-013
 def _watts(models: Texts, table: Mapping[str, tuple[int, ...]], what: str) -> Integers:
     """Entries of the models, (nodes, entries)."""
     for model in models:
@@ -78,7 +140,9 @@ def _watts(models: Texts, table: Mapping[str, tuple[int, ...]], what: str) -> In
     return np.array([table[model] for model in models], np.int64).reshape(len(models), -1)
 
 
-def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tuple[int, int]] | None = None) -> Power:
+def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
+             cpu_power_w: Mapping[str, tuple[int, int, int]] | None = None,
+             load_curve: str | Sequence[Sequence[float]] = "step") -> Power:
     """Power model of a cluster.
 
     Parameters
@@ -86,47 +150,66 @@ def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tup
     cluster : the nodes
     model : "eq1" counts CPUs as Eq. 1 is printed, "package" as the authors' code does
     gpu_power_w : idle and full watts by GPU model, to add to or override `GPU_POWER_W`
+    cpu_power_w : idle and full watts and cores by CPU model, to add to or override `CPU_POWER_W`
+    load_curve : how power rises with load, for CPUs and GPUs alike (`load_permille`)
 
     Raises
     ------
-    InputError : no such model, or a GPU or CPU model without an entry
+    InputError : no such model or curve, or a GPU or CPU model without an entry
     """
     if model not in POWER_MODELS:
         raise InputError(f"there is no power model {model!r}", mend=f"choose one of {', '.join(POWER_MODELS)}")
     gpu_w = _watts(cluster.gpu_model, {**GPU_POWER_W, **(gpu_power_w or {}), "": (0, 0)}, "GPU")
-    cpu_w = _watts(cluster.cpu_model, CPU_POWER_W, "CPU")
+    cpu_w = _watts(cluster.cpu_model, {**CPU_POWER_W, **(cpu_power_w or {})}, "CPU")
     cpu_idle_w, cpu_full_w, cpu_cores = np.ascontiguousarray(cpu_w.T)
     gpu_idle_w, gpu_full_w = np.ascontiguousarray(gpu_w.T)
     return Power(np.array(cluster.cpu_milli), cpu_idle_w, cpu_full_w, cpu_cores, gpu_idle_w, gpu_full_w,
-                 np.array(cluster.num_gpus), model == "package")
+                 np.array(cluster.num_gpus), load_permille(load_curve), model == "package")
 
-# %% ../nbs/12_power.ipynb #12-011
+# %% ../nbs/12_power.ipynb #12-015
 @njit(cache=True)
-def cpu_power_w(power: Power, node: int, cpu_left_milli: int) -> int:
-    """Power of the CPUs of one node, watts (Eq. 1 of PWR+FGD, or the authors' count of packages)."""
+def cpu_power_milliwatt(power: Power, node: int, cpu_left_milli: int) -> int:
+    """Power of the CPUs of one node, milliwatts (Eq. 1 of PWR+FGD, or the authors' count of packages)."""
     idle_w, full_w, cores = power.cpu_idle_w[node], power.cpu_full_w[node], power.cpu_cores[node]
-    capacity_milli, cpu_milli = power.cpu_milli[node], cores * 2 * 1000  # two vCPU on each core
-    if not power.is_package:
-        used_cpus, idle_cpus = -(-(capacity_milli - cpu_left_milli) // cpu_milli), cpu_left_milli // cpu_milli
-        return int(full_w * used_cpus + idle_w * idle_cpus)
-    node_cores = -(-capacity_milli // 2000)
-    cpus = -(-node_cores // cores)
-    active_cpus = -(-(node_cores - cpu_left_milli // 2000) // cores)
-    return int(full_w * active_cpus + idle_w * (cpus - active_cpus))
+    capacity, left, size = power.cpu_milli[node], cpu_left_milli, cores * 2 * 1000  # two vCPU on each core
+    if power.is_package:  # whole cores; what is left of a core that is in use counts as in use
+        capacity, left, size = -(-capacity // 2000), left // 2000, cores
+    full_cpus, rest = divmod(capacity - left, size)
+    if power.is_package:
+        idle_cpus = -(-capacity // size) - full_cpus - (rest > 0)
+    else:
+        idle_cpus = left // size
+    milliwatts = 1000 * (full_w * full_cpus + idle_w * idle_cpus)
+    if rest > 0:
+        milliwatts += 1000 * idle_w + (full_w - idle_w) * power.load_permille[-(-rest * 1000 // size)]
+    return int(milliwatts)
 
-# %% ../nbs/12_power.ipynb #12-013
+
 @njit(cache=True)
-def gpu_power_w(power: Power, node: int, gpu_left_milli: Integers) -> int:
-    """Power of the GPUs of one node, watts (Eq. 2 of PWR+FGD)."""
-    num_idle = 0
-    for gpu in range(power.num_gpus[node]):
-        num_idle += gpu_left_milli[gpu] == WHOLE_GPU_MILLI
-    num_active = power.num_gpus[node] - num_idle
-    return int(power.gpu_idle_w[node] * num_idle + power.gpu_full_w[node] * num_active)
+def cpu_power_w(power: Power, node: int, cpu_left_milli: int) -> float:
+    """Power of the CPUs of one node, watts."""
+    return cpu_power_milliwatt(power, node, cpu_left_milli) / 1000
 
-# %% ../nbs/12_power.ipynb #12-014
-def datacenter_power_w(power: Power, state: State) -> tuple[int, int]:
+# %% ../nbs/12_power.ipynb #12-017
+@njit(cache=True)
+def gpu_power_milliwatt(power: Power, node: int, gpu_left_milli: Integers) -> int:
+    """Power of the GPUs of one node, milliwatts (Eq. 2 of PWR+FGD)."""
+    idle_w, range_w = power.gpu_idle_w[node], power.gpu_full_w[node] - power.gpu_idle_w[node]
+    milliwatts = 0
+    for gpu in range(power.num_gpus[node]):
+        milliwatts += 1000 * idle_w + range_w * power.load_permille[WHOLE_GPU_MILLI - gpu_left_milli[gpu]]
+    return int(milliwatts)
+
+
+@njit(cache=True)
+def gpu_power_w(power: Power, node: int, gpu_left_milli: Integers) -> float:
+    """Power of the GPUs of one node, watts."""
+    return gpu_power_milliwatt(power, node, gpu_left_milli) / 1000
+
+# %% ../nbs/12_power.ipynb #12-018
+def datacenter_power_w(power: Power, state: State) -> tuple[float, float]:
     """Power of all CPUs and of all GPUs of a cluster, watts (Eq. 3 of PWR+FGD)."""
     nodes = range(len(power.num_gpus))
-    return (sum(int(cpu_power_w(power, node, state.cpu_left_milli[node])) for node in nodes),
-            sum(int(gpu_power_w(power, node, state.gpu_left_milli[node])) for node in nodes))
+    cpu = sum(int(cpu_power_milliwatt(power, node, state.cpu_left_milli[node])) for node in nodes)
+    gpu = sum(int(gpu_power_milliwatt(power, node, state.gpu_left_milli[node])) for node in nodes)
+    return cpu / 1000, gpu / 1000

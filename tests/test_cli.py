@@ -11,8 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.cli import main, parse_seeds
-from sched_lab.frames import sha256
+from sched_lab.cli import main
+from sched_lab.frames import read_frame, sha256
+from sched_lab.online.evaluation import parse_seeds
 from sched_lab.traces import find_data, find_reference
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
@@ -277,6 +278,71 @@ def test_a_killed_run_resumes_without_losing_finished_seeds(how, tmp_path):
 
 
 # --- the rest
+
+
+# --- studies
+
+STUDY = """nodes = "nodes.csv"
+policies = ["fgd", "pwr"]
+seeds = "0-2"
+step = 0.5
+[traces]
+mine = "tasks.csv"
+"""
+
+
+def test_a_study_gives_runs_and_means_and_keeps_what_is_finished(files, capsys):
+    Path("study.toml").write_text(STUDY)
+    assert call("sweep", "study.toml", "--out", "out", "--workers", "1") == 0
+    assert capsys.readouterr().out == "out: 6 cells: 0 kept, 6 computed\n"
+    runs, means = read_frame("out/results.csv"), read_frame("out/means.csv")
+    assert len(runs) == 6 * 3 and len(means) == 2 * 3
+    assert means.query("policy == 'fgd'")["saving_percent"].tolist() == [0, 0, 0]
+    before = content("out")
+    cell = next(Path("out/cells").rglob("*.csv"))
+    cell.write_bytes(cell.read_bytes()[:-5])
+    assert call("sweep", "study.toml", "--out", "out", "--workers", "1") == 0
+    said = capsys.readouterr()
+    assert str(cell) in said.err and "policy" in said.err and len(said.err.splitlines()) == 1
+    assert "5 kept, 1 computed" in said.out
+    after = content("out")
+    for name in ("results.csv", "means.csv", str(cell.relative_to("out"))):
+        assert after[name] == before[name]
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    (STUDY.replace("pwr", "pwe"), "no policy 'pwe'"), (STUDY.replace("seeds", "seed"), "no setting 'seed'"),
+    (STUDY.replace("tasks.csv", "no.csv"), "no.csv")])
+def test_a_wrong_study_leaves_nothing(text, words, files, capsys):
+    Path("study.toml").write_text(text)
+    assert call("sweep", "study.toml", "--out", "out") == 2
+    said = capsys.readouterr()
+    assert words in said.err and len(said.err.splitlines()) == 1 and said.out == "" and not Path("out").exists()
+
+
+def test_a_study_needs_a_scheduler_that_answers(files, capsys):
+    Path("study.toml").write_text(STUDY)
+    assert call("sweep", "study.toml", "--out", "out", "--dask", "nonsense") == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+def test_a_killed_study_goes_on_and_ends_the_same(files):
+    Path("study.toml").write_text(STUDY.replace('"0-2"', '"0-400"'))
+    arguments = [*PROGRAM, "sweep", "study.toml", "--workers", "1", "--out"]
+    subprocess.run([*arguments, "whole"], check=True, capture_output=True, cwd=files)
+    process = subprocess.Popen([*arguments, "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=files)
+    deadline = time.monotonic() + 120
+    while len(list(Path("killed").rglob("*.json"))) < 10:
+        assert process.poll() is None and time.monotonic() < deadline, "it ended before it was killed"
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert not Path("killed/means.csv").exists()
+    again = subprocess.run([*arguments, "killed"], check=True, capture_output=True, text=True, cwd=files)
+    kept = int(again.stdout.split(" kept")[0].split()[-1])
+    assert kept >= 10 and f"{802 - kept} computed" in again.stdout
+    for name in ("results.csv", "means.csv"):
+        assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
 
 
 def test_help_teaches(capsys):

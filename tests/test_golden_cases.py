@@ -8,6 +8,7 @@ import pytest
 
 from sched_lab.cluster import Cluster
 from sched_lab.frag import fragmentation, fragmentation_buckets_milli, fragmentation_reference_milli
+from sched_lab.online.baselines import bestfit_score, clustering_score, dotprod_score, fullest_gpu, packing_score
 from sched_lab.online.combine import policy_of
 from sched_lab.online.fgd import fgd_score, fgd_score_reference
 from sched_lab.online.inflation import add_points
@@ -116,8 +117,39 @@ def test_exact_fgd_differs_only_where_no_change_was_rounded_to_a_loss(group, cas
 @each("pwr_score_raw", "pwr_gpu")
 def test_pwr_watts_and_gpus(group, case):
     world, cpu, gpus = world_and_state(group, case)
-    watts, mask = pwr_score(world.power, 0, cpu, gpus, *demand_of(case))
-    assert (watts, gpu_indices(mask)) == (case["pwr_score_raw"], gpus_of(case["pwr_gpu"]))
+    milliwatts, mask = pwr_score(world.power, 0, cpu, gpus, *demand_of(case))
+    assert (milliwatts, gpu_indices(mask)) == (1000 * case["pwr_score_raw"], gpus_of(case["pwr_gpu"]))
+
+
+def totals(case: dict[str, Any], gpus: np.ndarray) -> tuple[int, int, int, int, int, int]:
+    """CPU left, GPU left, CPU and GPU asked for, and the largest node of the cluster the cases are from."""
+    cpu_milli, gpu_milli, num_gpus = demand_of(case)
+    return case["node"]["cpu_milli_left"], int(gpus.sum()), cpu_milli, gpu_milli * num_gpus, 128_000, 8000
+
+
+@each("bestfit_raw", "dotprod", "best_gpusel")
+def test_bestfit_and_dotprod_points_and_their_gpus(group, case):
+    _, _, gpus = world_and_state(group, case)
+    _, gpu_milli, num_gpus = demand_of(case)
+    assert bestfit_score(*totals(case, gpus)) == case["bestfit_raw"]
+    assert dotprod_score(*totals(case, gpus)) == case["dotprod"]
+    assert gpu_indices(fullest_gpu(gpus, gpu_milli, num_gpus)) == gpus_of(case["best_gpusel"])
+
+
+@each("packing")
+def test_packing_points(group, case):
+    _, _, gpus = world_and_state(group, case)
+    assert packing_score(gpus, case["node"]["num_gpu"], *demand_of(case)[1:]) == case["packing"]
+
+
+@each("clustering")
+def test_clustering_points(group, case):
+    _, _, gpus = world_and_state(group, case)
+    _, gpu_milli, num_gpus = demand_of(case)
+    kinds = ["share-gpu", "1-gpu", "2-gpu", "4-gpu", "8-gpu"]
+    residents = np.array([case["node"]["gpu_affinity"].get(kind, 0) for kind in kinds])
+    kind = -1 if num_gpus == 0 else kinds.index(f"{num_gpus}-gpu" if gpu_milli == 1000 else "share-gpu")
+    assert clustering_score(int(gpus.sum()), 8000, kind, residents) == case["clustering"]
 
 
 @each("pwr_normalized", "total_linear_score_here")

@@ -16,20 +16,38 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab._compat import njit
+from sched_lab._compat import first_class, njit
 from sched_lab.cluster import Cluster
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
 from sched_lab.online import inflation
-from sched_lab.online.combine import ARITHMETICS, POLICIES, policy_of
+from sched_lab.online.combine import ARITHMETICS, POLICIES, STAGED, policy_of
 from sched_lab.online.fgd import fgd_points, fgd_score, fgd_score_reference
 from sched_lab.online.inflation import Run, inflate, sample_arrivals
-from sched_lab.online.policy import Policy, Score, World, check_placements, gpu_indices, is_feasible, world_of
+from sched_lab.online.policy import (
+    ONE_AT_RANDOM,
+    Policy,
+    Score,
+    World,
+    check_placements,
+    gpu_indices,
+    is_feasible,
+    world_of,
+)
 from sched_lab.online.pwr import pwr_score
-from sched_lab.power import GPU_POWER_W, POWER_MODELS, cpu_power_w, gpu_power_w, power_of
+from sched_lab.power import (
+    GPU_POWER_W,
+    POWER_MODELS,
+    cpu_power_milliwatt,
+    cpu_power_w,
+    gpu_power_milliwatt,
+    gpu_power_w,
+    power_of,
+)
 from sched_lab.traces import Arrivals, Tasks, target_workload, task_classes
 
-NAMES = [*POLICIES, *(f"pwr-fgd:{alpha}" for alpha in ("0.05", "0.1", "0.5"))]
+NAMES = [*POLICIES, *STAGED, "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.5", "pwr@0.3@pwr-fgd:0.5@0.6@fgd"]
 each_policy = pytest.mark.parametrize("name", NAMES)
+each_reproducible_choice = pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])
 many = settings(derandomize=True, deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
 few = settings(many, max_examples=10)  # of the laws that run once for each policy
 
@@ -233,30 +251,35 @@ def sum_by_hand(scores: list[list[int]], weights: list[int], normalise: list[int
     return total
 
 
-def points_by_hand(world: World, task: int, feasible: list[int], name: str,
-                   arithmetic: str) -> tuple[list[int], list[int]]:
+def points_by_hand(world: World, task: int, feasible: list[int], policy: Policy,
+                   load: float) -> tuple[list[int], list[int]]:
     """Weighted sum on each feasible node, from kernels asked afresh; and the GPUs of the heaviest score."""
-    policy, nodes = policy_of(name, arithmetic), np.array(feasible, np.int64)
+    nodes = np.array(feasible, np.int64)
+    weights = [now for start, now in [(0, policy.weights), *policy.later] if load >= start][-1]
     scores, masks = (np.zeros((len(policy.scores), len(world.gpu_model)), kind) for kind in (np.int32, np.int64))
     for part, score in enumerate(policy.scores):
-        score.kernel(world, task, nodes, scores[part], masks[part])
-    total = sum_by_hand(scores[:, nodes].tolist(), list(policy.weights), [score.normalise for score in policy.scores])
-    return total, masks[policy.weights.index(max(policy.weights)), nodes].tolist()
+        kernel = first_class(score.kernel, world, 0, nodes, scores[0], masks[0])
+        kernel(world, task, nodes, scores[part], masks[part])
+    total = sum_by_hand(scores[:, nodes].tolist(), list(weights), [score.normalise for score in policy.scores])
+    return total, masks[weights.index(max(weights)), nodes].tolist()
 
 
-@each_policy
+@each_reproducible_choice
 @few
 @given(case=cases())
 def test_the_node_of_smallest_rank_among_those_with_the_largest_sum_is_chosen(name, case):
     world, class_of = world_for(case)
-    rank = case.arrivals.node_rank
+    policy, rank, capacity = policy_of(name, case.arithmetic), case.arrivals.node_rank, case.cluster.gpu_capacity_milli
     for ledger, (row, node, gpus) in ledgers(case, case.run(name)):
         feasible = [n for n in np.argsort(rank).tolist() if ledger.is_feasible(row, n)]
         if feasible:
             ledger.write_to(world)
-            total, masks = points_by_hand(world, class_of[row], feasible, name, case.arithmetic)
+            used = capacity - sum(sum(left) for _, _, left in ledger.left)
+            total, masks = points_by_hand(world, class_of[row], feasible, policy, used / max(1, capacity))
             first = total.index(max(total))
             assert (node, list(gpus)) == (feasible[first], gpu_indices(masks[first]))
+            if world.demand.kind[class_of[row]] >= 0:
+                world.residents[node, world.demand.kind[class_of[row]]] += 1
 
 
 @settings(many, max_examples=100)
@@ -271,7 +294,7 @@ def test_one_decision_is_the_sum_by_hand_over_feasible_nodes_only(nodes, parts):
     for part in range(len(parts)):
         memory.score[part, 0] = scores[part]  # infeasible nodes have old scores, too: they must not count
     feasible = np.flatnonzero(fits & has_memory).tolist()
-    chosen = inflation.choose(memory, 0, has_memory, np.array(weights), np.array(normalise))
+    chosen = inflation.choose(memory, 0, has_memory, np.array(weights), np.array(normalise), 0)
     if not feasible:
         assert chosen == -1
         return
@@ -427,13 +450,14 @@ def test_pwr_score_is_power_before_minus_power_after(case):
         power, state, demand = world.power, world.state, world.demand
         for task, node in np.argwhere(can_host).tolist():
             cpu, gpus = int(state.cpu_left_milli[node]), state.gpu_left_milli[node]
-            before = cpu_power_w(power, node, cpu) + gpu_power_w(power, node, gpus)
-            saved = [(before - cpu_power_w(power, node, cpu_then) - gpu_power_w(power, node, then), -mask)
+            before = cpu_power_milliwatt(power, node, cpu) + gpu_power_milliwatt(power, node, gpus)
+            saved = [(before - cpu_power_milliwatt(power, node, cpu_then)
+                      - gpu_power_milliwatt(power, node, then), -mask)
                      for mask, cpu_then, then in hypothetical(world, task, node)]
-            watts, mask = max(saved)  # of equal watts the smallest mask: the lowest-numbered GPU
+            milliwatts, mask = max(saved)  # of equal savings the smallest mask: the lowest-numbered GPU
             asked = demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task]
-            assert pwr_score(power, node, cpu, gpus, *asked) == (watts, -mask)
-            assert watts <= (15 if case.power == "eq1" else 0)  # Eq. 1 as printed may lose one idle CPU, 15 W
+            assert pwr_score(power, node, cpu, gpus, *asked) == (milliwatts, -mask)
+            assert milliwatts <= (15_000 if case.power == "eq1" else 0)  # Eq. 1 as printed may lose one idle CPU, 15 W
 
 
 def results_of(seen: list[Case]) -> list[list[list[Placement]]]:
@@ -459,6 +483,63 @@ def test_compiled_and_plain_python_place_alike(tmp_path):
     subprocess.run([sys.executable, "-c", script, file], check=True, timeout=300,
                    env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders})
     assert pickle.loads(file.read_bytes()) == results_of(seen)
+
+
+def test_chance_reaches_every_feasible_node_equally_often():
+    # of five nodes three can host; the die is all that decides, and 6 faces give each of the three two
+    memory = inflation.empty_memory(1, 5, 1)
+    memory.is_feasible[0] = fits = np.array([True, False, True, True, False])
+    chosen = [inflation.choose(memory, 0, np.ones(5, bool), np.array([1]), np.array([ONE_AT_RANDOM]), die)
+              for die in range(6)]
+    assert sorted(chosen) == sorted(np.repeat(np.flatnonzero(fits), 2))
+    memory.is_feasible[0] = False
+    assert inflation.choose(memory, 0, np.ones(5, bool), np.array([1]), np.array([ONE_AT_RANDOM]), 7) == -1
+
+
+@pytest.mark.parametrize(("gpus", "wanted"), [(0b10110, 1), (0b10110, 2), (0b111111, 3), (0b101, 2), (0, 0)])
+def test_drawn_gpus_are_a_subset_and_every_subset_is_drawn(gpus, wanted):
+    drawn = [inflation.draw_gpus(gpus, wanted, die) for die in range(6 * 5 * 4)]
+    subsets = {sum(1 << gpu for gpu in some) for some in combinations(gpu_indices(gpus), wanted)}
+    assert set(drawn) == subsets
+    assert len({drawn.count(subset) for subset in subsets}) == 1  # equally often over a full period of the die
+
+
+def test_random_uses_all_gpus_and_another_seed_is_another_run():
+    cluster = Cluster(texts(["n"]), np.array([96_000]), np.array([0]), np.array([4]), texts(["T4"]), texts([""]))
+    tasks = Tasks(texts(["half"]), np.array([1000]), np.array([0]), np.array([1]), np.array([500]), texts([""]),
+                  texts([""]))
+    runs = [inflate(cluster, tasks, "random", seed=seed).assignments for seed in range(20)]
+    assert {run["gpus"][0] for run in runs} == {"0", "1", "2", "3"}
+    assert all(run["task_row"].tolist() == inflate(cluster, tasks, "fgd", seed=seed).assignments["task_row"].tolist()
+               for seed, run in enumerate(runs[:3]))  # the policy's own stream leaves the workload alone
+
+
+def test_weights_change_at_their_load_and_not_before():
+    # two GPUs and quarters of one; from the third task on a quarter of all GPU is in use
+    cluster = Cluster(texts(["n"]), np.array([96_000]), np.array([0]), np.array([2]), texts(["T4"]), texts([""]))
+    tasks = Tasks(texts(["quarter"]), np.array([1000]), np.array([0]), np.array([1]), np.array([250]), texts([""]),
+                  texts([""]))
+    policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), (1, 0), later=((0.25, (0, 1)),))
+    run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(4, int), np.array([0])))
+    assert run.assignments["gpus"].tolist() == ["0", "0", "1", "1"]  # 2 x 250 of 2000 milli-GPU are a load of 0.25
+
+
+@many
+@given(case=cases())
+def test_residents_are_the_tasks_on_the_node_by_kind_of_request(case):
+    world, class_of = world_for(case)
+    tasks, kinds = case.tasks, world.demand.kind[class_of]
+    request = [("share" if 0 < milli < 1000 else int(num)) if num else None
+               for num, milli in zip(tasks.num_gpus, tasks.gpu_milli, strict=True)]
+    assert all((kinds[a] == kinds[b]) == (request[a] == request[b])
+               for a, b in combinations(range(len(tasks)), 2))
+    made = placements(case, case.run("gpu-clustering"))
+    for row, node, gpus in made:
+        if node >= 0:
+            inflation.place(world, class_of[row], 0, node, sum(1 << gpu for gpu in gpus))
+    for node in range(len(case.cluster)):
+        here = [kinds[row] for row, where, _ in made if where == node and kinds[row] >= 0]
+        assert np.bincount(here, minlength=world.residents.shape[1]).tolist() == world.residents[node].tolist()
 
 
 def test_a_cluster_that_is_full_refuses_and_goes_on():

@@ -3,12 +3,14 @@
 python tools/pwr_results.py            frames that are missing or out of date, then the figures
 python tools/pwr_results.py figures    the figures alone, from the stored frames
 
-A frame is computed again only when its parameters have changed: the policies, the seeds, the grid, the checksums of the
-inputs. Needs the openb trace and the recorded workloads of seeds 42-51; it takes about six minutes.
+A frame is computed again only when its parameters have changed: policies, seeds, grid, checksums of the inputs.
+Finished runs are kept in _build/cells, so that a killed call goes on where it was. Needs the openb trace and the
+recorded workloads of seeds 42-51; on two cores it takes about half an hour.
 """
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
@@ -18,23 +20,40 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from joblib import cpu_count
 
 from sched_lab.cluster import empty_state, read_nodes
 from sched_lab.frames import is_finished, read_frame, sha256, write_frame
+from sched_lab.online.evaluation import Study, compare, run_study
 from sched_lab.online.inflation import Run, inflate, mean_curve, on_grid, saving_percent
 from sched_lab.plots import curve_chart, save_svg, stacked_area_chart, use_book_style
-from sched_lab.power import POWER_MODELS, datacenter_power_w, power_of
+from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
 from sched_lab.traces import find_data, find_reference, read_arrivals, read_tasks, task_classes
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, FIGURES = ROOT / "data" / "results" / "pwr", ROOT / "figures"
+CELLS = ROOT / "_build" / "cells" / "pwr"
 POLICIES = ("fgd", "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.2", "pwr-fgd:0.5", "pwr")
 SELECTED = POLICIES[1:4]  # the mixes that the paper follows up
+PAPER = (*POLICIES, "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random")
+BEYOND = (*POLICIES, "pwr@0.8@fgd", "pwr-fgd:0.5@0.8@fgd", "pwr-fgd:0.5@0.6@pwr-fgd:0.1@0.8@fgd", "pwr-target", "joint")
 RECORDED, OWN = tuple(range(42, 52)), tuple(range(10))
 ALPHAS = ("0", "0.001", "0.002", "0.005", "0.0095", "0.015", "0.02", "0.03", "0.05", "0.1", "0.2", "0.3", "0.4", "0.5",
           "0.6", "0.7", "0.8", "0.9", "0.95", "0.98", "0.995", "1")
 TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
           "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
+WATTS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {  # load curve, watts that differ from the paper's
+    "paper": ("step", {}),
+    "linear": ("linear", {}),
+    "concave": ("concave", {}),
+    "V100 idles at 12 W": ("step", {"V100M16": (12, 300), "V100M32": (12, 300)}),
+    "V100 idles at 75 W": ("step", {"V100M16": (75, 300), "V100M32": (75, 300)}),
+    "G2 is like a T4": ("step", {"G2": (10, 70)}),
+    "G2 is like a V100": ("step", {"G2": (30, 300)}),
+    "G2 is like an A100": ("step", {"G2": (50, 400)}),
+    "every GPU idles at half": ("step", {m: (i // 2, f) for m, (i, f) in GPU_POWER_W.items()}),
+    "every GPU idles at double": ("step", {m: (2 * i, f) for m, (i, f) in GPU_POWER_W.items()}),
+}
 DEMAND = "arrived GPU demand, share of capacity"
 DIGITS = {"x": 4, "eopc_w": 2, "cpu_w": 2, "gpu_w": 2, "grar": 7, "frag_milli": 1, "failed": 2}
 SHOWN = ["policy", *DIGITS]
@@ -90,9 +109,53 @@ def compared(step: float, seeds: tuple[int, ...], *how: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def default_mean() -> pd.DataFrame:
-    """As the authors measured: their workloads, their arithmetic, their count of packages."""
-    return compared(0.005, RECORDED, "reference", "package")
+def study(policies: tuple[str, ...], seeds: tuple[int, ...], traces: tuple[str, ...] = TRACES, step: float = 0.005,
+          recorded: bool = True, gpu_power: Path | None = None, **options: Any) -> Study:
+    """Describe runs on the public traces, on their recorded workloads or on workloads of our own."""
+    files = {trace: {"nodes": find_data("openb/openb_node_list_gpu_node.csv"),
+                     "tasks": find_data(f"openb/openb_pod_list_{trace}.csv"),
+                     "arrivals": find_reference(f"pwr/arrivals/{trace}.json.gz")} for trace in traces}
+    if missing := [trace for trace in traces if None in files[trace].values()]:
+        raise SystemExit(f"not found: files of the traces {', '.join(missing)}; see data/README.md")
+    paths: Any = files
+    return Study(paths[traces[0]]["nodes"], {trace: paths[trace]["tasks"] for trace in traces}, policies, seeds,
+                 {trace: paths[trace]["arrivals"] for trace in traces} if recorded else {},
+                 {"power": "package", "until": 1.0, **options}, gpu_power, None, step)
+
+
+def means(of: Study) -> pd.DataFrame:
+    """Seed means of a study, its runs computed on all cores or found finished."""
+    frame = compare(run_study(of, CELLS, workers=cpu_count(), shown=True).frame)
+    rounded = frame.round(DIGITS | {"saving_percent": 5, "saving_sd": 5, "grar_sd": 7})
+    rounded["saving_percent"] += 0.0  # no minus zero
+    return rounded[["trace", *SHOWN, "saving_percent", "saving_sd", "grar_sd"]]
+
+
+def evaluation_mean() -> pd.DataFrame:
+    """Repeat the paper's whole evaluation: the authors' workloads, arithmetic, and count of packages."""
+    return means(study(PAPER, RECORDED, arithmetic="reference"))
+
+
+def beyond_mean() -> pd.DataFrame:
+    """Compare our policies with the paper's, on the seeds they were tuned on, on others, and on drawn workloads."""
+    parts = {"tuning": study(BEYOND, RECORDED[:5], step=0.1), "test": study(BEYOND, RECORDED[5:], step=0.1),
+             "drawn": study(BEYOND, OWN[:5], step=0.1, recorded=False)}
+    return pd.concat([means(of).assign(seeds=name) for name, of in parts.items()], ignore_index=True)
+
+
+def sensitivity() -> pd.DataFrame:
+    """Let the doubtful watts take other plausible values, one at a time: savings and GRAR; exact, packages."""
+    parts = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (curve, changed) in WATTS.items():
+            table = Path(folder, f"{name}.csv")
+            table.write_text("model,idle_w,full_w\n" + "".join(
+                f"{model},{idle},{full}\n" for model, (idle, full) in {**GPU_POWER_W, **changed}.items()))
+            of = study((*POLICIES, "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "joint"), RECORDED[:3],
+                       ("default", "gpushare100", "gpuspec33", "multigpu30"), step=0.1, gpu_power=table,
+                       load_curve=curve)
+            parts.append(means(of).assign(watts=name))
+    return pd.concat(parts, ignore_index=True)
 
 
 def default_exact() -> pd.DataFrame:
@@ -186,8 +249,12 @@ def default_cluster_power() -> pd.DataFrame:
 
 
 FRAMES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, Any]]] = {
-    "default_mean": (default_mean, {"policies": POLICIES, "seeds": RECORDED, "step": 0.005,
-                                    "arithmetic": "reference", "power": "package"}),
+    "evaluation_mean": (evaluation_mean, {"policies": PAPER, "traces": TRACES, "seeds": RECORDED, "step": 0.005,
+                                          "arithmetic": "reference", "power": "package"}),
+    "beyond_mean": (beyond_mean, {"policies": BEYOND, "traces": TRACES, "seeds": [RECORDED, OWN[:5]], "step": 0.1,
+                                  "arithmetic": "exact", "power": "package"}),
+    "sensitivity": (sensitivity, {"watts": WATTS, "seeds": RECORDED[:3], "step": 0.1, "arithmetic": "exact",
+                                  "traces": ("default", "gpushare100", "gpuspec33", "multigpu30")}),
     "default_exact": (default_exact, {"policies": POLICIES, "seeds": RECORDED, "step": 0.02, "arithmetic": "exact",
                                       "power": POWER_MODELS}),
     "default_arithmetic": (default_arithmetic, {"policies": POLICIES, "seeds": RECORDED, "power": "package"}),
@@ -206,7 +273,7 @@ def compute() -> Iterator[Path]:
     for name, (frame_of, parameters) in FRAMES.items():
         traces = parameters.get("traces", ("default",))
         depends_on = {**parameters, "inputs": {trace: inputs(trace)[3] for trace in traces}}
-        path = RESULTS / f"{name}.csv"
+        path = RESULTS / (f"{name}.csv.gz" if name == "evaluation_mean" else f"{name}.csv")
         if not is_finished(path, depends_on):
             begin = time.perf_counter()
             write_frame(frame_of(), path, depends_on, wall_time_s=time.perf_counter() - begin)
@@ -227,7 +294,8 @@ def lines(frame: pd.DataFrame, y: str, y_title: str, **options: Any) -> alt.Laye
 def draw() -> Iterator[Path]:
     """Draw the figures of the chapter from the stored frames."""
     use_book_style()
-    mean = read_frame(RESULTS / "default_mean.csv")
+    evaluation = read_frame(RESULTS / "evaluation_mean.csv.gz")
+    mean = evaluation[evaluation["trace"] == "default"]
     fgd = mean[mean["policy"] == "fgd"].assign(cpu_mw=lambda f: f["cpu_w"] / 1e6, gpu_mw=lambda f: f["gpu_w"] / 1e6,
                                                gpu_share=lambda f: f["gpu_w"] / f["eopc_w"])
     mixes, selected = mean[mean["policy"] != "fgd"], mean[mean["policy"].isin(SELECTED)]

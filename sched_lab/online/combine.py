@@ -6,22 +6,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 
 from ..frames import InputError
+from .baselines import bestfit, clustering, dotprod, packing, random
 from .fgd import fgd, fgd_reference
-from .policy import HUNDRED_IF_EQUAL, Policy, Score
+from .foresight import pwr_target
+from .joint import joint_early, joint_late, joint_middle
+from .policy import HUNDRED_IF_EQUAL, ONE_AT_RANDOM, ZERO_IF_EQUAL, Policy, Score
 from .pwr import pwr
 
 # %% auto #0
-__all__ = ['ARITHMETICS', 'POLICIES', 'mix_weights', 'policy_of']
+__all__ = ['ARITHMETICS', 'POLICIES', 'STAGED', 'mix_weights', 'policy_of']
 
 # %% ../../nbs/25_combine.ipynb #25-011
 ARITHMETICS = ("exact", "reference")
 POLICIES: dict[str, dict[str, Score]] = {
     "fgd": {"exact": Score(fgd), "reference": Score(fgd_reference)},
     "pwr": dict.fromkeys(ARITHMETICS, Score(pwr, HUNDRED_IF_EQUAL)),
+    "bestfit": dict.fromkeys(ARITHMETICS, Score(bestfit, ZERO_IF_EQUAL)),
+    "dotprod": dict.fromkeys(ARITHMETICS, Score(dotprod)),
+    "gpu-packing": dict.fromkeys(ARITHMETICS, Score(packing)),
+    "gpu-clustering": dict.fromkeys(ARITHMETICS, Score(clustering)),
+    "random": dict.fromkeys(ARITHMETICS, Score(random, ONE_AT_RANDOM)),
+    "pwr-target": dict.fromkeys(ARITHMETICS, Score(pwr_target)),
+    "joint-early": dict.fromkeys(ARITHMETICS, Score(joint_early)),
+    "joint-middle": dict.fromkeys(ARITHMETICS, Score(joint_middle)),
+    "joint-late": dict.fromkeys(ARITHMETICS, Score(joint_late)),
 }
 
 # %% ../../nbs/25_combine.ipynb #25-014
@@ -42,12 +55,41 @@ def mix_weights(alpha: str) -> tuple[int, int]:
     return int(share * scale), int((1 - share) * scale)
 
 # %% ../../nbs/25_combine.ipynb #25-020
+STAGED = {"joint": "joint-early@0.5@joint-middle@0.8@joint-late"}
+
+
+def _mix(name: str, arithmetic: str) -> tuple[tuple[Score, ...], tuple[int, ...]]:
+    """Scores and weights of an entry of `POLICIES` or of a mix; on a draw of weights the second one picks the GPU."""
+    if name in POLICIES:
+        return (POLICIES[name][arithmetic],), (1000,)
+    pair, _, alpha = name.partition(":")
+    for first, second in permutations(POLICIES, 2):
+        if pair == f"{first}-{second}":
+            weights = dict(zip((first, second), mix_weights(alpha), strict=True))
+            parts = [part for part in (second, first) if weights[part] > 0]
+            return tuple(POLICIES[part][arithmetic] for part in parts), tuple(weights[part] for part in parts)
+    raise InputError(f"there is no policy {name!r}", value=name,
+                     mend=f"choose one of {', '.join([*POLICIES, *STAGED])}, or a mix such as pwr-fgd:0.1")
+
+
+def _loads(texts: Sequence[str]) -> list[float]:
+    """Loads at which stages begin, checked."""
+    try:
+        loads = [float(text) for text in texts]
+    except ValueError:
+        loads = [0.0]
+    if not all(low < high for low, high in pairwise([0.0, *loads, 1.0 + 1e-12])):
+        raise InputError(f"the loads {', '.join(map(repr, texts))} do not ascend between 0 and 1", value="@".join(texts),
+                         mend="give pwr@0.8@fgd, say: pwr up to 80 % of the GPUs in use, then fgd")
+    return loads
+
+# %% ../../nbs/25_combine.ipynb #25-021
 def policy_of(name: str, arithmetic: str = "exact") -> Policy:
-    """Policy by name: an entry of `POLICIES`, or a mix "first-second:alpha" of two of them.
+    """Policy by name: an entry of `POLICIES` or `STAGED`, a mix "first-second:alpha", or stages "one@load@other".
 
     Parameters
     ----------
-    name : "fgd", say, or "pwr-fgd:0.1" for 0.1 PWR + 0.9 FGD
+    name : "fgd", say; "pwr-fgd:0.1" for 0.1 PWR + 0.9 FGD; "pwr@0.8@fgd" for PWR until 80 % of all GPU is in use
     arithmetic : "exact", or "reference" for the authors' floating-point order
 
     Returns
@@ -56,18 +98,16 @@ def policy_of(name: str, arithmetic: str = "exact") -> Policy:
 
     Raises
     ------
-    InputError : no such policy or arithmetic, or alpha outside [0, 1]
+    InputError : no such policy or arithmetic, alpha outside [0, 1], or loads that do not ascend between 0 and 1
     """
     if arithmetic not in ARITHMETICS:
         raise InputError(f"there is no arithmetic {arithmetic!r}", mend=f"choose one of {', '.join(ARITHMETICS)}")
-    if name in POLICIES:
-        return Policy(name, (POLICIES[name][arithmetic],), (1000,), arithmetic)
-    pair, _, alpha = name.partition(":")
-    for first, second in permutations(POLICIES, 2):
-        if pair == f"{first}-{second}":
-            weights = dict(zip((first, second), mix_weights(alpha), strict=True))
-            parts = [part for part in (second, first) if weights[part] > 0]  # on a draw the second one picks the GPU
-            return Policy(name, tuple(POLICIES[part][arithmetic] for part in parts),
-                          tuple(weights[part] for part in parts), arithmetic)
-    raise InputError(f"there is no policy {name!r}", value=name,
-                     mend=f"choose one of {', '.join(POLICIES)}, or a mix such as pwr-fgd:0.1")
+    texts = STAGED.get(name, name).split("@")
+    mixes = [_mix(text, arithmetic) for text in texts[::2]]
+    loads, num_scores = _loads(texts[1::2]), [len(scores) for scores, _ in mixes]
+    if len(loads) != len(mixes) - 1:
+        raise InputError(f"the policy {name!r} ends with a load", value=name, mend="name the policy that follows")
+    stages = [(0,) * sum(num_scores[:i]) + weights + (0,) * sum(num_scores[i + 1:])
+              for i, (_, weights) in enumerate(mixes)]
+    scores = tuple(score for part, _ in mixes for score in part)
+    return Policy(name, scores, stages[0], arithmetic, tuple(zip(loads, stages[1:], strict=True)))

@@ -15,18 +15,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._compat import first_class, njit, quiet
-from ..cluster import Cluster, Integers
+from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, Integers
 from ..frag import Floats, Truths, fragmentation, fragmentation_reference_milli
 from ..frames import InputError, write_json
 from .combine import policy_of
-from .policy import Policy, World, check_placements, gpu_indices, is_feasible, world_of
-from ..power import cpu_power_w, gpu_power_w, power_of
+from .policy import ONE_AT_RANDOM, Policy, World, check_placements, gpu_indices, is_feasible, world_of
+from ..power import cpu_power_milliwatt, gpu_power_milliwatt, power_of
 from ..traces import Arrivals, Tasks, target_workload, task_classes
 
 # %% auto #0
 __all__ = ['SAMPLINGS', 'CURVE', 'CPU_W', 'GPU_W', 'USED', 'ARRIVED', 'FRAG', 'FAILED', 'cut', 'sample_arrivals', 'Memory',
-           'empty_memory', 'rescore', 'add_points', 'choose', 'place', 'count_node', 'replay', 'play', 'Run',
-           'curve_frame', 'assignments_frame', 'end_of', 'inflate', 'on_grid', 'mean_curve', 'saving_percent']
+           'empty_memory', 'rescore', 'add_points', 'nth_marked', 'draw_gpus', 'choose', 'place', 'count_node',
+           'replay', 'play', 'Run', 'curve_frame', 'assignments_frame', 'end_of', 'inflate', 'on_grid', 'mean_curve',
+           'saving_percent']
 
 # %% ../../nbs/26_inflation.ipynb #26-007
 SAMPLINGS = ("replacement", "permutation-first")
@@ -105,8 +106,14 @@ def empty_memory(num_classes: int, num_nodes: int, num_scores: int, max_bytes: i
 
 # %% ../../nbs/26_inflation.ipynb #26-019
 @njit(cache=True)
-def rescore(kernels: Any, world: World, memory: Memory, task: int) -> int:
-    """Score a task class again on the nodes that changed since it was last scored; return its row."""
+def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task: int) -> int:
+    """Score a task class again on the nodes that changed since it was last scored; return its row.
+
+    Parameters
+    ----------
+    kernels, weights : the policy's scores, those without weight are left out
+    world, memory, task : the cluster, what is known of it, the task class
+    """
     row = task % len(memory.owner)
     if memory.owner[row] != task:
         memory.owner[row] = task
@@ -121,7 +128,8 @@ def rescore(kernels: Any, world: World, memory: Memory, task: int) -> int:
                 num_stale += 1
     part = 0
     for kernel in kernels:
-        kernel(world, task, memory.stale[:num_stale], memory.score[part, row], memory.gpus[part, row])
+        if weights[part] > 0:
+            kernel(world, task, memory.stale[:num_stale], memory.score[part, row], memory.gpus[part, row])
         part += 1
     return row
 
@@ -143,19 +151,54 @@ def add_points(total: Integers, score: NDArray[np.int32], can_host: Truths, weig
 
 # %% ../../nbs/26_inflation.ipynb #26-026
 @njit(cache=True)
-def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, normalise: Integers) -> int:
-    """First feasible node with the largest weighted sum of normalised scores, -1 if none is feasible."""
+def nth_marked(marks: Truths, n: int) -> int:
+    """Position of mark number n, counted from 0; the last position if there are not as many."""
+    for position in range(len(marks)):
+        n -= marks[position]
+        if n < 0:
+            return position
+    return len(marks) - 1
+
+
+@njit(cache=True)
+def draw_gpus(gpus: int, num_gpus: int, die: int) -> int:
+    """Bit mask of `num_gpus` of the marked GPUs, drawn with a large random number; all of them if there are no more."""
+    marks = np.zeros(MAX_GPUS_PER_NODE, np.bool_)
+    for gpu in range(len(marks)):
+        marks[gpu] = gpus >> gpu & 1
+    for left in range(marks.sum(), num_gpus, -1):
+        dropped = nth_marked(marks, die % left)
+        marks[dropped] = False
+        gpus ^= 1 << dropped
+        die //= left
+    return gpus
+
+# %% ../../nbs/26_inflation.ipynb #26-029
+@njit(cache=True)
+def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, normalise: Integers, die: int) -> int:
+    """First feasible node with the largest weighted sum of normalised scores, -1 if none is feasible.
+
+    Parameters
+    ----------
+    memory, row : known scores, row of the task's class
+    has_memory : (nodes,) Cond. 2
+    weights, normalise : (scores,) of the policy
+    die : a large random number, for `ONE_AT_RANDOM`
+    """
     can_host = memory.is_feasible[row] & has_memory
     total = np.zeros(len(can_host), np.int64)
     for part in range(len(weights)):
-        add_points(total, memory.score[part, row], can_host, weights[part], normalise[part])
+        if normalise[part] == ONE_AT_RANDOM:
+            total[nth_marked(can_host, die % max(1, can_host.sum()))] += 100 * weights[part]
+        elif weights[part] > 0:
+            add_points(total, memory.score[part, row], can_host, weights[part], normalise[part])
     chosen = -1
     for node in range(len(total)):
         if can_host[node] and (chosen < 0 or total[node] > total[chosen]):
             chosen = node
     return chosen
 
-# %% ../../nbs/26_inflation.ipynb #26-029
+# %% ../../nbs/26_inflation.ipynb #26-032
 @njit(cache=True)
 def place(world: World, task: int, memory_mib: int, node: int, gpus: int) -> None:
     """Take what the task asks for from the state of a node.
@@ -173,53 +216,62 @@ def place(world: World, task: int, memory_mib: int, node: int, gpus: int) -> Non
         raise ValueError("the policy chose GPUs that cannot hold the task")
     state.cpu_left_milli[node] -= demand.cpu_milli[task]
     state.memory_left_mib[node] -= memory_mib
+    if demand.kind[task] >= 0:
+        world.residents[node, demand.kind[task]] += 1
 
-# %% ../../nbs/26_inflation.ipynb #26-032
+# %% ../../nbs/26_inflation.ipynb #26-035
 CURVE = ("cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli", "failed")
 CPU_W, GPU_W, USED, ARRIVED, FRAG, FAILED = range(len(CURVE))
 
 
 @njit(cache=True)
 def count_node(now: Floats, world: World, node: int, is_exact: bool, sign: float) -> None:
-    """Add one node's watts and fragmentation to the cluster's (exact: times `num_tasks`), or take them away."""
+    """Add one node's milliwatts and fragmentation (exact: times `num_tasks`) to the cluster's, or take them away."""
     state, model = world.state, world.gpu_model[node]
     cpu_left, gpu_left = state.cpu_left_milli[node], state.gpu_left_milli[node]
     if is_exact:
         frag = float(fragmentation(world.target, model, cpu_left, gpu_left))  # below 2**53: still exact
     else:
         frag = fragmentation_reference_milli(world.target, model, cpu_left, gpu_left)
-    now[CPU_W] += sign * cpu_power_w(world.power, node, cpu_left)
-    now[GPU_W] += sign * gpu_power_w(world.power, node, gpu_left)
+    now[CPU_W] += sign * cpu_power_milliwatt(world.power, node, cpu_left)
+    now[GPU_W] += sign * gpu_power_milliwatt(world.power, node, gpu_left)
     now[FRAG] += sign * frag
 
-# %% ../../nbs/26_inflation.ipynb #26-036
+# %% ../../nbs/26_inflation.ipynb #26-039
 @njit(cache=True)
-def replay(kernels: Any, weights: Integers, normalise: Integers, world: World, memory: Memory, task: Integers,
-           memory_mib: Integers, is_exact: bool, node: Integers, gpus: Integers, curve: Floats) -> None:
+def replay(kernels: Any, normalise: Integers, weights: Integers, from_milli: Integers, world: World, memory: Memory,
+           task: Integers, memory_mib: Integers, dice: Integers, is_exact: bool,
+           node: Integers, gpus: Integers, curve: Floats) -> None:
     """Place arriving tasks one by one; write node, GPUs and the curve after every arrival.
 
     Parameters
     ----------
-    kernels, weights, normalise : the policy's scores
+    kernels, normalise : the policy's scores
+    weights, from_milli : (stages, scores) weights, (stages,) GPU in use from which they hold
     world, memory : the cluster, empty; what is known of it
-    task, memory_mib : (arrivals,) class and memory of each arriving task
+    task, memory_mib, dice : (arrivals,) class and memory of each arriving task, and a large random number
     is_exact : arithmetic of the curve's fragmentation
     node, gpus, curve : (arrivals,), (arrivals,), (arrivals, len(CURVE)) results
     """
-    lead, now = int(np.argmax(weights)), np.zeros(len(CURVE))
+    stage, now = 0, np.zeros(len(CURVE))
     for n in range(len(world.gpu_model)):
         count_node(now, world, n, is_exact, 1.0)
     for arrival in range(len(task)):
         t = task[arrival]
         demand_milli = world.demand.gpu_milli[t] * world.demand.num_gpus[t]
-        row = rescore(kernels, world, memory, t)
-        n = choose(memory, row, world.state.memory_left_mib >= memory_mib[arrival], weights, normalise)
+        while stage + 1 < len(from_milli) and now[USED] >= from_milli[stage + 1]:
+            stage += 1
+            memory.owner[:] = -1  # scores that had no weight so far are not known
+        row = rescore(kernels, weights[stage], world, memory, t)
+        has_memory = world.state.memory_left_mib >= memory_mib[arrival]
+        n = choose(memory, row, has_memory, weights[stage], normalise, dice[arrival])
         node[arrival] = n
         now[ARRIVED] += demand_milli
         if n < 0:
             now[FAILED] += 1
         else:
-            gpus[arrival] = memory.gpus[lead, row, n]
+            marked = memory.gpus[np.argmax(weights[stage]), row, n]
+            gpus[arrival] = draw_gpus(marked, world.demand.num_gpus[t], dice[arrival])
             count_node(now, world, n, is_exact, -1.0)
             place(world, t, memory_mib[arrival], n, gpus[arrival])
             count_node(now, world, n, is_exact, 1.0)
@@ -228,9 +280,16 @@ def replay(kernels: Any, weights: Integers, normalise: Integers, world: World, m
         for column in range(len(now)):  # as one assignment of an array it would take seconds longer to compile
             curve[arrival, column] = now[column]
 
-# %% ../../nbs/26_inflation.ipynb #26-038
-def play(policy: Policy, world: World, task: Integers, memory_mib: Integers) -> tuple[Integers, Integers, Floats]:
+# %% ../../nbs/26_inflation.ipynb #26-041
+def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
+         seed: int = 0) -> tuple[Integers, Integers, Floats]:
     """Let a policy place arriving tasks on an empty world.
+
+    Parameters
+    ----------
+    policy, world : who decides; the empty cluster
+    task, memory_mib : (arrivals,) class and memory of each arriving task
+    seed : of the policy's own stream of random numbers, the third one of a seed (`sample_arrivals` has the first two)
 
     Returns
     -------
@@ -240,15 +299,22 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers) -> 
     memory = empty_memory(len(world.demand.cpu_milli), num_nodes, len(policy.scores))
     kernels = tuple(first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpus[0, 0])
                     for score in policy.scores)
+    capacity_milli = int(world.power.num_gpus.sum()) * WHOLE_GPU_MILLI
+    stages = [(0.0, policy.weights), *policy.later]
+    weights = np.array([now for _, now in stages], np.int64)
+    from_milli = np.array([int(np.ceil(load * capacity_milli)) for load, _ in stages])
+    normalise = np.array([score.normalise for score in policy.scores])
+    dice = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2]).integers(2**62, size=len(task))
     node, gpus, curve = np.full(len(task), -1), np.zeros(len(task), np.int64), np.zeros((len(task), len(CURVE)))
     with quiet():
-        replay(kernels, np.array(policy.weights), np.array([score.normalise for score in policy.scores]), world,
-               memory, task, memory_mib, is_exact, node, gpus, curve)
+        replay(kernels, normalise, weights, from_milli, world, memory, task, memory_mib, dice, is_exact,
+               node, gpus, curve)
+    curve[:, [CPU_W, GPU_W]] /= 1000
     if is_exact:
-        curve[:, CURVE.index("frag_milli")] /= world.target.num_tasks
+        curve[:, FRAG] /= world.target.num_tasks
     return node, gpus, curve
 
-# %% ../../nbs/26_inflation.ipynb #26-040
+# %% ../../nbs/26_inflation.ipynb #26-043
 @dataclass(frozen=True)
 class Run:
     """What happened in one inflation.
@@ -270,12 +336,12 @@ class Run:
         self.curve.to_csv(folder / "curve.csv", index=False, lineterminator="\n")
         write_json(self.summary, folder / "summary.json")
 
-# %% ../../nbs/26_inflation.ipynb #26-042
+# %% ../../nbs/26_inflation.ipynb #26-045
 def curve_frame(cluster: Cluster, curve: Floats) -> pd.DataFrame:
     """Columns of a curve by name: x is arrived GPU demand over the cluster's GPU capacity."""
     frame = pd.DataFrame(curve, columns=list(CURVE))
-    counts = [name for name in CURVE if name != "frag_milli"]
-    frame[counts] = frame[counts].astype(np.int64)
+    whole = [name for name in CURVE if name != "frag_milli" and (frame[name] % 1 == 0).all()]  # watts need not be
+    frame[whole] = frame[whole].astype(np.int64)
     frame.insert(0, "x", frame["arrived_gpu_milli"] / cluster.gpu_capacity_milli)
     frame.insert(1, "eopc_w", frame["cpu_w"] + frame["gpu_w"])
     frame["frag_milli"] = frame["frag_milli"].round(6) + 0.0
@@ -289,26 +355,29 @@ def assignments_frame(cluster: Cluster, task_row: Integers, node: Integers, gpus
                          "node": np.where(node >= 0, cluster.name[node], ""),
                          "gpus": [words[mask] for mask in gpus.tolist()]})
 
-# %% ../../nbs/26_inflation.ipynb #26-044
+# %% ../../nbs/26_inflation.ipynb #26-047
 def end_of(curve: pd.DataFrame) -> dict[str, Any]:
     """Last row of a curve by name, and GRAR if any GPU was asked for; empty for an empty curve."""
     last = {str(name): column.iloc[-1].item() for name, column in curve.items()} if len(curve) else {}
     grar = {"grar": last["used_gpu_milli"] / last["arrived_gpu_milli"]} if last.get("arrived_gpu_milli") else {}
     return last | grar
 
-# %% ../../nbs/26_inflation.ipynb #26-046
+# %% ../../nbs/26_inflation.ipynb #26-049
 def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, seed: int = 0, until: float | None = None,
             sampling: str = "replacement", arrivals: Arrivals | None = None, power: str = "eq1",
-            arithmetic: str = "exact", gpu_power_w: Mapping[str, tuple[int, int]] | None = None) -> Run:
+            arithmetic: str = "exact", gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
+            cpu_power_w: Mapping[str, tuple[int, int, int]] | None = None,
+            load_curve: str | Sequence[Sequence[float]] = "step") -> Run:
     """Place a random workload, or a recorded one, on an empty cluster under one policy.
 
     Parameters
     ----------
     cluster, tasks : the nodes; the trace, which is also the target workload
     policy : a name for `policy_of`, or a policy
-    seed, sampling : which workload to draw (`sample_arrivals`), unless `arrivals` gives one
+    seed, sampling : which workload to draw (`sample_arrivals`), unless `arrivals` gives one; a policy that draws
+        lots does it from the same seed
     until : arrived GPU demand over capacity at which to stop; 1.0 if drawn, else all recorded arrivals
-    power, gpu_power_w : power model and overrides (`power_of`)
+    power, gpu_power_w, cpu_power_w, load_curve : power model and overrides (`power_of`)
     arithmetic : "exact" or "reference" (`policy_of`)
 
     Returns
@@ -324,8 +393,8 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
     rows = arrivals.task_row if until is None else cut(cluster, tasks, arrivals.task_row, until)
     ranked = cluster.take(np.argsort(arrivals.node_rank))
     classes, class_of = task_classes(tasks)
-    world = world_of(ranked, classes, target_workload(tasks), power_of(ranked, power, gpu_power_w))
-    node, gpus, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows])
+    world = world_of(ranked, classes, target_workload(tasks), power_of(ranked, power, gpu_power_w, cpu_power_w, load_curve))
+    node, gpus, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows], seed)
     check_placements(ranked, tasks, rows, node, gpus)
     frame = curve_frame(cluster, curve)
     about = {"policy": chosen.name, "seed": seed, "sampling": sampling, "until": until, "power": power,
@@ -333,7 +402,7 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
              "arrivals": len(rows), **end_of(frame)}
     return Run(assignments_frame(ranked, rows, node, gpus), frame, about)
 
-# %% ../../nbs/26_inflation.ipynb #26-061
+# %% ../../nbs/26_inflation.ipynb #26-064
 def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.DataFrame:
     """Curve of one run at x = 0, step, ..., until, as the authors' notebooks read it off.
 
@@ -351,7 +420,7 @@ def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.
     joined = known.reindex(known.index.union(grid))
     return joined.interpolate("linear").ffill().bfill().loc[grid].reset_index()
 
-# %% ../../nbs/26_inflation.ipynb #26-065
+# %% ../../nbs/26_inflation.ipynb #26-068
 def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Mean over seeds at each grid point, and GRAR as the ratio of the mean used to the mean arrived GPU.
 
@@ -365,7 +434,7 @@ def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     mean = pd.DataFrame(np.mean([c.to_numpy(float) for c in curves], axis=0), columns=columns)
     return mean.assign(x=curves[0]["x"], grar=mean["used_gpu_milli"] / mean["arrived_gpu_milli"])
 
-# %% ../../nbs/26_inflation.ipynb #26-068
+# %% ../../nbs/26_inflation.ipynb #26-071
 def saving_percent(mean_policy: pd.DataFrame, mean_fgd: pd.DataFrame) -> pd.Series:
     """Power that a policy saves against FGD at each grid point, percent of FGD's EOPC."""
     return (mean_fgd["eopc_w"] - mean_policy["eopc_w"]) / mean_fgd["eopc_w"] * 100

@@ -19,8 +19,8 @@ from ..power import Power
 from ..traces import TaskClasses, Tasks, admits
 
 # %% auto #0
-__all__ = ['Kernel', 'AS_IS', 'ZERO_IF_EQUAL', 'HUNDRED_IF_EQUAL', 'gpu_indices', 'final_state', 'check_placements', 'Demand',
-           'World', 'world_of', 'is_feasible', 'idle_gpus', 'is_share', 'Score', 'Policy']
+__all__ = ['Kernel', 'ONE_AT_RANDOM', 'AS_IS', 'ZERO_IF_EQUAL', 'HUNDRED_IF_EQUAL', 'gpu_indices', 'final_state',
+           'check_placements', 'Demand', 'World', 'world_of', 'is_feasible', 'idle_gpus', 'is_share', 'Score', 'Policy']
 
 # %% ../../nbs/20_policy.ipynb #20-010
 def gpu_indices(gpus: int) -> list[int]:
@@ -86,6 +86,7 @@ class Demand(NamedTuple):
     cpu_milli, gpu_milli, num_gpus : (classes,) as in `Tasks`
     gpu_is_admitted : (classes, GPU models) Cond. 5, true for a CPU-only class
     cpu_is_admitted : (classes, CPU models) Cond. 4
+    kind : (classes,) number of the class's kind of GPU request: a share, one GPU, two, ...; -1 for a CPU-only class
     """
 
     cpu_milli: Integers
@@ -93,10 +94,11 @@ class Demand(NamedTuple):
     num_gpus: Integers
     gpu_is_admitted: Truths
     cpu_is_admitted: Truths
+    kind: Integers
 
 
 class World(NamedTuple):
-    """All that a score may look at; only the engine writes to `state`.
+    """All that a score may look at; only the engine writes to `state` and `residents`.
 
     Parameters
     ----------
@@ -105,6 +107,7 @@ class World(NamedTuple):
     demand : classes of the tasks that arrive
     power : power model of the nodes
     target : target workload
+    residents : (nodes, kinds) number of tasks of each kind of GPU request on the node
     """
 
     gpu_model: Integers
@@ -113,12 +116,22 @@ class World(NamedTuple):
     demand: Demand
     power: Power
     target: Target
+    residents: Integers
 
 # %% ../../nbs/20_policy.ipynb #20-020
 def _codes(names: Texts) -> tuple[list[str], Integers]:
     """Distinct names in order, and the position of each name in that list."""
     models, codes = np.unique(names.astype(str), return_inverse=True)
     return [str(model) for model in models], codes.astype(np.int64)
+
+
+def _kinds(classes: TaskClasses) -> Integers:
+    """Number of each class's kind of GPU request, -1 for none."""
+    request = np.where(classes.gpu_milli == WHOLE_GPU_MILLI, classes.num_gpus, 0)  # 0: a share
+    has_gpu = classes.num_gpus > 0
+    kind = np.full(len(classes), -1)
+    kind[has_gpu] = np.unique(request[has_gpu], return_inverse=True)[1]
+    return kind
 
 
 def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power: Power) -> World:
@@ -137,9 +150,10 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
     demand = Demand(
         np.array(classes.cpu_milli), np.array(classes.gpu_milli), np.array(classes.num_gpus),
         np.array([[admits(spec, model) for model in gpu_models] for spec in classes.gpu_spec], bool),
-        np.array([[admits(spec, model) for model in cpu_models] for spec in classes.cpu_spec], bool))
+        np.array([[admits(spec, model) for model in cpu_models] for spec in classes.cpu_spec], bool), _kinds(classes))
+    residents = np.zeros((len(cluster), max(1, int(demand.kind.max(initial=0)) + 1)), np.int64)
     return World(gpu_model, cpu_model, state, demand, power,
-                 target_of(target, gpu_models, state.gpu_left_milli.shape[1]))
+                 target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents)
 
 # %% ../../nbs/20_policy.ipynb #20-023
 @njit(cache=True)
@@ -178,7 +192,7 @@ def is_share(gpu_milli: int) -> bool:
 
 # %% ../../nbs/20_policy.ipynb #20-030
 Kernel = Callable[[World, int, Integers, NDArray[np.int32], Integers], None]
-AS_IS, ZERO_IF_EQUAL, HUNDRED_IF_EQUAL = -1, 0, 100
+ONE_AT_RANDOM, AS_IS, ZERO_IF_EQUAL, HUNDRED_IF_EQUAL = -2, -1, 0, 100
 
 
 @dataclass(frozen=True)
@@ -188,8 +202,10 @@ class Score:
     Parameters
     ----------
     kernel : `kernel(world, task, nodes, score, gpus)` writes, for each of the given feasible `nodes`, an integer
-        score (higher is better) and the GPUs the task would get there, as a bit mask; it changes nothing else
-    normalise : `AS_IS`, or spread over 0..100 between worst and best feasible node, with 0 or 100 if all are equal
+        score (higher is better) and the GPUs the task would get there, as a bit mask; it changes nothing else. If it
+        marks more GPUs than the task asks for, the engine draws among them
+    normalise : `AS_IS`, or spread over 0..100 between worst and best feasible node, with 0 or 100 if all are equal,
+        or `ONE_AT_RANDOM`: 100 for one feasible node that is drawn anew for each task, 0 for the rest
     """
 
     kernel: Kernel
@@ -204,11 +220,13 @@ class Policy:
     ----------
     name : the one name of the policy, in tables, figures and files
     scores : the opinions; GPUs inside the node are those of the score with the largest weight, the first of equals
-    weights : their weights, positive integers
+    weights : their weights, integers of 0 or more
     arithmetic : "exact" or "reference", the arithmetic of fragmentation in curves
+    later : (load, weights) pairs, loads ascending: other weights from that share of the GPU capacity in use on
     """
 
     name: str
     scores: tuple[Score, ...]
     weights: tuple[int, ...]
     arithmetic: str = "exact"
+    later: tuple[tuple[float, tuple[int, ...]], ...] = ()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._compat import njit
 from ..cluster import WHOLE_GPU_MILLI, Integers
 from .policy import World, idle_gpus, is_share
-from ..power import Power, cpu_power_w
+from ..power import Power, cpu_power_milliwatt
 
 # %% auto #0
 __all__ = ['pwr_score', 'pwr']
@@ -20,7 +20,7 @@ __all__ = ['pwr_score', 'pwr']
 @njit(cache=True)
 def pwr_score(power: Power, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
               cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """Watts saved, hardly ever above 0, by a task on a node that can hold it, and the GPUs it would get (Algorithm 1).
+    """Milliwatts saved, hardly ever above 0, by a task on a node that can hold it, and its GPUs (Algorithm 1).
 
     Parameters
     ----------
@@ -28,17 +28,19 @@ def pwr_score(power: Power, node: int, cpu_left_milli: int, gpu_left_milli: Inte
     cpu_left_milli, gpu_left_milli : what is left on the node
     cpu_milli, gpu_milli, num_gpus : what the task asks for
     """
-    saved_w = cpu_power_w(power, node, cpu_left_milli) - cpu_power_w(power, node, cpu_left_milli - cpu_milli)
-    wake_w = power.gpu_full_w[node] - power.gpu_idle_w[node]
+    now, then = (cpu_power_milliwatt(power, node, cpu_left_milli),
+                 cpu_power_milliwatt(power, node, cpu_left_milli - cpu_milli))
+    range_w, saved = power.gpu_full_w[node] - power.gpu_idle_w[node], now - then
     if not is_share(gpu_milli):
-        return saved_w - num_gpus * wake_w, idle_gpus(gpu_left_milli, num_gpus)
-    best_w, gpus = saved_w - wake_w - 1, 0
+        return saved - 1000 * num_gpus * range_w, idle_gpus(gpu_left_milli, num_gpus)
+    best, gpus = -(2**62), 0
     for gpu in range(len(gpu_left_milli)):
         if gpu_left_milli[gpu] >= gpu_milli:
-            total_w = saved_w - wake_w * (gpu_left_milli[gpu] == WHOLE_GPU_MILLI)
-            if total_w > best_w:
-                best_w, gpus = total_w, 1 << gpu
-    return best_w, gpus
+            load = WHOLE_GPU_MILLI - gpu_left_milli[gpu]
+            total = saved - range_w * (power.load_permille[load + gpu_milli] - power.load_permille[load])
+            if total > best:
+                best, gpus = total, 1 << gpu
+    return best, gpus
 
 # %% ../../nbs/23_pwr.ipynb #23-013
 @njit(cache=True)

@@ -1,0 +1,269 @@
+"""No scheduler beats the bounds of chapter 28: optima by enumeration, by binary program, and every policy."""
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from sched_lab.cluster import Cluster, empty_state, toy_cluster
+from sched_lab.online.bounds import (
+    METHODS,
+    MICRO,
+    Prices,
+    aggregated_bound,
+    best_node,
+    eopc_lower_bound_w,
+    gpu_rules,
+    grar_question,
+    grar_upper_bound,
+    grid_of,
+    instance_of,
+    lower_lines,
+    optimal_placement,
+    power_question,
+    price_bound,
+    program_of,
+    reachable,
+    safe_lower_bound,
+)
+from sched_lab.online.combine import POLICIES
+from sched_lab.online.inflation import inflate
+from sched_lab.online.policy import check_placements, final_state
+from sched_lab.power import cpu_power_w, datacenter_power_w, gpu_power_w, power_of
+from sched_lab.traces import Arrivals, Tasks, admits, toy_tasks
+
+NAMES = [*POLICIES, "pwr-fgd:0.1"]
+SLACK = 1e-6
+
+
+def texts(values):
+    return np.array(list(values), object)
+
+
+def random_case(seed, num_nodes=4, num_tasks=12):
+    """Draw a tiny cluster, a tiny trace, and arrivals with repetitions, so that classes have several tasks."""
+    rng = np.random.default_rng(seed)
+    kinds = [(16, 64, 2, "T4"), (32, 64, 3, "G2"), (48, 128, 1, "A100"), (32, 32, 0, ""), (8, 16, 1, "T4")]
+    nodes = [kinds[i] for i in rng.integers(len(kinds), size=rng.integers(1, num_nodes + 1))]
+    cpu, memory, gpus, model = zip(*nodes, strict=True)
+    cluster = Cluster(texts(f"n{i}" for i in range(len(nodes))), np.array(cpu) * 1000, np.array(memory) * 1024,
+                      np.array(gpus), texts(model), texts([""] * len(nodes)))
+    tasks = []
+    for _ in range(5):
+        num = int(rng.choice([0, 1, 1, 1, 2]))
+        milli = int(rng.choice([270, 340, 510, 600, 1000])) if num == 1 else 1000 * (num > 0)
+        spec = str(rng.choice(["", "", "T4", "G2|A100"])) if num else ""
+        cpu, memory = int(rng.choice([500, 2000, 3152, 8000, 20000])), int(rng.choice([0, 8, 30])) * 1024
+        tasks.append((cpu, memory, num, milli, spec))
+    cpu, memory, num, milli, spec = zip(*tasks, strict=True)
+    trace = Tasks(texts(f"t{i}" for i in range(5)), np.array(cpu), np.array(memory), np.array(num), np.array(milli),
+                  texts(spec), texts([""] * 5))
+    return cluster, trace, rng.integers(5, size=rng.integers(1, num_tasks + 1))
+
+
+def every_placement(cluster, tasks, task_row):
+    """Every way to place some of the arrivals, by trying; yields the state and the arrivals that were placed."""
+
+    def descend(number, state, placed):
+        if number == len(task_row):
+            yield state, placed
+            return
+        yield from descend(number + 1, state, placed)
+        row = task_row[number]
+        for node in range(len(cluster)):
+            fits = (tasks.cpu_milli[row] <= state.cpu_left_milli[node]
+                    and tasks.memory_mib[row] <= state.memory_left_mib[node]
+                    and admits(tasks.gpu_spec[row], cluster.gpu_model[node]))
+            for gpus in combinations(range(cluster.num_gpus[node]), tasks.num_gpus[row]) if fits else ():
+                if all(state.gpu_left_milli[node, gpu] >= tasks.gpu_milli[row] for gpu in gpus):
+                    left = type(state)(*(array.copy() for array in state))
+                    left.cpu_left_milli[node] -= tasks.cpu_milli[row]
+                    left.memory_left_mib[node] -= tasks.memory_mib[row]
+                    left.gpu_left_milli[node, list(gpus)] -= tasks.gpu_milli[row]
+                    yield from descend(number + 1, left, [*placed, number])
+
+    yield from descend(0, empty_state(cluster), [])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_binary_program_finds_what_enumeration_finds(seed):
+    cluster, tasks, rows = random_case(seed, num_nodes=2, num_tasks=4)
+    power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
+    demand = tasks.gpu_demand_milli[rows]
+    half = int(demand.sum()) // 2
+    most, all_w, half_w = 0, math.inf, math.inf
+    for state, placed in every_placement(cluster, tasks, rows):
+        served, watts = int(demand[placed].sum()), sum(datacenter_power_w(power, state))
+        most = max(most, served)
+        all_w = min(all_w, watts) if len(placed) == len(rows) else all_w
+        half_w = min(half_w, watts) if served >= half else half_w
+    assert optimal_placement(cluster, tasks, rows).value == most
+    assert optimal_placement(cluster, tasks, rows, power).value == pytest.approx(all_w, abs=1e-6)
+    assert optimal_placement(cluster, tasks, rows, power, half).value == pytest.approx(half_w, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_optimum_lies_between_every_policy_and_both_bounds(seed):
+    cluster, tasks, rows = random_case(100 + seed)
+    power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
+    demand = tasks.gpu_demand_milli[rows]
+    best, cheapest = optimal_placement(cluster, tasks, rows), optimal_placement(cluster, tasks, rows, power)
+    for optimum in (best, cheapest):
+        check_placements(cluster, tasks, rows, optimum.node, optimum.gpus)
+    if math.isfinite(cheapest.value):
+        state = final_state(cluster, tasks, rows, cheapest.node, cheapest.gpus)
+        assert sum(datacenter_power_w(power, state)) == pytest.approx(cheapest.value)
+        assert (cheapest.node >= 0).all()
+    grar = best.value / demand.sum() if demand.any() else 1.0
+    loose, tight = (grar_upper_bound(cluster, tasks, rows, method=method) for method in METHODS)
+    assert grar <= tight <= loose
+    loose_w, tight_w = (eopc_lower_bound_w(cluster, tasks, rows, power=power, method=method) for method in METHODS)
+    assert loose_w <= tight_w <= cheapest.value + SLACK
+    lowest_w: dict[tuple[int, int], float] = {}
+    for policy in NAMES:
+        served, cpu, watts = outcome(cluster, tasks, rows, policy, power)
+        lowest_w[served, cpu] = min(watts, lowest_w.get((served, cpu), math.inf))
+    for (served, cpu), watts in lowest_w.items():
+        assert served <= best.value
+        lower_w = optimal_placement(cluster, tasks, rows, power, served).value
+        for method in METHODS:
+            options = {"power": power, "served_gpu_milli": served, "method": method}
+            assert eopc_lower_bound_w(cluster, tasks, rows, **options) <= lower_w + SLACK <= watts + 2 * SLACK
+            assert eopc_lower_bound_w(cluster, tasks, rows, served_cpu_milli=cpu, **options) <= watts + SLACK
+
+
+def outcome(cluster, tasks, rows, policy, power):
+    """Run a policy; return the GPU and CPU demand it served, and EOPC."""
+    placed = inflate(cluster, tasks, policy, arrivals=Arrivals(rows, np.arange(len(cluster)))).assignments
+    node = placed["node"].map({name: i for i, name in enumerate(cluster.name)} | {"": -1}).to_numpy()
+    gpus = np.array([sum(1 << int(gpu) for gpu in text.split("-") if gpu) for text in placed["gpus"]], np.int64)
+    taken = rows[node >= 0]
+    watts = sum(datacenter_power_w(power, final_state(cluster, tasks, rows, node, gpus)))
+    return int(tasks.gpu_demand_milli[taken].sum()), int(tasks.cpu_milli[taken].sum()), watts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_prices_whatever_give_a_bound(seed):
+    """The theorem asks nothing of the prices; column generation only looks for good ones."""
+    cluster, tasks, rows = random_case(200 + seed)
+    instance, rng = instance_of(cluster, tasks, rows), np.random.default_rng(seed)
+    power = power_of(cluster)
+    questions = [(grar_question(instance), -optimal_placement(cluster, tasks, rows).value, -1),
+                 (power_question(instance, power), optimal_placement(cluster, tasks, rows, power).value, 1),
+                 (power_question(instance, power, (500, 0)),
+                  optimal_placement(cluster, tasks, rows, power, 500).value, -1)]
+    for question, optimum, sign in questions:
+        for _ in range(20):
+            task = rng.integers(0, 200 * MICRO, len(instance.count)) * sign
+            service = rng.integers(0, MICRO, len(question.wanted))
+            bound, columns = price_bound(question, grid_of(instance.classes), Prices(task, service))
+            assert bound / MICRO + question.idle_w <= optimum + SLACK
+            assert (columns.content >= 0).all()
+
+
+def test_best_node_is_the_best_of_all_contents():
+    """A bee of 8 vCPU and 2 GPUs: it holds at most two of the first class, one of the second, four of the third."""
+    cluster = replace(toy_cluster().take(np.array([1])), num_gpus=np.array([2]), cpu_milli=np.array([8000]))
+    tasks = toy_tasks().take(np.array([0, 3, 6]))  # 500 with 4 vCPU, one whole GPU with 8 vCPU, 300 with 2 vCPU
+    power = power_of(cluster, load_curve="concave")
+    question = power_question(instance_of(cluster, tasks, np.arange(3)), power)
+    several = np.array([0, 0, 1, 2, 2, 2, 2])
+    contents = [(np.bincount(several[placed], minlength=3), sum(datacenter_power_w(power, state)))
+                for state, placed in every_placement(cluster, tasks, several)]
+    for seed in range(20):
+        worth = np.random.default_rng(seed).integers(0, 200 * MICRO, 3)
+        expected = max(worth @ content / MICRO - watts for content, watts in contents)
+        value, best, net = best_node(question, grid_of(question.instance.classes), 0, worth)
+        assert value / MICRO - question.idle_w == pytest.approx(expected, abs=1e-5)
+        assert net.max() == value and any((best[net.argmax()] == content).all() for content, _ in contents)
+
+
+def test_the_safe_bound_holds_for_multipliers_that_are_wrong():
+    """Weak duality: random multipliers give a bound below the optimum of the program, the solver's a tight one."""
+    cluster, tasks, rows = random_case(7)
+    question = power_question(instance_of(cluster, tasks, rows), power_of(cluster), (1000, 0))
+    program, (bound, multiplier) = program_of(question), aggregated_bound(question)
+    rng = np.random.default_rng(0)
+    for scale in (1e-9, 1e-6, 1e-3, 1, 10):
+        wrong = np.maximum(0, multiplier * (1 + scale * rng.standard_normal(len(multiplier))))
+        assert safe_lower_bound(program, wrong) <= bound + Fraction(1, 10**5)
+    by_hand = multiplier @ -program.rhs + np.minimum(0, program.cost + program.matrix.T @ multiplier) @ program.upper
+    assert float(bound) == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_no_content_of_a_gpu_breaks_a_rule():
+    sizes = [100, 251, 334, 335, 499, 501, 1000]
+    classes = Tasks(texts("abcdefg"), np.zeros(7, int), np.zeros(7, int), np.ones(7, int), np.array(sizes),
+                    texts([""] * 7), texts([""] * 7))
+    rules = gpu_rules(classes)
+    for count in range(1, 5):
+        for content in combinations(sorted(sizes * 4), count):
+            if sum(content) <= 1000:
+                weights = [sum(weight[sizes.index(size)] for size in content) for weight, _ in rules]
+                assert all(weight <= limit for weight, (_, limit) in zip(weights, rules, strict=True))
+
+
+def test_the_lines_lie_below_the_curve_and_touch_its_ends():
+    rng = np.random.default_rng(3)
+    for length in (1, 2, 3, 50):
+        curve = rng.integers(0, 100, length).astype(float)
+        highest = np.max([slope * np.arange(length) + start for slope, start in lower_lines(curve)], axis=0)
+        assert (highest <= curve).all() and (np.diff(highest, 2) >= -1e-9).all()
+        assert highest[[0, -1]] == pytest.approx(curve[[0, -1]], abs=1e-6)
+
+
+def test_sums_are_those_of_some_of_the_amounts():
+    assert reachable(np.array([3, 3, 5]), 8).tolist() == [0, 3, 5, 6, 8]
+
+
+def test_nothing_arrives_nothing_asks_for_a_gpu_nothing_can_host():
+    cluster, tasks = toy_cluster(), toy_tasks()
+    idle_w = sum(datacenter_power_w(power_of(cluster), empty_state(cluster)))
+    nobody = np.zeros(0, np.int64)
+    no_gpu = np.array([5, 5])  # task six, 8 vCPU each: one CPU wakes, of a node that has a CPU to count
+    elsewhere = replace(tasks, gpu_spec=texts("V100M16" if num else "" for num in tasks.num_gpus))
+    for method in METHODS:
+        assert grar_upper_bound(cluster, tasks, nobody, method=method) == 1
+        assert eopc_lower_bound_w(cluster, tasks, nobody, method=method) == pytest.approx(idle_w)
+        assert grar_upper_bound(cluster, tasks, no_gpu, method=method) == 1
+        assert idle_w < eopc_lower_bound_w(cluster, tasks, no_gpu, method=method) <= idle_w + 105
+        assert grar_upper_bound(cluster, elsewhere, np.arange(9), method=method) == 0
+        assert eopc_lower_bound_w(cluster, elsewhere, np.arange(9), method=method) == math.inf
+        assert eopc_lower_bound_w(cluster, tasks, np.arange(9), served_gpu_milli=7001, method=method) == math.inf
+    assert optimal_placement(cluster, tasks, nobody).value == 0
+    assert optimal_placement(cluster, elsewhere, np.arange(9), power_of(cluster)).value == math.inf
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="choose one of aggregated, patterns"):
+        grar_upper_bound(toy_cluster(), toy_tasks(), np.arange(9), method="simplex")
+
+
+def test_the_curves_are_those_of_the_power_model():
+    cluster = toy_cluster()
+    for curve in ("step", "linear", "concave"):
+        power = power_of(cluster, "package", load_curve=curve)
+        question = power_question(instance_of(cluster, toy_tasks(), np.arange(9)), power)
+        for kind, node in enumerate(question.instance.node):
+            left = np.full(max(1, cluster.num_gpus[node]), 1000)
+            assert question.watts.idle_gpus_w[kind] == gpu_power_w(power, node, left)
+            for used in (0, 1, 500, 8000):
+                assert question.watts.cpu_w[kind][used] == cpu_power_w(power, node, cluster.cpu_milli[node] - used)
+
+
+def test_single_nodes_tell_more_than_melted_ones():
+    """Half an ant, shares of 500 and 700: the melted node serves 1000, contents at most 850, in hundreds 800; 700 fit.
+
+    Three shares of 700 on bee: 135 W idle and 360 W for three GPUs; 12 of 32 vCPU of 105 W if it could be melted.
+    Contents: four of them are the cheapest, (4 * 120 + 105) / 4 = 146.25 W each.
+    """
+    cluster, tasks = toy_cluster(), toy_tasks()
+    half_ant = replace(cluster.take(np.array([0])), num_gpus=np.array([1]))
+    served = [grar_upper_bound(half_ant, tasks, np.array([0, 7]), method=method) for method in METHODS]
+    assert served == [1000 / 1200, 800 / 1200]
+    bee = cluster.take(np.array([1]))
+    watts = [eopc_lower_bound_w(bee, tasks, np.array([7, 7, 7]), method=method) for method in METHODS]
+    assert watts == pytest.approx([534.375, 573.75], abs=1e-3)
+    assert optimal_placement(bee, tasks, np.array([7, 7, 7]), power_of(bee)).value == 600

@@ -1,0 +1,571 @@
+"""A sweep gives one frame, whatever computed it and whatever went wrong on the way."""
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab import sweeps
+from sched_lab.frames import InputError, OutputError, read_frame, read_sidecar
+from sched_lab.sweeps import SweepError, grid, progress_note, sweep
+
+CELLS = grid(policy=["left", "right"], seed=range(3))
+MARKS: list[tuple[str, int]] = []  # cells computed in this process
+
+
+def walk(policy: str, seed: int) -> pd.DataFrame:
+    """Three steps of a random walk: a text, a whole number, a float, a truth value."""
+    MARKS.append((policy, seed))
+    steps = np.random.default_rng(seed).normal(size=3) * (1 if policy == "right" else -1)
+    return pd.DataFrame({"step": range(3), "place": steps.cumsum(), "ok": steps > 0, "note": ["a,b", "", policy]})
+
+
+def other_walk(policy: str, seed: int) -> pd.DataFrame:
+    return walk(policy, seed).assign(place=0.5)
+
+
+def bad_at_right_1(policy: str, seed: int) -> pd.DataFrame:
+    if (policy, seed) == ("right", 1):
+        raise ZeroDivisionError("no way\nto go")
+    return walk(policy, seed)
+
+
+def dies_at_left_2(policy: str, seed: int) -> pd.DataFrame:
+    if (policy, seed) == ("left", 2):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return walk(policy, seed)
+
+
+def results(folder: Path) -> bytes:
+    return (folder / "results.csv").read_bytes() + (folder / "results.json").read_bytes()
+
+
+def cell_files(folder: Path) -> dict[tuple[str, int], Path]:
+    """File of each cell, found by what its sidecar says."""
+    files = {}
+    for file in (folder / "cells").rglob("*.csv"):
+        cell = read_sidecar(file)["parameters"]["cell"]
+        files[cell["policy"], cell["seed"]] = file
+    return files
+
+
+def hidden(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob(".*")]
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    """Compute all of `CELLS` and forget the marks."""
+    sweep(walk, CELLS, tmp_path / "done")
+    MARKS.clear()
+    return tmp_path / "done"
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+
+
+def test_grid_runs_through_the_last_axis_fastest() -> None:
+    assert grid(a=[1, 2], b="xy", c=(True,)) == [{"a": 1, "b": "xy", "c": True}, {"a": 2, "b": "xy", "c": True}]
+    assert [tuple(cell.values()) for cell in grid(a=[1, 2], b=["x", "y"])] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
+    with pytest.raises(InputError, match="column b: this axis of the grid is empty"):
+        grid(a=[1], b=[])
+
+
+def test_parameters_lead_and_cells_stand_in_the_order_given(tmp_path: Path) -> None:
+    cells = [CELLS[number] for number in (4, 0, 5)]
+    done = sweep(walk, cells, tmp_path)
+    assert list(done.frame) == ["policy", "seed", "step", "place", "ok", "note"]
+    assert done.frame["seed"].tolist() == [1] * 3 + [0] * 3 + [2] * 3
+    assert done.frame["policy"].tolist() == ["right"] * 3 + ["left"] * 3 + ["right"] * 3
+    assert done.frame.index.tolist() == list(range(9))
+    for cell, (_, part) in zip(cells, done.frame.groupby(np.arange(9) // 3), strict=True):
+        pd.testing.assert_frame_equal(part.iloc[:, 2:].reset_index(drop=True), walk(**cell), check_dtype=False)
+
+
+def test_the_file_holds_the_frame_and_says_what_it_is_made_of(tmp_path: Path) -> None:
+    done = sweep(walk, CELLS, tmp_path, depends_on={"version": 3})
+    pd.testing.assert_frame_equal(read_frame(tmp_path / "results.csv"), done.frame, check_exact=True)
+    asked = read_sidecar(tmp_path / "results.csv")["parameters"]
+    assert asked["depends_on"] == {"version": 3} and asked["function"] == f"{__name__}.walk"
+    assert asked["cells"] == 6 and asked["axes"] == {"policy": ["left", "right"], "seed": [0, 1, 2]}
+
+
+def one_row(seed: int) -> dict[str, float]:
+    return {"third": 1 / 3, "seventh": seed / 7}
+
+
+def test_a_mapping_is_one_row(tmp_path: Path) -> None:
+    frame = sweep(one_row, grid(seed=[1, 2]), tmp_path).frame
+    assert frame.to_dict("list") == {"seed": [1, 2], "third": [1 / 3] * 2, "seventh": [1 / 7, 2 / 7]}
+
+
+def echo(**cell: object) -> dict[str, str]:
+    return {"types": ",".join(type(value).__name__ for value in cell.values())}
+
+
+def test_parameters_reach_the_function_as_plain_values(tmp_path: Path) -> None:
+    done = sweep(echo, grid(a=np.arange(2), b=np.array([0.5]), c=np.array(["x"]), d=[np.True_]), tmp_path)
+    assert set(done.frame["types"]) == {"int,float,str,bool"}
+    again = sweep(echo, grid(a=[1, 0], b=[0.5], c="x", d=True), tmp_path)
+    assert (again.kept, again.computed) == (2, 0)  # the same cells
+    assert again.frame["a"].tolist() == [1, 0]
+
+
+def some_rows(rows: int) -> pd.DataFrame:
+    return pd.DataFrame({"x": [0.5] * rows, "name": ["n"] * rows})
+
+
+@pytest.mark.parametrize("rows", [[0, 2, 0, 1], [0, 0]])
+def test_a_cell_may_have_no_row(rows: list[int], tmp_path: Path) -> None:
+    cells = [{"rows": n, "number": i} for i, n in enumerate(rows)]
+    sweeps_ = [sweep(some_rows_of, cells, tmp_path).frame for _ in range(2)]
+    pd.testing.assert_frame_equal(*sweeps_, check_exact=True)
+    assert len(sweeps_[0]) == sum(rows) and list(sweeps_[0]) == ["rows", "number", "x", "name"]
+
+
+def some_rows_of(rows: int, number: int) -> pd.DataFrame:
+    return some_rows(rows) if rows else pd.DataFrame({"x": [], "name": []})
+
+
+FLOATS = st.floats(width=64)
+COLUMNS = {"whole": st.integers(-2**63, 2**63 - 1), "float": FLOATS, "truth": st.booleans(),
+           "text": st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=8) | st.none()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(*COLUMNS.values()), min_size=1, max_size=5))
+def test_what_a_file_gives_back_is_what_a_worker_sent(rows: list[tuple[object, ...]],
+                                                      tmp_path_factory: pytest.TempPathFactory) -> None:
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    frame["single"] = frame["float"].clip(-1e38, 1e38).astype("float32")
+    sent = sweeps._tidy(frame, {})
+    file = tmp_path_factory.mktemp("trip") / "f.csv"
+    sweeps.write_frame(sent, file, {})
+    pd.testing.assert_frame_equal(read_frame(file), sent, check_exact=True)
+    signs = [np.signbit(part["float"][part["float"].notna()]).tolist() for part in (read_frame(file), sent)]
+    assert signs[0] == signs[1]  # -0.0 is not 0.0
+
+
+# --- whatever computes it --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dask_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a scheduler and a worker with two threads, each a process of its own."""
+    pytest.importorskip("distributed")
+    file = tmp_path_factory.mktemp("dask") / "scheduler.json"
+    place = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    worker = ["worker", "--nthreads", "2", "--no-nanny", "--death-timeout", "60"]
+    with ExitStack() as stack:
+        for role in (["scheduler", "--host", "127.0.0.1", "--port", "0"], worker):
+            options = ["--no-dashboard", "--scheduler-file", str(file)]
+            process = stack.enter_context(subprocess.Popen(
+                [sys.executable, "-m", "dask", role[0], *role[1:], *options], env=os.environ | place,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=file.parent))
+            stack.callback(process.kill)
+        for _ in range(600):
+            if file.exists():
+                break
+            time.sleep(0.1)
+        yield json.loads(file.read_text())["address"]
+
+
+def test_one_process_two_processes_and_dask_give_the_same_bytes(dask_address: str, tmp_path: Path) -> None:
+    sweep(walk, CELLS, tmp_path / "one")
+    assert sweep(walk, CELLS, tmp_path / "two", workers=2).computed == 6
+    assert sweep(walk, CELLS, tmp_path / "dask", dask=dask_address).computed == 6
+    assert results(tmp_path / "one") == results(tmp_path / "two") == results(tmp_path / "dask")
+    for name in ("two", "dask"):
+        for cell, file in cell_files(tmp_path / name).items():
+            assert file.read_bytes() == cell_files(tmp_path / "one")[cell].read_bytes()
+    MARKS.clear()
+    assert sweep(walk, CELLS, tmp_path / "dask").kept == 6 and MARKS == []  # any back end goes on where any stopped
+
+
+def test_an_order_asked_for_is_the_order_given_whatever_finishes_first(tmp_path: Path) -> None:
+    cells = grid(policy="right", seed=[3, 0, 2, 1])
+    backwards = sweep(walk, cells[::-1], tmp_path / "a").frame
+    whole = sweep(late_when_first, cells, tmp_path / "b", workers=2).frame
+    assert whole["seed"].tolist() == [3] * 3 + [0] * 3 + [2] * 3 + [1] * 3
+    parts = [part for _, part in backwards.groupby(np.arange(12) // 3)]
+    pd.testing.assert_frame_equal(whole, pd.concat(parts[::-1], ignore_index=True), check_exact=True)
+
+
+def late_when_first(policy: str, seed: int) -> pd.DataFrame:
+    time.sleep(0.5 if seed == 3 else 0)
+    return walk(policy, seed)
+
+
+# --- what a folder keeps ---------------------------------------------------------------------------------------------
+
+
+def test_a_second_sweep_computes_nothing(done: Path) -> None:
+    before = results(done)
+    again = sweep(walk, CELLS, done)
+    assert (again.kept, again.computed, again.damaged, MARKS) == (6, 0, (), [])
+    assert str(again) == "6 cells: 6 kept, 0 computed"
+    assert results(done) == before
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def change(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"True", b"true"))
+
+
+def lose(file: Path) -> None:
+    file.unlink()
+
+
+def lose_sidecar(file: Path) -> None:
+    file.with_suffix(".json").unlink()
+
+
+def cut_sidecar(file: Path) -> None:
+    sidecar = file.with_suffix(".json")
+    sidecar.write_bytes(sidecar.read_bytes()[:-20])
+
+
+def edit_sidecar(file: Path) -> None:
+    sidecar = file.with_suffix(".json")
+    sidecar.write_text(sidecar.read_text().replace("int64", "int65"))
+
+
+def swap_in_another(file: Path) -> None:
+    """Put a whole cell of another seed under this cell's name."""
+    other = cell_files(file.parents[2])["right", 0]
+    file.write_bytes(other.read_bytes())
+    file.with_suffix(".json").write_bytes(other.with_suffix(".json").read_bytes())
+
+
+@pytest.mark.parametrize("harm", [cut, change, lose, lose_sidecar, cut_sidecar, edit_sidecar, swap_in_another])
+def test_a_damaged_cell_is_named_and_computed_again(harm: Callable[[Path], None], done: Path,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    before, file = results(done), cell_files(done)["right", 1]
+    harm(file)
+    again = sweep(walk, CELLS, done)
+    assert MARKS == [("right", 1)] and (again.kept, again.computed) == (5, 1)
+    line = f"cell policy=right, seed=1: {file.as_posix()} is damaged or unfinished; computing it again"
+    assert again.damaged == (line,) and capsys.readouterr().err == f"{line}\n"
+    assert str(again) == "6 cells: 5 kept, 1 computed, 1 of them again because the file was damaged"
+    assert results(done) == before and sweep(walk, CELLS, done).kept == 6
+
+
+def test_other_questions_share_a_folder_and_are_never_mixed(done: Path) -> None:
+    before, mine = results(done), cell_files(done)["left", 0].read_bytes()
+    for options in ({"depends_on": {"trace": "f00"}}, {"depends_on": {"trace": "ba5"}}):
+        assert sweep(walk, CELLS, done, **options).computed == 6
+    other = sweep(other_walk, CELLS, done)
+    assert other.computed == 6 and set(other.frame["place"]) == {0.5}
+    assert len(list((done / "cells").rglob("*.csv"))) == 4 * 6
+    smaller = sweep(walk, CELLS[:1], done)
+    assert smaller.kept == 1 and len(smaller.frame) == 3
+    larger = sweep(walk, [*CELLS, {"policy": "left", "seed": 9}], done)
+    assert (larger.kept, larger.computed) == (6, 1)
+    assert sweep(walk, CELLS, done).kept == 6 and results(done) == before
+    assert mine in [file.read_bytes() for file in (done / "cells").rglob("*.csv")]
+
+
+def test_another_version_of_the_package_computes_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "__version__", "99.0")
+    assert sweep(walk, CELLS, done).computed == 6
+
+
+def test_true_one_and_one_point_zero_are_different_cells_on_disk(tmp_path: Path) -> None:
+    for value in (1, 1.0, True, "1"):
+        assert sweep(echo, [{"a": value}], tmp_path).computed == 1
+
+
+# --- what is wrong is said in one line -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cells", "words"), [
+    ([], "no cell"),
+    ([CELLS[0], CELLS[1], CELLS[0]], "cell policy=left, seed=0: it is there twice, as cells 1 and 3"),
+    ([{"seed": 1}, {"seed": 1.0}], "cell seed=1.0: it is there twice"),
+    ([{"seed": 1}, {"sead": 2}], "cell sead=2: the first cell has the parameters seed"),
+    ([{"seed": 1}, {"seed": 2, "x": 1}], "cell seed=2, x=1: the first cell has"),
+    ([{"seed": [1, 2]}], r"column seed: cell seed=\[1, 2\]: seed cannot be written"),
+    ([{"seed": None}], "cell seed=None: seed cannot be written"),
+    ([{"seed": math.inf}], "cell seed=inf"),
+    ([{"seed": math.nan}], "cell seed=nan"),
+    ([{"seed": "a\rb"}], "seed cannot be written"),
+    ([{"seed": object()}], "cell seed=<object"),
+    ([{"seed": 1}, {"seed": "1"}], "cell seed=1: seed is of another type than in cell seed=1; give texts only"),
+    ([{"seed": "1"}, {"seed": 1}], "of another type"),
+    ([{"seed": 2}, {"seed": True}], "of another type"),
+    ([{"seed": 2**63}], "seed cannot be written"),
+])
+def test_cells_that_cannot_be_a_grid(cells: list[dict[str, object]], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        sweep(echo, cells, tmp_path / "out")
+    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("function", "options", "words"), [
+    (lambda policy, seed: {}, {}, "cannot be found by its name"),
+    (3, {}, "cannot be found by its name"),
+    (partial(walk), {}, "name them in depends_on"),
+    (walk, {"depends_on": {"x": object()}}, "depends_on cannot be written as JSON"),
+    (walk, {"workers": 0}, "0 workers"),
+])
+def test_a_call_that_makes_no_sense(function: Any, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        sweep(function, CELLS, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_partial_is_told_apart_by_depends_on(tmp_path: Path) -> None:
+    for policy in ("left", "right"):
+        done = sweep(partial(walk, policy), grid(seed=[0]), tmp_path, depends_on={"policy": policy})
+        assert done.computed == 1 and done.frame["note"].iloc[2] == policy
+
+
+def test_the_folder_must_be_writable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    MARKS.clear()
+    with pytest.raises(OutputError, match="is a file"):
+        sweep(walk, CELLS, tmp_path / "file")
+    assert MARKS == []
+
+
+WRONG: dict[str, Any] = {  # what the cell of seed 1 returns, and what is said
+    "a list": ([1], "TypeError: the result is a list; return a frame"),
+    "no column": (pd.DataFrame(), "ValueError: the columns are"),
+    "two of one name": (pd.DataFrame([[1, 2]], columns=["x", "x"]), "the columns are"),
+    "a number as name": (pd.DataFrame([[1.5]]), "the columns are"),
+    "a parameter": ({"x": 1.5, "seed": 1}, "the column seed is a parameter too"),
+    "a date": ({"x": pd.Timestamp("2026-01-01")}, "the column x holds datetime64"),
+    "an object": ({"x": [1]}, "the column x holds object"),
+    "nullable": (pd.DataFrame({"x": pd.array([1, None], dtype="Int64")}), "the column x holds Int64"),
+    "half a character": ({"x": "\ud800"}, "half a character"),
+    "other columns": ({"y": 1.5}, "it has the columns y, but cell seed=0 has x; return the same"),
+    "more columns": ({"x": 1.5, "y": 1.5}, "it has the columns x, y, but cell seed=0 has x"),
+    "another kind": ({"x": "1.5"}, "the column x holds texts, but numbers in cell seed=0"),
+    "truth for numbers": ({"x": True}, "the column x holds truth values, but numbers"),
+}
+
+
+def wrong_at_1(seed: int, what: str) -> Any:
+    return WRONG[what][0] if seed == 1 else {"x": 0.5}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_result_that_cannot_be_part_of_a_table(what: str, tmp_path: Path) -> None:
+    with pytest.raises(SweepError) as caught:
+        sweep(wrong_at_1, grid(what=what, seed=range(3)), tmp_path)
+    message = str(caught.value).replace(f"what={what}, ", "")
+    assert message.startswith("cell seed=1: ") and WRONG[what][1] in message and "\n" not in message
+    assert caught.value.cell == {"what": what, "seed": 1}
+    assert len(list((tmp_path / "cells").rglob("*.csv"))) == 1  # seed 0, and not the wrong one
+    assert not (tmp_path / "results.csv").exists()
+
+
+def test_a_kept_cell_is_compared_with_the_new_ones(tmp_path: Path) -> None:
+    sweep(changing, grid(seed=[0]), tmp_path)
+    with pytest.raises(SweepError, match="^cell seed=1: it has the columns y, but cell seed=0 has x"):
+        sweep(changing, grid(seed=[1, 0]), tmp_path)
+    sweep(changing, grid(seed=[1]), tmp_path)
+    with pytest.raises(SweepError, match="it has the columns"):
+        sweep(changing, grid(seed=[0, 1]), tmp_path)
+
+
+def changing(seed: int) -> dict[str, float]:
+    return {"y" if seed else "x": 0.5}
+
+
+@pytest.mark.parametrize("back_end", ["one", "two", "dask"])
+def test_a_failing_cell_is_named_and_the_finished_ones_are_kept(back_end: str, tmp_path: Path,
+                                                                request: pytest.FixtureRequest) -> None:
+    options: dict[str, Any] = {"one": {}, "two": {"workers": 2}}.get(back_end) or {}
+    if back_end == "dask":
+        options = {"dask": request.getfixturevalue("dask_address")}
+    with pytest.raises(SweepError, match="^cell policy=right, seed=1: ZeroDivisionError: no way to go") as caught:
+        sweep(bad_at_right_1, CELLS, tmp_path, **options)
+    assert "\n" not in str(caught.value) and caught.value.cell == {"policy": "right", "seed": 1}
+    assert "bad_at_right_1" in "".join(caught.value.__notes__)  # the traceback of the worker
+    finished = cell_files(tmp_path)
+    assert ("right", 1) not in finished and not (tmp_path / "results.csv").exists()
+    if back_end == "one":
+        assert len(finished) == 4  # those before it
+    MARKS.clear()
+    with pytest.raises(SweepError):
+        sweep(bad_at_right_1, CELLS, tmp_path)
+    assert not set(MARKS) & finished.keys()
+
+
+def test_nobody_answers_at_that_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(sweeps, "ANSWER_WITHIN_S", 0.3)
+    for address in ("tcp://127.0.0.1:9", "no scheme://x:y", "tcp://nowhere.invalid:8786"):
+        with pytest.raises(InputError, match=f"no Dask scheduler answers at {address} .*dask scheduler"):
+            sweep(walk, CELLS, tmp_path, dask=address)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_scheduler_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(sweeps, "ANSWER_WITHIN_S", 2)
+    with distributed.LocalCluster(n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1",
+                                  dashboard_address=":0") as cluster:
+        address = cluster.scheduler_address
+        with pytest.raises(InputError, match=f"scheduler at {address} has no worker; start one with `dask worker"):
+            sweep(walk, CELLS, tmp_path, dask=address)
+
+
+def test_the_package_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"dask=tcp://x:1 needs the package distributed.*pip install"):
+        sweep(walk, CELLS, tmp_path, dask="tcp://x:1")
+
+
+# --- a death on the way ----------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from sched_lab.sweeps import grid, sweep
+
+def slow(n):
+    (Path(os.environ["MARKS"]) / f"{n}-{time.time_ns()}").touch()
+    time.sleep(0.1)
+    return {"x": n / 7}
+
+if __name__ == "__main__":
+    done = sweep(slow, grid(n=range(12)), sys.argv[1], workers=int(sys.argv[2]))
+    print(done)
+"""
+
+
+@dataclass
+class Program:
+    """`PROGRAM` as a file, what it gives when nobody kills it, and marks of each cell it computes."""
+
+    file: Path
+    whole: bytes
+    marks: Path
+    out: Path
+
+    def command(self, workers: int) -> dict[str, Any]:
+        return {"args": [sys.executable, str(self.file), str(self.out), str(workers)],
+                "env": os.environ | {"MARKS": str(self.marks), "COLUMNS": "100"}}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.py").write_text(PROGRAM)
+    program = Program(folder / "program.py", b"", folder, folder / "out")
+    subprocess.run(**program.command(1), check=True, capture_output=True)
+    program.whole = results(program.out)
+    return program
+
+
+@pytest.fixture
+def program(uninterrupted: Program, tmp_path: Path) -> Program:
+    (tmp_path / "marks").mkdir()
+    return replace(uninterrupted, marks=tmp_path / "marks", out=tmp_path / "out")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize(("workers", "how"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (1, signal.SIGTERM),
+                                              (2, signal.SIGINT)])
+def test_a_killed_sweep_goes_on_where_it_stood(workers: int, how: signal.Signals, program: Program) -> None:
+    out = program.out
+    process = subprocess.Popen(**program.command(workers), stderr=subprocess.DEVNULL, start_new_session=True)
+    while len(list((out / "cells").rglob("*.json"))) < 4:
+        assert process.poll() is None
+        time.sleep(0.01)
+    (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)  # Ctrl-C reaches the workers too
+    assert process.wait(60) != 0
+    assert not (out / "results.csv").exists()
+    finished = {json.loads(file.read_text())["parameters"]["cell"]["n"] for file in (out / "cells").rglob("*.json")
+                if not file.name.startswith(".")}
+    assert 4 <= len(finished) < 12
+    wait_until_still(program.marks)
+    before = {mark.name for mark in program.marks.iterdir()}
+    again = subprocess.run(**program.command(workers), check=True, capture_output=True, text=True)
+    assert again.stdout.startswith(f"12 cells: {len(finished)} kept, {12 - len(finished)} computed")
+    computed = sorted(int(mark.name.split("-")[0]) for mark in program.marks.iterdir() if mark.name not in before)
+    assert computed == sorted(set(range(12)) - finished)  # each missing cell once, and no finished one
+    assert results(out) == program.whole
+    assert hidden(out) == []
+
+
+def wait_until_still(folder: Path) -> None:
+    """Orphaned workers may finish what they had begun."""
+    count = -1
+    while count != (count := len(list(folder.iterdir()))):
+        time.sleep(0.5)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9")
+def test_a_worker_that_dies_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match="a worker process died.*fewer workers") as caught:
+        sweep(dies_at_left_2, CELLS, tmp_path, workers=2)
+    assert "\n" not in str(caught.value)
+    finished = cell_files(tmp_path)
+    assert ("left", 2) not in finished
+    cells = [cell for cell in CELLS if cell != {"policy": "left", "seed": 2}]
+    again = sweep(dies_at_left_2, cells, tmp_path, workers=2)
+    assert (again.kept, again.computed, again.damaged) == (len(finished), 5 - len(finished), ())
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("state", "note"), [
+    ((0, 0, 10, 0), ""),
+    ((3, 0, 10, 5), "3 kept"),
+    ((0, 2, 10, 4), "about 16 s left"),            # 2 s for each of 8
+    ((90, 2, 100, 4), "90 kept, about 16 s left"),  # the same 8 are missing: what was kept took no time
+    ((0, 1, 101, 3), "about 5 min 00 s left"),
+    ((0, 1, 1431, 60), "about 23 h 50 min left"),
+    ((4, 6, 10, 9), "4 kept"),
+])
+def test_the_time_left_does_not_count_kept_cells(state: tuple[int, int, int, float], note: str) -> None:
+    assert progress_note(*state) == note
+
+
+def test_no_bar_unless_someone_watches(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep(walk, CELLS, done, words="walks", progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_finished_kept_and_total(uninterrupted: Program, tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    program = replace(uninterrupted, out=tmp_path / "out")
+    shutil.copytree(uninterrupted.out, program.out)
+    for file in list((program.out / "cells").rglob("*.csv"))[:5]:
+        file.unlink()
+        file.with_suffix(".json").unlink()
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(**program.command(1), stdout=subprocess.DEVNULL, stderr=theirs):
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # Linux: the other end was closed
+            while part := os.read(ours, 4096):
+                text += part
+    os.close(ours)
+    plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", text).decode()
+    assert "cells" in plain and "7/12" in plain and "7 kept, about" in plain
