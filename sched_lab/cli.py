@@ -40,9 +40,10 @@ from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, rea
 
 # %% auto #0
 __all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
-           'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyFile', 'Workers',
-           'DaskAddress', 'UsageError', 'is_kept', 'write_run', 'Experiment', 'experiment_of', 'check_choice', 'track',
-           'headline', 'inflate_command', 'sweep_command', 'traces_command', 'fetch_command', 'fail', 'main']
+           'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyOut',
+           'StudyFile', 'Workers', 'DaskAddress', 'UsageError', 'is_kept', 'write_run', 'Experiment', 'experiment_of',
+           'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command', 'traces_command', 'fetch_command',
+           'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-005
 TABLES = ("assignments.csv", "curve.csv")
@@ -217,6 +218,7 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
         typer.echo(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
 
 # %% ../nbs/90_cli.ipynb #90-015
+StudyOut = Annotated[Path, _option("Folder for results.csv, means.csv and the finished runs.")]
 StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: nodes, traces, policies, seeds, ...")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
 DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask scheduler instead, which must see the "
@@ -224,7 +226,7 @@ DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask
 
 
 @app.command("sweep")
-def sweep_command(config: StudyFile, out: OutFolder, workers: Workers = 0, dask: DaskAddress = None) -> None:
+def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None) -> None:
     """Run every policy of a study on every trace and seed; what is finished is kept, whatever happens.
 
     **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the means over the seeds, GRAR,

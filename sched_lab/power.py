@@ -60,7 +60,11 @@ def read_gpu_power(path: str | Path) -> dict[str, tuple[int, int]]:
 def read_cpu_power(path: str | Path) -> dict[str, tuple[int, int, int]]:
     """Read CPU models: CSV with columns model (empty for nodes that name none), idle_w, full_w and cores of one CPU."""
     cores = Column("integer", minimum=1, mend="give the number of cores, 1 or more")
-    table = _read_power(path, {**_POWER_COLUMNS, "cores": cores})
+    table = _read_power(path, {**_POWER_COLUMNS, "model": Column("text"), "cores": cores})
+    is_again = table["model"].duplicated()
+    if is_again.any():
+        raise InputError("this model has a row already", file=path, row=int(table.index[is_again][0]), column="model",
+                         mend="give each model one row")
     rows = zip(table["model"], table["idle_w"], table["full_w"], table["cores"], strict=True)
     return {model: (int(idle_w), int(full_w), int(num_cores)) for model, idle_w, full_w, num_cores in rows}
 
@@ -93,10 +97,13 @@ def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
     InputError : no such curve, or knots that do not rise from (0, 0) to (1, 1)
     """
     knots: Any = LOAD_CURVES.get(curve) or read_knots(curve) if isinstance(curve, str) else curve
-    if not knots or any(len(knot) != 2 for knot in knots):
+    try:
+        points = np.array(knots, float)
+    except (TypeError, ValueError):
+        points = np.empty(0)
+    if points.ndim != 2 or points.shape[1] != 2:
         raise InputError(f"there is no load curve {curve!r}",
                          mend=f"choose one of {', '.join(LOAD_CURVES)}, or give knots such as 0:0,0.5:0.7,1:1")
-    points = np.array(knots, float)
     if (*points[0], *points[-1]) != (0, 0, 1, 1) or not (np.diff(points, axis=0) >= 0).all():
         raise InputError(f"the load curve {curve!r} does not rise from 0:0 to 1:1",
                          mend="give knots such as 0:0,0.5:0.7,1:1")

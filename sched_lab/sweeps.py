@@ -31,10 +31,10 @@ from sched_lab.frames import (
 Cell = dict[str, Any]
 
 # %% auto #0
-__all__ = ['Cell', 'Numbered', 'Outcomes', 'IDLE_S', 'ANSWER_WITHIN_S', 'grid', 'name_cell', 'Outcome', 'progress_note',
-           'SweepError', 'Sweep', 'sweep']
+__all__ = ['Cell', 'Numbered', 'Outcomes', 'IDLE_S', 'ANSWER_WITHIN_S', 'grid', 'name_cell', 'Outcome', 'SweepError',
+           'progress_note', 'Sweep', 'sweep']
 
-# %% ../nbs/83_sweeps.ipynb #83-005
+# %% ../nbs/83_sweeps.ipynb #83-007
 def grid(**axes: Any) -> list[Cell]:
     """Every combination of the axes' values, the last axis fastest.
 
@@ -52,12 +52,12 @@ def grid(**axes: Any) -> list[Cell]:
         raise InputError("this axis of the grid is empty", column=empty, mend="give at least one value")
     return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
 
-# %% ../nbs/83_sweeps.ipynb #83-006
+# %% ../nbs/83_sweeps.ipynb #83-010
 def name_cell(cell: Mapping[str, Any]) -> str:
     """A cell as messages show it: `cell policy=fgd, seed=3`."""
     return "cell " + ", ".join(f"{name}={value}" for name, value in cell.items())
 
-
+# %% ../nbs/83_sweeps.ipynb #83-011
 _UNWRITABLE = re.compile("[\\r\\0\\ud800-\\udfff]")  # what CSV in UTF-8 does not give back
 
 
@@ -80,7 +80,7 @@ def _plain_cell(cell: Mapping[str, Any], names: list[str]) -> Cell:
             raise error(f"{name_cell(cell)}: {name} cannot be written as a value in a column", column=name, value=value)
     return plain
 
-# %% ../nbs/83_sweeps.ipynb #83-007
+# %% ../nbs/83_sweeps.ipynb #83-013
 def _check_cells(cells: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Cells in plain types, all different, with columns of one kind each."""
     given = list(cells)
@@ -96,11 +96,11 @@ def _check_cells(cells: Iterable[Mapping[str, Any]]) -> list[Cell]:
         for name, value in cell.items():
             if isinstance(value, str | bool) | isinstance(plain[0][name], str | bool) and (
                     type(value) is not type(plain[0][name])):
-                raise InputError(f"{name_cell(cell)}: {name} is of another type than in {name_cell(plain[0])}",
+                raise InputError(f"{name_cell(cell)}: {name} is {value!r}, but {plain[0][name]!r} in the first cell",
                                  column=name, value=value, mend="give texts only, or numbers only")
     return plain
 
-# %% ../nbs/83_sweeps.ipynb #83-009
+# %% ../nbs/83_sweeps.ipynb #83-016
 def _kind(column: pd.Series[Any]) -> str:
     """What a column holds: texts, numbers or truth values."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
@@ -109,7 +109,7 @@ def _kind(column: pd.Series[Any]) -> str:
         return "texts"
     raise TypeError(f"the column {column.name} holds {column.dtype}; return texts, numbers or truth values")
 
-
+# %% ../nbs/83_sweeps.ipynb #83-017
 def _tidy(result: Any, cell: Cell) -> pd.DataFrame:
     """The result of one cell as the frame that its file will give back."""
     if not isinstance(result, pd.DataFrame | Mapping):
@@ -125,7 +125,7 @@ def _tidy(result: Any, cell: Cell) -> pd.DataFrame:
         raise ValueError("a text holds a carriage return, a zero byte or half a character; leave them out")
     return frame.assign(**{name: frame[name].astype("str").fillna("") for name in texts})
 
-# %% ../nbs/83_sweeps.ipynb #83-010
+# %% ../nbs/83_sweeps.ipynb #83-020
 class Outcome(NamedTuple):
     """What became of one cell: a frame, or else what went wrong."""
 
@@ -146,7 +146,7 @@ def _compute(function: Callable[..., Any], number: int, cell: Cell) -> tuple[Any
         problem = " ".join(f"{type(trouble).__name__}: {trouble}".split())
         return number, None, time.perf_counter() - start, problem, traceback.format_exc()
 
-# %% ../nbs/83_sweeps.ipynb #83-012
+# %% ../nbs/83_sweeps.ipynb #83-023
 Numbered = Sequence[tuple[int, Cell]]
 Outcomes = Generator[Outcome, None, None]
 
@@ -159,7 +159,7 @@ def _here(function: Callable[..., Any], cells: Numbered) -> Outcomes:
     for number, cell in cells:
         yield Outcome(*_compute(function, number, cell))
 
-
+# %% ../nbs/83_sweeps.ipynb #83-024
 def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
     joblib = import_module("joblib")
@@ -169,7 +169,7 @@ def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -
         for outcome in outcomes:
             yield Outcome(*outcome)
 
-# %% ../nbs/83_sweeps.ipynb #83-013
+# %% ../nbs/83_sweeps.ipynb #83-026
 ANSWER_WITHIN_S = 10  # how long a Dask scheduler, and its first worker, may take to answer
 
 
@@ -193,7 +193,7 @@ def _connect(address: str) -> Any:
         raise InputError(f"the Dask scheduler at {address} has no worker", value=address,
                          mend=f"start one with `dask worker {address}`") from None
 
-# %% ../nbs/83_sweeps.ipynb #83-014
+# %% ../nbs/83_sweeps.ipynb #83-027
 def _on_dask(function: Callable[..., Any], cells: Numbered, address: str) -> Outcomes:
     """Cells on the workers of a Dask scheduler, as they finish."""
     with _connect(address) as client:
@@ -208,32 +208,7 @@ def _on_dask(function: Callable[..., Any], cells: Numbered, address: str) -> Out
                 trouble = repr(future.exception()) if future.status == "error" else "the scheduler was lost"
                 yield Outcome(numbers[future.key], None, problem=f"Dask gave it up ({' '.join(trouble.split())})")
 
-# %% ../nbs/83_sweeps.ipynb #83-016
-def progress_note(kept: int, computed: int, total: int, elapsed_s: float) -> str:
-    """What stands beside the bar: how many cells were kept, and about how long the others will take."""
-    words = [f"{kept} kept"] if kept else []
-    if computed and (missing := total - kept - computed):
-        left_s = math.ceil(elapsed_s / computed * missing)
-        hours, minutes, seconds = left_s // 3600, left_s // 60 % 60, left_s % 60
-        words.append(f"about {hours} h {minutes:02} min left" if hours else
-                     f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left")
-    return ", ".join(words)
-
-
-@contextmanager
-def _progress(words: str, kept: int, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
-    """Lend a function that is told how many cells were computed; on a terminal it moves a bar."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
-    is_shown, start = is_shown and sys.stderr.isatty(), time.monotonic()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_shown) as bar:
-        task = bar.add_task(words, total=total, completed=kept, note=progress_note(kept, 0, total, 0))
-        yield lambda computed: bar.update(task, completed=kept + computed, note=progress_note(
-            kept, computed, total, time.monotonic() - start))
-
-# %% ../nbs/83_sweeps.ipynb #83-018
+# %% ../nbs/83_sweeps.ipynb #83-029
 def _name_function(function: Callable[..., Any]) -> str:
     """Module and name of a function that a worker can import; of a partial, those of the function inside."""
     inner = function.func if isinstance(function, partial) else function
@@ -243,7 +218,7 @@ def _name_function(function: Callable[..., Any]) -> str:
                          mend="give a function of a module, not a lambda or a function inside another")
     return name
 
-
+# %% ../nbs/83_sweeps.ipynb #83-030
 def _cell_file(folder: Path, inputs: Mapping[str, Any]) -> Path:
     """Where the frame of these inputs is."""
     key = input_key(inputs)
@@ -263,7 +238,7 @@ def _read_cell(file: Path) -> pd.DataFrame | None:
         raise ValueError("this is another cell")
     return read_frame(file)
 
-# %% ../nbs/83_sweeps.ipynb #83-019
+# %% ../nbs/83_sweeps.ipynb #83-033
 class SweepError(SchedLabError):
     """A sweep could not be completed; the cells finished so far are kept.
 
@@ -277,7 +252,7 @@ class SweepError(SchedLabError):
         super().__init__(f"{name_cell(cell)}: {problem}" if cell else problem)
         self.cell = cell
 
-
+# %% ../nbs/83_sweeps.ipynb #83-034
 def _names(frame: pd.DataFrame) -> str:
     return ", ".join(map(str, frame.columns))
 
@@ -300,7 +275,7 @@ def _add(frames: dict[int, pd.DataFrame], number: int, frame: pd.DataFrame, cell
         _check_alike(frame, cells[number], frames[other], cells[other])
     frames[number] = frame
 
-# %% ../nbs/83_sweeps.ipynb #83-020
+# %% ../nbs/83_sweeps.ipynb #83-036
 def _kept(files: Sequence[Path], cells: Sequence[Cell], report: Callable[[str], object]) -> tuple[
         dict[int, pd.DataFrame], tuple[str, ...]]:
     """Frames that need not be computed, by number, and a line for each file that is no good."""
@@ -315,7 +290,7 @@ def _kept(files: Sequence[Path], cells: Sequence[Cell], report: Callable[[str], 
             report(damaged[-1])
     return kept, tuple(damaged)
 
-# %% ../nbs/83_sweeps.ipynb #83-021
+# %% ../nbs/83_sweeps.ipynb #83-037
 def _assemble(cells: Sequence[Cell], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """All frames under each other, each with its cell's parameters as leading columns."""
     rows = [len(frame) for frame in frames]
@@ -325,7 +300,32 @@ def _assemble(cells: Sequence[Cell], frames: Sequence[pd.DataFrame]) -> pd.DataF
         whole.insert(position, name, column.reset_index(drop=True))
     return whole
 
-# %% ../nbs/83_sweeps.ipynb #83-023
+# %% ../nbs/83_sweeps.ipynb #83-039
+def progress_note(kept: int, computed: int, total: int, elapsed_s: float) -> str:
+    """What stands beside the bar: how many cells were kept, and about how long the others will take."""
+    words = [f"{kept} kept"] if kept else []
+    if computed and (missing := total - kept - computed):
+        left_s = math.ceil(elapsed_s / computed * missing)
+        hours, minutes, seconds = left_s // 3600, left_s // 60 % 60, left_s % 60
+        words.append(f"about {hours} h {minutes:02} min left" if hours else
+                     f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left")
+    return ", ".join(words)
+
+# %% ../nbs/83_sweeps.ipynb #83-041
+@contextmanager
+def _progress(words: str, kept: int, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
+    """Lend a function that is told how many cells were computed; on a terminal it moves a bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
+    is_shown, start = is_shown and sys.stderr.isatty(), time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_shown) as bar:
+        task = bar.add_task(words, total=total, completed=kept, note=progress_note(kept, 0, total, 0))
+        yield lambda computed: bar.update(task, completed=kept + computed, note=progress_note(
+            kept, computed, total, time.monotonic() - start))
+
+# %% ../nbs/83_sweeps.ipynb #83-043
 @dataclass(frozen=True)
 class Sweep:
     """A finished sweep.
@@ -346,7 +346,7 @@ class Sweep:
         again = f", {len(self.damaged)} of them again because the file was damaged" if self.damaged else ""
         return f"{self.kept + self.computed} cells: {self.kept} kept, {self.computed} computed{again}"
 
-# %% ../nbs/83_sweeps.ipynb #83-024
+# %% ../nbs/83_sweeps.ipynb #83-044
 def _about(function: Callable[..., Any], depends_on: Mapping[str, Any] | None) -> dict[str, Any]:
     """What all cells of a sweep depend on, besides their parameters."""
     if isinstance(function, partial) and not depends_on:
@@ -365,7 +365,7 @@ def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
     axes = {name: list(dict.fromkeys(cell[name] for cell in cells)) for name in cells[0]}
     return {"cells": len(cells), "axes": axes, "cells_key": input_key({"cells": cells})}
 
-
+# %% ../nbs/83_sweeps.ipynb #83-045
 def _start(function: Callable[..., Any], cells: Numbered, workers: int, dask: str | None) -> Outcomes:
     """The back end asked for, at work."""
     if not cells:
@@ -374,7 +374,7 @@ def _start(function: Callable[..., Any], cells: Numbered, workers: int, dask: st
         return _on_dask(function, cells, dask)
     return _here(function, cells) if workers == 1 else _in_processes(function, cells, workers)
 
-# %% ../nbs/83_sweeps.ipynb #83-025
+# %% ../nbs/83_sweeps.ipynb #83-047
 def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.DataFrame],
             store: Callable[[int, pd.DataFrame, float], object]) -> None:
     """Store each outcome as it comes in and add its frame to `frames`; stop at the first that is no good."""
@@ -391,7 +391,7 @@ def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.Data
         raise SweepError("a worker process died, perhaps because memory ran out; run again, with fewer workers: "
                          "finished cells are kept") from trouble
 
-# %% ../nbs/83_sweeps.ipynb #83-026
+# %% ../nbs/83_sweeps.ipynb #83-049
 def _to_stderr(line: str) -> None:
     """Say one line to whoever watches."""
     print(line, file=sys.stderr)

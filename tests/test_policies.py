@@ -3,11 +3,12 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from math import ceil, floor
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab._compat import first_class, njit
+from sched_lab._compat import first_class, njit, quiet
 from sched_lab.cluster import Cluster
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
 from sched_lab.online import inflation
@@ -512,6 +513,41 @@ def test_random_uses_all_gpus_and_another_seed_is_another_run():
     assert {run["gpus"][0] for run in runs} == {"0", "1", "2", "3"}
     assert all(run["task_row"].tolist() == inflate(cluster, tasks, "fgd", seed=seed).assignments["task_row"].tolist()
                for seed, run in enumerate(runs[:3]))  # the policy's own stream leaves the workload alone
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (3, 2), (4, 2), (4, 4), (3, 3)])
+def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
+    # a number of 62 bits is high * 2**31 + low; of 24 * 12 such numbers each of the nodes * gpus places has its part
+    cluster = Cluster(texts([f"n{i}" for i in range(nodes)]), np.full(nodes, 96_000), np.zeros(nodes, int),
+                      np.full(nodes, gpus), texts(["T4"] * nodes), texts([""] * nodes))
+    tasks = Tasks(texts(["half"]), np.array([1000]), np.array([0]), np.array([1]), np.array([500]), texts([""]),
+                  texts([""]))
+    drawn, no_time = [], np.zeros(1, np.int64)
+    score = policy_of("random").scores[0]
+    for high, low in product(range(24), range(12)):
+        case = Case(cluster, tasks, Arrivals(no_time, np.arange(nodes)), "eq1", "exact")
+        world, memory = world_for(case)[0], inflation.empty_memory(1, nodes, 1)
+        kernel = first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpus[0, 0])
+        node, mask, curve = np.full(1, -1), np.zeros(1, np.int64), np.zeros((1, len(inflation.CURVE)))
+        with quiet():
+            inflation.replay((kernel,), np.array([score.normalise]), np.array([[1000]]), no_time, world, memory,
+                             no_time, no_time, np.array([(high << 31) + low]), True, node, mask, curve)
+        drawn.append((int(node[0]), int(mask[0])))
+    places = Counter(drawn)
+    assert set(places) == set(product(range(nodes), [1 << gpu for gpu in range(gpus)]))
+    assert set(places.values()) == {24 * 12 // (nodes * gpus)}
+
+
+@pytest.mark.parametrize(("percent", "num_gpus"), [(7, 3), (28, 3), (17, 5), (14, 7), (50, 2)])
+def test_a_load_is_the_decimal_that_was_written(percent, num_gpus):
+    # in floating point 0.07 * 3000 is a little above 210, and 210 milli-GPU in use would not do
+    cluster = Cluster(texts(["n"]), np.array([10**6]), np.array([0]), np.array([num_gpus]), texts(["T4"]), texts([""]))
+    tasks = Tasks(texts(["tiny"]), np.array([0]), np.array([0]), np.array([1]), np.array([10]), texts([""]),
+                  texts([""]))
+    policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), (1, 0), later=((percent / 100, (0, 1)),))
+    below = percent * num_gpus  # tasks of 10 milli-GPU that make the load
+    run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(below + 1, int), np.array([0])))
+    assert run.assignments["gpus"].tolist() == ["0"] * below + ["1"]
 
 
 def test_weights_change_at_their_load_and_not_before():

@@ -42,6 +42,7 @@ ALPHAS = ("0", "0.001", "0.002", "0.005", "0.0095", "0.015", "0.02", "0.03", "0.
           "0.6", "0.7", "0.8", "0.9", "0.95", "0.98", "0.995", "1")
 TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
           "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
+SENSITIVE = ("fgd", *SELECTED, "pwr", "bestfit", "gpu-packing", "joint")  # enough for every conclusion
 WATTS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {  # load curve, watts that differ from the paper's
     "paper": ("step", {}),
     "linear": ("linear", {}),
@@ -151,8 +152,7 @@ def sensitivity() -> pd.DataFrame:
             table = Path(folder, f"{name}.csv")
             table.write_text("model,idle_w,full_w\n" + "".join(
                 f"{model},{idle},{full}\n" for model, (idle, full) in {**GPU_POWER_W, **changed}.items()))
-            of = study((*POLICIES, "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "joint"), RECORDED[:3],
-                       ("default", "gpushare100", "gpuspec33", "multigpu30"), step=0.1, gpu_power=table,
+            of = study(SENSITIVE, RECORDED[:2], ("default", "gpushare100", "gpuspec33"), step=0.1, gpu_power=table,
                        load_curve=curve)
             parts.append(means(of).assign(watts=name))
     return pd.concat(parts, ignore_index=True)
@@ -253,8 +253,8 @@ FRAMES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, Any]]] = {
                                           "arithmetic": "reference", "power": "package"}),
     "beyond_mean": (beyond_mean, {"policies": BEYOND, "traces": TRACES, "seeds": [RECORDED, OWN[:5]], "step": 0.1,
                                   "arithmetic": "exact", "power": "package"}),
-    "sensitivity": (sensitivity, {"watts": WATTS, "seeds": RECORDED[:3], "step": 0.1, "arithmetic": "exact",
-                                  "traces": ("default", "gpushare100", "gpuspec33", "multigpu30")}),
+    "sensitivity": (sensitivity, {"watts": WATTS, "policies": SENSITIVE, "seeds": RECORDED[:2], "step": 0.1,
+                                  "arithmetic": "exact", "traces": ("default", "gpushare100", "gpuspec33")}),
     "default_exact": (default_exact, {"policies": POLICIES, "seeds": RECORDED, "step": 0.02, "arithmetic": "exact",
                                       "power": POWER_MODELS}),
     "default_arithmetic": (default_arithmetic, {"policies": POLICIES, "seeds": RECORDED, "power": "package"}),

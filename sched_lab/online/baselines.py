@@ -117,7 +117,7 @@ def packing_score(gpu_left_milli: Integers, node_gpus: int, gpu_milli: int, num_
         return 0
     num_idle = (gpu_left_milli == WHOLE_GPU_MILLI).sum()
     if num_idle == node_gpus:
-        return max(33 - num_idle, num_idle)
+        return int(max(33 - num_idle, num_idle))
     idle_taken, left_percent, num_taken = 0, 0, 0
     for left in np.sort(gpu_left_milli):
         if left >= gpu_milli and num_taken < num_gpus:

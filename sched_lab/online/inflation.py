@@ -271,7 +271,7 @@ def replay(kernels: Any, normalise: Integers, weights: Integers, from_milli: Int
             now[FAILED] += 1
         else:
             marked = memory.gpus[np.argmax(weights[stage]), row, n]
-            gpus[arrival] = draw_gpus(marked, world.demand.num_gpus[t], dice[arrival])
+            gpus[arrival] = draw_gpus(marked, world.demand.num_gpus[t], dice[arrival] >> 31)  # whatever node it drew
             count_node(now, world, n, is_exact, -1.0)
             place(world, t, memory_mib[arrival], n, gpus[arrival])
             count_node(now, world, n, is_exact, 1.0)
@@ -302,7 +302,7 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
     capacity_milli = int(world.power.num_gpus.sum()) * WHOLE_GPU_MILLI
     stages = [(0.0, policy.weights), *policy.later]
     weights = np.array([now for _, now in stages], np.int64)
-    from_milli = np.array([int(np.ceil(load * capacity_milli)) for load, _ in stages])
+    from_milli = np.ceil(np.round([load * capacity_milli for load, _ in stages], 6)).astype(np.int64)
     normalise = np.array([score.normalise for score in policy.scores])
     dice = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2]).integers(2**62, size=len(task))
     node, gpus, curve = np.full(len(task), -1), np.zeros(len(task), np.int64), np.zeros((len(task), len(CURVE)))

@@ -155,7 +155,7 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
     return World(gpu_model, cpu_model, state, demand, power,
                  target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents)
 
-# %% ../../nbs/20_policy.ipynb #20-023
+# %% ../../nbs/20_policy.ipynb #20-025
 @njit(cache=True)
 def is_feasible(world: World, task: int, node: int) -> bool:
     """Cond. 1 and 3-6 of a task class on a node (Cond. 2, memory, is not a matter of the class)."""
@@ -173,7 +173,7 @@ def is_feasible(world: World, task: int, node: int) -> bool:
         num_fit += state.gpu_left_milli[node, gpu] >= demand.gpu_milli[task]
     return bool(num_fit >= demand.num_gpus[task])
 
-# %% ../../nbs/20_policy.ipynb #20-027
+# %% ../../nbs/20_policy.ipynb #20-029
 @njit(cache=True)
 def idle_gpus(gpu_left_milli: Integers, num_gpus: int) -> int:
     """Bit mask of the `num_gpus` lowest-numbered GPUs that are wholly free."""
@@ -190,7 +190,7 @@ def is_share(gpu_milli: int) -> bool:
     """Whether a demand is a share of one GPU, so that a GPU has to be chosen."""
     return 0 < gpu_milli < WHOLE_GPU_MILLI
 
-# %% ../../nbs/20_policy.ipynb #20-030
+# %% ../../nbs/20_policy.ipynb #20-032
 Kernel = Callable[[World, int, Integers, NDArray[np.int32], Integers], None]
 ONE_AT_RANDOM, AS_IS, ZERO_IF_EQUAL, HUNDRED_IF_EQUAL = -2, -1, 0, 100
 
