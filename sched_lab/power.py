@@ -110,7 +110,7 @@ def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
     load, share = np.round(points.T * 1000)
     drawn = np.interp(np.arange(1001), load, share)
     drawn[0] = 0  # a jump at 0 happens with the first thousandth
-    return np.round(drawn).astype(np.int64)
+    return np.array(np.round(drawn), np.int64)
 
 # %% ../nbs/12_power.ipynb #12-012
 class Power(NamedTuple):

@@ -8,7 +8,14 @@ import pytest
 
 from sched_lab.cluster import Cluster
 from sched_lab.frag import fragmentation, fragmentation_buckets_milli, fragmentation_reference_milli
-from sched_lab.online.baselines import bestfit_score, clustering_score, dotprod_score, fullest_gpu, packing_score
+from sched_lab.online.baselines import (
+    bestfit_score,
+    clustering_score,
+    dotprod_score,
+    fitting_gpus,
+    fullest_gpu,
+    packing_score,
+)
 from sched_lab.online.combine import policy_of
 from sched_lab.online.fgd import fgd_score, fgd_score_reference
 from sched_lab.online.inflation import add_points
@@ -127,13 +134,32 @@ def totals(case: dict[str, Any], gpus: np.ndarray) -> tuple[int, int, int, int, 
     return case["node"]["cpu_milli_left"], int(gpus.sum()), cpu_milli, gpu_milli * num_gpus, 128_000, 8000
 
 
-@each("bestfit_raw", "dotprod", "best_gpusel")
-def test_bestfit_and_dotprod_points_and_their_gpus(group, case):
-    _, _, gpus = world_and_state(group, case)
+@each("bestfit_raw")
+def test_bestfit_points(group, case):
+    assert bestfit_score(*totals(case, world_and_state(group, case)[2])) == case["bestfit_raw"]
+
+
+@each("dotprod")
+def test_dotprod_points(group, case):
+    assert dotprod_score(*totals(case, world_and_state(group, case)[2])) == case["dotprod"]
+
+
+@each("best_gpusel")
+def test_the_gpu_of_least_left_that_fits(group, case):
     _, gpu_milli, num_gpus = demand_of(case)
-    assert bestfit_score(*totals(case, gpus)) == case["bestfit_raw"]
-    assert dotprod_score(*totals(case, gpus)) == case["dotprod"]
-    assert gpu_indices(fullest_gpu(gpus, gpu_milli, num_gpus)) == gpus_of(case["best_gpusel"])
+    mask = fullest_gpu(world_and_state(group, case)[2], gpu_milli, num_gpus)
+    assert gpu_indices(mask) == gpus_of(case["best_gpusel"])
+
+
+@each("pwr_gpu")
+def test_whole_gpus_are_the_same_under_every_policy(group, case):
+    _, gpu_milli, num_gpus = demand_of(case)
+    left = world_and_state(group, case)[2]
+    if gpu_milli == 1000:
+        for rule in (fullest_gpu, fitting_gpus):
+            assert gpu_indices(rule(left, gpu_milli, num_gpus)) == gpus_of(case["pwr_gpu"])
+    else:  # a share, or none: what any policy takes is among the GPUs that fit
+        assert set(gpus_of(case["pwr_gpu"])) <= set(gpu_indices(fitting_gpus(left, gpu_milli, num_gpus)))
 
 
 @each("packing")

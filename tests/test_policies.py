@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from math import ceil, floor
 from pathlib import Path
 
@@ -536,6 +536,15 @@ def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
     places = Counter(drawn)
     assert set(places) == set(product(range(nodes), [1 << gpu for gpu in range(gpus)]))
     assert set(places.values()) == {24 * 12 // (nodes * gpus)}
+
+
+def test_any_two_policies_can_be_mixed_and_no_name_of_a_mix_means_two():
+    for first, second in permutations(POLICIES, 2):
+        mix = policy_of(f"{first}-{second}:0.1")
+        assert mix.scores == (POLICIES[second]["exact"], POLICIES[first]["exact"]) and mix.weights == (900, 100)
+    pairs = list(permutations(POLICIES, 2))
+    assert len({"-".join(pair) for pair in pairs}) == len(pairs)
+    assert not any(set(name) & set(":@") for name in [*POLICIES, *STAGED])
 
 
 @pytest.mark.parametrize(("percent", "num_gpus"), [(7, 3), (28, 3), (17, 5), (14, 7), (50, 2)])

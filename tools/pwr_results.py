@@ -42,6 +42,7 @@ ALPHAS = ("0", "0.001", "0.002", "0.005", "0.0095", "0.015", "0.02", "0.03", "0.
           "0.6", "0.7", "0.8", "0.9", "0.95", "0.98", "0.995", "1")
 TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
           "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
+EVERY = (*PAPER, "pwr-target", "joint")
 SENSITIVE = ("fgd", *SELECTED, "pwr", "bestfit", "gpu-packing", "joint")  # enough for every conclusion
 WATTS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {  # load curve, watts that differ from the paper's
     "paper": ("step", {}),
@@ -142,6 +143,11 @@ def beyond_mean() -> pd.DataFrame:
     parts = {"tuning": study(BEYOND, RECORDED[:5], step=0.1), "test": study(BEYOND, RECORDED[5:], step=0.1),
              "drawn": study(BEYOND, OWN[:5], step=0.1, recorded=False)}
     return pd.concat([means(of).assign(seeds=name) for name, of in parts.items()], ignore_index=True)
+
+
+def default_policies() -> pd.DataFrame:
+    """Run every policy on the seeds for which the bounds are computed; exact, packages."""
+    return means(study(EVERY, RECORDED[:3], ("default",), step=0.1))
 
 
 def sensitivity() -> pd.DataFrame:
@@ -253,6 +259,8 @@ FRAMES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, Any]]] = {
                                           "arithmetic": "reference", "power": "package"}),
     "beyond_mean": (beyond_mean, {"policies": BEYOND, "traces": TRACES, "seeds": [RECORDED, OWN[:5]], "step": 0.1,
                                   "arithmetic": "exact", "power": "package"}),
+    "default_policies": (default_policies, {"policies": EVERY, "seeds": RECORDED[:3], "step": 0.1,
+                                            "arithmetic": "exact", "power": "package"}),
     "sensitivity": (sensitivity, {"watts": WATTS, "policies": SENSITIVE, "seeds": RECORDED[:2], "step": 0.1,
                                   "arithmetic": "exact", "traces": ("default", "gpushare100", "gpuspec33")}),
     "default_exact": (default_exact, {"policies": POLICIES, "seeds": RECORDED, "step": 0.02, "arithmetic": "exact",
@@ -298,17 +306,31 @@ def draw() -> Iterator[Path]:
     mean = evaluation[evaluation["trace"] == "default"]
     fgd = mean[mean["policy"] == "fgd"].assign(cpu_mw=lambda f: f["cpu_w"] / 1e6, gpu_mw=lambda f: f["gpu_w"] / 1e6,
                                                gpu_share=lambda f: f["gpu_w"] / f["eopc_w"])
-    mixes, selected = mean[mean["policy"] != "fgd"], mean[mean["policy"].isin(SELECTED)]
+    rivals = evaluation[evaluation["policy"].isin([*SELECTED, *PAPER[6:10]])]  # the paper leaves random out
+    served = evaluation[evaluation["policy"].isin(["fgd", *SELECTED, *PAPER[6:10]])]
     saved = "power saved against FGD (%)"
+
+    def side_by_side(frame: pd.DataFrame, names: tuple[str, ...], y: str, y_title: str, **options: Any) -> Any:
+        return alt.hconcat(*(lines(frame[frame["trace"] == name], y, y_title, title=name, **options) for name in names))
+
     charts = {
         "eopc_fgd_default": stacked_area_chart(
             fgd, "x", {"gpu_mw": "GPUs", "cpu_mw": "CPUs"}, x_title=DEMAND, y_title="power (MW)", share="gpu_share",
             share_title="share of the GPUs", share_domain=(0.5, 1), x_percent=True),
-        "savings_default": lines(mixes, "saving_percent", saved),
-        "grar_default": lines(mean, "grar", "GRAR", x_domain=(0.85, 1), y_domain=(0.9, 1.0)),
-        "savings_selected_default": lines(selected, "saving_percent", saved),
-        "grar_selected_default": lines(mean[mean["policy"].isin(["fgd", *SELECTED])], "grar", "GRAR",
-                                       x_domain=(0.9, 1), y_domain=(0.92, 1.0)),
+        "savings_default": lines(mean[mean["policy"].isin(POLICIES[1:])], "saving_percent", saved),
+        "grar_default": lines(mean[mean["policy"].isin(POLICIES)], "grar", "GRAR", x_domain=(0.85, 1),
+                              y_domain=(0.9, 1.0)),
+        "savings_selected_default": side_by_side(rivals, ("default",), "saving_percent", saved),
+        "savings_sharing": side_by_side(rivals, ("gpushare40", "gpushare100"), "saving_percent", saved),
+        "savings_multi": side_by_side(rivals, ("multigpu20", "multigpu50"), "saving_percent", saved),
+        "savings_constrained": side_by_side(rivals, ("gpuspec10", "gpuspec33"), "saving_percent", saved),
+        "grar_selected_default": side_by_side(served, ("default",), "grar", "GRAR", x_domain=(0.9, 1),
+                                              y_domain=(0.9, 1.0)),
+        "grar_sharing": side_by_side(served, ("gpushare40", "gpushare100"), "grar", "GRAR", x_domain=(0.8, 1),
+                                     y_domain=(0.8, 1.0)),
+        "grar_multi": side_by_side(served, ("multigpu20", "multigpu50"), "grar", "GRAR", x_domain=(0.9, 1),
+                                   y_domain=(0.9, 1.0)),
+        "grar_constrained": side_by_side(served, ("gpuspec10", "gpuspec33"), "grar", "GRAR", y_domain=(0.78, 1.0)),
     }
     for name, chart in charts.items():
         yield save_svg(chart, FIGURES / f"{name}.svg")
