@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import joblib
 import typer
-from joblib import cpu_count
 
 from . import __version__
 from ._compat import embedded
@@ -219,7 +218,7 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
 
 # %% ../nbs/90_cli.ipynb #90-015
 StudyOut = Annotated[Path, _option("Folder for results.csv, means.csv and the finished runs.")]
-StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: nodes, traces, policies, seeds, ...")]
+StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: traces, policies, seeds, ...")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
 DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask scheduler instead, which must see the "
                                             "same files.", metavar="tcp://HOST:PORT")]
@@ -229,14 +228,15 @@ DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask
 def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None) -> None:
     """Run every policy of a study on every trace and seed; what is finished is kept, whatever happens.
 
-    **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the means over the seeds, GRAR,
-    the power saved against fgd, and their spread. A file CONFIG.toml may say: nodes = "nodes.csv",
+    **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the means over the seeds,
+    GRAR, the power saved against fgd, and their spread. A file CONFIG.toml may say: nodes = "nodes.csv",
     policies = ["fgd", "pwr"], seeds = "0-9", power = "package", and under [traces] a line mine = "tasks.csv".
 
     Example: sched-lab sweep study.toml --out results --workers 4
     """
     study = read_study(config)
-    result = run_study(study, out, workers=workers or cpu_count(), dask=dask, shown=True)
+    cores = int(joblib.cpu_count())  # type: ignore[no-untyped-call]
+    result = run_study(study, out, workers=workers or cores, dask=dask, shown=True)
     write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
     typer.echo(f"{out}: {result}")
 

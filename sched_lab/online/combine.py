@@ -79,7 +79,8 @@ def _loads(texts: Sequence[str]) -> list[float]:
     except ValueError:
         loads = [0.0]
     if not all(low < high for low, high in pairwise([0.0, *loads, 1.0 + 1e-12])):
-        raise InputError(f"the loads {', '.join(map(repr, texts))} do not ascend between 0 and 1", value="@".join(texts),
+        raise InputError(f"the loads {', '.join(map(repr, texts))} do not ascend between 0 and 1",
+                         value="@".join(texts),
                          mend="give pwr@0.8@fgd, say: pwr up to 80 % of the GPUs in use, then fgd")
     return loads
 

@@ -13,7 +13,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from .. import __version__
@@ -140,7 +139,8 @@ def check_settings(settings: Mapping[str, Any], path: Path) -> None:
         kind, words = _KINDS[name]
         if not isinstance(value, kind) or isinstance(value, bool) or value in ([], {}):
             raise InputError(f"{name} is {value!r}", file=path, mend=f"give {words}")
-        inside = value.values() if isinstance(value, dict) else value if name == "policies" else []
+        given: Any = settings[name]
+        inside = given.values() if isinstance(given, dict) else given if name == "policies" else []
         if wrong := [entry for entry in inside if not isinstance(entry, str)]:
             raise InputError(f"{name} has {wrong[0]!r}", file=path, mend=f"give {words}")
     for name, choices in (("power", POWER_MODELS), ("arithmetic", ARITHMETICS), ("sampling", SAMPLINGS)):
@@ -166,6 +166,7 @@ def read_study(path: str | Path) -> Study:
     except ValueError as trouble:
         raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
     check_settings(settings, path)
+
     def file(name: str) -> Path:
         return path.parent / name
 
@@ -178,7 +179,8 @@ def read_study(path: str | Path) -> Study:
         else {"default": embedded("tasks.csv")},
         settings.get("policies", ["fgd", "pwr", "pwr-fgd:0.1"]), parse_seeds(seeds),
         {name: file(recorded) for name, recorded in settings.get("arrivals", {}).items()},
-        {name: settings[name] for name in ("until", "sampling", "power", "arithmetic", "load_curve") if name in settings},
+        {name: settings[name] for name in ("until", "sampling", "power", "arithmetic", "load_curve")
+         if name in settings},
         file(settings["gpu_power"]) if "gpu_power" in settings else None,
         file(settings["cpu_power"]) if "cpu_power" in settings else None, float(settings.get("step", 0.005)))
     check_study(study, path)

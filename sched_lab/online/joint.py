@@ -40,7 +40,8 @@ def stranded_milli(ratio: tuple[int, int], cpu_left_milli: int, free_milli: int)
 # %% ../../nbs/24a_joint.ipynb #24a-011
 @njit(cache=True)
 def worth_milliwatt(weights: tuple[int, int], power: Power, target: Target, price: tuple[float, float],
-                    ratio: tuple[int, int], node: int, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+                    ratio: tuple[int, int], node: int, model: int,
+                    cpu_left_milli: int, gpu_left_milli: Integers) -> int:
     """What a node as it stands is worth: its outlook, less fragments and stranded GPU, all in milliwatts.
 
     Parameters
@@ -54,7 +55,7 @@ def worth_milliwatt(weights: tuple[int, int], power: Power, target: Target, pric
     stranded = stranded_milli(ratio, cpu_left_milli, gpu_left_milli.sum())
     return outlook - weights[0] * fragments // target.num_tasks - weights[1] * stranded
 
-# %% ../../nbs/24a_joint.ipynb #24a-012
+# %% ../../nbs/24a_joint.ipynb #24a-014
 @njit(cache=True)
 def joint_score(weights: tuple[int, int], power: Power, target: Target, price: tuple[float, float],
                 ratio: tuple[int, int], node: int, model: int, cpu_left_milli: int, gpu_left_milli: Integers,
@@ -76,7 +77,7 @@ def joint_score(weights: tuple[int, int], power: Power, target: Target, price: t
             best, gpus = rise, choice
     return best, gpus
 
-# %% ../../nbs/24a_joint.ipynb #24a-014
+# %% ../../nbs/24a_joint.ipynb #24a-016
 EARLY, MIDDLE, LATE = (80, 100), (100, 160), (1000, 1000)
 
 
