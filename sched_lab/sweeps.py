@@ -11,6 +11,7 @@ import re
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -165,9 +166,14 @@ def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -
     joblib = import_module("joblib")
     parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered",
                                idle_worker_timeout=IDLE_S)
-    with closing(parallel(joblib.delayed(_compute)(function, number, cell) for number, cell in cells)) as outcomes:
+    outcomes = parallel(joblib.delayed(_compute)(function, number, cell) for number, cell in cells)
+    try:
         for outcome in outcomes:
             yield Outcome(*outcome)
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that cells were computed in vain: the error that stopped us says enough
+            outcomes.close()
 
 # %% ../nbs/83_sweeps.ipynb #83-026
 ANSWER_WITHIN_S = 10  # how long a Dask scheduler, and its first worker, may take to answer
