@@ -74,6 +74,7 @@ class Column:
     default : what stands in for an optional column that the file does not have
     minimum, maximum : the allowed range, ends included
     unique : whether each value may occur once only (and never be empty)
+    blank : what an empty cell of numbers stands for; None if a cell must not be empty
     mend : advice for a wrong cell, as the end of an error message
     """
 
@@ -83,6 +84,7 @@ class Column:
     minimum: float | None = None
     maximum: float | None = None
     unique: bool = False
+    blank: float | None = None
     mend: str = ""
 
     @property
@@ -209,6 +211,18 @@ def _numbers(cells: Sequence[str], lines: Sequence[int], column: Column, error: 
             _refuse(error, cells, lines, int(np.argmax(is_wrong)), words, column.advice)
     return numbers.astype(np.int64) if whole else numbers
 
+
+def _numbers_or_blanks(cells: Sequence[str], lines: Sequence[int], column: Column,
+                       error: partial[InputError]) -> np.ndarray:
+    """Numbers of a column in which empty cells may have a meaning, (n_rows,)."""
+    filled = [position for position, cell in enumerate(cells) if cell or column.blank is None]
+    numbers = _numbers([cells[i] for i in filled], [lines[i] for i in filled], column, error)
+    if len(filled) == len(cells):
+        return numbers
+    values = np.full(len(cells), column.blank)
+    values[filled] = numbers
+    return values
+
 # %% ../nbs/81_frames.ipynb #81-033
 def _check_unique(values: Sequence[str] | np.ndarray, cells: Sequence[str], lines: Sequence[int], column: Column,
                   error: partial[InputError]) -> None:
@@ -251,7 +265,7 @@ def read_table(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame:
             continue
         position, error = header.index(name), partial(InputError, file=path, column=name)
         cells = [record[position].strip() for record in records[1:]]
-        values[name] = cells if column.kind == "text" else _numbers(cells, lines, column, error)
+        values[name] = cells if column.kind == "text" else _numbers_or_blanks(cells, lines, column, error)
         if column.unique:
             _check_unique(values[name], cells, lines, column, error)
     return pd.DataFrame(values, index=pd.Index(lines, name="row"))
