@@ -13,13 +13,14 @@ from typing import Any, Literal
 import altair as alt
 import numpy as np
 import pandas as pd
+import vl_convert
 
 from .frames import SchedLabError, write_bytes
 
 # %% auto #0
-__all__ = ['PALETTE', 'INK', 'SOFT_INK', 'LINE', 'GRID', 'WIDTH', 'HEIGHT', 'POLICY_COLOURS', 'PART_PALETTE', 'book_theme',
-           'use_book_style', 'policy_colours', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart',
-           'save_svg']
+__all__ = ['PALETTE', 'INK', 'SOFT_INK', 'LINE', 'GRID', 'WIDTH', 'HEIGHT', 'POLICY_COLOURS', 'PART_PALETTE', 'GANTT_COLOURS',
+           'book_theme', 'use_book_style', 'policy_colours', 'curve_chart', 'band_chart', 'stacked_area_chart',
+           'node_chart', 'gantt_chart', 'save_svg', 'save_html']
 
 # %% ../nbs/82_plots.ipynb #82-005
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5BA8", "#A88A00")
@@ -255,17 +256,61 @@ def node_chart(frame: pd.DataFrame, *, title: str = "") -> alt.LayerChart:
     return chart
 
 # %% ../nbs/82_plots.ipynb #82-025
+GANTT_COLOURS = {"task": "#86BBDD", "create": "#4D4D4D", "destroy": "#B8B8B8"}
+_LANE_PX, _GANTT_PX, _LETTER_PX = 30, 640, 8
+
+
+def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x_title: str = "time (s)",
+                colours: Mapping[str, str] = GANTT_COLOURS, until: float | None = None) -> alt.LayerChart:
+    """Rectangles of time by lane: a Gantt chart.
+
+    Parameters
+    ----------
+    frame : one row per rectangle with `lane` (first lane, from 0), `num_lanes`, `start`, `end`, `label` and `kind`
+    lanes : names of the lanes, top to bottom
+    colours : fill by kind, all kinds of the frame; the legend shows them if there are several
+    until : right end of the time axis, to compare schedules; the last end if not given
+    """
+    data = _drawn(frame, ["lane", "num_lanes", "start", "end", "label", "kind"])
+    until = float(data["end"].max()) if until is None else until
+    data["top"], data["bottom"] = data["lane"] + 0.04, data["lane"] + data["num_lanes"] - 0.04
+    data["x"], data["y"] = (data["start"] + data["end"]) / 2, data["lane"] + data["num_lanes"] / 2
+    fits = (data["end"] - data["start"]) * _GANTT_PX >= _LETTER_PX * data["label"].str.len() * until
+    data["shown"] = data["label"].where(fits, "")
+    names = "[" + ", ".join(f"'{name}'" for name in lanes) + "][floor(datum.value)]"
+    across = alt.X("start:Q", title=x_title, scale=alt.Scale(domain=[0, until], nice=False))
+    down = alt.Y("top:Q", title=None, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False),
+                 axis=alt.Axis(values=[k + 0.5 for k in range(len(lanes))], labelExpr=names, labelOverlap=False,
+                               grid=False, ticks=False, domain=False))
+    kinds = [kind for kind in colours if kind in set(data["kind"])]
+    fill = alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds, range=[colours[kind] for kind in kinds]),
+                     legend=alt.Legend() if len(kinds) > 1 else None)
+    tips = ["label:N", "kind:N", alt.Tooltip("start:Q", format=".4~g"), alt.Tooltip("end:Q", format=".4~g")]
+    base = alt.Chart(data)
+    bars = base.mark_rect(stroke="white", strokeWidth=1).encode(across, down, alt.X2("end"), alt.Y2("bottom"), fill,
+                                                               tooltip=tips)
+    texts = base.mark_text(color=INK, fontSize=12).encode(alt.X("x:Q"), alt.Y("y:Q"), text="shown:N")
+    chart: alt.LayerChart = alt.layer(bars, texts, title=title).properties(
+        width=_GANTT_PX, height=_LANE_PX * len(lanes))
+    return chart
+
+# %% ../nbs/82_plots.ipynb #82-028
 def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Draw a chart into an SVG file.
 
     Raises
     ------
-    SchedLabError : the drawing library is not installed
     OutputError : the file cannot be written
     """
-    try:
-        import vl_convert
-    except ImportError:
-        raise SchedLabError("drawing needs vl-convert; run: pip install vl-convert-python") from None
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     return write_bytes(vl_convert.vegalite_to_svg(chart.to_dict(), vl_version=version).encode(), path)
+
+# %% ../nbs/82_plots.ipynb #82-030
+def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
+    """Write a chart as one page that needs no network.
+
+    Raises
+    ------
+    OutputError : if it cannot be written there
+    """
+    return write_bytes(chart.to_html(inline=True).encode(), path)
