@@ -27,7 +27,7 @@ def reqs(key: str) -> list[str]:
     return shlex.split(cfg.get(key, ""))
 
 
-extras = {name: reqs(f"{name}_requirements") for name in ("gpu", "distributed", "solvers", "book", "lab")}
+extras = {name: reqs(f"{name}_requirements") for name in ("gpu", "nvml", "distributed", "solvers", "book", "lab")}
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need, without a GPU
 extras["dev"] = reqs("dev_requirements") + extras["book"] + extras["lab"] + extras["distributed"] + extras["solvers"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,14 +21,22 @@ import typer
 from . import __version__
 from ._compat import embedded
 from .cluster import Cluster, describe_nodes, read_nodes
+from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
+from .far.execution import dry_run as planned
+from .far.mig import MODELS, Mig, mig_of
+from .far.report import report, solver_of
+from .far.tasks import Batch, read_times
 from sched_lab.frames import (
+    Column,
     InputError,
     SchedLabError,
     atomic_folder,
     ensure_writable,
     input_key,
     read_json,
+    read_table,
     sha256,
+    write_bytes,
     write_frame,
     write_json,
 )
@@ -40,9 +49,10 @@ from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, rea
 # %% auto #0
 __all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
            'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyOut',
-           'StudyFile', 'Workers', 'DaskAddress', 'UsageError', 'is_kept', 'write_run', 'Experiment', 'experiment_of',
-           'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command', 'traces_command', 'fetch_command',
-           'fail', 'main']
+           'StudyFile', 'Workers', 'DaskAddress', 'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn', 'OneSequence',
+           'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'UsageError', 'is_kept', 'write_run', 'Experiment',
+           'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command', 'read_batch',
+           'far_command', 'far_run_command', 'traces_command', 'fetch_command', 'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-005
 TABLES = ("assignments.csv", "curve.csv")
@@ -240,7 +250,91 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
     write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
     typer.echo(f"{out}: {result}")
 
-# %% ../nbs/90_cli.ipynb #90-016
+# %% ../nbs/90_cli.ipynb #90-017
+Times = Annotated[Path, _option("Run times: task, and seconds for each instance size (columns 1, 2, 3, 4, 7); empty "
+                                "where the task does not fit.")]
+GpuName = Annotated[str, _option("GPU model.", metavar="|".join(MODELS))]
+Gpus = Annotated[int, typer.Option(help="How many GPUs of that model.")]
+Method = Annotated[str, _option("far is the paper's algorithm, far-plus searches longer, optimal is for small batches; "
+                                "miso chooses partition after partition; fixpart:4-3 cuts once, fixpart-best in the best "
+                                "way.", metavar="far|far-plus|miso|fixpart:P|fixpart-best|optimal")]
+BatchColumn = Annotated[str | None, _option("Column that says which batch a task belongs to; batches run one after the "
+                                            "other.")]
+OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and destructions of different GPUs wait for "
+                                           "each other too.")]
+
+
+def read_batch(times: Path, mig: Mig, batch: str | None) -> Batch:
+    """Read run times and pass warnings about them on."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tasks = read_times(times, mig, batch=batch)
+    for warning in said:
+        typer.echo(f"sched-lab: warning: {warning.message}", err=True)
+    return tasks
+
+
+@app.command("far")
+def far_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
+                batch: BatchColumn = None, one_sequence: OneSequence = False) -> None:
+    """Cut GPUs into instances (MIG) and schedule a batch of tasks on them.
+
+    **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv** every creation and
+    destruction of an instance; **summary.json** makespan_s, lower_bound_s (no schedule ends earlier), rho (over perfectly
+    shared work) and optimum_s where it is known; **gantt.html** and **gantt.svg** show the schedule.
+
+    Example: sched-lab far --gpu A100 --times times.csv --method far-plus --out schedule
+    """
+    mig = mig_of(gpu, gpus, has_one_sequence=one_sequence)
+    solver_of(method, mig)
+    tasks = read_batch(times, mig, batch)
+    ensure_writable(out)
+    done = report(mig, tasks, method)
+    done.write(out)
+    typer.echo(f"{out}: {done.headline}")
+
+# %% ../nbs/90_cli.ipynb #90-019
+Commands = Annotated[str, _option("Column of the table with the shell command of each task.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")]
+Simulated = Annotated[float | None, typer.Option("--simulated", help="Sleep instead, this many times faster.")]
+Consent = Annotated[bool, typer.Option("--yes-reconfigure", help="Agree that instances of the GPU are created and "
+                                                                 "destroyed.")]
+Device = Annotated[int, typer.Option(min=0, help="NVML index of the GPU, or of the first of several.")]
+
+
+@app.command("far-run")
+def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
+                    command: Commands = "command", dry_run: DryRun = False, simulated: Simulated = None,
+                    yes_reconfigure: Consent = False, device: Device = 0) -> None:
+    """Schedule a batch as `far` does, and carry it out: every task is a shell command on an instance of its own.
+
+    **execution.csv** has every step with its planned and its actual times, and the exit code of every command.
+
+    Example: sched-lab far-run --gpu A100 --times times.csv --dry-run --out run
+    """
+    if dry_run + (simulated is not None) + yes_reconfigure != 1:
+        raise InputError("nothing is carried out unless you say how",
+                         mend="give one of --dry-run, --simulated 100 and --yes-reconfigure")
+    mig = mig_of(gpu, gpus)
+    tasks = read_batch(times, mig, None)
+    schedule = report(mig, tasks, method).schedule
+    if dry_run:
+        typer.echo(planned(schedule, tasks.name))
+        return
+    ensure_writable(out)
+    backend: Backend
+    if simulated is not None:
+        backend = SimulatedBackend(tasks.times_s, simulated)
+    else:
+        commands = read_table(times, {command: Column("text")})[command].tolist()
+        backend = NvmlBackend(commands, device, yes_reconfigure)
+    steps = execute(schedule, tasks.name, backend)
+    with atomic_folder(out) as partial_folder:
+        write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), partial_folder / "execution.csv")
+    failed = int((steps["exit_code"].fillna(0) != 0).sum())
+    typer.echo(f"{out}: {len(tasks)} tasks, {failed} failed, {steps['end_s'].max():.2f} s")
+
+# %% ../nbs/90_cli.ipynb #90-020
 @app.command("traces")
 def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
     """Describe a node list and a trace; without any, the embedded default, and where the public data is.
@@ -254,7 +348,7 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
         openb = find_data("openb/openb_pod_list_default.csv")
         typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
-# %% ../nbs/90_cli.ipynb #90-017
+# %% ../nbs/90_cli.ipynb #90-021
 @app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
                   to: Annotated[Path | None, _option("Where to keep it. [default: the user cache]")] = None) -> None:
@@ -266,7 +360,7 @@ def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Whi
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
 
-# %% ../nbs/90_cli.ipynb #90-019
+# %% ../nbs/90_cli.ipynb #90-023
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with code 2."""
     typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)

@@ -418,7 +418,16 @@ def _packed(data: bytes) -> bytes:
         file.write(data)
     return buffer.getvalue()
 
-# %% ../nbs/81_frames.ipynb #81-058
+# %% ../nbs/81_frames.ipynb #81-059
+def _refuse_carriage_returns(frame: pd.DataFrame, path: str | Path) -> None:
+    """Refuse a text that CSV, as pandas writes it, does not bring back."""
+    for number, name in enumerate(frame):
+        values = [name, *(frame.iloc[:, number] if frame.dtypes.iloc[number].kind == "O" else ())]
+        if wrong := next((value for value in values if isinstance(value, str) and "\r" in value), None):
+            raise InputError(f"{wrong!r} has a carriage return, which CSV does not bring back", file=path,
+                             column=str(name).replace("\r", "\\r"), value=wrong, mend="replace it, for instance by \\n")
+
+# %% ../nbs/81_frames.ipynb #81-060
 def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, Any],
                 *, wall_time_s: float | None = None) -> Path:
     """Write a frame and its sidecar, each atomically, the sidecar last.
@@ -429,8 +438,13 @@ def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, 
     path : a .csv or .csv.gz file
     parameters : all that the frame depends on, checksums of inputs included
     wall_time_s : how long it took to compute
+
+    Raises
+    ------
+    InputError : if a text has a carriage return, which would not come back as it was
     """
     sidecar = sidecar_path(path)
+    _refuse_carriage_returns(frame, path)
     data = frame.to_csv(index=False, lineterminator="\n").encode()
     target = write_bytes(_packed(data) if Path(path).suffix == ".gz" else data, path)
     about = {"parameters": parameters, "key": input_key(parameters), "sha256": sha256(target), "rows": len(frame),
@@ -438,7 +452,7 @@ def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, 
     write_json(about if wall_time_s is None else about | {"wall_time_s": round(wall_time_s, 3)}, sidecar)
     return target
 
-# %% ../nbs/81_frames.ipynb #81-062
+# %% ../nbs/81_frames.ipynb #81-064
 def read_sidecar(path: str | Path) -> dict[str, Any]:
     """What is known about a frame: parameters, key, checksum, shape, version."""
     sidecar = sidecar_path(path)
@@ -453,7 +467,7 @@ def read_sidecar(path: str | Path) -> dict[str, Any]:
         raise error("this is not the sidecar of a frame")
     return about
 
-# %% ../nbs/81_frames.ipynb #81-064
+# %% ../nbs/81_frames.ipynb #81-066
 def read_frame(path: str | Path) -> pd.DataFrame:
     """Read a frame that `write_frame` wrote.
 
@@ -473,7 +487,7 @@ def read_frame(path: str | Path) -> pd.DataFrame:
             frame[name] = frame[name].replace("", "nan").astype(kind)  # Python's own parsing: the very same float
     return frame
 
-# %% ../nbs/81_frames.ipynb #81-066
+# %% ../nbs/81_frames.ipynb #81-068
 def is_finished(path: str | Path, parameters: Mapping[str, Any]) -> bool:
     """Whether this frame is there, whole, and computed from these parameters."""
     try:
@@ -482,7 +496,7 @@ def is_finished(path: str | Path, parameters: Mapping[str, Any]) -> bool:
     except InputError:
         return False
 
-# %% ../nbs/81_frames.ipynb #81-071
+# %% ../nbs/81_frames.ipynb #81-073
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
@@ -501,12 +515,12 @@ def _publish(partial_folder: Path, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(partial_folder / name, folder / name)
 
-# %% ../nbs/81_frames.ipynb #81-073
+# %% ../nbs/81_frames.ipynb #81-075
 def _is_ours(trouble: OSError, partial_folder: Path) -> bool:
     """Whether an error of the operating system is about writing the results."""
     return trouble.errno in _NO_ROOM or str(trouble.filename or "").startswith(str(partial_folder))
 
-# %% ../nbs/81_frames.ipynb #81-075
+# %% ../nbs/81_frames.ipynb #81-077
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Lend a hidden folder to write into; its files appear under `path` when the block ends well.
@@ -537,7 +551,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
             raise
         _refuse_output(path, trouble)
 
-# %% ../nbs/81_frames.ipynb #81-077
+# %% ../nbs/81_frames.ipynb #81-079
 def ensure_writable(path: str | Path) -> None:
     """Refuse, before any work is done, a folder that cannot be written; leaves nothing behind.
 

@@ -403,6 +403,13 @@ def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr)
 
 
+def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: Callable[[], None], number: int,
+           frame: pd.DataFrame, seconds: float) -> None:
+    """Write the frame of a cell, and say that there is one more."""
+    write_frame(frame, files[number], inputs[number], wall_time_s=seconds)
+    advance()
+
+# %% ../nbs/83_sweeps.ipynb #83-050
 def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
           depends_on: Mapping[str, Any] | None = None, workers: int = 1, dask: str | None = None,
           progress: bool = True, words: str = "cells", report: Callable[[str], object] = _to_stderr) -> Sweep:
@@ -436,11 +443,7 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     frames, damaged = _kept(files, checked, report)
     kept, missing = len(frames), [item for item in enumerate(checked) if item[0] not in frames]
     with _progress(words, kept, len(checked), progress) as advance:
-
-        def store(number: int, frame: pd.DataFrame, seconds: float) -> None:
-            write_frame(frame, files[number], inputs[number], wall_time_s=seconds)
-            advance(len(frames) - kept)
-
+        store = partial(_store, files, inputs, lambda: advance(len(frames) - kept))
         _gather(_start(function, missing, workers, dask), checked, frames, store)
     whole = _assemble(checked, [frames[number] for number in range(len(checked))])
     write_frame(whole, place / "results.csv", about | _summary(checked))

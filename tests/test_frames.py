@@ -197,6 +197,17 @@ def test_damage_is_found(tmp_path: Path) -> None:
     assert is_finished(file, asked) and not is_finished(file, {"seed": 1})
 
 
+@pytest.mark.parametrize("kind", [object, "str"])
+@pytest.mark.parametrize("text", ["a\rb", "\r", "a\r\nb"])
+def test_a_carriage_return_is_refused_before_anything_is_written(tmp_path: Path, text: str, kind: Any) -> None:
+    frame = pd.DataFrame({"name": pd.Series(["fine\nas it is", text], dtype=kind), "n": [1, 2]})
+    with pytest.raises(InputError, match="column name: .* has a carriage return.*; replace it"):
+        write_frame(frame, tmp_path / "f.csv", {})
+    with pytest.raises(InputError, match="has a carriage return"):
+        write_frame(pd.DataFrame({text: [1]}), tmp_path / "f.csv", {})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_frame_needs_a_csv_name(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="rename"):
         write_frame(FRAME, tmp_path / "f.parquet", {})

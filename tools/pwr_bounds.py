@@ -17,40 +17,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pwr_results import POLICIES, RECORDED, RESULTS, ROOT, TRACES, inputs
 
-from sched_lab.cluster import read_nodes
-from sched_lab.frames import is_finished, sha256, write_frame
+from sched_lab.frames import is_finished, write_frame
 from sched_lab.online.bounds import METHODS, eopc_lower_bound_w, grar_upper_bound
 from sched_lab.online.inflation import cut, inflate
-from sched_lab.traces import Arrivals, find_data, find_reference, read_arrivals, read_tasks
+from sched_lab.traces import Arrivals, read_arrivals
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "data" / "results" / "pwr"
-POLICIES = ("fgd", "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.2", "pwr-fgd:0.5", "pwr")
-RECORDED = tuple(range(42, 52))
 FEW = (42, 43, 44)  # of the frames whose bounds are dear
 SEEDS = {("aggregated", True): RECORDED, ("aggregated", False): FEW, ("patterns", True): FEW,
          ("patterns", False): FEW[:1]}  # whether the trace is Default
-TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
-          "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
 X = (0.2, 0.5, 0.8, 0.9, 0.95, 1.0)
 ROUNDS = {"default": 40, "others": 20}
 SHARES = (0.89, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.965)
 FRONTIER_ROUNDS = 80  # far from what the policies serve, the first contents help less
 POWER = "package"
-
-
-@cache
-def inputs(trace: str) -> tuple[Any, Any, Path, dict[str, str]]:
-    """Nodes, trace, file of recorded workloads, and the checksums of all three files."""
-    found = {"nodes": find_data("openb/openb_node_list_gpu_node.csv"),
-             "tasks": find_data(f"openb/openb_pod_list_{trace}.csv"),
-             "arrivals": find_reference(f"pwr/arrivals/{trace}.json.gz")}
-    files = {name: path for name, path in found.items() if path is not None}
-    if missing := found.keys() - files:
-        raise SystemExit(f"not found for the trace {trace}: {', '.join(sorted(missing))}; see data/README.md")
-    return (read_nodes(files["nodes"]), read_tasks(files["tasks"]), files["arrivals"],
-            {name: sha256(path) for name, path in files.items()})
 
 
 def prefix(trace: str, seed: int, x: float) -> tuple[Any, Any, Arrivals]:

@@ -78,10 +78,9 @@ def inputs(trace: str = "default") -> tuple[Any, Any, Path, dict[str, str]]:
 
 
 @lru_cache(maxsize=400)
-def run_of(policy: str, seed: int, arithmetic: str, power: str, sampling: str = "recorded",
-           trace: str = "default") -> Run:
-    """One run; frames that need the same run share it."""
-    cluster, tasks, recorded, _ = inputs(trace)
+def run_of(policy: str, seed: int, arithmetic: str, power: str, sampling: str = "recorded") -> Run:
+    """One run on the Default trace; frames that need the same run share it."""
+    cluster, tasks, recorded, _ = inputs()
     options: dict[str, Any] = {"sampling": sampling}
     if sampling == "recorded":
         options = {"arrivals": read_arrivals(recorded, seed, cluster, tasks)}
@@ -97,7 +96,10 @@ def grids(policy: str, step: float, seeds: tuple[int, ...], *how: str) -> list[p
 
 
 def compared(step: float, seeds: tuple[int, ...], *how: str) -> pd.DataFrame:
-    """Seed means of all policies on a grid, savings against FGD, and the spread over the seeds."""
+    """Seed means of all policies on a grid, savings against FGD, and the spread over the seeds.
+
+    Unlike that of `compare`, the spread is blank where one of the seeds has no GRAR yet, at x = 0.
+    """
     fgd, parts = grids("fgd", step, seeds, *how), []
     for policy in POLICIES:
         own = grids(policy, step, seeds, *how)
@@ -205,21 +207,6 @@ def default_alpha() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def traces_peak() -> pd.DataFrame:
-    """Where each policy saves most, on each of the traces; exact, packages."""
-    rows = []
-    for trace in TRACES:
-        how = ("exact", "package", "recorded", trace)
-        fgd = mean_curve(grids("fgd", 0.005, RECORDED, *how))
-        for policy in ("pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.2", "pwr"):
-            mean = mean_curve(grids(policy, 0.005, RECORDED, *how))
-            saving = saving_percent(mean, fgd)
-            at = int(saving.idxmax())
-            rows.append({"trace": trace, "policy": policy, "x": mean["x"][at], "saving_percent": round(saving[at], 5),
-                         "grar": round(mean["grar"][at], 7), "grar_fgd": round(fgd["grar"][at], 7)})
-    return pd.DataFrame(rows)
-
-
 def default_rescored() -> pd.DataFrame:
     """Pairs of task class and node that the engine scores in one run, of all pairs of arrival and node."""
     return pd.DataFrame([rescored(policy, 42) for policy in POLICIES])
@@ -269,7 +256,6 @@ FRAMES: dict[str, tuple[Callable[[], pd.DataFrame], dict[str, Any]]] = {
     "default_replacement": (default_replacement, {"policies": POLICIES, "seeds": OWN, "step": 0.02,
                                                   "arithmetic": "exact", "power": "eq1"}),
     "default_alpha": (default_alpha, {"alphas": ALPHAS, "seeds": RECORDED, "arithmetic": "exact", "power": "package"}),
-    "traces_peak": (traces_peak, {"traces": TRACES, "seeds": RECORDED, "arithmetic": "exact", "power": "package"}),
     "default_rescored": (default_rescored, {"policies": POLICIES, "seeds": (42,), "arithmetic": "exact",
                                             "power": "package"}),
     "default_cluster_power": (default_cluster_power, {"power": POWER_MODELS}),

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from .combine import ARITHMETICS, policy_of
 from .inflation import SAMPLINGS, inflate, on_grid
 from ..power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
 from ..sweeps import Cell, Sweep, grid, sweep
-from ..traces import Tasks, read_arrivals, read_tasks
+from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 
 # %% auto #0
-__all__ = ['Study', 'cluster_in', 'tasks_in', 'run_cell', 'run_study', 'parse_seeds', 'check_settings', 'read_study',
-           'check_study', 'compare']
+__all__ = ['Study', 'cluster_in', 'tasks_in', 'arrivals_in', 'run_cell', 'run_study', 'parse_seeds', 'check_settings',
+           'read_study', 'check_study', 'compare']
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-006
 @dataclass(frozen=True)
@@ -80,14 +80,19 @@ def tasks_in(tasks: Path) -> Tasks:
     return read_tasks(tasks)
 
 
+@lru_cache(maxsize=16)
+def arrivals_in(arrivals: Path, seed: int, nodes: Path, models: frozenset[str], tasks: Path) -> Arrivals:
+    """Recorded workload of a seed; the last few are kept, because every policy of a study replays the same ones."""
+    return read_arrivals(arrivals, seed, cluster_in(nodes, models), tasks_in(tasks))
+
+
 def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     """Curve of one run on the grid of the study."""
     gpu_power_w = read_gpu_power(study.gpu_power) if study.gpu_power else {}
     cpu_power_w = read_cpu_power(study.cpu_power) if study.cpu_power else {}
-    cluster = cluster_in(study.nodes, frozenset(GPU_POWER_W.keys() | gpu_power_w.keys()))
-    tasks = tasks_in(study.traces[trace])
-    recorded = read_arrivals(study.arrivals[trace], seed, cluster, tasks) if study.arrivals else None
-    run = inflate(cluster, tasks, policy, seed=seed, arrivals=recorded, gpu_power_w=gpu_power_w,
+    models, tasks = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys()), study.traces[trace]
+    recorded = arrivals_in(study.arrivals[trace], seed, study.nodes, models, tasks) if study.arrivals else None
+    run = inflate(cluster_in(study.nodes, models), tasks_in(tasks), policy, seed=seed, arrivals=recorded, gpu_power_w=gpu_power_w,
                   cpu_power_w=cpu_power_w, **study.options)
     return on_grid(run.curve, study.step, study.options.get("until") or 1.0)
 

@@ -1,0 +1,169 @@
+"""`sched-lab far` and `far-run`: a table of run times in, a schedule out, one line for what is wrong."""
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_lab.cli import main
+from sched_lab.far.mig import Schedule, check_schedule, mig_of
+from sched_lab.far.tasks import read_times
+
+TIMES = """task,1,2,4,batch,command
+train,40,16,8,night,echo train
+gemm,24,12,6,day,echo gemm
+stencil,20,9,5,night,echo stencil
+sort,12,8,6,day,echo sort
+big,,,9,night,echo big
+"""
+RESULT = {"schedule.csv", "reconfigurations.csv", "summary.json", "gantt.html", "gantt.svg"}
+METHODS = ("far", "far-plus", "miso", "fixpart:4", "fixpart-best", "optimal")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work in a folder with times.csv."""
+    monkeypatch.chdir(tmp_path)
+    Path("times.csv").write_text(TIMES)
+    return tmp_path
+
+
+def call(*arguments):
+    """Exit code of the command line."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return stop.value.code or 0
+
+
+def far(*options, times="times.csv", gpu="A30", out="out"):
+    return call("far", "--gpu", gpu, "--times", times, "--out", out, *options)
+
+
+def instances(mig, frame):
+    """Rows of the tree that a table of GPUs, first slices and sizes names."""
+    tree = mig.tree
+    rows = zip(tree.gpu.tolist(), tree.first_slice.tolist(), tree.size.tolist(), strict=True)
+    number = {instance: i for i, instance in enumerate(rows)}
+    return np.array([number[one] for one in zip(frame["gpu"], frame["first_slice"], frame["size"], strict=True)], int)
+
+
+def schedule_written(folder, mig, batch):
+    """The schedule that the files of a folder describe, tasks in the order of the table."""
+    tasks = pd.read_csv(f"{folder}/schedule.csv").set_index("task").loc[list(batch.name)]
+    operations = pd.read_csv(f"{folder}/reconfigurations.csv")
+    return Schedule(mig, instances(mig, tasks), tasks["start_s"].to_numpy(), tasks["end_s"].to_numpy(),
+                    instances(mig, operations), (operations["operation"] == "create").to_numpy(),
+                    operations["start_s"].to_numpy(), operations["end_s"].to_numpy())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_what_is_written_is_a_valid_schedule(method, gpus, capsys):
+    assert far("--method", method, "--gpus", gpus) == 0
+    assert {path.name for path in Path("out").iterdir()} == RESULT
+    mig, summary = mig_of("A30", gpus), json.loads(Path("out/summary.json").read_text())
+    batch = read_times("times.csv", mig)
+    schedule = schedule_written("out", mig, batch)
+    check_schedule(schedule, batch.times_s, existing=np.unique(schedule.instance) if "fixpart" in method else ())
+    assert summary["makespan_s"] == pytest.approx(schedule.makespan_s, abs=1e-8)
+    # least works: train 32, gemm 24, stencil 18, sort 12, big 36, of four slices each
+    assert summary["rho"] == pytest.approx(schedule.makespan_s / (122 / 4 / gpus), abs=1e-8)
+    assert summary["lower_bound_s"] <= summary["makespan_s"] + 1e-9
+    assert ("optimum_s" in summary) == (method == "optimal")
+    assert f"makespan {schedule.makespan_s:.2f} s" in capsys.readouterr().out
+
+
+def test_the_chart_is_a_page_that_needs_no_network_and_a_drawing():
+    assert far() == 0
+    page, drawing = Path("out/gantt.html").read_text(), Path("out/gantt.svg").read_text()
+    assert "stencil" in page and "<script src=" not in page
+    assert drawing.startswith("<svg") and "stencil" in drawing
+
+
+def test_batches_run_one_after_the_other_in_the_order_of_the_table():
+    assert far("--batch", "batch") == 0
+    table = pd.read_csv("out/schedule.csv").set_index("task")
+    assert table["batch"].to_dict() == {"train": "night", "gemm": "day", "stencil": "night", "sort": "day", "big": "night"}
+    assert json.loads(Path("out/summary.json").read_text())["batches"] == 2
+    ends = table.groupby("batch")["end_s"].max()
+    assert ends["night"] < ends["day"]
+
+
+def test_the_same_command_writes_the_same_bytes():
+    for out in ("one", "two"):
+        assert far("--method", "far-plus", out=out) == 0
+    for name in RESULT:
+        assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
+
+
+def test_a_larger_instance_that_is_slower_is_a_warning_that_names_the_row(capsys):
+    Path("times.csv").write_text(TIMES.replace("sort,12,8,6", "sort,12,8,8.2"))  # 2.5 % slower
+    assert far() == 0
+    said = capsys.readouterr().err
+    assert "warning" in said and "times.csv" in said and "row 5" in said and said.count("\n") == 1
+    Path("times.csv").write_text(TIMES.replace("sort,12,8,6", "sort,12,8,8.1"))  # 1.25 % slower: within what was measured
+    assert far(out="other") == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (("gemm,24,", "gemm,0,"), ["times.csv", "row 3", "column 1", "0", "above 0"]),
+    (("gemm,24,", "gemm,-24,"), ["times.csv", "row 3", "column 1", "-24"]),
+    (("gemm,24,", "gemm,soon,"), ["times.csv", "row 3", "column 1", "soon"]),
+    (("gemm,24,", "gemm,nan,"), ["times.csv", "row 3", "column 1", "nan"]),
+    (("big,,,9,", "big,,,,"), ["times.csv", "row 6", "fits on no instance"]),
+    (("gemm,24,", "train,24,"), ["times.csv", "row 3", "column task", "train"]),
+    (("task,1,2,4,", "task,1,2,5,"), ["times.csv", "4"]),
+])
+def test_a_wrong_table_is_one_line_and_writes_nothing(change, words, capsys):
+    Path("times.csv").write_text(TIMES.replace(*change))
+    assert far() == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and all(word in said for word in words), said
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--method", "best"], ["'best'", "far-plus"]),
+    (["--method", "fixpart:3-1"], ["3-1", "2-1-1"]),
+    (["--method", "fixpart:"], ["fixpart:"]),
+    (["--method", "fixpart:2-2"], ["fits on no instance of 2-2"]),
+    (["--gpus", "0"], ["0 GPUs"]),
+    (["--batch", "night"], ["night"]),
+])
+def test_wrong_options_are_one_line_and_write_nothing(options, words, capsys):
+    assert far(*options) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and all(word in said for word in words), said
+    assert not Path("out").exists()
+
+
+def test_an_unknown_gpu_and_a_missing_or_empty_table_are_one_line(capsys):
+    assert far(gpu="A31") == 2
+    assert far(times="no.csv") == 2
+    Path("empty.csv").write_text("task,1,2,4\n")
+    assert far(times="empty.csv") == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3 and "'A31'" in said[0] and "A30" in said[0] and "no.csv" in said[1] and "no row" in said[2]
+    assert not Path("out").exists()
+
+
+def test_far_run_prints_the_plan_and_touches_nothing(capsys):
+    assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--dry-run", "--out", "run") == 0
+    said = capsys.readouterr().out
+    assert "create" in said and "train" in said and not Path("run").exists() and "pynvml" not in sys.modules
+
+
+def test_far_run_simulates_in_the_order_of_the_plan():
+    assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--simulated", "1000", "--out", "run") == 0
+    steps = pd.read_csv("run/execution.csv")
+    assert set(steps["kind"]) <= {"create", "run", "destroy"} and (steps["kind"] == "run").sum() == 5
+    assert (steps.loc[steps["kind"] == "run", "exit_code"] == 0).all()
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run", "--simulated", "10"], ["--dry-run", "--yes-reconfigure"]])
+def test_far_run_wants_to_hear_exactly_one_way_to_run(options, capsys):
+    assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--out", "run", *options) == 2
+    assert "--yes-reconfigure" in capsys.readouterr().err and not Path("run").exists()

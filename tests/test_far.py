@@ -1,0 +1,428 @@
+"""FAR: the authors' program, plain re-implementations of its algorithms, and laws on random batches."""
+import heapq
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.far.allocations import family
+from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.refine import (
+    alternative,
+    best_plan,
+    critical_leaves,
+    far,
+    find_move,
+    find_swap,
+    latest_s,
+    refine,
+    shorten,
+    slice_ends,
+)
+from sched_lab.far.repartition import loads, longest_first, repartition, replay, schedule_of
+from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+
+MODELS = ("A30", "A100", "H100", "B200")
+GOLDEN = find_reference("far/golden.json")
+CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["instances"] if GOLDEN else []
+golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/far/golden.json is absent")
+
+
+def each_case(*, only_tie_free: bool = False) -> pytest.MarkDecorator:
+    chosen = [k for k, case in enumerate(CASES) if case["tie_free"] or not only_tie_free]
+    names = [f"{CASES[k]['gpu']}-{CASES[k]['n']}-{k}" for k in chosen]
+    return pytest.mark.parametrize("number", chosen, ids=names)
+
+
+def plan_of(mig: Mig, times_s: np.ndarray, *, as_authors: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
+    """Plan of phases 1 and 2, the ends of its instances, its makespan."""
+    return best_plan(mig.tree, times_s, np.array(mig.sizes), as_authors)[:3]
+
+
+# --- the authors' program and the reference implementation -----------------------------------------------------------
+
+@golden
+@each_case()
+def test_phase_2_ends_when_the_reference_does(number):
+    case = CASES[number]
+    _, _, makespan_s = plan_of(mig_of(case["gpu"]), np.array(case["times"]))
+    assert makespan_s == pytest.approx(case["ref_phase2"]["paper_tie_small"], abs=1e-6)
+
+
+@golden
+@each_case(only_tie_free=True)
+def test_far_without_ties_is_the_reference(number):
+    case = CASES[number]
+    mig, times_s, reference = mig_of(case["gpu"]), np.array(case["times"]), case["ref_far"]
+    result = far(mig, times_s)
+    check_schedule(result.schedule, times_s)
+    assert result.before_s == pytest.approx(case["cpp_phase12"]["makespan"], abs=1e-6)
+    assert result.schedule.makespan_s == pytest.approx(reference["makespan"], abs=1e-6)
+    assert result.expected_s == pytest.approx(reference["predicted"], abs=1e-6)
+    assert (result.moves, result.swaps) == (reference["moves"], reference["swaps"])
+    assert len(family(times_s, np.array(mig.sizes))) == case["family"]
+
+
+@golden
+@each_case()
+def test_with_the_authors_ties_every_task_is_where_their_program_puts_it(number):
+    case = CASES[number]
+    mig, times_s, reference = mig_of(case["gpu"]), np.array(case["times"]), case["ref_far"]
+    plan, _, makespan_s = plan_of(mig, times_s, as_authors=True)
+    placed = {task["task"]: (task["start_slice"], task["size"]) for task in case["cpp_phase12"]["placed"]}
+    assert {k: (mig.tree.first_slice[i], mig.tree.size[i]) for k, i in enumerate(plan)} == placed
+    assert makespan_s == pytest.approx(case["cpp_phase12"]["makespan"], abs=1e-6)
+    assert len(family(times_s, np.array(mig.sizes), as_authors=True)) == case["family"]
+    result = far(mig, times_s, as_authors=True)
+    check_schedule(result.schedule, times_s)
+    assert result.schedule.makespan_s == pytest.approx(reference["makespan"], abs=1e-6)
+    assert result.expected_s == pytest.approx(reference["predicted"], abs=1e-6)
+    assert (result.moves, result.swaps) == (reference["moves"], reference["swaps"])
+
+
+# --- laws on random batches ------------------------------------------------------------------------------------------
+
+def any_times(rng: np.random.Generator, mig: Mig) -> np.ndarray:
+    """Draw 1 to 12 tasks: whole times (many ties) or not, falling with the size or not, some that do not fit."""
+    shape = (int(rng.integers(1, 13)), len(mig.sizes))
+    times_s = rng.integers(1, 30, shape).astype(float) if rng.random() < 0.4 else rng.uniform(0.05, 30, shape)
+    if rng.random() < 0.7:
+        times_s = np.ascontiguousarray(-np.sort(-times_s, axis=1))
+    if rng.random() < 0.3:
+        times_s[rng.random(shape) < 0.4] = np.inf
+        times_s[~np.isfinite(times_s).any(axis=1), rng.integers(len(mig.sizes))] = 7
+    return times_s
+
+
+def check_far(mig: Mig, times_s: np.ndarray, *, as_authors: bool = False) -> None:
+    """Everything that `far` promises about a batch."""
+    result = far(mig, times_s, as_authors=as_authors)
+    makespan_s = result.schedule.makespan_s
+    check_schedule(result.schedule, times_s)
+    area = (times_s * np.array(mig.sizes)).min(axis=1).sum()  # least work of each task
+    longest_s = times_s.min(axis=1).max()                     # the longest task at its fastest
+    assert makespan_s >= max(longest_s, area / mig.total_slices) * (1 - 1e-9)
+    unrefined = schedule_of(mig, times_s, plan_of(mig, times_s, as_authors=as_authors)[0])
+    assert makespan_s <= unrefined.makespan_s * (1 + 1e-9)
+    if not mig.tree.create_s.any():
+        assert makespan_s == pytest.approx(result.expected_s, rel=1e-9)
+        assert result.expected_s <= result.before_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("is_free", [False, True], ids=["costs", "free"])
+@pytest.mark.parametrize("num_gpus", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_any_schedule_is_valid_and_between_the_bounds(model, num_gpus, is_free):
+    # 4 models x 3 numbers of GPUs x 2 x 420 batches = 10,080
+    rng = np.random.default_rng([53, MODELS.index(model), num_gpus, is_free])
+    mig = mig_of(model, num_gpus, has_one_sequence=bool(num_gpus == 3))
+    mig = without_reconfiguration(mig) if is_free else mig
+    for k in range(420):
+        check_far(mig, any_times(rng, mig), as_authors=k % 10 == 0)
+
+
+def test_the_replay_of_phase_2_does_not_end_later_than_phase_2():
+    # both open instances first come, first served; the replay leaves needless destructions out. Measured, not proved
+    rng, num_earlier = np.random.default_rng(5), 0
+    for _ in range(2000):
+        mig = mig_of(MODELS[rng.integers(4)], int(rng.integers(1, 4)), has_one_sequence=bool(rng.random() < 0.5))
+        times_s = any_times(rng, mig)
+        plan, _, before_s = plan_of(mig, times_s)
+        replayed_s = replay(mig.tree, loads(mig.tree, times_s, plan))[3]
+        assert replayed_s <= before_s * (1 + 1e-9)
+        num_earlier += replayed_s < before_s * (1 - 1e-9)
+    assert num_earlier < 20
+
+
+time = st.one_of(st.sampled_from([1.0, 2.0, 3.0]), st.floats(1e-3, 1e6), st.just(np.inf))
+row = st.lists(time, min_size=5, max_size=5).filter(lambda times: np.isfinite(times).any())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(row, min_size=1, max_size=9), st.sampled_from(MODELS[1:]), st.integers(1, 2), st.booleans())
+def test_any_times_at_all_give_a_valid_schedule(rows, model, num_gpus, is_free):
+    mig = mig_of(model, num_gpus)
+    check_far(without_reconfiguration(mig) if is_free else mig, np.array(rows))
+
+
+def test_no_task_needs_no_time():
+    result = far(mig_of("A100"), np.empty((0, 5)))
+    assert result.schedule.makespan_s == 0 and len(result.schedule.operated) == 0
+
+
+@pytest.mark.parametrize("model", ["A30", "A100"])
+def test_the_same_batch_gives_the_same_schedule(model):
+    mig = mig_of(model, 2)
+    times_s = any_times(np.random.default_rng(8), mig)
+    one, other = far(mig, times_s), far(mig_of(model, 2), times_s.copy())
+    assert one.schedule.instance.tolist() == other.schedule.instance.tolist()
+    assert one.schedule.start_s.tolist() == other.schedule.start_s.tolist()
+    assert (one.member, one.moves, one.swaps, one.expected_s) == (other.member, other.moves, other.swaps,
+                                                                   other.expected_s)
+
+
+def test_times_are_left_alone():
+    mig = mig_of("A100")
+    times_s = any_times(np.random.default_rng(9), mig)
+    kept = times_s.copy()
+    far(mig, times_s)
+    assert (times_s == kept).all()
+
+
+# --- Algorithm 1, once more, from the paper --------------------------------------------------------------------------
+
+def plain_repartition(mig: Mig, times_s: np.ndarray, allocation: np.ndarray) -> tuple[dict[int, int], float]:
+    """Algorithm 1 line by line with dictionaries; instances free at the same time come first in, first out."""
+    tree, sizes = mig.tree, mig.sizes
+    waiting = {size: sorted((k for k in range(len(allocation)) if sizes[allocation[k]] == size),
+                            key=lambda k: -times_s[k, allocation[k]]) for size in sizes}
+    heap: list[tuple[float, int, int]] = []
+    tasks: dict[int, list[int]] = {i: [] for i in range(len(tree.gpu))}
+    reconfig_end: dict[int, float] = {q: 0.0 for q in tree.sequence.tolist()}
+    plan, makespan_s, count = {}, 0.0, 0
+    for root in [i for i in tasks if tree.parent[i] < 0]:
+        heapq.heappush(heap, (0.0, count := count + 1, root))
+    while heap:
+        end_s, _, i = heapq.heappop(heap)
+        size, q = int(tree.size[i]), int(tree.sequence[i])
+        if waiting[size]:
+            if not tasks[i]:
+                end_s = reconfig_end[q] = max(reconfig_end[q], end_s) + tree.create_s[i]
+            task = waiting[size].pop(0)
+            tasks[i].append(task)
+            plan[task] = i
+            end_s += times_s[task, sizes.index(size)]
+            makespan_s = max(makespan_s, end_s)
+            heapq.heappush(heap, (end_s, count := count + 1, i))
+        elif any(waiting.values()):
+            if tasks[i]:
+                reconfig_end[q] = max(reconfig_end[q], end_s) + tree.destroy_s[i]
+            for child in [j for j in range(len(tree.gpu)) if tree.parent[j] == i]:
+                heapq.heappush(heap, (end_s, count := count + 1, child))
+    return plan, makespan_s
+
+
+@pytest.mark.parametrize("num_gpus", [1, 2])
+@pytest.mark.parametrize("model", ["A30", "A100", "H100"])
+def test_algorithm_1_is_its_plain_form(model, num_gpus):
+    rng, mig = np.random.default_rng([1, num_gpus]), mig_of(model, num_gpus)
+    for _ in range(60):
+        times_s = rng.uniform(1, 30, (int(rng.integers(1, 16)), len(mig.sizes)))
+        allocation = rng.integers(0, len(mig.sizes), len(times_s))
+        plan, _, makespan_s = repartition(mig.tree, times_s, longest_first(times_s), allocation, np.inf, False)
+        plain, plain_s = plain_repartition(mig, times_s, allocation)
+        assert dict(enumerate(plan.tolist())) == plain
+        assert makespan_s == pytest.approx(plain_s, rel=1e-12)
+
+
+def test_phases_1_and_2_keep_the_first_best_member():
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        mig = mig_of(MODELS[rng.integers(4)])
+        times_s = any_times(rng, mig)
+        plain = [plain_repartition(mig, times_s, member)[1] for member in family(times_s, np.array(mig.sizes))]
+        _, _, makespan_s, member = best_plan(mig.tree, times_s, np.array(mig.sizes), False)
+        assert makespan_s == pytest.approx(min(plain), rel=1e-12)
+        assert plain[member] == pytest.approx(min(plain), rel=1e-12)
+        assert member == 0 or min(plain[:member]) > makespan_s * (1 - 1e-12)
+
+
+# --- Algorithm 2, once more, from the paper --------------------------------------------------------------------------
+
+Operation = tuple[str, int, int, int]  # "move", task, from, to; or "swap", longer task, its instance, shorter task
+
+
+def plain_operation(mig: Mig, times_s: np.ndarray, plan: list[int], slice_s: dict[tuple[int, int], float],
+                    i: int, makespan_s: float) -> tuple[Operation, int, float] | None:
+    """Follow lines 11-18 at instance `i`: the operation, the other instance, the seconds that are given away."""
+    tree, slack_s = mig.tree, 1e-9 * makespan_s
+
+    def blocked(j: int) -> list[tuple[int, int]]:
+        return [(int(tree.gpu[j]), int(tree.first_slice[j]) + k) for k in range(tree.span[j])]
+
+    others = [j for j in range(len(tree.gpu)) if j != i and tree.size[j] == tree.size[i]]
+    if not others:
+        return None
+    other = min(others, key=lambda j: max(slice_s[piece] for piece in blocked(j)))
+    gap_s = makespan_s - max(slice_s[piece] for piece in blocked(other))
+    time_s = times_s[:, tree.size_index[i]]
+    own, theirs = ([task for task, at in enumerate(plan) if at == j] for j in (i, other))
+    moves = [(float(time_s[a]), ("move", a, i, other)) for a in own]
+    swaps = [(float(time_s[a] - time_s[b]), ("swap", a, i, b)) for a in own for b in theirs]
+    for candidates in (moves, swaps):
+        if allowed := [(by_s, op) for by_s, op in candidates if slack_s < by_s < gap_s - slack_s]:
+            by_s, operation = min(allowed, key=lambda candidate: abs(candidate[0] - gap_s / 2))
+            return operation, other, by_s
+    return None
+
+
+def plain_refine(mig: Mig, times_s: np.ndarray, plan: list[int], end_s: np.ndarray) -> tuple[list[Operation], float]:
+    """Algorithm 2 line by line; changes the plan, gives the operations and the makespan it expects."""
+    tree, done, stop = mig.tree, [], False
+    blocked = {i: [(int(tree.gpu[i]), int(tree.first_slice[i]) + k) for k in range(tree.span[i])]
+               for i in range(len(tree.gpu))}
+    slice_s = {piece: max(end_s[i] for i in blocked if piece in blocked[i]) for i in blocked for piece in blocked[i]}
+    while not stop:
+        makespan_s = max(slice_s.values())
+        queue = [i for i in blocked if i not in tree.parent and slice_s[blocked[i][0]] >= makespan_s * (1 - 1e-9)]
+        seen = set(queue)
+        while queue:
+            i = queue.pop(0)
+            if tree.parent[i] < 0:
+                stop = True
+                break
+            if (found := plain_operation(mig, times_s, plan, slice_s, i, makespan_s)) is None:
+                parent = int(tree.parent[i])
+                queue += [parent] if parent not in seen else []
+                seen.add(parent)
+                continue
+            operation, other, by_s = found
+            plan[operation[1]] = other
+            if operation[0] == "swap":
+                plan[operation[3]] = i
+            for piece in blocked[i]:
+                slice_s[piece] -= by_s
+            for piece in blocked[other]:
+                slice_s[piece] += by_s
+            done.append(operation)
+    return done, max(slice_s.values())
+
+
+def batches_to_refine(num_batches: int):
+    """Random batches with some work for phase 3: (GPUs, times, plan of one allocation, ends of its instances)."""
+    rng = np.random.default_rng(11)
+    for _ in range(num_batches):
+        mig = mig_of(MODELS[rng.integers(4)], int(rng.integers(1, 3)))
+        mig = without_reconfiguration(mig) if rng.random() < 0.5 else mig
+        times_s = any_times(rng, mig)
+        times_s[~np.isfinite(times_s)] = 31
+        allocation = rng.integers(0, len(mig.sizes), len(times_s))
+        yield mig, times_s, *repartition(mig.tree, times_s, longest_first(times_s), allocation, np.inf, False)[:2]
+
+
+def test_algorithm_2_is_its_plain_form():
+    counts = {"move": 0, "swap": 0}
+    for mig, times_s, plan, end_s in batches_to_refine(400):
+        plain = plan.tolist()
+        done, plain_s = plain_refine(mig, times_s, plain, end_s)
+        moves, swaps, expected_s = refine(mig.tree, times_s, plan, end_s)
+        assert plan.tolist() == plain
+        assert expected_s == pytest.approx(plain_s, rel=1e-9)
+        assert (moves, swaps) == tuple(sum(op[0] == kind for op in done) for kind in counts)
+        counts = {kind: counts[kind] + sum(op[0] == kind for op in done) for kind in counts}
+    assert counts["move"] > 100 and counts["swap"] > 20
+
+
+def test_the_first_operation_is_the_one_the_rule_names():
+    num_seen = {"move": 0, "swap": 0}
+    for mig, times_s, plan, end_s in batches_to_refine(300):
+        time_s = times_s[np.arange(len(plan)), mig.tree.size_index[plan]]
+        slice_s, before = slice_ends(mig.tree, end_s), plan.tolist()
+        first = next(iter(plain_refine(mig, times_s, plan.tolist(), end_s)[0]), None)
+        makespan_s = float(slice_s.max())
+        queue = [int(i) for i in critical_leaves(mig.tree, slice_s)]
+        for i in queue:  # grows while we walk through it
+            if mig.tree.parent[i] < 0 or shorten(mig.tree, time_s, plan, slice_s, i, makespan_s):
+                break
+            if mig.tree.parent[i] not in queue:
+                queue.append(int(mig.tree.parent[i]))
+        changed = [task for task in range(len(plan)) if plan[task] != before[task]]
+        if first is None:
+            assert changed == []
+        elif first[0] == "move":
+            assert changed == [first[1]] and plan[first[1]] == first[3] and before[first[1]] == first[2]
+        else:
+            assert changed == sorted([first[1], first[3]]) and before[first[1]] == first[2] == plan[first[3]]
+        if first is not None:
+            num_seen[first[0]] += 1
+    assert num_seen["move"] > 50 and num_seen["swap"] > 8
+
+
+def test_a_move_is_shorter_than_the_gap_and_nearest_to_half_of_it():
+    time_s, own = np.array([9.0, 5.0, 3.0, 10.0]), np.arange(4)
+    assert find_move(time_s, own, 10.0, 0.0) == 1            # |5 - 5| = 0
+    assert find_move(time_s, own, 8.0, 0.0) == 1             # |5 - 4| = |3 - 4|: the first one
+    assert find_move(time_s, own, 5.0, 0.0) == 2             # 5 would only hand the makespan on
+    assert find_move(time_s, own, 3.0, 0.0) == -1
+    assert find_move(time_s, own[:0], 100.0, 0.0) == -1
+
+
+def test_a_swap_gives_away_less_than_the_gap_and_nearest_to_half_of_it():
+    time_s, own, others = np.array([9.0, 5.0, 3.0, 8.0]), np.arange(2), np.arange(2, 4)
+    assert find_swap(time_s, own, others, 8.0, 0.0) == (0, 2)   # 9-3 = 6, 9-8 = 1, 5-3 = 2, 5-8 < 0; |6-4| = |2-4|
+    assert find_swap(time_s, own, others, 6.0, 0.0) == (1, 2)   # 6 is not below the gap, 2 is nearer to 3 than 1
+    assert find_swap(time_s, own, others, 2.0, 0.0) == (0, 3)   # only 1 is below 2
+    assert find_swap(time_s, own, others, 1.0, 0.0) == (-1, -1)
+    assert find_swap(time_s, own, others[:0], 9.0, 0.0) == (-1, -1)
+
+
+def test_the_left_instance_of_size_3_ends_with_its_fourth_slice():
+    mig = mig_of("A100")
+    rows = {mig.name(i): i for i in range(len(mig.tree.gpu))}
+    slice_s = np.array([[1.0, 2, 3, 9, 5, 6, 7]])
+    assert latest_s(mig.tree, slice_s, rows["S0-S2"]) == 9          # S3 is blocked too
+    assert alternative(mig.tree, slice_s, rows["S0-S2"]) == rows["S4-S6"]
+    assert alternative(mig.tree, slice_s, rows["S6"]) == rows["S0"]
+    assert alternative(mig.tree, slice_s, rows["S0-S3"]) == alternative(mig.tree, slice_s, rows["S0-S6"]) == -1
+
+
+def test_without_reconfiguration_refinement_expects_what_happens_and_does_not_harm():
+    num_better = 0
+    for mig, times_s, plan, end_s in batches_to_refine(400):
+        mig = without_reconfiguration(mig)
+        _, _, end_s, before_s = replay(mig.tree, loads(mig.tree, times_s, plan))
+        expected_s = refine(mig.tree, times_s, plan, end_s)[2]
+        after_s = replay(mig.tree, loads(mig.tree, times_s, plan))[3]
+        assert after_s == pytest.approx(expected_s, rel=1e-9)
+        assert after_s < before_s * (1 + 1e-12)
+        num_better += after_s < before_s * (1 - 1e-9)
+    assert num_better > 50
+
+
+def test_a_refined_plan_that_ends_later_is_refused():
+    # random batches with short tasks: at least one on which phase 3 acts, and the replay ends later than before
+    rng, mig, num_refused = np.random.default_rng(3), mig_of("H100"), 0
+    for _ in range(300):
+        times_s = -np.sort(-rng.uniform(0.2, 4, (int(rng.integers(3, 12)), 5)), axis=1)
+        plan, end_s, _ = plan_of(mig, times_s)
+        refined = plan.copy()
+        refine(mig.tree, times_s, refined, end_s)
+        kept_s, refined_s = (replay(mig.tree, loads(mig.tree, times_s, p))[3] for p in (plan, refined))
+        if refined_s > kept_s:
+            num_refused += 1
+            assert far(mig, times_s).schedule.instance.tolist() == plan.tolist()
+        assert far(mig, times_s).schedule.makespan_s == pytest.approx(min(kept_s, refined_s), rel=1e-12)
+    assert num_refused > 0
+
+
+def test_generated_batches_of_section_6_are_within_their_range():
+    # rho of Table 4 is between 1.0 and 1.3; 8 batches per cell keep the means well inside 0.98 and 1.4
+    mig, rng = mig_of("A100"), np.random.default_rng(6)
+    for kind in SCALINGS:
+        for num_tasks in (10, 35):
+            rho = []
+            for _ in range(8):
+                times_s = generate_times(mig, num_tasks, SCALINGS[kind], WIDTHS["wide"], rng)
+                rho.append(far(mig, times_s).schedule.makespan_s * 7
+                           / (times_s * np.array(mig.sizes)).min(axis=1).sum())
+            assert 1 < np.mean(rho) < (1.4 if num_tasks == 10 else 1.06)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("times_s", "message"), [
+    ([1.0, 2.0, 3.0], r"times of shape \(3,\).*one column per size \(1, 2, 4\)"),
+    ([[1.0, 2.0]], r"times of shape \(1, 2\)"),
+    ([[1.0, 2.0, 3.0], [1.0, 0.0, 3.0]], "time 0 s of task 1 on 2 slices"),
+    ([[-1.0, 2.0, 3.0]], "time -1 s of task 0 on 1 slices"),
+    ([[1.0, 2.0, np.nan]], "time nan s of task 0 on 4 slices"),
+    ([[1.0, 1.0, 1.0], [np.inf] * 3], "task 1 fits on no instance"),
+])
+def test_bad_times_are_named(times_s, message):
+    with pytest.raises(InputError, match=message):
+        far(mig_of("A30"), np.array(times_s))

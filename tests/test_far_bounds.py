@@ -1,0 +1,224 @@
+"""No schedule beats the bounds of chapter 55, and its optima are what brute force and a constraint solver find."""
+import re
+import sys
+from itertools import product
+
+import numpy as np
+import pytest
+
+from sched_lab.far.bounds import (
+    MOST_TASKS,
+    area_bound,
+    longest_bound,
+    lower_bound,
+    optimum,
+    optimum_cp,
+    optimum_with_reconfiguration,
+    rows_of,
+    start_loss,
+)
+from sched_lab.far.mig import Mig, Schedule, check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.refine import far
+from sched_lab.far.repartition import loads, replay, schedule_of
+from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+
+SLACK = 1 + 1e-9
+TINY = [("A30", 1, 4, 4), ("A100", 1, 3, 6), ("H100", 1, 2, 6), ("A30", 2, 3, 4), ("A30", 3, 2, 4)]
+
+
+def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarray:
+    """Whole times from 1 to 29 in any order; a sixth of the larger sizes do not fit."""
+    times_s = rng.integers(1, 30, (num_tasks, len(mig.sizes))).astype(float)
+    times_s[:, 1:][rng.random((num_tasks, len(mig.sizes) - 1)) < 1 / 6] = np.inf
+    return times_s
+
+
+def best_of_all_plans(mig: Mig, times_s: np.ndarray) -> float:
+    plans = product(range(len(mig.tree.gpu)), repeat=len(times_s))
+    return min(replay(mig.tree, loads(mig.tree, times_s, np.array(plan)))[3] for plan in plans)
+
+
+def hard_times(mig: Mig, num_tasks: int = 10) -> np.ndarray:
+    return generate_times(mig, num_tasks, SCALINGS["mixed"], WIDTHS["wide"], np.random.default_rng([10, 0]))
+
+
+@pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches"), TINY)
+def test_optimum_equals_the_best_of_all_plans(model, gpus, num_tasks, batches):
+    mig, rng = without_reconfiguration(mig_of(model, gpus)), np.random.default_rng(1)
+    for _ in range(batches):
+        times_s = random_times(rng, mig, num_tasks)
+        found = optimum(mig, times_s)
+        assert found.is_proved and found.makespan_s == best_of_all_plans(mig, times_s)  # whole numbers: no rounding
+
+
+@pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches"), TINY)
+@pytest.mark.parametrize("has_one_sequence", [False, True])
+def test_optimum_with_reconfiguration_equals_the_best_of_all_plans(model, gpus, num_tasks, batches, has_one_sequence):
+    mig, rng = mig_of(model, gpus, has_one_sequence=has_one_sequence), np.random.default_rng(2)
+    for scale in np.linspace(0.02, 1, batches):  # at 0.02 s a task, creations are all that matters
+        times_s = random_times(rng, mig, num_tasks) * scale
+        found, best_s = optimum_with_reconfiguration(mig, times_s), best_of_all_plans(mig, times_s)
+        assert found.is_proved and abs(found.makespan_s - best_s) <= 1e-9 * best_s
+        assert lower_bound(mig, times_s) <= found.bound_s * SLACK and found.bound_s <= best_s * SLACK
+
+
+@pytest.mark.parametrize(("model", "num_tasks", "batches"), [("A30", 5, 5), ("A100", 4, 4)])
+def test_constraint_solver_finds_the_same_optimum_without_knowing_trees(model, num_tasks, batches):
+    pytest.importorskip("ortools", reason="OR-Tools (extra `solvers`) is absent")
+    mig, rng = mig_of(model), np.random.default_rng(3)
+    for _ in range(batches):
+        times_s = random_times(rng, mig, num_tasks)
+        solved, found = optimum_cp(mig, times_s), optimum(mig, times_s)
+        assert solved.is_proved and found.is_proved and solved.makespan_s == found.makespan_s
+        # the solver's choice of instances, reordered root first, is no longer than its own schedule
+        assert schedule_of(without_reconfiguration(mig), times_s, solved.instance).makespan_s == solved.makespan_s
+
+
+def test_constraint_solver_refuses_times_that_are_not_whole_and_says_what_is_missing(monkeypatch):
+    mig = mig_of("A30")
+    monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
+    with pytest.raises(InputError, match=r"sched_lab\[solvers\]"):
+        optimum_cp(mig, np.ones((1, 3)))
+    monkeypatch.undo()
+    pytest.importorskip("ortools", reason="OR-Tools (extra `solvers`) is absent")
+    with pytest.raises(InputError, match="not whole"):
+        optimum_cp(mig, np.full((1, 3), 1.5))
+
+
+@pytest.mark.parametrize("model", ["A30", "A100", "H100"])
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_bounds_are_in_order_and_far_is_above_the_optimum(model, gpus):
+    mig, rng = mig_of(model, gpus), np.random.default_rng(4)
+    for num_tasks in (1, 2, 5, 7):
+        times_s = random_times(rng, mig, num_tasks)
+        free, ideal = without_reconfiguration(mig), optimum(mig, times_s)
+        true = optimum_with_reconfiguration(mig, times_s)
+        bound_s = lower_bound(mig, times_s, with_reconfiguration=False)
+        assert max(area_bound(mig, times_s), longest_bound(mig, times_s)) <= bound_s * SLACK
+        assert bound_s <= ideal.makespan_s * SLACK <= far(free, times_s).schedule.makespan_s * SLACK**2
+        assert bound_s <= lower_bound(mig, times_s) * SLACK and ideal.makespan_s <= true.bound_s * SLACK
+        assert true.bound_s <= true.makespan_s <= far(mig, times_s).schedule.makespan_s
+        assert ideal.is_proved and true.is_proved
+        for one, best in ((free, ideal), (mig, true)):
+            schedule = schedule_of(one, times_s, best.instance)
+            check_schedule(schedule, times_s)
+            assert schedule.makespan_s == pytest.approx(best.makespan_s, rel=1e-12)
+
+
+def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
+    rng = np.random.default_rng(5)
+    for model, gpus in (("A30", 1), ("A100", 2)):
+        mig = mig_of(model, gpus)
+        sizes, create_s = np.array(mig.sizes), np.array([mig.tree.create_s[mig.tree.size == s][0] for s in mig.sizes])
+        for scale in (0.01, 1.0):
+            times_s = random_times(rng, mig, 4) * scale
+
+            def is_possible(deadline_s, times_s=times_s, sizes=sizes, create_s=create_s, mig=mig):
+                work = np.where(times_s + create_s <= deadline_s, times_s * sizes, np.inf).min(axis=1).sum()
+                lost = mig.num_gpus * min(start_loss(mig), deadline_s)
+                return work + lost <= mig.total_slices * deadline_s
+
+            bound_s = lower_bound(mig, times_s)
+            assert is_possible(bound_s * SLACK) and not is_possible(bound_s / SLACK)
+
+
+def test_deadline_bound_by_hand():
+    # sort 12, 8, 6 s and bfs 6, 5, 5 s on an A30: below 8 s sort needs four slices, 24 + 6 = 30 = 4 * 7.5
+    times_s = np.array([[12.0, 8, 6], [6, 5, 5]])
+    assert lower_bound(mig_of("A30"), times_s, with_reconfiguration=False) == 7.5
+    # sort and its creation: 8.12 > 7.63 = (30 + 4 * 0.13) / 4
+    assert lower_bound(mig_of("A30"), times_s) == pytest.approx(7.63, rel=1e-12)
+
+
+def test_start_loss_is_the_whole_gpu_first_on_every_model():
+    # 4 * 0.13; 7 * 0.24; 7 * 0.42 (H100: 3 slices first would lose 7 * 0.33 + 4 * 0.38 = 3.83)
+    found = [start_loss(mig_of(model)) for model in ("A30", "A100", "H100")]
+    assert found == pytest.approx([0.52, 1.68, 2.94], rel=1e-12)
+
+
+def test_toy_batch_takes_27_s_without_and_27_57_s_with_reconfiguration():
+    mig = mig_of("A30")
+    times_s = toy_batch(mig).times_s
+    assert optimum(mig, times_s).makespan_s == 27
+    true = optimum_with_reconfiguration(mig, times_s)
+    assert true.is_proved and (true.makespan_s, true.bound_s) == pytest.approx((27.57, 27.35), rel=1e-12)
+
+
+@pytest.mark.parametrize("find", [optimum, optimum_with_reconfiguration])
+def test_exhausted_budget_leaves_a_valid_bound_and_a_plan_no_worse_than_far(find):
+    mig = mig_of("A100")
+    free = without_reconfiguration(mig) if find is optimum else mig
+    times_s = hard_times(mig)
+    full, far_s = find(mig, times_s), far(free, times_s).schedule.makespan_s
+    assert full.is_proved and full.makespan_s < far_s  # so that a budget can be too small
+    for max_visits in (0, 1000, 100_000):  # the tables alone take more than 100,000 splits
+        cut = find(mig, times_s, max_visits=max_visits)
+        assert not cut.is_proved and cut.bound_s <= full.makespan_s <= cut.makespan_s <= far_s
+
+
+def test_budget_spent_in_the_search_keeps_the_bound_of_the_tables():
+    mig = mig_of("A100")
+    times_s = hard_times(mig)
+    full = optimum_with_reconfiguration(mig, times_s)
+    budgets = [int(b) for b in np.geomspace(1e5, 1e6, 40)]
+    cuts = [optimum_with_reconfiguration(mig, times_s, max_visits=budget) for budget in budgets]
+    within = [cut for cut in cuts if not cut.is_proved and cut.bound_s == full.bound_s]
+    assert within and all(full.makespan_s <= cut.makespan_s for cut in within)
+
+
+def test_too_many_tasks_get_the_plan_of_far_and_the_deadline_bound():
+    mig = mig_of("A30")
+    times_s = np.random.default_rng(6).uniform(1, 9, (MOST_TASKS + 1, 3))
+    found = optimum(mig, times_s)
+    assert not found.is_proved and found.bound_s == lower_bound(mig, times_s, with_reconfiguration=False)
+    assert found.makespan_s == far(without_reconfiguration(mig), times_s).schedule.makespan_s
+
+
+def test_same_batch_gives_the_same_plan_to_the_last_bit():
+    mig = mig_of("A100")
+    one, two = (optimum_with_reconfiguration(mig, hard_times(mig)) for _ in range(2))
+    assert (one.instance == two.instance).all() and one.makespan_s == two.makespan_s
+
+
+def test_root_first_can_lose_to_leaf_first_when_destruction_times_differ():
+    # root first 0.24 + 1 + 0.22 + 0.16 + 1 = 2.62; leaf first 0.16 + 1 + 0.20 + 0.24 + 1 = 2.60
+    mig, times_s = mig_of("A100"), np.array([[np.inf] * 4 + [1.0], [1.0] + [np.inf] * 4])
+    found = optimum_with_reconfiguration(mig, times_s)
+    leaf_first = Schedule(mig, np.array([0, 4]), np.array([1.6, 0.16]), np.array([2.6, 1.16]), np.array([4, 4, 0]),
+                          np.array([True, False, True]), np.array([0, 1.16, 1.36]), np.array([0.16, 1.36, 1.6]))
+    check_schedule(leaf_first, times_s)
+    assert found.is_proved and (found.makespan_s, found.bound_s) == pytest.approx((2.62, 2.6), rel=1e-12)
+
+
+def test_equal_subtrees_share_a_kind():
+    a100 = rows_of(mig_of("A100"))
+    # six different subtrees: slice, pair, left 3 (two pairs), 4, right 3 (pair and slice), 7
+    assert len(a100.of_kind) == 6 and np.bincount(a100.kind).tolist().count(7) == 1  # seven single slices
+    for gpus in (1, 2, 3):
+        rows = rows_of(mig_of("A100", gpus))
+        assert sorted(rows.walk) == list(range(15 * gpus - 1)) and rows.kind[0] == len(rows.of_kind) - 1
+
+
+def golden_ratios() -> list[tuple[int, int, float, float, np.ndarray]]:
+    """GPU model, GPUs, FAR, optimum and times of the worst cases that another program's search found."""
+    path = find_reference("far/ratios.txt")
+    if path is None:
+        pytest.skip("far/ratios.txt of the reference results is absent")
+    cases = re.split(r"^gpu ", path.read_text(), flags=re.M)[1:]
+    found = []
+    for case in cases:
+        head, *lines = case.strip().splitlines()
+        model, gpus, far_s, opt_s = re.match(r"(\d+) x(\d+) .* far (\S+) opt (\S+)", head).groups()
+        times_s = np.array([line.split() for line in lines], float)
+        found.append((int(model), int(gpus), float(far_s), float(opt_s), times_s))
+    return found
+
+
+def test_optima_are_those_of_an_independent_branch_and_bound():
+    cases = golden_ratios()
+    assert len(cases) >= 9
+    for model, gpus, _, opt_s, times_s in cases:
+        found = optimum(mig_of(f"A{model}", gpus), times_s)
+        assert found.is_proved and found.makespan_s == pytest.approx(opt_s, abs=5e-5)  # times are rounded to 1e-5

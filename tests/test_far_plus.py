@@ -1,0 +1,104 @@
+"""FAR+: never worse than FAR, always valid, the same for the same seed."""
+import numpy as np
+import pytest
+
+from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.plus import best_plans, energy, far_plus, heaviest_path_s, keep_best
+from sched_lab.far.refine import far
+from sched_lab.far.repartition import loads, replay
+from sched_lab.frames import InputError
+
+MIGS = [mig_of(model, gpus) for model in ("A30", "A100", "H100", "B200") for gpus in (1, 2)]
+EVERY_MIG = [*MIGS, *(without_reconfiguration(mig) for mig in MIGS)]
+
+
+def random_times(mig, num_tasks, rng):
+    """Draw times that mostly fall with the size; some tasks do not fit on small instances."""
+    scales = rng.uniform(0.1, 1.1, (num_tasks, len(mig.sizes)))
+    times_s = rng.uniform(1, 50, (num_tasks, 1)) / np.array(mig.sizes) ** scales
+    for task in np.flatnonzero(rng.random(num_tasks) < 0.2):
+        times_s[task, :rng.integers(1, len(mig.sizes))] = np.inf
+    return times_s
+
+
+def test_never_worse_than_far_and_always_valid():
+    rng, gained = np.random.default_rng(58), 0
+    for k in range(160):
+        mig = EVERY_MIG[k % len(EVERY_MIG)]
+        times_s = random_times(mig, int(rng.integers(1, 16)), rng)
+        better = far_plus(mig, times_s, proposals=1000, seed=k, max_visits=0 if k % 3 else 10_000)
+        check_schedule(better.schedule, times_s)
+        assert better.far_s == far(mig, times_s).schedule.makespan_s
+        assert better.schedule.makespan_s <= better.far_s
+        gained += better.schedule.makespan_s < better.far_s * 0.999
+    assert gained > 40  # a search that returned FAR's own schedule would pass all of the above
+
+
+def test_without_proposals_the_best_refined_member_is_left():
+    mig, rng = mig_of("A100"), np.random.default_rng(1)
+    for _ in range(20):
+        times_s = random_times(mig, 10, rng)
+        done = far_plus(mig, times_s, proposals=0, max_visits=0)
+        assert done.schedule.makespan_s == pytest.approx(min(done.family_s, done.far_s))
+
+
+def test_more_than_one_seed_and_each_gives_the_same_schedule_again():
+    mig, times_s = mig_of("A100"), random_times(mig_of("A100"), 16, np.random.default_rng(2))
+    once, again = (far_plus(mig, times_s, proposals=4000, seed=3).schedule for _ in range(2))
+    assert (once.instance == again.instance).all() and (once.start_s == again.start_s).all()
+    plans = {tuple(far_plus(mig, times_s, proposals=4000, seed=seed).schedule.instance) for seed in range(4)}
+    assert len(plans) > 1
+
+
+def test_small_batches_get_the_best_plan_and_annealing_never_beats_it():
+    rng, was_better = np.random.default_rng(7), 0
+    for k in range(24):
+        mig = EVERY_MIG[k % len(EVERY_MIG)]
+        times_s = random_times(mig, int(rng.integers(2, 8)), rng)
+        solved, annealed = far_plus(mig, times_s), far_plus(mig, times_s, proposals=2000, max_visits=0)
+        assert solved.is_proved and not annealed.is_proved
+        assert solved.schedule.makespan_s <= annealed.schedule.makespan_s * (1 + 1e-9)
+        was_better += solved.schedule.makespan_s < solved.far_s * 0.999
+    assert was_better > 5
+
+
+def test_best_plans_are_sorted_distinct_and_hold_what_far_finds():
+    rng = np.random.default_rng(4)
+    for mig in MIGS:
+        times_s = random_times(mig, 9, rng)
+        plans, makespans_s = best_plans(mig.tree, times_s, np.array(mig.sizes), 6)
+        assert (np.diff(makespans_s) > 0).all()
+        assert makespans_s[0] <= far(mig, times_s).schedule.makespan_s + 1e-9
+        for plan, makespan_s in zip(plans, makespans_s, strict=True):
+            assert replay(mig.tree, loads(mig.tree, times_s, plan))[3] == makespan_s
+
+
+def test_keep_best_inserts_in_order_and_refuses_equals():
+    plans, makespans_s = np.zeros((3, 1), np.int64), np.full(3, np.inf)
+    for plan, makespan_s in ((1, 5.0), (2, 3.0), (3, 5.0), (4, 4.0), (5, 9.0)):
+        keep_best(plans, makespans_s, np.array([plan]), makespan_s)
+    assert plans[:, 0].tolist() == [2, 4, 1] and makespans_s.tolist() == [3.0, 4.0, 5.0]
+
+
+def test_the_limit_never_hides_a_proposal_that_keeps_it():
+    rng = np.random.default_rng(6)
+    for mig in MIGS:
+        times_s = random_times(mig, 8, rng)
+        plan = far(mig, times_s).schedule.instance
+        load_s = loads(mig.tree, times_s, plan)
+        for weight in (0.0, 1.0):
+            free = energy(mig.tree, load_s, weight, np.inf)
+            assert heaviest_path_s(mig.tree, load_s) <= free[1] == replay(mig.tree, load_s)[3]
+            assert energy(mig.tree, load_s, weight, free[0] * (1 + 1e-9)) == free
+
+
+def test_one_task_and_none():
+    mig = mig_of("A30")
+    assert far_plus(mig, np.array([[8.0, 4.0, 3.0]])).schedule.makespan_s == pytest.approx(3.13)  # 0.13 s for S0-S3
+    assert far_plus(mig, np.zeros((0, 3))).schedule.makespan_s == 0
+
+
+@pytest.mark.parametrize("wrong", [{"proposals": -1}, {"chains": 0}, {"seed": -1}, {"max_visits": -1}])
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(InputError, match="proposals"):
+        far_plus(mig_of("A30"), np.array([[8.0, 4.0, 3.0]]), **wrong)

@@ -1,0 +1,114 @@
+"""Chains of batches: valid, as planned, reversible, and never later than one after the other."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.multibatch import (
+    batch_plans,
+    chain,
+    excess_percent,
+    gain_percent,
+    ideal_s,
+    idle,
+    join,
+    trivial_chain,
+)
+from sched_lab.far.refine import far
+from sched_lab.far.repartition import loads
+from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+
+GOLDEN = find_reference("far/golden.json")
+
+
+def batches_of(mig, seed, num_batches=3):
+    rng = np.random.default_rng(seed)
+    shares = dict.fromkeys(mig.sizes, 1 / 3) if mig.model == "A30" else SCALINGS["mixed"]
+    return [generate_times(mig, int(rng.integers(3, 10)), shares, WIDTHS["wide"], rng) for _ in range(num_batches)]
+
+
+CASES = [(model, num_gpus, is_free, seed) for model in ("A30", "A100", "H100") for num_gpus in (1, 2)
+         for is_free in (True, False) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize(("model", "num_gpus", "is_free", "seed"), CASES)
+def test_random_chains_are_valid_and_not_later_than_the_trivial_one(model, num_gpus, is_free, seed):
+    mig = mig_of(model, num_gpus)
+    mig = without_reconfiguration(mig) if is_free else mig
+    batches, release_s = batches_of(mig, seed), np.array([0.0, 10.0, 45.0])
+    for releases in (np.zeros(3), release_s):
+        one = chain(mig, batches, release_s=releases)
+        check_schedule(one.schedule, np.concatenate(batches), release_s=releases[one.batch])
+        trivial = trivial_chain(mig, batches, release_s=releases)
+        check_schedule(trivial.schedule, np.concatenate(batches), release_s=releases[trivial.batch])
+        assert one.makespan_s <= trivial.makespan_s * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(("model", "num_gpus"), [("A30", 1), ("A100", 2), ("H100", 1)])
+def test_without_moves_each_task_runs_where_it_was_planned(model, num_gpus):
+    mig = mig_of(model, num_gpus)
+    batches = batches_of(mig, 3)
+    plans = batch_plans(mig, batches)
+    one = chain(mig, batches, plans=plans, moves=False)
+    assert one.schedule.instance.tolist() == np.concatenate(plans).tolist()
+    assert one.batch.tolist() == np.repeat([0, 1, 2], [len(plan) for plan in plans]).tolist()
+    assert one.moves.tolist() == one.swaps.tolist() == [0, 0, 0]
+
+
+@pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/far/golden.json is absent")
+def test_a_chain_of_one_batch_has_the_makespan_of_far_and_golden_cases_chain():
+    cases = [case for case in json.loads(GOLDEN.read_text())["instances"] if case["gpu"] == "A100"][:6]
+    mig = mig_of("A100")  # golden.json holds single batches only, so the chain itself is checked by constraints
+    batches = [np.array(case["times"]) for case in cases]
+    for times_s in batches:
+        assert chain(mig, [times_s]).makespan_s == pytest.approx(far(mig, times_s).schedule.makespan_s, abs=1e-9)
+    check_schedule(chain(mig, batches).schedule, np.concatenate(batches))
+
+
+@pytest.mark.parametrize("model", ["A30", "A100", "H100"])
+def test_reversal_keeps_the_makespan_without_reconfiguration(model):
+    mig = without_reconfiguration(mig_of(model))
+    for times_s in batches_of(mig, 4):
+        load_s = loads(mig.tree, times_s, batch_plans(mig, [times_s])[0])
+        forward, back = (join(mig.tree, load_s, idle(mig), turned, 0.0).end_s.max() for turned in (False, True))
+        assert forward == pytest.approx(back)
+
+
+def test_two_moves_join_the_toy_batches_in_30_s():
+    mig = without_reconfiguration(mig_of("A30"))
+    times_s = np.array([[4, 2, 2], [20, 9, 5], [12, 8, 6], [10, 6, 4], [6, 5, 5]], float)
+    plan = np.array([0, 2, 3, 5, 6])  # 4 slices; then S0, S1, S2, S3
+    both = [times_s, times_s]
+    assert trivial_chain(mig, both, plans=[plan, plan]).makespan_s == 44  # 2 x (2 + 20)
+    assert chain(mig, both, plans=[plan, plan]).makespan_s == 30  # S3 is free at 8, + 20 + 2
+    assert ideal_s(mig, both) == 25  # 2 x (4 + 18 + 12 + 10 + 6) / 4
+    assert excess_percent(mig, both, 30) == pytest.approx(20)
+
+
+def test_gain_is_zero_for_equal_and_negative_for_longer_makespans():
+    assert gain_percent(10, 10) == 0
+    assert gain_percent(12, 10) == pytest.approx(20)
+    assert gain_percent(10, 20) == -50
+
+
+def test_no_chain_is_shorter_than_ideal():
+    mig = without_reconfiguration(mig_of("A100"))
+    batches = batches_of(mig, 5)
+    assert excess_percent(mig, batches, chain(mig, batches).makespan_s) >= 0
+
+
+@pytest.mark.parametrize("options", [{"plans": [[0] * 7]}, {"release_s": [0.0]}, {"release_s": [0.0, -1.0]},
+                                     {"plans": [[0] * 7, [99] * 7]}, {"plans": [[0] * 7, [0] * 6]}])
+def test_wrong_plans_and_releases_are_refused(options):
+    mig = mig_of("A30")
+    with pytest.raises(InputError):
+        chain(mig, [toy_batch(mig).times_s] * 2, **options)
+
+
+def test_a_chain_without_batches_is_refused():
+    with pytest.raises(InputError):
+        chain(mig_of("A30"), [])

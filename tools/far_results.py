@@ -1,0 +1,177 @@
+"""Compute the frames of the chapters on the results of FAR, and draw their figures.
+
+python tools/far_results.py [NAME ...]   frames that are missing or out of date (or those named), then the figures
+python tools/far_results.py figures      the figures alone, from the stored frames
+
+A frame is computed again only when its parameters have changed. Finished cells are kept in _build/cells/far, so that a
+killed call goes on where it was. Everything is generated: no data set is needed. Two cores take about half an hour.
+"""
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import cpu_count
+
+from sched_lab.far.baselines import fix_partition, fix_partition_best, miso, parse_partition
+from sched_lab.far.bounds import lower_bound, optimum_with_reconfiguration
+from sched_lab.far.mig import Floats, Mig, check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.multibatch import batch_plans, chain, excess_percent, gain_percent, ideal_s, trivial_chain
+from sched_lab.far.plus import far_plus
+from sched_lab.far.refine import far
+from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
+from sched_lab.frames import write_frame
+from sched_lab.sweeps import grid, sweep
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, FIGURES, CELLS = ROOT / "data" / "results" / "far", ROOT / "figures", ROOT / "_build" / "cells" / "far"
+RUNS, BATCHES = 1000, 1001
+SIZES = (10, 15, 20, 25, 30, 35)
+SUPERS = ("0", "0.25", "0.5", "0.5 near")  # p_sup; what memory-bound tasks drop to is sub-linear unless said
+# raised when a change of the package changes these results
+VERSION = {"single": 1, "plus": 3, "effort": 1, "distance": 1, "sigma": 1, "chains": 1}
+
+
+# --- batches
+
+
+def batches(scaling: str, width: str, num_tasks: int, p_sup: str, count: int) -> Iterator[tuple[Mig, Floats]]:
+    """Yield the A100 and the times of each batch of a cell, always the same ones for the same words."""
+    mig, (share, *drop) = mig_of("A100"), p_sup.split()
+    words = f"{scaling} {width} {num_tasks} {p_sup}"
+    for run in range(count):
+        rng = np.random.default_rng([zlib.crc32(words.encode()), run])
+        yield mig, generate_times(mig, num_tasks, SCALINGS[scaling], WIDTHS[width], rng, super_share=float(share),
+                                  after=NEAR if drop else SUB)
+
+
+def averaged(rows: list[dict[str, float]]) -> pd.DataFrame:
+    """One row per quantity: its mean, standard error, and number of runs."""
+    frame = pd.DataFrame(rows)
+    return pd.DataFrame({"quantity": frame.columns, "mean": frame.mean().to_numpy(),
+                         "standard_error": (frame.std(ddof=1) / len(frame) ** 0.5).to_numpy(), "runs": len(frame)})
+
+
+# --- cells
+
+
+def single(scaling: str, width: str, num_tasks: int, p_sup: str) -> pd.DataFrame:
+    """FAR on one batch at a time: Tables 4 and 6."""
+    rows = []
+    for mig, times_s in batches(scaling, width, num_tasks, p_sup, RUNS):
+        done = far(mig, times_s)
+        check_schedule(done.schedule, times_s)
+        makespan_s, ideal = done.schedule.makespan_s, ideal_s(mig, [times_s])
+        rows.append({"rho": makespan_s / ideal, "rho_before": done.before_s / ideal, "moves": done.moves,
+                     "swaps": done.swaps, "p_ref_percent": 100 * (done.before_s / makespan_s - 1)})
+    return averaged(rows)
+
+
+def plus(scaling: str, width: str, num_tasks: int, p_sup: str) -> pd.DataFrame:
+    """FAR and FAR+ on the same batches."""
+    rows = []
+    for mig, times_s in batches(scaling, width, num_tasks, p_sup, RUNS // 10):
+        better, ideal = far_plus(mig, times_s), ideal_s(mig, [times_s])
+        check_schedule(better.schedule, times_s)
+        assert better.schedule.makespan_s <= better.far_s
+        rows.append({"rho_far": better.far_s / ideal, "rho_family": better.family_s / ideal,
+                     "rho_plus": better.schedule.makespan_s / ideal, "rho_bound": lower_bound(mig, times_s) / ideal})
+    return averaged(rows)
+
+
+def effort(scaling: str, width: str, num_tasks: int, p_sup: str) -> pd.DataFrame:
+    """FAR+ with fewer and more proposals."""
+    rows = []
+    for mig, times_s in batches(scaling, width, num_tasks, p_sup, RUNS // 25):
+        ideal, row = ideal_s(mig, [times_s]), {}
+        for proposals in (0, 25_000, 100_000, 400_000, 1_600_000):
+            better = far_plus(mig, times_s, proposals=proposals)
+            row |= {"rho_far": better.far_s / ideal, f"rho_{proposals}": better.schedule.makespan_s / ideal}
+        rows.append(row)
+    return averaged(rows)
+
+
+def distance(scaling: str, width: str, num_tasks: int, p_sup: str) -> pd.DataFrame:
+    """How far FAR, annealing and the lower bound are from the optimum, with and without reconfiguration."""
+    rows = []
+    for mig, times_s in batches(scaling, width, num_tasks, p_sup, RUNS // 5):
+        row = {}
+        for words, gpu in (("", mig), (" without", without_reconfiguration(mig))):
+            best = optimum_with_reconfiguration(gpu, times_s)
+            annealed = far_plus(gpu, times_s, max_visits=0)
+            assert best.is_proved and best.makespan_s <= annealed.schedule.makespan_s * (1 + 1e-9)
+            found_s = {"far": annealed.far_s, "annealed": annealed.schedule.makespan_s,
+                       "far_plus": far_plus(gpu, times_s).schedule.makespan_s,
+                       "ideal": ideal_s(gpu, [times_s]), "bound": lower_bound(gpu, times_s)}
+            row |= {f"{name}{words}": 100 * (value_s / best.makespan_s - 1) for name, value_s in found_s.items()}
+        rows.append(row)
+    return averaged(rows)
+
+
+def sigma(scaling: str, width: str, num_tasks: int, p_sup: str) -> pd.DataFrame:
+    """Makespans of simpler schedulers over FAR's: Table 5, and the readings of MISO-opt."""
+    rows = []
+    for mig, times_s in batches(scaling, width, num_tasks, p_sup, RUNS):
+        far_s = far(mig, times_s).schedule.makespan_s
+        finest, whole = parse_partition(mig, "1-1-1-1-1-1-1"), parse_partition(mig, "7")
+        others = {"miso": miso(mig, times_s), "miso, barrier": miso(mig, times_s, has_barrier=True),
+                  "miso, best mapping": miso(mig, times_s, mapping="best"),
+                  "miso, best mapping, barrier": miso(mig, times_s, mapping="best", has_barrier=True),
+                  "fixpart:1-1-1-1-1-1-1": fix_partition(mig, times_s, finest),
+                  "fixpart:7": fix_partition(mig, times_s, whole), "fixpart-best": fix_partition_best(mig, times_s)}
+        for name, schedule in others.items():
+            check_schedule(schedule, times_s, existing=np.unique(schedule.instance) if "fixpart" in name else ())
+        rows.append({f"sigma {name}": schedule.makespan_s / far_s for name, schedule in others.items()})
+    return averaged(rows)
+
+
+def chains(scaling: str, width: str, num_tasks: int, p_sup: str) -> pd.DataFrame:
+    """Batches one after the other: Tables 7, 8 and 9."""
+    mig, times_s = mig_of("A100"), [t for _, t in batches(scaling, width, num_tasks, p_sup, BATCHES)]
+    plans = batch_plans(mig, times_s)
+    plain, turned = trivial_chain(mig, times_s, plans=plans), chain(mig, times_s, plans=plans, moves=False)
+    moved = chain(mig, times_s, plans=plans)
+    for one in (plain, turned, moved):
+        check_schedule(one.schedule, np.concatenate(times_s))
+    pairs = [[f(mig, times_s[k:k + 2], plans=plans[k:k + 2]).makespan_s for k in range(0, BATCHES - 1, 2)]
+             for f in (trivial_chain, partial(chain, moves=False), chain)]
+    alone_s, turned_s, moved_s = (np.array(of_pairs) for of_pairs in pairs)
+    values = {"p_rev_percent": gain_percent(plain.makespan_s, turned.makespan_s),
+              "p_move_swap_percent": gain_percent(plain.makespan_s, moved.makespan_s),
+              "p_rev_percent of pairs": 100 * (alone_s / turned_s - 1).mean(),
+              "p_move_swap_percent of pairs": 100 * (alone_s / moved_s - 1).mean(),
+              "moves": moved.moves[1:].mean(), "swaps": moved.swaps[1:].mean(),
+              "p_multi_batch_percent": excess_percent(mig, times_s, moved.makespan_s),
+              "p_trivial_percent": excess_percent(mig, times_s, plain.makespan_s)}
+    return pd.DataFrame({"quantity": list(values), "mean": list(values.values()), "runs": BATCHES})
+
+
+CELLS_OF: dict[str, tuple[Callable[..., pd.DataFrame], list[dict[str, Any]]]] = {
+    "single": (single, grid(scaling=list(SCALINGS), width=list(WIDTHS), num_tasks=list(SIZES), p_sup=list(SUPERS))),
+    "plus": (plus, grid(scaling=list(SCALINGS), width=list(WIDTHS), num_tasks=list(SIZES), p_sup=["0"])),
+    "effort": (effort, grid(scaling=["mixed"], width=["wide"], num_tasks=[20, 30, 35], p_sup=["0"])),
+    "distance": (distance, grid(scaling=list(SCALINGS), width=list(WIDTHS), num_tasks=[10], p_sup=["0"])),
+    "sigma": (sigma, grid(scaling=list(SCALINGS), width=list(WIDTHS), num_tasks=[15], p_sup=list(SUPERS))),
+    "chains": (chains, grid(scaling=list(SCALINGS), width=list(WIDTHS), num_tasks=list(SIZES), p_sup=["0", "0.5"])),
+}
+
+
+def compute(names: list[str]) -> Iterator[Path]:
+    """Bring frames up to date; yield their files."""
+    for name in names:
+        function, cells = CELLS_OF[name]
+        version = {"version": VERSION[name]}
+        done = sweep(function, cells, CELLS / name, depends_on=version, workers=cpu_count(), words=name)
+        yield write_frame(done.frame.round(6), RESULTS / f"{name}.csv",
+                          {"made by": "tools/far_results.py", **version, "runs": RUNS, "batches": BATCHES})
+
+
+if __name__ == "__main__":
+    for path in compute([name for name in sys.argv[1:] if name != "figures"] or list(CELLS_OF)):
+        print(path.relative_to(ROOT))
