@@ -256,12 +256,12 @@ Times = Annotated[Path, _option("Run times: task, and seconds for each instance 
 GpuName = Annotated[str, _option("GPU model.", metavar="|".join(MODELS))]
 Gpus = Annotated[int, typer.Option(help="How many GPUs of that model.")]
 Method = Annotated[str, _option("far is the paper's algorithm, far-plus searches longer, optimal is for small batches; "
-                                "miso chooses partition after partition; fixpart:4-3 cuts once, fixpart-best in the best "
-                                "way.", metavar="far|far-plus|miso|fixpart:P|fixpart-best|optimal")]
+                                "miso chooses partition after partition; fixpart:4-3 cuts once, fixpart-best in the "
+                                "best way.", metavar="far|far-plus|miso|fixpart:P|fixpart-best|optimal")]
 BatchColumn = Annotated[str | None, _option("Column that says which batch a task belongs to; batches run one after the "
                                             "other.")]
-OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and destructions of different GPUs wait for "
-                                           "each other too.")]
+OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and destructions of different GPUs wait "
+                                           "for each other too.")]
 
 
 def read_batch(times: Path, mig: Mig, batch: str | None) -> Batch:
@@ -280,8 +280,8 @@ def far_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus 
     """Cut GPUs into instances (MIG) and schedule a batch of tasks on them.
 
     **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv** every creation and
-    destruction of an instance; **summary.json** makespan_s, lower_bound_s (no schedule ends earlier), rho (over perfectly
-    shared work) and optimum_s where it is known; **gantt.html** and **gantt.svg** show the schedule.
+    destruction of an instance; **summary.json** makespan_s, lower_bound_s (no schedule ends earlier), rho (over
+    perfectly shared work) and optimum_s where it is known; **gantt.html** and **gantt.svg** show the schedule.
 
     Example: sched-lab far --gpu A100 --times times.csv --method far-plus --out schedule
     """
@@ -308,7 +308,8 @@ def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: G
                     yes_reconfigure: Consent = False, device: Device = 0) -> None:
     """Schedule a batch as `far` does, and carry it out: every task is a shell command on an instance of its own.
 
-    **execution.csv** has every step with its planned and its actual times, and the exit code of every command.
+    **execution.csv** has every step with its planned and its actual times, and the exit code of every command;
+    the program's own is 1 if any of them is not 0.
 
     Example: sched-lab far-run --gpu A100 --times times.csv --dry-run --out run
     """
@@ -333,6 +334,8 @@ def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: G
         write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), partial_folder / "execution.csv")
     failed = int((steps["exit_code"].fillna(0) != 0).sum())
     typer.echo(f"{out}: {len(tasks)} tasks, {failed} failed, {steps['end_s'].max():.2f} s")
+    if failed:
+        raise typer.Exit(1)
 
 # %% ../nbs/90_cli.ipynb #90-020
 @app.command("traces")

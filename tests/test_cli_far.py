@@ -50,7 +50,7 @@ def instances(mig, frame):
 
 
 def schedule_written(folder, mig, batch):
-    """The schedule that the files of a folder describe, tasks in the order of the table."""
+    """Read the schedule that the files of a folder describe, tasks in the order of the table."""
     tasks = pd.read_csv(f"{folder}/schedule.csv").set_index("task").loc[list(batch.name)]
     operations = pd.read_csv(f"{folder}/reconfigurations.csv")
     return Schedule(mig, instances(mig, tasks), tasks["start_s"].to_numpy(), tasks["end_s"].to_numpy(),
@@ -85,7 +85,8 @@ def test_the_chart_is_a_page_that_needs_no_network_and_a_drawing():
 def test_batches_run_one_after_the_other_in_the_order_of_the_table():
     assert far("--batch", "batch") == 0
     table = pd.read_csv("out/schedule.csv").set_index("task")
-    assert table["batch"].to_dict() == {"train": "night", "gemm": "day", "stencil": "night", "sort": "day", "big": "night"}
+    assert table["batch"].to_dict() == {"train": "night", "gemm": "day", "stencil": "night", "sort": "day",
+                                        "big": "night"}
     assert json.loads(Path("out/summary.json").read_text())["batches"] == 2
     ends = table.groupby("batch")["end_s"].max()
     assert ends["night"] < ends["day"]
@@ -103,7 +104,7 @@ def test_a_larger_instance_that_is_slower_is_a_warning_that_names_the_row(capsys
     assert far() == 0
     said = capsys.readouterr().err
     assert "warning" in said and "times.csv" in said and "row 5" in said and said.count("\n") == 1
-    Path("times.csv").write_text(TIMES.replace("sort,12,8,6", "sort,12,8,8.1"))  # 1.25 % slower: within what was measured
+    Path("times.csv").write_text(TIMES.replace("sort,12,8,6", "sort,12,8,8.1"))  # 1.25 % slower: as measured
     assert far(out="other") == 0
     assert capsys.readouterr().err == ""
 

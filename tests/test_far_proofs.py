@@ -44,14 +44,16 @@ def test_far_stays_within_the_proved_factor_on_random_batches(name):
     assert largest > 1.1  # the batches are not all easy
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(MIGS)), st.data())
-def test_far_stays_within_the_proved_factor_on_batches_made_to_be_nasty(name, data):
+def test_far_stays_within_the_proved_factor_near_the_tight_batches(name, data):
     mig = MIGS[name]
-    row = st.lists(st.sampled_from([0.2, 0.25, 0.5, 0.75, 1.0, 1.001, 2.0, 8.0]),
-                   min_size=len(mig.sizes), max_size=len(mig.sizes))
-    times_s = np.array(data.draw(st.lists(row, min_size=1, max_size=4)))
-    assert ratio_of(mig, times_s).value <= proved_factor(mig) + 1e-9
+    tight_s = tight_instance_a30(0.001) if mig.model == "A30" else tight_instance_a100(0.001)
+    scales = data.draw(st.lists(st.sampled_from([0.5, 0.999, 1.0, 1.001, 2.0]),
+                                min_size=len(tight_s), max_size=len(tight_s)))
+    more = data.draw(st.lists(st.sampled_from([0.25, 0.75, 1.0]), max_size=1))
+    batch_s = np.vstack([tight_s * np.array(scales)[:, None], *(np.full(len(mig.sizes), time_s) for time_s in more)])
+    assert ratio_of(mig, batch_s).value <= proved_factor(mig) + 1e-9
 
 
 def test_the_factors_are_those_of_the_paper():
@@ -77,10 +79,11 @@ def test_tight_batches_come_as_near_as_claimed():
 
 
 def test_search_gives_a_batch_with_the_ratio_it_reports():
-    found = worst_ratio(mig_of("A30"), 3, 1, 300)
-    assert found.ratio == ratio_of(mig_of("A30"), found.times_s).value > 1.2
-    assert (np.diff(found.times_s, axis=1) <= 0).all()
-    assert worst_ratio(mig_of("A30"), 3, 1, 300).ratio == found.ratio
+    for seed in range(4):
+        found = worst_ratio(mig_of("A30"), 3, seed, 200)
+        assert found.ratio == ratio_of(mig_of("A30"), found.times_s).value > 1.2
+        assert (np.diff(found.times_s, axis=1) <= 0).all()
+        assert (worst_ratio(mig_of("A30"), 3, seed, 200).times_s == found.times_s).all()
 
 
 def test_online_batches_end_within_twice_the_factor():

@@ -199,7 +199,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [object, "str"])
 @pytest.mark.parametrize("text", ["a\rb", "\r", "a\r\nb"])
-def test_a_carriage_return_is_refused_before_anything_is_written(tmp_path: Path, text: str, kind: Any) -> None:
+def test_a_carriage_return_is_refused_before_anything_is_written(tmp_path: Path, text: str, kind: object) -> None:
     frame = pd.DataFrame({"name": pd.Series(["fine\nas it is", text], dtype=kind), "n": [1, 2]})
     with pytest.raises(InputError, match="column name: .* has a carriage return.*; replace it"):
         write_frame(frame, tmp_path / "f.csv", {})

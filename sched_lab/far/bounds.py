@@ -19,12 +19,12 @@ from .repartition import loads, replay
 from ..frames import InputError
 
 EXACT = 1e-9  # relative difference below which two makespans count as equal
-MOST_TASKS = 20  # beyond it the tables of the exact search, one entry per set of tasks, do not fit into memory
+MOST_TASKS = 20  # each further task doubles the memory and triples the time of the exact search
 
 # %% auto #0
 __all__ = ['EXACT', 'MOST_TASKS', 'area_bound', 'longest_bound', 'start_loss', 'least_work', 'lower_bound', 'Rows', 'rows_of',
-           'subset_sums', 'split_tasks', 'add_own', 'fill_tables', 'next_choice', 'search_plans', 'Optimum', 'optimum',
-           'optimum_with_reconfiguration', 'optimum_cp']
+           'subset_sums', 'split_tasks', 'add_own', 'fill_tables', 'next_choice', 'charge', 'makespan_of',
+           'search_plans', 'Optimum', 'optimum', 'optimum_with_reconfiguration', 'optimum_cp']
 
 # %% ../../nbs/55_far_bounds.ipynb #55-008
 def area_bound(mig: Mig, times_s: Floats) -> float:
@@ -200,16 +200,40 @@ def fill_tables(rows: Rows, times_s: Floats, work: Floats, create_s: Floats, clo
 
 # %% ../../nbs/55_far_bounds.ipynb #55-031
 @njit(cache=True)
-def next_choice(given: int, own: int, left: int, has_left: bool, has_right: bool) -> tuple[int, int]:
-    """Own tasks and tasks of the left child that come next, all splits of the rest first; -1, -1 after the last."""
+def next_choice(given: int, own: int, left: int, may_run: bool, has_left: bool, has_right: bool) -> tuple[int, int]:
+    """Own tasks and tasks of the left child that come next: all splits of the rest, then fewer own tasks.
+
+    It begins if `own` is -1, and gives -1, -1 after the last.
+    """
+    if own < 0:
+        own = given if may_run else 0
+        return own, given ^ own
     if has_right and left > 0:
         return own, (left - 1) & (given ^ own)
-    if has_left and own > 0:
+    if has_left and may_run and own > 0:
         own = (own - 1) & given
         return own, given ^ own
     return -1, -1
 
+# %% ../../nbs/55_far_bounds.ipynb #55-035
+@njit(cache=True)
+def charge(given: int, own: int, begin_s: float, create_s: float, run_s: float, close_s: float) -> float:
+    """Time before which nothing below an instance can begin, if the instance itself cannot before `begin_s`."""
+    if own == 0:
+        return begin_s
+    return begin_s + (create_s + run_s + (close_s if own != given else 0.0))
 
+
+@njit(cache=True)
+def makespan_of(tree: Tree, sums: Floats, own: Integers) -> float:
+    """Makespan of the plan that gives each instance a set of tasks, in s."""
+    load_s = np.zeros(len(own))
+    for i in range(len(own)):
+        load_s[i] = sums[tree.size_index[i], own[i]]
+    makespan_s: float = replay(tree, load_s)[3]
+    return makespan_s
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039
 @njit(cache=True)
 def search_plans(rows: Rows, tables: Floats, below: Floats, sums: Floats, create_s: Floats, close_s: float,
                  tree: Tree, limit_s: float, good_s: float, max_visits: int) -> tuple[Integers, float, int]:
@@ -227,52 +251,42 @@ def search_plans(rows: Rows, tables: Floats, below: Floats, sums: Floats, create
     makespan in s, infinite if there is no such plan; choices tried
     """
     num_rows, joints = len(rows.kind), len(rows.kind) - len(tree.gpu)
+    # by row: tasks to be run on it and below, on it (-1: no choice yet), on its left child and below; nothing above it
     given, own, left = np.zeros(num_rows, np.int64), np.full(num_rows, -1), np.zeros(num_rows, np.int64)
-    is_top, queue_s = np.ones(num_rows, np.bool_), np.zeros((num_rows + 1, len(tree.gpu)))
-    above_s, load_s, best, best_s, tried, depth = np.zeros(num_rows), np.zeros(len(tree.gpu)), own.copy(), np.inf, 0, 0
-    given[0] = tables.shape[1] - 1
+    is_top, above_s, best = np.ones(num_rows, np.bool_), np.zeros(num_rows), own.copy()
+    queue_s = np.zeros((num_rows + 1, len(tree.gpu)))  # by depth: end of the first creations of each sequence
+    best_s, tried, depth, given[0] = np.inf, 0, 0, tables.shape[1] - 1
     while depth >= 0 and tried <= max_visits and best_s > good_s:
         if depth == num_rows:
-            for i in range(len(tree.gpu)):
-                load_s[i] = sums[tree.size_index[i], own[joints + i]]
-            makespan_s = replay(tree, load_s)[3]
+            makespan_s = makespan_of(tree, sums, own[joints:])
             if makespan_s < limit_s:
                 best[:], best_s, limit_s = own, makespan_s, makespan_s
             depth -= 1
             continue
         row = rows.walk[depth]
         k, (one, other) = rows.size_index[row], rows.children[row]
+        own[row], left[row] = next_choice(given[row], own[row], left[row], k >= 0, one >= 0, other >= 0)
         if own[row] < 0:
-            own[row] = given[row] if k >= 0 else 0
-            left[row] = given[row] ^ own[row]
-        else:
-            own[row], left[row] = next_choice(given[row], own[row], left[row], one >= 0 and k >= 0, other >= 0)
-            if own[row] < 0:
-                depth -= 1
-                continue
-        tried += 1
-        rest, spent_s = given[row] ^ own[row], above_s[row]
+            depth -= 1
+            continue
+        tried, spent_s, rest = tried + 1, above_s[row], given[row] ^ own[row]
         queue_s[depth + 1] = queue_s[depth]
-        if k >= 0 and is_top[row] and given[row] > 0:
-            spent_s = queue_s[depth, tree.sequence[row - joints]]
-        if own[row] > 0:
-            if is_top[row]:
-                queue_s[depth + 1, tree.sequence[row - joints]] += create_s[k]
-            spent_s += create_s[k] + sums[k, own[row]] + (close_s if rest > 0 else 0.0)
+        if k >= 0:
+            if is_top[row] and given[row] > 0:
+                spent_s = queue_s[depth, tree.sequence[row - joints]]
+                queue_s[depth + 1, tree.sequence[row - joints]] += create_s[k] if own[row] > 0 else 0.0
+            spent_s = charge(given[row], own[row], spent_s, create_s[k], sums[k, own[row]], close_s)
         if spent_s + below[rows.kind[row], rest] >= limit_s:
             left[row] = 0  # whatever the split
-            continue
-        if other >= 0 and spent_s + max(tables[rows.kind[one], left[row]],
-                                        tables[rows.kind[other], rest ^ left[row]]) >= limit_s:
-            continue
-        if one >= 0:
-            given[one], above_s[one], is_top[one] = left[row], spent_s, is_top[row] and own[row] == 0
-        if other >= 0:
-            given[other], above_s[other], is_top[other] = rest ^ left[row], spent_s, is_top[row] and own[row] == 0
-        depth += 1
+        elif other < 0 or spent_s + max(tables[rows.kind[one], left[row]],
+                                        tables[rows.kind[other], rest ^ left[row]]) < limit_s:
+            for child, tasks in ((one, left[row]), (other, rest ^ left[row])):
+                if child >= 0:
+                    given[child], above_s[child], is_top[child] = tasks, spent_s, is_top[row] and own[row] == 0
+            depth += 1
     return best, best_s, tried
 
-# %% ../../nbs/55_far_bounds.ipynb #55-033
+# %% ../../nbs/55_far_bounds.ipynb #55-041
 @dataclass(frozen=True)
 class Optimum:
     """The best plan found, and how good any schedule can be.
@@ -291,6 +305,28 @@ class Optimum:
     is_proved: bool
 
 
+def _improved(mig: Mig, times_s: Floats, rows: Rows, tables: Floats, below: Floats, start: Optimum,
+              close_s: float, max_visits: int) -> Optimum:
+    """Better plans than the one to start with, by wider and wider limits, until none is left."""
+    tree, plan, best_s, bound_s, is_proved = mig.tree, start.instance, start.makespan_s, start.bound_s, start.is_proved
+    create_s = np.array([tree.create_s[tree.size == size].min() for size in mig.sizes])
+    sums = np.array([subset_sums(times_s[:, k]) for k in range(len(mig.sizes))])
+    gap_s, good_s, tried = best_s - bound_s, bound_s * (1 + EXACT), 0
+    for share in (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0):
+        if is_proved or tried > max_visits:
+            break
+        limit_s = min(best_s * (1 - EXACT), (bound_s + share * gap_s) * (1 + EXACT))
+        own, found_s, visits = search_plans(rows, tables, below, sums, create_s, close_s, tree, limit_s, good_s,
+                                            max_visits - tried)
+        tried += visits
+        if found_s < best_s:
+            sets = own[mig.num_gpus - 1:]
+            plan = np.array([np.flatnonzero(sets >> i & 1)[0] for i in range(len(times_s))])
+            best_s = float(replay(tree, loads(tree, times_s, plan))[3])
+        is_proved = tried <= max_visits and best_s * (1 - EXACT) <= limit_s or best_s <= good_s
+    return Optimum(plan, best_s, min(bound_s, best_s), is_proved)
+
+# %% ../../nbs/55_far_bounds.ipynb #55-042
 def _optimum(mig: Mig, times_s: Floats, max_visits: int) -> Optimum:
     """Best plan under `replay`, with the operations of `mig`."""
     times_s, sizes, tree = check_times(mig, times_s), np.array(mig.sizes), mig.tree
@@ -305,29 +341,16 @@ def _optimum(mig: Mig, times_s: Floats, max_visits: int) -> Optimum:
     if tried > max_visits:
         return Optimum(plan, best_s, bound_s, False)
     bound_s = max(bound_s, float(tables[-1, -1]))
-    sums = np.array([subset_sums(times_s[:, k]) for k in range(len(sizes))])
-    gap_s, is_proved = best_s - bound_s, best_s <= bound_s * (1 + EXACT)
-    for share in (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0):
-        if is_proved or tried > max_visits:
-            break
-        limit_s = min(best_s * (1 - EXACT), (bound_s + share * gap_s) * (1 + EXACT))
-        own, found_s, visits = search_plans(rows, tables, below, sums, create_s, close_s, tree, limit_s,
-                                            bound_s * (1 + EXACT), max_visits - tried)
-        tried += visits
-        if found_s < best_s:
-            sets = own[mig.num_gpus - 1:]
-            plan = np.array([np.flatnonzero(sets >> i & 1)[0] for i in range(len(times_s))])
-            best_s = float(replay(tree, loads(tree, times_s, plan))[3])
-        is_proved = tried <= max_visits and best_s * (1 - EXACT) <= limit_s or best_s <= bound_s * (1 + EXACT)
-    return Optimum(plan, best_s, min(bound_s, best_s), is_proved)
+    start = Optimum(plan, best_s, bound_s, best_s <= bound_s * (1 + EXACT))
+    return _improved(mig, times_s, rows, tables, below, start, close_s, max_visits - tried)
 
-# %% ../../nbs/55_far_bounds.ipynb #55-034
+# %% ../../nbs/55_far_bounds.ipynb #55-043
 def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
     """Plan of least makespan when reconfiguration takes no time: no schedule whatever ends earlier.
 
     Parameters
     ----------
-    max_visits : splits and choices to try at most; 16 tasks on an A100 need 6e7, and two more ten times as many
+    max_visits : splits and choices to try at most; two more tasks need about nine times as many
 
     Returns
     -------
@@ -345,32 +368,18 @@ def optimum_with_reconfiguration(mig: Mig, times_s: Floats, *, max_visits: int =
     """
     return _optimum(mig, times_s, max_visits)
 
-# %% ../../nbs/55_far_bounds.ipynb #55-041
+# %% ../../nbs/55_far_bounds.ipynb #55-050
 def _solver() -> Any:
     """Give the CP-SAT module of OR-Tools, which only `optimum_cp` needs."""
     try:
         return import_module("ortools.sat.python.cp_model")
     except ImportError:
-        raise InputError("OR-Tools is not installed", mend="run `pip install sched_lab[solvers]`") from None
+        raise InputError("optimum_cp needs the package ortools, which is not installed",
+                         mend="pip install 'sched_lab[solvers]'") from None
 
 
-def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimum:
-    """Optimum without reconfiguration by constraint programming, from constraints 1 and 2 alone.
-
-    Parameters
-    ----------
-    times_s : (tasks, sizes) whole seconds, infinite where the task does not fit
-    max_effort : deterministic time, the unit of work of the solver, after which it gives up
-
-    Raises
-    ------
-    InputError : if a time is not whole, or the `solvers` extra is not installed
-    """
-    cp, times_s, tree = _solver(), check_times(mig, times_s), mig.tree
-    if (times_s[np.isfinite(times_s)] % 1).any():
-        raise InputError("a time is not whole", mend="round the times, or multiply them first")
-    model, horizon = cp.CpModel(), int(times_s.min(axis=1).sum())
-    last = model.new_int_var(0, horizon, "makespan")
+def _constrain(model: Any, last: Any, tree: Tree, times_s: Floats, horizon: int) -> list[dict[int, Any]]:
+    """State constraints 1 and 2, and that all ends by `last`; give for each task whether it runs on each instance."""
     on_slice: dict[tuple[int, int], list[Any]] = {}
     runs: list[dict[int, Any]] = []
     for task in range(len(times_s)):
@@ -385,8 +394,28 @@ def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimu
         model.add_exactly_one(runs[task].values())
     for intervals in on_slice.values():
         model.add_no_overlap(intervals)
+    return runs
+
+# %% ../../nbs/55_far_bounds.ipynb #55-051
+def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimum:
+    """Optimum without reconfiguration by constraint programming, from constraints 1 and 2 alone.
+
+    Parameters
+    ----------
+    times_s : (tasks, sizes) whole seconds, infinite where the task does not fit
+    max_effort : deterministic time, the unit of work of the solver, after which it gives up
+
+    Raises
+    ------
+    InputError : if a time is not whole, or the `solvers` extra is not installed
+    """
+    cp, times_s = _solver(), check_times(mig, times_s)
+    if (times_s[np.isfinite(times_s)] % 1).any():
+        raise InputError("a time is not whole", mend="round the times, or multiply them first")
+    model, solver, horizon = cp.CpModel(), cp.CpSolver(), int(times_s.min(axis=1).sum())
+    last = model.new_int_var(0, horizon, "makespan")
+    runs = _constrain(model, last, mig.tree, times_s, horizon)
     model.minimize(last)
-    solver = cp.CpSolver()
     solver.parameters.num_workers, solver.parameters.max_deterministic_time = 1, max_effort
     status = solver.solve(model)
     if status not in (cp.OPTIMAL, cp.FEASIBLE):

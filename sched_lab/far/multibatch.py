@@ -30,7 +30,7 @@ class Timeline(NamedTuple):
     Parameters
     ----------
     start_s : (instances,) when it starts on the tasks of the batch, NaN if it has none
-    created_s, closing_s : (instances,) end of its creation, begin of its destruction for the batch, NaN if there is none
+    created_s, closing_s : (instances,) end of its creation, begin of its destruction for the batch, NaN if none
     cleared_s : (instances,) begin of the destruction of what earlier batches left there, NaN if there is none
     end_s : (GPUs, slices) when the last task on a slice ends
     clear_s : (GPUs, slices) when the instance destroyed last on a slice is gone
@@ -124,7 +124,7 @@ def opening(tree: Tree, before: Timeline, is_first: Truths, in_the_way: Truths, 
     """Events that wait for no task of the batch; number -1 - i: instance i of an earlier batch is in the way."""
     heap = [(0.0, 0, 0) for _ in range(0)]
     for i in np.flatnonzero(in_the_way):
-        push(heap, (max(release_s, latest_s(tree, before.end_s, i)), len(heap), -1 - int(i)))
+        push(heap, (max(release_s, latest_s(tree, before.end_s, int(i))), len(heap), -1 - int(i)))
     for i in np.flatnonzero(is_first):
         push(heap, (release_s, len(heap), int(i)))
     return heap
@@ -255,7 +255,8 @@ class Chain:
 
 # %% ../../nbs/54_multibatch.ipynb #54-022
 @njit(cache=True)
-def task_starts(tree: Tree, times_s: Floats, plan: Integers, start_s: Floats, is_reversed: bool) -> tuple[Floats, Floats]:
+def task_starts(tree: Tree, times_s: Floats, plan: Integers, start_s: Floats,
+                is_reversed: bool) -> tuple[Floats, Floats]:
     """(tasks,) start and end on the instances: longest task first, or in a reversed batch last."""
     time_s, begin_s, next_s = np.empty(len(plan)), np.empty(len(plan)), start_s.copy()
     for task in range(len(plan)):
@@ -270,13 +271,13 @@ def task_starts(tree: Tree, times_s: Floats, plan: Integers, start_s: Floats, is
 def _operations(tree: Tree, pages: Sequence[Timeline]) -> tuple[Integers, Truths, Floats, Floats]:
     """Instance, whether it is a creation, begin and end of all operations of a chain."""
     columns = []
-    for begins_s, is_creation in ((np.array([page.created_s for page in pages]) - tree.create_s, True),
-                                  (np.array([page.closing_s for page in pages]), False),
-                                  (np.array([page.cleared_s for page in pages]), False)):
+    for begins_s, creates in ((np.array([page.created_s for page in pages]) - tree.create_s, True),
+                              (np.array([page.closing_s for page in pages]), False),
+                              (np.array([page.cleared_s for page in pages]), False)):
         batch, instance = np.nonzero(~np.isnan(begins_s))
         begin_s = begins_s[batch, instance]
-        duration_s = (tree.create_s if is_creation else tree.destroy_s)[instance]
-        columns.append((instance, np.full(len(instance), is_creation), begin_s, begin_s + duration_s))
+        duration_s = (tree.create_s if creates else tree.destroy_s)[instance]
+        columns.append((instance, np.full(len(instance), creates), begin_s, begin_s + duration_s))
     instance, is_creation, begin_s, end_s = (np.concatenate(column) for column in zip(*columns, strict=True))
     order = np.argsort(begin_s, kind="stable")
     return instance[order], is_creation[order], begin_s[order], end_s[order]
@@ -321,10 +322,11 @@ def _joined(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integer
         pages.append(page)
         rows.append((plan, start_s, end_s, start_s.min(initial=np.inf), end_s.max(initial=from_s), alone_s,
                      is_reversed, made, swapped))
-    plan, start_s, end_s, *of_batches = zip(*rows, strict=True)
-    schedule = Schedule(mig, np.concatenate(plan), np.concatenate(start_s), np.concatenate(end_s),
+    all_plans, starts_s, ends_s, *of_batches = zip(*rows, strict=True)
+    schedule = Schedule(mig, np.concatenate(all_plans), np.concatenate(starts_s), np.concatenate(ends_s),
                         *_operations(tree, pages))
-    return Chain(schedule, np.repeat(np.arange(len(plan)), [len(p) for p in plan]), *map(np.array, of_batches))
+    batch = np.repeat(np.arange(len(all_plans)), [len(plan) for plan in all_plans])
+    return Chain(schedule, batch, *map(np.array, of_batches))
 
 # %% ../../nbs/54_multibatch.ipynb #54-025
 def chain(mig: Mig, batches_times_s: Sequence[Floats], *, reverses: bool = True, moves: bool = True,

@@ -11,16 +11,17 @@ import numpy as np
 
 from .._compat import njit
 from ..cluster import Integers
-from .allocations import first_allocation, raise_longest
+from .allocations import first_allocation, go_to, least_makespans, raises
 from .mig import Floats, Mig, Schedule, Tree
 from .repartition import loads, longest_first, repartition, replay, schedule_of
 from ..frames import InputError
 
 REACHES = 1e-9  # relative difference of times below which a slice still counts as ending last
+ROUNDING = 1e-12  # relative error that a running sum of works may have
 
 # %% auto #0
-__all__ = ['REACHES', 'slice_ends', 'latest_s', 'alternative', 'find_move', 'find_swap', 'shorten', 'critical_leaves', 'refine',
-           'best_plan', 'far_plan', 'check_times', 'Far', 'far']
+__all__ = ['REACHES', 'ROUNDING', 'slice_ends', 'latest_s', 'alternative', 'find_move', 'find_swap', 'shorten', 'critical_leaves',
+           'refine', 'best_plan', 'far_plan', 'check_times', 'Far', 'far']
 
 # %% ../../nbs/53_refine.ipynb #53-007
 @njit(cache=True)
@@ -141,15 +142,20 @@ def best_plan(tree: Tree, times_s: Floats, sizes: Integers,
               as_authors: bool) -> tuple[Integers, Floats, float, int]:
     """Phases 1 and 2: the plan of least makespan over the family, its instance ends, makespan, and member number.
 
-    A member stops as soon as it cannot be better than the best one so far.
+    Members come by the time below which they cannot end, and the first of equals wins.
     """
     order, allocation = longest_first(times_s), first_allocation(times_s, sizes, as_authors)
-    best, best_end_s, best_s = repartition(tree, times_s, order, allocation, np.inf, as_authors)
-    chosen, member = 0, 0
-    while len(times_s) > 0 and raise_longest(times_s, sizes, allocation, as_authors):
-        member += 1
-        instance, end_s, makespan_s = repartition(tree, times_s, order, allocation, best_s, as_authors)
-        if makespan_s < best_s:
+    steps = raises(times_s, sizes, as_authors)
+    least_s = least_makespans(times_s, sizes, allocation, steps, (tree.children[:, 0] < 0).sum())
+    best, best_end_s, best_s, chosen, now = np.full(len(times_s), -1), np.zeros(len(tree.gpu)), np.inf, -1, 0
+    for member in np.argsort(least_s, kind="mergesort"):
+        if least_s[member] * (1 - ROUNDING) > best_s:
+            break
+        go_to(allocation, steps, now, member)
+        now = member
+        limit_s = np.nextafter(best_s, np.inf) if member < chosen else best_s
+        instance, end_s, makespan_s = repartition(tree, times_s, order, allocation, limit_s, as_authors)
+        if makespan_s < limit_s or chosen < 0:
             best, best_end_s, best_s, chosen = instance, end_s, makespan_s, member
     return best, best_end_s, best_s, chosen
 

@@ -134,7 +134,8 @@ def report(mig: Mig, batch: Batch, method: str = "far") -> Report:
     ideal = ideal_s(mig, [batch.times_s])
     is_fixed = method.startswith("fixpart")
     summary: dict[str, Any] = {
-        "gpu": mig.model, "gpus": mig.num_gpus, "method": method, "tasks": len(batch), "batches": len(batches_of(batch)),
+        "gpu": mig.model, "gpus": mig.num_gpus, "method": method, "tasks": len(batch),
+        "batches": len(batches_of(batch)),
         "makespan_s": schedule.makespan_s, "rho": schedule.makespan_s / ideal, "ideal_s": ideal,
         "lower_bound_s": lower_bound(mig, batch.times_s, with_reconfiguration=not is_fixed),
         "reconfigurations": len(schedule.operated),

@@ -92,8 +92,8 @@ def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     cpu_power_w = read_cpu_power(study.cpu_power) if study.cpu_power else {}
     models, tasks = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys()), study.traces[trace]
     recorded = arrivals_in(study.arrivals[trace], seed, study.nodes, models, tasks) if study.arrivals else None
-    run = inflate(cluster_in(study.nodes, models), tasks_in(tasks), policy, seed=seed, arrivals=recorded, gpu_power_w=gpu_power_w,
-                  cpu_power_w=cpu_power_w, **study.options)
+    run = inflate(cluster_in(study.nodes, models), tasks_in(tasks), policy, seed=seed, arrivals=recorded,
+                  gpu_power_w=gpu_power_w, cpu_power_w=cpu_power_w, **study.options)
     return on_grid(run.curve, study.step, study.options.get("until") or 1.0)
 
 
