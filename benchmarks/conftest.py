@@ -1,4 +1,4 @@
-"""Print, below the table of pytest-benchmark, arrivals per second and the ratio to the authors' speed."""
+"""Print, below the table of pytest-benchmark, time per call or arrivals per second, and the authors' speed."""
 
 AUTHORS_S = 600  # "about 10 minutes" for one experiment on 2 vCPU: the README of the authors' simulator
 
@@ -14,6 +14,10 @@ def pytest_terminal_summary(terminalreporter, config):
         if "arrivals" in info:
             speed = info["arrivals"] / bench.stats.median
             line += f" {speed:10,.0f} arrivals/s {AUTHORS_S / bench.stats.median:8,.0f} x the authors' speed"
+        if "calls" in info:
+            each_s = bench.stats.median / info["calls"]
+            line += f" {1000 * each_s:10.3f} ms a call"
+            line += f" {info['paper_s'] / each_s:8,.0f} x the paper's speed" if info.get("paper_s") else ""
         if "memory_mib" in info:
             line += f" {info['memory_mib']:6.0f} MiB at most"
         terminalreporter.write_line(line)

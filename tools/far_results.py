@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 from joblib import cpu_count
@@ -26,7 +27,8 @@ from sched_lab.far.multibatch import batch_plans, chain, excess_percent, gain_pe
 from sched_lab.far.plus import far_plus
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
-from sched_lab.frames import write_frame
+from sched_lab.frames import read_frame, write_frame
+from sched_lab.plots import save_svg, use_book_style
 from sched_lab.sweeps import grid, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -172,6 +174,37 @@ def compute(names: list[str]) -> Iterator[Path]:
                           {"made by": "tools/far_results.py", **version, "runs": RUNS, "batches": BATCHES})
 
 
+# --- figures
+
+
+def rho_figure() -> alt.LayerChart:
+    """Draw Table 4: points are the paper's, lines ours."""
+    paper = pd.read_csv(ROOT / "data" / "paper" / "far_tables.csv").query("table == 4")
+    ours = read_frame(RESULTS / "single.csv").query("quantity == 'rho' and width == 'wide' and p_sup == '0'")
+    axes = {"x": alt.X("num_tasks:Q", title="tasks in the batch", scale=alt.Scale(domain=[9, 36], nice=False)),
+            "color": alt.Color("scaling:N", title=None, sort=list(SCALINGS))}
+    line = alt.Chart(ours).mark_line().encode(**axes, y=alt.Y("mean:Q", title="rho", scale=alt.Scale(zero=False)))
+    points = alt.Chart(paper).mark_point(filled=True, size=60).encode(**axes, y="paper:Q")
+    title = "Makespan of FAR over perfectly shared work, A100"
+    chart: alt.LayerChart = alt.layer(line, points, title=title).properties(width=520, height=260)
+    return chart
+
+
+def plus_figure() -> alt.FacetChart:
+    """Draw rho of FAR and FAR+ for every kind of batch."""
+    names = {"rho_far": "FAR", "rho_plus": "FAR+"}
+    frame = read_frame(RESULTS / "plus.csv").query(f"quantity in {list(names)}")
+    frame = frame.assign(method=frame["quantity"].map(names), kind=frame["scaling"] + ", " + frame["width"])
+    chart: alt.FacetChart = alt.Chart(frame).mark_line(point=True).encode(
+        alt.X("num_tasks:O", title="tasks in the batch"), alt.Y("mean:Q", title="rho", scale=alt.Scale(zero=False)),
+        alt.Color("method:N", title=None)).properties(width=190, height=150).facet(
+            alt.Facet("kind:N", title=None), columns=3)
+    return chart
+
+
 if __name__ == "__main__":
-    for path in compute([name for name in sys.argv[1:] if name != "figures"] or list(CELLS_OF)):
+    for path in compute([name for name in sys.argv[1:] or CELLS_OF if name != "figures"]):
         print(path.relative_to(ROOT))
+    use_book_style()
+    for name, draw in {"far_rho": rho_figure, "far_plus": plus_figure}.items():
+        print(save_svg(draw(), FIGURES / f"{name}.svg").relative_to(ROOT))

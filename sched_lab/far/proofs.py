@@ -80,7 +80,7 @@ class Worst(NamedTuple):
 
 
 def _changed(times_s: Floats, rng: np.random.Generator) -> Floats:
-    """A batch with one task's times changed: scaled, one of them drawn anew, or two works made almost equal."""
+    """A batch with one task changed: all its times, those from a size on, or one of them; or it copies another."""
     other, task = times_s.copy(), rng.integers(len(times_s))
     k = rng.integers(times_s.shape[1])
     kind = rng.integers(4)
