@@ -279,9 +279,9 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     data["shown"] = data["label"].where(fits, "")
     names = "[" + ", ".join(f"'{name}'" for name in lanes) + "][floor(datum.value)]"
     across = alt.X("start:Q", title=x_title, scale=alt.Scale(domain=[0, until], nice=False))
-    down = alt.Y("top:Q", title=None, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False),
-                 axis=alt.Axis(values=[k + 0.5 for k in range(len(lanes))], labelExpr=names, labelOverlap=False,
-                               grid=False, ticks=False, domain=False))
+    axis = alt.Axis(values=[k + 0.5 for k in range(len(lanes))], labelExpr=names, labelOverlap=False, grid=False,
+                    ticks=False, domain=False)  # both layers say it, or the other's default thins the labels
+    down = alt.Y("top:Q", title=None, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False), axis=axis)
     kinds = [kind for kind in colours if kind in set(data["kind"])]
     fill = alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds, range=[colours[kind] for kind in kinds]),
                      legend=alt.Legend() if len(kinds) > 1 else None)
@@ -289,7 +289,8 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     base = alt.Chart(data)
     bars = base.mark_rect(stroke="white", strokeWidth=1).encode(across, down, alt.X2("end"), alt.Y2("bottom"), fill,
                                                                tooltip=tips)
-    texts = base.mark_text(color=INK, fontSize=12).encode(alt.X("x:Q"), alt.Y("y:Q"), text="shown:N")
+    texts = base.mark_text(color=INK, fontSize=12).encode(
+        alt.X("x:Q"), alt.Y("y:Q", title=None, axis=axis), text="shown:N")
     chart: alt.LayerChart = alt.layer(bars, texts, title=title).properties(
         width=_GANTT_PX, height=_LANE_PX * len(lanes))
     return chart
