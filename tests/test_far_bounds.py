@@ -170,10 +170,10 @@ def test_budget_spent_in_the_search_keeps_the_bound_of_the_tables():
 
 def test_search_that_was_cut_short_never_claims_a_proof():
     mig, rng, num_cut = mig_of("A100"), np.random.default_rng(8), 0
-    for _ in range(20):
-        times_s = random_times(rng, mig, 6)
+    for _ in range(6):
+        times_s = random_times(rng, mig, 7) * 0.05  # creations count: the search has much to do
         best_s = optimum_with_reconfiguration(mig, times_s).makespan_s
-        for budget in np.geomspace(3e3, 3e4, 40):  # the tables of six tasks take about three thousand splits
+        for budget in np.geomspace(5e3, 5e4, 30):  # the tables take less than 8,000 splits
             cut = optimum_with_reconfiguration(mig, times_s, max_visits=int(budget))
             num_cut += not cut.is_proved and cut.bound_s > lower_bound(mig, times_s)
             assert not cut.is_proved or cut.makespan_s <= best_s * SLACK
