@@ -27,9 +27,10 @@ def reqs(key: str) -> list[str]:
     return shlex.split(cfg.get(key, ""))
 
 
-extras = {name: reqs(f"{name}_requirements") for name in ("gpu", "nvml", "distributed", "solvers", "book", "lab")}
+EXTRAS = ("gpu", "nvml", "mariadb", "distributed", "solvers", "book", "lab")
+extras = {name: reqs(f"{name}_requirements") for name in EXTRAS}
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need, without a GPU
-extras["dev"] = reqs("dev_requirements") + extras["book"] + extras["lab"] + extras["distributed"] + extras["solvers"]
+extras["dev"] = sum((extras[name] for name in EXTRAS if name not in ("gpu", "nvml")), reqs("dev_requirements"))
 
 setup(
     version=cfg["version"],

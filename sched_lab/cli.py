@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 import warnings
@@ -20,12 +21,17 @@ import typer
 
 from . import __version__
 from ._compat import embedded
+from .andreas.greedy import Randomness
+from .andreas.model import read_instance
+from .andreas.report import DECISIONS
+from .andreas.report import report as andreas_report
+from .andreas.simulation import LOSSES
 from .cluster import Cluster, describe_nodes, read_nodes
 from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
 from .far.execution import dry_run as planned
 from .far.mig import MODELS, Mig, mig_of
 from .far.report import report, solver_of
-from .far.tasks import Batch, read_times
+from .far.tasks import read_times
 from sched_lab.frames import (
     Column,
     InputError,
@@ -50,9 +56,11 @@ from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, rea
 __all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
            'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyOut',
            'StudyFile', 'Workers', 'DaskAddress', 'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn', 'OneSequence',
-           'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'UsageError', 'is_kept', 'write_run', 'Experiment',
-           'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command', 'read_batch',
-           'far_command', 'far_run_command', 'traces_command', 'fetch_command', 'fail', 'main']
+           'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'InstancePath', 'JobMethod', 'Simulate',
+           'SearchSeed', 'Iterations', 'Period', 'Loss', 'TimeLimit', 'UsageError', 'is_kept', 'write_run',
+           'Experiment', 'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command',
+           'warnings_said', 'far_command', 'far_run_command', 'andreas_command', 'traces_command', 'fetch_command',
+           'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-005
 TABLES = ("assignments.csv", "curve.csv")
@@ -264,14 +272,14 @@ OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and
                                            "for each other too.")]
 
 
-def read_batch(times: Path, mig: Mig, batch: str | None) -> Batch:
-    """Read run times and pass warnings about them on."""
+@contextlib.contextmanager
+def warnings_said() -> Iterator[None]:
+    """Pass warnings on to standard error, one line each."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        tasks = read_times(times, mig, batch=batch)
+        yield
     for warning in said:
         typer.echo(f"sched-lab: warning: {warning.message}", err=True)
-    return tasks
 
 
 @app.command("far")
@@ -287,7 +295,8 @@ def far_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus 
     """
     mig = mig_of(gpu, gpus, has_one_sequence=one_sequence)
     solver_of(method, mig)
-    tasks = read_batch(times, mig, batch)
+    with warnings_said():
+        tasks = read_times(times, mig, batch=batch)
     ensure_writable(out)
     done = report(mig, tasks, method)
     done.write(out)
@@ -317,7 +326,8 @@ def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: G
         raise InputError("nothing is carried out unless you say how",
                          mend="give one of --dry-run, --simulated 100 and --yes-reconfigure")
     mig = mig_of(gpu, gpus)
-    tasks = read_batch(times, mig, None)
+    with warnings_said():
+        tasks = read_times(times, mig)
     schedule = report(mig, tasks, method).schedule
     if dry_run:
         typer.echo(planned(schedule, tasks.name))
@@ -337,7 +347,41 @@ def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: G
     if failed:
         raise typer.Exit(1)
 
-# %% ../nbs/90_cli.ipynb #90-020
+# %% ../nbs/90_cli.ipynb #90-021
+InstancePath = Annotated[Path, _option("Jobs, nodes, run times and prices (JSON).", metavar="FILE.json")]
+JobMethod = Annotated[str, _option("fifo, edf and priority leave running jobs alone; greedy, rg (randomized greedy) and local "
+                                   "(plays the queue to its end) reschedule all; exact decides once.",
+                                   metavar="|".join(DECISIONS))]
+Simulate = Annotated[bool, typer.Option("--simulate", help="From the first submission to the last completion.")]
+SearchSeed = Annotated[int, typer.Option(min=0, help="Of rg and local.")]
+Iterations = Annotated[int, typer.Option(min=1, help="Rounds of rg.")]
+Period = Annotated[float, _option("Longest time between two decisions of a simulation (s).")]
+Loss = Annotated[str, _option("What an interruption costs in a simulation: nothing, the started epoch of a job that is stopped or "
+                              "moved, or that of every job at every decision.", metavar="|".join(LOSSES))]
+TimeLimit = Annotated[float, _option("Of exact search (s).")]
+
+
+@app.command("andreas")
+def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = "rg", simulate: Simulate = False,
+                    seed: SearchSeed = 4010, max_iterations: Iterations = 1000, period: Period = math.inf,
+                    loss: Loss = "none", time_limit: TimeLimit = 60.0) -> None:
+    """Schedule training jobs with due dates on nodes with energy prices, now or for a whole day.
+
+    **schedule.csv** has job, node, gpu_type, gpus, start_s and end_s of every uninterrupted run; **costs.json** energy,
+    penalties and total with a bound that no scheduler can beat, or, of one decision, Eq. 1 and how far it is from the
+    best; **gantt.html** shows the schedule.
+
+    Example: sched-lab andreas --instance jobs.json --method local --simulate --out day
+    """
+    with warnings_said():
+        jobs = read_instance(instance)
+    ensure_writable(out)
+    done = andreas_report(jobs, method, is_simulated=simulate, how=Randomness(max_iterations, seed), period_s=period,
+                          loss=loss, time_limit_s=time_limit)
+    done.write(out)
+    typer.echo(f"{out}: {done.headline}")
+
+# %% ../nbs/90_cli.ipynb #90-022
 @app.command("traces")
 def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
     """Describe a node list and a trace; without any, the embedded default, and where the public data is.
@@ -351,7 +395,7 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
         openb = find_data("openb/openb_pod_list_default.csv")
         typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
-# %% ../nbs/90_cli.ipynb #90-021
+# %% ../nbs/90_cli.ipynb #90-023
 @app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
                   to: Annotated[Path | None, _option("Where to keep it. [default: the user cache]")] = None) -> None:
@@ -363,7 +407,7 @@ def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Whi
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
 
-# %% ../nbs/90_cli.ipynb #90-023
+# %% ../nbs/90_cli.ipynb #90-025
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with code 2."""
     typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)

@@ -1,0 +1,632 @@
+"""The exact program of ANDREAS: brute force, stored optima, honest bounds, and where the printed model goes wrong."""
+import json
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sched_lab.andreas import exact
+from sched_lab.andreas.exact import (
+    CHARGES,
+    MOST_ASSIGNMENTS,
+    Model,
+    all_assignments,
+    brute_force,
+    objective_eur,
+    places_of,
+    solve_code_objective,
+    solve_exact,
+)
+from sched_lab.andreas.greedy import greedy, randomized_greedy
+from sched_lab.andreas.instances import generate, toy_instance
+from sched_lab.andreas.model import Assignment, Fleet, Instance, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.proxy import code_objective, paper_objective
+from sched_lab.andreas.rollout import rollout
+from sched_lab.andreas.rules import assign_by_rule
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+
+RHO, PERIOD_S = 100.0, 300.0
+VARIANTS = tuple(product(("first", "cheapest", "node", "share"), (False, True)))
+GOLDEN = find_reference("andreas/golden.json")
+STORED_CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
+CASES = {case["name"]: case for case in STORED_CASES}
+STORED = {"milp_corrected_first_ending": ("first", False), "milp_printed_alpha_cover4n": ("cheapest", True),
+          "milp_first_ending_cover4n": ("first", True)}
+golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
+each_case = pytest.mark.parametrize("name", CASES)
+
+
+def instance_of(case: dict[str, Any]) -> Instance:
+    """Convert a stored case to our instance file."""
+    nodes = [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]]
+    jobs = [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
+             "times_s": job["t"]} for job in case["jobs"]]
+    return parse_instance({"now_s": case["Tc"], "nodes": nodes, "cost_eur_per_h": case["cost"], "jobs": jobs})
+
+
+def random_case(seed: int, num_jobs: int, num_nodes: int) -> tuple[Fleet, Jobs, float, float, float]:
+    """Two GPU types, four configurations, jobs with holes in their profiles; also the time, H and rho.
+
+    Times are multiples of 100 s, so that jobs often end together.
+    """
+    rng = np.random.default_rng([seed, num_jobs, num_nodes])
+    price = np.hstack([np.zeros((2, 1)), np.cumsum(rng.uniform(0.05, 0.4, (2, 3)), axis=1)])
+    fleet = Fleet(rng.integers(0, 2, num_nodes), rng.integers(1, 4, num_nodes), np.array([0, 0, 1, 1]),
+                  np.array([1, 2, 1, 2]), price)
+    times_s = rng.integers(2, 30, (num_jobs, 4)) * 100.0
+    times_s[rng.random((num_jobs, 4)) < 0.3] = np.inf
+    jobs = Jobs(np.zeros(num_jobs), rng.integers(0, 50, num_jobs) * 100.0, rng.uniform(0, 1e-3, num_jobs), times_s)
+    now_s, period_s = float(rng.integers(0, 4) * 500), float(rng.choice([0, 300, 1000]))
+    return fleet, jobs, now_s, period_s, float(rng.choice([1, 100]))
+
+
+# --- an oracle of its own: every choice of a configuration and node for every job, and sums written out --------------
+
+def every_assignment(fleet: Fleet, jobs: Jobs):
+    """All combinations of (node, configuration) per job; those that no node bears are left out by the validator."""
+    options = [[(-1, -1)] + [(n, c) for n in range(len(fleet.node_type)) for c in range(len(fleet.configuration_type))
+                             if fleet.node_type[n] == fleet.configuration_type[c] and times_s[c] < np.inf]
+               for times_s in jobs.times_s]
+    for chosen in product(*options):
+        assignment = Assignment(*np.array(chosen, np.int64).reshape(-1, 2).T)
+        try:
+            check_assignment(fleet, jobs.times_s, assignment)
+        except ValueError:
+            continue
+        yield assignment
+
+
+def charges_eur(fleet: Fleet, runs: list[tuple[float, int]], gpu_type: int) -> dict[str, float]:
+    """Four charges for a node with these runs (seconds, GPUs)."""
+    price = fleet.cost_eur_per_h[gpu_type] / 3600
+    used, first_s = sum(gpus for _, gpus in runs), min(time_s for time_s, _ in runs)
+    return {"cheapest": min(time_s * price[gpus] for time_s, gpus in runs),
+            "first": min(time_s * price[gpus] for time_s, gpus in runs if time_s == first_s),
+            "node": first_s * price[used],
+            "share": min(time_s * price[used] * gpus / used for time_s, gpus in runs if time_s == first_s)}
+
+
+def values_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, period_s: float, rho: float
+               ) -> dict[Any, float]:
+    """Objective of an assignment in all variants, and under "code" that of the authors' code."""
+    lateness_eur, code_waiting_eur = 0.0, 0.0
+    runs: dict[int, list[tuple[float, int]]] = {}
+    running = []
+    for j, (n, c) in enumerate(zip(*assignment, strict=True)):
+        weight, due_s = float(jobs.weight_eur_per_s[j]), float(jobs.due_s[j])
+        if n < 0:
+            slowest_s = max((t for t in jobs.times_s[j] if t < np.inf), default=0.0)
+            lateness_eur += rho * weight * max(now_s + period_s + slowest_s - due_s, 0)
+            code_waiting_eur += rho * weight * max(now_s + slowest_s - due_s, 0)
+            continue
+        time_s = float(jobs.times_s[j, c])
+        lateness_eur += weight * max(now_s + time_s - due_s, 0)
+        runs.setdefault(int(n), []).append((time_s, int(fleet.configuration_gpus[c])))
+        running.append((weight, due_s, time_s))
+    charged = [charges_eur(fleet, own, int(fleet.node_type[n])) for n, own in runs.items()]
+    is_covered = len(runs) >= min(len(fleet.node_type), len(jobs.due_s))
+    values: dict[Any, float] = {(charge, cover): lateness_eur + sum(node[charge] for node in charged)
+                                if is_covered or not cover else np.inf for charge, cover in VARIANTS}
+    end_s = min((time_s for _, _, time_s in running), default=np.inf)
+    price = sum(fleet.cost_eur_per_h[fleet.node_type[n], sum(g for _, g in own)] / 3600 for n, own in runs.items())
+    values["code"] = np.inf if not running else (
+        end_s * price + code_waiting_eur + sum(w * max(now_s + end_s - due_s, 0) for w, due_s, _ in running))
+    return values
+
+
+def least_eur(fleet: Fleet, jobs: Jobs, now_s: float, period_s: float, rho: float, assignments=every_assignment
+              ) -> dict[Any, float]:
+    """Least value of each variant over all assignments."""
+    rows = [values_eur(fleet, jobs, now_s, one, period_s, rho) for one in assignments(fleet, jobs)]
+    return {variant: min(row[variant] for row in rows) for variant in rows[0]}
+
+
+def check_solver(fleet: Fleet, jobs: Jobs, now_s: float, period_s: float, rho: float, least: dict[Any, float]) -> int:
+    """Compare the solver's optimum with the least value in every variant; return the number of comparisons."""
+    for charge, cover in VARIANTS:
+        found = solve_exact(fleet, jobs, now_s, period_s=period_s, rho=rho, charge=charge, cover=cover)
+        check_optimum(found, fleet, jobs, least[charge, cover])
+        if found.assignment is not None:
+            mine = values_eur(fleet, jobs, now_s, found.assignment, period_s, rho)[charge, cover]
+            assert mine == pytest.approx(found.value, rel=1e-9, abs=1e-12)
+    found = solve_code_objective(fleet, jobs, now_s, rho=rho)
+    check_optimum(found, fleet, jobs, least["code"])
+    return len(VARIANTS) + 1
+
+
+def check_optimum(found: exact.Exact, fleet: Fleet, jobs: Jobs, least: float) -> None:
+    assert found.is_proved
+    if least == np.inf:
+        assert found.assignment is None and found.value == found.bound == np.inf
+        return
+    check_assignment(fleet, jobs.times_s, found.assignment)
+    assert found.value == pytest.approx(least, rel=1e-6, abs=1e-8)
+    assert 0 <= found.bound <= found.value and found.gap <= 1e-6 * max(1.0, found.value) / max(found.value, 1e-12)
+
+
+# --- equal to brute force --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("num_jobs", "num_nodes", "seeds"), [(1, 2, 6), (2, 3, 8), (3, 2, 10), (4, 2, 5), (5, 1, 2),
+                                                              (6, 1, 1)])
+def test_the_solver_finds_what_brute_force_finds_in_all_variants(num_jobs, num_nodes, seeds):
+    compared = 0  # over all sizes: 9 variants of 6 + 8 + 10 + 5 + 2 + 1 = 32 cases, 288 comparisons
+    for seed in range(seeds):
+        fleet, jobs, now_s, period_s, rho = random_case(seed, num_jobs, num_nodes)
+        compared += check_solver(fleet, jobs, now_s, period_s, rho, least_eur(fleet, jobs, now_s, period_s, rho))
+    assert compared == 9 * seeds
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_assignments_are_all_and_their_objectives_right(seed):
+    fleet, jobs, now_s, period_s, rho = random_case(100 + seed, 3, 2)
+    expected = {(*one.node, *one.configuration): values_eur(fleet, jobs, now_s, one, period_s, rho)
+                for one in every_assignment(fleet, jobs)}
+    listed = list(all_assignments(fleet, jobs))
+    assert len(listed) == len(expected) and {(*one.node, *one.configuration) for one in listed} == expected.keys()
+    for one in listed:
+        for charge, cover in VARIANTS:
+            value = objective_eur(fleet, jobs, now_s, one, period_s=period_s, rho=rho, charge=charge, cover=cover)
+            assert value == pytest.approx(expected[*one.node, *one.configuration][charge, cover], rel=1e-9, abs=1e-12)
+        value = objective_eur(fleet, jobs, now_s, one, period_s=period_s, rho=rho)
+        assert value == pytest.approx(paper_objective(fleet, jobs, now_s, *one, rho, period_s), rel=1e-9, abs=1e-12)
+
+
+def test_brute_force_returns_the_least_and_the_first_of_equals():
+    fleet, jobs = box(), queue_of(2000, [[np.inf, 1000.0], [1200.0, np.inf]])
+    assignment, value = brute_force(fleet, jobs, lambda one: -float((one.node >= 0).sum()))
+    assert value == -2 and assignment.node.tolist() == [0, 0] and assignment.configuration.tolist() == [1, 0]
+    assert brute_force(fleet, jobs, lambda one: 0.0)[0].node.tolist() == [-1, -1]  # the first that is tried: all wait
+
+
+def test_brute_force_refuses_more_than_a_million_ways_to_choose():
+    # n1 has one GPU: each job waits or takes it. 19 jobs: 2^19 = 524,288 ways, 20 jobs: 1,048,576.
+    fleet = Fleet(np.array([0]), np.array([1]), np.array([0]), np.array([1]), np.array([[0, 0.36]]))
+    assert 2**19 <= MOST_ASSIGNMENTS < 2**20
+    assert brute_force(fleet, queue_of(0, [[100.0]] * 19), lambda one: 0.0)[1] == 0
+    with pytest.raises(InputError, match="1,048,576 ways to choose.*use solve_exact"):
+        brute_force(fleet, queue_of(0, [[100.0]] * 20), lambda one: 0.0)
+
+
+# --- the stored optima -----------------------------------------------------------------------------------------------
+
+@golden
+@each_case
+def test_stored_optima_of_eq_1_are_found(name):
+    case = CASES[name]
+    instance = instance_of(case)
+    compared = 0
+    for key, (charge, cover) in STORED.items():
+        if key not in case["exact"]:
+            continue
+        found = solve_exact(instance.fleet, instance.jobs, instance.now_s, charge=charge, cover=cover)
+        stored = case["exact"][key]["value"]
+        assert found.is_proved
+        assert found.value == pytest.approx(np.inf if stored is None else stored, rel=1e-6, abs=1e-8)
+        compared += 1
+    assert compared
+
+
+@golden
+@each_case
+def test_stored_optima_of_the_codes_objective_are_found(name):
+    case = CASES[name]
+    if "code_proxy_optimum_bruteforce" not in case["exact"]:
+        pytest.skip(f"{name} stores no optimum of the code's objective")
+    instance = instance_of(case)
+    found = solve_code_objective(instance.fleet, instance.jobs, instance.now_s)
+    assert found.is_proved
+    assert found.value == pytest.approx(case["exact"]["code_proxy_optimum_bruteforce"]["value"], rel=1e-6, abs=1e-8)
+    assert code_objective(instance.fleet, instance.jobs, instance.now_s, *found.assignment, RHO) == found.value
+
+
+@golden
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if len(case["jobs"]) <= 6])
+def test_stored_cases_of_at_most_six_jobs_equal_brute_force_in_all_variants(name):
+    instance = instance_of(CASES[name])
+    fleet, jobs, now_s = instance.fleet, instance.jobs, instance.now_s
+    check_solver(fleet, jobs, now_s, PERIOD_S, RHO, least_eur(fleet, jobs, now_s, PERIOD_S, RHO, all_assignments))
+
+
+@golden
+@each_case
+def test_the_stored_assignment_of_a_stored_optimum_has_its_value(name):
+    case = CASES[name]
+    instance = instance_of(case)
+    names = [instance.configuration_name(c) for c in range(len(instance.fleet.configuration_type))]
+    for key, (charge, cover) in STORED.items():
+        stored = case["exact"].get(key, {"value": None})
+        if stored["value"] is None:
+            continue
+        node, configuration = np.full(len(instance.job_name), -1), np.full(len(instance.job_name), -1)
+        for job, (where, gpus) in stored["assign"].items():
+            j, node_of = instance.job_name.index(job), instance.node_name.index(where)
+            gpu = instance.type_name[instance.fleet.node_type[node_of]]
+            node[j], configuration[j] = node_of, names.index(f"{gpu},{gpus}")
+        value = objective_eur(instance.fleet, instance.jobs, instance.now_s, Assignment(node, configuration),
+                              charge=charge, cover=cover)
+        assert value == pytest.approx(stored["value"], rel=1e-6, abs=1e-8)
+
+
+# --- nothing beats the optimum ---------------------------------------------------------------------------------------
+
+def every_rule(fleet: Fleet, jobs: Jobs, now_s: float) -> dict[str, Assignment]:
+    """Return what each rule of the book assigns."""
+    found = {rule: assign_by_rule(fleet, jobs, now_s, rule) for rule in ("fifo", "edf", "priority")}
+    for seed in (1, 2):
+        found[f"rg-{seed}"] = randomized_greedy(fleet, jobs, now_s, max_iterations=50, seed=seed)[0]
+    return found | {"greedy": greedy(fleet, jobs, now_s), "rollout": rollout(fleet, jobs, now_s, tries=3)[0]}
+
+
+def runnable(fleet: Fleet, jobs: Jobs) -> Jobs:
+    """Only the jobs that have a place."""
+    chosen = np.unique(places_of(fleet, jobs).job)
+    return Jobs(*(column[chosen] for column in jobs))
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_no_rule_is_below_the_optimum_of_a_random_case(seed):
+    fleet, jobs, now_s, _, _ = random_case(200 + seed, 4, 3)
+    check_rules(fleet, runnable(fleet, jobs), now_s)
+
+
+@golden
+@each_case
+def test_no_rule_is_below_the_optimum_of_a_stored_case(name):
+    instance = instance_of(CASES[name])
+    check_rules(instance.fleet, instance.jobs, instance.now_s)
+
+
+def check_rules(fleet: Fleet, jobs: Jobs, now_s: float) -> None:
+    if not len(jobs.due_s):
+        return
+    optimum = {charge: solve_exact(fleet, jobs, now_s, charge=charge) for charge in CHARGES}
+    code = solve_code_objective(fleet, jobs, now_s)
+    for rule, assignment in every_rule(fleet, jobs, now_s).items():
+        check_assignment(fleet, jobs.times_s, assignment)
+        for charge, best in optimum.items():
+            value = objective_eur(fleet, jobs, now_s, assignment, charge=charge)
+            assert value >= best.value * (1 - 1e-6) - 1e-9, (rule, charge)
+            assert value >= best.bound - 1e-9, (rule, charge)
+        assert code_objective(fleet, jobs, now_s, *assignment, RHO) >= code.value * (1 - 1e-6) - 1e-9, rule
+
+
+# --- value, bound, gap: never "optimal" without a proof --------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def large() -> tuple[Fleet, Jobs, float]:
+    """Thirty jobs of a generated instance of 12 nodes, when the last of them is submitted."""
+    drawn = generate(1000, 12, 1.7)
+    now_s = float(np.sort(drawn.jobs.submission_s)[29])
+    return drawn.fleet, Jobs(*(column[drawn.jobs.submission_s <= now_s] for column in drawn.jobs)), now_s
+
+
+@pytest.mark.parametrize("solve", [solve_exact, solve_code_objective])
+@pytest.mark.parametrize("time_limit_s", [0.0, 1e-6])
+def test_no_time_no_proof(large, solve, time_limit_s):
+    fleet, jobs, now_s = large
+    found = solve(fleet, jobs, now_s, time_limit_s=time_limit_s)
+    assert not found.is_proved
+    assert 0 <= found.bound <= found.value and found.gap > 0
+    if found.assignment is None:
+        assert found.value == np.inf and found.gap == np.inf
+    else:
+        check_assignment(fleet, jobs.times_s, found.assignment)
+        assert found.gap == (found.value - found.bound) / found.value <= 1
+
+
+def test_a_solver_that_stops_at_a_gap_proves_only_that_gap(large):
+    fleet, jobs, now_s = large
+    best = solve_exact(fleet, jobs, now_s)
+    assert best.is_proved
+    found = solve_exact(fleet, jobs, now_s, gap=0.9)
+    assert found.bound <= best.value * (1 + 1e-6) and found.value >= best.bound and found.gap <= 0.9
+    assert found.is_proved == (found.value - found.bound <= 1e-6 * max(1.0, found.value))
+
+
+class Told:
+    """HiGHS's answer, told by the test."""
+
+    def __init__(self, x, status, bound, fun=0.0):
+        self.x, self.status, self.mip_dual_bound, self.fun = x, status, bound, fun
+
+
+@pytest.mark.parametrize(("status", "bound_eur", "is_proved"), [(0, 0.06, True), (0, 0.05, False), (0, 0.07, False),
+                                                                (1, 0.06, False), (1, None, False), (4, 0.06, False)])
+def test_proved_needs_a_finished_solver_and_a_bound_that_meets_the_value(monkeypatch, status, bound_eur, is_proved):
+    # R runs on its only place: 600 s at 1e-4 EUR/s, 0.06 EUR. Variables: x, w, late, later, v. In 1/1000 EUR.
+    told = Told(np.array([1.0, 1, 0, 0, 1]), status, None if bound_eur is None else bound_eur * 1000, 60.0)
+    monkeypatch.setattr(exact.optimize, "milp", lambda *_, **__: told)
+    found = solve_exact(box(), queue_of(5000, [[600.0, np.inf]]), 0.0)
+    assert (found.value, found.is_proved) == (pytest.approx(0.06), is_proved)
+    bound = min(bound_eur or 0.0, 0.06)
+    assert (found.bound, found.gap) == (pytest.approx(bound), pytest.approx((0.06 - bound) / 0.06))
+
+
+@pytest.mark.parametrize(("status", "bound_eur", "is_proved", "expected"),
+                         [(2, None, True, np.inf), (1, None, False, 0.0), (1, 0.02, False, 0.02),
+                          (4, None, False, 0.0)])
+def test_without_an_assignment_only_infeasible_is_a_proof(monkeypatch, status, bound_eur, is_proved, expected):
+    told = Told(None, status, None if bound_eur is None else bound_eur * 1000)
+    monkeypatch.setattr(exact.optimize, "milp", lambda *_, **__: told)
+    found = solve_exact(box(), queue_of(5000, [[600.0, np.inf]]), 0.0)
+    assert found.assignment is None and found.value == found.gap == np.inf
+    assert (found.is_proved, found.bound) == (is_proved, expected)
+
+
+def test_a_value_that_the_solver_did_not_mean_is_not_proved(monkeypatch):
+    # The solver says 0.01 EUR and a bound of 0.01; the assignment that it returns costs 0.06: no proof.
+    told = Told(np.array([1.0, 1, 0, 0, 1]), 0, 10.0, 10.0)
+    monkeypatch.setattr(exact.optimize, "milp", lambda *_, **__: told)
+    found = solve_exact(box(), queue_of(5000, [[600.0, np.inf]]), 0.0)
+    assert (found.value, found.bound, found.is_proved) == (pytest.approx(0.06), pytest.approx(0.01), False)
+
+
+def test_a_program_is_solved_and_an_impossible_one_noticed():
+    # At most 5 kg of things of 2, 3 and 4 kg, worth 3, 4 and 5: the first two, worth 7.
+    program = Model()
+    things = program.add([-3, -4, -5], is_binary=True)
+    program.row((things, [2, 3, 4]), upper=5)
+    found = program.solve(time_limit_s=10, gap=0)
+    assert found.is_proved and found.x.round().tolist() == [1, 1, 0]
+    assert (found.value, found.bound) == (pytest.approx(-7), pytest.approx(-7))
+    program.row((things, 1.0), lower=3)
+    found = program.solve(time_limit_s=10, gap=0)
+    assert found.x is None and found.value == found.bound == np.inf and found.is_proved
+
+
+def test_coefficients_of_a_variable_named_twice_in_a_row_add_up():
+    program = Model()
+    one = program.add([-1.0], is_binary=False, upper=10)
+    program.row((one, 1.0), (one, 2.0), upper=6)  # 3 x <= 6
+    assert program.rows[0][0] == {0: 3.0} and program.solve(10, 0).value == pytest.approx(-2)
+
+
+# --- where the printed model goes wrong: one job or two on one node with four GPUs -----------------------------------
+
+def box() -> Fleet:
+    """1, 1.5, 2 and 2.5 ten-thousandths of a EUR per second with one to four GPUs in use; jobs take one or two."""
+    cost_eur_per_h = np.array([[0, 0.36, 0.54, 0.72, 0.90]])
+    return Fleet(np.array([0]), np.array([4]), np.array([0, 0]), np.array([1, 2]), cost_eur_per_h)
+
+
+def queue_of(due_s: float, times_s: list[list[float]]) -> Jobs:
+    """Jobs of 0.001 EUR/s."""
+    num_jobs = len(times_s)
+    return Jobs(np.zeros(num_jobs), np.full(num_jobs, float(due_s)), np.full(num_jobs, 0.001), np.array(times_s))
+
+
+def printed_eur(jobs: Jobs, node: list[int], configuration: list[int], *, now_left_s: float = 0.0) -> float:
+    """Least value of (3) under the printed (4i) to (4m) in the box; `now_left_s` is added on the left of (4i), (4j)."""
+    total, energy_eur = 0.0, []
+    for j, (n, c) in enumerate(zip(node, configuration, strict=True)):
+        z, time_s = int(n >= 0), float(jobs.times_s[j, c]) if n >= 0 else 0.0
+        slowest_s = max(t for t in jobs.times_s[j] if t < np.inf)
+        tau = max(now_left_s + time_s - jobs.due_s[j], 0)  # (4i)
+        tau_hat = max(now_left_s + (PERIOD_S + slowest_s) * (1 - z) - jobs.due_s[j], 0)  # (4j)
+        total += jobs.weight_eur_per_s[j] * (tau + RHO * tau_hat)
+        if z:
+            energy_eur.append(time_s * box().cost_eur_per_h[0, box().configuration_gpus[c]] / 3600)  # (4k)
+    return float(total + min(energy_eur, default=0.0))  # (4l), (4m): alpha of any one job of the node
+
+
+R, RUNS, WAITS = [[600.0, np.inf]], ([0], [0]), ([-1], [-1])  # one GPU for 600 s
+PAIR, BOTH = [[np.inf, 1000.0], [1200.0, np.inf]], ([0, 0], [1, 0])  # P: two GPUs for 1,000 s; Q: one for 1,200 s
+
+
+def right_eur(jobs: Jobs, chosen: tuple[list[int], list[int]], now_s: float = 0.0, charge: str = "first") -> float:
+    return objective_eur(box(), jobs, now_s, Assignment(*map(np.array, chosen)), charge=charge)
+
+
+def test_printed_4i_and_4j_know_no_present_time():
+    # now 1,000 s, due 1,500 s, ends at 1,600 s: 100 s late, 0.10 EUR; 600 s at 1e-4 EUR/s, 0.06 EUR
+    jobs = queue_of(1500, R)
+    assert printed_eur(jobs, *RUNS) == pytest.approx(0.06)
+    assert right_eur(jobs, RUNS, 1000.0) == pytest.approx(0.16) == solve_value(jobs, 1000.0)
+    # waiting: printed max(300 + 600 - 1500, 0) = 0; right 1000 + 900 - 1500 = 400 s, times 100 times 0.001: 40 EUR
+    assert printed_eur(jobs, *WAITS) == 0
+    assert right_eur(jobs, WAITS, 1000.0) == pytest.approx(40)
+
+
+def test_printed_4j_charges_an_overdue_job_for_waiting_while_it_runs():
+    # due 100 s ago: 0 <= -100 + tau_hat, 100 s times 100 times 0.001 = 10 EUR; 700 s late, 0.70 EUR; energy 0.06 EUR
+    jobs = queue_of(-100, R)
+    assert printed_eur(jobs, *RUNS) == pytest.approx(10.76)
+    assert right_eur(jobs, RUNS) == pytest.approx(0.76) == solve_value(jobs)
+
+
+def test_adding_the_present_time_on_the_left_charges_jobs_that_wait_or_run_for_the_other():
+    # due at 500 s, now 1,000 s, waits: tau = 1000 + 0 - 500 = 500 s, 0.50 EUR besides tau_hat = 1400 s, 140 EUR
+    jobs = queue_of(500, R)
+    assert printed_eur(jobs, *WAITS, now_left_s=1000.0) == pytest.approx(140.5)
+    assert right_eur(jobs, WAITS, 1000.0) == pytest.approx(140)
+    # it runs: tau_hat = 1000 + 0 - 500 = 500 s, 50 EUR, besides tau = 1100 s, 1.10 EUR, and energy, 0.06 EUR
+    assert printed_eur(jobs, *RUNS, now_left_s=1000.0) == pytest.approx(51.16)
+    assert right_eur(jobs, RUNS, 1000.0) == pytest.approx(1.16) == solve_value(jobs, 1000.0)
+
+
+def test_printed_4k_charges_a_shared_node_as_if_the_first_job_were_alone():
+    # P's own two GPUs: 1000 * 1.5e-4 = 0.15; the node has three in use: 1000 * 2e-4 = 0.20; P's share 2/3 of it
+    jobs = queue_of(2000, PAIR)
+    assert right_eur(jobs, BOTH) == pytest.approx(0.15)
+    assert right_eur(jobs, BOTH, charge="node") == pytest.approx(0.20)
+    assert right_eur(jobs, BOTH, charge="share") == pytest.approx(0.40 / 3)
+
+
+def test_printed_4l_and_4m_charge_the_cheapest_job_not_the_first():
+    # P ends first, 0.15 EUR; Q costs 1200 * 1e-4 = 0.12 EUR
+    jobs = queue_of(2000, PAIR)
+    assert printed_eur(jobs, *BOTH) == pytest.approx(0.12) == right_eur(jobs, BOTH, charge="cheapest")
+    assert right_eur(jobs, BOTH) == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(("charge", "value"), [("cheapest", 0.12), ("first", 0.15), ("node", 0.20),
+                                               ("share", 0.40 / 3)])
+def test_the_charges_differ_where_both_must_run(charge, value):
+    # due at 1,200 s: 300 + 1000 > 1200, so waiting costs 10 EUR at least
+    found = solve_exact(box(), queue_of(1200, PAIR), 0.0, charge=charge)
+    assert found.is_proved and found.value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("charge", "value"), [("cheapest", 0.10), ("first", 0.10), ("node", 0.20),
+                                               ("share", 0.20 / 3)])
+def test_of_two_that_end_first_together_the_cheaper_is_charged(charge, value):
+    # both end at 1,000 s: on two GPUs 1000 * 1.5e-4 = 0.15, on one 0.10; three in use 0.20, a third of it for one GPU
+    jobs = queue_of(1200, [[np.inf, 1000.0], [1000.0, np.inf]])
+    assert right_eur(jobs, BOTH, charge=charge) == pytest.approx(value)
+    found = solve_exact(box(), jobs, 0.0, charge=charge)
+    assert found.is_proved and found.value == pytest.approx(value)
+
+
+def test_printed_4n_makes_a_job_run_that_can_wait_for_nothing():
+    jobs = queue_of(5000, R)  # 300 + 600 < 5000
+    assert solve_value(jobs) == 0
+    assert solve_exact(box(), jobs, 0.0, cover=True).value == pytest.approx(0.06)
+
+
+def test_printed_4n_cannot_be_met_by_a_node_that_suits_no_job():
+    one = box()
+    two = one._replace(node_type=np.array([0, 1]), node_gpus=np.array([4, 1]),
+                       cost_eur_per_h=np.vstack([one.cost_eur_per_h] * 2))
+    found = solve_exact(two, queue_of(1200, PAIR), 0.0, cover=True)
+    assert found.assignment is None and found.is_proved and found.value == found.bound == np.inf
+    assert solve_exact(two, queue_of(1200, PAIR), 0.0).value == pytest.approx(0.15)
+
+
+def test_printed_4n_makes_a_job_late_that_would_share_a_node_in_time():
+    # Two nodes of two GPUs, the second type slow: 1,000 s on one GPU of the first, 4,000 s on one of the second; due at
+    # 1,200 s. Side by side on the first: in time, 1000 * 1e-4 = 0.10 EUR. With (4n) one of them is 2,800 s late, 2.80
+    # EUR, and 4000 * 1e-4 = 0.40 EUR more.
+    fleet = Fleet(np.array([0, 1]), np.array([2, 2]), np.array([0, 1]), np.array([1, 1]),
+                  np.array([[0, 0.36, 0.54], [0, 0.36, 0.54]]))
+    jobs = queue_of(1200, [[1000.0, 4000.0], [1000.0, 4000.0]])
+    assert solve_exact(fleet, jobs, 0.0).value == pytest.approx(0.10)
+    assert solve_exact(fleet, jobs, 0.0, cover=True).value == pytest.approx(0.10 + 2.80 + 0.40)
+
+
+def test_printed_4e_lets_a_job_run_on_gpus_that_the_node_lacks():
+    # Node of one GPU, counts 1 and 2. The first job takes one, the second "two": all hold if (4e) sums both counts.
+    x, z, w, own = np.array([[1, 0], [0, 1]]), np.array([1, 1]), 1, 1
+
+    def rows(counts_of_4e: int) -> dict[str, bool]:
+        y, used = np.array([1]), int((x[:, :own] * [1]).sum())
+        return {"4a": bool((x[:, :own].sum(axis=1) <= z).all()), "4b": bool((z <= w).all()),
+                "4c": bool((x <= z[:, None]).all()),
+                "4e": bool((x[:, :counts_of_4e].sum(axis=1) == z).all()), "4f": int(y.sum()) == w,
+                "4g": used <= y[0] + own * (1 - y[0]), "4h": bool(y[0] <= used)}
+
+    assert all(rows(counts_of_4e=2).values())
+    assert [row for row, holds in rows(counts_of_4e=1).items() if not holds] == ["4e"]
+    one = Fleet(np.array([0]), np.array([1]), np.array([0, 0]), np.array([1, 2]), np.array([[0, 0.36, 0.54]]))
+    both_late = solve_exact(one, queue_of(0, [[600.0, 500.0]] * 2), 0.0)
+    assert sorted(both_late.assignment.node.tolist()) == [-1, 0] and 1 not in both_late.assignment.configuration
+    assert 1 not in places_of(one, queue_of(0, [[600.0, 500.0]])).configuration
+
+
+def solve_value(jobs: Jobs, now_s: float = 0.0) -> float:
+    found = solve_exact(box(), jobs, now_s)
+    assert found.is_proved
+    return found.value
+
+
+# --- the toy instance by hand ----------------------------------------------------------------------------------------
+
+@pytest.fixture()
+def toy() -> tuple[Fleet, Jobs]:
+    """Jobs A to D at time 0."""
+    instance = toy_instance()
+    return instance.fleet, Jobs(*(column[:4] for column in instance.jobs))
+
+
+@pytest.mark.parametrize(("cover", "value"), [(False, 4.62), (True, 4.86)])
+def test_toy_optimum_by_hand(toy, cover, value):
+    # A on both GPUs of n1: 0.48 EUR; D on n3 1,800 s late: 3.60 + 0.54 EUR. (4n): C on n2 too, 2400 * 1e-4 = 0.24
+    found = solve_exact(*toy, 0.0, cover=cover)
+    assert found.is_proved and found.value == pytest.approx(value)
+    assert found.assignment.node.tolist() == [0, -1, 1 if cover else -1, 2]
+
+
+def test_toy_optimum_of_the_codes_objective_by_hand(toy):
+    # A, B on one GPU each of n1, D on n2: until B ends at 1,800 s they cost 1800 * (2 + 1) * 1e-4 = 0.54 EUR
+    found = solve_code_objective(*toy, 0.0)
+    assert found.is_proved and found.value == pytest.approx(0.54)
+
+
+# --- bad input and edges ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("wrong", [{"rho": -1.0}, {"rho": np.nan}, {"rho": np.inf}, {"time_limit_s": -1.0},
+                                   {"time_limit_s": np.nan}, {"gap": -0.1}, {"gap": np.nan}, {"gap": np.inf}])
+@pytest.mark.parametrize("solve", [solve_exact, solve_code_objective])
+def test_numbers_that_make_no_program_are_named(toy, solve, wrong):
+    name, number = next(iter(wrong.items()))
+    with pytest.raises(InputError, match=f"{name} is {number}; give a finite number"):
+        solve(*toy, 0.0, **wrong)
+
+
+@pytest.mark.parametrize("period_s", [-1.0, np.nan, np.inf])
+def test_a_period_must_be_finite(toy, period_s):
+    with pytest.raises(InputError, match="period_s is"):
+        solve_exact(*toy, 0.0, period_s=period_s)
+
+
+@pytest.mark.parametrize("solve", [solve_exact, solve_code_objective])
+@pytest.mark.parametrize("now_s", [-1.0, np.nan, np.inf])
+def test_the_present_must_be_a_time(toy, solve, now_s):
+    with pytest.raises(InputError, match="now_s is"):
+        solve(*toy, now_s)
+
+
+@pytest.mark.parametrize("solve", [solve_exact, solve_code_objective])
+@pytest.mark.parametrize(("column", "value", "words"), [
+    ("due_s", np.nan, "job 1 lacks a finite due date"), ("due_s", np.inf, "job 1 lacks a finite due date"),
+    ("weight_eur_per_s", -1.0, "job 1 lacks .* or weight"), ("weight_eur_per_s", np.nan, "job 1 lacks .* or weight"),
+    ("times_s", 0.0, "job 1 has a run time"), ("times_s", -5.0, "job 1 has a run time"),
+    ("times_s", np.nan, "job 1 has a run time")])
+def test_jobs_that_make_no_program_are_named(toy, solve, column, value, words):
+    fleet, jobs = toy
+    changed = getattr(jobs, column).copy()
+    changed[(1, 0) if column == "times_s" else 1] = value
+    with pytest.raises(InputError, match=words):
+        solve(fleet, jobs._replace(**{column: changed}), 0.0)
+
+
+@pytest.mark.parametrize("solve", [solve_exact, solve_code_objective])
+@pytest.mark.parametrize("price", [np.nan, np.inf, -0.1, None])
+def test_a_node_without_a_price_is_named(toy, solve, price):
+    fleet, jobs = toy  # n1 is of type 0 and has two GPUs
+    cost = fleet.cost_eur_per_h[:, :2] if price is None else fleet.cost_eur_per_h.copy()
+    if price is not None:
+        cost[0, 2] = price
+    with pytest.raises(InputError, match="node 0 lacks a price"):
+        solve(fleet._replace(cost_eur_per_h=cost), jobs, 0.0)
+
+
+def test_an_unknown_charge_is_named(toy):
+    words = "unknown charge 'last'; give one of first, cheapest, node, share"
+    with pytest.raises(InputError, match=words):
+        solve_exact(*toy, 0.0, charge="last")
+    with pytest.raises(InputError, match=words):
+        objective_eur(*toy, 0.0, Assignment(np.full(4, -1), np.full(4, -1)), charge="last")
+
+
+@pytest.mark.parametrize("charge", CHARGES)
+def test_no_jobs_cost_nothing(toy, charge):
+    fleet, jobs = toy
+    none = Jobs(*(column[:0] for column in jobs))
+    found = solve_exact(fleet, none, 0.0, charge=charge, cover=True)
+    assert found.is_proved and found.value == found.bound == found.gap == 0 and len(found.assignment.node) == 0
+    assert solve_code_objective(fleet, none, 0.0).assignment is None  # its assignments run something
+
+
+def test_jobs_that_fit_nowhere_wait():
+    jobs = queue_of(0, [[np.inf, np.inf], [600.0, np.inf]])
+    found = solve_exact(box(), jobs, 0.0)
+    assert found.is_proved and found.assignment.node.tolist() == [-1, 0]
+    # the first has no slowest time: 100 * 0.001 * 300 = 30 EUR for the period; the second 0.60 late + 0.06
+    assert found.value == pytest.approx(30.66)
+
+
+def test_the_same_question_has_the_same_answer(toy):
+    first, second = (solve_exact(*toy, 0.0) for _ in range(2))
+    assert first.value == second.value and (first.assignment.node == second.assignment.node).all()

@@ -1,0 +1,404 @@
+"""Greedy and randomised greedy: the authors' results, a plain re-implementation, and laws on random queues."""
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.andreas.greedy import (
+    Randomness,
+    assign_at_random,
+    code_iterations,
+    draw,
+    greedy,
+    leap,
+    pressure_s,
+    randomized_greedy,
+    shake,
+)
+from sched_lab.andreas.instances import toy_instance
+from sched_lab.andreas.model import Fleet, Instance, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.proxy import RHO, code_objective
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+
+GOLDEN = find_reference("andreas/golden.json")
+CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
+each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
+M = 2**31 - 1
+
+
+def instance_of(case: dict[str, Any]) -> Instance:
+    """Put a case of the authors' program into our format."""
+    return parse_instance({
+        "now_s": case["Tc"], "cost_eur_per_h": case["cost"],
+        "nodes": [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]],
+        "jobs": [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
+                  "times_s": job["t"]} for job in case["jobs"]]})
+
+
+# --- the authors' program
+
+@golden
+@each_case
+def test_greedy_assigns_as_the_authors_program(case):
+    instance, expected = instance_of(case), case["results"]["G"]
+    fleet, jobs, now_s = instance.fleet, instance.jobs, instance.now_s
+    assignment = greedy(fleet, jobs, now_s)
+    check_assignment(fleet, jobs.times_s, assignment)
+    ours = {}
+    for name, node, configuration in zip(instance.job_name, *assignment, strict=True):
+        gpu, _, count = instance.configuration_name(configuration).partition(",")
+        ours[name] = [instance.node_name[node], gpu, int(count)] if node >= 0 else None
+    assert ours == expected["schedule"]
+    assert code_objective(fleet, jobs, now_s, *assignment, RHO) == pytest.approx(expected["proxy"], abs=1e-9)
+
+
+@golden
+@each_case
+def test_randomised_as_coded_reaches_the_authors_objective_from_each_seed(case):
+    # Objectives only: the program breaks ties by the order of a hash map.
+    instance = instance_of(case)
+    fleet, jobs, now_s = instance.fleet, instance.jobs, instance.now_s
+    rounds = code_iterations(fleet, len(instance.job_name))
+    for seed, expected in case["RG"].items():
+        found, eur = randomized_greedy(fleet, jobs, now_s, max_iterations=rounds, seed=int(seed), as_code=True)
+        check_assignment(fleet, jobs.times_s, found)
+        assert eur == pytest.approx(expected["proxy_python"], abs=1e-9)
+
+
+@golden
+def test_the_cases_are_those_that_can_tell_the_randomised_from_the_plain():
+    # Without this, a randomisation that does nothing would pass the test above wherever greedy is the best.
+    improved = [case["name"] for case in CASES for result in case["RG"].values()
+                if result["proxy_python"] < case["results"]["G"]["proxy"] - 1e-9]
+    assert len(CASES) == 8 and len(improved) >= 3
+
+
+# --- a plain re-implementation: lists, dictionaries, one loop inside the other
+
+class Engine:
+    """minstd_rand0; a real number takes two steps."""
+
+    def __init__(self, seed: int):
+        self.number = max(seed % M, 1)
+
+    def step(self) -> int:
+        self.number = self.number * 16807 % M
+        return self.number
+
+    def real(self) -> float:
+        first, second, r = self.step(), self.step(), M - 1.0
+        return (first - 1 + (second - 1) * r) / (r * r)
+
+
+def plain_candidates(fleet: Fleet, jobs: Jobs, now_s: float, job: int) -> tuple[list[int], list[int]]:
+    """List configurations in time, cheapest first, and late ones, fastest first; sorting is stable."""
+    def cost(c):
+        return jobs.times_s[job, c] * fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]]
+    usable = [c for c in range(jobs.times_s.shape[1]) if jobs.times_s[job, c] < np.inf
+              and fleet.configuration_gpus[c] < fleet.cost_eur_per_h.shape[1]]
+    in_time = [c for c in usable if jobs.times_s[job, c] + now_s <= jobs.due_s[job]]
+    late = [c for c in usable if c not in in_time]
+    return sorted(in_time, key=cost), sorted(late, key=lambda c: jobs.times_s[job, c])
+
+
+def plain_round(fleet, jobs, now_s, order, engine, as_code):
+    """Place the jobs in this order; with an engine, first try a configuration in time drawn at odds of 1 / cost."""
+    nodes = list(range(len(fleet.node_type)))  # front to back: who comes first among equally free nodes
+    free, node, configuration = fleet.node_gpus.tolist(), [-1] * len(order), [-1] * len(order)
+    for job in order:
+        in_time, late = plain_candidates(fleet, jobs, now_s, job)
+        options = in_time + late
+        if engine and not as_code:
+            odds = [1 / (jobs.times_s[job, c] * fleet.cost_eur_per_h[fleet.configuration_type[c],
+                                                                    fleet.configuration_gpus[c]]) for c in in_time]
+            sums = np.cumsum(odds).tolist()
+            limit = engine.real() * (sums[-1] if sums else 0.0)
+            if sums:
+                options = [in_time[next(i for i, reached in enumerate(sums) if reached >= limit)], *options]
+            else:
+                engine.real()
+        for c in options:
+            fitting = [n for n in nodes if fleet.node_type[n] == fleet.configuration_type[c]
+                       and free[n] >= fleet.configuration_gpus[c]]
+            if fitting:
+                chosen = min(fitting, key=lambda n: free[n])  # the first of the fullest
+                free[chosen] -= fleet.configuration_gpus[c]
+                nodes.remove(chosen)
+                nodes.insert(0, chosen)  # in front of those as full as it is now
+                node[job], configuration[job] = chosen, c
+                break
+    return node, configuration
+
+
+def plain_objective(fleet, jobs, now_s, node, configuration, rho):
+    """Energy until the first completion, tardiness then, and the worst case of those that wait; as coded."""
+    running = [job for job in range(len(node)) if node[job] >= 0]
+    if not running:
+        return np.inf
+    first_s = min(jobs.times_s[job, configuration[job]] for job in running)
+    used = [sum(fleet.configuration_gpus[configuration[job]] for job in running if node[job] == n)
+            for n in range(len(fleet.node_type))]
+    eur = first_s * sum(fleet.cost_eur_per_h[kind, gpus] / 3600
+                        for kind, gpus in zip(fleet.node_type, used, strict=True) if gpus)
+    for job in range(len(node)):
+        slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
+        until_s = now_s + (first_s if job in running else slowest_s)
+        eur += (1.0 if job in running else rho) * jobs.weight_eur_per_s[job] * max(until_s - jobs.due_s[job], 0.0)
+    return eur
+
+
+def plain_shake(order, weight, engine, as_code):
+    """Go through the positions once, and let the job there go behind the next one at random."""
+    for i in range(len(order)):
+        chance = engine.real()
+        if i + 1 == len(order):
+            break
+        own, other = weight[order[i]], weight[order[i + 1]]
+        limit = (0.55 if own > other else 0.45) if as_code else 0.5 * min(weight) / own if own else 0.5
+        if chance < limit:
+            order[i], order[i + 1] = order[i + 1], order[i]
+
+
+def plain_rounds(fleet, jobs, now_s, rounds, seed, as_code, rho):
+    """Algorithm 1: the first round is the plain greedy; the best one found first wins."""
+    pressure = [now_s + min(jobs.times_s[job]) - jobs.due_s[job] for job in range(len(jobs.due_s))]
+    engine, weight, best = Engine(seed), jobs.weight_eur_per_s, None
+    order = list(range(len(pressure)))
+    for k in range(rounds):
+        order = sorted(order, key=lambda job: -pressure[job])  # equals stay as they were
+        if k:
+            plain_shake(order, weight, engine, as_code)
+        node, configuration = plain_round(fleet, jobs, now_s, order, engine if k else None, as_code)
+        eur = plain_objective(fleet, jobs, now_s, node, configuration, rho)
+        if best is None or eur < best[2]:
+            best = node, configuration, eur
+    return best
+
+
+@st.composite
+def queues(draw_from, *, most_jobs=9):
+    """Fleet, jobs and time; few different numbers, so that pressures, costs and objectives are often equal."""
+    def some(*values):
+        return draw_from(st.sampled_from(values))
+    nodes = [{"id": f"n{i}", "gpu": some("A", "B"), "num_gpus": some(1, 2, 4)} for i in range(some(1, 2, 3, 5))]
+    kinds = sorted({node["gpu"] for node in nodes})
+    cost = {f"{gpu},{count}": some(0.25, 0.5, 1.0) * count ** some(0.5, 1.0) for gpu in "AB" for count in (1, 2, 3, 4)}
+    jobs = []
+    for i in range(some(*range(1, most_jobs + 1))):
+        times_s = {f"{gpu},{count}": some(600.0, 900.0, 1200.0, 4800.0) for gpu in "AB" for count in (1, 2, 3)
+                   if some(True, True, False)}
+        times_s[f"{some(*kinds)},1"] = some(1200.0, 2400.0)  # one that fits on some node
+        jobs.append({"id": f"j{i}", "submission_s": 0.0, "due_s": some(900.0, 1800.0, 3600.0), "times_s": times_s,
+                     "weight_eur_per_s": some(0.0, 0.001, 0.001, 0.002, 0.0045)})
+    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
+    return instance.fleet, instance.jobs, some(0.0, 600.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(queues(), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40]), st.sampled_from([0.0, 1.0, RHO]))
+def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds, rho):
+    node, configuration, eur = plain_rounds(*queue, rounds, seed, as_code, rho)
+    found, found_eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code, rho=rho)
+    assert found.node.tolist() == node and found.configuration.tolist() == configuration
+    assert found_eur == pytest.approx(eur, abs=1e-12)
+    if rounds == 1:
+        plain = greedy(*queue)
+        assert plain.node.tolist() == node and plain.configuration.tolist() == configuration
+
+
+@settings(max_examples=20, deadline=None)
+@given(queues(most_jobs=25), st.integers(1, M - 1), st.booleans())
+def test_long_runs_agree_too(queue, seed, as_code):
+    node, configuration, eur = plain_rounds(*queue, 200, seed, as_code, RHO)
+    found, found_eur = randomized_greedy(*queue, max_iterations=200, seed=seed, as_code=as_code)
+    assert found.node.tolist() == node and found.configuration.tolist() == configuration
+    assert found_eur == pytest.approx(eur, abs=1e-12)
+
+
+# --- laws
+
+@settings(max_examples=60, deadline=None)
+@given(queues(most_jobs=15), st.integers(0, M), st.booleans())
+def test_more_rounds_are_never_worse_and_every_assignment_is_valid(queue, seed, as_code):
+    fleet, jobs, now_s = queue
+    least_eur = code_objective(*queue, *greedy(*queue), RHO)
+    for rounds in (1, 2, 5, 20, 100):
+        found, eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code)
+        check_assignment(fleet, jobs.times_s, found)
+        assert eur == code_objective(*queue, *found, RHO)  # to the last bit
+        assert eur <= least_eur and (rounds > 1 or eur == least_eur)
+        least_eur = eur
+
+
+@settings(max_examples=40, deadline=None)
+@given(queues(most_jobs=15), st.integers(0, M), st.booleans())
+def test_the_same_seed_gives_the_same_assignment(queue, seed, as_code):
+    once, again = (randomized_greedy(*queue, max_iterations=30, seed=seed, as_code=as_code) for _ in range(2))
+    assert once[1] == again[1]
+    assert (once[0].node == again[0].node).all() and (once[0].configuration == again[0].configuration).all()
+
+
+def crowd() -> tuple[Fleet, Jobs, float]:
+    """Forty jobs on four nodes, all numbers different."""
+    rng = np.random.default_rng(33)
+    jobs = [{"id": f"j{i}", "submission_s": 0.0, "due_s": float(rng.uniform(1000, 9000)),
+             "weight_eur_per_s": float(rng.uniform(0.0003, 0.0005)),
+             "times_s": {name: float(rng.uniform(500, 4000)) for name in ("A,1", "A,2", "B,1")}} for i in range(40)]
+    nodes = [{"id": f"n{i}", "gpu": "AB"[i % 2], "num_gpus": 2} for i in range(4)]
+    cost = {"A,1": 0.1, "A,2": 0.15, "B,1": 0.09, "B,2": 0.11}
+    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
+    return instance.fleet, instance.jobs, 600.0
+
+
+@pytest.mark.parametrize("as_code", [False, True])
+def test_other_seeds_give_other_assignments_and_most_are_better_than_greedy(as_code):
+    queue = crowd()
+    found = [randomized_greedy(*queue, max_iterations=50, seed=seed, as_code=as_code) for seed in range(1, 11)]
+    assert len({tuple(assignment.node) for assignment, _ in found}) > 3
+    greedy_eur = code_objective(*queue, *greedy(*queue), RHO)
+    assert sum(eur < greedy_eur for _, eur in found) > 5
+
+
+def test_the_two_randomisations_differ():
+    (printed, _), (coded, _) = (randomized_greedy(*crowd(), max_iterations=50, as_code=flag) for flag in (False, True))
+    assert (printed.node != coded.node).any()
+
+
+def test_a_call_leaves_its_arguments_as_they_were():
+    fleet, jobs, now_s = crowd()
+    before = [array.copy() for array in (*fleet, *jobs)]
+    for as_code in (False, True):
+        randomized_greedy(fleet, jobs, now_s, max_iterations=10, as_code=as_code)
+    assert all((a == b).all() for a, b in zip(before, (*fleet, *jobs), strict=True))
+
+
+# --- parts
+
+def test_the_engine_is_the_one_of_the_cpp_standard():
+    state = np.array([1])
+    for _ in range(5000):
+        draw(state)
+    assert state[0] == 1043618065  # number 10,000 of minstd_rand0, section [rand.predef]
+
+
+@given(st.integers(1, M - 1), st.sampled_from([16807, 16807**2 % M]))
+def test_a_leap_is_a_remainder(number, multiplier):
+    assert leap(number, multiplier) == number * multiplier % M
+
+
+def test_the_numbers_of_the_edges_of_the_remainder():
+    for number in (1, 2, 127773, 127774, 2**30, M - 2, M - 1):
+        assert leap(number, 16807) == number * 16807 % M
+    assert leap(pow(16807, -1, M), 16807) == 1  # both parts of the product add up to 2^31
+
+
+@given(st.integers(1, M - 1))
+def test_a_draw_is_two_steps_of_the_engine(seed):
+    state, engine = np.array([seed]), Engine(seed)
+    for _ in range(5):
+        assert draw(state) == engine.real() and state[0] == engine.number
+
+
+def test_seeds_that_are_zero_to_the_engine_are_one():
+    # As in C++: zero would stay zero for ever.
+    queue, expected = crowd(), randomized_greedy(*crowd(), max_iterations=20, seed=1)[0].node
+    for seed in (0, M, 2 * M, M + 1):
+        assert (randomized_greedy(*queue, max_iterations=20, seed=seed)[0].node == expected).all()
+
+
+def test_pressure_at_the_due_date_is_zero_and_one_second_later_one():
+    fleet, jobs, _ = crowd()
+    at_s = float(jobs.due_s[7] - jobs.times_s[7].min())
+    assert pressure_s(jobs, at_s)[7] == pytest.approx(0) and pressure_s(jobs, at_s + 1)[7] == pytest.approx(1)
+
+
+def test_a_job_that_ends_at_its_due_date_is_in_time():
+    # A,1 takes 100 s and is cheap, A,2 takes 50 s and is dear. Due at 100 s: A,1; at 99 s only A,2 is in time.
+    def first_choice(due_s):
+        instance = parse_instance({
+            "nodes": [{"id": "n", "gpu": "A", "num_gpus": 2}], "cost_eur_per_h": {"A,1": 1.0, "A,2": 3.0},
+            "jobs": [{"id": "j", "submission_s": 0.0, "due_s": due_s, "weight_eur_per_s": 1.0,
+                      "times_s": {"A,1": 100.0, "A,2": 50.0}}]})
+        return greedy(instance.fleet, instance.jobs, 0.0).configuration.tolist()
+    assert first_choice(100.0) == [0] and first_choice(99.0) == [1]
+
+
+def test_shaking_uses_one_number_for_each_job_even_if_there_is_one_only():
+    for count in (1, 2, 5):
+        state, engine = np.array([77]), Engine(77)
+        shake(np.arange(count), np.ones(count), state, True)
+        for _ in range(count):
+            engine.real()
+        assert state[0] == engine.number
+
+
+@pytest.mark.parametrize("as_code", [False, True])
+def test_shaking_is_the_plain_pass_also_with_equal_weights_and_without_weight(as_code):
+    rng = np.random.default_rng(5)
+    for seed in range(1, 301):
+        weight = rng.choice([0.0, 0.001, 0.001, 0.004] if seed % 3 else [0.001, 0.002], 12)
+        order, state, engine = rng.permutation(12), np.array([seed]), Engine(seed)
+        expected = order.tolist()
+        shake(order, weight, state, as_code)
+        plain_shake(expected, weight, engine, as_code)
+        assert order.tolist() == expected and state[0] == engine.number
+
+
+def test_rounds_of_the_code():
+    toy = toy_instance()
+    assert code_iterations(toy.fleet, 5) == 3 * 5 * (1 + 2 + 1)  # nodes, jobs, GPU counts of the cost table
+    assert code_iterations(toy.fleet, 83) == 996 and code_iterations(toy.fleet, 84) == 1000
+
+
+def test_the_compiled_call_that_the_simulator_makes_is_the_same():
+    fleet, jobs, now_s = crowd()
+    node, configuration, eur = assign_at_random(fleet, jobs, now_s, Randomness(100, 5, True))
+    found, found_eur = randomized_greedy(fleet, jobs, now_s, max_iterations=100, seed=5, as_code=True)
+    assert eur == found_eur and (node == found.node).all() and (configuration == found.configuration).all()
+
+
+def test_the_default_is_a_thousand_rounds_as_printed_from_seed_4010():
+    (found, eur), (same, same_eur) = randomized_greedy(*crowd()), randomized_greedy(
+        *crowd(), max_iterations=1000, seed=4010, as_code=False, rho=100.0)
+    assert eur == same_eur and (found.node == same.node).all() and Randomness()[:4] == (1000, 4010, False, 100.0)
+
+
+# --- edges and bad input
+
+@pytest.mark.parametrize("as_code", [False, True])
+def test_nobody_waits_is_no_trouble(as_code):
+    toy = toy_instance()
+    empty = Jobs(*(column[:0] for column in toy.jobs))
+    found, eur = randomized_greedy(toy.fleet, empty, 0.0, max_iterations=3, as_code=as_code)
+    assert len(found.node) == len(found.configuration) == 0 and eur == np.inf
+
+
+def test_no_job_fits_gives_an_infinite_objective():
+    # Both GPUs of type A are asked for, but the nodes have one each: no place, whatever the order.
+    fleet = parse_instance({"nodes": [{"id": "n", "gpu": "A", "num_gpus": 1}],
+                            "cost_eur_per_h": {"A,1": 1.0, "A,2": 2.0},
+                            "jobs": [{"id": "j", "submission_s": 0.0, "due_s": 9.0, "weight_eur_per_s": 1.0,
+                                      "times_s": {"A,1": 5.0, "A,2": 3.0}}]}).fleet
+    jobs = Jobs(np.zeros(1), np.array([9.0]), np.ones(1), np.array([[np.inf, 3.0]]))
+    found, eur = randomized_greedy(fleet, jobs, 0.0, max_iterations=5)
+    assert found.node.tolist() == [-1] and eur == np.inf
+
+
+@pytest.mark.parametrize("wrong", [
+    {"max_iterations": 0},
+    {"max_iterations": -5},
+    {"seed": -1},
+    {"rho": -1.0},
+    {"rho": np.inf},
+    {"rho": np.nan},
+], ids=str)
+def test_bad_input_is_refused_with_its_value_and_a_mend(wrong):
+    toy = toy_instance()
+    with pytest.raises(InputError) as caught:
+        randomized_greedy(toy.fleet, toy.jobs, 0.0, **wrong)
+    assert str(next(iter(wrong.values()))) in str(caught.value) and "give" in str(caught.value)

@@ -1,0 +1,263 @@
+"""Instances of ANDREAS: the authors' generator to the last bit, their tables, and laws of what is drawn."""
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.andreas.instances import (
+    ARMIDA_JOBS,
+    ARMIDA_NODES,
+    NODE_POWER_W,
+    PRICE_EUR_PER_KWH,
+    PRIORITIES,
+    PUE,
+    SCENARIOS,
+    WEIGHTS_EUR_PER_S,
+    armida,
+    arrival_times_s,
+    cost_table,
+    generate,
+    profiles,
+    run_times_s,
+    toy_instance,
+)
+from sched_lab.frames import InputError
+from sched_lab.traces import find_data, find_reference
+
+SIMULATED, REAL = find_reference("andreas/golden_sim.json"), find_reference("andreas/armida.json")
+MEASURED = find_data("andreas/profiles.json")
+CASES: list[dict[str, Any]] = json.loads(SIMULATED.read_text())["cases"] if SIMULATED else []
+simulated = pytest.mark.skipif(SIMULATED is None, reason="../shared/reference/andreas/golden_sim.json is absent")
+real = pytest.mark.skipif(REAL is None, reason="../shared/reference/andreas/armida.json is absent")
+measured = pytest.mark.skipif(MEASURED is None, reason="../shared/data/andreas/profiles.json is absent")
+
+
+def same_price(ours: float, theirs: float) -> bool:
+    """Whether they are equal to 15 digits; one of the six differs in the last two bits."""
+    return bool(abs(ours - theirs) <= 2 * np.spacing(theirs))
+
+
+# --- the authors' generator ------------------------------------------------------------------------------------------
+
+@simulated
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_jobs_are_the_authors_to_the_last_bit(case):
+    ours = generate(case["seed"], case["N"], case["mult"], scenario={"21": 1, "42": 2}[case["scenario"]])
+    names = [ours.configuration_name(c) for c in range(len(ours.fleet.configuration_gpus))]
+    assert names == [f"{gpu},{count}" for gpu, count in case["configs"]]
+    assert len(case["jobs"]) == len(ours.job_name) == 10 * case["N"] + 1
+    for name, kind, submission_s, due_s, weight, times_s in case["jobs"]:
+        job = ours.job_name.index(name)
+        assert (ours.jobs.submission_s[job], ours.jobs.due_s[job], ours.jobs.weight_eur_per_s[job],
+                ours.jobs.times_s[job].tolist(), ours.epochs[job]) \
+            == (submission_s, due_s, weight, times_s, profiles()[kind]["epochs"])
+
+
+@simulated
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_nodes_are_the_authors_and_prices_to_15_digits(case):
+    scenario = {"21": 1, "42": 2}[case["scenario"]]
+    ours = generate(case["seed"], case["N"], case["mult"], scenario=scenario)
+    assert {name: (ours.type_name[kind], count) for name, kind, count in
+            zip(ours.node_name, ours.fleet.node_type, ours.fleet.node_gpus, strict=True)} \
+        == {node["id"]: (node["gpu"], node["ngpus"]) for node in case["nodes"]}
+    assert cost_table(scenario).keys() == case["cost"].keys()
+    assert all(same_price(price, case["cost"][name]) for name, price in cost_table(scenario).items())
+
+
+def test_a_seed_fixes_everything_and_the_global_stream_is_put_back():
+    np.random.seed(7)  # noqa: NPY002
+    expected = np.random.random(3).tolist()  # noqa: NPY002
+    np.random.seed(7)  # noqa: NPY002
+    first, again, other = generate(5, 4, 1.0), generate(5, 4, 1.0), generate(6, 4, 1.0)
+    assert np.random.random(3).tolist() == expected  # noqa: NPY002
+    for a, b in zip(first.jobs, again.jobs, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (first.jobs.weight_eur_per_s != other.jobs.weight_eur_per_s).all()
+
+
+def test_the_global_stream_is_put_back_after_an_error(monkeypatch):
+    def fail(*_: Any) -> None:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr("sched_lab.andreas.instances.arrival_times_s", fail)
+    np.random.seed(7)  # noqa: NPY002
+    expected = np.random.random()  # noqa: NPY002
+    np.random.seed(7)  # noqa: NPY002
+    with pytest.raises(RuntimeError):
+        generate(5, 4, 1.0)
+    assert np.random.random() == expected  # noqa: NPY002
+
+
+@pytest.mark.parametrize(("seed", "num_nodes", "factor", "scenario"), [
+    (-1, 4, 1.0, 1), (2**32, 4, 1.0, 1), (1, 0, 1.0, 1), (1, 4, 0.0, 1), (1, 4, -1.0, 1), (1, 4, float("nan"), 1),
+    (1, 4, float("inf"), 1), (1, 4, 1.0, 3), (1, 4, 1.0, 0)])
+def test_impossible_arguments_are_refused(seed, num_nodes, factor, scenario):
+    with pytest.raises(InputError, match="give scenario 1 or 2, a seed from 0 to"):
+        generate(seed, num_nodes, factor, scenario=scenario)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.floats(0.1, 3.0), st.sampled_from([1, 2]))
+def test_what_is_drawn_lies_within_its_bounds(seed, num_nodes, factor, scenario):
+    instance = generate(seed, num_nodes, factor, scenario=scenario)
+    jobs = instance.jobs
+    least_s, most_s = jobs.times_s.min(axis=1), jobs.times_s.max(axis=1)
+    given_s = jobs.due_s - jobs.submission_s
+    assert len(jobs.due_s) == 10 * num_nodes + 1 and jobs.submission_s.min() == 0
+    assert instance.job_name[int(jobs.submission_s.argmin())] == "JJ1"
+    assert (given_s >= least_s - 1e-6).all() and (given_s <= np.minimum(3 * least_s, most_s) + 1e-6).all()
+    assert (jobs.weight_eur_per_s >= WEIGHTS_EUR_PER_S[0]).all()
+    assert (jobs.weight_eur_per_s <= WEIGHTS_EUR_PER_S[1]).all()
+    types = [instance.type_name[kind] for kind in instance.fleet.node_type]
+    assert types.count("TESLA") == (num_nodes + 1) // 2
+    assert instance.fleet.node_gpus.tolist() == [SCENARIOS[scenario][gpu] for gpu in types]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.1, 3.0))
+def test_twice_the_factor_halves_the_gaps_and_changes_nothing_else(seed, factor):
+    one, two = generate(seed, 3, factor).jobs, generate(seed, 3, 2 * factor).jobs
+    np.testing.assert_allclose(one.submission_s, 2 * two.submission_s, rtol=1e-12)
+    np.testing.assert_allclose(one.due_s - one.submission_s, two.due_s - two.submission_s, rtol=1e-9)
+    np.testing.assert_array_equal(one.weight_eur_per_s, two.weight_eur_per_s)
+    np.testing.assert_array_equal(one.times_s, two.times_s)
+
+
+def test_the_two_scenarios_have_the_same_jobs():
+    for a, b in zip(generate(9, 4, 1.0).jobs, generate(9, 4, 1.0, scenario=2).jobs, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# --- arrivals, with gaps that are not random -------------------------------------------------------------------------
+
+@pytest.fixture
+def mean_gaps(monkeypatch):
+    """Every gap is its mean."""
+    monkeypatch.setattr(np.random, "exponential", lambda scale: scale)
+
+
+@pytest.mark.usefixtures("mean_gaps")
+def test_twenty_equal_jobs_arrive_in_a_crowded_and_a_thin_cluster():
+    # 100 s on one TESLA, one node: 2/100 jobs a second; f = 0.5 makes gaps of 100 s, then of 400 s
+    times_s = {f"j{i:02d}": {"TESLA,1": 100.0, "TESLA,2": 60.0, "TURING,1": 300.0} for i in range(20)}
+    arrival_s = arrival_times_s(times_s, 1, 0.5)
+    assert list(arrival_s) == [f"j{i:02d}" for i in (*range(0, 20, 2), *range(1, 20, 2))]
+    np.testing.assert_allclose(list(arrival_s.values()), [*range(0, 1000, 100), *range(1300, 5000, 400)])
+
+
+@pytest.mark.usefixtures("mean_gaps")
+def test_the_rate_of_a_cluster_is_the_mean_of_its_jobs():
+    # two nodes: 4/100 and 4/400 jobs a second, mean 0.025; f = 1
+    arrival_s = arrival_times_s({"a": {"TESLA,1": 100.0}, "b": {"TESLA,1": 400.0, "TURING,1": 500.0}}, 2, 1.0)
+    assert arrival_s == {"a": 0.0, "b": pytest.approx(40.0)}
+
+
+@pytest.mark.usefixtures("mean_gaps")
+@pytest.mark.parametrize(("num_jobs", "num_clusters"), [(1, 1), (4, 1), (14, 1), (15, 2), (24, 2), (25, 3), (101, 10)])
+def test_clusters_are_about_ten_jobs_and_half_is_rounded_up(num_jobs, num_clusters):
+    arrival_s = arrival_times_s({f"j{i:03d}": {"TESLA,1": 100.0} for i in range(num_jobs)}, 1, 1.0)
+    gaps = np.diff(list(arrival_s.values()))
+    assert np.count_nonzero(np.abs(np.diff(gaps)) > 1) == num_clusters - 1
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+@measured
+def test_profiles_are_the_measured_ones():
+    rows = json.loads(MEASURED.read_text())["profile_ARMIDA"]["rows"]  # type: ignore[union-attr]
+    assert len(rows) == sum(len(profile["epoch_s"]) for profile in profiles().values()) == 30
+    for name, application, epochs, batch, gpu, count, epoch_s, total_s in rows:
+        profile = profiles()[name]
+        assert (profile["application"], profile["epochs"], profile["batch"]) == (application, epochs, batch)
+        assert profile["epoch_s"][f"{gpu},{count}"] == epoch_s
+        assert run_times_s(profile)[f"{gpu},{count}"] == pytest.approx(total_s, rel=1e-15)
+
+
+@measured
+def test_prices_are_the_authors():
+    rows = json.loads(MEASURED.read_text())["cost_ARMIDA"]["rows"]  # type: ignore[union-attr]
+    table = {f"{gpu},{count}": eur_per_h for gpu, count, _, _, _, eur_per_h in rows}
+    assert cost_table(2).keys() == table.keys()
+    assert all(same_price(price, table[name]) for name, price in cost_table(2).items())
+    power_w = {f"{gpu},{count}": watts for gpu, count, watts, *_ in rows}
+    # 470 W there, beside the price of 480 W
+    assert {name for name in power_w if power_w[name] != NODE_POWER_W[name]} == {"TURING,2"}
+    assert {(price, pue) for _, _, _, price, pue, _ in rows} == {(PRICE_EUR_PER_KWH, PUE)}
+
+
+@measured
+def test_priorities_are_the_authors_weights():
+    values = json.loads(MEASURED.read_text())["priority_weights_eur_per_s"]["values"]  # type: ignore[union-attr]
+    assert PRIORITIES == {int(priority): weight for priority, weight in values.items()}
+
+
+def test_weights_are_ten_times_prices():
+    # ten seconds of a TURING node, ten seconds of a node with two TESLA in use
+    table = cost_table(1)
+    np.testing.assert_allclose(WEIGHTS_EUR_PER_S, [table["TURING,1"] / 360, table["TESLA,2"] / 360], rtol=1e-12)
+
+
+def test_power_is_linear_in_the_gpus_in_use():
+    assert NODE_POWER_W == {f"TESLA,{g}": 360.0 + 170.0 * g for g in (1, 2, 3, 4)} \
+        | {f"TURING,{g}": 320.0 + 80.0 * g for g in (1, 2)}
+
+
+def test_the_scenarios_differ_by_the_gpus_of_a_node():
+    assert list(cost_table(1)) == ["TURING,1", "TESLA,1", "TESLA,2"]
+    assert set(cost_table(2)) == {"TURING,1", "TURING,2", "TESLA,1", "TESLA,2", "TESLA,3", "TESLA,4"}
+
+
+@real
+def test_armida_is_table_5_on_the_nodes_of_table_2():
+    tables = json.loads(REAL.read_text())  # type: ignore[union-attr]
+    instance = armida()
+    applications = {"EfficientNet": "efficientNet", "ConvNet": "convolutionNet", "LSTM-big": "LSTMbig",
+                    "LSTM-small": "LSTMsmall"}
+    assert len(tables["table_V"]) == len(instance.job_name) == 8
+    for job, (name, application, epochs, submission_s, printed_s, priority) in enumerate(tables["table_V"]):
+        profile = profiles()[name]
+        assert profile["application"] == applications[application] and profile["epochs"] == 2 * epochs
+        assert (instance.job_name[job], instance.epochs[job]) == (name, epochs)
+        assert (instance.jobs.submission_s[job], instance.jobs.due_s[job]) == (submission_s, printed_s + 3600)
+        assert instance.jobs.weight_eur_per_s[job] == tables["weights_by_priority"][str(priority)]
+        assert {instance.configuration_name(c): time_s for c, time_s in enumerate(instance.jobs.times_s[job])} \
+            == {key: epochs * epoch_s for key, epoch_s in profile["epoch_s"].items()}
+    assert {node["id"]: (node["gpu"], node["ngpus"]) for node in tables["nodes"]} == ARMIDA_NODES
+    assert cost_table(1).keys() == tables["cost_eur_per_h"].keys()
+    assert all(same_price(price, tables["cost_eur_per_h"][name]) for name, price in cost_table(1).items())
+
+
+def test_jobs_of_armida_arrive_every_twenty_minutes():
+    assert armida().jobs.submission_s.tolist() == [1200.0 * k for k in range(8)]
+
+
+def test_the_printed_due_dates_are_an_hour_earlier_and_one_is_before_the_submission():
+    with pytest.warns(UserWarning, match=r"jobs\[5\] \(J1\) is due before it is submitted"):
+        printed = armida(due_shift_s=0.0)
+    assert printed.jobs.due_s.tolist() == [due_s for _, _, _, due_s, _ in ARMIDA_JOBS]
+    assert (armida().jobs.due_s - printed.jobs.due_s == 3600).all()
+
+
+def test_with_the_hour_no_job_is_late_before_it_starts():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jobs = armida().jobs
+    spare_s = jobs.due_s - jobs.submission_s - jobs.times_s.min(axis=1)
+    assert spare_s.min() == pytest.approx(9200 - 6000 - 60 * 30.5512)  # J1 on two TESLA
+
+
+def test_run_time_is_epochs_by_seconds_per_epoch():
+    assert run_times_s({"epochs": 3, "epoch_s": {"T,1": 2.5}}) == {"T,1": 7.5}
+    assert run_times_s({"epochs": 3, "epoch_s": {"T,1": 2.5}}, 0) == {"T,1": 0.0}
+
+
+def test_only_d_of_the_toy_must_be_late():
+    toy = toy_instance()
+    assert toy.node_name == ("n1", "n2", "n3") and toy.job_name == ("A", "B", "C", "D", "E")
+    earliest_s = toy.jobs.submission_s + toy.jobs.times_s.min(axis=1)
+    assert [name for name, late in zip(toy.job_name, earliest_s > toy.jobs.due_s, strict=True) if late] == ["D"]

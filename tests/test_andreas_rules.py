@@ -1,0 +1,301 @@
+"""ANDREAS rules: the authors' program, best fit with a sorted list of nodes, and laws on random queues."""
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.andreas.instances import generate, toy_instance
+from sched_lab.andreas.model import Assignment, Fleet, Instance, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.proxy import code_objective
+from sched_lab.andreas.rules import RULES, assign_by_rule, candidates, open_nodes, put_back, reopen, take, urgency
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+
+GOLDEN = find_reference("andreas/golden.json")
+CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
+golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
+each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+REFERENCE_NAME = {"fifo": "FIFO", "edf": "EDF", "priority": "PS"}
+
+
+def instance_of(case: dict[str, Any]) -> Instance:
+    """Write a golden case in the words of our instance file."""
+    return parse_instance({
+        "now_s": case["Tc"], "cost_eur_per_h": case["cost"],
+        "nodes": [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]],
+        "jobs": [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
+                  "times_s": job["t"]} for job in case["jobs"]]})
+
+
+# --- the authors' program --------------------------------------------------------------------------------------------
+
+@golden
+@each_case
+@pytest.mark.parametrize("rule", list(RULES))
+def test_schedules_of_the_rules_are_those_of_the_program(case, rule):
+    instance, reference = instance_of(case), case["results"][REFERENCE_NAME[rule]]
+    plan = assign_by_rule(instance.fleet, instance.jobs, instance.now_s, rule)
+    check_assignment(instance.fleet, instance.jobs.times_s, plan)
+    schedule: dict[str, Any] = {}
+    for name, node, c in zip(instance.job_name, *plan, strict=True):
+        gpu, _, count = instance.configuration_name(c).partition(",")
+        schedule[name] = None if node < 0 else [instance.node_name[node], gpu, int(count)]
+    assert schedule == reference["schedule"]
+    value = code_objective(instance.fleet, instance.jobs, instance.now_s, *plan, 100.0)
+    assert value == pytest.approx(reference["proxy"], abs=1e-6, rel=0)
+
+
+@golden
+@each_case
+@pytest.mark.parametrize("rule", list(RULES))
+def test_order_of_the_rules_is_that_of_the_program(case, rule):
+    instance = instance_of(case)
+    order = np.argsort(urgency(instance.jobs, RULES[rule]), kind="stable")
+    assert [instance.job_name[job] for job in order] == case["results"][REFERENCE_NAME[rule]]["order"]
+
+
+# --- random queues ---------------------------------------------------------------------------------------------------
+
+@st.composite
+def queues(draw: st.DrawFn) -> tuple[Fleet, Jobs, float]:
+    """Fleet of two types, jobs in small whole numbers, so that ties are frequent, and present time."""
+    configurations = [(kind, gpus) for kind in (0, 1) for gpus in (1, 2, 3)]
+    num_nodes, num_jobs = draw(st.integers(1, 6)), draw(st.integers(1, 9))
+    few = st.integers(1, 6).map(float)
+    price = st.lists(st.integers(1, 4), min_size=4, max_size=4).map(lambda steps: [0.0, *np.cumsum(steps)])
+    fleet = Fleet(np.array(draw(st.lists(st.integers(0, 1), min_size=num_nodes, max_size=num_nodes))),
+                  np.array(draw(st.lists(st.integers(1, 4), min_size=num_nodes, max_size=num_nodes))),
+                  np.array([kind for kind, _ in configurations]), np.array([gpus for _, gpus in configurations]),
+                  np.array(draw(st.lists(price, min_size=2, max_size=2))))
+    row = st.lists(st.one_of(few, few, st.just(math.inf)), min_size=len(configurations), max_size=len(configurations))
+    column = st.lists(few, min_size=num_jobs, max_size=num_jobs)
+    times_s = np.array(draw(st.lists(row, min_size=num_jobs, max_size=num_jobs)))
+    return fleet, Jobs(*(np.array(draw(column)) for _ in range(3)), times_s), float(draw(st.integers(0, 4)))
+
+
+def in_order(fleet: Fleet, times_s: np.ndarray, due_s: float, now_s: float) -> list[int]:
+    """Sort the configurations of a job: those in time by energy cost, then the late ones by time."""
+    possible = [c for c, time_s in enumerate(times_s) if time_s < math.inf]
+    eur = times_s * fleet.cost_eur_per_h[fleet.configuration_type, fleet.configuration_gpus]
+    in_time = [c for c in possible if now_s + times_s[c] <= due_s]
+    return sorted(in_time, key=lambda c: eur[c]) + sorted(set(possible) - set(in_time), key=lambda c: (times_s[c], c))
+
+
+def sorted_list_plan(fleet: Fleet, jobs: Jobs, now_s: float, rule: str, free: np.ndarray) -> list[tuple[int, int]]:
+    """As the authors' program: one list of nodes for each type, sorted by free GPUs, searched from its beginning."""
+    free = free.tolist()
+    opened = {kind: sorted((n for n in range(len(free)) if fleet.node_type[n] == kind and free[n]),
+                           key=lambda n: (free[n], n)) for kind in set(fleet.node_type.tolist())}
+    key = {"fifo": jobs.submission_s, "edf": jobs.due_s, "priority": -jobs.weight_eur_per_s}[rule]
+    places = [(-1, -1)] * len(key)
+    for job in sorted(range(len(key)), key=lambda j: key[j]):
+        for c in in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s):
+            nodes, gpus = opened.get(int(fleet.configuration_type[c]), []), int(fleet.configuration_gpus[c])
+            found = next((n for n in nodes if free[n] >= gpus), None)
+            if found is None:
+                continue
+            nodes.remove(found)
+            free[found] -= gpus
+            if free[found]:  # back into the list, before the first with as many or more
+                nodes.insert(next((i for i, n in enumerate(nodes) if free[n] >= free[found]), len(nodes)), found)
+            places[job] = found, c
+            break
+    return places
+
+
+def gpus_left(fleet: Fleet, plan: Assignment, free: np.ndarray) -> np.ndarray:
+    """Free GPUs of each node when the plan has started."""
+    left = free.copy()
+    for n, c in zip(*plan, strict=True):
+        if n >= 0:
+            left[n] -= fleet.configuration_gpus[c]
+    return left
+
+
+def of(jobs: Jobs, chosen: Any) -> Jobs:
+    return Jobs(*(column[chosen] for column in jobs))
+
+
+each_rule = pytest.mark.parametrize("rule", list(RULES))
+
+
+@settings(max_examples=150, deadline=None)
+@given(queues())
+def test_candidates_are_in_time_by_cost_then_late_by_time(queue):
+    fleet, jobs, now_s = queue
+    for job, row in enumerate(candidates(fleet, jobs.times_s, jobs.due_s, now_s)):
+        expected = in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s)
+        assert row.tolist() == expected + [-1] * (len(row) - len(expected))
+
+
+def test_a_configuration_without_a_price_is_no_candidate():
+    # prices for one and two GPUs only; the job could run on three
+    fleet = toy_instance().fleet._replace(configuration_gpus=np.array([1, 3, 1]))
+    assert candidates(fleet, np.array([[5.0, 1.0, 6.0]]), np.array([9.0]), 0.0).tolist() == [[2, 0, -1]]  # 2.16 < 2.70
+
+
+@each_rule
+@settings(max_examples=100, deadline=None)
+@given(queues(), st.data())
+def test_best_fit_is_that_of_a_sorted_list_of_nodes(rule, queue, data):
+    fleet, jobs, now_s = queue
+    free = np.array([data.draw(st.integers(0, most)) for most in fleet.node_gpus.tolist()])
+    plan = assign_by_rule(fleet, jobs, now_s, rule, free=free)
+    places = list(zip(*(column.tolist() for column in plan), strict=True))
+    assert places == sorted_list_plan(fleet, jobs, now_s, rule, free)
+
+
+@each_rule
+@settings(max_examples=60, deadline=None)
+@given(queues())
+def test_no_constraint_is_violated_and_nobody_waits_who_would_fit(rule, queue):
+    fleet, jobs, now_s = queue
+    plan = assign_by_rule(fleet, jobs, now_s, rule)
+    left = fleet.node_gpus - check_assignment(fleet, jobs.times_s, plan)
+    for job in np.flatnonzero(plan.node < 0):
+        for c in np.flatnonzero(np.isfinite(jobs.times_s[job])):
+            mine = left[fleet.node_type == fleet.configuration_type[c]]
+            assert (mine < fleet.configuration_gpus[c]).all()
+
+
+@each_rule
+@settings(max_examples=50, deadline=None)
+@given(queues(), queues())
+def test_what_runs_is_frozen_and_newcomers_share_nodes_only_within_the_free_gpus(rule, queue, other):
+    (fleet, jobs, now_s), (_, new, _) = queue, other
+    before = assign_by_rule(fleet, jobs, now_s, rule)
+    running = np.flatnonzero(before.node >= 0)
+    free = gpus_left(fleet, before, fleet.node_gpus)
+    given_free = free.copy()
+    after = assign_by_rule(fleet, new, now_s + 1, rule, free=free)
+    assert (free == given_free).all()
+    together = Assignment(*(np.concatenate([old[running], fresh]) for old, fresh in zip(before, after, strict=True)))
+    check_assignment(fleet, np.concatenate([jobs.times_s[running], new.times_s]), together)
+
+
+@each_rule
+@settings(max_examples=50, deadline=None)
+@given(queues())
+def test_a_place_depends_only_on_those_who_go_before(rule, queue):
+    fleet, jobs, now_s = queue
+    key = {"fifo": jobs.submission_s, "edf": jobs.due_s, "priority": -jobs.weight_eur_per_s}[rule]
+    order = sorted(range(len(key)), key=lambda j: (key[j], j))
+    plan = assign_by_rule(fleet, jobs, now_s, rule)
+    for count in range(1, len(order) + 1):
+        first = np.sort(order[:count])
+        fewer = assign_by_rule(fleet, of(jobs, first), now_s, rule)
+        assert all((part == whole[first]).all() for part, whole in zip(fewer, plan, strict=True))
+        job, left = order[count - 1], gpus_left(fleet, Assignment(*(column[order[:count - 1]] for column in plan)),
+                                                fleet.node_gpus)
+        fitting = [c for c in in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s)
+                   if (left[fleet.node_type == fleet.configuration_type[c]] >= fleet.configuration_gpus[c]).any()]
+        assert plan.configuration[job] == (fitting[0] if fitting else -1)
+        if fitting:  # best fit: no node of the type with room has fewer free GPUs
+            kind, gpus = fleet.configuration_type[fitting[0]], fleet.configuration_gpus[fitting[0]]
+            assert left[plan.node[job]] == left[(fleet.node_type == kind) & (left >= gpus)].min()
+
+
+@each_rule
+def test_with_equal_keys_the_first_of_the_file_goes_first(rule):
+    toy = toy_instance()
+    twenty = of(toy.jobs, np.zeros(20, np.int64))  # twenty times A, four GPUs: two at once on n1, one each on n3 and n2
+    assert np.flatnonzero(assign_by_rule(toy.fleet, twenty, 0.0, rule).node >= 0).tolist() == [0, 1, 2]
+
+
+@each_rule
+def test_the_jobs_and_the_fleet_are_left_as_they_were(rule):
+    instance = generate(3, 6, 1.0, scenario=2)
+    before = [column.copy() for column in (*instance.fleet, *instance.jobs)]
+    plan = assign_by_rule(instance.fleet, instance.jobs, 0.0, rule)
+    again = assign_by_rule(instance.fleet, instance.jobs, 0.0, rule)
+    assert all((a == b).all() for a, b in zip(before, (*instance.fleet, *instance.jobs), strict=True))
+    assert all((a == b).all() for a, b in zip(plan, again, strict=True))
+
+
+def test_on_large_nodes_jobs_share():
+    # scenario 2: nodes of 4 TESLA or 2 TURING; no job uses more than 2 TESLA or 1 TURING, and 61 jobs wait for 18 GPUs
+    instance = generate(3, 6, 1.0, scenario=2)
+    plan = assign_by_rule(instance.fleet, instance.jobs, 0.0, "fifo")
+    used = check_assignment(instance.fleet, instance.jobs.times_s, plan)
+    assert (used == instance.fleet.node_gpus).all()
+    assert (np.bincount(plan.node[plan.node >= 0]) >= 2).all()
+
+
+# --- the lists of nodes ----------------------------------------------------------------------------------------------
+
+@settings(max_examples=100, deadline=None)
+@given(queues(), st.lists(st.integers(0, 5), max_size=20))
+def test_taking_gpus_finds_the_node_with_the_fewest_that_suffice(queue, wanted):
+    fleet, _, _ = queue
+    opened = open_nodes(fleet, fleet.node_gpus)
+    left = fleet.node_gpus.copy()
+    for c in (c for c in wanted if c < len(fleet.configuration_gpus)):
+        kind, gpus = fleet.configuration_type[c], fleet.configuration_gpus[c]
+        suffices = (fleet.node_type == kind) & (left >= gpus)
+        node = take(fleet, opened, c)
+        assert (node >= 0) == suffices.any()
+        if node >= 0:
+            assert suffices[node] and left[node] == left[suffices].min()
+            left[node] -= gpus
+        assert (opened.free == left).all()
+    listed: list[list[tuple[int, int]]] = [[] for _ in range(len(fleet.node_type))]
+    for kind, row in enumerate(opened.head):
+        for level, node in enumerate(row):
+            for _ in range(len(left)):
+                if node >= 0:
+                    listed[node].append((kind, level))
+                    node = opened.following[node]
+    assert listed == [[(kind, free)] if free else [] for kind, free in zip(fleet.node_type, left, strict=True)]
+    reopen(fleet, opened, fleet.node_gpus)
+    assert (opened.head == open_nodes(fleet, fleet.node_gpus).head).all()
+
+
+def test_a_full_node_is_in_no_list():
+    fleet = toy_instance().fleet
+    opened = open_nodes(fleet, np.zeros(3, np.int64))
+    put_back(fleet, opened, 0)
+    assert (opened.head == -1).all()
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+def test_a_job_that_ends_on_its_due_date_is_in_time():
+    # C takes 2400 s on the TURING (0.24 EUR), 1800 s on one TESLA (0.27), 1500 s on two (0.30)
+    toy = toy_instance()
+    times_s = toy.jobs.times_s[2:3]
+    assert candidates(toy.fleet, times_s, np.array([2400.0]), 0.0).tolist() == [[2, 0, 1]]
+    assert candidates(toy.fleet, times_s, np.array([2399.0]), 0.0).tolist() == [[0, 1, 2]]  # a second late: last
+    assert candidates(toy.fleet, times_s, np.array([2400.0]), 1.0).tolist() == [[0, 1, 2]]
+
+
+def test_a_job_starts_on_a_bad_configuration_rather_than_wait():
+    # E at 600 s, only the TURING free: 600 + 2400 = 3000 s, 600 s late
+    toy = toy_instance()
+    plan = assign_by_rule(toy.fleet, of(toy.jobs, slice(4, 5)), 600.0, "edf", free=np.array([0, 1, 0]))
+    assert (plan.node.tolist(), plan.configuration.tolist()) == ([1], [2])
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+def test_unknown_rule_is_refused_with_the_names_of_the_known():
+    toy = toy_instance()
+    with pytest.raises(InputError, match=r"unknown rule 'EDF'.*\n?.*give one of fifo, edf, priority"):
+        assign_by_rule(toy.fleet, toy.jobs, 0.0, "EDF")
+
+
+@pytest.mark.parametrize("free", [[3, 0, 0], [-1, 0, 0], [1, 1], [1, 1, 1, 1], 1])
+def test_free_gpus_that_the_nodes_cannot_have_are_refused(free):
+    toy = toy_instance()
+    with pytest.raises(InputError, match="free GPUs"):
+        assign_by_rule(toy.fleet, toy.jobs, 0.0, "edf", free=np.array(free))
+
+
+@each_rule
+def test_nobody_waits_in_an_empty_queue(rule):
+    toy = toy_instance()
+    plan = assign_by_rule(toy.fleet, of(toy.jobs, slice(0)), 0.0, rule)
+    assert (len(plan.node), len(plan.configuration)) == (0, 0)
