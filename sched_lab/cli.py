@@ -29,7 +29,7 @@ from .andreas.simulation import LOSSES
 from .cluster import Cluster, describe_nodes, read_nodes
 from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
 from .far.execution import dry_run as planned
-from .far.mig import MODELS, Mig, mig_of
+from .far.mig import MODELS, mig_of
 from .far.report import report, solver_of
 from .far.tasks import read_times
 from sched_lab.frames import (
@@ -349,18 +349,18 @@ def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: G
 
 # %% ../nbs/90_cli.ipynb #90-021
 InstancePath = Annotated[Path, _option("Jobs, nodes, run times and prices (JSON).", metavar="FILE.json")]
-JobMethod = Annotated[str, _option("fifo, edf and priority leave running jobs alone; greedy, rg (randomized greedy) and local "
-                                   "(plays the queue to its end) reschedule all; exact decides once.",
+JobMethod = Annotated[str, _option("fifo, edf and priority leave running jobs alone; greedy, rg (randomized greedy) "
+                                   "and local (plays the queue to its end) reschedule all; exact decides once.",
                                    metavar="|".join(DECISIONS))]
 Simulate = Annotated[bool, typer.Option("--simulate", help="From the first submission to the last completion.")]
 SearchSeed = Annotated[int, typer.Option(min=0, help="Of rg and local.")]
 Iterations = Annotated[int, typer.Option(min=1, help="Rounds of rg.")]
 Period = Annotated[float, _option("Longest time between two decisions of a simulation (s).")]
-Loss = Annotated[str, _option("What an interruption costs in a simulation: nothing, the started epoch of a job that is stopped or "
-                              "moved, or that of every job at every decision.", metavar="|".join(LOSSES))]
+Loss = Annotated[str, _option("What an interruption costs in a simulation: nothing, the started epoch of a job that is "
+                              "stopped or moved, or that of every job at every decision.", metavar="|".join(LOSSES))]
 TimeLimit = Annotated[float, _option("Of exact search (s).")]
 
-
+# %% ../nbs/90_cli.ipynb #90-022
 @app.command("andreas")
 def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = "rg", simulate: Simulate = False,
                     seed: SearchSeed = 4010, max_iterations: Iterations = 1000, period: Period = math.inf,
@@ -381,7 +381,7 @@ def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = 
     done.write(out)
     typer.echo(f"{out}: {done.headline}")
 
-# %% ../nbs/90_cli.ipynb #90-022
+# %% ../nbs/90_cli.ipynb #90-023
 @app.command("traces")
 def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
     """Describe a node list and a trace; without any, the embedded default, and where the public data is.
@@ -395,7 +395,7 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
         openb = find_data("openb/openb_pod_list_default.csv")
         typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
-# %% ../nbs/90_cli.ipynb #90-023
+# %% ../nbs/90_cli.ipynb #90-024
 @app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
                   to: Annotated[Path | None, _option("Where to keep it. [default: the user cache]")] = None) -> None:
@@ -407,7 +407,7 @@ def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Whi
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
 
-# %% ../nbs/90_cli.ipynb #90-025
+# %% ../nbs/90_cli.ipynb #90-026
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with code 2."""
     typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)
