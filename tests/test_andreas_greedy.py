@@ -286,6 +286,7 @@ def test_the_engine_is_the_one_of_the_cpp_standard():
     assert state[0] == 1043618065  # number 10,000 of minstd_rand0, section [rand.predef]
 
 
+@settings(deadline=None)
 @given(st.integers(1, M - 1), st.sampled_from([16807, 16807**2 % M]))
 def test_a_leap_is_a_remainder(number, multiplier):
     assert leap(number, multiplier) == number * multiplier % M
@@ -297,6 +298,7 @@ def test_the_numbers_of_the_edges_of_the_remainder():
     assert leap(pow(16807, -1, M), 16807) == 1  # both parts of the product add up to 2^31
 
 
+@settings(deadline=None)
 @given(st.integers(1, M - 1))
 def test_a_draw_is_two_steps_of_the_engine(seed):
     state, engine = np.array([seed]), Engine(seed)

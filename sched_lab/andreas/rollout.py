@@ -171,7 +171,7 @@ def queue_of(jobs: Jobs, room: Room) -> Queue:
             fastest_s[job] = min(fastest_s[job], jobs.times_s[job, c])
             for sort in range(len(room.size)):
                 price = room.price_eur_per_s[c, sort, room.size[sort]]
-                if price < np.inf:
+                if price < np.inf and jobs.times_s[job, c] < np.inf:
                     least_eur[job] = min(least_eur[job], jobs.times_s[job, c] * price)
     return Queue(jobs, fastest_s, least_eur)
 
@@ -236,7 +236,8 @@ def play_until(fleet: Fleet, room: Room, jobs: Jobs, left: Floats, now_s: float,
     for job in order:
         if node[job] >= 0:
             left[job] -= (then_s - now_s) / jobs.times_s[job, configuration[job]]
-            if left[job] < 1e-9:
+            is_lost_in_rounding = then_s + left[job] * jobs.times_s[job, configuration[job]] == then_s
+            if left[job] < 1e-9 or is_lost_in_rounding:
                 cost_eur += jobs.weight_eur_per_s[job] * max(then_s - jobs.due_s[job], 0.0)
                 continue
         order[kept] = job
@@ -249,6 +250,8 @@ def cost_to_go(fleet: Fleet, room: Room, queue: Queue, now_s: float, order: Inte
                node: Integers, configuration: Integers) -> float:
     """Energy and penalties until the queue is empty, if nobody else comes; infinite as soon as it exceeds a limit.
 
+    Infinite also if a job fits nowhere.
+
     Parameters
     ----------
     order, place : who goes first, now and later, and who goes where
@@ -257,7 +260,7 @@ def cost_to_go(fleet: Fleet, room: Room, queue: Queue, now_s: float, order: Inte
     left, rest, total = np.ones(len(order)), order.copy(), 0.0
     then_s = place_in_order(fleet, room, queue, left, now_s, rest, place, node, configuration)
     n, c = node.copy(), configuration.copy()
-    while True:
+    while then_s < np.inf:
         cost_eur, count = play_until(fleet, room, queue.jobs, left, now_s, then_s, rest, n, c)
         total, rest, now_s = total + cost_eur, rest[:count], then_s
         if total > limit_eur:
@@ -265,6 +268,7 @@ def cost_to_go(fleet: Fleet, room: Room, queue: Queue, now_s: float, order: Inte
         if count == 0:
             return total
         then_s = place_in_order(fleet, room, queue, left, now_s, rest, place, n, c)
+    return np.inf
 
 # %% ../../nbs/34a_rollout.ipynb #34a-029
 @njit(cache=True)

@@ -1,0 +1,543 @@
+"""Rollouts: a plain re-implementation, the room on the nodes, laws on random queues, and what whole days cost."""
+from math import exp, inf
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.andreas.greedy import draw
+from sched_lab.andreas.instances import toy_instance
+from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.rollout import (
+    BY_PRICE,
+    EXPENSE,
+    IN_TIME,
+    POLICIES,
+    PRESSURE,
+    assign_by_rollout,
+    clear,
+    cost_to_go,
+    occupy,
+    prices_of,
+    queue_of,
+    rank,
+    rollout,
+    room_of,
+)
+from sched_lab.frames import InputError, read_frame
+
+RESULTS = Path(__file__).resolve().parents[1] / "data" / "results" / "andreas"
+NAMES = [(order, place) for place in (BY_PRICE, IN_TIME) for order in (PRESSURE, EXPENSE)]
+
+
+# --- a plain re-implementation: lists, dictionaries, one loop inside the other
+
+class Option(NamedTuple):
+    """A place for a job; the least value wins, the first of equals."""
+
+    value: tuple[bool, float]
+    energy_eur: float
+    configuration: int
+    node: int
+
+
+def plain_rank(jobs: Jobs, now_s: float, order: int) -> list[int]:
+    """Least slack first, or highest apparent tardiness cost first; sorting is stable."""
+    fastest_s = [min(times_s) for times_s in jobs.times_s.tolist()]
+    slack_s = [due_s - now_s - time_s for due_s, time_s in zip(jobs.due_s, fastest_s, strict=True)]
+    mean_s = sum(fastest_s) / len(fastest_s)
+    expense = [weight / time_s * exp(-max(slack, 0.0) / (2 * mean_s))
+               for weight, time_s, slack in zip(jobs.weight_eur_per_s, fastest_s, slack_s, strict=True)]
+    return sorted(range(len(slack_s)), key=lambda job: slack_s[job] if order == PRESSURE else -expense[job])
+
+
+def plain_price(fleet: Fleet, kind: int, size: int, used: int, gpus: int) -> float:
+    """EUR/s that some more GPUs add to a node; of an empty one, their share of the full node."""
+    eur_per_h = fleet.cost_eur_per_h[kind]
+    more_eur_per_h = eur_per_h[used + gpus] - eur_per_h[used] if used else eur_per_h[size] * gpus / size
+    return more_eur_per_h / 3600
+
+
+def plain_sorts(fleet: Fleet) -> list[tuple[int, int]]:
+    """GPU type and size of the nodes, each once."""
+    return list(dict.fromkeys(zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True)))
+
+
+def plain_options(fleet, stacks, jobs, job, left, now_s, place):
+    """All places for a job: every configuration on every sort of node, fullest first."""
+    for c, time_s in enumerate(jobs.times_s[job] * left):
+        kind, gpus = fleet.configuration_type[c], fleet.configuration_gpus[c]
+        late_s = max(now_s + time_s - jobs.due_s[job], 0.0)
+        for (own, size), nodes in stacks.items():
+            for free in range(gpus, size + 1):
+                if own == kind and nodes[free] and time_s < inf:
+                    energy_eur = time_s * plain_price(fleet, kind, size, size - free, gpus)
+                    if place == BY_PRICE:
+                        value = False, energy_eur + jobs.weight_eur_per_s[job] * late_s
+                    else:
+                        value = bool(late_s), time_s * (gpus if late_s else fleet.cost_eur_per_h[kind, gpus])
+                    yield Option(value, energy_eur, c, nodes[free][-1])
+
+
+def plain_least_eur(fleet, times_s):
+    """Energy cost of a run on full nodes."""
+    return min(time_s * plain_price(fleet, kind, size, 0, fleet.configuration_gpus[c])
+               for c, time_s in enumerate(times_s) for kind, size in plain_sorts(fleet)
+               if time_s < inf and kind == fleet.configuration_type[c] and fleet.configuration_gpus[c] <= size)
+
+
+def plain_places(fleet, jobs, left, now_s, order, place):
+    """Place jobs on empty nodes; node and configuration of those that run, and when the first will have ended."""
+    stacks = {(kind, size): [[] for _ in range(size + 1)] for kind, size in plain_sorts(fleet)}
+    free = fleet.node_gpus.tolist()
+    for n in reversed(range(len(free))):
+        stacks[fleet.node_type[n], free[n]][free[n]].append(n)
+    runs, first_s = {}, inf
+    for job in order:
+        best = min(plain_options(fleet, stacks, jobs, job, left[job], now_s, place), default=None,
+                   key=lambda option: option.value)
+        if best is None:
+            continue
+        is_dear = best.energy_eur > 3 * plain_least_eur(fleet, jobs.times_s[job]) * left[job]
+        if place == BY_PRICE and is_dear and first_s + left[job] * min(jobs.times_s[job]) <= jobs.due_s[job]:
+            continue
+        n, c = best.node, best.configuration
+        levels = stacks[fleet.node_type[n], fleet.node_gpus[n]]
+        levels[free[n]].remove(n)
+        free[n] -= fleet.configuration_gpus[c]
+        levels[free[n]].append(n)
+        runs[job] = n, c
+        first_s = min(first_s, now_s + jobs.times_s[job, c] * left[job])
+    return runs, first_s
+
+
+def plain_play(fleet, jobs, now_s, order, place):
+    """Energy and penalties until all are done, and what is decided first."""
+    left, total, decided = [1.0] * len(order), 0.0, None
+    while order:
+        runs, then_s = plain_places(fleet, jobs, left, now_s, order, place)
+        decided = runs if decided is None else decided
+        eur, waiting = 0.0, []
+        for n, kind in enumerate(fleet.node_type):
+            used = sum(fleet.configuration_gpus[c] for node, c in runs.values() if node == n)
+            eur += (then_s - now_s) * fleet.cost_eur_per_h[kind, used] / 3600
+        for job in order:
+            if job in runs:
+                left[job] -= (then_s - now_s) / jobs.times_s[job, runs[job][1]]
+            if left[job] < 1e-9:
+                eur += jobs.weight_eur_per_s[job] * max(then_s - jobs.due_s[job], 0.0)
+            else:
+                waiting.append(job)
+        order, total, now_s = waiting, total + eur, then_s
+    return total, decided
+
+
+def plain_rollout(fleet, jobs, now_s, tries, seed):
+    """Play four policies, then move one job at a time; the least cost found first wins."""
+    best = None
+    for order, place in NAMES:
+        ranked = plain_rank(jobs, now_s, order)
+        total, decided = plain_play(fleet, jobs, now_s, ranked, place)
+        if best is None or total < best[0]:
+            best = total, decided, ranked, place
+    state, count = np.array([seed]), len(jobs.due_s)
+    for _ in range(tries):
+        source, target = int(draw(state) * count), int(draw(state) * count)
+        order = list(best[2])
+        order.insert(target, order.pop(source))
+        total, decided = plain_play(fleet, jobs, now_s, order, best[3])
+        if total < best[0]:
+            best = total, decided, order, best[3]
+    return best[:2]
+
+
+@st.composite
+def queues(draw_from, *, most_jobs=7):
+    """Fleet, jobs and time: several sorts of a GPU type, odd prices, few different numbers, and many equal values."""
+    def some(*values):
+        return draw_from(st.sampled_from(values))
+    nodes = [{"id": f"n{i}", "gpu": some("A", "A", "B"), "num_gpus": some(1, 2, 2, 4)} for i in range(some(1, 2, 3, 5))]
+    cost = {}
+    for gpu in "AB":
+        steps = [some(0.36, 0.9, 1.8), *(some(0.0, 0.09, 0.18, 0.9) for _ in range(3))]
+        cost |= {f"{gpu},{k + 1}": float(sum(steps[:k + 1])) * some(1.0, 1.0, 0.0 if steps[0] < 0.5 else 2.0)
+                 for k in range(4)}
+    jobs = []
+    for i in range(some(*range(1, most_jobs + 1))):
+        times_s = {f"{gpu},{k}": some(600.0, 900.0, 1200.0, 4800.0, 700.3) for gpu in "AB" for k in (1, 2, 3, 8)
+                   if some(True, True, False)}
+        times_s[f"{some(*(node['gpu'] for node in nodes))},1"] = some(1200.0, 2400.0)  # one that fits on some node
+        jobs.append({"id": f"j{i}", "submission_s": 0.0, "due_s": some(900.0, 1800.0, 3600.0, 7200.0, 40000.0),
+                     "weight_eur_per_s": some(0.0, 1e-5, 0.0002, 0.001), "times_s": times_s})
+    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
+    return instance.fleet, instance.jobs, some(0.0, 600.0, 5000.3)
+
+
+def play(fleet, jobs, now_s, order, place, limit_eur=inf):
+    """Cost to go of an order, and what is decided: {job: (node, configuration)}."""
+    room, (node, configuration) = room_of(fleet), np.full((2, len(order)), -7)
+    eur = cost_to_go(fleet, room, queue_of(jobs, room), now_s, np.array(order), place, limit_eur, node, configuration)
+    return eur, runs_of(node, configuration)
+
+
+def runs_of(node, configuration):
+    """Leave the jobs that wait out."""
+    assert ((node < 0) == (configuration < 0)).all() and min(node.min(), configuration.min()) >= -1
+    return {job: (node[job], configuration[job]) for job in range(len(node)) if node[job] >= 0}
+
+
+@settings(max_examples=200, deadline=None)
+@given(queues(), st.sampled_from([BY_PRICE, IN_TIME]), st.randoms())
+def test_a_queue_costs_what_a_plain_play_of_it_costs(queue, place, random):
+    fleet, jobs, now_s = queue
+    order = list(range(len(jobs.due_s)))
+    random.shuffle(order)
+    expected_eur, decided = plain_play(fleet, jobs, now_s, order, place)
+    eur, runs = play(*queue, order, place)
+    assert eur == pytest.approx(expected_eur, rel=1e-12) and runs == decided
+
+
+@settings(max_examples=150, deadline=None)
+@given(queues(most_jobs=15), st.sampled_from([PRESSURE, EXPENSE]))
+def test_jobs_are_ranked_as_by_a_plain_sort(queue, order):
+    fleet, jobs, now_s = queue
+    assert rank(queue_of(jobs, room_of(fleet)), now_s, order).tolist() == plain_rank(jobs, now_s, order)
+
+
+@settings(max_examples=60, deadline=None)
+@given(queues(), st.integers(1, 2**31 - 2), st.sampled_from([0, 1, 8]))
+def test_the_rollout_decides_as_a_plain_one(queue, seed, tries):
+    expected_eur, decided = plain_rollout(*queue, tries, seed)
+    found, eur = rollout(*queue, tries=tries, seed=seed)
+    assert eur == pytest.approx(expected_eur, rel=1e-12) and runs_of(*found) == decided
+
+
+# --- the room on the nodes
+
+def check_room(fleet, room, free):
+    """Every node is listed once, where it belongs, and knows its position."""
+    assert room.free.tolist() == free and room.num_nodes.sum() == len(free)
+    for n in range(len(free)):
+        sort = room.sort[n]
+        assert (room.kind[sort], room.size[sort]) == (fleet.node_type[n], fleet.node_gpus[n])
+        assert room.place[n] < room.num_nodes[sort, free[n]] and room.members[sort, free[n], room.place[n]] == n
+
+
+@settings(max_examples=80, deadline=None)
+@given(queues(), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=30))
+def test_nodes_stay_listed_once_whatever_is_taken_and_given_back(queue, moves):
+    fleet = queue[0]
+    room, free = room_of(fleet), fleet.node_gpus.tolist()
+    assert list(zip(room.kind.tolist(), room.size.tolist(), strict=True)) == plain_sorts(fleet)
+    check_room(fleet, room, free)
+    for node, wanted in moves:
+        n = node % len(free)
+        left = wanted % (fleet.node_gpus[n] + 1)
+        occupy(room, n, free[n] - left)  # taken, given back, or neither
+        free[n] = left
+        check_room(fleet, room, free)
+    clear(fleet, room)
+    check_room(fleet, room, fleet.node_gpus.tolist())
+    empty = room_of(fleet)
+    assert (room.place == empty.place).all() and (room.num_nodes == empty.num_nodes).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(queues())
+def test_a_price_is_finite_just_where_a_configuration_fits(queue):
+    fleet = queue[0]
+    room = room_of(fleet)
+    for c, (kind, gpus) in enumerate(zip(fleet.configuration_type, fleet.configuration_gpus, strict=True)):
+        for sort, (own, size) in enumerate(plain_sorts(fleet)):
+            for free, price in enumerate(room.price_eur_per_s[c, sort]):
+                fits = own == kind and gpus <= free <= size
+                assert price == (plain_price(fleet, kind, size, size - free, gpus) if fits else inf)
+
+
+@settings(max_examples=60, deadline=None)
+@given(queues())
+def test_fastest_and_least_are_those_of_the_plain_loops(queue):
+    fleet, jobs, _ = queue
+    found = queue_of(jobs, room_of(fleet))
+    assert found.fastest_s.tolist() == [min(times_s) for times_s in jobs.times_s]
+    assert found.least_eur.tolist() == [plain_least_eur(fleet, times_s) for times_s in jobs.times_s]
+
+
+# --- laws
+
+@settings(max_examples=60, deadline=None)
+@given(queues(most_jobs=12), st.integers(0, 2**40))
+def test_no_single_policy_is_cheaper_and_more_tries_are_never_worse(queue, seed):
+    fleet, jobs, now_s = queue
+    ours = queue_of(jobs, room_of(fleet))
+    single = [play(*queue, rank(ours, now_s, order), place) for order, place in NAMES]
+    least_eur = min(eur for eur, _ in single)
+    for tries in (0, 1, 3, 10, 40):
+        found, eur = rollout(*queue, tries=tries, seed=seed)
+        check_assignment(fleet, jobs.times_s, found)
+        assert (found.node >= 0).any()
+        if tries == 0:
+            assert eur == least_eur and runs_of(*found) == next(runs for cost, runs in single if cost == least_eur)
+        assert eur <= least_eur
+        least_eur = eur
+
+
+@settings(max_examples=30, deadline=None)
+@given(queues(most_jobs=12), st.integers(0, 2**40))
+def test_the_same_seed_gives_the_same_assignment(queue, seed):
+    (once, eur), (again, same_eur) = (rollout(*queue, seed=seed) for _ in range(2))
+    assert eur == same_eur and all((a == b).all() for a, b in zip(once, again, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(queues(), st.sampled_from(NAMES))
+def test_a_cost_above_the_limit_is_infinite(queue, policy):
+    fleet, jobs, now_s = queue
+    order = rank(queue_of(jobs, room_of(fleet)), now_s, policy[0])
+    eur, runs = play(*queue, order, policy[1])
+    assert play(*queue, order, policy[1], eur) == (eur, runs)
+    assert play(*queue, order, policy[1], np.nextafter(eur, inf))[0] == eur
+    if eur > 0:
+        assert play(*queue, order, policy[1], np.nextafter(eur, -inf))[0] == inf
+        assert play(*queue, order, policy[1], 0.0)[0] == inf
+
+
+@settings(max_examples=30, deadline=None)
+@given(queues(), st.sampled_from([BY_PRICE, IN_TIME]))
+def test_a_later_start_with_all_due_dates_as_much_later_costs_the_same(queue, place):
+    fleet, jobs, now_s = queue
+    later, order = jobs._replace(due_s=jobs.due_s + 4096.0), range(len(jobs.due_s))
+    assert play(fleet, later, now_s + 4096.0, order, place)[0] == pytest.approx(play(*queue, order, place)[0])
+
+
+def crowd() -> tuple[Fleet, Jobs, float]:
+    """Thirty jobs on four nodes of three sorts, all numbers different."""
+    rng = np.random.default_rng(34)
+    jobs = [{"id": f"j{i}", "submission_s": 0.0, "due_s": float(rng.uniform(1000, 15000)),
+             "weight_eur_per_s": float(rng.uniform(0.0003, 0.003)),
+             "times_s": {name: float(rng.uniform(500, 4000)) for name in ("A,1", "A,2", "B,1")}} for i in range(30)]
+    nodes = [{"id": f"n{i}", "gpu": "AABA"[i], "num_gpus": (2, 1, 2, 2)[i]} for i in range(4)]
+    cost = {"A,1": 0.1, "A,2": 0.15, "B,1": 0.09, "B,2": 0.11}
+    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
+    return instance.fleet, instance.jobs, 600.0
+
+
+def test_many_changes_of_a_crowd_are_those_of_the_plain_search():
+    queue = crowd()
+    expected_eur, decided = plain_rollout(*queue, 25, 7)
+    found, eur = rollout(*queue, tries=25, seed=7)
+    assert eur == pytest.approx(expected_eur, rel=1e-12) and runs_of(*found) == decided
+    assert len({rollout(*queue, tries=tries, seed=7)[1] for tries in range(26)}) > 3  # changes add up
+
+
+def test_other_seeds_try_other_changes_and_find_something_cheaper():
+    queue = crowd()
+    found = [rollout(*queue, tries=10, seed=seed)[1] for seed in range(1, 7)]
+    assert len(set(found)) > 3 and min(found) < rollout(*queue, tries=0)[1]
+
+
+def test_seeds_that_are_zero_to_the_engine_are_one():
+    # As in greedy: zero would stay zero for ever.
+    queue, expected = crowd(), rollout(*crowd(), tries=10, seed=1)
+    for seed in (0, 2**31 - 1, 2**31):
+        found, eur = rollout(*queue, tries=10, seed=seed)
+        assert eur == expected[1] and (found.node == expected[0].node).all()
+
+
+def test_the_default_is_twenty_tries_from_seed_4010():
+    (found, eur), (same, same_eur) = rollout(*crowd()), rollout(*crowd(), tries=20, seed=4010)
+    assert eur == same_eur and (found.node == same.node).all()
+
+
+def test_the_compiled_call_that_the_simulator_makes_is_the_same():
+    found, eur = rollout(*crowd(), tries=5, seed=7)
+    node, configuration, same_eur = assign_by_rollout(*crowd(), POLICIES, 5, 7)
+    assert eur == same_eur and (found.node == node).all() and (found.configuration == configuration).all()
+
+
+def test_a_call_leaves_its_arguments_as_they_were():
+    fleet, jobs, now_s = crowd()
+    before, order = [array.copy() for array in (*fleet, *jobs)], np.arange(30)
+    rollout(fleet, jobs, now_s, tries=10)
+    play(fleet, jobs, now_s, order, IN_TIME)
+    assert all((a == b).all() for a, b in zip(before, (*fleet, *jobs), strict=True))
+    room = room_of(fleet)
+    cost_to_go(fleet, room, queue_of(jobs, room), now_s, order, BY_PRICE, inf, np.full(30, -1), np.full(30, -1))
+    assert order.tolist() == list(range(30))
+
+
+def test_the_policies_are_both_orders_by_price_and_then_in_time():
+    assert POLICIES.tolist() == [list(pair) for pair in NAMES]
+
+
+# --- by hand
+
+def equal_jobs(count, **changes):
+    """Give some jobs of an hour that differ in nothing."""
+    job = {"submission_s": 0.0, "due_s": 7200.0, "weight_eur_per_s": 0.001, "times_s": {"A,1": 3600.0, "B,1": 3600.0}}
+    return [job | changes | {"id": f"j{i}"} for i in range(count)]
+
+
+def instance_with(jobs, cost, *nodes):
+    """Put jobs on nodes, such as ("A", 2)."""
+    entries = [{"id": f"n{i}", "gpu": gpu, "num_gpus": gpus} for i, (gpu, gpus) in enumerate(nodes)]
+    return parse_instance({"nodes": entries, "cost_eur_per_h": cost, "jobs": jobs})
+
+
+@pytest.mark.parametrize("order", [PRESSURE, EXPENSE])
+@pytest.mark.parametrize("changes", [{}, {"weight_eur_per_s": 0.0}, {"due_s": 1.0}], ids=str)
+def test_equals_stay_in_the_order_of_the_file(order, changes):
+    instance = instance_with(equal_jobs(40, **changes), {"A,1": 0.36, "B,1": 0.36}, ("A", 1), ("B", 1))
+    assert rank(queue_of(instance.jobs, room_of(instance.fleet)), 0.0, order).tolist() == list(range(40))
+
+
+def test_without_weight_the_expense_is_nothing_and_the_file_decides():
+    jobs = [equal_jobs(1)[0] | {"id": f"j{i}", "due_s": 9000.0 - 60 * i, "weight_eur_per_s": 0.0} for i in range(30)]
+    instance = instance_with(jobs, {"A,1": 0.36, "B,1": 0.36}, ("A", 1))
+    ours = queue_of(instance.jobs, room_of(instance.fleet))
+    assert rank(ours, 0.0, EXPENSE).tolist() == list(range(30))
+    assert rank(ours, 0.0, PRESSURE).tolist() == list(reversed(range(30)))
+
+
+@pytest.mark.parametrize(("dear", "due_s", "waits"), [
+    (10.0, 7200.0, True),  # in time if it waits
+    (10.0, 7199.0, False),  # late if it waits
+    (3.0, 7200.0, False),  # three times the least is not too dear
+    (3.001, 7200.0, True),
+])
+def test_a_job_waits_for_a_cheap_place_if_it_can_be_in_time_then(dear, due_s, waits):
+    # Cheap A costs 1 EUR/s: dear numbers, but without rounding. The second job finds only B.
+    instance = instance_with(equal_jobs(2, due_s=due_s, weight_eur_per_s=0.0), {"A,1": 3600.0, "B,1": 3600.0 * dear},
+                             ("A", 1), ("B", 1))
+    eur, runs = play(instance.fleet, instance.jobs, 0.0, [1, 0], BY_PRICE)
+    assert runs == ({1: (0, 0)} if waits else {1: (0, 0), 0: (1, 1)})
+    assert eur == pytest.approx(7200.0 if waits else 3600.0 * (1 + dear))
+    assert play(instance.fleet, instance.jobs, 0.0, [1, 0], IN_TIME)[1] == {1: (0, 0), 0: (1, 1)}  # it never waits
+
+
+def test_the_first_job_takes_a_dear_place_rather_than_nothing():
+    # Nobody else runs, so there is no completion to wait for: A is the cheap one, but it has no A,1.
+    jobs = equal_jobs(1, times_s={"A,2": 3600.0, "B,1": 3600.0}, due_s=1e6)
+    instance = instance_with(jobs, {"A,1": 0.1, "A,2": 0.2, "B,1": 9.0}, ("A", 1), ("B", 1))
+    assert play(instance.fleet, instance.jobs, 0.0, [0], BY_PRICE) == (pytest.approx(9.0), {0: (1, 1)})
+
+
+def test_a_single_job_runs_where_it_is_cheapest_for_the_empty_node_too():
+    # By price: one GPU at half of the full node, 0.36 EUR; but alone it pays 0.54. In time: two GPUs at 0.48 EUR.
+    job = equal_jobs(1, times_s={"A,1": 3600.0, "A,2": 2400.0})
+    instance = instance_with(job, {"A,1": 0.54, "A,2": 0.72}, ("A", 2))
+    fleet, jobs = instance.fleet, instance.jobs
+    assert play(fleet, jobs, 0.0, [0], BY_PRICE) == (pytest.approx(0.54), {0: (0, 0)})
+    assert play(fleet, jobs, 0.0, [0], IN_TIME) == (pytest.approx(0.48), {0: (0, 1)})
+    for tries in (0, 1, 20):
+        found, eur = rollout(fleet, jobs, 0.0, tries=tries)
+        assert eur == pytest.approx(0.48) and found.node.tolist() == [0] and found.configuration.tolist() == [1]
+
+
+def test_a_job_that_is_late_anyway_takes_the_least_gpu_time():
+    # Two GPUs would be faster, 2400 s, but 4800 s of GPU time.
+    times_s = {"A,1": 3600.0, "A,2": 2400.0}
+    for due_s, configuration in ((3600.0, 0), (3599.0, 1), (2400.0, 1), (2399.0, 0)):
+        instance = instance_with(equal_jobs(1, times_s=times_s, due_s=due_s), {"A,1": 0.3, "A,2": 0.6}, ("A", 2))
+        assert play(instance.fleet, instance.jobs, 0.0, [0], IN_TIME)[1] == {0: (0, configuration)}
+
+
+def test_what_is_left_of_a_job_decides_where_it_goes_on():
+    # After the short job, 5/6 of the long one are left: 3000 s on one GPU, just in time, or a dearer 1500 s on two.
+    long, short = equal_jobs(2, due_s=3600.0, times_s={"A,1": 3600.0, "A,2": 1800.0})
+    instance = instance_with([long, short | {"times_s": {"A,1": 600.0}}], {"A,1": 0.3, "A,2": 0.9}, ("A", 2))
+    eur, runs = play(instance.fleet, instance.jobs, 0.0, [1, 0], IN_TIME)
+    assert runs == {0: (0, 0), 1: (0, 0)} and eur == pytest.approx((600 * 0.9 + 3000 * 0.3) / 3600)
+
+
+def test_waiting_is_weighed_by_what_is_left():
+    # The long one could not wait for A at first: 600 + 3600 s. After 600 s on B, 500 + 3000 s are in time: it stops.
+    jobs = equal_jobs(3, due_s=4150.0, weight_eur_per_s=0.0)
+    jobs[0] |= {"times_s": {"A,1": 600.0}}
+    jobs[1] |= {"times_s": {"A,1": 500.0}}
+    instance = instance_with(jobs, {"A,1": 3600.0, "B,1": 3600.0 * 3.3}, ("A", 1), ("B", 1))
+    eur, runs = play(instance.fleet, instance.jobs, 0.0, [0, 1, 2], BY_PRICE)
+    assert runs == {0: (0, 0), 2: (1, 1)} and eur == pytest.approx(600 * (1 + 3.3) + 500 + 3000)
+
+
+def test_the_expense_of_a_late_job_does_not_grow_any_more():
+    jobs = [equal_jobs(1)[0] | {"id": f"j{i}", "due_s": 3590.0 - 20 * i} for i in range(20)]
+    instance = instance_with(jobs, {"A,1": 0.36, "B,1": 0.36}, ("A", 1))
+    assert rank(queue_of(instance.jobs, room_of(instance.fleet)), 0.0, EXPENSE).tolist() == list(range(20))
+
+
+def test_the_last_second_of_a_job_counts():
+    jobs = equal_jobs(2, due_s=3600.0, weight_eur_per_s=5.0, times_s={"A,1": 3600.0})
+    jobs[1] |= {"times_s": {"A,1": 3601.0}}
+    instance = instance_with(jobs, {"A,1": 3600.0}, ("A", 1), ("A", 1))
+    for place in (BY_PRICE, IN_TIME):
+        eur, _ = play(instance.fleet, instance.jobs, 0.0, [0, 1], place)
+        assert eur == pytest.approx(3600 + 3601 + 5, rel=1e-6)
+
+
+def test_a_change_of_the_order_is_found():
+    # Both late: the heavy one should go first, but the light one has the least slack. One move mends it.
+    jobs = [equal_jobs(1)[0] | {"id": name, "due_s": due_s, "weight_eur_per_s": weight, "times_s": {"A,1": 3600.0}}
+            for name, due_s, weight in (("light", 3600.0, 0.001), ("heavy", 3700.0, 0.01))]
+    instance = instance_with(jobs, {"A,1": 0.0}, ("A", 1))
+    by_pressure = POLICIES[2:3]
+    node, _, eur = assign_by_rollout(instance.fleet, instance.jobs, 0.0, by_pressure, 0, 1)
+    assert node.tolist() == [0, -1] and eur == pytest.approx(35.0)
+    node, _, eur = assign_by_rollout(instance.fleet, instance.jobs, 0.0, by_pressure, 20, 1)
+    assert node.tolist() == [-1, 0] and eur == pytest.approx(3.6)
+
+
+# --- edges and bad input
+
+def test_nobody_waits_is_no_trouble():
+    toy = toy_instance()
+    found, eur = rollout(toy.fleet, Jobs(*(column[:0] for column in toy.jobs)), 0.0)
+    assert len(found.node) == len(found.configuration) == 0 and eur == 0
+    assert found.node.dtype == found.configuration.dtype == np.int64
+
+
+def test_a_configuration_larger_than_all_nodes_has_no_price():
+    fleet = toy_instance().fleet
+    kind, size = np.array([0]), np.array([1])
+    fitting = np.isfinite(prices_of(fleet, kind, size)).any(axis=(1, 2))
+    assert fitting.tolist() == ((fleet.configuration_type == 0) & (fleet.configuration_gpus == 1)).tolist()
+
+
+def test_times_since_1970_end_too():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        jobs = [{"id": f"j{i}", "submission_s": 1.7e9, "due_s": 1.7e9 + 500, "weight_eur_per_s": 0.001,
+                 "times_s": {"A,1": float(rng.uniform(1, 300))}} for i in range(6)]
+        instance = instance_with(jobs, {"A,1": 0.36, "A,2": 0.5}, ("A", 2))
+        late = instance.jobs._replace(due_s=instance.jobs.due_s - 1.7e9)
+        assert rollout(instance.fleet, instance.jobs, 1.7e9, tries=2)[1] == pytest.approx(
+            rollout(instance.fleet, late, 0.0, tries=2)[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"tries": -1}, {"seed": -1}, {"tries": -3, "seed": 5}], ids=str)
+def test_bad_input_is_refused_with_its_value_and_a_mend(wrong):
+    toy = toy_instance()
+    with pytest.raises(InputError) as caught:
+        rollout(toy.fleet, toy.jobs, 0.0, **wrong)
+    assert str(next(iter(wrong.values()))) in str(caught.value) and "give" in str(caught.value)
+
+
+# --- whole days
+
+@pytest.mark.parametrize("names", [["unseen"], ["sweep", "search"]], ids=["unseen", "seen"])
+def test_rollouts_have_the_least_mean_cost_in_every_cell(names):
+    files = [RESULTS / f"{name}.csv" for name in names]
+    if not all(file.is_file() for file in files):
+        pytest.skip(f"{RESULTS} has no {' or no '.join(names)}: run tools/andreas_results.py")
+    frame, cell = pd.concat([read_frame(file) for file in files]), ["num_nodes", "scenario", "factor"]
+    played = frame[frame["method"] == "local"].set_index([*cell, "seed"]).index  # larger fleets have fewer seeds
+    same = frame.set_index([*cell, "seed"]).loc[lambda f: f.index.isin(played)].reset_index()
+    assert (same.groupby([*cell, "method"])["seed"].nunique().groupby(cell).nunique() == 1).all()  # like with like
+    mean = same.groupby([*cell, "method"])["total_eur"].mean().unstack()
+    others = mean.drop(columns="local").min(axis=1)
+    assert len(mean) >= 16 and {"fifo", "edf", "priority", "greedy", "rg"} < set(mean.columns)
+    assert mean[mean["local"] > others].empty
