@@ -21,17 +21,7 @@ import typer
 
 from . import __version__
 from ._compat import embedded
-from .andreas.greedy import Randomness
-from .andreas.model import read_instance
-from .andreas.report import DECISIONS
-from .andreas.report import report as andreas_report
-from .andreas.simulation import LOSSES
 from .cluster import Cluster, describe_nodes, read_nodes
-from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
-from .far.execution import dry_run as planned
-from .far.mig import MODELS, mig_of
-from .far.report import report, solver_of
-from .far.tasks import read_times
 from sched_lab.frames import (
     Column,
     InputError,
@@ -46,9 +36,6 @@ from sched_lab.frames import (
     write_frame,
     write_json,
 )
-from .online.combine import policy_of
-from .online.evaluation import compare, parse_seeds, read_study, run_study
-from .online.inflation import SAMPLINGS, Run, inflate
 from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
 from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
@@ -62,7 +49,22 @@ __all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sa
            'warnings_said', 'far_command', 'far_run_command', 'andreas_command', 'traces_command', 'fetch_command',
            'fail', 'main']
 
-# %% ../nbs/90_cli.ipynb #90-005
+# %% ../nbs/90_cli.ipynb #90-004
+from .andreas.greedy import Randomness
+from .andreas.model import read_instance
+from .andreas.report import DECISIONS
+from .andreas.report import report as andreas_report
+from .andreas.simulation import LOSSES
+from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
+from .far.execution import dry_run as planned
+from .far.mig import MODELS, mig_of
+from .far.report import report, solver_of
+from .far.tasks import read_times
+from .online.combine import policy_of
+from .online.evaluation import compare, parse_seeds, read_study, run_study
+from .online.inflation import SAMPLINGS, Run, inflate
+
+# %% ../nbs/90_cli.ipynb #90-006
 TABLES = ("assignments.csv", "curve.csv")
 
 
@@ -83,7 +85,7 @@ def write_run(run: Run, folder: Path, inputs: dict[str, Any]) -> None:
         about = {**run.summary, "inputs": inputs, "key": input_key(inputs), "files": files}
         write_json(about, partial_folder / "summary.json")
 
-# %% ../nbs/90_cli.ipynb #90-007
+# %% ../nbs/90_cli.ipynb #90-008
 @dataclass(frozen=True)
 class Experiment:
     """Checked options of `sched-lab inflate`.
@@ -111,7 +113,7 @@ class Experiment:
         write_run(inflate(self.cluster, self.tasks, seed=seed, arrivals=recorded, **self.options), folder, inputs)
         return True
 
-# %% ../nbs/90_cli.ipynb #90-008
+# %% ../nbs/90_cli.ipynb #90-009
 def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None, gpu_power: Path | None,
                   cpu_power: Path | None, options: dict[str, Any]) -> Experiment:
     """Read and check the inputs of an experiment; files that are not given are the embedded default.
@@ -132,7 +134,7 @@ def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None,
                       partial(read_arrivals, arrivals, cluster=cluster, tasks=trace) if arrivals else None,
                       {**options, "files": checksums, "sched_lab": __version__})
 
-# %% ../nbs/90_cli.ipynb #90-010
+# %% ../nbs/90_cli.ipynb #90-011
 app = typer.Typer(name="sched-lab", add_completion=False, rich_markup_mode="markdown",
                   context_settings={"help_option_names": ["-h", "--help"]},
                   help="Schedule GPU-cluster workloads: place them, and see power, fragmentation and failures.")
@@ -168,7 +170,7 @@ Until = Annotated[float | None, _option("Stop when arrived GPU demand reaches th
                                         "[default: 1.0 with --seeds, the whole recording with --arrivals]")]
 OutFolder = Annotated[Path, _option("Folder for assignments.csv, curve.csv and summary.json.")]
 
-# %% ../nbs/90_cli.ipynb #90-011
+# %% ../nbs/90_cli.ipynb #90-012
 def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, until: float | None) -> list[int]:
     """Seeds to run, from options that must go together.
 
@@ -188,7 +190,7 @@ def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, unt
         raise InputError("--arrivals holds several seeds", mend="choose one with --seed, such as --seed 42")
     return [seed]
 
-# %% ../nbs/90_cli.ipynb #90-013
+# %% ../nbs/90_cli.ipynb #90-014
 def track(seeds: Sequence[int], what: str) -> Iterator[int]:
     """Go through the seeds; on a terminal, with a progress bar that estimates the time left."""
     from rich.console import Console
@@ -208,7 +210,7 @@ def headline(folder: Path) -> str:
     return (f"{end['policy']}, {end['arrivals']} arrivals to x = {end['x']:.3f}: {end['eopc_w'] / 1e3:.1f} kW, "
             f"{served}, {end['failed']} failed")
 
-# %% ../nbs/90_cli.ipynb #90-014
+# %% ../nbs/90_cli.ipynb #90-015
 @app.command("inflate")
 def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = None, policy: PolicyName = "fgd",
                     seeds: Seeds = None, sampling: Sampling = "replacement", arrivals: ArrivalsFile = None,
@@ -234,7 +236,7 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
         was_run = experiment.run(s, folders[s])
         typer.echo(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
 
-# %% ../nbs/90_cli.ipynb #90-015
+# %% ../nbs/90_cli.ipynb #90-016
 StudyOut = Annotated[Path, _option("Folder for results.csv, means.csv and the finished runs.")]
 StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: traces, policies, seeds, ...")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
@@ -258,7 +260,7 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
     write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
     typer.echo(f"{out}: {result}")
 
-# %% ../nbs/90_cli.ipynb #90-017
+# %% ../nbs/90_cli.ipynb #90-018
 Times = Annotated[Path, _option("Run times: task, and seconds for each instance size (columns 1, 2, 3, 4, 7); empty "
                                 "where the task does not fit.")]
 GpuName = Annotated[str, _option("GPU model.", metavar="|".join(MODELS))]
@@ -302,7 +304,7 @@ def far_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus 
     done.write(out)
     typer.echo(f"{out}: {done.headline}")
 
-# %% ../nbs/90_cli.ipynb #90-019
+# %% ../nbs/90_cli.ipynb #90-020
 Commands = Annotated[str, _option("Column of the table with the shell command of each task.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")]
 Simulated = Annotated[float | None, typer.Option("--simulated", help="Sleep instead, this many times faster.")]
@@ -347,7 +349,7 @@ def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: G
     if failed:
         raise typer.Exit(1)
 
-# %% ../nbs/90_cli.ipynb #90-021
+# %% ../nbs/90_cli.ipynb #90-022
 InstancePath = Annotated[Path, _option("Jobs, nodes, run times and prices (JSON).", metavar="FILE.json")]
 JobMethod = Annotated[str, _option("fifo, edf and priority leave running jobs alone; greedy, rg (randomized greedy) "
                                    "and local (plays the queue to its end) reschedule all; exact decides once.",
@@ -360,7 +362,7 @@ Loss = Annotated[str, _option("What an interruption costs in a simulation: nothi
                               "stopped or moved, or that of every job at every decision.", metavar="|".join(LOSSES))]
 TimeLimit = Annotated[float, _option("Of exact search (s).")]
 
-# %% ../nbs/90_cli.ipynb #90-022
+# %% ../nbs/90_cli.ipynb #90-023
 @app.command("andreas")
 def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = "rg", simulate: Simulate = False,
                     seed: SearchSeed = 4010, max_iterations: Iterations = 1000, period: Period = math.inf,
@@ -381,7 +383,7 @@ def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = 
     done.write(out)
     typer.echo(f"{out}: {done.headline}")
 
-# %% ../nbs/90_cli.ipynb #90-023
+# %% ../nbs/90_cli.ipynb #90-024
 @app.command("traces")
 def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
     """Describe a node list and a trace; without any, the embedded default, and where the public data is.
@@ -395,7 +397,7 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
         openb = find_data("openb/openb_pod_list_default.csv")
         typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
-# %% ../nbs/90_cli.ipynb #90-024
+# %% ../nbs/90_cli.ipynb #90-025
 @app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
                   to: Annotated[Path | None, _option("Where to keep it. [default: the user cache]")] = None) -> None:
@@ -407,7 +409,7 @@ def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Whi
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
 
-# %% ../nbs/90_cli.ipynb #90-026
+# %% ../nbs/90_cli.ipynb #90-027
 def fail(message: str) -> NoReturn:
     """Print one line on standard error and exit with code 2."""
     typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)

@@ -1,10 +1,11 @@
 """The exact program of ANDREAS: brute force, stored optima, honest bounds, and where the printed model goes wrong."""
-import json
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from andreas_cases import CASES as STORED_CASES
+from andreas_cases import golden, instance_of
 
 from sched_lab.andreas import exact
 from sched_lab.andreas.exact import (
@@ -20,30 +21,18 @@ from sched_lab.andreas.exact import (
 )
 from sched_lab.andreas.greedy import greedy, randomized_greedy
 from sched_lab.andreas.instances import generate, toy_instance
-from sched_lab.andreas.model import Assignment, Fleet, Instance, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.model import Assignment, Fleet, Jobs, check_assignment
 from sched_lab.andreas.proxy import code_objective, paper_objective
 from sched_lab.andreas.rollout import rollout
 from sched_lab.andreas.rules import assign_by_rule
 from sched_lab.frames import InputError
-from sched_lab.traces import find_reference
 
 RHO, PERIOD_S = 100.0, 300.0
 VARIANTS = tuple(product(("first", "cheapest", "node", "share"), (False, True)))
-GOLDEN = find_reference("andreas/golden.json")
-STORED_CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
 CASES = {case["name"]: case for case in STORED_CASES}
 STORED = {"milp_corrected_first_ending": ("first", False), "milp_printed_alpha_cover4n": ("cheapest", True),
           "milp_first_ending_cover4n": ("first", True)}
-golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
 each_case = pytest.mark.parametrize("name", CASES)
-
-
-def instance_of(case: dict[str, Any]) -> Instance:
-    """Convert a stored case to our instance file."""
-    nodes = [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]]
-    jobs = [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
-             "times_s": job["t"]} for job in case["jobs"]]
-    return parse_instance({"now_s": case["Tc"], "nodes": nodes, "cost_eur_per_h": case["cost"], "jobs": jobs})
 
 
 def random_case(seed: int, num_jobs: int, num_nodes: int) -> tuple[Fleet, Jobs, float, float, float]:

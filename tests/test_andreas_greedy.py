@@ -1,9 +1,8 @@
 """Greedy and randomised greedy: the authors' results, a plain re-implementation, and laws on random queues."""
-import json
-from typing import Any
 
 import numpy as np
 import pytest
+from andreas_cases import CASES, each_case, golden, instance_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,25 +18,11 @@ from sched_lab.andreas.greedy import (
     shake,
 )
 from sched_lab.andreas.instances import toy_instance
-from sched_lab.andreas.model import Fleet, Instance, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
 from sched_lab.andreas.proxy import RHO, code_objective
 from sched_lab.frames import InputError
-from sched_lab.traces import find_reference
 
-GOLDEN = find_reference("andreas/golden.json")
-CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
-each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
 M = 2**31 - 1
-
-
-def instance_of(case: dict[str, Any]) -> Instance:
-    """Put a case of the authors' program into our format."""
-    return parse_instance({
-        "now_s": case["Tc"], "cost_eur_per_h": case["cost"],
-        "nodes": [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]],
-        "jobs": [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
-                  "times_s": job["t"]} for job in case["jobs"]]})
 
 
 # --- the authors' program

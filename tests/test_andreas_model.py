@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from andreas_cases import each_case, golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,13 +24,8 @@ from sched_lab.andreas.model import (
     read_instance,
 )
 from sched_lab.frames import InputError, write_json
-from sched_lab.traces import find_reference
 
 CHAPTER = Path(__file__).parents[1] / "nbs" / "30_andreas_model.ipynb"
-GOLDEN = find_reference("andreas/golden.json")
-CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
-golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
-each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 
 FILE: dict[str, Any] = {
     "nodes": [{"id": "n1", "gpu": "TESLA", "num_gpus": 2}, {"id": "n2", "gpu": "TURING", "num_gpus": 1}],

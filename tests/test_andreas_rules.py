@@ -1,34 +1,20 @@
 """ANDREAS rules: the authors' program, best fit with a sorted list of nodes, and laws on random queues."""
-import json
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+from andreas_cases import each_case, golden, instance_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.andreas.instances import generate, toy_instance
-from sched_lab.andreas.model import Assignment, Fleet, Instance, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.model import Assignment, Fleet, Jobs, check_assignment
 from sched_lab.andreas.proxy import code_objective
 from sched_lab.andreas.rules import RULES, assign_by_rule, candidates, open_nodes, put_back, reopen, take, urgency
 from sched_lab.frames import InputError
-from sched_lab.traces import find_reference
 
-GOLDEN = find_reference("andreas/golden.json")
-CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
-golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/andreas/golden.json is absent")
-each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 REFERENCE_NAME = {"fifo": "FIFO", "edf": "EDF", "priority": "PS"}
-
-
-def instance_of(case: dict[str, Any]) -> Instance:
-    """Write a golden case in the words of our instance file."""
-    return parse_instance({
-        "now_s": case["Tc"], "cost_eur_per_h": case["cost"],
-        "nodes": [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]],
-        "jobs": [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
-                  "times_s": job["t"]} for job in case["jobs"]]})
 
 
 # --- the authors' program --------------------------------------------------------------------------------------------

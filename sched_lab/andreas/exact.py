@@ -95,7 +95,7 @@ class Solution(NamedTuple):
     bound: float
     is_proved: bool
 
-
+# %% ../../nbs/34_exact.ipynb #34-025
 class Model:
     """Variables and rows of a mixed-integer program under construction."""
 
@@ -137,7 +137,7 @@ class Model:
             return Solution(None, np.inf, np.inf if done.status == 2 else bound, done.status == 2)
         return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0)
 
-# %% ../../nbs/34_exact.ipynb #34-028
+# %% ../../nbs/34_exact.ipynb #34-029
 def _add_running(model: Model, fleet: Fleet, places: Places, num_jobs: int, cover: bool) -> tuple[Integers, Integers]:
     """Add x (places,) and w (nodes,), 1 if used: each job at most once, no more GPUs than there are."""
     x = model.add(np.zeros(len(places.job)), is_binary=True)
@@ -165,7 +165,7 @@ def _add_tardiness(model: Model, jobs: Jobs, places: Places, x: Integers, now_s:
         over_s = float(worst_s[job] - jobs.due_s[job])
         model.row((x[own], -over_s), (later[[job]], -1.0), upper=-over_s)
 
-# %% ../../nbs/34_exact.ipynb #34-030
+# %% ../../nbs/34_exact.ipynb #34-031
 def _add_first(model: Model, places: Places, x: Integers, w: Integers, num_jobs: int, is_first: bool) -> Integers:
     """Choose one job of each used node, if asked the first to end; return v (places,), 1 for a chosen one."""
     v = model.add(np.zeros(len(x)), is_binary=True)
@@ -182,7 +182,7 @@ def _add_first(model: Model, places: Places, x: Integers, w: Integers, num_jobs:
             model.row((v[own], places.time_s[own]), (x[its], longest_s - places.time_s[its]), upper=longest_s)
     return v
 
-# %% ../../nbs/34_exact.ipynb #34-032
+# %% ../../nbs/34_exact.ipynb #34-033
 def _add_counts(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers, node: int
                 ) -> tuple[Integers, Floats]:
     """Add y (counts,), which marks the number of GPUs in use on a node; return it with the node's prices in EUR/s."""
@@ -205,7 +205,7 @@ def _add_node_prices(model: Model, fleet: Fleet, places: Places, x: Integers, w:
             for k in range(len(y)):
                 model.row((u[[k]], 1.0), (y[[k]], -1.0), upper=0)
 
-# %% ../../nbs/34_exact.ipynb #34-034
+# %% ../../nbs/34_exact.ipynb #34-035
 @dataclass(frozen=True)
 class Exact:
     """An assignment, its objective, and how good it can be at best.
@@ -243,7 +243,7 @@ def _exact(solution: Solution, places: Places, x: Integers, fleet: Fleet, jobs: 
     is_proved = solution.is_proved and abs(value - solution.bound) <= TOLERANCE * max(1.0, abs(value))
     return Exact(assignment, value, min(max(solution.bound, 0.0), value), is_proved)
 
-# %% ../../nbs/34_exact.ipynb #34-036
+# %% ../../nbs/34_exact.ipynb #34-037
 def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float, **numbers: float) -> None:
     """Refuse what makes no program: negative, infinite or undefined numbers."""
     for name, number in {"time_limit_s": time_limit_s, "gap": gap, **numbers}.items():
@@ -261,7 +261,7 @@ def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float, **
         if len(price) < gpus or not (np.isfinite(price) & (price >= 0)).all():
             raise InputError(f"node {node} lacks a price for some number of its GPUs", mend="give EUR/h, 0 or more")
 
-# %% ../../nbs/34_exact.ipynb #34-037
+# %% ../../nbs/34_exact.ipynb #34-038
 def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, *, period_s: float = PERIOD_S, rho: float = RHO,
                 charge: str = "first", cover: bool = False, time_limit_s: float = 60.0, gap: float = 0.0) -> Exact:
     """Minimise Eq. 1 over all assignments (Appendix A, corrected).
@@ -293,7 +293,7 @@ def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, *, period_s: float = PER
     objective = partial(objective_eur, fleet, jobs, now_s, period_s=period_s, rho=rho, charge=charge, cover=cover)
     return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, objective)
 
-# %% ../../nbs/34_exact.ipynb #34-045
+# %% ../../nbs/34_exact.ipynb #34-046
 def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x: Integers, w: Integers,
                       now_s: float) -> None:
     """Charge every used node, and every late job, until the first job of all ends."""
@@ -314,7 +314,7 @@ def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x:
             for k in range(len(y)):
                 model.row((f[[place]], 1.0), (y[[k]], 1.0), (r[[k]], -1.0), upper=1)
 
-# %% ../../nbs/34_exact.ipynb #34-046
+# %% ../../nbs/34_exact.ipynb #34-047
 def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float = RHO, time_limit_s: float = 60.0,
                          gap: float = 0.0) -> Exact:
     """Minimise the objective of the authors' code (`code_objective`) over all assignments that run something."""
@@ -332,7 +332,7 @@ def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float =
 
     return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, objective)
 
-# %% ../../nbs/34_exact.ipynb #34-050
+# %% ../../nbs/34_exact.ipynb #34-051
 def all_assignments(fleet: Fleet, jobs: Jobs) -> Iterator[Assignment]:
     """Yield every assignment that respects the nodes' GPUs."""
     places, free = places_of(fleet, jobs), fleet.node_gpus.copy()

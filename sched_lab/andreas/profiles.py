@@ -71,7 +71,7 @@ def _engine(address: str | Path) -> Engine:
     listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-011
 def open_database(address: str | Path = ":memory:") -> Engine:
     """Open a database and create its tables where they are missing.
 
@@ -97,7 +97,7 @@ def open_database(address: str | Path = ":memory:") -> Engine:
                          mend="give a SQLite file or the URL of a MariaDB server") from None
     return engine
 
-# %% ../../nbs/35a_profiles.ipynb #35a-013
+# %% ../../nbs/35a_profiles.ipynb #35a-014
 Word = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -136,7 +136,7 @@ def _checked(kind: type[Entry], **values: Any) -> Entry:
         what = first["msg"].removeprefix("Value error, ")
         raise InputError(f"{kind.__name__.lower()}: {first['loc'][0]} {first['input']!r:.60}: {what}") from None
 
-# %% ../../nbs/35a_profiles.ipynb #35a-015
+# %% ../../nbs/35a_profiles.ipynb #35a-016
 def _epoch_s(connection: Connection, application: str, batch: int) -> dict[str, float]:
     """Mean seconds per epoch of an application on each configuration."""
     rows = connection.execute(select(SAMPLE.c.configuration, SAMPLE.c.epochs, SAMPLE.c.seconds).where(
@@ -151,7 +151,7 @@ def _epoch_s(connection: Connection, application: str, batch: int) -> dict[str, 
             / sum(row.epochs for row in rows if row.configuration == name)
             for name in sorted({row.configuration for row in rows})}
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-017
 class Profiler:
     """Seconds per epoch of applications, measured and remembered.
 
@@ -183,14 +183,14 @@ class Profiler:
         """Seconds that a new job will take on each configuration."""
         return {name: epochs * epoch_s for name, epoch_s in self.epoch_s(application, batch).items()}
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-018
 def _frame(database: Engine, table: Table) -> pd.DataFrame:
     """Rows of a table by primary key."""
     with database.begin() as connection:
         rows = connection.execute(select(table).order_by(*table.primary_key.columns)).all()
     return pd.DataFrame([tuple(row) for row in rows], columns=list(table.c.keys()))
 
-# %% ../../nbs/35a_profiles.ipynb #35a-023
+# %% ../../nbs/35a_profiles.ipynb #35a-026
 class _Cluster:
     """What the manager knows without the database.
 
@@ -220,7 +220,7 @@ class _Cluster:
                              mend=f"profile it on {' or '.join(self.type_name)}")
         return usable
 
-# %% ../../nbs/35a_profiles.ipynb #35a-025
+# %% ../../nbs/35a_profiles.ipynb #35a-028
 def _store_submission(connection: Connection, cluster: _Cluster, new: Submission) -> None:
     """Add a job to the queue, if some node can run it."""
     try:
@@ -245,7 +245,7 @@ def _store_report(connection: Connection, job: str, epochs_done: int, now_s: flo
         connection.execute(update(JOB).where(JOB.c.number == row.number).values({"epochs_done": epochs_done, **end}))
     return is_done
 
-# %% ../../nbs/35a_profiles.ipynb #35a-027
+# %% ../../nbs/35a_profiles.ipynb #35a-030
 Place = dict[str, str | None]
 
 
@@ -275,7 +275,7 @@ def _store_decision(connection: Connection, decided: Sequence[tuple[Row[Any], Pl
         connection.execute(insert(DECISION).values(
             {"number": number, "now_s": now_s, "event": event, "job": row.id, **place}))
 
-# %% ../../nbs/35a_profiles.ipynb #35a-029
+# %% ../../nbs/35a_profiles.ipynb #35a-032
 class JobManager:
     """Queue, states and decisions, all in a database: a killed manager goes on as another one.
 

@@ -109,7 +109,7 @@ def run_frame(simulation: Simulation) -> pd.DataFrame:
         "gpus": fleet.configuration_gpus[configuration],
         "start_s": history["start_s"], "end_s": history["end_s"]})
 
-
+# %% ../../nbs/36_andreas_report.ipynb #36-018
 @dataclass(frozen=True)
 class Report:
     """What was decided or simulated, and what it costs.
@@ -142,7 +142,7 @@ class Report:
             chart = gantt_chart(frame, lanes, title=f"{self.simulation.method}: {self.headline}", colours=JOB_COLOURS)
             save_html(chart, partial_folder / "gantt.html")
 
-# %% ../../nbs/36_andreas_report.ipynb #36-019
+# %% ../../nbs/36_andreas_report.ipynb #36-020
 def _as_carried_out(instance: Instance, method: str, assignment: Assignment) -> Simulation:
     """A decision, as if every job it starts ran to its end."""
     job = np.flatnonzero(assignment.node >= 0)
@@ -163,7 +163,7 @@ def _day_costs(simulation: Simulation) -> dict[str, Any]:
     return costs | {"makespan_s": simulation.makespan_s, "late_jobs": int((jobs["tardiness_s"] > 0).sum()),
                     "decisions": len(simulation.intervals), "jobs": jobs.to_dict("records")}
 
-
+# %% ../../nbs/36_andreas_report.ipynb #36-021
 def report(instance: Instance, method: str, *, is_simulated: bool = False, how: Randomness | None = None,
            period_s: float = np.inf, loss: str = "none", time_limit_s: float = 60.0) -> Report:
     """Decide once at the instance's present time, or simulate from the first submission to the last completion.

@@ -244,7 +244,7 @@ def play_until(fleet: Fleet, room: Room, jobs: Jobs, left: Floats, now_s: float,
         kept += 1
     return cost_eur, kept
 
-
+# %% ../../nbs/34a_rollout.ipynb #34a-026
 @njit(cache=True)
 def cost_to_go(fleet: Fleet, room: Room, queue: Queue, now_s: float, order: Integers, place: int, limit_eur: float,
                node: Integers, configuration: Integers) -> float:
@@ -270,7 +270,7 @@ def cost_to_go(fleet: Fleet, room: Room, queue: Queue, now_s: float, order: Inte
         then_s = place_in_order(fleet, room, queue, left, now_s, rest, place, n, c)
     return np.inf
 
-# %% ../../nbs/34a_rollout.ipynb #34a-029
+# %% ../../nbs/34a_rollout.ipynb #34a-030
 @njit(cache=True)
 def best_policy(fleet: Fleet, room: Room, queue: Queue, now_s: float, policies: Integers, node: Integers,
                 configuration: Integers) -> tuple[float, int, Integers]:
@@ -310,7 +310,7 @@ def assign_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, policies: Integers
             node[:], configuration[:] = n, c
     return node, configuration, best
 
-# %% ../../nbs/34a_rollout.ipynb #34a-030
+# %% ../../nbs/34a_rollout.ipynb #34a-031
 def rollout(fleet: Fleet, jobs: Jobs, now_s: float, *, tries: int = 20, seed: int = 4010) -> tuple[Assignment, float]:
     """Assign jobs as the policy would that gets the whole queue done at least cost; also return that cost.
 

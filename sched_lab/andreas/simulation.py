@@ -141,7 +141,7 @@ def run_until(state: State, job: int, end_s: float) -> Run:
     """What a job has done since it was last started or moved."""
     return job, state.node[job], state.configuration[job], state.start_s[job], end_s
 
-
+# %% ../../nbs/35_andreas_sim.ipynb #35-030
 @njit(cache=True)
 def run_events(fleet: Fleet, jobs: Jobs, epochs: Integers, method: int, how: Randomness, period_s: float,
                loss: int) -> tuple[Floats, list[Run], list[Interval]]:
@@ -184,7 +184,7 @@ def run_events(fleet: Fleet, jobs: Jobs, epochs: Integers, method: int, how: Ran
         queue = queue[np.isnan(state.end_s[queue])]
     return state.end_s, runs, intervals
 
-# %% ../../nbs/35_andreas_sim.ipynb #35-031
+# %% ../../nbs/35_andreas_sim.ipynb #35-032
 @dataclass(frozen=True)
 class Simulation:
     """What happened, and what it cost.
@@ -225,7 +225,7 @@ class Simulation:
         """When the last job ended."""
         return float(self.end_s.max(initial=0.0))
 
-# %% ../../nbs/35_andreas_sim.ipynb #35-032
+# %% ../../nbs/35_andreas_sim.ipynb #35-033
 def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss: str = "none",
              how: Randomness | None = None) -> Simulation:
     """Run an instance from the first submission to the last completion, and check what happened.
@@ -264,7 +264,7 @@ def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss:
     return Simulation(instance, method, end_s, history,
                       pd.DataFrame(intervals, columns=list(INTERVAL)))
 
-# %% ../../nbs/35_andreas_sim.ipynb #35-042
+# %% ../../nbs/35_andreas_sim.ipynb #35-043
 def bill(simulation: Simulation) -> pd.DataFrame:
     """What each job cost: one row per job with its name, energy_eur, penalty_eur, end_s and tardiness_s.
 
@@ -286,7 +286,7 @@ def bill(simulation: Simulation) -> pd.DataFrame:
                          "penalty_eur": jobs.weight_eur_per_s * late_s, "end_s": simulation.end_s,
                          "tardiness_s": late_s})
 
-# %% ../../nbs/35_andreas_sim.ipynb #35-048
+# %% ../../nbs/35_andreas_sim.ipynb #35-049
 def gantt_frame(simulation: Simulation) -> tuple[pd.DataFrame, list[str]]:
     """Rectangles for `sched_lab.plots.gantt_chart`, and the names of its lanes: one for each GPU.
 
