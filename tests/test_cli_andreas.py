@@ -94,6 +94,14 @@ def test_a_queue_of_more_than_twelve_jobs_is_not_compared_with_the_best_decision
     assert "bound_eur" in report(toy_instance(), "greedy").costs
 
 
+def test_exact_search_always_says_how_good_it_can_be():
+    many = generate(1, 2, 1.0)
+    late = type(many)(**(vars(many) | {"now_s": float(np.sort(many.jobs.submission_s)[13])}))
+    costs = report(late, "exact", time_limit_s=20.0).costs
+    assert costs["running"] + costs["waiting"] == 14 and "is_bound_reached" in costs
+    assert costs["bound_eur"] <= costs["objective_eur"] + 1e-9
+
+
 def test_options_reach_the_methods():
     how = Randomness(max_iterations=7, seed=99)
     for out, rounds in {"a": 7, "b": 1}.items():

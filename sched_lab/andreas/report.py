@@ -83,15 +83,19 @@ def decide_now(instance: Instance, method: str, how: Randomness = Randomness(), 
     return Assignment(node, configuration)
 
 # %% ../../nbs/36_andreas_report.ipynb #36-014
-def decision_costs(instance: Instance, assignment: Assignment, time_limit_s: float) -> dict[str, Any]:
-    """Objective of a decision, how far it is from the best one, and what it costs while it runs."""
+def decision_costs(instance: Instance, assignment: Assignment, time_limit_s: float, *,
+                   is_exact: bool = False) -> dict[str, Any]:
+    """Objective of a decision, how far it is from the best one, and what it costs while it runs.
+
+    Compared with the best one if it comes from exact search, or there are few jobs.
+    """
     fleet, now_s, here = instance.fleet, instance.now_s, instance.jobs.submission_s <= instance.now_s
     jobs, (node, configuration) = Jobs(*(column[here] for column in instance.jobs)), (part[here] for part in assignment)
     used = check_assignment(fleet, jobs.times_s, Assignment(node, configuration))
     objective_eur = float(paper_objective(fleet, jobs, now_s, node, configuration, RHO, PERIOD_S))
     costs = {"objective_eur": objective_eur, "energy_eur_per_h": SECONDS_PER_HOUR * float(cost_eur_per_s(fleet, used)),
              "running": int((node >= 0).sum()), "waiting": int((node < 0).sum()), "not_submitted": int((~here).sum())}
-    if len(node) <= EXACT_JOBS:
+    if is_exact or len(node) <= EXACT_JOBS:
         best = solve_exact(fleet, jobs, now_s, time_limit_s=time_limit_s)
         costs |= {"bound_eur": best.bound, "is_bound_reached": best.is_proved}
         costs |= {"gap_percent": 100 * (objective_eur / best.bound - 1)} if best.bound > 0 else {}
@@ -191,5 +195,5 @@ def report(instance: Instance, method: str, *, is_simulated: bool = False, how: 
     else:
         decision = decide_now(instance, method, how, time_limit_s=time_limit_s)
         done = _as_carried_out(instance, method, decision)
-        costs = decision_costs(instance, decision, time_limit_s)
+        costs = decision_costs(instance, decision, time_limit_s, is_exact=method == "exact")
     return Report(done, {"method": method, "is_simulated": is_simulated, "seed": how.seed} | costs)
