@@ -1,0 +1,219 @@
+"""The engine: replays of Gavel's own simulator, laws that no scheduler can break, and what it refuses."""
+import numpy as np
+import pytest
+from hadar_cases import RUNS, TYPES, golden, golden_workload, random_workload, run_name
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.frames import InputError
+from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
+from sched_lab.hadar.engine import (
+    jobs_frame,
+    keeps_place,
+    next_start_s,
+    rounds_frame,
+    run_round,
+    run_whole_steps,
+    simulate,
+    summary,
+)
+from sched_lab.hadar.fluid import makespan_bound_s
+from sched_lab.hadar.model import Allocation, Cluster, Jobs, Workload, allocation_of, round_rate
+
+seeds = st.integers(0, 10**6)
+MAKE = {"maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias, "yarn": YarnCs}
+
+
+class Script:
+    """Does what it is told, round by round."""
+
+    def __init__(self, *rounds):
+        self.rounds = list(rounds)
+
+    def allocate(self, state):
+        return allocation_of(self.rounds.pop(0))
+
+
+class Replay:
+    """The rounds that Gavel's simulator recorded: type by type; nodes are filled in order."""
+
+    def __init__(self, rounds):
+        self.rounds = iter(rounds)
+
+    def allocate(self, state):
+        start_s, rows = next(self.rounds)
+        assert state.now_s == start_s
+        free, places = state.cluster.node_gpus.copy(), {}
+        for job, kind, wanted in rows:
+            for node in np.flatnonzero(state.cluster.node_type == TYPES.index(kind)):
+                taken = min(wanted, free[node])
+                free[node] -= taken
+                wanted -= taken
+                places.setdefault(job, {})[int(node)] = int(taken)
+        return allocation_of(places)
+
+
+def two_jobs(arrival_s=(0.0, 0.0)):
+    """Give A (2 and 1 steps/s, 1000 steps) and B (4 and 1 steps/s, 900 steps) on two nodes with one GPU each."""
+    rate = np.array([[2.0, 1.0], [4.0, 1.0]])
+    jobs = Jobs(np.array(arrival_s), np.array([1000.0, 900.0]), np.array([1, 1]), np.ones(2), rate, rate)
+    return Workload(("A", "B"), ("v", "k"), ("V100", "K80"), Cluster(np.arange(2), np.array([1, 1])), jobs)
+
+
+THERE, BACK = {0: {0: 1}, 1: {1: 1}}, {0: {1: 1}, 1: {0: 1}}
+
+
+@golden
+@pytest.mark.parametrize("pair", RUNS, ids=run_name)
+def test_replayed_rounds_of_gavels_simulator_end_when_it_says(pair):
+    case, recorded = pair
+    run = simulate(golden_workload(case), Replay(recorded["rounds"]), whole_steps=True)
+    assert run.jct_s == pytest.approx(recorded["jct_s"], abs=1e-6)
+    assert run.intervals["start_s"].tolist() == [start_s for start_s, rows in recorded["rounds"] if rows]
+    frame = rounds_frame(run).groupby(["round", "job", "type"], as_index=False)["gpus"].sum()
+    for number, (_, rows) in enumerate(recorded["rounds"]):
+        now = frame[frame["round"] == number]
+        assert sorted(zip(now["job"].astype(int), now["type"], now["gpus"], strict=True)) == sorted(map(tuple, rows))
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+def test_two_jobs_that_change_places_by_hand():
+    run = simulate(two_jobs(), Script(THERE, BACK, {0: {1: 1}}), restart_s=60.0)
+    # A: 2 * 300, then 300, then 100 s from 720 s on; B: 300, then 600 in 60 + 150 s from 360 s on
+    assert run.end_s.tolist() == [820, 570]
+    assert run.intervals["busy_gpu_s"].tolist() == [720, 570, 100]
+    assert run.intervals["restarts"].tolist() == [2, 2, 0]
+    assert run.intervals["changed"].tolist() == [True, True, False]
+    assert run.intervals["active"].tolist() == [2, 2, 1]
+    assert run.gru == pytest.approx(1390 / (2 * 820))
+    assert run.cru == pytest.approx(1390 / (2 * 1080))
+    assert np.isnan(run.backlog_gru)  # never more jobs than GPUs
+    assert summary(run)["ttd_h"] == pytest.approx(820 / 3600)
+    assert jobs_frame(run)["jct_s"].tolist() == [820, 570]
+
+
+def test_a_job_that_comes_in_a_round_waits_for_the_next_one():
+    run = simulate(two_jobs((0.0, 361.0)), Script({0: {0: 1}}, {0: {0: 1}}, {1: {0: 1}}), restart_s=0.0)
+    # A: 720 steps, then 280 in 140 s; B starts at 720 s and takes 225 s
+    assert run.start_s.tolist() == [0, 720]
+    assert run.end_s.tolist() == [500, 945]
+    assert run.jct_s.tolist() == [500, 584]
+
+
+def test_time_without_jobs_counts_for_gru_and_not_for_cru():
+    run = simulate(two_jobs((0.0, 3500.0)), Script(*[{0: {0: 1}}] * 2, {1: {0: 1}}), restart_s=0.0)
+    assert run.start_s.tolist() == [0, 3600]
+    assert run.end_s.tolist() == [500, 3825]
+    assert run.gru == pytest.approx((500 + 225) / (2 * 3825))
+    assert run.cru == pytest.approx((500 + 225) / (2 * 1080))
+
+
+def test_a_job_loads_again_after_a_round_without_gpus():
+    run = simulate(two_jobs(), Script(THERE, {1: {1: 1}}, THERE, THERE), restart_s=60.0)
+    # A: 600, nothing, 60 + 200 s from 720 s on; B: 300 + 360, then 240 s
+    assert run.intervals["restarts"].tolist() == [2, 0, 1]
+    assert run.end_s.tolist() == [980, 960]
+
+
+def test_whole_steps_stop_before_the_round_does():
+    steps, until_s = run_whole_steps(np.array([2.78, 0.0]), np.array([5000.0, 7.0]), 100.0, 360.0)
+    assert steps.tolist() == [1000, 0]  # 1000.8
+    assert until_s[0] == pytest.approx(100 + 1000 / 2.78)
+
+
+def test_work_that_ends_with_the_round_ends_in_it():
+    # 0.1 * 3 rounds of 360 s is 108 steps up to rounding: no fourth round for 1e-14 steps
+    steps, until_s = run_round(np.array([0.1]), np.array([0.1 * 360 * (1 + 1e-13)]), np.zeros(1), 0.0, 360.0)
+    assert steps[0] == 0.1 * 360 * (1 + 1e-13)
+    assert until_s[0] == pytest.approx(360)
+
+
+@pytest.mark.parametrize(("before", "after", "keeps"), [
+    ({0: {0: 2}}, {0: {0: 2}}, True),
+    ({0: {0: 2}}, {0: {0: 1}}, False),              # fewer GPUs of the same node
+    ({0: {0: 1}}, {0: {1: 1}}, False),              # another node
+    ({0: {0: 1}}, {0: {0: 1, 1: 1}}, False),        # one more node
+    ({0: {0: 1, 1: 1}}, {0: {0: 1}}, False),        # one node less
+    ({}, {0: {0: 1}}, False),                       # first start
+    ({0: {0: 1, 2: 3}, 1: {1: 1}}, {0: {0: 1, 2: 3}}, True),
+])
+def test_who_keeps_his_place(before, after, keeps):
+    assert keeps_place(allocation_of(before), allocation_of(after), 2).tolist() == [keeps, False]
+
+
+@pytest.mark.parametrize(("now_s", "whole_steps", "start_s"), [
+    (-1.0, False, 0), (0.0, False, 720), (0.0, True, 361), (720.0, False, 1080), (1080.0, False, np.inf)])
+def test_the_next_round_that_sees_somebody_new(now_s, whole_steps, start_s):
+    assert next_start_s(now_s, np.array([0.0, 361.0, 1080.0]), 360.0, whole_steps) == start_s
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.sampled_from(sorted(MAKE)), st.booleans())
+def test_no_run_is_faster_than_the_bound_or_a_job_alone(seed, key, whole_steps):
+    work = random_workload(seed)
+    jobs, run = work.jobs, simulate(work, MAKE[key](), whole_steps=whole_steps)
+    best = np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
+    assert run.end_s.max() >= makespan_bound_s(work.cluster, jobs) * (1 - 1e-9)
+    assert (run.jct_s >= jobs.steps / best * (1 - 1e-9)).all()
+    assert (run.start_s >= jobs.arrival_s).all()
+    assert 0 < run.gru <= 1 + 1e-9
+    assert 0 < run.cru <= 1 + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.sampled_from(sorted(MAKE)), st.sampled_from([0.0, 10.0, 50.0]))
+def test_no_step_is_lost_and_none_is_won(seed, key, restart_s):
+    work = random_workload(seed)
+    run = simulate(work, MAKE[key](), restart_s=restart_s)
+    before, done = allocation_of({}), np.zeros(len(work.job_name))
+    rounds = dict(tuple(run.history.groupby("round")))
+    for number, interval in enumerate(run.intervals.itertuples()):
+        rows = rounds.get(number)
+        places = allocation_of({})
+        if rows is not None:
+            places = Allocation(*(rows[name].to_numpy() for name in ("job", "node", "gpus")))
+        pace = round_rate(work.cluster, work.jobs, places)
+        held_s = np.minimum(run.end_s - interval.start_s, interval.length_s)
+        done += pace * (held_s - restart_s * ~keeps_place(before, places, len(pace)))
+        before = places
+    assert done == pytest.approx(work.jobs.steps, rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds)
+def test_the_clock_has_no_unit(seed):
+    work = random_workload(seed)
+    slow = work.jobs._replace(arrival_s=2 * work.jobs.arrival_s, rate=work.jobs.rate / 2,
+                              spread_rate=work.jobs.spread_rate / 2)
+    twice = Workload(work.job_name, work.node_name, work.type_name, work.cluster, slow)
+    for once, again in ((Tiresias(), Tiresias(threshold_gpu_s=7200.0)), (YarnCs(), YarnCs())):
+        normal, slower = simulate(work, once), simulate(twice, again, round_s=720.0, restart_s=20.0)
+        assert (slower.end_s == 2 * normal.end_s).all()
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("lengths", "message"), [
+    ({"round_s": 0.0}, "a round of 0.0 s"), ({"round_s": -1.0}, "a round of -1.0 s"),
+    ({"round_s": np.inf}, "a round of inf s"), ({"round_s": np.nan}, "a round of nan s"),
+    ({"restart_s": -1.0}, "a restart of -1.0 s"), ({"restart_s": 360.0}, "a restart of 360.0 s")])
+def test_lengths_that_make_no_sense_are_refused(lengths, message):
+    with pytest.raises(InputError, match=message):
+        simulate(two_jobs(), YarnCs(), **lengths)
+
+
+@pytest.mark.parametrize(("places", "message"), [
+    ({0: {0: 1, 1: 1}}, "1e .gang.: job 0 has 2 GPUs, not 1"), ({0: {0: 1}, 1: {0: 1}}, "1d .capacity.: node 0"),
+    ({1: {0: 1}}, "1e .arrival.: job 1"), ({0: {5: 1}}, "node 5 does not exist")])
+def test_a_scheduler_that_breaks_a_constraint_is_stopped(places, message):
+    with pytest.raises(ValueError, match=message):
+        simulate(two_jobs((0.0, 1000.0)), Script(places))
+
+
+@pytest.mark.parametrize("whole_steps", [False, True])
+def test_a_scheduler_that_never_runs_anybody_is_stopped(whole_steps):
+    with pytest.raises(InputError, match="2 jobs wait for ever"):
+        simulate(two_jobs(), Script(*[{}] * 2000), whole_steps=whole_steps)

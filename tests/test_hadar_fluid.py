@@ -1,0 +1,124 @@
+"""The fluid bound: stored bounds of the paper's workload, closed forms, a dense program as oracle, and laws."""
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hadar_cases import random_workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from sched_lab.frames import InputError
+from sched_lab.hadar.fluid import gpu_rows, makespan_bound_s, shortest_fluid, time_rows, work_rows
+from sched_lab.hadar.model import Cluster, Jobs, type_gpus
+from sched_lab.hadar.workload import draw_workload, read_gavel_throughputs
+from sched_lab.traces import find_data, find_reference
+
+BOUNDS = find_reference("hadar/lp_bounds.json")
+SPEEDS = find_data("gavel/throughputs.csv")
+STORED: list[dict[str, Any]] = json.loads(BOUNDS.read_text()) if BOUNDS else []
+stored = pytest.mark.skipif(not (BOUNDS and SPEEDS), reason="reference/hadar/lp_bounds.json or the data "
+                                                           "gavel/throughputs.csv is absent")
+seeds = st.integers(0, 10**6)
+ONE = np.array([1, 1])
+
+
+def named(row):
+    return f"{row['ref']}-{row['sf']}-{row['seed']}"
+
+
+@stored
+@pytest.mark.parametrize("row", STORED, ids=named)
+def test_the_bound_of_the_papers_workload_is_the_stored_one(row):
+    work = draw_workload(read_gavel_throughputs(SPEEDS), row["seed"], reference=row["ref"], gangs=row["sf"])
+    jobs = work.jobs
+    assert makespan_bound_s(work.cluster, jobs) / 3600 == pytest.approx(row["lp_best_of_both_h"], rel=1e-7)
+    packed_s, _ = shortest_fluid(jobs.rate, jobs.workers, type_gpus(work.cluster, 3), jobs.steps)
+    assert packed_s / 3600 == pytest.approx(row["lp_consolidated_h"], rel=1e-7)
+
+
+def dense_bound(rate, workers, gpus, steps, late_s):
+    """Solve the same program, written down once more: column j * types + r, then T."""
+    num_jobs, num_types = rate.shape
+    rows, right = [], []
+    for j in range(num_jobs):
+        time, work = np.zeros((num_jobs, num_types)), np.zeros((num_jobs, num_types))
+        time[j], work[j] = 1, -rate[j]
+        rows += [np.append(time.ravel(), -1), np.append(work.ravel(), 0)]
+        right += [-late_s[j], -steps[j]]
+    for r in range(num_types):
+        use = np.zeros((num_jobs, num_types))
+        use[:, r] = workers
+        rows.append(np.append(use.ravel(), -gpus[r]))
+        right.append(-gpus[r] * min(late_s))
+    return linprog(np.append(np.zeros(rate.size), 1), np.array(rows), right, method="highs-ds").fun
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds)
+def test_the_sparse_scaled_program_has_the_optimum_of_the_plain_one(seed):
+    work = random_workload(seed)
+    jobs, gpus = work.jobs, type_gpus(work.cluster, len(work.type_name))
+    bound_s, times_s = shortest_fluid(jobs.rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)
+    assert bound_s == pytest.approx(dense_bound(jobs.rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s), rel=1e-6)
+    assert ((jobs.rate * times_s).sum(axis=1) >= jobs.steps * (1 - 1e-6)).all()
+    assert (jobs.arrival_s + times_s.sum(axis=1) <= bound_s * (1 + 1e-6)).all()
+    assert (jobs.workers @ times_s <= gpus * (bound_s - jobs.arrival_s.min()) * (1 + 1e-6) + 1e-6).all()
+    assert (times_s[jobs.rate <= 0] == 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds)
+def test_more_work_never_lowers_the_bound_and_more_nodes_never_raise_it(seed):
+    work = random_workload(seed)
+    bound_s = makespan_bound_s(work.cluster, work.jobs)
+    longer = work.jobs._replace(steps=work.jobs.steps * np.random.default_rng(seed).uniform(1, 2, len(work.job_name)))
+    larger = Cluster(np.append(work.cluster.node_type, 0), np.append(work.cluster.node_gpus, 2))
+    assert makespan_bound_s(work.cluster, longer) >= bound_s * (1 - 1e-7)
+    assert makespan_bound_s(larger, work.jobs) <= bound_s * (1 + 1e-7)
+
+
+def test_two_jobs_two_types_by_hand():
+    # 4a + (T - a) = 12 and 4 (T - a) + 2a = 12: a = 18/7, T = 30/7
+    bound_s, times_s = shortest_fluid(np.array([[4.0, 1], [4, 2]]), ONE, ONE, np.array([12.0, 12.0]))
+    assert bound_s == pytest.approx(30 / 7)
+    assert times_s == pytest.approx(np.array([[18, 12], [12, 18]]) / 7)
+
+
+def test_a_late_job_begins_late():
+    # the first job takes 3 s at once, the second 2 s from 10 s on
+    bound_s, _ = shortest_fluid(np.ones((2, 1)), ONE, np.array([1]), np.array([3.0, 2.0]), np.array([0.0, 10.0]))
+    assert bound_s == pytest.approx(12)
+    # together they arrive at 10 s, and share one GPU for 5 s
+    assert shortest_fluid(np.ones((2, 1)), ONE, np.array([1]), np.array([3.0, 2.0]), 10.0)[0] == pytest.approx(15)
+
+
+def test_steps_may_be_as_large_or_small_as_they_like():
+    for unit in (1e-6, 1.0, 1e12):
+        bound_s, _ = shortest_fluid(unit * np.array([[4.0, 1], [4, 2]]), ONE, ONE, unit * np.array([12.0, 12.0]))
+        assert bound_s == pytest.approx(30 / 7)
+
+
+def test_types_without_gpus_do_not_count_and_spread_speeds_do():
+    # on the K80 (type 1) a step takes 1 s packed and half a second spread; there is no V100
+    packed, spread = np.array([[9.0, 1.0]]), np.array([[9.0, 2.0]])
+    jobs = Jobs(np.zeros(1), np.array([10.0]), np.array([2]), np.ones(1), packed, spread)
+    assert makespan_bound_s(Cluster(np.array([1, 1]), np.array([1, 1])), jobs) == pytest.approx(5)
+
+
+def test_no_jobs_are_done_at_once():
+    assert shortest_fluid(np.zeros((0, 2)), np.zeros(0, int), ONE, np.zeros(0))[0] == 0
+
+
+def test_a_job_that_runs_nowhere_is_refused():
+    with pytest.raises(InputError, match="job 1 has throughput 0"):
+        shortest_fluid(np.array([[1.0], [0.0]]), ONE, np.array([1]), np.array([1.0, 1.0]))
+
+
+def test_rows_add_up_columns_of_a_job_and_of_a_type():
+    values = np.array([[1.0, 2], [3, 4], [5, 6]])
+    rate, workers = np.array([[1.0, 10], [2, 20], [3, 30]]), np.array([1, 2, 3])
+    assert (time_rows(3, 2) @ values.ravel()).tolist() == values.sum(axis=1).tolist()
+    assert (gpu_rows(workers, 2) @ values.ravel()).tolist() == (workers @ values).tolist()
+    assert (work_rows(rate) @ values.ravel()).tolist() == (rate * values).sum(axis=1).tolist()

@@ -1,0 +1,240 @@
+"""Jobs on several GPU types: validator and paces against sums and minima of a table, readers against bad files."""
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.frames import InputError
+from sched_lab.hadar.model import (
+    Allocation,
+    Cluster,
+    Jobs,
+    allocation_of,
+    check_allocation,
+    figure_one,
+    gpus_in_use,
+    nothing_runs,
+    read_throughputs,
+    read_workload,
+    round_rate,
+    toy_workload,
+    type_gpus,
+    workers_that_fit,
+)
+from sched_lab.traces import find_reference
+
+TOY = find_reference("hadar/toy_golden.json")
+GOLDEN = find_reference("hadar/golden.json")
+TYPES = ("v100", "p100", "k80")
+
+
+def places_of(table: np.ndarray) -> dict[int, dict[int, int]]:
+    return {job: dict(enumerate(row.tolist())) for job, row in enumerate(table)}
+
+
+@st.composite
+def problems(draw):
+    """Draw a cluster, jobs, and a table (jobs, nodes) of GPUs that may or may not be allowed."""
+    num_jobs, num_nodes, num_types = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+
+    def whole(low: int, high: int, shape: tuple[int, ...]) -> np.ndarray:
+        size = int(np.prod(shape))
+        return np.array(draw(st.lists(st.integers(low, high), min_size=size, max_size=size)), np.int64).reshape(shape)
+
+    cluster = Cluster(whole(0, num_types - 1, (num_nodes,)), whole(1, 3, (num_nodes,)))
+    rate = whole(0, 3, (num_jobs, num_types)).astype(float)
+    spread = np.minimum(rate, whole(0, 3, (num_jobs, num_types)))
+    jobs = Jobs(np.zeros(num_jobs), np.ones(num_jobs), whole(1, 4, (num_jobs,)), np.ones(num_jobs), rate, spread)
+    return cluster, jobs, whole(0, 2, (num_jobs, num_nodes))
+
+
+def plain_pace(cluster: Cluster, jobs: Jobs, job: int, row: np.ndarray) -> float:
+    """Find the slowest type of a gang; its spread rate if there is more than one node."""
+    nodes = [node for node, gpus in enumerate(row) if gpus > 0]
+    rate = jobs.rate if len(nodes) == 1 else jobs.spread_rate
+    return min((float(rate[job, cluster.node_type[node]]) for node in nodes), default=0.0)
+
+
+# --- reference files -------------------------------------------------------------------------------------------------
+
+@pytest.mark.skipif(TOY is None, reason="../shared/reference/hadar/toy_golden.json is absent")
+def test_figure_one_leaves_what_the_reference_leaves():
+    three, left = figure_one(), figure_one().jobs.steps.copy()
+    for given_round in json.loads(TOY.read_text())["fig1_gavel"]["rounds"]:
+        places = {three.job_name.index(name): {three.type_name.index(kind): int(name == "J1") + 2}
+                  for name, kind in given_round["alloc"].items()}
+        allocation = allocation_of(places)
+        check_allocation(three.cluster, three.jobs, allocation, now_s=0.0, remaining=left)
+        left = np.maximum(left - round_rate(three.cluster, three.jobs, allocation), 0)
+        assert left.tolist() == given_round["left"]
+        assert gpus_in_use(three.cluster, allocation).sum() == given_round["busy"]
+    assert (left == 0).all()
+
+
+@pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/hadar/golden.json is absent")
+def test_every_recorded_round_of_gavel_passes_and_none_with_a_torn_gang():
+    checked = 0
+    for case in json.loads(GOLDEN.read_text())["cases"]:
+        workers = np.array([job["scale_factor"] for job in case["jobs"]])
+        arrival_s = np.array([job["arrival_s"] for job in case["jobs"]], float)
+        ones = np.ones((len(workers), 3))
+        jobs = Jobs(arrival_s, ones[:, 0], workers, ones[:, 0], ones, ones)
+        cluster = Cluster(np.arange(3), np.array([case["cluster"][name] for name in TYPES]))  # one node per type
+        for result in case["results"]:
+            for now_s, rows in result["rounds"]:
+                places = {job: {TYPES.index(kind): gpus} for job, kind, gpus in rows}
+                check_allocation(cluster, jobs, allocation_of(places), now_s=now_s)
+                checked += 1
+                if places:
+                    job, kind, gpus = rows[0]
+                    places[job] = {TYPES.index(kind): gpus + 1}
+                    with pytest.raises(ValueError, match="constraint 1[de]"):
+                        check_allocation(cluster, jobs, allocation_of(places), now_s=now_s)
+    assert checked > 100
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=300, deadline=None)
+@given(problems())
+def test_exactly_the_allocations_of_p1_pass(problem):
+    cluster, jobs, table = problem
+    runs = table.sum(1) > 0
+    allowed = ((table.sum(0) <= cluster.node_gpus).all() and (table.sum(1) == jobs.workers)[runs].all()
+               and all(plain_pace(cluster, jobs, job, table[job]) > 0 for job in np.flatnonzero(runs)))
+    if allowed:
+        check_allocation(cluster, jobs, allocation_of(places_of(table)))
+    else:
+        with pytest.raises(ValueError, match="constraint 1[bde]"):
+            check_allocation(cluster, jobs, allocation_of(places_of(table)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems())
+def test_the_slowest_worker_sets_the_pace(problem):
+    cluster, jobs, table = problem
+    paces = [plain_pace(cluster, jobs, job, row) for job, row in enumerate(table)]
+    assert round_rate(cluster, jobs, allocation_of(places_of(table))).tolist() == paces
+    assert gpus_in_use(cluster, allocation_of(places_of(table))).tolist() == table.sum(0).tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems())
+def test_a_gang_fits_if_some_allocation_is_allowed(problem):
+    cluster, jobs, _ = problem
+    most = workers_that_fit(cluster, jobs.rate, jobs.spread_rate)
+    rows = [np.array(row) for row in product(*(range(gpus + 1) for gpus in cluster.node_gpus))]
+    for job in range(len(jobs.steps)):
+        possible = {int(row.sum()) for row in rows if plain_pace(cluster, jobs, job, row) > 0}
+        assert most[job] == max(possible, default=0)
+        assert possible == set(range(1, int(most[job]) + 1))  # a smaller gang fits too
+
+
+def test_gpus_are_counted_by_type_even_if_a_type_is_not_there():
+    assert type_gpus(Cluster(np.array([2, 0, 2]), np.array([1, 2, 4])), 4).tolist() == [2, 0, 5, 0]
+    assert len(nothing_runs().job) == 0
+
+
+# --- what is no list of places ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("job", "node", "gpus", "message"), [
+    ([0], [0, 1], [3], "not equally many"),
+    ([3], [0], [3], "job 3 does not exist"),
+    ([-1], [0], [3], "job -1 does not exist"),
+    ([0], [3], [3], "node 3 does not exist"),
+    ([0, 0], [0, 1], [2, 0], "job 0 has 0 GPUs on a node"),
+    ([1, 0], [0, 1], [2, 3], "not sorted"),
+    ([0, 0], [1, 1], [1, 2], "not sorted by job and node, or one is there twice"),
+])
+def test_what_is_no_list_of_places_is_refused(job, node, gpus, message):
+    three = figure_one()
+    with pytest.raises(ValueError, match=message):
+        check_allocation(three.cluster, three.jobs, Allocation(*(np.array(part) for part in (job, node, gpus))))
+
+
+def test_a_job_without_work_or_before_its_arrival_is_refused():
+    three = figure_one()
+    both = allocation_of({0: {1: 3}, 1: {0: 2}})
+    check_allocation(three.cluster, three.jobs, both, now_s=0.0, remaining=np.ones(3))
+    with pytest.raises(ValueError, match="1a .work.: job 1"):
+        check_allocation(three.cluster, three.jobs, both, remaining=np.array([1.0, 0.0, 0.0]))
+    late = three.jobs._replace(arrival_s=np.array([5.0, 0.0, 0.0]))
+    check_allocation(three.cluster, late, both, now_s=5.0)
+    with pytest.raises(ValueError, match="1e .arrival.: job 0"):
+        check_allocation(three.cluster, late, both, now_s=4.9)
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+GOOD = {"jobs": "name,arrival_s,steps,workers,model\na,0,10,1,LM\n", "cluster": "node,type,gpus\nn,v,2\nm,k,2\n",
+        "throughputs": "key,workers,v,k\nLM,1,2,1\nLM,3,5,0\nBig,1,0,0\n"}
+
+
+def read_texts(folder: Path, **texts: str):
+    files = []
+    for name, text in (GOOD | texts).items():
+        files.append(folder / f"{name}.csv")
+        files[-1].write_text(text)
+    return read_workload(*files)
+
+
+def test_a_small_workload_is_read(tmp_path):
+    workload = read_texts(tmp_path)
+    assert workload.type_name == ("v", "k") and workload.node_name == ("n", "m") and workload.num_gpus == 4
+    assert workload.jobs.rate.tolist() == workload.jobs.spread_rate.tolist() == [[2, 1]]
+    assert workload.jobs.weight.tolist() == [1]
+
+
+def test_columns_without_a_name_are_no_type(tmp_path):
+    # what pandas writes when the index is not left out
+    workload = read_texts(tmp_path, throughputs=",key,workers,v,k\n0,LM,1,2,1\n")
+    assert workload.type_name == ("v", "k")
+
+
+@pytest.mark.parametrize(("texts", "message"), {
+    "no rates": ({"throughputs": "key,workers\nLM,1\n"}, "no column with rates"),
+    "spread of nothing": ({"throughputs": "key,workers,v,k_spread\nLM,1,2,1\n"}, "column k_spread: .*no such GPU type"),
+    "rate below 0": ({"throughputs": "key,workers,v,k\nLM,1,-2,1\n"}, "row 2, column v: -2 is negative"),
+    "no rate": ({"throughputs": "key,workers,v,k\nLM,1,,1\n"}, "row 2, column v"),
+    "twice": ({"throughputs": "key,workers,v,k\nLM,1,2,1\nLM,1,3,1\n"}, "row 3: 'LM' with 1 workers is there twice"),
+    "only spread": ({"throughputs": "key,workers,v,k,k_spread\nLM,2,2,0,1\n"}, "row 2, column k: .*not on one node"),
+    "half a worker": ({"throughputs": "key,workers,v,k\nLM,0.5,2,1\n"}, "column workers"),
+    "unknown type": ({"cluster": "node,type,gpus\nn,a100,2\n"}, "row 2, column type: .*'a100'"),
+    "no GPU": ({"cluster": "node,type,gpus\nn,v,0\n"}, "row 2, column gpus"),
+    "node twice": ({"cluster": "node,type,gpus\nn,v,2\nn,k,2\n"}, "row 3, column node: 'n' is already in row 2"),
+    "job twice": ({"jobs": GOOD["jobs"] + "a,0,10,1,LM\n"}, "row 3, column name: 'a' is already in row 2"),
+    "near": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,1,LMM\n"}, "column model: .*did you mean LM"),
+    "other gang": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,2,LM\n"}, "column workers: .*for 1, 3 workers"),
+    "too large": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,3,LM\n"}, "wants 3 workers, but at most 2 GPUs"),
+    "nowhere": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,1,Big\n"}, "throughput 0 on every GPU type"),
+    "no work": ({"jobs": "name,arrival_s,steps,workers,model\na,0,0,1,LM\n"}, "column steps"),
+    "before time": ({"jobs": "name,arrival_s,steps,workers,model\na,-1,10,1,LM\n"}, "column arrival_s: -1 is negative"),
+    "no weight": ({"jobs": "name,arrival_s,steps,workers,model,weight\na,0,10,1,LM,0\n"}, "column weight"),
+}.values())
+def test_what_is_wrong_is_named_with_row_and_column(tmp_path, texts, message):
+    with pytest.raises(InputError, match=message):
+        read_texts(tmp_path, **texts)
+
+
+def test_a_gang_that_needs_two_nodes_is_read_if_it_can_be_spread(tmp_path):
+    # three workers, nodes of two GPUs; both types run LM
+    texts = {"throughputs": "key,workers,v,k\nLM,3,5,1\n", "jobs": "name,arrival_s,steps,workers,model\na,0,10,3,LM\n"}
+    workload = read_texts(tmp_path, **texts)
+    check_allocation(workload.cluster, workload.jobs, allocation_of({0: {0: 2, 1: 1}}))
+
+
+def test_an_absent_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="there is no such file"):
+        read_throughputs(tmp_path / "speeds.csv")
+
+
+def test_the_toy_runs_as_its_chapter_says():
+    toy = toy_workload()
+    words = {"packed": allocation_of({1: {2: 4}}), "spread": allocation_of({1: {0: 2, 1: 2}})}
+    seconds = {name: 18_000 / round_rate(toy.cluster, toy.jobs, at)[1] for name, at in words.items()}
+    assert seconds == {"packed": 1125, "spread": 500}
+    assert toy.jobs.weight.tolist() == [1, 1, 1, 2, 1, 1] and toy.num_gpus == 8

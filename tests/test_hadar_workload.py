@@ -1,0 +1,188 @@
+"""The paper's workload: the reference's bounds on Gavel's speeds, the synthetic table, laws of the draw, bad input."""
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab._compat import embedded
+from sched_lab.frames import InputError
+from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
+from sched_lab.hadar.model import SECONDS_PER_HOUR, type_gpus
+from sched_lab.hadar.workload import (
+    GANGS,
+    GAVEL_TYPES,
+    GPU_HOURS,
+    MODELS,
+    default_throughputs,
+    draw_workload,
+    keys_of,
+    paper_cluster,
+    read_gavel_throughputs,
+    synthetic_throughputs,
+)
+from sched_lab.traces import find_data, find_reference
+
+SPEEDS = default_throughputs()
+GAVEL = find_data("gavel/throughputs.csv")
+BOUNDS = find_reference("hadar/lp_bounds.json")
+ROWS = json.loads(BOUNDS.read_text()) if BOUNDS else []
+gavel = pytest.mark.skipif(GAVEL is None, reason="../shared/data/gavel/throughputs.csv is absent")
+golden = pytest.mark.skipif(GAVEL is None or BOUNDS is None,
+                            reason="../shared/data/gavel or ../shared/reference/hadar/lp_bounds.json is absent")
+
+
+# --- Gavel's table and the reference's traces ------------------------------------------------------------------------
+
+@gavel
+def test_gavels_table_is_read_with_its_gaps():
+    speeds = read_gavel_throughputs(GAVEL)
+    assert len(speeds.row) == 83 and speeds.type_name == GAVEL_TYPES
+    row = speeds.row["ResNet-50 (batch size 64)", 2]  # spread over K80s it was not measured: the packed rate stands in
+    assert speeds.rate[row].tolist() == [7.922054, 5.515986, 1.263637]
+    assert speeds.spread_rate[row].tolist() == [6.865937, 5.605965, 1.263637]
+    zeros = {key for key, row in speeds.row.items() if (speeds.rate[row] == 0).any()}
+    assert zeros == {("ResNet-50 (batch size 128)", size) for size in (2, 4, 8)}
+    assert speeds.row["CycleGAN", 1] == 1
+
+
+@golden
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=[f"{r['ref']}-{r['sf']}-{r['seed']}" for r in ROWS])
+def test_the_longest_job_is_the_references(number):
+    row = ROWS[number]
+    jobs = draw_workload(read_gavel_throughputs(GAVEL), row["seed"], reference=row["ref"], gangs=row["sf"]).jobs
+    longest_h = (jobs.steps / jobs.rate.max(axis=1)).max() / SECONDS_PER_HOUR
+    assert longest_h == pytest.approx(row["longest_single_job_h"], rel=1e-9)
+
+
+@golden
+@pytest.mark.parametrize("seed", range(3))
+def test_all_480_jobs_have_the_references_fluid_bound(seed):
+    row = next(r for r in ROWS if (r["ref"], r["sf"], r["seed"]) == ("k80", "gavel", seed))
+    workload = draw_workload(read_gavel_throughputs(GAVEL), seed)
+    jobs = workload.jobs
+    packed_s, _ = shortest_fluid(jobs.rate, jobs.workers, type_gpus(workload.cluster, 3), jobs.steps)
+    assert packed_s / SECONDS_PER_HOUR == pytest.approx(row["lp_consolidated_h"], rel=1e-7)
+    bound_h = makespan_bound_s(workload.cluster, jobs) / SECONDS_PER_HOUR
+    assert bound_h == pytest.approx(row["lp_best_of_both_h"], rel=1e-7)
+
+
+@gavel
+def test_the_ratios_of_the_synthetic_table_are_within_the_measured_ones():
+    measured = read_gavel_throughputs(GAVEL)
+    for model in {key.split(" (")[0] for key, _ in SPEEDS.row}:
+        ours = SPEEDS.rate[[SPEEDS.row[key, 1] for key in keys_of(SPEEDS, model, 1)]]
+        theirs = measured.rate[[measured.row[key, 1] for key in keys_of(measured, model, 1)]]
+        for kind in (0, 1):
+            low, high = (theirs[:, kind] / theirs[:, 2]).min(), (theirs[:, kind] / theirs[:, 2]).max()
+            assert low * 0.94 <= (ours[0, kind] / ours[0, 2]) <= high * 1.06, (model, kind)
+
+
+# --- the synthetic table ---------------------------------------------------------------------------------------------
+
+def test_the_embedded_table_is_what_its_function_gives():
+    text = synthetic_throughputs().to_csv(index=False, lineterminator="\n")
+    assert embedded("hadar_throughputs.csv").read_text(encoding="utf-8") == text
+
+
+def test_the_synthetic_table_obeys_its_laws():
+    # a spread gang is never faster, a larger gang always, a larger batch never, and one worker cannot be spread
+    assert (SPEEDS.spread_rate <= SPEEDS.rate).all() and (SPEEDS.rate[:, :2] > 0).all()
+    for (key, workers), row in SPEEDS.row.items():
+        if workers == 1:
+            assert (SPEEDS.rate[row] == SPEEDS.spread_rate[row]).all() and (SPEEDS.rate[row] > 0).all()
+            assert SPEEDS.rate[row, 0] >= SPEEDS.rate[row, 1] > SPEEDS.rate[row, 2]
+        elif (SPEEDS.rate[row] > 0).all():
+            assert (SPEEDS.rate[row] > SPEEDS.rate[SPEEDS.row[key, workers // 2]]).all()
+    for model in sum(MODELS.values(), ()):
+        for workers in (1, 2, 4, 8):
+            rates = SPEEDS.rate[[SPEEDS.row[key, workers] for key in keys_of(SPEEDS, model, workers)]]
+            assert (np.diff(rates, axis=0) < 0).all()
+
+
+def test_keys_come_with_small_batches_first_and_only_of_the_model():
+    assert keys_of(SPEEDS, "LM", 4) == [f"LM (batch size {batch})" for batch in (10, 20, 40)]
+    assert keys_of(SPEEDS, "ResNet-18", 1) == [f"ResNet-18 (batch size {batch})" for batch in (32, 64, 128)]
+    assert keys_of(SPEEDS, "CycleGAN", 2) == keys_of(SPEEDS, "ResNet", 1) == []
+
+
+def test_the_papers_cluster_has_twenty_gpus_of_each_type():
+    names, cluster = paper_cluster()
+    assert len(set(names)) == 15 and type_gpus(cluster, 3).tolist() == [20, 20, 20]
+    assert type_gpus(paper_cluster(1, 8)[1], 3).tolist() == [8, 8, 8]
+
+
+# --- laws of the draw ------------------------------------------------------------------------------------------------
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from(GAVEL_TYPES), st.sampled_from(sorted(GANGS)),
+       st.floats(0.1, 3))
+def test_every_job_is_one_that_the_paper_describes(seed, num_jobs, reference, gangs, scale):
+    options = {"num_jobs": num_jobs, "reference": reference, "gangs": gangs, "scale": scale}
+    workload = draw_workload(SPEEDS, seed, **options)
+    jobs, kind = workload.jobs, GAVEL_TYPES.index(reference)
+    gpu_hours = jobs.steps * jobs.workers / jobs.rate[:, kind] / SECONDS_PER_HOUR / scale
+    for name, hours, rate, workers in zip(workload.job_name, gpu_hours, jobs.rate, jobs.workers, strict=True):
+        group = name.split("-")[0]
+        low, high = GPU_HOURS[group]
+        assert low * (1 - 1e-9) <= hours <= high * (1 + 1e-9)
+        rows = [SPEEDS.row[key, workers] for model in MODELS[group] for key in keys_of(SPEEDS, model, int(workers))]
+        assert (SPEEDS.rate[rows] == rate).all(axis=1).any() and (rate > 0).all()
+        assert workers in GANGS[gangs] and not (group == "M" and workers > 1)
+    assert len(set(workload.job_name)) == len(jobs.steps) == num_jobs and (jobs.arrival_s == 0).all()
+    again = draw_workload(SPEEDS, seed, **options)
+    assert again.job_name == workload.job_name and (again.jobs.steps == jobs.steps).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(sorted(GANGS)))
+def test_a_longer_draw_begins_like_a_shorter_one(seed, gangs):
+    short, long = (draw_workload(SPEEDS, seed, num_jobs=number, gangs=gangs) for number in (10, 25))
+    assert long.job_name[:10] == short.job_name and (long.jobs.steps[:10] == short.jobs.steps).all()
+
+
+def test_gangs_have_their_shares():
+    # in 3.9 parts, S and L have 0.3 gangs each, M none, and XL the 0.2 that run everywhere: 0.8 / 3.9 = 0.205
+    workers = draw_workload(SPEEDS, 3, num_jobs=20_000).jobs.workers
+    assert (workers > 1).mean() == pytest.approx(0.8 / 3.9, abs=0.012)
+    assert (workers == 4).sum() / (workers == 8).sum() == pytest.approx(3, rel=0.15)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"reference": "a100"}, "unknown reference 'a100'.*v100, p100, k80"),
+    ({"gangs": "large"}, "gangs 'large'.*gavel, philly, one"),
+    ({"num_jobs": 0}, "0 jobs"),
+    ({"scale": 0.0}, "scaled by 0.0"),
+    ({"scale": float("nan")}, "scaled by nan"),
+])
+def test_unknown_options_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        draw_workload(SPEEDS, 0, **options)
+
+
+def test_a_table_of_other_gpus_or_without_a_model_is_refused():
+    with pytest.raises(InputError, match="speeds are of a, b, c"):
+        draw_workload(replace(SPEEDS, type_name=("a", "b", "c")), 0)
+    without = {key: row for key, row in SPEEDS.row.items() if not key[0].startswith("LM")}
+    with pytest.raises(InputError, match="one worker of LM"):
+        draw_workload(replace(SPEEDS, row=without), 0)
+    nowhere = SPEEDS.rate.copy()
+    nowhere[SPEEDS.row["CycleGAN", 1], 2] = 0  # would be drawn again for ever
+    with pytest.raises(InputError, match="one worker of CycleGAN"):
+        draw_workload(replace(SPEEDS, rate=nowhere), 0)
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ("LM,5,0,1,1,1,1,1,1", "row 2, column scale_factor: 0 is below 1"),
+    ("LM,5,1,fast,1,1,1,1,1", "column v100_steps_per_s: 'fast' is not a number"),
+    ("LM,5,1,1,1,1,1,1,-1", "column k80_unconsolidated_steps_per_s: -1 is negative"),
+])
+def test_a_wrong_cell_of_gavels_table_is_named(tmp_path, row, message):
+    header = [f"{name}{kind}_steps_per_s" for kind in ("", "_unconsolidated") for name in GAVEL_TYPES]
+    (tmp_path / "t.csv").write_text("model,batch_size,scale_factor," + ",".join(header) + f"\n{row}\n")
+    with pytest.raises(InputError, match=message):
+        read_gavel_throughputs(tmp_path / "t.csv")
