@@ -14,15 +14,13 @@ import pandas as pd
 
 from ..cluster import Integers
 from ..frames import InputError
-from .engine import Simulation
-from .model import Cluster, Floats, Jobs, Truths, Workload
+from .model import Floats, Jobs, Truths
 from .primal_dual import Utility, density, utility_scale
 
 # %% auto #0
-__all__ = ['Weights', 'GPUS', 'PMI', 'Order', 'NODES', 'MIXES', 'SOLO_S', 'STEPS_PER_S', 'copy_ids', 'parent_of', 'divide_steps',
-           'left_with_fixed_portions', 'consolidate', 'JobTracker', 'Gpu', 'pmi', 'estimated_rate', 'refine',
-           'assign_nodes', 'nodes_needed', 'serving_order', 'HadarE', 'run_slot', 'simulate_copies', 'Task',
-           'spiral_task', 'first_weights', 'chances', 'train', 'training_curve', 'node_workload']
+__all__ = ['Weights', 'GPUS', 'PMI', 'Order', 'copy_ids', 'parent_of', 'divide_steps', 'left_with_fixed_portions', 'consolidate',
+           'JobTracker', 'Gpu', 'pmi', 'estimated_rate', 'refine', 'assign_nodes', 'nodes_needed', 'serving_order',
+           'Task', 'spiral_task', 'first_weights', 'chances', 'train', 'training_curve']
 
 # %% ../../nbs/42_hadare.ipynb #42-008
 def copy_ids(parent: int, num_copies: int, max_job_count: int) -> list[int]:
@@ -218,102 +216,6 @@ def serving_order(jobs: Jobs, active: Integers, remaining: Floats, now_s: float,
     return active[np.argsort(-key, kind="stable")]
 
 # %% ../../nbs/42_hadare.ipynb #42-047
-@dataclass(frozen=True)
-class HadarE:
-    """How forked jobs share the nodes of a cluster with one GPU per node.
-
-    Parameters
-    ----------
-    order : who chooses first: highest payoff density, or longest remaining time
-    utility : for the density
-    slot_s : length of a round
-    overhead_s : lost by every working node in every round: the model is sent and averaged
-    trim : a job that can be finished in this round by fewer of its nodes leaves the others idle
-    """
-
-    order: Order = "density"
-    utility: Utility = "effnorm"
-    slot_s: float = 360.0
-    overhead_s: float = 10.0
-    trim: bool = False
-
-    def shares(self, queue: Integers, remaining: Integers, believed: Floats) -> tuple[Integers, Integers]:
-        """Job and number of steps of each node in a round, (nodes,) each; -1 and 0 for an idle one."""
-        owner, steps = assign_nodes(queue, believed), np.zeros(believed.shape[1], np.int64)
-        for job in queue:
-            nodes = np.flatnonzero(owner == job)
-            if self.trim and len(nodes):
-                kept = nodes_needed(int(remaining[job]), believed[job, nodes], self.slot_s - self.overhead_s)
-                owner[nodes[~kept]], nodes = -1, nodes[kept]
-            if len(nodes):
-                steps[nodes] = divide_steps(int(remaining[job]), believed[job, nodes])
-        return owner, steps
-
-# %% ../../nbs/42_hadare.ipynb #42-048
-def run_slot(owner: Integers, wanted: Integers, rate: Floats,
-             how: HadarE) -> tuple[Integers, Integers, Integers, Floats]:
-    """Let each node work on its share for a slot: job, node, whole steps done, and time in use of each working node."""
-    node = np.flatnonzero((owner >= 0) & (wanted > 0))
-    job, pace = owner[node], rate[owner[node], node]
-    most = np.floor(pace * (how.slot_s - how.overhead_s) + 1e-9).astype(np.int64)
-    done = np.minimum(wanted[node], most)
-    ran_s = np.where(done < wanted[node], how.slot_s, how.overhead_s + done / pace)
-    return job, node, done, ran_s
-
-# %% ../../nbs/42_hadare.ipynb #42-052
-def simulate_copies(workload: Workload, scheduler: HadarE | None = None, *,
-                    believed: Floats | None = None) -> Simulation:
-    """Run forked jobs to completion on nodes with one GPU each, in whole steps.
-
-    Parameters
-    ----------
-    believed : (jobs, nodes) first guess of the rates, refined after each round; the true ones if left out
-
-    Raises
-    ------
-    InputError : if a node has not one GPU, a job wants more than one worker, or a slot is too short for a single step
-    """
-    how, jobs, cluster = scheduler or HadarE(), workload.jobs, workload.cluster
-    rate = np.ascontiguousarray(jobs.rate[:, cluster.node_type])
-    guess = np.where(rate > 0, rate if believed is None else believed, 0.0)
-    _check_nodes(cluster, jobs, np.where(guess > 0, rate, 0.0), how)
-    left, measured = np.ceil(jobs.steps).astype(np.int64), np.zeros((2, *rate.shape))
-    start_s, end_s = np.full(len(left), np.nan), np.full(len(left), np.nan)
-    places: list[pd.DataFrame] = []
-    intervals: list[tuple[float, float, float, int, int, bool]] = []
-    now_s = np.ceil(jobs.arrival_s.min() / how.slot_s) * how.slot_s
-    while (left > 0).any():
-        active = np.flatnonzero((jobs.arrival_s <= now_s) & (left > 0))
-        if len(active):
-            queue = serving_order(jobs, active, left.astype(float), now_s, how.order, how.utility)
-            job, node, done, ran_s = run_slot(*how.shares(queue, left, refine(guess, *measured)), rate, how)
-            np.subtract.at(left, job, done)
-            measured[0, job, node] += done
-            measured[1, job, node] += done / rate[job, node]
-            start_s[job] = np.fmin(start_s[job], now_s)
-            for finished in active[left[active] == 0]:
-                end_s[finished] = now_s + ran_s[job == finished].max()
-            places.append(pd.DataFrame({"round": len(places), "job": job, "node": node, "gpus": 1, "steps": done}))
-            intervals.append((now_s, how.slot_s, float(ran_s.sum()), len(active), len(node), True))
-        now_s += how.slot_s
-    names = ["start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed"]
-    return Simulation(workload, start_s, end_s, pd.concat(places, ignore_index=True),
-                      pd.DataFrame(intervals, columns=names))
-
-# %% ../../nbs/42_hadare.ipynb #42-053
-def _check_nodes(cluster: Cluster, jobs: Jobs, rate: Floats, how: HadarE) -> None:
-    """Refuse what copies cannot run on."""
-    if (cluster.node_gpus != 1).any() or (jobs.workers != 1).any():
-        raise InputError("copies are for nodes with one GPU and jobs with one worker",
-                         mend="split larger nodes, and give each job one worker")
-    if not 0 <= how.overhead_s < how.slot_s:
-        raise InputError(f"an overhead of {how.overhead_s} s in a slot of {how.slot_s} s", mend="give less than a slot")
-    slot_steps = np.floor(rate.max(axis=1) * (how.slot_s - how.overhead_s) + 1e-9)
-    if (slot_steps < 1).any():
-        raise InputError(f"job {np.argmax(slot_steps < 1)} does no step in a slot of {how.slot_s} s",
-                         mend="give longer slots, or smaller steps")
-
-# %% ../../nbs/42_hadare.ipynb #42-067
 class Task(NamedTuple):
     """A classification task: points in a plane on interleaved spirals.
 
@@ -338,7 +240,7 @@ def spiral_task(rng: np.random.Generator, *, num_points: int = 2000, num_classes
     half = num_points // 2
     return Task(x[:half], label[:half], x[half:], label[half:])
 
-# %% ../../nbs/42_hadare.ipynb #42-068
+# %% ../../nbs/42_hadare.ipynb #42-048
 def first_weights(rng: np.random.Generator, *, num_inputs: int = 2, num_hidden: int = 32,
                   num_classes: int = 3) -> Weights:
     """A network with one hidden layer, drawn at random."""
@@ -371,7 +273,7 @@ def train(weights: Weights, task: Task, num_steps: int, rng: np.random.Generator
         first_bias -= back.sum(axis=0)
     return first, first_bias, second, second_bias
 
-# %% ../../nbs/42_hadare.ipynb #42-072
+# %% ../../nbs/42_hadare.ipynb #42-052
 def training_curve(seed: int, rates: Sequence[float], *, num_steps: int = 2000, steps_per_round: int = 100,
                    equal: bool = False) -> pd.DataFrame:
     """Train in copies on nodes of these rates; loss and accuracy on the test half after each round.
@@ -399,30 +301,3 @@ def training_curve(seed: int, rates: Sequence[float], *, num_steps: int = 2000, 
                      "loss": float(-np.log(np.maximum(likelihood, 1e-300)).mean()),
                      "accuracy": float((chance.argmax(axis=1) == task.test_label).mean())})
     return pd.DataFrame(rows)
-
-# %% ../../nbs/42_hadare.ipynb #42-079
-NODES = {"aws": ("V100", "K80", "K80", "T4", "T4"), "testbed": ("TitanRTX", "T4", "T400", "RTX3090", "A2000")}
-_FOUR = ("IC", "LM", "LT", "RS")
-MIXES = {"M-1": ("MM",), "M-3": ("LT", "MM", "MM"), "M-4": ("IC", "LM", "LT", "MM"), "M-5": (*_FOUR, "MM"),
-         "M-8": (*_FOUR, *["MM"] * 4), "M-10": (*_FOUR, *["MM"] * 6), "M-12": (*_FOUR, *["MM"] * 8)}
-SOLO_S = {"IC": 900.0, "LM": 1500.0, "LT": 1500.0, "RS": 1800.0, "MM": 1200.0}
-STEPS_PER_S = 100.0  # on the fastest node
-
-
-def node_workload(cluster: str, mix: str, formula: str = "fp32/sqrt(V)", *, pcie4_scaling: float = 2.0) -> Workload:
-    """A mix of the paper on one of its clusters, with the speeds of Eq. 10 and assumed lengths on the fastest node."""
-    if cluster not in NODES or mix not in MIXES:
-        raise InputError(f"no cluster {cluster!r} or no mix {mix!r}",
-                         mend=f"choose from {', '.join(NODES)} and from {', '.join(MIXES)}")
-    speed = {name: estimated_rate(GPUS[name], batch=1, model_weight=1, dataset_size=1, formula=formula,
-                                  pcie4_scaling=pcie4_scaling) for name in NODES[cluster]}
-    types = tuple(sorted(speed, key=lambda name: -speed[name]))  # Gavel fills types in this order, fast ones first
-    solo_s = np.array([SOLO_S[kind] for kind in MIXES[mix]])
-    relative = np.array([speed[name] for name in types]) / speed[types[0]]
-    rate = np.tile(STEPS_PER_S * relative, (len(solo_s), 1))
-    jobs = Jobs(np.zeros(len(solo_s)), np.round(solo_s * STEPS_PER_S), np.ones(len(solo_s), np.int64),
-                np.ones(len(solo_s)), rate, rate)
-    node_type = np.array([types.index(name) for name in NODES[cluster]])
-    names = tuple(f"{kind}{number}" for number, kind in enumerate(MIXES[mix]))
-    nodes = tuple(f"{name}-{number}" for number, name in enumerate(NODES[cluster]))
-    return Workload(names, nodes, types, Cluster(node_type, np.ones(len(node_type), np.int64)), jobs)
