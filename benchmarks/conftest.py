@@ -20,4 +20,9 @@ def pytest_terminal_summary(terminalreporter, config):
             line += f" {info['paper_s'] / each_s:8,.0f} x the paper's speed" if info.get("paper_s") else ""
         if "memory_mib" in info:
             line += f" {info['memory_mib']:6.0f} MiB at most"
+        if "exponent" in info:
+            line += f" grows with the power {info['exponent']:.2f}, {info['exponent_large']:.2f} for the large sizes"
         terminalreporter.write_line(line)
+        if "growth" in info:
+            sizes = ", ".join(f"{size}: {1000 * best_s:.1f} ms" for size, best_s in info["growth"].items())
+            terminalreporter.write_line(f"    {sizes}")

@@ -44,9 +44,10 @@ __all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sa
            'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyOut',
            'StudyFile', 'Workers', 'DaskAddress', 'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn', 'OneSequence',
            'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'InstancePath', 'JobMethod', 'Simulate',
-           'SearchSeed', 'Iterations', 'Period', 'Loss', 'TimeLimit', 'UsageError', 'is_kept', 'write_run',
-           'Experiment', 'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command',
-           'warnings_said', 'far_command', 'far_run_command', 'andreas_command', 'traces_command', 'fetch_command',
+           'SearchSeed', 'Iterations', 'Period', 'Loss', 'TimeLimit', 'JobsFile', 'ClusterFile', 'ThroughputsFile',
+           'SchedulerName', 'RoundLength', 'RestartDelay', 'UsageError', 'is_kept', 'write_run', 'Experiment',
+           'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command', 'warnings_said',
+           'far_command', 'far_run_command', 'andreas_command', 'hadar_command', 'traces_command', 'fetch_command',
            'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-004
@@ -60,6 +61,10 @@ from .far.execution import dry_run as planned
 from .far.mig import MODELS, mig_of
 from .far.report import report, solver_of
 from .far.tasks import read_times
+from .hadar.engine import RESTART_S, ROUND_S
+from .hadar.model import read_workload
+from .hadar.report import SCHEDULERS, scheduler_of
+from .hadar.report import report as hadar_report
 from .online.combine import policy_of
 from .online.evaluation import compare, parse_seeds, read_study, run_study
 from .online.inflation import SAMPLINGS, Run, inflate
@@ -380,6 +385,42 @@ def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = 
     ensure_writable(out)
     done = andreas_report(jobs, method, is_simulated=simulate, how=Randomness(max_iterations, seed), period_s=period,
                           loss=loss, time_limit_s=time_limit)
+    done.write(out)
+    typer.echo(f"{out}: {done.headline}")
+
+# %% ../nbs/90_cli.ipynb #90-023b
+JobsFile = Annotated[Path | None, _option("Jobs: name, arrival_s, steps, workers, model (a key of the throughputs), "
+                                          "weight if any. [default: embedded toy]")]
+ClusterFile = Annotated[Path | None, _option("Nodes: node, type, gpus. [default: embedded toy]")]
+ThroughputsFile = Annotated[Path | None, _option(
+    "Speeds: key, workers, and for each GPU type a column with steps/s of the whole gang on one node, 0 where it "
+    "cannot run; TYPE_spread on several nodes, if other. [default: embedded toy]")]
+SchedulerName = Annotated[str, _option(
+    "hadar maximises progress, hadar-inv 1/JCT, hadar-sticky moves no job; hadare runs copies of a job on nodes with "
+    "one GPU; planned ends near the bound with short jobs first; gavel-* shares out types by a linear program; "
+    "tiresias serves who has had least; yarn-cs is a waiting line.",
+    metavar="|".join(SCHEDULERS))]
+RoundLength = Annotated[float, _option("Time between two decisions (s).", "--round")]
+RestartDelay = Annotated[float, _option("What a job loses when its GPUs change (s).", "--restart")]
+
+
+@app.command("hadar")
+def hadar_command(out: OutFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
+                  throughputs: ThroughputsFile = None, scheduler: SchedulerName = "hadar",
+                  round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S) -> None:
+    """Share GPUs of different speed among training jobs, round by round, until all are done.
+
+    **jobs.csv** has name, workers, arrival_s, start_s, end_s and jct_s; **rounds.csv** round, start_s, job, node, type
+    and gpus; **summary.json** TTD, completion times, utilisation and a bound on TTD that no schedule beats;
+    **places.svg**, **progress.svg** and **usage.svg** show who ran where, jobs done, and GPUs in use.
+
+    Example: sched-lab hadar --jobs jobs.csv --cluster cluster.csv --throughputs speeds.csv --scheduler hadar --out run
+    """
+    scheduler_of(scheduler)
+    workload = read_workload(jobs or embedded("toy/hadar_jobs.csv"), cluster or embedded("toy/hadar_cluster.csv"),
+                             throughputs or embedded("toy/hadar_throughputs.csv"))
+    ensure_writable(out)
+    done = hadar_report(workload, scheduler, round_s=round_s, restart_s=restart_s)
     done.write(out)
     typer.echo(f"{out}: {done.headline}")
 

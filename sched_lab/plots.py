@@ -296,6 +296,11 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     return chart
 
 # %% ../nbs/82_plots.ipynb #82-028
+def _any_rows() -> Any:
+    """Let a file have as many rows as it needs; Altair's limit of 5000 is meant for notebooks."""
+    return alt.data_transformers.enable("default", max_rows=None)
+
+
 def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Draw a chart into an SVG file.
 
@@ -304,7 +309,8 @@ def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     OutputError : the file cannot be written
     """
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return write_bytes(vl_convert.vegalite_to_svg(chart.to_dict(), vl_version=version).encode(), path)
+    with _any_rows():
+        return write_bytes(vl_convert.vegalite_to_svg(chart.to_dict(), vl_version=version).encode(), path)
 
 # %% ../nbs/82_plots.ipynb #82-030
 def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
@@ -314,4 +320,5 @@ def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     ------
     OutputError : if it cannot be written there
     """
-    return write_bytes(chart.to_html(inline=True).encode(), path)
+    with _any_rows():
+        return write_bytes(chart.to_html(inline=True).encode(), path)

@@ -12,6 +12,9 @@ TYPES = ("v100", "p100", "k80")
 GOLDEN = find_reference("hadar/golden.json")
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
 golden = pytest.mark.skipif(GOLDEN is None, reason="reference/hadar/golden.json is absent")
+TOY_GOLDEN = find_reference("hadar/toy_golden.json")
+TOY: dict[str, Any] = json.loads(TOY_GOLDEN.read_text()) if TOY_GOLDEN else {}
+toy_golden = pytest.mark.skipif(TOY_GOLDEN is None, reason="reference/hadar/toy_golden.json is absent")
 RUNS = [(case, run) for case in CASES for run in case["results"]]
 
 
@@ -32,6 +35,17 @@ def golden_workload(case):
     jobs = Jobs(arrival_s.astype(float), steps.astype(float), workers, weight.astype(float), rate, rate)
     names = (tuple(map(str, range(count))) for count in (len(steps), len(node_type)))
     return Workload(*names, TYPES, cluster, jobs)
+
+
+def workload_of(steps, rates, arrival_s=None):
+    """Jobs on nodes that are each of a type of their own."""
+    rate = np.array(rates, float)
+    num_jobs, num_nodes = rate.shape
+    jobs = Jobs(np.zeros(num_jobs) if arrival_s is None else np.array(arrival_s, float), np.array(steps, float),
+                np.ones(num_jobs, np.int64), np.ones(num_jobs), rate, rate)
+    nodes = tuple(f"node {node}" for node in range(num_nodes))
+    return Workload(tuple(f"job {job}" for job in range(num_jobs)), nodes, nodes,
+                    Cluster(np.arange(num_nodes), np.ones(num_nodes, np.int64)), jobs)
 
 
 def random_workload(seed, *, with_arrivals=True):

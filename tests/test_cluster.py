@@ -153,12 +153,13 @@ def embedded_files() -> dict[str, bytes]:
     return tool.embedded_files()
 
 
-@pytest.mark.parametrize("name", ["nodes.csv", "tasks.csv"])
+@pytest.mark.parametrize("name", ["nodes.csv", "tasks.csv", "hadar_throughputs.csv"])
 def test_the_embedded_file_is_what_the_code_generates(name: str) -> None:
     assert (ROOT / "data" / "embedded" / name).read_bytes() == embedded_files()[name], "run tools/make_embedded.py"
 
 
-@pytest.mark.parametrize("name", ["nodes.csv", "tasks.csv", "toy/nodes.csv", "toy/tasks.csv"])
+@pytest.mark.parametrize("name", sorted(file.relative_to(ROOT / "data" / "embedded").as_posix() for file in
+                                        (ROOT / "data" / "embedded").rglob("*.*")))
 def test_the_readme_has_the_checksum(name: str) -> None:
     assert sha256(ROOT / "data" / "embedded" / name) in (ROOT / "data" / "README.md").read_text(encoding="utf-8")
 

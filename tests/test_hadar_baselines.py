@@ -14,13 +14,16 @@ from sched_lab.hadar.baselines import (
     Tiresias,
     YarnCs,
     fair_shares,
+    fair_shares_of_kinds,
     fastest_shares,
     fill_in_order,
     fill_packed,
+    kinds_of,
     one_type_rate,
     pick_by_priority,
+    places_kept,
     shortest_shares,
-    stay,
+    shortest_shares_of_kinds,
 )
 from sched_lab.hadar.engine import rounds_frame, simulate
 from sched_lab.hadar.model import Cluster, Jobs, State, allocation_of, figure_one, nothing_runs, type_gpus
@@ -170,6 +173,28 @@ def test_shares_keep_the_limits_and_equal_speeds_make_types_equal(seed):
     assert fair_shares(same, workers, gpus, np.ones(5))[0] == pytest.approx(min(workers.min(), gpus.sum() / 5))
 
 
+@settings(max_examples=60, deadline=None)
+@given(seeds)
+def test_programs_over_kinds_of_jobs_have_the_optimum_of_the_plain_ones(seed):
+    rng = np.random.default_rng(seed)
+    of, gpus = rng.integers(0, 3, 12), rng.integers(2, 9, 3)  # twelve jobs of at most three speeds, some on few types
+    rate = (rng.uniform(0.1, 10, (3, 3)) * (rng.random((3, 3)) > 0.2))[of] + [0, 1, 0]
+    workers, weight, left = rng.integers(1, 3, 12), rng.integers(1, 3, 12).astype(float), rng.exponential(100, 12)
+    level, share = fair_shares_of_kinds(rate, workers, gpus, weight)
+    speed = (workers / weight) * (rate * share).sum(axis=1) / (rate @ (gpus / gpus.sum()))
+    assert level == pytest.approx(fair_shares(rate, workers, gpus, weight)[0], rel=1e-6)
+    assert speed.min() == pytest.approx(level, rel=1e-6)
+    makespan_s, parts = shortest_shares_of_kinds(rate, workers, gpus, left)
+    assert makespan_s == pytest.approx(shortest_shares(rate, workers, gpus, left)[0], rel=1e-6)
+    assert (makespan_s * (rate * parts).sum(axis=1) >= left * (1 - 1e-6)).all()
+    for found in (share, parts):
+        assert found.min() >= 0
+        assert found.sum(axis=1).max() <= 1 + 1e-6
+        assert (workers @ found <= gpus + 1e-6).all()
+    twins = kinds_of(rate, workers, weight).kind
+    assert all((np.ptp(share[twins == kind], axis=0) == 0).all() for kind in twins)
+
+
 # --- one decision ----------------------------------------------------------------------------------------------------
 
 def state_of(jobs, cluster, previous=None, service=None):
@@ -198,6 +223,96 @@ def test_much_service_sends_a_job_to_tiresias_second_queue():
     assert Tiresias(threshold_gpu_s=1e9).allocate(state_of(jobs, cluster, service=[3600.0, 0.0])).job.tolist() == [0]
 
 
+def test_tiresias_asks_queue_then_arrival_then_number():
+    jobs, cluster = plain_jobs([1, 1, 1]), Cluster(np.zeros(1, int), np.array([1]))
+    for arrival_s, service, winner in (([0.0, 9, 9], [3600.0, 0, 0], 1), ([5.0, 1, 3], [0.0, 0, 0], 1),
+                                       ([5.0, 5, 5], [0.0, 0, 0], 0), ([5.0, 1, 3], [3600.0, 3600, 0], 2)):
+        state = state_of(jobs._replace(arrival_s=np.array(arrival_s)), cluster, service=service)
+        assert Tiresias().allocate(state).job.tolist() == [winner]
+
+
+def test_tiresias_packs_and_gavel_fills_in_order_large_gangs_first():
+    gang, cluster = plain_jobs([2]), Cluster(np.zeros(3, int), np.array([1, 3, 2]))
+    assert Tiresias().allocate(state_of(gang, cluster)).node.tolist() == [2]
+    assert Gavel("sum").allocate(state_of(gang, cluster)).node.tolist() == [0, 1]
+    both, cluster = plain_jobs([1, 2]), Cluster(np.zeros(2, int), np.array([2, 2]))
+    assert [column.tolist() for column in Gavel("sum").allocate(state_of(both, cluster))] == [[0, 1], [1, 0], [1, 2]]
+
+
+def test_mixed_yarn_uses_the_last_gpus_but_none_on_which_the_job_cannot_run():
+    jobs, cluster = plain_jobs([2]), Cluster(np.arange(2), np.array([1, 1]))
+    both = jobs._replace(rate=np.ones((1, 2)), spread_rate=np.ones((1, 2)))
+    assert YarnCs().allocate(state_of(both, cluster)).gpus.tolist() == [1, 1]
+    assert YarnCs(mixed=False).allocate(state_of(both, cluster)).gpus.tolist() == []
+    for rate, spread_rate in (([[1.0, 0.0]], [[1.0, 1.0]]), ([[1.0, 1.0]], [[1.0, 0.0]])):
+        one = both._replace(rate=np.array(rate), spread_rate=np.array(spread_rate))
+        assert YarnCs().allocate(state_of(one, cluster)).gpus.tolist() == []
+
+
+def test_gavels_books_by_hand():
+    """Two jobs, one GPU; the shares are 0.7 and 0.3 at first, then 1/2 each for whoever is active."""
+    jobs, calls = plain_jobs([1, 1, 1]), []
+
+    def shares(state, rate):
+        calls.append(state.now_s)
+        return np.array([[0.7], [0.3]]) if len(calls) == 1 else np.full((len(state.active), 1), 0.5)
+
+    gavel, cluster = Gavel(shares, reset_s=720.0), Cluster(np.zeros(1, int), np.array([1]))
+
+    def decide(now_s, active, ran_s):
+        state = state_of(jobs, cluster)._replace(now_s=now_s, active=np.array(active), ran_s=np.array(ran_s))
+        return gavel.allocate(state).job.tolist()
+
+    assert decide(360.0, [0, 1], [0.0, 0, 0]) == [0]
+    assert decide(720.0, [0, 1], [360.0, 0, 0]) == [1]
+    # received 180 + 360 and 180 s of 720
+    assert gavel.books.priority()[:2, 0] == pytest.approx([0.7 / 0.75, 0.3 / 0.25])
+    assert decide(1079.0, [0, 1, 2], [0.0, 300, 0]) == [0]  # job 1 held its GPU for 300 s; too early for new shares
+    assert gavel.books.priority()[:2, 0] == pytest.approx([0.7 / (540 / 1020), 0.3 / (480 / 1020)])
+    assert decide(1080.0, [0, 1, 2], [1.0, 0, 0]) == [0]
+    # promised 0.7 and 0.3 of 720 s, received 361 and 300 s
+    assert gavel.books.deficit_s[:, 0] == pytest.approx([504 - 361, 216 - 300, 0])
+    decide(1800.0, [1, 2], [720.0, 0, 0])
+    # job 0, which is done now, was promised half of another 720 s, and had all of it
+    assert gavel.books.deficit_s[:, 0] == pytest.approx([143 + 360 - 720, -84 + 360, 360])
+    assert calls == [360, 1080, 1800]
+
+
+def test_gavel_solves_again_at_once_after_a_solution_at_time_zero_and_not_for_the_same_jobs():
+    calls = []
+
+    def shares(state, rate):
+        calls.append(state.now_s)
+        return np.ones((len(state.active), 1))
+
+    gavel, jobs, cluster = Gavel(shares), plain_jobs([1, 1]), Cluster(np.zeros(1, int), np.array([2]))
+    for now_s, active in ((0.0, [0, 1]), (360.0, [0, 1]), (720.0, [0]), (1080.0, [1]), (2640.0, [1]), (3000.0, [1])):
+        gavel.allocate(state_of(jobs, cluster)._replace(now_s=now_s, active=np.array(active)))
+    assert calls == [0, 720, 2640]  # 1920 s after 720 s
+
+
+def test_gavels_order_is_priority_then_debt_then_share_and_the_first_has_the_first_node():
+    gavel, jobs = Gavel(lambda state, rate: np.ones((2, 1))), plain_jobs([1, 1])
+    one, two = Cluster(np.zeros(1, int), np.array([1])), Cluster(np.zeros(2, int), np.array([1, 1]))
+    for share, received_s, deficit_s, winner in (([0.2, 0.4], [180, 180], [9, 0], 1),   # higher priority
+                                                 ([0.2, 0.4], [180, 360], [9, 0], 0),   # the same, but more is owed
+                                                 ([0.2, 0.4], [180, 360], [0, 9], 1),
+                                                 ([0.2, 0.4], [180, 360], [0, 0], 1),   # the larger share
+                                                 ([0.4, 0.4], [180, 180], [0, 0], 0)):  # the lower number
+        gavel.allocate(state_of(jobs, one))
+        for cluster in (one, two):
+            gavel.books.share, gavel.books.received_s, gavel.books.deficit_s = (
+                np.array(column, float)[:, None] for column in (share, received_s, deficit_s))
+            now = gavel.allocate(state_of(jobs, cluster)._replace(now_s=0.0))
+            assert now.job[now.node == 0].tolist() == [winner]
+
+
+def test_the_papers_priority_is_share_over_rounds():
+    scheduler, jobs = RoundShares(np.array([[0.6], [0.3]])), plain_jobs([1, 1])
+    scheduler.rounds = np.array([[3.0], [1.0]])  # 0.2 and 0.3
+    assert scheduler.allocate(state_of(jobs, Cluster(np.zeros(1, int), np.array([1])))).job.tolist() == [1]
+
+
 def test_a_gang_takes_the_fullest_node_that_holds_it():
     free, nodes = np.array([4, 2, 3]), np.arange(3)
     assert fill_packed(free, nodes, 2).tolist() == [0, 2, 0]
@@ -205,15 +320,13 @@ def test_a_gang_takes_the_fullest_node_that_holds_it():
     assert fill_in_order(free, nodes, 5).tolist() == [4, 1, 0]
 
 
-def test_a_job_keeps_its_gpus_only_if_all_are_free():
-    before = allocation_of({0: {0: 1, 1: 2}})
-    free = np.array([1, 1])
-    assert not stay(free, before, 0)
-    assert free.tolist() == [1, 1]
-    free = np.array([1, 2])
-    assert stay(free, before, 0)
-    assert free.tolist() == [0, 0]
-    assert not stay(free, before, 1)  # it had none
+def test_only_jobs_on_the_type_chosen_for_them_keep_their_gpus():
+    cluster = Cluster(np.array([0, 1, 0]), np.array([1, 3, 2]))
+    before = allocation_of({0: {0: 1, 2: 1}, 1: {1: 2}, 2: {2: 1}})
+    for chosen, jobs in (([0, 1, 0], [0, 0, 1, 2]), ([1, 1, 0], [1, 2]), ([0, 0, -1], [0, 0]), ([-1, -1, -1], [])):
+        kept = places_kept(cluster, before, np.array(chosen))
+        assert kept.job.tolist() == jobs
+        assert kept.gpus.tolist() == before.gpus[np.isin(before.job, jobs)].tolist()
 
 
 def test_a_job_is_taken_once_and_never_where_it_cannot_run():
@@ -238,6 +351,24 @@ def test_a_gang_that_fits_on_no_type_is_refused():
     assert YarnCs().allocate(state_of(jobs, two_and_two)).gpus.tolist() == [2, 1]
     # two nodes of one type hold it, if it may be spread
     assert one_type_rate(Cluster(np.array([0, 0]), np.array([2, 2])), jobs).tolist() == [[1, 0]]
+
+
+def test_each_objective_solves_its_own_program_for_what_is_active_and_left():
+    rate = np.array([[9.0, 1.0], [4.0, 2.0], [5.0, 4.0], [3.0, 3.0]])
+    jobs = Jobs(np.zeros(4), np.array([90.0, 40, 50, 30]), np.array([1, 1, 2, 1]), np.array([1.0, 2, 1, 1]), rate, rate)
+    active, left, gpus = np.array([0, 1, 2]), np.array([10.0, 40, 45, 0]), np.array([2, 2])
+    state = state_of(jobs, Cluster(np.arange(2), gpus))._replace(active=active, remaining=left)
+    some, weight, equal = (rate[active], jobs.workers[active], gpus), jobs.weight[active], rate[active].mean(axis=1)
+    shares = {}
+    for key in ("maxmin", "sum", "makespan"):
+        gavel = Gavel(key)
+        gavel.allocate(state)
+        assert (gavel.books.share[3] == 0).all()
+        shares[key] = gavel.books.share[active]
+    speed = {key: (rate[active] * share).sum(axis=1) for key, share in shares.items()}
+    assert (some[1] / weight * speed["maxmin"] / equal).min() == pytest.approx(fair_shares(*some, weight)[0])
+    assert speed["sum"].sum() == pytest.approx(fastest_shares(*some)[0])
+    assert (left[active] / speed["makespan"]).max() == pytest.approx(shortest_shares(*some, left[active])[0])
 
 
 def test_an_unknown_objective_is_refused():

@@ -117,6 +117,16 @@ def test_a_reserve_price_leaves_nothing_blocked():
     assert verdict.optimum <= verdict.proved_limit
 
 
+@pytest.mark.parametrize("gpus_per_node", [2, 3, 4])
+def test_the_repaired_theorem_holds_on_a_thousand_random_instances(gpus_per_node):
+    for seed in range(334):
+        instance = random_instance(np.random.default_rng(seed), slots=2 + seed % 2, gpus_per_node=gpus_per_node)
+        verdict = check_theorem(instance, reserve=seed % 4 < 2)  # optimum by MILP over all schedules
+        assert verdict.dual_start <= verdict.optimum / 4 + TOLERANCE, seed
+        assert verdict.lemma2_discrete, seed
+        assert verdict.optimum <= verdict.proved_limit + TOLERANCE, seed
+
+
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(1000, 9999), gpus_per_node=st.sampled_from([3, 4]), slots=st.integers(2, 3))
 def test_every_step_of_the_repaired_proof_holds(seed, gpus_per_node, slots):

@@ -90,7 +90,23 @@ def test_two_jobs_that_change_places_by_hand():
     assert run.cru == pytest.approx(1390 / (2 * 1080))
     assert np.isnan(run.backlog_gru)  # never more jobs than GPUs
     assert summary(run)["ttd_h"] == pytest.approx(820 / 3600)
+    assert (summary(run)["rounds"], summary(run)["restarts"]) == (3, 4)
+    assert summary(run)["changed_share"] == pytest.approx(2 / 3)
     assert jobs_frame(run)["jct_s"].tolist() == [820, 570]
+    assert rounds_frame(run)["start_s"].tolist() == [0, 0, 360, 360, 720]
+
+
+def test_measures_of_three_jobs_in_turn_on_one_gpu_by_hand():
+    rate = np.ones((3, 1))
+    jobs = Jobs(np.full(3, 360.0), np.array([300.0, 200.0, 180.0]), np.ones(3, int), np.ones(3), rate, rate)
+    work = Workload(("A", "B", "C"), ("v",), ("V100",), Cluster(np.zeros(1, int), np.ones(1, int)), jobs)
+    run = simulate(work, Script(*({job: {0: 1}} for job in range(3))), restart_s=60.0)
+    # each loads for 60 s; rounds begin at 360, 720 and 1080 s; the GPU is held for 360, 260 and 240 s of them
+    assert run.jct_s.tolist() == [360, 620, 960]
+    found = {"ttd_h": 960 / 3600, "mean_jct_h": 1940 / 3 / 3600, "median_jct_h": 620 / 3600,
+             "p90_jct_h": (620 + 0.8 * 340) / 3600, "gru": 860 / 960, "backlog_gru": 620 / 720, "cru": 860 / 1080,
+             "changed_share": 1, "rounds": 3, "restarts": 3}
+    assert summary(run) == pytest.approx(found)
 
 
 def test_a_job_that_comes_in_a_round_waits_for_the_next_one():

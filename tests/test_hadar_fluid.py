@@ -1,5 +1,6 @@
 """The fluid bound: stored bounds of the paper's workload, closed forms, a dense program as oracle, and laws."""
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from sched_lab.frames import InputError
-from sched_lab.hadar.fluid import gpu_rows, makespan_bound_s, shortest_fluid, time_rows, work_rows
+from sched_lab.hadar import fluid
+from sched_lab.hadar.fluid import fluid_rows, gpu_rows, makespan_bound_s, shortest_fluid, time_rows, work_rows
 from sched_lab.hadar.model import Cluster, Jobs, type_gpus
 from sched_lab.hadar.workload import draw_workload, read_gavel_throughputs
 from sched_lab.traces import find_data, find_reference
@@ -94,6 +96,11 @@ def test_a_late_job_begins_late():
     assert shortest_fluid(np.ones((2, 1)), ONE, np.array([1]), np.array([3.0, 2.0]), 10.0)[0] == pytest.approx(15)
 
 
+def test_the_bound_of_a_workload_knows_arrivals():
+    jobs = Jobs(np.array([0.0, 10.0]), np.array([3.0, 2.0]), ONE, np.ones(2), np.ones((2, 1)), np.ones((2, 1)))
+    assert makespan_bound_s(Cluster(np.array([0]), np.array([1])), jobs) == pytest.approx(12)
+
+
 def test_steps_may_be_as_large_or_small_as_they_like():
     for unit in (1e-6, 1.0, 1e12):
         bound_s, _ = shortest_fluid(unit * np.array([[4.0, 1], [4, 2]]), ONE, ONE, unit * np.array([12.0, 12.0]))
@@ -111,9 +118,40 @@ def test_no_jobs_are_done_at_once():
     assert shortest_fluid(np.zeros((0, 2)), np.zeros(0, int), ONE, np.zeros(0))[0] == 0
 
 
-def test_a_job_that_runs_nowhere_is_refused():
-    with pytest.raises(InputError, match="job 1 has throughput 0"):
-        shortest_fluid(np.array([[1.0], [0.0]]), ONE, np.array([1]), np.array([1.0, 1.0]))
+@pytest.mark.parametrize(("rate", "gpus"), [([[1.0, 1.0], [0.0, 0.0]], [1, 1]), ([[1.0, 1.0], [0.0, 1.0]], [1, 0])])
+def test_a_job_that_runs_nowhere_is_refused(rate, gpus):
+    # the second time it could run on a type of which there is no GPU
+    with pytest.raises(InputError, match="job 1 has throughput 0 on every GPU type of the cluster"):
+        shortest_fluid(np.array(rate), ONE, np.array(gpus), np.array([1.0, 1.0]))
+
+
+def test_many_jobs_are_solved_by_another_method_with_the_same_optimum(monkeypatch):
+    asked, linprog = [], fluid.optimize.linprog
+
+    def watched(*args, method, **kwargs):
+        asked.append(method)
+        return linprog(*args, method=method, **kwargs)
+
+    monkeypatch.setattr(fluid.optimize, "linprog", watched)
+    work = random_workload(4)
+    bound_s = makespan_bound_s(work.cluster, work.jobs)
+    monkeypatch.setattr(fluid, "MANY_JOBS", len(work.job_name))
+    assert makespan_bound_s(work.cluster, work.jobs) == pytest.approx(bound_s, rel=1e-6)
+    assert asked == ["highs", "highs-ipm"]
+
+
+def test_a_program_that_is_not_solved_is_no_bound(monkeypatch):
+    failed = SimpleNamespace(success=False, message="out of time", fun=None, x=None)
+    monkeypatch.setattr(fluid.optimize, "linprog", lambda *args, **kwargs: failed)
+    with pytest.raises(RuntimeError, match="not solved: out of time"):
+        shortest_fluid(np.ones((1, 1)), np.array([1]), np.array([1]), np.ones(1))
+
+
+def test_the_rows_of_a_small_program_by_hand():
+    # one job of two workers, two types with 3 and 4 GPUs, 12 steps, from 5 s on
+    less, right = fluid_rows(np.array([[4.0, 1]]), np.array([2]), np.array([3, 4]), np.array([12.0]), np.array([5.0]))
+    assert less.toarray().tolist() == [[1, 1, -1], [2, 0, -3], [0, 2, -4], [-4, -1, 0]]
+    assert right.tolist() == [-5, -15, -20, -12]
 
 
 def test_rows_add_up_columns_of_a_job_and_of_a_type():

@@ -1,22 +1,17 @@
-"""HadarE: numbers of the reference, a plain re-implementation of a slot, and laws on random jobs and nodes."""
-import json
+"""Forked copies: numbers of the reference, plain re-implementations, and laws on random shares, nodes and models."""
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hadar_cases import TOY, toy_golden, workload_of
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
-from sched_lab.hadar.engine import simulate
 from sched_lab.hadar.fork import (
     GPUS,
-    MIXES,
-    NODES,
     PMI,
-    HadarE,
     JobTracker,
     assign_nodes,
     chances,
@@ -26,68 +21,31 @@ from sched_lab.hadar.fork import (
     estimated_rate,
     first_weights,
     left_with_fixed_portions,
-    node_workload,
     nodes_needed,
     parent_of,
     pmi,
     refine,
-    run_slot,
     serving_order,
-    simulate_copies,
     spiral_task,
     train,
     training_curve,
 )
-from sched_lab.hadar.model import Allocation, Cluster, Jobs, Workload, check_allocation
-from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.traces import find_reference
-
-GOLDEN = find_reference("hadar/toy_golden.json")
-TOY: dict[str, Any] = json.loads(GOLDEN.read_text()) if GOLDEN else {}
-golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/hadar/toy_golden.json is absent")
-
-
-def workload_of(steps: Any, rates: Any, arrival_s: Any = None) -> Workload:
-    """Jobs on nodes that are each of a type of their own."""
-    rate = np.array(rates, float)
-    num_jobs, num_nodes = rate.shape
-    jobs = Jobs(np.zeros(num_jobs) if arrival_s is None else np.array(arrival_s, float), np.array(steps, float),
-                np.ones(num_jobs, np.int64), np.ones(num_jobs), rate, rate)
-    nodes = tuple(f"node {node}" for node in range(num_nodes))
-    return Workload(tuple(f"job {job}" for job in range(num_jobs)), nodes, nodes,
-                    Cluster(np.arange(num_nodes), np.ones(num_nodes, np.int64)), jobs)
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """Up to four jobs on up to five nodes; nodes do at least half a step per second, so a slot is long enough."""
-    num_jobs, num_nodes = draw(st.integers(1, 4)), draw(st.integers(1, 5))
-    steps = draw(st.lists(st.integers(1, 1500), min_size=num_jobs, max_size=num_jobs))
-    rates = draw(st.lists(st.lists(st.floats(0.5, 8), min_size=num_nodes, max_size=num_nodes),
-                          min_size=num_jobs, max_size=num_jobs))
-    arrivals = draw(st.lists(st.integers(0, 2000), min_size=num_jobs, max_size=num_jobs))
-    return workload_of(steps, rates, arrivals)
-
-
-options = st.builds(HadarE, order=st.sampled_from(["density", "longest"]), slot_s=st.sampled_from([90.0, 360.0]),
-                    overhead_s=st.sampled_from([0.0, 10.0]), trim=st.booleans())
-
 
 # --- the reference implementation ------------------------------------------------------------------------------------
 
-@golden
+@toy_golden
 def test_numbers_of_copies_are_those_of_the_reference():
     case = TOY["job_ids"]
     assert copy_ids(case["parent"], case["n"], case["max_job_count"]) == case["ids"]
 
 
-@golden
+@toy_golden
 def test_steps_are_divided_as_in_the_reference():
     for case in TOY["step_division"]:
         assert divide_steps(case["remaining"], case["throughputs"]).tolist() == case["steps"]
 
 
-@golden
+@toy_golden
 def test_data_sheets_and_all_readings_of_the_index_are_those_of_the_reference():
     for name, case in TOY["pmi"].items():
         assert GPUS[name] == (case["fp32"], case["tensor_fp16"], case["vram_gb"], case["pcie"])
@@ -95,7 +53,7 @@ def test_data_sheets_and_all_readings_of_the_index_are_those_of_the_reference():
             assert pmi(GPUS[name], formula) == pytest.approx(case[formula], abs=5.01e-5)  # stored with four decimals
 
 
-@golden
+@toy_golden
 def test_equation_10_is_that_of_the_reference():
     for case in TOY["eq10_examples"]:
         rate = estimated_rate(GPUS[case["gpu"]], batch=case["batch"], model_weight=case["model_weight"],
@@ -103,28 +61,9 @@ def test_equation_10_is_that_of_the_reference():
         assert rate == pytest.approx(case["throughput"], abs=1e-5)
 
 
-@golden
+@toy_golden
 def test_fixed_portions_leave_half_behind_every_round_as_in_the_reference():
     assert left_with_fixed_portions(2, 1, 6) == pytest.approx(TOY["literal_n_portions_decay_2nodes_1copy"])
-
-
-@golden
-def test_utilisation_of_one_job_in_copies_is_the_closed_form_of_the_reference():
-    for case in TOY["theorem3_single"]:
-        for copies in range(1, case["n"] + 1):
-            rates = np.arange(case["n"]) < copies  # on the other nodes it cannot run
-            run = simulate_copies(workload_of([360 * case["R1"]], [rates]), HadarE(overhead_s=0.0))
-            assert run.cru == pytest.approx(case["cru"][copies - 1], abs=5.01e-5)
-
-
-@golden
-def test_two_jobs_get_a_node_each_and_the_better_end_of_the_counterexample():
-    case = TOY["theorem3_counter"]
-    steps = [round(360 * work) for work in case["jobs"].values()]
-    run = simulate_copies(workload_of(steps, np.ones((2, 2))), HadarE(overhead_s=0.0))
-    assert len(run.intervals) == case["hadare_one_copy_each"]["rounds"]
-    assert run.cru == pytest.approx(case["hadare_one_copy_each"]["cru"])
-    assert run.cru > case["hadare_A_then_B"]["cru"]
 
 
 # --- copies and shares -----------------------------------------------------------------------------------------------
@@ -197,6 +136,15 @@ def test_the_tracker_keeps_a_model_that_nobody_has_trained_further():
     assert tracker.weights[0][0] == 4
 
 
+@pytest.mark.parametrize(("equal", "weight"), [(False, 2), (True, 3)])
+def test_the_tracker_averages_as_it_is_told(equal, weight):
+    tracker = JobTracker(max_job_count=1)
+    copies = tracker.register(0, 1000, 2, (np.array([0.0]),))
+    done, trained = (300, 100), ((np.array([1.0]),), (np.array([5.0]),))  # (300 * 1 + 100 * 5) / 400, or (1 + 5) / 2
+    tracker.report(dict(zip(copies, done, strict=True)), dict(zip(copies, trained, strict=True)), equal=equal)
+    assert tracker.weights[0][0] == pytest.approx(weight)
+
+
 # --- estimates -------------------------------------------------------------------------------------------------------
 
 def test_half_the_pcie_is_half_the_rate_from_version_4_on_only():
@@ -221,6 +169,10 @@ def test_an_unmeasured_rate_takes_the_correction_of_its_job_or_else_of_all():
     assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 1.5, 6], [1.5, 1.5, 1.5]]))
     steps[0, 1], seconds[0, 1] = 600, 100  # 6 instead of 1: the mean of 1.5 and 6 is 3, in factors
     assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 6, 12], [3, 3, 3]]))
+    seconds[1, 0] = 100  # on a node on which no whole step was done, nothing is measured
+    assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 6, 12], [3, 3, 3]]))
+    steps[1, 2], seconds[1, 2] = 50, 100  # half of what was believed: its own correction counts
+    assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 6, 12], [0.5, 0.5, 0.5]]))
 
 
 # --- who works where -------------------------------------------------------------------------------------------------
@@ -263,105 +215,21 @@ def test_needed_nodes_suffice_and_one_fewer_would_not(remaining, speeds):
     assert needed.all() or rate[needed].min() >= rate[~needed].max()
 
 
+def test_length_is_time_on_the_fastest_node():
+    # 900 steps at 3 are 300 s, 2400 at 12 are 200 s; on the slow node the second would be the longer one
+    jobs, left = workload_of([1800, 3600], [[3, 1], [12, 1]]).jobs, np.array([900.0, 2400.0])
+    assert serving_order(jobs, np.arange(2), left, 360.0, "longest").tolist() == [0, 1]
+
+
+def test_a_node_on_which_the_job_cannot_run_is_never_needed():
+    assert nodes_needed(501, np.array([3.0, 0, 2]), 100.0).tolist() == [True, False, True]  # and 500 it will be
+
+
 def test_density_prefers_what_is_nearly_done_and_length_what_is_not():
     # alone they take 600 and 1200 s; after 360 s, 300 and 1200 s are left: 600 / 660 = 0.91 against 1200 / 1560 = 0.77
     jobs, left = workload_of([1800, 3600], [[3, 1], [3, 1]]).jobs, np.array([900.0, 3600.0])
     assert serving_order(jobs, np.arange(2), left, 360.0).tolist() == [0, 1]
     assert serving_order(jobs, np.arange(2), left, 360.0, "longest").tolist() == [1, 0]
-
-
-# --- slots -----------------------------------------------------------------------------------------------------------
-
-def test_one_job_on_two_nodes_by_hand():
-    # slot 1: 350 s at 3 and 1 steps/s, 1400 of 2400 steps; slot 2: 1000 steps as 750 and 250, 250 s after 10 s
-    run = simulate_copies(workload_of([2400], [[3, 1]]))
-    assert run.history["steps"].tolist() == [1050, 350, 750, 250]
-    assert run.ttd_s == pytest.approx(620)
-    assert run.cru == pytest.approx((2 * 360 + 2 * 260) / (2 * 720))
-    assert run.intervals["busy_gpu_s"].tolist() == pytest.approx([720, 520])
-    assert run.intervals["active"].tolist() == [1, 1] and np.isnan(run.backlog_gru)  # never more jobs than GPUs
-
-
-def test_more_jobs_than_nodes_are_a_backlog():
-    run = simulate_copies(workload_of([350, 350, 350], [[1], [1], [1]]))  # one after the other, a slot each
-    assert run.intervals["active"].tolist() == [3, 2, 1]
-    assert run.backlog_gru == pytest.approx(1) and sorted(run.jct_s) == pytest.approx([360, 720, 1080])
-
-
-def test_a_wrong_belief_costs_a_second_slot_and_no_third():
-    # believed equal, 502 steps each: the slow one does 350 of them, and 152 are left, as 114 and 38, 38 s each
-    run = simulate_copies(workload_of([1004], [[3, 1]]), believed=np.array([[1.0, 1.0]]))
-    assert run.history["steps"].tolist() == [502, 350, 114, 38]
-    assert run.ttd_s == pytest.approx(360 + 10 + 38)
-
-
-def test_trimmed_nodes_save_node_time_and_not_time():
-    all_nodes, few = (simulate_copies(workload_of([100], [[3, 1]]), HadarE(trim=trim)) for trim in (False, True))
-    assert (all_nodes.ttd_s, few.ttd_s) == pytest.approx((35, 10 + 100 / 3))  # 75 and 25 steps, or 100 on one
-    assert all_nodes.intervals["busy_gpu_s"].sum() == pytest.approx(70)
-    assert few.intervals["busy_gpu_s"].sum() == pytest.approx(10 + 100 / 3)
-
-
-def test_a_node_that_cannot_finish_uses_the_whole_slot():
-    job, node, done, ran_s = run_slot(np.array([0, -1, 0]), np.array([1800, 0, 100]), np.array([[3.0, 9.0, 1.0]]),
-                                      HadarE())
-    assert (job.tolist(), node.tolist(), done.tolist()) == ([0, 0], [0, 2], [1050, 100])
-    assert ran_s == pytest.approx([360, 110])
-
-
-@settings(max_examples=30, deadline=None)
-@given(workloads(), options)
-def test_steps_are_conserved_and_every_slot_is_a_valid_allocation(workload, how):
-    run = simulate_copies(workload, how)
-    jobs, left = workload.jobs, workload.jobs.steps.astype(float)
-    for number, places in run.history.groupby("round"):
-        start_s = run.intervals["start_s"][number]
-        assert not places["node"].duplicated().any() and (left[places["job"]] > 0).all()
-        assert (jobs.arrival_s[places["job"]] <= start_s).all()
-        pace = jobs.rate[places["job"], places["node"]]
-        assert (places["steps"] <= pace * (how.slot_s - how.overhead_s) + 1e-6).all()
-        np.subtract.at(left, places["job"].to_numpy(), places["steps"].to_numpy())
-    assert not left.any()
-    assert (run.jct_s >= jobs.steps / jobs.rate.sum(axis=1) - 1e-9).all()
-    assert 0 < run.cru <= 1
-
-
-@settings(max_examples=30, deadline=None)
-@given(workloads(), options)
-def test_a_node_is_without_steps_only_in_a_slot_in_which_a_job_ends(workload, how):
-    run = simulate_copies(workload, HadarE(how.order, slot_s=how.slot_s, overhead_s=how.overhead_s))
-    working = run.history.groupby("round").size()
-    ends = set(run.history.groupby("job")["round"].max())
-    assert set(working.index[working < len(workload.node_name)]) <= ends
-
-
-@settings(max_examples=20, deadline=None)
-@given(workloads(), st.data())
-def test_wrong_beliefs_let_all_jobs_end_too(workload, data):
-    shape = workload.jobs.rate.shape
-    guess = data.draw(st.lists(st.floats(0.01, 100), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
-    run = simulate_copies(workload, believed=np.array(guess).reshape(shape))
-    assert run.history.groupby("job")["steps"].sum().tolist() == workload.jobs.steps.tolist()
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 5000), st.integers(1, 6))
-def test_more_equal_nodes_never_end_one_job_later(steps, num_nodes):
-    ttd_s = [simulate_copies(workload_of([steps], np.ones((1, nodes)))).ttd_s for nodes in (num_nodes, num_nodes + 1)]
-    assert ttd_s[1] <= ttd_s[0] + 1e-9
-
-
-@pytest.mark.parametrize("cluster", NODES)
-@pytest.mark.parametrize("mix", MIXES)
-def test_copies_end_the_mixes_of_the_paper_no_later_than_hadar(cluster, mix):
-    workload = node_workload(cluster, mix)
-    assert len(workload.job_name) == int(mix.split("-")[1]) and workload.num_gpus == 5
-    forked, alone = simulate_copies(workload, HadarE("longest")), simulate(workload, Hadar())
-    assert forked.ttd_s <= alone.ttd_s
-    for _, places in forked.history.groupby("round"):
-        for job, own in places.groupby("job"):  # each copy alone is an allocation of one GPU
-            for node in own["node"]:
-                check_allocation(workload.cluster, workload.jobs, Allocation(*np.array([[job], [node], [1]])))
 
 
 # --- does it train? --------------------------------------------------------------------------------------------------
@@ -416,13 +284,7 @@ def test_averaged_copies_learn_but_less_than_the_fastest_alone_in_the_same_time(
     (lambda: consolidate([(np.ones(1),)], [0]), "some copy must have done some"),
     (lambda: consolidate([(np.ones(1),)], [1, 1]), "1 copies did"),
     (lambda: pmi(GPUS["T4"], "tflops"), "is no index"),
-    (lambda: node_workload("moon", "M-1"), "choose from aws, testbed"),
-    (lambda: node_workload("aws", "M-2"), "no mix 'M-2'"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE("shortest")), "'shortest' is no order"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE(slot_s=10.0)), "an overhead of 10.0 s"),
-    (lambda: simulate_copies(workload_of([5, 5], [[1], [0.002]])), "job 1 does no step"),
-    (lambda: simulate_copies(workload_of([5], [[0]])), "job 0 does no step"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.zeros((1, 1))), "job 0 does no step"),
+    (lambda: serving_order(workload_of([5], [[1]]).jobs, np.arange(1), np.ones(1), 0.0, "shortest"), "is no order"),
 ])
 def test_bad_input_is_refused_with_a_reason(wrong, says):
     with pytest.raises(InputError, match=says):
@@ -436,10 +298,10 @@ def test_a_job_is_registered_once():
         tracker.register(3, 100, 2)
 
 
-def test_larger_nodes_and_gangs_are_refused():
-    one = workload_of([5], [[1]])
-    large = Workload(one.job_name, one.node_name, one.type_name, Cluster(np.array([0]), np.array([2])), one.jobs)
-    gang = Workload(one.job_name, one.node_name, one.type_name, one.cluster, one.jobs._replace(workers=np.array([2])))
-    for wrong in (large, gang):
-        with pytest.raises(InputError, match="one GPU and jobs with one worker"):
-            simulate_copies(wrong)
+@pytest.mark.parametrize("done", [{14: 1}, {13: 5, 23: -1}])
+def test_a_report_of_a_stranger_or_of_less_than_nothing_is_refused(done):
+    tracker = JobTracker(max_job_count=10)
+    tracker.register(3, 100, 2)
+    with pytest.raises(InputError, match="a report of"):
+        tracker.report(done)
+    assert tracker.remaining == {3: 100}

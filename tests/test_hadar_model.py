@@ -143,6 +143,7 @@ def test_gpus_are_counted_by_type_even_if_a_type_is_not_there():
 
 @pytest.mark.parametrize(("job", "node", "gpus", "message"), [
     ([0], [0, 1], [3], "not equally many"),
+    ([0], [0], [3, 1], "not equally many"),
     ([3], [0], [3], "job 3 does not exist"),
     ([-1], [0], [3], "job -1 does not exist"),
     ([0], [3], [3], "node 3 does not exist"),
@@ -166,6 +167,15 @@ def test_a_job_without_work_or_before_its_arrival_is_refused():
     check_allocation(three.cluster, late, both, now_s=5.0)
     with pytest.raises(ValueError, match="1e .arrival.: job 0"):
         check_allocation(three.cluster, late, both, now_s=4.9)
+    second = three.jobs._replace(arrival_s=np.array([0.0, 5.0, 0.0]))
+    with pytest.raises(ValueError, match="1e .arrival.: job 1"):
+        check_allocation(three.cluster, second, both, now_s=4.9)
+
+
+def test_figure_one_has_the_papers_numbers():
+    jobs = figure_one().jobs
+    assert jobs.rate.tolist() == jobs.spread_rate.tolist() == [[40, 20, 30], [5, 15, 5], [10, 2, 20]]
+    assert (jobs.steps.tolist(), jobs.workers.tolist()) == ([80, 30, 50], [3, 2, 2])
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------
@@ -225,6 +235,45 @@ def test_a_gang_that_needs_two_nodes_is_read_if_it_can_be_spread(tmp_path):
     texts = {"throughputs": "key,workers,v,k\nLM,3,5,1\n", "jobs": "name,arrival_s,steps,workers,model\na,0,10,3,LM\n"}
     workload = read_texts(tmp_path, **texts)
     check_allocation(workload.cluster, workload.jobs, allocation_of({0: {0: 2, 1: 1}}))
+
+
+def test_a_gang_of_all_gpus_is_read_and_one_more_is_refused(tmp_path):
+    texts = {"throughputs": "key,workers,v,k\nLM,4,5,1\nLM,5,5,1\n"}
+    head = "name,arrival_s,steps,workers,model\n"
+    assert read_texts(tmp_path, **texts, jobs=head + "a,0,10,4,LM\n").jobs.workers.tolist() == [4]
+    with pytest.raises(InputError, match="row 2, column workers: .*wants 5 workers, but at most 4 GPUs"):
+        read_texts(tmp_path, **texts, jobs=head + "a,0,10,5,LM\n")
+
+
+BAD = {  # column, what is written there, what the message says
+    "negative arrival": ("arrival_s", "-0.5", "is negative"), "no arrival": ("arrival_s", "", ""),
+    "no work": ("steps", "0", ""), "endless work": ("steps", "inf", ""), "half a worker": ("workers", "1.5", ""),
+    "no worker": ("workers", "0", ""), "unknown gang": ("workers", "3", "known for 1, 2, 5 workers"),
+    "larger than the cluster": ("workers", "5", "at most 4 GPUs"), "unknown model": ("model", "LMM", "did you mean LM"),
+    "runs nowhere": ("model", "Big", "throughput 0 on every GPU type"),
+}
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(sorted(BAD)))
+def test_one_bad_cell_in_any_table_of_jobs_is_found_and_named(tmp_path_factory, data, kind):
+    number = data.draw(st.integers(1, 6))
+    rows = [{"name": f"j{row}", "arrival_s": str(data.draw(st.integers(0, 99))),
+             "steps": str(data.draw(st.integers(1, 99))), "workers": str(data.draw(st.integers(1, 2))), "model": "LM"}
+            for row in range(number)]
+    texts = {"throughputs": "key,workers,v,k\nLM,1,2,1\nLM,2,3,0\nLM,5,9,9\nBig,1,0,0\nBig,2,0,0\n"}
+
+    def read():
+        lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
+        return read_texts(tmp_path_factory.getbasetemp(), **texts, jobs="\n".join(lines) + "\n")
+
+    jobs = read().jobs
+    assert jobs.steps.tolist() == [float(row["steps"]) for row in rows]
+    assert jobs.workers.tolist() == [int(row["workers"]) for row in rows]
+    bad, (column, cell, message) = data.draw(st.integers(0, number - 1)), BAD[kind]
+    rows[bad][column] = cell
+    with pytest.raises(InputError, match=f"row {bad + 2}, column {column}: .*{message}"):
+        read()
 
 
 def test_an_absent_file_is_named(tmp_path):

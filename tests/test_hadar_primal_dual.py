@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
-from sched_lab.hadar.engine import simulate
+from sched_lab.hadar.engine import keeps_place, simulate
+from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import (
+    Allocation,
     Cluster,
     Jobs,
     State,
@@ -27,10 +29,14 @@ from sched_lab.hadar.primal_dual import (
     Terms,
     best_round,
     branch,
+    density,
     fill,
     find_alloc,
+    is_same,
     literal_round,
+    options_of,
     pack,
+    payoff_of,
     places_of,
     price,
     price_limits,
@@ -119,6 +125,206 @@ def test_six_jobs_run_as_recorded(name, scheduler):
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
+def three_jobs() -> State:
+    """Start the chapter's toy: A, B and C want 1, 2 and 3 of two V100 and four K80, and weigh 1, 2 and 1."""
+    rate, spread_rate = np.array([[4.0, 1], [2, 1], [2, 1]]), np.array([[4.0, 1], [1.6, 0.8], [1.8, 0.9]])
+    jobs = Jobs(np.zeros(3), np.array([7200.0, 3600.0, 3600.0]), np.array([1, 2, 3]), np.array([1.0, 2.0, 1.0]), rate,
+                spread_rate)
+    return start_of(Cluster(np.array([0, 1]), np.array([2, 4])), jobs)
+
+
+def equal_jobs(workers: list[int], nodes: list[int], *, spread: float = 1.0, steps: float = 3600.0) -> State:
+    """Start jobs of 1 step/s on nodes of one type."""
+    count = len(workers)
+    jobs = Jobs(np.zeros(count), np.full(count, steps), np.array(workers), np.ones(count), np.ones((count, 1)),
+                np.full((count, 1), spread))
+    return start_of(Cluster(np.zeros(len(nodes), int), np.array(nodes)), jobs)
+
+
+def test_utilities_count_steps_gangs_and_weights():
+    jobs = three_jobs().jobs
+    assert utility_scale(jobs).tolist() == [1800, 2 * 1800, 1800]
+    assert utility_scale(jobs, "eff").tolist() == [7200, 2 * 3600, 3600]
+    assert utility_scale(jobs, "effgpu").tolist() == [7200, 2 * 3600 * 2, 3600 * 3]
+    assert utility_scale(jobs, "inv").tolist() == [1, 2, 1]
+
+
+def test_the_price_limits_of_jobs_under_way():
+    # After 720 s, rounds of 360 s, horizon 10 rounds, 3 GPUs. The first job needs 1800 s at best and 3600 s on its
+    # slowest type (not infinitely many on the third): 10 rounds, 20 GPU-rounds, done at 4320 s, beyond the horizon.
+    # The second needs 90 s, which count as a round. So eta is 10 * 3 / 1.
+    rate = np.array([[2.0, 0.5, 0.0], [4.0, 4.0, 4.0]])
+    jobs = Jobs(np.array([100.0, 360.0]), np.array([3600.0, 720.0]), np.array([2, 1]), np.ones(2), rate, rate)
+    cluster, active, left = Cluster(np.arange(3), np.ones(3, int)), np.arange(2), np.array([1800.0, 360.0])
+    scale = utility_scale(jobs)
+    assert scale.tolist() == [1800, 180]
+    # utilities of the rest: 1800 / (720 + 900 - 100) and 180 / (720 + 90 - 360), the first for two workers
+    assert density(jobs, active, scale, left, 720.0) == pytest.approx([1800 / 1520 / 2, 180 / 450])
+    low, high = price_limits(cluster, jobs, active, scale, left, 720.0, round_s=360.0, horizon_s=3600.0)
+    assert low == pytest.approx(min(1800 / (4320 - 100) / 20, 180 / (3600 - 360)) / (4 * 30))
+    assert high == pytest.approx(1800 / 1520 / 2)
+
+
+def test_types_are_compared_packed_even_if_the_gang_is_faster_spread():
+    jobs = Jobs(np.zeros(1), np.ones(1), np.array([2]), np.ones(1), np.array([[2.0, 1.0]]), np.array([[1.0, 3.0]]))
+    assert reference_rate(jobs).tolist() == [[2, 1]]
+
+
+def test_a_node_without_free_gpus_takes_no_part():
+    node, gpus = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    assert fill(np.ones(2, bool), np.array([0, 2]), np.array([0.1, 0.2]), True, node, gpus, 2) == 1
+    assert (node[0], gpus[0]) == (1, 2)
+    assert fill(np.ones(2, bool), np.array([0, 2]), np.array([0.1, 0.2]), False, node, gpus, 3) == 0
+
+
+def test_of_equal_nodes_the_first_holds_the_gang():
+    node, gpus, cost = np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([0.3, 0.2, 0.2])
+    assert pack(np.ones(3, bool), np.array([2, 2, 2]), cost, node, gpus, 2) == 1
+    assert (node[0], gpus[0]) == (1, 2)
+    # the cheapest one may not be used, and a fuller node is no reason to pay more
+    assert pack(np.array([True, False, True]), np.array([2, 2, 3]), cost, node, gpus, 2) == 1
+    assert node[0] == 2
+
+
+@pytest.mark.parametrize(("node", "gpus", "same"), [
+    ([0, 2], [1, 3], True), ([2, 0], [3, 1], True), ([2, 0], [1, 3], False), ([0], [1], False),
+    ([0, 1], [1, 3], False), ([0, 3], [1, 3], False), ([0, 2, 1], [1, 3, 1], False)])
+def test_places_are_the_same_if_nodes_and_gpus_are(node, gpus, same):
+    old = np.array([0, 2]), np.array([1, 3])
+    assert is_same(np.array(node), np.array(gpus), len(node), *old) == same
+
+
+def test_a_payoff_is_the_utility_left_over_minus_the_cost_of_a_round():
+    state = three_jobs()
+    jobs = state.jobs._replace(arrival_s=np.array([0.0, 0.0, 100.0]))
+    terms = Terms(utility_scale(jobs), reference_rate(jobs), np.array([7200.0, 3600.0, 1800.0]), 500.0, 20.0, 0.05,
+                  True, 0.01, 1.0)
+    cost, both = np.array([0.1, 0.2]), np.array([0, 1])
+    # C on a V100 and two K80 at 0.9: 500 + 20 + 2000 - 100 s; three GPUs, two nodes
+    moved = payoff_of(state.cluster, jobs, 2, terms, cost, both, np.array([1, 2]), 2, True)
+    assert moved == pytest.approx(1800 / 2420 - 0.1 - 2 * 0.2 - 0.05)
+    stayed = payoff_of(state.cluster, jobs, 2, terms, cost, both, np.array([1, 2]), 2, False)
+    assert stayed == pytest.approx(1800 / 2400 - 0.1 - 2 * 0.2 - 0.05)
+    # on K80 alone, packed at 1 step/s: 500 + 1800 - 100 s, one node
+    packed = payoff_of(state.cluster, jobs, 2, terms, cost, np.array([1]), np.array([3]), 1, False)
+    assert packed == pytest.approx(1800 / 2200 - 3 * 0.2)
+    nowhere = jobs._replace(spread_rate=np.zeros((3, 2)))
+    assert payoff_of(state.cluster, nowhere, 2, terms, cost, both, np.array([1, 2]), 2, True) == -np.inf
+    assert payoff_of(state.cluster, jobs, 2, terms, cost, NONE, NONE, 0, True) == -np.inf
+
+
+def place_of(state: State, job: int, *, free: list[int], cost: list[float], old: tuple[Any, Any] = (NONE, NONE),
+             **changes: Any) -> dict[int, int]:
+    """Node -> GPUs of the best place for a job."""
+    terms = Terms(utility_scale(state.jobs), reference_rate(state.jobs), state.remaining, 0.0, 10.0, 0.0, True, 0.1,
+                  1.0)
+    _, node, gpus = find_alloc(state.cluster, state.jobs, job, terms._replace(**changes), np.array(free),
+                               np.array(cost), *(np.array(column, np.int64) for column in old))
+    return dict(zip(node.tolist(), gpus.tolist(), strict=True))
+
+
+def test_the_best_place_is_found_by_hand():
+    toy = three_jobs()
+    assert place_of(toy, 0, free=[2, 4], cost=[0.1, 0.1]) == {0: 1}           # four times as fast on a V100
+    assert place_of(toy, 0, free=[2, 4], cost=[0.9, 0.1]) == {1: 1}           # 0.994 - 0.9 < 0.249 - 0.1
+    assert place_of(toy, 2, free=[1, 4], cost=[0.0, 0.0]) == {1: 3}           # alone on K80: 1, not 0.9
+    assert place_of(toy, 2, free=[1, 2], cost=[0.0, 0.0]) == {0: 1, 1: 2}
+    assert place_of(toy, 2, free=[1, 2], cost=[0.0, 0.0], mixed=False) == {}
+    assert place_of(toy, 2, free=[1, 1], cost=[0.0, 0.0]) == {}
+    # two workers: packed on the dear node, or a GPU each of two cheap ones if spreading costs less than that
+    for spread, place in ((0.9, {1: 1, 2: 1}), (0.5, {0: 2})):
+        state = equal_jobs([2], [2, 1, 1], spread=spread)
+        assert place_of(state, 0, free=[2, 1, 1], cost=[0.2, 0.1, 0.1]) == place
+
+
+def test_of_equally_good_places_the_first_one_found_is_taken():
+    # packed fills the second node, unpacked would begin with the one that has more free GPUs
+    assert place_of(equal_jobs([2], [3, 2]), 0, free=[3, 2], cost=[0.1, 0.1]) == {1: 2}
+    # with no restart to save, the old place is no better than the first one
+    old = ([1], [1])
+    assert place_of(equal_jobs([1], [1, 1]), 0, free=[1, 1], cost=[0.1, 0.1], old=old, restart_s=0.0) == {0: 1}
+
+
+def test_the_old_place_is_kept_only_while_all_of_it_is_free():
+    # spread over the first two nodes, at 9/10; the third one holds the gang, but a restart takes 1000 of 3600 s
+    state, old = equal_jobs([2], [1, 1, 2], spread=0.9), ([0, 1], [1, 1])
+    for free, place in (([1, 1, 2], {0: 1, 1: 1}), ([0, 1, 2], {2: 2}), ([1, 0, 2], {2: 2})):
+        assert place_of(state, 0, free=free, cost=[0.1] * 3, old=old, restart_s=1000.0) == place
+    assert place_of(state, 0, free=[1, 1, 2], cost=[0.1] * 3, old=old, restart_s=10.0) == {2: 2}
+
+
+def test_prices_rise_while_the_queue_is_served():
+    # the second job finds the first node half full, and dearer
+    state = equal_jobs([1, 1], [2, 2])
+    assert Hadar().allocate(state).node.tolist() == [0, 1]
+    # and it is no cheaper because the first one was there before
+    stays = state._replace(previous=allocation_of({0: {0: 1}}))
+    assert Hadar(sticky=True).allocate(stays).node.tolist() == [0, 1]
+
+
+def test_a_gang_may_take_the_last_gpus():
+    assert Hadar().allocate(equal_jobs([1, 3], [2, 2])).gpus.tolist() == [1, 1, 2]
+
+
+def test_the_queue_is_that_of_the_active_jobs_densest_first():
+    state = three_jobs()._replace(active=np.array([0, 2]), now_s=360.0)
+    terms, queue = Hadar("inv", restart_s=20.0, mixed=False, node_cost=0.5, eta=1.0, horizon_s=36_000).terms(state)
+    assert queue.tolist() == [0, 2]  # 1 / 2160, and a third of that
+    heavy = state._replace(jobs=state.jobs._replace(weight=np.array([1.0, 1.0, 9.0])))
+    assert Hadar("inv").terms(heavy)[1].tolist() == [2, 0]
+    assert (terms.now_s, terms.restart_s, terms.mixed, terms.node_cost) == (360, 20, False, 0.5)
+    assert terms.scale.tolist() == [1, 2, 1]
+    assert terms.high == pytest.approx(1 / (360 + 1800))
+    assert terms.low == pytest.approx(1 / 36_000 / 30 / 4)  # C: 30 GPU-rounds on K80; B is not active
+
+
+def test_without_backfill_a_plan_is_all_that_runs():
+    dear = equal_jobs([2], [1, 1])
+    assert len(Hadar(node_cost=2.0, beam_width=4, backfill=False).allocate(dear).job) == 0
+    assert Hadar(node_cost=2.0, beam_width=4).allocate(dear).gpus.tolist() == [1, 1]
+    # a round in which the plan leaves GPUs that somebody could pay for
+    state = small_start(218, 8)
+    terms, queue = Hadar().terms(state)
+    plan = branch(state.cluster, state.jobs, terms, queue, nothing_runs(), state.cluster.node_gpus, beam_width=2)[1]
+    assert set(Hadar(beam_width=2, backfill=False).allocate(state).job) == set(plan)
+    assert set(Hadar(beam_width=2).allocate(state).job) > set(plan)
+
+
+def test_the_dynamic_program_looks_at_every_state_once():
+    state = three_jobs()
+    terms, queue = Hadar(horizon_s=36_000).terms(state)
+    for width, seen in ((None, 1 + 2 + 4 + 8), (2, 1 + 2 + 4 + 4), (1, 1 + 2 + 2 + 2)):
+        found = branch(state.cluster, state.jobs, terms, queue, nothing_runs(), state.cluster.node_gpus,
+                       beam_width=width)
+        assert found[3] == seen
+    dear = equal_jobs([2], [1, 1])  # spread over two nodes, of which the second costs 2: no branch takes the job
+    terms, queue = Hadar(node_cost=2.0).terms(dear)
+    assert branch(dear.cluster, dear.jobs, terms, queue, nothing_runs(), dear.cluster.node_gpus,
+                  beam_width=None)[1::2] == ({}, 2)
+
+
+def test_ways_to_run_a_job_by_hand():
+    state = three_jobs()
+    ways = [(way.job, way.nodes.tolist(), way.rate) for way in options_of(state.cluster, state.jobs, 1)]
+    assert ways == [(1, [0], 2.0), (1, [1], 1.0), (1, [0, 1], 0.8), (1, [0], 1.6)]
+    # one worker is never spread, and nobody runs at rate 0
+    single = state.jobs._replace(rate=np.array([[4.0, 0.0]] * 3), spread_rate=np.array([[3.0, 0.0]] * 3))
+    assert [(way.nodes.tolist(), way.rate) for way in options_of(state.cluster, single, 0)] == [([0], 4.0)]
+
+
+def test_the_best_round_by_hand():
+    # one GPU at 500 s: A was there from the start, B from 400 s on; both need 1000 s after a restart of 20 s
+    state = equal_jobs([1, 1], [1], steps=1000.0)
+    jobs = state.jobs._replace(arrival_s=np.array([0.0, 400.0]))
+    terms = Terms(utility_scale(jobs), reference_rate(jobs), jobs.steps, 500.0, 20.0, 0.0, True, 0.1, 1.0)
+    value, allocation = best_round(state.cluster, jobs, np.arange(2), terms)
+    assert value == pytest.approx(1000 / (500 + 20 + 1000 - 400))
+    assert allocation.job.tolist() == [1]
+    too_large = equal_jobs([2], [1, 1], spread=0.0)
+    value, allocation = best_round(too_large.cluster, too_large.jobs, np.arange(1), terms)
+    assert (value, len(allocation.job)) == (0, 0)
+
+
 def test_the_price_limits_of_one_job():
     # 4 slots alone on 1 of 2 GPUs, horizon 10 slots: demand 4, eta = 10 * 2 / 4 = 5, U(T) = 4 / 10 in units of 1 / 4
     jobs = Jobs(np.zeros(1), np.array([1440.0]), np.array([1]), np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
@@ -183,6 +389,16 @@ def test_an_unknown_utility_is_refused():
         utility_scale(small_start(0).jobs, "speed")
 
 
+@pytest.mark.parametrize(("options", "message"), [
+    ({"beam_width": 0}, "beam_width is 0; give at least 1"), ({"eta": 0.2}, "eta is 0.2; give at least 0.25"),
+    ({"eta": np.nan}, "eta is nan"), ({"restart_s": -1.0}, "restart_s is -1.0"), ({"node_cost": -0.1}, "node_cost"),
+    ({"round_s": 0.0}, "a round of 0.0 s"), ({"round_s": -360.0}, "a round of -360.0 s"),
+    ({"horizon_s": 300.0}, "a round of 360.0 s in a horizon of 300.0 s")])
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        Hadar(**options)
+
+
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 @given(gpus=st.integers(1, 16), low=st.floats(1e-6, 1), factor=st.floats(1, 1e6))
@@ -193,15 +409,71 @@ def test_prices_rise_from_the_lowest_to_the_highest(gpus, low, factor):
     assert (np.diff(ladder) >= 0).all()
 
 
+def steps_of(workload: Workload, run: Any, restart_s: float) -> Any:
+    """(jobs,) steps that the recorded places do in the time in which they are held."""
+    before, done = allocation_of({}), np.zeros(len(workload.job_name))
+    rounds = dict(tuple(run.history.groupby("round")))
+    for number, interval in enumerate(run.intervals.itertuples()):
+        rows = rounds.get(number)
+        places = allocation_of({}) if rows is None else Allocation(*(rows[name].to_numpy()
+                                                                     for name in ("job", "node", "gpus")))
+        held_s = np.minimum(run.end_s - interval.start_s, interval.length_s)
+        lost_s = restart_s * ~keeps_place(before, places, len(done))
+        done += round_rate(workload.cluster, workload.jobs, places) * (held_s - lost_s)
+        before = places
+    return done
+
+
+ALL_OPTIONS = st.builds(Hadar, st.sampled_from(["effnorm", "eff", "effgpu", "inv"]), sticky=st.booleans(),
+                        mixed=st.just(True), backfill=st.booleans(), beam_width=st.sampled_from([1, 4]),
+                        eta=st.sampled_from([None, 1.0, 100.0]), node_cost=st.sampled_from([0.0, 1e-5])).filter(
+    lambda scheduler: scheduler.backfill or not scheduler.node_cost)  # or a spread gang may wait for ever
+
+
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_whole_runs_are_valid_and_no_job_is_faster_than_its_best_type(seed):
+@given(seed=st.integers(0, 10_000), scheduler=ALL_OPTIONS)
+def test_whole_runs_are_valid_complete_and_no_faster_than_possible(seed, scheduler):
     workload = random_workload(seed)
-    jobs = workload.jobs
+    jobs, run = workload.jobs, simulate(workload, scheduler)  # the engine checks capacity and gangs of each round
     fastest_s = jobs.steps / np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
-    for scheduler in (Hadar(), Hadar("inv", sticky=True), Hadar("eff", backfill=False), Hadar("effgpu", beam_width=4)):
-        run = simulate(workload, scheduler)  # the engine checks each round
-        assert (run.jct_s >= fastest_s - 1e-6).all()
+    assert (run.jct_s >= fastest_s - 1e-6).all()
+    assert run.end_s.max() >= makespan_bound_s(workload.cluster, jobs) * (1 - 1e-9)
+    assert steps_of(workload, run, scheduler.restart_s) == pytest.approx(jobs.steps, rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), beam_width=st.sampled_from([1, 3]))
+def test_a_sticky_job_runs_without_a_break_where_it_began(seed, beam_width):
+    run = simulate(random_workload(seed), Hadar(sticky=True, beam_width=beam_width))
+    for _, rows in run.history.groupby("job"):
+        rounds = np.unique(rows["round"])
+        assert (np.diff(rounds) == 1).all()
+        places = {tuple(zip(now["node"], now["gpus"], strict=True)) for _, now in rows.groupby("round")}
+        assert len(places) == 1
+
+
+class Watched(Hadar):
+    """Check the prices of each round before and after the decision."""
+
+    def allocate(self, state: State) -> Allocation:
+        """Who runs where in the round that starts now."""
+        terms, queue = self.terms(state)
+        assert 0 < terms.low <= terms.high
+        decided = super().allocate(state)
+        for taken in (0, gpus_in_use(state.cluster, decided)):
+            cost = price(taken, state.cluster.node_gpus, terms.low, terms.high)
+            assert (cost >= terms.low * (1 - 1e-12)).all()
+            assert (cost <= terms.high * (1 + 1e-12)).all()
+        # the highest one is what the densest job can pay for a GPU
+        assert terms.high == pytest.approx(density(state.jobs, queue, terms.scale, terms.remaining, terms.now_s)[0])
+        return decided
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), utility=st.sampled_from(["effnorm", "eff", "effgpu", "inv"]),
+       eta=st.sampled_from([None, 0.25, 1.0]), horizon_s=st.sampled_from([360.0, 3600.0, 720_000.0]))
+def test_prices_stay_within_their_limits_in_every_round(seed, utility, eta, horizon_s):
+    simulate(random_workload(seed), Watched(utility, eta=eta, horizon_s=horizon_s))
 
 
 @settings(max_examples=60, deadline=None)
@@ -239,9 +511,9 @@ def test_sticky_jobs_stay_where_they_are(seed):
 def test_the_dynamic_program_is_the_best_of_all_subsets(seed, dear):
     state = small_start(seed, 5)
     cluster, jobs = state.cluster, state.jobs
-    terms, queue = Hadar(eta=1e-3 if dear else None).terms(state)
-    if terms.low >= terms.high:
-        terms = terms._replace(high=terms.low * 2)
+    terms, queue = Hadar().terms(state)
+    if dear:  # so that some payoffs are negative
+        terms = terms._replace(low=terms.high / 2, high=terms.high * 2)
     best = 0.0
     for taken in product([False, True], repeat=len(queue)):
         free, total = cluster.node_gpus.copy(), 0.0
@@ -257,9 +529,12 @@ def test_the_dynamic_program_is_the_best_of_all_subsets(seed, dear):
     assert value == pytest.approx(best)
     assert (free == cluster.node_gpus - gpus_in_use(cluster, allocation_of(plan))).all()
     assert seen <= 1 + len(queue) * np.prod(cluster.node_gpus + 1)
-    for width in (1, 2, 4):
-        assert branch(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus,
-                      beam_width=width)[0] <= value + 1e-9
+    values = [branch(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus, beam_width=width)[0]
+              for width in (1, 2, 4, None)]
+    assert (np.array(values) <= value + 1e-9).all()
+    job, _, _ = serve(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus.copy(), False)
+    narrow = branch(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus, beam_width=1)[1]
+    assert list(narrow) == list(dict.fromkeys(job.tolist()))  # with one state it is the greedy rule
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,6 @@
 """The paper's workload: the reference's bounds on Gavel's speeds, the synthetic table, laws of the draw, bad input."""
 import json
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from sched_lab.hadar.workload import (
     GAVEL_TYPES,
     GPU_HOURS,
     MODELS,
+    _gang,
     default_throughputs,
     draw_workload,
     keys_of,
@@ -111,6 +113,7 @@ def test_keys_come_with_small_batches_first_and_only_of_the_model():
 def test_the_papers_cluster_has_twenty_gpus_of_each_type():
     names, cluster = paper_cluster()
     assert len(set(names)) == 15 and type_gpus(cluster, 3).tolist() == [20, 20, 20]
+    assert [name.split("-")[0] for name in names] == [GAVEL_TYPES[kind] for kind in cluster.node_type]
     assert type_gpus(paper_cluster(1, 8)[1], 3).tolist() == [8, 8, 8]
 
 
@@ -148,6 +151,25 @@ def test_gangs_have_their_shares():
     workers = draw_workload(SPEEDS, 3, num_jobs=20_000).jobs.workers
     assert (workers > 1).mean() == pytest.approx(0.8 / 3.9, abs=0.012)
     assert (workers == 4).sum() / (workers == 8).sum() == pytest.approx(3, rel=0.15)
+
+
+def test_shares_of_gangs_add_up_and_philly_counts_the_published_jobs():
+    assert all(sum(shares.values()) == pytest.approx(1, abs=1e-9) for shares in GANGS.values())
+    jobs = {1: 25_304, 2: 665, 4: 3076, 8: 4147}  # of Gavel's philly_job_distribution.pickle
+    assert GANGS["philly"] == {size: round(count / sum(jobs.values()), 6) for size, count in jobs.items()}
+
+
+def test_a_draw_beyond_all_shares_is_the_largest_gang():
+    class Last(random.Random):
+        def random(self):
+            return 0.999999
+
+    assert _gang(Last(0), {1: 0.5, 2: 0.25, 4: 0.24}) == 4  # shares that add up to less, by rounding or otherwise
+
+
+def test_a_gang_that_was_not_measured_becomes_one_worker():
+    single = {key: row for key, row in SPEEDS.row.items() if key[1] == 1}
+    assert (draw_workload(replace(SPEEDS, row=single), 0, num_jobs=60).jobs.workers == 1).all()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

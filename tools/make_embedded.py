@@ -1,4 +1,4 @@
-"""Write the embedded default data from its generators: data/embedded/nodes.csv and data/embedded/tasks.csv.
+"""Write the embedded default data from its generators: nodes.csv, tasks.csv, hadar_throughputs.csv of data/embedded.
 
 python tools/make_embedded.py
 """
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sched_lab.cluster import generate_nodes
 from sched_lab.frames import write_bytes
+from sched_lab.hadar.workload import synthetic_throughputs
 from sched_lab.traces import generate_tasks
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "embedded"
@@ -13,7 +14,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "data" / "embedded"
 
 def embedded_files() -> dict[str, bytes]:
     """Content of each generated file, by name."""
-    tables = {"nodes.csv": generate_nodes(), "tasks.csv": generate_tasks()}
+    tables = {"nodes.csv": generate_nodes(), "tasks.csv": generate_tasks(),
+              "hadar_throughputs.csv": synthetic_throughputs()}
     return {name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
 
 

@@ -6,22 +6,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
 from ..cluster import Integers
 from ..frames import InputError
-from .fluid import Matrix, gpu_rows, optimize, shortest_fluid, sparse, time_rows, work_rows
-from .model import Allocation, Cluster, Floats, Jobs, State, Truths, gpus_in_use, type_gpus
+from sched_lab.hadar.fluid import (
+    Matrix,
+    gpu_rows,
+    optimize,
+    shortest_fluid,
+    sparse,
+    time_rows,
+    work_rows,
+)
+from .model import Allocation, Cluster, Floats, Jobs, State, gpus_in_use, type_gpus
 
 RESET_S = 1920.0  # least time between two solutions of Gavel's linear program
 HEAD_START_S = 180.0  # time that Gavel's books credit to each job on each type from the start
 
 # %% auto #0
-__all__ = ['RESET_S', 'HEAD_START_S', 'Shares', 'OBJECTIVES', 'fair_shares', 'fastest_shares', 'shortest_shares', 'one_type_rate',
-           'pick_by_priority', 'fill_in_order', 'fill_packed', 'places_of', 'stay', 'sorted_places', 'place_on_types',
-           'Gavel', 'RoundShares', 'pick_by_room', 'types_now', 'Tiresias', 'wait_in_line', 'YarnCs']
+__all__ = ['RESET_S', 'HEAD_START_S', 'Shares', 'OBJECTIVES', 'fair_shares', 'fastest_shares', 'shortest_shares', 'Kinds',
+           'kinds_of', 'fair_shares_of_kinds', 'shortest_shares_of_kinds', 'largest_gangs', 'one_type_rate',
+           'pick_by_priority', 'fill_in_order', 'fill_packed', 'places_kept', 'joined', 'place_on_types', 'Gavel',
+           'RoundShares', 'pick_by_room', 'types_now', 'Tiresias', 'wait_in_line', 'YarnCs']
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-008
 def _limits(workers: Integers, gpus: Integers) -> tuple[Matrix, Floats]:
@@ -71,12 +80,66 @@ def fastest_shares(rate: Floats, workers: Integers, gpus: Integers) -> tuple[flo
     return float(found @ rate.ravel()), found.reshape(rate.shape)
 
 
-def shortest_shares(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats) -> tuple[float, Floats]:
-    """Gavel makespan, without its bisection: least time in s in which all can be done, and shares of it."""
+def shortest_shares(rate: Floats, workers: Integers, gpus: Integers,
+                    remaining: Floats) -> tuple[float, Floats]:
+    """Gavel makespan, without its bisection: least time in s, and (jobs, types) shares of it."""
     makespan_s, times_s = shortest_fluid(rate, workers, gpus, remaining)
     return makespan_s, times_s / max(makespan_s, 1e-9)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-018
+class Kinds(NamedTuple):
+    """Jobs sorted into kinds.
+
+    Parameters
+    ----------
+    first : (kinds,) a job of each kind
+    kind : (jobs,) kind of each job
+    size : (kinds,) jobs of each kind
+    """
+
+    first: Integers
+    kind: Integers
+    size: Integers
+
+
+def kinds_of(*columns: Floats | Integers) -> Kinds:
+    """Sort jobs into kinds that agree in all columns, (jobs,) or (jobs, types) each."""
+    _, first, kind, size = np.unique(np.column_stack(columns), axis=0, return_index=True,
+                                     return_inverse=True, return_counts=True)
+    return Kinds(first, kind.ravel(), size)  # numpy 2.0 returns a column
+
+
+def fair_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
+                         weight: Floats) -> tuple[float, Floats]:
+    """An optimum of `fair_shares` in which jobs that are alike have equal shares."""
+    first, kind, size = kinds_of(rate, workers, weight)
+    level, share = fair_shares(rate[first], size * workers[first], gpus, size * weight[first])
+    return level, share[kind]
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-022
+def shortest_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
+                             remaining: Floats) -> tuple[float, Floats]:
+    """An optimum of `shortest_shares` in which jobs of a kind have time in proportion to their steps."""
+    first, kind, size = kinds_of(rate, workers)
+    while True:
+        mean = np.bincount(kind, remaining) / size
+        makespan_s, times_s = shortest_fluid(rate[first], size * workers[first], gpus, mean)
+        each_s = times_s[kind] * (remaining / np.maximum(mean, 1e-9)[kind])[:, None]
+        longest_s = np.maximum(times_s.sum(axis=1), makespan_s)[kind]  # the solver has a tolerance
+        late = each_s.sum(axis=1) > longest_s * (1 + 1e-9)
+        if not late.any():
+            return makespan_s, each_s / max(makespan_s, 1e-9)
+        first, kind, size = kinds_of(kind, late)
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-026
+def largest_gangs(cluster: Cluster, spread_rate: Floats) -> Integers:
+    """(..., types) most workers on each type: on all its nodes if a gang can be spread, else on one."""
+    num_types = spread_rate.shape[-1]
+    one_node = np.zeros(num_types, np.int64)
+    np.maximum.at(one_node, cluster.node_type, cluster.node_gpus)
+    return np.where(spread_rate > 0, type_gpus(cluster, num_types), one_node)
+
+
 def one_type_rate(cluster: Cluster, jobs: Jobs) -> Floats:
     """(jobs, types) steps/s on one node of a type, 0 where a gang cannot have all its GPUs on this type.
 
@@ -84,28 +147,26 @@ def one_type_rate(cluster: Cluster, jobs: Jobs) -> Floats:
     ------
     InputError : if some gang fits on no single type
     """
-    num_types = jobs.rate.shape[1]
-    largest = np.zeros(num_types, np.int64)
-    np.maximum.at(largest, cluster.node_type, cluster.node_gpus)
-    room = np.where(jobs.spread_rate > 0, np.maximum(type_gpus(cluster, num_types), largest), largest)
-    rate: Floats = np.where(jobs.workers[:, None] <= room, jobs.rate, 0.0)
+    fits = jobs.workers[:, None] <= largest_gangs(cluster, jobs.spread_rate)
+    rate: Floats = np.where(fits, jobs.rate, 0.0)
     if (stuck := rate.max(axis=1) <= 0).any():
         raise InputError(f"job {np.argmax(stuck)} fits on no single GPU type",
                          mend="choose a scheduler that mixes types: hadar or yarn-cs")
     return rate
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-021
-Shares = Callable[[State, Floats], Floats]  # present and (jobs, types) rate -> (active jobs, types) shares of time
+# %% ../../nbs/43_hadar_baselines.ipynb #43-029
+# from the present and (jobs, types) rates to the (active jobs, types) shares of time
+Shares = Callable[[State, Floats], Floats]
 
 
 def _maxmin(state: State, rate: Floats) -> Floats:
     jobs, active, gpus = state.jobs, state.active, type_gpus(state.cluster, rate.shape[1])
-    return fair_shares(rate[active], jobs.workers[active], gpus, jobs.weight[active])[1]
+    return fair_shares_of_kinds(rate[active], jobs.workers[active], gpus, jobs.weight[active])[1]
 
 
 def _makespan(state: State, rate: Floats) -> Floats:
     jobs, active, gpus = state.jobs, state.active, type_gpus(state.cluster, rate.shape[1])
-    return shortest_shares(rate[active], jobs.workers[active], gpus, state.remaining[active])[1]
+    return shortest_shares_of_kinds(rate[active], jobs.workers[active], gpus, state.remaining[active])[1]
 
 
 def _sum(state: State, rate: Floats) -> Floats:
@@ -115,8 +176,7 @@ def _sum(state: State, rate: Floats) -> Floats:
 
 OBJECTIVES: dict[str, Shares] = {"maxmin": _maxmin, "makespan": _makespan, "sum": _sum}
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-023
-@njit(cache=True)
+# %% ../../nbs/43_hadar_baselines.ipynb #43-031
 def pick_by_priority(order: Integers, workers: Integers, rate: Floats, gpus: Integers) -> Integers:
     """(jobs,) type on which each job runs, -1 for none.
 
@@ -125,64 +185,45 @@ def pick_by_priority(order: Integers, workers: Integers, rate: Floats, gpus: Int
     order : (types, candidates) jobs, first choice first
     """
     chosen = np.full(len(workers), -1)
-    for gpu_type in range(len(gpus)):
-        left = gpus[gpu_type]
+    for gpu_type, left in enumerate(gpus):
         for job in order[gpu_type]:
+            if left == 0:
+                break
             if chosen[job] < 0 and workers[job] <= left and rate[job, gpu_type] > 0:
                 chosen[job] = gpu_type
                 left -= workers[job]
     return chosen
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-027
-@njit(cache=True)
+# %% ../../nbs/43_hadar_baselines.ipynb #43-035
 def fill_in_order(free: Integers, nodes: Integers, workers: int) -> Integers:
     """(nodes,) GPUs for a gang, node after node."""
-    taken = np.zeros(len(free), np.int64)
-    for node in nodes:
-        taken[node] = min(free[node], workers - taken.sum())
+    taken, passed = np.zeros(len(free), np.int64), np.cumsum(free[nodes]) - free[nodes]
+    taken[nodes] = np.clip(workers - passed, 0, free[nodes])
     return taken
 
 
-@njit(cache=True)
 def fill_packed(free: Integers, nodes: Integers, workers: int) -> Integers:
     """(nodes,) GPUs for a gang: the fullest node that has room for it, or else the fewest nodes."""
     fitting = nodes[free[nodes] >= workers]
-    if len(fitting) > 0:
-        taken = np.zeros(len(free), np.int64)
-        taken[fitting[np.argmin(free[fitting])]] = workers
-        return taken
-    return fill_in_order(free, nodes[np.argsort(-free[nodes], kind="mergesort")], workers)
+    if len(fitting):
+        return fill_in_order(free, fitting[[np.argmin(free[fitting])]], workers)
+    return fill_in_order(free, nodes[np.argsort(-free[nodes], kind="stable")], workers)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-031
-@njit(cache=True)
-def places_of(allocation: Allocation, job: int) -> tuple[int, int]:
-    """First and last place of a job, the last excluded."""
-    return int(np.searchsorted(allocation.job, job)), int(np.searchsorted(allocation.job, job + 1))
-
-
-@njit(cache=True)
-def stay(free: Integers, previous: Allocation, job: int) -> bool:
-    """Take a job's GPUs of the round before again, if all of them are free."""
-    first, last = places_of(previous, job)
-    for place in range(first, last):
-        if free[previous.node[place]] < previous.gpus[place]:
-            return False
-    for place in range(first, last):
-        free[previous.node[place]] -= previous.gpus[place]
-    return last > first
+# %% ../../nbs/43_hadar_baselines.ipynb #43-039
+def places_kept(cluster: Cluster, previous: Allocation, chosen: Integers) -> Allocation:
+    """The places, in the round before, of all jobs that are to stay on their type."""
+    keeps = np.ones(len(chosen), bool)
+    keeps[previous.job[cluster.node_type[previous.node] != chosen[previous.job]]] = False
+    return Allocation(*(column[keeps[previous.job]] for column in previous))
 
 
-@njit(cache=True)
-def sorted_places(places: list[tuple[int, int, int]], num_nodes: int) -> Allocation:
-    """Allocation from job, node and GPUs in any order."""
-    table = np.empty((len(places), 3), np.int64)
-    for place in range(len(places)):
-        table[place] = places[place]
-    table = table[np.argsort(table[:, 0] * num_nodes + table[:, 1])]
-    return Allocation(table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy())
+def joined(parts: list[Allocation]) -> Allocation:
+    """One allocation of several, sorted by job and node."""
+    job, node, gpus = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((node, job))
+    return Allocation(job[order], node[order], gpus[order])
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-033
-@njit(cache=True)
+# %% ../../nbs/43_hadar_baselines.ipynb #43-043
 def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: Integers, order: Integers,
                    packed: bool) -> Allocation:
     """Give GPUs to the jobs that have a type.
@@ -191,83 +232,91 @@ def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: I
     ----------
     chosen : (jobs,) type of each job, -1 for none
     order : the jobs with a type, first choice first among gangs of the same size
-    packed : whether a gang looks for one node that holds it, or takes free GPUs in the order of the nodes
+    packed : whether a gang looks for one node that holds it, or takes GPUs in the order of the nodes
     """
-    free, places = cluster.node_gpus.copy(), [(0, 0, 0) for _ in range(0)]
-    waits = np.ones(len(order), np.bool_)
-    for i in range(len(order)):
-        first, last = places_of(previous, order[i])
-        if last > first and (cluster.node_type[previous.node[first:last]] == chosen[order[i]]).all():
-            waits[i] = not stay(free, previous, order[i])
-            if not waits[i]:
-                for place in range(first, last):
-                    places.append((int(order[i]), int(previous.node[place]), int(previous.gpus[place])))
-    rest = order[waits]
-    for job in rest[np.argsort(-jobs.workers[rest], kind="mergesort")]:
-        nodes, workers = np.flatnonzero(cluster.node_type == chosen[job]), jobs.workers[job]
-        taken = fill_packed(free, nodes, workers) if packed else fill_in_order(free, nodes, workers)
-        if (taken > 0).sum() > 1 and jobs.spread_rate[job, chosen[job]] <= 0:
-            taken = fill_packed(free, nodes, workers)
-            if (taken > 0).sum() > 1:
-                continue  # there is no node for a gang that cannot be spread: it waits
+    parts = [places_kept(cluster, previous, chosen)]
+    free, rest = cluster.node_gpus - gpus_in_use(cluster, parts[0]), order[~np.isin(order, parts[0].job)]
+    nodes_of = [np.flatnonzero(cluster.node_type == gpu_type) for gpu_type in range(jobs.rate.shape[1])]
+    for job in rest[np.argsort(-jobs.workers[rest], kind="stable")]:
+        one_node = packed or jobs.spread_rate[job, chosen[job]] <= 0
+        fill = fill_packed if one_node else fill_in_order
+        taken = fill(free, nodes_of[chosen[job]], jobs.workers[job])
+        nodes = np.flatnonzero(taken)
+        if len(nodes) > 1 and jobs.spread_rate[job, chosen[job]] <= 0:
+            continue  # there is no node for a gang that cannot be spread: it waits
         free -= taken
-        for node in np.flatnonzero(taken):
-            places.append((int(job), int(node), int(taken[node])))
-    return sorted_places(places, len(free))
+        parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))
+    return joined(parts)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-037
+# %% ../../nbs/43_hadar_baselines.ipynb #43-047
+class _Books:
+    """Gavel's books, all (jobs, types): speeds, shares in force, time received since then, and owed."""
+
+    def __init__(self, rate: Floats) -> None:
+        self.rate, self.share, self.deficit_s = rate, np.zeros(rate.shape), np.zeros(rate.shape)
+        self.received_s = np.full(rate.shape, HEAD_START_S)
+        self.last_reset_s, self.solved_for = 0.0, np.empty(0, np.int64)
+
+    def is_due(self, state: State, reset_s: float) -> bool:
+        """Whether to solve; a solution at time 0 does not count as one, as in Gavel's code."""
+        old = self.last_reset_s == 0 or state.now_s - self.last_reset_s >= reset_s
+        return old and not np.array_equal(state.active, self.solved_for)
+
+    def reset(self, state: State, share: Floats) -> None:
+        """Carry over what is owed, and begin with new shares of the active jobs."""
+        promised_s = self.share * (state.now_s - self.last_reset_s)
+        self.deficit_s += promised_s - (self.received_s - HEAD_START_S)
+        self.received_s[:], self.share = HEAD_START_S, np.zeros(self.rate.shape)
+        self.share[state.active] = share
+        self.last_reset_s, self.solved_for = state.now_s, state.active
+
+    def priority(self) -> Floats:
+        """Share over the part of the time received on the type; jobs that are done since still count."""
+        part = self.received_s / self.received_s[self.solved_for].sum(axis=0)
+        return np.where(self.rate > 0, self.share / part, 0.0)
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-048
 class Gavel:
     """Solve for shares of time, then give GPUs to who has received the smallest part of its share.
 
     Parameters
     ----------
-    objective : a key of `OBJECTIVES`, or a function of present and rates that returns (active jobs, types) shares
-    reset_s : least time between two solutions; a solution at time 0 does not count, as in Gavel's code
+    objective : a key of `OBJECTIVES`, or a function like those in it
+    reset_s : least time between two solutions
     may_idle : whether jobs without a share leave GPUs idle
     """
 
-    def __init__(self, objective: str | Shares, *, reset_s: float = RESET_S, may_idle: bool = False) -> None:
+    def __init__(self, objective: str | Shares, *, reset_s: float = RESET_S,
+                 may_idle: bool = False) -> None:
         if isinstance(objective, str) and objective not in OBJECTIVES:
-            raise InputError(f"unknown objective {objective!r}", mend=f"give one of {', '.join(OBJECTIVES)}")
+            known = ", ".join(OBJECTIVES)
+            raise InputError(f"unknown objective {objective!r}", mend=f"give one of {known}")
         self.shares = OBJECTIVES[objective] if isinstance(objective, str) else objective
         self.reset_s, self.may_idle = reset_s, may_idle
-        self.rate = np.empty((0, 0))
+        self.books: _Books | None = None
+        self.chosen: Integers = np.empty(0, np.int64)
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
-        self._keep_books(state)
-        total_s = self.received_s[self.solved_for].sum(axis=0)
-        priority = np.where(self.rate > 0, self.share / (self.received_s / total_s), 0.0)
-        order = np.array([state.active[np.lexsort([-key[state.active, gpu_type] for key in
-                                                   (self.share, self.deficit_s, priority)])]
-                          for gpu_type in range(priority.shape[1])])
-        rate = np.where(self.share > 0, self.rate, 0.0) if self.may_idle else self.rate
-        self.chosen = pick_by_priority(order, state.jobs.workers, rate, type_gpus(state.cluster, rate.shape[1]))
-        first = np.concatenate([gangs[self.chosen[gangs] == gpu_type] for gpu_type, gangs in enumerate(order)])
-        return place_on_types(state.cluster, state.jobs, state.previous, self.chosen, first, False)
-
-    def _keep_books(self, state: State) -> None:
-        """Enter the round before; solve if other jobs are active and the last solution is old enough."""
-        if not len(self.rate):
-            self.rate = one_type_rate(state.cluster, state.jobs)
-            self.share, self.deficit_s = np.zeros(self.rate.shape), np.zeros(self.rate.shape)
-            self.received_s = np.full(self.rate.shape, HEAD_START_S)
-            self.last_reset_s, self.solved_for = 0.0, np.empty(0, np.int64)
+        cluster, jobs, active = state.cluster, state.jobs, state.active
+        if self.books is None:
+            self.books = _Books(one_type_rate(cluster, jobs))
         else:
             ran = np.flatnonzero(self.chosen >= 0)
-            self.received_s[ran, self.chosen[ran]] += state.ran_s[ran]
-        elapsed_s = state.now_s - self.last_reset_s
-        if np.array_equal(state.active, self.solved_for) or (elapsed_s < self.reset_s and self.last_reset_s > 0):
-            return
-        self.deficit_s += self.share * elapsed_s - (self.received_s - HEAD_START_S)
-        self.received_s[:] = HEAD_START_S
-        self.share = np.zeros(self.rate.shape)
-        self.share[state.active] = self.shares(state, self.rate)
-        self.last_reset_s, self.solved_for = state.now_s, state.active
+            self.books.received_s[ran, self.chosen[ran]] += state.ran_s[ran]
+        books = self.books
+        if books.is_due(state, self.reset_s):
+            books.reset(state, self.shares(state, books.rate))
+        keys = -np.array([books.share, books.deficit_s, books.priority()])[:, active]
+        order = active[np.lexsort(keys, axis=0).T]  # the last key counts first
+        rate = np.where(books.share > 0, books.rate, 0.0) if self.may_idle else books.rate
+        self.chosen = pick_by_priority(order, jobs.workers, rate, type_gpus(cluster, rate.shape[1]))
+        first = np.concatenate([row[self.chosen[row] == kind] for kind, row in enumerate(order)])
+        return place_on_types(cluster, jobs, state.previous, self.chosen, first, False)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-043
+# %% ../../nbs/43_hadar_baselines.ipynb #43-054
 class RoundShares:
-    """Gavel as the Hadar paper tells it: share over rounds received on the type, infinite before the first.
+    """Gavel as the Hadar paper tells it: share over rounds received on the type, infinite at first.
 
     Parameters
     ----------
@@ -285,25 +334,25 @@ class RoundShares:
         was_on[state.previous.job, cluster.node_type[state.previous.node]] = 1
         order = np.array([active[np.lexsort((-was_on[active, r], -priority[active, r]))]
                           for r in range(self.share.shape[1])])
-        chosen = pick_by_priority(order, jobs.workers, jobs.rate, type_gpus(cluster, self.share.shape[1]))
+        gpus = type_gpus(cluster, self.share.shape[1])
+        chosen = pick_by_priority(order, jobs.workers, jobs.rate, gpus)
         runs = np.flatnonzero(chosen >= 0)
         self.rounds[runs, chosen[runs]] += 1
         return place_on_types(cluster, jobs, state.previous, chosen, runs, False)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-049
-@njit(cache=True)
-def pick_by_room(order: Integers, workers: Integers, rate: Floats, gpus: Integers, present: Integers) -> Integers:
-    """(jobs,) type of each job, -1 for none: the present one if there is room, else the one with most room."""
+# %% ../../nbs/43_hadar_baselines.ipynb #43-060
+def pick_by_room(order: Integers, workers: Integers, rate: Floats, gpus: Integers,
+                 present: Integers) -> Integers:
+    """(jobs,) type of each job, -1 for none: the present one if it has room, else the one with most."""
     chosen, left = np.full(len(workers), -1), gpus.copy()
     for job in order:
         fits = (left >= workers[job]) & (rate[job] > 0)
-        if not fits.any():
-            continue
-        if present[job] >= 0 and fits[present[job]]:
-            chosen[job] = present[job]
-        else:
-            chosen[job] = np.argmax(np.where(fits, left, -1))
-        left[chosen[job]] -= workers[job]
+        if fits.any():
+            stays = present[job] >= 0 and fits[present[job]]
+            chosen[job] = present[job] if stays else np.argmax(np.where(fits, left, -1))
+            left[chosen[job]] -= workers[job]
+        if not left.any():
+            break
     return chosen
 
 
@@ -313,7 +362,7 @@ def types_now(state: State) -> Integers:
     present[state.previous.job[::-1]] = state.cluster.node_type[state.previous.node[::-1]]
     return present
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-052
+# %% ../../nbs/43_hadar_baselines.ipynb #43-063
 class Tiresias:
     """Two queues by service received, first come first served in each; running jobs may be stopped.
 
@@ -336,20 +385,9 @@ class Tiresias:
         chosen = pick_by_room(order, jobs.workers, self.rate, gpus, types_now(state))
         return place_on_types(cluster, jobs, state.previous, chosen, order[chosen[order] >= 0], True)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-056
-@njit(cache=True)
-def _usable(cluster: Cluster, rate: Floats, spread_rate: Floats, free: Integers, workers: int) -> Truths:
-    """(types,) where a gang fits into free GPUs."""
-    fits = np.zeros(len(rate), np.bool_)
-    for gpu_type in range(len(rate)):
-        own = free[cluster.node_type == gpu_type]
-        in_one = len(own) > 0 and own.max() >= workers
-        fits[gpu_type] = rate[gpu_type] > 0 and (in_one or (own.sum() >= workers and spread_rate[gpu_type] > 0))
-    return fits
-
-
-@njit(cache=True)
-def wait_in_line(cluster: Cluster, jobs: Jobs, previous: Allocation, line: Integers, mixed: bool) -> Allocation:
+# %% ../../nbs/43_hadar_baselines.ipynb #43-067
+def wait_in_line(cluster: Cluster, jobs: Jobs, previous: Allocation, line: Integers,
+                 mixed: bool) -> Allocation:
     """Start waiting jobs until one does not fit; all others stay.
 
     Parameters
@@ -357,27 +395,24 @@ def wait_in_line(cluster: Cluster, jobs: Jobs, previous: Allocation, line: Integ
     line : jobs that wait, first come first
     mixed : whether a gang may take several types when none alone has room
     """
-    free = cluster.node_gpus - gpus_in_use(cluster, previous)
-    places = [(int(previous.job[place]), int(previous.node[place]), int(previous.gpus[place]))
-              for place in range(len(previous.job))]
+    parts, free = [previous], cluster.node_gpus - gpus_in_use(cluster, previous)
     for job in line:
-        fits = _usable(cluster, jobs.rate[job], jobs.spread_rate[job], free, jobs.workers[job])
+        left = cluster._replace(node_gpus=free)
+        usable = jobs.rate[job] > 0
+        fits = usable & (largest_gangs(left, jobs.spread_rate[job]) >= jobs.workers[job])
         if fits.any():
-            room = np.zeros(len(fits), np.int64)
-            for node in range(len(free)):
-                room[cluster.node_type[node]] += free[node]
-            nodes = np.flatnonzero(cluster.node_type == np.argmax(np.where(fits, room, -1)))
+            most_room = np.argmax(np.where(fits, type_gpus(left, len(fits)), -1))
+            nodes = np.flatnonzero(cluster.node_type == most_room)
         else:
-            nodes = np.flatnonzero(jobs.spread_rate[job][cluster.node_type] > 0)
+            nodes = np.flatnonzero((usable & (jobs.spread_rate[job] > 0))[cluster.node_type])
             if not mixed or free[nodes].sum() < jobs.workers[job]:
                 break
         taken = fill_packed(free, nodes, jobs.workers[job])
-        free -= taken
-        for at in np.flatnonzero(taken):
-            places.append((int(job), int(at), int(taken[at])))
-    return sorted_places(places, len(free))
+        free, nodes = free - taken, np.flatnonzero(taken)
+        parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))
+    return joined(parts)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-059
+# %% ../../nbs/43_hadar_baselines.ipynb #43-070
 class YarnCs:
     """First come, first served, to the end.
 

@@ -56,8 +56,9 @@ def keeps_place(previous: Allocation, allocation: Allocation, num_jobs: int) -> 
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-012
 @njit(cache=True)
-def run_round(rate: Floats, remaining: Floats, delay_s: Floats, now_s: float, round_s: float) -> tuple[Floats, Floats]:
-    """Steps done in a round of fixed length, and until when GPUs are held, (jobs,) each; 0 for jobs that wait."""
+def run_round(rate: Floats, remaining: Floats, delay_s: Floats, now_s: float,
+              round_s: float) -> tuple[Floats, Floats]:
+    """Steps done in a round of fixed length, and until when GPUs are held; 0 for jobs that wait."""
     steps, until_s = np.zeros(len(rate)), np.zeros(len(rate))
     for job in np.flatnonzero(rate > 0):
         needed_s = delay_s[job] + remaining[job] / rate[job]
@@ -68,8 +69,9 @@ def run_round(rate: Floats, remaining: Floats, delay_s: Floats, now_s: float, ro
 
 
 @njit(cache=True)
-def run_whole_steps(rate: Floats, remaining: Floats, now_s: float, round_s: float) -> tuple[Floats, Floats]:
-    """The same in Gavel's own simulator: whole steps only, no delay, and a gang stops after its last whole step."""
+def run_whole_steps(rate: Floats, remaining: Floats, now_s: float,
+                    round_s: float) -> tuple[Floats, Floats]:
+    """The same in Gavel's own simulator: no delay, and a gang stops after its last whole step."""
     steps, until_s = np.zeros(len(rate)), np.zeros(len(rate))
     for job in np.flatnonzero(rate > 0):
         steps[job] = min(np.floor(rate[job] * round_s), remaining[job])
@@ -84,17 +86,22 @@ def without_done(allocation: Allocation, remaining: Floats) -> Allocation:
     return Allocation(allocation.job[stays], allocation.node[stays], allocation.gpus[stays])
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-018
+def _part_held(rounds: pd.DataFrame, num_gpus: int) -> float:
+    """GPU-seconds held in some rounds, over all of them."""
+    slots_s = num_gpus * rounds["length_s"].sum()
+    return float(rounds["busy_gpu_s"].sum() / slots_s) if slots_s else np.nan
+
+# %% ../../nbs/44_hadar_engine.ipynb #44-019
 @dataclass(frozen=True)
 class Simulation:
-    """What happened.
+    """What happened in a run.
 
     Parameters
     ----------
     workload : the problem
     start_s, end_s : (jobs,) when a job first held GPUs, and when it was done
     history : one row per round, job and node: round, job, node, gpus
-    intervals : one row per round: start_s, length_s, busy_gpu_s, active (jobs), restarts, changed
-        (whether some job that is active had other GPUs in the round before)
+    intervals : one row per round: start_s, length_s, busy_gpu_s, active jobs, restarts, changed
     """
 
     workload: Workload
@@ -115,41 +122,39 @@ class Simulation:
 
     @property
     def gru(self) -> float:
-        """GPU utilisation: GPU-seconds held, over all GPUs from the first arrival to the last completion."""
+        """GPU utilisation: GPU-seconds held, over all from the first arrival to the last completion."""
         return float(self.intervals["busy_gpu_s"].sum() / (self.workload.num_gpus * self.ttd_s))
 
     @property
     def backlog_gru(self) -> float:
         """The same over the rounds with more active jobs than GPUs."""
-        rounds = self.intervals[self.intervals["active"] > self.workload.num_gpus]
-        slots_s = self.workload.num_gpus * rounds["length_s"].sum()
-        return float(rounds["busy_gpu_s"].sum() / slots_s) if slots_s else np.nan
+        num_gpus = self.workload.num_gpus
+        return _part_held(self.intervals[self.intervals["active"] > num_gpus], num_gpus)
 
     @property
     def cru(self) -> float:
-        """Cluster utilisation: GPU-seconds held, over the rounds of all GPUs, the last round being whole."""
-        slots_s = self.workload.num_gpus * self.intervals["length_s"].sum()
-        return float(self.intervals["busy_gpu_s"].sum() / slots_s)
+        """Cluster utilisation: GPU-seconds held, over all in the rounds, the last one being whole."""
+        return _part_held(self.intervals, self.workload.num_gpus)
 
     @property
     def changed_share(self) -> float:
         """Share of the rounds that begin with another allocation than the last one had."""
         return float(self.intervals["changed"].mean())
 
-# %% ../../nbs/44_hadar_engine.ipynb #44-020
+# %% ../../nbs/44_hadar_engine.ipynb #44-021
 def jobs_frame(run: Simulation) -> pd.DataFrame:
     """One row per job: name, workers, arrival_s, start_s, end_s, jct_s."""
     workload = run.workload
     return pd.DataFrame({"name": workload.job_name, "workers": workload.jobs.workers,
-                         "arrival_s": workload.jobs.arrival_s, "start_s": run.start_s, "end_s": run.end_s,
-                         "jct_s": run.jct_s})
+                         "arrival_s": workload.jobs.arrival_s, "start_s": run.start_s,
+                         "end_s": run.end_s, "jct_s": run.jct_s})
 
 
 def rounds_frame(run: Simulation) -> pd.DataFrame:
     """One row per round, job and node, by name: round, start_s, job, node, type, gpus."""
     workload, history = run.workload, run.history
-    node = history["node"].to_numpy()
-    return pd.DataFrame({"round": history["round"], "start_s": run.intervals["start_s"].to_numpy()[history["round"]],
+    node, start_s = history["node"].to_numpy(), run.intervals["start_s"].to_numpy()
+    return pd.DataFrame({"round": history["round"], "start_s": start_s[history["round"]],
                          "job": np.array(workload.job_name, object)[history["job"]],
                          "node": np.array(workload.node_name, object)[node],
                          "type": np.array(workload.type_name, object)[workload.cluster.node_type[node]],
@@ -160,11 +165,12 @@ def summary(run: Simulation) -> dict[str, float]:
     """The measures of the paper, times in hours."""
     hours = run.jct_s / SECONDS_PER_HOUR
     return {"ttd_h": run.ttd_s / SECONDS_PER_HOUR, "mean_jct_h": float(hours.mean()),
-            "median_jct_h": float(np.median(hours)), "p90_jct_h": float(np.percentile(hours, 90)), "gru": run.gru,
-            "backlog_gru": run.backlog_gru, "cru": run.cru, "changed_share": run.changed_share,
-            "rounds": float(len(run.intervals)), "restarts": float(run.intervals["restarts"].sum())}
+            "median_jct_h": float(np.median(hours)), "p90_jct_h": float(np.percentile(hours, 90)),
+            "gru": run.gru, "backlog_gru": run.backlog_gru, "cru": run.cru,
+            "changed_share": run.changed_share, "rounds": float(len(run.intervals)),
+            "restarts": float(run.intervals["restarts"].sum())}
 
-# %% ../../nbs/44_hadar_engine.ipynb #44-022
+# %% ../../nbs/44_hadar_engine.ipynb #44-023
 class _Run:
     """What changes from round to round, and what is recorded."""
 
@@ -186,9 +192,9 @@ class _Run:
                           pd.DataFrame({"round": number, "job": job, "node": node, "gpus": gpus}),
                           pd.DataFrame(self.intervals, columns=names))
 
-# %% ../../nbs/44_hadar_engine.ipynb #44-023
-def _pass_round(run: _Run, allocation: Allocation, active: Integers, now_s: float, round_s: float, restart_s: float,
-                whole_steps: bool) -> float:
+# %% ../../nbs/44_hadar_engine.ipynb #44-024
+def _pass_round(run: _Run, allocation: Allocation, active: Integers, now_s: float, round_s: float,
+                restart_s: float, whole_steps: bool) -> float:
     """Let a round pass; return its end."""
     jobs = run.workload.jobs
     rate = round_rate(run.workload.cluster, jobs, allocation)
@@ -213,7 +219,7 @@ def _pass_round(run: _Run, allocation: Allocation, active: Integers, now_s: floa
     run.previous = without_done(allocation, run.remaining)
     return end_s
 
-# %% ../../nbs/44_hadar_engine.ipynb #44-025
+# %% ../../nbs/44_hadar_engine.ipynb #44-026
 def next_start_s(now_s: float, arrival_s: Floats, round_s: float, whole_steps: bool) -> float:
     """Start of the round that sees the next arrival; infinite if none is to come."""
     later = arrival_s[arrival_s > now_s]
@@ -228,11 +234,12 @@ def _check_lengths(round_s: float, restart_s: float) -> None:
     if not 0 < round_s < np.inf:
         raise InputError(f"a round of {round_s} s", mend="give a number above 0")
     if not 0 <= restart_s < round_s:
-        raise InputError(f"a restart of {restart_s} s in a round of {round_s} s", mend="give less than a round")
+        raise InputError(f"a restart of {restart_s} s in a round of {round_s} s",
+                         mend="give less than a round")
 
-# %% ../../nbs/44_hadar_engine.ipynb #44-028
-def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND_S, restart_s: float = RESTART_S,
-             whole_steps: bool = False) -> Simulation:
+# %% ../../nbs/44_hadar_engine.ipynb #44-029
+def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND_S,
+             restart_s: float = RESTART_S, whole_steps: bool = False) -> Simulation:
     """Run all jobs to completion; every allocation is checked.
 
     Parameters
@@ -240,7 +247,7 @@ def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND
     scheduler : who decides; a fresh one for each run
     round_s : time between two decisions
     restart_s : time lost by a job whose GPUs are not those of the round before
-    whole_steps : as Gavel's own simulator does it: whole steps, no restart, a round ends with its last gang
+    whole_steps : as in Gavel's own simulator: whole steps, no restart, a round ends with its last gang
 
     Raises
     ------
@@ -253,13 +260,15 @@ def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND
         active = np.flatnonzero((jobs.arrival_s <= now_s) & (run.remaining > 0))
         allocation = nothing_runs()
         if len(active):
-            allocation = scheduler.allocate(State(cluster, jobs, now_s, active, run.remaining, run.previous, run.ran_s,
-                                                  run.service_gpu_s))
+            state = State(cluster, jobs, now_s, active, run.remaining, run.previous, run.ran_s,
+                          run.service_gpu_s)
+            allocation = scheduler.allocate(state)
             check_allocation(cluster, jobs, allocation, now_s=now_s, remaining=run.remaining)
         in_vain = 0 if len(allocation.job) else in_vain + 1
         later_s = next_start_s(now_s, jobs.arrival_s, round_s, whole_steps)
         if in_vain > PATIENCE or (whole_steps and in_vain and later_s == np.inf):
-            raise InputError(f"at {now_s:.0f} s {len(active)} jobs wait for ever", mend="choose another scheduler")
+            raise InputError(f"at {now_s:.0f} s {len(active)} jobs wait for ever",
+                             mend="choose another scheduler")
         if in_vain and (whole_steps or not len(active)):
             now_s, run.previous = later_s, nothing_runs()
         else:

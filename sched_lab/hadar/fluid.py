@@ -21,7 +21,7 @@ Matrix = Any
 MANY_JOBS = 4000  # from here on the interior point method is the faster one
 
 # %% auto #0
-__all__ = ['optimize', 'sparse', 'Matrix', 'MANY_JOBS', 'time_rows', 'gpu_rows', 'work_rows', 'shortest_fluid',
+__all__ = ['optimize', 'sparse', 'Matrix', 'MANY_JOBS', 'time_rows', 'gpu_rows', 'work_rows', 'fluid_rows', 'shortest_fluid',
            'makespan_bound_s']
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-008
@@ -35,7 +35,8 @@ def gpu_rows(workers: Integers, num_types: int) -> Matrix:
     """(types, jobs * types) matrix that adds up the GPU time of each type."""
     column = np.arange(len(workers) * num_types)
     values = np.repeat(workers, num_types).astype(float)
-    return sparse.csr_array(sparse.coo_array((values, (column % num_types, column)), shape=(num_types, len(column))))
+    entries = (values, (column % num_types, column))
+    return sparse.csr_array(sparse.coo_array(entries, shape=(num_types, len(column))))
 
 
 def work_rows(rate: Floats) -> Matrix:
@@ -46,15 +47,32 @@ def work_rows(rate: Floats) -> Matrix:
     return sparse.csr_array(sparse.coo_array(entries, shape=(num_jobs, len(column))))
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-012
+def fluid_rows(rate: Floats, workers: Integers, gpus: Integers, work: Floats,
+               late: Floats) -> tuple[Matrix, Floats]:
+    """Rows and right sides of the program, all to be met as "at most"; the last column is the makespan."""
+    num_jobs, num_types = rate.shape
+    less = sparse.vstack([
+        sparse.hstack([time_rows(num_jobs, num_types), -np.ones((num_jobs, 1))]),
+        sparse.hstack([gpu_rows(workers, num_types), -gpus[:, None].astype(float)]),
+        sparse.hstack([-work_rows(rate), np.zeros((num_jobs, 1))])])
+    return less, np.concatenate([-late, -gpus * late.min(), -work])
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-016
 def shortest_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
                    late_s: Floats | float = 0.0) -> tuple[float, Floats]:
-    """Least makespan if gangs could be divided at will, and the time of each job on each type, (jobs, types) in s.
+    """Least makespan if gangs could be divided at will, and the time of each job on each type.
 
     Parameters
     ----------
+    rate : (jobs, types) steps/s of whole gangs
+    workers : (jobs,) size of each gang
     gpus : (types,) GPUs of each type
     remaining : (jobs,) steps to do
     late_s : (jobs,) when each job becomes available
+
+    Returns
+    -------
+    s, and (jobs, types) s
 
     Raises
     ------
@@ -63,28 +81,25 @@ def shortest_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: F
     num_jobs, num_types = rate.shape
     if num_jobs == 0:
         return 0.0, np.zeros((0, num_types))
+    rate = np.where(gpus > 0, rate, 0.0)
     best = rate.max(axis=1)
     if (best <= 0).any():
-        raise InputError(f"job {np.argmax(best <= 0)} has throughput 0 on every GPU type")
-    work_s = remaining / best  # of each job on its best type, so that the numbers of the program are near one
+        raise InputError(f"job {np.argmax(best <= 0)} has throughput 0 on every GPU type of the cluster")
+    work_s = remaining / best  # of each job on its best type
     unit_s = max(float(work_s.mean()), 1e-9)
-    less = sparse.vstack([sparse.hstack([time_rows(num_jobs, num_types), -np.ones((num_jobs, 1))]),
-                   sparse.hstack([gpu_rows(workers, num_types), -gpus[:, None].astype(float)]),
-                   sparse.hstack([-work_rows(rate / best[:, None]), np.zeros((num_jobs, 1))])])
     late = np.broadcast_to(np.asarray(late_s, float), num_jobs)
-    right = np.concatenate([-late, -gpus * late.min(), -work_s]) / unit_s
+    less, right = fluid_rows(rate / best[:, None], workers, gpus, work_s / unit_s, late / unit_s)
     goal = np.append(np.zeros(num_jobs * num_types), 1.0)
     upper = np.append(np.where(rate.ravel() > 0, np.inf, 0.0), np.inf)
-    method = "highs" if num_jobs < MANY_JOBS else "highs-ipm"
-    found = optimize.linprog(goal, less, right, bounds=np.column_stack([np.zeros(len(upper)), upper]), method=method)
+    bounds, method = np.column_stack([0 * goal, upper]), "highs" if num_jobs < MANY_JOBS else "highs-ipm"
+    found = optimize.linprog(goal, less, right, bounds=bounds, method=method)
     if not found.success:
         raise RuntimeError(f"the linear program was not solved: {found.message}")
     return float(found.fun) * unit_s, found.x[:-1].reshape(num_jobs, num_types) * unit_s
 
-# %% ../../nbs/42a_hadar_fluid.ipynb #42a-016
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-020
 def makespan_bound_s(cluster: Cluster, jobs: Jobs) -> float:
     """Earliest time at which any schedule, mixed gangs included, can have done all jobs."""
     rate = np.maximum(jobs.rate, jobs.spread_rate)
-    owned = type_gpus(cluster, rate.shape[1])
-    rate = np.where((owned > 0)[None, :], rate, 0.0)
-    return shortest_fluid(rate, jobs.workers, owned, jobs.steps, jobs.arrival_s)[0]
+    gpus = type_gpus(cluster, rate.shape[1])
+    return shortest_fluid(rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)[0]

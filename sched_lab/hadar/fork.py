@@ -99,6 +99,8 @@ class JobTracker:
                equal: bool = False) -> list[int]:
         """Aggregate steps per copy and consolidate models at the end of a round; return the jobs that are done."""
         parents = sorted({parent_of(copy, self.max_job_count) for copy in done})
+        if not set(parents) <= set(self.remaining) or min(done.values(), default=0) < 0:
+            raise InputError(f"a report of {dict(done)} steps", mend="register jobs first, and report 0 steps or more")
         for parent in parents:
             copies = [copy for copy in done if parent_of(copy, self.max_job_count) == parent]
             self.remaining[parent] -= min(sum(done[copy] for copy in copies), self.remaining[parent])
@@ -215,7 +217,7 @@ def serving_order(jobs: Jobs, active: Integers, remaining: Floats, now_s: float,
         key = density(jobs, active, utility_scale(jobs, utility), remaining, now_s)
     return active[np.argsort(-key, kind="stable")]
 
-# %% ../../nbs/42_hadare.ipynb #42-047
+# %% ../../nbs/42_hadare.ipynb #42-048
 class Task(NamedTuple):
     """A classification task: points in a plane on interleaved spirals.
 
@@ -240,7 +242,7 @@ def spiral_task(rng: np.random.Generator, *, num_points: int = 2000, num_classes
     half = num_points // 2
     return Task(x[:half], label[:half], x[half:], label[half:])
 
-# %% ../../nbs/42_hadare.ipynb #42-048
+# %% ../../nbs/42_hadare.ipynb #42-049
 def first_weights(rng: np.random.Generator, *, num_inputs: int = 2, num_hidden: int = 32,
                   num_classes: int = 3) -> Weights:
     """A network with one hidden layer, drawn at random."""
@@ -273,7 +275,7 @@ def train(weights: Weights, task: Task, num_steps: int, rng: np.random.Generator
         first_bias -= back.sum(axis=0)
     return first, first_bias, second, second_bias
 
-# %% ../../nbs/42_hadare.ipynb #42-052
+# %% ../../nbs/42_hadare.ipynb #42-053
 def training_curve(seed: int, rates: Sequence[float], *, num_steps: int = 2000, steps_per_round: int = 100,
                    equal: bool = False) -> pd.DataFrame:
     """Train in copies on nodes of these rates; loss and accuracy on the test half after each round.

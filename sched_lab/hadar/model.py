@@ -70,7 +70,7 @@ class Workload:
 
     Parameters
     ----------
-    job_name, node_name, type_name : in the order of the numbers; types in the order in which schedulers go through them
+    job_name, node_name, type_name : in the order of the numbers, in which schedulers go through types
     cluster, jobs : what is computed with
     """
 
@@ -102,7 +102,7 @@ def figure_one() -> Workload:
 
 # %% ../../nbs/40_hadar_model.ipynb #40-015
 class Allocation(NamedTuple):
-    """Who runs where in one round: equally long arrays, one entry per job and node, sorted by job, then node.
+    """Who runs where in one round: equally long arrays, an entry per job and node, sorted by both.
 
     Parameters
     ----------
@@ -116,7 +116,8 @@ class Allocation(NamedTuple):
 
 def allocation_of(places: Mapping[int, Mapping[int, int]]) -> Allocation:
     """Allocation from job -> node -> GPUs."""
-    triples = sorted((job, node, gpus) for job, nodes in places.items() for node, gpus in nodes.items() if gpus > 0)
+    triples = sorted((job, node, gpus) for job, nodes in places.items()
+                     for node, gpus in nodes.items() if gpus > 0)
     job, node, gpus = np.array(triples, np.int64).reshape(-1, 3).T.copy()
     return Allocation(job, node, gpus)
 
@@ -154,7 +155,8 @@ def _check_places(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
     """Refuse lists that are no places."""
     job, node, gpus = allocation
     if not len(job) == len(node) == len(gpus):
-        raise ValueError(f"{len(job)} jobs, {len(node)} nodes and {len(gpus)} counts are not equally many")
+        counts = f"{len(job)} jobs, {len(node)} nodes and {len(gpus)} counts"
+        raise ValueError(f"{counts} are not equally many")
     for what, numbers, count in (("job", job, len(jobs.steps)), ("node", node, len(cluster.node_gpus))):
         if (wrong := (numbers < 0) | (numbers >= count)).any():
             raise ValueError(f"{what} {numbers[np.argmax(wrong)]} does not exist")
@@ -184,11 +186,13 @@ def check_allocation(cluster: Cluster, jobs: Jobs, allocation: Allocation, *, no
     if (stuck := round_rate(cluster, jobs, allocation)[job] <= 0).any():
         raise ValueError(f"constraint 1b (pace): job {job[np.argmax(stuck)]} cannot run where it is")
     if (full := gpus_in_use(cluster, allocation) > cluster.node_gpus).any():
-        raise ValueError(f"constraint 1d (capacity): node {np.argmax(full)} has more GPUs in use than it has")
+        node = f"node {np.argmax(full)} has more GPUs in use than it has"
+        raise ValueError(f"constraint 1d (capacity): {node}")
     gang = np.bincount(allocation.job, allocation.gpus, len(jobs.steps))
     if (torn := gang[job] != jobs.workers[job]).any():
         first = job[np.argmax(torn)]
-        raise ValueError(f"constraint 1e (gang): job {first} has {gang[first]:.0f} GPUs, not {jobs.workers[first]}")
+        held = f"job {first} has {gang[first]:.0f} GPUs, not {jobs.workers[first]}"
+        raise ValueError(f"constraint 1e (gang): {held}")
     if (early := jobs.arrival_s[job] > now_s).any():
         raise ValueError(f"constraint 1e (arrival): job {job[np.argmax(early)]} has not arrived")
 
@@ -201,7 +205,7 @@ class Throughputs:
     ----------
     type_name : (types,) in the order of the columns
     row : (key, workers) -> row
-    rate, spread_rate : (rows, types) steps/s of the whole gang, packed on one node and spread over several
+    rate, spread_rate : (rows, types) steps/s of the whole gang, packed on one node and spread over more
     """
 
     type_name: tuple[str, ...]
@@ -218,11 +222,14 @@ _THROUGHPUT_COLUMNS = {"key": Column("text"), "workers": Column("integer", minim
 def _types_in(path: str | Path) -> tuple[str, ...]:
     """GPU types of a throughput table, in the order of its columns."""
     read_table(path, _THROUGHPUT_COLUMNS)  # so that a file that is no table gets its own message
-    first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig").iloc[0]
-    header = [name.strip() for name in first]
-    types = tuple(name for name in header if name and name not in _THROUGHPUT_COLUMNS and not name.endswith(SPREAD))
+    first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False,
+                        encoding="utf-8-sig")
+    header = [name.strip() for name in first.iloc[0]]
+    types = tuple(name for name in header
+                  if name and name not in _THROUGHPUT_COLUMNS and not name.endswith(SPREAD))
     if not types:
-        raise InputError("there is no column with rates", file=path, row=1, mend="add one per GPU type, in steps/s")
+        raise InputError("there is no column with rates", file=path, row=1,
+                         mend="add one per GPU type, in steps/s")
     for name in header:
         if name.endswith(SPREAD) and name.removesuffix(SPREAD) not in types:
             raise InputError("there is no such GPU type", file=path, row=1, column=name,
@@ -233,10 +240,11 @@ def _types_in(path: str | Path) -> tuple[str, ...]:
 def _check_rates(path: str | Path, frame: pd.DataFrame, rate: Floats, spread_rate: Floats) -> None:
     """Refuse a key that is there twice, and a gang that runs only when it is spread."""
     seen: set[tuple[str, int]] = set()
-    for line, key, workers, packed, spread in zip(frame.index, frame["key"], frame["workers"], rate, spread_rate,
-                                                  strict=True):
+    for line, key, workers, packed, spread in zip(frame.index, frame["key"], frame["workers"], rate,
+                                                  spread_rate, strict=True):
         if (key, workers) in seen:
-            raise InputError(f"{key!r} with {workers} workers is there twice", file=path, row=line, mend="keep one")
+            raise InputError(f"{key!r} with {workers} workers is there twice", file=path, row=line,
+                             mend="keep one")
         if (wrong := (packed == 0) & (spread > 0)).any():
             column = frame.columns[2 + int(np.argmax(wrong))]
             raise InputError("the gang runs when it is spread, but not on one node", file=path, row=line,
@@ -245,7 +253,7 @@ def _check_rates(path: str | Path, frame: pd.DataFrame, rate: Floats, spread_rat
 
 # %% ../../nbs/40_hadar_model.ipynb #40-034
 def read_throughputs(path: str | Path) -> Throughputs:
-    """Read speeds: `key`, `workers`, a column per GPU type in steps/s of the whole gang, optional `TYPE_spread`.
+    """Read speeds: `key`, `workers`, one column per GPU type in steps/s, optional `TYPE_spread`.
 
     Raises
     ------
@@ -256,7 +264,8 @@ def read_throughputs(path: str | Path) -> Throughputs:
     spread = Column("number", required=False, default=np.nan, minimum=0, blank=np.nan, mend=_RATE_MEND)
     frame = read_table(path, _THROUGHPUT_COLUMNS | {name: packed for name in types}
                        | {f"{name}{SPREAD}": spread for name in types})
-    rate, spread_rate = frame[list(types)].to_numpy(float), frame[[f"{t}{SPREAD}" for t in types]].to_numpy(float)
+    rate = frame[list(types)].to_numpy(float)
+    spread_rate = frame[[f"{name}{SPREAD}" for name in types]].to_numpy(float)
     spread_rate = np.where(np.isnan(spread_rate), rate, spread_rate)
     _check_rates(path, frame, rate, spread_rate)
     row = {(key, int(workers)): number for number, (key, workers) in
@@ -280,8 +289,9 @@ def read_cluster(path: str | Path, type_name: Sequence[str]) -> tuple[tuple[str,
     number = {name: gpu_type for gpu_type, name in enumerate(type_name)}
     for row, name in zip(frame.index, frame["type"], strict=True):
         if name not in number:
-            raise InputError(f"no throughput is known for the GPU type {name!r}", file=path, row=row, column="type",
-                             value=name, mend=f"add a column {name} to the throughputs, or use {', '.join(type_name)}")
+            mend = f"add a column {name} to the throughputs, or use {', '.join(type_name)}"
+            raise InputError(f"no throughput is known for the GPU type {name!r}", file=path, row=row,
+                             column="type", value=name, mend=mend)
     node_type = np.array([number[name] for name in frame["type"]], np.int64)
     return tuple(frame["node"]), Cluster(node_type, frame["gpus"].to_numpy(np.int64))
 
@@ -299,7 +309,8 @@ def workers_that_fit(cluster: Cluster, rate: Floats, spread_rate: Floats) -> Int
 _JOB_COLUMNS = {"name": Column("text", unique=True), "arrival_s": Column("number", minimum=0),
                 "steps": Column("number", minimum=1e-9, mend="give the number of mini-batches, above 0"),
                 "workers": Column("integer", minimum=1), "model": Column("text"),
-                "weight": Column("number", required=False, default=1.0, minimum=1e-9, mend="give a number above 0")}
+                "weight": Column("number", required=False, default=1.0, minimum=1e-9,
+                                 mend="give a number above 0")}
 
 
 def _speeds_of(path: str | Path, frame: pd.DataFrame, throughputs: Throughputs) -> Integers:
@@ -311,8 +322,8 @@ def _speeds_of(path: str | Path, frame: pd.DataFrame, throughputs: Throughputs) 
             near = difflib.get_close_matches(key, [name for name, _ in throughputs.row], n=1)
             mend = (f"it is known for {', '.join(map(str, sizes))} workers" if sizes else
                     f"did you mean {near[0]}?" if near else "add a row to the throughputs")
-            raise InputError(f"no throughput is known for {key!r} with {workers} workers", file=path, row=line,
-                             column="workers" if sizes else "model", value=key, mend=mend)
+            raise InputError(f"no throughput is known for {key!r} with {workers} workers", file=path,
+                             row=line, column="workers" if sizes else "model", value=key, mend=mend)
         rows.append(throughputs.row[key, int(workers)])
     return np.array(rows, np.int64)
 
@@ -322,7 +333,7 @@ def read_workload(jobs: str | Path, cluster: str | Path, throughputs: str | Path
 
     Parameters
     ----------
-    jobs : `name`, `arrival_s`, `steps`, `workers`, `model` (the key of the throughputs), optional `weight`
+    jobs : `name`, `arrival_s`, `steps`, `workers`, `model` (key of the throughputs), optional `weight`
     cluster, throughputs : as `read_cluster` and `read_throughputs` want them
 
     Raises
@@ -335,21 +346,23 @@ def read_workload(jobs: str | Path, cluster: str | Path, throughputs: str | Path
     rows = _speeds_of(jobs, frame, speeds)
     rate, spread_rate = speeds.rate[rows], speeds.spread_rate[rows]
     most = workers_that_fit(nodes, rate, spread_rate)
-    for line, name, workers, fits in zip(frame.index, frame["name"], frame["workers"], most, strict=True):
+    for line, name, gang, fits in zip(frame.index, frame["name"], frame["workers"], most, strict=True):
         if fits == 0:
-            raise InputError(f"job {name!r} has throughput 0 on every GPU type of the cluster", file=jobs, row=line,
-                             column="model", mend="add nodes of a type on which it runs")
-        if workers > fits:
-            raise InputError(f"job {name!r} wants {workers} workers, but at most {fits} GPUs can run it together",
-                             file=jobs, row=line, column="workers", value=workers, mend="give a smaller gang")
-    numbers = Jobs(frame["arrival_s"].to_numpy(float), frame["steps"].to_numpy(float),
-                   frame["workers"].to_numpy(np.int64), frame["weight"].to_numpy(float), rate, spread_rate)
+            raise InputError(f"job {name!r} has throughput 0 on every GPU type of the cluster",
+                             file=jobs, row=line, column="model", mend="add nodes of a type on which it runs")
+        if gang > fits:
+            wants = f"job {name!r} wants {gang} workers, but at most {fits} GPUs can run it together"
+            raise InputError(wants, file=jobs, row=line, column="workers", value=gang,
+                             mend="give a smaller gang")
+    arrival_s, steps, weight = (frame[name].to_numpy(float) for name in ("arrival_s", "steps", "weight"))
+    numbers = Jobs(arrival_s, steps, frame["workers"].to_numpy(np.int64), weight, rate, spread_rate)
     return Workload(tuple(frame["name"]), node_name, speeds.type_name, nodes, numbers)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-045
 def toy_workload() -> Workload:
     """Six jobs and three nodes on which this part of the book computes by hand."""
-    return read_workload(*(embedded(f"toy/hadar_{what}.csv") for what in ("jobs", "cluster", "throughputs")))
+    files = (embedded(f"toy/hadar_{what}.csv") for what in ("jobs", "cluster", "throughputs"))
+    return read_workload(*files)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-050
 class State(NamedTuple):

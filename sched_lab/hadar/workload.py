@@ -15,7 +15,14 @@ import pandas as pd
 
 from .._compat import embedded
 from ..frames import Column, InputError, read_table
-from .model import SECONDS_PER_HOUR, Cluster, Jobs, Throughputs, Workload, read_throughputs
+from sched_lab.hadar.model import (
+    SECONDS_PER_HOUR,
+    Cluster,
+    Jobs,
+    Throughputs,
+    Workload,
+    read_throughputs,
+)
 
 GAVEL_TYPES = ("v100", "p100", "k80")
 
@@ -26,11 +33,12 @@ __all__ = ['GAVEL_TYPES', 'FAMILIES', 'BATCH_EXPONENT', 'GANG_EXPONENTS', 'TOO_L
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-008
 def read_gavel_throughputs(path: str | Path) -> Throughputs:
-    """Read Gavel's measurements; keys are such as "ResNet-50 (batch size 64)", spread is its "unconsolidated"."""
+    """Read Gavel's measurements; keys are such as "ResNet-50 (batch size 64)"."""
     rate = Column("number", minimum=0, blank=np.nan)
     names = [f"{name}{kind}_steps_per_s" for kind in ("", "_unconsolidated") for name in GAVEL_TYPES]
-    frame = read_table(path, {"model": Column("text"), "batch_size": Column("text"),
-                              "scale_factor": Column("integer", minimum=1)} | {name: rate for name in names})
+    what = {"model": Column("text"), "batch_size": Column("text"),
+            "scale_factor": Column("integer", minimum=1)}
+    frame = read_table(path, what | {name: rate for name in names})
     keys = [f"{model} (batch size {batch})" if batch else model
             for model, batch in zip(frame["model"], frame["batch_size"], strict=True)]
     row = {(key, int(workers)): number for number, (key, workers) in
@@ -40,7 +48,7 @@ def read_gavel_throughputs(path: str | Path) -> Throughputs:
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-012
 class Family(NamedTuple):
-    """One model of the synthetic table: steps/s of one K80 with the smallest batch, ratios of V100 and P100 to it."""
+    """One model: steps/s of one K80 with the smallest batch, and ratios of V100 and P100 to it."""
 
     k80_steps_per_s: float
     over_k80: tuple[float, float]
@@ -58,7 +66,7 @@ BATCH_EXPONENT = 0.75
 GANG_EXPONENTS = {"": (0.7, 0.8, 0.9), "_spread": (0.4, 0.6, 0.8)}  # of V100, P100, K80
 TOO_LARGE_FOR_K80 = ("ResNet-50", 128)  # in a gang
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-014
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-015
 def synthetic_throughputs() -> pd.DataFrame:
     """Speeds as `read_throughputs` wants them, rounded to four digits."""
     rows = []
@@ -66,22 +74,24 @@ def synthetic_throughputs() -> pd.DataFrame:
         for workers in (1, 2, 4, 8) if family.batch_sizes else (1,):
             for batch in family.batch_sizes or (0,):
                 smaller = (batch / family.batch_sizes[0]) ** -BATCH_EXPONENT if batch else 1.0
-                row: dict[str, str | float] = {"key": f"{model} (batch size {batch})" if batch else model,
-                                               "workers": workers}
+                key = f"{model} (batch size {batch})" if batch else model
+                row: dict[str, str | float] = {"key": key, "workers": workers}
+                ratios = (*family.over_k80, 1.0)
                 for kind, exponents in GANG_EXPONENTS.items():
-                    for name, ratio, exponent in zip(GAVEL_TYPES, (*family.over_k80, 1.0), exponents, strict=True):
-                        runs = not (name == "k80" and workers > 1 and (model, batch) == TOO_LARGE_FOR_K80)
+                    for name, ratio, exponent in zip(GAVEL_TYPES, ratios, exponents, strict=True):
+                        large = (model, batch) == TOO_LARGE_FOR_K80
+                        runs = not (large and workers > 1 and name == "k80")
                         rate = family.k80_steps_per_s * ratio * smaller * workers**exponent * runs
                         row[f"{name}{kind}"] = float(f"{rate:.4g}")
                 rows.append(row)
     return pd.DataFrame(rows)
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-018
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-019
 def default_throughputs() -> Throughputs:
     """The embedded table: synthetic speeds that need no other file."""
     return read_throughputs(embedded("hadar_throughputs.csv"))
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-021
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-022
 GPU_HOURS = {"S": (0.0, 1.0), "M": (1.0, 10.0), "L": (10.0, 50.0), "XL": (60.0, 100.0)}
 MODELS = {"S": ("ResNet-18",), "M": ("CycleGAN",), "L": ("LM", "Transformer"), "XL": ("ResNet-50",)}
 GANGS = {  # share of the jobs by size of the gang
@@ -97,7 +107,7 @@ def paper_cluster(nodes_per_type: int = 5, gpus_per_node: int = 4) -> tuple[tupl
     names = tuple(f"{name}-{number}" for name in GAVEL_TYPES for number in range(nodes_per_type))
     return names, Cluster(node_type, np.full(len(node_type), gpus_per_node))
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-023
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-024
 def keys_of(throughputs: Throughputs, model: str, workers: int) -> list[str]:
     """Keys of a model with known speeds for this gang, small batches first."""
     keys = [key for key, size in throughputs.row if size == workers and key.split(" (")[0] == model]
@@ -113,7 +123,7 @@ def _gang(rng: random.Random, shares: Mapping[int, float]) -> int:
             return workers
     return max(shares)
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-027
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-028
 class Draw(NamedTuple):
     """One job as it is drawn."""
 
@@ -135,11 +145,12 @@ def draw_job(rng: random.Random, throughputs: Throughputs, gangs: str) -> Draw:
         if (throughputs.rate[row] > 0).all():
             return Draw(group, gpu_hours, row, workers)
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-031
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-032
 def _check_table(throughputs: Throughputs) -> None:
     """Refuse speeds from which the paper's workload cannot be drawn."""
     if throughputs.type_name != GAVEL_TYPES:
-        raise InputError(f"speeds are of {', '.join(throughputs.type_name)}, the paper's nodes of other GPUs",
+        others = ", ".join(throughputs.type_name)
+        raise InputError(f"speeds are of {others}, the paper's nodes of other GPUs",
                          mend=f"give columns {', '.join(GAVEL_TYPES)}, in this order")
     for model in (model for models in MODELS.values() for model in models):
         rows = [throughputs.row[key, 1] for key in keys_of(throughputs, model, 1)]
@@ -147,7 +158,7 @@ def _check_table(throughputs: Throughputs) -> None:
             raise InputError(f"one worker of {model} is not known to run on every GPU type",
                              mend=f"add a row for {model} with 1 worker and rates above 0")
 
-# %% ../../nbs/40a_hadar_workload.ipynb #40a-032
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-033
 def draw_workload(throughputs: Throughputs, seed: int, *, num_jobs: int = 480, reference: str = "k80",
                   gangs: str = "gavel", scale: float = 1.0) -> Workload:
     """Draw the paper's workload, all jobs ready at the start.
@@ -167,12 +178,15 @@ def draw_workload(throughputs: Throughputs, seed: int, *, num_jobs: int = 480, r
         raise InputError(f"unknown reference {reference!r} or gangs {gangs!r}",
                          mend=f"give one of {', '.join(GAVEL_TYPES)}, and one of {', '.join(GANGS)}")
     if num_jobs < 1 or not 0 < scale < np.inf:
-        raise InputError(f"{num_jobs} jobs, scaled by {scale}, are no workload", mend="give numbers above 0")
+        raise InputError(f"{num_jobs} jobs, scaled by {scale}, are no workload",
+                         mend="give numbers above 0")
     rng, gpu_type = random.Random(seed), GAVEL_TYPES.index(reference)
-    group, gpu_hours, row, workers = zip(*(draw_job(rng, throughputs, gangs) for _ in range(num_jobs)), strict=True)
-    rate, gang = throughputs.rate[list(row)], np.array(workers)
+    drawn = [draw_job(rng, throughputs, gangs) for _ in range(num_jobs)]
+    group, gpu_hours, row, workers = zip(*drawn, strict=True)
+    rate, spread_rate = throughputs.rate[list(row)], throughputs.spread_rate[list(row)]
+    gang = np.array(workers)
     steps = scale * np.array(gpu_hours) / gang * SECONDS_PER_HOUR * rate[:, gpu_type]
     node_name, cluster = paper_cluster()
-    jobs = Jobs(np.zeros(num_jobs), steps, gang, np.ones(num_jobs), rate, throughputs.spread_rate[list(row)])
+    jobs = Jobs(np.zeros(num_jobs), steps, gang, np.ones(num_jobs), rate, spread_rate)
     names = tuple(f"{name}-{number}" for number, name in enumerate(group))
     return Workload(names, node_name, throughputs.type_name, cluster, jobs)

@@ -1,0 +1,325 @@
+"""Prices bound the end and the mean of every schedule; the plan ends with its deadline and runs short jobs first."""
+from functools import cache
+
+import numpy as np
+import pytest
+from hadar_cases import random_workload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.frames import InputError
+from sched_lab.hadar import planned
+from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
+from sched_lab.hadar.engine import simulate
+from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
+from sched_lab.hadar.model import Allocation, Cluster, Jobs, State, Workload, check_allocation, nothing_runs, type_gpus
+from sched_lab.hadar.planned import (
+    Planned,
+    PlanOptions,
+    after_round,
+    gang_rate,
+    gpu_seconds,
+    mean_jct_bound_s,
+    pick_in_order,
+    place_large_first,
+    plan_types,
+    rounds_needed,
+    shortest_first_mean_s,
+    type_prices,
+    urgency_order,
+)
+from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.workload import default_throughputs, draw_workload, read_gavel_throughputs
+from sched_lab.traces import find_data
+
+SPEEDS = find_data("gavel/throughputs.csv")
+seeds = st.integers(0, 10**6)
+
+
+def equal_gpus(lengths, num_gpus):
+    """Jobs with one worker on GPUs of one type, a node each, 1 step/s."""
+    num_jobs = len(lengths)
+    ones, rate = np.ones(num_jobs), np.ones((num_jobs, 1))
+    jobs = Jobs(np.zeros(num_jobs), np.asarray(lengths, float), ones.astype(np.int64), ones, rate, rate)
+    cluster = Cluster(np.zeros(num_gpus, np.int64), np.ones(num_gpus, np.int64))
+    return Workload(tuple(map(str, range(num_jobs))), tuple(map(str, range(num_gpus))), ("gpu",), cluster, jobs)
+
+
+def at_start(work):
+    """Return the present before the first round."""
+    none = np.zeros(len(work.jobs.steps))
+    return State(work.cluster, work.jobs, 0.0, np.arange(len(none)), work.jobs.steps, nothing_runs(), none, none)
+
+
+def test_a_gang_larger_than_every_node_of_a_type_runs_at_its_spread_pace():
+    cluster = Cluster(np.array([0, 0, 1]), np.array([4, 4, 8]))
+    rate, spread = np.array([[10.0, 5.0, 9.0]]), np.array([[6.0, 3.0, 2.0]])
+    jobs = Jobs(np.zeros(1), np.array([60.0]), np.array([8]), np.ones(1), rate, spread)
+    assert gang_rate(cluster, jobs).tolist() == [[6, 5, 0]]  # type 2 has no node
+    assert gpu_seconds(jobs, gang_rate(cluster, jobs)).tolist() == [[80, 96, np.inf]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds)
+def test_prices_add_up_to_the_cluster_and_prove_their_bound(seed):
+    work = random_workload(seed)
+    end_s, price = type_prices(work.cluster, work.jobs)
+    gpus, rate = type_gpus(work.cluster, len(work.type_name)), gang_rate(work.cluster, work.jobs)
+    assert (price >= 0).all() and price @ gpus == pytest.approx(1)
+    work_gpu = (work.jobs.workers * work.jobs.steps)[:, None]
+
+    def paid(price):
+        return np.where(rate > 0, price * work_gpu / np.where(rate > 0, rate, 1), np.inf).min(axis=1).sum()
+
+    assert paid(price) == pytest.approx(end_s, rel=1e-7)
+    for other in np.random.default_rng(seed).dirichlet(np.ones(len(gpus)), 20) / gpus:  # no prices prove more
+        assert paid(other) <= end_s * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds)
+def test_the_price_bound_is_the_fluid_program_without_the_rows_of_time(seed):
+    work = random_workload(seed, with_arrivals=False)
+    gpus, rate = type_gpus(work.cluster, len(work.type_name)), gang_rate(work.cluster, work.jobs)
+    parts = 50  # each job in so many equal parts, none of which is long enough to need its row
+    fluid_s, _ = shortest_fluid(np.repeat(rate, parts, 0), np.repeat(work.jobs.workers, parts), gpus,
+                                np.repeat(work.jobs.steps / parts, parts))
+    end_s, _ = type_prices(work.cluster, work.jobs)
+    assert end_s <= fluid_s * (1 + 1e-7)
+    assert fluid_s <= shortest_fluid(rate, work.jobs.workers, gpus, work.jobs.steps)[0] * (1 + 1e-7)
+    longest_s = (work.jobs.steps / parts / np.where(rate > 0, rate, np.inf).min(axis=1)).max()
+    if longest_s <= end_s:
+        assert fluid_s == pytest.approx(end_s, rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.sampled_from(["planned", "area", "hadar", "tiresias", "yarn", "gavel"]))
+def test_no_schedule_ends_before_the_prices_allow_nor_has_a_smaller_mean(seed, who):
+    work = random_workload(seed)
+    scheduler = {"planned": Planned, "area": lambda: Planned(PlanOptions(by_area=True)), "hadar": Hadar,
+                 "tiresias": Tiresias, "yarn": YarnCs, "gavel": lambda: Gavel("maxmin")}[who]()
+    run = simulate(work, scheduler)  # which checks every allocation
+    assert run.end_s.max() >= type_prices(work.cluster, work.jobs)[0] * (1 - 1e-9)
+    assert run.jct_s.mean() >= mean_jct_bound_s(work.cluster, work.jobs) * (1 - 1e-9)
+    done = run.history.assign(gangs=work.jobs.workers[run.history["job"]]).groupby(["round", "job"])
+    assert (done["gpus"].sum() == done["gangs"].first()).all()
+
+
+def least_mean(work, arrival):
+    """Least mean completion time of one machine, by trying every choice in every slot."""
+    @cache
+    def least_sum(slot, left):
+        if not any(left):
+            return 0
+        if not (there := [job for job in range(len(left)) if left[job] and arrival[job] <= slot]):
+            return least_sum(slot + 1, left)
+        choices = [tuple(have - (job == k) for k, have in enumerate(left)) for job in there]
+        return min((least_sum(slot + 1, then) + (slot + 1 - arrival[job]) * (then[job] == 0)
+                    for job, then in zip(there, choices, strict=True)))
+
+    return least_sum(0, tuple(work)) / len(work)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=4))
+def test_shortest_remaining_first_has_the_least_mean_of_all_schedules(jobs):
+    work, arrival = zip(*jobs, strict=True)
+    assert shortest_first_mean_s(np.array(work, float), np.array(arrival, float)) == pytest.approx(
+        least_mean(work, arrival))
+
+
+def test_the_mean_is_never_below_the_mean_time_alone():
+    work = equal_gpus([3600] * 4, 4)
+    assert mean_jct_bound_s(work.cluster, work.jobs) == 3600  # one machine: (1 + 2 + 3 + 4) / 4 quarters of an hour
+    assert shortest_first_mean_s(np.full(4, 900.0), np.zeros(4)) == 2250
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(1, 15), min_size=1, max_size=12), st.integers(1, 4), st.booleans())
+def test_jobs_with_one_worker_on_equal_gpus_end_with_the_deadline(lengths, num_gpus, by_area):
+    how = PlanOptions(round_s=1.0, restart_s=0.0, margin_rounds=1, by_area=by_area, plan_rounds=3)
+    run = simulate(equal_gpus(lengths, num_gpus), Planned(how), round_s=1.0, restart_s=0.0)
+    assert run.ttd_s == max(*lengths, -(-sum(lengths) // num_gpus))
+
+
+def test_without_urgency_short_jobs_go_first():
+    how = PlanOptions(round_s=1.0, restart_s=0.0, margin_rounds=0)
+    run = simulate(equal_gpus([5, 1, 3], 1), Planned(how), round_s=1.0, restart_s=0.0)
+    assert run.end_s.tolist() == [9, 1, 4]
+
+
+def planned_at_start(work, how):
+    """Return a scheduler that has made its plan, and to which nobody has run yet."""
+    scheduler = Planned(how)
+    scheduler.allocate(at_start(work))
+    scheduler.chosen[:] = -1
+    return scheduler
+
+
+def test_by_area_a_long_job_with_one_worker_goes_before_a_short_gang():
+    jobs = Jobs(np.zeros(2), np.array([3.0, 2.0]), np.array([1, 2]), np.ones(2), np.ones((2, 1)), np.ones((2, 1)))
+    work = Workload(("long", "gang"), ("node",), ("gpu",), Cluster(np.zeros(1, np.int64), np.full(1, 2)), jobs)
+    for by_area, first in ((False, 1), (True, 0)):  # 2 < 3 rounds, but 3 < 4 GPU-rounds
+        scheduler = planned_at_start(work, PlanOptions(round_s=1.0, restart_s=0.0, by_area=by_area))
+        scheduler.plan.deadline_s = 100.0
+        assert scheduler.allocate(at_start(work)).job.tolist() == [first]
+
+
+def test_a_plan_leaves_room_for_the_restart():
+    # 720 s of work need three rounds of 360 s, because the first begins with 10 s of loading: with a deadline after
+    # three rounds the long job is urgent at once, although the other one is shorter
+    work = equal_gpus([720, 360], 1)
+    scheduler = planned_at_start(work, PlanOptions(margin_rounds=1))
+    scheduler.plan.deadline_s = 3 * 360.0
+    assert scheduler.allocate(at_start(work)).job.tolist() == [0]
+
+
+def test_a_divided_job_stays_on_its_type_until_its_part_there_is_done():
+    rate = np.array([[1.0, 1.0]])
+    jobs = Jobs(np.zeros(1), np.array([10_000.0]), np.ones(1, np.int64), np.ones(1), rate, rate)
+    work = Workload(("job",), ("left", "right"), ("a", "b"), Cluster(np.arange(2), np.ones(2, np.int64)), jobs)
+    for on in range(2):
+        scheduler = planned_at_start(work, PlanOptions())
+        scheduler.plan.steps_on[:] = [[4_000.0, 6_000.0]]
+        scheduler.chosen[:] = on
+        assert scheduler.allocate(at_start(work)).node.tolist() == [on]
+
+
+def test_a_plan_is_made_again_after_so_many_rounds_and_counts_from_now(monkeypatch):
+    made = []
+
+    def counted(state, *rest):
+        made.append(state.now_s)
+        return plan_types(state, *rest)
+
+    monkeypatch.setattr(planned, "plan_types", counted)
+    scheduler = Planned(PlanOptions(round_s=1.0, restart_s=0.0, plan_rounds=4))
+    work = equal_gpus([10], 1)
+    late = Workload(work.job_name, work.node_name, work.type_name, work.cluster,
+                    work.jobs._replace(arrival_s=np.array([100.0])))
+    simulate(late, scheduler, round_s=1.0, restart_s=0.0)
+    assert made == [100, 104, 108] and scheduler.plan.deadline_s == 110
+
+
+def test_nothing_is_planned_for_a_type_that_has_not_enough_gpus():
+    rate = np.array([[9.0, 1.0]])
+    jobs = Jobs(np.zeros(1), np.ones(1), np.array([3]), np.ones(1), rate, rate)
+    work = Workload(("job",), ("small", "large"), ("a", "b"), Cluster(np.arange(2), np.array([2, 4])), jobs)
+    assert planned_at_start(work, PlanOptions()).plan.rate.tolist() == [[0, 1]]
+
+
+def test_a_job_leaves_a_node_of_another_type():
+    cluster = Cluster(np.arange(2), np.ones(2, np.int64))
+    jobs = Jobs(np.zeros(1), np.ones(1), np.ones(1, np.int64), np.ones(1), np.ones((1, 2)), np.ones((1, 2)))
+    before = Allocation(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64))
+    assert place_large_first(cluster, jobs, before, np.ones(1, np.int64), np.zeros(1, np.int64)).node.tolist() == [1]
+
+
+def test_rounds_hold_the_restart_and_are_whole():
+    remaining = np.array([700.0, 710.0, 711.0])
+    assert rounds_needed(remaining, np.ones((3, 1)), 10.0, 360.0).ravel().tolist() == [2, 2, 3]
+    assert np.isinf(rounds_needed(remaining, np.zeros((3, 1)), 10.0, 360.0)).all()
+
+
+def test_urgent_jobs_come_first_then_the_shortest_for_their_weight():
+    jobs = Jobs(np.zeros(4), np.ones(4), np.array([1, 4, 1, 1]), np.array([1.0, 1, 1, 4]), np.ones((4, 1)),
+                np.ones((4, 1)))
+    rounds, slack, waits = np.array([3.0, 2, 9, 8]), np.array([9.0, 9, 2, 9]), np.ones(4, bool)
+    assert urgency_order(jobs, np.arange(4), rounds, slack, waits, 3, False).tolist() == [2, 1, 3, 0]  # 2, 8 / 4, 3
+    assert urgency_order(jobs, np.arange(4), rounds, slack, waits, 3, True).tolist() == [2, 3, 0, 1]  # 8 / 4, 3, 2 * 4
+    assert urgency_order(jobs, np.arange(4), rounds, slack, waits, 2, False).tolist() == [1, 3, 0, 2]
+    runs = np.array([True, True, True, False])
+    assert urgency_order(jobs, np.arange(4), rounds, slack, runs, 2, False).tolist() == [3, 1, 0, 2]  # who runs, stays
+
+
+def test_a_plan_loses_what_was_done_where_it_was_done():
+    plan, remaining = np.array([[60.0, 40.0], [10.0, 0.0], [0.0, 0.0]]), np.array([80.0, 10.0, 5.0])
+    left = after_round(plan, np.array([1, -1, -1]), np.array([20.0, 0, 0]), remaining)
+    assert left.tolist() == [[60, 20], [10, 0], [0, 0]]
+    left = after_round(plan, np.array([1, 0, -1]), np.array([60.0, 10, 0]), np.array([40.0, 0, 5]))
+    assert left[0].tolist() == [40, 0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seeds)
+def test_picked_jobs_fit_their_types_and_no_gpus_stay_idle_that_somebody_could_use(seed):
+    rng = np.random.default_rng(seed)
+    num_jobs, gpus = int(rng.integers(1, 9)), rng.integers(0, 7, 3)
+    rate, workers = rng.integers(0, 3, (num_jobs, 3)).astype(float), rng.integers(1, 5, num_jobs)
+    rate[:, 0] += 1
+    wanted, order = rate.argmax(axis=1), rng.permutation(num_jobs)
+    chosen = pick_in_order(order, wanted, workers, rate, gpus)
+    left = gpus - np.array([workers[chosen == kind].sum() for kind in range(3)])
+    assert (left >= 0).all()
+    assert all(rate[job, chosen[job]] > 0 for job in np.flatnonzero(chosen >= 0))
+    assert not any((left >= workers[job])[rate[job] > 0].any() for job in np.flatnonzero(chosen < 0))
+    if workers[order[0]] <= gpus[wanted[order[0]]]:
+        assert chosen[order[0]] == wanted[order[0]]
+
+
+def test_who_finds_no_room_takes_the_fastest_type_that_would_be_idle():
+    rate = np.array([[9.0, 9, 9, 9], [9.0, 2, 3, 3]])
+    chosen = pick_in_order(np.arange(2), np.zeros(2, np.int64), np.ones(2, np.int64), rate, np.array([1, 1, 1, 1]))
+    assert chosen.tolist() == [0, 2]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seeds)
+def test_gangs_of_powers_of_two_are_never_spread_without_need(seed):
+    rng = np.random.default_rng(seed)
+    cluster = Cluster(np.repeat([0, 1], 3), np.full(6, 4))
+    workers, kind = rng.choice([1, 2, 4], 12), rng.integers(0, 2, 12)
+    jobs = Jobs(np.zeros(12), np.ones(12), workers, np.ones(12), np.ones((12, 2)), np.ones((12, 2)))
+    previous = Allocation(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+    for _ in range(3):
+        order = rng.permutation(12)
+        chosen = pick_in_order(order, kind, workers, np.eye(2)[kind], np.full(2, 12))
+        previous = place_large_first(cluster, jobs, previous, chosen, order[chosen[order] >= 0])
+        check_allocation(cluster, jobs, previous)
+        assert len(previous.job) == len(np.unique(previous.job)) == (chosen >= 0).sum()
+        assert (cluster.node_type[previous.node] == chosen[previous.job]).all()
+
+
+def test_who_can_stay_stays_and_who_cannot_be_spread_waits():
+    cluster = Cluster(np.zeros(2, np.int64), np.full(2, 2))
+    jobs = Jobs(np.zeros(3), np.ones(3), np.array([1, 1, 2]), np.ones(3), np.ones((3, 1)), np.zeros((3, 1)))
+    before = Allocation(np.array([0, 1]), np.array([1, 1]), np.ones(2, np.int64))
+    placed = place_large_first(cluster, jobs, before, np.zeros(3, np.int64), np.arange(3))
+    assert placed.node.tolist() == [1, 1, 0]  # the gang takes the empty node, both others stay
+    three = jobs._replace(workers=np.array([1, 1, 3]))
+    alone = place_large_first(cluster, three, before, np.zeros(3, np.int64), np.arange(3))
+    assert alone.job.tolist() == [0, 1]
+
+
+def test_the_same_run_twice_is_the_same():
+    work = random_workload(7)
+    assert (simulate(work, Planned()).end_s == simulate(work, Planned()).end_s).all()
+
+
+def test_a_plan_without_rounds_or_a_gang_without_a_type_is_refused():
+    with pytest.raises(InputError, match="0 rounds"):
+        PlanOptions(plan_rounds=0)
+    with pytest.raises(InputError, match="margin of -1"):
+        PlanOptions(margin_rounds=-1)
+    work = equal_gpus([1, 1], 2)
+    torn = work.jobs._replace(workers=np.array([1, 3]))
+    with pytest.raises(InputError, match="fits on no single GPU type"):
+        simulate(Workload(work.job_name, work.node_name, work.type_name, work.cluster, torn), Planned())
+
+
+def aims(throughputs, seed):
+    """Total time over the fluid bound, and mean completion time over Gavel max-min's."""
+    work = draw_workload(throughputs, seed)
+    run, gavel = simulate(work, Planned()), simulate(work, Gavel("maxmin"))
+    return run.ttd_s / makespan_bound_s(work.cluster, work.jobs), run.jct_s.mean() / gavel.jct_s.mean()
+
+
+def test_480_jobs_end_within_three_percent_of_the_bound_and_sooner_on_average_than_with_gavel():
+    end, mean = aims(default_throughputs(), 0)
+    assert 1 <= end <= 1.03 and mean <= 1
+
+
+@pytest.mark.skipif(SPEEDS is None, reason="the data gavel/throughputs.csv is absent")
+def test_so_they_do_with_gavels_measurements_in_the_mean_of_three_draws():
+    ends, means = np.array([aims(read_gavel_throughputs(SPEEDS), seed) for seed in range(3)]).T
+    assert (ends >= 1).all() and ends.mean() <= 1.03 and (means <= 1).all()
