@@ -355,7 +355,7 @@ def test_a_gang_that_fits_on_no_type_is_refused():
 
 def test_each_objective_solves_its_own_program_for_what_is_active_and_left():
     rate = np.array([[9.0, 1.0], [4.0, 2.0], [5.0, 4.0], [3.0, 3.0]])
-    jobs = Jobs(np.zeros(4), np.array([90.0, 40, 50, 30]), np.array([1, 1, 2, 1]), np.array([1.0, 2, 1, 1]), rate, rate)
+    jobs = Jobs(np.zeros(4), np.array([90.0, 40, 50, 30]), np.array([1, 1, 2, 1]), np.array([1.0, 1, 3, 1]), rate, rate)
     active, left, gpus = np.array([0, 1, 2]), np.array([10.0, 40, 45, 0]), np.array([2, 2])
     state = state_of(jobs, Cluster(np.arange(2), gpus))._replace(active=active, remaining=left)
     some, weight, equal = (rate[active], jobs.workers[active], gpus), jobs.weight[active], rate[active].mean(axis=1)

@@ -31,7 +31,7 @@ from sched_lab.hadar.bounds import (
     reserved,
     schedule_utilisation,
 )
-from sched_lab.hadar.model import figure_one
+from sched_lab.hadar.model import Jobs, figure_one
 from sched_lab.traces import find_reference
 
 GOLDEN = find_reference("hadar/theorem2_golden.json")
@@ -92,6 +92,11 @@ def test_as_printed_the_only_job_is_refused(slots):
     assert verdict.ratio == math.inf
 
 
+def test_a_start_of_half_the_optimum_is_low_enough():
+    verdict = check_theorem(refused_job(2), "printed")
+    assert (verdict.dual_start, verdict.optimum, verdict.start_is_low) == (0.5, pytest.approx(1), True)
+
+
 def test_with_three_slots_the_printed_price_is_still_low_enough():
     assert check_theorem(refused_job(3), "printed").bound_holds  # 3/4 < 1: admitted
 
@@ -105,6 +110,7 @@ def test_a_blocked_gang_breaks_the_theorem_with_the_repaired_eta(speed, breaks_p
     assert verdict.discrete_alpha == pytest.approx(2 * (math.sqrt(8 * speed) - 1))
     assert verdict.start_is_low
     assert (verdict.ratio > 2 * verdict.alpha) == breaks_printed
+    assert verdict.bound_holds != breaks_printed
     assert (verdict.ratio > 2 * verdict.discrete_alpha) == breaks_discrete
     assert not verdict.weak_duality
     assert verdict.feasible_dual >= verdict.optimum
@@ -114,6 +120,8 @@ def test_a_blocked_gang_breaks_the_theorem_with_the_repaired_eta(speed, breaks_p
 def test_a_reserve_price_leaves_nothing_blocked():
     verdict = check_theorem(blocked_gang(32), reserve=True)
     assert verdict.feasible_dual == verdict.dual >= verdict.optimum
+    # U_max 64, U_min 1/8, and a step of one GPU when the price is highest at one of two
+    assert verdict.discrete_alpha == pytest.approx(2 * (64 * 8 - 1))
     assert verdict.optimum <= verdict.proved_limit
 
 
@@ -224,6 +232,40 @@ def test_the_repaired_price_is_the_printed_one_over_the_slots():
     assert repaired[1] == printed[1] <= price_limits(instance, per_worker=False)[1]
 
 
+def test_the_proved_limit_is_four_thirds_of_the_discrete_alpha():
+    verdict = check_theorem(refused_job(4))  # U_max / U_min = 16, and the job takes the whole node at once
+    assert (verdict.discrete_alpha, verdict.primal, verdict.proved_limit) == pytest.approx((15, 1, 20))
+
+
+def test_alpha_is_at_least_one_also_if_no_job_is_admitted():
+    instance = blocked_gang(2)
+    run = primal_dual(instance, [enumerate_schedules(instance, job) for job in range(2)], (10.0, 20.0))
+    assert (run.alpha, run.discrete_alpha, run.chosen.tolist()) == (1, 1, [-1, -1])
+
+
+def test_the_highest_price_may_be_of_a_gang_without_a_reserve():
+    assert check_theorem(blocked_gang(8), per_worker=False).alpha == pytest.approx(math.log(16 * 8))
+
+
+def test_prices_leave_out_types_on_which_a_job_cannot_run():
+    two = ExactInstance(2, np.array([1, 1]), np.array([1, 1]), np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 2.0]),
+                        np.array([0, 0]))
+    # utilities 2 and 1 at best, 1 at the end; 1 and 2 GPU-slots; eta = 2 GPUs * 2 slots / 1
+    assert price_limits(two) == (1 / 2 / (4 * 4), 2)
+
+
+def test_the_highest_price_is_of_a_worker_or_of_a_gang():
+    assert price_limits(blocked_gang(8))[1] == 8
+    assert price_limits(blocked_gang(8), per_worker=False)[1] == 16
+
+
+def test_limits_of_p2_are_capacities_slot_by_slot_and_one_schedule_for_each_job():
+    two = ExactInstance(2, np.array([2, 1]), np.array([1, 1]), np.ones((2, 2)), np.ones(2), np.zeros(2, int))
+    problem = packing(two, [enumerate_schedules(two, job) for job in range(2)])
+    assert problem.limit.tolist() == [2, 1, 2, 1, 1, 1]
+    assert problem.matrix.sum(axis=0).tolist() == [2] * 8  # one GPU in one slot, and one schedule
+
+
 # --- Theorem 3 and Fig. 1 --------------------------------------------------------------------------------------------
 
 @given(rounds=st.integers(1, 100), nodes=st.integers(1, 20))
@@ -267,3 +309,12 @@ def test_a_mixed_gang_has_the_pace_of_its_slowest_worker():
     for pace, steps in (("slowest", 20), ("mean", 30)):  # J1 on V100, P100, K80: 40, 20, 30
         ways = gang_rounds(jobs, np.array([1, 1, 1]), 1, pace)
         assert ways.steps[ways.job == 0].tolist() == [steps]
+
+
+def test_a_job_runs_in_one_way_a_round_and_only_where_it_can():
+    rate, gpus = np.ones((1, 2)), np.array([1, 1])
+    one = Jobs(np.zeros(1), np.array([2.0]), np.ones(1, int), np.ones(1), rate, rate)
+    assert most_busy(one, gpus, 1) is None  # not on both GPUs at once
+    assert most_busy(one, gpus, 2) == 2
+    ways = gang_rounds(one._replace(rate=np.array([[1.0, 0.0]])), gpus, 1)
+    assert ways.gpus.tolist() == [[1, 0]]

@@ -129,7 +129,26 @@ def test_a_job_loads_again_after_a_round_without_gpus():
     run = simulate(two_jobs(), Script(THERE, {1: {1: 1}}, THERE, THERE), restart_s=60.0)
     # A: 600, nothing, 60 + 200 s from 720 s on; B: 300 + 360, then 240 s
     assert run.intervals["restarts"].tolist() == [2, 0, 1]
+    assert run.intervals["changed"].tolist() == [True, True, True]  # in the second round A is stopped
     assert run.end_s.tolist() == [980, 960]
+
+
+def test_a_gang_holds_all_its_gpus():
+    rate = np.ones((2, 1))
+    jobs = Jobs(np.zeros(2), np.array([200.0, 100.0]), np.array([2, 1]), np.ones(2), rate, rate)
+    work = Workload(("A", "B"), ("v",), ("V100",), Cluster(np.zeros(1, int), np.array([4])), jobs)
+    run = simulate(work, Script({0: {0: 2}, 1: {0: 1}}), restart_s=0.0)
+    assert run.intervals["busy_gpu_s"].tolist() == [2 * 200 + 100]
+
+
+def test_rounds_begin_at_multiples_of_their_length():
+    run = simulate(two_jobs(), YarnCs(), round_s=3.3, restart_s=0.0)  # adding up 3.3 would drift away
+    assert run.intervals["start_s"].tolist() == [number * 3.3 for number in range(len(run.intervals))]
+
+
+def test_a_round_never_begins_before_the_arrival_it_is_to_see():
+    arrival_s = 126.70000000000002  # 1267 rounds of 0.1 s, and a little more: the division gives 1267
+    assert next_start_s(0.0, np.array([arrival_s]), 0.1, False) == pytest.approx(126.8)
 
 
 def test_whole_steps_stop_before_the_round_does():
@@ -213,7 +232,7 @@ def test_the_clock_has_no_unit(seed):
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("lengths", "message"), [
-    ({"round_s": 0.0}, "a round of 0.0 s"), ({"round_s": -1.0}, "a round of -1.0 s"),
+    ({"round_s": 0.0}, "^a round of 0.0 s"), ({"round_s": -1.0}, "a round of -1.0 s"),
     ({"round_s": np.inf}, "a round of inf s"), ({"round_s": np.nan}, "a round of nan s"),
     ({"restart_s": -1.0}, "a restart of -1.0 s"), ({"restart_s": 360.0}, "a restart of 360.0 s")])
 def test_lengths_that_make_no_sense_are_refused(lengths, message):
@@ -229,7 +248,12 @@ def test_a_scheduler_that_breaks_a_constraint_is_stopped(places, message):
         simulate(two_jobs((0.0, 1000.0)), Script(places))
 
 
-@pytest.mark.parametrize("whole_steps", [False, True])
-def test_a_scheduler_that_never_runs_anybody_is_stopped(whole_steps):
-    with pytest.raises(InputError, match="2 jobs wait for ever"):
+def test_a_scheduler_that_runs_a_job_without_steps_is_stopped():
+    with pytest.raises(ValueError, match="1a .work.: job 0"):
+        simulate(two_jobs(), Script(THERE, THERE, THERE), restart_s=0.0)  # A is done at 500 s
+
+
+@pytest.mark.parametrize(("whole_steps", "now_s"), [(False, 360_000), (True, 0)])
+def test_a_scheduler_that_never_runs_anybody_is_stopped(whole_steps, now_s):
+    with pytest.raises(InputError, match=f"at {now_s} s 2 jobs wait for ever"):
         simulate(two_jobs(), Script(*[{}] * 2000), whole_steps=whole_steps)

@@ -76,7 +76,7 @@ def enumerate_schedules(instance: ExactInstance, job: int) -> Schedules:
     done = work_per_mix[choices].cumsum(axis=1)
     finish = (done < instance.steps[job]).sum(axis=1) + 1  # slots since arrival until the work is done
     last_use = np.where(choices > 0, np.arange(1, num_slots + 1), 0).max(axis=1)
-    keeps = (finish == last_use) & (done[:, -1] >= instance.steps[job])
+    keeps = finish == last_use  # never so if the work is not done
     gpus = np.zeros((keeps.sum(), instance.slots, len(instance.gpus)), np.int64)
     gpus[:, arrival:] = mixes[choices[keeps]]
     return Schedules(gpus, instance.steps[job] / finish[keeps])
@@ -335,7 +335,7 @@ def schedule_utilisation(work_slots: Floats, rounds: list[list[tuple[int, ...]]]
     left = np.array(work_slots, float)
     for nodes in rounds:
         jobs = np.array([job for assigned in nodes for job in assigned], np.int64)
-        left -= np.minimum(left, np.bincount(jobs, minlength=len(left)))
+        left -= np.bincount(jobs, minlength=len(left))
     if (left > TOLERANCE).any():
         unfinished = int(np.argmax(left > TOLERANCE))
         raise ValueError(f"job {unfinished} is not done after {len(rounds)} rounds")
