@@ -12,6 +12,7 @@ from sched_lab.hadar.copies import HadarE, node_workload, simulate_copies
 from sched_lab.hadar.engine import simulate
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Cluster, State, nothing_runs, type_gpus
+from sched_lab.hadar.planned import Planned
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.benchmark(timer=time.process_time)
 PAPER_S = 7 * 60  # Section IV: a decision for 2,048 jobs takes less than 7 minutes
 MAKE = {"hadar": Hadar, "hadar-inv": lambda: Hadar("inv"), "gavel-maxmin": lambda: Gavel("maxmin"),
         "gavel-makespan": lambda: Gavel("makespan"), "gavel-sum": lambda: Gavel("sum"), "tiresias": Tiresias,
-        "yarn-cs": YarnCs}
+        "yarn-cs": YarnCs, "planned": Planned}
 PLAIN = {"maxmin": lambda jobs, gpus: fair_shares(jobs.rate, jobs.workers, gpus, jobs.weight),
          "makespan": lambda jobs, gpus: shortest_shares(jobs.rate, jobs.workers, gpus, jobs.steps),
          "sum": lambda jobs, gpus: fastest_shares(jobs.rate, jobs.workers, gpus)}
