@@ -223,6 +223,7 @@ def test_copies_end_the_mixes_of_the_paper_no_later_than_hadar(cluster, mix):
     (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.array([[-1.0]])), "give each job a rate"),
     (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.array([[np.inf]])), "give each job a rate"),
     (lambda: simulate_copies(workload_of([5], [[1]]), HadarE(overhead_s=-1.0)), "an overhead of -1.0 s"),
+    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE(slot_s=np.inf)), "in a slot of inf s"),
 ])
 def test_bad_input_is_refused_with_a_reason(wrong, says):
     with pytest.raises(InputError, match=says):

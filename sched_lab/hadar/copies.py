@@ -79,7 +79,7 @@ def _usable(workload: Workload, how: HadarE, believed: Floats | None) -> tuple[F
     if (cluster.node_gpus != 1).any() or (jobs.workers != 1).any():
         raise InputError("copies are for nodes with one GPU and jobs with one worker",
                          mend="split larger nodes, and give each job one worker")
-    if not 0 <= how.overhead_s < how.slot_s:
+    if not 0 <= how.overhead_s < how.slot_s < np.inf:
         raise InputError(f"an overhead of {how.overhead_s} s in a slot of {how.slot_s} s", mend="give less than a slot")
     rate = np.ascontiguousarray(jobs.rate[:, cluster.node_type])
     guess = rate if believed is None else np.asarray(believed, float)
