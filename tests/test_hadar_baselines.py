@@ -1,9 +1,8 @@
 """Gavel, Tiresias and YARN-CS: runs of Gavel's own simulator, the paper's Fig. 1, and laws on random workloads."""
-import json
 
 import numpy as np
 import pytest
-from hadar_cases import RUNS, TYPES, golden, golden_workload, random_workload, run_name
+from hadar_cases import RUNS, TOY, TYPES, golden, golden_workload, random_workload, run_name, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,11 +27,9 @@ from sched_lab.hadar.baselines import (
 from sched_lab.hadar.engine import rounds_frame, simulate
 from sched_lab.hadar.model import Cluster, Jobs, State, allocation_of, figure_one, nothing_runs, type_gpus
 from sched_lab.hadar.workload import read_gavel_throughputs
-from sched_lab.traces import find_data, find_reference
+from sched_lab.traces import find_data
 
-TOY = find_reference("hadar/toy_golden.json")
 SPEEDS = find_data("gavel/throughputs.csv")
-toy = pytest.mark.skipif(TOY is None, reason="reference/hadar/toy_golden.json is absent")
 measured = pytest.mark.skipif(SPEEDS is None, reason="the data gavel/throughputs.csv is absent")
 seeds = st.integers(0, 10**6)
 MAKE = {"maxmin": lambda: Gavel("maxmin"), "makespan": lambda: Gavel("makespan"), "sum": lambda: Gavel("sum"),
@@ -91,13 +88,13 @@ def test_no_recorded_shares_are_better_than_our_optimum(pair):
 
 # --- the paper's Fig. 1 and our own prototype ------------------------------------------------------------------------
 
-@toy
+@toy_golden
 def test_figure_one_is_the_papers_round_by_round():
     work = figure_one()
     share = np.array([[0.6, 0.4, 0], [0.2, 0.6, 0.2], [0.2, 0, 0.8]])
     run = simulate(work, RoundShares(share), round_s=1.0, restart_s=0.0)
     frame, left = rounds_frame(run), work.jobs.steps.copy()
-    expected = json.loads(TOY.read_text())["fig1_gavel"]["rounds"]
+    expected = TOY["fig1_gavel"]["rounds"]
     assert len(run.intervals) == len(expected) == 6
     for number, row in enumerate(expected):
         now = frame[frame["round"] == number]
@@ -108,7 +105,7 @@ def test_figure_one_is_the_papers_round_by_round():
         assert (left.tolist(), now["gpus"].sum()) == (row["left"], row["busy"])
 
 
-@toy
+@toy_golden
 @golden
 @measured
 @pytest.mark.parametrize(("name", "key"), [("YARN-CS", "yarn"), ("Tiresias", "tiresias"), ("Gavel-maxmin", "maxmin"),
@@ -119,7 +116,7 @@ def test_six_jobs_end_when_the_prototype_says(name, key):
     work = golden_workload(case)
     jobs = work.jobs._replace(rate=table.rate[rows], spread_rate=table.spread_rate[rows])
     run = simulate(type(work)(work.job_name, work.node_name, TYPES, work.cluster, jobs), MAKE[key]())
-    expected = json.loads(TOY.read_text())["tiny6"][name]
+    expected = TOY["tiny6"][name]
     if key in UNIQUE:
         assert run.end_s == pytest.approx(expected["finish_s"], abs=1e-5)
         assert (len(run.intervals), run.intervals["restarts"].sum()) == (expected["rounds"], expected["restarts"])

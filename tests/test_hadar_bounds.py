@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hadar_cases import TOY, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +37,6 @@ from sched_lab.traces import find_reference
 
 GOLDEN = find_reference("hadar/theorem2_golden.json")
 COUNTER = find_reference("hadar/theorem2_counter.json")
-TOY = find_reference("hadar/toy_golden.json")
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
 COUNTERS: list[dict[str, Any]] = json.loads(COUNTER.read_text()) if COUNTER else []
 FIELDS = {"OPT": "optimum", "LP": "linear_optimum", "P": "primal", "D": "dual", "D0": "dual_start", "alpha": "alpha",
@@ -72,9 +72,9 @@ def test_the_recorded_counterexamples(number):
     agrees(check_theorem(refused_job(case["T"]), "printed" if case["eta"] == "paper" else "repaired"), case)
 
 
-@pytest.mark.skipif(TOY is None, reason="../shared/reference/hadar/toy_golden.json is absent")
+@toy_golden
 def test_the_recorded_alpha():
-    case = json.loads(TOY.read_text())["alpha"]
+    case = TOY["alpha"]
     log_ratio = math.log(case["umax"] / case["umin"])
     assert log_ratio == pytest.approx(case["alpha"])
     assert discrete_alpha(log_ratio, 1 / 4) == pytest.approx(case["alpha_discrete_1of4"])

@@ -1,10 +1,10 @@
 """Jobs on several GPU types: validator and paces against sums and minima of a table, readers against bad files."""
-import json
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hadar_cases import CASES, TOY, golden, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,10 +25,7 @@ from sched_lab.hadar.model import (
     type_gpus,
     workers_that_fit,
 )
-from sched_lab.traces import find_reference
 
-TOY = find_reference("hadar/toy_golden.json")
-GOLDEN = find_reference("hadar/golden.json")
 TYPES = ("v100", "p100", "k80")
 
 
@@ -61,10 +58,10 @@ def plain_pace(cluster: Cluster, jobs: Jobs, job: int, row: np.ndarray) -> float
 
 # --- reference files -------------------------------------------------------------------------------------------------
 
-@pytest.mark.skipif(TOY is None, reason="../shared/reference/hadar/toy_golden.json is absent")
+@toy_golden
 def test_figure_one_leaves_what_the_reference_leaves():
     three, left = figure_one(), figure_one().jobs.steps.copy()
-    for given_round in json.loads(TOY.read_text())["fig1_gavel"]["rounds"]:
+    for given_round in TOY["fig1_gavel"]["rounds"]:
         places = {three.job_name.index(name): {three.type_name.index(kind): int(name == "J1") + 2}
                   for name, kind in given_round["alloc"].items()}
         allocation = allocation_of(places)
@@ -75,10 +72,10 @@ def test_figure_one_leaves_what_the_reference_leaves():
     assert (left == 0).all()
 
 
-@pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/hadar/golden.json is absent")
+@golden
 def test_every_recorded_round_of_gavel_passes_and_none_with_a_torn_gang():
     checked = 0
-    for case in json.loads(GOLDEN.read_text())["cases"]:
+    for case in CASES:
         workers = np.array([job["scale_factor"] for job in case["jobs"]])
         arrival_s = np.array([job["arrival_s"] for job in case["jobs"]], float)
         ones = np.ones((len(workers), 3))

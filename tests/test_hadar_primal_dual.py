@@ -1,10 +1,10 @@
 """Hadar's decision of a round: recorded schedules, brute force on small rounds, and laws on random clusters."""
-import json
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from hadar_cases import CASES, TOY, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,12 +45,9 @@ from sched_lab.hadar.primal_dual import (
     utility_scale,
 )
 from sched_lab.hadar.workload import read_gavel_throughputs
-from sched_lab.traces import find_data, find_reference
+from sched_lab.traces import find_data
 
-TOY = find_reference("hadar/toy_golden.json")
-GOLDEN = find_reference("hadar/golden.json")
 THROUGHPUTS = find_data("gavel/throughputs.csv")
-toy: dict[str, Any] = json.loads(TOY.read_text()) if TOY else {}
 NONE = np.empty(0, np.int64)
 
 
@@ -93,19 +90,19 @@ def utility_of(state: State, allocation: Any) -> float:
 
 # --- recorded results ------------------------------------------------------------------------------------------------
 
-@pytest.mark.skipif(TOY is None, reason="../shared/reference/hadar/toy_golden.json is absent")
+@toy_golden
 def test_prices_are_the_recorded_ones():
-    for row in toy["price"]:
+    for row in TOY["price"]:
         assert price(row["gamma"], row["c"], row["umin"], row["umax"]) == pytest.approx(row["k"], rel=1e-12)
 
 
-@pytest.mark.skipif(TOY is None or GOLDEN is None or THROUGHPUTS is None,
+@pytest.mark.skipif(not TOY or not CASES or THROUGHPUTS is None,
                     reason="../shared/reference/hadar or ../shared/data/gavel is absent")
 @pytest.mark.parametrize(("name", "scheduler"), [
     ("Hadar-effnorm", Hadar()), ("Hadar-eff", Hadar("eff")), ("Hadar-inv", Hadar("inv")),
     ("Hadar-sticky", Hadar(sticky=True))])
 def test_six_jobs_run_as_recorded(name, scheduler):
-    case = next(case for case in json.loads(GOLDEN.read_text())["cases"] if case["name"] == "tiny6")
+    case = next(case for case in CASES if case["name"] == "tiny6")
     table, given_jobs = read_gavel_throughputs(THROUGHPUTS), case["jobs"]
     rows = [table.row[job["job_type"], job["scale_factor"]] for job in given_jobs]
     jobs = Jobs(np.array([job["arrival_s"] for job in given_jobs], float),
@@ -114,7 +111,7 @@ def test_six_jobs_run_as_recorded(name, scheduler):
                 table.spread_rate[rows])
     cluster = Cluster(np.arange(3), np.array([2, 2, 2]))
     run = simulate(Workload(tuple("012345"), ("v", "p", "k"), table.type_name, cluster, jobs), scheduler)
-    expected, first = toy["tiny6"][name], run.history[run.history["round"] == 0]
+    expected, first = TOY["tiny6"][name], run.history[run.history["round"] == 0]
     assert run.end_s == pytest.approx(np.array(expected["finish_s"]), abs=2e-3)  # recorded with few digits
     assert len(run.intervals) == expected["rounds"]
     places = {str(job): [] for job in range(6)}

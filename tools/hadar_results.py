@@ -32,7 +32,7 @@ from sched_lab.hadar.model import SECONDS_PER_HOUR, Scheduler, State, Throughput
 from sched_lab.hadar.planned import Planned, PlanOptions, mean_jct_bound_s, type_prices
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster, read_gavel_throughputs
-from sched_lab.plots import curve_chart, policy_colours, save_svg, use_book_style
+from sched_lab.plots import curve_chart, save_svg, use_book_style
 from sched_lab.sweeps import Cell, grid, sweep
 from sched_lab.traces import find_data
 
@@ -290,38 +290,6 @@ def compute(names: list[str]) -> Iterator[Path]:
 # --- figures
 
 
-def spread_labels(points: pd.DataFrame, gap: float, near: float) -> list[float]:
-    """Heights of labels, pushed apart where points are close."""
-    heights: dict[Any, float] = {}
-    for name, row in points.sort_values("mean_jct_h").iterrows():
-        close = (h for other, h in heights.items() if abs(np.log(points.loc[other, "ttd_h"] / row["ttd_h"])) < near)
-        heights[name] = max([row["mean_jct_h"], *(h + gap for h in close if h + gap > row["mean_jct_h"])])
-    return [heights[name] for name in points.index]
-
-
-def pareto_figure() -> alt.LayerChart:
-    """Draw total duration against mean completion time, a point per scheduler; the rule is the bound."""
-    frame = read_frame(RESULTS / "trace.csv").query("table == 'measured' and workload == 'K80-hours'")
-    mean = frame.groupby("scheduler", sort=False)[["ttd_h", "mean_jct_h"]].mean().reset_index()
-    is_bound = mean["scheduler"].isin([BOUND, PRICE_BOUND])
-    points, bound = mean[~is_bound], mean[mean["scheduler"] == BOUND]
-    points = points.assign(family=points["scheduler"].str.extract(r"([\w-]+)")[0], label_x=1.04 * points["ttd_h"],
-                           label_h=spread_labels(points, 3.1, 0.5))
-    colours = policy_colours(points["family"])
-    x = alt.X("ttd_h:Q", title="time until all jobs are done (h)", scale=alt.Scale(type="log", domain=[50, 260],
-                                                                                  nice=False))
-    y = alt.Y("mean_jct_h:Q", title="mean completion time (h)", scale=alt.Scale(domainMin=0))
-    base = alt.Chart(points).encode(x, alt.Color("family:N", legend=None, scale=alt.Scale(
-        domain=list(colours), range=list(colours.values()))))
-    chart: alt.LayerChart = alt.layer(
-        alt.Chart(bound).mark_rule(strokeDash=[5, 4], color="#9A9A9A").encode(x),
-        base.mark_point(filled=True, size=70, opacity=1).encode(y),
-        base.mark_rule(opacity=0.5).encode(y, x2="label_x", y2="label_h"),
-        base.mark_text(align="left", dx=3).encode(alt.X("label_x:Q"), alt.Y("label_h:Q"), text="scheduler:N"),
-        title="480 jobs on 60 GPUs, mean of three draws")
-    return chart.properties(width=580, height=340)
-
-
 def completion_figure() -> alt.LayerChart:
     """Draw how many jobs are done when (Fig. 4 of the paper)."""
     frame = read_frame(RESULTS / "curves.csv").query("table == 'measured'")
@@ -336,5 +304,5 @@ if __name__ == "__main__":
     for path in compute([name for name in sys.argv[1:] or CELLS_OF if name != "figures"]):
         print(path.relative_to(ROOT))
     use_book_style()
-    for name, draw in {"hadar_pareto": pareto_figure, "hadar_completions": completion_figure}.items():
+    for name, draw in {"hadar_completions": completion_figure}.items():
         print(save_svg(draw(), FIGURES / f"{name}.svg").relative_to(ROOT))
