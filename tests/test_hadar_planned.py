@@ -134,7 +134,7 @@ def test_the_mean_is_never_below_the_mean_time_alone():
     assert shortest_first_mean_s(np.full(4, 900.0), np.zeros(4)) == 2250
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 15), min_size=1, max_size=12), st.integers(1, 4), st.booleans())
 def test_jobs_with_one_worker_on_equal_gpus_end_with_the_deadline(lengths, num_gpus, by_area):
     how = PlanOptions(round_s=1.0, restart_s=0.0, margin_rounds=1, by_area=by_area, plan_rounds=3)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -524,9 +525,9 @@ def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
                   texts([""]))
     drawn, no_time = [], np.zeros(1, np.int64)
     score = policy_of("random").scores[0]
+    empty = world_for(Case(cluster, tasks, Arrivals(no_time, np.arange(nodes)), "eq1", "exact"))[0]
     for high, low in product(range(24), range(12)):
-        case = Case(cluster, tasks, Arrivals(no_time, np.arange(nodes)), "eq1", "exact")
-        world, memory = world_for(case)[0], inflation.empty_memory(1, nodes, 1)
+        world, memory = deepcopy(empty), inflation.empty_memory(1, nodes, 1)
         kernel = first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpus[0, 0])
         node, mask, curve = np.full(1, -1), np.zeros(1, np.int64), np.zeros((1, len(inflation.CURVE)))
         with quiet():
