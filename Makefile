@@ -53,7 +53,7 @@ lint: setup      ## ruff and mypy
 
 unit: setup
 	$(call step,tests)
-	pytest -q -n $(JOBS) --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py
+	pytest -q -n $(JOBS) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py
 
 nbval: setup
 	$(call step,chapters give their stored outputs)
