@@ -12,8 +12,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help setup results html book test sync lint unit nbval pages bench lab export clean
+.PHONY: help setup results html book test alone sync lint unit nbval pages browser bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -39,8 +38,14 @@ book: results html  ## build the book
 
 # --- the checks, cheap ones first; the first failure stops
 
-test: sync lint unit nbval html pages  ## every check CI runs
+test: setup      ## every check CI runs
+	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target alone
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory nbval
+	@$(MAKE) --no-print-directory browser
 	@printf '\nall checks passed\n'
+
+alone: sync lint html    # each takes one core only, so they run side by side
 
 sync: setup
 	$(call step,notebooks and package agree; layers)
@@ -60,8 +65,11 @@ nbval: setup
 	pytest -q $(NBVAL) nbs
 
 pages: html
+	@$(MAKE) --no-print-directory browser
+
+browser: setup
 	$(call step,pages of the book in a browser)
-	pytest -q tests/test_book_pages.py
+	pytest -q -n $(JOBS) tests/test_book_pages.py
 
 # --- by hand
 
