@@ -10,6 +10,7 @@ NBVAL  := --nbval --nbval-current-env --nbval-sanitize-with nbs/sanitize.cfg -n 
 step    = @printf '\n--- %s\n' "$(1)"
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup results html book test alone sync lint unit nbval pages browser bench lab export clean
@@ -19,7 +20,7 @@ help:     ## this list
 
 $(STAMP): settings.ini constraints.txt setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 setup: $(STAMP)  ## virtual environment with the pinned versions (once; again when the pins change)
