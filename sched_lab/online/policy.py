@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from .._compat import njit
@@ -47,10 +48,10 @@ def final_state(cluster: Cluster, tasks: Tasks, task_row: Integers, node: Intege
 
 # %% ../../nbs/20_policy.ipynb #20-014
 def _all_admitted(specs: Texts, models: Texts) -> Truths:
-    """Cond. 4 or 5 of each pair, asked once for each distinct pair."""
-    pairs = list(zip(specs, models, strict=True))
-    ok = {pair: admits(*pair) for pair in set(pairs)}
-    return np.array([ok[pair] for pair in pairs], bool)
+    """Cond. 4 or 5 of each pair, asked once for each list and model that occur."""
+    (spec, lists), (model, names) = pd.factorize(specs), pd.factorize(models)
+    ok = np.array([[admits(text, name) for name in names] for text in lists], bool)
+    return ok.reshape(len(lists), len(names))[spec, model]
 
 
 def check_placements(cluster: Cluster, tasks: Tasks, task_row: Integers, node: Integers, gpus: Integers) -> None:
