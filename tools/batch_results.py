@@ -50,7 +50,7 @@ from sched_lab.traces import default_tasks, target_workload, task_classes
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results" / "batch"
 POLICIES = ("fgd", "pwr", "pwr-fgd:0.1", "bestfit", "random")
-REPLICAS = {"cpu": (1, 2, 4, 8, 16, 32, 64, 128), "cuda": (1, 8, 64, 256, 1000)}
+REPLICAS = {"cpu": (1, 4, 16, 64, 128), "cuda": (1, 8, 64, 256, 1000)}
 SCALES = (1, 10, 100)
 STEPS = 200  # arrivals that are timed on the larger clusters
 

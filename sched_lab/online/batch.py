@@ -200,10 +200,10 @@ def rooms_at(tables: Tables, flock: Flock, at: Array) -> Rooms:
 WIDE = 2**30
 
 
-def keys_of(tables: Tables, part: Part, rooms: Rooms, task: Array, can_hold: Array) -> tuple[Array, Array]:
-    """Key (see `Flock`) and GPU of each pair of a room and a task class."""
+def keys_of(tables: Tables, part: Part, rooms: Rooms, task: Array) -> tuple[Array, Array]:
+    """Key (see `Flock`) and GPU of each possible pair of a room and a task class."""
     score, gpu = part.form.score(tables, rooms, task)
-    key = (score + (1 if part.form.is_points else WIDE)) * tables.xp.astype(can_hold, tables.xp.int64)
+    key = score + (1 if part.form.is_points else WIDE)
     return tables.xp.astype(key, tables.xp.uint32), tables.xp.astype(gpu, tables.xp.int8)
 
 # %% ../../nbs/27_batch.ipynb #27-019
@@ -218,8 +218,9 @@ def first_keys(tables: Tables, part: Part, node_type: Array) -> tuple[Array, Arr
     num_types, num_classes = world.gpu_model.shape[0], world.demand.cpu_milli.shape[0]
     pair = xp.arange(num_classes * num_types)
     rooms, task = empty_rooms(tables, pair % num_types), pair // num_types
-    known, copies = keys_of(tables, part, rooms, task, is_feasible(tables, rooms, task)), []
-    for column in known:
+    key, gpu = keys_of(tables, part, rooms, task)
+    copies = []
+    for column in (key * xp.astype(is_feasible(tables, rooms, task), xp.uint32), gpu):
         of_nodes = xp.take(xp.reshape(column, (num_classes, num_types)), xp.reshape(node_type, (-1,)), axis=1)
         copies.append(xp.permute_dims(xp.reshape(of_nodes, (num_classes, *node_type.shape)), (1, 0, 2)))
     return xp.reshape(copies[0], (-1, node_type.shape[1])), xp.reshape(copies[1], (-1,))
@@ -239,7 +240,7 @@ def empty_flock(tables: Tables, parts: Sequence[Part], node_type: Array, memory_
                  xp.full(node_type.shape, -2, dtype=xp.int32), tuple(key for key, _ in known),
                  tuple(gpu for _, gpu in known))
 
-# %% ../../nbs/27_batch.ipynb #27-020
+# %% ../../nbs/27_batch.ipynb #27-021
 def rescore(tables: Tables, parts: Sequence[Part], flock: Flock, task: Array, seen: Array, max_pairs: int) -> None:
     """Score the arriving class of each replica again on the nodes that changed since it was last there.
 
@@ -256,13 +257,16 @@ def rescore(tables: Tables, parts: Sequence[Part], flock: Flock, task: Array, se
         replica = at // num_nodes
         rooms, now = rooms_at(tables, flock, at), task[replica]
         cell = (replica * (num_classes - 1) + now) * num_nodes + at
-        can_hold = is_feasible(tables, rooms, now)
+        possible = xp.nonzero(is_feasible(tables, rooms, now))[0]
+        rooms, now = Rooms(*(xp.take(column, possible, axis=-1) for column in rooms)), now[possible]
         for part, known, gpu_known in zip(parts, flock.key, flock.gpu, strict=True):
-            key, gpu = keys_of(tables, part, rooms, now, can_hold)
-            put(xp.reshape(known, (-1,)), cell, key)
-            put(gpu_known, cell, gpu)
+            keys = xp.reshape(known, (-1,))
+            put(keys, cell, xp.zeros(cell.shape, dtype=xp.uint32))
+            key, gpu = keys_of(tables, part, rooms, now)
+            put(keys, cell[possible], key)
+            put(gpu_known, cell[possible], gpu)
 
-# %% ../../nbs/27_batch.ipynb #27-022
+# %% ../../nbs/27_batch.ipynb #27-023
 def spread(xp: Any, key: Array, equal: int) -> Array:
     """Points 0..100 between worst and best feasible node of each replica (`add_points`); anything where key is 0.
 
@@ -281,7 +285,7 @@ def spread(xp: Any, key: Array, equal: int) -> Array:
     above = xp.astype(xp.maximum(key, low[:, None]), xp.float64)
     return xp.astype(above * slope[:, None] + start[:, None], xp.int32)
 
-# %% ../../nbs/27_batch.ipynb #27-025
+# %% ../../nbs/27_batch.ipynb #27-026
 def nth_host(xp: Any, key: Array, die: Array) -> Array:
     """Node number `die` modulo their number among the feasible ones of each replica."""
     num_nodes = key.shape[1]
@@ -290,7 +294,7 @@ def nth_host(xp: Any, key: Array, die: Array) -> Array:
     chosen = before[:-1] + die % xp.maximum(before[1:] - before[:-1], 1)
     return xp.concat([hosts, xp.zeros(1, dtype=hosts.dtype)])[chosen] % num_nodes
 
-# %% ../../nbs/27_batch.ipynb #27-026
+# %% ../../nbs/27_batch.ipynb #27-027
 def choose(xp: Any, rules: Rules, keys: Sequence[Array], weights: Array, die: Array) -> Array:
     """First feasible node with the largest weighted sum of points, in each replica; any node if none is feasible.
 
@@ -314,7 +318,7 @@ def choose(xp: Any, rules: Rules, keys: Sequence[Array], weights: Array, die: Ar
             total = total + weight[:, None] * xp.astype(points, rules.total_type)
     return xp.argmax(total * xp.astype(keys[0] > 0, rules.total_type), axis=1)
 
-# %% ../../nbs/27_batch.ipynb #27-027
+# %% ../../nbs/27_batch.ipynb #27-028
 def drawn_gpu(xp: Any, marks: Array, die: Array) -> Array:
     """One marked GPU of each room, drawn with a large random number as `draw_gpus` does; (rooms,)."""
     for left in range(marks.shape[0], 1, -1):
@@ -324,7 +328,7 @@ def drawn_gpu(xp: Any, marks: Array, die: Array) -> Array:
         die = xp.where(is_on, die // left, die)
     return first(xp, marks)
 
-# %% ../../nbs/27_batch.ipynb #27-029
+# %% ../../nbs/27_batch.ipynb #27-030
 def place(tables: Tables, flock: Flock, at: Array, rooms: Rooms, taken: Array, task: Array, memory_mib: Array,
           is_placed: Array, arrival: int) -> None:
     """Take what the tasks ask for from one node of each replica where a task is placed.
@@ -346,7 +350,7 @@ def place(tables: Tables, flock: Flock, at: Array, rooms: Rooms, taken: Array, t
     put(memory, at, memory[at] - xp.astype(num, xp.uint32) * memory_mib)
     put(touched, at, xp.where(is_placed, arrival, touched[at]))
 
-# %% ../../nbs/27_batch.ipynb #27-030
+# %% ../../nbs/27_batch.ipynb #27-031
 def step(tables: Tables, rules: Rules, flock: Flock, now: Workload, stage: Array, arrival: int,
          max_pairs: int) -> tuple[Array, Array]:
     """Place one arrival in each replica; return its node, -1 if there is none, and its GPUs as a bit mask.
@@ -362,13 +366,16 @@ def step(tables: Tables, rules: Rules, flock: Flock, now: Workload, stage: Array
     row = replica * tables.world.demand.cpu_milli.shape[0] + now.task
     has_memory = ((flock.memory_left_mib - now.memory_mib[:, None]) >> 31) - 1  # all bits if enough is left, else none
     keys = [xp.take(known, row, axis=0) & has_memory for known in flock.key]
-    weights = xp.take(xp.reshape(rules.weights, (-1, len(keys))), replica * rules.weights.shape[1] + stage, axis=0)
+    weights = rules.weights[:, 0, :]
+    if rules.weights.shape[1] > 1:
+        weights = xp.take(xp.reshape(rules.weights, (-1, len(keys))), replica * rules.weights.shape[1] + stage, axis=0)
     node = choose(xp, rules, keys, weights, now.die)
     is_placed = keys[0][replica, node] > 0
-    heaviest = xp.argmax(weights, axis=1)
     gpu = xp.astype(flock.gpu[0][row * num_nodes + node], xp.int64)
-    for i, known in enumerate(flock.gpu[1:], start=1):
-        gpu = xp.where(heaviest == i, xp.astype(known[row * num_nodes + node], xp.int64), gpu)
+    if len(keys) > 1:
+        heaviest = xp.argmax(weights, axis=1)
+        for i, known in enumerate(flock.gpu[1:], start=1):
+            gpu = xp.where(heaviest == i, xp.astype(known[row * num_nodes + node], xp.int64), gpu)
     at = replica * num_nodes + node
     rooms = rooms_at(tables, flock, at)
     if any(part.normalise == ONE_AT_RANDOM for part in rules.parts):
@@ -379,7 +386,7 @@ def step(tables: Tables, rules: Rules, flock: Flock, now: Workload, stage: Array
     gpus = xp.sum(xp.astype(taken > 0, xp.int64) * bit, axis=0)
     return xp.where(is_placed, node, -1), gpus * xp.astype(is_placed, xp.int64)
 
-# %% ../../nbs/27_batch.ipynb #27-031
+# %% ../../nbs/27_batch.ipynb #27-032
 def play_batch(tables: Tables, rules: Rules, flock: Flock, workload: Workload, max_pairs: int) -> tuple[Array, Array]:
     """Let every replica place its arrivals in lockstep: the array form of `replay`, without the curve.
 
@@ -390,16 +397,17 @@ def play_batch(tables: Tables, rules: Rules, flock: Flock, workload: Workload, m
     xp, demand = tables.xp, tables.world.demand
     node, gpus = (xp.empty(workload.task.shape, dtype=xp.int64) for _ in range(2))
     used = xp.zeros(workload.task.shape[1], dtype=xp.int64)
+    stage = xp.zeros_like(used)
     for arrival in range(workload.task.shape[0]):
         now = Workload(*(column[arrival, :] for column in workload))
-        stage = xp.sum(xp.astype(rules.from_milli[:, 1:] <= used[:, None], xp.int64), axis=1)
         node[arrival, :], gpus[arrival, :] = step(tables, rules, flock, now, stage, arrival, max_pairs)
         if rules.weights.shape[1] > 1:
             asked = demand.gpu_milli[now.task] * demand.num_gpus[now.task]
             used = used + asked * xp.astype(node[arrival, :] >= 0, xp.int64)
+            stage = xp.sum(xp.astype(rules.from_milli[:, 1:] <= used[:, None], xp.int64), axis=1)
     return node, gpus
 
-# %% ../../nbs/27_batch.ipynb #27-033
+# %% ../../nbs/27_batch.ipynb #27-034
 def _cpu(tables: Tables, rooms: Rooms) -> Array:
     return cpu_milliwatt(tables, rooms.node_type, rooms.cpu_left_milli)
 
@@ -407,7 +415,7 @@ def _cpu(tables: Tables, rooms: Rooms) -> Array:
 def _gpu(tables: Tables, rooms: Rooms) -> Array:
     return gpu_milliwatt(tables, rooms.node_type, rooms.gpu_left_milli)
 
-# %% ../../nbs/27_batch.ipynb #27-034
+# %% ../../nbs/27_batch.ipynb #27-035
 def exact_curves(tables: Tables, node_type: Array, task: Array, node: Array, gpus: Array) -> tuple[Array, ...]:
     """Milliwatts of CPUs and of GPUs and fragmentation (times `num_tasks`) after every arrival, from the placements.
 
@@ -448,7 +456,7 @@ def exact_curves(tables: Tables, node_type: Array, task: Array, node: Array, gpu
         curves.append(xp.cumulative_sum(change, axis=0) + xp.sum(idle[node_type], axis=1)[None, :])
     return tuple(curves)
 
-# %% ../../nbs/27_batch.ipynb #27-035
+# %% ../../nbs/27_batch.ipynb #27-036
 def curves_of(tables: Tables, node_type: Array, workload: Workload, node: Array, gpus: Array) -> Floats:
     """Columns `CURVE` of every replica, (replicas, arrivals, columns), in the units of `play`."""
     xp, demand = tables.xp, tables.world.demand
@@ -459,7 +467,7 @@ def curves_of(tables: Tables, node_type: Array, workload: Workload, node: Array,
     return np.stack([columns[0] / 1000, columns[1] / 1000, *columns[2:4],
                      columns[4] / tables.world.target.num_tasks, columns[5]], axis=-1)
 
-# %% ../../nbs/27_batch.ipynb #27-037
+# %% ../../nbs/27_batch.ipynb #27-038
 @dataclass(frozen=True)
 class Replica:
     """One run of a batch: its summary, and what its frames are made of.
@@ -494,7 +502,7 @@ def replica_of(cluster: Cluster, tasks: Tasks, draw: Draw, about: dict[str, Any]
     sizes = {"nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()), "arrivals": len(draw.task_row)}
     return Replica(about | sizes, ranked, draw.task_row, node, gpus, curve)
 
-# %% ../../nbs/27_batch.ipynb #27-038
+# %% ../../nbs/27_batch.ipynb #27-039
 @dataclass(frozen=True)
 class Batch:
     """Runs of many policies and seeds on one cluster and trace; `batch[i]` gives one with its frames.
@@ -514,6 +522,9 @@ class Batch:
     def __getitem__(self, index: int) -> Run:
         return self.replicas[index].run()
 
+    def __iter__(self) -> Iterator[Run]:
+        return (replica.run() for replica in self.replicas)
+
 
 def batch_of(cluster: Cluster, replicas: Sequence[Replica]) -> Batch:
     """Batch of finished replicas."""
@@ -523,7 +534,7 @@ def batch_of(cluster: Cluster, replicas: Sequence[Replica]) -> Batch:
     grar = ends["used_gpu_milli"] / ends["arrived_gpu_milli"]
     return Batch(pd.concat([about, ends.assign(grar=grar)], axis=1), tuple(replicas))
 
-# %% ../../nbs/27_batch.ipynb #27-040
+# %% ../../nbs/27_batch.ipynb #27-041
 SCRATCH_BYTES = 2**27
 
 
@@ -540,7 +551,7 @@ def bytes_per_replica(tables: Tables, num_parts: int, num_nodes: int, num_arriva
     state = 4 * (4 + num_gpus + num_kinds) + 8 * (3 + 2 * num_parts)
     return num_nodes * (known + state) + 48 * num_arrivals
 
-# %% ../../nbs/27_batch.ipynb #27-041
+# %% ../../nbs/27_batch.ipynb #27-042
 class Draw(NamedTuple):
     """The random part of a replica, which all policies share: arrivals in order, and the ranked cluster."""
 
@@ -564,7 +575,7 @@ def draws_of(cluster: Cluster, tasks: Tasks, seeds: Sequence[int], until: float 
         draws[seed] = Draw(rows, np.argsort(drawn.node_rank))
     return draws
 
-# %% ../../nbs/27_batch.ipynb #27-042
+# %% ../../nbs/27_batch.ipynb #27-043
 class Setting(NamedTuple):
     """What all replicas of a batch share.
 
@@ -598,7 +609,7 @@ def setting_of(cluster: Cluster, tasks: Tasks, model: Power, xp: Any) -> Setting
     return Setting(cluster, tasks, class_of, type_of,
                    tables_of(cluster, model, classes, target_workload(tasks), xp))
 
-# %% ../../nbs/27_batch.ipynb #27-044
+# %% ../../nbs/27_batch.ipynb #27-045
 def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]], draws: Mapping[int, Draw],
                  ) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Node, GPUs and curve (as `play`) of replicas whose policies have the same scores and equally many stages."""
@@ -620,7 +631,7 @@ def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]], draws
             end = len(draw.task_row)
             yield *(to_host(x[:, i])[:end] for x in placed), curve[:end]
 
-# %% ../../nbs/27_batch.ipynb #27-045
+# %% ../../nbs/27_batch.ipynb #27-046
 CPU_AT_ONCE = 64
 
 
@@ -633,7 +644,7 @@ def groups_of(replicas: Sequence[tuple[Policy, int]], at_once: int) -> Iterator[
         for start in range(0, len(members), at_once):
             yield members[start:start + at_once]
 
-# %% ../../nbs/27_batch.ipynb #27-046
+# %% ../../nbs/27_batch.ipynb #27-047
 def inflate_batch(cluster: Cluster, tasks: Tasks, policies: str | Policy | Sequence[str | Policy] = "fgd",
                   seeds: Sequence[int] = (0,), *, device: str = "cpu", until: float | None = None,
                   sampling: str = "replacement", arrivals: Mapping[int, Arrivals] | None = None, power: str = "eq1",
