@@ -10,7 +10,7 @@ import math
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,15 +40,15 @@ from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, rea
 from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% auto #0
-__all__ = ['TABLES', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
-           'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'OutFolder', 'StudyOut',
-           'StudyFile', 'Workers', 'DaskAddress', 'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn', 'OneSequence',
-           'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'InstancePath', 'JobMethod', 'Simulate',
-           'SearchSeed', 'Iterations', 'Period', 'Loss', 'TimeLimit', 'JobsFile', 'ClusterFile', 'ThroughputsFile',
-           'SchedulerName', 'RoundLength', 'RestartDelay', 'UsageError', 'is_kept', 'write_run', 'Experiment',
-           'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command', 'warnings_said',
-           'far_command', 'far_run_command', 'andreas_command', 'hadar_command', 'traces_command', 'fetch_command',
-           'fail', 'main']
+__all__ = ['TABLES', 'LOT', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
+           'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'ArrayDevice', 'OutFolder',
+           'StudyOut', 'StudyFile', 'Workers', 'DaskAddress', 'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn',
+           'OneSequence', 'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'InstancePath', 'JobMethod',
+           'Simulate', 'SearchSeed', 'Iterations', 'Period', 'Loss', 'TimeLimit', 'JobsFile', 'ClusterFile',
+           'ThroughputsFile', 'SchedulerName', 'RoundLength', 'RestartDelay', 'UsageError', 'is_kept', 'write_run',
+           'Experiment', 'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command',
+           'warnings_said', 'far_command', 'far_run_command', 'andreas_command', 'hadar_command', 'traces_command',
+           'fetch_command', 'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-004
 from .andreas.greedy import Randomness
@@ -65,6 +65,7 @@ from .hadar.engine import RESTART_S, ROUND_S
 from .hadar.model import read_workload
 from .hadar.report import SCHEDULERS, scheduler_of
 from .hadar.report import report as hadar_report
+from .online.batch import inflate_batch
 from .online.combine import policy_of
 from .online.evaluation import compare, parse_seeds, read_study, run_study
 from .online.inflation import SAMPLINGS, Run, inflate
@@ -91,6 +92,9 @@ def write_run(run: Run, folder: Path, inputs: dict[str, Any]) -> None:
         write_json(about, partial_folder / "summary.json")
 
 # %% ../nbs/90_cli.ipynb #90-008
+LOT = 64  # seeds in lockstep: what a killed run loses at most
+
+
 @dataclass(frozen=True)
 class Experiment:
     """Checked options of `sched-lab inflate`.
@@ -117,6 +121,22 @@ class Experiment:
         recorded = self.arrivals(seed) if self.arrivals else None
         write_run(inflate(self.cluster, self.tasks, seed=seed, arrivals=recorded, **self.options), folder, inputs)
         return True
+
+    def run_together(self, folders: Mapping[int, Path], device: str) -> Iterator[tuple[int, bool]]:
+        """Run seeds into their folders in lockstep on a device (`inflate_batch`); yield each as `run` would."""
+        options = {name: value for name, value in self.options.items() if name not in ("policy", "arithmetic")}
+        policy = policy_of(self.options["policy"], self.options["arithmetic"])
+        for start in range(0, len(folders), LOT):
+            inputs = {seed: {**self.inputs, "seed": seed} for seed in list(folders)[start:start + LOT]}
+            todo = [seed for seed in inputs if not is_kept(folders[seed], input_key(inputs[seed]))]
+            recorded = {seed: self.arrivals(seed) for seed in todo} if self.arrivals else None
+            if todo:
+                batch = inflate_batch(self.cluster, self.tasks, policy, todo, device=device, arrivals=recorded,
+                                      **options)
+                for seed, run in zip(todo, batch, strict=True):
+                    write_run(run, folders[seed], inputs[seed])
+            yield from ((seed, seed in todo) for seed in inputs)
+
 
 # %% ../nbs/90_cli.ipynb #90-009
 def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None, gpu_power: Path | None,
@@ -173,6 +193,8 @@ Arithmetic = Annotated[str, _option("exact integers, or the authors' floating-po
                                     metavar="exact|reference")]
 Until = Annotated[float | None, _option("Stop when arrived GPU demand reaches this share of the capacity. "
                                         "[default: 1.0 with --seeds, the whole recording with --arrivals]")]
+ArrayDevice = Annotated[str | None, _option("Step all seeds in lockstep here, with the same results. [default: one "
+                                            "by one, compiled]", metavar="cpu|cuda")]
 OutFolder = Annotated[Path, _option("Folder for assignments.csv, curve.csv and summary.json.")]
 
 # %% ../nbs/90_cli.ipynb #90-012
@@ -221,7 +243,7 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
                     seeds: Seeds = None, sampling: Sampling = "replacement", arrivals: ArrivalsFile = None,
                     seed: SeedOfFile = None, power: PowerName = "eq1", gpu_power: GpuPower = None,
                     cpu_power: CpuPower = None, load_curve: LoadCurve = "step", arithmetic: Arithmetic = "exact",
-                    until: Until = None) -> None:
+                    until: Until = None, device: ArrayDevice = None) -> None:
     """Let random tasks arrive on an empty cluster until it is full, and record every step.
 
     Tasks never leave; what fits nowhere fails for good. Per arrival, **assignments.csv** has event, task_row, node and
@@ -237,9 +259,10 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
                "load_curve": load_curve}
     experiment = experiment_of(nodes, tasks, arrivals, gpu_power, cpu_power, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
-    for s in track(chosen, "inflate"):
-        was_run = experiment.run(s, folders[s])
+    one_by_one = ((s, experiment.run(s, folders[s])) for s in track(chosen, "inflate"))
+    for s, was_run in one_by_one if device is None else experiment.run_together(folders, device):
         typer.echo(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
+
 
 # %% ../nbs/90_cli.ipynb #90-016
 StudyOut = Annotated[Path, _option("Folder for results.csv, means.csv and the finished runs.")]

@@ -257,6 +257,24 @@ def test_other_options_do_not_keep_old_results(files, capsys):
     assert json.loads(Path("out/seed-0/summary.json").read_text())["policy"] == "pwr"
 
 
+def test_a_device_gives_the_results_of_one_after_the_other(files, capsys):
+    mix = ("--policy", "pwr-fgd:0.1", "--seeds")
+    assert inflate(*mix, "0-2", out="alone") == inflate(*mix, "0-2", "--device", "cpu", out="together") == 0
+    assert content("alone") == content("together")
+    capsys.readouterr()
+    assert inflate(*mix, "1-4", "--device", "cpu", out="alone") == inflate(*mix, "3", out="later") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line.endswith("(kept)") for line in said] == [True, True, False, False, False]
+    assert content("alone/seed-3") == content("later/seed-3")
+
+
+def test_a_device_that_cannot_is_refused_before_anything_is_written(files, capsys):
+    for options, words in ((["tpu"], "choose one of cpu"), (["cpu", "--arithmetic", "reference"], "no array form")):
+        assert inflate("--device", *options) != 0
+        assert words in capsys.readouterr().err
+    assert content("out") == {}
+
+
 FOUR_SEEDS = [*PROGRAM, "inflate", "--seeds", "0-3", "--out"]
 
 
