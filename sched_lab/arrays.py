@@ -41,7 +41,7 @@ def _cupy() -> Any:
         raise InputError("CuPy finds no GPU", value="cuda", mend="choose the device 'cpu'")
     return xp
 
-
+# %% ../nbs/80_arrays.ipynb #80-007
 def get_xp(device: str = "cpu") -> Any:
     """Array functions that compute on a device, under the names of the array standard.
 
@@ -67,7 +67,7 @@ def get_xp(device: str = "cpu") -> Any:
         return np
     raise InputError(f"there is no device {device!r}", value=device, mend=f"choose one of {', '.join(DEVICES)}")
 
-# %% ../nbs/80_arrays.ipynb #80-011
+# %% ../nbs/80_arrays.ipynb #80-013
 def to_host(x: Array) -> np.ndarray[Any, Any]:
     """Array of any device as a NumPy array."""
     return np.asarray(x.get() if hasattr(x, "get") else x)
@@ -82,7 +82,7 @@ def to_device(values: Any, xp: Any) -> Any:
         return type(values)(*inner) if hasattr(values, "_fields") else tuple(inner)
     return values
 
-# %% ../nbs/80_arrays.ipynb #80-014
+# %% ../nbs/80_arrays.ipynb #80-016
 def put(x: Array, index: Array, values: Array) -> None:
     """Set `x[index] = values` for distinct positions on the first axis: the one step that the standard leaves out."""
     try:
@@ -91,12 +91,12 @@ def put(x: Array, index: Array, values: Array) -> None:
         for i, position in enumerate(to_host(index).tolist()):
             x[position, ...] = values[i, ...]
 
-# %% ../nbs/80_arrays.ipynb #80-017
+# %% ../nbs/80_arrays.ipynb #80-019
 def in_rows(xp: Any, x: Array) -> Array:
     """Same array, in memory row after row: a transposed one is otherwise read across."""
     return xp.reshape(xp.reshape(x, (-1,)), x.shape)
 
-# %% ../nbs/80_arrays.ipynb #80-020
+# %% ../nbs/80_arrays.ipynb #80-022
 def synchronise(xp: Any) -> None:
     """Wait until the device has done all it was asked to do; NumPy has done it already."""
     if hasattr(xp, "cuda"):
@@ -120,7 +120,7 @@ def copy_bandwidth_bytes_per_s(xp: Any, num_bytes: int = 2**28, repeats: int = 5
     source = xp.zeros(num_bytes // 8, dtype=xp.int64)
     return 2 * num_bytes / best_time_s(lambda: xp.asarray(source, copy=True), xp, repeats)
 
-# %% ../nbs/80_arrays.ipynb #80-023
+# %% ../nbs/80_arrays.ipynb #80-025
 class Traffic(NamedTuple):
     """What an array program does: bytes of operands and of results, numbers computed, calls of the library."""
 
@@ -136,7 +136,7 @@ def _plain(value: Any) -> Any:
         return type(value)(map(_plain, value))
     return value.view(np.ndarray) if isinstance(value, _Recorded) else value
 
-
+# %% ../nbs/80_arrays.ipynb #80-027
 class _Recorded(np.ndarray[Any, Any]):
     """NumPy array whose operations are recorded."""
 
@@ -169,7 +169,7 @@ class _Recorded(np.ndarray[Any, Any]):
         chosen = [x for x in plain if isinstance(x, np.ndarray)]
         return self.note([np.array(result), *chosen], result) if chosen else result.view(_Recorded)
 
-# %% ../nbs/80_arrays.ipynb #80-024
+# %% ../nbs/80_arrays.ipynb #80-028
 def _recorded(values: Any) -> Any:
     """NumPy arrays with record, tuples searched."""
     if isinstance(values, tuple):
@@ -194,7 +194,7 @@ def traffic_of(function: Callable[..., Any], *arguments: Any) -> Traffic:
     function(*map(_recorded, arguments))
     return Traffic(*(sum(each[i] for each in _Recorded.record) for i in range(len(Traffic._fields))))
 
-# %% ../nbs/80_arrays.ipynb #80-030
+# %% ../nbs/80_arrays.ipynb #80-034
 def free_bytes(xp: Any) -> int:
     """Memory that an array program may still take on its device."""
     if hasattr(xp, "cuda"):

@@ -45,7 +45,8 @@ __all__ = ['NO_NODE_HAS', 'WIDE', 'SCRATCH_BYTES', 'CPU_AT_ONCE', 'Part', 'parts
            'last_seen', 'workload_of', 'Flock', 'rows_of', 'rooms_at', 'keys_of', 'first_keys', 'empty_flock',
            'rescore', 'spread', 'nth_host', 'choose', 'drawn_gpu', 'place', 'step', 'play_batch', 'exact_curves',
            'curves_of', 'Replica', 'replica_of', 'Batch', 'batch_of', 'bytes_per_pair', 'bytes_per_replica', 'Draw',
-           'draws_of', 'Setting', 'setting_of', 'run_together', 'groups_of', 'inflate_batch']
+           'draws_of', 'Setting', 'setting_of', 'run_together', 'groups_of', 'lockstep_size', 'replicas_run',
+           'inflate_batch']
 
 # %% ../../nbs/27_batch.ipynb #27-005
 class Part(NamedTuple):
@@ -294,7 +295,7 @@ def nth_host(xp: Any, key: Array, die: Array) -> Array:
     chosen = before[:-1] + die % xp.maximum(before[1:] - before[:-1], 1)
     return xp.concat([hosts, xp.zeros(1, dtype=hosts.dtype)])[chosen] % num_nodes
 
-# %% ../../nbs/27_batch.ipynb #27-027
+# %% ../../nbs/27_batch.ipynb #27-028
 def choose(xp: Any, rules: Rules, keys: Sequence[Array], weights: Array, die: Array) -> Array:
     """First feasible node with the largest weighted sum of points, in each replica; any node if none is feasible.
 
@@ -318,7 +319,7 @@ def choose(xp: Any, rules: Rules, keys: Sequence[Array], weights: Array, die: Ar
             total = total + weight[:, None] * xp.astype(points, rules.total_type)
     return xp.argmax(total * xp.astype(keys[0] > 0, rules.total_type), axis=1)
 
-# %% ../../nbs/27_batch.ipynb #27-028
+# %% ../../nbs/27_batch.ipynb #27-030
 def drawn_gpu(xp: Any, marks: Array, die: Array) -> Array:
     """One marked GPU of each room, drawn with a large random number as `draw_gpus` does; (rooms,)."""
     for left in range(marks.shape[0], 1, -1):
@@ -328,7 +329,7 @@ def drawn_gpu(xp: Any, marks: Array, die: Array) -> Array:
         die = xp.where(is_on, die // left, die)
     return first(xp, marks)
 
-# %% ../../nbs/27_batch.ipynb #27-030
+# %% ../../nbs/27_batch.ipynb #27-032
 def place(tables: Tables, flock: Flock, at: Array, rooms: Rooms, taken: Array, task: Array, memory_mib: Array,
           is_placed: Array, arrival: int) -> None:
     """Take what the tasks ask for from one node of each replica where a task is placed.
@@ -350,7 +351,7 @@ def place(tables: Tables, flock: Flock, at: Array, rooms: Rooms, taken: Array, t
     put(memory, at, memory[at] - xp.astype(num, xp.uint32) * memory_mib)
     put(touched, at, xp.where(is_placed, arrival, touched[at]))
 
-# %% ../../nbs/27_batch.ipynb #27-031
+# %% ../../nbs/27_batch.ipynb #27-034
 def step(tables: Tables, rules: Rules, flock: Flock, now: Workload, stage: Array, arrival: int,
          max_pairs: int) -> tuple[Array, Array]:
     """Place one arrival in each replica; return its node, -1 if there is none, and its GPUs as a bit mask.
@@ -386,7 +387,7 @@ def step(tables: Tables, rules: Rules, flock: Flock, now: Workload, stage: Array
     gpus = xp.sum(xp.astype(taken > 0, xp.int64) * bit, axis=0)
     return xp.where(is_placed, node, -1), gpus * xp.astype(is_placed, xp.int64)
 
-# %% ../../nbs/27_batch.ipynb #27-032
+# %% ../../nbs/27_batch.ipynb #27-035
 def play_batch(tables: Tables, rules: Rules, flock: Flock, workload: Workload, max_pairs: int) -> tuple[Array, Array]:
     """Let every replica place its arrivals in lockstep: the array form of `replay`, without the curve.
 
@@ -407,7 +408,7 @@ def play_batch(tables: Tables, rules: Rules, flock: Flock, workload: Workload, m
             stage = xp.sum(xp.astype(rules.from_milli[:, 1:] <= used[:, None], xp.int64), axis=1)
     return node, gpus
 
-# %% ../../nbs/27_batch.ipynb #27-034
+# %% ../../nbs/27_batch.ipynb #27-037
 def _cpu(tables: Tables, rooms: Rooms) -> Array:
     return cpu_milliwatt(tables, rooms.node_type, rooms.cpu_left_milli)
 
@@ -415,7 +416,7 @@ def _cpu(tables: Tables, rooms: Rooms) -> Array:
 def _gpu(tables: Tables, rooms: Rooms) -> Array:
     return gpu_milliwatt(tables, rooms.node_type, rooms.gpu_left_milli)
 
-# %% ../../nbs/27_batch.ipynb #27-035
+# %% ../../nbs/27_batch.ipynb #27-038
 def exact_curves(tables: Tables, node_type: Array, task: Array, node: Array, gpus: Array) -> tuple[Array, ...]:
     """Milliwatts of CPUs and of GPUs and fragmentation (times `num_tasks`) after every arrival, from the placements.
 
@@ -456,7 +457,7 @@ def exact_curves(tables: Tables, node_type: Array, task: Array, node: Array, gpu
         curves.append(xp.cumulative_sum(change, axis=0) + xp.sum(idle[node_type], axis=1)[None, :])
     return tuple(curves)
 
-# %% ../../nbs/27_batch.ipynb #27-036
+# %% ../../nbs/27_batch.ipynb #27-039
 def curves_of(tables: Tables, node_type: Array, workload: Workload, node: Array, gpus: Array) -> Floats:
     """Columns `CURVE` of every replica, (replicas, arrivals, columns), in the units of `play`."""
     xp, demand = tables.xp, tables.world.demand
@@ -467,7 +468,7 @@ def curves_of(tables: Tables, node_type: Array, workload: Workload, node: Array,
     return np.stack([columns[0] / 1000, columns[1] / 1000, *columns[2:4],
                      columns[4] / tables.world.target.num_tasks, columns[5]], axis=-1)
 
-# %% ../../nbs/27_batch.ipynb #27-038
+# %% ../../nbs/27_batch.ipynb #27-041
 @dataclass(frozen=True)
 class Replica:
     """One run of a batch: its summary, and what its frames are made of.
@@ -502,7 +503,7 @@ def replica_of(cluster: Cluster, tasks: Tasks, draw: Draw, about: dict[str, Any]
     sizes = {"nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()), "arrivals": len(draw.task_row)}
     return Replica(about | sizes, ranked, draw.task_row, node, gpus, curve)
 
-# %% ../../nbs/27_batch.ipynb #27-039
+# %% ../../nbs/27_batch.ipynb #27-042
 @dataclass(frozen=True)
 class Batch:
     """Runs of many policies and seeds on one cluster and trace; `batch[i]` gives one with its frames.
@@ -534,7 +535,7 @@ def batch_of(cluster: Cluster, replicas: Sequence[Replica]) -> Batch:
     grar = ends["used_gpu_milli"] / ends["arrived_gpu_milli"]
     return Batch(pd.concat([about, ends.assign(grar=grar)], axis=1), tuple(replicas))
 
-# %% ../../nbs/27_batch.ipynb #27-041
+# %% ../../nbs/27_batch.ipynb #27-044
 SCRATCH_BYTES = 2**27
 
 
@@ -551,7 +552,7 @@ def bytes_per_replica(tables: Tables, num_parts: int, num_nodes: int, num_arriva
     state = 4 * (4 + num_gpus + num_kinds) + 8 * (3 + 2 * num_parts)
     return num_nodes * (known + state) + 48 * num_arrivals
 
-# %% ../../nbs/27_batch.ipynb #27-042
+# %% ../../nbs/27_batch.ipynb #27-046
 class Draw(NamedTuple):
     """The random part of a replica, which all policies share: arrivals in order, and the ranked cluster."""
 
@@ -575,7 +576,7 @@ def draws_of(cluster: Cluster, tasks: Tasks, seeds: Sequence[int], until: float 
         draws[seed] = Draw(rows, np.argsort(drawn.node_rank))
     return draws
 
-# %% ../../nbs/27_batch.ipynb #27-043
+# %% ../../nbs/27_batch.ipynb #27-047
 class Setting(NamedTuple):
     """What all replicas of a batch share.
 
@@ -609,7 +610,7 @@ def setting_of(cluster: Cluster, tasks: Tasks, model: Power, xp: Any) -> Setting
     return Setting(cluster, tasks, class_of, type_of,
                    tables_of(cluster, model, classes, target_workload(tasks), xp))
 
-# %% ../../nbs/27_batch.ipynb #27-045
+# %% ../../nbs/27_batch.ipynb #27-049
 def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]], draws: Mapping[int, Draw],
                  ) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Node, GPUs and curve (as `play`) of replicas whose policies have the same scores and equally many stages."""
@@ -631,7 +632,7 @@ def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]], draws
             end = len(draw.task_row)
             yield *(to_host(x[:, i])[:end] for x in placed), curve[:end]
 
-# %% ../../nbs/27_batch.ipynb #27-046
+# %% ../../nbs/27_batch.ipynb #27-050
 CPU_AT_ONCE = 64
 
 
@@ -644,52 +645,66 @@ def groups_of(replicas: Sequence[tuple[Policy, int]], at_once: int) -> Iterator[
         for start in range(0, len(members), at_once):
             yield members[start:start + at_once]
 
-# %% ../../nbs/27_batch.ipynb #27-047
+# %% ../../nbs/27_batch.ipynb #27-052
+def lockstep_size(setting: Setting, policies: Sequence[Policy], draws: Mapping[int, Draw], num_replicas: int,
+                  at_once: int | None, max_bytes: int | None) -> int:
+    """Replicas to hold at once: as asked for, or as many as fit, without a GPU at most `CPU_AT_ONCE`.
+
+    Raises
+    ------
+    InputError : they do not fit
+    """
+    xp, parts = setting.tables.xp, max(len(parts_of(policy)) for policy in policies)
+    num_arrivals = max(len(draw.task_row) for draw in draws.values())
+    each = bytes_per_replica(setting.tables, parts, len(setting.cluster), num_arrivals)
+    most = free_bytes(xp) // 2 if max_bytes is None else max_bytes
+    fit = that_fit(each, most, None if at_once is None else min(at_once, num_replicas))
+    return at_once or (fit if hasattr(xp, "cuda") else min(fit, CPU_AT_ONCE))
+
+
+def replicas_run(setting: Setting, replicas: Sequence[tuple[Policy, int]], draws: Mapping[int, Draw],
+                 at_once: int, about: Mapping[str, Any]) -> list[Replica]:
+    """Run replicas, at most `at_once` together, and give them back in their order."""
+    results: dict[int, Replica] = {}
+    for members in groups_of(replicas, at_once):
+        found = run_together(setting, [replicas[i] for i in members], draws)
+        for i, result in zip(members, found, strict=True):
+            policy, seed = replicas[i]
+            own = {"policy": policy.name, "seed": seed, **about, "arithmetic": policy.arithmetic}
+            results[i] = replica_of(setting.cluster, setting.tasks, draws[seed], own, *result)
+    return [results[i] for i in range(len(replicas))]
+
+# %% ../../nbs/27_batch.ipynb #27-053
 def inflate_batch(cluster: Cluster, tasks: Tasks, policies: str | Policy | Sequence[str | Policy] = "fgd",
                   seeds: Sequence[int] = (0,), *, device: str = "cpu", until: float | None = None,
-                  sampling: str = "replacement", arrivals: Mapping[int, Arrivals] | None = None, power: str = "eq1",
-                  gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
+                  sampling: str = "replacement", arrivals: Mapping[int, Arrivals] | None = None,
+                  power: str = "eq1", gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
                   cpu_power_w: Mapping[str, tuple[int, int, int]] | None = None,
                   load_curve: str | Sequence[Sequence[float]] = "step",
                   at_once: int | None = None, max_bytes: int | None = None) -> Batch:
-    """Run `inflate` for every policy and seed, many replicas in lockstep.
+    """Run `inflate` for every policy and seed, many replicas in lockstep, with equal results.
 
     Parameters
     ----------
     cluster, tasks, until, sampling, power, gpu_power_w, cpu_power_w, load_curve : as `inflate`
-    policies : one or several names for `policy_of`, or policies, in exact arithmetic
-    seeds : every policy meets the workload of every seed
+    policies, seeds : every policy, in exact arithmetic, meets the workload of every seed
     device : "cpu" or "cuda" (`get_xp`)
     arrivals : recorded workload of each seed, instead of drawn ones
     at_once : number of replicas in lockstep; as many as fit if not given (on a CPU at most `CPU_AT_ONCE`)
     max_bytes : memory to take on the device; half of what is free if not given
 
-    Returns
-    -------
-    the runs, policy by policy, each equal to that of `inflate`, its placements checked against Cond. 1-6
-
     Raises
     ------
     InputError : a policy has no array form, no such device, or `at_once` replicas do not fit into its memory
     """
-    xp = get_xp(device)
-    names = [policies] if isinstance(policies, str | Policy) else policies
+    xp, names = get_xp(device), [policies] if isinstance(policies, str | Policy) else policies
     chosen = [policy_of(name) if isinstance(name, str) else name for name in names]
     if not (chosen and len(seeds)):
         raise InputError("a batch needs a policy and a seed", mend="give one of each, or more")
     draws = draws_of(cluster, tasks, seeds, until, sampling, arrivals)
     replicas = [(policy, seed) for policy in chosen for seed in seeds]
     setting = setting_of(cluster, tasks, power_of(cluster, power, gpu_power_w, cpu_power_w, load_curve), xp)
-    each = bytes_per_replica(setting.tables, max(len(parts_of(policy)) for policy in chosen), len(cluster),
-                             max(len(draw.task_row) for draw in draws.values()))
-    wanted = None if at_once is None else min(at_once, len(replicas))
-    fit = that_fit(each, free_bytes(xp) // 2 if max_bytes is None else max_bytes, wanted)
-    results: dict[int, Replica] = {}
-    for members in groups_of(replicas, at_once or (min(fit, CPU_AT_ONCE) if device == "cpu" else fit)):
-        together = [replicas[i] for i in members]
-        for i, result in zip(members, run_together(setting, together, draws), strict=True):
-            policy, seed = replicas[i]
-            about = {"policy": policy.name, "seed": seed, "sampling": sampling if arrivals is None else "recorded",
-                     "until": 1.0 if arrivals is None and until is None else until, "power": power}
-            results[i] = replica_of(cluster, tasks, draws[seed], about | {"arithmetic": policy.arithmetic}, *result)
-    return batch_of(cluster, [results[i] for i in range(len(replicas))])
+    together = lockstep_size(setting, chosen, draws, len(replicas), at_once, max_bytes)
+    about = {"sampling": sampling if arrivals is None else "recorded",
+             "until": 1.0 if arrivals is None and until is None else until, "power": power}
+    return batch_of(cluster, replicas_run(setting, replicas, draws, together, about))
