@@ -220,6 +220,16 @@ def test_numbers_beyond_32_bits_are_refused(table, column):
     assert error.value.column == column
 
 
+def test_a_node_whose_milliwatts_do_not_fit_is_refused():
+    assert WIDE > 1000 * module.MOST_NODE_W * 10
+    ok = {"G2": (30, 20_000), "A100": (50, 50_000)}    # bee has four G2: 80 kW
+    policies = ["pwr", "pwr-target", "joint-late"]
+    for run in inflate_batch(toy_cluster(), toy_tasks(), policies, gpu_power_w=ok):
+        assert_equal(run, inflate(toy_cluster(), toy_tasks(), run.summary["policy"], gpu_power_w=ok))
+    with pytest.raises(InputError, match="100000 W or more"):
+        inflate_batch(toy_cluster(), toy_tasks(), gpu_power_w={"G2": (30, 25_000)})
+
+
 def test_replicas_that_do_not_fit_are_refused_with_the_number_that_does():
     setting = setting_of(toy_cluster(), toy_tasks(), power_of(toy_cluster()), np)
     arrivals = {seed: Arrivals(np.arange(9), np.arange(4)) for seed in range(9)}

@@ -41,12 +41,12 @@ from ..power import Power, power_of
 from ..traces import Arrivals, Tasks, target_workload, task_classes
 
 # %% auto #0
-__all__ = ['NO_NODE_HAS', 'WIDE', 'SCRATCH_BYTES', 'CPU_AT_ONCE', 'Part', 'parts_of', 'Rules', 'rules_of', 'Workload',
-           'last_seen', 'workload_of', 'Flock', 'rows_of', 'rooms_at', 'keys_of', 'first_keys', 'empty_flock',
-           'rescore', 'spread', 'nth_host', 'choose', 'drawn_gpu', 'place', 'step', 'play_batch', 'exact_curves',
-           'curves_of', 'Replica', 'replica_of', 'Batch', 'batch_of', 'bytes_per_pair', 'bytes_per_replica', 'Draw',
-           'draws_of', 'Setting', 'setting_of', 'run_together', 'groups_of', 'lockstep_size', 'replicas_run',
-           'inflate_batch']
+__all__ = ['NO_NODE_HAS', 'WIDE', 'SCRATCH_BYTES', 'MOST_NODE_W', 'CPU_AT_ONCE', 'Part', 'parts_of', 'Rules', 'rules_of',
+           'Workload', 'last_seen', 'workload_of', 'Flock', 'rows_of', 'rooms_at', 'keys_of', 'first_keys',
+           'empty_flock', 'rescore', 'spread', 'nth_host', 'choose', 'drawn_gpu', 'place', 'step', 'play_batch',
+           'exact_curves', 'curves_of', 'Replica', 'replica_of', 'Batch', 'batch_of', 'bytes_per_pair',
+           'bytes_per_replica', 'Draw', 'draws_of', 'Setting', 'setting_of', 'run_together', 'groups_of',
+           'lockstep_size', 'replicas_run', 'inflate_batch']
 
 # %% ../../nbs/27_batch.ipynb #27-005
 class Part(NamedTuple):
@@ -577,6 +577,9 @@ def draws_of(cluster: Cluster, tasks: Tasks, seeds: Sequence[int], until: float 
     return draws
 
 # %% ../../nbs/27_batch.ipynb #27-047
+MOST_NODE_W = 100_000  # scores in milliwatts stay far below `WIDE`
+
+
 class Setting(NamedTuple):
     """What all replicas of a batch share.
 
@@ -605,6 +608,9 @@ def setting_of(cluster: Cluster, tasks: Tasks, model: Power, xp: Any) -> Setting
     for column, unit in (("memory_mib", "MiB"), ("cpu_milli", "milli-vCPU")):
         if max(getattr(table, column).max(initial=0) for table in (cluster, tasks)) >= NO_NODE_HAS:
             raise InputError(f"a node or a task has 2**31 {unit} or more", column=column, mend=f"give {unit}")
+    cpus = -(-model.cpu_milli // (2000 * model.cpu_cores))
+    if (cpus * model.cpu_full_w + model.num_gpus * model.gpu_full_w).max(initial=0) >= MOST_NODE_W:
+        raise InputError(f"a node draws {MOST_NODE_W} W or more when full", column="full_w", mend="give watts")
     classes, class_of = task_classes(tasks)
     type_of, _ = node_types(model, cluster)
     return Setting(cluster, tasks, class_of, type_of,

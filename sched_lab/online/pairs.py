@@ -74,7 +74,7 @@ class Tables(NamedTuple):
     sharing : (GPU models * CPU levels * share levels,) as in `Target`
     whole_use : (GPU models * CPU levels * idle GPUs,) `Target.whole` times what is idle
     fgd_steps : (100,) least decrease of fragmentation for 1, 2, ..., 100 points
-    price, ratio : of the whole cluster and of the target workload, see `full_price` and `usual_ratio`
+    ratio : of the target workload, see `usual_ratio`
     next_tasks : the classes of the target workload
     """
 
@@ -85,7 +85,6 @@ class Tables(NamedTuple):
     sharing: Array
     whole_use: Array
     fgd_steps: Array
-    price: tuple[float, float]
     ratio: tuple[int, int]
     next_tasks: tuple[NextTask, ...]
 
@@ -109,7 +108,7 @@ def tables_of(cluster: Cluster, power: Power, classes: TaskClasses, target: Task
     return Tables(xp, *to_device((
         world, admitted.reshape(-1), (demand.gpu_milli > 0) & (demand.gpu_milli < WHOLE_GPU_MILLI),
         known.sharing.reshape(-1), (known.whole * idle).reshape(-1), fgd_steps(known.num_tasks),
-        full_price(power), usual_ratio(known), next_tasks(known, full_price(power))), xp))
+        usual_ratio(known), next_tasks(known, full_price(power))), xp))
 
 # %% ../../nbs/26b_pairs.ipynb #26b-016
 class Rooms(NamedTuple):
