@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parent
+IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
 
 
 def embedded(name: str) -> Path:
@@ -25,11 +27,34 @@ def embedded(name: str) -> Path:
     raise FileNotFoundError(f"embedded data file {name!r} is missing from {PACKAGE / 'data'}: reinstall sched_lab")
 
 
-@lru_cache(maxsize=1)
-def source_stamp() -> str:
-    """Hash of every source file of the package; a compiled function is stale when any of them changes."""
+@cache
+def _imported_files(file: Path) -> tuple[Path, ...]:
+    """Files of the package that a file of it imports, at the top or inside a function."""
+    folder = file.relative_to(PACKAGE.parent).parent.parts
+    found: set[Path] = set()
+    for dots, module, names in IMPORT.findall(file.read_text(encoding="utf-8")):
+        base = [*folder[:len(folder) - len(dots) + 1]] if dots else []
+        start = [*base, *filter(None, module.split("."))]
+        for name in ["", *re.findall(r"\w+", names)]:
+            path = PACKAGE.parent.joinpath(*start, *filter(None, [name]))
+            found |= {path.with_suffix(".py"), path / "__init__.py"}
+    return tuple(sorted(path for path in found if PACKAGE in path.parents and path.is_file()))
+
+
+@cache
+def source_stamp(file: Path) -> str:
+    """Hash of a source file and of all files of the package it imports, directly or not.
+
+    A compiled function is stale when one of them changes: it may hold code of any of them.
+    """
+    files, todo = set(), [file.resolve(), PACKAGE / Path(__file__).name]
+    while todo:
+        path = todo.pop()
+        if path not in files:
+            files.add(path)
+            todo += _imported_files(path)
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(files):
         digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -38,8 +63,9 @@ def njit(**options: Any) -> Callable[[F], F]:
     """``numba.njit`` with a safe on-disk cache when numba is installed, the identity otherwise.
 
     Numba's cache looks at the caller's own file only: after an edit of ``frag`` it would go on running the old
-    ``frag`` inlined in a compiled caller of another module. Here one stamp covers the whole package. A function
-    of a notebook is compiled afresh in every kernel, because its callees may be cells.
+    ``frag`` inlined in a compiled caller of another module. Here a stamp covers the file and all it imports; it is
+    made of contents, so a file written again unchanged costs nothing. A function of a notebook is compiled afresh
+    in every kernel, because its callees may be cells.
     """
     try:
         import numba
@@ -54,7 +80,7 @@ def njit(**options: Any) -> Callable[[F], F]:
             compiled: F = numba.njit(**options | {"cache": True})(function)
             if hasattr(compiled, "_cache"):                     # absent under NUMBA_DISABLE_JIT=1
                 file = compiled._cache._cache_file              # private (numba 0.63-0.68): an index with one stamp
-                file._source_stamp = (file._source_stamp, source_stamp())
+                file._source_stamp = source_stamp(Path(function.__code__.co_filename))
         except (AttributeError, RuntimeError):                  # other numba internals; no writable cache folder
             compiled = numba.njit(**options | {"cache": False})(function)
         return compiled

@@ -1,4 +1,4 @@
-"""Compiled functions follow the sources of the whole package, and the package works without a compiler."""
+"""Compiled functions follow the sources they are made of, and the package works without a compiler."""
 import os
 import shutil
 import subprocess
@@ -48,6 +48,32 @@ def test_edit_of_another_file_recompiles(toy):
     (toy / "callee.py").write_text(CALLEE.format(factor=3))     # same size, other content
     assert run(toy) == ["31", "0"]
     assert run(toy) == ["31", "1"]
+
+
+def test_edit_of_a_file_that_is_not_imported_recompiles_nothing(toy):
+    pytest.importorskip("numba")
+    (toy / "stranger.py").write_text(CALLEE.format(factor=5))
+    assert run(toy) == ["21", "0"]
+    (toy / "stranger.py").write_text(CALLEE.format(factor=6))
+    (toy / "caller.py").write_text(CALLER)                      # written again, unchanged
+    assert run(toy) == ["21", "1"]
+
+
+@pytest.mark.parametrize("line", [
+    "from sched_lab import callee", "from . import callee", "import sched_lab.callee as c", "from .middle import rate",
+    "def late():\n    from .callee import (\n        rate,\n    )",
+])
+def test_every_form_of_import_is_followed(toy, monkeypatch, line):
+    monkeypatch.setattr(compat, "PACKAGE", toy)
+    (toy / "middle.py").write_text("from .callee import rate\n")
+    (toy / "caller.py").write_text(line)
+    stamps = []
+    for factor in (2, 3):
+        (toy / "callee.py").write_text(CALLEE.format(factor=factor))
+        compat.source_stamp.cache_clear()
+        compat._imported_files.cache_clear()
+        stamps.append(compat.source_stamp(toy / "caller.py"))
+    assert stamps[0] != stamps[1]
 
 
 def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
@@ -126,7 +152,7 @@ def test_functions_as_values_share_one_compiled_engine_that_is_kept_on_disk(toy)
     assert run(toy, VALUES) == ["41", "42", "1", "0"]           # 20 + 21, 21 + 21: one signature for both
     assert run(toy, VALUES) == ["41", "42", "1", "1"]
     (toy / "callee.py").write_text(CALLEE.format(factor=3))
-    assert run(toy, VALUES) == ["61", "62", "1", "0"]           # 30 + 31, 31 + 31: no stale callee
+    assert run(toy, VALUES) == ["61", "62", "1", "1"]           # 30 + 31, 31 + 31: the engine holds no callee
 
 
 def test_functions_as_values_work_without_a_compiler(toy):
