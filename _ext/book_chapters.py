@@ -65,12 +65,12 @@ class ChapterReference(SphinxPostTransform):
 def assign_section_numbers(self: Any, env: Any) -> list[str]:
     """Number chapters as their files are, instead of counting them."""
     old = env.toc_secnumbers
-    named = {docname: chapter(env, docname) for docname in env.tocs}
-    env.toc_secnumbers = {docname: {"": (found[0],)} for docname, found in named.items() if found}
-    for docname, anchors in env.toc_secnumbers.items():
-        number = list(anchors[""])
-        env.titles[docname]["secnumber"] = number
-        next(env.tocs[docname].findall(nodes.reference))["secnumber"] = number
+    env.toc_secnumbers = {}
+    for docname, toc in env.tocs.items():
+        if named := chapter(env, docname):
+            page, *parts = toc.findall(nodes.reference)
+            env.titles[docname]["secnumber"] = page["secnumber"] = [named[0]]
+            env.toc_secnumbers[docname] = {"": (named[0],), **{part["anchorname"]: () for part in parts}}
     return [docname for docname in env.tocs if old.get(docname) != env.toc_secnumbers.get(docname)]
 
 
