@@ -58,31 +58,33 @@
     for (const view of views) view.width = Math.min(wide(view), most);
   };
   const show = async (view, spec) => {
-    const shown = await vegaEmbed(view, spec, { renderer: "svg", actions: false });
-    return { shown, width: view.querySelector("svg").viewBox.baseVal.width };
+    view.shown?.finalize();
+    view.shown = await vegaEmbed(view, spec, { renderer: "svg", actions: false });
+    return view.querySelector("svg").viewBox.baseVal.width;
   };
-  const fit = async (chart, spec) => {
+  const fit = async (chart) => {
     const room = chart.clientWidth;
+    const spec = JSON.parse(chart.querySelector(".vega-spec").textContent);
     const view = chart.querySelector(".vega-view");
-    let { shown, width } = await show(view, spec);
-    const slim = width > room ? narrow(structuredClone(spec), room) : spec;
+    let width = await show(view, spec);
+    const slim = width > room ? narrow(spec, room) : spec;
     for (let tries = 0; width > room && tries < 3; tries++) {
       if (tries) tighten(slim, width - room);
-      shown.finalize();
-      ({ shown, width } = await show(view, slim));
+      width = await show(view, slim);
     }
+    chart.dataset.room = room;
+    chart.dataset.drawn = "live";
   };
   const draw = async () => {
-    const charts = [...document.querySelectorAll(".vega-chart")];
-    if (!charts.length) return;
-    for (const name of ["vega", "vega-lite", "vega-embed"]) await load(name);
-    for (const chart of charts) {
-      try {
-        const spec = JSON.parse(chart.querySelector(".vega-spec").textContent);
-        await fit(chart, spec);
-        chart.dataset.drawn = "live";
-      } catch (error) { fail(chart, error); }
-    }
+    const charts = [...document.querySelectorAll(".vega-chart")].filter((chart) => chart.dataset.room != chart.clientWidth);
+    if (charts.length && !window.vegaEmbed) for (const name of ["vega", "vega-lite", "vega-embed"]) await load(name);
+    for (const chart of charts) await fit(chart).catch((error) => fail(chart, error));
   };
-  draw().catch((error) => document.querySelectorAll(".vega-chart").forEach((chart) => fail(chart, error)));
+  const all = () => draw().catch((error) => document.querySelectorAll(".vega-chart").forEach((chart) => fail(chart, error)));
+  let last = all();
+  let pause;
+  window.addEventListener("resize", () => {
+    clearTimeout(pause);
+    pause = setTimeout(() => { last = last.then(all); }, 150);
+  });
 })();
