@@ -29,7 +29,7 @@ def chapter(env: Any, docname: str) -> tuple[str, str] | None:
         return None
     page = env.external_site_map.get(docname)
     if page is None or not page.title:
-        raise ExtensionError(f"_toc.yml: chapter {docname} has no short name: add `title: NAME` below `- file: {docname}`")
+        raise ExtensionError(f"_toc.yml: chapter {docname} has no short name: add `title: NAME` below its `- file:`")
     return file["number"], page.title
 
 
@@ -63,7 +63,7 @@ class ChapterReference(SphinxPostTransform):
 
 
 def assign_section_numbers(self: Any, env: Any) -> list[str]:
-    """Number chapters as their files are, instead of counting them."""
+    """Give chapters the numbers of their files, instead of counting them."""
     old = env.toc_secnumbers
     env.toc_secnumbers = {}
     for docname, toc in env.tocs.items():

@@ -65,8 +65,8 @@ def write_text(app: Any, pagename: str, templatename: str, context: dict[str, An
         return
     target = Path(app.outdir, "_static", "text", f"{pagename}.js")
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(f"bookText({json.dumps(pagename)}, {json.dumps(page_text(context['body']), ensure_ascii=False)});\n",
-                      encoding="utf-8")
+    text = json.dumps(page_text(context["body"]), ensure_ascii=False)
+    target.write_text(f"bookText({json.dumps(pagename)}, {text});\n", encoding="utf-8")
 
 
 def setup(app: Any) -> dict[str, Any]:

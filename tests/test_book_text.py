@@ -1,0 +1,162 @@
+"""The text of the built book: chapters go by one number and one name, sources are labelled as they are cited."""
+import html
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+HTML = Path(os.environ.get("BOOK_HTML", ROOT / "_build" / "html")).resolve()
+TOC = [entry for part in yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+       for entry in part["chapters"]]
+NAMES = {Path(entry["file"]).name: entry.get("title") for entry in TOC if entry["file"].startswith("nbs/")}
+PAGES = [*(f"nbs/{name}.html" for name in NAMES), "index.html"]
+REFERENCE = re.compile(r'<a class="reference internal" href="([^"#]*)[^"]*"><span class="doc">(.*?)</span></a>', re.S)
+SIDEBAR = re.compile(r'<li class="toctree-l1[^"]*"><a class="[^"]*" href="([^"]*)">(.*?)</a>', re.S)
+CITED = re.compile(r'href="([^"]*bibliography\.html)?#(id\d+)"[^>]*>(.*?)</a>', re.S)
+LABEL = re.compile(r'<div class="citation" id="(\w+)"[^>]*>\s*<span class="label">(.*?)</span>\s*<(?:span|p)\b', re.S)
+
+built = pytest.mark.skipif(not (HTML / "index.html").exists(), reason=f"no built book in {HTML.name}: run `make html`")
+
+
+def text(markup: str) -> str:
+    """Return what a reader sees of some HTML."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", markup)).split())
+
+
+def article(page: str) -> str:
+    return (HTML / page).read_text(encoding="utf-8").split('<article class="bd-article"')[1].split("</article>")[0]
+
+
+def number(name: str) -> str:
+    return name.split("_")[0]
+
+
+def spoken(name: str) -> str:
+    return f"{number(name)} {NAMES[name]}"
+
+
+def wrong_references(markup: str) -> list[str]:
+    """List references of a page that do not say number and short name of the chapter that they lead to."""
+    wrong = []
+    for target, shown in REFERENCE.findall(markup):
+        name = Path(target).stem
+        if name in NAMES and text(shown) != f"Chapter {number(name)} ({NAMES[name]})":
+            wrong.append(f"{target}: {text(shown)}")
+    return wrong + re.findall(r"[Cc]hapter Chapter[^(]*", text(markup))
+
+
+def wrong_headings(page: str, markup: str) -> list[str]:
+    """List titles of a chapter that do not begin with its number and name, and numbers at other headings."""
+    name = Path(page).stem
+    first, *others = re.findall(r"<h[1-6]>(.*?)</h[1-6]>", markup, re.S)
+    wrong = [] if text(first).startswith(f"{spoken(name)}: ") else [f"title: {text(first)}"]
+    return wrong + [f"heading: {text(head)}" for head in others if 'class="section-number"' in head]
+
+
+def wrong_sidebar(page: str, markup: str) -> list[str]:
+    """List chapters that the sidebar of a page leaves out or calls otherwise."""
+    shown = {Path(page if link == "#" else link).stem: text(label) for link, label in SIDEBAR.findall(markup)}
+    return [f"{name}: {shown.get(name)}" for name in NAMES if shown.get(name) != spoken(name)]
+
+
+def test_every_chapter_has_a_short_name_of_its_own():
+    files = {path.stem for path in (ROOT / "nbs").glob("[0-9]*.ipynb")}
+    assert set(NAMES) == files
+    assert all(NAMES.values()) and len(set(NAMES.values())) == len(NAMES)
+    assert max(map(len, NAMES.values())) <= 20
+
+
+@built
+@pytest.mark.parametrize("page", PAGES)
+def test_references_say_number_and_name(page):
+    assert wrong_references(article(page)) == []
+
+
+@built
+@pytest.mark.parametrize("page", PAGES[:-1])
+def test_headings_and_sidebar_have_the_number_of_the_file(page):
+    whole = (HTML / page).read_text(encoding="utf-8")
+    assert wrong_headings(page, article(page)) == []
+    assert wrong_sidebar(page, whole) == []
+    assert f"<title>{spoken(Path(page).stem)}: " in html.unescape(whole)
+
+
+@built
+def test_neighbours_equations_and_theorems_have_the_number_of_the_file():
+    page = (HTML / "nbs/45_hadar_bounds.html").read_text(encoding="utf-8")
+    shown = [text(title) for title in re.findall(r'class="prev-next-title">(.*?)</p>', page)]
+    assert [title.split(":")[0] for title in shown] == [spoken("44a_hadare"), spoken("46_hadar_planned")]
+    for page in PAGES[:-1]:
+        counted = re.findall(r'class="(?:eqno|caption-number)">\(?[A-Za-z ]*([\w.]*?\d[\w.]*)', article(page))
+        assert {found.split(".")[0] for found in counted} <= {number(Path(page).stem)}
+
+
+@built
+def test_theorems_are_referred_to_by_their_numbers():
+    pages = "".join(map(article, PAGES))
+    links = map(text, re.findall(r'href="[^"]*#(?:thm|lem|prop|cor|alg)-[^"]*"[^>]*>(.*?)</a>', pages, re.S))
+    counted = [link for link in links if re.match(r"(Theorem|Lemma|Proposition|Corollary|Algorithm) ", link)]
+    assert len(counted) > 20 and all(re.search(r" \d\d[a-z]?\.\d+$", shown) for shown in counted)
+
+
+@built
+def test_search_finds_chapters_by_number_and_name():
+    index = (HTML / "searchindex.js").read_text(encoding="utf-8")
+    titles = json.loads(index[index.index("{"):index.rindex("}") + 1])["titles"]
+    assert {text(title).split(":")[0] for title in titles} >= {spoken(name) for name in NAMES}
+
+
+def test_faults_would_be_found():
+    good = '<a class="reference internal" href="22_fgd.html"><span class="doc">Chapter 22 (FGD)</span></a>'
+    assert wrong_references(good) == []
+    for bad in (good.replace("(FGD)", "(PWR)"), good.replace("Chapter 22", "Chapter 8"), "chapter " + good,
+                good.replace("Chapter 22 (FGD)", "Which placement wastes least?")):
+        assert wrong_references(bad)
+    head = "<h1>22 FGD: Which placement wastes least?</h1><h2>Model</h2>"
+    assert wrong_headings("nbs/22_fgd.html", head) == []
+    for bad in (head.replace("22", "8"), head.replace("Model", '<span class="section-number">22 </span>Model')):
+        assert wrong_headings("nbs/22_fgd.html", bad)
+    side = "".join(f'<li class="toctree-l1"><a class="x" href="{name}.html">{spoken(name)}</a>' for name in NAMES)
+    assert wrong_sidebar("index.html", side) == []
+    assert wrong_sidebar("index.html", side.replace("22 FGD", "8 FGD"))
+
+
+# --- sources and docstrings
+
+@built
+def test_sources_are_labelled_as_they_are_cited():
+    labels = {key: text(label).strip("[]") for key, label in LABEL.findall(article("bibliography.html"))}
+    assert len(labels) > 25 and len(set(labels.values())) == len(labels)
+    cited = [(key, text(shown)) for page in PAGES for link, key, shown in CITED.findall(article(page)) if link]
+    assert len(cited) > 50
+    assert [(key, shown) for key, shown in cited if not labels[key].endswith(shown)] == []
+
+
+@built
+def test_api_takes_no_description_for_a_type():
+    page = article("api.html")
+    assert "<strong>seed</strong>" in page
+    assert re.findall(r"<strong>[^<]*</strong> \(<em>.*?</em>", page) == []
+
+
+@pytest.fixture
+def reference(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "_ext"))
+    yield pytest.importorskip("book_reference", reason="the book's requirements are not installed")
+    sys.modules.pop("book_reference", None)
+
+
+def test_docstrings_become_fields(reference):
+    lines = ["Sum.", "", "Parameters", "----------", "a, b : (n,) what is", "    added", "seed : any", "",
+             "Returns", "-------", "the sum, and", "nothing else", "", "Raises", "------", "ValueError", "    if a : b",
+             "", "Notes", "-----", "Slow."]
+    reference.docstring_fields(None, "function", "f", None, None, lines)
+    assert list(filter(None, lines)) == [
+        "Sum.", ":Parameters:", "    * **a, b** -- (n,) what is added", "    * **seed** -- any",
+        ":Returns: the sum, and nothing else", ":Raises:", "    * **ValueError** -- if a : b",
+        ".. rubric:: Notes", "Slow."]
