@@ -407,7 +407,8 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     kinds = set(data["kind"])
     if unknown := sorted(map(str, kinds - set(colours))):
         raise SchedLabError(f"the kind {unknown[0]!r} has no colour; there are {', '.join(colours)}")
-    until = float(data["end"].max()) if until is None else until
+    if until is None:
+        until = float(data["end"].max()) if len(data) else since + 1.0
     across = alt.X("left:Q", title=x_title, scale=alt.Scale(domain=[since, until], nice=False))
     none = alt.Axis(values=[], grid=False, ticks=False, domain=False)  # all layers say it, or one's default wins
     down = alt.Y("top:Q", title=None, axis=none, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False))
@@ -416,7 +417,8 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     fill = several if len(kinds) > 1 else alt.ColorValue(colours[min(kinds)] if kinds else INK)
     tips = ["label:N", "kind:N", alt.Tooltip("start:Q", format=".4~g"), alt.Tooltip("end:Q", format=".4~g")]
     base = alt.Chart(_rectangles(data, since, until))
-    bars = base.mark_rect().encode(across, down, alt.X2("right"), alt.Y2("bottom"), color=fill, tooltip=tips)
+    bars = base.mark_rect().encode(
+        across, down, alt.X2(field="right"), alt.Y2(field="bottom"), color=fill, tooltip=tips)
     texts = base.mark_text(color=INK, fontSize=12).encode(
         alt.X("x:Q"), alt.Y("y:Q", title=None, axis=none), text="shown:N")
     chart: alt.LayerChart = alt.layer(bars, texts, lane_names(lanes, down), title=title).properties(

@@ -283,6 +283,12 @@ def test_a_kind_without_a_colour_is_refused():
         gantt_chart(frame, ["a"], colours=JOB_COLOURS)
 
 
+def test_an_empty_day_is_drawn(tmp_path):
+    frame = pd.DataFrame(columns=["lane", "num_lanes", "start", "end", "label", "kind"])
+    svg = save_svg(gantt_chart(frame, ["GPU 0", "GPU 1"]), tmp_path / "a.svg").read_text()
+    assert {"GPU 0", "GPU 1"} <= set(shown(svg)) and "NaN" not in svg
+
+
 # --- files
 
 
