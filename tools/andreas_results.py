@@ -22,7 +22,7 @@ from sched_lab.andreas.greedy import Randomness
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.simulation import simulate
 from sched_lab.frames import read_frame, write_frame
-from sched_lab.plots import save_svg, use_book_style
+from sched_lab.plots import policy_colours, save_svg, use_book_style
 from sched_lab.sweeps import count_cores, grid, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,10 +85,13 @@ def totals_figure() -> alt.FacetChart:
     """Draw total cost of each method over the arrival factor, ten nodes, instances that no parameter has seen."""
     frame = read_frame(RESULTS / "unseen.csv").groupby(["scenario", "factor", "method"])["total_eur"].mean()
     frame = frame.reset_index().assign(scenario=lambda f: "scenario " + f["scenario"].astype(str))
+    colours = policy_colours(frame["method"])
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     chart: alt.FacetChart = alt.Chart(frame).mark_line(point=True).encode(
         alt.X("factor:Q", title="arrival factor"),
         alt.Y("total_eur:Q", title="energy and penalties (EUR)", scale=alt.Scale(type="log")),
-        alt.Color("method:N", title=None)).properties(width=280, height=240).facet(alt.Facet("scenario:N", title=None))
+        alt.Color("method:N", title=None, scale=scale)).properties(width=280, height=240).facet(
+            alt.Facet("scenario:N", title=None))
     return chart
 
 
