@@ -28,7 +28,7 @@ __all__ = ['TASK_COLUMNS', 'CLASS_KEY', 'OPENB_URL', 'OPENB_FILES', 'WHOLE', 'TA
            'describe_tasks', 'task_statistics', 'data_folders', 'find_data', 'find_reference', 'fetch_openb',
            'TaskGroup', 'quotas', 'generate_tasks', 'default_tasks', 'Arrivals', 'read_arrivals']
 
-# %% ../nbs/11_traces.ipynb #11-007
+# %% ../nbs/11_traces.ipynb #11-006b
 def wrong_demand(num_gpus: Integers, gpu_milli: Integers) -> tuple[int, str, str] | None:
     """First task whose GPU demand is neither a share of one GPU nor whole GPUs, what is wrong, and the mend."""
     one, several = num_gpus == 1, num_gpus > 1
@@ -45,7 +45,7 @@ def wrong_demand(num_gpus: Integers, gpu_milli: Integers) -> tuple[int, str, str
             return int(np.argmax(is_wrong)), words, mend
     return None
 
-
+# %% ../nbs/11_traces.ipynb #11-007
 @dataclass(frozen=True)
 class Tasks:
     """What tasks ask for: struct of arrays, task axis first, in the order of the trace file.
@@ -75,6 +75,9 @@ class Tasks:
         for column in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli"):
             if (below := getattr(self, column) < 0).any():
                 self._refuse(int(np.argmax(below)), column, "is negative", "give 0 or more")
+        if (unasked := (self.num_gpus == 0) & (self.gpu_milli > 0)).any():
+            self._refuse(int(np.argmax(unasked)), "gpu_milli", "is a demand, and the task asks for no GPU",
+                         "give 0, or 1 as the number of GPUs")
         if wrong := wrong_demand(self.num_gpus, self.gpu_milli):
             self._refuse(wrong[0], "gpu_milli", *wrong[1:])
 

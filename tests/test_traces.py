@@ -131,6 +131,7 @@ def test_a_wrong_task_list_is_refused_with_its_place(
 @pytest.mark.parametrize(("column", "value", "what"), [
     ("gpu_milli", 1500, "1500 is more than one GPU, and the task asks for one"), ("gpu_milli", 0, "is no demand"),
     ("cpu_milli", -1, "-1 is negative"), ("memory_mib", -1, "-1 is negative"), ("num_gpus", 2, "is a share"),
+    ("num_gpus", 0, "500 is a demand, and the task asks for no GPU"),
 ])
 def test_tasks_made_in_a_program_obey_the_same_rules(column: str, value: int, what: str) -> None:
     tasks = toy_tasks()
