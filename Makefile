@@ -75,7 +75,7 @@ browser: setup
 # --- by hand
 
 bench: setup     ## benchmarks
-	pytest -q benchmarks
+	pytest -q -o faulthandler_timeout=0 benchmarks    # some take longer than a test may
 
 lab: setup       ## open the chapters in JupyterLab
 	jupyter lab nbs

@@ -48,7 +48,7 @@ def chart_label(spec: dict[str, Any]) -> str:
 def vega_block(spec: dict[str, Any], png: str | None) -> str:
     """Return the HTML of one chart: what a reader without JavaScript gets, and the specification to draw."""
     label = html.escape(chart_label(spec), quote=True)
-    data = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("</", "<\\/")
+    data = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
     still = (f'<img alt="{label}" src="data:image/png;base64,{png.strip()}">' if png
              else f"<noscript>The chart “{label}” is drawn by JavaScript.</noscript>")
     return (f'<div class="vega-chart" role="img" aria-label="{label}"><div class="vega-view">{still}</div>'

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from joblib import cpu_count
 
 from sched_lab.online.evaluation import run_study
+from sched_lab.sweeps import count_cores
 from sched_lab.traces import find_data, find_reference
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -45,6 +45,6 @@ def test_1430_runs(benchmark, tmp_path, monkeypatch, arithmetic):
 
     monkeypatch.setattr(sweeps, "write_frame", watched)
     study = pwr_results.study(pwr_results.PAPER, pwr_results.RECORDED, arithmetic=arithmetic)
-    result = benchmark.pedantic(run_study, (study, tmp_path), {"workers": cpu_count()}, rounds=1)
+    result = benchmark.pedantic(run_study, (study, tmp_path), {"workers": count_cores()}, rounds=1)
     assert result.computed == 1430
     benchmark.extra_info["memory_mib"] = peak.mib

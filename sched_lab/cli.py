@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import joblib
 import typer
 
 from . import __version__
@@ -37,6 +36,7 @@ from sched_lab.frames import (
     write_json,
 )
 from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
+from .sweeps import count_cores
 from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% auto #0
@@ -283,8 +283,7 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
     Example: sched-lab sweep study.toml --out results --workers 4
     """
     study = read_study(config)
-    cores = int(joblib.cpu_count())  # type: ignore[no-untyped-call]
-    result = run_study(study, out, workers=workers or cores, dask=dask, shown=True)
+    result = run_study(study, out, workers=workers or count_cores(), dask=dask, shown=True)
     write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
     typer.echo(f"{out}: {result}")
 

@@ -5,7 +5,10 @@
 # %% ../nbs/82_plots.ipynb #82-003
 from __future__ import annotations
 
+import html
+import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,9 +21,10 @@ import vl_convert
 from .frames import SchedLabError, write_bytes
 
 # %% auto #0
-__all__ = ['PALETTE', 'INK', 'SOFT_INK', 'LINE', 'GRID', 'WIDTH', 'HEIGHT', 'POLICY_COLOURS', 'PART_PALETTE', 'GANTT_COLOURS',
-           'book_theme', 'use_book_style', 'policy_colours', 'curve_chart', 'band_chart', 'stacked_area_chart',
-           'node_chart', 'gantt_chart', 'save_svg', 'save_html']
+__all__ = ['PALETTE', 'INK', 'SOFT_INK', 'LINE', 'GRID', 'WIDTH', 'HEIGHT', 'POLICY_COLOURS', 'SPOKEN', 'BOUND_STYLES',
+           'PART_PALETTE', 'GANTT_COLOURS', 'book_theme', 'use_book_style', 'fixed_colour', 'policy_colours',
+           'policy_dashes', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart', 'lane_names',
+           'gantt_chart', 'save_svg', 'script_json', 'save_html']
 
 # %% ../nbs/82_plots.ipynb #82-005
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5BA8", "#A88A00")
@@ -59,54 +63,124 @@ def use_book_style() -> None:
 
 # %% ../nbs/82_plots.ipynb #82-007
 POLICY_COLOURS = {
-    "fgd": "#0072B2",
-    "pwr": "#D55E00",
-    "bestfit": "#009E73",
-    "dotprod": "#E69F00",
-    "gpu-packing": "#56B4E9",
-    "gpu-clustering": "#A88A00",
-    "random": "#8C8C8C",
+    "fgd": "#0072B2", "pwr": "#D55E00", "bestfit": "#009E73", "dotprod": "#E69F00", "gpu-packing": "#56B4E9",
+    "gpu-clustering": "#A88A00", "random": "#8C8C8C", "pwr-target": "#8CCB5E", "joint": "#7A2A0E",
+    "joint-early": "#C99B84", "joint-middle": "#5A5A00", "joint-late": "#403006",
+
+    "fifo": "#0072B2", "edf": "#D55E00", "priority": "#009E73", "greedy": "#CC79A7", "rg": "#E69F00",
+    "local": "#56B4E9", "exact": "#7A2A0E",
+
+    "gavel-maxmin": "#0072B2", "gavel-makespan": "#56B4E9", "gavel-sum": "#2B2B8C", "hadar": "#D55E00",
+    "hadar-inv": "#009E73", "hadar-sticky": "#A88A00", "hadare": "#7A5BA8", "hadare-longest": "#BFA6DE",
+    "tiresias": "#CC79A7", "yarn-cs": "#E69F00", "planned": "#7A2A0E", "planned-area": "#C99B84",
+
+    "far": "#0072B2", "far-plus": "#D55E00", "miso": "#009E73", "fixpart-best": "#E69F00", "optimal": "#7A2A0E",
+}
+SPOKEN = {
+    "rg as printed": "rg", "Gavel": "gavel-maxmin", "Gavel max-min": "gavel-maxmin", "Gavel, max-min": "gavel-maxmin",
+    "Gavel makespan": "gavel-makespan", "Gavel max-sum": "gavel-sum", "Hadar": "hadar", "Hadar effnorm": "hadar",
+    "Hadar inv": "hadar-inv", "Hadar, 1/JCT": "hadar-inv", "Hadar sticky": "hadar-sticky",
+    "HadarE density": "hadare", "HadarE longest": "hadare-longest", "Tiresias": "tiresias", "YARN-CS": "yarn-cs",
+    "Planned": "planned", "Planned, by area": "planned-area",
+    "FAR": "far", "FAR+": "far-plus", "MISO-opt": "miso", "FixPartBest": "fixpart-best",
+}
+BOUND_STYLES = {
+    "bound": (INK, [6, 4]), "fluid bound": (INK, [6, 4]), "bound, single nodes": (INK, [6, 4]),
+    "no schedule ends before": (INK, [6, 4]), "bound, node types": (LINE, [2, 3]), "price bound": (LINE, [2, 3]),
 }
 
 # %% ../nbs/82_plots.ipynb #82-009
 _MIXTURE_STOPS = {0: "#0072B2", 0.05: "#46369A", 0.1: "#9350C4", 0.2: "#DB8FC6", 0.5: "#B5174F", 1: "#D55E00"}
+_SHARE = re.compile(r"(.+):(0?\.\d+|[01](?:\.0*)?)")
+_STAGED_DASH, _SOLID = [9, 3], [1, 0]
 
 
-def _blend(share: float) -> str:
-    """Colour at a share (0 to 1) of the way from `fgd` to `pwr`."""
-    stops = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in _MIXTURE_STOPS.values()])
-    red, green, blue = (round(float(np.interp(share, list(_MIXTURE_STOPS), stops[:, i]))) for i in range(3))
+def _rgb(colour: str) -> list[int]:
+    """Red, green and blue of "#RRGGBB"."""
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def _between(stops: Mapping[float, str], at: float) -> str:
+    """Colour at a place between stops."""
+    parts = np.array([_rgb(colour) for colour in stops.values()])
+    red, green, blue = (round(float(np.interp(at, list(stops), parts[:, i]))) for i in range(3))
     return f"#{red:02X}{green:02X}{blue:02X}"
+
+
+def _mixture_colour(pair: str, share: float) -> str | None:
+    """Colour of `first-second` if both have one; `share` is that of the first."""
+    if pair == "pwr-fgd":
+        return _between(_MIXTURE_STOPS, share)
+    if pair == "fgd-pwr":
+        return _between(_MIXTURE_STOPS, 1 - share)
+    for first in POLICY_COLOURS:
+        second = pair.removeprefix(f"{first}-")
+        if second != pair and second in POLICY_COLOURS:
+            return _between({0: POLICY_COLOURS[second], 1: POLICY_COLOURS[first]}, share)
+    return None
+
+# %% ../nbs/82_plots.ipynb #82-009a
+def _staged_colour(stages: Sequence[str]) -> str | None:
+    """Colour of policy, load, policy, load, policy: each stage counts as long as it holds."""
+    colours = [fixed_colour(name) for name in stages[::2]]
+    try:
+        ends = [0.0, *map(float, stages[1::2]), 1.0]
+    except ValueError:
+        return None
+    known = [_rgb(colour) for colour in colours if colour]
+    weights = np.diff(ends)
+    if len(known) < len(colours) or len(known) != len(weights) or (weights < 0).any():
+        return None
+    red, green, blue = (round(float(part)) for part in weights @ np.array(known))
+    return f"#{red:02X}{green:02X}{blue:02X}"
+
+# %% ../nbs/82_plots.ipynb #82-009b
+def fixed_colour(name: str) -> str | None:
+    """Colour that a policy, a mixture, a staged policy or a bound has in every figure; None for any other label."""
+    name = SPOKEN.get(name, name)
+    if name in BOUND_STYLES:
+        return BOUND_STYLES[name][0]
+    if name in POLICY_COLOURS:
+        return POLICY_COLOURS[name]
+    if "@" in name:
+        return _staged_colour(name.split("@"))
+    mixture = _SHARE.fullmatch(name)
+    return _mixture_colour(mixture[1], float(mixture[2])) if mixture else None
 
 
 def policy_colours(policies: Iterable[str]) -> dict[str, str]:
     """Colour of each policy (or of any other label), in the order given.
 
-    Known policies and mixtures have the same colour in every figure; other labels take the next colour that is free.
+    What `fixed_colour` knows has the same colour in every figure; other labels take the next colour that is free.
     """
-    names = list(dict.fromkeys(policies))
-    colours: dict[str, str] = {}
-    for name in names:
-        mixture = re.fullmatch(r"pwr-fgd:(0?\.\d+|[01](?:\.0*)?)", name)
-        if name in POLICY_COLOURS or mixture:
-            colours[name] = _blend(float(mixture[1])) if mixture else POLICY_COLOURS[name]
-    free = [colour for colour in PALETTE if colour not in colours.values()] or list(PALETTE)
-    unknown = [name for name in names if name not in colours]
-    colours |= {name: free[i % len(free)] for i, name in enumerate(unknown)}
-    return {name: colours[name] for name in names}
+    fixed = {name: fixed_colour(name) for name in policies}
+    free = [colour for colour in PALETTE if colour not in fixed.values()] or list(PALETTE)
+    unknown = [name for name, colour in fixed.items() if colour is None]
+    return {name: colour or free[unknown.index(name) % len(free)] for name, colour in fixed.items()}
+
+
+def policy_dashes(policies: Iterable[str]) -> dict[str, list[int]]:
+    """Dashes of each line: bounds and policies in stages have some, all others are solid."""
+    dashes = {name: _STAGED_DASH if "@" in name and fixed_colour(name) else _SOLID for name in policies}
+    return {name: BOUND_STYLES[name][1] if name in BOUND_STYLES else dash for name, dash in dashes.items()}
 
 # %% ../nbs/82_plots.ipynb #82-012
+def _plain(column: str) -> str:
+    """A column's name without what Vega reads as a path or a quotation: `a.b` becomes `a_2e_b`."""
+    return re.sub(r"[^\w -]", lambda sign: f"_{ord(sign[0]):x}_", str(column))
+
+
 def _drawn(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The columns a chart needs, floats rounded to five significant digits."""
+    """The columns a chart needs, under plain names, floats rounded to five significant digits."""
     missing = [name for name in columns if name not in frame]
     if missing:
         raise SchedLabError(f"the frame has no column {missing[0]}; there are {', '.join(map(str, frame.columns))}")
-    small = frame[list(dict.fromkeys(columns))].reset_index(drop=True)
+    small = frame[list(dict.fromkeys(columns))].reset_index(drop=True).rename(columns=_plain)
     for name in small.select_dtypes("float"):
         small[name] = [float(f"{value:.5g}") for value in small[name]]
     return small
 
-
+# %% ../nbs/82_plots.ipynb #82-012b
 def _colour(frame: pd.DataFrame, column: str) -> alt.Color:
     """Colour channel with the book's colours, in the order in which the labels appear."""
     colours = policy_colours(frame[column].astype(str))
@@ -114,6 +188,24 @@ def _colour(frame: pd.DataFrame, column: str) -> alt.Color:
     return alt.Color(field=column, type="nominal", scale=scale, legend=alt.Legend(title=None, symbolType="stroke"))
 
 
+def _dashes(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
+    """Channel of the dashes by label, if any label has some."""
+    dashes = policy_dashes(frame[column].astype(str))
+    if all(dash == _SOLID for dash in dashes.values()):
+        return {}
+    scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
+    legend = alt.Legend(title=None, symbolType="stroke")
+    return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
+
+
+def _variants(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
+    """Channel of the dashes by a column of variants: the first is solid."""
+    names = list(dict.fromkeys(frame[column].astype(str)))
+    scale = alt.Scale(domain=names, range=[_SOLID, [6, 4], [2, 3], [9, 3, 2, 3]][: len(names)])
+    legend = alt.Legend(title=None, symbolType="stroke", symbolStrokeColor=INK)
+    return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
+
+# %% ../nbs/82_plots.ipynb #82-012a
 def _axis(channel: type[Any], column: str, title: str, domain: Sequence[float] | None, percent: bool) -> Any:
     """A numeric x or y channel."""
     scale = alt.Scale(domain=list(domain), nice=False) if domain else alt.Scale(zero=False)
@@ -135,7 +227,8 @@ def _shown_if(chosen: alt.Parameter, shown: float, otherwise: float) -> Any:
 # %% ../nbs/82_plots.ipynb #82-013
 def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str, y_title: str, title: str = "",
                 x_domain: Sequence[float] | None = None, y_domain: Sequence[float] | None = None,
-                percent: bool = False, x_percent: bool = False, step: bool = False) -> alt.LayerChart:
+                percent: bool = False, x_percent: bool = False, step: bool = False,
+                dash: str | None = None) -> alt.LayerChart:
     """One line per label, with the numbers at the mouse.
 
     Parameters
@@ -145,15 +238,20 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: st
     x_domain, y_domain : fixed ranges; what lies outside is clipped
     percent, x_percent : write y (or x) shares as percentages
     step : hold each value until the next one, instead of joining the points
+    dash : column of up to four variants, a line each; the first one seen is solid
     """
-    data = _drawn(frame, [x, y, colour])
+    data = _drawn(frame, [x, y, colour, *([dash] if dash else [])])
+    tips = [_tip(_plain(name), name) for name in (colour, dash) if name]
+    x, y, colour = (_plain(name) for name in (x, y, colour))
     near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False, clear="pointerout")
     picked = alt.selection_point("picked", fields=[colour], bind="legend")
-    across, up = _axis(alt.X, x, x_title, x_domain, x_percent), _axis(alt.Y, y, y_title, y_domain, percent)
-    tips = [_tip(colour, colour), _tip(x, x_title, x_percent), _tip(y, y_title, percent)]
+    across = _axis(alt.X, x, x_title, x_domain, x_percent)
+    up = _axis(alt.Y, y, y_title, y_domain, percent)
+    tips += [_tip(x, x_title, x_percent), _tip(y, y_title, percent)]
     base = alt.Chart(data).encode(across, up, _colour(data, colour))
+    dashes = _variants(data, _plain(dash)) if dash else _dashes(data, colour)
     lines = base.mark_line(clip=True, interpolate="step-after" if step else "linear").encode(
-        opacity=_shown_if(picked, 1, 0.12)).add_params(picked)
+        opacity=_shown_if(picked, 1, 0.12), **dashes).add_params(picked)
     points = base.mark_point(clip=True, filled=True, size=70).encode(
         opacity=_shown_if(near, 1, 0), tooltip=tips).add_params(near)
     rule = alt.Chart(data).mark_rule(color=LINE, clip=True).encode(across, opacity=_shown_if(near, 0.5, 0))
@@ -180,6 +278,7 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str
     else:
         low, high = grouped.min().to_numpy(), grouped.max().to_numpy()
     data = _drawn(means.assign(low=low, high=high), [x, y, colour, "low", "high"])
+    x, y, colour = (_plain(name) for name in (x, y, colour))
     curves = curve_chart(data, x, y, colour, x_title=x_title, y_title=y_title, x_domain=x_domain,
                          y_domain=y_domain, percent=percent, x_percent=x_percent)
     band = alt.Chart(data).mark_area(opacity=0.18, clip=True).encode(
@@ -203,7 +302,10 @@ def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *,
     share : column of a share between 0 and 1
     """
     data = _drawn(frame, [x, *parts] + ([share] if share else []))
-    long = data.rename(columns=dict(parts)).melt(x, list(parts.values()), "part", "value")
+    x = _plain(x)
+    share = _plain(share) if share else None
+    parts = {_plain(name): label for name, label in parts.items()}
+    long = data.rename(columns=parts).melt(x, list(parts.values()), "part", "value")
     long["order"] = long["part"].map({label: i for i, label in enumerate(parts.values())})
     across = _axis(alt.X, x, x_title, (float(data[x].min()), float(data[x].max())), x_percent)
     colours = alt.Scale(domain=[*parts.values()][::-1], range=[*PART_PALETTE[: len(parts)]][::-1])
@@ -257,50 +359,111 @@ def node_chart(frame: pd.DataFrame, *, title: str = "") -> alt.LayerChart:
 
 # %% ../nbs/82_plots.ipynb #82-025
 GANTT_COLOURS = {"task": "#86BBDD", "create": "#4D4D4D", "destroy": "#B8B8B8"}
-_LANE_PX, _GANTT_PX, _LETTER_PX = 30, 640, 8
+_LANE_PX, _GANTT_PX, _LETTER_PX, _LABEL_PX = 30, 640, 7, 180
+_GAP_PX, _LEAST_PX = 1, 4  # the gap after a rectangle, and how wide it must be to have one
 
 
+def lane_names(names: Sequence[str], lanes: alt.Y) -> alt.Chart:
+    """Names at the left of a chart whose lane k reaches from k to k + 1 on the scale of `lanes`."""
+    data = pd.DataFrame({"middle": np.arange(len(names)) + 0.5, "name": [str(name) for name in names]})
+    down = lanes.copy()
+    down.shorthand = "middle:Q"
+    chart: alt.Chart = alt.Chart(data).mark_text(
+        align="right", x=-8, color=SOFT_INK, fontSize=12, limit=_LABEL_PX).encode(down, text="name:N")
+    return chart
+
+
+def _rectangles(data: pd.DataFrame, since: float, until: float) -> pd.DataFrame:
+    """Corners of what lies between two times, and the labels that fit."""
+    data = data[(data["start"] < until) & (data["end"] > since)].astype({"label": str})
+    pixel = (until - since) / _GANTT_PX
+    left = data["start"].clip(lower=since)
+    right = data["end"].clip(upper=until)
+    width = right - left
+    data["left"], data["right"] = left, right - np.where(width >= _LEAST_PX * pixel, _GAP_PX * pixel, 0)
+    data["top"], data["bottom"] = data["lane"] + 0.04, data["lane"] + data["num_lanes"] - 0.04
+    data["x"], data["y"] = (left + right) / 2, data["lane"] + data["num_lanes"] / 2
+    data["shown"] = data["label"].where(width >= _LETTER_PX * data["label"].str.len() * pixel, "")
+    return _drawn(data, ["start", "end", "label", "kind", "left", "right", "top", "bottom", "x", "y", "shown"])
+
+# %% ../nbs/82_plots.ipynb #82-025a
 def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x_title: str = "time (s)",
-                colours: Mapping[str, str] = GANTT_COLOURS, until: float | None = None) -> alt.LayerChart:
+                colours: Mapping[str, str] = GANTT_COLOURS, since: float = 0.0,
+                until: float | None = None) -> alt.LayerChart:
     """Rectangles of time by lane: a Gantt chart.
 
     Parameters
     ----------
     frame : one row per rectangle with `lane` (first lane, from 0), `num_lanes`, `start`, `end`, `label` and `kind`
     lanes : names of the lanes, top to bottom
-    colours : fill by kind, all kinds of the frame; the legend shows them if there are several
-    until : right end of the time axis, to compare schedules; the last end if not given
+    colours : fill by kind, all that there can be; the legend shows them if the frame has several
+    since, until : ends of the time axis, to enlarge a part or to compare schedules; 0 and the last end if not given
+
+    Raises
+    ------
+    SchedLabError : a kind has no colour
     """
     data = _drawn(frame, ["lane", "num_lanes", "start", "end", "label", "kind"])
-    until = float(data["end"].max()) if until is None else until
-    data["top"], data["bottom"] = data["lane"] + 0.04, data["lane"] + data["num_lanes"] - 0.04
-    data["x"], data["y"] = (data["start"] + data["end"]) / 2, data["lane"] + data["num_lanes"] / 2
-    fits = (data["end"] - data["start"]) * _GANTT_PX >= _LETTER_PX * data["label"].str.len() * until
-    data["shown"] = data["label"].where(fits, "")
-    names = "[" + ", ".join(f"'{name}'" for name in lanes) + "][floor(datum.value)]"
-    across = alt.X("start:Q", title=x_title, scale=alt.Scale(domain=[0, until], nice=False))
-    axis = alt.Axis(values=[k + 0.5 for k in range(len(lanes))], labelExpr=names, labelOverlap=False, grid=False,
-                    ticks=False, domain=False)  # both layers say it, or the other's default thins the labels
-    down = alt.Y("top:Q", title=None, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False), axis=axis)
-    kinds = [kind for kind in colours if kind in set(data["kind"])]
-    fill = alt.Color("kind:N", title=None, scale=alt.Scale(domain=kinds, range=[colours[kind] for kind in kinds]),
-                     legend=alt.Legend() if len(kinds) > 1 else None)
+    kinds = set(data["kind"])
+    if unknown := sorted(map(str, kinds - set(colours))):
+        raise SchedLabError(f"the kind {unknown[0]!r} has no colour; there are {', '.join(colours)}")
+    if until is None:
+        until = float(data["end"].max()) if len(data) else since + 1.0
+    across = alt.X("left:Q", title=x_title, scale=alt.Scale(domain=[since, until], nice=False))
+    none = alt.Axis(values=[], grid=False, ticks=False, domain=False)  # all layers say it, or one's default wins
+    down = alt.Y("top:Q", title=None, axis=none, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False))
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    several = alt.Color("kind:N", title=None, scale=scale, legend=alt.Legend())
+    fill = several if len(kinds) > 1 else alt.ColorValue(colours[min(kinds)] if kinds else INK)
     tips = ["label:N", "kind:N", alt.Tooltip("start:Q", format=".4~g"), alt.Tooltip("end:Q", format=".4~g")]
-    base = alt.Chart(data)
-    bars = base.mark_rect(stroke="white", strokeWidth=1).encode(across, down, alt.X2("end"), alt.Y2("bottom"), fill,
-                                                               tooltip=tips)
+    base = alt.Chart(_rectangles(data, since, until))
+    bars = base.mark_rect().encode(
+        across, down, alt.X2(field="right"), alt.Y2(field="bottom"), color=fill, tooltip=tips)
     texts = base.mark_text(color=INK, fontSize=12).encode(
-        alt.X("x:Q"), alt.Y("y:Q", title=None, axis=axis), text="shown:N")
-    chart: alt.LayerChart = alt.layer(bars, texts, title=title).properties(
+        alt.X("x:Q"), alt.Y("y:Q", title=None, axis=none), text="shown:N")
+    chart: alt.LayerChart = alt.layer(bars, texts, lane_names(lanes, down), title=title).properties(
         width=_GANTT_PX, height=_LANE_PX * len(lanes))
     return chart
 
 # %% ../nbs/82_plots.ipynb #82-028
+_SVG_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # as wide as the letters that vl-convert measures
+_TITLE_LETTERS = 64
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+def _readable(value: Any) -> Any:
+    """The same, without characters that XML forbids (control characters, halves of a pair)."""
+    if isinstance(value, str):
+        return _NO_XML.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_readable(key): _readable(part) for key, part in value.items()}
+    return [_readable(part) for part in value] if isinstance(value, list) else value
+
+
+def _break_titles(spec: dict[str, Any]) -> None:
+    """Break long titles into lines, those of concatenated charts too."""
+    if isinstance(title := spec.get("title"), str) and len(title) > _TITLE_LETTERS:
+        spec["title"] = textwrap.wrap(title, _TITLE_LETTERS)
+    for way in ("vconcat", "hconcat", "concat"):
+        for part in spec.get(way, []):
+            _break_titles(part)
+
+# %% ../nbs/82_plots.ipynb #82-028b
 def _any_rows() -> Any:
     """Let a file have as many rows as it needs; Altair's limit of 5000 is meant for notebooks."""
     return alt.data_transformers.enable("default", max_rows=None)
 
 
+def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """What goes into a file, in the book's look."""
+    alt.theme.register("sched_lab", enable=False)(book_theme)
+    with alt.theme.enable("sched_lab"), _any_rows():
+        spec: dict[str, Any] = _readable(chart.to_dict())
+    _break_titles(spec)
+    return spec
+
+# %% ../nbs/82_plots.ipynb #82-028a
 def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Draw a chart into an SVG file.
 
@@ -308,11 +471,33 @@ def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     ------
     OutputError : the file cannot be written
     """
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    with _any_rows():
-        return write_bytes(vl_convert.vegalite_to_svg(chart.to_dict(), vl_version=version).encode(), path)
+    spec = _specification(chart)
+    spec["config"]["font"] = _SVG_FONT
+    return write_bytes(vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE).encode(), path)
 
 # %% ../nbs/82_plots.ipynb #82-030
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data: blob:;
+ style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'">
+<script>{program}</script></head>
+<body><div id="chart"></div>
+<script type="application/json" id="spec">{spec}</script>
+<script>
+const menu = {{export: true, source: false, compiled: false, editor: false}};
+vegaEmbed("#chart", JSON.parse(document.getElementById("spec").textContent), {{actions: menu}}).catch((error) => {{
+  console.error(error);
+  document.body.append("The chart cannot be drawn: " + error.message);
+}});
+</script></body></html>
+"""
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand in a `script` element: no tag, comment or end of script can begin in it."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
 def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Write a chart as one page that needs no network.
 
@@ -320,5 +505,10 @@ def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     ------
     OutputError : if it cannot be written there
     """
-    with _any_rows():
-        return write_bytes(chart.to_html(inline=True).encode(), path)
+    spec = _specification(chart)
+    title = spec.get("title") or "chart"
+    words = title.get("text", "chart") if isinstance(title, dict) else title
+    name = html.escape(" ".join(words) if isinstance(words, list) else words)
+    program = vl_convert.javascript_bundle(vl_version=_VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks a default
+    page = _PAGE.format(title=name, program=program, spec=script_json(spec))
+    return write_bytes(page.encode(), path)

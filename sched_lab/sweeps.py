@@ -5,22 +5,31 @@
 # %% ../nbs/83_sweeps.ipynb #83-003
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import itertools
 import math
+import multiprocessing
+import os
+import pickle
 import re
+import signal
 import sys
+import threading
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from concurrent.futures import Future
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 
@@ -32,8 +41,8 @@ from sched_lab.frames import (
 Cell = dict[str, Any]
 
 # %% auto #0
-__all__ = ['Cell', 'Numbered', 'Outcomes', 'IDLE_S', 'ANSWER_WITHIN_S', 'grid', 'name_cell', 'Outcome', 'SweepError',
-           'progress_note', 'Sweep', 'sweep']
+__all__ = ['Cell', 'Numbered', 'Outcomes', 'PR_SET_PDEATHSIG', 'LOOK_EVERY_S', 'END_WITHIN_S', 'ANSWER_WITHIN_S', 'LOOP_WITHIN_S',
+           'grid', 'name_cell', 'Outcome', 'count_cores', 'SweepError', 'progress_note', 'Sweep', 'sweep']
 
 # %% ../nbs/83_sweeps.ipynb #83-007
 def grid(**axes: Any) -> list[Cell]:
@@ -152,42 +161,200 @@ Numbered = Sequence[tuple[int, Cell]]
 Outcomes = Generator[Outcome, None, None]
 
 
-IDLE_S = 20  # after so long without work a worker ends; so do those whose parent was killed
-
-
 def _here(function: Callable[..., Any], cells: Numbered) -> Outcomes:
     """One cell after the other in this process."""
     for number, cell in cells:
         yield Outcome(*_compute(function, number, cell))
 
+# %% ../nbs/83_sweeps.ipynb #83-023b
+class _Sent:
+    """A function on its way to another process: by name out of a module, by value out of a notebook or a script."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.packed: bytes = cloudpickle.dumps(function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return cloudpickle.loads, (self.packed,)
+
+
+def _pack(function: Callable[..., Any]) -> bytes:
+    """The function as bytes; refuse one that cannot travel."""
+    try:
+        return _Sent(function).packed
+    except Exception as trouble:  # whatever the objects inside it raise
+        raise InputError(f"the function cannot be sent to a worker ({trouble})",
+                         mend="bind plain values only, or compute with one worker") from None
+
+
+def _unpack(packed: bytes) -> Callable[..., Any]:
+    """The function, or one that fails like this did: the first cell then tells why."""
+    try:
+        function: Callable[..., Any] = pickle.loads(packed)
+        return function
+    except Exception as trouble:
+        return partial(_fail, trouble)
+
+
+def _fail(trouble: Exception, /, **cell: Any) -> NoReturn:
+    raise trouble
+
+# %% ../nbs/83_sweeps.ipynb #83-023c
+PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when its parent is gone
+
+
+def _end_with_parent() -> None:
+    """From now on, end this process when the one that started it is gone, whatever it is doing then."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _serve(pipe: Any, packed: bytes) -> None:
+    """What a worker does: receive cells and send back their outcomes, until the pipe ends."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the parent, who then ends its workers
+    _end_with_parent()
+    function = _unpack(packed)
+    with suppress(EOFError, OSError):
+        while True:
+            number, cell = pipe.recv()
+            pipe.send(_compute(function, number, cell))
+
+# %% ../nbs/83_sweeps.ipynb #83-023e
+LOOK_EVERY_S = 1.0  # how often to see whether a silent worker is alive; children of its own may hold its pipe open
+END_WITHIN_S = 5.0  # how long a worker may take to end after its last cell
+
+
+@dataclass
+class _Worker:
+    """A process, the pipe to it, and the number of the cell it is at."""
+
+    process: Any
+    pipe: Any
+    number: int = -1
+
+    def begin(self, number: int, cell: Cell) -> None:
+        """Give it a cell; if it is dead, that shows when its outcome is read."""
+        self.number = number
+        with suppress(OSError):
+            self.pipe.send((number, cell))
+
+    def outcome(self) -> Outcome:
+        """What it has sent, or that it died."""
+        with suppress(EOFError, OSError):
+            if self.pipe.poll() or self.process.is_alive():
+                return Outcome(*self.pipe.recv())
+        self.process.join(LOOK_EVERY_S)
+        code = self.process.exitcode or 0
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return Outcome(self.number, None, problem=f"a worker process died at it ({how}), perhaps because memory ran "
+                       "out; run again, with fewer workers: finished cells are kept")
+
 # %% ../nbs/83_sweeps.ipynb #83-024
+def _hire(packed: bytes) -> _Worker:
+    """Start a worker, which does not run the program of `__main__` again."""
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    serve: Any = _Sent(_serve)
+    process = spawning.Process(target=serve, args=(theirs, packed))
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        process.start()
+    except OSError as trouble:
+        raise SweepError(f"a worker process cannot be started ({trouble.strerror}); give fewer workers") from None
+    finally:
+        sys.modules["__main__"] = program
+        theirs.close()
+    return _Worker(process, ours)
+
+
 def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
-    joblib = import_module("joblib")
-    parallel = joblib.Parallel(n_jobs=workers, backend="loky", return_as="generator_unordered",
-                               idle_worker_timeout=IDLE_S)
-    outcomes = parallel(joblib.delayed(_compute)(function, number, cell) for number, cell in cells)
+    packed, waiting = _pack(function), iter(cells)
+    crew: list[_Worker] = []
     try:
-        for outcome in outcomes:
-            yield Outcome(*outcome)
+        for number, cell in itertools.islice(waiting, workers):
+            crew.append(_hire(packed))
+            crew[-1].begin(number, cell)
+        at_work = {worker.pipe: worker for worker in crew}
+        while at_work:
+            ready = wait(list(at_work), LOOK_EVERY_S)
+            for pipe in ready or [pipe for pipe, worker in at_work.items() if not worker.process.is_alive()]:
+                worker = at_work[pipe]
+                outcome = worker.outcome()
+                if (following := next(waiting, None)) is not None:
+                    worker.begin(*following)
+                else:
+                    at_work.pop(pipe).pipe.close()
+                yield outcome
+        for worker in crew:
+            worker.process.join(END_WITHIN_S)
     finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that cells were computed in vain: the error that stopped us says enough
-            outcomes.close()
+        for worker in crew:
+            worker.process.kill()
+        for worker in crew:
+            worker.pipe.close()
+            worker.process.join(END_WITHIN_S)
+
+# %% ../nbs/83_sweeps.ipynb #83-024b
+def count_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores that this process may use, by its affinity and by the quota of its container, where there are such."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no such file; "max" for no quota
+        used_us, period_us = quota.read_text(encoding="ascii").split()
+        cores = min(cores, math.ceil(int(used_us) / int(period_us)))
+    return max(cores, 1)
 
 # %% ../nbs/83_sweeps.ipynb #83-026
 ANSWER_WITHIN_S = 10  # how long a Dask scheduler, and its first worker, may take to answer
+LOOP_WITHIN_S = 60    # how long a thread of this process may take to begin
 
 
-def _connect(address: str) -> Any:
-    """A client of the Dask scheduler at this address, which has at least one worker."""
+@contextmanager
+def _event_loop(address: str) -> Iterator[Any]:
+    """Lend an event loop that runs in a thread."""
+    loops, begun = import_module("tornado.ioloop"), Future[tuple[Any, asyncio.Event]]()
+
+    async def live() -> None:
+        end = asyncio.Event()
+        begun.set_result((loops.IOLoop.current(), end))
+        await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(live()), daemon=True)
+    thread.start()
     try:
-        distributed = import_module("distributed")
+        loop, end = begun.result(LOOP_WITHIN_S)
+    except TimeoutError:
+        raise InputError(f"this machine is too busy to talk to {address}: in {LOOP_WITHIN_S} s no event loop started",
+                         value=address, mend="try again later") from None
+    try:
+        yield loop
+    finally:
+        loop.add_callback(end.set)
+        thread.join(ANSWER_WITHIN_S)
+
+# %% ../nbs/83_sweeps.ipynb #83-026a
+def _distributed(address: str) -> Any:
+    """The package `distributed`, if it is there."""
+    try:
+        return import_module("distributed")
     except ImportError:
         raise InputError(f"dask={address} needs the package distributed, which is not installed",
                          mend="pip install 'sched_lab[distributed]', or give workers instead") from None
+
+
+def _connect(distributed: Any, address: str, loop: Any) -> Any:
+    """A client of the Dask scheduler at this address, which has at least one worker."""
     try:
-        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False)
+        distributed.comm.resolve_address(address)  # a client that does not like its address cannot be closed
+        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False, loop=loop)
     except (OSError, ValueError, TypeError) as trouble:
         raise InputError(f"no Dask scheduler answers at {address} ({type(trouble).__name__})", value=address,
                          mend="start one with `dask scheduler` and give the tcp:// address it prints") from None
@@ -202,10 +369,11 @@ def _connect(address: str) -> Any:
 # %% ../nbs/83_sweeps.ipynb #83-027
 def _on_dask(function: Callable[..., Any], cells: Numbered, address: str) -> Outcomes:
     """Cells on the workers of a Dask scheduler, as they finish."""
-    with _connect(address) as client:
+    distributed, _ = _distributed(address), _pack(function)
+    with _event_loop(address) as loop, _connect(distributed, address, loop) as client:
         futures = client.map(partial(_compute, function), *zip(*cells, strict=True), pure=False, retries=0)
         numbers = {future.key: number for future, (number, _) in zip(futures, cells, strict=True)}
-        arriving = import_module("distributed").as_completed(futures, loop=client.loop)
+        arriving = distributed.as_completed(futures, loop=loop)
         del futures  # so that each result is forgotten once it was handed on
         for future in arriving:
             if future.status == "finished":
@@ -384,18 +552,15 @@ def _start(function: Callable[..., Any], cells: Numbered, workers: int, dask: st
 def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.DataFrame],
             store: Callable[[int, pd.DataFrame, float], object]) -> None:
     """Store each outcome as it comes in and add its frame to `frames`; stop at the first that is no good."""
-    try:
-        with closing(outcomes):
-            for number, frame, seconds, problem, trace in outcomes:
-                if frame is None:
-                    error = SweepError(problem, cells[number])
+    with closing(outcomes):
+        for number, frame, seconds, problem, trace in outcomes:
+            if frame is None:
+                error = SweepError(problem, cells[number])
+                if trace:
                     error.add_note(trace)
-                    raise error
-                _add(frames, number, frame, cells)
-                store(number, frame, seconds)
-    except BrokenProcessPool as trouble:
-        raise SweepError("a worker process died, perhaps because memory ran out; run again, with fewer workers: "
-                         "finished cells are kept") from trouble
+                raise error
+            _add(frames, number, frame, cells)
+            store(number, frame, seconds)
 
 # %% ../nbs/83_sweeps.ipynb #83-049
 def _to_stderr(line: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -23,12 +23,29 @@ from .cluster import WHOLE_GPU_MILLI, Cluster, Integers, Texts
 from .frames import Column, InputError, OutputError, read_json, read_table
 
 # %% auto #0
-__all__ = ['TASK_COLUMNS', 'CLASS_KEY', 'OPENB_URL', 'OPENB_FILES', 'WHOLE', 'TASK_GROUPS', 'Tasks', 'models_of', 'admits',
-           'read_tasks', 'toy_tasks', 'TaskClasses', 'task_classes', 'target_workload', 'gpu_requests',
+__all__ = ['TASK_COLUMNS', 'CLASS_KEY', 'OPENB_URL', 'OPENB_FILES', 'WHOLE', 'TASK_GROUPS', 'wrong_demand', 'Tasks', 'models_of',
+           'admits', 'read_tasks', 'toy_tasks', 'TaskClasses', 'task_classes', 'target_workload', 'gpu_requests',
            'describe_tasks', 'task_statistics', 'data_folders', 'find_data', 'find_reference', 'fetch_openb',
            'TaskGroup', 'quotas', 'generate_tasks', 'default_tasks', 'Arrivals', 'read_arrivals']
 
 # %% ../nbs/11_traces.ipynb #11-007
+def wrong_demand(num_gpus: Integers, gpu_milli: Integers) -> tuple[int, str, str] | None:
+    """First task whose GPU demand is neither a share of one GPU nor whole GPUs, what is wrong, and the mend."""
+    one, several = num_gpus == 1, num_gpus > 1
+    for is_wrong, words, mend in (
+        (several & (gpu_milli > WHOLE_GPU_MILLI), "is more than one GPU, and the task asks for several",
+         "gpu_milli is the demand on each GPU: give 1000"),
+        (several & (gpu_milli < WHOLE_GPU_MILLI), "is a share, and the task asks for several GPUs",
+         "only one GPU can be shared: give 1000, or 1 as the number of GPUs"),
+        (one & (gpu_milli > WHOLE_GPU_MILLI), "is more than one GPU, and the task asks for one",
+         "gpu_milli is the demand on each GPU: give 1 to 1000, or 1000 and more GPUs"),
+        (one & (gpu_milli == 0), "of one GPU is no demand", "give 1 to 1000, or 0 as the number of GPUs"),
+    ):
+        if is_wrong.any():
+            return int(np.argmax(is_wrong)), words, mend
+    return None
+
+
 @dataclass(frozen=True)
 class Tasks:
     """What tasks ask for: struct of arrays, task axis first, in the order of the trace file.
@@ -40,6 +57,10 @@ class Tasks:
     num_gpus : (tasks,) number of GPUs, 0 for a CPU-only task
     gpu_milli : (tasks,) demand on each of these GPUs, 1 to 1000; 0 for a CPU-only task
     gpu_spec, cpu_spec : (tasks,) admissible models separated by "|", "" for any
+
+    Raises
+    ------
+    InputError : a demand below 0, or GPUs asked for that are neither a share of one nor whole ones
     """
 
     name: Texts
@@ -49,6 +70,17 @@ class Tasks:
     gpu_milli: Integers
     gpu_spec: Texts
     cpu_spec: Texts
+
+    def __post_init__(self) -> None:
+        for column in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli"):
+            if (below := getattr(self, column) < 0).any():
+                self._refuse(int(np.argmax(below)), column, "is negative", "give 0 or more")
+        if wrong := wrong_demand(self.num_gpus, self.gpu_milli):
+            self._refuse(wrong[0], "gpu_milli", *wrong[1:])
+
+    def _refuse(self, task: int, column: str, words: str, mend: str) -> NoReturn:
+        value = getattr(self, column)[task]
+        raise InputError(f"task {self.name[task]}: {value} {words}", column=column, value=str(value), mend=mend)
 
     def __len__(self) -> int:
         return len(self.name)
@@ -85,19 +117,11 @@ TASK_COLUMNS = {
 
 # %% ../nbs/11_traces.ipynb #11-014
 def _check_demand(table: pd.DataFrame, path: str | Path) -> None:
-    """Refuse GPU demands outside the model: a share of one GPU, or whole GPUs (Section II)."""
-    per_gpu, several = table["gpu_milli"], table["num_gpu"] > 1
-    for is_wrong, words, mend in (
-        (several & (per_gpu > WHOLE_GPU_MILLI), "is more than one GPU, and the task asks for several",
-         "gpu_milli is the demand on each GPU: give 1000"),
-        (several & (per_gpu < WHOLE_GPU_MILLI), "is a share, and the task asks for several GPUs",
-         "only one GPU can be shared: give 1000, or 1 as num_gpu"),
-        ((table["num_gpu"] == 1) & (per_gpu == 0), "of one GPU is no demand", "give 1 to 1000, or 0 as num_gpu"),
-    ):
-        if is_wrong.any():
-            row = int(table.index[int(np.argmax(is_wrong))])
-            raise InputError(f"{per_gpu[row]} {words}", file=path, row=row, column="gpu_milli",
-                             value=str(per_gpu[row]), mend=mend)
+    """Refuse GPU demands outside the model, with their place in the file."""
+    if wrong := wrong_demand(table["num_gpu"].to_numpy(), table["gpu_milli"].to_numpy()):
+        position, words, mend = wrong
+        row, value = int(table.index[position]), table["gpu_milli"].iloc[position]
+        raise InputError(f"{value} {words}", file=path, row=row, column="gpu_milli", value=str(value), mend=mend)
 
 # %% ../nbs/11_traces.ipynb #11-015
 def read_tasks(path: str | Path) -> Tasks:
@@ -111,7 +135,7 @@ def read_tasks(path: str | Path) -> Tasks:
     _check_demand(table, path)
     is_cpu_only = table["num_gpu"] == 0
     specs = ("|".join(models_of(spec)) for spec in table["gpu_spec"].where(~is_cpu_only, ""))
-    gpu_milli = table["gpu_milli"].clip(upper=WHOLE_GPU_MILLI).where(~is_cpu_only, 0)
+    gpu_milli = table["gpu_milli"].where(~is_cpu_only, 0)
     cpu, memory, num_gpus, per_gpu = (column.to_numpy(np.int64) for column in (
         table["cpu_milli"], table["memory_mib"], table["num_gpu"], gpu_milli))
     return Tasks(table["name"].to_numpy(object), cpu, memory, num_gpus, per_gpu, np.array(list(specs), object),

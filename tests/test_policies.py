@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_lab._compat import first_class, njit, quiet
-from sched_lab.cluster import Cluster
+from sched_lab.cluster import Cluster, default_cluster, read_nodes
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
 from sched_lab.online import inflation
 from sched_lab.online.combine import ARITHMETICS, POLICIES, STAGED, policy_of
@@ -27,6 +27,7 @@ from sched_lab.online.fgd import fgd_points, fgd_score, fgd_score_reference
 from sched_lab.online.inflation import Run, inflate, sample_arrivals
 from sched_lab.online.policy import (
     ONE_AT_RANDOM,
+    RESOURCES,
     Policy,
     Score,
     World,
@@ -45,7 +46,17 @@ from sched_lab.power import (
     gpu_power_w,
     power_of,
 )
-from sched_lab.traces import Arrivals, Tasks, target_workload, task_classes
+from sched_lab.traces import (
+    Arrivals,
+    Tasks,
+    default_tasks,
+    find_data,
+    find_reference,
+    read_arrivals,
+    read_tasks,
+    target_workload,
+    task_classes,
+)
 
 NAMES = [*POLICIES, *STAGED, "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.5", "pwr@0.3@pwr-fgd:0.5@0.6@fgd"]
 each_policy = pytest.mark.parametrize("name", NAMES)
@@ -254,9 +265,10 @@ def sum_by_hand(scores: list[list[int]], weights: list[int], normalise: list[int
 
 
 def points_by_hand(world: World, task: int, feasible: list[int], policy: Policy,
-                   load: float) -> tuple[list[int], list[int]]:
+                   loads: dict[str, float]) -> tuple[list[int], list[int]]:
     """Weighted sum on each feasible node, from kernels asked afresh; and the GPUs of the heaviest score."""
     nodes = np.array(feasible, np.int64)
+    load = max(loads[resource] for resource in policy.load_of)
     weights = [now for start, now in [(0, policy.weights), *policy.later] if load >= start][-1]
     scores, masks = (np.zeros((len(policy.scores), len(world.gpu_model)), kind) for kind in (np.int32, np.int64))
     for part, score in enumerate(policy.scores):
@@ -271,13 +283,17 @@ def points_by_hand(world: World, task: int, feasible: list[int], policy: Policy,
 @given(case=cases())
 def test_the_node_of_smallest_rank_among_those_with_the_largest_sum_is_chosen(name, case):
     world, class_of = world_for(case)
-    policy, rank, capacity = policy_of(name, case.arithmetic), case.arrivals.node_rank, case.cluster.gpu_capacity_milli
+    policy, rank = policy_of(name, case.arithmetic), case.arrivals.node_rank
+    cpu, memory = int(case.cluster.cpu_milli.sum()), int(case.cluster.memory_mib.sum())
+    capacity = {"gpu": case.cluster.gpu_capacity_milli, "cpu": cpu, "memory": memory}
     for ledger, (row, node, gpus) in ledgers(case, case.run(name)):
         feasible = [n for n in np.argsort(rank).tolist() if ledger.is_feasible(row, n)]
         if feasible:
             ledger.write_to(world)
-            used = capacity - sum(sum(left) for _, _, left in ledger.left)
-            total, masks = points_by_hand(world, class_of[row], feasible, policy, used / max(1, capacity))
+            left = {"gpu": sum(sum(gpus) for _, _, gpus in ledger.left), "cpu": sum(cpu for cpu, _, _ in ledger.left),
+                    "memory": sum(mib for _, mib, _ in ledger.left)}
+            loads = {of: (capacity[of] - left[of]) / max(1, capacity[of]) for of in capacity}
+            total, masks = points_by_hand(world, class_of[row], feasible, policy, loads)
             first = total.index(max(total))
             assert (node, list(gpus)) == (feasible[first], gpu_indices(masks[first]))
             if world.demand.kind[class_of[row]] >= 0:
@@ -531,12 +547,75 @@ def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
         kernel = first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpus[0, 0])
         node, mask, curve = np.full(1, -1), np.zeros(1, np.int64), np.zeros((1, len(inflation.CURVE)))
         with quiet():
-            inflation.replay((kernel,), np.array([score.normalise]), np.array([[1000]]), no_time, world, memory,
-                             no_time, no_time, np.array([(high << 31) + low]), True, node, mask, curve)
+            inflation.replay((kernel,), np.array([score.normalise]), np.array([[1000]]), np.zeros((1, 3), np.int64),
+                             world, memory, no_time, no_time, np.array([(high << 31) + low]), True, node, mask, curve)
         drawn.append((int(node[0]), int(mask[0])))
     places = Counter(drawn)
     assert set(places) == set(product(range(nodes), [1 << gpu for gpu in range(gpus)]))
     assert set(places.values()) == {24 * 12 // (nodes * gpus)}
+
+
+@njit()
+def prefers_the_first(world, task, nodes, score, gpus):
+    for node in nodes:
+        score[node], gpus[node] = -node, 1
+
+
+@njit()
+def prefers_the_last(world, task, nodes, score, gpus):
+    for node in nodes:
+        score[node], gpus[node] = node, 1
+
+
+@pytest.mark.parametrize(("load_of", "demand", "first"), [
+    (("gpu",), (100, 100, 100), 5), (("gpu",), (1000, 1024, 10), 10),  # 50 milli-GPU are never half of the GPUs
+    (RESOURCES, (100, 100, 100), 5), (RESOURCES, (1000, 100, 10), 5), (RESOURCES, (100, 1024, 10), 5)])
+def test_a_stage_begins_when_the_fullest_of_its_resources_reaches_the_load(load_of, demand, first):
+    # two nodes of 10 vCPU, 10 GiB and one GPU; a quarter of the cluster is 5 tasks of a tenth of a node
+    cpu, memory, gpu = demand
+    cluster = Cluster(texts(["a", "b"]), np.full(2, 10_000), np.full(2, 10_240), np.full(2, 1), texts(["T4"] * 2),
+                      texts([""] * 2))
+    tasks = Tasks(texts(["t"]), np.array([cpu]), np.array([memory]), np.array([1]), np.array([gpu]), texts([""]),
+                  texts([""]))
+    policy = Policy("turning", (Score(prefers_the_first), Score(prefers_the_last)), (1, 0), later=((0.25, (0, 1)),),
+                    load_of=load_of)
+    run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(12, int), np.arange(2)))
+    assert run.assignments["node"].tolist() == ["a"] * first + ["b"] * (12 - first)
+
+
+def test_joint_watches_every_resource_and_a_staged_name_the_gpus_only():
+    assert policy_of("joint").load_of == RESOURCES
+    assert policy_of(STAGED["joint"]).load_of == policy_of("pwr@0.8@fgd").load_of == ("gpu",)
+
+
+def half_without_gpu(tasks: Tasks) -> Tasks:
+    """Repeat the tasks that ask for no GPU until they are every second one."""
+    has_gpu = tasks.num_gpus > 0
+    with_gpu, without = np.flatnonzero(has_gpu), np.flatnonzero(~has_gpu)
+    return tasks.take(np.concatenate([with_gpu, np.resize(without, len(with_gpu))]))
+
+
+def test_on_the_public_trace_with_the_most_vcpu_for_a_gpu_the_gpus_are_still_the_fullest():
+    files = [find_data("openb/openb_node_list_gpu_node.csv"), find_data("openb/openb_pod_list_gpushare100.csv"),
+             find_reference("pwr/arrivals/gpushare100.json.gz")]
+    if None in files:
+        pytest.skip("openb or its recorded arrivals are not here")
+    cluster, tasks = read_nodes(files[0]), read_tasks(files[1])
+    blind = replace(policy_of("joint"), load_of=("gpu",))
+    arrivals = read_arrivals(files[2], 47, cluster, tasks)
+    runs = [inflate(cluster, tasks, policy, arrivals=arrivals, power="package", until=1.0)
+            for policy in ("joint", blind)]
+    assert runs[0].curve.equals(runs[1].curve) and runs[0].assignments.equals(runs[1].assignments)
+
+
+def test_joint_puts_room_first_when_the_vcpu_run_out_before_the_gpus():
+    cluster, tasks = default_cluster(), half_without_gpu(default_tasks())
+    blind = replace(policy_of("joint"), load_of=("gpu",))
+    ends = {name: inflate(cluster, tasks, policy, seed=0, power="package").summary
+            for name, policy in (("fgd", "fgd"), ("joint", "joint"), ("blind", blind))}
+    assert ends["blind"]["used_gpu_milli"] < 0.8 * cluster.gpu_capacity_milli  # its last stage never begins
+    lost = {name: ends["fgd"]["grar"] - ends[name]["grar"] for name in ("joint", "blind")}
+    assert lost["blind"] > 0.01 and lost["joint"] < lost["blind"] / 2
 
 
 def test_any_two_policies_can_be_mixed_and_no_name_of_a_mix_means_two():

@@ -1,6 +1,7 @@
 """A sweep gives one frame, whatever computed it and whatever went wrong on the way."""
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -9,16 +10,20 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,25 +174,59 @@ def test_what_a_file_gives_back_is_what_a_worker_sent(rows: list[tuple[object, .
 # --- whatever computes it --------------------------------------------------------------------------------------------
 
 
+# A Dask process that ends with whoever holds the other end of its standard input, however that one ends.
+DASK = """
+import os, runpy, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+runpy.run_module("dask", run_name="__main__")
+"""
+
+
+@contextmanager
+def dask_process(file: Path, *role: str) -> Iterator[str]:
+    """Address of the scheduler in this file, while this process of Dask runs."""
+    place = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen([sys.executable, "-c", DASK, *role, "--no-dashboard", "--scheduler-file", str(file)],
+                          env=os.environ | place, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, cwd=file.parent) as process:
+        try:
+            for _ in range(1200):
+                if file.exists():
+                    break
+                assert process.poll() is None
+                time.sleep(0.1)
+            yield json.loads(file.read_text())["address"]
+        finally:
+            process.kill()
+
+
+SCHEDULER = ("scheduler", "--host", "127.0.0.1", "--port", "0")
+
+
 @pytest.fixture(scope="module")
 def dask_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a scheduler and a worker with two threads, each a process of its own."""
     pytest.importorskip("distributed")
     file = tmp_path_factory.mktemp("dask") / "scheduler.json"
-    place = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
-    worker = ["worker", "--nthreads", "2", "--no-nanny", "--death-timeout", "60"]
-    with ExitStack() as stack:
-        for role in (["scheduler", "--host", "127.0.0.1", "--port", "0"], worker):
-            options = ["--no-dashboard", "--scheduler-file", str(file)]
-            process = stack.enter_context(subprocess.Popen(
-                [sys.executable, "-m", "dask", role[0], *role[1:], *options], env=os.environ | place,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=file.parent))
-            stack.callback(process.kill)
-        for _ in range(600):
-            if file.exists():
-                break
-            time.sleep(0.1)
-        yield json.loads(file.read_text())["address"]
+    worker = ("worker", "--nthreads", "2", "--no-nanny", "--death-timeout", "60")
+    with dask_process(file, *SCHEDULER) as address, dask_process(file, *worker):
+        yield address
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9")
+def test_a_scheduler_does_not_outlive_a_killed_test_run(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    file = tmp_path / "scheduler.json"
+    program = ("import sys, time; from pathlib import Path; import test_sweeps as t\n"
+               "with t.dask_process(Path(sys.argv[1]), *t.SCHEDULER): time.sleep(600)")
+    with subprocess.Popen([sys.executable, "-c", program, str(file)], cwd=Path(__file__).parent) as run:
+        while not file.exists():
+            assert run.poll() is None
+            time.sleep(0.05)
+        processes = psutil.Process(run.pid).children(recursive=True)
+        assert processes
+        run.kill()
+    assert psutil.wait_procs(processes, timeout=10)[1] == []
 
 
 def test_one_process_two_processes_and_dask_give_the_same_bytes(dask_address: str, tmp_path: Path) -> None:
@@ -419,20 +458,43 @@ def test_a_failing_cell_is_named_and_the_finished_ones_are_kept(back_end: str, t
 def test_nobody_answers_at_that_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(sweeps, "ANSWER_WITHIN_S", 0.3)
-    for address in ("tcp://127.0.0.1:9", "no scheme://x:y", "tcp://nowhere.invalid:8786"):
+    for address in ("tcp://127.0.0.1:9", "no scheme://x:y", "tcp://nowhere.invalid:8786", "tcp://127.0.0.1", "x"):
         with pytest.raises(InputError, match=f"no Dask scheduler answers at {address} .*dask scheduler"):
             sweep(walk, CELLS, tmp_path, dask=address)
+        gc.collect()  # a client that was left open would complain now
     assert not list(tmp_path.iterdir())
 
 
 def test_a_scheduler_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(sweeps, "ANSWER_WITHIN_S", 2)
-    with distributed.LocalCluster(n_workers=0, processes=False, protocol="tcp://", host="127.0.0.1",
-                                  dashboard_address=":0") as cluster:
-        address = cluster.scheduler_address
+    pytest.importorskip("distributed")
+    with dask_process(tmp_path / "scheduler.json", *SCHEDULER) as address:
+        connect = sweeps._connect
+
+        def impatient(*arguments: Any) -> Any:
+            """Connect in time on a busy machine too, and then wait for workers only shortly."""
+            waiting = arguments[0].Client.wait_for_workers
+            monkeypatch.setattr(arguments[0].Client, "wait_for_workers",
+                                lambda client, n, timeout: waiting(client, n, timeout=1))
+            return connect(*arguments)
+
+        monkeypatch.setattr(sweeps, "ANSWER_WITHIN_S", 60)
+        monkeypatch.setattr(sweeps, "_connect", impatient)
         with pytest.raises(InputError, match=f"scheduler at {address} has no worker; start one with `dask worker"):
-            sweep(walk, CELLS, tmp_path, dask=address)
+            sweep(walk, CELLS, tmp_path / "out", dask=address)
+
+
+def test_an_event_loop_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(sweeps, "LOOP_WITHIN_S", 0.2)
+    monkeypatch.setattr(sweeps.asyncio, "run", lambda coroutine: coroutine.close())
+    with pytest.raises(InputError, match="^this machine is too busy to talk to tcp://127.0.0.1:9: .*; try again"):
+        sweep(walk, CELLS, tmp_path, dask="tcp://127.0.0.1:9")
+
+
+def test_the_limit_of_dasks_own_event_loop_does_not_count(dask_address: str, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distributed.utils.asyncio_run", lambda *_, **__: time.sleep(30))  # Dask asserts 10 s
+    assert sweep(walk, CELLS, tmp_path, dask=dask_address).computed == 6
 
 
 def test_the_package_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -498,13 +560,14 @@ def test_a_killed_sweep_goes_on_where_it_stood(workers: int, how: signal.Signals
     while len(list((out / "cells").rglob("*.json"))) < 4:
         assert process.poll() is None
         time.sleep(0.01)
+    others = psutil.Process(process.pid).children(recursive=True)
     (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)  # Ctrl-C reaches the workers too
     assert process.wait(60) != 0
     assert not (out / "results.csv").exists()
     finished = {json.loads(file.read_text())["parameters"]["cell"]["n"] for file in (out / "cells").rglob("*.json")
                 if not file.name.startswith(".")}
     assert 4 <= len(finished) < 12
-    wait_until_still(program.marks)
+    assert psutil.wait_procs(others, timeout=10)[1] == []
     before = {mark.name for mark in program.marks.iterdir()}
     again = subprocess.run(**program.command(workers), check=True, capture_output=True, text=True)
     assert again.stdout.startswith(f"12 cells: {len(finished)} kept, {12 - len(finished)} computed")
@@ -514,18 +577,129 @@ def test_a_killed_sweep_goes_on_where_it_stood(workers: int, how: signal.Signals
     assert hidden(out) == []
 
 
-def wait_until_still(folder: Path) -> None:
-    """Orphaned workers may finish what they had begun."""
-    count = -1
-    while count != (count := len(list(folder.iterdir()))):
-        time.sleep(0.5)
+STUCK = """
+import sys
+from pathlib import Path
+from sched_lab.sweeps import grid, sweep
+
+def stuck(n):
+    Path(sys.argv[1], f"at-{n}").touch()
+    return {"x": sum(range(10**13))}  # days, and no other thread of the worker runs
+
+sweep(stuck, grid(n=range(2)), sys.argv[1], workers=2)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the watching thread must get to run")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_process_outlives_a_killed_sweep(how: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STUCK)
+    with subprocess.Popen([sys.executable, "-W", "error", str(tmp_path / "program.py"), str(tmp_path)],
+                          stderr=subprocess.DEVNULL) as process:
+        while len(list(tmp_path.glob("at-*"))) < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
+        others = psutil.Process(process.pid).children(recursive=True)
+        assert len(others) >= 2
+        process.send_signal(how)
+        assert process.wait(10) != 0
+    assert psutil.wait_procs(others, timeout=5)[1] == []
+
+
+MANY = """
+import os, signal, sys, psutil
+from sched_lab.sweeps import SweepError, grid, sweep
+
+def some(n, way):
+    if (n, way) == (2, "fails"):
+        raise ValueError("no good")
+    if (n, way) == (2, "dies"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"x": n / 7}
+
+for number, way in enumerate(["well", "fails", "well", "dies", "fails", "well"]):
+    try:
+        done = sweep(some, grid(n=range(4), way=way), f"{sys.argv[1]}/{number}", workers=2)
+        assert way == "well" and done.frame["x"].tolist() == [n / 7 for n in range(4)]
+    except SweepError as error:
+        assert way in str(error) and error.cell == {"n": 2, "way": way}
+    workers = [p for p in psutil.Process().children() if "spawn_main" in "".join(p.cmdline())]
+    assert workers == [], workers
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9")
+def test_sweeps_in_a_row_leave_no_worker_and_no_warning(tmp_path: Path) -> None:
+    """A worker that waits for the next sweep may end just as that begins; so none waits."""
+    (tmp_path / "program.py").write_text(MANY)
+    run = subprocess.run([sys.executable, "-W", "error", str(tmp_path / "program.py"), str(tmp_path)],
+                         capture_output=True, text=True, timeout=240)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def dies_while_sending(policy: str, seed: int) -> dict[str, float]:
+    def half(connection: Any, message: bytes) -> None:
+        os.write(connection.fileno(), bytes(message)[:len(message) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if (policy, seed) == ("left", 2):
+        Connection._send = half  # type: ignore[attr-defined]
+    return {"x": 0.5}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9")
+def test_a_worker_may_die_halfway_through_its_result(tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match="^cell policy=left, seed=2: a worker process died at it .killed by SIGKILL"):
+        sweep(dies_while_sending, CELLS, tmp_path, workers=2)
+
+
+def leaves_a_child(policy: str, seed: int) -> dict[str, float]:
+    if (policy, seed) == ("left", 2):
+        if os.fork() == 0:
+            time.sleep(60)  # holds the pipe of its parent open
+            os._exit(0)
+        os._exit(3)
+    return {"x": 0.5}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="fork")
+def test_a_worker_may_die_and_leave_its_pipe_open(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with pytest.raises(SweepError, match="^cell policy=left, seed=2: a worker process died at it .exit code 3"):
+        sweep(leaves_a_child, CELLS, tmp_path, workers=2)
+    assert time.monotonic() - begin < 30
+
+
+def test_a_function_that_cannot_travel_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be sent to a worker .*lock.*; bind plain values only"):
+        sweep(partial(walk, policy=threading.Lock()), grid(seed=[0, 1]), tmp_path, depends_on={"x": 1}, workers=2)
+
+
+def test_a_module_that_workers_do_not_find_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("only_here")
+    exec("def away(seed): return {'x': seed}", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    with pytest.raises(SweepError, match="^cell seed=0: ModuleNotFoundError: No module named 'only_here'"):
+        sweep(module.away, grid(seed=[0]), tmp_path, workers=2)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits")
+def test_more_workers_than_the_system_allows(tmp_path: Path) -> None:
+    program = ("import resource, sys, math\nfrom sched_lab.sweeps import *\nfrom sched_lab.sweeps import SweepError\n"
+               "resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))\n"
+               "try: sweep(dict, grid(x=range(99)), sys.argv[1], workers=99)\n"
+               "except SweepError as error: print(error)")
+    run = subprocess.run([sys.executable, "-W", "error", "-c", program, str(tmp_path)], capture_output=True, text=True,
+                         timeout=120)
+    assert (run.stdout, run.stderr) == (
+        "a worker process cannot be started (Too many open files); give fewer workers\n", "")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_a_worker_that_dies_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match="a worker process died.*fewer workers") as caught:
+    with pytest.raises(SweepError, match="^cell policy=left, seed=2: a worker process died.*fewer") as caught:
         sweep(dies_at_left_2, CELLS, tmp_path, workers=2)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and caught.value.cell == {"policy": "left", "seed": 2}
     finished = cell_files(tmp_path)
     assert ("left", 2) not in finished
     cells = [cell for cell in CELLS if cell != {"policy": "left", "seed": 2}]

@@ -13,6 +13,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,6 @@ def test_a_task_list_without_models_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("cells", "num_gpus", "gpu_milli", "spec"), [
     ("0,300,T4", 0, 0, ""),              # a CPU-only task has no GPU demand and no GPU constraint
-    ("1,1500,", 1, 1000, ""),            # more than one GPU on one GPU is one GPU
     ("1,1000,|T4||G2|", 1, 1000, "T4|G2"),  # empty items are dropped
     ("1,1000,G2|T4|T4", 1, 1000, "G2|T4|T4"),  # order and repetitions are kept: they are part of the class
     ("1,1000,T4 | G2", 1, 1000, "T4|G2"),
@@ -110,6 +110,7 @@ def test_demands_are_made_plain(tmp_path: Path, cells: str, num_gpus: int, gpu_m
     ("4,1000", "-4,1000", "row 4, column num_gpu", "negative"),
     ("4,1000", "0.5,1000", "row 4, column num_gpu", "not a whole number"),
     ("1,470", "1,0", "row 3, column gpu_milli", "is no demand"),
+    ("1,470", "1,1500", "row 3, column gpu_milli", "is more than one GPU"),
     ("1,470", "1,-470", "row 3, column gpu_milli", "negative"),
     ("1,470", "1,0.47", "row 3, column gpu_milli", "not a whole number"),
     ("8000", "8 vCPU", "row 2, column cpu_milli", "not a number"),
@@ -125,6 +126,27 @@ def test_a_wrong_task_list_is_refused_with_its_place(
     with pytest.raises(InputError, match=re.escape(f"{file}, {where}: ")) as caught:
         read_tasks(file)
     assert what in str(caught.value) and caught.value.mend and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("column", "value", "what"), [
+    ("gpu_milli", 1500, "1500 is more than one GPU, and the task asks for one"), ("gpu_milli", 0, "is no demand"),
+    ("cpu_milli", -1, "-1 is negative"), ("memory_mib", -1, "-1 is negative"), ("num_gpus", 2, "is a share"),
+])
+def test_tasks_made_in_a_program_obey_the_same_rules(column: str, value: int, what: str) -> None:
+    tasks = toy_tasks()
+    wrong = getattr(tasks, column).copy()
+    wrong[1] = value  # task two asks for a share of 500
+    with pytest.raises(InputError, match=r"column \w+: task two: ") as caught:
+        replace(tasks, **{column: wrong})
+    assert what in str(caught.value) and caught.value.mend
+
+
+def test_no_public_trace_asks_for_more_than_a_gpu_of_one() -> None:
+    for name in TRACES:
+        table = pd.read_csv(public(f"openb_pod_list_{name}.csv"))
+        one, several = table["num_gpu"] == 1, table["num_gpu"] > 1
+        assert table.loc[one, "gpu_milli"].between(1, 1000).all() and (table.loc[several, "gpu_milli"] == 1000).all()
+        assert (table.loc[table["num_gpu"] == 0, "gpu_milli"] == 0).all() and (table["cpu_milli"] >= 1000).all()
 
 
 def test_models_are_admitted_by_their_whole_name() -> None:
@@ -156,7 +178,7 @@ def test_tasks_that_differ_in_the_key_are_two_classes(column: str) -> None:
     two = toy_tasks().take(np.array([3, 3]))
     assert len(task_classes(two)[0]) == 1
     values = getattr(two, column).copy()
-    values[1] = "T4" if "spec" in column else values[1] + 1
+    values[1] = "T4" if "spec" in column else values[1] + (-1 if column == "gpu_milli" else 1)
     assert len(task_classes(type(two)(**{**vars(two), column: values}))[0]) == 2
 
 

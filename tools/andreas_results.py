@@ -17,14 +17,13 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from joblib import cpu_count
 
 from sched_lab.andreas.greedy import Randomness
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.simulation import simulate
 from sched_lab.frames import read_frame, write_frame
-from sched_lab.plots import save_svg, use_book_style
-from sched_lab.sweeps import grid, sweep
+from sched_lab.plots import policy_colours, save_svg, use_book_style
+from sched_lab.sweeps import count_cores, grid, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, FIGURES = ROOT / "data" / "results" / "andreas", ROOT / "figures"
@@ -70,7 +69,7 @@ def compute(names: list[str]) -> Iterator[Path]:
     """Bring frames up to date; yield their files. Times are kept apart: they differ from run to run."""
     for name in names:
         version = {"version": VERSION[name]}
-        done = sweep(costs, CELLS_OF[name], CELLS / name, depends_on=version, workers=cpu_count(), words=name)
+        done = sweep(costs, CELLS_OF[name], CELLS / name, depends_on=version, workers=count_cores(), words=name)
         frame = done.frame.drop(columns=["seeds", "methods"])
         made_by = {"made by": "tools/andreas_results.py", **version}
         yield write_frame(frame.drop(columns="decision_ms").round(6), RESULTS / f"{name}.csv", made_by)
@@ -86,10 +85,13 @@ def totals_figure() -> alt.FacetChart:
     """Draw total cost of each method over the arrival factor, ten nodes, instances that no parameter has seen."""
     frame = read_frame(RESULTS / "unseen.csv").groupby(["scenario", "factor", "method"])["total_eur"].mean()
     frame = frame.reset_index().assign(scenario=lambda f: "scenario " + f["scenario"].astype(str))
+    colours = policy_colours(frame["method"])
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     chart: alt.FacetChart = alt.Chart(frame).mark_line(point=True).encode(
         alt.X("factor:Q", title="arrival factor"),
         alt.Y("total_eur:Q", title="energy and penalties (EUR)", scale=alt.Scale(type="log")),
-        alt.Color("method:N", title=None)).properties(width=280, height=240).facet(alt.Facet("scenario:N", title=None))
+        alt.Color("method:N", title=None, scale=scale)).properties(width=280, height=240).facet(
+            alt.Facet("scenario:N", title=None))
     return chart
 
 

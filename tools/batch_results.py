@@ -26,7 +26,7 @@ from sched_lab.arrays import (
     synchronise,
     traffic_of,
 )
-from sched_lab.cluster import State, default_cluster
+from sched_lab.cluster import State, default_cluster, empty_state
 from sched_lab.frames import write_frame
 from sched_lab.online.batch import (
     SCRATCH_BYTES,
@@ -112,7 +112,7 @@ def together_us(policy: str, replicas: int, here: Setting, steps: int | None = N
                           "replacement", None).values())
     rows = [draw.task_row[:steps] for draw in draws]
     order = np.stack([draw.order for draw in draws])
-    rules = rules_of(xp, [policy_of(policy)] * replicas, here.cluster.gpu_capacity_milli)
+    rules = rules_of(xp, [policy_of(policy)] * replicas, empty_state(here.cluster))
     workload = workload_of(xp, [here.class_of[each] for each in rows], [here.tasks.memory_mib[each] for each in rows],
                            range(replicas))
     max_pairs = max(1, SCRATCH_BYTES // bytes_per_pair(here.tables))

@@ -18,7 +18,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
-from joblib import cpu_count
 
 from sched_lab.far.baselines import fix_partition, fix_partition_best, miso, parse_partition
 from sched_lab.far.bounds import lower_bound, optimum_with_reconfiguration
@@ -29,7 +28,7 @@ from sched_lab.far.refine import far
 from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
 from sched_lab.frames import read_frame, write_frame
 from sched_lab.plots import save_svg, use_book_style
-from sched_lab.sweeps import grid, sweep
+from sched_lab.sweeps import count_cores, grid, sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, FIGURES, CELLS = ROOT / "data" / "results" / "far", ROOT / "figures", ROOT / "_build" / "cells" / "far"
@@ -169,7 +168,7 @@ def compute(names: list[str]) -> Iterator[Path]:
     for name in names:
         function, cells = CELLS_OF[name]
         version = {"version": VERSION[name]}
-        done = sweep(function, cells, CELLS / name, depends_on=version, workers=cpu_count(), words=name)
+        done = sweep(function, cells, CELLS / name, depends_on=version, workers=count_cores(), words=name)
         yield write_frame(done.frame.round(6), RESULTS / f"{name}.csv",
                           {"made by": "tools/far_results.py", **version, "runs": RUNS, "batches": BATCHES})
 

@@ -20,7 +20,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
-from joblib import cpu_count
 
 from sched_lab.frames import read_frame, sha256, write_frame
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
@@ -33,7 +32,7 @@ from sched_lab.hadar.planned import Planned, PlanOptions, mean_jct_bound_s, type
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster, read_gavel_throughputs
 from sched_lab.plots import curve_chart, save_svg, use_book_style
-from sched_lab.sweeps import Cell, grid, sweep
+from sched_lab.sweeps import Cell, count_cores, grid, sweep
 from sched_lab.traces import find_data
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -277,7 +276,7 @@ def compute(names: list[str]) -> Iterator[Path]:
             version[MEASURED] = sha256(speeds_file)
         if not cells:
             continue
-        workers = 1 if name == "decisions" else cpu_count()
+        workers = 1 if name == "decisions" else count_cores()
         whole = sweep(function, cells, CELLS / name, depends_on=version, workers=workers, words=name)
         for part, frame in split_trace(whole.frame) if name == "trace" else [(name, whole.frame)]:
             path, made_by = RESULTS / f"{part}.csv", {"made by": "tools/hadar_results.py", **version}

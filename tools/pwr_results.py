@@ -20,7 +20,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
-from joblib import cpu_count
 
 from sched_lab.cluster import empty_state, read_nodes
 from sched_lab.frames import is_finished, read_frame, sha256, write_frame
@@ -28,6 +27,7 @@ from sched_lab.online.evaluation import Study, compare, run_study
 from sched_lab.online.inflation import Run, inflate, mean_curve, on_grid, saving_percent
 from sched_lab.plots import curve_chart, save_svg, stacked_area_chart, use_book_style
 from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
+from sched_lab.sweeps import count_cores
 from sched_lab.traces import find_data, find_reference, read_arrivals, read_tasks, task_classes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,7 +129,7 @@ def study(policies: tuple[str, ...], seeds: tuple[int, ...], traces: tuple[str, 
 
 def means(of: Study) -> pd.DataFrame:
     """Seed means of a study, its runs computed on all cores or found finished."""
-    frame = compare(run_study(of, CELLS, workers=cpu_count(), shown=True).frame)
+    frame = compare(run_study(of, CELLS, workers=count_cores(), shown=True).frame)
     rounded = frame.round(DIGITS | {"saving_percent": 5, "saving_sd": 5, "grar_sd": 7})
     rounded["saving_percent"] += 0.0  # no minus zero
     return rounded[["trace", *SHOWN, "saving_percent", "saving_sd", "grar_sd"]]

@@ -335,7 +335,7 @@ def operations_frame(schedule: Schedule) -> pd.DataFrame:
 
 # %% ../../nbs/50_mig.ipynb #50-059
 def schedule_chart(schedule: Schedule, names: Sequence[str], *, title: str = "",
-                   until_s: float | None = None) -> alt.LayerChart:
+                   since_s: float = 0.0, until_s: float | None = None) -> alt.LayerChart:
     """Draw a schedule: slices down, time across, tasks by name, creations and destructions in grey."""
     tree, lanes = schedule.mig.tree, [f"S{k}" for k in range(schedule.mig.num_slices)]
     if schedule.mig.num_gpus > 1:
@@ -347,5 +347,5 @@ def schedule_chart(schedule: Schedule, names: Sequence[str], *, title: str = "",
         "lane": tree.gpu[instance] * schedule.mig.num_slices + tree.first_slice[instance],
         "num_lanes": tree.size[instance], "start": start_s, "end": end_s, "label": label, "kind": kind,
     }) for instance, start_s, end_s, label, kind in parts)
-    chart = gantt_chart(frame[frame["end"] > frame["start"]], lanes, title=title, until=until_s)
+    chart = gantt_chart(frame[frame["end"] > frame["start"]], lanes, title=title, since=since_s, until=until_s)
     return chart

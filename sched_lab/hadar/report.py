@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from .fluid import makespan_bound_s
 from .model import SECONDS_PER_HOUR, Scheduler, Workload
 from .planned import Planned, PlanOptions, mean_jct_bound_s
 from .primal_dual import Hadar
-from ..plots import HEIGHT, INK, LINE, SOFT_INK, WIDTH, book_theme, policy_colours, save_svg
+from ..plots import HEIGHT, INK, LINE, SOFT_INK, WIDTH, book_theme, lane_names, policy_colours, save_svg
 
 # %% auto #0
 __all__ = ['Recipe', 'SCHEDULERS', 'MAX_ROUNDS', 'NAMED_ROWS', 'scheduler_of', 'settings_of', 'lower_bound_s', 'places_frame',
@@ -116,15 +115,6 @@ def places_frame(run: Simulation) -> pd.DataFrame:
 NAMED_ROWS, _ROW_PX, _MOST_PX = 30, 22, 640
 
 
-def _row_axis(names: Sequence[str]) -> alt.Axis:
-    """Names of the rows, if there is room for them."""
-    if len(names) > NAMED_ROWS:
-        return alt.Axis(values=[], grid=False, ticks=False)
-    words = f"{json.dumps(names)}[floor(datum.value)]"
-    return alt.Axis(values=[k + 0.5 for k in range(len(names))], labelExpr=words, labelOverlap=False, grid=False,
-                    ticks=False)
-
-
 def places_chart(run: Simulation, *, title: str = "") -> alt.LayerChart:
     """Jobs over time, coloured by GPU type; a thin line from arrival to completion where a job waits."""
     jobs, names = run.workload.jobs, run.workload.job_name
@@ -139,7 +129,7 @@ def places_chart(run: Simulation, *, title: str = "") -> alt.LayerChart:
                           "top": row + 0.5}).round(6)
     is_named = len(names) <= NAMED_ROWS
     down = alt.Y("top:Q", title=None if is_named else f"{len(names)} jobs, by arrival",
-                 axis=_row_axis([names[job] for job in order]),
+                 axis=alt.Axis(values=[], grid=False, ticks=False),
                  scale=alt.Scale(domain=[0, len(names)], reverse=True, nice=False))
     across = alt.X("start:Q", title="time (h)", scale=alt.Scale(nice=False))
     colours = policy_colours(run.workload.type_name)
@@ -148,7 +138,8 @@ def places_chart(run: Simulation, *, title: str = "") -> alt.LayerChart:
         across, down, alt.X2("end"))
     bars = alt.Chart(tall).mark_rect().encode(across, down, alt.X2("end"), alt.Y2("bottom"), fill,
                                               tooltip=["job:N", "type:N", "start:Q", "end:Q"])
-    chart: alt.LayerChart = alt.layer(lines, bars, title=title).properties(
+    layers = [lines, bars, *([lane_names([names[job] for job in order], down)] if is_named else [])]
+    chart: alt.LayerChart = alt.layer(*layers, title=title).properties(
         width=WIDTH, height=min(_ROW_PX * len(names), _MOST_PX))
     return chart
 

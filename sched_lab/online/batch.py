@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..arrays import Array, free_bytes, get_xp, in_rows, put, that_fit, to_host
-from ..cluster import Cluster, Integers
+from ..cluster import Cluster, Integers, State, empty_state
 from ..frag import Floats
 from ..frames import InputError
 from .combine import policy_of
@@ -36,7 +36,7 @@ from sched_lab.online.pairs import (
     tables_of,
     taken_milli,
 )
-from .policy import AS_IS, ONE_AT_RANDOM, Policy, check_placements
+from .policy import AS_IS, ONE_AT_RANDOM, Policy, check_placements, stage_starts
 from ..power import Power, power_of
 from ..traces import Arrivals, Tasks, target_workload, task_classes
 
@@ -79,27 +79,25 @@ class Rules(NamedTuple):
     ----------
     parts : scores that all replicas have
     weights : (replicas, stages, parts)
-    from_milli : (replicas, stages) GPU in use from which a stage holds
+    starts : (replicas, stages, resources) from when on a stage holds, see `stage_starts`
     total_type : integers that hold every weighted sum
     """
 
     parts: tuple[Part, ...]
     weights: Array
-    from_milli: Array
+    starts: Array
     total_type: Any
 
 
-def rules_of(xp: Any, policies: Sequence[Policy], capacity_milli: int) -> Rules:
-    """Rules of replicas whose policies have the same scores and equally many stages.
+def rules_of(xp: Any, policies: Sequence[Policy], empty: State) -> Rules:
+    """Rules of replicas, empty as yet, whose policies have the same scores and equally many stages.
 
     Raises
     ------
     InputError : a score has no array form, or weights are all 0, or so large that a sum exceeds 64 bits
     """
     parts = parts_of(policies[0])
-    stages = [[(0.0, policy.weights), *policy.later] for policy in policies]
-    weights = np.array([[now for _, now in each] for each in stages], np.int64)
-    loads = np.array([[load * capacity_milli for load, _ in each] for each in stages])
+    weights = np.array([[policy.weights, *(later for _, later in policy.later)] for policy in policies], np.int64)
     highest = [101 if part.form.is_points or part.normalise != AS_IS else 2 * WIDE for part in parts]
     idle = np.argwhere(weights.max(axis=2) == 0)
     if len(idle):
@@ -109,8 +107,8 @@ def rules_of(xp: Any, policies: Sequence[Policy], capacity_milli: int) -> Rules:
     if most >= 2**62:
         raise InputError(f"the weights of {policies[0].name!r} are too large for whole numbers of 64 bits",
                          mend="give alpha with fewer decimals")
-    return Rules(parts, xp.asarray(weights), xp.asarray(np.ceil(np.round(loads, 6)).astype(np.int64)),
-                 xp.int32 if most < 2**30 else xp.int64)
+    starts = np.stack([stage_starts(policy, empty) for policy in policies])
+    return Rules(parts, xp.asarray(weights), xp.asarray(starts), xp.int32 if most < 2**30 else xp.int64)
 
 # %% ../../nbs/27_batch.ipynb #27-010
 class Workload(NamedTuple):
@@ -397,15 +395,17 @@ def play_batch(tables: Tables, rules: Rules, flock: Flock, workload: Workload, m
     """
     xp, demand = tables.xp, tables.world.demand
     node, gpus = (xp.empty(workload.task.shape, dtype=xp.int64) for _ in range(2))
-    used = xp.zeros(workload.task.shape[1], dtype=xp.int64)
-    stage = xp.zeros_like(used)
+    in_use = xp.zeros((workload.task.shape[1], rules.starts.shape[2]), dtype=xp.int64)
+    stage = xp.zeros(workload.task.shape[1], dtype=xp.int64)
     for arrival in range(workload.task.shape[0]):
         now = Workload(*(column[arrival, :] for column in workload))
         node[arrival, :], gpus[arrival, :] = step(tables, rules, flock, now, stage, arrival, max_pairs)
         if rules.weights.shape[1] > 1:
-            asked = demand.gpu_milli[now.task] * demand.num_gpus[now.task]
-            used = used + asked * xp.astype(node[arrival, :] >= 0, xp.int64)
-            stage = xp.sum(xp.astype(rules.from_milli[:, 1:] <= used[:, None], xp.int64), axis=1)
+            asked = xp.stack([demand.gpu_milli[now.task] * demand.num_gpus[now.task], demand.cpu_milli[now.task],
+                              xp.astype(now.memory_mib, xp.int64)], axis=1)
+            in_use = in_use + asked * xp.astype(node[arrival, :] >= 0, xp.int64)[:, None]
+            has_begun = xp.any(rules.starts[:, 1:, :] <= in_use[:, None, :], axis=2)
+            stage = xp.sum(xp.astype(has_begun, xp.int64), axis=1)
     return node, gpus
 
 # %% ../../nbs/27_batch.ipynb #27-037
@@ -621,7 +621,7 @@ def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]], draws
                  ) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Node, GPUs and curve (as `play`) of replicas whose policies have the same scores and equally many stages."""
     tables, xp, drawn = setting.tables, setting.tables.xp, [draws[seed] for _, seed in replicas]
-    rules = rules_of(xp, [policy for policy, _ in replicas], setting.cluster.gpu_capacity_milli)
+    rules = rules_of(xp, [policy for policy, _ in replicas], empty_state(setting.cluster))
     workload = workload_of(xp, [setting.class_of[draw.task_row] for draw in drawn],
                            [setting.tasks.memory_mib[draw.task_row] for draw in drawn], [seed for _, seed in replicas])
     order = np.stack([draw.order for draw in drawn])

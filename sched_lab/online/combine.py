@@ -15,7 +15,7 @@ from .baselines import bestfit, clustering, dotprod, packing, random
 from .fgd import fgd, fgd_reference
 from .foresight import pwr_target
 from .joint import joint_early, joint_late, joint_middle
-from .policy import HUNDRED_IF_EQUAL, ONE_AT_RANDOM, ZERO_IF_EQUAL, Policy, Score
+from .policy import HUNDRED_IF_EQUAL, ONE_AT_RANDOM, RESOURCES, ZERO_IF_EQUAL, Policy, Score
 from .pwr import pwr
 
 # %% auto #0
@@ -111,4 +111,5 @@ def policy_of(name: str, arithmetic: str = "exact") -> Policy:
     stages = [(0,) * sum(num_scores[:i]) + weights + (0,) * sum(num_scores[i + 1:])
               for i, (_, weights) in enumerate(mixes)]
     scores = tuple(score for part, _ in mixes for score in part)
-    return Policy(name, scores, stages[0], arithmetic, tuple(zip(loads, stages[1:], strict=True)))
+    load_of = RESOURCES if name in STAGED else ("gpu",)
+    return Policy(name, scores, stages[0], arithmetic, tuple(zip(loads, stages[1:], strict=True)), load_of)

@@ -15,11 +15,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._compat import first_class, njit, quiet
-from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, Integers
+from ..cluster import MAX_GPUS_PER_NODE, Cluster, Integers
 from ..frag import Floats, Truths, fragmentation, fragmentation_reference_milli
 from ..frames import InputError, write_json
 from .combine import policy_of
-from .policy import ONE_AT_RANDOM, Policy, World, check_placements, gpu_indices, is_feasible, world_of
+from sched_lab.online.policy import (
+    ONE_AT_RANDOM,
+    Policy,
+    World,
+    check_placements,
+    gpu_indices,
+    is_feasible,
+    stage_starts,
+    world_of,
+)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt, power_of
 from ..traces import Arrivals, Tasks, target_workload, task_classes
 
@@ -239,7 +248,7 @@ def count_node(now: Floats, world: World, node: int, is_exact: bool, sign: float
 
 # %% ../../nbs/26_inflation.ipynb #26-039
 @njit(cache=True)
-def replay(kernels: Any, normalise: Integers, weights: Integers, from_milli: Integers, world: World, memory: Memory,
+def replay(kernels: Any, normalise: Integers, weights: Integers, starts: Integers, world: World, memory: Memory,
            task: Integers, memory_mib: Integers, dice: Integers, is_exact: bool,
            node: Integers, gpus: Integers, curve: Floats) -> None:
     """Place arriving tasks one by one; write node, GPUs and the curve after every arrival.
@@ -247,19 +256,20 @@ def replay(kernels: Any, normalise: Integers, weights: Integers, from_milli: Int
     Parameters
     ----------
     kernels, normalise : the policy's scores
-    weights, from_milli : (stages, scores) weights, (stages,) GPU in use from which they hold
+    weights, starts : (stages, scores) weights; from when on they hold (`stage_starts`)
     world, memory : the cluster, empty; what is known of it
     task, memory_mib, dice : (arrivals,) class and memory of each arriving task, and a large random number
     is_exact : arithmetic of the curve's fragmentation
     node, gpus, curve : (arrivals,), (arrivals,), (arrivals, len(CURVE)) results
     """
     stage, now = 0, np.zeros(len(CURVE))
+    in_use = np.zeros(starts.shape[1], np.int64)
     for n in range(len(world.gpu_model)):
         count_node(now, world, n, is_exact, 1.0)
     for arrival in range(len(task)):
         t = task[arrival]
         demand_milli = world.demand.gpu_milli[t] * world.demand.num_gpus[t]
-        while stage + 1 < len(from_milli) and now[USED] >= from_milli[stage + 1]:
+        while stage + 1 < len(starts) and (in_use >= starts[stage + 1]).any():
             stage += 1
             memory.owner[:] = -1  # scores that had no weight so far are not known
         row = rescore(kernels, weights[stage], world, memory, t)
@@ -277,6 +287,9 @@ def replay(kernels: Any, normalise: Integers, weights: Integers, from_milli: Int
             count_node(now, world, n, is_exact, 1.0)
             memory.version[n] += 1
             now[USED] += demand_milli
+            in_use[0] += demand_milli
+            in_use[1] += world.demand.cpu_milli[t]
+            in_use[2] += memory_mib[arrival]
         for column in range(len(now)):  # as one assignment of an array it would take seconds longer to compile
             curve[arrival, column] = now[column]
 
@@ -299,15 +312,13 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
     memory = empty_memory(len(world.demand.cpu_milli), num_nodes, len(policy.scores))
     kernels = tuple(first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpus[0, 0])
                     for score in policy.scores)
-    capacity_milli = int(world.power.num_gpus.sum()) * WHOLE_GPU_MILLI
-    stages = [(0.0, policy.weights), *policy.later]
-    weights = np.array([now for _, now in stages], np.int64)
-    from_milli = np.ceil(np.round([load * capacity_milli for load, _ in stages], 6)).astype(np.int64)
+    weights = np.array([policy.weights, *(later for _, later in policy.later)], np.int64)
+    starts = stage_starts(policy, world.state)
     normalise = np.array([score.normalise for score in policy.scores])
     dice = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2]).integers(2**62, size=len(task))
     node, gpus, curve = np.full(len(task), -1), np.zeros(len(task), np.int64), np.zeros((len(task), len(CURVE)))
     with quiet():
-        replay(kernels, normalise, weights, from_milli, world, memory, task, memory_mib, dice, is_exact,
+        replay(kernels, normalise, weights, starts, world, memory, task, memory_mib, dice, is_exact,
                node, gpus, curve)
     curve[:, [CPU_W, GPU_W]] /= 1000
     if is_exact:

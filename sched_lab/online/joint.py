@@ -101,7 +101,7 @@ def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int3
 
 @njit(cache=True)
 def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
-    """Watts first, with an eye on CPU: from half of the GPUs in use on."""
+    """Watts first, with an eye on CPU: when half of the cluster is in use."""
     _joint(MIDDLE, world, task, nodes, score, gpus)
 
 

@@ -20,8 +20,9 @@ from ..power import Power
 from ..traces import TaskClasses, Tasks, admits
 
 # %% auto #0
-__all__ = ['Kernel', 'ONE_AT_RANDOM', 'AS_IS', 'ZERO_IF_EQUAL', 'HUNDRED_IF_EQUAL', 'gpu_indices', 'final_state',
-           'check_placements', 'Demand', 'World', 'world_of', 'is_feasible', 'idle_gpus', 'is_share', 'Score', 'Policy']
+__all__ = ['Kernel', 'ONE_AT_RANDOM', 'AS_IS', 'ZERO_IF_EQUAL', 'HUNDRED_IF_EQUAL', 'RESOURCES', 'NEVER', 'gpu_indices',
+           'final_state', 'check_placements', 'Demand', 'World', 'world_of', 'is_feasible', 'idle_gpus', 'is_share',
+           'Score', 'Policy', 'stage_starts']
 
 # %% ../../nbs/20_policy.ipynb #20-010
 def gpu_indices(gpus: int) -> list[int]:
@@ -194,6 +195,7 @@ def is_share(gpu_milli: int) -> bool:
 # %% ../../nbs/20_policy.ipynb #20-032
 Kernel = Callable[[World, int, Integers, NDArray[np.int32], Integers], None]
 ONE_AT_RANDOM, AS_IS, ZERO_IF_EQUAL, HUNDRED_IF_EQUAL = -2, -1, 0, 100
+RESOURCES = ("gpu", "cpu", "memory")
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,8 @@ class Policy:
     scores : the opinions; GPUs inside the node are those of the score with the largest weight, the first of equals
     weights : their weights, integers of 0 or more
     arithmetic : "exact" or "reference", the arithmetic of fragmentation in curves
-    later : (load, weights) pairs, loads ascending: other weights from that share of the GPU capacity in use on
+    later : (load, weights) pairs, loads ascending: other weights from that load on
+    load_of : resources whose share in use is the load: "gpu", "cpu", "memory"; of several, the fullest counts
     """
 
     name: str
@@ -231,3 +234,22 @@ class Policy:
     weights: tuple[int, ...]
     arithmetic: str = "exact"
     later: tuple[tuple[float, tuple[int, ...]], ...] = ()
+    load_of: tuple[str, ...] = ("gpu",)
+
+# %% ../../nbs/20_policy.ipynb #20-042b
+NEVER = 2**62
+
+
+def stage_starts(policy: Policy, empty: State) -> Integers:
+    """Amounts in use from which each stage of a policy holds, (stages, `RESOURCES`); one that is reached is enough.
+
+    Parameters
+    ----------
+    policy : its first stage holds from the beginning
+    empty : state of the cluster without any task
+    """
+    capacity = np.array([left.sum() for left in (empty.gpu_left_milli, empty.cpu_left_milli, empty.memory_left_mib)])
+    loads = [0.0, *(load for load, _ in policy.later)]
+    starts = np.ceil(np.round(np.outer(loads, capacity), 6)).astype(np.int64)
+    counts = np.array([resource in policy.load_of for resource in RESOURCES]) & (capacity > 0)
+    return np.where(counts, starts, NEVER)

@@ -1,0 +1,315 @@
+"""Charts: names are data wherever they go, and a colour means one thing."""
+import importlib.util
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.andreas.report import DECISIONS
+from sched_lab.andreas.simulation import JOB_COLOURS
+from sched_lab.far.mig import mig_of, schedule_chart
+from sched_lab.far.refine import far
+from sched_lab.far.report import PLANNERS, QUEUES
+from sched_lab.frames import SchedLabError
+from sched_lab.hadar.model import toy_workload
+from sched_lab.hadar.report import SCHEDULERS, places_chart, report, usage_chart
+from sched_lab.online.combine import POLICIES, STAGED
+from sched_lab.plots import (
+    BOUND_STYLES,
+    GANTT_COLOURS,
+    POLICY_COLOURS,
+    SPOKEN,
+    band_chart,
+    curve_chart,
+    fixed_colour,
+    gantt_chart,
+    node_chart,
+    policy_colours,
+    policy_dashes,
+    save_html,
+    save_svg,
+    script_json,
+    stacked_area_chart,
+)
+
+EXTENSION = Path(__file__).parents[1] / "_ext" / "nbdev_book.py"
+HOSTILE = ["</script><script>document.title=1</script>", "<!--<script>", "it's", 'a "b"', "a\\", "a\\'];alert(1)//",
+           "${alert(1)}", "{{1+1}}", "datum.x", "a.b[c]", "&lt;b&gt;", "<img src=x onerror=document.title=1>",
+           "line\u2028end\u2029", "nul\x00 bell\x07", "\ud800 half", "x" * 5000, "\u202eright to left", "مهمة", "🙂",
+           "", " ", "null", "signal", "=1+1", "]]>", "%", "two\nlines\ttab"]
+NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text("<>&'\"\\/!-[]{}.$`;=\u2028\x00", max_size=9))
+ONLINE = [*POLICIES, *STAGED, *(f"pwr-fgd:{share}" for share in (0.05, 0.1, 0.2, 0.5)), "pwr@0.8@fgd"]
+FAMILIES = {"online": ONLINE, "andreas": DECISIONS, "hadar": list(SCHEDULERS), "far": [*PLANNERS, *QUEUES]}
+
+
+def gantt(lanes, labels, **options):
+    """One rectangle a lane."""
+    frame = pd.DataFrame({"lane": range(len(lanes)), "num_lanes": 1, "start": 0.0, "end": 10.0, "label": labels,
+                          "kind": "task"})
+    return gantt_chart(frame, lanes, **options)
+
+
+def texts(value):
+    """Every string of a specification, with the path of keys that leads there."""
+    todo = [((), value)]
+    while todo:
+        path, part = todo.pop()
+        if isinstance(part, dict):
+            todo += [((*path, key), inner) for key, inner in part.items()]
+        elif isinstance(part, list):
+            todo += [((*path, "[]"), inner) for inner in part]
+        elif isinstance(part, str):
+            yield path, part
+
+
+def program_texts(spec):
+    """List the strings that Vega takes for a program: expressions, filters, signals and tests."""
+    return [text for path, text in texts(spec) if {"expr", "signal", "filter", "calculate", "test", "update",
+                                                   "labelExpr", "format"} & set(path) and "datasets" not in path]
+
+
+def shown(svg):
+    """Texts of an SVG file, which must be well formed."""
+    return ["".join(node.itertext()) for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def embedded(page):
+    """Read the specification in a page as a browser does: up to the first thing that could end the script."""
+    return json.loads(re.search(r'<script type="application/json" id="spec">(.*?)</script', page, re.S)[1])
+
+
+# --- names are data
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(NAMES, min_size=1, max_size=4), st.lists(NAMES, min_size=4, max_size=4), NAMES)
+def test_hostile_names_stay_data(tmp_path_factory, lanes, labels, title):
+    folder = tmp_path_factory.mktemp("charts")
+    chart = gantt(lanes, labels[:1] * len(lanes), title=title)
+    svg = save_svg(chart, folder / "a.svg").read_text(encoding="utf-8")
+    assert len(shown(svg)) >= sum(bool(name.strip()) for name in lanes)    # well formed, and every lane has its text
+    page = save_html(chart, folder / "a.html").read_text(encoding="utf-8")
+    spec = embedded(page)
+    data = [row for rows in spec["datasets"].values() for row in rows]
+    kept = [row["name"] for row in data if "name" in row]
+    assert [re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", name) for name in lanes] == kept
+    assert page.count("<script") == page.count("</script>") == 3 and "<!--" not in page[page.index("</head>"):]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.recursive(NAMES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3)))
+def test_script_json(value):
+    text = script_json(value)
+    assert json.loads(text) == value and "<" not in text and text.isascii()
+
+
+def test_no_name_is_part_of_an_expression():
+    marked = ["ZQ'); alert(1)//", "ZQ\\"]
+    toy = toy_workload()
+    run = report(replace(toy, job_name=tuple(f"ZQ'{name}" for name in toy.job_name)), "hadar").run
+    charts = [gantt(marked, marked, title="ZQ"), gantt(marked, marked, until=4, since=1),
+              node_chart(pd.DataFrame({"node": marked, "gpu": 0, "used_milli": 500, "label": marked})),
+              curve_chart(pd.DataFrame({"x": [0, 1], "y": [0, 1], "c": marked}), "x", "y", "c", x_title="", y_title=""),
+              places_chart(run, title="ZQ"), usage_chart(run, title="ZQ")]
+    for chart in charts:
+        programs = program_texts(chart.to_dict())
+        assert not [text for text in programs if "ZQ" in text]
+
+
+def test_programs_would_be_found():
+    axis = alt.Axis(labelExpr="['ZQ'][floor(datum.value)]")
+    chart = alt.Chart(pd.DataFrame({"a": [1]})).mark_point().encode(alt.X("a:Q", axis=axis))
+    assert program_texts(chart.to_dict()) == ["['ZQ'][floor(datum.value)]"]
+
+
+@pytest.mark.parametrize("name", ["a.b", "a[0]", "it's", 'a "b"', "a\\b", "pwr-fgd:0.1", "<x>"])
+def test_column_names_are_no_paths(name):
+    """A chart with odd column names draws what the same chart with plain names draws."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": np.arange(6.0), "y": rng.random(6), "c": list("ababab"), "d": list("vvvwww")})
+    odd = frame.rename(columns={column: name + column for column in "xycd"})
+    words = {"x_title": "x", "y_title": "y"}
+    for draw in (curve_chart, band_chart):
+        pair = [draw(table, *columns, **words) for table, columns in (
+            (frame, "xyc"), (odd, [name + column for column in "xyc"]))]
+        marks = [re.findall(r'\bd="(M[^"]*)"', vl_convert.vegalite_to_svg(chart.to_dict())) for chart in pair]
+        assert marks[0] == marks[1] and len(marks[0]) > 4
+    pair = [stacked_area_chart(table, x, {part: "part"}, share=share, **words)
+            for table, x, part, share in ((frame, "x", "y", "y"), (odd, *(name + column for column in "xyy")))]
+    svgs = [vl_convert.vegalite_to_svg(chart.to_dict()) for chart in pair]
+    assert re.findall(r'\bd="(M[^"]*)"', svgs[0]) == re.findall(r'\bd="(M[^"]*)"', svgs[1])
+
+
+@given(NAMES, st.dictionaries(NAMES, NAMES, max_size=3))
+def test_the_books_pages_hold_names_as_data(title, row):
+    """The same rule where the book puts a stored chart into a page."""
+    location = importlib.util.spec_from_file_location("nbdev_book", EXTENSION)
+    module = importlib.util.module_from_spec(location)
+    location.loader.exec_module(module)
+    block = module.vega_block({"title": title, "data": row}, None)
+    assert block.count("<script") == block.count("</script") == 1 and "<!--" not in block
+    assert json.loads(re.search(r'class="vega-spec">(.*?)</script', block, re.S)[1]) == {"title": title, "data": row}
+
+
+def test_a_page_asks_for_nothing_and_shows_no_source(tmp_path):
+    page = save_html(gantt(["a"], ["a"]), tmp_path / "a.html").read_text()
+    assert "default-src 'none'" in page and "source: false" in page and "editor: false" in page
+
+
+# --- a colour means one thing
+
+
+def lab(colour):
+    """CIE L*a*b*."""
+    part = np.array([int(colour[i:i + 2], 16) for i in (1, 3, 5)]) / 255
+    light = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ light
+    f = np.cbrt(np.maximum(xyz / [0.9505, 1.0, 1.089], 1e-9))
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_registered_has_a_colour_of_its_own(family):
+    names = list(FAMILIES[family])
+    assert [name for name in names if fixed_colour(name) is None] == [], "give it a line in POLICY_COLOURS"
+    seen = {name: (fixed_colour(name), tuple(policy_dashes([name])[name])) for name in names}
+    for (one, (colour, dash)), (other, (colour_2, dash_2)) in combinations(seen.items(), 2):
+        assert dash != dash_2 or np.linalg.norm(lab(colour) - lab(colour_2)) > 15, (one, other)
+
+
+@given(st.lists(st.sampled_from([*POLICY_COLOURS, *SPOKEN, *BOUND_STYLES, *ONLINE, "mine", "yours", "no: mix:0.1"]),
+                unique=True))
+def test_colours_do_not_depend_on_the_company(names):
+    colours = policy_colours(names)
+    assert list(colours) == names
+    assert all(colours[name] == fixed_colour(name) for name in names if fixed_colour(name))
+    assert all(re.fullmatch("#[0-9A-F]{6}", colour) for colour in colours.values())
+
+
+def test_bounds_are_no_policies():
+    policies = {fixed_colour(name) for name in [*POLICY_COLOURS, *ONLINE]}
+    assert not policies & {colour for colour, _ in BOUND_STYLES.values()}
+    assert all(policy_dashes([name])[name] != [1, 0] and fixed_colour(name) for name in BOUND_STYLES)
+
+
+def test_dashes_are_drawn():
+    frame = pd.DataFrame({"x": [0, 1] * 3, "y": range(6), "c": ["pwr"] * 2 + ["bound"] * 2 + ["pwr@0.8@fgd"] * 2,
+                          "d": ["one"] * 4 + ["two"] * 2})
+    line = curve_chart(frame, "x", "y", "c", x_title="", y_title="").to_dict()["layer"][0]["encoding"]
+    assert dict(zip(line["strokeDash"]["scale"]["domain"], line["strokeDash"]["scale"]["range"], strict=True)) == {
+        "pwr": [1, 0], "bound": [6, 4], "pwr@0.8@fgd": [9, 3]}
+    line = curve_chart(frame, "x", "y", "c", x_title="", y_title="", dash="d").to_dict()["layer"][0]["encoding"]
+    assert line["strokeDash"]["field"] == "d" and line["strokeDash"]["scale"]["domain"] == ["one", "two"]
+    plain = curve_chart(frame[:2], "x", "y", "c", x_title="", y_title="").to_dict()["layer"][0]["encoding"]
+    assert "strokeDash" not in plain
+
+
+# --- rectangles
+
+
+def fills(svg):
+    """Widths in px and fills of the rectangles of a Gantt chart, and the fills of its legend."""
+    paths = re.findall(r'<path aria-label="[^"]*" role="graphics-symbol" aria-roledescription="rect mark" '
+                       r'd="M([^,]+),[^h]*h([^v]+)v[^"]*"([^>]*)>', svg)
+    symbols = re.findall(r'<g class="mark-symbol role-legend-symbol".*?</g>', svg, re.S)
+    return ([(float(left), float(width), re.search('fill="([^"]+)"', rest)[1], "stroke=" in rest)
+             for left, width, rest in paths], re.findall('fill="(#[^"]+)"', "".join(symbols)))
+
+
+def drawn(chart, path):
+    """Find the rectangles in the file of a chart."""
+    return fills(save_svg(chart, path).read_text())
+
+
+@pytest.mark.parametrize("count", [5, 40, 400, 4000])
+def test_back_to_back_jobs_fill_their_lane(tmp_path, count):
+    """Rectangles of any width: no stroke, at most a pixel in four is left free, none is erased."""
+    start = np.arange(count) * 10.0
+    frame = pd.DataFrame({"lane": 0, "num_lanes": 1, "start": start, "end": start + 10, "label": "", "kind": "task"})
+    bars, _ = drawn(gantt_chart(frame, ["GPU"]), tmp_path / "a.svg")
+    assert len(bars) == count and not any(stroke for *_, stroke in bars)
+    width = 640 / count
+    assert sum(wide for _, wide, *_ in bars) >= 640 * (0.74 if width >= 4 else 0.99)
+    assert min(wide for _, wide, *_ in bars) > 0.7 * width
+    gaps = [right[0] - left[0] - left[1] for left, right in zip(bars[:-1], bars[1:], strict=True)]
+    assert np.allclose(gaps, 1 if width >= 4 else 0, atol=0.15)
+
+
+@pytest.mark.parametrize("kinds", [["task"], ["task", "create"], ["destroy", "task"], ["create", "task", "destroy"]])
+def test_every_kind_has_its_legend_colour(tmp_path, kinds):
+    """Also beside a chart with other kinds, with which it shares its legend."""
+    frame = pd.DataFrame({"lane": range(len(kinds)), "num_lanes": 1, "start": 0.0, "end": 5.0, "label": "",
+                          "kind": kinds})
+    alone = gantt_chart(frame, ["a"] * len(kinds))
+    other = gantt_chart(frame.assign(kind="task")[:1], ["a"])
+    for chart, more in ((alone, []), (alt.vconcat(alone, other), ["task"]), (alt.vconcat(other, alone), ["task"])):
+        bars, legend = drawn(chart, tmp_path / "a.svg")
+        wanted = [GANTT_COLOURS[kind] for kind in [*kinds, *more]]
+        assert sorted(fill for _, _, fill, _ in bars) == sorted(wanted)
+        assert legend == (list(GANTT_COLOURS.values()) if len(kinds) > 1 else [])
+
+
+def test_cuts_have_the_colour_of_the_legend(tmp_path):
+    mig = mig_of("A30")
+    schedule = far(mig, np.array([[16.0, 8.0, 5.0], [12.0, 9.0, 6.0], [10.0, 6.0, 4.0]])).schedule
+    bars, legend = drawn(schedule_chart(schedule, ["a", "b", "c"]), tmp_path / "a.svg")
+    assert legend == list(GANTT_COLOURS.values())
+    count = {fill: sum(part == fill for _, _, part, _ in bars) for fill in legend}
+    assert count[GANTT_COLOURS["task"]] == 3
+    assert count[GANTT_COLOURS["create"]] == schedule.is_creation.sum()
+    assert count[GANTT_COLOURS["destroy"]] == (~schedule.is_creation).sum()
+
+
+def test_a_part_can_be_enlarged(tmp_path):
+    frame = pd.DataFrame({"lane": 0, "num_lanes": 1, "start": [0.0, 10.0, 10.1, 20.0], "end": [10.0, 10.1, 20.0, 30.0],
+                          "label": "", "kind": ["task", "create", "task", "task"]})
+    bars, _ = drawn(gantt_chart(frame, ["a"], since=9.0, until=11.0), tmp_path / "a.svg")
+    assert [(round(left), round(wide)) for left, wide, *_ in bars] == [(0, 319), (320, 31), (352, 287)]
+
+
+def test_a_kind_without_a_colour_is_refused():
+    frame = pd.DataFrame({"lane": [0], "num_lanes": 1, "start": 0.0, "end": 1.0, "label": "", "kind": "moved"})
+    with pytest.raises(SchedLabError, match="kind 'moved' has no colour; there are in time, late"):
+        gantt_chart(frame, ["a"], colours=JOB_COLOURS)
+
+
+def test_an_empty_day_is_drawn(tmp_path):
+    frame = pd.DataFrame(columns=["lane", "num_lanes", "start", "end", "label", "kind"])
+    svg = save_svg(gantt_chart(frame, ["GPU 0", "GPU 1"]), tmp_path / "a.svg").read_text()
+    assert {"GPU 0", "GPU 1"} <= set(shown(svg)) and "NaN" not in svg
+
+
+# --- files
+
+
+def test_files_have_the_books_look(tmp_path):
+    """Whatever look the session has; and the session keeps its own."""
+    chart = alt.Chart(pd.DataFrame({"a": [1]})).mark_point().encode(alt.X("a:Q", axis=alt.Axis(grid=True)))
+    alt.theme.enable("default")
+    svg, page = save_svg(chart, tmp_path / "a.svg").read_text(), save_html(chart, tmp_path / "a.html").read_text()
+    assert alt.theme.active == "default"
+    assert "#E7E7E7" in svg and embedded(page)["config"]["axis"]["gridColor"] == "#E7E7E7"
+
+
+def test_titles_fit_in_other_fonts(tmp_path):
+    """No line is wider than its file in letters of 0.7 em, as wide as DejaVu Sans has them in bold."""
+    run = report(toy_workload(), "hadar").run
+    long = "hadar: done after 8.32 h, no schedule before 6.10 h; mean JCT 4.21 h, GRU 0.812, and " * 2
+    charts = [places_chart(run, title=long), usage_chart(run, title=long), gantt(["a"], ["a"], title=long),
+              alt.vconcat(gantt(["a"], ["a"], title=long), gantt(["a"], ["a"], title=long))]
+    for chart in charts:
+        svg = save_svg(chart, tmp_path / "a.svg").read_text()
+        wide = float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
+        lines = re.findall(r"<t(?:ext|span)[^>]*>([^<]{20,})<", svg)
+        assert len(lines) >= 3 and max(map(len, lines)) * 0.7 * 15 <= wide
+        assert "Arial" in svg and 'font-family="sans-serif"' not in svg

@@ -1,0 +1,138 @@
+"""What the commands write, opened in a browser: names from outside are shown, and never run."""
+import json
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_book_pages import BROWSER, DRIVER, FLAGS
+
+from sched_lab._compat import embedded
+from sched_lab.andreas.instances import TOY
+from sched_lab.cli import main
+
+pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
+RUN = "</script><script>document.title='ran'</script>"
+IMAGE = "<img src=x onerror=document.title='ran'>"
+NAMES = [RUN, IMAGE, "it's", 'a "b" \\', "<!--<script>", "${document.title='ran'}", "مهمة", "🙂 done"]
+SHOWN = """const marks = [...document.querySelectorAll('svg text, svg [aria-label]')];
+return marks.flatMap((m) => [m.tagName === 'text' ? m.textContent : '', m.getAttribute('aria-label') || '']);"""
+IS_DRAWN = "return Boolean(document.querySelector('#chart canvas, #chart svg, svg'))"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """One headless browser that logs its console."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    driver.get("about:blank")
+    yield driver
+    driver.quit()
+
+
+def open_file(browser, path, patience=20.0):
+    """Open a file, wait for its drawing, and list what went wrong."""
+    browser.get_log("browser")
+    browser.get(Path(path).resolve().as_uri())
+    deadline = time.monotonic() + patience
+    while not browser.execute_script(IS_DRAWN) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    wrong = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    wrong += [] if browser.execute_script(IS_DRAWN) else ["blank"]
+    return wrong + (["a name ran"] if browser.title == "ran" else [])
+
+
+def spoken(browser):
+    """All texts of the drawing: those that are seen, and those that a screen reader says."""
+    return "\n".join(browser.execute_script(SHOWN))
+
+
+def in_page(browser, path):
+    """Open a page of `save_html`, drawn as SVG so that its words can be read."""
+    page = Path(path).read_text(encoding="utf-8")
+    assert page.count("actions: menu") == 1
+    Path(path).write_text(page.replace("actions: menu", "actions: menu, renderer: 'svg'"), encoding="utf-8")
+    return open_file(browser, path)
+
+
+def call(*arguments):
+    """Run the command line."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    assert (stop.value.code or 0) == 0
+
+
+def test_far(browser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = {"task": NAMES, **{size: [100.0 / int(size) + i for i in range(len(NAMES))] for size in "124"}}
+    pd.DataFrame(rows).to_csv("times.csv", index=False)
+    call("far", "--gpu", "A30", "--times", "times.csv", "--out", "out", "--method", "miso")
+    assert open_file(browser, "out/gantt.html") == []
+    assert in_page(browser, "out/gantt.html") == []
+    words = spoken(browser)
+    assert [name for name in NAMES if name not in words] == []
+    assert open_file(browser, "out/gantt.svg") == []
+    assert "S0" in spoken(browser)
+
+
+def hostile_instance():
+    """Give the toy instance hostile names, of nodes and of jobs."""
+    text = json.dumps(TOY)
+    known = {name: {"n1": RUN, "n2": "it's", "n3": 'a "b" \\', "A": IMAGE, "B": "<!--<script>", "C": "مهمة",
+                    "D": "${x}", "E": "🙂"}[name] for name in ("n1", "n2", "n3", "A", "B", "C", "D", "E")}
+
+    def renamed(value):
+        if isinstance(value, dict):
+            return {known.get(key, key): renamed(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [renamed(part) for part in value]
+        return known.get(value, value) if isinstance(value, str) else value
+    return renamed(json.loads(text)), known
+
+
+def test_andreas(browser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    instance, known = hostile_instance()
+    Path("jobs.json").write_text(json.dumps(instance))
+    call("andreas", "--instance", "jobs.json", "--out", "out", "--method", "greedy", "--simulate")
+    assert open_file(browser, "out/gantt.html") == []
+    assert in_page(browser, "out/gantt.html") == []
+    words = spoken(browser)
+    assert [name for name in known.values() if name not in words] == []
+
+
+def test_hadar(browser, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tables = {what: pd.read_csv(embedded(f"toy/hadar_{what}.csv")) for what in ("jobs", "cluster", "throughputs")}
+    tables["jobs"]["name"] = [*NAMES, *map(str, range(99))][: len(tables["jobs"])]
+    kinds = {"v100": RUN, "p100": "it's", "k80": "<&>"}
+    tables["cluster"]["type"] = tables["cluster"]["type"].map(kinds)
+    for old, new in kinds.items():
+        tables["throughputs"].columns = tables["throughputs"].columns.str.replace(old, new)
+    for what, table in tables.items():
+        table.to_csv(f"{what}.csv", index=False)
+    files = [part for what in tables for part in (f"--{what}", f"{what}.csv")]
+    call("hadar", *files, "--out", "out")
+    for name in ("places", "progress", "usage"):
+        assert open_file(browser, f"out/{name}.svg") == [], name
+    assert open_file(browser, "out/places.svg") == []
+    words = spoken(browser)
+    assert [name for name in [*tables["jobs"]["name"], *kinds.values()] if name not in words] == []
+
+
+def test_inflate_draws_nothing(tmp_path, monkeypatch):
+    """Its results are tables and JSON; if a page joins them, it must be opened here."""
+    monkeypatch.chdir(tmp_path)
+    call("inflate", "--policy", "fgd", "--out", "out")
+    assert not [path for path in Path("out").rglob("*") if path.suffix in (".html", ".svg")]
+
+
+def test_a_script_that_runs_would_be_found(browser, tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text(f"<div id=chart></div><script>const a = '{RUN}'</script><svg></svg>", encoding="utf-8")
+    assert "a name ran" in open_file(browser, page, patience=1.0)
