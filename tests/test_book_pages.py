@@ -60,7 +60,8 @@ for (const mode of ['light', 'dark']) {
 }
 return bad;"""
 PHONE = 390
-SMALL = """const bad = [], scrolls = (e) => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+SMALL = """const bad = [], scrollable = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX);
+const scrolls = (e) => e && (scrollable(e) || scrolls(e.parentElement));
 const wide = document.documentElement.scrollWidth - window.innerWidth;
 if (wide > 0) bad.push('page is ' + wide + ' px too wide');
 for (const m of document.querySelectorAll('mjx-container'))
@@ -200,9 +201,9 @@ def test_faults_would_be_found(browser, site, tmp_path):
     found = "\n".join(problems(browser, page.as_uri(), patience=1.0))
     for fault in ("cdn.example.org", "boom", "chart not drawn", "not typeset", "directive", "too wide", "[object"):
         assert fault in found
-    bad = ('<p style="color:#888">pale</p><mjx-container style="display:block;width:600px;overflow:visible">x</mjx-container>'
-           '<div class="vega-chart" data-drawn="live" aria-label="wide"><svg viewBox="0 0 800 9" width="800"></svg></div>'
-           '<div class="vega-chart" data-drawn="live" aria-label="tiny"><svg viewBox="0 0 800 9" width="200"></svg></div>')
+    chart = '<div class="vega-chart" data-drawn="live" aria-label="{}"><svg viewBox="0 0 800 9" width="{}"></svg></div>'
+    bad = ('<p style="color:#888">pale</p>' + chart.format("wide", 800) + chart.format("tiny", 200)
+           + '<mjx-container style="display:block; width:600px; overflow:visible">x</mjx-container>')
     page.write_text(re.sub("</body>", bad + "</body>", index), encoding="utf-8")
     problems(browser, page.as_uri(), patience=1.0)
     found = "\n".join(on_a_phone(browser, patience=1.0) + browser.execute_script(CONTRAST))
