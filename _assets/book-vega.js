@@ -13,7 +13,7 @@
   };
   // A chart that is wider than its column is laid out anew, because text scaled down with it could not be read: one
   // panel per row, legends below, titles in lines, and plots that give up the width that is missing.
-  const LEAST = 200;
+  const LEAST = 150;
   const lines = (text, chars) => [text].flat().flatMap((line) => String(line).split(" ").reduce((out, word) => {
     const longer = out.length ? out[out.length - 1] + " " + word : word;
     return longer.length > chars || !out.length ? [...out, word] : [...out.slice(0, -1), longer];
