@@ -27,7 +27,8 @@
   const narrow = (spec, room) => {
     const columns = Math.max(1, Math.floor(room / 170));
     spec.padding = 4;
-    spec.config.legend = { ...spec.config.legend, orient: "bottom", columns };
+    const layout = { bottom: { direction: "vertical", anchor: "start", margin: 8 } };    // one legend below the other
+    spec.config.legend = { ...spec.config.legend, orient: "bottom", columns, layout };
     spec.config.title = { ...spec.config.title, frame: "bounds" };
     each(spec, (part) => {
       if (part.hconcat) { part.vconcat = part.hconcat; delete part.hconcat; }
