@@ -13,7 +13,7 @@
   };
   // A chart that is wider than its column is laid out anew, because text scaled down with it could not be read: one
   // panel per row, legends below, titles in lines, and plots that give up the width that is missing.
-  const LEAST = 200;
+  const LEAST = 150;
   const lines = (text, chars) => [text].flat().flatMap((line) => String(line).split(" ").reduce((out, word) => {
     const longer = out.length ? out[out.length - 1] + " " + word : word;
     return longer.length > chars || !out.length ? [...out, word] : [...out.slice(0, -1), longer];
@@ -27,7 +27,8 @@
   const narrow = (spec, room) => {
     const columns = Math.max(1, Math.floor(room / 170));
     spec.padding = 4;
-    spec.config.legend = { ...spec.config.legend, orient: "bottom", columns };
+    const layout = { bottom: { direction: "vertical", anchor: "start", margin: 8 } };    // one legend below the other
+    spec.config.legend = { ...spec.config.legend, orient: "bottom", columns, layout };
     spec.config.title = { ...spec.config.title, frame: "bounds" };
     each(spec, (part) => {
       if (part.hconcat) { part.vconcat = part.hconcat; delete part.hconcat; }
