@@ -36,7 +36,7 @@ from . import __version__
 __all__ = ['LARGEST_INPUT_MIB', 'PATIENCE_S', 'SchedLabError', 'OutputError', 'InputError', 'Column', 'InputFile', 'read_input',
            'read_bytes', 'read_table', 'input_key', 'sha256', 'remove_leftovers', 'write_bytes', 'write_json',
            'read_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished', 'atomic_folder',
-           'ensure_writable', 'Answer', 'check_folder']
+           'ensure_writable', 'Answer', 'input_difference', 'refuse_folder', 'check_folder']
 
 # %% ../nbs/81_frames.ipynb #81-005
 class SchedLabError(Exception):
@@ -727,19 +727,22 @@ class Answer:
                 (folder / name).unlink(missing_ok=True)
 
 # %% ../nbs/81_frames.ipynb #81-083c
-def _difference(there: Any, here: Any, name: str = "") -> str:
-    """The first input that is not the same, in words."""
+def input_difference(there: Any, here: Any, name: str = "") -> str:
+    """Name the first input that is not the same."""
+    there, here = _plain(there), _plain(here)
     if isinstance(there, dict) and isinstance(here, dict):
         for part in {**here, **there}:
             if there.get(part) != here.get(part):
-                return _difference(there.get(part), here.get(part), "" if part == "files" else f"{name} {part}".strip())
+                longer = "" if part == "files" else f"{name} {part}".strip()
+                return input_difference(there.get(part), here.get(part), longer)
     checksum = re.compile("[0-9a-f]{64}")
     if any(isinstance(value, str) and checksum.fullmatch(value) for value in (there, here)):
         return f"{name} was another file"
     return f"{name} was {there!r}, now {here!r}"
 
 
-def _refuse_folder(folder: Path, problem: str, mend: str) -> NoReturn:
+def refuse_folder(folder: Path, problem: str, mend: str) -> NoReturn:
+    """Say why nothing is written into a folder."""
     raise OutputError(f"{folder}: {problem}; {mend}")
 
 
@@ -758,17 +761,17 @@ def check_folder(folder: Path, answer: Answer, *, force: bool = False) -> None:
     about, there = answer.in_folder(folder), {path.name for path in folder.iterdir()}
     ours = {answer.record, *answer.charts, *about["files"]} if about else set()
     if taken := sorted(there & {answer.record, *answer.tables, *answer.charts} - ours):
-        _refuse_folder(folder, f"{taken[0]} there was not written by sched-lab {answer.command}",
-                       "move it away, or choose another --out")
+        refuse_folder(folder, f"{taken[0]} there was not written by sched-lab {answer.command}",
+                      "move it away, or choose another --out")
     if force:
         return
     if about and about.get("key") != input_key(answer.inputs):
-        difference = _difference(about.get("inputs"), _plain(answer.inputs))
-        _refuse_folder(folder, f"it has the answer to another question ({difference})",
-                       "choose another --out, or replace it with --force")
+        difference = input_difference(about.get("inputs"), answer.inputs)
+        refuse_folder(folder, f"it has the answer to another question ({difference})",
+                      "choose another --out, or replace it with --force")
     if about and not answer.can_be_repeated:
-        _refuse_folder(folder, "this was done before, and is on record there",
-                       "choose another --out, or replace the record with --force")
+        refuse_folder(folder, "this was done before, and is on record there",
+                      "choose another --out, or replace the record with --force")
     if not about and (others := sorted(name for name in there if not name.startswith("."))):
-        _refuse_folder(folder, f"it is not empty, there is {others[0]}",
-                       "choose another --out, or write beside it with --force")
+        refuse_folder(folder, f"it is not empty, there is {others[0]}",
+                      "choose another --out, or write beside it with --force")
