@@ -170,6 +170,13 @@ class InputFile(str):
     sha256: str
 
 
+def _missing(path: str | Path) -> InputError:
+    """Say that there is no such file, but perhaps one with nearly this name."""
+    folder = Path(path).parent
+    siblings = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    return InputError("there is no such file", file=path, mend=_close(Path(path).name, siblings, "check the path"))
+
+
 def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
     """Read a file once.
 
@@ -189,9 +196,7 @@ def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
             raise error("this is a folder, not a file", mend="name a file in it")
         data = _load(path)
     except FileNotFoundError:
-        folder = Path(path).parent
-        siblings = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-        raise error("there is no such file", mend=_close(Path(path).name, siblings, "check the path")) from None
+        raise _missing(path) from None
     except InputError:
         raise
     except (OSError, ValueError) as trouble:
@@ -401,6 +406,8 @@ def sha256(path: str | Path) -> str:
             raise InputError("this is no plain file", file=path, mend="give a file that can be read more than once")
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise _missing(path) from None
     except OSError as trouble:
         raise InputError(f"cannot be read ({trouble.strerror or trouble})", file=path, mend="check the path") from None
 

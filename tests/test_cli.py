@@ -29,7 +29,7 @@ three,8000,16384,2,1000,
 four,8000,16384,0,0,
 """
 PROGRAM = [sys.executable, "-c", "from sched_lab.cli import main; main()"]
-RESULT = {"assignments.csv", "curve.csv", "summary.json"}
+RESULT = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_same_seed_same_files_byte_for_byte(files):
         subprocess.run([*PROGRAM, "inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--policy", "pwr-fgd:0.1",
                         "--seeds", "3-4", "--out", out], check=True)
     assert content("a") == content("b")
-    assert len(content("a")) == 6
+    assert len(content("a")) == 8
 
 
 def test_another_seed_gives_another_workload(files):
@@ -249,10 +249,15 @@ def test_finished_seeds_are_kept_and_a_damaged_one_is_made_again(files, capsys):
     assert os.stat("out/seed-0/curve.csv").st_mtime == 1  # not written again
 
 
-def test_other_options_do_not_keep_old_results(files, capsys):
+def test_other_options_neither_keep_nor_replace_old_results(files, capsys):
     inflate("--policy", "fgd")
+    before = content("out")
     capsys.readouterr()
-    inflate("--policy", "pwr")
+    for seeds in ("0", "1"):
+        assert inflate("--policy", "pwr", "--seeds", seeds) == 2
+        assert "policy was 'fgd', now 'pwr'" in capsys.readouterr().err
+    assert content("out") == before
+    assert inflate("--policy", "pwr", "--force") == 0
     assert "(kept)" not in capsys.readouterr().out
     assert json.loads(Path("out/seed-0/summary.json").read_text())["policy"] == "pwr"
 
@@ -294,7 +299,7 @@ def test_a_killed_run_resumes_without_losing_finished_seeds(how, four_seeds, tmp
         time.sleep(0.1)
         process.send_signal(how)
     finished = content(out)
-    assert len(finished) >= 3
+    assert len(finished) >= len(RESULT)
     if how == signal.SIGTERM:
         assert process.returncode == 143
         assert not [path for path in out.iterdir() if path.name.startswith(".")]
