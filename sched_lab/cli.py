@@ -46,8 +46,6 @@ from sched_lab.frames import (
     write_frame,
     write_json,
 )
-from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
-from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% auto #0
 __all__ = ['TABLES', 'LOT', 'app', 'Force', 'NoCharts', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling',
@@ -83,6 +81,8 @@ from .online.batch import inflate_batch
 from .online.combine import policy_of
 from .online.evaluation import Study, compare, parse_seeds, read_study, run_cell, run_study
 from .online.inflation import SAMPLINGS, Run, failures_frame, inflate
+from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
+from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% ../nbs/90_cli.ipynb #90-006
 TABLES = ("assignments.csv", "curve.csv", "failures.csv")
@@ -475,6 +475,14 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     answer_with(answer, out, partial(far_report.report, mig, tasks, method), far_report.headline_of, force=force,
                 no_charts=no_charts)
 
+# %% ../nbs/90_cli.ipynb #90-019a
+def write_execution(steps: pd.DataFrame, folder: Path) -> None:
+    """Write what was carried out, and its summary, into a folder that exists."""
+    write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / "execution.csv")
+    failed = int((steps["exit_code"].fillna(0) != 0).sum())
+    about = {"tasks": int((steps["kind"] == "run").sum()), "failed": failed, "end_s": float(steps["end_s"].max())}
+    write_json(about, folder / "summary.json")
+
 # %% ../nbs/90_cli.ipynb #90-020
 Commands = Annotated[str, _option("Column of the table with the shell command of each task.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")]
@@ -485,14 +493,6 @@ Consent = Annotated[bool, typer.Option("--yes-reconfigure", help="Agree that ins
 Device = Annotated[int, typer.Option(min=0, max=1023, help="NVML index of the GPU, or of the first of several.")]
 
 ExecutionFolder = Annotated[Path, _out("execution.csv and summary.json")]
-
-
-def write_execution(steps: pd.DataFrame, folder: Path) -> None:
-    """Write what was carried out, and its summary, into a folder that exists."""
-    write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / "execution.csv")
-    failed = int((steps["exit_code"].fillna(0) != 0).sum())
-    about = {"tasks": int((steps["kind"] == "run").sum()), "failed": failed, "end_s": float(steps["end_s"].max())}
-    write_json(about, folder / "summary.json")
 
 
 @app.command("far-run")

@@ -34,9 +34,9 @@ from . import __version__
 
 # %% auto #0
 __all__ = ['LARGEST_INPUT_MIB', 'PATIENCE_S', 'SchedLabError', 'OutputError', 'InputError', 'Column', 'InputFile', 'read_input',
-           'read_bytes', 'read_table', 'input_key', 'sha256', 'remove_leftovers', 'write_bytes', 'write_json',
-           'read_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished', 'atomic_folder',
-           'ensure_writable', 'Answer', 'input_difference', 'refuse_folder', 'check_folder']
+           'read_bytes', 'read_header', 'read_table', 'input_key', 'sha256', 'remove_leftovers', 'write_bytes',
+           'write_json', 'read_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished',
+           'atomic_folder', 'ensure_writable', 'Answer', 'input_difference', 'refuse_folder', 'check_folder']
 
 # %% ../nbs/81_frames.ipynb #81-005
 class SchedLabError(Exception):
@@ -270,6 +270,11 @@ def _check_shape(records: list[list[str]], lines: list[int], path: str | Path) -
     return header
 
 # %% ../nbs/81_frames.ipynb #81-026
+def read_header(path: str | Path) -> list[str]:
+    """Column names of a CSV file."""
+    return _check_shape(*_records(path), path)
+
+
 def _check_columns(header: list[str], columns: Mapping[str, Column], path: str | Path, line: int) -> None:
     """Refuse a header that lacks a required column."""
     for name, column in columns.items():
