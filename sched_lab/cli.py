@@ -6,90 +6,94 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
+import os
+import re
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import pandas as pd
 import typer
 
 from . import __version__
 from ._compat import embedded
 from .cluster import Cluster, describe_nodes, read_nodes
 from sched_lab.frames import (
+    Answer,
     Column,
     InputError,
+    InputFile,
     SchedLabError,
-    atomic_folder,
+    check_folder,
     ensure_writable,
-    input_key,
+    input_difference,
+    read_bytes,
+    read_input,
     read_json,
     read_table,
-    sha256,
+    refuse_folder,
+    remove_leftovers,
     write_bytes,
     write_frame,
     write_json,
 )
-from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
 from .sweeps import count_cores
-from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% auto #0
-__all__ = ['TABLES', 'LOT', 'app', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling', 'ArrivalsFile', 'SeedOfFile',
-           'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until', 'ArrayDevice', 'OutFolder',
-           'StudyOut', 'StudyFile', 'Workers', 'DaskAddress', 'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn',
-           'OneSequence', 'Commands', 'DryRun', 'Simulated', 'Consent', 'Device', 'InstancePath', 'JobMethod',
-           'Simulate', 'SearchSeed', 'Iterations', 'Period', 'Loss', 'TimeLimit', 'JobsFile', 'ClusterFile',
-           'ThroughputsFile', 'SchedulerName', 'RoundLength', 'RestartDelay', 'UsageError', 'is_kept', 'write_run',
-           'Experiment', 'experiment_of', 'check_choice', 'track', 'headline', 'inflate_command', 'sweep_command',
-           'warnings_said', 'far_command', 'far_run_command', 'andreas_command', 'hadar_command', 'traces_command',
-           'fetch_command', 'fail', 'main']
+__all__ = ['TABLES', 'LOT', 'app', 'Force', 'NoCharts', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling',
+           'ArrivalsFile', 'SeedOfFile', 'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until',
+           'ArrayDevice', 'RunsFolder', 'RESULTS', 'StudyOut', 'StudyFile', 'MOST_WORKERS', 'Workers', 'DaskAddress',
+           'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn', 'OneSequence', 'ScheduleFolder', 'Commands', 'DryRun',
+           'Simulated', 'Consent', 'Device', 'ExecutionFolder', 'InstancePath', 'JobMethod', 'Simulate', 'SearchSeed',
+           'Iterations', 'Period', 'Loss', 'TimeLimit', 'DayFolder', 'JobsFile', 'ClusterFile', 'ThroughputsFile',
+           'SchedulerName', 'RoundLength', 'RestartDelay', 'RoundsFolder', 'CacheFolder', 'STUDY', 'EXAMPLES', 'Family',
+           'ExampleFolder', 'UsageError', 'write_run', 'Experiment', 'checksums_of', 'experiment_of', 'common_options',
+           'check_choice', 'check_seed_folders', 'progress', 'headline', 'inflate_command', 'check_study_folder',
+           'sweep_command', 'warnings_said', 'answer_with', 'far_command', 'write_execution', 'far_run_command',
+           'andreas_command', 'hadar_command', 'traces_command', 'fetch_command', 'example_command', 'fail', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-004
+from .andreas import report as andreas_report
 from .andreas.greedy import Randomness
+from .andreas.instances import TOY
 from .andreas.model import read_instance
 from .andreas.report import DECISIONS
-from .andreas.report import report as andreas_report
 from .andreas.simulation import LOSSES
+from .far import report as far_report
 from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
 from .far.execution import dry_run as planned
 from .far.mig import MODELS, mig_of
-from .far.report import report, solver_of
+from .far.report import solver_of
 from .far.tasks import read_times
+from .hadar import report as hadar_report
 from .hadar.engine import RESTART_S, ROUND_S
 from .hadar.model import read_workload
 from .hadar.report import SCHEDULERS, scheduler_of
-from .hadar.report import report as hadar_report
 from .online.batch import inflate_batch
 from .online.combine import policy_of
-from .online.evaluation import compare, parse_seeds, read_study, run_study
-from .online.inflation import SAMPLINGS, Run, inflate
+from .online.evaluation import Study, compare, parse_seeds, read_study, run_cell, run_study
+from .online.inflation import SAMPLINGS, Run, failures_frame, inflate
+from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
+from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
 
 # %% ../nbs/90_cli.ipynb #90-006
-TABLES = ("assignments.csv", "curve.csv")
+TABLES = ("assignments.csv", "curve.csv", "failures.csv")
 
 
-def is_kept(folder: Path, key: str) -> bool:
-    """Whether this folder holds the whole, unchanged result of these inputs."""
-    try:
-        about = read_json(folder / "summary.json")
-        return bool(about["key"] == key and about["files"] == {name: sha256(folder / name) for name in TABLES})
-    except (InputError, KeyError, TypeError):
-        return False
-
-
-def write_run(run: Run, folder: Path, inputs: dict[str, Any]) -> None:
-    """Write a run, the key of its inputs and the checksums of its tables, all or nothing."""
-    with atomic_folder(folder) as partial_folder:
-        run.write(partial_folder)
-        files = {name: sha256(partial_folder / name) for name in TABLES}
-        about = {**run.summary, "inputs": inputs, "key": input_key(inputs), "files": files}
-        write_json(about, partial_folder / "summary.json")
+def write_run(run: Run, cluster: Cluster, tasks: Tasks, folder: Path) -> None:
+    """Write the tables of a run, why tasks failed, and the summary into a folder that exists."""
+    run.write(folder)
+    failures = failures_frame(cluster, tasks, run.assignments)
+    write_bytes(failures.to_csv(index=False, lineterminator="\n").encode(), folder / "failures.csv")
+    write_json({**run.summary, "failed_for": Counter(failures["failed_for"])}, folder / "summary.json")
 
 # %% ../nbs/90_cli.ipynb #90-008
 LOT = 64  # seeds in lockstep: what a killed run loses at most
@@ -113,32 +117,46 @@ class Experiment:
     arrivals: Callable[[int], Arrivals] | None
     inputs: dict[str, Any]
 
-    def run(self, seed: int, folder: Path) -> bool:
-        """Run one seed into a folder; return False if its result was there already."""
-        inputs = {**self.inputs, "seed": seed}
-        if is_kept(folder, input_key(inputs)):
-            return False
-        recorded = self.arrivals(seed) if self.arrivals else None
-        write_run(inflate(self.cluster, self.tasks, seed=seed, arrivals=recorded, **self.options), folder, inputs)
-        return True
+    def answer(self, seed: int) -> Answer:
+        """What the folder of a seed holds."""
+        return Answer("inflate", {**self.inputs, "seed": seed}, "summary.json", TABLES)
 
-    def run_together(self, folders: Mapping[int, Path], device: str) -> Iterator[tuple[int, bool]]:
-        """Run seeds into their folders in lockstep on a device (`inflate_batch`); yield each as `run` would."""
+    def write(self, run: Run, seed: int, folder: Path, force: bool) -> None:
+        """Write a run into its folder, all or nothing."""
+        tables = partial(write_run, run, self.cluster, self.tasks)
+        self.answer(seed).write(folder, tables, force=force)
+
+    def run_apart(self, folders: Mapping[int, Path], force: bool = False) -> Iterator[tuple[int, bool]]:
+        """Run seeds one after the other; yield each, and False if its result was there already."""
+        for seed, folder in folders.items():
+            is_kept = self.answer(seed).is_in(folder)
+            if not is_kept:
+                recorded = self.arrivals(seed) if self.arrivals else None
+                run = inflate(self.cluster, self.tasks, seed=seed, arrivals=recorded, **self.options)
+                self.write(run, seed, folder, force)
+            yield seed, not is_kept
+
+    def run_together(self, folders: Mapping[int, Path], device: str, force: bool = False) -> Iterator[tuple[int, bool]]:
+        """Run seeds in lockstep on a device (`inflate_batch`); yield each as `run_apart` would."""
         options = {name: value for name, value in self.options.items() if name not in ("policy", "arithmetic")}
         policy = policy_of(self.options["policy"], self.options["arithmetic"])
         for start in range(0, len(folders), LOT):
-            inputs = {seed: {**self.inputs, "seed": seed} for seed in list(folders)[start:start + LOT]}
-            todo = [seed for seed in inputs if not is_kept(folders[seed], input_key(inputs[seed]))]
+            lot = list(folders)[start:start + LOT]
+            todo = [seed for seed in lot if not self.answer(seed).is_in(folders[seed])]
             recorded = {seed: self.arrivals(seed) for seed in todo} if self.arrivals else None
             if todo:
                 batch = inflate_batch(self.cluster, self.tasks, policy, todo, device=device, arrivals=recorded,
                                       **options)
                 for seed, run in zip(todo, batch, strict=True):
-                    write_run(run, folders[seed], inputs[seed])
-            yield from ((seed, seed in todo) for seed in inputs)
-
+                    self.write(run, seed, folders[seed], force)
+            yield from ((seed, seed in todo) for seed in lot)
 
 # %% ../nbs/90_cli.ipynb #90-009
+def checksums_of(files: Mapping[str, InputFile]) -> dict[str, str]:
+    """Checksums of input files, by option."""
+    return {name: file.sha256 for name, file in files.items()}
+
+
 def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None, gpu_power: Path | None,
                   cpu_power: Path | None, options: dict[str, Any]) -> Experiment:
     """Read and check the inputs of an experiment; files that are not given are the embedded default.
@@ -149,26 +167,62 @@ def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None,
     """
     policy_of(options["policy"], options["arithmetic"])
     load_permille(options["load_curve"])
-    watts, cpu_watts = read_gpu_power(gpu_power) if gpu_power else {}, read_cpu_power(cpu_power) if cpu_power else {}
-    nodes, tasks = nodes or embedded("nodes.csv"), tasks or embedded("tasks.csv")
-    cluster = read_nodes(nodes, known_models=GPU_POWER_W.keys() | watts.keys())
-    trace = read_tasks(tasks)
-    files = {"nodes": nodes, "tasks": tasks, "arrivals": arrivals, "gpu_power": gpu_power, "cpu_power": cpu_power}
-    checksums = {name: sha256(path) for name, path in files.items() if path}
+    paths = {"nodes": nodes or embedded("nodes.csv"), "tasks": tasks or embedded("tasks.csv"), "arrivals": arrivals,
+             "gpu_power": gpu_power, "cpu_power": cpu_power}
+    files = {name: read_input(path) for name, path in paths.items() if path}
+    watts = read_gpu_power(files["gpu_power"]) if gpu_power else {}
+    cpu_watts = read_cpu_power(files["cpu_power"]) if cpu_power else {}
+    cluster = read_nodes(files["nodes"], known_models=GPU_POWER_W.keys() | watts.keys())
+    trace = read_tasks(files["tasks"])
+    recorded = partial(read_arrivals, files["arrivals"], cluster=cluster, tasks=trace) if arrivals else None
     return Experiment(cluster, trace, {**options, "gpu_power_w": watts, "cpu_power_w": cpu_watts},
-                      partial(read_arrivals, arrivals, cluster=cluster, tasks=trace) if arrivals else None,
-                      {**options, "files": checksums, "sched_lab": __version__})
+                      recorded, {**options, "files": checksums_of(files), "sched_lab": __version__})
 
 # %% ../nbs/90_cli.ipynb #90-011
-app = typer.Typer(name="sched-lab", add_completion=False, rich_markup_mode="markdown",
-                  context_settings={"help_option_names": ["-h", "--help"]},
-                  help="Schedule GPU-cluster workloads: place them, and see power, fragmentation and failures.")
+app = typer.Typer(name="sched-lab", rich_markup_mode="markdown",
+                  context_settings={"help_option_names": ["-h", "--help"]})
 
 
-def _option(help: str, *names: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, show_default=True)
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"sched-lab {__version__}")
+        raise typer.Exit
 
 
+@app.callback()
+def common_options(version: Annotated[bool, typer.Option(
+        "--version", callback=_say_version, is_eager=True, help="Print the version, and stop.")] = False) -> None:
+    """Schedule GPU-cluster workloads: place them, and see power, fragmentation and failures."""
+
+
+def _option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, show_default=True, **more)
+
+
+def _within(low: float, high: float) -> Callable[[float | None], float | None]:
+    """Check a number of an option; neither "not a number" nor a run without end gets through."""
+    def check(value: float | None) -> float | None:
+        if value is None or low <= value <= high:
+            return value
+        raise typer.BadParameter(f"{value:g} is not in the range from {low:g} to {high:g}")
+    return check
+
+
+def _folder(name: str) -> Path:
+    if not name.strip():
+        raise typer.BadParameter("the name of the folder is empty; give one, or . for this folder")
+    return Path(name)
+
+
+def _out(files: str) -> Any:
+    return _option(f"Folder for {files}.", metavar="DIR", parser=_folder)
+
+
+Force = Annotated[bool, typer.Option("--force", help="Replace the answer to another question, or write beside other "
+                                     "files; what this command did not write stays as it is.")]
+NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables only.")]
+
+# %% ../nbs/90_cli.ipynb #90-011a
 NodesFile = Annotated[Path | None, _option("Node list: sn, cpu_milli, memory_mib, gpu, model. [default: embedded]")]
 TasksFile = Annotated[Path | None, _option(
     "Task list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), gpu_spec if any. [default: embedded]")]
@@ -195,7 +249,7 @@ Until = Annotated[float | None, _option("Stop when arrived GPU demand reaches th
                                         "[default: 1.0 with --seeds, the whole recording with --arrivals]")]
 ArrayDevice = Annotated[str | None, _option("Step all seeds in lockstep here, with the same results. [default: one "
                                             "by one, compiled]", metavar="cpu|cuda")]
-OutFolder = Annotated[Path, _option("Folder for assignments.csv, curve.csv and summary.json.")]
+RunsFolder = Annotated[Path, _out("assignments.csv, curve.csv, failures.csv and summary.json")]
 
 # %% ../nbs/90_cli.ipynb #90-012
 def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, until: float | None) -> list[int]:
@@ -217,15 +271,47 @@ def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, unt
         raise InputError("--arrivals holds several seeds", mend="choose one with --seed, such as --seed 42")
     return [seed]
 
+
+def check_seed_folders(experiment: Experiment, folders: Mapping[int, Path], out: Path, force: bool) -> None:
+    """Refuse a folder that holds something else than seeds of this experiment.
+
+    Raises
+    ------
+    OutputError : it does, and there is no `force`; or a file would be overwritten that is not ours
+    """
+    there: dict[int, Path] = {}
+    if out not in folders.values() and out.is_dir():
+        remove_leftovers(out, "seed-[0-9]+")
+        names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        others = [name for name in names if not re.fullmatch("seed-(0|[1-9][0-9]{0,8})", name)]
+        if others and not force:
+            refuse_folder(out, f"it is not empty, there is {others[0]}",
+                          "choose another --out, or write beside it with --force")
+        there = {} if force else {int(name[5:]): out / name for name in names}
+    for seed, folder in {**there, **folders}.items():
+        check_folder(folder, experiment.answer(seed), force=force)
+
 # %% ../nbs/90_cli.ipynb #90-014
-def track(seeds: Sequence[int], what: str) -> Iterator[int]:
-    """Go through the seeds; on a terminal, with a progress bar that estimates the time left."""
+@contextlib.contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """Lend a function that prints the line of a finished part, above a bar that estimates the time left."""
     from rich.console import Console
-    from rich.progress import track as rich_track
+    from rich.progress import Progress
 
     console = Console(stderr=True)
-    is_shown = len(seeds) > 1 and console.is_terminal
-    yield from rich_track(seeds, what, console=console, transient=True, disable=not is_shown)
+    if total < 2 or not console.is_terminal:
+        yield typer.echo
+        return
+    with Progress(console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+        task = bar.add_task(what, total=total)
+
+        def say(line: str) -> None:
+            bar.stop()
+            typer.echo(line)
+            bar.advance(task)
+            bar.start()
+
+        yield say
 
 
 def headline(folder: Path) -> str:
@@ -234,22 +320,24 @@ def headline(folder: Path) -> str:
     if not end["arrivals"]:
         return f"{end['policy']}, no arrivals"
     served = f"GRAR {end['grar']:.4f}" if "grar" in end else "no GPU demand"
+    why = ", ".join(f"{word} {number}" for word, number in sorted(end["failed_for"].items()))
     return (f"{end['policy']}, {end['arrivals']} arrivals to x = {end['x']:.3f}: {end['eopc_w'] / 1e3:.1f} kW, "
-            f"{served}, {end['failed']} failed")
+            f"{served}, {end['failed']} failed{f' ({why})' if why else ''}")
 
 # %% ../nbs/90_cli.ipynb #90-015
 @app.command("inflate")
-def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = None, policy: PolicyName = "fgd",
+def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile = None, policy: PolicyName = "fgd",
                     seeds: Seeds = None, sampling: Sampling = "replacement", arrivals: ArrivalsFile = None,
                     seed: SeedOfFile = None, power: PowerName = "eq1", gpu_power: GpuPower = None,
                     cpu_power: CpuPower = None, load_curve: LoadCurve = "step", arithmetic: Arithmetic = "exact",
-                    until: Until = None, device: ArrayDevice = None) -> None:
+                    until: Until = None, device: ArrayDevice = None, force: Force = False) -> None:
     """Let random tasks arrive on an empty cluster until it is full, and record every step.
 
     Tasks never leave; what fits nowhere fails for good. Per arrival, **assignments.csv** has event, task_row, node and
     gpus (empty node: failed), **curve.csv** has x (arrived GPU demand over capacity), eopc_w (power of the datacenter),
-    cpu_w, gpu_w, used_gpu_milli, arrived_gpu_milli, frag_milli and failed (failures so far); **summary.json** has the
-    end. With --seeds, each seed has a sub-folder, and seeds that are finished are not run again.
+    cpu_w, gpu_w, used_gpu_milli, arrived_gpu_milli, frag_milli and failed (failures so far); **failures.csv** has what
+    alone was in the way of each failed task on some node (cpu, memory, gpu, model; or several things on every node);
+    **summary.json** has the end. With --seeds, each seed has a sub-folder, and finished ones are kept.
 
     Example: sched-lab inflate --nodes nodes.csv --tasks tasks.csv --policy pwr-fgd:0.1 --seeds 0-9 --out results
     """
@@ -259,48 +347,71 @@ def inflate_command(out: OutFolder, nodes: NodesFile = None, tasks: TasksFile = 
                "load_curve": load_curve}
     experiment = experiment_of(nodes, tasks, arrivals, gpu_power, cpu_power, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
-    one_by_one = ((s, experiment.run(s, folders[s])) for s in track(chosen, "inflate"))
-    for s, was_run in one_by_one if device is None else experiment.run_together(folders, device):
-        typer.echo(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
+    check_seed_folders(experiment, folders, out, force)
+    runs = experiment.run_together(folders, device, force) if device else experiment.run_apart(folders, force)
+    with progress(len(folders), "inflate") as say:
+        for s, was_run in runs:
+            say(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
 
+# %% ../nbs/90_cli.ipynb #90-015b
+RESULTS = ("results.csv", "results.json", "means.csv", "means.json")
+
+
+def check_study_folder(out: Path, study: Study, force: bool) -> None:
+    """Refuse a folder that holds something else, or a study of other files or options.
+
+    Raises
+    ------
+    OutputError : it does, and there is no `force`; or a file would be overwritten that is not ours
+    """
+    remove_leftovers(out.parent, re.escape(out.name))
+    there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.is_dir() else set()
+    try:
+        about = read_json(out / "results.json").get("parameters", {})
+    except InputError:
+        about = {}
+    if about.get("function") == f"{run_cell.__module__}.{run_cell.__qualname__}":
+        if not force and about["depends_on"] != json.loads(json.dumps(study.depends_on())):
+            difference = input_difference(about["depends_on"], study.depends_on())
+            refuse_folder(out, f"it has another study ({difference})",
+                          "choose another --out, or replace it with --force")
+    elif taken := sorted(there & {*RESULTS}):
+        refuse_folder(out, f"{taken[0]} there was not written by sched-lab sweep",
+                      "move it away, or choose another --out")
+    elif not force and (others := sorted(there - {"cells"})):
+        refuse_folder(out, f"it is not empty, there is {others[0]}",
+                      "choose another --out, or write beside it with --force")
 
 # %% ../nbs/90_cli.ipynb #90-016
-StudyOut = Annotated[Path, _option("Folder for results.csv, means.csv and the finished runs.")]
+StudyOut = Annotated[Path, _out("results.csv, means.csv and the finished runs")]
 StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: traces, policies, seeds, ...")]
+MOST_WORKERS = 8  # on each core
 Workers = Annotated[int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
 DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask scheduler instead, which must see the "
                                             "same files.", metavar="tcp://HOST:PORT")]
 
 
 @app.command("sweep")
-def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None) -> None:
+def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None,
+                  force: Force = False) -> None:
     """Run every policy of a study on every trace and seed; what is finished is kept, whatever happens.
 
     **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the means over the seeds,
     GRAR, the power saved against fgd, and their spread. A file CONFIG.toml may say: nodes = "nodes.csv",
     policies = ["fgd", "pwr"], seeds = "0-9", power = "package", and under [traces] a line mine = "tasks.csv".
 
-    Example: sched-lab sweep study.toml --out results --workers 4
+    Example: sched-lab sweep study.toml --out study --workers 4
     """
     study = read_study(config)
-    result = run_study(study, out, workers=workers or count_cores(), dask=dask, shown=True)
+    cores = count_cores()
+    if workers > MOST_WORKERS * cores:
+        raise InputError(f"--workers {workers} on {cores} cores", mend=f"give 0 to {MOST_WORKERS * cores}")
+    check_study_folder(out, study, force)
+    result = run_study(study, out, workers=workers or cores, dask=dask, shown=True)
     write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
     typer.echo(f"{out}: {result}")
 
 # %% ../nbs/90_cli.ipynb #90-018
-Times = Annotated[Path, _option("Run times: task, and seconds for each instance size (columns 1, 2, 3, 4, 7); empty "
-                                "where the task does not fit.")]
-GpuName = Annotated[str, _option("GPU model.", metavar="|".join(MODELS))]
-Gpus = Annotated[int, typer.Option(help="How many GPUs of that model.")]
-Method = Annotated[str, _option("far is the paper's algorithm, far-plus searches longer, optimal is for small batches; "
-                                "miso chooses partition after partition; fixpart:4-3 cuts once, fixpart-best in the "
-                                "best way.", metavar="far|far-plus|miso|fixpart:P|fixpart-best|optimal")]
-BatchColumn = Annotated[str | None, _option("Column that says which batch a task belongs to; batches run one after the "
-                                            "other.")]
-OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and destructions of different GPUs wait "
-                                           "for each other too.")]
-
-
 @contextlib.contextmanager
 def warnings_said() -> Iterator[None]:
     """Pass warnings on to standard error, one line each."""
@@ -311,9 +422,40 @@ def warnings_said() -> Iterator[None]:
         typer.echo(f"sched-lab: warning: {warning.message}", err=True)
 
 
+def answer_with(answer: Answer, out: Path, compute: Callable[[], Any], headline_of: Callable[[Mapping[str, Any]], str],
+                *, force: bool, no_charts: bool) -> None:
+    """Compute and write what is not there yet, tables first, charts last, and print the headline."""
+    check_folder(out, answer, force=force)
+    ensure_writable(out)
+    charts = () if no_charts else answer.charts
+    is_kept = answer.is_in(out) and all((out / name).is_file() for name in charts)
+    if not is_kept:
+        done = compute()
+        answer.write(out, done.write_tables, force=force)
+        with warnings_said():
+            if charts:
+                done.draw(out)
+    typer.echo(f"{out}: {headline_of(answer.in_folder(out))}{' (kept)' if is_kept else ''}")
+
+# %% ../nbs/90_cli.ipynb #90-018a
+Times = Annotated[Path, _option("Run times: task, and seconds for each instance size (columns 1, 2, 3, 4, 7); empty "
+                                "where the task does not fit.")]
+GpuName = Annotated[str, _option("GPU model.", metavar="|".join(MODELS))]
+Gpus = Annotated[int, typer.Option(max=1024, help="How many GPUs of that model.")]
+Method = Annotated[str, _option("far is the paper's algorithm, far-plus searches longer, optimal is for small batches; "
+                                "miso chooses partition after partition; fixpart:4-3 cuts once, fixpart-best in the "
+                                "best way.", metavar="far|far-plus|miso|fixpart:P|fixpart-best|optimal")]
+BatchColumn = Annotated[str | None, _option("Column that says which batch a task belongs to; batches run one after the "
+                                            "other.")]
+OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and destructions of different GPUs wait "
+                                           "for each other too.")]
+ScheduleFolder = Annotated[Path, _out("schedule.csv, reconfigurations.csv, summary.json, gantt.html and gantt.svg")]
+
+
 @app.command("far")
-def far_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
-                batch: BatchColumn = None, one_sequence: OneSequence = False) -> None:
+def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
+                batch: BatchColumn = None, one_sequence: OneSequence = False,
+                force: Force = False, no_charts: NoCharts = False) -> None:
     """Cut GPUs into instances (MIG) and schedule a batch of tasks on them.
 
     **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv** every creation and
@@ -324,56 +466,73 @@ def far_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus 
     """
     mig = mig_of(gpu, gpus, has_one_sequence=one_sequence)
     solver_of(method, mig)
+    file = read_input(times)
     with warnings_said():
-        tasks = read_times(times, mig, batch=batch)
-    ensure_writable(out)
-    done = report(mig, tasks, method)
-    done.write(out)
-    typer.echo(f"{out}: {done.headline}")
+        tasks = read_times(file, mig, batch=batch)
+    inputs = {"gpu": gpu, "gpus": gpus, "method": method, "batch": batch, "one_sequence": one_sequence,
+              "files": {"times": file.sha256}, "sched_lab": __version__}
+    answer = Answer("far", inputs, "summary.json", far_report.TABLES, far_report.CHARTS)
+    answer_with(answer, out, partial(far_report.report, mig, tasks, method), far_report.headline_of, force=force,
+                no_charts=no_charts)
+
+# %% ../nbs/90_cli.ipynb #90-019a
+def write_execution(steps: pd.DataFrame, folder: Path) -> None:
+    """Write what was carried out, and its summary, into a folder that exists."""
+    write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / "execution.csv")
+    failed = int((steps["exit_code"].fillna(0) != 0).sum())
+    about = {"tasks": int((steps["kind"] == "run").sum()), "failed": failed, "end_s": float(steps["end_s"].max())}
+    write_json(about, folder / "summary.json")
 
 # %% ../nbs/90_cli.ipynb #90-020
 Commands = Annotated[str, _option("Column of the table with the shell command of each task.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")]
-Simulated = Annotated[float | None, typer.Option("--simulated", help="Sleep instead, this many times faster.")]
+Simulated = Annotated[float | None, typer.Option("--simulated", callback=_within(0.01, 1e9),
+                                                   help="Sleep instead, this many times faster.")]
 Consent = Annotated[bool, typer.Option("--yes-reconfigure", help="Agree that instances of the GPU are created and "
                                                                  "destroyed.")]
-Device = Annotated[int, typer.Option(min=0, help="NVML index of the GPU, or of the first of several.")]
+Device = Annotated[int, typer.Option(min=0, max=1023, help="NVML index of the GPU, or of the first of several.")]
+
+ExecutionFolder = Annotated[Path, _out("execution.csv and summary.json")]
 
 
 @app.command("far-run")
-def far_run_command(times: Times, out: OutFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
+def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
                     command: Commands = "command", dry_run: DryRun = False, simulated: Simulated = None,
-                    yes_reconfigure: Consent = False, device: Device = 0) -> None:
+                    yes_reconfigure: Consent = False, device: Device = 0, force: Force = False) -> None:
     """Schedule a batch as `far` does, and carry it out: every task is a shell command on an instance of its own.
 
     **execution.csv** has every step with its planned and its actual times, and the exit code of every command;
-    the program's own is 1 if any of them is not 0.
+    **summary.json** counts them. The program's own exit code is 1 if any of them is not 0. What is on record in a
+    folder is not carried out again without --force.
 
     Example: sched-lab far-run --gpu A100 --times times.csv --dry-run --out run
     """
     if dry_run + (simulated is not None) + yes_reconfigure != 1:
         raise InputError("nothing is carried out unless you say how",
                          mend="give one of --dry-run, --simulated 100 and --yes-reconfigure")
-    mig = mig_of(gpu, gpus)
+    mig, file = mig_of(gpu, gpus), read_input(times)
     with warnings_said():
-        tasks = read_times(times, mig)
-    schedule = report(mig, tasks, method).schedule
+        tasks = read_times(file, mig)
+    schedule = far_report.report(mig, tasks, method).schedule
     if dry_run:
         typer.echo(planned(schedule, tasks.name))
         return
+    inputs = {"gpu": gpu, "gpus": gpus, "method": method, "simulated": simulated, "files": {"times": file.sha256},
+              "sched_lab": __version__}
+    answer = Answer("far-run", inputs, "summary.json", ("execution.csv",), can_be_repeated=False)
+    check_folder(out, answer, force=force)
     ensure_writable(out)
     backend: Backend
     if simulated is not None:
         backend = SimulatedBackend(tasks.times_s, simulated)
     else:
-        commands = read_table(times, {command: Column("text")})[command].tolist()
+        commands = read_table(file, {command: Column("text")})[command].tolist()
         backend = NvmlBackend(commands, device, yes_reconfigure)
     steps = execute(schedule, tasks.name, backend)
-    with atomic_folder(out) as partial_folder:
-        write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), partial_folder / "execution.csv")
-    failed = int((steps["exit_code"].fillna(0) != 0).sum())
-    typer.echo(f"{out}: {len(tasks)} tasks, {failed} failed, {steps['end_s'].max():.2f} s")
-    if failed:
+    answer.write(out, partial(write_execution, steps), force=force)
+    about = answer.in_folder(out)
+    typer.echo(f"{out}: {about['tasks']} tasks, {about['failed']} failed, {about['end_s']:.2f} s")
+    if about["failed"]:
         raise typer.Exit(1)
 
 # %% ../nbs/90_cli.ipynb #90-022
@@ -382,18 +541,21 @@ JobMethod = Annotated[str, _option("fifo, edf and priority leave running jobs al
                                    "and local (plays the queue to its end) reschedule all; exact decides once.",
                                    metavar="|".join(DECISIONS))]
 Simulate = Annotated[bool, typer.Option("--simulate", help="From the first submission to the last completion.")]
-SearchSeed = Annotated[int, typer.Option(min=0, help="Of rg and local.")]
-Iterations = Annotated[int, typer.Option(min=1, help="Rounds of rg.")]
-Period = Annotated[float, _option("Longest time between two decisions of a simulation (s).")]
+SearchSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of rg and local.")]
+Iterations = Annotated[int, typer.Option(min=1, max=10**7, help="Rounds of rg.")]
+Period = Annotated[float, _option("Longest time between two decisions of a simulation (s).",
+                                  callback=_within(1, math.inf))]
 Loss = Annotated[str, _option("What an interruption costs in a simulation: nothing, the started epoch of a job that is "
                               "stopped or moved, or that of every job at every decision.", metavar="|".join(LOSSES))]
-TimeLimit = Annotated[float, _option("Of exact search (s).")]
+TimeLimit = Annotated[float, _option("Of exact search (s).", callback=_within(0.001, 86400))]
+DayFolder = Annotated[Path, _out("schedule.csv, costs.json and gantt.html")]
 
 # %% ../nbs/90_cli.ipynb #90-023
 @app.command("andreas")
-def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = "rg", simulate: Simulate = False,
+def andreas_command(instance: InstancePath, out: DayFolder, method: JobMethod = "rg", simulate: Simulate = False,
                     seed: SearchSeed = 4010, max_iterations: Iterations = 1000, period: Period = math.inf,
-                    loss: Loss = "none", time_limit: TimeLimit = 60.0) -> None:
+                    loss: Loss = "none", time_limit: TimeLimit = 60.0, force: Force = False,
+                    no_charts: NoCharts = False) -> None:
     """Schedule training jobs with due dates on nodes with energy prices, now or for a whole day.
 
     **schedule.csv** has job, node, gpu_type, gpus, start_s and end_s of every uninterrupted run; **costs.json** energy,
@@ -402,13 +564,15 @@ def andreas_command(instance: InstancePath, out: OutFolder, method: JobMethod = 
 
     Example: sched-lab andreas --instance jobs.json --method local --simulate --out day
     """
+    file = read_input(instance)
     with warnings_said():
-        jobs = read_instance(instance)
-    ensure_writable(out)
-    done = andreas_report(jobs, method, is_simulated=simulate, how=Randomness(max_iterations, seed), period_s=period,
-                          loss=loss, time_limit_s=time_limit)
-    done.write(out)
-    typer.echo(f"{out}: {done.headline}")
+        jobs = read_instance(file)
+    inputs = {"method": method, "simulate": simulate, "seed": seed, "max_iterations": max_iterations, "period": period,
+              "loss": loss, "time_limit": time_limit, "files": {"instance": file.sha256}, "sched_lab": __version__}
+    answer = Answer("andreas", inputs, "costs.json", andreas_report.TABLES, andreas_report.CHARTS)
+    compute = partial(andreas_report.report, jobs, method, is_simulated=simulate, how=Randomness(max_iterations, seed),
+                      period_s=period, loss=loss, time_limit_s=time_limit)
+    answer_with(answer, out, compute, andreas_report.headline_of, force=force, no_charts=no_charts)
 
 # %% ../nbs/90_cli.ipynb #90-023b
 JobsFile = Annotated[Path | None, _option("Jobs: name, arrival_s, steps, workers, model (a key of the throughputs), "
@@ -422,14 +586,18 @@ SchedulerName = Annotated[str, _option(
     "one GPU; planned ends near the bound with short jobs first; gavel-* shares out types by a linear program; "
     "tiresias serves who has had least; yarn-cs is a waiting line.",
     metavar="|".join(SCHEDULERS))]
-RoundLength = Annotated[float, _option("Time between two decisions (s).", "--round")]
-RestartDelay = Annotated[float, _option("What a job loses when its GPUs change (s).", "--restart")]
+RoundLength = Annotated[float, _option("Time between two decisions (s).", "--round", callback=_within(1, 1e7))]
+RestartDelay = Annotated[float, _option("What a job loses when its GPUs change (s).", "--restart",
+                                        callback=_within(0, 1e7))]
+
+RoundsFolder = Annotated[Path, _out("jobs.csv, rounds.csv, summary.json, places.svg, progress.svg and usage.svg")]
 
 
 @app.command("hadar")
-def hadar_command(out: OutFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
+def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
                   throughputs: ThroughputsFile = None, scheduler: SchedulerName = "hadar",
-                  round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S) -> None:
+                  round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S,
+                  force: Force = False, no_charts: NoCharts = False) -> None:
     """Share GPUs of different speed among training jobs, round by round, until all are done.
 
     **jobs.csv** has name, workers, arrival_s, start_s, end_s and jct_s; **rounds.csv** round, start_s, job, node, type
@@ -439,12 +607,14 @@ def hadar_command(out: OutFolder, jobs: JobsFile = None, cluster: ClusterFile = 
     Example: sched-lab hadar --jobs jobs.csv --cluster cluster.csv --throughputs speeds.csv --scheduler hadar --out run
     """
     scheduler_of(scheduler)
-    workload = read_workload(jobs or embedded("toy/hadar_jobs.csv"), cluster or embedded("toy/hadar_cluster.csv"),
-                             throughputs or embedded("toy/hadar_throughputs.csv"))
-    ensure_writable(out)
-    done = hadar_report(workload, scheduler, round_s=round_s, restart_s=restart_s)
-    done.write(out)
-    typer.echo(f"{out}: {done.headline}")
+    given = {"jobs": jobs, "cluster": cluster, "throughputs": throughputs}
+    files = {name: read_input(path or embedded(f"toy/hadar_{name}.csv")) for name, path in given.items()}
+    workload = read_workload(**files)
+    inputs = {"scheduler": scheduler, "round": round_s, "restart": restart_s, "files": checksums_of(files),
+              "sched_lab": __version__}
+    answer = Answer("hadar", inputs, "summary.json", hadar_report.TABLES, hadar_report.CHARTS)
+    compute = partial(hadar_report.report, workload, scheduler, round_s=round_s, restart_s=restart_s)
+    answer_with(answer, out, compute, hadar_report.headline_of, force=force, no_charts=no_charts)
 
 # %% ../nbs/90_cli.ipynb #90-024
 @app.command("traces")
@@ -461,9 +631,13 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
         typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
 # %% ../nbs/90_cli.ipynb #90-025
+CacheFolder = Annotated[Path | None, _option("Where to keep it. [default: the user cache]", metavar="DIR",
+                                             parser=_folder)]
+
+
 @app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
-                  to: Annotated[Path | None, _option("Where to keep it. [default: the user cache]")] = None) -> None:
+                  to: CacheFolder = None) -> None:
     """Download a public data set with its checksums: openb is Alibaba's GPU cluster trace of 2023.
 
     Example: sched-lab fetch openb --to data
@@ -471,6 +645,44 @@ def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Whi
     if name != "openb":
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
+
+# %% ../nbs/90_cli.ipynb #90-025b
+STUDY = """# sched-lab sweep study.toml --out study
+nodes = "nodes.csv"
+policies = ["fgd", "pwr", "pwr-fgd:0.1"]
+seeds = "0-2"
+
+[traces]
+mine = "tasks.csv"
+"""
+EXAMPLES: dict[str, dict[str, Path | str]] = {
+    "online": {"nodes.csv": embedded("toy/nodes.csv"), "tasks.csv": embedded("toy/tasks.csv"), "study.toml": STUDY},
+    "andreas": {"jobs.json": json.dumps(TOY, indent=1) + "\n"},
+    "hadar": {f"{what}.csv": embedded(f"toy/hadar_{what}.csv") for what in ("jobs", "cluster", "throughputs")},
+    "far": {"times.csv": embedded("toy/mig_times.csv")},
+}
+Family = Annotated[str, typer.Argument(metavar="|".join(EXAMPLES), help="Which commands the files are for.")]
+ExampleFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_folder, help="Where to write them.")]
+
+
+@app.command("example")
+def example_command(family: Family, folder: ExampleFolder) -> None:
+    """Write small files to try the other commands with, and to start from: online for inflate, sweep and traces.
+
+    Example: sched-lab example online .
+    """
+    if family not in EXAMPLES:
+        raise InputError(f"there are no examples for {family!r}", mend=f"choose one of {', '.join(EXAMPLES)}")
+    ensure_writable(folder)
+    files = {folder / name: content.encode() if isinstance(content, str) else content.read_bytes()
+             for name, content in EXAMPLES[family].items()}
+    for path, data in files.items():
+        if os.path.lexists(path) and not (path.is_file() and read_bytes(path) == data):
+            refuse_folder(path, "there is a file of this name already", "move it away, or choose another folder")
+    for path, data in files.items():
+        if not path.exists():
+            write_bytes(data, path)
+        typer.echo(path)
 
 # %% ../nbs/90_cli.ipynb #90-027
 def fail(message: str) -> NoReturn:
@@ -493,6 +705,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'sched-lab'} --help")
     except SchedLabError as error:
         fail(str(error))
+    except MemoryError:
+        fail("there is not enough memory; give smaller inputs, or raise the limit (ulimit -v)")
+    except BrokenPipeError:  # whoever read our lines has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     raise SystemExit(status or 0)

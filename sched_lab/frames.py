@@ -15,10 +15,12 @@ import json
 import math
 import os
 import re
+import select
 import shutil
+import stat
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +33,10 @@ import pandas as pd
 from . import __version__
 
 # %% auto #0
-__all__ = ['SchedLabError', 'OutputError', 'InputError', 'Column', 'read_table', 'input_key', 'sha256', 'write_bytes',
+__all__ = ['LARGEST_INPUT_MIB', 'PATIENCE_S', 'SchedLabError', 'OutputError', 'InputError', 'Column', 'InputFile', 'read_input',
+           'read_bytes', 'read_header', 'read_table', 'input_key', 'sha256', 'remove_leftovers', 'write_bytes',
            'write_json', 'read_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished',
-           'atomic_folder', 'ensure_writable']
+           'atomic_folder', 'ensure_writable', 'Answer', 'input_difference', 'refuse_folder', 'check_folder']
 
 # %% ../nbs/81_frames.ipynb #81-005
 class SchedLabError(Exception):
@@ -105,33 +108,137 @@ def _close(word: str, words: Sequence[str], otherwise: str) -> str:
     return f"did you mean {near[0]}?" if near else otherwise
 
 # %% ../nbs/81_frames.ipynb #81-018
-def _read_bytes(path: str | Path) -> bytes:
+LARGEST_INPUT_MIB = 128  # a trace of a million tasks has about 50
+PATIENCE_S = 60  # longest silence of a pipe
+
+
+def _pieces(path: str | Path) -> Iterator[bytes]:
+    """Bytes of a file, a pipe or a device, as they come."""
+    how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # opening a pipe must not wait
+    with open(os.open(path, how), "rb", buffering=0) as file:
+        is_plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        waiter = None if is_plain or not hasattr(select, "poll") else select.poll()
+        if waiter:
+            waiter.register(file, select.POLLIN)
+        while True:
+            if waiter and not waiter.poll(PATIENCE_S * 1000):
+                raise InputError(f"nothing has come for {PATIENCE_S} s", file=path,
+                                 mend="give a file, or write into the pipe")
+            if (piece := file.read(2**20)) == b"":
+                return
+            yield piece or b""
+
+
+def _load(path: str | Path) -> bytes:
+    """All bytes of a file that is not too large."""
+    pieces, size = [], 0
+    for piece in _pieces(path):
+        pieces.append(piece)
+        size += len(piece)
+        if size > LARGEST_INPUT_MIB * 2**20:
+            raise _too_large(path)
+    return b"".join(pieces)
+
+
+def _too_large(path: str | Path, unpacked: str = "") -> InputError:
+    return InputError(f"there are more than {LARGEST_INPUT_MIB} MiB{unpacked}", file=path, mend="give a smaller file")
+
+
+def _unpacked(data: bytes, path: str | Path) -> bytes:
     """Content of a file, unpacked if it is gzip."""
-    file = Path(path)
+    if Path(path).suffix != ".gz" and data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        content = gzip.GzipFile(fileobj=io.BytesIO(data)).read(LARGEST_INPUT_MIB * 2**20 + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError("the gzip file is damaged or cut short", file=path, mend="fetch or write it again") from None
+    if len(content) > LARGEST_INPUT_MIB * 2**20:
+        raise _too_large(path, " in it, unpacked")
+    return content
+
+# %% ../nbs/81_frames.ipynb #81-018b
+class InputFile(str):
+    """The path of a file that has been read, with what was in it; readers take it in place of a path.
+
+    Parameters
+    ----------
+    content : the bytes, unpacked if they were gzip
+    sha256 : checksum of the bytes as they were in the file
+    """
+
+    content: bytes
+    sha256: str
+
+
+def _missing(path: str | Path) -> InputError:
+    """Say that there is no such file, but perhaps one with nearly this name."""
+    folder = Path(path).parent
+    siblings = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    return InputError("there is no such file", file=path, mend=_close(Path(path).name, siblings, "check the path"))
+
+
+def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
+    """Read a file once.
+
+    Parameters
+    ----------
+    sha256 : checksum that the file must have, if any
+
+    Raises
+    ------
+    InputError : it is missing, too large, silent for too long, damaged, or another file than it was
+    """
+    if isinstance(path, InputFile):
+        return path
     error = partial(InputError, file=path)
     try:
-        if file.is_dir():
+        if Path(path).is_dir():
             raise error("this is a folder, not a file", mend="name a file in it")
-        data = file.read_bytes()
-        return gzip.decompress(data) if file.suffix == ".gz" or data[:2] == b"\x1f\x8b" else data
+        data = _load(path)
     except FileNotFoundError:
-        siblings = sorted(p.name for p in file.parent.iterdir()) if file.parent.is_dir() else []
-        raise error("there is no such file", mend=_close(file.name, siblings, "check the path")) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise error("the gzip file is damaged or cut short", mend="fetch or write it again") from None
-    except OSError as trouble:
-        raise error(f"cannot be read ({trouble.strerror or trouble})", mend="check the path and its rights") from None
+        raise _missing(path) from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as trouble:
+        reason = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
+        raise error(f"cannot be read ({reason})", mend="check the path and its rights") from None
+    file = InputFile(path)
+    file.sha256 = hashlib.sha256(data).hexdigest()
+    if sha256 not in (None, file.sha256):
+        raise error("the file has changed since it was first read", mend="run again, and leave it alone meanwhile")
+    file.content = _unpacked(data, path)
+    return file
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Content of a file, unpacked if it is gzip (`read_input`)."""
+    return read_input(path).content
 
 # %% ../nbs/81_frames.ipynb #81-021
-def _records(path: str | Path) -> tuple[list[list[str]], list[int]]:
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+def _check_delimiter(text: str, wanted: Set[str], path: str | Path) -> None:
+    """Refuse a table whose header is one of ours but for what separates its cells."""
+    row, head = next(((row, line) for row, line in enumerate(text.splitlines(), 1) if line.strip()), (1, ""))
+    names = {mark: {name.strip(' "') for name in head.split(mark)} for mark in (",", *_DELIMITERS)}
+    for mark, words in _DELIMITERS.items():
+        if names[mark] & wanted and mark in head and not names[","] & wanted:
+            raise InputError(f"the cells are separated by {words}", file=path, row=row, value=mark,
+                             mend="separate them by commas, and write decimal points")
+
+
+def _records(path: str | Path, wanted: Set[str] = frozenset()) -> tuple[list[list[str]], list[int]]:
     """Header and rows of a CSV file, and the line on which each starts."""
-    data = _read_bytes(path)
+    data = read_bytes(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as trouble:
-        row, byte = data.count(b"\n", 0, trouble.start) + 1, f"0x{data[trouble.start]:02x}"
+        row = data.count(b"\n", 0, trouble.start) + 1
+        byte = f"0x{data[trouble.start]:02x}"
         raise InputError(f"byte {byte} is not UTF-8 text", file=path, row=row, value=byte,
                          mend="save the table as CSV in UTF-8") from None
+    _check_delimiter(text, wanted, path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     records, lines, line = [], [], 1
     try:
@@ -163,6 +270,11 @@ def _check_shape(records: list[list[str]], lines: list[int], path: str | Path) -
     return header
 
 # %% ../nbs/81_frames.ipynb #81-026
+def read_header(path: str | Path) -> list[str]:
+    """Column names of a CSV file."""
+    return _check_shape(*_records(path), path)
+
+
 def _check_columns(header: list[str], columns: Mapping[str, Column], path: str | Path, line: int) -> None:
     """Refuse a header that lacks a required column."""
     for name, column in columns.items():
@@ -253,7 +365,7 @@ def read_table(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame:
     ------
     InputError : at the first thing that is wrong
     """
-    records, lines = _records(path)
+    records, lines = _records(path, columns.keys())
     header = _check_shape(records, lines, path)
     _check_columns(header, columns, path, lines[0])
     lines = lines[1:]
@@ -295,8 +407,12 @@ def input_key(parameters: Mapping[str, Any]) -> str:
 def sha256(path: str | Path) -> str:
     """Checksum of a file's bytes, as `sha256sum` prints it."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise InputError("this is no plain file", file=path, mend="give a file that can be read more than once")
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise _missing(path) from None
     except OSError as trouble:
         raise InputError(f"cannot be read ({trouble.strerror or trouble})", file=path, mend="check the path") from None
 
@@ -341,12 +457,13 @@ def _is_alive(process: int) -> bool:
         return True
 
 
-def _remove_leftovers(target: Path) -> None:
-    """Remove the hidden neighbours that killed processes left."""
-    start = f".{target.name}.partial-"
-    for left in list(target.parent.iterdir()):
-        process = left.name.removeprefix(start)
-        if left.name.startswith(start) and process.isdecimal() and not _is_alive(int(process)):
+def remove_leftovers(folder: Path, pattern: str) -> None:
+    """Remove what killed processes left in a folder of files or folders whose names match a regular expression."""
+    with suppress(OSError):
+        for left in list(folder.iterdir()):
+            found = re.fullmatch(rf"\.(?:{pattern})\.partial-([0-9]+)", left.name)
+            if found is None or _is_alive(int(found[1])):
+                continue
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
@@ -363,7 +480,7 @@ def write_bytes(data: bytes, path: str | Path) -> Path:
     target = Path(path)
     try:
         with _with_parents(target.parent):
-            _remove_leftovers(target)
+            remove_leftovers(target.parent, re.escape(target.name))
             neighbour = _hidden(target)
             try:
                 with open(neighbour, "wb") as file:
@@ -392,11 +509,14 @@ def read_json(path: str | Path) -> dict[str, Any]:
     InputError : the file is missing, or holds no such object
     """
     try:
-        value = json.loads(_read_bytes(path))
+        value = json.loads(read_bytes(path))
     except ValueError as trouble:
         if isinstance(trouble, InputError):
             raise
         raise InputError("this is not JSON", file=path, mend="give a JSON object") from None
+    except RecursionError:
+        raise InputError("the lists and objects lie too deep in each other", file=path,
+                         mend="give a flatter JSON object") from None
     if not isinstance(value, dict):
         raise InputError("this is not a JSON object", file=path, mend="give one, {...}")
     return value
@@ -460,10 +580,10 @@ def read_sidecar(path: str | Path) -> dict[str, Any]:
     if not sidecar.is_file():
         raise error(f"the sidecar is missing, so {Path(path).name} was not finished")
     try:
-        about = json.loads(sidecar.read_bytes())
-    except ValueError:
+        about = read_json(sidecar)
+    except InputError:
         raise error("the sidecar is damaged") from None
-    if not isinstance(about, dict) or not {"key", "sha256", "columns", "parameters"} <= about.keys():
+    if not {"key", "sha256", "columns", "parameters"} <= about.keys():
         raise error("this is not the sidecar of a frame")
     return about
 
@@ -535,7 +655,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     hidden, is_lent = _hidden(target), False
     try:
         with _with_parents(target.parent):
-            _remove_leftovers(target)
+            for place in {folder, target}:
+                remove_leftovers(place.parent, re.escape(place.name))
             try:
                 hidden.mkdir()
                 is_lent = True
@@ -568,3 +689,101 @@ def ensure_writable(path: str | Path) -> None:
             file.write(b"x")
     except (OSError, ValueError) as trouble:
         _refuse_output(path, trouble)
+
+# %% ../nbs/81_frames.ipynb #81-083b
+@dataclass(frozen=True)
+class Answer:
+    """The files in which a command answers one question.
+
+    Parameters
+    ----------
+    command, inputs : who answers, and all that the answer depends on
+    record : the JSON file that says so, beside its own content
+    tables, charts : the other files; charts may be missing
+    can_be_repeated : whether the same question has the same answer again
+    """
+
+    command: str
+    inputs: Mapping[str, Any]
+    record: str
+    tables: tuple[str, ...]
+    charts: tuple[str, ...] = ()
+    can_be_repeated: bool = True
+
+    def in_folder(self, folder: Path) -> dict[str, Any]:
+        """Read the record of this command in a folder; empty if there is none."""
+        try:
+            about = read_json(folder / self.record)
+        except InputError:
+            return {}
+        return about if about.get("command") == self.command and isinstance(about.get("files"), dict) else {}
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether this folder holds the whole, unchanged answer."""
+        about = self.in_folder(folder)
+        try:
+            return bool(about and about["key"] == input_key(self.inputs)
+                        and about["files"] == {name: sha256(folder / name) for name in self.tables})
+        except (InputError, KeyError):
+            return False
+
+    def write(self, folder: Path, write_tables: Callable[[Path], object], *, force: bool = False) -> None:
+        """Have the tables and the record written into a hidden folder, complete the record, and move all into place."""
+        with atomic_folder(folder) as partial_folder:
+            write_tables(partial_folder)
+            files = {name: sha256(partial_folder / name) for name in self.tables}
+            about = {"command": self.command, "inputs": self.inputs, "key": input_key(self.inputs), "files": files}
+            write_json({**read_json(partial_folder / self.record), **about}, partial_folder / self.record)
+            check_folder(folder, self, force=force)  # something may have come into it since
+            for name in self.charts:
+                (folder / name).unlink(missing_ok=True)
+
+# %% ../nbs/81_frames.ipynb #81-083c
+def input_difference(there: Any, here: Any, name: str = "") -> str:
+    """Name the first input that is not the same."""
+    there, here = _plain(there), _plain(here)
+    if isinstance(there, dict) and isinstance(here, dict):
+        for part in {**here, **there}:
+            if there.get(part) != here.get(part):
+                longer = "" if part == "files" else f"{name} {part}".strip()
+                return input_difference(there.get(part), here.get(part), longer)
+    checksum = re.compile("[0-9a-f]{64}")
+    if any(isinstance(value, str) and checksum.fullmatch(value) for value in (there, here)):
+        return f"{name} was another file"
+    return f"{name} was {there!r}, now {here!r}"
+
+
+def refuse_folder(folder: Path, problem: str, mend: str) -> NoReturn:
+    """Say why nothing is written into a folder."""
+    raise OutputError(f"{folder}: {problem}; {mend}")
+
+
+def check_folder(folder: Path, answer: Answer, *, force: bool = False) -> None:
+    """Refuse a folder in which an answer has no place; remove what killed processes left there.
+
+    Raises
+    ------
+    OutputError : it holds something else, or the answer to another question, and there is no `force`; or a file
+        that this command did not write would be overwritten
+    """
+    remove_leftovers(folder.parent, re.escape(folder.name))
+    remove_leftovers(folder, "run")
+    if not folder.is_dir():
+        return
+    about, there = answer.in_folder(folder), {path.name for path in folder.iterdir()}
+    ours = {answer.record, *answer.charts, *about["files"]} if about else set()
+    if taken := sorted(there & {answer.record, *answer.tables, *answer.charts} - ours):
+        refuse_folder(folder, f"{taken[0]} there was not written by sched-lab {answer.command}",
+                      "move it away, or choose another --out")
+    if force:
+        return
+    if about and about.get("key") != input_key(answer.inputs):
+        difference = input_difference(about.get("inputs"), answer.inputs)
+        refuse_folder(folder, f"it has the answer to another question ({difference})",
+                      "choose another --out, or replace it with --force")
+    if about and not answer.can_be_repeated:
+        refuse_folder(folder, "this was done before, and is on record there",
+                      "choose another --out, or replace the record with --force")
+    if not about and (others := sorted(name for name in there if not name.startswith("."))):
+        refuse_folder(folder, f"it is not empty, there is {others[0]}",
+                      "choose another --out, or write beside it with --force")

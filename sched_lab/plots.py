@@ -8,7 +8,11 @@ from __future__ import annotations
 import html
 import json
 import re
+import subprocess
+import sys
+import tempfile
 import textwrap
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +26,9 @@ from .frames import SchedLabError, write_bytes
 
 # %% auto #0
 __all__ = ['PALETTE', 'INK', 'SOFT_INK', 'LINE', 'GRID', 'WIDTH', 'HEIGHT', 'POLICY_COLOURS', 'SPOKEN', 'BOUND_STYLES',
-           'PART_PALETTE', 'GANTT_COLOURS', 'book_theme', 'use_book_style', 'fixed_colour', 'policy_colours',
-           'policy_dashes', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart', 'lane_names',
-           'gantt_chart', 'save_svg', 'script_json', 'save_html']
+           'PART_PALETTE', 'GANTT_COLOURS', 'DRAWN_WITHIN_S', 'book_theme', 'use_book_style', 'fixed_colour',
+           'policy_colours', 'policy_dashes', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart',
+           'lane_names', 'gantt_chart', 'save_svg', 'script_json', 'save_html', 'draw_apart']
 
 # %% ../nbs/82_plots.ipynb #82-005
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5BA8", "#A88A00")
@@ -512,3 +516,48 @@ def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     program = vl_convert.javascript_bundle(vl_version=_VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks a default
     page = _PAGE.format(title=name, program=program, spec=script_json(spec))
     return write_bytes(page.encode(), path)
+
+# %% ../nbs/82_plots.ipynb #82-033b
+DRAWN_WITHIN_S = 300  # all charts of a folder
+_DRAW = """
+import json, sys
+job = json.load(sys.stdin)
+sys.path[:] = job["path"]
+import altair
+from sched_lab.plots import save_html, save_svg
+for file, chart in job["charts"]:
+    (save_html if file.endswith(".html") else save_svg)(altair.Chart.from_dict(chart), file)
+"""
+
+
+def _draw(drawings: Mapping[str, Any]) -> str:
+    """Draw in a child process; return what went wrong, if anything."""
+    task = json.dumps({"path": sys.path, "charts": list(drawings.items())})
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", _DRAW], input=task, text=True, capture_output=True,
+                              timeout=DRAWN_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return f"drawing took more than {DRAWN_WITHIN_S} s"
+    if done.returncode < 0:
+        return f"the drawing process died of signal {-done.returncode}, perhaps for want of memory"
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+
+
+def draw_apart(charts: Mapping[str, alt.TopLevelMixin], folder: str | Path) -> None:
+    """Draw charts into files of a folder, .svg or .html by name, in a process of their own.
+
+    Warns
+    -----
+    UserWarning : a chart could not be drawn or written; the others are there
+    """
+    missing, reason = list(charts), ""
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            reason = _draw({str(Path(place, name)): _specification(chart) for name, chart in charts.items()})
+            for name in [name for name in charts if Path(place, name).is_file()]:
+                write_bytes(Path(place, name).read_bytes(), Path(folder, name))
+                missing.remove(name)
+    except OSError as trouble:
+        reason = str(trouble)
+    if missing:
+        warnings.warn(f"{', '.join(missing)} could not be drawn ({reason}); all else is in {folder}", stacklevel=2)

@@ -1,16 +1,22 @@
 """The command line: files in, files out, one line for what is wrong."""
 import gzip
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from sched_lab import __version__
+from sched_lab._compat import embedded
+from sched_lab.andreas.instances import TOY
 from sched_lab.cli import main
 from sched_lab.frames import read_frame, sha256
 from sched_lab.online.evaluation import parse_seeds
@@ -29,7 +35,7 @@ three,8000,16384,2,1000,
 four,8000,16384,0,0,
 """
 PROGRAM = [sys.executable, "-c", "from sched_lab.cli import main; main()"]
-RESULT = {"assignments.csv", "curve.csv", "summary.json"}
+RESULT = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
 
 
 @pytest.fixture
@@ -90,7 +96,7 @@ def test_same_seed_same_files_byte_for_byte(files):
         subprocess.run([*PROGRAM, "inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--policy", "pwr-fgd:0.1",
                         "--seeds", "3-4", "--out", out], check=True)
     assert content("a") == content("b")
-    assert len(content("a")) == 6
+    assert len(content("a")) == 8
 
 
 def test_another_seed_gives_another_workload(files):
@@ -249,10 +255,15 @@ def test_finished_seeds_are_kept_and_a_damaged_one_is_made_again(files, capsys):
     assert os.stat("out/seed-0/curve.csv").st_mtime == 1  # not written again
 
 
-def test_other_options_do_not_keep_old_results(files, capsys):
+def test_other_options_neither_keep_nor_replace_old_results(files, capsys):
     inflate("--policy", "fgd")
+    before = content("out")
     capsys.readouterr()
-    inflate("--policy", "pwr")
+    for seeds in ("0", "1"):
+        assert inflate("--policy", "pwr", "--seeds", seeds) == 2
+        assert "policy was 'fgd', now 'pwr'" in capsys.readouterr().err
+    assert content("out") == before
+    assert inflate("--policy", "pwr", "--force") == 0
     assert "(kept)" not in capsys.readouterr().out
     assert json.loads(Path("out/seed-0/summary.json").read_text())["policy"] == "pwr"
 
@@ -294,7 +305,7 @@ def test_a_killed_run_resumes_without_losing_finished_seeds(how, four_seeds, tmp
         time.sleep(0.1)
         process.send_signal(how)
     finished = content(out)
-    assert len(finished) >= 3
+    assert len(finished) >= len(RESULT)
     if how == signal.SIGTERM:
         assert process.returncode == 143
         assert not [path for path in out.iterdir() if path.name.startswith(".")]
@@ -401,3 +412,230 @@ def test_fetch_knows_its_data_sets(capsys):
 @pytest.mark.parametrize(("text", "seeds"), [("0", [0]), ("0-2", [0, 1, 2]), ("5,1-2", [5, 1, 2]), (" 1 - 2 ", [1, 2])])
 def test_seeds(text, seeds):
     assert parse_seeds(text) == seeds
+
+
+# --- inputs are read once
+
+
+def test_another_table_through_the_same_pipe_is_another_question(files, capsys):
+    for size, code in ((None, 0), (None, 0), (-1, 2)):
+        os.mkfifo("pipe")
+        writer = threading.Thread(target=Path("pipe").write_text, args=("".join(TASKS.splitlines(True)[:size]),))
+        writer.start()
+        assert call("inflate", "--nodes", "nodes.csv", "--tasks", "pipe", "--out", "out") == code
+        writer.join()
+        os.unlink("pipe")
+    said = capsys.readouterr()
+    assert [line.endswith("(kept)") for line in said.out.splitlines()] == [False, True]
+    assert "tasks was another file" in said.err
+    inputs = json.loads(Path("out/seed-0/summary.json").read_text())["inputs"]
+    assert inputs["files"]["tasks"] == sha256("tasks.csv") and inputs["files"]["nodes"] == sha256("nodes.csv")
+
+
+PIPED = {
+    "nodes": ["inflate", "--nodes"], "tasks": ["inflate", "--nodes", "nodes.csv", "--tasks"],
+    "gpu power": ["inflate", "--until", "0.01", "--gpu-power"],
+    "cpu power": ["inflate", "--until", "0.01", "--cpu-power"],
+    "times": ["far", "--no-charts", "--times"],
+    "instance": ["andreas", "--no-charts", "--method", "fifo", "--instance"],
+    "jobs": ["hadar", "--no-charts", "--jobs"], "throughputs": ["hadar", "--no-charts", "--throughputs"],
+    "cluster": ["hadar", "--no-charts", "--cluster"], "executed times": ["far-run", "--simulated", "1e6", "--times"],
+}
+CONTENT = {"nodes": NODES, "tasks": TASKS, "gpu power": "model,idle_w,full_w\nT4,11,70\n",
+           "cpu power": "model,idle_w,full_w,cores\nMine,11,70,8\n", "instance": json.dumps(TOY)}
+CONTENT |= {what: embedded(f"toy/hadar_{what}.csv").read_text() for what in ("jobs", "cluster", "throughputs")}
+CONTENT |= {what: embedded("toy/mig_times.csv").read_text() for what in ("times", "executed times")}
+
+
+@pytest.mark.parametrize("what", PIPED)
+def test_every_input_may_be_a_pipe_and_its_bytes_are_hashed(what, files):
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=Path("pipe").write_text, args=(CONTENT[what],))
+    writer.start()
+    assert call(*PIPED[what], "pipe", "--out", "out") == 0
+    writer.join()
+    record = Path("out/seed-0" if PIPED[what][0] == "inflate" else "out",
+                  "costs.json" if what == "instance" else "summary.json")
+    checksum = hashlib.sha256(CONTENT[what].encode()).hexdigest()
+    assert checksum in json.loads(record.read_text())["inputs"]["files"].values()
+
+
+# --- folders
+
+
+COMMANDS = {
+    "far": ["far", "--no-charts", "--times", embedded("toy/mig_times.csv")],
+    "hadar": ["hadar", "--no-charts"],
+    "andreas": ["andreas", "--no-charts", "--method", "fifo", "--instance", "jobs.json"],
+    "inflate": ["inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv"],
+    "sweep": ["sweep", "study.toml", "--workers", "1"],
+}
+OTHER = {"far": ["--gpus", "2"], "hadar": ["--scheduler", "yarn-cs"], "andreas": ["--simulate"],
+         "inflate": ["--policy", "pwr"]}
+
+
+@pytest.fixture
+def all_files(files):
+    """Write the inputs of `COMMANDS`."""
+    Path("jobs.json").write_text(json.dumps(TOY))
+    Path("study.toml").write_text(STUDY)
+    return files
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_folder_with_something_else_is_refused_and_left_alone(name, all_files, capsys):
+    Path("out").mkdir()
+    Path("out/thesis.tex").write_text("Chapter 1")
+    assert call(*COMMANDS[name], "--out", "out") == 2
+    assert "thesis.tex" in capsys.readouterr().err and content("out") == {"thesis.tex": b"Chapter 1"}
+    assert call(*COMMANDS[name], "--out", "out", "--force") == 0
+    assert content("out")["thesis.tex"] == b"Chapter 1" and len(content("out")) > 3
+
+
+@pytest.mark.parametrize("name", ["far", "hadar", "andreas", "sweep"])
+def test_a_file_of_the_same_name_is_never_overwritten(name, all_files, capsys):
+    for file in ("summary.json", "costs.json", "results.csv"):
+        Path("out").mkdir(exist_ok=True)
+        Path("out", file).write_text("mine")
+    for force in ([], ["--force"]):
+        assert call(*COMMANDS[name], "--out", "out", *force) == 2
+        assert "was not written by sched-lab" in capsys.readouterr().err
+    assert content("out") == dict.fromkeys(("costs.json", "results.csv", "summary.json"), b"mine")
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_the_same_question_is_kept_and_another_one_needs_force(name, all_files, capsys):
+    assert call(*COMMANDS[name], "--out", "out") == 0
+    before = content("out")
+    capsys.readouterr()
+    assert call(*COMMANDS[name], "--out", "out") == 0
+    assert capsys.readouterr().out.endswith("(kept)\n")
+    assert call(*COMMANDS[name], *OTHER[name], "--out", "out") == 2
+    assert "another question" in capsys.readouterr().err and content("out") == before
+    assert call(*COMMANDS[name], *OTHER[name], "--out", "out", "--force") == 0
+    assert call(*COMMANDS[name], *OTHER[name], "--out", "fresh") == 0
+    assert content("out") == content("fresh") != before
+
+
+def test_a_study_may_grow_but_not_change_its_files(all_files, capsys):
+    assert call(*COMMANDS["sweep"], "--out", "out") == 0
+    Path("study.toml").write_text(STUDY.replace("0-2", "0-3"))
+    assert call(*COMMANDS["sweep"], "--out", "out") == 0
+    assert "8 cells: 6 kept, 2 computed" in capsys.readouterr().out
+    Path("tasks.csv").write_text(TASKS.replace("one,4000", "one,4001"))
+    assert call(*COMMANDS["sweep"], "--out", "out") == 2
+    assert "trace mine was another file" in capsys.readouterr().err
+    assert call(*COMMANDS["sweep"], "--out", "out", "--force") == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_empty_name_of_a_folder_is_refused(name, all_files, capsys):
+    before = content(".")
+    assert call(*COMMANDS[name], "--out", "") == 2
+    assert "the name of the folder is empty" in capsys.readouterr().err and content(".") == before
+
+
+def test_what_was_carried_out_is_not_carried_out_again(files, capsys):
+    run = ["far-run", "--times", embedded("toy/mig_times.csv"), "--simulated", "1e6", "--out", "out"]
+    assert call(*run) == 0
+    assert call(*run) == 2 and "done before" in capsys.readouterr().err
+    assert call(*run, "--force") == 0
+
+
+# --- charts
+
+
+def test_a_drawing_process_that_dies_is_a_warning_after_the_tables(files):
+    run = subprocess.run(["bash", "-c", 'ulimit -v 60000000; exec "$@"', "bash", *PROGRAM, "far", "--times",
+                          embedded("toy/mig_times.csv"), "--out", "out"], capture_output=True, text=True)
+    assert run.returncode == 0 and "makespan" in run.stdout
+    assert run.stderr.startswith("sched-lab: warning: gantt.html, gantt.svg could not be drawn")
+    assert run.stderr.count("\n") == 1
+    assert set(content("out")) == {"schedule.csv", "reconfigurations.csv", "summary.json"}
+    assert not [path for path in Path().iterdir() if path.name.startswith(".")]
+
+
+def test_charts_that_are_missing_are_drawn_by_the_next_call(files, capsys):
+    far = ["far", "--times", embedded("toy/mig_times.csv"), "--out", "out"]
+    assert call(*far, "--no-charts") == 0 and len(content("out")) == 3
+    assert call(*far) == 0 and len(content("out")) == 5
+    assert call(*far) == 0 and call(*far, "--no-charts") == 0
+    assert [line.endswith("(kept)") for line in capsys.readouterr().out.splitlines()] == [False, False, True, True]
+    assert len(content("out")) == 5
+
+
+# --- bounds
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["sweep", "study.toml", "--workers", "100000"], "--workers 100000 on"),
+    (["sweep", "study.toml", "--workers", "-1"], "--workers"),
+    (["inflate", "--seeds", "0-999999999"], "more than 100000"),
+    (["far", "--times", "times.csv", "--gpus", "1000000000"], "--gpus"),
+    (["far-run", "--times", "times.csv", "--simulated", "1e-9"], "--simulated"),
+    (["far-run", "--times", "times.csv", "--simulated", "nan"], "--simulated"),
+    (["far-run", "--times", "times.csv", "--dry-run", "--device", "99999"], "--device"),
+    (["andreas", "--instance", "jobs.json", "--max-iterations", "99999999999999999999"], "--max-iterations"),
+    (["andreas", "--instance", "jobs.json", "--max-iterations", "0"], "--max-iterations"),
+    (["andreas", "--instance", "jobs.json", "--seed", "-1"], "--seed"),
+    (["andreas", "--instance", "jobs.json", "--simulate", "--period", "1e-9"], "--period"),
+    (["andreas", "--instance", "jobs.json", "--simulate", "--period", "nan"], "--period"),
+    (["andreas", "--instance", "jobs.json", "--time-limit", "inf"], "--time-limit"),
+    (["hadar", "--round", "0.001"], "--round"), (["hadar", "--restart", "nan"], "--restart"),
+])
+def test_a_number_out_of_range_is_one_line(arguments, words, all_files, capsys):
+    assert_refused(call(*arguments, "--out", "out"), capsys, words)
+
+
+# --- a terminal, a shell, a module
+
+
+def test_on_a_terminal_results_have_lines_of_their_own(files):
+    import pexpect
+
+    child = pexpect.spawn(PROGRAM[0], [*PROGRAM[1:], "inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv",
+                                       "--seeds", "0-2", "--out", "out"], encoding="utf-8", timeout=300,
+                          env={**os.environ, "TERM": "xterm"}, dimensions=(24, 120))
+    child.expect(pexpect.EOF)
+    assert "%" in child.before  # there was a bar
+    for seed in range(3):
+        before = child.before.partition(f"out/seed-{seed}:")[0].rpartition("\n")[2]
+        assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", before.rpartition("\x1b[2K")[2]).strip("\r") == ""
+
+
+def test_version_module_and_completion(files):
+    as_module = [sys.executable, "-m", "sched_lab"]
+    said = subprocess.run([*as_module, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said == f"sched-lab {__version__}\n"
+    completed = subprocess.run(as_module, capture_output=True, text=True, check=True, env={
+        **os.environ, "_SCHED_LAB_COMPLETE": "complete_bash", "COMP_WORDS": "sched-lab inf", "COMP_CWORD": "1"}).stdout
+    assert completed.split() == ["inflate"]
+
+
+def test_whoever_stops_reading_gets_no_traceback(files):
+    run = subprocess.run(["bash", "-c", '"$@" | head -c 1', "bash", *PROGRAM, "traces", "--nodes", "nodes.csv"],
+                         capture_output=True, text=True)
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("inflate", "failures.csv"), ("sweep", "means.csv"), ("far", "reconfigurations.csv"), ("far-run", "execution.csv"),
+    ("andreas", "costs.json"), ("hadar", "rounds.csv")])
+def test_the_help_of_out_names_the_files_of_the_command(name, words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert call(name, "--help") == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "--out" in line and "Folder for" in line)
+    assert words in line and (name == "inflate") == ("assignments.csv" in line)
+
+
+# --- examples
+
+
+def test_examples_are_written_and_never_overwrite(files, capsys):
+    assert call("example", "far", "mine") == 0 and call("example", "far", "mine") == 0
+    Path("mine/times.csv").write_text("mine")
+    assert call("example", "far", "mine") == 2 and Path("mine/times.csv").read_text() == "mine"
+    assert call("example", "online", ".") == 2 and Path("nodes.csv").read_text() == NODES
+    assert not Path("study.toml").exists()
+    assert call("example", "gavel", ".") == 2 and call("example", "far", "") == 2
+    assert "Traceback" not in capsys.readouterr().err

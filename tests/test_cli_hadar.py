@@ -179,15 +179,18 @@ def test_a_wrong_table_is_one_line_and_writes_nothing(what, capsys):
 @pytest.mark.parametrize(("options", "words"), [
     (["--scheduler", "gavel"], ["'gavel'", "gavel-maxmin", "yarn-cs"]),
     (["--scheduler", "hadare"], ["one GPU", "one worker"]),
-    (["--round", "0"], ["a round of 0 s", "above 0"]),
+    (["--round", "0"], ["--round", "0 is not in the range from 1"]),
     (["--round", "-360"], ["-360"]),
-    (["--round", "inf"], ["inf", "a round above 0"]),
+    (["--round", "inf"], ["inf is not in the range"]),
+    (["--round", "0.001"], ["--round", "0.001 is not in the range from 1"]),
+    (["--round", "1e308"], ["--round", "1e+308 is not in the range"]),
     (["--round", "nan"], ["nan"]),
     (["--round", "soon"], ["--round", "hadar --help"]),
     (["--restart", "360"], ["a restart of 360 s", "less than a round"]),
     (["--round", "60", "--restart", "61"], ["a restart of 61 s"]),
     (["--restart", "-1"], ["-1"]),
-    (["--scheduler", "hadare", "--round", "0", "--restart", "0"], ["a round of 0 s"]),
+    (["--scheduler", "hadare", "--round", "0", "--restart", "0"], ["--round"]),
+    (["--restart", "nan"], ["--restart", "nan"]),
     (["--jobs", "job.csv"], ["job.csv", "jobs.csv"]),
 ])
 def test_wrong_options_are_one_line_and_write_nothing(options, words, capsys):
@@ -213,7 +216,9 @@ def test_wrong_input_leaves_an_older_result_as_it_was(capsys):
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
     assert hadar("--round", "0") == 2 and hadar("--scheduler", "hadare") == 2
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
-    assert hadar("--scheduler", "tiresias") == 0 and written()[2]["scheduler"] == "tiresias"
+    assert hadar("--scheduler", "tiresias") == 2
+    assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
+    assert hadar("--scheduler", "tiresias", "--force") == 0 and written()[2]["scheduler"] == "tiresias"
 
 
 def test_a_file_in_the_place_of_the_folder_is_one_line(capsys):

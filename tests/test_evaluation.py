@@ -1,5 +1,6 @@
 """A study: a file in, runs, means and spread out; and the public traces against the authors' seed means."""
 import json
+import os
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from sched_lab._compat import embedded
 from sched_lab.frames import InputError, read_frame
 from sched_lab.online.evaluation import Study, compare, read_study, run_study
+from sched_lab.sweeps import SweepError
 from sched_lab.traces import find_data, find_reference
 
 TOY = Study(embedded("toy/nodes.csv"), {"toy": embedded("toy/tasks.csv")}, ("fgd", "pwr", "random"), (0, 1, 2),
@@ -202,3 +204,37 @@ def test_the_goals_of_the_evaluation_are_judged(measured: pd.DataFrame) -> None:
         "not reproduced", "direction only")
     assert "phase 3, the fall, does not come with failures" in claims_of("29_pwr_results")
     assert "the best compromises are 0.05, 0.1 and 0.2" in claims_of("29_pwr_results")
+
+
+# --- files
+
+
+def test_a_file_edited_while_a_study_runs_is_an_error_and_not_a_wrong_curve(tmp_path):
+    tasks = tmp_path / "tasks.csv"
+    tasks.write_bytes(TOY.traces["toy"].read_bytes())
+    study = replace(TOY, traces={"toy": tasks}, policies=("fgd",), seeds=(0,))
+    assert run_study(study, tmp_path / "out").computed == 1
+    tasks.write_bytes(TOY.traces["toy"].read_bytes() + b"ten,1000,0,1,100,\n")
+    with pytest.raises(SweepError, match="has changed since it was first read"):
+        run_study(study, tmp_path / "other")
+    again = replace(study)  # a new look at the files
+    assert again.checksums != study.checksums
+    with_ten = run_study(again, tmp_path / "out").frame
+    assert not with_ten.equals(run_study(TOY, tmp_path / "toy").frame.query("policy == 'fgd' and seed == 0"))
+
+
+def test_a_pipe_is_no_file_of_a_study(tmp_path):
+    os.mkfifo(tmp_path / "tasks.csv")
+    (tmp_path / "study.toml").write_text("[traces]\nmine = 'tasks.csv'\n")
+    with pytest.raises(InputError, match="tasks.csv: this is no plain file; give a file that can be read"):
+        read_study(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("step = 1e-300", "step is 1e-300"), ("seeds = '0-999999999'", "are more than 100000"),
+    ("policies = " + "[" * 100_000, "too deep"),
+])
+def test_a_study_without_end_is_refused(text, words, tmp_path):
+    (tmp_path / "study.toml").write_text(text)
+    with pytest.raises(InputError, match=words):
+        read_study(tmp_path / "study.toml")

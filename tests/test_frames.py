@@ -11,8 +11,10 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -346,3 +348,203 @@ def test_kill_9_while_writing(tmp_path: Path, what: str) -> None:
             write_json({"new": 3}, hidden / "summary.json")
     assert tree(tmp_path) == ["out", "out/summary.json"]
     assert json.loads((out / "summary.json").read_text()) == {"new": 3}
+
+
+# --- inputs without end, and inputs that can be read once ------------------------------------------------------------
+
+
+def fed(fifo: Path, data: bytes) -> threading.Thread:
+    """Make a pipe of this name, and have somebody write into it."""
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=lambda: fifo.write_bytes(data))
+    writer.start()
+    return writer
+
+
+@pytest.mark.parametrize("reader", [lambda path: read_table(path, COLUMNS), frames.read_json])
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+def test_an_input_without_end_is_refused_and_the_bound_is_said(reader, device: str) -> None:
+    with pytest.raises(InputError, match=f"{device}: there are more than 128 MiB; give a smaller file"):
+        reader(device)
+
+
+def test_a_gzip_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.csv.gz"
+    bomb.write_bytes(gzip.compress(bytes(130 * 2**20), compresslevel=1))
+    assert bomb.stat().st_size < 2**20
+    with pytest.raises(InputError, match="more than 128 MiB in it, unpacked"):
+        read_table(bomb, COLUMNS)
+
+
+def test_a_pipe_into_which_nobody_writes_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(frames, "PATIENCE_S", 0.2)
+    os.mkfifo(tmp_path / "silent.csv")
+    start = time.monotonic()
+    with pytest.raises(InputError, match="silent.csv: nothing has come for 0.2 s; give a file"):
+        read_table(tmp_path / "silent.csv", COLUMNS)
+    assert time.monotonic() - start < 5
+
+
+def test_a_pipe_is_read_once_and_its_very_bytes_are_hashed(tmp_path: Path) -> None:
+    writer = fed(tmp_path / "pipe.csv", GOOD.encode())
+    file = frames.read_input(tmp_path / "pipe.csv")
+    writer.join()
+    (tmp_path / "same.csv").write_text(GOOD)
+    assert file.sha256 == frames.sha256(tmp_path / "same.csv") == frames.read_input(tmp_path / "same.csv").sha256
+    for _ in range(2):
+        assert read_table(file, COLUMNS)["gpu"].tolist() == [8, 4]
+    copy = pickle.loads(pickle.dumps(file))
+    assert (copy, copy.content, copy.sha256) == (file, GOOD.encode(), file.sha256)
+    with pytest.raises(InputError, match="no plain file"):
+        frames.sha256(tmp_path / "pipe.csv")
+
+
+def test_a_slow_and_long_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    data = os.urandom(3 * 2**20)
+    writer = fed(tmp_path / "long", data)
+    time.sleep(0.1)
+    assert frames.read_bytes(tmp_path / "long") == data
+    writer.join()
+
+
+def test_a_file_that_has_changed_since_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(GOOD)
+    first = frames.read_input(tmp_path / "nodes.csv")
+    assert frames.read_input(tmp_path / "nodes.csv", first.sha256).content == GOOD.encode()
+    (tmp_path / "nodes.csv").write_text(GOOD + "cy,1,1\n")
+    with pytest.raises(InputError, match="has changed since it was first read"):
+        frames.read_input(tmp_path / "nodes.csv", first.sha256)
+    assert read_table(first, COLUMNS)["gpu"].tolist() == [8, 4]
+
+
+def test_json_of_a_hundred_thousand_levels_is_one_error(tmp_path: Path) -> None:
+    for text in ("[" * 100_000, '{"a":' * 100_000, "[" * 100_000 + "]" * 100_000):
+        (tmp_path / "deep.json").write_text(text)
+        with pytest.raises(InputError, match="deep.json: the lists and objects lie too deep"):
+            frames.read_json(tmp_path / "deep.json")
+    write_frame(FRAME, tmp_path / "a.csv", {"seed": 0})
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    assert not is_finished(tmp_path / "a.csv", {"seed": 0})
+
+
+@pytest.mark.parametrize(("mark", "words"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
+@pytest.mark.parametrize("text", [GOOD, "\n" + GOOD, GOOD.replace("name", '"name"').replace("ada", '"ada"')])
+def test_the_delimiter_is_named(tmp_path: Path, mark: str, words: str, text: str) -> None:
+    (tmp_path / "nodes.csv").write_text(text.replace(",", mark).replace("231.5", "231,5"))
+    row = 2 if text.startswith("\n") else 1
+    with pytest.raises(InputError, match=f"row {row}: the cells are separated by {words}; separate them by commas"):
+        read_table(tmp_path / "nodes.csv", COLUMNS)
+
+
+def test_other_marks_in_a_table_with_commas_are_no_delimiters(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("name;nick,gpu,idle_w,name\nada;a,8,1,a|b\n")
+    assert read_table(tmp_path / "nodes.csv", COLUMNS)["name"].tolist() == ["a|b"]
+
+
+def test_names_that_a_spreadsheet_takes_for_formulas_are_written_as_they_are(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"name": ["=1+1", "+a", "-a", "@a", "=HYPERLINK(\"x\")"]})
+    write_frame(frame, tmp_path / "names.csv", {"seed": 0})
+    pd.testing.assert_frame_equal(read_frame(tmp_path / "names.csv"), frame)
+    assert read_table(tmp_path / "names.csv", {"name": Column("text")})["name"].tolist() == frame["name"].tolist()
+
+
+# --- whose folder it is ----------------------------------------------------------------------------------------------
+
+
+def answer(tongue: str = "en", **options: Any) -> frames.Answer:
+    return frames.Answer("greet", {"tongue": tongue, "files": {"words": "0" * 64}}, "summary.json", ("words.csv",),
+                         ("words.svg",), **options)
+
+
+def greet(word: str = "hello"):
+    def write(folder: Path) -> None:
+        write_bytes(word.encode(), folder / "words.csv")
+        write_json({"words": 1}, folder / "summary.json")
+    return write
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in tree(folder) if (folder / name).is_file()}
+
+
+def test_the_same_question_is_kept_and_another_one_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    answer().write(out, greet())
+    assert answer().is_in(out) and not answer("fr").is_in(out)
+    frames.check_folder(out, answer())
+    before = contents(out)
+    with pytest.raises(OutputError, match="another question .tongue was 'en', now 'fr'.; .* or .*--force"):
+        frames.check_folder(out, answer("fr"))
+    with pytest.raises(OutputError, match="another question"):
+        answer("fr").write(out, greet("salut"))
+    assert contents(out) == before
+    (out / "words.svg").write_text("an old chart")
+    answer("fr").write(out, greet("salut"), force=True)
+    assert answer("fr").is_in(out) and tree(out) == ["summary.json", "words.csv"]
+    with pytest.raises(OutputError, match="words was another file"):
+        other = {"tongue": "fr", "files": {"words": "1" * 64}}
+        frames.check_folder(out, frames.Answer("greet", other, "summary.json", ()))
+
+
+def test_a_damaged_answer_to_the_same_question_is_replaced(tmp_path: Path) -> None:
+    answer().write(tmp_path, greet())
+    (tmp_path / "words.csv").write_text("hel")
+    assert not answer().is_in(tmp_path)
+    answer().write(tmp_path, greet())
+    assert answer().is_in(tmp_path)
+
+
+def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:
+    once = answer(can_be_repeated=False)
+    once.write(tmp_path / "out", greet())
+    with pytest.raises(OutputError, match="was done before"):
+        frames.check_folder(tmp_path / "out", once)
+    frames.check_folder(tmp_path / "out", once, force=True)
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "words.csv", "words.svg", "summary.json", "sub/words.csv"])
+@pytest.mark.parametrize("force", [False, True])
+def test_nothing_foreign_is_overwritten_or_removed(tmp_path: Path, name: str, force: bool) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    before = contents(tmp_path)
+    is_beside = name in ("thesis.tex", "sub/words.csv")
+    if force and is_beside:
+        answer().write(tmp_path, greet(), force=True)
+        assert answer().is_in(tmp_path)
+    else:
+        with pytest.raises(OutputError, match="not empty" if is_beside else "move it away"):
+            answer().write(tmp_path, greet(), force=force)
+        assert contents(tmp_path) == before
+    assert before.items() <= contents(tmp_path).items()
+
+
+def test_the_record_of_another_command_proves_nothing(tmp_path: Path) -> None:
+    answer().write(tmp_path, greet())
+    other = frames.Answer("part", {"tongue": "en"}, "summary.json", ("words.csv",))
+    for force in (False, True):
+        with pytest.raises(OutputError, match="summary.json there was not written by sched-lab part"):
+            frames.check_folder(tmp_path, other, force=force)
+
+
+def test_a_file_that_came_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        greet()(folder)
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out/words.csv").write_text("mine")
+
+    with pytest.raises(OutputError, match="words.csv there was not written"):
+        answer().write(tmp_path / "out", write)
+    assert contents(tmp_path / "out") == {"words.csv": b"mine"} and tree(tmp_path) == ["out", "out/words.csv"]
+
+
+def test_leftovers_of_dead_processes_go_and_those_of_live_ones_stay(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for process in (dead.pid, os.getpid()):
+        for folder in (f".out.partial-{process}", f"out/.run.partial-{process}"):
+            (tmp_path / folder).mkdir(parents=True)
+            (tmp_path / folder / "half.csv").write_text("1")
+    frames.check_folder(tmp_path / "out", answer())
+    assert [name for name in tree(tmp_path) if name.endswith(str(dead.pid))] == []
+    assert len([name for name in tree(tmp_path) if name.endswith(str(os.getpid()))]) == 2

@@ -296,7 +296,7 @@ def test_a_gang_that_fits_on_no_single_type_is_named(name):
         assert words["type"].nunique() > 1
 
 
-@pytest.mark.parametrize("broken", ["save_svg", "write_json"])
+@pytest.mark.parametrize("broken", ["write_bytes", "write_json"])
 def test_an_error_while_writing_leaves_nothing_behind(broken, tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
@@ -319,7 +319,7 @@ def test_a_folder_that_is_there_gets_new_files_and_keeps_the_others(tmp_path, mo
 
     tiresias = report(toy_workload(), "tiresias")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "save_svg", fail)
+        patch.setattr(module, "write_json", fail)
         with pytest.raises(KeyboardInterrupt):
             tiresias.write(out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before

@@ -11,7 +11,9 @@ from sched_lab.cluster import default_cluster, toy_cluster
 from sched_lab.frames import InputError
 from sched_lab.online.inflation import (
     CURVE,
+    LACKS,
     SAMPLINGS,
+    failures_frame,
     inflate,
     mean_curve,
     on_grid,
@@ -19,7 +21,7 @@ from sched_lab.online.inflation import (
     saving_percent,
 )
 from sched_lab.online.policy import Policy, Score
-from sched_lab.traces import Arrivals, default_tasks, toy_tasks
+from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks
 
 IN_ORDER = Arrivals(np.arange(9), np.arange(4))
 POLICIES = ["fgd", "pwr", "pwr-fgd:0.1", "pwr-fgd:0.5"]
@@ -238,3 +240,70 @@ def test_mean_curve_divides_means_and_refuses_two_grids():
 def test_saving_is_relative_to_fgd():
     policy, fgd = pd.DataFrame({"eopc_w": [800, 1100]}), pd.DataFrame({"eopc_w": [1000, 1000]})
     assert saving_percent(policy, fgd).tolist() == [20, -10]
+
+
+# --- why a task failed
+
+
+def why(cluster, tasks, placed, event):
+    """Reason of one failure, node by node and GPU by GPU, from the placements before it."""
+    alone = set()
+    for n, name in enumerate(cluster.name):
+        here = [row for row in placed[:event] if row.node == name]
+        task = placed[event].task_row
+        free = [1000 - sum(tasks.gpu_milli[row.task_row] for row in here if str(gpu) in row.gpus.split("-"))
+                for gpu in range(cluster.num_gpus[n])]
+        wants = int(tasks.num_gpus[task])
+        cpus, gpus = tasks.cpu_spec[task].split("|"), tasks.gpu_spec[task].split("|")
+        lacks = set()
+        if cluster.cpu_milli[n] - sum(tasks.cpu_milli[row.task_row] for row in here) < tasks.cpu_milli[task]:
+            lacks.add("cpu")
+        if cluster.memory_mib[n] - sum(tasks.memory_mib[row.task_row] for row in here) < tasks.memory_mib[task]:
+            lacks.add("memory")
+        if sum(left >= tasks.gpu_milli[task] for left in free) < wants:
+            lacks.add("gpu")
+        if cpus != [""] and cluster.cpu_model[n] not in cpus:
+            lacks.add("model")
+        if wants and (not free or gpus != [""] and cluster.gpu_model[n] not in gpus):
+            lacks.add("model")
+        assert lacks
+        alone |= lacks if len(lacks) == 1 else set()
+    return "|".join(word for word in LACKS if word in alone) or "several"
+
+
+@pytest.mark.parametrize("policy", ["fgd", "pwr", "bestfit", "random"])
+@pytest.mark.parametrize("seed", range(6))
+def test_reasons_of_failures_are_those_of_a_look_at_every_node(policy, seed):
+    rng = np.random.default_rng(seed)
+    cluster, tasks = larger().take(rng.permutation(20)[:7]), toy_tasks()
+    cluster = replace(cluster, cpu_milli=cluster.cpu_milli // rng.integers(1, 5, 7),
+                      memory_mib=cluster.memory_mib // rng.integers(1, 6, 7))
+    run = inflate(cluster, tasks, policy, seed=seed, until=2.5)
+    found = failures_frame(cluster, tasks, run.assignments)
+    placed = list(run.assignments.itertuples(index=False))
+    assert found["event"].tolist() == [row.event for row in placed if row.node == ""]
+    assert found["failed_for"].tolist() == [why(cluster, tasks, placed, event) for event in found["event"]]
+    assert len(found) == run.summary["failed"] > 0
+
+
+def test_each_reason_by_hand():
+    toy = toy_cluster()  # ant: 16 vCPU, 64 GiB, 2 T4; bee: 32, 128, 4 G2; cat: 64, 256, 1 A100; dog: 32, 64, none
+    texts = np.array([""] * 7, object)
+    tasks = Tasks(np.array(list("abcdefg"), object), np.array([65, 1, 1, 1, 33, 16, 17]) * 1000,
+                  np.array([1, 300, 1, 1, 1, 1, 1]) * 1024, np.array([0, 0, 5, 1, 4, 2, 2]),
+                  np.array([0, 0, 1000, 1000, 1000, 1000, 1000]), texts.copy(), texts.copy())
+    tasks.gpu_spec[3], tasks.gpu_spec[5], tasks.gpu_spec[6] = "H100", "T4", "T4"
+    nothing = pd.DataFrame({"event": range(5), "task_row": [0, 1, 2, 3, 4], "node": "", "gpus": ""})
+    assert failures_frame(toy, tasks, nothing)["failed_for"].tolist() == ["cpu", "memory", "gpu", "model", "cpu|gpu"]
+    two = pd.DataFrame({"event": [0, 1, 2], "task_row": [5, 5, 6], "node": ["ant", "", ""], "gpus": ["0-1", "", ""]})
+    # f on ant again lacks CPU and GPUs, and on bee only the model; g too
+    assert failures_frame(toy, tasks, two)["failed_for"].tolist() == ["model", "model"]
+    alone = toy.take(np.array([0]))
+    assert failures_frame(alone, tasks, two)["failed_for"].tolist() == ["several", "several"]
+
+
+def test_a_failure_without_a_reason_is_found_out():
+    wrong = pd.DataFrame({"event": [0], "task_row": [0], "node": [""], "gpus": [""]})
+    with pytest.raises(ValueError, match="a node had room"):
+        failures_frame(toy_cluster(), toy_tasks(), wrong)
+    assert failures_frame(toy_cluster(), toy_tasks(), wrong.iloc[:0]).empty

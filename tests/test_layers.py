@@ -16,7 +16,7 @@ Graph = dict[str, set[str]]
 def layer(module: str) -> str:
     """Name of the layer a module belongs to; unknown modules have none."""
     top = module.partition(".")[0]
-    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, {"cli"}), strict=True):
+    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, {"cli", "__main__"}), strict=True):
         if top in members and (name == "families") >= ("." in module):
             return name
     return "no layer"

@@ -5,6 +5,7 @@
 # %% ../../nbs/36_andreas_report.ipynb #36-004
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,14 @@ from .rollout import rollout
 from .rules import RULES, assign_by_rule
 from .simulation import INTERVAL, JOB_COLOURS, METHODS, Simulation, bill, gantt_frame, simulate
 from ..frames import InputError, atomic_folder, write_bytes, write_json
-from ..plots import gantt_chart, save_html
+from ..plots import draw_apart, gantt_chart
 
 DECISIONS = (*METHODS, "exact")
 EXACT_JOBS = 12  # up to so many, every decision is compared with the best one
 
 # %% auto #0
-__all__ = ['DECISIONS', 'EXACT_JOBS', 'lower_bound_eur', 'usable_s', 'decide_now', 'decision_costs', 'run_frame', 'Report',
-           'report']
+__all__ = ['DECISIONS', 'EXACT_JOBS', 'TABLES', 'CHARTS', 'lower_bound_eur', 'usable_s', 'decide_now', 'decision_costs',
+           'run_frame', 'headline_of', 'Report', 'report']
 
 # %% ../../nbs/36_andreas_report.ipynb #36-006
 def lower_bound_eur(instance: Instance) -> float:
@@ -114,6 +115,18 @@ def run_frame(simulation: Simulation) -> pd.DataFrame:
         "start_s": history["start_s"], "end_s": history["end_s"]})
 
 # %% ../../nbs/36_andreas_report.ipynb #36-018
+TABLES = ("schedule.csv",)
+CHARTS = ("gantt.html",)
+
+
+def headline_of(costs: Mapping[str, Any]) -> str:
+    """Say in a few words what costs.json says."""
+    if "total_eur" in costs:
+        return (f"{costs['total_eur']:.2f} EUR, of it {costs['penalty_eur']:.2f} EUR penalties; "
+                f"no scheduler pays less than {costs['lower_bound_eur']:.2f} EUR")
+    return f"{costs['running']} jobs run, {costs['waiting']} wait, Eq. 1 {costs['objective_eur']:.2f} EUR"
+
+
 @dataclass(frozen=True)
 class Report:
     """What was decided or simulated, and what it costs.
@@ -130,21 +143,27 @@ class Report:
     @property
     def headline(self) -> str:
         """The result in a few words."""
-        if "total_eur" in self.costs:
-            return (f"{self.costs['total_eur']:.2f} EUR, of it {self.costs['penalty_eur']:.2f} EUR penalties; "
-                    f"no scheduler pays less than {self.costs['lower_bound_eur']:.2f} EUR")
-        running, waiting = self.costs["running"], self.costs["waiting"]
-        return f"{running} jobs run, {waiting} wait, Eq. 1 {self.costs['objective_eur']:.2f} EUR"
+        return headline_of(self.costs)
+
+    def write_tables(self, folder: Path) -> None:
+        """Write schedule.csv and costs.json into a folder that exists."""
+        rows = run_frame(self.simulation).round(9).to_csv(index=False, lineterminator="\n")
+        write_bytes(rows.encode(), folder / "schedule.csv")
+        write_json(self.costs, folder / "costs.json")
+
+    def draw(self, folder: Path) -> None:
+        """Draw gantt.html; what cannot be drawn is a warning."""
+        frame, lanes = gantt_frame(self.simulation)
+        chart = gantt_chart(frame, lanes, title=f"{self.simulation.method}: {self.headline}", colours=JOB_COLOURS)
+        draw_apart({"gantt.html": chart}, folder)
 
     def write(self, folder: Path) -> None:
-        """Write schedule.csv, costs.json and gantt.html, all or nothing."""
-        frame, lanes = gantt_frame(self.simulation)
+        """Write the tables, all or nothing, and then the chart."""
         with atomic_folder(folder) as partial_folder:
-            rows = run_frame(self.simulation).round(9).to_csv(index=False, lineterminator="\n")
-            write_bytes(rows.encode(), partial_folder / "schedule.csv")
-            write_json(self.costs, partial_folder / "costs.json")
-            chart = gantt_chart(frame, lanes, title=f"{self.simulation.method}: {self.headline}", colours=JOB_COLOURS)
-            save_html(chart, partial_folder / "gantt.html")
+            self.write_tables(partial_folder)
+            for name in CHARTS:  # an old one would not show the new tables
+                Path(folder, name).unlink(missing_ok=True)
+        self.draw(folder)
 
 # %% ../../nbs/36_andreas_report.ipynb #36-020
 def _as_carried_out(instance: Instance, method: str, assignment: Assignment) -> Simulation:

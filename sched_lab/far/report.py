@@ -5,7 +5,7 @@
 # %% ../../nbs/58a_far_report.ipynb #58a-004
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,11 @@ from .refine import far
 from .repartition import schedule_of
 from .tasks import Batch
 from ..frames import InputError, atomic_folder, write_bytes, write_json
-from ..plots import save_html, save_svg
+from ..plots import draw_apart
 
 # %% auto #0
-__all__ = ['Solver', 'PLANNERS', 'QUEUES', 'solver_of', 'batches_of', 'schedule_batches', 'Report', 'report']
+__all__ = ['Solver', 'PLANNERS', 'QUEUES', 'TABLES', 'CHARTS', 'solver_of', 'batches_of', 'schedule_batches', 'headline_of',
+           'Report', 'report']
 
 # %% ../../nbs/58a_far_report.ipynb #58a-006
 Solver = Callable[[Mig, Floats], Schedule]
@@ -87,6 +88,15 @@ def schedule_batches(mig: Mig, batch: Batch, method: str) -> Schedule:
                    end_s=schedule.end_s[back])
 
 # %% ../../nbs/58a_far_report.ipynb #58a-012
+TABLES = ("schedule.csv", "reconfigurations.csv")
+CHARTS = ("gantt.html", "gantt.svg")
+
+
+def headline_of(summary: Mapping[str, Any]) -> str:
+    """Say in a few words what summary.json says."""
+    return f"makespan {summary['makespan_s']:.2f} s, rho {summary['rho']:.3f}"
+
+
 @dataclass(frozen=True)
 class Report:
     """A schedule and what it is worth.
@@ -101,24 +111,33 @@ class Report:
     schedule: Schedule
     summary: dict[str, Any]
 
-    def write(self, folder: Path) -> None:
-        """Write schedule.csv, reconfigurations.csv, summary.json, gantt.html and gantt.svg, all or nothing."""
-        names = self.batch.name.tolist()
-        tasks, operations = schedule_frame(self.schedule, names), operations_frame(self.schedule)
-        if (self.batch.group != "").any():
-            tasks.insert(1, "batch", tasks["task"].map(dict(zip(self.batch.name, self.batch.group, strict=True))))
-        chart = schedule_chart(self.schedule, names, title=f"{self.summary['method']}: {self.headline}")
-        with atomic_folder(folder) as partial_folder:
-            for name, frame in (("schedule.csv", tasks), ("reconfigurations.csv", operations)):
-                write_bytes(frame.round(9).to_csv(index=False, lineterminator="\n").encode(), partial_folder / name)
-            write_json(self.summary, partial_folder / "summary.json")
-            save_html(chart, partial_folder / "gantt.html")
-            save_svg(chart, partial_folder / "gantt.svg")
-
     @property
     def headline(self) -> str:
         """The result in a few words."""
-        return f"makespan {self.summary['makespan_s']:.2f} s, rho {self.summary['rho']:.3f}"
+        return headline_of(self.summary)
+
+    def write_tables(self, folder: Path) -> None:
+        """Write schedule.csv, reconfigurations.csv and summary.json into a folder that exists."""
+        tasks, operations = schedule_frame(self.schedule, self.batch.name.tolist()), operations_frame(self.schedule)
+        if (self.batch.group != "").any():
+            tasks.insert(1, "batch", tasks["task"].map(dict(zip(self.batch.name, self.batch.group, strict=True))))
+        for name, frame in zip(TABLES, (tasks, operations), strict=True):
+            write_bytes(frame.round(9).to_csv(index=False, lineterminator="\n").encode(), folder / name)
+        write_json(self.summary, folder / "summary.json")
+
+    def draw(self, folder: Path) -> None:
+        """Draw gantt.html and gantt.svg; what cannot be drawn is a warning."""
+        chart = schedule_chart(self.schedule, self.batch.name.tolist(),
+                               title=f"{self.summary['method']}: {self.headline}")
+        draw_apart(dict.fromkeys(CHARTS, chart), folder)
+
+    def write(self, folder: Path) -> None:
+        """Write the tables, all or nothing, and then the charts."""
+        with atomic_folder(folder) as partial_folder:
+            self.write_tables(partial_folder)
+            for name in CHARTS:  # an old one would not show the new tables
+                Path(folder, name).unlink(missing_ok=True)
+        self.draw(folder)
 
 # %% ../../nbs/58a_far_report.ipynb #58a-014
 def report(mig: Mig, batch: Batch, method: str = "far") -> Report:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._compat import embedded, njit
 from ..cluster import Integers
-from ..frames import Column, InputError, read_table
+from ..frames import Column, InputError, read_header, read_table
 
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
@@ -222,9 +222,7 @@ _THROUGHPUT_COLUMNS = {"key": Column("text"), "workers": Column("integer", minim
 def _types_in(path: str | Path) -> tuple[str, ...]:
     """GPU types of a throughput table, in the order of its columns."""
     read_table(path, _THROUGHPUT_COLUMNS)  # so that a file that is no table gets its own message
-    first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False,
-                        encoding="utf-8-sig")
-    header = [name.strip() for name in first.iloc[0]]
+    header = read_header(path)
     types = tuple(name for name in header
                   if name and name not in _THROUGHPUT_COLUMNS and not name.endswith(SPREAD))
     if not types:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ from .fluid import makespan_bound_s
 from .model import SECONDS_PER_HOUR, Scheduler, Workload
 from .planned import Planned, PlanOptions, mean_jct_bound_s
 from .primal_dual import Hadar
-from ..plots import HEIGHT, INK, LINE, SOFT_INK, WIDTH, book_theme, lane_names, policy_colours, save_svg
+from ..plots import HEIGHT, INK, LINE, SOFT_INK, WIDTH, draw_apart, lane_names, policy_colours
+
 
 # %% auto #0
-__all__ = ['Recipe', 'SCHEDULERS', 'MAX_ROUNDS', 'NAMED_ROWS', 'scheduler_of', 'settings_of', 'lower_bound_s', 'places_frame',
-           'places_chart', 'progress_frame', 'usage_frame', 'progress_chart', 'usage_chart', 'Report', 'report']
+__all__ = ['Recipe', 'SCHEDULERS', 'MAX_ROUNDS', 'NAMED_ROWS', 'TABLES', 'CHARTS', 'scheduler_of', 'settings_of', 'lower_bound_s',
+           'places_frame', 'places_chart', 'progress_frame', 'usage_frame', 'progress_chart', 'usage_chart',
+           'headline_of', 'Report', 'report']
 
 # %% ../../nbs/48_hadar_report.ipynb #48-006
 Recipe = Callable[[float, float], Scheduler | HadarE]  # round_s, restart_s -> who decides
@@ -197,11 +199,14 @@ def usage_chart(run: Simulation, *, title: str = "") -> alt.Chart:
     return chart
 
 # %% ../../nbs/48_hadar_report.ipynb #48-026
-def _draw(chart: alt.TopLevelMixin, path: Path) -> None:
-    """Draw a chart in the book's look."""
-    alt.theme.register("sched_lab", enable=False)(book_theme)
-    with alt.theme.enable("sched_lab"):
-        save_svg(chart, path)
+TABLES = ("jobs.csv", "rounds.csv")
+CHARTS = ("places.svg", "progress.svg", "usage.svg")
+
+
+def headline_of(summary: Mapping[str, Any]) -> str:
+    """Say in a few words what summary.json says."""
+    return (f"done after {summary['ttd_h']:.2f} h, no schedule before {summary['lower_bound_h']:.2f} h; "
+            f"mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}")
 
 
 @dataclass(frozen=True)
@@ -220,21 +225,29 @@ class Report:
     @property
     def headline(self) -> str:
         """The result in a few words."""
-        about = self.summary
-        return (f"done after {about['ttd_h']:.2f} h, no schedule before {about['lower_bound_h']:.2f} h; "
-                f"mean JCT {about['mean_jct_h']:.2f} h, GRU {about['gru']:.3f}")
+        return headline_of(self.summary)
 
-    def write(self, folder: Path) -> None:
-        """Write jobs.csv, rounds.csv, summary.json, places.svg, progress.svg and usage.svg, all or nothing."""
+    def write_tables(self, folder: Path) -> None:
+        """Write jobs.csv, rounds.csv and summary.json into a folder that exists."""
+        for name, frame in zip(TABLES, (jobs_frame(self.run), rounds_frame(self.run)), strict=True):
+            write_bytes(frame.round(9).to_csv(index=False, lineterminator="\n").encode(), folder / name)
+        write_json(self.summary, folder / "summary.json")
+
+    def draw(self, folder: Path) -> None:
+        """Draw places.svg, progress.svg and usage.svg; what cannot be drawn is a warning."""
         title = f"{self.summary['scheduler']}: {self.headline}"
         bound_s = self.summary["lower_bound_h"] * SECONDS_PER_HOUR
+        charts = (places_chart(self.run, title=title), progress_chart(self.run, bound_s, title=title),
+                  usage_chart(self.run, title=title))
+        draw_apart(dict(zip(CHARTS, charts, strict=True)), folder)
+
+    def write(self, folder: Path) -> None:
+        """Write the tables, all or nothing, and then the charts."""
         with atomic_folder(folder) as partial_folder:
-            for name, frame in (("jobs.csv", jobs_frame(self.run)), ("rounds.csv", rounds_frame(self.run))):
-                write_bytes(frame.round(9).to_csv(index=False, lineterminator="\n").encode(), partial_folder / name)
-            write_json(self.summary, partial_folder / "summary.json")
-            _draw(places_chart(self.run, title=title), partial_folder / "places.svg")
-            _draw(progress_chart(self.run, bound_s, title=title), partial_folder / "progress.svg")
-            _draw(usage_chart(self.run, title=title), partial_folder / "usage.svg")
+            self.write_tables(partial_folder)
+            for name in CHARTS:  # an old one would not show the new tables
+                Path(folder, name).unlink(missing_ok=True)
+        self.draw(folder)
 
 # %% ../../nbs/48_hadar_report.ipynb #48-028
 def _by_name(error: InputError, workload: Workload) -> InputError:

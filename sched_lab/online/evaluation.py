@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pandas as pd
 from .. import __version__
 from .._compat import embedded
 from ..cluster import Cluster, read_nodes
-from ..frames import InputError, sha256
+from ..frames import InputError, read_bytes, read_input, sha256
 from .combine import ARITHMETICS, policy_of
 from .inflation import SAMPLINGS, inflate, on_grid
 from ..power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
@@ -26,8 +26,8 @@ from ..sweeps import Cell, Sweep, grid, sweep
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 
 # %% auto #0
-__all__ = ['Study', 'cluster_in', 'tasks_in', 'arrivals_in', 'run_cell', 'run_study', 'parse_seeds', 'check_settings',
-           'read_study', 'check_study', 'compare']
+__all__ = ['Known', 'MOST_SEEDS', 'FINEST_STEP', 'Study', 'cluster_in', 'tasks_in', 'arrivals_in', 'watts_in', 'run_cell',
+           'run_study', 'parse_seeds', 'check_settings', 'read_study', 'check_study', 'compare']
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-006
 @dataclass(frozen=True)
@@ -59,40 +59,55 @@ class Study:
         """One cell for each trace, policy and seed."""
         return grid(trace=list(self.traces), policy=list(self.policies), seed=list(self.seeds))
 
-    def depends_on(self) -> dict[str, Any]:
-        """Options, version, and checksums of all files."""
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """Checksums of all files, by what they are to the study; taken once, and workers read no other files."""
         files = {"nodes": self.nodes, "gpu_power": self.gpu_power, "cpu_power": self.cpu_power,
                  **{f"trace {name}": path for name, path in self.traces.items()},
                  **{f"arrivals {name}": path for name, path in self.arrivals.items()}}
-        return {"options": dict(self.options), "step": self.step, "sched_lab": __version__,
-                "files": {name: sha256(path) for name, path in files.items() if path}}
+        return {name: sha256(path) for name, path in files.items() if path}
+
+    def depends_on(self) -> dict[str, Any]:
+        """Options, version, and checksums of all files."""
+        return {"options": dict(self.options), "step": self.step, "sched_lab": __version__, "files": self.checksums}
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-008
-@cache
-def cluster_in(nodes: Path, models: frozenset[str]) -> Cluster:
+Known = tuple[Path, str]  # a file, and the checksum it must have
+
+
+@lru_cache(maxsize=8)
+def cluster_in(nodes: Known, models: frozenset[str]) -> Cluster:
     """Nodes of a file, read once for each process."""
-    return read_nodes(nodes, known_models=models)
+    return read_nodes(read_input(*nodes), known_models=models)
 
 
-@cache
-def tasks_in(tasks: Path) -> Tasks:
+@lru_cache(maxsize=64)
+def tasks_in(tasks: Known) -> Tasks:
     """Tasks of a file, read once for each process."""
-    return read_tasks(tasks)
+    return read_tasks(read_input(*tasks))
 
 
 @lru_cache(maxsize=16)
-def arrivals_in(arrivals: Path, seed: int, nodes: Path, models: frozenset[str], tasks: Path) -> Arrivals:
+def arrivals_in(arrivals: Known, seed: int, nodes: Known, models: frozenset[str], tasks: Known) -> Arrivals:
     """Recorded workload of a seed; the last few are kept, because every policy of a study replays the same ones."""
-    return read_arrivals(arrivals, seed, cluster_in(nodes, models), tasks_in(tasks))
+    return read_arrivals(read_input(*arrivals), seed, cluster_in(nodes, models), tasks_in(tasks))
+
+
+def watts_in(study: Study) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int, int]]]:
+    """Watts of GPU and CPU models that a study adds or overrides."""
+    known = study.checksums
+    return (read_gpu_power(read_input(study.gpu_power, known["gpu_power"])) if study.gpu_power else {},
+            read_cpu_power(read_input(study.cpu_power, known["cpu_power"])) if study.cpu_power else {})
 
 
 def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     """Curve of one run on the grid of the study."""
-    gpu_power_w = read_gpu_power(study.gpu_power) if study.gpu_power else {}
-    cpu_power_w = read_cpu_power(study.cpu_power) if study.cpu_power else {}
-    models, tasks = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys()), study.traces[trace]
-    recorded = arrivals_in(study.arrivals[trace], seed, study.nodes, models, tasks) if study.arrivals else None
-    run = inflate(cluster_in(study.nodes, models), tasks_in(tasks), policy, seed=seed, arrivals=recorded,
+    gpu_power_w, cpu_power_w = watts_in(study)
+    models, known = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys()), study.checksums
+    nodes, tasks = (study.nodes, known["nodes"]), (study.traces[trace], known[f"trace {trace}"])
+    recorded = arrivals_in((study.arrivals[trace], known[f"arrivals {trace}"]), seed, nodes, models,
+                           tasks) if study.arrivals else None
+    run = inflate(cluster_in(nodes, models), tasks_in(tasks), policy, seed=seed, arrivals=recorded,
                   gpu_power_w=gpu_power_w, cpu_power_w=cpu_power_w, **study.options)
     return on_grid(run.curve, study.step, study.options.get("until") or 1.0)
 
@@ -103,6 +118,9 @@ def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None 
                  dask=dask, words="runs", progress=shown)
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-010
+MOST_SEEDS = 100_000
+
+
 def parse_seeds(text: str) -> list[int]:
     """Seeds in a list such as "0-9" or "0,3,5-7", in the order given.
 
@@ -111,15 +129,19 @@ def parse_seeds(text: str) -> list[int]:
     InputError : the text is not such a list
     """
     seeds: list[int] = []
+    error = partial(InputError, value=text)
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise InputError(f"seeds {text!r}: {part.strip()!r} is neither a seed nor a range", value=text,
-                             mend="give 0-9 or 0,3,5-7")
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
+            raise error(f"seeds {text!r}: {part.strip()!r} is neither a seed nor a range", mend="give 0-9 or 0,3,5-7")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if len(seeds) + last - first >= MOST_SEEDS:
+            raise error(f"seeds {text!r} are more than {MOST_SEEDS}", mend="give fewer")
+        seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-011
+FINEST_STEP = 1e-6  # a million rows for each run
 _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "nodes": (str, "a file name"), "policies": (list, 'a list such as ["fgd", "pwr"]'),
     "seeds": ((str, list), 'seeds such as "0-9" or [0, 1, 2]'), "power": (str, f"one of {', '.join(POWER_MODELS)}"),
@@ -151,8 +173,8 @@ def check_settings(settings: Mapping[str, Any], path: Path) -> None:
     for name, choices in (("power", POWER_MODELS), ("arithmetic", ARITHMETICS), ("sampling", SAMPLINGS)):
         if settings.get(name, choices[0]) not in choices:
             raise InputError(f"{name} is {settings[name]!r}", file=path, mend=f"give {_KINDS[name][1]}")
-    for name in ("until", "step"):
-        if not 0 < settings.get(name, 1) < 1000:
+    for name, low in (("until", 0), ("step", FINEST_STEP)):
+        if not low <= settings.get(name, 1) < 1000 or settings.get(name, 1) == 0:
             raise InputError(f"{name} is {settings[name]!r}", file=path, mend=f"give {_KINDS[name][1]}")
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-012
@@ -165,11 +187,13 @@ def read_study(path: str | Path) -> Study:
     """
     path = Path(path)
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as trouble:
-        raise InputError(f"cannot be read ({trouble.strerror or trouble})", file=path, mend="check the path") from None
+        settings = tomllib.loads(read_bytes(path).decode("utf-8-sig"))
+    except InputError:
+        raise
     except ValueError as trouble:
         raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
+    except RecursionError:
+        raise InputError("the lists and tables lie too deep in each other", file=path, mend="mend the file") from None
     check_settings(settings, path)
 
     def file(name: str) -> Path:
@@ -202,17 +226,17 @@ def check_study(study: Study, path: Path) -> None:
     for policy in study.policies:
         policy_of(policy, study.options.get("arithmetic", "exact"))
     load_permille(study.options.get("load_curve", "step"))
-    watts = read_gpu_power(study.gpu_power) if study.gpu_power else {}
-    if study.cpu_power:
-        read_cpu_power(study.cpu_power)
-    cluster = cluster_in(study.nodes, frozenset(GPU_POWER_W.keys() | watts.keys()))
     if study.arrivals and (missing := study.traces.keys() - study.arrivals.keys()):
         raise InputError(f"the trace {min(missing)} has no recorded arrivals", file=path,
                          mend="give a file for every trace under [arrivals], or leave [arrivals] out")
-    for name, tasks in study.traces.items():
+    models, known = frozenset(GPU_POWER_W.keys() | watts_in(study)[0].keys()), study.checksums
+    nodes = study.nodes, known["nodes"]
+    cluster_in(nodes, models)
+    for name, path in study.traces.items():
+        tasks_in((path, known[f"trace {name}"]))
         for seed in study.seeds if study.arrivals else ():
-            read_arrivals(study.arrivals[name], seed, cluster, tasks_in(tasks))
-        tasks_in(tasks)
+            arrivals_in((study.arrivals[name], known[f"arrivals {name}"]), seed, nodes, models,
+                        (path, known[f"trace {name}"]))
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-015
 def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:

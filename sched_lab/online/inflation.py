@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._compat import first_class, njit, quiet
-from ..cluster import MAX_GPUS_PER_NODE, Cluster, Integers
+from ..cluster import MAX_GPUS_PER_NODE, Cluster, Integers, State, empty_state
 from ..frag import Floats, Truths, fragmentation, fragmentation_reference_milli
 from ..frames import InputError, write_json
 from .combine import policy_of
@@ -30,13 +30,13 @@ from sched_lab.online.policy import (
     world_of,
 )
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt, power_of
-from ..traces import Arrivals, Tasks, target_workload, task_classes
+from ..traces import Arrivals, Tasks, admits, target_workload, task_classes
 
 # %% auto #0
-__all__ = ['SAMPLINGS', 'CURVE', 'CPU_W', 'GPU_W', 'USED', 'ARRIVED', 'FRAG', 'FAILED', 'cut', 'sample_arrivals', 'Memory',
-           'empty_memory', 'rescore', 'add_points', 'nth_marked', 'draw_gpus', 'choose', 'place', 'count_node',
-           'replay', 'play', 'Run', 'curve_frame', 'assignments_frame', 'end_of', 'inflate', 'on_grid', 'mean_curve',
-           'saving_percent']
+__all__ = ['SAMPLINGS', 'CURVE', 'CPU_W', 'GPU_W', 'USED', 'ARRIVED', 'FRAG', 'FAILED', 'LACKS', 'SEVERAL', 'cut',
+           'sample_arrivals', 'Memory', 'empty_memory', 'rescore', 'add_points', 'nth_marked', 'draw_gpus', 'choose',
+           'place', 'count_node', 'replay', 'play', 'Run', 'curve_frame', 'assignments_frame', 'end_of', 'inflate',
+           'lacking', 'reasons', 'failures_frame', 'on_grid', 'mean_curve', 'saving_percent']
 
 # %% ../../nbs/26_inflation.ipynb #26-007
 SAMPLINGS = ("replacement", "permutation-first")
@@ -413,6 +413,95 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
              "arithmetic": chosen.arithmetic, "nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()),
              "arrivals": len(rows), **end_of(frame)}
     return Run(assignments_frame(ranked, rows, node, gpus), frame, about)
+
+# %% ../../nbs/26_inflation.ipynb #26-054b
+LACKS = ("cpu", "memory", "gpu", "model")
+SEVERAL = 1 << len(LACKS)
+
+
+@njit(cache=True)
+def lacking(left: State, num_gpus: int, cpu_milli: int, memory_mib: int, gpu_milli: int, admitted: Truths,
+            node: int) -> int:
+    """What a node lacks for a task, as a bit mask over `LACKS`."""
+    num_fit = 0
+    for gpu in range(left.gpu_left_milli.shape[1]):
+        num_fit += left.gpu_left_milli[node, gpu] >= max(gpu_milli, 1)
+    return (int(left.cpu_left_milli[node] < cpu_milli) + 2 * int(left.memory_left_mib[node] < memory_mib)
+            + 4 * int(num_fit < num_gpus) + 8 * int(not admitted[node]))
+
+
+@njit(cache=True)
+def reasons(left: State, num_gpus: Integers, cpu_milli: Integers, memory_mib: Integers, gpu_milli: Integers,
+            admitted: Truths, kind: Integers, node: Integers, gpus: Integers) -> Integers:
+    """What alone was in the way of each arrival, as a bit mask over `LACKS`; 0 if it was placed, or else `SEVERAL`.
+
+    Parameters
+    ----------
+    left : the empty cluster; changed
+    num_gpus, cpu_milli, memory_mib, gpu_milli : (arrivals,) what is asked for
+    admitted, kind : (kinds, nodes) whether the models are right, (arrivals,) row of the table
+    node, gpus : (arrivals,) where it went, -1 if it failed; GPUs as a bit mask
+    """
+    alone = np.zeros(len(node), np.int64)
+    for a in range(len(node)):
+        if node[a] >= 0:
+            left.cpu_left_milli[node[a]] -= cpu_milli[a]
+            left.memory_left_mib[node[a]] -= memory_mib[a]
+            for gpu in range(left.gpu_left_milli.shape[1]):
+                left.gpu_left_milli[node[a], gpu] -= gpu_milli[a] * (gpus[a] >> gpu & 1)
+            continue
+        for n in range(len(left.cpu_left_milli)):
+            lack = lacking(left, num_gpus[a], cpu_milli[a], memory_mib[a], gpu_milli[a], admitted[kind[a]], n)
+            if lack == 0:
+                raise ValueError("a task failed although a node had room for it")
+            if lack & (lack - 1) == 0:
+                alone[a] |= lack
+        alone[a] = alone[a] if alone[a] else SEVERAL
+    return alone
+
+# %% ../../nbs/26_inflation.ipynb #26-054c
+def _admitted(cluster: Cluster, tasks: Tasks) -> tuple[Truths, Integers]:
+    """(kinds, nodes) whether a node is of the right models (Cond. 4 and 5), and the kind of each task, (tasks,)."""
+    keys = pd.DataFrame({"gpu": tasks.gpu_spec, "cpu": tasks.cpu_spec, "has_gpu": tasks.num_gpus > 0})
+    kind: Integers = np.array(keys.groupby(list(keys), sort=False).ngroup(), np.int64)  # numbered as they first appear
+    (cpu_models, cpu_model), (gpu_models, gpu_model) = (np.unique(models.astype(str), return_inverse=True)
+                                                        for models in (cluster.cpu_model, cluster.gpu_model))
+    table: Truths = np.zeros((int(kind.max(initial=-1)) + 1, len(cluster)), np.bool_)
+    for row, task in enumerate(np.unique(kind, return_index=True)[1].tolist()):
+        table[row] = np.array([admits(tasks.cpu_spec[task], str(model)) for model in cpu_models])[cpu_model]
+        if tasks.num_gpus[task] > 0:
+            is_right = np.array([admits(tasks.gpu_spec[task], str(model)) for model in gpu_models])[gpu_model]
+            table[row] &= is_right & (cluster.num_gpus > 0)
+    return table, kind
+
+
+def failures_frame(cluster: Cluster, tasks: Tasks, assignments: pd.DataFrame) -> pd.DataFrame:
+    """Why tasks failed, from the placements alone.
+
+    Parameters
+    ----------
+    cluster, tasks, assignments : what a run was made of, and `Run.assignments`
+
+    Returns
+    -------
+    one row per failed arrival: event, task_row, and failed_for, what alone was in the way on some node: one or more of
+    `LACKS` such as "cpu|gpu", or "several"
+
+    Raises
+    ------
+    ValueError : a task failed although a node had room for it
+    """
+    number = {name: n for n, name in enumerate(cluster.name)}
+    node = np.array([number.get(name, -1) for name in assignments["node"]], np.int64)
+    masks = {text: sum(1 << int(gpu) for gpu in text.split("-") if gpu) for text in assignments["gpus"].unique()}
+    gpus = np.array([masks[text] for text in assignments["gpus"]], np.int64)
+    rows, (table, kind) = assignments["task_row"].to_numpy(np.int64), _admitted(cluster, tasks)
+    alone = reasons(empty_state(cluster), tasks.num_gpus[rows], tasks.cpu_milli[rows], tasks.memory_mib[rows],
+                    tasks.gpu_milli[rows], table, kind[rows], node, gpus)
+    words = {mask: "|".join(word for bit, word in enumerate(LACKS) if mask >> bit & 1) or "several"
+             for mask in np.unique(alone).tolist()}
+    failed = assignments.loc[node < 0, ["event", "task_row"]].reset_index(drop=True)
+    return failed.assign(failed_for=[words[mask] for mask in alone[node < 0].tolist()])
 
 # %% ../../nbs/26_inflation.ipynb #26-064
 def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.DataFrame:
