@@ -69,7 +69,7 @@ def decide_now(instance: Instance, method: str, how: Randomness = Randomness(), 
         found = assign_by_rule(fleet, jobs, now_s, method)
     elif method == "rg":
         found = randomized_greedy(fleet, jobs, now_s, max_iterations=how.max_iterations, seed=how.seed,
-                                  as_code=how.as_code)[0]
+                                  as_code=how.as_code, rho=how.rho, period_s=how.period_s)[0]
     elif method == "local":
         found = rollout(fleet, jobs, now_s, tries=how.tries, seed=how.seed)[0]
     else:
