@@ -5,7 +5,10 @@
 # %% ../../nbs/34_exact.ipynb #34-014
 from __future__ import annotations
 
+import atexit
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -99,6 +102,13 @@ class Solution(NamedTuple):
     is_proved: bool
 
 # %% ../../nbs/34_exact.ipynb #34-024a
+def _leave(worker: Thread, status: int) -> None:
+    """End the process without waiting for a solver that nobody waits for any more."""
+    if worker.is_alive():
+        sys.stdout.flush()
+        os._exit(status)
+
+
 def in_a_thread(call: Callable[[], Any]) -> Any:
     """Make a long call outside of Python while the main thread listens for Ctrl-C and requests to end."""
     answer: Future[Any] = Future()
@@ -109,8 +119,14 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
         except BaseException as error:  # noqa: BLE001  (it is raised where the answer is waited for)
             answer.set_exception(error)
 
-    Thread(target=make, daemon=True).start()
-    return answer.result()
+    worker = Thread(target=make, daemon=True)
+    worker.start()
+    try:
+        return answer.result()
+    except (KeyboardInterrupt, SystemExit) as stop:
+        status = getattr(stop, "code", 130)  # of a shell for Ctrl-C
+        atexit.register(_leave, worker, status if isinstance(status, int) else 1)
+        raise
 
 # %% ../../nbs/34_exact.ipynb #34-025
 class Model:

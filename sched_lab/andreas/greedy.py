@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
+from .._compat import heard, njit
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs
 from .proxy import PERIOD_S, RHO, code_objective, paper_objective, slowest_s
 from .rules import OpenNodes, candidates, open_nodes, place_all
@@ -284,11 +284,13 @@ TURNS_AT_ONCE = 5_000_000  # jobs placed before a compiled call returns: a fract
 
 def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness) -> tuple[Integers, Integers, float]:
     """Randomized greedy (Algorithm 1): node and configuration (jobs,) of the best round, and its objective."""
-    search = first_round(fleet, jobs, now_s, how)
-    left, most = how.max_iterations - 1, max(1, TURNS_AT_ONCE // max(1, len(jobs.due_s)))
-    while left > 0:
-        more_rounds(fleet, jobs, now_s, how, search, min(left, most))
-        left -= most
+    turns = len(jobs.due_s) + len(fleet.node_type) + 20  # of a round, what it takes to begin one included
+    left, most = how.max_iterations - 1, max(1, TURNS_AT_ONCE // turns)
+    with heard():
+        search = first_round(fleet, jobs, now_s, how)
+        while left > 0:
+            more_rounds(fleet, jobs, now_s, how, search, min(left, most))
+            left -= most
     return search.node, search.configuration, float(search.value_eur[0])
 
 # %% ../../nbs/33_greedy.ipynb #33-039

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
+from .._compat import heard, njit
 from .greedy import draw
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs
 from ..cluster import Integers
@@ -310,7 +310,7 @@ def try_changes(fleet: Fleet, room: Room, queue: Queue, now_s: float, place: int
     return best
 
 # %% ../../nbs/34a_rollout.ipynb #34a-030b
-PAIRS_AT_ONCE = 4_000_000  # pairs of jobs whose turns are played before a compiled call returns
+PAIRS_AT_ONCE = 4_000_000  # jobs times turns that are played before a compiled call returns
 
 
 def assign_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, policies: Integers, tries: int,
@@ -321,13 +321,17 @@ def assign_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, policies: Integers
     -------
     node, configuration (jobs,), and what the queue is expected to cost
     """
-    count, room, state = len(jobs.due_s), room_of(fleet), np.array([max(seed % 2147483647, 1)])
-    node, configuration, queue = np.full(count, -1), np.full(count, -1), queue_of(jobs, room)
-    best, place, order = best_policy(fleet, room, queue, now_s, policies, node, configuration)
-    left, most = tries if count > 1 else 0, max(1, PAIRS_AT_ONCE // max(1, count * count))
-    while left > 0:
-        best = try_changes(fleet, room, queue, now_s, place, order, state, min(left, most), best, node, configuration)
-        left -= most
+    count, state = len(jobs.due_s), np.array([max(seed % 2147483647, 1)])
+    node, configuration = np.full(count, -1), np.full(count, -1)
+    left, most = tries if count > 1 else 0, max(1, PAIRS_AT_ONCE // ((count + 10) * (count + len(fleet.node_type))))
+    with heard():
+        room = room_of(fleet)
+        queue = queue_of(jobs, room)
+        best, place, order = best_policy(fleet, room, queue, now_s, policies, node, configuration)
+        while left > 0:
+            best = try_changes(fleet, room, queue, now_s, place, order, state, min(left, most), best, node,
+                               configuration)
+            left -= most
     return node, configuration, float(best)
 
 # %% ../../nbs/34a_rollout.ipynb #34a-031

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._compat import njit
+from .._compat import heard, njit
 from .greedy import Randomness, assign_at_random, assign_by_pressure, check_randomness
 from .model import HISTORY, SECONDS_PER_HOUR, Fleet, Floats, Instance, Jobs, check_schedule
 from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
@@ -25,6 +25,7 @@ METHODS = {"fifo": FIFO, "edf": EDF, "priority": PRIORITY, "greedy": GREEDY, "rg
 NO_LOSS, LOSS_IF_MOVED, LOSS_ALWAYS = range(3)
 LOSSES = {"none": NO_LOSS, "moved": LOSS_IF_MOVED, "always": LOSS_ALWAYS}
 DONE_PERCENT = 100 - 1e-7  # from here on a job counts as done, as in the authors' code
+FINEST = 1e7  # roundings of the clock that fit into every run time
 PATIENCE = 10_000  # decisions in a row without progress after which a simulation is given up
 Run = tuple[int, int, int, float, float]  # job, node, configuration, start and end in s
 INTERVAL = ("start_s", "end_s", "energy_eur", "penalty_eur", "queue")
@@ -33,7 +34,7 @@ JOB_COLOURS = {"in time": "#86BBDD", "late": "#E8A87C"}
 
 # %% auto #0
 __all__ = ['GREEDY', 'RANDOM', 'ROLLOUT', 'METHODS', 'NO_LOSS', 'LOSS_IF_MOVED', 'LOSS_ALWAYS', 'LOSSES', 'DONE_PERCENT',
-           'PATIENCE', 'Run', 'INTERVAL', 'Interval', 'JOB_COLOURS', 'State', 'initial_state', 'remaining',
+           'FINEST', 'PATIENCE', 'Run', 'INTERVAL', 'Interval', 'JOB_COLOURS', 'State', 'initial_state', 'remaining',
            'decide_by_rule', 'decide', 'lose_started_epoch', 'install', 'advance', 'carry_out', 'run_until',
            'run_events', 'Simulation', 'simulate', 'bill', 'gantt_frame']
 
@@ -240,6 +241,18 @@ class Simulation:
         return float(self.end_s.max(initial=0.0))
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-033
+def _check_clock(jobs: Jobs) -> None:
+    """Refuse run times that are lost in the rounding of so late a clock."""
+    is_possible = np.isfinite(jobs.times_s)
+    if not is_possible.any():
+        return
+    last_s = jobs.submission_s.max() + np.where(is_possible, jobs.times_s, 0.0).max(axis=1).sum()
+    least_s = np.where(is_possible, jobs.times_s, np.inf).min()
+    if least_s < FINEST * np.spacing(last_s):
+        raise InputError(f"a run time of {least_s:g} s is lost in the rounding of a clock that may show {last_s:g} s",
+                         mend="count times from the first submission, or leave out such short or such long jobs")
+
+
 def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss: str = "none",
              how: Randomness | None = None) -> Simulation:
     """Run an instance from the first submission to the last completion, and check what happened.
@@ -254,8 +267,8 @@ def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss:
 
     Raises
     ------
-    InputError : if there is no such method or loss, a number is too small, epochs are needed and unknown, or no epoch
-        is ever finished
+    InputError : if there is no such method or loss, a number is too small, epochs are needed and unknown, a run time is
+        lost in rounding, or no epoch is ever finished
     """
     for word, known in ((method, METHODS), (loss, LOSSES)):
         if word not in known:
@@ -266,8 +279,10 @@ def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss:
     check_randomness(how)
     if loss != "none" and not (instance.epochs > 0).all():
         raise InputError("the loss of a started epoch needs the epochs of every job", mend="add epochs to the jobs")
-    end_s, runs, intervals = run_events(instance.fleet, instance.jobs, instance.epochs, METHODS[method],
-                                        how, float(period_s), LOSSES[loss])
+    _check_clock(instance.jobs)
+    with heard():
+        end_s, runs, intervals = run_events(instance.fleet, instance.jobs, instance.epochs, METHODS[method], how,
+                                            float(period_s), LOSSES[loss])
     if (endless := np.isnan(end_s)).any():
         raise InputError(f"job {instance.job_name[int(np.argmax(endless))]} gets no further: each decision costs its "
                          "started epoch", mend="give a longer period_s, or another loss")
