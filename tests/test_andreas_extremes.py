@@ -67,6 +67,12 @@ def test_no_jobs_cost_nothing():
     assert lower_bound_eur(parse_instance({**TOY, "jobs": []})) == 0
 
 
+def test_a_free_node_bounds_nothing_where_a_job_cannot_run():
+    free = {**TOY, "cost_eur_per_h": dict.fromkeys(TOY["cost_eur_per_h"], 0.0)}
+    free["jobs"] = [TOY["jobs"][0] | {"times_s": {"TESLA,1": 100.0}}, TOY["jobs"][1]]
+    assert lower_bound_eur(parse_instance(free)) == 0  # not 0 times infinity
+
+
 def test_a_bound_of_next_to_nothing_is_no_bound_to_compare_with():
     free = {**TOY, "cost_eur_per_h": dict.fromkeys(TOY["cost_eur_per_h"], 0.0)}
     free["jobs"] = [job | {"weight_eur_per_s": 1e-300} for job in TOY["jobs"]]

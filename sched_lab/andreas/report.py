@@ -40,7 +40,8 @@ def lower_bound_eur(instance: Instance) -> float:
             used = np.arange(fleet.configuration_gpus[c], size + 1)
             eur_per_gpu_h = (fleet.cost_eur_per_h[kind, used] / used).min()
             eur_per_s = fleet.configuration_gpus[c] * eur_per_gpu_h / SECONDS_PER_HOUR
-            least_eur = np.minimum(least_eur, jobs.times_s[:, c] * eur_per_s)
+            can = np.isfinite(jobs.times_s[:, c])  # an infinite time on a free node has no price
+            least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
     late_s = np.maximum(jobs.submission_s + usable_s(fleet, jobs).min(axis=1, initial=np.inf) - jobs.due_s, 0.0)
     return float((least_eur + jobs.weight_eur_per_s * late_s).sum())
 
