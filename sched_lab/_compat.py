@@ -27,6 +27,21 @@ def embedded(name: str) -> Path:
     raise FileNotFoundError(f"embedded data file {name!r} is missing from {PACKAGE / 'data'}: reinstall sched_lab")
 
 
+@contextmanager
+def heard() -> Iterator[None]:
+    """Let Ctrl-C and requests to end through as what they are, also when they come while a compiled call begins or ends.
+
+    Numba turns them into one SystemError or more, "returned a result with an exception set", each with its cause.
+    """
+    try:
+        yield
+    except SystemError as error:
+        cause: BaseException = error
+        while isinstance(cause, SystemError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise cause from None
+
+
 @cache
 def _imported_files(file: Path) -> tuple[Path, ...]:
     """Files of the package that a file of it imports, at the top or inside a function."""

@@ -24,7 +24,16 @@ from sched_lab.andreas.batch import (
     starts_of,
     wishes_of,
 )
-from sched_lab.andreas.greedy import MODULUS, MULTIPLIER, TWO_STEPS, draw, pressure_s, randomized_greedy, shake
+from sched_lab.andreas.greedy import (
+    MODULUS,
+    MULTIPLIER,
+    TWO_STEPS,
+    Randomness,
+    draw,
+    pressure_s,
+    randomized_greedy,
+    shake,
+)
 from sched_lab.andreas.instances import generate, toy_instance
 from sched_lab.andreas.model import Assignment, Fleet, Jobs
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
@@ -104,10 +113,11 @@ def assert_same_rounds(queue, rounds, device, **options):
 # --- rounds
 
 @pytest.mark.parametrize("device", DEVICES)
-@given(queue=queues(), seed=st.integers(0, 2**33), as_code=st.booleans(), at_once=st.sampled_from([None, 1, 2, 5]))
+@given(queue=queues(), seed=st.integers(0, 2**33), as_code=st.booleans(), at_once=st.sampled_from([None, 1, 2, 5]),
+       period_s=st.sampled_from([0.0, 300.0, 1000 / 3]))
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_rounds_side_by_side_are_the_rounds_in_turn(device, queue, seed, as_code, at_once):
-    assert_same_rounds(queue, 7, device, seed=seed, as_code=as_code, at_once=at_once)
+def test_rounds_side_by_side_are_the_rounds_in_turn(device, queue, seed, as_code, at_once, period_s):
+    assert_same_rounds(queue, 7, device, seed=seed, as_code=as_code, at_once=at_once, period_s=period_s)
 
 
 @pytest.mark.parametrize("as_code", [False, True])
@@ -142,9 +152,11 @@ def test_cases_of_the_authors_program_side_by_side(case):
         assert found.best_eur <= expected["proxy_python"] + 1e-9  # a thousand rounds, not fewer
 
 
-def test_a_queue_without_jobs_is_never_worth_anything():
+def test_a_queue_without_jobs_has_the_objective_of_nothing():
     nobody = Jobs(*(np.empty((0, 3)[:1 + (i == 3)]) for i in range(4)))
-    assert (random_rounds(TOY.fleet, nobody, 0.0, max_iterations=4).value_eur == np.inf).all()
+    for as_code, value_eur in ((True, np.inf), (False, 0.0)):
+        found = random_rounds(TOY.fleet, nobody, 0.0, max_iterations=4, as_code=as_code)
+        assert (found.value_eur == value_eur).all()
 
 
 # --- random numbers
@@ -169,7 +181,7 @@ def test_leaps_that_land_just_past_the_modulus():
 @pytest.mark.parametrize("as_code", [False, True])
 def test_each_round_starts_where_the_last_one_stopped(as_code):
     # As printed: 5 for the order, 2 for each of A and D that will be late, 1 for each of the others: 12. As coded: 5.
-    plan, state = plan_of(TOY.fleet, TOY.jobs, 600.0, RHO, as_code, np), np.array([7])
+    plan, state = plan_of(TOY.fleet, TOY.jobs, 600.0, Randomness(as_code=as_code), np), np.array([7])
     for start in starts_of(plan, 7, slice(0, 20)).tolist():
         assert start == state[0]
         for _ in range(5 if as_code else 12):
@@ -179,7 +191,7 @@ def test_each_round_starts_where_the_last_one_stopped(as_code):
 
 def test_orders_are_those_of_the_compiled_pass():
     # One draw too many or too few in the pass shifts all that follow; this looks at the pass alone.
-    plan, state = plan_of(TOY.fleet, TOY.jobs, 600.0, RHO, True, np), np.array([4010])
+    plan, state = plan_of(TOY.fleet, TOY.jobs, 600.0, Randomness(as_code=True), np), np.array([4010])
     for column in orders_of(plan, TOY.jobs, starts_of(plan, 4010, slice(0, 50))).T:
         order = plan.order.copy()
         shake(order, TOY.jobs.weight_eur_per_s, state, True)

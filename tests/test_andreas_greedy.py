@@ -19,7 +19,7 @@ from sched_lab.andreas.greedy import (
 )
 from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
-from sched_lab.andreas.proxy import RHO, code_objective
+from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.frames import InputError
 
 M = 2**31 - 1
@@ -137,6 +137,20 @@ def plain_objective(fleet, jobs, now_s, node, configuration, rho):
     return eur
 
 
+def plain_eq_1(fleet, jobs, now_s, node, configuration, rho, period_s):
+    """Eq. 1: each job late at its own end, waiting ones at worst after H; the first job of each node, as if alone."""
+    eur, first = 0.0, {}
+    for job, (n, c) in enumerate(zip(node, configuration, strict=True)):
+        if n < 0:
+            slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
+            eur += rho * jobs.weight_eur_per_s[job] * max(now_s + period_s + slowest_s - jobs.due_s[job], 0.0)
+            continue
+        run_s, price = jobs.times_s[job, c], fleet.cost_eur_per_h[fleet.node_type[n], fleet.configuration_gpus[c]]
+        eur += jobs.weight_eur_per_s[job] * max(now_s + run_s - jobs.due_s[job], 0.0)
+        first[n] = min(first.get(n, (np.inf, np.inf)), (run_s, run_s * price / 3600))
+    return eur + sum(first[n][1] for n in sorted(first))  # by node, as ours: equal rounds are equal to the last bit
+
+
 def plain_shake(order, weight, engine, as_code):
     """Go through the positions once, and let the job there go behind the next one at random."""
     for i in range(len(order)):
@@ -149,8 +163,8 @@ def plain_shake(order, weight, engine, as_code):
             order[i], order[i + 1] = order[i + 1], order[i]
 
 
-def plain_rounds(fleet, jobs, now_s, rounds, seed, as_code, rho):
-    """Algorithm 1: the first round is the plain greedy; the best one found first wins."""
+def plain_rounds(fleet, jobs, now_s, rounds, seed, as_code, rho, period_s=PERIOD_S):
+    """Algorithm 1: the first round is the plain greedy; the best one found first wins, as printed by Eq. 1."""
     pressure = [now_s + min(jobs.times_s[job]) - jobs.due_s[job] for job in range(len(jobs.due_s))]
     engine, weight, best = Engine(seed), jobs.weight_eur_per_s, None
     order = list(range(len(pressure)))
@@ -159,7 +173,8 @@ def plain_rounds(fleet, jobs, now_s, rounds, seed, as_code, rho):
         if k:
             plain_shake(order, weight, engine, as_code)
         node, configuration = plain_round(fleet, jobs, now_s, order, engine if k else None, as_code)
-        eur = plain_objective(fleet, jobs, now_s, node, configuration, rho)
+        eur = (plain_objective(fleet, jobs, now_s, node, configuration, rho) if as_code
+               else plain_eq_1(fleet, jobs, now_s, node, configuration, rho, period_s))
         if best is None or eur < best[2]:
             best = node, configuration, eur
     return best
@@ -185,10 +200,12 @@ def queues(draw_from, *, most_jobs=9):
 
 
 @settings(max_examples=150, deadline=None)
-@given(queues(), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40]), st.sampled_from([0.0, 1.0, RHO]))
-def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds, rho):
-    node, configuration, eur = plain_rounds(*queue, rounds, seed, as_code, rho)
-    found, found_eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code, rho=rho)
+@given(queues(), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40]), st.sampled_from([0.0, 1.0, RHO]),
+       st.sampled_from([0.0, 300.0, 1800.0]))
+def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds, rho, period_s):
+    node, configuration, eur = plain_rounds(*queue, rounds, seed, as_code, rho, period_s)
+    found, found_eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code, rho=rho,
+                                         period_s=period_s)
     assert found.node.tolist() == node and found.configuration.tolist() == configuration
     assert found_eur == pytest.approx(eur, abs=1e-12)
     if rounds == 1:
@@ -205,17 +222,24 @@ def test_long_runs_agree_too(queue, seed, as_code):
     assert found_eur == pytest.approx(eur, abs=1e-12)
 
 
+def objective(queue, assignment, as_code):
+    """Value an assignment by the objective that the rounds minimise."""
+    if as_code:
+        return code_objective(*queue, *assignment, RHO)
+    return paper_objective(*queue, *assignment, RHO, PERIOD_S)
+
+
 # --- laws
 
 @settings(max_examples=60, deadline=None)
 @given(queues(most_jobs=15), st.integers(0, M), st.booleans())
 def test_more_rounds_are_never_worse_and_every_assignment_is_valid(queue, seed, as_code):
     fleet, jobs, now_s = queue
-    least_eur = code_objective(*queue, *greedy(*queue), RHO)
+    least_eur = objective(queue, greedy(*queue), as_code)
     for rounds in (1, 2, 5, 20, 100):
         found, eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code)
         check_assignment(fleet, jobs.times_s, found)
-        assert eur == code_objective(*queue, *found, RHO)  # to the last bit
+        assert eur == objective(queue, found, as_code)  # to the last bit
         assert eur <= least_eur and (rounds > 1 or eur == least_eur)
         least_eur = eur
 
@@ -245,13 +269,32 @@ def test_other_seeds_give_other_assignments_and_most_are_better_than_greedy(as_c
     queue = crowd()
     found = [randomized_greedy(*queue, max_iterations=50, seed=seed, as_code=as_code) for seed in range(1, 11)]
     assert len({tuple(assignment.node) for assignment, _ in found}) > 3
-    greedy_eur = code_objective(*queue, *greedy(*queue), RHO)
+    greedy_eur = objective(queue, greedy(*queue), as_code)
     assert sum(eur < greedy_eur for _, eur in found) > 5
 
 
 def test_the_two_randomisations_differ():
     (printed, _), (coded, _) = (randomized_greedy(*crowd(), max_iterations=50, as_code=flag) for flag in (False, True))
     assert (printed.node != coded.node).any()
+
+
+def test_as_printed_the_rounds_minimise_what_is_printed():
+    # as coded, the best round may be worse by Eq. 1 than the one it began with; as printed it never is
+    queue = crowd()
+    (printed, printed_eur), (coded, _) = (randomized_greedy(*queue, max_iterations=200, as_code=flag)
+                                          for flag in (False, True))
+    eq_1 = [plain_eq_1(*queue, *assignment, RHO, PERIOD_S) for assignment in (printed, coded, greedy(*queue))]
+    assert printed_eur == pytest.approx(eq_1[0]) and eq_1[0] < min(eq_1[1:])
+
+
+@pytest.mark.parametrize("as_code", [False, True])
+def test_rounds_in_pieces_are_the_rounds_in_one_call(as_code, monkeypatch):
+    whole = randomized_greedy(*crowd(), max_iterations=60, as_code=as_code)
+    for turns in (1, 40 * 7, 40 * 59, 40 * 60):
+        monkeypatch.setattr("sched_lab.andreas.greedy.TURNS_AT_ONCE", turns)
+        pieces = randomized_greedy(*crowd(), max_iterations=60, as_code=as_code)
+        assert pieces[1] == whole[1] and (pieces[0].node == whole[0].node).all()
+        assert (pieces[0].configuration == whole[0].configuration).all()
 
 
 def test_a_call_leaves_its_arguments_as_they_were():
@@ -362,18 +405,19 @@ def test_nobody_waits_is_no_trouble(as_code):
     toy = toy_instance()
     empty = Jobs(*(column[:0] for column in toy.jobs))
     found, eur = randomized_greedy(toy.fleet, empty, 0.0, max_iterations=3, as_code=as_code)
-    assert len(found.node) == len(found.configuration) == 0 and eur == np.inf
+    assert len(found.node) == len(found.configuration) == 0 and eur == (np.inf if as_code else 0)
 
 
-def test_no_job_fits_gives_an_infinite_objective():
+def test_no_job_fits_gives_an_infinite_objective_as_coded_and_the_price_of_waiting_as_printed():
     # Both GPUs of type A are asked for, but the nodes have one each: no place, whatever the order.
     fleet = parse_instance({"nodes": [{"id": "n", "gpu": "A", "num_gpus": 1}],
                             "cost_eur_per_h": {"A,1": 1.0, "A,2": 2.0},
                             "jobs": [{"id": "j", "submission_s": 0.0, "due_s": 9.0, "weight_eur_per_s": 1.0,
                                       "times_s": {"A,1": 5.0, "A,2": 3.0}}]}).fleet
     jobs = Jobs(np.zeros(1), np.array([9.0]), np.ones(1), np.array([[np.inf, 3.0]]))
-    found, eur = randomized_greedy(fleet, jobs, 0.0, max_iterations=5)
-    assert found.node.tolist() == [-1] and eur == np.inf
+    for as_code, expected in ((True, np.inf), (False, 100 * (300 + 3 - 9))):
+        found, eur = randomized_greedy(fleet, jobs, 0.0, max_iterations=5, as_code=as_code)
+        assert found.node.tolist() == [-1] and eur == expected
 
 
 @pytest.mark.parametrize("wrong", [
@@ -383,6 +427,8 @@ def test_no_job_fits_gives_an_infinite_objective():
     {"rho": -1.0},
     {"rho": np.inf},
     {"rho": np.nan},
+    {"period_s": -1.0},
+    {"period_s": np.inf},
 ], ids=str)
 def test_bad_input_is_refused_with_its_value_and_a_mend(wrong):
     toy = toy_instance()

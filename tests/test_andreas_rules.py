@@ -240,6 +240,17 @@ def test_taking_gpus_finds_the_node_with_the_fewest_that_suffice(queue, wanted):
     assert (opened.head == open_nodes(fleet, fleet.node_gpus).head).all()
 
 
+def test_a_type_keeps_its_order_until_gpus_of_it_come_back():
+    one_a, two_a, one_b = range(3)
+    fleet = Fleet(np.array([0, 0, 1]), np.array([3, 3, 1]), np.array([0, 0, 1]), np.array([1, 2, 1]), np.ones((2, 4)))
+    opened = open_nodes(fleet, fleet.node_gpus)
+    assert [take(fleet, opened, c) for c in (two_a, two_a, one_b)] == [0, 1, 2]
+    reopen(fleet, opened, np.array([1, 1, 1]))  # the GPU of B is free again: no news for A, where 1 came back last
+    assert take(fleet, opened, one_a) == 1 and take(fleet, opened, one_b) == 2
+    reopen(fleet, opened, np.array([1, 1, 0]))  # and now one of A
+    assert take(fleet, opened, one_a) == 0
+
+
 def test_a_full_node_is_in_no_list():
     fleet = toy_instance().fleet
     opened = open_nodes(fleet, np.zeros(3, np.int64))

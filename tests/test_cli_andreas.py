@@ -163,7 +163,7 @@ def with_job(**changes):
 @pytest.mark.parametrize(("text", "words"), [
     (with_job(times_s={"TURNIG,1": 5.0}), ["jobs[0] (A)", "TURNIG", "TESLA, TURING"]),
     (with_job(times_s={"TESLA,3": 5.0}), ["jobs[0] (A)", "fits on no node"]),
-    (with_job(times_s={"TESLA,1": -5.0}), ["jobs[0] (A)", "-5.0", "greater than 0"]),
+    (with_job(times_s={"TESLA,1": -5.0}), ["jobs[0] (A)", "-5.0", "greater than or equal to 0.000001"]),
     (with_job(id="B"), ["jobs[1]", "jobs[0]", "'B'"]),
     (with_job(submission_s="soon"), ["jobs[0] (A)", "submission_s", "soon"]),
     (json.dumps(TOY | {"jobs": []}), ["no job"]),

@@ -17,14 +17,16 @@ from sched_lab.andreas.greedy import (
     SWAP_HEAVIER,
     SWAP_LIGHTER,
     TWO_STEPS,
-    greedy,
+    Randomness,
+    check_randomness,
+    first_round,
     pressure_s,
     shake,
     sort_again,
     tables_of,
 )
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs, check_assignment
-from .proxy import OBJECTIVES, PERIOD_S, RHO, code_objective, slowest_s
+from .proxy import OBJECTIVES, PERIOD_S, RHO, slowest_s
 from .rules import open_nodes
 from ..arrays import Array, free_bytes, get_xp, put, that_fit, to_device, to_host
 from ..cluster import Integers
@@ -447,15 +449,16 @@ class Plan(NamedTuple):
     as_code: bool
 
 
-def plan_of(fleet: Fleet, jobs: Jobs, now_s: float, rho: float, as_code: bool, xp: Any) -> Plan:
+def plan_of(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness, xp: Any) -> Plan:
     """Prepare the rounds of a decision."""
-    pressure, tables = pressure_s(jobs, now_s), tables_of(fleet, jobs, now_s, rho)
+    pressure, tables = pressure_s(jobs, now_s), tables_of(fleet, jobs, now_s, how.rho)
     order = np.argsort(-pressure, kind="stable")
-    chance = chance_of(jobs, order, tables.tickets, as_code, xp)
+    chance = chance_of(jobs, order, tables.tickets, how.as_code, xp)
     num_draws = len(order) + int(xp.sum(chance.num_draws))
     jumps, jump = powers(xp, TWO_STEPS, num_draws), pow(TWO_STEPS, num_draws, MODULUS)
     wishes = xp.asarray(wishes_of(tables.options))
-    return Plan(problem_of(fleet, jobs, now_s, rho, xp), chance, wishes, jumps, jump, pressure, order, as_code)
+    problem = problem_of(fleet, jobs, now_s if how.as_code else now_s + how.period_s, how.rho, xp)
+    return Plan(problem, chance, wishes, jumps, jump, pressure, order, how.as_code)
 
 # %% ../../nbs/36a_andreas_batch.ipynb #36a-057
 def starts_of(plan: Plan, seed: int, rounds: slice) -> Array:
@@ -494,6 +497,8 @@ def play_rounds(plan: Plan, fleet: Fleet, jobs: Jobs, now_s: float,
     for flat, rows in zip(found, placed, strict=True):
         put(flat, cell, xp.reshape(rows, (-1,)))
     node, configuration = (xp.reshape(flat, (num_jobs, num)) for flat in found)
+    if not plan.as_code:
+        return node, configuration, paper_objectives(problem, now_s, node, configuration)
     used = problem.node_gpus[:, None] - xp.reshape(shelves.free, (-1, num))[:-1, :]
     return node, configuration, code_objectives(problem, now_s, used, configuration)
 
@@ -522,13 +527,13 @@ def rounds_at_once(fleet: Fleet, num_jobs: int, xp: Any, at_once: int | None, ma
 
 # %% ../../nbs/36a_andreas_batch.ipynb #36a-061
 def random_rounds(fleet: Fleet, jobs: Jobs, now_s: float, *, max_iterations: int = 1000, seed: int = 4010,
-                  as_code: bool = False, rho: float = RHO, device: str = "cpu", at_once: int | None = None,
-                  max_bytes: int | None = None) -> Rounds:
+                  as_code: bool = False, rho: float = RHO, period_s: float = PERIOD_S, device: str = "cpu",
+                  at_once: int | None = None, max_bytes: int | None = None) -> Rounds:
     """Run `randomized_greedy` with its rounds side by side; the result is equal to the last bit.
 
     Parameters
     ----------
-    max_iterations, seed, as_code, rho : as `randomized_greedy`
+    max_iterations, seed, as_code, rho, period_s : as `randomized_greedy`
     device : "cpu" or "cuda" (`get_xp`)
     at_once : rounds side by side; as many as fit if not given (on a CPU at most `CPU_AT_ONCE`)
     max_bytes : memory to take on the device; half of what is free if not given
@@ -537,12 +542,13 @@ def random_rounds(fleet: Fleet, jobs: Jobs, now_s: float, *, max_iterations: int
     ------
     InputError : numbers that `randomized_greedy` refuses, no such device, or too many at once for its memory
     """
-    if max_iterations < 1 or seed < 0 or not 0 <= rho < np.inf or (at_once is not None and at_once < 1):
-        raise InputError(f"{max_iterations} iterations, seed {seed}, rho {rho}, {at_once} at once",
-                         mend="give 1 or more iterations and at once, 0 or more for seed and rho, a finite rho")
-    xp, best = get_xp(device), greedy(fleet, jobs, now_s)
-    num, plan = max_iterations - 1, plan_of(fleet, jobs, now_s, rho, as_code, xp)
-    best_eur = float(code_objective(fleet, jobs, now_s, *best, rho))
+    how = Randomness(max_iterations, seed, as_code, float(rho), period_s=float(period_s))
+    check_randomness(how)
+    if at_once is not None and at_once < 1:
+        raise InputError(f"{at_once} at once", mend="give 1 or more")
+    xp, first = get_xp(device), first_round(fleet, jobs, now_s, how)
+    num, plan = max_iterations - 1, plan_of(fleet, jobs, now_s, how, xp)
+    best, best_eur = Assignment(first.node, first.configuration), float(first.value_eur[0])
     values = [np.array([best_eur])]
     for piece in pieces(num, rounds_at_once(fleet, len(jobs.due_s), xp, at_once, max_bytes)):
         starts = starts_of(plan, seed, piece)

@@ -5,10 +5,15 @@
 # %% ../../nbs/34_exact.ipynb #34-014
 from __future__ import annotations
 
+import atexit
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +34,8 @@ MOST_ASSIGNMENTS = 1_000_000  # that brute force tries
 
 # %% auto #0
 __all__ = ['optimize', 'sparse', 'CHARGES', 'SCALE', 'TOLERANCE', 'MOST_ASSIGNMENTS', 'Places', 'places_of', 'objective_eur',
-           'Solution', 'Model', 'Exact', 'solve_exact', 'solve_code_objective', 'all_assignments', 'brute_force']
+           'Solution', 'in_a_thread', 'Model', 'Exact', 'solve_exact', 'solve_code_objective', 'all_assignments',
+           'brute_force']
 
 # %% ../../nbs/34_exact.ipynb #34-016
 class Places(NamedTuple):
@@ -95,6 +101,33 @@ class Solution(NamedTuple):
     bound: float
     is_proved: bool
 
+# %% ../../nbs/34_exact.ipynb #34-024a
+def _leave(worker: Thread, status: int) -> None:
+    """End the process without waiting for a solver that nobody waits for any more."""
+    if worker.is_alive():
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def in_a_thread(call: Callable[[], Any]) -> Any:
+    """Make a long call outside of Python while the main thread listens for Ctrl-C and requests to end."""
+    answer: Future[Any] = Future()
+
+    def make() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:  # noqa: BLE001  (it is raised where the answer is waited for)
+            answer.set_exception(error)
+
+    worker = Thread(target=make, daemon=True)
+    worker.start()
+    try:
+        return answer.result()
+    except (KeyboardInterrupt, SystemExit) as stop:
+        status = getattr(stop, "code", 130)  # of a shell for Ctrl-C
+        atexit.register(_leave, worker, status if isinstance(status, int) else 1)
+        raise
+
 # %% ../../nbs/34_exact.ipynb #34-025
 class Model:
     """Variables and rows of a mixed-integer program under construction."""
@@ -129,9 +162,9 @@ class Model:
         r, v, x = np.array(at).reshape(-1, 3).T
         matrix = sparse.coo_array((x, (r.astype(int), v.astype(int))), (len(self.rows), len(self.cost))).tocsc()
         rows = optimize.LinearConstraint(matrix, [row[1] for row in self.rows], [row[2] for row in self.rows])
-        done = optimize.milp(SCALE * np.array(self.cost), integrality=self.is_binary, constraints=rows,
-                             bounds=optimize.Bounds(0, self.upper),
-                             options={"time_limit": time_limit_s, "mip_rel_gap": gap})
+        done = in_a_thread(partial(optimize.milp, SCALE * np.array(self.cost), integrality=self.is_binary,
+                                   constraints=rows, bounds=optimize.Bounds(0, self.upper),
+                                   options={"time_limit": time_limit_s, "mip_rel_gap": gap}))
         bound = -np.inf if done.mip_dual_bound is None else float(done.mip_dual_bound / SCALE)
         if done.x is None:  # status 2: there is no solution
             return Solution(None, np.inf, np.inf if done.status == 2 else bound, done.status == 2)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
+from .._compat import heard, njit
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs
-from .proxy import RHO, code_objective, slowest_s
+from .proxy import PERIOD_S, RHO, code_objective, paper_objective, slowest_s
 from .rules import OpenNodes, candidates, open_nodes, place_all
 from ..cluster import Integers
 from ..frames import InputError
@@ -22,9 +22,10 @@ SPAN = MODULUS - 1.0
 SWAP_HEAVIER, SWAP_LIGHTER = 0.55, 0.45  # the code's probabilities that a job goes behind the next one
 
 # %% auto #0
-__all__ = ['MULTIPLIER', 'MODULUS', 'TWO_STEPS', 'SPAN', 'SWAP_HEAVIER', 'SWAP_LIGHTER', 'pressure_s', 'assign_by_pressure',
-           'greedy', 'leap', 'draw', 'sort_again', 'shake', 'Tables', 'tables_of', 'draw_candidate', 'place_round',
-           'round_objective', 'Randomness', 'assign_at_random', 'code_iterations', 'randomized_greedy']
+__all__ = ['MULTIPLIER', 'MODULUS', 'TWO_STEPS', 'SPAN', 'SWAP_HEAVIER', 'SWAP_LIGHTER', 'TURNS_AT_ONCE', 'pressure_s',
+           'assign_by_pressure', 'greedy', 'leap', 'draw', 'sort_again', 'shake', 'Tables', 'tables_of',
+           'draw_candidate', 'place_round', 'round_objective', 'Randomness', 'Search', 'first_round', 'more_rounds',
+           'assign_at_random', 'code_iterations', 'check_randomness', 'randomized_greedy']
 
 # %% ../../nbs/33_greedy.ipynb #33-008
 @njit(cache=True)
@@ -126,7 +127,7 @@ class Tables(NamedTuple):
 
 @njit(cache=True)
 def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, rho: float) -> Tables:
-    """Candidates, chances and prices, computed once for all rounds."""
+    """Candidates, chances and prices, computed once for all rounds; the cost of waiting is the code's."""
     options = candidates(fleet, jobs.times_s, jobs.due_s, now_s)
     tickets = np.full(options.shape, np.inf)
     for job in range(len(options)):
@@ -215,9 +216,10 @@ class Randomness(NamedTuple):
     ----------
     max_iterations : rounds, the first of which is the plain greedy
     seed : of the engine, the same for every call
-    as_code : the code's randomisation, not the paper's
+    as_code : the code's random steps and objective, not the paper's
     rho : penalty coefficient of postponed jobs in the objective
     tries : changes that local search tries
+    period_s : H of the paper's objective
     """
 
     max_iterations: int = 1000
@@ -225,27 +227,71 @@ class Randomness(NamedTuple):
     as_code: bool = False
     rho: float = RHO
     tries: int = 20
+    period_s: float = PERIOD_S
+
+
+class Search(NamedTuple):
+    """How far the rounds have come.
+
+    Parameters
+    ----------
+    order : (jobs,) of the last round
+    state : (1,) of the engine
+    node, configuration : (jobs,) of the best round
+    value_eur : (1,) its objective
+    """
+
+    order: Integers
+    state: Integers
+    node: Integers
+    configuration: Integers
+    value_eur: Floats
+
+# %% ../../nbs/33_greedy.ipynb #33-037a
+@njit(cache=True)
+def first_round(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness) -> Search:
+    """The plain greedy, and what it is worth."""
+    node, configuration = assign_by_pressure(fleet, jobs, now_s)
+    if how.as_code:
+        value_eur = code_objective(fleet, jobs, now_s, node, configuration, how.rho)
+    else:
+        value_eur = paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
+    order, state = np.argsort(-pressure_s(jobs, now_s), kind="mergesort"), np.array([max(how.seed % MODULUS, 1)])
+    return Search(order, state, node, configuration, np.array([value_eur]))
 
 
 @njit(cache=True)
-def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness) -> tuple[Integers, Integers, float]:
-    """Randomized greedy (Algorithm 1): node and configuration (jobs,) of the best round, and its objective."""
-    weight, pressure = jobs.weight_eur_per_s, pressure_s(jobs, now_s)
-    node, configuration = assign_by_pressure(fleet, jobs, now_s)
-    best = code_objective(fleet, jobs, now_s, node, configuration, how.rho)
-    best_node, best_configuration = node.copy(), configuration.copy()
-    order, state = np.argsort(-pressure, kind="mergesort"), np.array([max(how.seed % MODULUS, 1)])
+def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness, search: Search, num: int) -> None:
+    """Play so many random rounds, and keep the best."""
+    pressure, node, configuration = pressure_s(jobs, now_s), search.node.copy(), search.configuration.copy()
     tables, empty = tables_of(fleet, jobs, now_s, how.rho), open_nodes(fleet, fleet.node_gpus)
     opened = OpenNodes(empty.head.copy(), empty.following.copy(), empty.free.copy())
-    for _ in range(1, how.max_iterations):
-        sort_again(order, pressure)
-        shake(order, weight, state, how.as_code)
+    for _ in range(num):
+        sort_again(search.order, pressure)
+        shake(search.order, jobs.weight_eur_per_s, search.state, how.as_code)
         opened.head[:], opened.following[:], opened.free[:] = empty.head, empty.following, empty.free
-        place_round(fleet, opened, tables, order, state, how.as_code, node, configuration)
-        value = round_objective(fleet, jobs, now_s, tables, opened.free, node, configuration)
-        if value < best:
-            best, best_node[:], best_configuration[:] = value, node, configuration
-    return best_node, best_configuration, best
+        place_round(fleet, opened, tables, search.order, search.state, how.as_code, node, configuration)
+        if how.as_code:
+            value_eur = round_objective(fleet, jobs, now_s, tables, opened.free, node, configuration)
+        else:
+            value_eur = paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
+        if value_eur < search.value_eur[0]:
+            search.value_eur[0], search.node[:], search.configuration[:] = value_eur, node, configuration
+
+# %% ../../nbs/33_greedy.ipynb #33-037c
+TURNS_AT_ONCE = 5_000_000  # jobs placed before a compiled call returns: a fraction of a second
+
+
+def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness) -> tuple[Integers, Integers, float]:
+    """Randomized greedy (Algorithm 1): node and configuration (jobs,) of the best round, and its objective."""
+    turns = len(jobs.due_s) + len(fleet.node_type) + 20  # of a round, what it takes to begin one included
+    left, most = how.max_iterations - 1, max(1, TURNS_AT_ONCE // turns)
+    with heard():
+        search = first_round(fleet, jobs, now_s, how)
+        while left > 0:
+            more_rounds(fleet, jobs, now_s, how, search, min(left, most))
+            left -= most
+    return search.node, search.configuration, float(search.value_eur[0])
 
 # %% ../../nbs/33_greedy.ipynb #33-039
 def code_iterations(fleet: Fleet, num_jobs: int) -> int:
@@ -255,24 +301,32 @@ def code_iterations(fleet: Fleet, num_jobs: int) -> int:
     return min(1000, len(fleet.node_type) * num_jobs * total)
 
 
+def check_randomness(how: Randomness) -> None:
+    """Refuse numbers with which randomized greedy or local search cannot run."""
+    if how.max_iterations < 1 or how.seed < 0 or how.tries < 0:
+        raise InputError(f"{how.max_iterations} iterations, seed {how.seed}, {how.tries} tries",
+                         mend="give 1 iteration or more, and 0 or more of the others")
+    if not (0 <= how.rho < np.inf and 0 <= how.period_s < np.inf):
+        raise InputError(f"rho {how.rho}, period {how.period_s} s", mend="give finite numbers of 0 or more")
+
+
 def randomized_greedy(fleet: Fleet, jobs: Jobs, now_s: float, *, max_iterations: int = 1000, seed: int = 4010,
-                      as_code: bool = False, rho: float = RHO) -> tuple[Assignment, float]:
+                      as_code: bool = False, rho: float = RHO, period_s: float = PERIOD_S) -> tuple[Assignment, float]:
     """Assign jobs by randomized greedy (Algorithm 1); also return the objective.
 
     Parameters
     ----------
     max_iterations : rounds, the first of which is the plain greedy
     seed : of the engine
-    as_code : the code's randomisation, not the paper's
+    as_code : the code's random steps and objective (`code_objective`), not the paper's (`paper_objective`, Eq. 1)
     rho : penalty coefficient of postponed jobs
+    period_s : H of the paper's objective
 
     Raises
     ------
-    InputError : if there is no round, the seed is negative, or rho is negative or not finite
+    InputError : if there is no round, the seed is negative, or rho or H is negative or not finite
     """
-    if max_iterations < 1 or seed < 0 or not 0 <= rho < np.inf:
-        raise InputError(f"{max_iterations} iterations, seed {seed}, rho {rho}",
-                         mend="give 1 iteration or more, a seed of 0 or more, and a finite rho of 0 or more")
-    how = Randomness(max_iterations, seed, as_code, rho)
-    node, configuration, value = assign_at_random(fleet, jobs, now_s, how)
-    return Assignment(node, configuration), float(value)
+    how = Randomness(max_iterations, seed, as_code, float(rho), period_s=float(period_s))
+    check_randomness(how)
+    node, configuration, value_eur = assign_at_random(fleet, jobs, now_s, how)
+    return Assignment(node, configuration), value_eur

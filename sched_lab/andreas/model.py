@@ -23,9 +23,10 @@ Floats = NDArray[np.float64]
 SECONDS_PER_HOUR = 3600.0
 
 # %% auto #0
-__all__ = ['Floats', 'SECONDS_PER_HOUR', 'Configuration', 'Name', 'Positive', 'NotNegative', 'HISTORY', 'energy_cost_eur_per_h',
-           'Fleet', 'Jobs', 'Assignment', 'Instance', 'NodeEntry', 'JobEntry', 'InstanceFile', 'parse_instance',
-           'read_instance', 'check_assignment', 'check_schedule']
+__all__ = ['Floats', 'SECONDS_PER_HOUR', 'MOST_S', 'LEAST_S', 'MOST_EUR', 'MOST_EPOCHS', 'MOST_GPUS', 'Configuration', 'Name',
+           'RunTime', 'Instant', 'DueDate', 'Price', 'HISTORY', 'energy_cost_eur_per_h', 'Fleet', 'Jobs', 'Assignment',
+           'Instance', 'NodeEntry', 'JobEntry', 'InstanceFile', 'parse_instance', 'read_instance', 'check_assignment',
+           'check_schedule']
 
 # %% ../../nbs/30_andreas_model.ipynb #30-008
 def energy_cost_eur_per_h(power_w: Floats | float, price_eur_per_kwh: float, pue: float) -> Any:
@@ -105,18 +106,27 @@ class Instance:
         return f"{name},{fleet.configuration_gpus[configuration]}"
 
 # %% ../../nbs/30_andreas_model.ipynb #30-015
+MOST_S, LEAST_S = 1e10, 1e-6  # three centuries, a microsecond
+MOST_EUR = 1e6  # for a second of delay, or an hour of a node
+MOST_EPOCHS, MOST_GPUS = 10**9, 1000
+
+
 def _configuration(text: str) -> str:
     """Check the name of a configuration."""
     gpu, _, count = text.rpartition(",")
-    if not (gpu and count.isdecimal() and int(count) > 0 and text == f"{gpu.strip()},{int(count)}"):
-        raise ValueError(f"{text!r} is no configuration; write GPU type, comma, number of GPUs, such as TESLA,2")
+    is_count = count.isdecimal() and len(count) <= len(str(MOST_GPUS)) and 0 < int(count) <= MOST_GPUS
+    if not (gpu and is_count and text == f"{gpu.strip()},{int(count)}"):
+        raise ValueError(f"{text!r:.60} is no configuration; write GPU type, comma, number of GPUs "
+                         f"from 1 to {MOST_GPUS}, such as TESLA,2")
     return text
 
 
 Configuration = Annotated[str, AfterValidator(_configuration)]
 Name = Annotated[str, Field(min_length=1)]
-Positive = Annotated[FiniteFloat, Field(gt=0)]
-NotNegative = Annotated[FiniteFloat, Field(ge=0)]
+RunTime = Annotated[FiniteFloat, Field(ge=LEAST_S, le=MOST_S)]
+Instant = Annotated[FiniteFloat, Field(ge=0, le=MOST_S)]
+DueDate = Annotated[FiniteFloat, Field(ge=-MOST_S, le=MOST_S)]
+Price = Annotated[FiniteFloat, Field(ge=0, le=MOST_EUR)]
 
 
 class _Entry(BaseModel):
@@ -130,27 +140,27 @@ class NodeEntry(_Entry):
 
     id: Name
     gpu: Name
-    num_gpus: Annotated[int, Field(ge=1)]
+    num_gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)]
 
 # %% ../../nbs/30_andreas_model.ipynb #30-016
 class JobEntry(_Entry):
     """A job of the instance file."""
 
     id: Name
-    submission_s: NotNegative
-    due_s: FiniteFloat
-    weight_eur_per_s: NotNegative
-    times_s: Annotated[dict[Configuration, Positive], Field(min_length=1)]
-    epochs: Annotated[int, Field(ge=0)] = 0
+    submission_s: Instant
+    due_s: DueDate
+    weight_eur_per_s: Price
+    times_s: Annotated[dict[Configuration, RunTime], Field(min_length=1)]
+    epochs: Annotated[int, Field(ge=0, le=MOST_EPOCHS)] = 0
 
 
 class InstanceFile(_Entry):
     """The instance file."""
 
     nodes: Annotated[list[NodeEntry], Field(min_length=1)]
-    cost_eur_per_h: dict[Configuration, NotNegative]
+    cost_eur_per_h: dict[Configuration, Price]
     jobs: list[JobEntry]
-    now_s: NotNegative = 0.0
+    now_s: Instant = 0.0
 
 # %% ../../nbs/30_andreas_model.ipynb #30-018
 def _unique(entries: Sequence[NodeEntry | JobEntry], where: str, file: Path | None) -> None:

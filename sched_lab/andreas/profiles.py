@@ -20,8 +20,8 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
-from .model import (Assignment, Configuration, Fleet, Instance, Jobs, NotNegative, Positive,
-                                     check_assignment, parse_instance)
+from .model import (Assignment, Configuration, DueDate, Fleet, Instance, Instant, Jobs, Price,
+                                     RunTime, check_assignment, parse_instance)
 from ..frames import InputError
 
 LONGEST_NAME = 100  # letters; MariaDB wants to know
@@ -109,7 +109,7 @@ class Sample(BaseModel):
     batch: Count
     configuration: Annotated[Configuration, Field(max_length=LONGEST_NAME)]
     epochs: Count
-    seconds: Positive
+    seconds: RunTime
 
 
 class Submission(BaseModel):
@@ -119,9 +119,9 @@ class Submission(BaseModel):
     application: Word
     batch: Count
     epochs: Count
-    submission_s: NotNegative
-    due_s: Annotated[float, Field(allow_inf_nan=False)]
-    weight_eur_per_s: NotNegative
+    submission_s: Instant
+    due_s: DueDate
+    weight_eur_per_s: Price
 
 
 Entry = TypeVar("Entry", bound=BaseModel)

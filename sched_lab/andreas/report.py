@@ -25,10 +25,11 @@ from ..plots import draw_apart, gantt_chart
 
 DECISIONS = (*METHODS, "exact")
 EXACT_JOBS = 12  # up to so many, every decision is compared with the best one
+LEAST_EUR = 1e-9  # of a bound that says anything: less is nothing to the solver
 
 # %% auto #0
-__all__ = ['DECISIONS', 'EXACT_JOBS', 'TABLES', 'CHARTS', 'lower_bound_eur', 'usable_s', 'decide_now', 'decision_costs',
-           'run_frame', 'headline_of', 'Report', 'report']
+__all__ = ['DECISIONS', 'EXACT_JOBS', 'LEAST_EUR', 'TABLES', 'CHARTS', 'lower_bound_eur', 'usable_s', 'decide_now',
+           'decision_costs', 'run_frame', 'headline_of', 'Report', 'report']
 
 # %% ../../nbs/36_andreas_report.ipynb #36-006
 def lower_bound_eur(instance: Instance) -> float:
@@ -40,8 +41,9 @@ def lower_bound_eur(instance: Instance) -> float:
             used = np.arange(fleet.configuration_gpus[c], size + 1)
             eur_per_gpu_h = (fleet.cost_eur_per_h[kind, used] / used).min()
             eur_per_s = fleet.configuration_gpus[c] * eur_per_gpu_h / SECONDS_PER_HOUR
-            least_eur = np.minimum(least_eur, jobs.times_s[:, c] * eur_per_s)
-    late_s = np.maximum(jobs.submission_s + usable_s(fleet, jobs).min(axis=1) - jobs.due_s, 0.0)
+            can = np.isfinite(jobs.times_s[:, c])  # an infinite time on a free node has no price
+            least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
+    late_s = np.maximum(jobs.submission_s + usable_s(fleet, jobs).min(axis=1, initial=np.inf) - jobs.due_s, 0.0)
     return float((least_eur + jobs.weight_eur_per_s * late_s).sum())
 
 
@@ -70,7 +72,7 @@ def decide_now(instance: Instance, method: str, how: Randomness = Randomness(), 
         found = assign_by_rule(fleet, jobs, now_s, method)
     elif method == "rg":
         found = randomized_greedy(fleet, jobs, now_s, max_iterations=how.max_iterations, seed=how.seed,
-                                  as_code=how.as_code)[0]
+                                  as_code=how.as_code, rho=how.rho, period_s=how.period_s)[0]
     elif method == "local":
         found = rollout(fleet, jobs, now_s, tries=how.tries, seed=how.seed)[0]
     else:
@@ -99,7 +101,7 @@ def decision_costs(instance: Instance, assignment: Assignment, time_limit_s: flo
     if is_exact or len(node) <= EXACT_JOBS:
         best = solve_exact(fleet, jobs, now_s, time_limit_s=time_limit_s)
         costs |= {"bound_eur": best.bound, "is_bound_reached": best.is_proved}
-        costs |= {"gap_percent": 100 * (objective_eur / best.bound - 1)} if best.bound > 0 else {}
+        costs |= {"gap_percent": 100 * (objective_eur / best.bound - 1)} if best.bound > LEAST_EUR else {}
     return costs
 
 # %% ../../nbs/36_andreas_report.ipynb #36-017
@@ -182,7 +184,7 @@ def _day_costs(simulation: Simulation) -> dict[str, Any]:
     bound_eur, jobs = lower_bound_eur(simulation.instance), bill(simulation)
     costs = {"total_eur": simulation.total_eur, "energy_eur": simulation.energy_eur,
              "penalty_eur": simulation.penalty_eur, "lower_bound_eur": bound_eur}
-    costs |= {"above_bound_percent": 100 * (simulation.total_eur / bound_eur - 1)} if bound_eur > 0 else {}
+    costs |= {"above_bound_percent": 100 * (simulation.total_eur / bound_eur - 1)} if bound_eur > LEAST_EUR else {}
     return costs | {"makespan_s": simulation.makespan_s, "late_jobs": int((jobs["tardiness_s"] > 0).sum()),
                     "decisions": len(simulation.intervals), "jobs": jobs.to_dict("records")}
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
+from .._compat import heard, njit
 from .greedy import draw
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs
 from ..cluster import Integers
@@ -22,9 +22,9 @@ PATIENCE = 2.0  # how far ahead of its due date a job begins to count, in mean r
 MOST_TIMES_LEAST = 3.0  # a job waits for a cheaper place if this one costs more, as a multiple of the least
 
 # %% auto #0
-__all__ = ['PRESSURE', 'EXPENSE', 'BY_PRICE', 'IN_TIME', 'POLICIES', 'PATIENCE', 'MOST_TIMES_LEAST', 'Room', 'put', 'occupy',
-           'clear', 'prices_of', 'room_of', 'best_place', 'Queue', 'queue_of', 'rank', 'place_in_order', 'play_until',
-           'cost_to_go', 'best_policy', 'assign_by_rollout', 'rollout']
+__all__ = ['PRESSURE', 'EXPENSE', 'BY_PRICE', 'IN_TIME', 'POLICIES', 'PATIENCE', 'MOST_TIMES_LEAST', 'PAIRS_AT_ONCE', 'Room',
+           'put', 'occupy', 'clear', 'prices_of', 'room_of', 'best_place', 'Queue', 'queue_of', 'rank',
+           'place_in_order', 'play_until', 'cost_to_go', 'best_policy', 'try_changes', 'assign_by_rollout', 'rollout']
 
 # %% ../../nbs/34a_rollout.ipynb #34a-008
 class Room(NamedTuple):
@@ -284,8 +284,35 @@ def best_policy(fleet: Fleet, room: Room, queue: Queue, now_s: float, policies: 
             node[:], configuration[:] = n, c
     return best, place, best_order
 
-
+# %% ../../nbs/34a_rollout.ipynb #34a-030a
 @njit(cache=True)
+def try_changes(fleet: Fleet, room: Room, queue: Queue, now_s: float, place: int, order: Integers, state: Integers,
+                num: int, best: float, node: Integers, configuration: Integers) -> float:
+    """Move one job of the order, so many times, and keep what is cheaper; return the least cost.
+
+    Parameters
+    ----------
+    order : (jobs,) the best one, changed
+    state : (1,) of the engine
+    best : cost so far
+    node, configuration : (jobs,) the decision, written
+    """
+    count, n, c = len(order), node.copy(), configuration.copy()
+    for _ in range(num):
+        tried, source, target = order.copy(), int(draw(state) * count), int(draw(state) * count)
+        job = tried[source]
+        tried[source:-1] = tried[source + 1:].copy()
+        tried[target + 1:] = tried[target:-1].copy()
+        tried[target] = job
+        total = cost_to_go(fleet, room, queue, now_s, tried, place, best, n, c)
+        if total < best:
+            best, order[:], node[:], configuration[:] = total, tried, n, c
+    return best
+
+# %% ../../nbs/34a_rollout.ipynb #34a-030b
+PAIRS_AT_ONCE = 4_000_000  # jobs times turns that are played before a compiled call returns
+
+
 def assign_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, policies: Integers, tries: int,
                       seed: int) -> tuple[Integers, Integers, float]:
     """Play all policies, take the cheapest, and try to improve its order of jobs by moving one of them.
@@ -294,21 +321,18 @@ def assign_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, policies: Integers
     -------
     node, configuration (jobs,), and what the queue is expected to cost
     """
-    count, room, state = len(jobs.due_s), room_of(fleet), np.array([max(seed % 2147483647, 1)])
-    node, configuration, n, c = np.full(count, -1), np.full(count, -1), np.full(count, -1), np.full(count, -1)
-    queue = queue_of(jobs, room)
-    best, place, best_order = best_policy(fleet, room, queue, now_s, policies, node, configuration)
-    for _ in range(tries if count > 1 else 0):
-        order, source, target = best_order.copy(), int(draw(state) * count), int(draw(state) * count)
-        job = order[source]
-        order[source:-1] = order[source + 1:].copy()
-        order[target + 1:] = order[target:-1].copy()
-        order[target] = job
-        total = cost_to_go(fleet, room, queue, now_s, order, place, best, n, c)
-        if total < best:
-            best, best_order = total, order
-            node[:], configuration[:] = n, c
-    return node, configuration, best
+    count, state = len(jobs.due_s), np.array([max(seed % 2147483647, 1)])
+    node, configuration = np.full(count, -1), np.full(count, -1)
+    left, most = tries if count > 1 else 0, max(1, PAIRS_AT_ONCE // ((count + 10) * (count + len(fleet.node_type))))
+    with heard():
+        room = room_of(fleet)
+        queue = queue_of(jobs, room)
+        best, place, order = best_policy(fleet, room, queue, now_s, policies, node, configuration)
+        while left > 0:
+            best = try_changes(fleet, room, queue, now_s, place, order, state, min(left, most), best, node,
+                               configuration)
+            left -= most
+    return node, configuration, float(best)
 
 # %% ../../nbs/34a_rollout.ipynb #34a-031
 def rollout(fleet: Fleet, jobs: Jobs, now_s: float, *, tries: int = 20, seed: int = 4010) -> tuple[Assignment, float]:

@@ -75,17 +75,20 @@ def put_back(fleet: Fleet, opened: OpenNodes, node: int) -> None:
 
 @njit(cache=True)
 def reopen(fleet: Fleet, opened: OpenNodes, free: Integers) -> None:
-    """Begin anew with so many free GPUs on each node, nodes of a list by name."""
-    opened.head[:] = -1
-    opened.free[:] = free
-    for node in range(len(free) - 1, -1, -1):
-        put_back(fleet, opened, node)
+    """Go on with so many free GPUs: if that is news for a type, its nodes stand by name again, else as they stood."""
+    for kind in range(len(opened.head)):
+        own = np.flatnonzero(fleet.node_type == kind)
+        if (free[own] != opened.free[own]).any():
+            opened.head[kind, :] = -1
+            opened.free[own] = free[own]
+            for node in own[::-1]:
+                put_back(fleet, opened, node)
 
 
 @njit(cache=True)
 def open_nodes(fleet: Fleet, free: Integers) -> OpenNodes:
-    """Nodes with so many free GPUs."""
-    opened = OpenNodes(np.empty(fleet.cost_eur_per_h.shape, np.int64), np.empty(len(free), np.int64), free.copy())
+    """Nodes with so many free GPUs, those of a list by name."""
+    opened = OpenNodes(np.full(fleet.cost_eur_per_h.shape, -1), np.full(len(free), -1), np.zeros(len(free), np.int64))
     reopen(fleet, opened, free)
     return opened
 
@@ -137,12 +140,11 @@ def urgency(jobs: Jobs, rule: int) -> Floats:
 
 
 @njit(cache=True)
-def assign_waiting(fleet: Fleet, jobs: Jobs, now_s: float, free: Integers, rule: int) -> tuple[Integers, Integers]:
-    """Place waiting jobs on the free GPUs by one of the rules; node and configuration (jobs,)."""
+def assign_waiting(fleet: Fleet, jobs: Jobs, now_s: float, opened: OpenNodes, rule: int) -> tuple[Integers, Integers]:
+    """Place waiting jobs on the open nodes by one of the rules; node and configuration (jobs,)."""
     node, configuration = np.empty(len(jobs.due_s), np.int64), np.empty(len(jobs.due_s), np.int64)
     order = np.argsort(urgency(jobs, rule), kind="mergesort")
-    place_all(fleet, open_nodes(fleet, free), order, candidates(fleet, jobs.times_s, jobs.due_s, now_s), node,
-              configuration)
+    place_all(fleet, opened, order, candidates(fleet, jobs.times_s, jobs.due_s, now_s), node, configuration)
     return node, configuration
 
 # %% ../../nbs/32_rules.ipynb #32-025
@@ -163,4 +165,4 @@ def assign_by_rule(fleet: Fleet, jobs: Jobs, now_s: float, rule: str, *, free: I
     given = fleet.node_gpus if free is None else np.asarray(free, np.int64)
     if given.shape != fleet.node_gpus.shape or ((given < 0) | (given > fleet.node_gpus)).any():
         raise InputError(f"free GPUs {given.tolist()}", mend="give each node a number from 0 to that of its GPUs")
-    return Assignment(*assign_waiting(fleet, jobs, now_s, given, RULES[rule]))
+    return Assignment(*assign_waiting(fleet, jobs, now_s, open_nodes(fleet, given), RULES[rule]))

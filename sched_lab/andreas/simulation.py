@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._compat import njit
-from .greedy import Randomness, assign_at_random, assign_by_pressure
+from .._compat import heard, njit
+from .greedy import Randomness, assign_at_random, assign_by_pressure, check_randomness
 from .model import HISTORY, SECONDS_PER_HOUR, Fleet, Floats, Instance, Jobs, check_schedule
 from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
 from .rollout import POLICIES, assign_by_rollout
-from .rules import EDF, FIFO, PRIORITY, assign_waiting
+from .rules import EDF, FIFO, PRIORITY, OpenNodes, assign_waiting, open_nodes, reopen
 from ..cluster import Integers
 from ..frames import InputError
 
@@ -25,6 +25,7 @@ METHODS = {"fifo": FIFO, "edf": EDF, "priority": PRIORITY, "greedy": GREEDY, "rg
 NO_LOSS, LOSS_IF_MOVED, LOSS_ALWAYS = range(3)
 LOSSES = {"none": NO_LOSS, "moved": LOSS_IF_MOVED, "always": LOSS_ALWAYS}
 DONE_PERCENT = 100 - 1e-7  # from here on a job counts as done, as in the authors' code
+FINEST = 1e7  # roundings of the clock that fit into every run time
 PATIENCE = 10_000  # decisions in a row without progress after which a simulation is given up
 Run = tuple[int, int, int, float, float]  # job, node, configuration, start and end in s
 INTERVAL = ("start_s", "end_s", "energy_eur", "penalty_eur", "queue")
@@ -33,9 +34,9 @@ JOB_COLOURS = {"in time": "#86BBDD", "late": "#E8A87C"}
 
 # %% auto #0
 __all__ = ['GREEDY', 'RANDOM', 'ROLLOUT', 'METHODS', 'NO_LOSS', 'LOSS_IF_MOVED', 'LOSS_ALWAYS', 'LOSSES', 'DONE_PERCENT',
-           'PATIENCE', 'Run', 'INTERVAL', 'Interval', 'JOB_COLOURS', 'State', 'initial_state', 'remaining', 'decide',
-           'lose_started_epoch', 'install', 'advance', 'run_until', 'run_events', 'Simulation', 'simulate', 'bill',
-           'gantt_frame']
+           'FINEST', 'PATIENCE', 'Run', 'INTERVAL', 'Interval', 'JOB_COLOURS', 'State', 'initial_state', 'remaining',
+           'decide_by_rule', 'decide', 'lose_started_epoch', 'install', 'advance', 'carry_out', 'run_until',
+           'run_events', 'Simulation', 'simulate', 'bill', 'gantt_frame']
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-010
 class State(NamedTuple):
@@ -48,6 +49,7 @@ class State(NamedTuple):
     node, configuration : (jobs,) where each job runs, -1 if it does not
     start_s : (jobs,) since when without interruption
     end_s : (jobs,) completion, NaN before
+    opened : nodes in the order in which the rules ask them
     """
 
     times_s: Floats
@@ -56,14 +58,15 @@ class State(NamedTuple):
     configuration: Integers
     start_s: Floats
     end_s: Floats
+    opened: OpenNodes
 
 
 @njit(cache=True)
-def initial_state(jobs: Jobs) -> State:
+def initial_state(fleet: Fleet, jobs: Jobs) -> State:
     """Nothing has run yet."""
     count = len(jobs.due_s)
     return State(jobs.times_s.copy(), np.zeros(count), np.full(count, -1), np.full(count, -1), np.zeros(count),
-                 np.full(count, np.nan))
+                 np.full(count, np.nan), open_nodes(fleet, fleet.node_gpus))
 
 
 @njit(cache=True)
@@ -73,27 +76,31 @@ def remaining(jobs: Jobs, state: State, chosen: Integers) -> Jobs:
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-013
 @njit(cache=True)
+def decide_by_rule(fleet: Fleet, jobs: Jobs, state: State, queue: Integers, now_s: float,
+                   rule: int) -> tuple[Integers, Integers]:
+    """Leave running jobs where they are, and place those that wait on the free GPUs."""
+    node, configuration = state.node[queue], state.configuration[queue]
+    waiting = np.flatnonzero(node < 0)
+    reopen(fleet, state.opened, fleet.node_gpus - gpus_in_use(fleet, node, configuration))
+    node[waiting], configuration[waiting] = assign_waiting(fleet, remaining(jobs, state, queue[waiting]), now_s,
+                                                           state.opened, rule)
+    return node, configuration
+
+
 def decide(fleet: Fleet, jobs: Jobs, state: State, queue: Integers, now_s: float, method: int,
            how: Randomness) -> tuple[Integers, Integers]:
     """Node and configuration of each job of the queue from now on.
 
-    The rules leave running jobs where they are; greedy and randomized greedy begin with empty nodes.
+    The rules leave running jobs where they are; the others begin with empty nodes.
     """
+    if method in (FIFO, EDF, PRIORITY):
+        return decide_by_rule(fleet, jobs, state, queue, now_s, method)
+    here = remaining(jobs, state, queue)
     if method == GREEDY:
-        return assign_by_pressure(fleet, remaining(jobs, state, queue), now_s)
+        return assign_by_pressure(fleet, here, now_s)
     if method == RANDOM:
-        node, configuration, _ = assign_at_random(fleet, remaining(jobs, state, queue), now_s, how)
-        return node, configuration
-    if method == ROLLOUT:
-        node, configuration, _ = assign_by_rollout(fleet, remaining(jobs, state, queue), now_s, POLICIES, how.tries,
-                                                   how.seed)
-        return node, configuration
-    node, configuration = state.node[queue], state.configuration[queue]
-    waiting = np.flatnonzero(node < 0)
-    free = fleet.node_gpus - gpus_in_use(fleet, node, configuration)
-    node[waiting], configuration[waiting] = assign_waiting(fleet, remaining(jobs, state, queue[waiting]), now_s, free,
-                                                           method)
-    return node, configuration
+        return assign_at_random(fleet, here, now_s, how)[:2]
+    return assign_by_rollout(fleet, here, now_s, POLICIES, how.tries, how.seed)[:2]
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-017
 @njit(cache=True)
@@ -137,12 +144,22 @@ def advance(jobs: Jobs, state: State, queue: Integers, now_s: float, interval_s:
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-029
 @njit(cache=True)
+def carry_out(fleet: Fleet, jobs: Jobs, epochs: Integers, state: State, queue: Integers,
+              decision: tuple[Integers, Integers], now_s: float, most_s: float,
+              loss: int) -> tuple[float, float, float]:
+    """Do as decided until a job ends, but no longer than asked: the time that took, its energy and its penalties."""
+    node, configuration = decision
+    install(state, queue, node, configuration, epochs, now_s, loss)
+    interval_s = min(most_s, first_completion_s(state.times_s[queue], node, configuration))
+    energy_eur = interval_s * cost_eur_per_s(fleet, gpus_in_use(fleet, node, configuration))
+    return interval_s, energy_eur, advance(jobs, state, queue, now_s, interval_s)
+
+
 def run_until(state: State, job: int, end_s: float) -> Run:
     """What a job has done since it was last started or moved."""
-    return job, state.node[job], state.configuration[job], state.start_s[job], end_s
+    return int(job), int(state.node[job]), int(state.configuration[job]), float(state.start_s[job]), end_s
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-030
-@njit(cache=True)
 def run_events(fleet: Fleet, jobs: Jobs, epochs: Integers, method: int, how: Randomness, period_s: float,
                loss: int) -> tuple[Floats, list[Run], list[Interval]]:
     """Run all jobs.
@@ -151,37 +168,35 @@ def run_events(fleet: Fleet, jobs: Jobs, epochs: Integers, method: int, how: Ran
     -------
     end_s (jobs,), NaN for jobs that were given up; runs; intervals
     """
-    arrival, state = np.argsort(jobs.submission_s, kind="mergesort"), initial_state(jobs)
-    queue, arrived, now_s = np.empty(0, np.int64), 0, jobs.submission_s.min() if len(arrival) > 0 else 0.0
-    runs, intervals = [(0, 0, 0, 0.0, 0.0) for _ in range(0)], [(0.0, 0.0, 0.0, 0.0, 0) for _ in range(0)]
+    arrival, state = np.argsort(jobs.submission_s, kind="stable"), initial_state(fleet, jobs)
+    comes_s = np.append(jobs.submission_s[arrival], np.inf)
+    queue, arrived, now_s = arrival[:0], 0, float(comes_s[0])
+    runs: list[Run] = []
+    intervals: list[Interval] = []
     least_left, in_vain = np.inf, 0
     while in_vain < PATIENCE:
-        while arrived < len(arrival) and jobs.submission_s[arrival[arrived]] <= now_s:
-            queue, least_left = np.append(queue, arrival[arrived]), np.inf
-            arrived += 1
-        if len(queue) == 0:
+        if comes_s[arrived] <= now_s < np.inf:
+            known, arrived = arrived, int(np.searchsorted(comes_s, now_s, side="right"))
+            queue, least_left = np.append(queue, arrival[known:arrived]), np.inf
+        if not len(queue):
             if arrived == len(arrival):
                 break
-            now_s = jobs.submission_s[arrival[arrived]]
+            now_s = float(comes_s[arrived])
             continue
         node, configuration = decide(fleet, jobs, state, queue, now_s, method, how)
         is_other = (state.node[queue] != node) | (state.configuration[queue] != configuration)
-        for job in queue[is_other & (state.node[queue] >= 0) & (state.start_s[queue] < now_s)]:
-            runs.append(run_until(state, job, now_s))
-        install(state, queue, node, configuration, epochs, now_s, loss)
-        interval_s = min(period_s, first_completion_s(state.times_s[queue], node, configuration))
-        if arrived < len(arrival):
-            interval_s = min(interval_s, jobs.submission_s[arrival[arrived]] - now_s)
-        price = cost_eur_per_s(fleet, gpus_in_use(fleet, node, configuration))
-        penalty_eur = advance(jobs, state, queue, now_s, interval_s)
-        intervals.append((now_s, now_s + interval_s, interval_s * price, penalty_eur, len(queue)))
+        is_stopped = is_other & (state.node[queue] >= 0) & (state.start_s[queue] < now_s)
+        runs += [run_until(state, job, now_s) for job in queue[is_stopped]]
+        most_s = min(period_s, float(comes_s[arrived]) - now_s)
+        interval_s, energy_eur, penalty_eur = carry_out(fleet, jobs, epochs, state, queue, (node, configuration),
+                                                        now_s, most_s, loss)
+        intervals.append((now_s, now_s + interval_s, energy_eur, penalty_eur, len(queue)))
         now_s += interval_s
-        for job in queue[~np.isnan(state.end_s[queue])]:
-            runs.append(run_until(state, job, now_s))
+        is_done = ~np.isnan(state.end_s[queue])
+        runs += [run_until(state, job, now_s) for job in queue[is_done]]
         left = ((100 - state.done_percent[queue]) * epochs[queue]).sum()
         in_vain = in_vain + 1 if loss != NO_LOSS and left >= least_left else 0
-        least_left = min(least_left, left - 1e-9)
-        queue = queue[np.isnan(state.end_s[queue])]
+        least_left, queue = min(least_left, left - 1e-9), queue[~is_done]
     return state.end_s, runs, intervals
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-032
@@ -226,6 +241,18 @@ class Simulation:
         return float(self.end_s.max(initial=0.0))
 
 # %% ../../nbs/35_andreas_sim.ipynb #35-033
+def _check_clock(jobs: Jobs) -> None:
+    """Refuse run times that are lost in the rounding of so late a clock."""
+    is_possible = np.isfinite(jobs.times_s)
+    if not is_possible.any():
+        return
+    last_s = jobs.submission_s.max() + np.where(is_possible, jobs.times_s, 0.0).max(axis=1).sum()
+    least_s = np.where(is_possible, jobs.times_s, np.inf).min()
+    if least_s < FINEST * np.spacing(last_s):
+        raise InputError(f"a run time of {least_s:g} s is lost in the rounding of a clock that may show {last_s:g} s",
+                         mend="count times from the first submission, or leave out such short or such long jobs")
+
+
 def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss: str = "none",
              how: Randomness | None = None) -> Simulation:
     """Run an instance from the first submission to the last completion, and check what happened.
@@ -236,12 +263,12 @@ def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss:
     period_s : longest time between two decisions, H
     loss : what an interruption costs, a key of `LOSSES`: nothing, the started epoch of a job that is moved or stopped,
         or the started epoch of every job at every decision
-    how : for randomized greedy and local search, `Randomness()` if not given
+    how : for randomized greedy and local search, `Randomness()` if not given; it holds the H of Eq. 1
 
     Raises
     ------
-    InputError : if there is no such method or loss, a number is too small, epochs are needed and unknown, or no epoch
-        is ever finished
+    InputError : if there is no such method or loss, a number is too small, epochs are needed and unknown, a run time is
+        lost in rounding, or no epoch is ever finished
     """
     for word, known in ((method, METHODS), (loss, LOSSES)):
         if word not in known:
@@ -249,13 +276,13 @@ def simulate(instance: Instance, method: str, *, period_s: float = np.inf, loss:
     if not period_s > 0:
         raise InputError(f"period {period_s} s", mend="give a number above 0")
     how = how or Randomness()
-    if how.max_iterations < 1 or how.seed < 0 or how.tries < 0:
-        raise InputError(f"{how.max_iterations} iterations, seed {how.seed}, {how.tries} tries",
-                         mend="give 1 iteration or more, and 0 or more of the others")
+    check_randomness(how)
     if loss != "none" and not (instance.epochs > 0).all():
         raise InputError("the loss of a started epoch needs the epochs of every job", mend="add epochs to the jobs")
-    end_s, runs, intervals = run_events(instance.fleet, instance.jobs, instance.epochs, METHODS[method],
-                                        how, float(period_s), LOSSES[loss])
+    _check_clock(instance.jobs)
+    with heard():
+        end_s, runs, intervals = run_events(instance.fleet, instance.jobs, instance.epochs, METHODS[method], how,
+                                            float(period_s), LOSSES[loss])
     if (endless := np.isnan(end_s)).any():
         raise InputError(f"job {instance.job_name[int(np.argmax(endless))]} gets no further: each decision costs its "
                          "started epoch", mend="give a longer period_s, or another loss")
