@@ -203,15 +203,15 @@ def find_alloc(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: Integ
     node, gpus = np.empty(workers, np.int64), np.empty(workers, np.int64)
     best, best_node, best_gpus = -np.inf, old_node[:0].copy(), old_gpus[:0].copy()
     usable = np.zeros(len(free), np.bool_)
+    spreads = jobs.spread_rate[job][cluster.node_type] > 0  # nodes that may be part of a spread gang
     for gpu_type in np.argsort(-rates, kind="mergesort"):
         if rates[gpu_type] <= 0:
             break
         usable = (cluster.node_type == gpu_type) | (usable & terms.mixed)
         for unpacked in range(2 if workers > 1 else 1):
-            if unpacked:
-                count = fill(usable, free, node_price, True, node, gpus, workers)
-            else:
-                count = pack(usable, free, node_price, node, gpus, workers)
+            count = 0 if unpacked else pack(usable, free, node_price, node, gpus, workers)
+            if count != 1:
+                count = fill(usable & spreads, free, node_price, unpacked == 1, node, gpus, workers)
             moved = not is_same(node, gpus, count, old_node, old_gpus)
             payoff = payoff_of(cluster, jobs, job, terms, node_price, node, gpus, count, moved)
             if payoff > best + TIE:
