@@ -79,13 +79,14 @@ def random_gangs(seed, *, one_gpu=False):
     most = workers_that_fit(cluster, rate, spread)
     workers = np.ones(num_jobs, np.int64) if one_gpu else rng.integers(1, most + 1)
     arrival_s = np.where(rng.random(num_jobs) < 0.5, 0, rng.uniform(0, 9000, num_jobs))
-    jobs = Jobs(arrival_s, np.ceil(rng.uniform(1, 9000, num_jobs)), workers, rng.choice([1.0, 3.0], num_jobs), rate, spread)
+    steps, weight = np.ceil(rng.uniform(1, 9000, num_jobs)), rng.choice([1.0, 3.0], num_jobs)
+    jobs = Jobs(arrival_s, steps, workers, weight, rate, spread)
     names = (tuple(map(str, range(count))) for count in (num_jobs, num_nodes, num_types))
     return Workload(*names, cluster, jobs)
 
 
 def waiting_rounds(run):
-    """Yield, for each round, the jobs that have come, are not done and do not run, and the (nodes,) GPUs that are left."""
+    """Yield, for each round, the jobs that are there and do not run, and the (nodes,) GPUs that are left."""
     work, history = run.workload, run.history
     for number, start_s in enumerate(run.intervals["start_s"]):
         rows = history[history["round"] == number]
@@ -97,4 +98,5 @@ def waiting_rounds(run):
 
 def who_fits(work, left):
     """(jobs,) whether a gang could run on the GPUs that are left, alone."""
-    return workers_that_fit(work.cluster._replace(node_gpus=left), work.jobs.rate, work.jobs.spread_rate) >= work.jobs.workers
+    jobs = work.jobs
+    return workers_that_fit(work.cluster._replace(node_gpus=left), jobs.rate, jobs.spread_rate) >= jobs.workers

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ SECONDS_PER_HOUR = 3600.0
 __all__ = ['Floats', 'Truths', 'SECONDS_PER_HOUR', 'SPREAD', 'Cluster', 'Jobs', 'Workload', 'type_gpus', 'figure_one',
            'Allocation', 'allocation_of', 'nothing_runs', 'round_rate', 'gpus_in_use', 'check_allocation',
            'Throughputs', 'read_throughputs', 'read_cluster', 'workers_that_fit', 'read_workload', 'toy_workload',
-           'State', 'Scheduler']
+           'State', 'Scheduler', 'Foresighted']
 
 # %% ../../nbs/40_hadar_model.ipynb #40-008
 class Cluster(NamedTuple):
@@ -375,7 +375,7 @@ class State(NamedTuple):
     active : jobs that have arrived and are not done, by number
     remaining : (jobs,) steps left to do
     previous : the allocation of the round before, jobs that are done left out
-    ran_s : (jobs,) how long each job held its GPUs in the round before, jobs that then ended included
+    ran_s : (jobs,) how long each job held its GPUs since the last decision, jobs that then ended included
     service_gpu_s : (jobs,) GPU-seconds received so far
     """
 
@@ -394,4 +394,16 @@ class Scheduler(Protocol):
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
+        ...
+
+
+@runtime_checkable
+class Foresighted(Scheduler, Protocol):
+    """A scheduler that can tell for how long it will decide the same again."""
+
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """Rounds after this one with the same decision, as long as nobody comes and nobody is done.
+
+        Asked after `allocate(state)`, and only if that left everything as it was; 0 is always right.
+        """
         ...
