@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..cluster import Integers
 from ..frames import InputError
-from .engine import MOST_DECISIONS, Simulation, check_rounds, next_start_s
+from .engine import MOST_DECISIONS, Simulation, check_rounds, next_start_s, rounds_alone
 from sched_lab.hadar.fork import (
     GPUS,
     Order,
@@ -95,7 +95,8 @@ def _usable(workload: Workload, how: HadarE, believed: Floats | None) -> tuple[F
     if (jobs.steps > MOST_STEPS).any():
         raise InputError(f"job {np.argmax(jobs.steps)} has {jobs.steps.max():.3g} steps",
                          mend=f"give at most {MOST_STEPS}, or larger steps")
-    check_rounds(jobs, jobs.steps / np.where(runs, rate, 0.0).sum(axis=1) / how.slot_s, how.slot_s, MOST_DECISIONS)
+    all_nodes = jobs._replace(rate=np.where(runs, rate, 0.0).sum(axis=1, keepdims=True), spread_rate=0 * jobs.rate)
+    check_rounds(jobs, rounds_alone(all_nodes, how.slot_s), how.slot_s, MOST_DECISIONS)
     return rate, np.where(runs, guess, 0.0)
 
 # %% ../../nbs/44a_hadare.ipynb #44a-015

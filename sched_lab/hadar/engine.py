@@ -33,7 +33,7 @@ ROUND_S = 360.0
 RESTART_S = 10.0
 PATIENCE = 1000  # rounds in a row in which nothing runs before a run is given up
 MOST_ROUNDS = 10**10  # that a job may need: beyond, rounding would show in its completion time
-MOST_DECISIONS = 300_000  # of a scheduler in a run
+MOST_DECISIONS = 100_000  # of a scheduler in a run
 MOST_ROWS = 1_000_000  # of rounds and places that are listed one by one
 
 # %% auto #0
@@ -257,7 +257,8 @@ def _pass_round(run: _Run, allocation: Allocation, active: Integers, now_s: floa
 def rounds_alone(jobs: Jobs, round_s: float) -> Floats:
     """(jobs,) rounds that the steps left take at a job's best pace; 0 for a job that never runs."""
     best = np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
-    rounds: Floats = np.divide(jobs.steps, best, out=np.zeros(len(best)), where=best > 0) / round_s
+    with np.errstate(over="ignore"):
+        rounds: Floats = np.divide(jobs.steps, best, out=np.zeros(len(best)), where=best > 0) / round_s
     return rounds
 
 
@@ -331,10 +332,12 @@ def _check_lengths(round_s: float, restart_s: float) -> None:
 
 def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> None:
     """Refuse a run that cannot end in a sensible time; `rounds` are those that each job needs alone, at the best pace."""
-    for what, number in (("arrives after", jobs.arrival_s / round_s), ("needs", rounds)):
-        if not (number <= most).all():
-            first = int(np.argmax(~(number <= most)))
-            raise InputError(f"job {first} {what} {number[first]:.3g} rounds of {round_s:g} s, more than {most:,.0f}",
+    with np.errstate(over="ignore"):
+        later = jobs.arrival_s / round_s
+    for what, number, limit in (("arrives after", later, MOST_ROUNDS), ("needs", rounds, most)):
+        if not (number <= limit).all():
+            first = int(np.argmax(~(number <= limit)))
+            raise InputError(f"job {first} {what} {number[first]:.3g} rounds of {round_s:g} s, more than {limit:,.0f}",
                              mend="give longer rounds, or check steps, throughputs and arrivals")
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-029
