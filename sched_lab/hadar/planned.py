@@ -85,7 +85,7 @@ def mean_jct_bound_s(cluster: Cluster, jobs: Jobs) -> float:
 def rounds_needed(remaining: Floats, rate: Floats, restart_s: float, round_s: float) -> Floats:
     """(jobs, types) rounds until the steps are done; infinite where a job cannot run."""
     need_s = np.divide(remaining[:, None], rate, out=np.full(rate.shape, np.inf), where=rate > 0)
-    rounds: Floats = np.ceil((restart_s + need_s) / round_s - 1e-9)
+    rounds: Floats = np.maximum(np.ceil((restart_s + need_s) / round_s - 1e-9), 1.0)
     return rounds
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-024
