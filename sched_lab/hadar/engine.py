@@ -34,7 +34,7 @@ RESTART_S = 10.0
 PATIENCE = 1000  # rounds in a row in which nothing runs before a run is given up
 MOST_ROUNDS = 10**10  # that a job may need: beyond, rounding would show in its completion time
 MOST_DECISIONS = 100_000  # of a scheduler in a run
-MOST_ROWS = 1_000_000  # of rounds and places that are listed one by one
+MOST_ROWS = 100_000  # of rounds and places that are listed one by one
 
 # %% auto #0
 __all__ = ['ROUND_S', 'RESTART_S', 'PATIENCE', 'MOST_ROUNDS', 'MOST_DECISIONS', 'MOST_ROWS', 'keeps_place', 'run_round',
@@ -88,7 +88,7 @@ def run_whole_steps(rate: Floats, remaining: Floats, now_s: float,
 # %% ../../nbs/44_hadar_engine.ipynb #44-050
 @njit(cache=True)
 def after_rounds(left: float, each: float, rounds: int) -> float:
-    """Steps left after so many rounds with `each` steps, taken off one by one; more than three rounds' must stay left."""
+    """Steps left after rounds of `each` steps, taken off one by one; more than three rounds' must stay left."""
     while rounds > 0:
         left -= each
         rounds -= 1
@@ -266,7 +266,10 @@ def rounds_without_event(run: _Run, allocation: Allocation, until_arrival: float
     """Rounds, from this one on, in which surely nobody comes and nobody is done if nobody moves."""
     rate = round_rate(run.workload.cluster, run.workload.jobs, allocation)
     runs = rate > 0
-    until_done = float((run.remaining[runs] / (rate[runs] * round_s)).min())
+    needs = np.divide(run.remaining, rate * round_s, out=np.zeros(len(rate)), where=runs)
+    until_done = float(needs[runs].min())
+    if min(until_done, until_arrival) > MOST_ROUNDS:
+        check_rounds(run.workload.jobs, needs, round_s, MOST_ROUNDS)
     return min(until_done * (1 - 1e-6) - 4, float(np.round(until_arrival)))
 
 
@@ -285,8 +288,9 @@ def _count_decision(run: _Run, active: Integers, until_arrival: float, round_s: 
         left = run.workload.jobs._replace(steps=run.remaining)
         more = min(float(rounds_alone(left, round_s)[active].min(initial=np.inf)), until_arrival)
     if run.decisions + more > MOST_DECISIONS:
-        raise InputError(f"after {run.decisions:,} decisions {len(active)} jobs are not done, and the next event may be "
-                         f"{max(more, 1):,.0f} rounds of {round_s:g} s away", mend="give longer rounds, or fewer steps")
+        raise InputError(f"after {run.decisions:,} decisions {len(active)} jobs are not done, and the next event may "
+                         f"be {max(more, 1):,.0f} rounds of {round_s:g} s away",
+                         mend="give longer rounds, or fewer steps")
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-054
 def _pass_rounds(run: _Run, num_active: int, now_s: float, round_s: float, rounds: int) -> float:
@@ -331,7 +335,7 @@ def _check_lengths(round_s: float, restart_s: float) -> None:
 
 
 def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> None:
-    """Refuse a run that cannot end in a sensible time; `rounds` are those that each job needs alone, at the best pace."""
+    """Refuse a run that cannot end in a sensible time; `rounds` are what each job needs at least."""
     with np.errstate(over="ignore"):
         later = jobs.arrival_s / round_s
     for what, number, limit in (("arrives after", later, MOST_ROUNDS), ("needs", rounds, most)):

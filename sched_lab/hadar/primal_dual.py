@@ -481,7 +481,7 @@ def is_best_place(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: In
 @njit(cache=True)
 def places_settled(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
                    previous: Allocation) -> tuple[bool, Floats, Floats]:
-    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and the taken part of their fullest node."""
+    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and how full their fullest node is."""
     first, room, free = places_of(previous, len(jobs.steps)), cluster.node_gpus, cluster.node_gpus.copy()
     worth, full = np.zeros(len(jobs.steps)), np.zeros(len(jobs.steps))
     ratio, nothing = terms.high / terms.low, np.zeros(len(free))
@@ -525,8 +525,8 @@ def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
     terms, queue = how.terms(state)
     rate = round_rate(state.cluster, jobs, state.previous)
     rounds = rounds_in_order(jobs, queue, terms.scale, rate, state.remaining, now_s, round_s)
-    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:  # sums of prices would be rounded by more than a tie
-        return 0.0
+    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:
+        return 0.0  # of such prices, sums may be rounded by more than a tie
     is_settled, worth, full = places_settled(state.cluster, jobs, terms, queue, state.previous)
     runs = np.flatnonzero(rate)
     longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
