@@ -414,7 +414,7 @@ class Hadar(HadarOptions):
             return 0.0
         return np.inf if self.sticky else settled_rounds(self, state, round_s)
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-073
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-081
 def rounds_in_order(jobs: Jobs, queue: Integers, scale: Floats, rate: Floats, remaining: Floats, now_s: float,
                     round_s: float) -> float:
     """Rounds in which a queue surely stays sorted by density.
@@ -433,7 +433,7 @@ def rounds_in_order(jobs: Jobs, queue: Integers, scale: Floats, rate: Floats, re
     moment_s = np.divide(lead, shrinks, out=np.full(len(lead), np.inf), where=shrinks > 0)
     return float(moment_s.min(initial=np.inf) / round_s * (1 - 1e-6) - 2)
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-075
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-083
 @njit(cache=True)
 def fullness(room: Integers, free: Integers, node: Integers, gpus: Integers, count: int) -> Floats:
     """(GPUs,) taken part of the node of each GPU of a place, ascending."""
@@ -477,11 +477,11 @@ def is_best_place(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: In
             is_first = False
     return True
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-076
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-084
 @njit(cache=True)
 def places_settled(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
                    previous: Allocation) -> tuple[bool, Floats, Floats]:
-    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and how full their fullest node is."""
+    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and the taken part of their fullest node."""
     first, room, free = places_of(previous, len(jobs.steps)), cluster.node_gpus, cluster.node_gpus.copy()
     worth, full = np.zeros(len(jobs.steps)), np.zeros(len(jobs.steps))
     ratio, nothing = terms.high / terms.low, np.zeros(len(free))
@@ -525,8 +525,8 @@ def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
     terms, queue = how.terms(state)
     rate = round_rate(state.cluster, jobs, state.previous)
     rounds = rounds_in_order(jobs, queue, terms.scale, rate, state.remaining, now_s, round_s)
-    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:
-        return 0.0  # of such prices, sums may be rounded by more than a tie
+    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:  # sums of prices would be rounded by more than a tie
+        return 0.0
     is_settled, worth, full = places_settled(state.cluster, jobs, terms, queue, state.previous)
     runs = np.flatnonzero(rate)
     longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
