@@ -444,7 +444,7 @@ def fullness(room: Integers, free: Integers, node: Integers, gpus: Integers, cou
         last += gpus[i]
     return np.sort(parts)
 
-
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-087
 @njit(cache=True)
 def is_best_place(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: Integers, node_price: Floats,
                   old_node: Integers, old_gpus: Integers) -> bool:
@@ -481,7 +481,7 @@ def is_best_place(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: In
 @njit(cache=True)
 def places_settled(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
                    previous: Allocation) -> tuple[bool, Floats, Floats]:
-    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and the taken part of their fullest node."""
+    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and how full their fullest node is."""
     first, room, free = places_of(previous, len(jobs.steps)), cluster.node_gpus, cluster.node_gpus.copy()
     worth, full = np.zeros(len(jobs.steps)), np.zeros(len(jobs.steps))
     ratio, nothing = terms.high / terms.low, np.zeros(len(free))
@@ -503,7 +503,7 @@ def places_settled(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
         free[node] -= gpus
     return True, worth, full
 
-
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-085
 def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats, later_s: float) -> tuple[float, float]:
     """Largest limits of the price from now on until some time later, when so many steps are left."""
     jobs, active, rate = state.jobs, state.active, terms.reference[state.active]
@@ -518,15 +518,15 @@ def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats, 
     high = max(density(jobs, active, terms.scale, remaining, end_s).max() for end_s, remaining in ends)
     return float(low), float(high)
 
-
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-086
 def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
     """Rounds in which all running jobs surely keep their places."""
     jobs, active, now_s = state.jobs, state.active, state.now_s
     terms, queue = how.terms(state)
     rate = round_rate(state.cluster, jobs, state.previous)
     rounds = rounds_in_order(jobs, queue, terms.scale, rate, state.remaining, now_s, round_s)
-    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:  # sums of prices would be rounded by more than a tie
-        return 0.0
+    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:
+        return 0.0  # of such prices, sums may be rounded by more than a tie
     is_settled, worth, full = places_settled(state.cluster, jobs, terms, queue, state.previous)
     runs = np.flatnonzero(rate)
     longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
