@@ -163,7 +163,7 @@ def progress_frame(run: Simulation) -> pd.DataFrame:
 
 
 def usage_frame(run: Simulation) -> pd.DataFrame:
-    """GPUs in use from each moment on that changes them, one row per moment and type: time_h, type, gpus."""
+    """GPUs in use from each moment on, one row per moment and type: time_h, type, gpus."""
     workload, number = run.workload, run.history["round"].to_numpy()
     job, node, gpus = (run.history[name].to_numpy() for name in ("job", "node", "gpus"))
     begin_s = run.intervals["start_s"].to_numpy()[number]
@@ -172,7 +172,6 @@ def usage_frame(run: Simulation) -> pd.DataFrame:
     change = np.zeros((len(moment_s), len(workload.type_name)), np.int64)
     kind = workload.cluster.node_type[node]
     np.add.at(change, (place, np.append(kind, kind)), np.append(gpus, -gpus))
-    moment_s, change = moment_s[change.any(axis=1)], change[change.any(axis=1)]
     return pd.DataFrame({"time_h": np.repeat(moment_s, change.shape[1]) / SECONDS_PER_HOUR,
                          "type": np.tile(np.array(workload.type_name, object), len(moment_s)),
                          "gpus": change.cumsum(axis=0).ravel()})
