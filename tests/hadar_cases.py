@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sched_lab.hadar.model import Cluster, Jobs, Workload
+from sched_lab.hadar.model import Cluster, Jobs, Workload, workers_that_fit
 from sched_lab.traces import find_reference
 
 TYPES = ("v100", "p100", "k80")
@@ -64,3 +64,39 @@ def random_workload(seed, *, with_arrivals=True):
     jobs = Jobs(arrival_s, rng.uniform(1, 5000, num_jobs), workers, np.ones(num_jobs), rate, spread)
     names = (tuple(map(str, range(count))) for count in (num_jobs, num_nodes, num_types))
     return Workload(*names, cluster, jobs)
+
+
+def random_gangs(seed, *, one_gpu=False):
+    """Gangs as large as any that fits, a third of the types of no use when spread, a quarter of no use at all."""
+    rng = np.random.default_rng([seed, 1])
+    num_types, num_jobs = int(rng.integers(1, 4)), int(rng.integers(1, 7))
+    num_nodes = int(rng.integers(num_types, 7))
+    node_type = np.concatenate([np.arange(num_types), rng.integers(0, num_types, num_nodes - num_types)])
+    cluster = Cluster(node_type, np.ones(num_nodes, np.int64) if one_gpu else rng.integers(1, 4, num_nodes))
+    rate = rng.uniform(0.5, 10, (num_jobs, num_types)) * (rng.random((num_jobs, num_types)) > 0.25)
+    rate[np.arange(num_jobs), rng.integers(0, num_types, num_jobs)] += 1
+    spread = rate * rng.uniform(0.5, 1.1, rate.shape) * (rng.random(rate.shape) > 0.33)
+    most = workers_that_fit(cluster, rate, spread)
+    workers = np.ones(num_jobs, np.int64) if one_gpu else rng.integers(1, most + 1)
+    arrival_s = np.where(rng.random(num_jobs) < 0.5, 0, rng.uniform(0, 9000, num_jobs))
+    steps, weight = np.ceil(rng.uniform(1, 9000, num_jobs)), rng.choice([1.0, 3.0], num_jobs)
+    jobs = Jobs(arrival_s, steps, workers, weight, rate, spread)
+    names = (tuple(map(str, range(count))) for count in (num_jobs, num_nodes, num_types))
+    return Workload(*names, cluster, jobs)
+
+
+def waiting_rounds(run):
+    """Yield, for each round, the jobs that are there and do not run, and the (nodes,) GPUs that are left."""
+    work, history = run.workload, run.history
+    for number, start_s in enumerate(run.intervals["start_s"]):
+        rows = history[history["round"] == number]
+        active = np.flatnonzero((work.jobs.arrival_s <= start_s) & (run.end_s > start_s))
+        left = work.cluster.node_gpus.copy()
+        np.subtract.at(left, rows["node"], rows["gpus"])
+        yield np.setdiff1d(active, rows["job"]), left
+
+
+def who_fits(work, left):
+    """(jobs,) whether a gang could run on the GPUs that are left, alone."""
+    jobs = work.jobs
+    return workers_that_fit(work.cluster._replace(node_gpus=left), jobs.rate, jobs.spread_rate) >= jobs.workers

@@ -284,10 +284,13 @@ def test_the_closed_form_is_what_happens(rounds, nodes, data):
         len(alone), pytest.approx(forked_utilisation(rounds, nodes)[copies - 1]))
 
 
-def test_with_two_jobs_forking_can_halve_the_utilisation():
-    work = np.array([0.6, 1.0])
-    assert schedule_utilisation(work, [[(0,), (1,)]]) == (1, pytest.approx(0.8))
-    assert schedule_utilisation(work, [[(0,), (0,)], [(1,), (1,)]]) == (2, pytest.approx(0.4))
+def test_with_two_jobs_longer_than_a_slot_forking_can_lower_the_utilisation():
+    work = np.array([2.6, 3.0])
+    assert (work > 1).all()  # as the paper's proof assumes
+    assert schedule_utilisation(work, [[(0,), (1,)]] * 3) == (3, pytest.approx(5.6 / 6))
+    assert schedule_utilisation(work, [[(0,), (0,)]] * 2 + [[(1,), (1,)]] * 2) == (4, pytest.approx(0.7))
+    with pytest.raises(ValueError, match="not done after 2 rounds"):
+        schedule_utilisation(work, [[(0,), (1,)]] * 2)
 
 
 def test_a_schedule_that_is_no_schedule_is_refused():

@@ -219,6 +219,7 @@ def test_rounds_hold_the_restart_and_are_whole():
     remaining = np.array([700.0, 710.0, 711.0])
     assert rounds_needed(remaining, np.ones((3, 1)), 10.0, 360.0).ravel().tolist() == [2, 2, 3]
     assert np.isinf(rounds_needed(remaining, np.zeros((3, 1)), 10.0, 360.0)).all()
+    assert rounds_needed(np.array([1e-9]), np.ones((1, 1)), 0.0, 360.0) == 1  # next to nothing takes a round, too
 
 
 def test_urgent_jobs_come_first_then_the_shortest_for_their_weight():

@@ -314,6 +314,19 @@ class Gavel:
         first = np.concatenate([row[self.chosen[row] == kind] for kind, row in enumerate(order)])
         return place_on_types(cluster, jobs, state.previous, self.chosen, first, False)
 
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """For ever if the shares are those of the active jobs, and all of these run without any contest."""
+        assert self.books is not None, "it is asked after a decision"
+        waiting, settled = state.active, np.array_equal(state.active, self.books.solved_for)
+        if self.may_idle or not settled or len(np.unique(state.previous.job)) < len(waiting):
+            return 0.0
+        for gpu_type, gpus in enumerate(type_gpus(state.cluster, self.books.rate.shape[1])):
+            wants = self.books.rate[waiting, gpu_type] > 0
+            if state.jobs.workers[waiting[wants]].sum() > gpus:
+                return 0.0  # priorities decide, and they change with every round
+            waiting = waiting[~wants]
+        return np.inf
+
 # %% ../../nbs/43_hadar_baselines.ipynb #43-054
 class RoundShares:
     """Gavel as the Hadar paper tells it: share over rounds received on the type, infinite at first.
@@ -385,6 +398,13 @@ class Tiresias:
         chosen = pick_by_room(order, jobs.workers, self.rate, gpus, types_now(state))
         return place_on_types(cluster, jobs, state.previous, chosen, order[chosen[order] >= 0], True)
 
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """Rounds until a running job enters the second queue."""
+        service_gpu_s = state.service_gpu_s[state.previous.job]
+        each_gpu_s = state.jobs.workers[state.previous.job] * round_s
+        rounds = ((self.threshold_gpu_s - service_gpu_s) / each_gpu_s)[service_gpu_s < self.threshold_gpu_s]
+        return float(np.floor(rounds.min(initial=np.inf) * (1 - 1e-9)))
+
 # %% ../../nbs/43_hadar_baselines.ipynb #43-067
 def wait_in_line(cluster: Cluster, jobs: Jobs, previous: Allocation, line: Integers,
                  mixed: bool) -> Allocation:
@@ -429,3 +449,7 @@ class YarnCs:
         waiting = np.setdiff1d(state.active, state.previous.job)
         line = waiting[np.lexsort((waiting, state.jobs.arrival_s[waiting]))]
         return wait_in_line(state.cluster, state.jobs, state.previous, line, self.mixed)
+
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """For ever: only who runs and who waits counts."""
+        return np.inf

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..cluster import Integers
 from ..frames import InputError
-from .engine import Simulation
+from .engine import MOST_DECISIONS, Simulation, check_rounds, next_start_s, rounds_alone
 from sched_lab.hadar.fork import (
     GPUS,
     Order,
@@ -26,8 +26,10 @@ from sched_lab.hadar.fork import (
 from .model import Cluster, Floats, Jobs, Workload
 from .primal_dual import Utility
 
+MOST_STEPS = 2**53  # counted one by one
+
 # %% auto #0
-__all__ = ['NODES', 'MIXES', 'SOLO_S', 'STEPS_PER_S', 'HadarE', 'run_slot', 'simulate_copies', 'node_workload']
+__all__ = ['MOST_STEPS', 'NODES', 'MIXES', 'SOLO_S', 'STEPS_PER_S', 'HadarE', 'run_slot', 'simulate_copies', 'node_workload']
 
 # %% ../../nbs/44a_hadare.ipynb #44a-008
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def run_slot(owner: Integers, wanted: Integers, rate: Floats,
     """Let each node work on its share for a slot: job, node, whole steps done, and time in use of each working node."""
     node = np.flatnonzero((owner >= 0) & (wanted > 0))
     job, pace = owner[node], rate[owner[node], node]
-    most = np.floor(pace * (how.slot_s - how.overhead_s) + 1e-9).astype(np.int64)
-    done = np.minimum(wanted[node], most)
+    most = np.floor(pace * (how.slot_s - how.overhead_s) + 1e-9)
+    done = np.minimum(wanted[node], most).astype(np.int64)
     ran_s = np.where(done < wanted[node], how.slot_s, how.overhead_s + done / pace)
     return job, node, done, ran_s
 
@@ -90,6 +92,11 @@ def _usable(workload: Workload, how: HadarE, believed: Floats | None) -> tuple[F
     if not runs.any(axis=1).all():
         raise InputError(f"job {np.argmin(runs.any(axis=1))} does no step in a slot of {how.slot_s} s",
                          mend="give longer slots, or smaller steps")
+    if (jobs.steps > MOST_STEPS).any():
+        raise InputError(f"job {np.argmax(jobs.steps)} has {jobs.steps.max():.3g} steps",
+                         mend=f"give at most {MOST_STEPS}, or larger steps")
+    all_nodes = jobs._replace(rate=np.where(runs, rate, 0.0).sum(axis=1, keepdims=True), spread_rate=0 * jobs.rate)
+    check_rounds(jobs, rounds_alone(all_nodes, how.slot_s), how.slot_s, MOST_DECISIONS)
     return rate, np.where(runs, guess, 0.0)
 
 # %% ../../nbs/44a_hadare.ipynb #44a-015
@@ -103,30 +110,35 @@ def simulate_copies(workload: Workload, scheduler: HadarE | None = None, *,
 
     Raises
     ------
-    InputError : if a node has not one GPU, a job wants more than one worker, or a slot is too short for a single step
+    InputError : if a node has not one GPU, a job wants more than one worker, a slot is too short for a single step, or
+        the run would not end
     """
     how, jobs = scheduler or HadarE(), workload.jobs
     rate, guess = _usable(workload, how, believed)
     left, measured = np.ceil(jobs.steps).astype(np.int64), np.zeros((2, *rate.shape))
     start_s, end_s = np.full(len(left), np.nan), np.full(len(left), np.nan)
     places: list[tuple[Integers, ...]] = []
-    intervals: list[tuple[float, float, float, int, int, bool]] = []
-    now_s = np.ceil(jobs.arrival_s.min() / how.slot_s) * how.slot_s
+    intervals: list[tuple[float, float, float, int, int, bool, int]] = []
+    now_s = next_start_s(-1.0, jobs.arrival_s, how.slot_s, False)
     while (left > 0).any():
         active = np.flatnonzero((jobs.arrival_s <= now_s) & (left > 0))
-        if len(active):
-            queue = serving_order(jobs, active, left.astype(float), now_s, how.order, how.utility)
-            job, node, done, ran_s = run_slot(*how.shares(queue, left, refine(guess, *measured)), rate, how)
-            np.subtract.at(left, job, done)
-            measured[0, job, node] += done
-            measured[1, job, node] += done / rate[job, node]
-            start_s[job] = np.fmin(start_s[job], now_s)
-            for finished in active[left[active] == 0]:
-                end_s[finished] = now_s + ran_s[job == finished].max()
-            places.append((np.full(len(job), len(places)), job, node, done))
-            intervals.append((now_s, how.slot_s, float(ran_s.sum()), len(active), len(node), True))
-        now_s += how.slot_s
-    names = ["start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed"]
+        if not len(active):
+            now_s = next_start_s(now_s, jobs.arrival_s, how.slot_s, False)
+            continue
+        queue = serving_order(jobs, active, left.astype(float), now_s, how.order, how.utility)
+        job, node, done, ran_s = run_slot(*how.shares(queue, left, refine(guess, *measured)), rate, how)
+        np.subtract.at(left, job, done)
+        measured[0, job, node] += done
+        measured[1, job, node] += done / rate[job, node]
+        start_s[job] = np.fmin(start_s[job], now_s)
+        for finished in active[left[active] == 0]:
+            end_s[finished] = now_s + ran_s[job == finished].max()
+        places.append((np.full(len(job), len(places)), job, node, done))
+        intervals.append((now_s, how.slot_s, float(ran_s.sum()), len(active), len(node), True, 1))
+        if len(places) > MOST_DECISIONS:
+            raise InputError(f"after {len(places):,} slots {len(active)} jobs are not done", mend="give longer slots")
+        now_s = (round(now_s / how.slot_s) + 1) * how.slot_s
+    names = ["start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed", "rounds"]
     number, job, node, done = (np.concatenate(column) for column in zip(*places, strict=True))
     history = pd.DataFrame({"round": number, "job": job, "node": node, "gpus": 1, "steps": done})
     return Simulation(workload, start_s, end_s, history, pd.DataFrame(intervals, columns=names))

@@ -5,6 +5,7 @@
 # %% ../../nbs/44_hadar_engine.ipynb #44-006
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from sched_lab.hadar.model import (
     SECONDS_PER_HOUR,
     Allocation,
     Floats,
+    Foresighted,
+    Jobs,
     Scheduler,
     State,
     Truths,
@@ -29,10 +32,14 @@ from sched_lab.hadar.model import (
 ROUND_S = 360.0
 RESTART_S = 10.0
 PATIENCE = 1000  # rounds in a row in which nothing runs before a run is given up
+MOST_ROUNDS = 10**10  # that a job may need: beyond, rounding would show in its completion time
+MOST_DECISIONS = 100_000  # of a scheduler in a run
+MOST_ROWS = 100_000  # of rounds and places that are listed one by one
 
 # %% auto #0
-__all__ = ['ROUND_S', 'RESTART_S', 'PATIENCE', 'keeps_place', 'run_round', 'run_whole_steps', 'without_done', 'Simulation',
-           'jobs_frame', 'rounds_frame', 'summary', 'next_start_s', 'simulate']
+__all__ = ['ROUND_S', 'RESTART_S', 'PATIENCE', 'MOST_ROUNDS', 'MOST_DECISIONS', 'MOST_ROWS', 'keeps_place', 'run_round',
+           'run_whole_steps', 'after_rounds', 'without_done', 'Simulation', 'jobs_frame', 'rounds_frame', 'summary',
+           'rounds_alone', 'rounds_without_event', 'next_start_s', 'check_rounds', 'simulate']
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-008
 @njit(cache=True)
@@ -78,6 +85,25 @@ def run_whole_steps(rate: Floats, remaining: Floats, now_s: float,
         until_s[job] = now_s + steps[job] / rate[job]
     return steps, until_s
 
+# %% ../../nbs/44_hadar_engine.ipynb #44-050
+@njit(cache=True)
+def after_rounds(left: float, each: float, rounds: int) -> float:
+    """Steps left after rounds of `each` steps, taken off one by one; more than three rounds' must stay left."""
+    while rounds > 0:
+        left -= each
+        rounds -= 1
+        if rounds < 3:
+            continue
+        once = left - each
+        twice = once - each
+        low = math.ldexp(0.5, math.frexp(twice)[1])  # the power of two below
+        if left < 2 * low and once > twice:
+            alike = min(rounds - 1, int((once - low) / (once - twice)) - 1)
+            if alike > 0:
+                left = once - alike * (once - twice)
+                rounds -= 1 + alike
+    return left
+
 # %% ../../nbs/44_hadar_engine.ipynb #44-015
 @njit(cache=True)
 def without_done(allocation: Allocation, remaining: Floats) -> Allocation:
@@ -100,8 +126,9 @@ class Simulation:
     ----------
     workload : the problem
     start_s, end_s : (jobs,) when a job first held GPUs, and when it was done
-    history : one row per round, job and node: round, job, node, gpus
-    intervals : one row per round: start_s, length_s, busy_gpu_s, active jobs, restarts, changed
+    history : one row per interval, job and node: round (number of the interval), job, node, gpus
+    intervals : one row per round: start_s, length_s, busy_gpu_s, active jobs, restarts, changed, rounds; after
+        `MOST_ROWS` rows, `rounds` in which nobody comes, moves or is done may be one interval
     """
 
     workload: Workload
@@ -139,7 +166,7 @@ class Simulation:
     @property
     def changed_share(self) -> float:
         """Share of the rounds that begin with another allocation than the last one had."""
-        return float(self.intervals["changed"].mean())
+        return float(self.intervals["changed"].sum() / self.intervals["rounds"].sum())
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-021
 def jobs_frame(run: Simulation) -> pd.DataFrame:
@@ -151,10 +178,14 @@ def jobs_frame(run: Simulation) -> pd.DataFrame:
 
 
 def rounds_frame(run: Simulation) -> pd.DataFrame:
-    """One row per round, job and node, by name: round, start_s, job, node, type, gpus."""
+    """One row per round, job and node, by name: round, start_s, job, node, type, gpus.
+
+    After `MOST_ROWS` rows, only the first of several rounds in which nothing changes is there.
+    """
     workload, history = run.workload, run.history
     node, start_s = history["node"].to_numpy(), run.intervals["start_s"].to_numpy()
-    return pd.DataFrame({"round": history["round"], "start_s": start_s[history["round"]],
+    number = (run.intervals["rounds"].cumsum() - run.intervals["rounds"]).to_numpy()
+    return pd.DataFrame({"round": number[history["round"]], "start_s": start_s[history["round"]],
                          "job": np.array(workload.job_name, object)[history["job"]],
                          "node": np.array(workload.node_name, object)[node],
                          "type": np.array(workload.type_name, object)[workload.cluster.node_type[node]],
@@ -167,7 +198,7 @@ def summary(run: Simulation) -> dict[str, float]:
     return {"ttd_h": run.ttd_s / SECONDS_PER_HOUR, "mean_jct_h": float(hours.mean()),
             "median_jct_h": float(np.median(hours)), "p90_jct_h": float(np.percentile(hours, 90)),
             "gru": run.gru, "backlog_gru": run.backlog_gru, "cru": run.cru,
-            "changed_share": run.changed_share, "rounds": float(len(run.intervals)),
+            "changed_share": run.changed_share, "rounds": float(run.intervals["rounds"].sum()),
             "restarts": float(run.intervals["restarts"].sum())}
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-023
@@ -181,13 +212,15 @@ class _Run:
         self.ran_s = np.zeros(len(jobs.steps))
         self.start_s, self.end_s = np.full(len(jobs.steps), np.nan), np.full(len(jobs.steps), np.nan)
         self.places: list[Allocation] = []
-        self.intervals: list[tuple[float, float, float, int, int, bool]] = []
+        self.intervals: list[tuple[float, float, float, int, int, bool, int]] = []
+        self.active: Integers = np.empty(0, np.int64)
+        self.decisions, self.decisions_alike, self.rows = 0, 0, 0  # in all, since somebody came or was done, recorded
 
     def finish(self) -> Simulation:
         """The result, once all is done."""
         number = np.repeat(np.arange(len(self.places)), [len(places.job) for places in self.places])
         job, node, gpus = (np.concatenate([places[k] for places in self.places]) for k in range(3))
-        names = ["start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed"]
+        names = ["start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed", "rounds"]
         return Simulation(self.workload, self.start_s, self.end_s,
                           pd.DataFrame({"round": number, "job": job, "node": node, "gpus": gpus}),
                           pd.DataFrame(self.intervals, columns=names))
@@ -214,10 +247,73 @@ def _pass_round(run: _Run, allocation: Allocation, active: Integers, now_s: floa
     run.end_s[done] = until_s[done]
     changed = bool(moved.any()) or len(allocation.job) != len(run.previous.job)
     run.places.append(allocation)
+    run.rows += 1 + len(allocation.job)
     run.intervals.append((now_s, end_s - now_s, float((run.ran_s * jobs.workers).sum()),
-                          len(active), int(moved.sum()), changed))
+                          len(active), int(moved.sum()), changed, 1))
     run.previous = without_done(allocation, run.remaining)
     return end_s
+
+# %% ../../nbs/44_hadar_engine.ipynb #44-053
+def rounds_alone(jobs: Jobs, round_s: float) -> Floats:
+    """(jobs,) rounds that the steps left take at a job's best pace; 0 for a job that never runs."""
+    best = np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
+    with np.errstate(over="ignore"):
+        rounds: Floats = np.divide(jobs.steps, best, out=np.zeros(len(best)), where=best > 0) / round_s
+    return rounds
+
+
+def rounds_without_event(run: _Run, allocation: Allocation, until_arrival: float, round_s: float) -> float:
+    """Rounds, from this one on, in which surely nobody comes and nobody is done if nobody moves."""
+    rate = round_rate(run.workload.cluster, run.workload.jobs, allocation)
+    runs = rate > 0
+    needs = np.divide(run.remaining, rate * round_s, out=np.zeros(len(rate)), where=runs)
+    until_done = float(needs[runs].min())
+    if min(until_done, until_arrival) > MOST_ROUNDS:
+        check_rounds(run.workload.jobs, needs, round_s, MOST_ROUNDS)
+    return min(until_done * (1 - 1e-6) - 4, float(np.round(until_arrival)))
+
+
+def _is_same(allocation: Allocation, previous: Allocation) -> bool:
+    """Whether nobody came, went or moved."""
+    return all(np.array_equal(now, before) for now, before in zip(allocation, previous, strict=True))
+
+
+def _count_decision(run: _Run, active: Integers, until_arrival: float, round_s: float) -> None:
+    """Give up a run with too many decisions: at once if the next event is that far away, and this goes on for long."""
+    alike = np.array_equal(active, run.active)
+    run.active, run.decisions = active, run.decisions + 1
+    run.decisions_alike = run.decisions_alike + 1 if alike else 0
+    more = 0.0
+    if run.decisions_alike == MOST_DECISIONS // 30:
+        left = run.workload.jobs._replace(steps=run.remaining)
+        more = min(float(rounds_alone(left, round_s)[active].min(initial=np.inf)), until_arrival)
+    if run.decisions + more > MOST_DECISIONS:
+        raise InputError(f"after {run.decisions:,} decisions {len(active)} jobs are not done, and the next event may "
+                         f"be {max(more, 1):,.0f} rounds of {round_s:g} s away",
+                         mend="give longer rounds, or fewer steps")
+
+# %% ../../nbs/44_hadar_engine.ipynb #44-054
+def _pass_rounds(run: _Run, num_active: int, now_s: float, round_s: float, rounds: int) -> float:
+    """Let several rounds pass in which all stay where they are; return the end of the last one."""
+    jobs, places = run.workload.jobs, run.previous
+    rate, first = round_rate(run.workload.cluster, jobs, places), round(now_s / round_s)
+    is_listed = run.rows + rounds * (1 + len(places.job)) <= MOST_ROWS
+    count = rounds if is_listed else 1
+    start_s = np.append(now_s, (first + np.arange(1, count)) * round_s)
+    end_s = (first + (1 + np.arange(count) if is_listed else np.array([rounds]))) * round_s
+    ran_s = (start_s + round_s) - start_s if is_listed else np.array([rounds * round_s])  # rounded as in each round
+    for job in np.flatnonzero(rate > 0):
+        run.remaining[job] = after_rounds(run.remaining[job], round_s * rate[job], rounds)
+        services = np.append(run.service_gpu_s[job], ran_s * jobs.workers[job])
+        run.service_gpu_s[job] = np.add.accumulate(services)[-1]
+    kinds, kind = np.unique(ran_s, return_inverse=True)
+    busy = np.array([(np.where(rate > 0, each_s, 0.0) * jobs.workers).sum() for each_s in kinds])[kind]
+    run.ran_s = np.where(rate > 0, ran_s.sum(), 0.0)
+    run.places += [places] * count
+    run.rows += count * (1 + len(places.job))
+    run.intervals += [(float(begin), float(end - begin), float(held), num_active, 0, False, rounds // count)
+                      for begin, end, held in zip(start_s, end_s, busy, strict=True)]
+    return float(end_s[-1])
 
 # %% ../../nbs/44_hadar_engine.ipynb #44-026
 def next_start_s(now_s: float, arrival_s: Floats, round_s: float, whole_steps: bool) -> float:
@@ -237,6 +333,17 @@ def _check_lengths(round_s: float, restart_s: float) -> None:
         raise InputError(f"a restart of {restart_s} s in a round of {round_s} s",
                          mend="give less than a round")
 
+
+def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> None:
+    """Refuse a run that cannot end in a sensible time; `rounds` are what each job needs at least."""
+    with np.errstate(over="ignore"):
+        later = jobs.arrival_s / round_s
+    for what, number, limit in (("arrives after", later, MOST_ROUNDS), ("needs", rounds, most)):
+        if not (number <= limit).all():
+            first = int(np.argmax(~(number <= limit)))
+            raise InputError(f"job {first} {what} {number[first]:.3g} rounds of {round_s:g} s, more than {limit:,.0f}",
+                             mend="give longer rounds, or check steps, throughputs and arrivals")
+
 # %% ../../nbs/44_hadar_engine.ipynb #44-029
 def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND_S,
              restart_s: float = RESTART_S, whole_steps: bool = False) -> Simulation:
@@ -251,14 +358,15 @@ def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND
 
     Raises
     ------
-    InputError : if the lengths make no sense, or the scheduler lets jobs wait for ever
+    InputError : if the lengths make no sense, the run would not end, or the scheduler lets jobs wait for ever
     """
     _check_lengths(round_s, restart_s)
-    cluster, jobs = workload.cluster, workload.jobs
+    cluster, jobs, foresees = workload.cluster, workload.jobs, isinstance(scheduler, Foresighted) and not whole_steps
+    check_rounds(jobs, rounds_alone(jobs, round_s), round_s, MOST_ROUNDS if foresees else MOST_DECISIONS)
     run, in_vain, now_s = _Run(workload), 0, next_start_s(-1.0, jobs.arrival_s, round_s, whole_steps)
     while (run.remaining > 0).any():
         active = np.flatnonzero((jobs.arrival_s <= now_s) & (run.remaining > 0))
-        allocation = nothing_runs()
+        allocation, rounds = nothing_runs(), 1
         if len(active):
             state = State(cluster, jobs, now_s, active, run.remaining, run.previous, run.ran_s,
                           run.service_gpu_s)
@@ -266,11 +374,17 @@ def simulate(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND
             check_allocation(cluster, jobs, allocation, now_s=now_s, remaining=run.remaining)
         in_vain = 0 if len(allocation.job) else in_vain + 1
         later_s = next_start_s(now_s, jobs.arrival_s, round_s, whole_steps)
+        _count_decision(run, active, (later_s - now_s) / round_s, round_s)
+        if isinstance(scheduler, Foresighted) and foresees and not in_vain and _is_same(allocation, run.previous):
+            ahead = rounds_without_event(run, allocation, (later_s - now_s) / round_s, round_s)
+            rounds = 1 + int(min(ahead - 1, scheduler.rounds_alike(state, round_s))) if ahead >= 2 else 1
         if in_vain > PATIENCE or (whole_steps and in_vain and later_s == np.inf):
             raise InputError(f"at {now_s:.0f} s {len(active)} jobs wait for ever",
                              mend="choose another scheduler")
         if in_vain and (whole_steps or not len(active)):
             now_s, run.previous = later_s, nothing_runs()
+        elif rounds > 1:
+            now_s = _pass_rounds(run, len(active), now_s, round_s, rounds)
         else:
             now_s = _pass_round(run, allocation, active, now_s, round_s, restart_s, whole_steps)
     return run.finish()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,13 @@ from ..frames import Column, InputError, read_header, read_table
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 SECONDS_PER_HOUR = 3600.0
+MOST_GPUS, LEAST_RATE, MOST_RATE = 1_000_000, 1e-9, 1e12  # that files may hold
 
 # %% auto #0
-__all__ = ['Floats', 'Truths', 'SECONDS_PER_HOUR', 'SPREAD', 'Cluster', 'Jobs', 'Workload', 'type_gpus', 'figure_one',
-           'Allocation', 'allocation_of', 'nothing_runs', 'round_rate', 'gpus_in_use', 'check_allocation',
-           'Throughputs', 'read_throughputs', 'read_cluster', 'workers_that_fit', 'read_workload', 'toy_workload',
-           'State', 'Scheduler']
+__all__ = ['Floats', 'Truths', 'SECONDS_PER_HOUR', 'MOST_GPUS', 'LEAST_RATE', 'MOST_RATE', 'SPREAD', 'Cluster', 'Jobs',
+           'Workload', 'type_gpus', 'figure_one', 'Allocation', 'allocation_of', 'nothing_runs', 'round_rate',
+           'gpus_in_use', 'check_allocation', 'Throughputs', 'read_throughputs', 'read_cluster', 'workers_that_fit',
+           'read_workload', 'toy_workload', 'State', 'Scheduler', 'Foresighted']
 
 # %% ../../nbs/40_hadar_model.ipynb #40-008
 class Cluster(NamedTuple):
@@ -215,8 +216,8 @@ class Throughputs:
 
 # %% ../../nbs/40_hadar_model.ipynb #40-032
 SPREAD = "_spread"
-_RATE_MEND = "give steps/s of the whole gang, 0 where it cannot run"
-_THROUGHPUT_COLUMNS = {"key": Column("text"), "workers": Column("integer", minimum=1)}
+_RATE_MEND = "give steps/s of the whole gang, at most 1e12, 0 where it cannot run"
+_THROUGHPUT_COLUMNS = {"key": Column("text"), "workers": Column("integer", minimum=1, maximum=MOST_GPUS)}
 
 
 def _types_in(path: str | Path) -> tuple[str, ...]:
@@ -243,6 +244,11 @@ def _check_rates(path: str | Path, frame: pd.DataFrame, rate: Floats, spread_rat
         if (key, workers) in seen:
             raise InputError(f"{key!r} with {workers} workers is there twice", file=path, row=line,
                              mend="keep one")
+        every = np.append(packed, spread)
+        if (tiny := (every > 0) & (every < LEAST_RATE)).any():
+            place = int(np.argmax(tiny))
+            raise InputError("a job would never end", file=path, row=line, column=frame.columns[2 + place],
+                             value=every.tolist()[place], mend=f"give 0, or at least {LEAST_RATE} steps/s")
         if (wrong := (packed == 0) & (spread > 0)).any():
             column = frame.columns[2 + int(np.argmax(wrong))]
             raise InputError("the gang runs when it is spread, but not on one node", file=path, row=line,
@@ -258,8 +264,8 @@ def read_throughputs(path: str | Path) -> Throughputs:
     InputError : at the first thing that is wrong
     """
     types = _types_in(path)
-    packed = Column("number", minimum=0, mend=_RATE_MEND)
-    spread = Column("number", required=False, default=np.nan, minimum=0, blank=np.nan, mend=_RATE_MEND)
+    packed = Column("number", minimum=0, maximum=MOST_RATE, mend=_RATE_MEND)
+    spread = replace(packed, required=False, default=np.nan, blank=np.nan)
     frame = read_table(path, _THROUGHPUT_COLUMNS | {name: packed for name in types}
                        | {f"{name}{SPREAD}": spread for name in types})
     rate = frame[list(types)].to_numpy(float)
@@ -283,7 +289,7 @@ def read_cluster(path: str | Path, type_name: Sequence[str]) -> tuple[tuple[str,
     InputError : at the first thing that is wrong
     """
     frame = read_table(path, {"node": Column("text", unique=True), "type": Column("text"),
-                              "gpus": Column("integer", minimum=1)})
+                              "gpus": Column("integer", minimum=1, maximum=MOST_GPUS)})
     number = {name: gpu_type for gpu_type, name in enumerate(type_name)}
     for row, name in zip(frame.index, frame["type"], strict=True):
         if name not in number:
@@ -304,11 +310,12 @@ def workers_that_fit(cluster: Cluster, rate: Floats, spread_rate: Floats) -> Int
     return np.maximum(most, spread)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-043
-_JOB_COLUMNS = {"name": Column("text", unique=True), "arrival_s": Column("number", minimum=0),
-                "steps": Column("number", minimum=1e-9, mend="give the number of mini-batches, above 0"),
-                "workers": Column("integer", minimum=1), "model": Column("text"),
-                "weight": Column("number", required=False, default=1.0, minimum=1e-9,
-                                 mend="give a number above 0")}
+_JOB_COLUMNS = {"name": Column("text", unique=True), "arrival_s": Column("number", minimum=0, maximum=1e12),
+                "steps": Column("number", minimum=1e-9, maximum=1e15,
+                                mend="give the number of mini-batches, above 0 and at most 1e15"),
+                "workers": Column("integer", minimum=1, maximum=MOST_GPUS), "model": Column("text"),
+                "weight": Column("number", required=False, default=1.0, minimum=1e-9, maximum=1e9,
+                                 mend="give a number above 0 and at most 1e9")}
 
 
 def _speeds_of(path: str | Path, frame: pd.DataFrame, throughputs: Throughputs) -> Integers:
@@ -373,7 +380,7 @@ class State(NamedTuple):
     active : jobs that have arrived and are not done, by number
     remaining : (jobs,) steps left to do
     previous : the allocation of the round before, jobs that are done left out
-    ran_s : (jobs,) how long each job held its GPUs in the round before, jobs that then ended included
+    ran_s : (jobs,) how long each job held its GPUs since the last decision, jobs that then ended included
     service_gpu_s : (jobs,) GPU-seconds received so far
     """
 
@@ -392,4 +399,16 @@ class Scheduler(Protocol):
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
+        ...
+
+
+@runtime_checkable
+class Foresighted(Scheduler, Protocol):
+    """A scheduler that can tell for how long it will decide the same again."""
+
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """Rounds after this one with the same decision, as long as nobody comes and nobody is done.
+
+        Asked after `allocate(state)`, and only if that left everything as it was; 0 is always right.
+        """
         ...

@@ -18,9 +18,9 @@ from .fluid import optimize, shortest_fluid, sparse
 from .model import Allocation, Cluster, Floats, Jobs, State, Truths, nothing_runs, type_gpus
 
 # %% auto #0
-__all__ = ['CRUMB', 'gang_rate', 'gpu_seconds', 'type_prices', 'shortest_first_mean_s', 'mean_jct_bound_s', 'rounds_needed',
-           'pick_in_order', 'place_large_first', 'plan_types', 'after_round', 'urgency_order', 'PlanOptions', 'Plan',
-           'Planned']
+__all__ = ['CRUMB', 'SLOWEST', 'gang_rate', 'gpu_seconds', 'type_prices', 'shortest_first_mean_s', 'mean_jct_bound_s',
+           'rounds_needed', 'pick_in_order', 'place_large_first', 'plan_types', 'after_round', 'urgency_order',
+           'PlanOptions', 'Plan', 'Planned']
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-008
 def gang_rate(cluster: Cluster, jobs: Jobs) -> Floats:
@@ -85,7 +85,7 @@ def mean_jct_bound_s(cluster: Cluster, jobs: Jobs) -> float:
 def rounds_needed(remaining: Floats, rate: Floats, restart_s: float, round_s: float) -> Floats:
     """(jobs, types) rounds until the steps are done; infinite where a job cannot run."""
     need_s = np.divide(remaining[:, None], rate, out=np.full(rate.shape, np.inf), where=rate > 0)
-    rounds: Floats = np.ceil((restart_s + need_s) / round_s - 1e-9)
+    rounds: Floats = np.maximum(np.ceil((restart_s + need_s) / round_s - 1e-9), 1.0)
     return rounds
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-024
@@ -135,6 +135,7 @@ def place_large_first(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-032
 CRUMB = 0.01  # of a round: a smaller part of a job is not planned for a type of its own
+SLOWEST = 1e-4  # of a job's best pace: on a slower type it is not planned at all; the solver could not tell it from 0
 
 
 def plan_types(state: State, rate: Floats, restart_s: float, round_s: float) -> tuple[Floats, float]:
@@ -208,6 +209,7 @@ class Plan:
     def __init__(self, state: State, how: PlanOptions) -> None:
         fits = one_type_rate(state.cluster, state.jobs) > 0
         self.how, self.rate = how, np.where(fits, gang_rate(state.cluster, state.jobs), 0.0)
+        self.rate[self.rate < SLOWEST * self.rate.max(axis=1, keepdims=True)] = 0.0
         self.steps_on, self.remaining = np.zeros(self.rate.shape), state.remaining
         self.deadline_s, self.age = 0.0, 0
 

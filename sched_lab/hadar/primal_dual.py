@@ -25,6 +25,7 @@ from sched_lab.hadar.model import (
     Truths,
     allocation_of,
     gpus_in_use,
+    round_rate,
 )
 
 optimize: Any = scipy.optimize  # has no types
@@ -33,7 +34,8 @@ sparse: Any = scipy.sparse
 # %% auto #0
 __all__ = ['optimize', 'sparse', 'Utility', 'TIE', 'Plan', 'reference_rate', 'utility_scale', 'price', 'Terms', 'density',
            'price_limits', 'fill', 'pack', 'is_same', 'payoff_of', 'find_alloc', 'places_of', 'serve', 'branch',
-           'literal_round', 'HadarOptions', 'Hadar', 'Option', 'options_of', 'best_round']
+           'literal_round', 'HadarOptions', 'Hadar', 'rounds_in_order', 'fullness', 'is_best_place', 'places_settled',
+           'highest_limits', 'settled_rounds', 'Option', 'options_of', 'best_round']
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-012
 Utility = Literal["effnorm", "eff", "effgpu", "inv"]
@@ -203,15 +205,15 @@ def find_alloc(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: Integ
     node, gpus = np.empty(workers, np.int64), np.empty(workers, np.int64)
     best, best_node, best_gpus = -np.inf, old_node[:0].copy(), old_gpus[:0].copy()
     usable = np.zeros(len(free), np.bool_)
+    spreads = jobs.spread_rate[job][cluster.node_type] > 0  # nodes that may be part of a spread gang
     for gpu_type in np.argsort(-rates, kind="mergesort"):
         if rates[gpu_type] <= 0:
             break
         usable = (cluster.node_type == gpu_type) | (usable & terms.mixed)
         for unpacked in range(2 if workers > 1 else 1):
-            if unpacked:
-                count = fill(usable, free, node_price, True, node, gpus, workers)
-            else:
-                count = pack(usable, free, node_price, node, gpus, workers)
+            count = 0 if unpacked else pack(usable, free, node_price, node, gpus, workers)
+            if count != 1:
+                count = fill(usable & spreads, free, node_price, unpacked == 1, node, gpus, workers)
             moved = not is_same(node, gpus, count, old_node, old_gpus)
             payoff = payoff_of(cluster, jobs, job, terms, node_price, node, gpus, count, moved)
             if payoff > best + TIE:
@@ -405,6 +407,138 @@ class Hadar(HadarOptions):
         job, node, gpus = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort((node, job))
         return Allocation(job[order], node[order], gpus[order])
+
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """For ever if running jobs stay and no other has a place; else as long as order and best places last."""
+        if not self.backfill or self.node_cost > 0 or (self.beam_width != 1 and not self.sticky):
+            return 0.0
+        return np.inf if self.sticky else settled_rounds(self, state, round_s)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-081
+def rounds_in_order(jobs: Jobs, queue: Integers, scale: Floats, rate: Floats, remaining: Floats, now_s: float,
+                    round_s: float) -> float:
+    """Rounds in which a queue surely stays sorted by density.
+
+    Parameters
+    ----------
+    rate : (jobs,) steps/s at which jobs run, 0 for those that wait
+    """
+    fastest = reference_rate(jobs)[queue].max(axis=1)
+    until_s = now_s + remaining[queue] / fastest - jobs.arrival_s[queue]
+    grows, worth = 1 - rate[queue] / fastest, scale[queue] / jobs.workers[queue]
+    lead = worth[:-1] * until_s[1:] - worth[1:] * until_s[:-1]
+    shrinks = worth[1:] * grows[:-1] - worth[:-1] * grows[1:]
+    if (lead <= 1e-9 * worth[:-1] * until_s[1:]).any():
+        return 0.0  # rounding may decide
+    moment_s = np.divide(lead, shrinks, out=np.full(len(lead), np.inf), where=shrinks > 0)
+    return float(moment_s.min(initial=np.inf) / round_s * (1 - 1e-6) - 2)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-083
+@njit(cache=True)
+def fullness(room: Integers, free: Integers, node: Integers, gpus: Integers, count: int) -> Floats:
+    """(GPUs,) taken part of the node of each GPU of a place, ascending."""
+    parts = np.empty(gpus[:count].sum())
+    last = 0
+    for i in range(count):
+        parts[last:last + gpus[i]] = (room[node[i]] - free[node[i]]) / room[node[i]]
+        last += gpus[i]
+    return np.sort(parts)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-087
+@njit(cache=True)
+def is_best_place(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: Integers, node_price: Floats,
+                  old_node: Integers, old_gpus: Integers) -> bool:
+    """Whether `find_alloc` surely answers with the old place, now and later, if free GPUs stay the same."""
+    workers, rates, room = jobs.workers[job], terms.reference[job], cluster.node_gpus
+    node, gpus = np.empty(workers, np.int64), np.empty(workers, np.int64)
+    none = np.zeros(len(free))  # no price
+    stay = payoff_of(cluster, jobs, job, terms, none, old_node, old_gpus, len(old_node), False)
+    move_s = terms.scale[job] / stay + terms.restart_s
+    is_first, gain = True, stay - terms.scale[job] / move_s
+    dear = fullness(room, free, old_node, old_gpus, len(old_node))
+    usable = np.zeros(len(free), np.bool_)
+    spreads = jobs.spread_rate[job][cluster.node_type] > 0
+    for gpu_type in np.argsort(-rates, kind="mergesort"):
+        if rates[gpu_type] <= 0:
+            break
+        usable = (cluster.node_type == gpu_type) | (usable & terms.mixed)
+        for unpacked in range(2 if workers > 1 else 1):
+            count = 0 if unpacked else pack(usable, free, node_price, node, gpus, workers)
+            if count != 1:
+                count = fill(usable & spreads, free, node_price, unpacked == 1, node, gpus, workers)
+            worth = payoff_of(cluster, jobs, job, terms, none, node, gpus, count, False)
+            if not worth > -np.inf:
+                continue
+            if not is_same(node, gpus, count, old_node, old_gpus):
+                if worth > stay or (is_first and not gain > 4 * TIE):
+                    return False
+                if (fullness(room, free, node, gpus, count) < dear).any():
+                    return False
+            is_first = False
+    return True
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-084
+@njit(cache=True)
+def places_settled(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
+                   previous: Allocation) -> tuple[bool, Floats, Floats]:
+    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and how full their fullest node is."""
+    first, room, free = places_of(previous, len(jobs.steps)), cluster.node_gpus, cluster.node_gpus.copy()
+    worth, full = np.zeros(len(jobs.steps)), np.zeros(len(jobs.steps))
+    ratio, nothing = terms.high / terms.low, np.zeros(len(free))
+    for job in queue:
+        old = slice(first[job], first[job + 1])
+        node, gpus = previous.node[old], previous.gpus[old]
+        if jobs.workers[job] > free.sum():
+            continue
+        node_price = terms.low * ratio ** ((room - free) / room)
+        if len(node) == 0:
+            if len(find_alloc(cluster, jobs, job, terms, free, node_price, node, gpus)[1]) > 0:
+                return False, worth, full
+            continue
+        if not is_best_place(cluster, jobs, job, terms, free, node_price, node, gpus):
+            return False, worth, full
+        utility = payoff_of(cluster, jobs, job, terms, nothing, node, gpus, len(node), False)
+        worth[job] = utility / jobs.workers[job]
+        full[job] = fullness(room, free, node, gpus, len(node))[-1]
+        free[node] -= gpus
+    return True, worth, full
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-085
+def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats, later_s: float) -> tuple[float, float]:
+    """Largest limits of the price from now on until some time later, when so many steps are left."""
+    jobs, active, rate = state.jobs, state.active, terms.reference[state.active]
+    slowest, arrival_s = np.where(rate > 0, rate, np.inf).min(axis=1), jobs.arrival_s[active]
+    ends = ((state.now_s, state.remaining), (later_s, left))  # all that counts rises or falls from one to the other
+    longest_s = [remaining[active] / slowest for _, remaining in ends]
+    demand = [np.maximum(long_s / how.round_s, 1) * jobs.workers[active] for long_s in longest_s]
+    latest_s = np.min([np.maximum(how.horizon_s, end_s + long_s) - arrival_s
+                       for (end_s, _), long_s in zip(ends, longest_s, strict=True)], axis=0)
+    eta = how.eta or how.horizon_s / how.round_s * state.cluster.node_gpus.sum() / demand[0].min()
+    low = (terms.scale[active] / latest_s / demand[1]).min() / (4 * eta)
+    high = max(density(jobs, active, terms.scale, remaining, end_s).max() for end_s, remaining in ends)
+    return float(low), float(high)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-086
+def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
+    """Rounds in which all running jobs surely keep their places."""
+    jobs, active, now_s = state.jobs, state.active, state.now_s
+    terms, queue = how.terms(state)
+    rate = round_rate(state.cluster, jobs, state.previous)
+    rounds = rounds_in_order(jobs, queue, terms.scale, rate, state.remaining, now_s, round_s)
+    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:
+        return 0.0  # of such prices, sums may be rounded by more than a tie
+    is_settled, worth, full = places_settled(state.cluster, jobs, terms, queue, state.previous)
+    runs = np.flatnonzero(rate)
+    longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
+    rounds = min(rounds, longest) if is_settled else 0.0
+    while rounds >= 1:
+        later_s = now_s + rounds * round_s
+        left = np.maximum(state.remaining - rounds * round_s * rate, 0.0)
+        low, high = highest_limits(how, state, terms, left, later_s)
+        if (worth[runs] > low ** (1 - full[runs]) * high ** full[runs] * (1 + 1e-6)).all():
+            return rounds
+        rounds = float(np.floor(rounds / 2))
+    return 0.0
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-060
 class Option(NamedTuple):
