@@ -292,7 +292,8 @@ def no_orders(tree: Tree, times_s: Floats, lots: Lots) -> Orders:
 @njit(cache=True)
 def is_final(lots: Lots, at: Orders, k: int, a: int) -> bool:
     """Whether an instance can be created now and nothing that clashes with it is left."""
-    return at.waiting[k] >> a & 1 > 0 and (at.waiting[k] | at.alive[k]) & lots.clashes[a] | at.alive[k] >> a & 1 == 0
+    taken = (at.waiting[k] | at.alive[k]) & lots.clashes[a] | at.alive[k] >> a & 1
+    return bool(at.waiting[k] >> a & 1 > 0 and taken == 0)
 
 
 @njit(cache=True)
@@ -379,7 +380,8 @@ def path_s(tree: Tree, lots: Lots, at: Orders, k: int, path: int) -> float:
         if left & 1 << a:
             rest_s += tree.create_s[i] + at.rest_s[k, a] + tree.destroy_s[i]
             longest_s = max(longest_s, tree.destroy_s[i])
-    return begin_s + rest_s - longest_s
+    end_s: float = begin_s + rest_s - longest_s
+    return end_s
 
 
 @njit(cache=True)
@@ -477,8 +479,8 @@ def in_order(mig: Mig, times_s: Floats, own: Integers, limit_s: float) -> Schedu
                 row[tasks], start_s[tasks] = i, now_s + np.cumsum(own_s) - own_s
                 until_s[i] = now_s + total_s(times_s, int(tree.size_index[i]), part)
     time_s = times_s[np.arange(len(times_s)), tree.size_index[row]]
-    operated, is_creation, begin_s, end_s = (np.array(column) for column in zip(*operations, strict=True))
-    return Schedule(mig, row, start_s, start_s + time_s, operated, is_creation, begin_s, end_s)
+    columns = (np.array(column) for column in zip(*operations, strict=True))
+    return Schedule(mig, row, start_s, start_s + time_s, *columns)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-031
 @njit(cache=True)
@@ -527,7 +529,7 @@ class Search(NamedTuple):
     above_s : (rows,) time before which it cannot begin
     top_s : (rows,) if it is a top and runs a task, the time that its subtree needs from the first creation on, else 0
     best : (rows,) `own` of the best plan
-    count : (2,) rows with a choice, -1 at the end of the search; plans with too many lists to try them all
+    state : (2,) rows with a choice, -1 at the end of the search; plans with too many lists to try them all
     """
 
     given: Integers
@@ -537,7 +539,7 @@ class Search(NamedTuple):
     above_s: Floats
     top_s: Floats
     best: Integers
-    count: Integers
+    state: Integers
 
 
 def no_search(rows: Rows, num_tasks: int) -> Search:
@@ -554,18 +556,19 @@ def choose(rows: Rows, sums: Floats, create_s: Floats, close_s: float, at: Searc
     """Take the next choice of a row, none after the last one; return when the rows below may begin."""
     k, (one, other) = rows.size_index[row], rows.children[row]
     at.own[row], at.left[row] = next_choice(at.given[row], at.own[row], at.left[row], k >= 0, one >= 0, other >= 0)
+    begin_s: float = at.above_s[row]
     if k < 0 or at.own[row] < 0:
-        return at.above_s[row]
-    return charge(at.given[row], at.own[row], at.above_s[row], create_s[k], sums[k, at.own[row]], close_s)
+        return begin_s
+    return charge(at.given[row], at.own[row], begin_s, create_s[k], sums[k, at.own[row]], close_s)
 
 
 @njit(cache=True)
 def has_room(rows: Rows, tables: Floats, below: Floats, create_s: Floats, tree: Tree, at: Search, spent_s: float,
              limit_s: float) -> bool:
     """Whether the choice of the row at hand can lead to a plan that ends before a limit."""
-    row, joints = rows.walk[at.count[0]], len(rows.kind) - len(tree.gpu)
+    row, joints = rows.walk[at.state[0]], len(rows.kind) - len(tree.gpu)
     rest, (one, other), kind = at.given[row] ^ at.own[row], rows.children[row], rows.kind
-    least_s, late_s = spent_s + below[kind[row], rest], np.zeros(at.count[0] + 1)
+    least_s, late_s = spent_s + below[kind[row], rest], np.zeros(at.state[0] + 1)
     at.top_s[row] = least_s if at.is_top[row] and row >= joints and at.own[row] > 0 else 0.0
     if at.top_s[row] > 0:
         for j in range(len(late_s)):
@@ -579,7 +582,7 @@ def has_room(rows: Rows, tables: Floats, below: Floats, create_s: Floats, tree: 
     if other < 0:
         return True
     split_s = max(tables[kind[one], at.left[row]], tables[kind[other], rest ^ at.left[row]])
-    return spent_s + split_s < limit_s
+    return bool(spent_s + split_s < limit_s)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039c
 @njit(cache=True)
@@ -600,28 +603,28 @@ def search_plans(rows: Rows, tables: Floats, below: Floats, times_s: Floats, sum
     makespan of the best plan found in this call, infinite if there is none; choices and operations tried
     """
     joints, best_s, tried = len(rows.kind) - len(tree.gpu), np.inf, 0
-    while at.count[0] >= 0 and tried <= most and best_s > good_s:
-        if at.count[0] == len(rows.kind):
+    while at.state[0] >= 0 and tried <= most and best_s > good_s:
+        if at.state[0] == len(rows.kind):
             makespan_s, visits, is_open = work_out(tree, times_s, at.own[joints:], limit_s)
             tried += visits
-            at.count[1] += is_open
+            at.state[1] += is_open
             if makespan_s < limit_s:
                 best_s, limit_s = makespan_s, makespan_s * (1 - EXACT)
                 at.best[:] = at.own
-            at.count[0] -= 1
+            at.state[0] -= 1
             continue
-        row = rows.walk[at.count[0]]
+        row = rows.walk[at.state[0]]
         tried += 1
         spent_s = choose(rows, sums, create_s, close_s, at, row)
         if at.own[row] < 0:
-            at.count[0] -= 1
+            at.state[0] -= 1
         elif has_room(rows, tables, below, create_s, tree, at, spent_s, limit_s):
             (one, other), rest = rows.children[row], at.given[row] ^ at.own[row]
             for child, tasks in ((one, at.left[row]), (other, rest ^ at.left[row])):
                 if child >= 0:
                     at.given[child], at.above_s[child] = tasks, spent_s
                     at.is_top[child] = at.is_top[row] and at.own[row] <= 0
-            at.count[0] += 1
+            at.state[0] += 1
     return best_s, tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-041
@@ -669,7 +672,7 @@ def _improved(mig: Mig, times_s: Floats, rows: Rows, tables: Floats, below: Floa
     gap_s, good_s, tried = best.makespan_s - bound_s, bound_s * (1 + EXACT), 0
     for share in (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0):
         wide_s, at = (bound_s + share * gap_s) * (1 + EXACT), no_search(rows, len(times_s))
-        while not is_proved and at.count[0] >= 0 and tried <= max_visits:  # compiled code comes back for Ctrl-C
+        while not is_proved and at.state[0] >= 0 and tried <= max_visits:  # compiled code comes back for Ctrl-C
             limit_s = min(best.makespan_s * (1 - EXACT), wide_s)
             found_s, visits = search_plans(rows, tables, below, times_s, sums, create_s, close_s, mig.tree, at,
                                            limit_s, good_s, min(VISITS_PER_CALL, max_visits - tried))
@@ -677,7 +680,7 @@ def _improved(mig: Mig, times_s: Floats, rows: Rows, tables: Floats, below: Floa
             if found_s < np.inf:
                 best = _better(mig, times_s, at.best[mig.num_gpus - 1:], best, found_s)
             is_proved = best.makespan_s <= good_s
-        is_done = at.count[0] < 0 and at.count[1] == 0
+        is_done = at.state[0] < 0 and at.state[1] == 0
         is_proved = is_proved or is_done and best.makespan_s * (1 - EXACT) <= wide_s
         if is_proved or tried > max_visits:
             break
