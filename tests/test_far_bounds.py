@@ -17,7 +17,7 @@ from sched_lab.far.bounds import (
     rows_of,
     start_loss,
 )
-from sched_lab.far.mig import Mig, Schedule, check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads, replay, schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
@@ -55,13 +55,15 @@ def test_optimum_equals_the_best_of_all_plans(model, gpus, num_tasks, batches):
 
 @pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches"), TINY)
 @pytest.mark.parametrize("has_one_sequence", [False, True])
-def test_optimum_with_reconfiguration_equals_the_best_of_all_plans(model, gpus, num_tasks, batches, has_one_sequence):
+def test_optimum_with_reconfiguration_is_no_later_than_any_plan_served_first_come(model, gpus, num_tasks, batches,
+                                                                                has_one_sequence):
     mig, rng = mig_of(model, gpus, has_one_sequence=has_one_sequence), np.random.default_rng(2)
     for scale in np.linspace(0.02, 1, batches):  # at 0.02 s a task, creations are all that matters
         times_s = random_times(rng, mig, num_tasks) * scale
         found, best_s = optimum_with_reconfiguration(mig, times_s), best_of_all_plans(mig, times_s)
-        assert found.is_proved and abs(found.makespan_s - best_s) <= 1e-9 * best_s
-        assert lower_bound(mig, times_s) <= found.bound_s * SLACK and found.bound_s <= best_s * SLACK
+        check_schedule(found.schedule, times_s)
+        assert found.is_proved and found.makespan_s <= best_s * SLACK  # the optimum itself: test_far_orders.py
+        assert lower_bound(mig, times_s) <= found.bound_s * SLACK and found.bound_s <= found.makespan_s
 
 
 @pytest.mark.parametrize(("model", "num_tasks", "batches"), [("A30", 5, 5), ("A100", 4, 4)])
@@ -101,10 +103,10 @@ def test_bounds_are_in_order_and_far_is_above_the_optimum(model, gpus):
         assert bound_s <= lower_bound(mig, times_s) * SLACK and ideal.makespan_s <= true.bound_s * SLACK
         assert true.bound_s <= true.makespan_s <= far(mig, times_s).schedule.makespan_s
         assert ideal.is_proved and true.is_proved
-        for one, best in ((free, ideal), (mig, true)):
-            schedule = schedule_of(one, times_s, best.instance)
-            check_schedule(schedule, times_s)
-            assert schedule.makespan_s == pytest.approx(best.makespan_s, rel=1e-12)
+        check_schedule(true.schedule, times_s)
+        check_schedule(ideal.schedule, times_s)
+        rooted = schedule_of(free, times_s, ideal.instance)
+        assert rooted.makespan_s == pytest.approx(ideal.makespan_s, rel=1e-12)
 
 
 def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
@@ -193,16 +195,6 @@ def test_same_batch_gives_the_same_plan_to_the_last_bit():
     mig = mig_of("A100")
     one, two = (optimum_with_reconfiguration(mig, hard_times(mig)) for _ in range(2))
     assert (one.instance == two.instance).all() and one.makespan_s == two.makespan_s
-
-
-def test_root_first_can_lose_to_leaf_first_when_destruction_times_differ():
-    # root first 0.24 + 1 + 0.22 + 0.16 + 1 = 2.62; leaf first 0.16 + 1 + 0.20 + 0.24 + 1 = 2.60
-    mig, times_s = mig_of("A100"), np.array([[np.inf] * 4 + [1.0], [1.0] + [np.inf] * 4])
-    found = optimum_with_reconfiguration(mig, times_s)
-    leaf_first = Schedule(mig, np.array([0, 4]), np.array([1.6, 0.16]), np.array([2.6, 1.16]), np.array([4, 4, 0]),
-                          np.array([True, False, True]), np.array([0, 1.16, 1.36]), np.array([0.16, 1.36, 1.6]))
-    check_schedule(leaf_first, times_s)
-    assert found.is_proved and (found.makespan_s, found.bound_s) == pytest.approx((2.62, 2.6), rel=1e-12)
 
 
 def test_equal_subtrees_share_a_kind():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.proofs import (
+    falling_instance_a30,
     online_s,
     proved_factor,
     ratio_of,
@@ -17,6 +18,7 @@ from sched_lab.far.proofs import (
     worst_ratio,
 )
 from sched_lab.far.refine import far
+from sched_lab.far.repartition import schedule_of
 from sched_lab.frames import read_frame
 
 MIGS = {f"{gpus} x {model}": mig_of(model, gpus) for model in ("A30", "A100", "H100") for gpus in (1, 2)}
@@ -65,17 +67,33 @@ def test_the_factors_are_those_of_the_paper():
 
 def test_tight_batches_come_as_near_as_claimed():
     # 3 (1/4 - e) + 1 against 1
-    assert ratio_of(mig_of("A30"), tight_instance_a30(1e-6)).value == pytest.approx(7 / 4 - 3e-6, abs=1e-9)
+    assert ratio_of(mig_of("A30"), falling_instance_a30(1e-6)).value == pytest.approx(7 / 4 - 3e-6, abs=1e-9)
     # 2 against 1 + e
     assert ratio_of(mig_of("A100"), tight_instance_a100(1e-6)).value == pytest.approx(2 / (1 + 1e-6), abs=1e-9)
     for g in (2, 3, 4):
         mig = without_reconfiguration(mig_of("A30", g))
-        times_s = tight_instance_a30(1e-6, g)
+        times_s = falling_instance_a30(1e-6, g)
         schedule = far(mig, times_s).schedule
         check_schedule(schedule, times_s)
         # The best makespan is 1: the whole task takes it, and the others fill 4 (g - 1) slices with single ones.
         assert times_s[1:, 0].sum() == pytest.approx(4 * (g - 1))
         assert schedule.makespan_s == pytest.approx(2 - 1 / (4 * (g - 1)), abs=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3])
+def test_the_factor_for_any_number_of_a30s_is_attained_in_the_limit(epsilon):
+    for g in range(1, 13):
+        mig, times_s = without_reconfiguration(mig_of("A30", g)), tight_instance_a30(epsilon, g)
+        assert len(times_s) == 2 * g + 1
+        found = far(mig, times_s).schedule
+        check_schedule(found, times_s)
+        less = 2 * epsilon if g == 1 else epsilon
+        assert found.makespan_s == pytest.approx((8 * g - 1) / (4 * g) - less, rel=1e-12)
+        # C on S0-S1, A on S2, B on S3; each pair on a GPU of its own
+        best = schedule_of(mig, times_s, np.array([5, 6, 1, *np.repeat(7 * np.arange(1, g), 2)]))
+        check_schedule(best, times_s)
+        assert best.makespan_s == 1 == times_s[0].min()  # and A takes 1 s on any size
+        assert found.makespan_s <= proved_factor(mig) * best.makespan_s
 
 
 def test_search_gives_a_batch_with_the_ratio_it_reports():

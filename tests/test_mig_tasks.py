@@ -41,7 +41,7 @@ def test_a_column_may_name_the_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), {
-    "zero": ("task,1,2,4\na,4,0,2\n", "row 2, column 2: 0 is below .* give seconds above 0"),
+    "zero": ("task,1,2,4\na,4,0,2\n", "row 2, column 2: 0 is below .* give 1e-06 to 1e.12 seconds"),
     "negative": ("task,1,2,4\na,4,3,2\nb,4,3,-2\n", "row 3, column 4: -2 is below"),
     "fits nowhere": ("task,1,2,4\na,4,3,2\nb,,,\n", "row 3: fits on no instance size; give a time"),
     "not a number": ("task,1,2,4\na,4,soon,2\n", "row 2, column 2: 'soon' is not a number"),

@@ -13,18 +13,23 @@ import numpy as np
 
 from .._compat import njit
 from ..cluster import Integers
-from .mig import Floats, Mig, Tree, without_reconfiguration
+from .mig import Floats, Mig, Schedule, Tree, Truths, without_reconfiguration
 from .refine import check_times, far
-from .repartition import loads, replay
+from .repartition import schedule_of
 from ..frames import InputError
 
 EXACT = 1e-9  # relative difference below which two makespans count as equal
+VISITS_PER_CALL = 10**6  # steps of compiled code, a fraction of a second, before it returns to Python
+MOST_OPERATIONS = 10**6  # operations to try for one plan and sequence
 MOST_TASKS = 20  # each further task doubles the memory and triples the time of the exact search
 
 # %% auto #0
-__all__ = ['EXACT', 'MOST_TASKS', 'area_bound', 'longest_bound', 'start_loss', 'least_work', 'lower_bound', 'Rows', 'rows_of',
-           'subset_sums', 'split_tasks', 'add_own', 'fill_tables', 'next_choice', 'charge', 'makespan_of',
-           'search_plans', 'Optimum', 'optimum', 'optimum_with_reconfiguration', 'optimum_cp']
+__all__ = ['EXACT', 'VISITS_PER_CALL', 'MOST_OPERATIONS', 'MOST_TASKS', 'area_bound', 'longest_bound', 'start_loss', 'least_work',
+           'lower_bound', 'Rows', 'rows_of', 'subset_sums', 'split_tasks', 'add_own', 'fill_tables', 'Lots', 'lots_of',
+           'Orders', 'total_s', 'no_orders', 'is_final', 'may_create', 'may_destroy', 'next_operation', 'operate',
+           'path_s', 'is_hopeless', 'order_operations', 'work_out', 'in_order', 'next_choice', 'charge', 'is_crowded',
+           'Search', 'no_search', 'choose', 'has_room', 'search_plans', 'Optimum', 'optimum',
+           'optimum_with_reconfiguration', 'optimum_cp']
 
 # %% ../../nbs/55_far_bounds.ipynb #55-008
 def area_bound(mig: Mig, times_s: Floats) -> float:
@@ -135,15 +140,17 @@ def subset_sums(values: Floats) -> Floats:
 
 @njit(cache=True)
 def split_tasks(left: Floats, right: Floats, is_equal: bool, work: Floats, room: float, table: Floats,
-                most: int) -> int:
-    """Fill in the least time to run each set on two subtrees side by side; return the splits tried.
+                first: int, most: int) -> tuple[int, int]:
+    """Fill in the least time to run each set from `first` on, on two subtrees side by side.
 
-    Sets with more work than `room` keep an infinite time; it stops after `most` splits.
+    Sets with more work than `room` keep an infinite time. Returns the splits tried, `most` of them or a few more,
+    and the set to go on with.
     """
     tried = 0
-    for s in range(1, len(table)):
-        table[s] = np.inf
-        if work[s] > room or tried > most:
+    for s in range(first, len(table)):
+        if tried > most:
+            return tried, s
+        if work[s] > room:
             continue
         fixed = s & -s if is_equal else 0
         loose, best_s = s ^ fixed, np.inf
@@ -155,7 +162,7 @@ def split_tasks(left: Floats, right: Floats, is_equal: bool, work: Floats, room:
                 break
             part = (part - 1) & loose
         table[s] = best_s
-    return tried
+    return tried, len(table)
 
 
 @njit(cache=True)
@@ -171,7 +178,6 @@ def add_own(table: Floats, time_s: Floats, create_s: float, close_s: float) -> N
     np.minimum(table, used_s, table)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-027
-@njit(cache=True)
 def fill_tables(rows: Rows, times_s: Floats, work: Floats, create_s: Floats, close_s: float, limit_s: float,
                 max_visits: int) -> tuple[Floats, Floats, int]:
     """Least time in which each kind of subtree runs each set of tasks; infinite where it is surely above `limit_s`.
@@ -183,13 +189,14 @@ def fill_tables(rows: Rows, times_s: Floats, work: Floats, create_s: Floats, clo
     """
     tables, tried = np.full((len(rows.of_kind), len(work)), np.inf), 0
     below = tables.copy()
-    for kind in range(len(tables)):
-        k, span, left, right = rows.of_kind[kind]
+    for kind, (k, span, left, right) in enumerate(rows.of_kind.tolist()):
         below[kind, 0] = 0.0
-        if right >= 0:
-            tried += split_tasks(tables[left], tables[right], left == right, work, span * limit_s, below[kind],
-                                 max_visits - tried)
-        elif left >= 0:
+        at = 1 if right >= 0 else len(work)
+        while at < len(work) and tried <= max_visits:  # compiled code comes back here for Ctrl-C
+            visits, at = split_tasks(tables[left], tables[right], left == right, work, span * limit_s, below[kind],
+                                     at, min(VISITS_PER_CALL, max_visits - tried))
+            tried += visits
+        if right < 0 <= left:
             below[kind] = tables[left]
         tables[kind] = below[kind]
         if k >= 0:
@@ -197,6 +204,283 @@ def fill_tables(rows: Rows, times_s: Floats, work: Floats, create_s: Floats, clo
         if tried > max_visits:
             break
     return tables, below, tried
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u01
+class Lots(NamedTuple):
+    """The instances of one sequence that a plan uses, parents first.
+
+    Parameters
+    ----------
+    row : (used,) row of the tree
+    tasks : (used,) set of tasks that it runs
+    clashes : (used,) set of the other used instances with a slice in common
+    path : (used,) set of the used instances above it, and itself
+    """
+
+    row: Integers
+    tasks: Integers
+    clashes: Integers
+    path: Integers
+
+
+@njit(cache=True)
+def lots_of(tree: Tree, own: Integers, sequence: int) -> Lots:
+    """Used instances of a sequence, from the set of tasks of each instance."""
+    row = np.flatnonzero((own > 0) & (tree.sequence == sequence))
+    clashes = np.zeros(len(row), np.int64)
+    path = np.zeros(len(row), np.int64)
+    for a in range(len(row)):
+        for b in range(len(row)):
+            i, j = row[a], row[b]
+            begin = max(tree.first_slice[i], tree.first_slice[j])
+            end = min(tree.first_slice[i] + tree.span[i], tree.first_slice[j] + tree.span[j])
+            if tree.gpu[i] == tree.gpu[j] and begin < end:
+                clashes[a] |= (a != b) << b
+                path[a] |= (b <= a) << b
+    return Lots(row, own[row], clashes, path)
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u02
+class Orders(NamedTuple):
+    """A list of operations under construction; entry k of each array holds what is so after k of them.
+
+    Parameters
+    ----------
+    now_s, last_s : (operations,) end of the last operation, end of the last task
+    end_s : (operations, used) when an instance that exists has run the tasks of its life
+    rest, rest_s : (operations, used) tasks that no life of it has run so far, and their total time
+    waiting, alive, closed : (operations,) sets of instances: with tasks left; existing; destroyed, and no instance
+        that clashes with it created since
+    choice, part : (operations,) the next operation, and the tasks of the life that it begins
+    """
+
+    now_s: Floats
+    last_s: Floats
+    end_s: Floats
+    rest: Integers
+    rest_s: Floats
+    waiting: Integers
+    alive: Integers
+    closed: Integers
+    choice: Integers
+    part: Integers
+
+
+@njit(cache=True)
+def total_s(times_s: Floats, size_index: int, tasks: int) -> float:
+    """Time of a set of tasks, one after the other."""
+    total = 0.0
+    for i in range(len(times_s)):
+        if tasks >> i & 1:
+            total += times_s[i, size_index]
+    return total
+
+
+@njit(cache=True)
+def no_orders(tree: Tree, times_s: Floats, lots: Lots) -> Orders:
+    """The empty list: no instance exists, and all tasks are left."""
+    depth, used = 2 * len(times_s) + 1, len(lots.row)
+    at = Orders(np.zeros(depth), np.zeros(depth), np.zeros((depth, used)), np.zeros((depth, used), np.int64),
+                np.zeros((depth, used)), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
+                np.zeros(depth, np.int64), np.full(depth, -1), np.zeros(depth, np.int64))
+    for a in range(used):
+        at.rest[0, a] = lots.tasks[a]
+        at.rest_s[0, a] = total_s(times_s, tree.size_index[lots.row[a]], lots.tasks[a])
+    at.waiting[0] = (1 << used) - 1
+    return at
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u03
+@njit(cache=True)
+def is_final(lots: Lots, at: Orders, k: int, a: int) -> bool:
+    """Whether an instance can be created now and nothing that clashes with it is left."""
+    taken = (at.waiting[k] | at.alive[k]) & lots.clashes[a] | at.alive[k] >> a & 1
+    return bool(at.waiting[k] >> a & 1 > 0 and taken == 0)
+
+
+@njit(cache=True)
+def may_create(tree: Tree, lots: Lots, at: Orders, k: int, a: int) -> bool:
+    """Whether the list may go on with the creation of an instance."""
+    taken = at.alive[k] & (lots.clashes[a] | 1 << a) | at.closed[k] >> a & 1
+    if taken > 0 or at.waiting[k] >> a & 1 == 0:
+        return False
+    if is_final(lots, at, k, a):
+        for b in range(len(lots.row)):
+            is_alike = b != a and tree.size[lots.row[b]] == tree.size[lots.row[a]] and is_final(lots, at, k, b)
+            if is_alike and (at.rest_s[k, b], -b) > (at.rest_s[k, a], -a):
+                return False
+    return True
+
+
+@njit(cache=True)
+def may_destroy(tree: Tree, lots: Lots, at: Orders, k: int, a: int) -> bool:
+    """Whether the list may go on with the destruction of an instance."""
+    waiting, now_s = at.waiting[k], at.now_s[k]
+    if at.alive[k] >> a & 1 == 0 or waiting & lots.clashes[a] == 0:
+        return False
+    begin_s = max(now_s, at.end_s[k, a])
+    for b in range(len(lots.row)):
+        if is_final(lots, at, k, b) and now_s + tree.create_s[lots.row[b]] <= begin_s:
+            return False
+        if b != a and at.alive[k] >> b & 1 > 0 and waiting & lots.clashes[b] > 0:
+            other_s = max(now_s, at.end_s[k, b])
+            if other_s < begin_s and other_s + tree.destroy_s[lots.row[b]] <= begin_s:
+                return False
+    return True
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u04
+@njit(cache=True)
+def next_operation(tree: Tree, lots: Lots, at: Orders, k: int) -> bool:
+    """Choose the operation to try after the one tried last; return False if there is none left."""
+    a, used = at.choice[k], len(lots.row)
+    if at.part[k] > 0 and at.waiting[k] & lots.clashes[a] > 0:
+        at.part[k] = (at.part[k] - 1) & at.rest[k, a]
+        if at.part[k] > 0:
+            return True
+    for a in range(at.choice[k] + 1, 2 * used):
+        if a < used and may_create(tree, lots, at, k, a):
+            at.choice[k], at.part[k] = a, at.rest[k, a]
+            return True
+        if a >= used and may_destroy(tree, lots, at, k, a - used):
+            at.choice[k], at.part[k] = a, 0
+            return True
+    return False
+
+
+@njit(cache=True)
+def operate(tree: Tree, times_s: Floats, lots: Lots, at: Orders, k: int) -> None:
+    """Append the chosen operation: fill in what is so after it."""
+    used, after = len(lots.row), k + 1
+    a = at.choice[k] % used
+    i = lots.row[a]
+    at.end_s[after], at.rest[after], at.rest_s[after] = at.end_s[k], at.rest[k], at.rest_s[k]
+    at.last_s[after], at.waiting[after] = at.last_s[k], at.waiting[k]
+    if at.part[k] > 0:
+        at.now_s[after] = at.now_s[k] + tree.create_s[i]
+        at.end_s[after, a] = at.now_s[after] + total_s(times_s, tree.size_index[i], at.part[k])
+        at.last_s[after] = max(at.last_s[k], at.end_s[after, a])
+        at.rest[after, a] = at.rest[k, a] ^ at.part[k]
+        at.rest_s[after, a] = total_s(times_s, tree.size_index[i], at.rest[after, a])
+        at.waiting[after] ^= (at.rest[after, a] == 0) << a
+        at.alive[after] = at.alive[k] | 1 << a
+        at.closed[after] = at.closed[k] & ~lots.clashes[a]
+    else:
+        at.now_s[after] = max(at.now_s[k], at.end_s[k, a]) + tree.destroy_s[i]
+        at.alive[after] = at.alive[k] ^ 1 << a
+        at.closed[after] = at.closed[k] | 1 << a
+    at.choice[after], at.part[after] = -1, 0
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u05
+@njit(cache=True)
+def path_s(tree: Tree, lots: Lots, at: Orders, k: int, path: int) -> float:
+    """Time before which the instances of a path cannot all be done, whatever the other operations."""
+    begin_s, rest_s, longest_s, left = at.now_s[k], 0.0, 0.0, at.waiting[k] & path
+    for a in range(len(lots.row)):
+        i = lots.row[a]
+        if at.alive[k] & path & 1 << a:
+            begin_s = at.end_s[k, a] if left == 0 else max(at.now_s[k], at.end_s[k, a]) + tree.destroy_s[i]
+        if left & 1 << a:
+            rest_s += tree.create_s[i] + at.rest_s[k, a] + tree.destroy_s[i]
+            longest_s = max(longest_s, tree.destroy_s[i])
+    end_s: float = begin_s + rest_s - longest_s
+    return end_s
+
+
+@njit(cache=True)
+def is_hopeless(tree: Tree, lots: Lots, at: Orders, k: int, limit_s: float) -> bool:
+    """Whether no way to go on with the list ends before `limit_s`: by paths, then by creations one after the other."""
+    for path in lots.path:
+        if path_s(tree, lots, at, k, path) >= limit_s:
+            return True
+    ready_s, left = at.now_s[k], at.waiting[k]
+    while left > 0:
+        longest = -1
+        for a in range(len(lots.row)):
+            if left >> a & 1 and (longest < 0 or at.rest_s[k, a] > at.rest_s[k, longest]):
+                longest = a
+        ready_s += tree.create_s[lots.row[longest]]
+        if ready_s + at.rest_s[k, longest] >= limit_s:
+            return True
+        left ^= 1 << longest
+    return False
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u06
+@njit(cache=True)
+def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
+                     most: int) -> tuple[float, Integers, int]:
+    """Best list of operations of one sequence for a plan.
+
+    Parameters
+    ----------
+    own : (instances,) set of tasks of each instance
+    limit_s : only lists that end before it count
+    most : operations to try; if it returns that more were tried, there may be a better list
+
+    Returns
+    -------
+    when the last task ends, infinite if no list does in time
+    operations (operations, 2): instance, and the set of tasks of the life that begins or 0 for a destruction
+    operations tried
+    """
+    lots, best_s, best, k, tried = lots_of(tree, own, sequence), np.inf, np.zeros((0, 2), np.int64), 0, 0
+    if len(lots.row) == 0:
+        return 0.0, best, 0
+    at = no_orders(tree, times_s, lots)
+    if is_hopeless(tree, lots, at, 0, limit_s):
+        return best_s, best, 0
+    while k >= 0 and tried <= most:
+        if not next_operation(tree, lots, at, k):
+            k -= 1
+            continue
+        operate(tree, times_s, lots, at, k)
+        tried += 1
+        if at.waiting[k + 1] == 0 and at.last_s[k + 1] < limit_s:
+            best_s = at.last_s[k + 1]
+            limit_s = best_s * (1 - EXACT)
+            best = np.column_stack((lots.row[at.choice[:k + 1] % len(lots.row)], at.part[:k + 1]))
+        elif at.waiting[k + 1] > 0 and at.last_s[k + 1] < limit_s:
+            k += not is_hopeless(tree, lots, at, k + 1, limit_s)
+    return best_s, best, tried
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u07
+@njit(cache=True)
+def work_out(tree: Tree, times_s: Floats, own: Integers, limit_s: float) -> tuple[float, int, bool]:
+    """Least makespan of a plan over all lists of operations.
+
+    Returns
+    -------
+    the makespan, infinite if it is not below `limit_s`; operations tried; whether there were too many to try them all
+    """
+    makespan_s, tried, is_open = 0.0, 0, False
+    for sequence in range(tree.sequence[-1] + 1):
+        last_s, _, visits = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
+        makespan_s, tried, is_open = max(makespan_s, last_s), tried + visits, is_open or visits > MOST_OPERATIONS
+        if makespan_s >= limit_s:
+            return np.inf, tried, is_open
+    return makespan_s, tried, is_open
+
+
+def in_order(mig: Mig, times_s: Floats, own: Integers, limit_s: float) -> Schedule:
+    """Schedule of the best lists of operations for a plan.
+
+    Parameters
+    ----------
+    own : (instances,) set of tasks of each instance
+    limit_s : above the makespan
+    """
+    tree, row, start_s, operations = mig.tree, np.full(len(times_s), -1), np.zeros(len(times_s)), []
+    for sequence in range(int(tree.sequence[-1]) + 1):
+        now_s, until_s = 0.0, dict[int, float]()
+        for i, part in order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)[1].tolist():
+            begin_s = now_s if part else max(now_s, until_s[i])
+            now_s = begin_s + float((tree.create_s if part else tree.destroy_s)[i])
+            operations.append((i, part > 0, begin_s, now_s))
+            if part:
+                tasks = np.flatnonzero(part >> np.arange(len(times_s)) & 1)
+                own_s = times_s[tasks, tree.size_index[i]]
+                row[tasks], start_s[tasks] = i, now_s + np.cumsum(own_s) - own_s
+                until_s[i] = now_s + total_s(times_s, int(tree.size_index[i]), part)
+    time_s = times_s[np.arange(len(times_s)), tree.size_index[row]]
+    columns = (np.array(column) for column in zip(*operations, strict=True))
+    return Schedule(mig, row, start_s, start_s + time_s, *columns)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-031
 @njit(cache=True)
@@ -225,128 +509,203 @@ def charge(given: int, own: int, begin_s: float, create_s: float, run_s: float, 
 
 
 @njit(cache=True)
-def makespan_of(tree: Tree, sums: Floats, own: Integers) -> float:
-    """Makespan of the plan that gives each instance a set of tasks, in s."""
-    load_s = np.zeros(len(own))
-    for i in range(len(own)):
-        load_s[i] = sums[tree.size_index[i], own[i]]
-    makespan_s: float = replay(tree, load_s)[3]
-    return makespan_s
+def is_crowded(top_s: Floats, create_s: float, limit_s: float) -> bool:
+    """Whether subtrees that need so long from their first creations on cannot all meet a limit, one after another."""
+    late_s = -np.sort(-top_s)
+    for j in range(len(late_s)):
+        if late_s[j] > 0 and late_s[j] + j * create_s >= limit_s:
+            return True
+    return False
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039
+class Search(NamedTuple):
+    """Where a search over plans stands.
+
+    Parameters
+    ----------
+    given, own, left : (rows,) sets of tasks: on a row and below; on it, or -1 before its first choice; on its left
+        child and below
+    is_top : (rows,) whether no row above it runs a task
+    above_s : (rows,) time before which it cannot begin
+    top_s : (rows,) if it is a top and runs a task, the time that its subtree needs from the first creation on, else 0
+    best : (rows,) `own` of the best plan
+    state : (2,) rows with a choice, -1 at the end of the search; plans with too many lists to try them all
+    """
+
+    given: Integers
+    own: Integers
+    left: Integers
+    is_top: Truths
+    above_s: Floats
+    top_s: Floats
+    best: Integers
+    state: Integers
+
+
+def no_search(rows: Rows, num_tasks: int) -> Search:
+    """The search before its first step."""
+    number = len(rows.kind)
+    given, own = np.zeros(number, np.int64), np.full(number, -1)
+    given[0] = (1 << num_tasks) - 1
+    return Search(given, own, np.zeros(number, np.int64), np.ones(number, np.bool_), np.zeros(number),
+                  np.zeros(number), own.copy(), np.zeros(2, np.int64))
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039b
 @njit(cache=True)
-def search_plans(rows: Rows, tables: Floats, below: Floats, sums: Floats, create_s: Floats, close_s: float,
-                 tree: Tree, limit_s: float, good_s: float, max_visits: int) -> tuple[Integers, float, int]:
-    """Work out the plans whose path bound is below a limit.
+def choose(rows: Rows, sums: Floats, create_s: Floats, close_s: float, at: Search, row: int) -> float:
+    """Take the next choice of a row, none after the last one; return when the rows below may begin."""
+    k, (one, other) = rows.size_index[row], rows.children[row]
+    at.own[row], at.left[row] = next_choice(at.given[row], at.own[row], at.left[row], k >= 0, one >= 0, other >= 0)
+    begin_s: float = at.above_s[row]
+    if k < 0 or at.own[row] < 0:
+        return begin_s
+    return charge(at.given[row], at.own[row], begin_s, create_s[k], sums[k, at.own[row]], close_s)
+
+
+@njit(cache=True)
+def has_room(rows: Rows, tables: Floats, below: Floats, create_s: Floats, tree: Tree, at: Search, spent_s: float,
+             limit_s: float) -> bool:
+    """Whether the choice of the row at hand can lead to a plan that ends before a limit."""
+    row, joints = rows.walk[at.state[0]], len(rows.kind) - len(tree.gpu)
+    rest, (one, other), kind = at.given[row] ^ at.own[row], rows.children[row], rows.kind
+    least_s, late_s = spent_s + below[kind[row], rest], np.zeros(at.state[0] + 1)
+    at.top_s[row] = least_s if at.is_top[row] and row >= joints and at.own[row] > 0 else 0.0
+    if at.top_s[row] > 0:
+        for j in range(len(late_s)):
+            earlier = rows.walk[j]
+            if earlier >= joints and tree.sequence[earlier - joints] == tree.sequence[row - joints]:
+                late_s[j] = at.top_s[earlier]
+    is_mirrored = other >= 0 and kind[one] == kind[other] and at.left[row] < rest ^ at.left[row]
+    if least_s >= limit_s or is_mirrored or is_crowded(late_s, create_s.min(), limit_s):
+        at.left[row] = 0  # whatever the split; the same tasks the other way round have been tried
+        return False
+    if other < 0:
+        return True
+    split_s = max(tables[kind[one], at.left[row]], tables[kind[other], rest ^ at.left[row]])
+    return bool(spent_s + split_s < limit_s)
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039c
+@njit(cache=True)
+def search_plans(rows: Rows, tables: Floats, below: Floats, times_s: Floats, sums: Floats, create_s: Floats,
+                 close_s: float, tree: Tree, at: Search, limit_s: float, good_s: float,
+                 most: int) -> tuple[float, int]:
+    """Go on with a search for plans that end before a limit.
 
     Parameters
     ----------
     sums : (sizes, sets) total time of each set of tasks on each size
-    limit_s : only plans that end before it count
+    at : where it stands; written
     good_s : stop at a plan that ends by then
+    most : return after this number of choices and operations, or a plan later
 
     Returns
     -------
-    own : (rows,) set of tasks of each row in the best plan
-    makespan in s, infinite if there is no such plan; choices tried
+    makespan of the best plan found in this call, infinite if there is none; choices and operations tried
     """
-    num_rows, joints = len(rows.kind), len(rows.kind) - len(tree.gpu)
-    # by row: tasks to be run on it and below, on it (-1: no choice yet), on its left child and below; nothing above it
-    given, own, left = np.zeros(num_rows, np.int64), np.full(num_rows, -1), np.zeros(num_rows, np.int64)
-    is_top, above_s, best = np.ones(num_rows, np.bool_), np.zeros(num_rows), own.copy()
-    queue_s = np.zeros((num_rows + 1, len(tree.gpu)))  # by depth: end of the first creations of each sequence
-    best_s, tried, depth, given[0] = np.inf, 0, 0, tables.shape[1] - 1
-    while depth >= 0 and tried <= max_visits and best_s > good_s:
-        if depth == num_rows:
-            makespan_s = makespan_of(tree, sums, own[joints:])
+    joints, best_s, tried = len(rows.kind) - len(tree.gpu), np.inf, 0
+    while at.state[0] >= 0 and tried <= most and best_s > good_s:
+        if at.state[0] == len(rows.kind):
+            makespan_s, visits, is_open = work_out(tree, times_s, at.own[joints:], limit_s)
+            tried += visits
+            at.state[1] += is_open
             if makespan_s < limit_s:
-                best[:], best_s, limit_s = own, makespan_s, makespan_s
-            depth -= 1
+                best_s, limit_s = makespan_s, makespan_s * (1 - EXACT)
+                at.best[:] = at.own
+            at.state[0] -= 1
             continue
-        row = rows.walk[depth]
-        k, (one, other) = rows.size_index[row], rows.children[row]
-        own[row], left[row] = next_choice(given[row], own[row], left[row], k >= 0, one >= 0, other >= 0)
-        if own[row] < 0:
-            depth -= 1
-            continue
-        tried, spent_s, rest = tried + 1, above_s[row], given[row] ^ own[row]
-        queue_s[depth + 1] = queue_s[depth]
-        if k >= 0:
-            if is_top[row] and given[row] > 0:
-                spent_s = queue_s[depth, tree.sequence[row - joints]]
-                queue_s[depth + 1, tree.sequence[row - joints]] += create_s[k] if own[row] > 0 else 0.0
-            spent_s = charge(given[row], own[row], spent_s, create_s[k], sums[k, own[row]], close_s)
-        if spent_s + below[rows.kind[row], rest] >= limit_s:
-            left[row] = 0  # whatever the split
-        elif other < 0 or spent_s + max(tables[rows.kind[one], left[row]],
-                                        tables[rows.kind[other], rest ^ left[row]]) < limit_s:
-            for child, tasks in ((one, left[row]), (other, rest ^ left[row])):
+        row = rows.walk[at.state[0]]
+        tried += 1
+        spent_s = choose(rows, sums, create_s, close_s, at, row)
+        if at.own[row] < 0:
+            at.state[0] -= 1
+        elif has_room(rows, tables, below, create_s, tree, at, spent_s, limit_s):
+            (one, other), rest = rows.children[row], at.given[row] ^ at.own[row]
+            for child, tasks in ((one, at.left[row]), (other, rest ^ at.left[row])):
                 if child >= 0:
-                    given[child], above_s[child], is_top[child] = tasks, spent_s, is_top[row] and own[row] == 0
-            depth += 1
-    return best, best_s, tried
+                    at.given[child], at.above_s[child] = tasks, spent_s
+                    at.is_top[child] = at.is_top[row] and at.own[row] <= 0
+            at.state[0] += 1
+    return best_s, tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-041
 @dataclass(frozen=True)
 class Optimum:
-    """The best plan found, and how good any schedule can be.
+    """The best schedule found, and how good any schedule can be.
 
     Parameters
     ----------
-    instance : (tasks,) row of `mig.tree` that each task runs on: a plan
-    makespan_s : of this plan
+    schedule : the best one found
     bound_s : no schedule ends before it
-    is_proved : whether no plan is better, up to rounding
+    is_proved : whether no schedule is better, up to rounding
     """
 
-    instance: Integers
-    makespan_s: float
+    schedule: Schedule
     bound_s: float
     is_proved: bool
 
+    @property
+    def instance(self) -> Integers:
+        """(tasks,) row of `mig.tree` that each task runs on: the plan."""
+        return self.schedule.instance
 
+    @property
+    def makespan_s(self) -> float:
+        """When the last task of the schedule ends."""
+        return self.schedule.makespan_s
+
+
+def _better(mig: Mig, times_s: Floats, own: Integers, best: Schedule, found_s: float) -> Schedule:
+    """Schedule of a plan that the search found: first come, first served if that is as good, else the best list."""
+    plan = np.array([np.flatnonzero(own >> i & 1)[0] for i in range(len(times_s))], np.int64)
+    served = schedule_of(mig, times_s, plan)
+    if served.makespan_s > found_s * (1 + EXACT):
+        served = in_order(mig, times_s, own, found_s * (1 + EXACT))
+    return min(best, served, key=lambda schedule: schedule.makespan_s)
+
+# %% ../../nbs/55_far_bounds.ipynb #55-041b
 def _improved(mig: Mig, times_s: Floats, rows: Rows, tables: Floats, below: Floats, start: Optimum,
               close_s: float, max_visits: int) -> Optimum:
     """Better plans than the one to start with, by wider and wider limits, until none is left."""
-    tree, plan, best_s, bound_s, is_proved = mig.tree, start.instance, start.makespan_s, start.bound_s, start.is_proved
-    create_s = np.array([tree.create_s[tree.size == size].min() for size in mig.sizes])
+    best, bound_s, is_proved = start.schedule, start.bound_s, start.is_proved
+    create_s = np.array([mig.tree.create_s[mig.tree.size == size].min() for size in mig.sizes])
     sums = np.array([subset_sums(times_s[:, k]) for k in range(len(mig.sizes))])
-    gap_s, good_s, tried = best_s - bound_s, bound_s * (1 + EXACT), 0
+    gap_s, good_s, tried = best.makespan_s - bound_s, bound_s * (1 + EXACT), 0
     for share in (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0):
+        wide_s, at = (bound_s + share * gap_s) * (1 + EXACT), no_search(rows, len(times_s))
+        while not is_proved and at.state[0] >= 0 and tried <= max_visits:  # compiled code comes back for Ctrl-C
+            limit_s = min(best.makespan_s * (1 - EXACT), wide_s)
+            found_s, visits = search_plans(rows, tables, below, times_s, sums, create_s, close_s, mig.tree, at,
+                                           limit_s, good_s, min(VISITS_PER_CALL, max_visits - tried))
+            tried += visits
+            if found_s < np.inf:
+                best = _better(mig, times_s, at.best[mig.num_gpus - 1:], best, found_s)
+            is_proved = best.makespan_s <= good_s
+        is_done = at.state[0] < 0 and at.state[1] == 0
+        is_proved = is_proved or is_done and best.makespan_s * (1 - EXACT) <= wide_s
         if is_proved or tried > max_visits:
             break
-        limit_s = min(best_s * (1 - EXACT), (bound_s + share * gap_s) * (1 + EXACT))
-        own, found_s, visits = search_plans(rows, tables, below, sums, create_s, close_s, tree, limit_s, good_s,
-                                            max_visits - tried)
-        tried += visits
-        if found_s < best_s:
-            sets = own[mig.num_gpus - 1:]
-            plan = np.array([np.flatnonzero(sets >> i & 1)[0] for i in range(len(times_s))])
-            best_s = float(replay(tree, loads(tree, times_s, plan))[3])
-        is_proved = tried <= max_visits and best_s * (1 - EXACT) <= limit_s or best_s <= good_s
-    return Optimum(plan, best_s, min(bound_s, best_s), is_proved)
+    return Optimum(best, min(bound_s, best.makespan_s), is_proved)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-042
 def _optimum(mig: Mig, times_s: Floats, max_visits: int) -> Optimum:
-    """Best plan under `replay`, with the operations of `mig`."""
+    """Best schedule, with the operations of `mig`."""
     times_s, sizes, tree = check_times(mig, times_s), np.array(mig.sizes), mig.tree
-    plan, bound_s = far(mig, times_s).schedule.instance, lower_bound(mig, times_s)
-    best_s = float(replay(tree, loads(tree, times_s, plan))[3])
-    if len(times_s) > MOST_TASKS or best_s <= bound_s * (1 + EXACT):
-        return Optimum(plan, best_s, min(bound_s, best_s), best_s <= bound_s * (1 + EXACT))
+    best, bound_s = far(mig, times_s).schedule, lower_bound(mig, times_s)
+    if len(times_s) > MOST_TASKS or best.makespan_s <= bound_s * (1 + EXACT):
+        return Optimum(best, min(bound_s, best.makespan_s), best.makespan_s <= bound_s * (1 + EXACT))
     rows, work = rows_of(mig), subset_sums((times_s * sizes).min(axis=1))
     create_s = np.array([tree.create_s[tree.size == size].min() for size in sizes])
-    close_s, limit_s = float(tree.destroy_s.min()), best_s * (1 + EXACT)
+    close_s, limit_s = float(tree.destroy_s.min()), best.makespan_s * (1 + EXACT)
     tables, below, tried = fill_tables(rows, times_s, work, create_s, close_s, limit_s, max_visits)
     if tried > max_visits:
-        return Optimum(plan, best_s, bound_s, False)
+        return Optimum(best, bound_s, False)
     bound_s = max(bound_s, float(tables[-1, -1]))
-    start = Optimum(plan, best_s, bound_s, best_s <= bound_s * (1 + EXACT))
+    start = Optimum(best, bound_s, best.makespan_s <= bound_s * (1 + EXACT))
     return _improved(mig, times_s, rows, tables, below, start, close_s, max_visits - tried)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-043
 def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
-    """Plan of least makespan when reconfiguration takes no time: no schedule whatever ends earlier.
+    """Schedule of least makespan when reconfiguration takes no time.
 
     Parameters
     ----------
@@ -354,17 +713,17 @@ def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
 
     Returns
     -------
-    the optimum; beyond the budget, or for more than `MOST_TASKS` tasks, FAR's plan and the deadline bound
+    the optimum; beyond the budget, or for more than `MOST_TASKS` tasks, FAR's schedule and the deadline bound
     """
     return _optimum(without_reconfiguration(mig), times_s, max_visits)
 
 
 def optimum_with_reconfiguration(mig: Mig, times_s: Floats, *, max_visits: int = 10**8) -> Optimum:
-    """Plan that ends first once `replay` has worked it out, operations included; `bound_s` holds for every schedule.
+    """Schedule of least makespan, creations and destructions included, whatever their order.
 
     Parameters
     ----------
-    max_visits : splits and choices to try at most, then the best plan so far is returned
+    max_visits : splits, choices and operations to try at most, then the best schedule so far is returned
     """
     return _optimum(mig, times_s, max_visits)
 
@@ -421,4 +780,5 @@ def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimu
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
         raise InputError(f"no schedule found within an effort of {max_effort:g}", mend="allow more effort")
     plan = np.array([next(i for i, here in run.items() if solver.value(here)) for run in runs], np.int64)
-    return Optimum(plan, float(solver.objective_value), float(solver.best_objective_bound), status == cp.OPTIMAL)
+    schedule = schedule_of(without_reconfiguration(mig), times_s, plan)
+    return Optimum(schedule, float(solver.best_objective_bound), status == cp.OPTIMAL)

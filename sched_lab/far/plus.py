@@ -19,11 +19,12 @@ from .repartition import loads, longest_first, repartition, replay, schedule_of
 from ..frames import InputError
 
 HOT, COLD = 0.03, 0.0005  # first and last temperature of a chain, in makespans of the plan it starts from
+TASKS_PER_CALL = 10**7  # tasks that a call of compiled code looks at, a fraction of a second, before it returns
 EXACT_TASKS = 13  # most tasks for which the exact search is worth a try
 
 # %% auto #0
-__all__ = ['HOT', 'COLD', 'EXACT_TASKS', 'keep_best', 'best_plans', 'heaviest_path_s', 'instance_load_s', 'energy', 'draw_change',
-           'anneal', 'FarPlus', 'far_plus']
+__all__ = ['HOT', 'COLD', 'TASKS_PER_CALL', 'EXACT_TASKS', 'keep_best', 'try_member', 'best_plans', 'heaviest_path_s',
+           'instance_load_s', 'energy', 'draw_change', 'propose', 'anneal', 'FarPlus', 'far_plus']
 
 # %% ../../nbs/58_far_plus.ipynb #58-008
 @njit(cache=True)
@@ -37,17 +38,23 @@ def keep_best(plans: Integers, makespans_s: Floats, plan: Integers, makespan_s: 
 
 # %% ../../nbs/58_far_plus.ipynb #58-009
 @njit(cache=True)
+def try_member(tree: Tree, times_s: Floats, order: Integers, allocation: Integers, plans: Integers,
+               makespans_s: Floats) -> None:
+    """Schedule one member of the family, refine it, and keep both plans if they are among the best."""
+    plan, end_s, _ = repartition(tree, times_s, order, allocation, np.inf, False)
+    keep_best(plans, makespans_s, plan, replay(tree, loads(tree, times_s, plan))[3])
+    moves, swaps, _ = refine(tree, times_s, plan, end_s)
+    if moves + swaps > 0:
+        keep_best(plans, makespans_s, plan, replay(tree, loads(tree, times_s, plan))[3])
+
+
 def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tuple[Integers, Floats]:
     """Up to `count` plans of least replayed makespan among all members of the family, refined and not."""
     order, allocation = longest_first(times_s), first_allocation(times_s, sizes, False)
     plans, makespans_s = np.zeros((count, len(times_s)), np.int64), np.full(count, np.inf)
     is_member = True
     while is_member:
-        plan, end_s, _ = repartition(tree, times_s, order, allocation, np.inf, False)
-        keep_best(plans, makespans_s, plan, replay(tree, loads(tree, times_s, plan))[3])
-        moves, swaps, _ = refine(tree, times_s, plan, end_s)
-        if moves + swaps > 0:
-            keep_best(plans, makespans_s, plan, replay(tree, loads(tree, times_s, plan))[3])
+        try_member(tree, times_s, order, allocation, plans, makespans_s)
         is_member = len(times_s) > 0 and raise_longest(times_s, sizes, allocation, False)
     found = np.isfinite(makespans_s)
     return plans[found], makespans_s[found]
@@ -95,16 +102,19 @@ def draw_change(plan: Integers, num_instances: int, rng: np.random.Generator) ->
 
 # %% ../../nbs/58_far_plus.ipynb #58-019
 @njit(cache=True)
-def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generator, proposals: int,
-           work_weight: float) -> tuple[Integers, float]:
-    """Change a plan at random, uphill less and less often; return the best plan met and its makespan."""
-    plan, best, load_s = start.copy(), start.copy(), loads(tree, times_s, start)
-    current_s, best_s = energy(tree, load_s, work_weight, np.inf)
-    temperature_s, cooling = HOT * best_s, (COLD / HOT) ** (1 / proposals)
+def propose(tree: Tree, times_s: Floats, plan: Integers, load_s: Floats, best: Integers, state_s: Floats,
+            rng: np.random.Generator, proposals: int, cooling: float, work_weight: float) -> None:
+    """Change a plan at random, uphill less and less often, in place.
+
+    Parameters
+    ----------
+    load_s, best : (instances,) loads of the plan; (tasks,) the best plan met
+    state_s : (3,) temperature, energy of the plan, makespan of the best one
+    """
     for _ in range(proposals):
-        temperature_s *= cooling
+        state_s[0] *= cooling
         task, target, partner = draw_change(plan, len(load_s), rng)
-        source, limit_s = plan[task], current_s - temperature_s * np.log(1 - rng.random())
+        source, limit_s = plan[task], state_s[1] - state_s[0] * np.log(1 - rng.random())
         fits = np.isfinite(times_s[task, tree.size_index[target]])
         fits = fits and (partner < 0 or np.isfinite(times_s[partner, tree.size_index[source]]))
         if target == source or not fits:
@@ -117,14 +127,25 @@ def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generato
             load_s[i] = instance_load_s(tree, times_s, plan, i)
         proposed_s, makespan_s = energy(tree, load_s, work_weight, limit_s)
         if proposed_s <= limit_s:
-            current_s = proposed_s
-            if makespan_s < best_s:
-                best[:], best_s = plan, makespan_s
+            state_s[1] = proposed_s
+            if makespan_s < state_s[2]:
+                best[:], state_s[2] = plan, makespan_s
         else:
             plan[task], load_s[source], load_s[target] = source, before_s[0], before_s[1]
             if partner >= 0:
                 plan[partner] = target
-    return best, best_s
+
+
+def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generator, proposals: int,
+           work_weight: float) -> tuple[Integers, float]:
+    """Change a plan at random, cooling down; return the best plan met and its makespan."""
+    plan, best, load_s = start.copy(), start.copy(), loads(tree, times_s, start)
+    current_s, best_s = energy(tree, load_s, work_weight, np.inf)
+    state_s, cooling = np.array([HOT * best_s, current_s, best_s]), (COLD / HOT) ** (1 / proposals)
+    per_call = max(1, TASKS_PER_CALL // (len(plan) + 100))
+    for first in range(0, proposals, per_call):  # compiled code comes back here for Ctrl-C
+        propose(tree, times_s, plan, load_s, best, state_s, rng, min(per_call, proposals - first), cooling, work_weight)
+    return best, float(state_s[2])
 
 # %% ../../nbs/58_far_plus.ipynb #58-021
 @dataclass(frozen=True)
@@ -136,7 +157,7 @@ class FarPlus:
     schedule : the result
     far_s : makespan of FAR
     family_s : makespan of the best member of the family, refined
-    is_proved : whether no other plan ends earlier
+    is_proved : whether no schedule ends earlier
     """
 
     schedule: Schedule
@@ -167,17 +188,16 @@ def far_plus(mig: Mig, times_s: Floats, *, proposals: int = 400_000, chains: int
     times_s, plain = check_times(mig, times_s), far(mig, times_s).schedule
     plans, makespans_s = best_plans(mig.tree, times_s, np.array(mig.sizes), chains)
     best, best_s, family_s = plans[0], float(makespans_s[0]), float(makespans_s[0])
-    is_proved = False
+    found, is_proved = [plain], False
     if len(times_s) <= EXACT_TASKS and max_visits > 0:
         exact = optimum_with_reconfiguration(mig, times_s, max_visits=max_visits)
         is_proved = exact.is_proved
-        if exact.makespan_s < best_s:
-            best, best_s = exact.instance, exact.makespan_s
+        found.append(exact.schedule)
     num_chains = 0 if is_proved or proposals < chains or not len(times_s) else chains
     for chain, rng in enumerate(np.random.default_rng(seed).spawn(num_chains)):
         start = plans[chain % len(plans)]
         plan, makespan_s = anneal(mig.tree, times_s, start, rng, proposals // chains, float(chain % 2))
         if makespan_s < best_s:
             best, best_s = plan, makespan_s
-    schedule = min(plain, schedule_of(mig, times_s, best), key=lambda one: one.makespan_s)
+    schedule = min(*found, schedule_of(mig, times_s, best), key=lambda one: one.makespan_s)
     return FarPlus(schedule, plain.makespan_s, family_s, is_proved)

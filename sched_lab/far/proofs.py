@@ -15,8 +15,8 @@ from .refine import best_plan, far_plan
 from ..frames import InputError
 
 # %% auto #0
-__all__ = ['proved_factor', 'tight_instance_a30', 'tight_instance_a100', 'Ratio', 'ratio_of', 'Worst', 'worst_ratio', 'online_s',
-           'release_bound_s']
+__all__ = ['proved_factor', 'tight_instance_a30', 'falling_instance_a30', 'tight_instance_a100', 'Ratio', 'ratio_of', 'Worst',
+           'worst_ratio', 'online_s', 'release_bound_s']
 
 # %% ../../nbs/55a_far_proofs.ipynb #55a-008
 def proved_factor(mig: Mig) -> float:
@@ -28,13 +28,25 @@ def proved_factor(mig: Mig) -> float:
 
 # %% ../../nbs/55a_far_proofs.ipynb #55a-011
 def tight_instance_a30(epsilon: float, num_gpus: int = 1) -> Floats:
-    """Times on 1, 2, 4 slices of a batch whose best makespan is 1 s and which FAR does badly.
+    """Times on 1, 2, 4 slices of a batch that is as bad for FAR as any can be.
+
+    The best makespan is 1 s. Without reconfiguration FAR needs (8g - 1) / 4g s on g A30s, less `epsilon`, or twice that
+    for g = 1.
+    """
+    one = [[1, 1, np.inf], [1, np.inf, 1 / 4 - epsilon], [np.inf, 1, 1 / 2 - epsilon]]
+    parts = np.arange(1, num_gpus) / (4 * num_gpus)
+    pairs = np.column_stack([3 / 4 - parts, 1 / 4 + parts]).reshape(-1, 1)
+    return np.vstack([one, np.pad(pairs, ((0, 0), (2, 0)), constant_values=np.inf)])
+
+
+def falling_instance_a30(epsilon: float, num_gpus: int = 1) -> Floats:
+    """Times on 1, 2, 4 slices that are finite and never grow with the size, of a batch whose best makespan is 1 s.
 
     Without reconfiguration FAR needs 7/4 on one A30, and 2 - 1/(4g - 4) on g > 1 of them, less a multiple of `epsilon`.
     """
     rest = max(num_gpus - 1, 1)
     small = [[1 / rest, 1 / rest, 1 / (4 * rest) - epsilon]] * (rest * (4 * rest - 1))
-    whole = [[np.inf, np.inf, 1.0]] * (num_gpus > 1)
+    whole = [[9.0, 9.0, 1.0]] * (num_gpus > 1)
     return np.array([*whole, *small, [1.0, 1.0, 1.0]])
 
 

@@ -14,6 +14,7 @@ from ..cluster import Integers
 from .allocations import first_allocation, go_to, least_makespans, raises
 from .mig import Floats, Mig, Schedule, Tree
 from .repartition import loads, longest_first, repartition, replay, schedule_of
+from .tasks import LONGEST_S, SHORTEST_S
 from ..frames import InputError
 
 REACHES = 1e-9  # relative difference of times below which a slice still counts as ending last
@@ -184,16 +185,17 @@ def check_times(mig: Mig, times_s: Floats) -> Floats:
 
     Raises
     ------
-    InputError : if the shape does not fit the GPU, a time is not above zero or NaN, or a task fits on no instance
+    InputError : if the shape does not fit the GPU, a time is below `SHORTEST_S` or NaN, a finite one above `LONGEST_S`,
+        or a task fits on no instance
     """
     times_s = np.ascontiguousarray(times_s, np.float64)
     if times_s.ndim != 2 or times_s.shape[1] != len(mig.sizes):
         raise InputError(f"times of shape {times_s.shape}",
                          mend=f"give one row per task, one column per size {mig.sizes}")
-    if (wrong := ~(times_s > 0)).any():
+    if (wrong := ~((times_s >= SHORTEST_S) & (times_s <= LONGEST_S) | (times_s == np.inf))).any():
         task, k = (int(x) for x in np.argwhere(wrong)[0])
         raise InputError(f"time {times_s[task, k]:g} s of task {task} on {mig.sizes[k]} slices",
-                         mend="give a time above 0")
+                         mend=f"give {SHORTEST_S:g} to {LONGEST_S:g} s, or infinity if it does not fit")
     if (homeless := ~np.isfinite(times_s).any(axis=1)).any():
         raise InputError(f"task {int(np.argmax(homeless))} fits on no instance",
                          mend="give a time for one size at least")

@@ -20,7 +20,6 @@ from .mig import Floats, Mig, Schedule, check_schedule, operations_frame, schedu
 from .multibatch import chain, ideal_s
 from .plus import far_plus
 from .refine import far
-from .repartition import schedule_of
 from .tasks import Batch
 from ..frames import InputError, atomic_folder, write_bytes, write_json
 from ..plots import draw_apart
@@ -34,8 +33,8 @@ Solver = Callable[[Mig, Floats], Schedule]
 
 
 def _optimal(mig: Mig, times_s: Floats) -> Schedule:
-    """The best plan that exact search finds."""
-    return schedule_of(mig, times_s, optimum_with_reconfiguration(mig, times_s).instance)
+    """The best schedule that exact search finds."""
+    return optimum_with_reconfiguration(mig, times_s).schedule
 
 
 PLANNERS: dict[str, Solver] = {

@@ -19,8 +19,8 @@ from .mig import Floats, Mig
 from ..frames import Column, InputError, read_table
 
 # %% auto #0
-__all__ = ['MAY_GROW', 'SHORTEST_S', 'SCALINGS', 'WIDTHS', 'SUPER', 'NEAR', 'SUB', 'SLOWDOWN', 'STAYS_BOUND', 'Batch',
-           'read_times', 'toy_batch', 'split_evenly', 'generate_times']
+__all__ = ['MAY_GROW', 'SHORTEST_S', 'LONGEST_S', 'SCALINGS', 'WIDTHS', 'SUPER', 'NEAR', 'SUB', 'SLOWDOWN', 'STAYS_BOUND',
+           'Batch', 'read_times', 'toy_batch', 'split_evenly', 'generate_times']
 
 # %% ../../nbs/50a_mig_tasks.ipynb #50a-007
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Batch:
 # %% ../../nbs/50a_mig_tasks.ipynb #50a-009
 MAY_GROW = 1.02  # times that grow by more than this from one size to the next deserve a warning
 SHORTEST_S = 1e-6  # no task is done in less
+LONGEST_S = 1e12  # nor takes more, 30,000 years: far beyond, sums and works of times would no longer be finite
 
 
 def read_times(path: str | Path, mig: Mig, *, batch: str | None = None) -> Batch:
@@ -61,8 +62,8 @@ def read_times(path: str | Path, mig: Mig, *, batch: str | None = None) -> Batch
     -----
     UserWarning : for each row in which a larger instance is more than 2 % slower than a smaller one
     """
-    mend = "give seconds above 0, or nothing if it does not fit"
-    time = Column("number", minimum=SHORTEST_S, blank=math.inf, mend=mend)
+    mend = f"give {SHORTEST_S:g} to {LONGEST_S:g} seconds, or nothing if it does not fit"
+    time = Column("number", minimum=SHORTEST_S, maximum=LONGEST_S, blank=math.inf, mend=mend)
     columns = {"task": Column("text", unique=True)} | {str(size): time for size in mig.sizes}
     frame = read_table(path, columns | ({batch: Column("text")} if batch else {}))
     times_s = np.ascontiguousarray(frame[[str(size) for size in mig.sizes]].to_numpy(float))

@@ -1,0 +1,186 @@
+"""No schedule beats a proved optimum: brute force over lists of operations, every method, and cases by hand."""
+import os
+import signal
+import threading
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from sched_lab.far.baselines import miso
+from sched_lab.far.bounds import optimum_with_reconfiguration
+from sched_lab.far.mig import Mig, check_schedule, mig_of
+from sched_lab.far.plus import far_plus
+from sched_lab.far.refine import far
+from sched_lab.frames import InputError
+
+SLACK = 1 + 1e-9
+INF = np.inf
+
+
+def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarray:
+    """Draw times in any order, from far shorter than an operation to far longer; a sixth of the sizes do not fit."""
+    scale = 10 ** rng.uniform(-1, 1.5)
+    times_s = rng.uniform(0.1, 1, (num_tasks, len(mig.sizes))) * scale
+    if rng.random() < 0.5:
+        times_s = -np.sort(-times_s, axis=1)
+    lost = rng.random(times_s.shape) < 1 / 6
+    lost[np.arange(num_tasks), rng.integers(0, len(mig.sizes), num_tasks)] = False
+    return np.where(lost, INF, times_s)
+
+
+def best_of_all_lists(mig: Mig, times_s: np.ndarray) -> float:
+    """Least makespan over every list of creations, each with the tasks of its life, and destructions.
+
+    It knows the slices that an instance blocks, and nothing of trees, plans, bounds or which operations are of use.
+    """
+    tree, everything, best_s = mig.tree, (1 << len(times_s)) - 1, INF
+    blocks = [{(int(tree.gpu[i]), k) for k in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i])}
+              for i in range(len(tree.gpu))]
+    length_s = np.zeros((len(blocks), everything + 1))
+    for i in range(len(blocks)):
+        for tasks in range(everything + 1):
+            own = [k for k in range(len(times_s)) if tasks >> k & 1]
+            length_s[i, tasks] = times_s[own, tree.size_index[i]].sum()
+
+    def go_on(free_s: dict[int, float], alive: dict[int, float], left: int, last_s: float) -> None:
+        nonlocal best_s
+        if last_s >= best_s:
+            return
+        if left == 0:
+            best_s = last_s
+            return
+        for i in range(len(blocks)):
+            queue = int(tree.sequence[i])
+            now_s = free_s.get(queue, 0.0)
+            if i in alive:
+                others = {k: end_s for k, end_s in alive.items() if k != i}
+                go_on(free_s | {queue: max(now_s, alive[i]) + tree.destroy_s[i]}, others, left, last_s)
+            elif all(not blocks[i] & blocks[k] for k in alive):
+                part, ready_s = left, now_s + tree.create_s[i]
+                while part:
+                    if (end_s := ready_s + length_s[i, part]) < INF:
+                        go_on(free_s | {queue: ready_s}, alive | {i: end_s}, left ^ part, max(last_s, end_s))
+                    part = (part - 1) & left
+
+    go_on({}, {}, everything, 0.0)
+    return best_s
+
+
+@pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches", "has_one_sequence"),
+                         [("A30", 1, 3, 10, False), ("A100", 1, 2, 25, False), ("H100", 1, 2, 25, False),
+                          ("A30", 2, 2, 12, False), ("A30", 2, 2, 12, True)])
+def test_optimum_is_the_best_of_all_lists_of_operations(model, gpus, num_tasks, batches, has_one_sequence):
+    mig, rng = mig_of(model, gpus, has_one_sequence=has_one_sequence), np.random.default_rng([gpus, num_tasks])
+    for _ in range(batches):
+        times_s = random_times(rng, mig, num_tasks)
+        found = optimum_with_reconfiguration(mig, times_s)
+        check_schedule(found.schedule, times_s)
+        assert found.is_proved
+        assert found.schedule.makespan_s == pytest.approx(best_of_all_lists(mig, times_s), rel=1e-9)
+
+
+@pytest.mark.parametrize(("model", "gpus", "batches"),
+                         [("A30", 1, 1000), ("A100", 1, 1000), ("H100", 1, 1000), ("A30", 2, 400)])
+def test_no_method_beats_a_proved_optimum(model, gpus, batches):
+    mig, rng, num_proved = mig_of(model, gpus), np.random.default_rng([11, gpus, len(model)]), 0
+    methods = [miso, partial(miso, has_barrier=True), partial(miso, mapping="best"),
+               lambda mig, times_s: far(mig, times_s).schedule,
+               lambda mig, times_s: far_plus(mig, times_s, proposals=400, max_visits=0).schedule]
+    for _ in range(batches):
+        times_s = random_times(rng, mig, int(rng.integers(1, 6)))
+        best = optimum_with_reconfiguration(mig, times_s, max_visits=10**6)
+        check_schedule(best.schedule, times_s)
+        assert best.bound_s <= best.schedule.makespan_s
+        num_proved += best.is_proved
+        for method in methods:
+            makespan_s = method(mig, times_s).makespan_s
+            assert best.bound_s <= makespan_s * SLACK
+            assert not best.is_proved or best.schedule.makespan_s <= makespan_s * SLACK, times_s.tolist()
+    assert num_proved > 0.98 * batches
+
+
+def test_three_short_tasks_on_an_h100_run_side_by_side():
+    # one after the other on two halves 3.84 s; MISO has 3.51 s
+    times_s = np.array([[4.1, 3.3, 3.3, 2.5, 1.4], [4.8, 2.9, 2.7, 2.2, 1.3], [4.2, 4.1, 2.6, 2.6, 1.6]])
+    mig = mig_of("H100")
+    found = optimum_with_reconfiguration(mig, times_s)
+    assert found.is_proved and found.schedule.makespan_s == pytest.approx(3.51, rel=1e-9)
+    assert found.schedule.makespan_s <= miso(mig, times_s).makespan_s * SLACK
+
+
+def test_the_small_instance_is_created_first_if_its_task_is_the_longer_one():
+    # S0 by 0.11, S2-S3 by 0.23: 0.11 + 0.6 = 0.71 and 0.23 + 0.3 = 0.53; the large one first: 0.12 + 0.11 + 0.6 = 0.83
+    times_s = np.array([[INF, 0.3, 0.6], [0.6, INF, 0.6]])
+    found = optimum_with_reconfiguration(mig_of("A30"), times_s)
+    check_schedule(found.schedule, times_s)
+    assert found.is_proved and found.schedule.makespan_s == pytest.approx(0.71, rel=1e-9)
+
+
+def test_the_leaf_comes_first_if_its_destruction_is_the_shorter_one():
+    # root first 0.24 + 1 + 0.22 + 0.16 + 1 = 2.62; leaf first 0.16 + 1 + 0.20 + 0.24 + 1 = 2.60
+    times_s = np.array([[INF] * 4 + [1.0], [1.0] + [INF] * 4])
+    found = optimum_with_reconfiguration(mig_of("A100"), times_s)
+    check_schedule(found.schedule, times_s)
+    assert found.is_proved and found.schedule.makespan_s == pytest.approx(2.6, rel=1e-9)
+
+
+@pytest.mark.parametrize("wrong_s", [1.7e308, 1e13, 5e-324, 1e-7, 0.0, -1.0, np.nan, -INF])
+@pytest.mark.parametrize("solve", [optimum_with_reconfiguration, far_plus, far, miso])
+def test_times_that_cannot_be_added_up_are_refused(solve, wrong_s):
+    times_s = np.full((9, 3), 1.0)
+    times_s[4, 1] = wrong_s
+    with pytest.raises(InputError, match=r"task 4 on 2 slices; give 1e-06 to 1e\+12 s"):
+        solve(mig_of("A30"), times_s)
+
+
+def test_the_longest_and_shortest_times_are_computed_right():
+    # 9 tasks of 1e12 s fit on four slices only: one after the other; 9 of 1e-6 s: the creation alone counts
+    for time_s in (1e12, 1e-6):
+        times_s = np.array([[INF, INF, time_s]] * 9)
+        for schedule in (optimum_with_reconfiguration(mig_of("A30"), times_s).schedule,
+                         far_plus(mig_of("A30"), times_s).schedule, far(mig_of("A30"), times_s).schedule):
+            check_schedule(schedule, times_s)
+            assert schedule.makespan_s == pytest.approx(0.13 + 9 * time_s, rel=1e-12)
+    mixed_s = np.array([[1e12, INF, INF], [1e-6, INF, INF]])  # a ratio of 10^18
+    found = optimum_with_reconfiguration(mig_of("A30"), mixed_s)
+    check_schedule(found.schedule, mixed_s)
+    assert found.is_proved and found.makespan_s == pytest.approx(1e12 + 0.11, rel=1e-12)
+
+
+class Stop(Exception):
+    """What the signal handler of the next test raises."""
+
+
+ENDLESS = {
+    "tables": lambda: optimum_with_reconfiguration(mig_of("A100"), endless_times(20), max_visits=10**12),
+    "plans": lambda: optimum_with_reconfiguration(mig_of("H100"), 0.02 * endless_times(12), max_visits=10**12),
+    "annealing": lambda: far_plus(mig_of("A100"), endless_times(500), proposals=10**9, max_visits=0),
+    "family": lambda: far_plus(mig_of("A100"), endless_times(3000), proposals=0),
+}
+
+
+def endless_times(num_tasks: int) -> np.ndarray:
+    return np.random.default_rng(num_tasks).uniform(1, 9, (num_tasks, 5))
+
+
+@pytest.mark.parametrize("name", list(ENDLESS))
+def test_a_signal_is_heard_within_a_second_of_computing(name):
+    far_plus(mig_of("A100"), endless_times(6))  # compile first
+    far_plus(mig_of("A100"), endless_times(6), proposals=100, max_visits=0)
+    sent_s = []
+
+    def on_signal(number: int, frame: object) -> None:
+        raise Stop
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    timer = threading.Timer(1.5, lambda: (sent_s.append(time.process_time()), os.kill(os.getpid(), signal.SIGUSR1)))
+    timer.start()
+    try:
+        with pytest.raises(Stop):
+            ENDLESS[name]()
+        assert time.process_time() - sent_s[0] < 1.5
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
