@@ -489,7 +489,7 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(name, all_files,
     assert call(*COMMANDS[name], "--out", "out") == 2
     assert "thesis.tex" in capsys.readouterr().err and content("out") == {"thesis.tex": b"Chapter 1"}
     assert call(*COMMANDS[name], "--out", "out", "--force") == 0
-    assert content("out")["thesis.tex"] == b"Chapter 1" and len(content("out")) > 3
+    assert content("out")["thesis.tex"] == b"Chapter 1" and len(content("out")) >= 3  # andreas writes two files
 
 
 @pytest.mark.parametrize("name", ["far", "hadar", "andreas", "sweep"])

@@ -11,7 +11,7 @@ import pytest
 
 from sched_lab._compat import embedded
 from sched_lab.frames import InputError, read_frame
-from sched_lab.online.evaluation import Study, compare, read_study, run_study
+from sched_lab.online.evaluation import Study, compare, read_study, run_study, tasks_in
 from sched_lab.sweeps import SweepError
 from sched_lab.traces import find_data, find_reference
 
@@ -215,6 +215,7 @@ def test_a_file_edited_while_a_study_runs_is_an_error_and_not_a_wrong_curve(tmp_
     study = replace(TOY, traces={"toy": tasks}, policies=("fgd",), seeds=(0,))
     assert run_study(study, tmp_path / "out").computed == 1
     tasks.write_bytes(TOY.traces["toy"].read_bytes() + b"ten,1000,0,1,100,\n")
+    tasks_in.cache_clear()  # as in a worker that has not read it yet
     with pytest.raises(SweepError, match="has changed since it was first read"):
         run_study(study, tmp_path / "other")
     again = replace(study)  # a new look at the files
