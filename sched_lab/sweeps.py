@@ -256,7 +256,7 @@ class _Worker:
         return Outcome(self.number, None, problem=f"a worker process died at it ({how}), perhaps because memory ran "
                        "out; run again, with fewer workers: finished cells are kept")
 
-# %% ../nbs/83_sweeps.ipynb #83-024
+# %% ../nbs/83_sweeps.ipynb #83-023f
 def _hire(packed: bytes) -> _Worker:
     """Start a worker, which does not run the program of `__main__` again."""
     spawning = multiprocessing.get_context("spawn")
@@ -274,7 +274,7 @@ def _hire(packed: bytes) -> _Worker:
         theirs.close()
     return _Worker(process, ours)
 
-
+# %% ../nbs/83_sweeps.ipynb #83-024
 def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
     packed, waiting = _pack(function), iter(cells)
