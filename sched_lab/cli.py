@@ -24,7 +24,7 @@ import pandas as pd
 import typer
 
 from . import __version__
-from ._compat import embedded
+from ._compat import embedded, heard
 from .cluster import Cluster, describe_nodes, read_nodes
 from sched_lab.frames import (
     Answer,
@@ -699,8 +699,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        status = app(list(sys.argv[1:] if arguments is None else arguments) or ["--help"], prog_name="sched-lab",
-                     standalone_mode=False)
+        with heard():
+            status = app(list(sys.argv[1:] if arguments is None else arguments) or ["--help"], prog_name="sched-lab",
+                         standalone_mode=False)
     except UsageError as error:
         fail(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'sched-lab'} --help")
     except SchedLabError as error:

@@ -297,6 +297,19 @@ def four_seeds(tmp_path_factory):
     return content(out)
 
 
+@pytest.mark.parametrize(("what", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_a_signal_that_comes_in_a_compiled_call_ends_the_command_as_any_other(what, code, files, monkeypatch):
+    def interrupted(*arguments, **options):
+        try:
+            raise SystemError("a compiled call returned a result with an exception set") from what
+        except SystemError as inner:
+            raise SystemError("and so did the one around it") from inner
+
+    monkeypatch.setattr("sched_lab.cli.inflate", interrupted)
+    assert inflate("--tasks", "tasks.csv") == code
+    assert not Path("out", "seed-0").exists()
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_run_resumes_without_losing_finished_seeds(how, four_seeds, tmp_path):
     out = tmp_path / "out"
