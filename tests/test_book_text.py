@@ -71,6 +71,13 @@ def test_every_chapter_has_a_short_name_of_its_own():
     assert max(map(len, NAMES.values())) <= 20
 
 
+def test_the_readme_calls_chapters_as_the_book_does():
+    links = re.findall(r"\[([^\]]*)\]\(nbs/(\w+)\.ipynb\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 5
+    assert [words for words, name in links
+            if words.casefold() != f"chapter {number(name)} ({NAMES[name]})".casefold()] == []
+
+
 @built
 @pytest.mark.parametrize("page", PAGES)
 def test_references_say_number_and_name(page):
