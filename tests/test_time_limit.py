@@ -1,4 +1,5 @@
 """A test that hangs is ended, shows where all of its threads are, and fails."""
+import re
 import subprocess
 import sys
 import tomllib
@@ -32,6 +33,11 @@ def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_five_minutes_are_the_limit_of_every_test() -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert (options["faulthandler_timeout"], options["faulthandler_exit_on_timeout"]) == (300, True)
+
+
+def test_a_hanging_cell_of_a_chapter_fails_by_name_before_its_process_is_ended() -> None:
+    limits = re.findall(r"--nbval-cell-timeout (\d+)", (ROOT / "Makefile").read_text())
+    assert [0 < int(limit) < 300 for limit in limits] == [True]
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
