@@ -1,7 +1,15 @@
-"""With ``--dist loadfile``, tests of one family share a worker: two would both compile its functions."""
+"""With ``--dist loadfile``, tests of one family share a worker: two would both compile its functions.
+
+A shell without job control starts what it puts in the background deaf to Ctrl-C, and all that this starts, too. The tests
+send that signal, so they listen to it again.
+"""
 import re
+import signal
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FAMILY = re.compile(r"tests/test_(?:(andreas|hadar)|(?:far|mig|multibatch))_?")
 
