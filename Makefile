@@ -6,7 +6,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.sched_lab-installed
 JOBS   ?= 2
 OUT    := _build/results/default
-NBVAL  := --nbval --nbval-cell-timeout 240 --nbval-current-env --nbval-sanitize-with nbs/sanitize.cfg -n $(JOBS) --dist loadfile
+# a worker that had to be ended is not replaced: xdist would then wait for ever for tests it had given away
+XDIST  := -n $(JOBS) --max-worker-restart 0
+NBVAL  := --nbval --nbval-cell-timeout 240 --nbval-current-env --nbval-sanitize-with nbs/sanitize.cfg $(XDIST) --dist loadfile
 step    = @printf '\n--- %s\n' "$(1)"
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -59,7 +61,7 @@ lint: setup      ## ruff and mypy
 
 unit: setup
 	$(call step,tests)
-	pytest -q -n $(JOBS) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py
+	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py
 
 nbval: setup
 	$(call step,chapters give their stored outputs)
@@ -70,12 +72,12 @@ pages: html
 
 browser: setup
 	$(call step,pages of the book in a browser)
-	pytest -q -n $(JOBS) tests/test_book_pages.py
+	pytest -q $(XDIST) tests/test_book_pages.py
 
 # --- by hand
 
 bench: setup     ## benchmarks
-	pytest -q -o faulthandler_timeout=0 benchmarks    # some take longer than a test may
+	pytest -q -o faulthandler_timeout=0 --timeout 0 benchmarks    # some take longer than a test may
 
 lab: setup       ## open the chapters in JupyterLab
 	jupyter lab nbs

@@ -1,7 +1,7 @@
 """With ``--dist loadfile``, tests of one family share a worker: two would both compile its functions.
 
-A shell without job control starts what it puts in the background deaf to Ctrl-C, and all that this starts, too. The tests
-send that signal, so they listen to it again.
+A shell without job control starts what it puts in the background deaf to Ctrl-C, and all that this starts, too. The
+tests send that signal, so they listen to it again.
 """
 import re
 import signal
