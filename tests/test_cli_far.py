@@ -110,7 +110,7 @@ def test_a_larger_instance_that_is_slower_is_a_warning_that_names_the_row(capsys
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (("gemm,24,", "gemm,0,"), ["times.csv", "row 3", "column 1", "0", "above 0"]),
+    (("gemm,24,", "gemm,0,"), ["times.csv", "row 3", "column 1", "0", "below 1e-06"]),
     (("gemm,24,", "gemm,-24,"), ["times.csv", "row 3", "column 1", "-24"]),
     (("gemm,24,", "gemm,soon,"), ["times.csv", "row 3", "column 1", "soon"]),
     (("gemm,24,", "gemm,nan,"), ["times.csv", "row 3", "column 1", "nan"]),

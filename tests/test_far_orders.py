@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from sched_lab._compat import heard
 from sched_lab.far.baselines import miso
 from sched_lab.far.bounds import optimum_with_reconfiguration
 from sched_lab.far.mig import Mig, check_schedule, mig_of
@@ -157,12 +158,19 @@ ENDLESS = {
     "tables": lambda: optimum_with_reconfiguration(mig_of("A100"), endless_times(20), max_visits=10**12),
     "plans": lambda: optimum_with_reconfiguration(mig_of("H100"), 0.02 * endless_times(12), max_visits=10**12),
     "annealing": lambda: far_plus(mig_of("A100"), endless_times(500), proposals=10**9, max_visits=0),
-    "family": lambda: far_plus(mig_of("A100"), endless_times(3000), proposals=0),
+    "family": lambda: one_after_the_other(endless_times(3000)),
 }
 
 
 def endless_times(num_tasks: int) -> np.ndarray:
     return np.random.default_rng(num_tasks).uniform(1, 9, (num_tasks, 5))
+
+
+def one_after_the_other(times_s: np.ndarray) -> None:
+    """Schedule for ever, listening as the command line does."""
+    with heard():
+        while True:
+            far_plus(mig_of("A100"), times_s, proposals=0)
 
 
 @pytest.mark.parametrize("name", list(ENDLESS))

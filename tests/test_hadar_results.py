@@ -92,7 +92,7 @@ def test_mean_of_the_utilisation_curve_is_the_utilisation():
 def test_without_the_measured_speeds_stored_rows_stay(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tool, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(tool, "CELLS", tmp_path / "cells")
-    monkeypatch.setattr(tool, "cpu_count", lambda: 1)
+    monkeypatch.setattr(tool, "count_cores", lambda: 1)
     monkeypatch.setattr(tool, "find_data", lambda name: None)
     cell = {"workload": "K80-hours", "scheduler": tool.BOUND, "seed": 0}
     monkeypatch.setitem(tool.CELLS_OF, "trace", (tool.trace, [{"table": table} | cell for table in tool.TABLES]))
