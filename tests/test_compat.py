@@ -30,6 +30,7 @@ def toy(tmp_path):
 def run(toy: Path, code: str = RUN, **env: str) -> list[str]:
     """Words printed by the code in a new process that imports the toy package."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    clean["PYTHONDONTWRITEBYTECODE"] = "1"  # its cache takes an edit in the same second for none
     done = subprocess.run([sys.executable, "-c", code], cwd=toy.parent, capture_output=True, text=True,
                           env=clean | {"PYTHONPATH": str(toy.parent)} | env)
     assert done.returncode == 0, done.stderr
