@@ -20,7 +20,8 @@ class BuildWithData(build_py):
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            shutil.copytree(here / "data" / "embedded", Path(self.build_lib, lib, "data"), dirs_exist_ok=True)
+            data = Path(self.build_lib, lib, "data")
+            shutil.copytree(here / "data" / "embedded", data, dirs_exist_ok=True)
 
 
 def reqs(key: str) -> list[str]:
@@ -29,8 +30,10 @@ def reqs(key: str) -> list[str]:
 
 EXTRAS = ("gpu", "nvml", "mariadb", "distributed", "solvers", "book", "lab")
 extras = {name: reqs(f"{name}_requirements") for name in EXTRAS}
-# 'dev' is what `make` and CI install: all that the chapters, the tests and the book need, without a GPU
-extras["dev"] = sum((extras[name] for name in EXTRAS if name not in ("gpu", "nvml")), reqs("dev_requirements"))
+# 'dev' is what `make` and CI install: all that the chapters, the tests and the book need,
+# without a GPU
+extras["dev"] = sum((extras[name] for name in EXTRAS if name not in ("gpu", "nvml")),
+                    reqs("dev_requirements"))
 
 setup(
     version=cfg["version"],
@@ -40,9 +43,10 @@ setup(
     keywords=cfg["keywords"].split(),
     url=cfg["git_url"],
     packages=find_packages(include=[lib, lib + ".*"]),
-    package_data={lib: ["py.typed"]},
+    package_data={lib: ["py.typed"], "": ["*.pyi"]},
     cmdclass={"build_py": BuildWithData},
     install_requires=reqs("requirements"),
     extras_require=extras,
-    entry_points={"console_scripts": [f"sched-lab = {lib}.cli:main"], "nbdev": [f"{lib}={lib}._modidx:d"]},
+    entry_points={"console_scripts": [f"sched-lab = {lib}.cli:main"],
+                  "nbdev": [f"{lib}={lib}._modidx:d"]},
 )

@@ -10,15 +10,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import psutil
+from numpy.typing import NDArray
 
 from .frames import InputError
 
-Array = Any
-
 # %% auto #0
-__all__ = ['Array', 'DEVICES', 'get_xp', 'to_host', 'to_device', 'put', 'in_rows', 'synchronise', 'best_time_s',
-           'copy_bandwidth_bytes_per_s', 'Traffic', 'traffic_of', 'free_bytes', 'that_fit']
+__all__ = ['get_xp', 'to_host', 'to_device', 'best_time_s']
+
+# %% ../nbs/80_arrays.ipynb #80-003b
+Array = Any  # of any device
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+Texts = NDArray[np.object_]
 
 # %% ../nbs/80_arrays.ipynb #80-005
 DEVICES = ("cpu", "cuda", "strict")
@@ -47,8 +51,8 @@ def get_xp(device: str = "cpu") -> Any:
 
     Parameters
     ----------
-    device : "cpu" is NumPy, "cuda" is CuPy on the current GPU, "strict" is a slow NumPy that refuses whatever the
-        standard does not promise, for tests
+    device : "cpu" is NumPy, "cuda" is CuPy on the current GPU, "strict" is a slow NumPy that
+        refuses whatever the standard does not promise, for tests
 
     Raises
     ------
@@ -60,12 +64,14 @@ def get_xp(device: str = "cpu") -> Any:
         try:
             import array_api_strict as strict
         except ImportError as error:
-            raise InputError(f"device 'strict' needs array-api-strict ({error})", value="strict",
-                             mend="pip install array-api-strict, or choose the device 'cpu'") from None
+            raise InputError(
+                f"device 'strict' needs array-api-strict ({error})", value="strict",
+                mend="pip install array-api-strict, or choose the device 'cpu'") from None
         return strict
     if device == "cpu":
         return np
-    raise InputError(f"there is no device {device!r}", value=device, mend=f"choose one of {', '.join(DEVICES)}")
+    raise InputError(f"there is no device {device!r}", value=device,
+                     mend=f"choose one of {', '.join(DEVICES)}")
 
 # %% ../nbs/80_arrays.ipynb #80-013
 def to_host(x: Array) -> np.ndarray[Any, Any]:
@@ -74,7 +80,13 @@ def to_host(x: Array) -> np.ndarray[Any, Any]:
 
 
 def to_device(values: Any, xp: Any) -> Any:
-    """NumPy arrays as arrays of a device; tuples are searched for them, all else stays as it is."""
+    """NumPy arrays as arrays of a device; tuples are searched for them, all else stays as it is.
+
+    Parameters
+    ----------
+    values : of NumPy
+    xp : array functions of the device
+    """
     if isinstance(values, np.ndarray):
         return xp.asarray(values)
     if isinstance(values, tuple):
@@ -84,7 +96,7 @@ def to_device(values: Any, xp: Any) -> Any:
 
 # %% ../nbs/80_arrays.ipynb #80-016
 def put(x: Array, index: Array, values: Array) -> None:
-    """Set `x[index] = values` for distinct positions on the first axis: the one step that the standard leaves out."""
+    """Set `x[index] = values` for distinct positions on the first axis, which no standard has."""
     try:
         x[index] = values
     except IndexError:  # array-api-strict: position by position
@@ -102,9 +114,16 @@ def synchronise(xp: Any) -> None:
     if hasattr(xp, "cuda"):
         xp.cuda.get_current_stream().synchronize()
 
-
+# %% ../nbs/80_arrays.ipynb #80-022x
 def best_time_s(function: Callable[[], Any], xp: Any, repeats: int = 5) -> float:
-    """Shortest time of several calls, each counted until the device has finished; one more call warms up."""
+    """Shortest time of several calls, each until the device has finished, after one to warm up.
+
+    Parameters
+    ----------
+    function : called without arguments
+    xp : array functions of the device it computes on
+    repeats : number of calls that count
+    """
     times = []
     for _ in range(repeats + 1):
         synchronise(xp)
@@ -114,7 +133,7 @@ def best_time_s(function: Callable[[], Any], xp: Any, repeats: int = 5) -> float
         times.append(time.perf_counter() - start)
     return min(times[1:])
 
-
+# %% ../nbs/80_arrays.ipynb #80-022p
 def copy_bandwidth_bytes_per_s(xp: Any, num_bytes: int = 2**28, repeats: int = 5) -> float:
     """Bytes per second, read and written, of copying one large array into another."""
     source = xp.zeros(num_bytes // 8, dtype=xp.int64)
@@ -122,7 +141,7 @@ def copy_bandwidth_bytes_per_s(xp: Any, num_bytes: int = 2**28, repeats: int = 5
 
 # %% ../nbs/80_arrays.ipynb #80-025
 class Traffic(NamedTuple):
-    """What an array program does: bytes of operands and of results, numbers computed, calls of the library."""
+    """What an array program does: bytes of operands and results, numbers computed, calls."""
 
     read_bytes: int
     written_bytes: int
@@ -148,7 +167,8 @@ class _Recorded(np.ndarray[Any, Any]):
         if isinstance(result, tuple):
             return tuple(cls.note(operands, each) for each in result)
         arrays = [x for x in operands if isinstance(x, np.ndarray)]
-        if not isinstance(result, np.ndarray | np.generic) or any(np.may_share_memory(result, x) for x in arrays):
+        if not isinstance(result, np.ndarray | np.generic) or any(
+                np.may_share_memory(result, x) for x in arrays):
             return result.view(cls) if isinstance(result, np.ndarray) else result
         cls.record.append(Traffic(sum(x.nbytes for x in arrays), result.nbytes, result.size, 1))
         return np.asarray(result).view(cls)
@@ -188,22 +208,27 @@ def traffic_of(function: Callable[..., Any], *arguments: Any) -> Traffic:
 
     Notes
     -----
-    Reading at a list of positions counts what is read, not the whole array. Views move nothing. `put` is not counted.
+    Reading at a list of positions counts what is read, not the whole array. Views move nothing.
+    `put` is not counted.
     """
     _Recorded.record = []
     function(*map(_recorded, arguments))
-    return Traffic(*(sum(each[i] for each in _Recorded.record) for i in range(len(Traffic._fields))))
+    return Traffic(*(sum(each[i] for each in _Recorded.record)
+                     for i in range(len(Traffic._fields))))
 
 # %% ../nbs/80_arrays.ipynb #80-034
 def free_bytes(xp: Any) -> int:
     """Memory that an array program may still take on its device."""
+    import psutil
+
     if hasattr(xp, "cuda"):
         pool = xp.get_default_memory_pool()
         return int(xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
     return int(psutil.virtual_memory().available)
 
-
-def that_fit(bytes_each: int, max_bytes: int, asked: int | None = None, what: str = "replicas") -> int:
+# %% ../nbs/80_arrays.ipynb #80-034p
+def that_fit(bytes_each: int, max_bytes: int, asked: int | None = None,
+             what: str = "replicas") -> int:
     """How many things of equal size to hold at once: as many as asked for, else as many as fit.
 
     Raises
@@ -212,9 +237,12 @@ def that_fit(bytes_each: int, max_bytes: int, asked: int | None = None, what: st
     """
     most = max_bytes // bytes_each
     if asked is not None and asked < 1:
-        raise InputError(f"{asked} {what} at once is too few", value=str(asked), mend="ask for 1 or more")
+        raise InputError(f"{asked} {what} at once is too few", value=str(asked),
+                         mend="ask for 1 or more")
     if most < (asked or 1):
-        raise InputError(f"{asked or 1} {what} need {(asked or 1) * bytes_each / 2**30:.3g} GiB, "
-                         f"{max_bytes / 2**30:.3g} GiB may be taken", value=str(asked or 1),
-                         mend=f"ask for at most {most}" if most else "give more memory, or a smaller cluster or trace")
+        raise InputError(
+            f"{asked or 1} {what} need {(asked or 1) * bytes_each / 2**30:.3g} GiB, "
+            f"{max_bytes / 2**30:.3g} GiB may be taken", value=str(asked or 1),
+            mend=f"ask for at most {most}"
+            if most else "give more memory, or a smaller cluster or trace")
     return asked or most

@@ -20,10 +20,11 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -31,12 +32,12 @@ import numpy as np
 import pandas as pd
 
 from . import __version__
+from ._moved import moved
+from .jit import PACKAGE
 
 # %% auto #0
-__all__ = ['LARGEST_INPUT_MIB', 'PATIENCE_S', 'SchedLabError', 'OutputError', 'InputError', 'Column', 'InputFile', 'read_input',
-           'read_bytes', 'read_header', 'read_table', 'input_key', 'sha256', 'remove_leftovers', 'write_bytes',
-           'write_json', 'read_json', 'sidecar_path', 'write_frame', 'read_sidecar', 'read_frame', 'is_finished',
-           'atomic_folder', 'ensure_writable', 'Answer', 'input_difference', 'refuse_folder', 'check_folder']
+__all__ = ['SchedLabError', 'OutputError', 'InputError', 'embedded', 'Column', 'read_input', 'read_table', 'write_json',
+           'read_json', 'write_frame', 'read_frame', 'is_finished', 'atomic_folder']
 
 # %% ../nbs/81_frames.ipynb #81-005
 class SchedLabError(Exception):
@@ -60,10 +61,44 @@ class InputError(SchedLabError, ValueError):
 
     def __init__(self, problem: str, *, file: str | Path | None = None, row: int | None = None,
                  column: str | None = None, value: object = None, mend: str | None = None) -> None:
-        places = [str(file or ""), f"row {row}" if row else "", f"column {column}" if column else ""]
+        places = [
+            str(file or ""), f"row {row}" if row else "", f"column {column}" if column else ""]
         message = ": ".join(filter(None, [", ".join(filter(None, places)), problem]))
         super().__init__(" ".join(f"{message}; {mend}".splitlines()) if mend else message)
-        self.file, self.row, self.column, self.value, self.mend = file, row, column, value, mend
+        self.file = file
+        self.row = row
+        self.column = column
+        self.value = value
+        self.mend = mend
+
+# %% ../nbs/81_frames.ipynb #81-009b
+def embedded(name: str) -> Path:
+    """Path of a file that comes with the package.
+
+    Raises
+    ------
+    FileNotFoundError : the installation is damaged
+    """
+    for folder in (PACKAGE / "data", PACKAGE.parent / "data" / "embedded"):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"embedded data file {name!r} is missing from {PACKAGE / 'data'}: "
+                            "reinstall sched_lab")
+
+# %% ../nbs/81_frames.ipynb #81-009d
+class Later:
+    """A module that is loaded when something of it is used.
+
+    Parameters
+    ----------
+    name : of the module
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
 
 # %% ../nbs/81_frames.ipynb #81-013
 @dataclass(frozen=True)
@@ -93,8 +128,11 @@ class Column:
     @property
     def advice(self) -> str:
         """The mend, or else kind and range in words."""
-        wanted = {"text": "give a text", "integer": "give a whole number", "number": "give a number"}[self.kind]
-        low, high = self.minimum, self.maximum
+        wanted = {
+            "text": "give a text", "integer": "give a whole number",
+            "number": "give a number"}[self.kind]
+        low = self.minimum
+        high = self.maximum
         if low is not None and high is not None:
             wanted += f" from {low} to {high}"
         elif low is not None or high is not None:
@@ -114,7 +152,8 @@ PATIENCE_S = 60  # longest silence of a pipe
 
 def _pieces(path: str | Path) -> Iterator[bytes]:
     """Bytes of a file, a pipe or a device, as they come."""
-    how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # opening a pipe must not wait
+    # opening a pipe must not wait
+    how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, how), "rb", buffering=0) as file:
         is_plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         waiter = None if is_plain or not hasattr(select, "poll") else select.poll()
@@ -128,10 +167,11 @@ def _pieces(path: str | Path) -> Iterator[bytes]:
                 return
             yield piece or b""
 
-
+# %% ../nbs/81_frames.ipynb #81-018p
 def _load(path: str | Path) -> bytes:
     """All bytes of a file that is not too large."""
-    pieces, size = [], 0
+    pieces = []
+    size = 0
     for piece in _pieces(path):
         pieces.append(piece)
         size += len(piece)
@@ -139,9 +179,10 @@ def _load(path: str | Path) -> bytes:
             raise _too_large(path)
     return b"".join(pieces)
 
-
+# %% ../nbs/81_frames.ipynb #81-018q
 def _too_large(path: str | Path, unpacked: str = "") -> InputError:
-    return InputError(f"there are more than {LARGEST_INPUT_MIB} MiB{unpacked}", file=path, mend="give a smaller file")
+    return InputError(f"there are more than {LARGEST_INPUT_MIB} MiB{unpacked}", file=path,
+                      mend="give a smaller file")
 
 
 def _unpacked(data: bytes, path: str | Path) -> bytes:
@@ -151,14 +192,15 @@ def _unpacked(data: bytes, path: str | Path) -> bytes:
     try:
         content = gzip.GzipFile(fileobj=io.BytesIO(data)).read(LARGEST_INPUT_MIB * 2**20 + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError("the gzip file is damaged or cut short", file=path, mend="fetch or write it again") from None
+        raise InputError("the gzip file is damaged or cut short", file=path,
+                         mend="fetch or write it again") from None
     if len(content) > LARGEST_INPUT_MIB * 2**20:
         raise _too_large(path, " in it, unpacked")
     return content
 
 # %% ../nbs/81_frames.ipynb #81-018b
 class InputFile(str):
-    """The path of a file that has been read, with what was in it; readers take it in place of a path.
+    """The path of a file that has been read, and what was in it; readers take it as a path.
 
     Parameters
     ----------
@@ -174,14 +216,16 @@ def _missing(path: str | Path) -> InputError:
     """Say that there is no such file, but perhaps one with nearly this name."""
     folder = Path(path).parent
     siblings = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    return InputError("there is no such file", file=path, mend=_close(Path(path).name, siblings, "check the path"))
+    return InputError("there is no such file", file=path,
+                      mend=_close(Path(path).name, siblings, "check the path"))
 
-
+# %% ../nbs/81_frames.ipynb #81-018bp
 def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
     """Read a file once.
 
     Parameters
     ----------
+    path : the file; an input file is returned as it is
     sha256 : checksum that the file must have, if any
 
     Raises
@@ -205,11 +249,12 @@ def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
     file = InputFile(path)
     file.sha256 = hashlib.sha256(data).hexdigest()
     if sha256 not in (None, file.sha256):
-        raise error("the file has changed since it was first read", mend="run again, and leave it alone meanwhile")
+        raise error("the file has changed since it was first read",
+                    mend="run again, and leave it alone meanwhile")
     file.content = _unpacked(data, path)
     return file
 
-
+# %% ../nbs/81_frames.ipynb #81-018bq
 def read_bytes(path: str | Path) -> bytes:
     """Content of a file, unpacked if it is gzip (`read_input`)."""
     return read_input(path).content
@@ -220,14 +265,15 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 def _check_delimiter(text: str, wanted: Set[str], path: str | Path) -> None:
     """Refuse a table whose header is one of ours but for what separates its cells."""
-    row, head = next(((row, line) for row, line in enumerate(text.splitlines(), 1) if line.strip()), (1, ""))
+    row, head = next(((row, line) for row, line in enumerate(text.splitlines(), 1) if line.strip()),
+                     (1, ""))
     names = {mark: {name.strip(' "') for name in head.split(mark)} for mark in (",", *_DELIMITERS)}
     for mark, words in _DELIMITERS.items():
         if names[mark] & wanted and mark in head and not names[","] & wanted:
             raise InputError(f"the cells are separated by {words}", file=path, row=row, value=mark,
                              mend="separate them by commas, and write decimal points")
 
-
+# %% ../nbs/81_frames.ipynb #81-021p
 def _records(path: str | Path, wanted: Set[str] = frozenset()) -> tuple[list[list[str]], list[int]]:
     """Header and rows of a CSV file, and the line on which each starts."""
     data = read_bytes(path)
@@ -240,7 +286,9 @@ def _records(path: str | Path, wanted: Set[str] = frozenset()) -> tuple[list[lis
                          mend="save the table as CSV in UTF-8") from None
     _check_delimiter(text, wanted, path)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    records, lines, line = [], [], 1
+    records = []
+    lines = []
+    line = 1
     try:
         for record in reader:
             if len(record) > 1 or "".join(record).strip():
@@ -262,7 +310,8 @@ def _check_shape(records: list[list[str]], lines: list[int], path: str | Path) -
     if len(records) == 1:
         raise error("there is a header but no row", row=lines[0], mend="give at least one row")
     if again := next((name for name in header if name and header.count(name) > 1), None):
-        raise error("the header names this column twice", row=lines[0], column=again, value=again, mend="keep one")
+        raise error("the header names this column twice", row=lines[0], column=again, value=again,
+                    mend="keep one")
     for record, line in zip(records, lines, strict=True):
         if len(record) != len(header):
             raise error(f"there are {len(record)} cells under a header of {len(header)}", row=line,
@@ -275,13 +324,15 @@ def read_header(path: str | Path) -> list[str]:
     return _check_shape(*_records(path), path)
 
 
-def _check_columns(header: list[str], columns: Mapping[str, Column], path: str | Path, line: int) -> None:
+def _check_columns(header: list[str], columns: Mapping[str, Column], path: str | Path,
+                   line: int) -> None:
     """Refuse a header that lacks a required column."""
     for name, column in columns.items():
         if column.required and name not in header:
             there = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
-            raise InputError(f"the column is missing; there are {there}", file=path, row=line, column=name,
-                             mend=_close(name, header, "add it, or choose another file"))
+            raise InputError(f"the column is missing; there are {there}",
+                             file=path, row=line, column=name, mend=_close(
+                                 name, header, "add it, or choose another file"))
 
 # %% ../nbs/81_frames.ipynb #81-029
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -302,7 +353,8 @@ def _refuse(error: partial[InputError], cells: Sequence[str], lines: Sequence[in
     raise error(problem, row=lines[position], value=cell, mend=mend)
 
 # %% ../nbs/81_frames.ipynb #81-030
-def _numbers(cells: Sequence[str], lines: Sequence[int], column: Column, error: partial[InputError]) -> np.ndarray:
+def _numbers(cells: Sequence[str], lines: Sequence[int], column: Column,
+             error: partial[InputError]) -> np.ndarray:
     """Numbers of a column, (n_rows,), all checked."""
     if not all(map(_NUMBER.fullmatch, cells)):
         position = next(i for i, cell in enumerate(cells) if not _NUMBER.fullmatch(cell))
@@ -310,20 +362,22 @@ def _numbers(cells: Sequence[str], lines: Sequence[int], column: Column, error: 
         words = "is not a finite number" if infinite else "is not a number"
         _refuse(error, cells, lines, position, words, column.advice)
     numbers = np.array(list(map(float, cells)))
-    whole, low, high = column.kind == "integer", column.minimum, column.maximum
+    whole = column.kind == "integer"
+    low = column.minimum
+    high = column.maximum
     checks = [
         (~np.isfinite(numbers), "is not a finite number"),
         (whole & (numbers != np.rint(numbers)), "is not a whole number"),
         (whole & (np.abs(numbers) > _LARGEST_INTEGER), "is too large"),
-        (numbers < (-math.inf if low is None else low), "is negative" if low == 0 else f"is below {low}"),
-        (numbers > (math.inf if high is None else high), f"is above {high}"),
-    ]
+        (numbers
+         < (-math.inf if low is None else low), "is negative" if low == 0 else f"is below {low}"),
+        (numbers > (math.inf if high is None else high), f"is above {high}"), ]
     for is_wrong, words in checks:
         if is_wrong.any():
             _refuse(error, cells, lines, int(np.argmax(is_wrong)), words, column.advice)
     return numbers.astype(np.int64) if whole else numbers
 
-
+# %% ../nbs/81_frames.ipynb #81-030p
 def _numbers_or_blanks(cells: Sequence[str], lines: Sequence[int], column: Column,
                        error: partial[InputError]) -> np.ndarray:
     """Numbers of a column in which empty cells may have a meaning, (n_rows,)."""
@@ -336,11 +390,12 @@ def _numbers_or_blanks(cells: Sequence[str], lines: Sequence[int], column: Colum
     return values
 
 # %% ../nbs/81_frames.ipynb #81-033
-def _check_unique(values: Sequence[str] | np.ndarray, cells: Sequence[str], lines: Sequence[int], column: Column,
-                  error: partial[InputError]) -> None:
+def _check_unique(values: Sequence[str] | np.ndarray, cells: Sequence[str], lines: Sequence[int],
+                  column: Column, error: partial[InputError]) -> None:
     """Refuse an empty or repeated value."""
     if "" in cells:
-        _refuse(error, cells, lines, cells.index(""), "", column.mend or "give each row its own value")
+        _refuse(error, cells, lines, cells.index(""), "", column.mend
+                or "give each row its own value")
     is_repeated = pd.Series(values).duplicated().to_numpy()
     if is_repeated.any():
         position = int(np.argmax(is_repeated))
@@ -375,24 +430,26 @@ def read_table(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame:
             missing = {"text": "", "integer": 0, "number": math.nan}[column.kind]
             values[name] = [missing if column.default is None else column.default] * len(lines)
             continue
-        position, error = header.index(name), partial(InputError, file=path, column=name)
+        position = header.index(name)
+        error = partial(InputError, file=path, column=name)
         cells = [record[position].strip() for record in records[1:]]
-        values[name] = cells if column.kind == "text" else _numbers_or_blanks(cells, lines, column, error)
+        values[name] = cells if column.kind == "text" else _numbers_or_blanks(
+            cells, lines, column, error)
         if column.unique:
             _check_unique(values[name], cells, lines, column, error)
     return pd.DataFrame(values, index=pd.Index(lines, name="row"))
 
 # %% ../nbs/81_frames.ipynb #81-041
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
     """The same value in JSON's few types."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): as_plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [as_plain(part) for part in value]
     if isinstance(value, set | frozenset):
-        return sorted((_plain(part) for part in value), key=repr)
+        return sorted((as_plain(part) for part in value), key=repr)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.as_posix() if isinstance(value, Path) else value
@@ -400,7 +457,7 @@ def _plain(value: Any) -> Any:
 # %% ../nbs/81_frames.ipynb #81-043
 def input_key(parameters: Mapping[str, Any]) -> str:
     """Sixteen hexadecimal digits that name a set of parameters."""
-    text = json.dumps(_plain(parameters), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(as_plain(parameters), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 # %% ../nbs/81_frames.ipynb #81-045
@@ -408,13 +465,15 @@ def sha256(path: str | Path) -> str:
     """Checksum of a file's bytes, as `sha256sum` prints it."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise InputError("this is no plain file", file=path, mend="give a file that can be read more than once")
+            raise InputError("this is no plain file", file=path,
+                             mend="give a file that can be read more than once")
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         raise _missing(path) from None
     except OSError as trouble:
-        raise InputError(f"cannot be read ({trouble.strerror or trouble})", file=path, mend="check the path") from None
+        raise InputError(f"cannot be read ({trouble.strerror or trouble})", file=path,
+                         mend="check the path") from None
 
 # %% ../nbs/81_frames.ipynb #81-048
 _MEND_OUTPUT = "choose another --out"
@@ -425,7 +484,7 @@ def _refuse_output(path: str | Path, trouble: Exception) -> NoReturn:
     reason = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
     raise OutputError(f"{path}: cannot be written ({reason}); {_MEND_OUTPUT}") from trouble
 
-
+# %% ../nbs/81_frames.ipynb #81-048p
 @contextmanager
 def _with_parents(folder: Path) -> Iterator[None]:
     """Create a folder and its parents; upon an error take back those that are new."""
@@ -456,9 +515,9 @@ def _is_alive(process: int) -> bool:
     except (OSError, OverflowError):
         return True
 
-
+# %% ../nbs/81_frames.ipynb #81-051p
 def remove_leftovers(folder: Path, pattern: str) -> None:
-    """Remove what killed processes left in a folder of files or folders whose names match a regular expression."""
+    """Remove what killed processes left of files or folders whose names match a pattern."""
     with suppress(OSError):
         for left in list(folder.iterdir()):
             found = re.fullmatch(rf"\.(?:{pattern})\.partial-([0-9]+)", left.name)
@@ -496,8 +555,15 @@ def write_bytes(data: bytes, path: str | Path) -> Path:
 
 # %% ../nbs/81_frames.ipynb #81-054
 def write_json(value: Any, path: str | Path) -> Path:
-    """Write JSON with sorted keys, two spaces of indent and a newline at the end, atomically."""
-    text = json.dumps(_plain(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    """Write JSON with sorted keys, two spaces of indent and a newline at the end, atomically.
+
+    Parameters
+    ----------
+    value : numbers, texts, lists and mappings, those of NumPy too
+    path : the file
+    """
+    text = json.dumps(as_plain(value), sort_keys=True, indent=2, ensure_ascii=False,
+                      allow_nan=False)
     return write_bytes(f"{text}\n".encode(), path)
 
 
@@ -543,9 +609,11 @@ def _refuse_carriage_returns(frame: pd.DataFrame, path: str | Path) -> None:
     """Refuse a text that CSV, as pandas writes it, does not bring back."""
     for number, name in enumerate(frame):
         values = [name, *(frame.iloc[:, number] if frame.dtypes.iloc[number].kind == "O" else ())]
-        if wrong := next((value for value in values if isinstance(value, str) and "\r" in value), None):
-            raise InputError(f"{wrong!r} has a carriage return, which CSV does not bring back", file=path,
-                             column=str(name).replace("\r", "\\r"), value=wrong, mend="replace it, for instance by \\n")
+        if wrong := next((value for value in values if isinstance(value, str) and "\r" in value),
+                         None):
+            raise InputError(f"{wrong!r} has a carriage return, which CSV does not bring back",
+                             file=path, column=str(name).replace("\r", "\\r"), value=wrong,
+                             mend="replace it, for instance by \\n")
 
 # %% ../nbs/81_frames.ipynb #81-060
 def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, Any],
@@ -567,9 +635,12 @@ def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, 
     _refuse_carriage_returns(frame, path)
     data = frame.to_csv(index=False, lineterminator="\n").encode()
     target = write_bytes(_packed(data) if Path(path).suffix == ".gz" else data, path)
-    about = {"parameters": parameters, "key": input_key(parameters), "sha256": sha256(target), "rows": len(frame),
-             "columns": {str(name): str(kind) for name, kind in frame.dtypes.items()}, "sched_lab": __version__}
-    write_json(about if wall_time_s is None else about | {"wall_time_s": round(wall_time_s, 3)}, sidecar)
+    about = {
+        "parameters": parameters, "key": input_key(parameters), "sha256": sha256(target),
+        "rows": len(frame), "columns": {
+            str(name): str(kind) for name, kind in frame.dtypes.items()}, "sched_lab": __version__}
+    write_json(about if wall_time_s is None else about | {"wall_time_s": round(wall_time_s, 3)},
+               sidecar)
     return target
 
 # %% ../nbs/81_frames.ipynb #81-064
@@ -597,19 +668,27 @@ def read_frame(path: str | Path) -> pd.DataFrame:
     """
     about = read_sidecar(path)
     if sha256(path) != about["sha256"]:
-        raise InputError("the file is damaged, cut short or edited: its checksum is not the one in the sidecar",
-                         file=path, mend="run the experiment again")
+        raise InputError(
+            "the file is damaged, cut short or edited: its checksum is not the one in the sidecar",
+            file=path, mend="run the experiment again")
     frame = pd.read_csv(path, dtype="str", keep_default_na=False)
     for name, kind in about["columns"].items():
         if kind == "bool":
             frame[name] = frame[name] == "True"
         elif kind.startswith(("int", "uint", "float")):
-            frame[name] = frame[name].replace("", "nan").astype(kind)  # Python's own parsing: the very same float
+            # Python's own parsing: the very same float
+            frame[name] = frame[name].replace("", "nan").astype(kind)
     return frame
 
 # %% ../nbs/81_frames.ipynb #81-068
 def is_finished(path: str | Path, parameters: Mapping[str, Any]) -> bool:
-    """Whether this frame is there, whole, and computed from these parameters."""
+    """Whether this frame is there, whole, and computed from these parameters.
+
+    Parameters
+    ----------
+    path : a .csv or .csv.gz file
+    parameters : all that it must depend on
+    """
     try:
         about = read_sidecar(path)
         return bool(about["key"] == input_key(parameters) and about["sha256"] == sha256(path))
@@ -622,7 +701,8 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 def _publish(partial_folder: Path, folder: Path) -> None:
     """Move finished files to their place."""
-    files = [path.relative_to(partial_folder) for path in partial_folder.rglob("*") if not path.is_dir()]
+    files = [
+        path.relative_to(partial_folder) for path in partial_folder.rglob("*") if not path.is_dir()]
     for name in files:
         with open(partial_folder / name, "rb") as file:
             os.fsync(file.fileno())
@@ -631,7 +711,8 @@ def _publish(partial_folder: Path, folder: Path) -> None:
     if not folder.exists():
         os.rename(partial_folder, folder)
         return
-    for name in sorted(files, key=lambda name: (name.suffix == ".json", name.name == "summary.json", name)):
+    for name in sorted(files, key=lambda name:
+                       (name.suffix == ".json", name.name == "summary.json", name)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(partial_folder / name, folder / name)
 
@@ -652,7 +733,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     ensure_writable(path)
     folder = Path(path).resolve()
     target = folder / "run" if folder.is_dir() else folder  # a neighbour of it is on the same disk
-    hidden, is_lent = _hidden(target), False
+    hidden = _hidden(target)
+    is_lent = False
     try:
         with _with_parents(target.parent):
             for place in {folder, target}:
@@ -690,100 +772,5 @@ def ensure_writable(path: str | Path) -> None:
     except (OSError, ValueError) as trouble:
         _refuse_output(path, trouble)
 
-# %% ../nbs/81_frames.ipynb #81-083b
-@dataclass(frozen=True)
-class Answer:
-    """The files in which a command answers one question.
-
-    Parameters
-    ----------
-    command, inputs : who answers, and all that the answer depends on
-    record : the JSON file that says so, beside its own content
-    tables, charts : the other files; charts may be missing
-    can_be_repeated : whether the same question has the same answer again
-    """
-
-    command: str
-    inputs: Mapping[str, Any]
-    record: str
-    tables: tuple[str, ...]
-    charts: tuple[str, ...] = ()
-    can_be_repeated: bool = True
-
-    def in_folder(self, folder: Path) -> dict[str, Any]:
-        """Read the record of this command in a folder; empty if there is none."""
-        try:
-            about = read_json(folder / self.record)
-        except InputError:
-            return {}
-        return about if about.get("command") == self.command and isinstance(about.get("files"), dict) else {}
-
-    def is_in(self, folder: Path) -> bool:
-        """Whether this folder holds the whole, unchanged answer."""
-        about = self.in_folder(folder)
-        try:
-            return bool(about and about["key"] == input_key(self.inputs)
-                        and about["files"] == {name: sha256(folder / name) for name in self.tables})
-        except (InputError, KeyError):
-            return False
-
-    def write(self, folder: Path, write_tables: Callable[[Path], object], *, force: bool = False) -> None:
-        """Have the tables and the record written into a hidden folder, complete the record, and move all into place."""
-        with atomic_folder(folder) as partial_folder:
-            write_tables(partial_folder)
-            files = {name: sha256(partial_folder / name) for name in self.tables}
-            about = {"command": self.command, "inputs": self.inputs, "key": input_key(self.inputs), "files": files}
-            write_json({**read_json(partial_folder / self.record), **about}, partial_folder / self.record)
-            check_folder(folder, self, force=force)  # something may have come into it since
-            for name in self.charts:
-                (folder / name).unlink(missing_ok=True)
-
-# %% ../nbs/81_frames.ipynb #81-083c
-def input_difference(there: Any, here: Any, name: str = "") -> str:
-    """Name the first input that is not the same."""
-    there, here = _plain(there), _plain(here)
-    if isinstance(there, dict) and isinstance(here, dict):
-        for part in {**here, **there}:
-            if there.get(part) != here.get(part):
-                longer = "" if part == "files" else f"{name} {part}".strip()
-                return input_difference(there.get(part), here.get(part), longer)
-    checksum = re.compile("[0-9a-f]{64}")
-    if any(isinstance(value, str) and checksum.fullmatch(value) for value in (there, here)):
-        return f"{name} was another file"
-    return f"{name} was {there!r}, now {here!r}"
-
-
-def refuse_folder(folder: Path, problem: str, mend: str) -> NoReturn:
-    """Say why nothing is written into a folder."""
-    raise OutputError(f"{folder}: {problem}; {mend}")
-
-
-def check_folder(folder: Path, answer: Answer, *, force: bool = False) -> None:
-    """Refuse a folder in which an answer has no place; remove what killed processes left there.
-
-    Raises
-    ------
-    OutputError : it holds something else, or the answer to another question, and there is no `force`; or a file
-        that this command did not write would be overwritten
-    """
-    remove_leftovers(folder.parent, re.escape(folder.name))
-    remove_leftovers(folder, "run")
-    if not folder.is_dir():
-        return
-    about, there = answer.in_folder(folder), {path.name for path in folder.iterdir()}
-    ours = {answer.record, *answer.charts, *about["files"]} if about else set()
-    if taken := sorted(there & {answer.record, *answer.tables, *answer.charts} - ours):
-        refuse_folder(folder, f"{taken[0]} there was not written by sched-lab {answer.command}",
-                      "move it away, or choose another --out")
-    if force:
-        return
-    if about and about.get("key") != input_key(answer.inputs):
-        difference = input_difference(about.get("inputs"), answer.inputs)
-        refuse_folder(folder, f"it has the answer to another question ({difference})",
-                      "choose another --out, or replace it with --force")
-    if about and not answer.can_be_repeated:
-        refuse_folder(folder, "this was done before, and is on record there",
-                      "choose another --out, or replace the record with --force")
-    if not about and (others := sorted(name for name in there if not name.startswith("."))):
-        refuse_folder(folder, f"it is not empty, there is {others[0]}",
-                      "choose another --out, or write beside it with --force")
+# %% ../nbs/81_frames.ipynb #81-083a
+__getattr__ = moved(__name__)  # names that live in `reports` now

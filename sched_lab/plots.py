@@ -5,6 +5,7 @@
 # %% ../nbs/82_plots.ipynb #82-003
 from __future__ import annotations
 
+import colorsys
 import html
 import json
 import re
@@ -15,51 +16,54 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack
 
-import altair as alt
 import numpy as np
 import pandas as pd
-import vl_convert
 
-from .frames import SchedLabError, write_bytes
+from .frames import Later, SchedLabError, write_bytes
+from .records import named_policies
+
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = Later("altair")  # who draws nothing need not wait for it
 
 # %% auto #0
-__all__ = ['PALETTE', 'INK', 'SOFT_INK', 'LINE', 'GRID', 'WIDTH', 'HEIGHT', 'POLICY_COLOURS', 'SPOKEN', 'BOUND_STYLES',
-           'PART_PALETTE', 'GANTT_COLOURS', 'DRAWN_WITHIN_S', 'book_theme', 'use_book_style', 'fixed_colour',
-           'policy_colours', 'policy_dashes', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart',
-           'lane_names', 'gantt_chart', 'save_svg', 'script_json', 'save_html', 'draw_apart']
+__all__ = ['use_book_style', 'policy_colours', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart', 'gantt_chart',
+           'save_svg', 'save_html']
 
 # %% ../nbs/82_plots.ipynb #82-005
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5BA8", "#A88A00")
-INK, SOFT_INK, LINE, GRID = "#222222", "#5A5A5A", "#9A9A9A", "#E7E7E7"
-WIDTH, HEIGHT = 540, 300  # pixels of the plotting area
+INK = "#222222"
+SOFT_INK = "#5A5A5A"
+LINE = "#9A9A9A"
+GRID = "#E7E7E7"
+WIDTH = 540  # pixels of the plotting area
+HEIGHT = 300
 
 
 def book_theme() -> alt.theme.ThemeConfig:
     """Look of every chart in the book."""
-    axis: Any = {"labelColor": SOFT_INK, "titleColor": INK, "gridColor": GRID, "domainColor": LINE, "tickColor": LINE,
-            "labelFontSize": 12, "titleFontSize": 12.5, "titleFontWeight": "normal", "titlePadding": 10,
-            "labelPadding": 5, "labelFlush": False}
+    axis: Any = {
+        "labelColor": SOFT_INK, "titleColor": INK, "gridColor": GRID, "domainColor": LINE,
+        "tickColor": LINE, "labelFontSize": 12, "titleFontSize": 12.5, "titleFontWeight": "normal",
+        "titlePadding": 10, "labelPadding": 5, "labelFlush": False}
     return {
-        "background": "white",
-        "padding": 12,
-        "config": {
+        "background": "white", "padding": 12, "config": {
             "font": "sans-serif",
             "view": {"continuousWidth": WIDTH, "continuousHeight": HEIGHT, "strokeWidth": 0},
-            "axis": axis,
-            "axisX": {"grid": False},
-            "title": {"anchor": "start", "frame": "group", "fontSize": 15, "fontWeight": 600, "color": INK,
-                      "offset": 14, "subtitleColor": SOFT_INK, "subtitleFontSize": 12.5, "subtitlePadding": 5},
-            "legend": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "titleColor": SOFT_INK,
-                       "labelColor": INK, "symbolStrokeWidth": 3, "symbolSize": 160, "rowPadding": 5,
-                       "symbolOpacity": 1, "labelLimit": 190},
-            "line": {"strokeWidth": 2.2, "strokeCap": "round", "strokeJoin": "round"},
-            "range": {"category": list(PALETTE)},
-        },
-    }
+            "axis": axis, "axisX": {"grid": False}, "title": {
+                "anchor": "start", "frame": "group", "fontSize": 15, "fontWeight": 600,
+                "color": INK, "offset": 14, "subtitleColor": SOFT_INK, "subtitleFontSize": 12.5,
+                "subtitlePadding": 5}, "legend": {
+                    "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal",
+                    "titleColor": SOFT_INK, "labelColor": INK, "symbolStrokeWidth": 3,
+                    "symbolSize": 160, "rowPadding": 5, "symbolOpacity": 1, "labelLimit": 190},
+            "line": {"strokeWidth": 2.2, "strokeCap": "round",
+                     "strokeJoin": "round"}, "range": {"category": list(PALETTE)}, }, }
 
-
+# %% ../nbs/82_plots.ipynb #82-005p
 def use_book_style() -> None:
     """Switch the book's look on; a chapter calls this once, in its first cell."""
     alt.theme.register("sched_lab", enable=True)(book_theme)
@@ -67,60 +71,96 @@ def use_book_style() -> None:
 
 # %% ../nbs/82_plots.ipynb #82-007
 POLICY_COLOURS = {
-    "fgd": "#0072B2", "pwr": "#D55E00", "bestfit": "#009E73", "dotprod": "#E69F00", "gpu-packing": "#56B4E9",
-    "gpu-clustering": "#A88A00", "random": "#8C8C8C", "pwr-target": "#8CCB5E", "joint": "#7A2A0E",
-    "joint-early": "#C99B84", "joint-middle": "#5A5A00", "joint-late": "#403006",
-
-    "fifo": "#0072B2", "edf": "#D55E00", "priority": "#009E73", "greedy": "#CC79A7", "rg": "#E69F00",
-    "local": "#56B4E9", "exact": "#7A2A0E",
-
-    "gavel-maxmin": "#0072B2", "gavel-makespan": "#56B4E9", "gavel-sum": "#2B2B8C", "hadar": "#D55E00",
-    "hadar-inv": "#009E73", "hadar-sticky": "#A88A00", "hadare": "#7A5BA8", "hadare-longest": "#BFA6DE",
-    "tiresias": "#CC79A7", "yarn-cs": "#E69F00", "planned": "#7A2A0E", "planned-area": "#C99B84",
-
-    "far": "#0072B2", "far-plus": "#D55E00", "miso": "#009E73", "fixpart-best": "#E69F00", "optimal": "#7A2A0E",
-}
+    "fgd": "#0072B2", "pwr": "#D55E00", "bestfit": "#009E73", "dotprod": "#E69F00",
+    "gpu-packing": "#56B4E9", "gpu-clustering": "#A88A00", "random": "#8C8C8C",
+    "pwr-target": "#8CCB5E", "joint": "#7A2A0E", "joint-early": "#C99B84",
+    "joint-middle": "#5A5A00", "joint-late": "#403006", "fifo": "#0072B2", "edf": "#D55E00",
+    "priority": "#009E73", "greedy": "#CC79A7", "rg": "#E69F00", "local": "#56B4E9",
+    "exact": "#7A2A0E", "gavel-maxmin": "#0072B2", "gavel-makespan": "#56B4E9",
+    "gavel-sum": "#2B2B8C", "hadar": "#D55E00", "hadar-inv": "#009E73", "hadar-sticky": "#A88A00",
+    "hadare": "#7A5BA8", "hadare-longest": "#BFA6DE", "tiresias": "#CC79A7", "yarn-cs": "#E69F00",
+    "planned": "#7A2A0E", "planned-area": "#C99B84", "far": "#0072B2", "far-plus": "#D55E00",
+    "miso": "#009E73", "fixpart-best": "#E69F00", "optimal": "#7A2A0E", }
 SPOKEN = {
-    "rg as printed": "rg", "Gavel": "gavel-maxmin", "Gavel max-min": "gavel-maxmin", "Gavel, max-min": "gavel-maxmin",
-    "Gavel makespan": "gavel-makespan", "Gavel max-sum": "gavel-sum", "Hadar": "hadar", "Hadar effnorm": "hadar",
+    "rg as printed": "rg", "Gavel": "gavel-maxmin", "Gavel max-min": "gavel-maxmin",
+    "Gavel, max-min": "gavel-maxmin", "Gavel makespan": "gavel-makespan",
+    "Gavel max-sum": "gavel-sum", "Hadar": "hadar", "Hadar effnorm": "hadar",
     "Hadar inv": "hadar-inv", "Hadar, 1/JCT": "hadar-inv", "Hadar sticky": "hadar-sticky",
-    "HadarE density": "hadare", "HadarE longest": "hadare-longest", "Tiresias": "tiresias", "YARN-CS": "yarn-cs",
-    "Planned": "planned", "Planned, by area": "planned-area",
-    "FAR": "far", "FAR+": "far-plus", "MISO-opt": "miso", "FixPartBest": "fixpart-best",
-}
+    "HadarE density": "hadare", "HadarE longest": "hadare-longest", "Tiresias": "tiresias",
+    "YARN-CS": "yarn-cs", "Planned": "planned", "Planned, by area": "planned-area", "FAR": "far",
+    "FAR+": "far-plus", "MISO-opt": "miso", "FixPartBest": "fixpart-best", }
 BOUND_STYLES = {
     "bound": (INK, [6, 4]), "fluid bound": (INK, [6, 4]), "bound, single nodes": (INK, [6, 4]),
-    "no schedule ends before": (INK, [6, 4]), "bound, node types": (LINE, [2, 3]), "price bound": (LINE, [2, 3]),
-}
+    "no schedule ends before": (INK, [6, 4]), "bound, node types": (LINE, [2, 3]),
+    "price bound": (LINE, [2, 3]), }
 
 # %% ../nbs/82_plots.ipynb #82-009
-_MIXTURE_STOPS = {0: "#0072B2", 0.05: "#46369A", 0.1: "#9350C4", 0.2: "#DB8FC6", 0.5: "#B5174F", 1: "#D55E00"}
+_MIXTURE_STOPS = {
+    0: "#0072B2", 0.05: "#46369A", 0.1: "#9350C4", 0.2: "#DB8FC6", 0.5: "#B5174F", 1: "#D55E00"}
 _SHARE = re.compile(r"(.+):(0?\.\d+|[01](?:\.0*)?)")
-_STAGED_DASH, _SOLID = [9, 3], [1, 0]
+_STAGED_DASH = [9, 3]
+_SOLID = [1, 0]
 
 
 def _rgb(colour: str) -> list[int]:
     """Red, green and blue of "#RRGGBB"."""
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
-
+# %% ../nbs/82_plots.ipynb #82-009p
 def _between(stops: Mapping[float, str], at: float) -> str:
     """Colour at a place between stops."""
     parts = np.array([_rgb(colour) for colour in stops.values()])
     red, green, blue = (round(float(np.interp(at, list(stops), parts[:, i]))) for i in range(3))
     return f"#{red:02X}{green:02X}{blue:02X}"
 
+# %% ../nbs/82_plots.ipynb #82-009s
+_GOLDEN_TURN = 0.618
+_APART = 60.0  # least distance of two colours, in red, green and blue from 0 to 255
 
+
+def _golden_colour(number: int) -> str:
+    """Colour number 0, 1, 2, ... of an endless series."""
+    red, green, blue = colorsys.hls_to_rgb(0.13 + _GOLDEN_TURN * number, 0.32 + 0.11 * (number % 3),
+                                           0.55)
+    return f"#{round(255 * red):02X}{round(255 * green):02X}{round(255 * blue):02X}"
+
+
+def _new_colours(count: int) -> list[str]:
+    """Colours for policies that have none, apart from all that are taken."""
+    greys = [colour for colour, _ in BOUND_STYLES.values()]
+    taken = np.array([_rgb(colour) for colour in [*POLICY_COLOURS.values(), *greys]])
+    found: list[str] = []
+    number = 0
+    while len(found) < count:
+        colour = _golden_colour(number)
+        is_apart = np.linalg.norm(taken - _rgb(colour), axis=1).min() > _APART / (1 + number // 36)
+        if is_apart:
+            found.append(colour)
+            taken = np.vstack([taken, _rgb(colour)])
+        number += 1
+    return found
+
+# %% ../nbs/82_plots.ipynb #82-009t
+def _coloured_policies() -> dict[str, str]:
+    """Colour of every policy: those above, and those of the tables that have no line there."""
+    colours = dict(POLICY_COLOURS)
+    for names in named_policies():
+        new = [name for name in names if name not in POLICY_COLOURS]
+        colours |= dict(zip(new, _new_colours(len(new)), strict=True))
+    return colours
+
+# %% ../nbs/82_plots.ipynb #82-009q
 def _mixture_colour(pair: str, share: float) -> str | None:
     """Colour of `first-second` if both have one; `share` is that of the first."""
     if pair == "pwr-fgd":
         return _between(_MIXTURE_STOPS, share)
     if pair == "fgd-pwr":
         return _between(_MIXTURE_STOPS, 1 - share)
-    for first in POLICY_COLOURS:
+    known = _coloured_policies()
+    for first in known:
         second = pair.removeprefix(f"{first}-")
-        if second != pair and second in POLICY_COLOURS:
-            return _between({0: POLICY_COLOURS[second], 1: POLICY_COLOURS[first]}, share)
+        if second != pair and second in known:
+            return _between({0: known[second], 1: known[first]}, share)
     return None
 
 # %% ../nbs/82_plots.ipynb #82-009a
@@ -140,33 +180,43 @@ def _staged_colour(stages: Sequence[str]) -> str | None:
 
 # %% ../nbs/82_plots.ipynb #82-009b
 def fixed_colour(name: str) -> str | None:
-    """Colour that a policy, a mixture, a staged policy or a bound has in every figure; None for any other label."""
+    """Colour that a policy, a mixture, a staged policy or a bound has in every figure.
+
+    Parameters
+    ----------
+    name : of a policy or a bound, or any other label, which has none
+    """
     name = SPOKEN.get(name, name)
     if name in BOUND_STYLES:
         return BOUND_STYLES[name][0]
-    if name in POLICY_COLOURS:
-        return POLICY_COLOURS[name]
+    known = _coloured_policies()
+    if name in known:
+        return known[name]
     if "@" in name:
         return _staged_colour(name.split("@"))
     mixture = _SHARE.fullmatch(name)
     return _mixture_colour(mixture[1], float(mixture[2])) if mixture else None
 
-
+# %% ../nbs/82_plots.ipynb #82-009bp
 def policy_colours(policies: Iterable[str]) -> dict[str, str]:
     """Colour of each policy (or of any other label), in the order given.
 
-    What `fixed_colour` knows has the same colour in every figure; other labels take the next colour that is free.
+    What `fixed_colour` knows has the same colour in every figure; other labels take the next colour
+    that is free.
     """
     fixed = {name: fixed_colour(name) for name in policies}
     free = [colour for colour in PALETTE if colour not in fixed.values()] or list(PALETTE)
     unknown = [name for name, colour in fixed.items() if colour is None]
     return {name: colour or free[unknown.index(name) % len(free)] for name, colour in fixed.items()}
 
-
+# %% ../nbs/82_plots.ipynb #82-009bq
 def policy_dashes(policies: Iterable[str]) -> dict[str, list[int]]:
     """Dashes of each line: bounds and policies in stages have some, all others are solid."""
-    dashes = {name: _STAGED_DASH if "@" in name and fixed_colour(name) else _SOLID for name in policies}
-    return {name: BOUND_STYLES[name][1] if name in BOUND_STYLES else dash for name, dash in dashes.items()}
+    dashes = {
+        name: _STAGED_DASH if "@" in name and fixed_colour(name) else _SOLID for name in policies}
+    return {
+        name: BOUND_STYLES[name][1] if name in BOUND_STYLES else dash
+        for name, dash in dashes.items()}
 
 # %% ../nbs/82_plots.ipynb #82-012
 def _plain(column: str) -> str:
@@ -178,7 +228,8 @@ def _drawn(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The columns a chart needs, under plain names, floats rounded to five significant digits."""
     missing = [name for name in columns if name not in frame]
     if missing:
-        raise SchedLabError(f"the frame has no column {missing[0]}; there are {', '.join(map(str, frame.columns))}")
+        raise SchedLabError(
+            f"the frame has no column {missing[0]}; there are {', '.join(map(str, frame.columns))}")
     small = frame[list(dict.fromkeys(columns))].reset_index(drop=True).rename(columns=_plain)
     for name in small.select_dtypes("float"):
         small[name] = [float(f"{value:.5g}") for value in small[name]]
@@ -189,9 +240,10 @@ def _colour(frame: pd.DataFrame, column: str) -> alt.Color:
     """Colour channel with the book's colours, in the order in which the labels appear."""
     colours = policy_colours(frame[column].astype(str))
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    return alt.Color(field=column, type="nominal", scale=scale, legend=alt.Legend(title=None, symbolType="stroke"))
+    return alt.Color(field=column, type="nominal", scale=scale,
+                     legend=alt.Legend(title=None, symbolType="stroke"))
 
-
+# %% ../nbs/82_plots.ipynb #82-012bp
 def _dashes(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
     """Channel of the dashes by label, if any label has some."""
     dashes = policy_dashes(frame[column].astype(str))
@@ -201,7 +253,7 @@ def _dashes(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
     legend = alt.Legend(title=None, symbolType="stroke")
     return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
 
-
+# %% ../nbs/82_plots.ipynb #82-012bq
 def _variants(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
     """Channel of the dashes by a column of variants: the first is solid."""
     names = list(dict.fromkeys(frame[column].astype(str)))
@@ -210,13 +262,45 @@ def _variants(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
     return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
 
 # %% ../nbs/82_plots.ipynb #82-012a
-def _axis(channel: type[Any], column: str, title: str, domain: Sequence[float] | None, percent: bool) -> Any:
+class Look(TypedDict, total=False):
+    """Titles, ranges and formats of the axes, given to a chart as keywords.
+
+    Parameters
+    ----------
+    x_title, y_title : what the axes show, with units
+    x_domain, y_domain : fixed ranges; what lies outside is clipped
+    percent, x_percent : write y (or x) shares as percentages
+    """
+
+    x_title: Required[str]
+    y_title: Required[str]
+    x_domain: Sequence[float] | None
+    y_domain: Sequence[float] | None
+    percent: bool
+    x_percent: bool
+
+
+def _check_look(look: Look, allowed: Iterable[str] = Look.__annotations__) -> None:
+    """Refuse a keyword that no axis has, as Python does."""
+    for name in look.keys() - {*allowed}:
+        raise TypeError(f"the chart has no keyword {name!r}")
+
+# %% ../nbs/82_plots.ipynb #82-012c
+def _axis(channel: type[Any], column: str, title: str, domain: Sequence[float] | None,
+          percent: bool) -> Any:
     """A numeric x or y channel."""
     scale = alt.Scale(domain=list(domain), nice=False) if domain else alt.Scale(zero=False)
     axis = alt.Axis(format=".0%") if percent else alt.Axis()
     return channel(field=column, type="quantitative", title=title, scale=scale, axis=axis)
 
 
+def _axes(x: str, y: str, look: Look) -> tuple[Any, Any]:
+    """Both channels."""
+    across = _axis(alt.X, x, look["x_title"], look.get("x_domain"), look.get("x_percent", False))
+    up = _axis(alt.Y, y, look["y_title"], look.get("y_domain"), look.get("percent", False))
+    return across, up
+
+# %% ../nbs/82_plots.ipynb #82-012d
 def _tip(column: str, title: str, percent: bool = False) -> alt.Tooltip:
     """One line of the box at the mouse."""
     if percent:
@@ -229,109 +313,141 @@ def _shown_if(chosen: alt.Parameter, shown: float, otherwise: float) -> Any:
     return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(otherwise))
 
 # %% ../nbs/82_plots.ipynb #82-013
-def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str, y_title: str, title: str = "",
-                x_domain: Sequence[float] | None = None, y_domain: Sequence[float] | None = None,
-                percent: bool = False, x_percent: bool = False, step: bool = False,
-                dash: str | None = None) -> alt.LayerChart:
+def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str = "",
+                step: bool = False, dash: str | None = None,
+                **look: Unpack[Look]) -> alt.LayerChart:
     """One line per label, with the numbers at the mouse.
 
     Parameters
     ----------
     frame : tidy, one row per point
     x, y, colour : columns of the two coordinates and of the label
-    x_domain, y_domain : fixed ranges; what lies outside is clipped
-    percent, x_percent : write y (or x) shares as percentages
     step : hold each value until the next one, instead of joining the points
     dash : column of up to four variants, a line each; the first one seen is solid
+    look : titles, ranges and formats of the axes (`Look`)
+    title : above the chart
     """
+    _check_look(look)
     data = _drawn(frame, [x, y, colour, *([dash] if dash else [])])
     tips = [_tip(_plain(name), name) for name in (colour, dash) if name]
     x, y, colour = (_plain(name) for name in (x, y, colour))
-    near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False, clear="pointerout")
+    tips += [_tip(x, look["x_title"], look.get("x_percent", False)),
+             _tip(y, look["y_title"], look.get("percent", False))]
+    near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False,
+                               clear="pointerout")
     picked = alt.selection_point("picked", fields=[colour], bind="legend")
-    across = _axis(alt.X, x, x_title, x_domain, x_percent)
-    up = _axis(alt.Y, y, y_title, y_domain, percent)
-    tips += [_tip(x, x_title, x_percent), _tip(y, y_title, percent)]
+    across, up = _axes(x, y, look)
     base = alt.Chart(data).encode(across, up, _colour(data, colour))
     dashes = _variants(data, _plain(dash)) if dash else _dashes(data, colour)
     lines = base.mark_line(clip=True, interpolate="step-after" if step else "linear").encode(
         opacity=_shown_if(picked, 1, 0.12), **dashes).add_params(picked)
     points = base.mark_point(clip=True, filled=True, size=70).encode(
         opacity=_shown_if(near, 1, 0), tooltip=tips).add_params(near)
-    rule = alt.Chart(data).mark_rule(color=LINE, clip=True).encode(across, opacity=_shown_if(near, 0.5, 0))
+    rule = alt.Chart(data).mark_rule(color=LINE, clip=True)
+    rule = rule.encode(across, opacity=_shown_if(near, 0.5, 0))
     return alt.layer(lines, points, rule, title=title)  # a rule that names `near` must follow it
 
 # %% ../nbs/82_plots.ipynb #82-016
-def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str, y_title: str, title: str = "",
-               spread: Literal["range", "sd"] = "range", x_domain: Sequence[float] | None = None,
-               y_domain: Sequence[float] | None = None, percent: bool = False,
-               x_percent: bool = False) -> alt.LayerChart:
+def _spread(frame: pd.DataFrame, by: list[str], y: str, spread: str) -> pd.DataFrame:
+    """Mean of y, and the columns low and high around it."""
+    grouped = frame.groupby(by, sort=False)[y]
+    means = grouped.mean().reset_index()
+    if spread == "sd":
+        deviation = grouped.std().fillna(0).to_numpy()
+        return means.assign(low=means[y] - deviation, high=means[y] + deviation)
+    return means.assign(low=grouped.min().to_numpy(), high=grouped.max().to_numpy())
+
+# %% ../nbs/82_plots.ipynb #82-016b
+def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str = "",
+               spread: Literal["range", "sd"] = "range", **look: Unpack[Look]) -> alt.LayerChart:
     """Mean line and spread over the rows that share x and label (the seeds).
 
     Parameters
     ----------
     frame : tidy, one row per point and seed
+    x, y, colour : columns of the two coordinates and of the label
     spread : "range" from minimum to maximum, "sd" one standard deviation (n - 1) to each side
-    others : as in `curve_chart`
+    look : titles, ranges and formats of the axes (`Look`)
+    title : above the chart
     """
-    grouped = frame.groupby([colour, x], sort=False)[y]
-    means = grouped.mean().reset_index()
-    if spread == "sd":
-        mean, deviation = means[y].to_numpy(), grouped.std().fillna(0).to_numpy()
-        low, high = mean - deviation, mean + deviation
-    else:
-        low, high = grouped.min().to_numpy(), grouped.max().to_numpy()
-    data = _drawn(means.assign(low=low, high=high), [x, y, colour, "low", "high"])
+    means = _spread(frame, [colour, x], y, spread)
+    data = _drawn(means, [x, y, colour, "low", "high"])
     x, y, colour = (_plain(name) for name in (x, y, colour))
-    curves = curve_chart(data, x, y, colour, x_title=x_title, y_title=y_title, x_domain=x_domain,
-                         y_domain=y_domain, percent=percent, x_percent=x_percent)
-    band = alt.Chart(data).mark_area(opacity=0.18, clip=True).encode(
-        _axis(alt.X, x, x_title, x_domain, x_percent), _axis(alt.Y, "low", y_title, y_domain, percent), alt.Y2("high"),
-        _colour(data, colour))
+    curves = curve_chart(data, x, y, colour, **look)
+    across, up = _axes(x, "low", look)
+    band = alt.Chart(data).mark_area(opacity=0.18, clip=True).encode(across, up, alt.Y2("high"),
+                                                                     _colour(data, colour))
     return alt.layer(band, curves, title=title)
 
 # %% ../nbs/82_plots.ipynb #82-019
 PART_PALETTE = ("#6B8FB3", "#DDB56A", "#8DB596", "#B898B8", "#C98B75", "#A9A9A9")
 
 
-def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *, x_title: str, y_title: str,
-                       title: str = "", share: str | None = None, share_title: str = "share",
-                       share_domain: Sequence[float] = (0, 1), x_percent: bool = False) -> alt.LayerChart:
+def _areas(data: pd.DataFrame, x: str, across: Any, parts: Mapping[str, str],
+           y_title: str) -> alt.Chart:
+    """Stacked areas of the columns of parts, the first one lowest."""
+    labels = list(parts.values())
+    long = data.rename(columns=dict(parts)).melt(x, labels, "part", "value")
+    long["order"] = long["part"].map({label: i for i, label in enumerate(labels)})
+    colours = alt.Scale(domain=labels[::-1], range=[*PART_PALETTE[: len(labels)]][::-1])
+    fill = alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, symbolType="square"))
+    up = alt.Y("value:Q", title=y_title, stack="zero")
+    areas: alt.Chart = alt.Chart(long).mark_area().encode(across, up, fill, alt.Order("order:Q"))
+    return areas
+
+# %% ../nbs/82_plots.ipynb #82-019b
+def _share_line(data: pd.DataFrame, across: Any, share: str, title: str,
+                domain: Sequence[float]) -> alt.Chart:
+    """A dashed line with an axis of its own on the right."""
+    right = alt.Axis(orient="right", format=".0%", grid=False)
+    up = alt.Y(field=share, type="quantitative", title=f"{title} (dashed)", axis=right,
+               scale=alt.Scale(domain=list(domain)))
+    line: alt.Chart = alt.Chart(data).mark_line(color=INK, strokeDash=[6, 5],
+                                                strokeWidth=2).encode(across, up)
+    return line
+
+# %% ../nbs/82_plots.ipynb #82-019c
+def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *, title: str = "",
+                       share: str | None = None, share_title: str = "share",
+                       share_domain: Sequence[float] = (0, 1),
+                       **look: Unpack[Look]) -> alt.LayerChart:
     """Areas that add up, and optionally a dashed share on a right-hand axis.
 
     Parameters
     ----------
     frame : one row per x, one column per part
+    x : column of the common coordinate
     parts : label of each part's column, the lowest area first
     share : column of a share between 0 and 1
+    share_title, share_domain : of the axis on the right
+    look : x_title, y_title and x_percent (`Look`)
+    title : above the chart
     """
+    _check_look(look, ("x_title", "y_title", "x_percent"))
     data = _drawn(frame, [x, *parts] + ([share] if share else []))
     x = _plain(x)
     share = _plain(share) if share else None
     parts = {_plain(name): label for name, label in parts.items()}
-    long = data.rename(columns=parts).melt(x, list(parts.values()), "part", "value")
-    long["order"] = long["part"].map({label: i for i, label in enumerate(parts.values())})
-    across = _axis(alt.X, x, x_title, (float(data[x].min()), float(data[x].max())), x_percent)
-    colours = alt.Scale(domain=[*parts.values()][::-1], range=[*PART_PALETTE[: len(parts)]][::-1])
-    fill = alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, symbolType="square"))
-    areas = alt.Chart(long).mark_area().encode(
-        across, alt.Y("value:Q", title=y_title, stack="zero"), fill, alt.Order("order:Q"))
-    near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False, clear="pointerout")
-    tips = [_tip(x, x_title, x_percent), *(_tip(name, label) for name, label in parts.items())]
+    percent = look.get("x_percent", False)
+    ends = (float(data[x].min()), float(data[x].max()))
+    across = _axis(alt.X, x, look["x_title"], ends, percent)
+    areas = _areas(data, x, across, parts, look["y_title"])
+    near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False,
+                               clear="pointerout")
+    tips = [_tip(x, look["x_title"], percent), *(_tip(name, parts[name]) for name in parts)]
+    tips += [_tip(share, share_title, True)] if share else []
     rule = alt.Chart(data).mark_rule(color=INK).encode(
-        across, opacity=_shown_if(near, 0.6, 0),
-        tooltip=tips + ([_tip(share, share_title, True)] if share else [])).add_params(near)
+        across, opacity=_shown_if(near, 0.6, 0), tooltip=tips).add_params(near)
     if share is None:
         return alt.layer(areas, rule, title=title)
-    right = alt.Axis(orient="right", format=".0%", grid=False)
-    dashed = alt.Chart(data).mark_line(color=INK, strokeDash=[6, 5], strokeWidth=2).encode(
-        across, alt.Y(field=share, type="quantitative", title=f"{share_title} (dashed)", axis=right,
-                      scale=alt.Scale(domain=list(share_domain))))
-    both: alt.LayerChart = alt.layer(alt.layer(areas, rule), dashed, title=title).resolve_scale(y="independent")
+    dashed = _share_line(data, across, share, share_title, share_domain)
+    both: alt.LayerChart = alt.layer(alt.layer(areas, rule), dashed,
+                                     title=title).resolve_scale(y="independent")
     return both
 
 # %% ../nbs/82_plots.ipynb #82-022
-_GPU_PX, _NODE_PX = 84, 50
+_GPU_PX = 84
+_NODE_PX = 50
 
 
 def node_chart(frame: pd.DataFrame, *, title: str = "") -> alt.LayerChart:
@@ -339,22 +455,30 @@ def node_chart(frame: pd.DataFrame, *, title: str = "") -> alt.LayerChart:
 
     Parameters
     ----------
-    frame : one row per GPU with `node`, `gpu` (index in the node), `used_milli` (0 to 1000), and optionally `label`
+    frame : one row per GPU with `node`, `gpu` (index in the node), `used_milli` (0 to 1000), and
+        optionally `label`
+    title : above the chart
     """
     data = _drawn(frame, ["node", "gpu", "used_milli", *(["label"] if "label" in frame else [])])
     data["label"] = data["label"] if "label" in data else data["used_milli"].astype(int).astype(str)
-    data["left"], data["middle"], data["right"] = data["gpu"] + 0.05, data["gpu"] + 0.5, data["gpu"] + 0.95
+    data["left"] = data["gpu"] + 0.05
+    data["middle"] = data["gpu"] + 0.5
+    data["right"] = data["gpu"] + 0.95
     data["used"] = data["left"] + 0.9 * data["used_milli"] / 1000
     data = _drawn(data, list(data.columns))
     num_gpus = int(data["gpu"].max()) + 1
-    axis = alt.Axis(orient="top", values=[i + 0.5 for i in range(num_gpus)], labelExpr="'GPU ' + floor(datum.value)",
-                    grid=False, domain=False, ticks=False)
-    across = alt.X("left:Q", title=None, axis=axis, scale=alt.Scale(domain=[0, num_gpus], nice=False))
-    down = alt.Y("node:N", title=None, sort=None, scale=alt.Scale(paddingInner=0.22, paddingOuter=0.05),
-                 axis=alt.Axis(domain=False, ticks=False, labelFontSize=13, labelColor=INK))
-    base = alt.Chart(data).encode(across, down, tooltip=["node:N", "gpu:Q", "used_milli:Q", "label:N"])
+    axis = alt.Axis(orient="top", values=[i + 0.5 for i in range(num_gpus)],
+                    labelExpr="'GPU ' + floor(datum.value)", grid=False, domain=False, ticks=False)
+    all_gpus = alt.Scale(domain=[0, num_gpus], nice=False)
+    across = alt.X("left:Q", title=None, axis=axis, scale=all_gpus)
+    names = alt.Axis(domain=False, ticks=False, labelFontSize=13, labelColor=INK)
+    rows = alt.Scale(paddingInner=0.22, paddingOuter=0.05)
+    down = alt.Y("node:N", title=None, sort=None, scale=rows, axis=names)
+    base = alt.Chart(data).encode(across, down,
+                                  tooltip=["node:N", "gpu:Q", "used_milli:Q", "label:N"])
     boxes = base.mark_rect(fill="#F4F4F4", cornerRadius=4).encode(x2="right")
-    fills = base.mark_rect(fill="#86BBDD", cornerRadius=4).encode(x2="used").transform_filter("datum.used_milli > 0")
+    fills = base.mark_rect(fill="#86BBDD", cornerRadius=4).encode(x2="used")
+    fills = fills.transform_filter("datum.used_milli > 0")
     edges = base.mark_rect(filled=False, stroke=LINE, cornerRadius=4).encode(x2="right")
     texts = base.mark_text(color=INK, fontSize=13).encode(x=alt.X("middle:Q"), text="label:N")
     chart: alt.LayerChart = alt.layer(boxes, fills, edges, texts, title=title).properties(
@@ -363,20 +487,25 @@ def node_chart(frame: pd.DataFrame, *, title: str = "") -> alt.LayerChart:
 
 # %% ../nbs/82_plots.ipynb #82-025
 GANTT_COLOURS = {"task": "#86BBDD", "create": "#4D4D4D", "destroy": "#B8B8B8"}
-_LANE_PX, _GANTT_PX, _LETTER_PX, _LABEL_PX = 30, 640, 7, 180
-_GAP_PX, _LEAST_PX = 1, 4  # the gap after a rectangle, and how wide it must be to have one
+_LANE_PX = 30
+_GANTT_PX = 640
+_LETTER_PX = 7
+_LABEL_PX = 180
+_GAP_PX = 1  # the gap after a rectangle, and how wide it must be to have one
+_LEAST_PX = 4
 
 
 def lane_names(names: Sequence[str], lanes: alt.Y) -> alt.Chart:
     """Names at the left of a chart whose lane k reaches from k to k + 1 on the scale of `lanes`."""
-    data = pd.DataFrame({"middle": np.arange(len(names)) + 0.5, "name": [str(name) for name in names]})
+    data = pd.DataFrame({
+        "middle": np.arange(len(names)) + 0.5, "name": [str(name) for name in names]})
     down = lanes.copy()
     down.shorthand = "middle:Q"
-    chart: alt.Chart = alt.Chart(data).mark_text(
-        align="right", x=-8, color=SOFT_INK, fontSize=12, limit=_LABEL_PX).encode(down, text="name:N")
+    chart: alt.Chart = alt.Chart(data).mark_text(align="right", x=-8, color=SOFT_INK, fontSize=12,
+                                                 limit=_LABEL_PX).encode(down, text="name:N")
     return chart
 
-
+# %% ../nbs/82_plots.ipynb #82-025p
 def _rectangles(data: pd.DataFrame, since: float, until: float) -> pd.DataFrame:
     """Corners of what lies between two times, and the labels that fit."""
     data = data[(data["start"] < until) & (data["end"] > since)].astype({"label": str})
@@ -384,24 +513,32 @@ def _rectangles(data: pd.DataFrame, since: float, until: float) -> pd.DataFrame:
     left = data["start"].clip(lower=since)
     right = data["end"].clip(upper=until)
     width = right - left
-    data["left"], data["right"] = left, right - np.where(width >= _LEAST_PX * pixel, _GAP_PX * pixel, 0)
-    data["top"], data["bottom"] = data["lane"] + 0.04, data["lane"] + data["num_lanes"] - 0.04
-    data["x"], data["y"] = (left + right) / 2, data["lane"] + data["num_lanes"] / 2
+    data["left"] = left
+    data["right"] = right - np.where(width >= _LEAST_PX * pixel, _GAP_PX * pixel, 0)
+    data["top"] = data["lane"] + 0.04
+    data["bottom"] = data["lane"] + data["num_lanes"] - 0.04
+    data["x"] = (left + right) / 2
+    data["y"] = data["lane"] + data["num_lanes"] / 2
     data["shown"] = data["label"].where(width >= _LETTER_PX * data["label"].str.len() * pixel, "")
-    return _drawn(data, ["start", "end", "label", "kind", "left", "right", "top", "bottom", "x", "y", "shown"])
+    return _drawn(
+        data,
+        ["start", "end", "label", "kind", "left", "right", "top", "bottom", "x", "y", "shown"])
 
 # %% ../nbs/82_plots.ipynb #82-025a
-def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x_title: str = "time (s)",
-                colours: Mapping[str, str] = GANTT_COLOURS, since: float = 0.0,
-                until: float | None = None) -> alt.LayerChart:
+def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "",
+                x_title: str = "time (s)", colours: Mapping[str, str] = GANTT_COLOURS,
+                since: float = 0.0, until: float | None = None) -> alt.LayerChart:
     """Rectangles of time by lane: a Gantt chart.
 
     Parameters
     ----------
-    frame : one row per rectangle with `lane` (first lane, from 0), `num_lanes`, `start`, `end`, `label` and `kind`
+    frame : one row per rectangle with `lane` (first lane, from 0), `num_lanes`, `start`, `end`,
+        `label` and `kind`
     lanes : names of the lanes, top to bottom
     colours : fill by kind, all that there can be; the legend shows them if the frame has several
-    since, until : ends of the time axis, to enlarge a part or to compare schedules; 0 and the last end if not given
+    since, until : ends of the time axis, to enlarge a part or to compare schedules; 0 and the last
+        end if not given
+    title, x_title : above the chart, and below the time axis
 
     Raises
     ------
@@ -410,16 +547,22 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     data = _drawn(frame, ["lane", "num_lanes", "start", "end", "label", "kind"])
     kinds = set(data["kind"])
     if unknown := sorted(map(str, kinds - set(colours))):
-        raise SchedLabError(f"the kind {unknown[0]!r} has no colour; there are {', '.join(colours)}")
+        raise SchedLabError(
+            f"the kind {unknown[0]!r} has no colour; there are {', '.join(colours)}")
     if until is None:
         until = float(data["end"].max()) if len(data) else since + 1.0
     across = alt.X("left:Q", title=x_title, scale=alt.Scale(domain=[since, until], nice=False))
-    none = alt.Axis(values=[], grid=False, ticks=False, domain=False)  # all layers say it, or one's default wins
-    down = alt.Y("top:Q", title=None, axis=none, scale=alt.Scale(domain=[0, len(lanes)], reverse=True, nice=False))
+    # all layers say it, or one's default wins
+    none = alt.Axis(values=[], grid=False, ticks=False, domain=False)
+    down = alt.Y("top:Q", title=None, axis=none, scale=alt.Scale(domain=[0, len(lanes)],
+                                                                 reverse=True, nice=False))
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     several = alt.Color("kind:N", title=None, scale=scale, legend=alt.Legend())
     fill = several if len(kinds) > 1 else alt.ColorValue(colours[min(kinds)] if kinds else INK)
-    tips = ["label:N", "kind:N", alt.Tooltip("start:Q", format=".4~g"), alt.Tooltip("end:Q", format=".4~g")]
+    tips = [
+        "label:N", "kind:N",
+        alt.Tooltip("start:Q", format=".4~g"),
+        alt.Tooltip("end:Q", format=".4~g")]
     base = alt.Chart(_rectangles(data, since, until))
     bars = base.mark_rect().encode(
         across, down, alt.X2(field="right"), alt.Y2(field="bottom"), color=fill, tooltip=tips)
@@ -430,10 +573,15 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "", x
     return chart
 
 # %% ../nbs/82_plots.ipynb #82-028
-_SVG_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # as wide as the letters that vl-convert measures
+# as wide as the letters that vl-convert measures
+_SVG_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _TITLE_LETTERS = 64
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+def _vega_lite() -> str:
+    """Version of the drawing program that the charts are written for."""
+    return ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 
 def _readable(value: Any) -> Any:
@@ -444,7 +592,7 @@ def _readable(value: Any) -> Any:
         return {_readable(key): _readable(part) for key, part in value.items()}
     return [_readable(part) for part in value] if isinstance(value, list) else value
 
-
+# %% ../nbs/82_plots.ipynb #82-028p
 def _break_titles(spec: dict[str, Any]) -> None:
     """Break long titles into lines, those of concatenated charts too."""
     if isinstance(title := spec.get("title"), str) and len(title) > _TITLE_LETTERS:
@@ -471,13 +619,21 @@ def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
 def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Draw a chart into an SVG file.
 
+    Parameters
+    ----------
+    chart : of Altair
+    path : the .svg file
+
     Raises
     ------
     OutputError : the file cannot be written
     """
+    import vl_convert
+
     spec = _specification(chart)
     spec["config"]["font"] = _SVG_FONT
-    return write_bytes(vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE).encode(), path)
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=_vega_lite())
+    return write_bytes(svg.encode(), path)
 
 # %% ../nbs/82_plots.ipynb #82-030
 _PAGE = """<!DOCTYPE html>
@@ -489,7 +645,8 @@ _PAGE = """<!DOCTYPE html>
 <script type="application/json" id="spec">{spec}</script>
 <script>
 const menu = {{export: true, source: false, compiled: false, editor: false}};
-vegaEmbed("#chart", JSON.parse(document.getElementById("spec").textContent), {{actions: menu}}).catch((error) => {{
+const spec = JSON.parse(document.getElementById("spec").textContent);
+vegaEmbed("#chart", spec, {{actions: menu}}).catch((error) => {{
   console.error(error);
   document.body.append("The chart cannot be drawn: " + error.message);
 }});
@@ -498,35 +655,44 @@ vegaEmbed("#chart", JSON.parse(document.getElementById("spec").textContent), {{a
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand in a `script` element: no tag, comment or end of script can begin in it."""
+    """JSON that may stand in a `script` element: no tag or comment can begin in it."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
-
+# %% ../nbs/82_plots.ipynb #82-030p
 def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Write a chart as one page that needs no network.
+
+    Parameters
+    ----------
+    chart : of Altair
+    path : the .html file
 
     Raises
     ------
     OutputError : if it cannot be written there
     """
+    import vl_convert
+
     spec = _specification(chart)
     title = spec.get("title") or "chart"
     words = title.get("text", "chart") if isinstance(title, dict) else title
     name = html.escape(" ".join(words) if isinstance(words, list) else words)
-    program = vl_convert.javascript_bundle(vl_version=_VEGA_LITE)  # type: ignore[call-arg]  # its stub lacks a default
+    program = vl_convert.javascript_bundle(  # type: ignore[call-arg]  # its stub lacks a default
+        vl_version=_vega_lite())
     page = _PAGE.format(title=name, program=program, spec=script_json(spec))
     return write_bytes(page.encode(), path)
 
 # %% ../nbs/82_plots.ipynb #82-033b
 DRAWN_WITHIN_S = 300  # all charts of a folder
 _DRAW = """
-import json, sys
+import importlib, json, sys
 job = json.load(sys.stdin)
 sys.path[:] = job["path"]
 import altair
-from sched_lab.plots import save_html, save_svg
+plots = importlib.import_module("sched_lab.plots")
 for file, chart in job["charts"]:
-    (save_html if file.endswith(".html") else save_svg)(altair.Chart.from_dict(chart), file)
+    save = plots.save_html if file.endswith(".html") else plots.save_svg
+    save(altair.Chart.from_dict(chart), file)
 """
 
 
@@ -534,15 +700,15 @@ def _draw(drawings: Mapping[str, Any]) -> str:
     """Draw in a child process; return what went wrong, if anything."""
     task = json.dumps({"path": sys.path, "charts": list(drawings.items())})
     try:
-        done = subprocess.run([sys.executable, "-P", "-c", _DRAW], input=task, text=True, capture_output=True,
-                              timeout=DRAWN_WITHIN_S)
+        done = subprocess.run([sys.executable, "-P", "-c", _DRAW], input=task, text=True,
+                              capture_output=True, timeout=DRAWN_WITHIN_S)
     except subprocess.TimeoutExpired:
         return f"drawing took more than {DRAWN_WITHIN_S} s"
     if done.returncode < 0:
         return f"the drawing process died of signal {-done.returncode}, perhaps for want of memory"
     return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
 
-
+# %% ../nbs/82_plots.ipynb #82-033bp
 def draw_apart(charts: Mapping[str, alt.TopLevelMixin], folder: str | Path) -> None:
     """Draw charts into files of a folder, .svg or .html by name, in a process of their own.
 
@@ -550,14 +716,18 @@ def draw_apart(charts: Mapping[str, alt.TopLevelMixin], folder: str | Path) -> N
     -----
     UserWarning : a chart could not be drawn or written; the others are there
     """
-    missing, reason = list(charts), ""
+    missing = list(charts)
+    reason = ""
     try:
         with tempfile.TemporaryDirectory() as place:
-            reason = _draw({str(Path(place, name)): _specification(chart) for name, chart in charts.items()})
+            reason = _draw({
+                str(Path(place, name)): _specification(chart) for name, chart in charts.items()})
             for name in [name for name in charts if Path(place, name).is_file()]:
                 write_bytes(Path(place, name).read_bytes(), Path(folder, name))
                 missing.remove(name)
     except OSError as trouble:
         reason = str(trouble)
     if missing:
-        warnings.warn(f"{', '.join(missing)} could not be drawn ({reason}); all else is in {folder}", stacklevel=2)
+        warnings.warn(
+            f"{', '.join(missing)} could not be drawn ({reason}); all else is in {folder}",
+            stacklevel=2)

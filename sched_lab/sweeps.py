@@ -5,7 +5,6 @@
 # %% ../nbs/83_sweeps.ipynb #83-003
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import itertools
 import math
@@ -29,20 +28,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
-import cloudpickle
 import numpy as np
 import pandas as pd
 
 from . import __version__
-from sched_lab.frames import (
-    InputError, SchedLabError, ensure_writable, input_key, read_frame, read_sidecar, sidecar_path, write_frame,
-)
-
-Cell = dict[str, Any]
+from .frames import (InputError, SchedLabError, ensure_writable, input_key, read_frame,
+                              read_sidecar, sidecar_path, write_frame)
 
 # %% auto #0
-__all__ = ['Cell', 'Numbered', 'Outcomes', 'PR_SET_PDEATHSIG', 'LOOK_EVERY_S', 'END_WITHIN_S', 'ANSWER_WITHIN_S', 'LOOP_WITHIN_S',
-           'grid', 'name_cell', 'Outcome', 'count_cores', 'SweepError', 'progress_note', 'Sweep', 'sweep']
+__all__ = ['grid', 'count_cores', 'SweepError', 'Sweep', 'sweep']
+
+# %% ../nbs/83_sweeps.ipynb #83-003b
+Cell = dict[str, Any]
 
 # %% ../nbs/83_sweeps.ipynb #83-007
 def grid(**axes: Any) -> list[Cell]:
@@ -56,11 +53,15 @@ def grid(**axes: Any) -> list[Cell]:
     ------
     InputError : an axis has no value
     """
-    values = {name: list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
-              for name, axis in axes.items()}
+    values = {
+        name: list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
+        for name, axis in axes.items()}
     if empty := next((name for name, axis in values.items() if not axis), None):
-        raise InputError("this axis of the grid is empty", column=empty, mend="give at least one value")
-    return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
+        raise InputError("this axis of the grid is empty", column=empty,
+                         mend="give at least one value")
+    return [
+        dict(zip(values, combination, strict=True))
+        for combination in itertools.product(*values.values())]
 
 # %% ../nbs/83_sweeps.ipynb #83-010
 def name_cell(cell: Mapping[str, Any]) -> str:
@@ -78,16 +79,21 @@ def _is_plain(value: Any) -> bool:
     return type(value) is bool or (type(value) is int and -(2**63) <= value < 2**63) or (
         type(value) is float and math.isfinite(value))
 
-
+# %% ../nbs/83_sweeps.ipynb #83-011p
 def _plain_cell(cell: Mapping[str, Any], names: list[str]) -> Cell:
     """The same cell in Python's own types, its parameters in the order of `names`."""
-    error = partial(InputError, mend="give every cell the same parameters, as texts, finite numbers or truth values")
+    error = partial(
+        InputError,
+        mend="give every cell the same parameters, as texts, finite numbers or truth values")
     if sorted(map(str, cell)) != sorted(names):
         raise error(f"{name_cell(cell)}: the first cell has the parameters {', '.join(names)}")
-    plain = {name: cell[name].item() if isinstance(cell[name], np.generic) else cell[name] for name in names}
+    plain = {
+        name: cell[name].item() if isinstance(cell[name], np.generic) else cell[name]
+        for name in names}
     for name, value in plain.items():
         if not _is_plain(value):
-            raise error(f"{name_cell(cell)}: {name} cannot be written as a value in a column", column=name, value=value)
+            raise error(f"{name_cell(cell)}: {name} cannot be written as a value in a column",
+                        column=name, value=value)
     return plain
 
 # %% ../nbs/83_sweeps.ipynb #83-013
@@ -101,13 +107,16 @@ def _check_cells(cells: Iterable[Mapping[str, Any]]) -> list[Cell]:
     seen: dict[tuple[Any, ...], int] = {}
     for number, cell in enumerate(plain):
         if (first := seen.setdefault(tuple(cell.values()), number)) != number:
-            raise InputError(f"{name_cell(cell)}: it is there twice, as cells {first + 1} and {number + 1}",
-                             mend="give each cell once")
+            raise InputError(
+                f"{name_cell(cell)}: it is there twice, as cells {first + 1} and {number + 1}",
+                mend="give each cell once")
         for name, value in cell.items():
             if isinstance(value, str | bool) | isinstance(plain[0][name], str | bool) and (
                     type(value) is not type(plain[0][name])):
-                raise InputError(f"{name_cell(cell)}: {name} is {value!r}, but {plain[0][name]!r} in the first cell",
-                                 column=name, value=value, mend="give texts only, or numbers only")
+                raise InputError(
+                    f"{name_cell(cell)}: {name} is {value!r}, "
+                    f"but {plain[0][name]!r} in the first cell",
+                    column=name, value=value, mend="give texts only, or numbers only")
     return plain
 
 # %% ../nbs/83_sweeps.ipynb #83-016
@@ -115,24 +124,30 @@ def _kind(column: pd.Series[Any]) -> str:
     """What a column holds: texts, numbers or truth values."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
         return "truth values" if column.dtype.kind == "b" else "numbers"
-    if all(isinstance(value, str) for value in column.dropna()) and column.dtype in ("str", "object"):
+    if all(isinstance(value, str)
+           for value in column.dropna()) and column.dtype in ("str", "object"):
         return "texts"
-    raise TypeError(f"the column {column.name} holds {column.dtype}; return texts, numbers or truth values")
+    raise TypeError(
+        f"the column {column.name} holds {column.dtype}; return texts, numbers or truth values")
 
 # %% ../nbs/83_sweeps.ipynb #83-017
 def _tidy(result: Any, cell: Cell) -> pd.DataFrame:
     """The result of one cell as the frame that its file will give back."""
     if not isinstance(result, pd.DataFrame | Mapping):
-        raise TypeError(f"the result is a {type(result).__name__}; return a frame, or a mapping for one row")
+        raise TypeError(
+            f"the result is a {type(result).__name__}; return a frame, or a mapping for one row")
     frame = pd.DataFrame([result]) if isinstance(result, Mapping) else result.reset_index(drop=True)
     names = list(frame.columns)
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+    if not names or not all(isinstance(name, str)
+                            for name in names) or len(set(names)) < len(names):
         raise ValueError(f"the columns are {names}; give each a name of its own")
     if both := [name for name in names if name in cell]:
-        raise ValueError(f"the column {both[0]} is a parameter too; leave it out, the sweep adds it")
+        raise ValueError(
+            f"the column {both[0]} is a parameter too; leave it out, the sweep adds it")
     texts = [name for name in names if _kind(frame[name]) == "texts"]
     if any(_UNWRITABLE.search(value) for name in texts for value in frame[name].dropna()):
-        raise ValueError("a text holds a carriage return, a zero byte or half a character; leave them out")
+        raise ValueError(
+            "a text holds a carriage return, a zero byte or half a character; leave them out")
     return frame.assign(**{name: frame[name].astype("str").fillna("") for name in texts})
 
 # %% ../nbs/83_sweeps.ipynb #83-020
@@ -145,7 +160,7 @@ class Outcome(NamedTuple):
     problem: str = ""
     trace: str = ""
 
-
+# %% ../nbs/83_sweeps.ipynb #83-020p
 def _compute(function: Callable[..., Any], number: int, cell: Cell) -> tuple[Any, ...]:
     """Outcome of one cell, as a plain tuple; this is all that a worker runs."""
     start = time.perf_counter()
@@ -168,15 +183,19 @@ def _here(function: Callable[..., Any], cells: Numbered) -> Outcomes:
 
 # %% ../nbs/83_sweeps.ipynb #83-023b
 class _Sent:
-    """A function on its way to another process: by name out of a module, by value out of a notebook or a script."""
+    """A function on its way to another process: by name from a module, else by value."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        import cloudpickle
+
         self.packed: bytes = cloudpickle.dumps(function)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
         return cloudpickle.loads, (self.packed,)
 
-
+# %% ../nbs/83_sweeps.ipynb #83-023bp
 def _pack(function: Callable[..., Any]) -> bytes:
     """The function as bytes; refuse one that cannot travel."""
     try:
@@ -185,7 +204,7 @@ def _pack(function: Callable[..., Any]) -> bytes:
         raise InputError(f"the function cannot be sent to a worker ({trouble})",
                          mend="bind plain values only, or compute with one worker") from None
 
-
+# %% ../nbs/83_sweeps.ipynb #83-023bq
 def _unpack(packed: bytes) -> Callable[..., Any]:
     """The function, or one that fails like this did: the first cell then tells why."""
     try:
@@ -194,7 +213,7 @@ def _unpack(packed: bytes) -> Callable[..., Any]:
     except Exception as trouble:
         return partial(_fail, trouble)
 
-
+# %% ../nbs/83_sweeps.ipynb #83-023br
 def _fail(trouble: Exception, /, **cell: Any) -> NoReturn:
     raise trouble
 
@@ -203,7 +222,7 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when it
 
 
 def _end_with_parent() -> None:
-    """From now on, end this process when the one that started it is gone, whatever it is doing then."""
+    """From now on, end this process when the one that started it is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
@@ -215,10 +234,11 @@ def _end_with_parent() -> None:
 
     threading.Thread(target=watch, daemon=True).start()
 
-
+# %% ../nbs/83_sweeps.ipynb #83-023cp
 def _serve(pipe: Any, packed: bytes) -> None:
     """What a worker does: receive cells and send back their outcomes, until the pipe ends."""
-    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the parent, who then ends its workers
+    # Ctrl-C is for the parent, who then ends its workers
+    signal.signal(signal.SIGINT, lambda *_: None)
     _end_with_parent()
     function = _unpack(packed)
     with suppress(EOFError, OSError):
@@ -227,7 +247,8 @@ def _serve(pipe: Any, packed: bytes) -> None:
             pipe.send(_compute(function, number, cell))
 
 # %% ../nbs/83_sweeps.ipynb #83-023e
-LOOK_EVERY_S = 1.0  # how often to see whether a silent worker is alive; children of its own may hold its pipe open
+# how often to see whether a silent worker is alive; children of its own may hold its pipe open
+LOOK_EVERY_S = 1.0
 END_WITHIN_S = 5.0  # how long a worker may take to end after its last cell
 
 
@@ -253,8 +274,10 @@ class _Worker:
         self.process.join(LOOK_EVERY_S)
         code = self.process.exitcode or 0
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return Outcome(self.number, None, problem=f"a worker process died at it ({how}), perhaps because memory ran "
-                       "out; run again, with fewer workers: finished cells are kept")
+        return Outcome(
+            self.number, None,
+            problem=f"a worker process died at it ({how}), perhaps because memory ran "
+            "out; run again, with fewer workers: finished cells are kept")
 
 # %% ../nbs/83_sweeps.ipynb #83-023f
 def _hire(packed: bytes) -> _Worker:
@@ -268,7 +291,9 @@ def _hire(packed: bytes) -> _Worker:
     try:
         process.start()
     except OSError as trouble:
-        raise SweepError(f"a worker process cannot be started ({trouble.strerror}); give fewer workers") from None
+        raise SweepError(
+            f"a worker process cannot be started ({trouble.strerror}); give fewer workers"
+        ) from None
     finally:
         sys.modules["__main__"] = program
         theirs.close()
@@ -277,7 +302,8 @@ def _hire(packed: bytes) -> _Worker:
 # %% ../nbs/83_sweeps.ipynb #83-024
 def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
-    packed, waiting = _pack(function), iter(cells)
+    packed = _pack(function)
+    waiting = iter(cells)
     crew: list[_Worker] = []
     try:
         for number, cell in itertools.islice(waiting, workers):
@@ -286,7 +312,8 @@ def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -
         at_work = {worker.pipe: worker for worker in crew}
         while at_work:
             ready = wait(list(at_work), LOOK_EVERY_S)
-            for pipe in ready or [pipe for pipe, worker in at_work.items() if not worker.process.is_alive()]:
+            for pipe in ready or [
+                    pipe for pipe, worker in at_work.items() if not worker.process.is_alive()]:
                 worker = at_work[pipe]
                 outcome = worker.outcome()
                 if (following := next(waiting, None)) is not None:
@@ -305,8 +332,9 @@ def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -
 
 # %% ../nbs/83_sweeps.ipynb #83-024b
 def count_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Cores that this process may use, by its affinity and by the quota of its container, where there are such."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use, by its affinity and the quota of its container, if any."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os,
+                                                    "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no such file; "max" for no quota
         used_us, period_us = quota.read_text(encoding="ascii").split()
         cores = min(cores, math.ceil(int(used_us) / int(period_us)))
@@ -320,7 +348,10 @@ LOOP_WITHIN_S = 60    # how long a thread of this process may take to begin
 @contextmanager
 def _event_loop(address: str) -> Iterator[Any]:
     """Lend an event loop that runs in a thread."""
-    loops, begun = import_module("tornado.ioloop"), Future[tuple[Any, asyncio.Event]]()
+    import asyncio
+
+    loops = import_module("tornado.ioloop")
+    begun = Future[tuple[Any, asyncio.Event]]()
 
     async def live() -> None:
         end = asyncio.Event()
@@ -332,8 +363,10 @@ def _event_loop(address: str) -> Iterator[Any]:
     try:
         loop, end = begun.result(LOOP_WITHIN_S)
     except TimeoutError:
-        raise InputError(f"this machine is too busy to talk to {address}: in {LOOP_WITHIN_S} s no event loop started",
-                         value=address, mend="try again later") from None
+        raise InputError(
+            f"this machine is too busy to talk to {address}: "
+            f"in {LOOP_WITHIN_S} s no event loop started",
+            value=address, mend="try again later") from None
     try:
         yield loop
     finally:
@@ -346,18 +379,22 @@ def _distributed(address: str) -> Any:
     try:
         return import_module("distributed")
     except ImportError:
-        raise InputError(f"dask={address} needs the package distributed, which is not installed",
-                         mend="pip install 'sched_lab[distributed]', or give workers instead") from None
+        raise InputError(
+            f"dask={address} needs the package distributed, which is not installed",
+            mend="pip install 'sched_lab[distributed]', or give workers instead") from None
 
-
+# %% ../nbs/83_sweeps.ipynb #83-026ap
 def _connect(distributed: Any, address: str, loop: Any) -> Any:
     """A client of the Dask scheduler at this address, which has at least one worker."""
     try:
-        distributed.comm.resolve_address(address)  # a client that does not like its address cannot be closed
-        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False, loop=loop)
+        # a client that does not like its address cannot be closed
+        distributed.comm.resolve_address(address)
+        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False,
+                                    loop=loop)
     except (OSError, ValueError, TypeError) as trouble:
-        raise InputError(f"no Dask scheduler answers at {address} ({type(trouble).__name__})", value=address,
-                         mend="start one with `dask scheduler` and give the tcp:// address it prints") from None
+        raise InputError(
+            f"no Dask scheduler answers at {address} ({type(trouble).__name__})", value=address,
+            mend="start one with `dask scheduler` and give the tcp:// address it prints") from None
     try:
         client.wait_for_workers(1, timeout=ANSWER_WITHIN_S)
         return client
@@ -369,9 +406,11 @@ def _connect(distributed: Any, address: str, loop: Any) -> Any:
 # %% ../nbs/83_sweeps.ipynb #83-027
 def _on_dask(function: Callable[..., Any], cells: Numbered, address: str) -> Outcomes:
     """Cells on the workers of a Dask scheduler, as they finish."""
-    distributed, _ = _distributed(address), _pack(function)
+    distributed = _distributed(address)
+    _ = _pack(function)
     with _event_loop(address) as loop, _connect(distributed, address, loop) as client:
-        futures = client.map(partial(_compute, function), *zip(*cells, strict=True), pure=False, retries=0)
+        futures = client.map(partial(_compute, function), *zip(*cells, strict=True), pure=False,
+                             retries=0)
         numbers = {future.key: number for future, (number, _) in zip(futures, cells, strict=True)}
         arriving = distributed.as_completed(futures, loop=loop)
         del futures  # so that each result is forgotten once it was handed on
@@ -379,17 +418,20 @@ def _on_dask(function: Callable[..., Any], cells: Numbered, address: str) -> Out
             if future.status == "finished":
                 yield Outcome(*future.result())
             else:
-                trouble = repr(future.exception()) if future.status == "error" else "the scheduler was lost"
-                yield Outcome(numbers[future.key], None, problem=f"Dask gave it up ({' '.join(trouble.split())})")
+                trouble = repr(
+                    future.exception()) if future.status == "error" else "the scheduler was lost"
+                yield Outcome(numbers[future.key], None,
+                              problem=f"Dask gave it up ({' '.join(trouble.split())})")
 
 # %% ../nbs/83_sweeps.ipynb #83-029
 def _name_function(function: Callable[..., Any]) -> str:
-    """Module and name of a function that a worker can import; of a partial, those of the function inside."""
+    """Module and name of a function that a worker can import; of a partial, of its function."""
     inner = function.func if isinstance(function, partial) else function
     name = f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', '?')}"
     if not callable(inner) or any(sign in name for sign in "<?"):
-        raise InputError(f"{name} cannot be found by its name",
-                         mend="give a function of a module, not a lambda or a function inside another")
+        raise InputError(
+            f"{name} cannot be found by its name",
+            mend="give a function of a module, not a lambda or a function inside another")
     return name
 
 # %% ../nbs/83_sweeps.ipynb #83-030
@@ -434,15 +476,18 @@ def _names(frame: pd.DataFrame) -> str:
 def _check_alike(frame: pd.DataFrame, cell: Cell, other: pd.DataFrame, other_cell: Cell) -> None:
     """Refuse a frame that cannot stand under another one."""
     if list(frame) != list(other):
-        raise SweepError(f"it has the columns {_names(frame)}, but {name_cell(other_cell)} has {_names(other)}; "
-                         "return the same columns from every cell", cell)
+        raise SweepError(
+            f"it has the columns {_names(frame)}, but {name_cell(other_cell)} has {_names(other)}; "
+            "return the same columns from every cell", cell)
     for name in frame if len(frame) and len(other) else ():
         if (kind := _kind(frame[name])) != (usual := _kind(other[name])):
-            raise SweepError(f"the column {name} holds {kind}, but {usual} in {name_cell(other_cell)}; "
-                             "return the same kind from every cell", cell)
+            raise SweepError(
+                f"the column {name} holds {kind}, but {usual} in {name_cell(other_cell)}; "
+                "return the same kind from every cell", cell)
 
-
-def _add(frames: dict[int, pd.DataFrame], number: int, frame: pd.DataFrame, cells: Sequence[Cell]) -> None:
+# %% ../nbs/83_sweeps.ipynb #83-034p
+def _add(frames: dict[int, pd.DataFrame], number: int, frame: pd.DataFrame,
+         cells: Sequence[Cell]) -> None:
     """Add the frame of one cell, unless it is unlike those that are there."""
     if frames:
         other = next((n for n, part in frames.items() if len(part)), next(iter(frames)))
@@ -460,7 +505,9 @@ def _kept(files: Sequence[Path], cells: Sequence[Cell], report: Callable[[str], 
             if (frame := _read_cell(file)) is not None:
                 _add(kept, number, frame, cells)
         except (ValueError, TypeError, LookupError, OSError):
-            damaged.append(f"{name_cell(cell)}: {file.as_posix()} is damaged or unfinished; computing it again")
+            damaged.append(
+                f"{name_cell(cell)}: {file.as_posix()} is damaged or unfinished; computing it again"
+            )
             report(damaged[-1])
     return kept, tuple(damaged)
 
@@ -476,28 +523,68 @@ def _assemble(cells: Sequence[Cell], frames: Sequence[pd.DataFrame]) -> pd.DataF
 
 # %% ../nbs/83_sweeps.ipynb #83-039
 def progress_note(kept: int, computed: int, total: int, elapsed_s: float) -> str:
-    """What stands beside the bar: how many cells were kept, and about how long the others will take."""
+    """What stands beside the bar: how many cells were kept, and about how long the others take.
+
+    Parameters
+    ----------
+    kept, computed, total : numbers of cells
+    elapsed_s : since the first one began
+    """
     words = [f"{kept} kept"] if kept else []
     if computed and (missing := total - kept - computed):
         left_s = math.ceil(elapsed_s / computed * missing)
-        hours, minutes, seconds = left_s // 3600, left_s // 60 % 60, left_s % 60
-        words.append(f"about {hours} h {minutes:02} min left" if hours else
-                     f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left")
+        hours = left_s // 3600
+        minutes = left_s // 60 % 60
+        seconds = left_s % 60
+        words.append(
+            f"about {hours} h {minutes:02} min left" if hours else
+            f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left")
     return ", ".join(words)
+
+# %% ../nbs/83_sweeps.ipynb #83-040b
+def _to_stderr(line: str) -> None:
+    """Say one line to whoever watches."""
+    print(line, file=sys.stderr)
+
+
+class Shown(NamedTuple):
+    """What a sweep says while it runs.
+
+    Parameters
+    ----------
+    words : what stands before the bar
+    has_bar : whether there is a bar, if standard error is a terminal
+    report : is told a line about each damaged file
+    """
+
+    words: str = "cells"
+    has_bar: bool = True
+    report: Callable[[str], object] = _to_stderr
+
+
+SHOWN = Shown()
 
 # %% ../nbs/83_sweeps.ipynb #83-041
 @contextmanager
-def _progress(words: str, kept: int, total: int, is_shown: bool) -> Iterator[Callable[[int], None]]:
+def _progress(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int], None]]:
     """Lend a function that is told how many cells were computed; on a terminal it moves a bar."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}")
-    is_shown, start = is_shown and sys.stderr.isatty(), time.monotonic()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_shown) as bar:
-        task = bar.add_task(words, total=total, completed=kept, note=progress_note(kept, 0, total, 0))
-        yield lambda computed: bar.update(task, completed=kept + computed, note=progress_note(
-            kept, computed, total, time.monotonic() - start))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TextColumn("{task.fields[note]}"))
+    is_shown = shown.has_bar and sys.stderr.isatty()
+    start = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True,
+                  disable=not is_shown) as bar:
+        task = bar.add_task(shown.words, total=total, completed=kept,
+                            note=progress_note(kept, 0, total, 0))
+
+        def advance(computed: int) -> None:
+            note = progress_note(kept, computed, total, time.monotonic() - start)
+            bar.update(task, completed=kept + computed, note=note)
+
+        yield advance
 
 # %% ../nbs/83_sweeps.ipynb #83-043
 @dataclass(frozen=True)
@@ -508,7 +595,8 @@ class Sweep:
     ----------
     frame : one frame for all cells, the parameters as leading columns, in the order of the cells
     kept, computed : number of cells that were found on disk, and that were not
-    damaged : one line for each cell that was found on disk but was no good, and is among those computed
+    damaged : one line for each cell that was found on disk but was no good, and is among those
+        computed
     """
 
     frame: pd.DataFrame
@@ -517,15 +605,21 @@ class Sweep:
     damaged: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        again = f", {len(self.damaged)} of them again because the file was damaged" if self.damaged else ""
-        return f"{self.kept + self.computed} cells: {self.kept} kept, {self.computed} computed{again}"
+        again = ""
+        if self.damaged:
+            again = f", {len(self.damaged)} of them again because the file was damaged"
+        count = self.kept + self.computed
+        return f"{count} cells: {self.kept} kept, {self.computed} computed{again}"
 
 # %% ../nbs/83_sweeps.ipynb #83-044
 def _about(function: Callable[..., Any], depends_on: Mapping[str, Any] | None) -> dict[str, Any]:
     """What all cells of a sweep depend on, besides their parameters."""
     if isinstance(function, partial) and not depends_on:
-        raise InputError("a partial holds arguments that the key of a cell cannot see", mend="name them in depends_on")
-    about = {"function": _name_function(function), "depends_on": dict(depends_on or {}), "sched_lab": __version__}
+        raise InputError("a partial holds arguments that the key of a cell cannot see",
+                         mend="name them in depends_on")
+    about = {
+        "function": _name_function(function), "depends_on": dict(depends_on or {}),
+        "sched_lab": __version__}
     try:
         input_key(about)
     except (TypeError, ValueError) as trouble:
@@ -533,14 +627,15 @@ def _about(function: Callable[..., Any], depends_on: Mapping[str, Any] | None) -
                          mend="give texts and numbers, such as checksums and versions") from None
     return about
 
-
+# %% ../nbs/83_sweeps.ipynb #83-044p
 def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Which cells a result is made of: their number, the values of each axis, and a key of the exact list."""
+    """Which cells a result is made of: number, values of each axis, key of the exact list."""
     axes = {name: list(dict.fromkeys(cell[name] for cell in cells)) for name in cells[0]}
     return {"cells": len(cells), "axes": axes, "cells_key": input_key({"cells": cells})}
 
 # %% ../nbs/83_sweeps.ipynb #83-045
-def _start(function: Callable[..., Any], cells: Numbered, workers: int, dask: str | None) -> Outcomes:
+def _start(function: Callable[..., Any], cells: Numbered, workers: int,
+           dask: str | None) -> Outcomes:
     """The back end asked for, at work."""
     if not cells:
         return _here(function, cells)
@@ -551,7 +646,7 @@ def _start(function: Callable[..., Any], cells: Numbered, workers: int, dask: st
 # %% ../nbs/83_sweeps.ipynb #83-047
 def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.DataFrame],
             store: Callable[[int, pd.DataFrame, float], object]) -> None:
-    """Store each outcome as it comes in and add its frame to `frames`; stop at the first that is no good."""
+    """Store outcomes as they come, add them to `frames`, stop at the first that is no good."""
     with closing(outcomes):
         for number, frame, seconds, problem, trace in outcomes:
             if frame is None:
@@ -563,13 +658,8 @@ def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.Data
             store(number, frame, seconds)
 
 # %% ../nbs/83_sweeps.ipynb #83-049
-def _to_stderr(line: str) -> None:
-    """Say one line to whoever watches."""
-    print(line, file=sys.stderr)
-
-
-def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: Callable[[], None], number: int,
-           frame: pd.DataFrame, seconds: float) -> None:
+def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: Callable[[], None],
+           number: int, frame: pd.DataFrame, seconds: float) -> None:
     """Write the frame of a cell, and say that there is one more."""
     write_frame(frame, files[number], inputs[number], wall_time_s=seconds)
     advance()
@@ -577,37 +667,43 @@ def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: 
 # %% ../nbs/83_sweeps.ipynb #83-050
 def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
           depends_on: Mapping[str, Any] | None = None, workers: int = 1, dask: str | None = None,
-          progress: bool = True, words: str = "cells", report: Callable[[str], object] = _to_stderr) -> Sweep:
+          shown: Shown = SHOWN) -> Sweep:
     """Compute every cell once, on whatever is at hand, and put the frames together.
 
     Parameters
     ----------
-    function : called as `function(**cell)`; deterministic, returns a frame (or a mapping: one row); workers find it by
-        its name; of a `functools.partial`, `depends_on` must tell what is bound
+    function : called as `function(**cell)`; deterministic, returns a frame (or a mapping: one row);
+        workers find it by its name; of a `functools.partial`, `depends_on` must tell what is bound
     cells : parameters of each cell, for instance from `grid`
-    folder : where finished cells and, at the end, `results.csv` are kept; another sweep may use it too
-    depends_on : what else the results depend on, as JSON: checksums of files, a number raised when the model changes
+    folder : where finished cells and, at the end, `results.csv` are kept; another sweep may use it
+        too
+    depends_on : what else the results depend on, as JSON: checksums of files, a number raised when
+        the model changes
     workers : processes on this machine; 1 computes in this very process
-    dask : address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers` is then not used
-    progress : whether there is a bar, if standard error is a terminal
-    words : what stands before the bar
-    report : is told a line about each damaged file
+    dask : address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers` is then not
+        used
+    shown : what is said meanwhile
 
     Raises
     ------
     InputError : cells, function or address are no good; nothing was computed
-    SweepError : a cell failed, or a worker died; finished cells are kept and the next call goes on from there
+    SweepError : a cell failed, or a worker died; finished cells are kept and the next call goes on
+        from there
     OutputError : the folder cannot be written
     """
-    checked, about, place = _check_cells(cells), _about(function, depends_on), Path(folder)
+    checked = _check_cells(cells)
+    about = _about(function, depends_on)
+    place = Path(folder)
     if workers < 1:
-        raise InputError(f"{workers} workers cannot compute anything", value=workers, mend="give 1 or more")
+        raise InputError(f"{workers} workers cannot compute anything", value=workers,
+                         mend="give 1 or more")
     ensure_writable(place)
     inputs = [about | {"cell": cell} for cell in checked]
     files = [_cell_file(place, asked) for asked in inputs]
-    frames, damaged = _kept(files, checked, report)
-    kept, missing = len(frames), [item for item in enumerate(checked) if item[0] not in frames]
-    with _progress(words, kept, len(checked), progress) as advance:
+    frames, damaged = _kept(files, checked, shown.report)
+    kept = len(frames)
+    missing = [item for item in enumerate(checked) if item[0] not in frames]
+    with _progress(shown, kept, len(checked)) as advance:
         store = partial(_store, files, inputs, lambda: advance(len(frames) - kept))
         _gather(_start(function, missing, workers, dask), checked, frames, store)
     whole = _assemble(checked, [frames[number] for number in range(len(checked))])

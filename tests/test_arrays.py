@@ -126,7 +126,8 @@ def test_the_shortest_call_counts_and_the_first_does_not(monkeypatch):
 
 
 def test_both_ends_of_a_measurement_wait_for_the_device():
-    waits, calls = [], []
+    waits = []
+    calls = []
     stream = SimpleNamespace(synchronize=lambda: waits.append(len(calls)))
     fake = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda: stream))
     best_time_s(lambda: calls.append(1), fake, repeats=1)
@@ -141,7 +142,8 @@ def test_bandwidth_counts_reading_and_writing(monkeypatch):
 
 # --- work
 
-A, B = np.arange(100), np.arange(100.0)
+A = np.arange(100)
+B = np.arange(100.0)
 
 
 @pytest.mark.parametrize(("program", "arguments", "expected"), [

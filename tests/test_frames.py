@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -105,7 +104,8 @@ def test_one_clear_error(tmp_path: Path, content: str, row: int | None, column: 
     file.write_text(content, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         read_table(file, COLUMNS)
-    error, message = caught.value, str(caught.value)
+    error = caught.value
+    message = str(caught.value)
     assert (error.file, error.row, error.column, error.value) == (file, row, column, value)
     assert message.startswith(str(file)) and words in message and "\n" not in message
     assert error.mend and message.endswith(error.mend)
@@ -184,10 +184,12 @@ def test_empty_frame(tmp_path: Path) -> None:
 
 
 def test_damage_is_found(tmp_path: Path) -> None:
-    file, asked = tmp_path / "f.csv.gz", {"seed": 0}
+    file = tmp_path / "f.csv.gz"
+    asked = {"seed": 0}
     write_frame(FRAME, file, asked, wall_time_s=1.23456)
     assert json.loads((tmp_path / "f.json").read_text())["wall_time_s"] == 1.235
-    whole, sidecar = file.read_bytes(), (tmp_path / "f.json").read_bytes()
+    whole = file.read_bytes()
+    sidecar = (tmp_path / "f.json").read_bytes()
     for data, about in [(whole[:-1], sidecar), (whole[:-1] + b"x", sidecar), (b"", sidecar), (whole, sidecar[:-9]),
                         (whole, b"[]"), (whole, b""), (whole, None), (None, sidecar)]:
         for path, content in ((file, data), (tmp_path / "f.json", about)):
@@ -448,103 +450,16 @@ def test_names_that_a_spreadsheet_takes_for_formulas_are_written_as_they_are(tmp
     assert read_table(tmp_path / "names.csv", {"name": Column("text")})["name"].tolist() == frame["name"].tolist()
 
 
-# --- whose folder it is ----------------------------------------------------------------------------------------------
-
-
-def answer(tongue: str = "en", **options: Any) -> frames.Answer:
-    return frames.Answer("greet", {"tongue": tongue, "files": {"words": "0" * 64}}, "summary.json", ("words.csv",),
-                         ("words.svg",), **options)
-
-
-def greet(word: str = "hello"):
-    def write(folder: Path) -> None:
-        write_bytes(word.encode(), folder / "words.csv")
-        write_json({"words": 1}, folder / "summary.json")
-    return write
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in tree(folder) if (folder / name).is_file()}
-
-
-def test_the_same_question_is_kept_and_another_one_is_refused(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    answer().write(out, greet())
-    assert answer().is_in(out) and not answer("fr").is_in(out)
-    frames.check_folder(out, answer())
-    before = contents(out)
-    with pytest.raises(OutputError, match="another question .tongue was 'en', now 'fr'.; .* or .*--force"):
-        frames.check_folder(out, answer("fr"))
-    with pytest.raises(OutputError, match="another question"):
-        answer("fr").write(out, greet("salut"))
-    assert contents(out) == before
-    (out / "words.svg").write_text("an old chart")
-    answer("fr").write(out, greet("salut"), force=True)
-    assert answer("fr").is_in(out) and tree(out) == ["summary.json", "words.csv"]
-    with pytest.raises(OutputError, match="words was another file"):
-        other = {"tongue": "fr", "files": {"words": "1" * 64}}
-        frames.check_folder(out, frames.Answer("greet", other, "summary.json", ()))
-
-
-def test_a_damaged_answer_to_the_same_question_is_replaced(tmp_path: Path) -> None:
-    answer().write(tmp_path, greet())
-    (tmp_path / "words.csv").write_text("hel")
-    assert not answer().is_in(tmp_path)
-    answer().write(tmp_path, greet())
-    assert answer().is_in(tmp_path)
-
-
-def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:
-    once = answer(can_be_repeated=False)
-    once.write(tmp_path / "out", greet())
-    with pytest.raises(OutputError, match="was done before"):
-        frames.check_folder(tmp_path / "out", once)
-    frames.check_folder(tmp_path / "out", once, force=True)
-
-
-@pytest.mark.parametrize("name", ["thesis.tex", "words.csv", "words.svg", "summary.json", "sub/words.csv"])
-@pytest.mark.parametrize("force", [False, True])
-def test_nothing_foreign_is_overwritten_or_removed(tmp_path: Path, name: str, force: bool) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("{}")
-    before = contents(tmp_path)
-    is_beside = name in ("thesis.tex", "sub/words.csv")
-    if force and is_beside:
-        answer().write(tmp_path, greet(), force=True)
-        assert answer().is_in(tmp_path)
-    else:
-        with pytest.raises(OutputError, match="not empty" if is_beside else "move it away"):
-            answer().write(tmp_path, greet(), force=force)
-        assert contents(tmp_path) == before
-    assert before.items() <= contents(tmp_path).items()
-
-
-def test_the_record_of_another_command_proves_nothing(tmp_path: Path) -> None:
-    answer().write(tmp_path, greet())
-    other = frames.Answer("part", {"tongue": "en"}, "summary.json", ("words.csv",))
-    for force in (False, True):
-        with pytest.raises(OutputError, match="summary.json there was not written by sched-lab part"):
-            frames.check_folder(tmp_path, other, force=force)
-
-
-def test_a_file_that_came_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
-    def write(folder: Path) -> None:
-        greet()(folder)
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out/words.csv").write_text("mine")
-
-    with pytest.raises(OutputError, match="words.csv there was not written"):
-        answer().write(tmp_path / "out", write)
-    assert contents(tmp_path / "out") == {"words.csv": b"mine"} and tree(tmp_path) == ["out", "out/words.csv"]
-
-
-def test_leftovers_of_dead_processes_go_and_those_of_live_ones_stay(tmp_path: Path) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    for process in (dead.pid, os.getpid()):
-        for folder in (f".out.partial-{process}", f"out/.run.partial-{process}"):
-            (tmp_path / folder).mkdir(parents=True)
-            (tmp_path / folder / "half.csv").write_text("1")
-    frames.check_folder(tmp_path / "out", answer())
-    assert [name for name in tree(tmp_path) if name.endswith(str(dead.pid))] == []
-    assert len([name for name in tree(tmp_path) if name.endswith(str(os.getpid()))]) == 2
+def test_embedded_data_is_found_beside_or_inside_the_package(tmp_path, monkeypatch):
+    package = tmp_path / "sched_lab"
+    package.mkdir()
+    monkeypatch.setattr(frames, "PACKAGE", package)
+    with pytest.raises(FileNotFoundError, match="nodes.csv"):
+        frames.embedded("nodes.csv")
+    checkout = package.parent / "data" / "embedded"
+    checkout.mkdir(parents=True)
+    (checkout / "nodes.csv").touch()
+    assert frames.embedded("nodes.csv") == checkout / "nodes.csv"
+    (package / "data").mkdir()
+    (package / "data" / "nodes.csv").touch()
+    assert frames.embedded("nodes.csv") == package / "data" / "nodes.csv"

@@ -1,4 +1,5 @@
 """Charts: names are data wherever they go, and a colour means one thing."""
+import importlib
 import importlib.util
 import json
 import re
@@ -15,15 +16,14 @@ import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.report import DECISIONS
+from sched_lab import records
 from sched_lab.andreas.simulation import JOB_COLOURS
 from sched_lab.far.mig import mig_of, schedule_chart
 from sched_lab.far.refine import far
-from sched_lab.far.report import PLANNERS, QUEUES
 from sched_lab.frames import SchedLabError
 from sched_lab.hadar.model import toy_workload
-from sched_lab.hadar.report import SCHEDULERS, places_chart, report, usage_chart
-from sched_lab.online.combine import POLICIES, STAGED
+from sched_lab.hadar.report import places_chart, report_of, usage_chart
+from sched_lab.online.policies import POLICIES
 from sched_lab.plots import (
     BOUND_STYLES,
     GANTT_COLOURS,
@@ -41,6 +41,7 @@ from sched_lab.plots import (
     script_json,
     stacked_area_chart,
 )
+from sched_lab.records import PolicyRecord, PolicyTable
 
 EXTENSION = Path(__file__).parents[1] / "_ext" / "nbdev_book.py"
 HOSTILE = ["</script><script>document.title=1</script>", "<!--<script>", "it's", 'a "b"', "a\\", "a\\'];alert(1)//",
@@ -48,8 +49,9 @@ HOSTILE = ["</script><script>document.title=1</script>", "<!--<script>", "it's",
            "line\u2028end\u2029", "nul\x00 bell\x07", "\ud800 half", "x" * 5000, "\u202eright to left", "مهمة", "🙂",
            "", " ", "null", "signal", "=1+1", "]]>", "%", "two\nlines\ttab"]
 NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text("<>&'\"\\/!-[]{}.$`;=\u2028\x00", max_size=9))
-ONLINE = [*POLICIES, *STAGED, *(f"pwr-fgd:{share}" for share in (0.05, 0.1, 0.2, 0.5)), "pwr@0.8@fgd"]
-FAMILIES = {"online": ONLINE, "andreas": DECISIONS, "hadar": list(SCHEDULERS), "far": [*PLANNERS, *QUEUES]}
+ONLINE = [*POLICIES, *(f"pwr-fgd:{share}" for share in (0.05, 0.1, 0.2, 0.5)), "pwr@0.8@fgd"]
+FAMILIES = {family: list(importlib.import_module(f"sched_lab.{family}.policies").POLICIES)
+            for family in ("andreas", "hadar", "far")} | {"online": ONLINE}
 
 
 def gantt(lanes, labels, **options):
@@ -116,7 +118,7 @@ def test_script_json(value):
 def test_no_name_is_part_of_an_expression():
     marked = ["ZQ'); alert(1)//", "ZQ\\"]
     toy = toy_workload()
-    run = report(replace(toy, job_name=tuple(f"ZQ'{name}" for name in toy.job_name)), "hadar").run
+    run = report_of(replace(toy, job_name=tuple(f"ZQ'{name}" for name in toy.job_name)), "hadar").run
     charts = [gantt(marked, marked, title="ZQ"), gantt(marked, marked, until=4, since=1),
               node_chart(pd.DataFrame({"node": marked, "gpu": 0, "used_milli": 500, "label": marked})),
               curve_chart(pd.DataFrame({"x": [0, 1], "y": [0, 1], "c": marked}), "x", "y", "c", x_title="", y_title=""),
@@ -181,7 +183,7 @@ def lab(colour):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_registered_has_a_colour_of_its_own(family):
     names = list(FAMILIES[family])
-    assert [name for name in names if fixed_colour(name) is None] == [], "give it a line in POLICY_COLOURS"
+    assert [name for name in names if fixed_colour(name) is None] == []
     seen = {name: (fixed_colour(name), tuple(policy_dashes([name])[name])) for name in names}
     for (one, (colour, dash)), (other, (colour_2, dash_2)) in combinations(seen.items(), 2):
         assert dash != dash_2 or np.linalg.norm(lab(colour) - lab(colour_2)) > 15, (one, other)
@@ -194,6 +196,23 @@ def test_colours_do_not_depend_on_the_company(names):
     assert list(colours) == names
     assert all(colours[name] == fixed_colour(name) for name in names if fixed_colour(name))
     assert all(re.fullmatch("#[0-9A-F]{6}", colour) for colour in colours.values())
+
+
+def test_a_new_policy_needs_no_line():
+    """Ten new policies of a table have colours, apart from all others, and keep them in any company."""
+    new = [f"new-{number}" for number in range(10)]
+    assert [fixed_colour(name) for name in new] == [None] * 10
+    table = PolicyTable(*(PolicyRecord(name, "does something new", "nobody", None) for name in [*new, "fgd"]))
+    try:
+        colours = {name: fixed_colour(name) for name in new}
+        assert policy_colours(reversed(new))["new-3"] == colours["new-3"] and len(set(colours.values())) == 10
+        for name, other in combinations([*colours.values(), *POLICY_COLOURS.values()], 2):
+            assert name == other or np.linalg.norm(lab(name) - lab(other)) > 9
+        assert fixed_colour("fgd") == POLICY_COLOURS["fgd"] and fixed_colour("new-1-fgd:0.5")
+        assert fixed_colour("new-1@0.5@fgd") and policy_dashes(["new-1@0.5@fgd"])["new-1@0.5@fgd"] == [9, 3]
+    finally:
+        records._TABLES.remove(table)
+    assert fixed_colour("new-3") is None
 
 
 def test_bounds_are_no_policies():
@@ -296,14 +315,15 @@ def test_files_have_the_books_look(tmp_path):
     """Whatever look the session has; and the session keeps its own."""
     chart = alt.Chart(pd.DataFrame({"a": [1]})).mark_point().encode(alt.X("a:Q", axis=alt.Axis(grid=True)))
     alt.theme.enable("default")
-    svg, page = save_svg(chart, tmp_path / "a.svg").read_text(), save_html(chart, tmp_path / "a.html").read_text()
+    svg = save_svg(chart, tmp_path / "a.svg").read_text()
+    page = save_html(chart, tmp_path / "a.html").read_text()
     assert alt.theme.active == "default"
     assert "#E7E7E7" in svg and embedded(page)["config"]["axis"]["gridColor"] == "#E7E7E7"
 
 
 def test_titles_fit_in_other_fonts(tmp_path):
     """No line is wider than its file in letters of 0.7 em, as wide as DejaVu Sans has them in bold."""
-    run = report(toy_workload(), "hadar").run
+    run = report_of(toy_workload(), "hadar").run
     long = "hadar: done after 8.32 h, no schedule before 6.10 h; mean JCT 4.21 h, GRU 0.812, and " * 2
     charts = [places_chart(run, title=long), usage_chart(run, title=long), gantt(["a"], ["a"], title=long),
               alt.vconcat(gantt(["a"], ["a"], title=long), gantt(["a"], ["a"], title=long))]

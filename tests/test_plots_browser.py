@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_book_pages import BROWSER, DRIVER, FLAGS
 
-from sched_lab._compat import embedded
 from sched_lab.andreas.instances import TOY
 from sched_lab.cli import main
+from sched_lab.frames import embedded
+from tests.test_book_pages import BROWSER, DRIVER, FLAGS
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
 RUN = "</script><script>document.title='ran'</script>"

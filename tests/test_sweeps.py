@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from sched_lab import sweeps
 from sched_lab.frames import InputError, OutputError, read_frame, read_sidecar
-from sched_lab.sweeps import SweepError, grid, progress_note, sweep
+from sched_lab.sweeps import Shown, SweepError, grid, progress_note, sweep
 
 CELLS = grid(policy=["left", "right"], seed=range(3))
 MARKS: list[tuple[str, int]] = []  # cells computed in this process
@@ -185,7 +185,7 @@ runpy.run_module("dask", run_name="__main__")
 @contextmanager
 def dask_process(file: Path, *role: str) -> Iterator[str]:
     """Address of the scheduler in this file, while this process of Dask runs."""
-    place = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    place = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
     with subprocess.Popen([sys.executable, "-c", DASK, *role, "--no-dashboard", "--scheduler-file", str(file)],
                           env=os.environ | place, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, cwd=file.parent) as process:
@@ -217,9 +217,9 @@ def dask_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_scheduler_does_not_outlive_a_killed_test_run(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     file = tmp_path / "scheduler.json"
-    program = ("import sys, time; from pathlib import Path; import test_sweeps as t\n"
+    program = ("import sys, time; from pathlib import Path; import tests.test_sweeps as t\n"
                "with t.dask_process(Path(sys.argv[1]), *t.SCHEDULER): time.sleep(600)")
-    with subprocess.Popen([sys.executable, "-c", program, str(file)], cwd=Path(__file__).parent) as run:
+    with subprocess.Popen([sys.executable, "-c", program, str(file)], cwd=Path(__file__).parents[1]) as run:
         while not file.exists():
             assert run.poll() is None
             time.sleep(0.05)
@@ -302,7 +302,8 @@ def swap_in_another(file: Path) -> None:
 @pytest.mark.parametrize("harm", [cut, change, lose, lose_sidecar, cut_sidecar, edit_sidecar, swap_in_another])
 def test_a_damaged_cell_is_named_and_computed_again(harm: Callable[[Path], None], done: Path,
                                                     capsys: pytest.CaptureFixture[str]) -> None:
-    before, file = results(done), cell_files(done)["right", 1]
+    before = results(done)
+    file = cell_files(done)["right", 1]
     harm(file)
     again = sweep(walk, CELLS, done)
     assert MARKS == [("right", 1)] and (again.kept, again.computed) == (5, 1)
@@ -313,7 +314,8 @@ def test_a_damaged_cell_is_named_and_computed_again(harm: Callable[[Path], None]
 
 
 def test_other_questions_share_a_folder_and_are_never_mixed(done: Path) -> None:
-    before, mine = results(done), cell_files(done)["left", 0].read_bytes()
+    before = results(done)
+    mine = cell_files(done)["left", 0].read_bytes()
     for options in ({"depends_on": {"trace": "f00"}}, {"depends_on": {"trace": "ba5"}}):
         assert sweep(walk, CELLS, done, **options).computed == 6
     other = sweep(other_walk, CELLS, done)
@@ -486,7 +488,7 @@ def test_a_scheduler_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_event_loop_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(sweeps, "LOOP_WITHIN_S", 0.2)
-    monkeypatch.setattr(sweeps.asyncio, "run", lambda coroutine: coroutine.close())
+    monkeypatch.setattr("asyncio.run", lambda coroutine: coroutine.close())
     with pytest.raises(InputError, match="^this machine is too busy to talk to tcp://127.0.0.1:9: .*; try again"):
         sweep(walk, CELLS, tmp_path, dask="tcp://127.0.0.1:9")
 
@@ -724,7 +726,7 @@ def test_the_time_left_does_not_count_kept_cells(state: tuple[int, int, int, flo
 
 
 def test_no_bar_unless_someone_watches(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep(walk, CELLS, done, words="walks", progress=True)
+    sweep(walk, CELLS, done, shown=Shown("walks"))
     assert capsys.readouterr() == ("", "")
 
 

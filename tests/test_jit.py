@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import sched_lab._compat as compat
+import sched_lab.jit as compat
 
-CALLEE = "from sched_lab._compat import njit\n\n@njit()\ndef rate(x):\n    return x * {factor}\n"
-CALLER = ("from sched_lab._compat import njit\nfrom sched_lab.callee import rate\n\n"
+CALLEE = "from sched_lab.jit import njit\n\n@njit()\ndef rate(x):\n    return x * {factor}\n"
+CALLER = ("from sched_lab.jit import njit\nfrom sched_lab.callee import rate\n\n"
           "@njit()\ndef cost(x):\n    return rate(x) + 1\n")
 RUN = "from sched_lab.caller import cost\nprint(cost(10), sum(cost.stats.cache_hits.values()))"
 
@@ -114,20 +114,7 @@ def test_a_function_of_a_notebook_is_not_cached():
     assert double(4) == 8 and not list(double.stats.cache_hits)
 
 
-def test_embedded_data_is_found_beside_or_inside_the_package(toy, monkeypatch):
-    monkeypatch.setattr(compat, "PACKAGE", toy)
-    with pytest.raises(FileNotFoundError, match="nodes.csv"):
-        compat.embedded("nodes.csv")
-    checkout = toy.parent / "data" / "embedded"
-    checkout.mkdir(parents=True)
-    (checkout / "nodes.csv").touch()
-    assert compat.embedded("nodes.csv") == checkout / "nodes.csv"
-    (toy / "data").mkdir()
-    (toy / "data" / "nodes.csv").touch()
-    assert compat.embedded("nodes.csv") == toy / "data" / "nodes.csv"
-
-
-ENGINE = """from sched_lab._compat import njit
+ENGINE = """from sched_lab.jit import njit
 
 @njit()
 def run(functions, x):
@@ -136,7 +123,7 @@ def run(functions, x):
         total += function(x)
     return total
 """
-VALUES = """from sched_lab._compat import first_class, quiet
+VALUES = """from sched_lab.jit import first_class, quiet
 from sched_lab.callee import rate
 from sched_lab.caller import cost
 from sched_lab.engine import run

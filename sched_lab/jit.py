@@ -1,6 +1,6 @@
 """What no notebook can hold (hand-written: the one module not exported from a chapter).
 
-``njit`` compiles when numba is there and changes nothing when it is not; ``embedded`` finds the default data.
+``njit`` compiles when numba is there and changes nothing when it is not.
 """
 
 from __future__ import annotations
@@ -17,14 +17,6 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parent
 IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
-
-
-def embedded(name: str) -> Path:
-    """Path of a file of the embedded default data: ``<package>/data`` when installed, ``data/embedded`` in a checkout."""
-    for folder in (PACKAGE / "data", PACKAGE.parent / "data" / "embedded"):
-        if (folder / name).is_file():
-            return folder / name
-    raise FileNotFoundError(f"embedded data file {name!r} is missing from {PACKAGE / 'data'}: reinstall sched_lab")
 
 
 @contextmanager

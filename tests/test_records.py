@@ -1,0 +1,46 @@
+"""The table of policies."""
+
+from __future__ import annotations
+
+import pytest
+
+from sched_lab.frames import InputError
+from sched_lab.records import PolicyRecord, PolicyTable
+
+
+def table() -> PolicyTable[str]:
+    return PolicyTable(PolicyRecord("fifo", "First come, first served.", "folklore", "scalar", "array"),
+                       PolicyRecord("edf", "Earliest due date first.", "folklore", "other"),
+                       patterns={"mix:ALPHA": "Both."})
+
+
+def test_a_table_is_a_mapping_in_its_own_order() -> None:
+    assert list(table()) == ["fifo", "edf"] and len(table()) == 2 and "fifo" in table() and "mix:ALPHA" not in table()
+    assert table()["edf"].scalar_form == "other" and table().record("edf") is not None
+    assert list(table().sentences()) == ["fifo", "edf", "mix:ALPHA"]
+
+
+def test_an_unknown_policy_is_refused_with_the_nearest_and_all() -> None:
+    with pytest.raises(InputError, match="there is no policy 'fifa'; did you mean fifo. .*fifo, edf, mix:ALPHA"):
+        table().record("fifa")
+    with pytest.raises(InputError, match="there is no policy 'zzz'; choose one of fifo, edf, mix:ALPHA"):
+        table().record("zzz")
+
+
+def test_only_a_policy_with_an_array_form_runs_in_lockstep() -> None:
+    assert table().array_form("fifo") == "array"
+    with pytest.raises(InputError, match="policy 'edf' has no array form, so it cannot run in lockstep; .*fifo"):
+        table().array_form("edf")
+    with pytest.raises(InputError, match="there is no policy"):
+        table().array_form("zzz")
+
+
+def test_a_name_is_there_once() -> None:
+    with pytest.raises(ValueError, match="two policies 'fifo'"):
+        PolicyTable(table()["fifo"], table()["edf"], table()["fifo"])
+
+
+def test_the_frame_says_what_runs_in_lockstep() -> None:
+    frame = table().frame()
+    assert frame.columns.tolist() == ["policy", "sentence", "source", "lockstep"]
+    assert frame["lockstep"].tolist() == [True, False]
