@@ -13,21 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from ._compat import embedded
-from .frames import Column, InputError, read_table
-
-WHOLE_GPU_MILLI = 1000
-MAX_GPUS_PER_NODE = 62  # a set of GPUs of one node is a bit mask in a signed 64-bit integer
-
-Integers = NDArray[np.int64]
-Texts = NDArray[np.object_]
+from .arrays import Integers, Texts
+from .frames import Column, InputError, embedded, read_table
 
 # %% auto #0
-__all__ = ['WHOLE_GPU_MILLI', 'MAX_GPUS_PER_NODE', 'Integers', 'Texts', 'NODE_COLUMNS', 'NODE_TYPES', 'Cluster', 'State',
-           'empty_state', 'check_state', 'cluster_of', 'read_nodes', 'toy_cluster', 'describe_nodes', 'generate_nodes',
+__all__ = ['Cluster', 'State', 'empty_state', 'check_state', 'read_nodes', 'toy_cluster', 'describe_nodes', 'generate_nodes',
            'default_cluster']
+
+# %% ../nbs/10_cluster.ipynb #10-008b
+WHOLE_GPU_MILLI = 1000
+MAX_GPUS_PER_NODE = 62  # a set of GPUs of one node is a bit mask in a signed 64-bit integer
 
 # %% ../nbs/10_cluster.ipynb #10-009
 @dataclass(frozen=True)
@@ -68,7 +64,8 @@ class State(NamedTuple):
     Parameters
     ----------
     cpu_left_milli, memory_left_mib : (nodes,) milli-vCPU and MiB not allocated
-    gpu_left_milli : (nodes, most GPUs of a node) milli-GPU left on each GPU, 0 where a node has no such GPU
+    gpu_left_milli : (nodes, most GPUs of a node) milli-GPU left on each GPU, 0 where a node has no
+        such GPU
     """
 
     cpu_left_milli: Integers
@@ -80,11 +77,17 @@ def empty_state(cluster: Cluster) -> State:
     """State of a cluster without any task."""
     gpus = np.arange(max(1, cluster.num_gpus.max(initial=1)))
     present = gpus < cluster.num_gpus[:, None]
-    return State(cluster.cpu_milli.copy(), cluster.memory_mib.copy(), np.where(present, WHOLE_GPU_MILLI, 0))
+    return State(cluster.cpu_milli.copy(), cluster.memory_mib.copy(),
+                 np.where(present, WHOLE_GPU_MILLI, 0))
 
 # %% ../nbs/10_cluster.ipynb #10-022
 def check_state(cluster: Cluster, state: State) -> None:
     """Refuse a state that no placement of tasks on this cluster can reach.
+
+    Parameters
+    ----------
+    cluster : the nodes
+    state : what is free on them
 
     Raises
     ------
@@ -92,13 +95,16 @@ def check_state(cluster: Cluster, state: State) -> None:
         naming the first node whose CPU, memory or GPU left is below 0 or above capacity.
     """
     full = empty_state(cluster)
-    for left, capacity, what in zip(state, full, ("vCPU (milli)", "memory (MiB)", "GPU (milli)"), strict=True):
+    for left, capacity, what in zip(state, full, ("vCPU (milli)", "memory (MiB)", "GPU (milli)"),
+                                    strict=True):
         if left.shape != capacity.shape:
-            raise ValueError(f"{what}: the state has shape {left.shape}, the cluster {capacity.shape}")
+            raise ValueError(
+                f"{what}: the state has shape {left.shape}, the cluster {capacity.shape}")
         wrong = np.argwhere((left < 0) | (left > capacity))
         if len(wrong):
             at = tuple(wrong[0])
-            raise ValueError(f"node {cluster.name[at[0]]}: {left[at]} {what} left of {capacity[at]}")
+            raise ValueError(
+                f"node {cluster.name[at[0]]}: {left[at]} {what} left of {capacity[at]}")
 
 # %% ../nbs/10_cluster.ipynb #10-026
 NODE_COLUMNS = {
@@ -118,13 +124,15 @@ def _texts(column: pd.Series) -> Texts:
 
 def cluster_of(table: pd.DataFrame) -> Cluster:
     """Cluster of a checked table with the columns of a node list."""
-    cpu_milli, memory_mib, num_gpus = (table[name].to_numpy(np.int64) for name in ("cpu_milli", "memory_mib", "gpu"))
+    cpu_milli, memory_mib, num_gpus = (table[name].to_numpy(np.int64)
+                                       for name in ("cpu_milli", "memory_mib", "gpu"))
     gpu_model = table["model"].where(table["gpu"] > 0, "")
-    return Cluster(_texts(table["sn"]), cpu_milli, memory_mib, num_gpus, _texts(gpu_model), _texts(table["cpu_model"]))
+    return Cluster(_texts(table["sn"]), cpu_milli, memory_mib, num_gpus, _texts(gpu_model),
+                   _texts(table["cpu_model"]))
 
 # %% ../nbs/10_cluster.ipynb #10-030
 def read_nodes(path: str | Path, known_models: Collection[str] | None = None) -> Cluster:
-    """Read a node list: CSV with columns sn, cpu_milli, memory_mib, gpu, model and, if known, cpu_model.
+    """Read a node list: CSV with sn, cpu_milli, memory_mib, gpu, model and, if known, cpu_model.
 
     Parameters
     ----------
@@ -137,20 +145,23 @@ def read_nodes(path: str | Path, known_models: Collection[str] | None = None) ->
     """
     table = read_table(path, NODE_COLUMNS)
     has_gpus = table["gpu"] > 0
-    is_unknown = has_gpus & ~table["model"].isin(table["model"] if known_models is None else list(known_models))
-    for is_wrong, words, mend in (
-        (has_gpus & (table["model"] == ""), "the node has GPUs but no model", "name the GPU model"),
-        (is_unknown, "has no power entry", f"add one, or choose from {', '.join(known_models or ())}"),
-    ):
+    is_unknown = has_gpus & ~table["model"].isin(table["model"] if known_models is
+                                                 None else list(known_models))
+    for is_wrong, words, mend in ((has_gpus & (table["model"] == ""),
+                                   "the node has GPUs but no model", "name the GPU model"),
+                                  (is_unknown, "has no power entry",
+                                   f"add one, or choose from {', '.join(known_models or ())}"),
+                                  ):
         if is_wrong.any():
             row = int(table.index[int(np.argmax(is_wrong))])
             model = table["model"][row]
-            raise InputError(f"{model} {words}".strip(), file=path, row=row, column="model", value=model, mend=mend)
+            raise InputError(f"{model} {words}".strip(), file=path, row=row, column="model",
+                             value=model, mend=mend)
     return cluster_of(table)
 
 # %% ../nbs/10_cluster.ipynb #10-032
 def toy_cluster() -> Cluster:
-    """Return the four nodes on which the book computes by hand: 2 x T4, 4 x G2, 1 x A100 and no GPU."""
+    """The four nodes on which the book computes by hand: 2 x T4, 4 x G2, 1 x A100, no GPU."""
     return read_nodes(embedded("toy/nodes.csv"))
 
 # %% ../nbs/10_cluster.ipynb #10-037
@@ -159,11 +170,12 @@ def describe_nodes(cluster: Cluster) -> pd.DataFrame:
 
     Returns
     -------
-    one row per type: gpu_model ("none" without GPUs), gpus_per_node, vcpu, memory_mib, nodes (how many) and gpus (of
-    all these nodes)
+    one row per type: gpu_model ("none" without GPUs), gpus_per_node, vcpu, memory_mib, nodes (how
+    many) and gpus (of all these nodes)
     """
     types = pd.DataFrame({
-        "gpu_model": np.where(cluster.num_gpus > 0, cluster.gpu_model, "none"), "gpus_per_node": cluster.num_gpus,
+        "gpu_model": np.where(cluster.num_gpus > 0, cluster.gpu_model,
+                              "none"), "gpus_per_node": cluster.num_gpus,
         "vcpu": cluster.cpu_milli / 1000, "memory_mib": cluster.memory_mib})
     table = types.value_counts(sort=False).rename("nodes").reset_index()
     table["gpus"] = table["nodes"] * table["gpus_per_node"]
@@ -182,7 +194,7 @@ NODE_TYPES = (  # number of nodes, GPU model, GPUs, vCPU, MiB: one row for each 
     (2, "A10", 1, 128, 1048576),
 )
 
-
+# %% ../nbs/10_cluster.ipynb #10-040x
 def generate_nodes() -> pd.DataFrame:
     """Node list of the default cluster, from its inventory `NODE_TYPES`."""
     rows = [(vcpu * 1000, mib, gpus, model)
@@ -194,5 +206,5 @@ def generate_nodes() -> pd.DataFrame:
 # %% ../nbs/10_cluster.ipynb #10-043
 @cache
 def default_cluster() -> Cluster:
-    """Return the embedded cluster: 1213 nodes with 6212 GPUs, the inventory of the paper's experiments."""
+    """The embedded cluster: 1213 nodes, 6212 GPUs, the inventory of the paper's experiments."""
     return read_nodes(embedded("nodes.csv"))

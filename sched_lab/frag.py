@@ -8,27 +8,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ._compat import njit
-from .cluster import WHOLE_GPU_MILLI, Cluster, Integers, State
+from .jit import njit
+from .arrays import Floats, Integers, Truths
+from .cluster import WHOLE_GPU_MILLI, Cluster, State
 from .traces import TaskClasses, admits
 
-Floats = NDArray[np.float64]
-Truths = NDArray[np.bool_]
-
-BUCKETS = ("q1_lack_both", "q2_lack_gpu", "q3_satisfied", "q4_lack_cpu", "xl_satisfied", "xr_lack_cpu", "no_access")
-Q1, Q2, Q3, Q4, XL, XR, NA = range(7)
-
 # %% auto #0
-__all__ = ['Floats', 'Truths', 'BUCKETS', 'Q1', 'Q2', 'Q3', 'Q4', 'XL', 'XR', 'NA', 'unusable_milli',
-           'fragmentation_by_definition', 'Target', 'fitting', 'target_of', 'cpu_level', 'usable', 'fragmentation',
-           'fragmentation_buckets_milli', 'fragmentation_reference_milli', 'datacenter_fragmentation_milli']
+__all__ = ['fragmentation_by_definition', 'Target', 'target_of', 'usable', 'fragmentation', 'fragmentation_buckets_milli',
+           'datacenter_fragmentation_milli']
+
+# %% ../nbs/13_frag.ipynb #13-005b
+BUCKETS = ("q1_lack_both", "q2_lack_gpu", "q3_satisfied", "q4_lack_cpu", "xl_satisfied",
+           "xr_lack_cpu", "no_access")
+Q1, Q2, Q3, Q4, XL, XR, NA = range(7)
 
 # %% ../nbs/13_frag.ipynb #13-007
 @njit(cache=True)
-def unusable_milli(free_milli: int, cpu_left_milli: int, gpu_left_milli: Integers, is_admitted: bool,
-                   cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
+def unusable_milli(free_milli: int, cpu_left_milli: int, gpu_left_milli: Integers,
+                   is_admitted: bool, cpu_milli: int, gpu_milli: int,
+                   num_gpus: int) -> tuple[int, int]:
     """F_n(m): the free GPU of a node that a task of one class cannot use, and the reason.
 
     Returns
@@ -40,7 +39,8 @@ def unusable_milli(free_milli: int, cpu_left_milli: int, gpu_left_milli: Integer
         return free_milli, XL if cpu_fits else XR
     if not is_admitted:
         return free_milli, NA
-    num_fit, too_small_milli = 0, 0
+    num_fit = 0
+    too_small_milli = 0
     for left_milli in gpu_left_milli:
         fits = left_milli >= gpu_milli
         num_fit += fits
@@ -53,12 +53,23 @@ def unusable_milli(free_milli: int, cpu_left_milli: int, gpu_left_milli: Integer
 
 # %% ../nbs/13_frag.ipynb #13-009
 @njit(cache=True)
-def fragmentation_by_definition(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """F_n(M) straight from the definition: sum over classes of count times unusable milli-GPU, an exact integer."""
-    free_milli, total = gpu_left_milli.sum(), 0
+def fragmentation_by_definition(target: Target, model: int, cpu_left_milli: int,
+                                gpu_left_milli: Integers) -> int:
+    """F_n(M) from the definition: sum over classes of count times unusable milli-GPU, exact.
+
+    Parameters
+    ----------
+    target : the target workload, tabulated
+    model : number of the GPU model of the node
+    cpu_left_milli : free CPU of the node, milli-vCPU
+    gpu_left_milli : (GPUs,) free share of each GPU, milli-GPU
+    """
+    free_milli = gpu_left_milli.sum()
+    total = 0
     for m in range(len(target.count)):
-        amount, _ = unusable_milli(free_milli, cpu_left_milli, gpu_left_milli, target.is_admitted[model, m],
-                                   target.cpu_milli[m], target.gpu_milli[m], target.num_gpus[m])
+        amount, _ = unusable_milli(free_milli, cpu_left_milli, gpu_left_milli,
+                                   target.is_admitted[model, m], target.cpu_milli[m],
+                                   target.gpu_milli[m], target.num_gpus[m])
         total += target.count[m] * amount
     return int(total)
 
@@ -72,7 +83,8 @@ class Target(NamedTuple):
     count : (classes,) popularity as a number of tasks
     popularity : (classes,) popularity as a probability, in the authors' arithmetic
     is_admitted : (GPU models, classes) whether the class may run on the model
-    num_tasks : sum of `count`; exact amounts are counts times milli-GPU, that is `num_tasks` times the expectation
+    num_tasks : sum of `count`; exact amounts are counts times milli-GPU, that is `num_tasks` times
+        the expectation
     cpu_steps : distinct CPU demands in ascending order, milli-vCPU
     share_level : (1001,) number of distinct sharing demands <= x, for x = 0..1000 milli-GPU left
     sharing : (GPU models, CPU levels, share levels) popularity S of the sharing classes that fit
@@ -93,16 +105,19 @@ class Target(NamedTuple):
 
 # %% ../nbs/13_frag.ipynb #13-013
 def fitting(count: Integers, *demands_and_steps: tuple[Integers, Integers]) -> Integers:
-    """Number of tasks whose every demand is at most a step: a cumulated histogram, one axis per demand.
+    """Number of tasks with every demand at most a step: a cumulated histogram, an axis each.
 
     Parameters
     ----------
     count : (classes,) tasks of each class
-    demands_and_steps : (classes,) demand and the ascending steps of each axis; level 0 is below the first step
+    demands_and_steps : (classes,) demand and the ascending steps of each axis; level 0 is below the
+        first step
     """
     table = np.zeros([len(steps) + 1 for _, steps in demands_and_steps], np.int64)
     levels = tuple(np.searchsorted(steps, demand) + 1 for demand, steps in demands_and_steps)
-    within = np.all([level <= len(steps) for level, (_, steps) in zip(levels, demands_and_steps, strict=True)], axis=0)
+    within = np.all(
+        [level <= len(steps) for level, (_, steps) in zip(levels, demands_and_steps, strict=True)],
+        axis=0)
     np.add.at(table, tuple(level[within] for level in levels), count[within])
     for axis in range(table.ndim):
         table = table.cumsum(axis)
@@ -110,23 +125,32 @@ def fitting(count: Integers, *demands_and_steps: tuple[Integers, Integers]) -> I
 
 # %% ../nbs/13_frag.ipynb #13-016
 def target_of(classes: TaskClasses, gpu_models: list[str], max_gpus: int) -> Target:
-    """Tabulate a target workload: S and W of the closed form, one pair of tables per GPU model."""
+    """Tabulate a target workload: S and W of the closed form, one pair of tables per GPU model.
+
+    Parameters
+    ----------
+    classes : the target workload
+    gpu_models : names of the GPU models, in the order of their numbers
+    max_gpus : the most GPUs of a node
+    """
     is_share = (classes.num_gpus == 1) & (classes.gpu_milli < WHOLE_GPU_MILLI)
     is_whole = classes.gpu_milli == WHOLE_GPU_MILLI
     cpu_steps = np.unique(classes.cpu_milli)
     share_steps = np.unique(classes.gpu_milli[is_share])
-    is_admitted = np.array([[admits(spec, model) for spec in classes.gpu_spec] for model in gpu_models], bool)
-    cpu, share, gpus = ((classes.cpu_milli, cpu_steps), (classes.gpu_milli, share_steps),
-                        (classes.num_gpus, np.arange(1, max_gpus + 1)))
+    is_admitted = np.array([[admits(spec, model) for spec in classes.gpu_spec]
+                            for model in gpu_models], bool)
+    cpu = (classes.cpu_milli, cpu_steps)
+    share = (classes.gpu_milli, share_steps)
+    gpus = (classes.num_gpus, np.arange(1, max_gpus + 1))
     sharing = [fitting(classes.count * (is_share & ok), cpu, share) for ok in is_admitted]
     whole = [fitting(classes.count * (is_whole & ok), cpu, gpus) for ok in is_admitted]
     num_kept = int(classes.count.sum())
     popularity = (classes.count / classes.num_tasks) / (num_kept / classes.num_tasks)
     share_level = np.searchsorted(share_steps, np.arange(WHOLE_GPU_MILLI + 1), side="right")
     # copies, because columns of a table are read-only, which compiled code takes for another type
-    return Target(np.array(classes.cpu_milli), np.array(classes.gpu_milli), np.array(classes.num_gpus),
-                  np.array(classes.count), popularity, is_admitted, num_kept, cpu_steps, share_level,
-                  np.array(sharing), np.array(whole))
+    return Target(np.array(classes.cpu_milli), np.array(classes.gpu_milli),
+                  np.array(classes.num_gpus), np.array(classes.count), popularity, is_admitted,
+                  num_kept, cpu_steps, share_level, np.array(sharing), np.array(whole))
 
 # %% ../nbs/13_frag.ipynb #13-017
 @njit(cache=True)
@@ -137,39 +161,68 @@ def cpu_level(target: Target, cpu_left_milli: int) -> int:
         level += step <= cpu_left_milli
     return level
 
-
+# %% ../nbs/13_frag.ipynb #13-017p
 @njit(cache=True)
 def usable(target: Target, model: int, level: int, gpu_left_milli: Integers) -> int:
-    """Count times milli-GPU that the target workload can use on a node: one term for each GPU."""
-    num_idle, total = 0, 0
+    """Count times milli-GPU that the target workload can use on a node: one term for each GPU.
+
+    Parameters
+    ----------
+    target : the target workload, tabulated
+    model : number of the GPU model of the node
+    level : number of CPU demands that fit (`cpu_level`)
+    gpu_left_milli : (GPUs,) free share of each GPU, milli-GPU
+    """
+    num_idle = 0
+    total = 0
     for left_milli in gpu_left_milli:
         num_idle += left_milli == WHOLE_GPU_MILLI
         total += left_milli * target.sharing[model, level, target.share_level[left_milli]]
     return int(total + num_idle * WHOLE_GPU_MILLI * target.whole[model, level, num_idle])
 
-
+# %% ../nbs/13_frag.ipynb #13-017q
 @njit(cache=True)
 def fragmentation(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """F_n(M) by the closed form, `num_tasks` times its expectation in milli-GPU: an exact integer."""
+    """F_n(M) by the closed form, `num_tasks` times its expectation in milli-GPU, exact.
+
+    Parameters
+    ----------
+    target : the target workload, tabulated
+    model : number of the GPU model of the node
+    cpu_left_milli : free CPU of the node, milli-vCPU
+    gpu_left_milli : (GPUs,) free share of each GPU, milli-GPU
+    """
     free = gpu_left_milli.sum() * target.num_tasks
     return int(free - usable(target, model, cpu_level(target, cpu_left_milli), gpu_left_milli))
 
 # %% ../nbs/13_frag.ipynb #13-023
 @njit(cache=True)
-def fragmentation_buckets_milli(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> Floats:
-    """Expected free milli-GPU by reason, (7,) as `BUCKETS`, added up class by class as the authors' code does."""
-    free_milli, buckets = gpu_left_milli.sum(), np.zeros(7)
+def fragmentation_buckets_milli(target: Target, model: int, cpu_left_milli: int,
+                                gpu_left_milli: Integers) -> Floats:
+    """Expected free milli-GPU by reason, (7,) as `BUCKETS`, in the order of the authors' code.
+
+    Parameters
+    ----------
+    target : the target workload, tabulated
+    model : number of the GPU model of the node
+    cpu_left_milli : free CPU of the node, milli-vCPU
+    gpu_left_milli : (GPUs,) free share of each GPU, milli-GPU
+    """
+    free_milli = gpu_left_milli.sum()
+    buckets = np.zeros(7)
     for m in range(len(target.popularity)):
-        amount, bucket = unusable_milli(free_milli, cpu_left_milli, gpu_left_milli, target.is_admitted[model, m],
-                                        target.cpu_milli[m], target.gpu_milli[m], target.num_gpus[m])
+        amount, bucket = unusable_milli(free_milli, cpu_left_milli, gpu_left_milli,
+                                        target.is_admitted[model, m], target.cpu_milli[m],
+                                        target.gpu_milli[m], target.num_gpus[m])
         buckets[bucket] += target.popularity[m] * amount
         buckets[Q3] += target.popularity[m] * (free_milli - amount)
     return buckets
 
-
+# %% ../nbs/13_frag.ipynb #13-023p
 @njit(cache=True)
-def fragmentation_reference_milli(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> float:
-    """F_n(M) in milli-GPU, in the authors' floating-point order: every bucket but the satisfied one, left to right."""
+def fragmentation_reference_milli(target: Target, model: int, cpu_left_milli: int,
+                                  gpu_left_milli: Integers) -> float:
+    """F_n(M) in milli-GPU, in the authors' floating-point order: all but the satisfied bucket."""
     f = fragmentation_buckets_milli(target, model, cpu_left_milli, gpu_left_milli)
     return float(f[Q1] + f[Q2] + f[Q4] + f[XL] + f[XR] + f[NA])
 
@@ -184,5 +237,6 @@ def datacenter_fragmentation_milli(target: Target, cluster: Cluster, state: Stat
     """
     models = np.unique(cluster.gpu_model.astype(str)).tolist()
     nodes = zip(cluster.gpu_model, state.cpu_left_milli, state.gpu_left_milli, strict=True)
-    total = sum(int(fragmentation(target, models.index(model), cpu, gpus)) for model, cpu, gpus in nodes)
+    total = sum(
+        int(fragmentation(target, models.index(model), cpu, gpus)) for model, cpu, gpus in nodes)
     return total / target.num_tasks

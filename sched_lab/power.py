@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ._compat import njit
-from .cluster import WHOLE_GPU_MILLI, Cluster, Integers, State, Texts
+from .jit import njit
+from .arrays import Integers, Texts
+from .cluster import WHOLE_GPU_MILLI, Cluster, State
 from .frames import Column, InputError, read_table
 
 # %% auto #0
-__all__ = ['GPU_POWER_W', 'CPU_POWER_W', 'POWER_MODELS', 'LOAD_CURVES', 'read_gpu_power', 'read_cpu_power', 'read_knots',
-           'load_permille', 'Power', 'power_of', 'cpu_power_milliwatt', 'cpu_power_w', 'gpu_power_milliwatt',
-           'gpu_power_w', 'datacenter_power_w']
+__all__ = ['read_gpu_power', 'read_cpu_power', 'load_permille', 'Power', 'power_of', 'cpu_power_w', 'gpu_power_w',
+           'datacenter_power_w']
 
 # %% ../nbs/12_power.ipynb #12-006
 GPU_POWER_W = {
@@ -45,28 +45,30 @@ def _read_power(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame
     table = read_table(path, columns)
     is_wrong = table["full_w"] < table["idle_w"]
     if is_wrong.any():
-        raise InputError("full power is below idle power", file=path, row=int(table.index[is_wrong][0]),
-                         column="full_w", mend="give idle_w <= full_w")
+        raise InputError("full power is below idle power", file=path, row=int(
+            table.index[is_wrong][0]), column="full_w", mend="give idle_w <= full_w")
     return table
 
-
+# %% ../nbs/12_power.ipynb #12-007p
 def read_gpu_power(path: str | Path) -> dict[str, tuple[int, int]]:
     """Read idle and full watts of GPU models: CSV with columns model, idle_w, full_w."""
     table = _read_power(path, _POWER_COLUMNS)
     rows = zip(table["model"], table["idle_w"], table["full_w"], strict=True)
     return {model: (int(idle_w), int(full_w)) for model, idle_w, full_w in rows}
 
-
+# %% ../nbs/12_power.ipynb #12-007q
 def read_cpu_power(path: str | Path) -> dict[str, tuple[int, int, int]]:
-    """Read CPU models: CSV with columns model (empty for nodes that name none), idle_w, full_w and cores of one CPU."""
+    """Read CPU models: CSV with model (empty for nodes that name none), idle_w, full_w, cores."""
     cores = Column("integer", minimum=1, mend="give the number of cores, 1 or more")
     table = _read_power(path, {**_POWER_COLUMNS, "model": Column("text"), "cores": cores})
     is_again = table["model"].duplicated()
     if is_again.any():
-        raise InputError("this model has a row already", file=path, row=int(table.index[is_again][0]), column="model",
-                         mend="give each model one row")
+        raise InputError("this model has a row already", file=path, row=int(
+            table.index[is_again][0]), column="model", mend="give each model one row")
     rows = zip(table["model"], table["idle_w"], table["full_w"], table["cores"], strict=True)
-    return {model: (int(idle_w), int(full_w), int(num_cores)) for model, idle_w, full_w, num_cores in rows}
+    return {
+        model: (int(idle_w), int(full_w), int(num_cores))
+        for model, idle_w, full_w, num_cores in rows}
 
 # %% ../nbs/12_power.ipynb #12-009
 LOAD_CURVES: dict[str, tuple[tuple[float, float], ...]] = {
@@ -83,14 +85,14 @@ def read_knots(text: str) -> list[list[float]]:
     except ValueError:
         return []
 
-
+# %% ../nbs/12_power.ipynb #12-009p
 def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
-    """Share of the range from idle to full that is drawn at each load, both in thousandths, (1001,).
+    """Share of the range from idle to full that each load draws, in thousandths, (1001,).
 
     Parameters
     ----------
-    curve : a name in `LOAD_CURVES`, or knots (load, share) from (0, 0) to (1, 1), joined by straight lines; knots may
-        be a text such as "0:0,0.5:0.7,1:1"
+    curve : a name in `LOAD_CURVES`, or knots (load, share) from (0, 0) to (1, 1), joined by
+        straight lines; knots may be a text such as "0:0,0.5:0.7,1:1"
 
     Raises
     ------
@@ -102,8 +104,9 @@ def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
     except (TypeError, ValueError):
         points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != 2:
-        raise InputError(f"there is no load curve {curve!r}",
-                         mend=f"choose one of {', '.join(LOAD_CURVES)}, or give knots such as 0:0,0.5:0.7,1:1")
+        raise InputError(
+            f"there is no load curve {curve!r}",
+            mend=f"choose one of {', '.join(LOAD_CURVES)}, or give knots such as 0:0,0.5:0.7,1:1")
     if (*points[0], *points[-1]) != (0, 0, 1, 1) or not (np.diff(points, axis=0) >= 0).all():
         raise InputError(f"the load curve {curve!r} does not rise from 0:0 to 1:1",
                          mend="give knots such as 0:0,0.5:0.7,1:1")
@@ -142,12 +145,14 @@ def _watts(models: Texts, table: Mapping[str, tuple[int, ...]], what: str) -> In
     """Entries of the models, (nodes, entries)."""
     for model in models:
         if model not in table:
-            raise InputError(f"there is no power entry for {what} model {model!r}", column=f"{what.lower()}_model",
-                             value=model, mend=f"add one; there are {', '.join(filter(None, table))}")
+            raise InputError(f"there is no power entry for {what} model {model!r}",
+                             column=f"{what.lower()}_model", value=model,
+                             mend=f"add one; there are {', '.join(filter(None, table))}")
     return np.array([table[model] for model in models], np.int64).reshape(len(models), -1)
 
-
-def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
+# %% ../nbs/12_power.ipynb #12-013p
+def power_of(cluster: Cluster, model: str = "eq1",
+             gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
              cpu_power_w: Mapping[str, tuple[int, int, int]] | None = None,
              load_curve: str | Sequence[Sequence[float]] = "step") -> Power:
     """Power model of a cluster.
@@ -165,22 +170,30 @@ def power_of(cluster: Cluster, model: str = "eq1", gpu_power_w: Mapping[str, tup
     InputError : no such model or curve, or a GPU or CPU model without an entry
     """
     if model not in POWER_MODELS:
-        raise InputError(f"there is no power model {model!r}", mend=f"choose one of {', '.join(POWER_MODELS)}")
+        raise InputError(f"there is no power model {model!r}",
+                         mend=f"choose one of {', '.join(POWER_MODELS)}")
     gpu_w = _watts(cluster.gpu_model, {**GPU_POWER_W, **(gpu_power_w or {}), "": (0, 0)}, "GPU")
     cpu_w = _watts(cluster.cpu_model, {**CPU_POWER_W, **(cpu_power_w or {})}, "CPU")
     cpu_idle_w, cpu_full_w, cpu_cores = np.ascontiguousarray(cpu_w.T)
     gpu_idle_w, gpu_full_w = np.ascontiguousarray(gpu_w.T)
-    return Power(np.array(cluster.cpu_milli), cpu_idle_w, cpu_full_w, cpu_cores, gpu_idle_w, gpu_full_w,
-                 np.array(cluster.num_gpus), load_permille(load_curve), model == "package")
+    return Power(np.array(cluster.cpu_milli), cpu_idle_w, cpu_full_w,
+                 cpu_cores, gpu_idle_w, gpu_full_w, np.array(cluster.num_gpus),
+                 load_permille(load_curve), model == "package")
 
 # %% ../nbs/12_power.ipynb #12-015
 @njit(cache=True)
 def cpu_power_milliwatt(power: Power, node: int, cpu_left_milli: int) -> int:
-    """Power of the CPUs of one node, milliwatts (Eq. 1 of PWR+FGD, or the authors' count of packages)."""
-    idle_w, full_w, cores = power.cpu_idle_w[node], power.cpu_full_w[node], power.cpu_cores[node]
-    capacity, left, size = power.cpu_milli[node], cpu_left_milli, cores * 2 * 1000  # two vCPU on each core
+    """Power of the CPUs of a node, milliwatts (Eq. 1 of PWR+FGD, or the authors' packages)."""
+    idle_w = power.cpu_idle_w[node]
+    full_w = power.cpu_full_w[node]
+    cores = power.cpu_cores[node]
+    capacity = power.cpu_milli[node]  # two vCPU on each core
+    left = cpu_left_milli
+    size = cores * 2 * 1000
     if power.is_package:  # whole cores; what is left of a core that is in use counts as in use
-        capacity, left, size = -(-capacity // 2000), left // 2000, cores
+        capacity = -(-capacity // 2000)
+        left = left // 2000
+        size = cores
     full_cpus, rest = divmod(capacity - left, size)
     if power.is_package:
         idle_cpus = -(-capacity // size) - full_cpus - (rest > 0)
@@ -188,34 +201,57 @@ def cpu_power_milliwatt(power: Power, node: int, cpu_left_milli: int) -> int:
         idle_cpus = left // size
     milliwatts = 1000 * (full_w * full_cpus + idle_w * idle_cpus)
     if rest > 0:
-        milliwatts += 1000 * idle_w + (full_w - idle_w) * power.load_permille[-(-rest * 1000 // size)]
+        milliwatts += 1000 * idle_w + (full_w -
+                                       idle_w) * power.load_permille[-(-rest * 1000 // size)]
     return int(milliwatts)
 
-
+# %% ../nbs/12_power.ipynb #12-015p
 @njit(cache=True)
 def cpu_power_w(power: Power, node: int, cpu_left_milli: int) -> float:
-    """Power of the CPUs of one node, watts."""
+    """Power of the CPUs of one node, watts.
+
+    Parameters
+    ----------
+    power : watts of the models
+    node : index of the node
+    cpu_left_milli : its free CPU, milli-vCPU
+    """
     return cpu_power_milliwatt(power, node, cpu_left_milli) / 1000
 
 # %% ../nbs/12_power.ipynb #12-017
 @njit(cache=True)
 def gpu_power_milliwatt(power: Power, node: int, gpu_left_milli: Integers) -> int:
     """Power of the GPUs of one node, milliwatts (Eq. 2 of PWR+FGD)."""
-    idle_w, range_w = power.gpu_idle_w[node], power.gpu_full_w[node] - power.gpu_idle_w[node]
+    idle_w = power.gpu_idle_w[node]
+    range_w = power.gpu_full_w[node] - power.gpu_idle_w[node]
     milliwatts = 0
     for gpu in range(power.num_gpus[node]):
-        milliwatts += 1000 * idle_w + range_w * power.load_permille[WHOLE_GPU_MILLI - gpu_left_milli[gpu]]
+        milliwatts += 1000 * idle_w + range_w * power.load_permille[WHOLE_GPU_MILLI -
+                                                                    gpu_left_milli[gpu]]
     return int(milliwatts)
 
-
+# %% ../nbs/12_power.ipynb #12-017x
 @njit(cache=True)
 def gpu_power_w(power: Power, node: int, gpu_left_milli: Integers) -> float:
-    """Power of the GPUs of one node, watts."""
+    """Power of the GPUs of one node, watts.
+
+    Parameters
+    ----------
+    power : watts of the models
+    node : index of the node
+    gpu_left_milli : (GPUs,) free share of each of its GPUs, milli-GPU
+    """
     return gpu_power_milliwatt(power, node, gpu_left_milli) / 1000
 
 # %% ../nbs/12_power.ipynb #12-018
 def datacenter_power_w(power: Power, state: State) -> tuple[float, float]:
-    """Power of all CPUs and of all GPUs of a cluster, watts (Eq. 3 of PWR+FGD)."""
+    """Power of all CPUs and of all GPUs of a cluster, watts (Eq. 3 of PWR+FGD).
+
+    Parameters
+    ----------
+    power : watts of the models
+    state : what is free on each node
+    """
     nodes = range(len(power.num_gpus))
     cpu = sum(int(cpu_power_milliwatt(power, node, state.cpu_left_milli[node])) for node in nodes)
     gpu = sum(int(gpu_power_milliwatt(power, node, state.gpu_left_milli[node])) for node in nodes)

@@ -18,28 +18,30 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._compat import PACKAGE, embedded
-from .cluster import WHOLE_GPU_MILLI, Cluster, Integers, Texts
-from .frames import Column, InputError, OutputError, read_json, read_table
+from .frames import Column, InputError, OutputError, embedded, read_json, read_table
+from .jit import PACKAGE
+from .arrays import Integers, Texts
+from .cluster import WHOLE_GPU_MILLI, Cluster
 
 # %% auto #0
-__all__ = ['TASK_COLUMNS', 'CLASS_KEY', 'OPENB_URL', 'OPENB_FILES', 'WHOLE', 'TASK_GROUPS', 'wrong_demand', 'Tasks', 'models_of',
-           'admits', 'read_tasks', 'toy_tasks', 'TaskClasses', 'task_classes', 'target_workload', 'gpu_requests',
-           'describe_tasks', 'task_statistics', 'data_folders', 'find_data', 'find_reference', 'fetch_openb',
-           'TaskGroup', 'quotas', 'generate_tasks', 'default_tasks', 'Arrivals', 'read_arrivals']
+__all__ = ['Tasks', 'read_tasks', 'toy_tasks', 'TaskClasses', 'task_classes', 'target_workload', 'describe_tasks', 'find_data',
+           'find_reference', 'fetch_openb', 'generate_tasks', 'default_tasks', 'Arrivals', 'read_arrivals']
 
 # %% ../nbs/11_traces.ipynb #11-006b
 def wrong_demand(num_gpus: Integers, gpu_milli: Integers) -> tuple[int, str, str] | None:
-    """First task whose GPU demand is neither a share of one GPU nor whole GPUs, what is wrong, and the mend."""
-    one, several = num_gpus == 1, num_gpus > 1
+    """First task whose GPU demand is neither a share nor whole GPUs, what is wrong, the mend."""
+    one = num_gpus == 1
+    several = num_gpus > 1
     for is_wrong, words, mend in (
-        (several & (gpu_milli > WHOLE_GPU_MILLI), "is more than one GPU, and the task asks for several",
+        (several & (gpu_milli > WHOLE_GPU_MILLI),
+         "is more than one GPU, and the task asks for several",
          "gpu_milli is the demand on each GPU: give 1000"),
         (several & (gpu_milli < WHOLE_GPU_MILLI), "is a share, and the task asks for several GPUs",
          "only one GPU can be shared: give 1000, or 1 as the number of GPUs"),
         (one & (gpu_milli > WHOLE_GPU_MILLI), "is more than one GPU, and the task asks for one",
          "gpu_milli is the demand on each GPU: give 1 to 1000, or 1000 and more GPUs"),
-        (one & (gpu_milli == 0), "of one GPU is no demand", "give 1 to 1000, or 0 as the number of GPUs"),
+        (one & (gpu_milli == 0), "of one GPU is no demand",
+         "give 1 to 1000, or 0 as the number of GPUs"),
     ):
         if is_wrong.any():
             return int(np.argmax(is_wrong)), words, mend
@@ -76,14 +78,16 @@ class Tasks:
             if (below := getattr(self, column) < 0).any():
                 self._refuse(int(np.argmax(below)), column, "is negative", "give 0 or more")
         if (unasked := (self.num_gpus == 0) & (self.gpu_milli > 0)).any():
-            self._refuse(int(np.argmax(unasked)), "gpu_milli", "is a demand, and the task asks for no GPU",
+            self._refuse(int(np.argmax(unasked)), "gpu_milli",
+                         "is a demand, and the task asks for no GPU",
                          "give 0, or 1 as the number of GPUs")
         if wrong := wrong_demand(self.num_gpus, self.gpu_milli):
             self._refuse(wrong[0], "gpu_milli", *wrong[1:])
 
     def _refuse(self, task: int, column: str, words: str, mend: str) -> NoReturn:
         value = getattr(self, column)[task]
-        raise InputError(f"task {self.name[task]}: {value} {words}", column=column, value=str(value), mend=mend)
+        raise InputError(f"task {self.name[task]}: {value} {words}", column=column,
+                         value=str(value), mend=mend)
 
     def __len__(self) -> int:
         return len(self.name)
@@ -123,12 +127,14 @@ def _check_demand(table: pd.DataFrame, path: str | Path) -> None:
     """Refuse GPU demands outside the model, with their place in the file."""
     if wrong := wrong_demand(table["num_gpu"].to_numpy(), table["gpu_milli"].to_numpy()):
         position, words, mend = wrong
-        row, value = int(table.index[position]), table["gpu_milli"].iloc[position]
-        raise InputError(f"{value} {words}", file=path, row=row, column="gpu_milli", value=str(value), mend=mend)
+        row = int(table.index[position])
+        value = table["gpu_milli"].iloc[position]
+        raise InputError(f"{value} {words}", file=path, row=row, column="gpu_milli",
+                         value=str(value), mend=mend)
 
 # %% ../nbs/11_traces.ipynb #11-015
 def read_tasks(path: str | Path) -> Tasks:
-    """Read a task list: CSV with columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if any, gpu_spec.
+    """Read a task list: CSV with name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec if any.
 
     Raises
     ------
@@ -141,8 +147,8 @@ def read_tasks(path: str | Path) -> Tasks:
     gpu_milli = table["gpu_milli"].where(~is_cpu_only, 0)
     cpu, memory, num_gpus, per_gpu = (column.to_numpy(np.int64) for column in (
         table["cpu_milli"], table["memory_mib"], table["num_gpu"], gpu_milli))
-    return Tasks(table["name"].to_numpy(object), cpu, memory, num_gpus, per_gpu, np.array(list(specs), object),
-                 table["cpu_spec"].to_numpy(object))
+    return Tasks(table["name"].to_numpy(object), cpu, memory, num_gpus, per_gpu,
+                 np.array(list(specs), object), table["cpu_spec"].to_numpy(object))
 
 # %% ../nbs/11_traces.ipynb #11-021
 def toy_tasks() -> Tasks:
@@ -152,7 +158,7 @@ def toy_tasks() -> Tasks:
 # %% ../nbs/11_traces.ipynb #11-024
 CLASS_KEY = ["cpu_milli", "gpu_milli", "num_gpus", "gpu_spec", "cpu_spec"]
 
-
+# %% ../nbs/11_traces.ipynb #11-024x
 @dataclass(frozen=True)
 class TaskClasses:
     """Tasks that differ in name and memory only are one class; most frequent first.
@@ -177,24 +183,32 @@ class TaskClasses:
 
     @property
     def popularity(self) -> NDArray[np.float64]:
-        """p_m, (classes,), summing to 1; divided in the order of the authors' code, to the last bit."""
+        """p_m, (classes,), summing to 1; divided in the order of the authors' code."""
         return (self.count / self.num_tasks) / (int(self.count.sum()) / self.num_tasks)
 
 # %% ../nbs/11_traces.ipynb #11-026
 def task_classes(tasks: Tasks) -> tuple[TaskClasses, Integers]:
     """Classes of a trace, and the class of each task, (tasks,)."""
     keys = pd.DataFrame({key: getattr(tasks, key) for key in CLASS_KEY})
-    found = keys.groupby(CLASS_KEY, sort=False).ngroup().to_numpy()  # classes numbered as they first appear
+    # classes numbered as they first appear
+    found = keys.groupby(CLASS_KEY, sort=False).ngroup().to_numpy()
     table = keys.drop_duplicates(ignore_index=True).assign(count=np.bincount(found))
     table = table.sort_values(["count", *CLASS_KEY], ascending=False)
     position = np.empty(len(table), np.int64)
     position[table.index] = np.arange(len(table))
-    columns = {name: table[name].to_numpy(object if "spec" in name else np.int64) for name in (*CLASS_KEY, "count")}
+    columns = {
+        name: table[name].to_numpy(object if "spec" in name else np.int64)
+        for name in (*CLASS_KEY, "count")}
     return TaskClasses(**columns, num_tasks=len(tasks)), position[found]
 
 # %% ../nbs/11_traces.ipynb #11-030
 def target_workload(tasks: Tasks, kept_share: float = 0.95) -> TaskClasses:
     """Most popular classes of a trace, until they hold at least `kept_share` of its tasks.
+
+    Parameters
+    ----------
+    tasks : the trace
+    kept_share : share of all tasks that the classes kept must cover
 
     References
     ----------
@@ -209,29 +223,33 @@ def target_workload(tasks: Tasks, kept_share: float = 0.95) -> TaskClasses:
 
 # %% ../nbs/11_traces.ipynb #11-034
 def gpu_requests(tasks: Tasks) -> Texts:
-    """GPU request of each task as the paper's Table I writes it, (tasks,): "0", "(0, 1)", "1", "2", ..."""
+    """GPU request of each task as Table I of the paper writes it, (tasks,): "0", "(0, 1)", "1"."""
     is_share = (tasks.num_gpus == 1) & (tasks.gpu_milli < WHOLE_GPU_MILLI)
     return np.where(is_share, "(0, 1)", tasks.num_gpus.astype(str)).astype(object)
 
-
+# %% ../nbs/11_traces.ipynb #11-034x
 def describe_tasks(tasks: Tasks) -> pd.DataFrame:
-    """Tasks by GPU request: gpu_request, tasks, share_of_tasks, share_of_gpu_demand; smallest request first."""
-    frame = pd.DataFrame({"gpu_request": gpu_requests(tasks), "tasks": 1, "demand": tasks.gpu_demand_milli,
-                          "order": np.where(tasks.gpu_milli < WHOLE_GPU_MILLI, tasks.num_gpus / 2, tasks.num_gpus)})
-    table = frame.groupby(["order", "gpu_request"])[["tasks", "demand"]].sum().reset_index().drop(columns="order")
+    """Tasks by gpu_request, smallest first: tasks, share_of_tasks, share_of_gpu_demand."""
+    frame = pd.DataFrame({
+        "gpu_request": gpu_requests(tasks), "tasks": 1, "demand": tasks.gpu_demand_milli,
+        "order": np.where(tasks.gpu_milli < WHOLE_GPU_MILLI, tasks.num_gpus / 2, tasks.num_gpus)})
+    table = frame.groupby(["order", "gpu_request"])[[
+        "tasks", "demand"]].sum().reset_index().drop(columns="order")
     table["share_of_tasks"] = table["tasks"] / len(tasks)
     table["share_of_gpu_demand"] = table.pop("demand") / max(1, int(tasks.gpu_demand_milli.sum()))
     return table
 
 # %% ../nbs/11_traces.ipynb #11-038
 def task_statistics(tasks: Tasks) -> pd.DataFrame:
-    """Numbers by which two traces are compared: a tidy frame with gpu_request ("all" for all), statistic and value.
+    """Numbers by which traces are compared: gpu_request ("all" for all), statistic and value.
 
-    The statistics are tasks and classes, and total and quartiles (q25, q50, q75) of vcpu, memory_gib and gpu.
+    The statistics are tasks and classes, and total and quartiles (q25, q50, q75) of vcpu,
+    memory_gib and gpu.
     """
     demands = {"vcpu": tasks.cpu_milli / 1000, "memory_gib": tasks.memory_mib / 1024,
                "gpu": tasks.gpu_demand_milli / 1000}
-    frame = pd.DataFrame({"gpu_request": gpu_requests(tasks), "class": task_classes(tasks)[1], **demands})
+    frame = pd.DataFrame({
+        "gpu_request": gpu_requests(tasks), "class": task_classes(tasks)[1], **demands})
     rows: list[tuple[str, str, float]] = []
     for request, group in [("all", frame), *frame.groupby("gpu_request")]:
         rows += [(request, "tasks", len(group)), (request, "classes", group["class"].nunique())]
@@ -252,44 +270,76 @@ def data_folders(data: str | Path | None = None) -> list[Path]:
     ------
     InputError : the reader's own folder does not exist
     """
-    from platformdirs import user_cache_dir  # where pooch.os_cache puts it, without importing all of pooch
+    # where pooch.os_cache puts it, without importing all of pooch
+    from platformdirs import user_cache_dir
 
     own = data or os.environ.get("SCHED_LAB_DATA")
     if own and not Path(own).is_dir():
         origin = "the data folder" if data else "SCHED_LAB_DATA"
-        raise InputError("there is no such folder", file=own, mend=f"mend {origin}, or leave it out")
-    others = [PACKAGE.parents[1] / "shared" / "data", Path(user_cache_dir("sched_lab")), embedded("nodes.csv").parent]
+        raise InputError("there is no such folder", file=own,
+                         mend=f"mend {origin}, or leave it out")
+    others = [
+        PACKAGE.parents[1] / "shared" / "data",
+        Path(user_cache_dir("sched_lab")),
+        embedded("nodes.csv").parent]
     return ([Path(own)] if own else []) + [folder for folder in others if folder.is_dir()]
 
-
+# %% ../nbs/11_traces.ipynb #11-041p
 def find_data(name: str, data: str | Path | None = None) -> Path | None:
-    """First file of this name, such as "openb/openb_pod_list_default.csv", in `data_folders`; None if there is none."""
+    """First file of this name in the data folders, such as "openb/openb_pod_list_default.csv".
+
+    Parameters
+    ----------
+    name : path below a data folder
+    data : a folder to look in first
+    """
     return next((folder / name for folder in data_folders(data) if (folder / name).is_file()), None)
 
 
 def find_reference(name: str, data: str | Path | None = None) -> Path | None:
-    """File with results of other programs: `reference/` beside a data folder, None if there is none."""
+    """File with results of other programs, in `reference/` beside a data folder, if any.
+
+    Parameters
+    ----------
+    name : path below a folder of reference results
+    data : a data folder to look beside first
+    """
     files = (folder.absolute().parent / "reference" / name for folder in data_folders(data))
     return next((file for file in files if file.is_file()), None)
 
 # %% ../nbs/11_traces.ipynb #11-044
 OPENB_URL = "https://raw.githubusercontent.com/alibaba/clusterdata/master/cluster-trace-gpu-v2023/csv/"
 OPENB_FILES = {  # file -> SHA-256
-    "openb_node_list_all_node.csv": "5a85c2af79c66a1efff8bbcbda430400aae56d8431370d738480967e1a9c6b15",
-    "openb_node_list_gpu_node.csv": "2beca64b4d3dfa342036a34b56a495c6cef9225db836c81f541282cb1df320b5",
-    "openb_pod_list_default.csv": "1ee7ed79c27a3b0861cda8ddba86a004c6aba904caafa329a76ae93ca63834a8",
-    "openb_pod_list_gpushare100.csv": "12dbc07d6a49bf8641e2275a2ff5bf7be74b5df7d148d531e135b140b95f9a3d",
-    "openb_pod_list_gpushare40.csv": "d83ce79a4eb6987524bedbb0c65e41aed3a36bf6c1b78b86234c3687a07e1d40",
-    "openb_pod_list_gpushare60.csv": "d31809628128a1f24491086eda4af3e23882b9213d3ef57a56ee2d1af69492fe",
-    "openb_pod_list_gpushare80.csv": "88b6649369ced40d0fde287d2498ea61ff4b05fccba8bdc95daf6042f2f8431e",
-    "openb_pod_list_gpuspec10.csv": "2dc7e4cb9480484f08539720b433a9ec9ab5d76b396f3f7557c53a2ff78a7611",
-    "openb_pod_list_gpuspec20.csv": "6b9b89ab8913c1c074e994e98f548cf1a872fc5f76f2442ca8cd514a478b00a9",
-    "openb_pod_list_gpuspec25.csv": "9d030679a2ccd7e27a7ec9ff15baff34480d22a0012515691fc187e3f35ee68c",
-    "openb_pod_list_gpuspec33.csv": "eca4f746db1e5b25864ad021b55ece3943e101a3ebd4574d09dcb95c46117652",
-    "openb_pod_list_multigpu20.csv": "d9ec6f6c74fb980cc0b81239470c6353fceea077ea9abd610003b604c7cc2b01",
-    "openb_pod_list_multigpu30.csv": "a5e479c6444b1d83eef848159cf00c3cfa13441b2d1e2c113c391b91f1cc5b11",
-    "openb_pod_list_multigpu40.csv": "32c9e8731ca07ef96108aa65f2a289bb9aacb47f642ed9e3789f99b242df60eb",
-    "openb_pod_list_multigpu50.csv": "206f2f5959db30ecb7c44e7f13197c8ec50b7a35558ad3777cc3662ef0fe5373",
+    "openb_node_list_all_node.csv":
+        "5a85c2af79c66a1efff8bbcbda430400aae56d8431370d738480967e1a9c6b15",
+    "openb_node_list_gpu_node.csv":
+        "2beca64b4d3dfa342036a34b56a495c6cef9225db836c81f541282cb1df320b5",
+    "openb_pod_list_default.csv":
+        "1ee7ed79c27a3b0861cda8ddba86a004c6aba904caafa329a76ae93ca63834a8",
+    "openb_pod_list_gpushare100.csv":
+        "12dbc07d6a49bf8641e2275a2ff5bf7be74b5df7d148d531e135b140b95f9a3d",
+    "openb_pod_list_gpushare40.csv":
+        "d83ce79a4eb6987524bedbb0c65e41aed3a36bf6c1b78b86234c3687a07e1d40",
+    "openb_pod_list_gpushare60.csv":
+        "d31809628128a1f24491086eda4af3e23882b9213d3ef57a56ee2d1af69492fe",
+    "openb_pod_list_gpushare80.csv":
+        "88b6649369ced40d0fde287d2498ea61ff4b05fccba8bdc95daf6042f2f8431e",
+    "openb_pod_list_gpuspec10.csv":
+        "2dc7e4cb9480484f08539720b433a9ec9ab5d76b396f3f7557c53a2ff78a7611",
+    "openb_pod_list_gpuspec20.csv":
+        "6b9b89ab8913c1c074e994e98f548cf1a872fc5f76f2442ca8cd514a478b00a9",
+    "openb_pod_list_gpuspec25.csv":
+        "9d030679a2ccd7e27a7ec9ff15baff34480d22a0012515691fc187e3f35ee68c",
+    "openb_pod_list_gpuspec33.csv":
+        "eca4f746db1e5b25864ad021b55ece3943e101a3ebd4574d09dcb95c46117652",
+    "openb_pod_list_multigpu20.csv":
+        "d9ec6f6c74fb980cc0b81239470c6353fceea077ea9abd610003b604c7cc2b01",
+    "openb_pod_list_multigpu30.csv":
+        "a5e479c6444b1d83eef848159cf00c3cfa13441b2d1e2c113c391b91f1cc5b11",
+    "openb_pod_list_multigpu40.csv":
+        "32c9e8731ca07ef96108aa65f2a289bb9aacb47f642ed9e3789f99b242df60eb",
+    "openb_pod_list_multigpu50.csv":
+        "206f2f5959db30ecb7c44e7f13197c8ec50b7a35558ad3777cc3662ef0fe5373",
 }
 
 # %% ../nbs/11_traces.ipynb #11-046
@@ -302,25 +352,33 @@ def _download_all(folder: Path, base_url: str, progressbar: bool) -> None:
     from rich.progress import track
 
     pooch.get_logger().setLevel("WARNING")
-    fetcher = pooch.create(folder, base_url, registry={name: f"sha256:{OPENB_FILES[name]}" for name in OPENB_FILES})
+    fetcher = pooch.create(folder, base_url,
+                           registry={name: f"sha256:{OPENB_FILES[name]}" for name in OPENB_FILES})
     again = "run sched-lab fetch openb again, or put the file into this folder by hand"
-    for name in track(OPENB_FILES, "openb", console=Console(stderr=True), transient=True, disable=not progressbar):
+    for name in track(OPENB_FILES, "openb", console=Console(stderr=True), transient=True,
+                      disable=not progressbar):
         try:
             fetcher.fetch(name)
         except OSError as trouble:
-            if not hasattr(trouble, "response"):  # every error of `requests` has one, None if no answer came
-                raise OutputError(f"{folder / name}: cannot be written ({trouble.strerror or trouble}); "
-                                  "choose another folder, with --to") from trouble
+            # every error of `requests` has one, None if no answer came
+            if not hasattr(trouble, "response"):
+                raise OutputError(
+                    f"{folder / name}: cannot be written ({trouble.strerror or trouble}); "
+                    "choose another folder, with --to") from trouble
             answer = trouble.response
-            reason = type(trouble).__name__ if answer is None else f"{answer.status_code} {answer.reason}"
+            reason = type(
+                trouble).__name__ if answer is None else f"{answer.status_code} {answer.reason}"
             raise InputError(f"cannot be downloaded from {base_url} ({reason})", file=folder / name,
                              mend=f"check the connection, then {again}") from None
         except ValueError:
-            raise InputError(f"what {base_url} sent has another checksum than the file of 2023, and was not kept",
-                             file=folder / name, mend=again) from None
+            raise InputError(
+                f"what {base_url} sent has another checksum than the file of 2023, "
+                "and was not kept",
+                file=folder / name, mend=again) from None
 
 # %% ../nbs/11_traces.ipynb #11-047
-def fetch_openb(folder: str | Path | None = None, base_url: str = OPENB_URL, progressbar: bool = False) -> Path:
+def fetch_openb(folder: str | Path | None = None, base_url: str = OPENB_URL,
+                progressbar: bool = False) -> Path:
     """Download Alibaba's GPU trace of 2023, or what is missing of it, and check it.
 
     Parameters
@@ -346,7 +404,8 @@ def fetch_openb(folder: str | Path | None = None, base_url: str = OPENB_URL, pro
         _download_all(target, base_url, progressbar)
     except BaseException:
         for part in missing:
-            with suppress(OSError):  # files that were complete stay, so the next call goes on from there
+            # files that were complete stay, so the next call goes on from there
+            with suppress(OSError):
                 part.rmdir()
         raise
     return target
@@ -371,23 +430,27 @@ class TaskGroup:
 
 # %% ../nbs/11_traces.ipynb #11-052
 WHOLE = {WHOLE_GPU_MILLI: 100}
-TASK_GROUPS = (
-    TaskGroup(13.3, num_gpus=0, gpu_milli={0: 100},
-              vcpu={8: 18, 12.5: 35, 15.5: 11, 16.5: 9, 32: 27},
-              memory_gib={30: 15, 48: 28, 50: 20, 56: 35, 64: 2}),
-    TaskGroup(37.8, num_gpus=1, gpu_milli={810: 35, 470: 24, 320: 11, 650: 8, 460: 6, 230: 4, 600: 3,
-                                           550: 3, 370: 2, 160: 2, 110: 2},
-              vcpu={1: 1, 3.2: 36, 4: 24, 6: 4, 8: 15, 12: 20},
-              memory_gib={5.5: 38, 10: 8, 15: 14, 22: 6, 30: 16, 46: 18}),
-    TaskGroup(48.0, num_gpus=1, gpu_milli=WHOLE,
-              vcpu={3.2: 13, 4: 4, 8: 5, 9.8: 6, 11: 11, 11.4: 18, 11.8: 10, 12: 11, 15.7: 11, 18.7: 7,
-                    24: 4},
-              memory_gib={5.5: 12, 16: 7, 24: 10, 40: 11, 47: 18, 48: 22, 57: 7, 64: 7, 76: 4, 91: 2}),
-    TaskGroup(0.2, num_gpus=2, gpu_milli=WHOLE, vcpu={6: 20, 16: 60, 30: 20}, memory_gib={65: 80, 157: 20}),
-    TaskGroup(0.2, num_gpus=4, gpu_milli=WHOLE, vcpu={32: 80, 60: 20}, memory_gib={129: 80, 313: 20}),
-    TaskGroup(0.5, num_gpus=8, gpu_milli=WHOLE, vcpu={64: 48, 88: 42, 110: 10},
-              memory_gib={257: 48, 320: 44, 640: 8}),
-)
+TASK_GROUPS = (TaskGroup(13.3, num_gpus=0, gpu_milli={0: 100},
+                         vcpu={8: 18, 12.5: 35, 15.5: 11, 16.5: 9,
+                               32: 27}, memory_gib={30: 15, 48: 28, 50: 20, 56: 35, 64: 2}),
+               TaskGroup(
+                   37.8, num_gpus=1, gpu_milli={
+                       810: 35, 470: 24, 320: 11, 650: 8, 460: 6, 230: 4, 600: 3, 550: 3, 370: 2,
+                       160: 2, 110: 2}, vcpu={1: 1, 3.2: 36, 4: 24, 6: 4, 8: 15, 12: 20},
+                   memory_gib={5.5: 38, 10: 8, 15: 14, 22: 6, 30: 16, 46: 18}),
+               TaskGroup(
+                   48.0, num_gpus=1, gpu_milli=WHOLE, vcpu={
+                       3.2: 13, 4: 4, 8: 5, 9.8: 6, 11: 11, 11.4: 18, 11.8: 10, 12: 11, 15.7: 11,
+                       18.7: 7, 24: 4}, memory_gib={
+                           5.5: 12, 16: 7, 24: 10, 40: 11, 47: 18, 48: 22, 57: 7, 64: 7, 76: 4,
+                           91: 2}),
+               TaskGroup(0.2, num_gpus=2, gpu_milli=WHOLE, vcpu={6: 20, 16: 60, 30: 20},
+                         memory_gib={65: 80, 157: 20}),
+               TaskGroup(0.2, num_gpus=4, gpu_milli=WHOLE, vcpu={32: 80, 60: 20},
+                         memory_gib={129: 80, 313: 20}),
+               TaskGroup(0.5, num_gpus=8, gpu_milli=WHOLE, vcpu={64: 48, 88: 42, 110: 10},
+                         memory_gib={257: 48, 320: 44, 640: 8}),
+               )
 
 # %% ../nbs/11_traces.ipynb #11-054
 def quotas(weights: Mapping[Any, float], total: int) -> Integers:
@@ -410,7 +473,8 @@ def generate_tasks(seed: int = 0, num_tasks: int = 8152) -> pd.DataFrame:
 
     Parameters
     ----------
-    seed : of the pairing of the demands and of the order of the tasks; the totals do not depend on it
+    seed : of the pairing of the demands and of the order of the tasks; the totals do not depend on
+        it
     num_tasks : 8152 as in the paper's Default trace
     """
     order, *streams = np.random.SeedSequence(seed).spawn(1 + 3 * len(TASK_GROUPS))
@@ -430,7 +494,7 @@ def generate_tasks(seed: int = 0, num_tasks: int = 8152) -> pd.DataFrame:
 # %% ../nbs/11_traces.ipynb #11-061
 @cache
 def default_tasks() -> Tasks:
-    """Return the embedded workload: 8152 tasks generated after the paper's Table I (`generate_tasks`)."""
+    """The embedded workload: 8152 tasks generated after Table I of the paper."""
     return read_tasks(embedded("tasks.csv"))
 
 # %% ../nbs/11_traces.ipynb #11-068
@@ -441,7 +505,8 @@ class Arrivals:
     Parameters
     ----------
     task_row : (arrivals,) row of the task in the trace, 0 for the first
-    node_rank : (nodes,) rank of each node of the cluster; of equal nodes the smallest rank is chosen
+    node_rank : (nodes,) rank of each node of the cluster; of equal nodes the smallest rank is
+        chosen
     """
 
     task_row: Integers
@@ -455,7 +520,7 @@ def _whole_numbers(values: Any) -> Integers:
         raise ValueError("not a list of whole numbers")
     return array.astype(np.int64)
 
-
+# %% ../nbs/11_traces.ipynb #11-069p
 def _recorded_orders(path: str | Path, seed: int) -> tuple[Integers, Integers]:
     """Task rows and node ranks of one seed, as the file has them."""
     seeds = read_json(path).get("seeds")
@@ -463,17 +528,25 @@ def _recorded_orders(path: str | Path, seed: int) -> tuple[Integers, Integers]:
         raise InputError("this is not an arrivals file", file=path,
                          mend="give JSON with seeds -> seed -> pod_rows, node_rank_by_sorted_name")
     if str(seed) not in seeds:
-        raise InputError(f"there is no seed {seed}", file=path, mend=f"choose one of {', '.join(sorted(seeds))}")
+        raise InputError(f"there is no seed {seed}", file=path,
+                         mend=f"choose one of {', '.join(sorted(seeds))}")
     try:
         return (_whole_numbers(seeds[str(seed)]["pod_rows"]),
                 _whole_numbers(seeds[str(seed)]["node_rank_by_sorted_name"]))
     except (KeyError, ValueError, TypeError):
-        raise InputError(f"seed {seed} has no order of rows and ranks", file=path,
-                         mend="give pod_rows and node_rank_by_sorted_name as lists of whole numbers") from None
+        raise InputError(
+            f"seed {seed} has no order of rows and ranks", file=path,
+            mend="give pod_rows and node_rank_by_sorted_name as lists of whole numbers") from None
 
 # %% ../nbs/11_traces.ipynb #11-071
 def read_arrivals(path: str | Path, seed: int, cluster: Cluster, tasks: Tasks) -> Arrivals:
     """Read one seed of a recorded workload (JSON, plain or gzip).
+
+    Parameters
+    ----------
+    path : the recording
+    seed : which of its seeds
+    cluster, tasks : what it was recorded on
 
     Raises
     ------
@@ -481,15 +554,20 @@ def read_arrivals(path: str | Path, seed: int, cluster: Cluster, tasks: Tasks) -
     """
     rows, rank_by_name = _recorded_orders(path, seed)
     if len(rank_by_name) != len(cluster):
-        raise InputError(f"seed {seed} ranks {len(rank_by_name)} nodes, the cluster has {len(cluster)}", file=path,
-                         column="node_rank_by_sorted_name", mend="give the arrivals and the nodes of the same cluster")
+        raise InputError(
+            f"seed {seed} ranks {len(rank_by_name)} nodes, the cluster has {len(cluster)}",
+            file=path, column="node_rank_by_sorted_name",
+            mend="give the arrivals and the nodes of the same cluster")
     if not np.array_equal(np.sort(rank_by_name), np.arange(len(cluster))):
         raise InputError(f"the ranks of seed {seed} are not a permutation", file=path,
-                         column="node_rank_by_sorted_name", mend=f"give each of 0 to {len(cluster) - 1} once")
+                         column="node_rank_by_sorted_name",
+                         mend=f"give each of 0 to {len(cluster) - 1} once")
     is_outside = (rows < 0) | (rows >= len(tasks))
     if is_outside.any():
-        raise InputError(f"seed {seed} names task row {rows[is_outside][0]}, the trace has rows 0 to {len(tasks) - 1}",
-                         file=path, column="pod_rows", mend="give the arrivals and the tasks of the same trace")
+        raise InputError(
+            f"seed {seed} names task row {rows[is_outside][0]}, "
+            f"the trace has rows 0 to {len(tasks) - 1}",
+            file=path, column="pod_rows", mend="give the arrivals and the tasks of the same trace")
     rank = np.empty(len(cluster), np.int64)
     rank[np.argsort(cluster.name.astype(str), kind="stable")] = rank_by_name
     return Arrivals(rows, rank)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sched_lab.cluster import Cluster, empty_state, toy_cluster
 from sched_lab.frames import InputError
 from sched_lab.online.inflation import inflate
+from sched_lab.online.model import PowerSettings
 from sched_lab.power import (
     CPU_POWER_W,
     GPU_POWER_W,
@@ -102,8 +103,10 @@ def test_the_step_is_the_formula_of_the_paper_and_the_count_of_the_code(vcpu: in
     capacity = 1000 * vcpu
     free = int(left * capacity)
     if package:  # sockets of 16 cores; of a core in use nothing is idle
-        cores, idle_cores = ceil(Fraction(capacity, 2000)), free // 2000
-        sockets, active = ceil(Fraction(cores, 16)), ceil(Fraction(cores - idle_cores, 16))
+        cores = ceil(Fraction(capacity, 2000))
+        idle_cores = free // 2000
+        sockets = ceil(Fraction(cores, 16))
+        active = ceil(Fraction(cores - idle_cores, 16))
         watts = 15 * (sockets - active) + 120 * active
     else:
         watts = 120 * ceil(Fraction(capacity - free, 32_000)) + 15 * floor(Fraction(free, 32_000))
@@ -142,7 +145,7 @@ def test_a_run_under_a_curve_adds_up_the_nodes() -> None:
     # task one alone, 4 vCPU and a share of 500, on cat. Linear: one CPU at an eighth, 15 + 105/8; the A100 half, 225 W
     # Eq. 1 counts a free CPU of cat and one of each of bee and dog; ant's 16 vCPU are none. GPUs: 20 + 120 idle
     run = inflate(toy_cluster(), toy_tasks(), "fgd", arrivals=Arrivals(np.array([0]), np.arange(4)),
-                  load_curve="linear")
+                  power=PowerSettings(load_curve="linear"))
     assert run.assignments["node"].tolist() == ["cat"]
     assert run.curve.loc[0, ["cpu_w", "gpu_w"]].tolist() == [15 + 13.125 + 15 + 15 + 15, 225 + 20 + 120]
 
@@ -165,7 +168,8 @@ def test_tables_are_read(tmp_path: Path) -> None:
 
 
 def test_tables_add_and_override_for_one_power_model_only(tmp_path: Path) -> None:
-    gpu, cpu = read_gpu_power(written(tmp_path, GPUS)), read_cpu_power(written(tmp_path, CPUS))
+    gpu = read_gpu_power(written(tmp_path, GPUS))
+    cpu = read_cpu_power(written(tmp_path, CPUS))
     power = power_of(one_node(96, "8163"), "package", gpu, cpu)
     # 96 vCPU are 48 cores: two CPUs of 24
     assert cpu_power_w(power, 0, 96_000) == 2 * 30 and gpu_power_w(power, 0, np.array([1000, 1000])) == 2 * 9

@@ -145,7 +145,8 @@ def test_tasks_made_in_a_program_obey_the_same_rules(column: str, value: int, wh
 def test_no_public_trace_asks_for_more_than_a_gpu_of_one() -> None:
     for name in TRACES:
         table = pd.read_csv(public(f"openb_pod_list_{name}.csv"))
-        one, several = table["num_gpu"] == 1, table["num_gpu"] > 1
+        one = table["num_gpu"] == 1
+        several = table["num_gpu"] > 1
         assert table.loc[one, "gpu_milli"].between(1, 1000).all() and (table.loc[several, "gpu_milli"] == 1000).all()
         assert (table.loc[table["num_gpu"] == 0, "gpu_milli"] == 0).all() and (table["cpu_milli"] >= 1000).all()
 
@@ -282,7 +283,8 @@ def test_the_default_workload_is_like_the_default_trace() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_task_fits_on_some_empty_node(seed: int) -> None:
-    table, nodes = generate_tasks(seed), default_cluster()
+    table = generate_tasks(seed)
+    nodes = default_cluster()
     fits = ((table["cpu_milli"].to_numpy()[:, None] <= nodes.cpu_milli)
             & (table["memory_mib"].to_numpy()[:, None] <= nodes.memory_mib)
             & (table["num_gpu"].to_numpy()[:, None] <= nodes.num_gpus))
@@ -290,7 +292,8 @@ def test_every_task_fits_on_some_empty_node(seed: int) -> None:
 
 
 def test_the_seed_decides_the_pairing_and_nothing_else() -> None:
-    first, second = generate_tasks(0), generate_tasks(1)
+    first = generate_tasks(0)
+    second = generate_tasks(1)
     assert first.equals(generate_tasks(0)) and not first.equals(second)
     for column in ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli"):
         assert sorted(first[column]) == sorted(second[column])
@@ -384,7 +387,8 @@ def test_a_missing_arrivals_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_recorded_arrivals_fit_the_public_trace() -> None:
-    tasks, nodes = read_tasks(public("openb_pod_list_default.csv")), default_cluster()
+    tasks = read_tasks(public("openb_pod_list_default.csv"))
+    nodes = default_cluster()
     arrivals = read_arrivals(reference("pwr/arrivals/default.json.gz"), 42, nodes, tasks)
     # each task once, in random order, before any task comes again
     assert sorted(arrivals.task_row[: len(tasks)].tolist()) == list(range(len(tasks)))
@@ -396,7 +400,8 @@ def test_recorded_arrivals_fit_the_public_trace() -> None:
 
 def test_the_readers_own_folder_comes_first_and_the_embedded_data_last(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named, wanted = tmp_path / "named", tmp_path / "wanted"
+    named = tmp_path / "named"
+    wanted = tmp_path / "wanted"
     named.mkdir()
     wanted.mkdir()
     monkeypatch.setenv("SCHED_LAB_DATA", str(named))
