@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.online.combine import policy_of
 from sched_lab.online.inflation import play, sample_arrivals
-from sched_lab.online.policy import world_of
+from sched_lab.online.model import world_of
+from sched_lab.online.policies import policy_of
 from sched_lab.power import power_of
 from sched_lab.traces import find_data, read_tasks, target_workload, task_classes
 
@@ -21,15 +21,19 @@ pytestmark = pytest.mark.skipif(None in FILES.values(), reason="needs the openb 
 @pytest.mark.parametrize("name", ["fgd", "pwr-fgd:0.1"])
 def test_growth(benchmark, name, times, until):
     """Fill so many copies of the cluster to a share of their capacity."""
-    one, tasks = read_nodes(FILES["nodes"]), read_tasks(FILES["tasks"])
+    one = read_nodes(FILES["nodes"])
+    tasks = read_tasks(FILES["tasks"])
     nodes = one.take(np.tile(np.arange(len(one)), times))
-    nodes = replace(nodes, name=np.array([f"{name}-{i}" for i, name in enumerate(nodes.name)], object))
+    nodes = replace(nodes, name=np.array([f"{name}-{i}" for i, name in enumerate(nodes.name)],
+                                         object))
     arrivals = sample_arrivals(nodes, tasks, 0, until)
     nodes = nodes.take(np.argsort(arrivals.node_rank))
     classes, class_of = task_classes(tasks)
-    target, power, policy = target_workload(tasks), power_of(nodes, "package"), policy_of(name)
+    target = target_workload(tasks)
+    power = power_of(nodes, "package")
+    policy = policy_of(name)
     rows = arrivals.task_row
     benchmark.extra_info["arrivals"] = len(rows)
-    benchmark.pedantic(play, setup=lambda: ((policy, world_of(nodes, classes, target, power), class_of[rows],
-                                             tasks.memory_mib[rows]), {}), rounds=1 if times > 4 else 3,
-                       warmup_rounds=1)
+    benchmark.pedantic(
+        play, setup=lambda: ((policy, world_of(nodes, classes, target, power), class_of[
+            rows], tasks.memory_mib[rows]), {}), rounds=1 if times > 4 else 3, warmup_rounds=1)

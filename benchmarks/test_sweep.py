@@ -1,17 +1,17 @@
 """The whole evaluation of the PWR paper: 11 policies, 13 traces, 10 seeds, on all cores of this machine."""
-import sys
-from pathlib import Path
-
 import psutil
 import pytest
 
 from sched_lab.online.evaluation import run_study
+from sched_lab.online.experiments import PAPER, RECORDED, TRACES, study_of
+from sched_lab.reproduction import Workplace
 from sched_lab.sweeps import count_cores
 from sched_lab.traces import find_data, find_reference
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-FILES = find_data("openb/openb_pod_list_default.csv"), find_reference("pwr/arrivals/default.json.gz")
-pytestmark = pytest.mark.skipif(None in FILES, reason="needs the openb traces and their recorded arrivals")
+FILES = find_data("openb/openb_pod_list_default.csv"), find_reference(
+    "pwr/arrivals/default.json.gz")
+pytestmark = pytest.mark.skipif(None in FILES,
+                                reason="needs the openb traces and their recorded arrivals")
 
 
 class Peak:
@@ -34,17 +34,17 @@ class Peak:
 @pytest.mark.parametrize("arithmetic", ["reference", "exact"])
 def test_1430_runs(benchmark, tmp_path, monkeypatch, arithmetic):
     """Nothing is kept from before: every run is computed, and every cell written."""
-    import pwr_results
-
     from sched_lab import sweeps
-    peak, write = Peak(), sweeps.write_frame
+    peak = Peak()
+    write = sweeps.write_frame
 
     def watched(*arguments, **options):
         peak.sample()
         return write(*arguments, **options)
 
     monkeypatch.setattr(sweeps, "write_frame", watched)
-    study = pwr_results.study(pwr_results.PAPER, pwr_results.RECORDED, arithmetic=arithmetic)
+    place = Workplace(tmp_path, find=lambda name: find_data(name) or find_reference(name))
+    study = study_of(place, PAPER, RECORDED, TRACES, step=0.005, arithmetic=arithmetic)
     result = benchmark.pedantic(run_study, (study, tmp_path), {"workers": count_cores()}, rounds=1)
     assert result.computed == 1430
     benchmark.extra_info["memory_mib"] = peak.mib

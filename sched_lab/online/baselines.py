@@ -8,23 +8,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compat import njit
-from ..cluster import WHOLE_GPU_MILLI, Integers
-from .policy import World, idle_gpus, is_share
+from ..jit import njit
+from ..arrays import Integers
+from ..cluster import WHOLE_GPU_MILLI
+from .model import World, idle_gpus, is_share
 
 # %% auto #0
-__all__ = ['fullest_gpu', 'fitting_gpus', 'random', 'bestfit_score', 'largest_node', 'bestfit', 'dotprod_score', 'dotprod',
-           'packing_score', 'packing', 'clustering_score', 'clustering']
+__all__ = ['bestfit_score', 'dotprod_score', 'packing_score', 'clustering_score']
 
 # %% ../../nbs/21_baselines.ipynb #21-008
 @njit(cache=True)
 def fullest_gpu(gpu_left_milli: Integers, gpu_milli: int, num_gpus: int) -> int:
-    """Bit mask of the GPU with least left that still fits a share, the first of equals; else of the first idle ones."""
+    """Bit mask of the fullest GPU that still fits a share; else of the first idle ones."""
     if not is_share(gpu_milli):
         return idle_gpus(gpu_left_milli, num_gpus)
     best = -1
     for gpu in range(len(gpu_left_milli)):
-        if gpu_left_milli[gpu] >= gpu_milli and (best < 0 or gpu_left_milli[gpu] < gpu_left_milli[best]):
+        is_fuller = best < 0 or gpu_left_milli[gpu] < gpu_left_milli[best]
+        if gpu_left_milli[gpu] >= gpu_milli and is_fuller:
             best = gpu
     return 1 << best
 
@@ -34,33 +35,40 @@ def fitting_gpus(gpu_left_milli: Integers, gpu_milli: int, num_gpus: int) -> int
     """Bit mask of all GPUs that fit a share; else of the first idle ones."""
     if not is_share(gpu_milli):
         return idle_gpus(gpu_left_milli, num_gpus)
-    gpus = 0
+    gpu_mask = 0
     for gpu in range(len(gpu_left_milli)):
-        gpus |= (gpu_left_milli[gpu] >= gpu_milli) << gpu
-    return gpus
+        gpu_mask |= (gpu_left_milli[gpu] >= gpu_milli) << gpu
+    return gpu_mask
 
 # %% ../../nbs/21_baselines.ipynb #21-015
 @njit(cache=True)
-def random(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def random(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+           gpu_mask: Integers) -> None:
     """Leave node and GPU to the engine's dice."""
     demand = world.demand
     for node in nodes:
         score[node] = 0
-        gpus[node] = fitting_gpus(world.state.gpu_left_milli[node], demand.gpu_milli[task], demand.num_gpus[task])
+        gpu_mask[node] = fitting_gpus(world.state.gpu_left_milli[node], demand.gpu_milli[task],
+                                  demand.num_gpus[task])
 
 # %% ../../nbs/21_baselines.ipynb #21-023
 @njit(cache=True)
 def bestfit_score(cpu_left_milli: int, free_milli: int, cpu_milli: int, demand_milli: int,
                   most_cpu_milli: int, most_gpu_milli: int) -> int:
-    """BestFit: 100 points less what stays free, half for CPU and half for GPU, each in shares of the largest node.
+    """BestFit: 100 points less what stays free, in shares of the largest node.
 
     Parameters
     ----------
     cpu_left_milli, free_milli : CPU and GPU left on the node
     cpu_milli, demand_milli : CPU and GPU that the task asks for, GPUs added up
     most_cpu_milli, most_gpu_milli : CPU and GPU of the largest node of the cluster
+
+    References
+    ----------
+    Lettich et al. 2024, Section V-B, and their code: half for CPU and half for GPU
     """
-    rest = 0.5 * (cpu_left_milli - cpu_milli) / most_cpu_milli + 0.5 * (free_milli - demand_milli) / most_gpu_milli
+    rest = (0.5 * (cpu_left_milli - cpu_milli) / most_cpu_milli
+            + 0.5 * (free_milli - demand_milli) / most_gpu_milli)
     return int((1.0 - rest) * 100.0)
 
 # %% ../../nbs/21_baselines.ipynb #21-025
@@ -71,54 +79,78 @@ def largest_node(world: World) -> tuple[int, int]:
 
 # %% ../../nbs/21_baselines.ipynb #21-030
 @njit(cache=True)
-def bestfit(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def bestfit(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+            gpu_mask: Integers) -> None:
     """BestFit for the engine."""
-    demand, state = world.demand, world.state
-    gpu_milli, num_gpus, (most_cpu, most_gpu) = demand.gpu_milli[task], demand.num_gpus[task], largest_node(world)
+    demand = world.demand
+    state = world.state
+    gpu_milli = demand.gpu_milli[task]
+    num_gpus = demand.num_gpus[task]
+    most_cpu, most_gpu = largest_node(world)
     for node in nodes:
         left = state.gpu_left_milli[node]
         score[node] = bestfit_score(state.cpu_left_milli[node], left.sum(), demand.cpu_milli[task],
                                     gpu_milli * num_gpus, most_cpu, most_gpu)
-        gpus[node] = fullest_gpu(left, gpu_milli, num_gpus)
+        gpu_mask[node] = fullest_gpu(left, gpu_milli, num_gpus)
 
 # %% ../../nbs/21_baselines.ipynb #21-033
 @njit(cache=True)
 def dotprod_score(cpu_left_milli: int, free_milli: int, cpu_milli: int, demand_milli: int,
                   most_cpu_milli: int, most_gpu_milli: int) -> int:
-    """DotProd: 100 points less half the dot product of what is left and what is asked for (as `bestfit_score`)."""
+    """DotProd: 100 points less half the dot product of what is left and what is asked for.
+
+    Parameters
+    ----------
+    cpu_left_milli, free_milli, cpu_milli, demand_milli, most_cpu_milli, most_gpu_milli : as
+        `bestfit_score`
+
+    References
+    ----------
+    Lettich et al. 2024, Section V-B, and their code
+    """
     product = (cpu_left_milli / most_cpu_milli) * (cpu_milli / most_cpu_milli) + (
         free_milli / most_gpu_milli) * (demand_milli / most_gpu_milli)
     return int(100.0 * (1.0 - product / 2.0))
 
 # %% ../../nbs/21_baselines.ipynb #21-035
 @njit(cache=True)
-def dotprod(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def dotprod(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+            gpu_mask: Integers) -> None:
     """DotProd for the engine."""
-    demand, state = world.demand, world.state
-    gpu_milli, num_gpus, (most_cpu, most_gpu) = demand.gpu_milli[task], demand.num_gpus[task], largest_node(world)
+    demand = world.demand
+    state = world.state
+    gpu_milli = demand.gpu_milli[task]
+    num_gpus = demand.num_gpus[task]
+    most_cpu, most_gpu = largest_node(world)
     for node in nodes:
         left = state.gpu_left_milli[node]
         score[node] = dotprod_score(state.cpu_left_milli[node], left.sum(), demand.cpu_milli[task],
                                     gpu_milli * num_gpus, most_cpu, most_gpu)
-        gpus[node] = fullest_gpu(left, gpu_milli, num_gpus)
+        gpu_mask[node] = fullest_gpu(left, gpu_milli, num_gpus)
 
 # %% ../../nbs/21_baselines.ipynb #21-038
 @njit(cache=True)
 def packing_score(gpu_left_milli: Integers, node_gpus: int, gpu_milli: int, num_gpus: int) -> int:
-    """GpuPacking: most points for GPUs in use, then for idle GPUs of a node in use, fewest for an idle node.
+    """GpuPacking: most points for GPUs in use, then for nodes in use, fewest for an idle node.
 
     Parameters
     ----------
     gpu_left_milli : GPUs of the node, 0 where there is none
     node_gpus : how many there are
     gpu_milli, num_gpus : what the task asks for
+
+    References
+    ----------
+    Lettich et al. 2024, Section V-B, and their code
     """
     if num_gpus == 0:
         return 0
     num_idle = (gpu_left_milli == WHOLE_GPU_MILLI).sum()
     if num_idle == node_gpus:
         return int(max(33 - num_idle, num_idle))
-    idle_taken, left_percent, num_taken = 0, 0, 0
+    idle_taken = 0
+    left_percent = 0
+    num_taken = 0
     for left in np.sort(gpu_left_milli):
         if left >= gpu_milli and num_taken < num_gpus:
             idle_taken += left == WHOLE_GPU_MILLI
@@ -128,25 +160,31 @@ def packing_score(gpu_left_milli: Integers, node_gpus: int, gpu_milli: int, num_
 
 # %% ../../nbs/21_baselines.ipynb #21-040
 @njit(cache=True)
-def packing(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def packing(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+            gpu_mask: Integers) -> None:
     """GpuPacking for the engine."""
     demand = world.demand
-    gpu_milli, num_gpus = demand.gpu_milli[task], demand.num_gpus[task]
+    gpu_milli = demand.gpu_milli[task]
+    num_gpus = demand.num_gpus[task]
     for node in nodes:
         left = world.state.gpu_left_milli[node]
         score[node] = packing_score(left, world.power.num_gpus[node], gpu_milli, num_gpus)
-        gpus[node] = fullest_gpu(left, gpu_milli, num_gpus)
+        gpu_mask[node] = fullest_gpu(left, gpu_milli, num_gpus)
 
 # %% ../../nbs/21_baselines.ipynb #21-043
 @njit(cache=True)
 def clustering_score(free_milli: int, most_gpu_milli: int, kind: int, residents: Integers) -> int:
-    """GpuClustering: most points for a node with tasks of the same kind only, fewest for one with other kinds only.
+    """GpuClustering: most points for a node with tasks of the same kind only.
 
     Parameters
     ----------
     free_milli, most_gpu_milli : GPU left on the node, GPU of the largest node of the cluster
     kind : kind of the task's GPU request, -1 for none
     residents : (kinds,) number of tasks of each kind on the node
+
+    References
+    ----------
+    Lettich et al. 2024, Section V-B, and their code
     """
     if kind < 0:
         return 0
@@ -157,11 +195,15 @@ def clustering_score(free_milli: int, most_gpu_milli: int, kind: int, residents:
 
 # %% ../../nbs/21_baselines.ipynb #21-045
 @njit(cache=True)
-def clustering(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def clustering(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+               gpu_mask: Integers) -> None:
     """GpuClustering for the engine."""
-    demand, (_, most_gpu) = world.demand, largest_node(world)
-    gpu_milli, num_gpus = demand.gpu_milli[task], demand.num_gpus[task]
+    demand = world.demand
+    _, most_gpu = largest_node(world)
+    gpu_milli = demand.gpu_milli[task]
+    num_gpus = demand.num_gpus[task]
     for node in nodes:
         left = world.state.gpu_left_milli[node]
-        score[node] = clustering_score(left.sum(), most_gpu, demand.kind[task], world.residents[node])
-        gpus[node] = fullest_gpu(left, gpu_milli, num_gpus)
+        score[node] = clustering_score(left.sum(), most_gpu, demand.kind[task],
+                                       world.residents[node])
+        gpu_mask[node] = fullest_gpu(left, gpu_milli, num_gpus)

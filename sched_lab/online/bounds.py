@@ -12,38 +12,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.optimize
-import scipy.sparse
 
-from .._compat import njit
-from ..cluster import WHOLE_GPU_MILLI, Cluster, Integers, empty_state
-from ..frag import Floats, Truths
+from ..jit import njit
+from ..arrays import Floats, Integers, Truths
+from ..cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
 from ..frames import InputError
-from .inflation import inflate
-from .policy import final_state
+from .inflation import cut, inflate, sample_arrivals
+from .model import Placements, final_state
 from ..power import Power, cpu_power_w, gpu_power_w, power_of
 from ..traces import Arrivals, Tasks, admits
 
-optimize: Any = scipy.optimize  # has no types
-sparse: Any = scipy.sparse
+# %% auto #0
+__all__ = ['Service', 'grar_upper_bound', 'eopc_lower_bound_w', 'bound', 'Optimum', 'optimal_placement']
+
+# %% ../../nbs/28_bounds.ipynb #28-006a
 METHODS = ("aggregated", "patterns")
 NODE_TYPE = ["cpu_milli", "memory_mib", "num_gpus", "gpu_model", "cpu_model"]
 DEMAND = ["cpu_milli", "memory_mib", "num_gpus", "gpu_milli", "gpu_spec", "cpu_spec"]
-MICRO = 10**6  # prices are whole millionths of a watt (or of a milli-GPU), so that bounds are sums of integers
-
-# %% auto #0
-__all__ = ['optimize', 'sparse', 'METHODS', 'NODE_TYPE', 'DEMAND', 'MICRO', 'SHARES_PER_GPU', 'START', 'Instance', 'instance_of',
-           'Watts', 'cpu_curve_w', 'gpu_curve_w', 'watts_of', 'Question', 'grar_question', 'power_question',
-           'gpu_rules', 'least_w_per_weight', 'lower_lines', 'Program', 'type_rows', 'program_of', 'left_out_cost',
-           'safe_lower_bound', 'aggregated_bound', 'fill_gpu', 'fill_node', 'taken', 'Grid', 'grid_of', 'Parts',
-           'best_of_equals', 'gpu_parts', 'parts_of', 'best_node', 'Prices', 'Columns', 'price_bound', 'best_mixture',
-           'columns_of', 'pattern_bound', 'best_bound', 'grar_upper_bound', 'eopc_lower_bound_w', 'Optimum',
-           'reachable', 'optimal_placement']
+# prices are whole millionths of a watt (or of a milli-GPU), so that bounds are sums of integers
+MICRO = 10**6
 
 # %% ../../nbs/28_bounds.ipynb #28-008
 @dataclass(frozen=True)
-class Instance:
-    """What arrived and where it fits, up to symmetry.
+class Kinds:
+    """What arrived and where it fits, up to symmetry: node types and task classes.
 
     Parameters
     ----------
@@ -65,27 +57,30 @@ class Instance:
     class_of: Integers
     fits: Truths
 
-
+# %% ../../nbs/28_bounds.ipynb #28-008p
 def _groups(table: Cluster | Tasks, columns: list[str]) -> tuple[Integers, Integers, Integers]:
     """First row and size of each group of equal rows, and the group of each row."""
     keys = pd.DataFrame({name: getattr(table, name) for name in columns})
     group = keys.groupby(columns, sort=False).ngroup().to_numpy(np.int64)
-    first, count = np.unique(group, return_index=True)[1], np.bincount(group)
+    first = np.unique(group, return_index=True)[1]
+    count = np.bincount(group)
     return first.astype(np.int64), count.astype(np.int64), group.astype(np.int64)
 
 # %% ../../nbs/28_bounds.ipynb #28-009
-def instance_of(cluster: Cluster, tasks: Tasks, task_row: Integers) -> Instance:
+def kinds_of(cluster: Cluster, tasks: Tasks, task_row: Integers) -> Kinds:
     """Node types and task classes of a list of arrivals."""
     arrived = tasks.take(task_row)
     node, num_nodes, type_of = _groups(cluster, NODE_TYPE)
     first, count, class_of = _groups(arrived, DEMAND)
-    nodes, classes = cluster.take(node), arrived.take(first)
+    nodes = cluster.take(node)
+    classes = arrived.take(first)
     fits = np.ones((len(classes), len(nodes)), bool)
     for name in ("cpu_milli", "memory_mib", "num_gpus"):
         fits &= getattr(classes, name)[:, None] <= getattr(nodes, name)
     for specs, models in ((classes.gpu_spec, nodes.gpu_model), (classes.cpu_spec, nodes.cpu_model)):
-        fits &= np.array([admits(spec, model) for spec in specs for model in models], bool).reshape(fits.shape)
-    return Instance(nodes, num_nodes, node, type_of, classes, count, class_of, fits)
+        fits &= np.array([admits(spec, model) for spec in specs for model in models],
+                         bool).reshape(fits.shape)
+    return Kinds(nodes, num_nodes, node, type_of, classes, count, class_of, fits)
 
 # %% ../../nbs/28_bounds.ipynb #28-012
 class Watts(NamedTuple):
@@ -93,8 +88,10 @@ class Watts(NamedTuple):
 
     Parameters
     ----------
-    cpu_w : for each type, power of its CPUs with at least so many milli-vCPU in use, (capacity + 1,)
-    gpu_w : for each type, power of one GPU above idle with at least so many milli-GPU in use, (1001,)
+    cpu_w : for each type, power of its CPUs with at least so many milli-vCPU in use, (capacity +
+        1,)
+    gpu_w : for each type, power of one GPU above idle with at least so many milli-GPU in use,
+        (1001,)
     idle_gpus_w : (types,) power of all GPUs of a node when idle
     """
 
@@ -102,7 +99,7 @@ class Watts(NamedTuple):
     gpu_w: list[Floats]
     idle_gpus_w: Floats
 
-
+# %% ../../nbs/28_bounds.ipynb #28-012p
 @njit(cache=True)
 def cpu_curve_w(power: Power, node: int) -> Floats:
     """Power of the CPUs of a node with 0, 1, 2 ... milli-vCPU in use, watts."""
@@ -112,7 +109,7 @@ def cpu_curve_w(power: Power, node: int) -> Floats:
         watts[used] = cpu_power_w(power, node, capacity - used)
     return watts
 
-
+# %% ../../nbs/28_bounds.ipynb #28-012q
 @njit(cache=True)
 def gpu_curve_w(power: Power, node: int) -> Floats:
     """Power of one GPU of a node above idle, with 0 to 1000 milli-GPU in use, watts."""
@@ -125,17 +122,20 @@ def gpu_curve_w(power: Power, node: int) -> Floats:
     return above_idle
 
 # %% ../../nbs/28_bounds.ipynb #28-013
-def watts_of(instance: Instance, power: Power | None) -> Watts:
+def watts_of(kinds: Kinds, power: Power | None) -> Watts:
     """Power curves of the node types; all zero without a power model."""
     if power is None:
-        return Watts([np.zeros(cpu + 1) for cpu in instance.nodes.cpu_milli],
-                     [np.zeros(WHOLE_GPU_MILLI + 1) for _ in instance.node], np.zeros(len(instance.node)))
-    curves = [(cpu_curve_w(power, node), gpu_curve_w(power, node)) for node in instance.node]
-    idle = empty_state(instance.nodes).gpu_left_milli
-    idle_w = np.array([gpu_power_w(power, node, left) for node, left in zip(instance.node, idle, strict=True)])
-    return Watts([_least_from(cpu) for cpu, _ in curves], [_least_from(gpu) for _, gpu in curves], idle_w)
+        return Watts([np.zeros(cpu + 1) for cpu in kinds.nodes.cpu_milli],
+                     [np.zeros(WHOLE_GPU_MILLI + 1) for _ in kinds.node],
+                     np.zeros(len(kinds.node)))
+    curves = [(cpu_curve_w(power, node), gpu_curve_w(power, node)) for node in kinds.node]
+    idle = empty_state(kinds.nodes).gpu_left_milli
+    idle_w = np.array([
+        gpu_power_w(power, node, left) for node, left in zip(kinds.node, idle, strict=True)])
+    return Watts([_least_from(cpu) for cpu, _ in curves], [_least_from(gpu) for _, gpu in curves],
+                 idle_w)
 
-
+# %% ../../nbs/28_bounds.ipynb #28-013p
 def _least_from(curve: Floats) -> Floats:
     """Least value of a curve at each place or to the right of it."""
     return np.minimum.accumulate(curve[::-1])[::-1]
@@ -147,7 +147,7 @@ class Question:
 
     Parameters
     ----------
-    instance : what arrived and where it fits
+    kinds : what arrived and where it fits
     watts : power curves of the node types
     gain : (classes,) what a placed task is worth
     all_placed : whether every arrival has to be placed
@@ -155,7 +155,7 @@ class Question:
     ceiling : above the value of any placement; what a task left out costs in the linear programs
     """
 
-    instance: Instance
+    kinds: Kinds
     watts: Watts
     gain: Integers
     all_placed: bool
@@ -166,32 +166,48 @@ class Question:
     @property
     def idle_w(self) -> float:
         """Power of all GPUs of the cluster when idle; the programs count from there."""
-        return float(self.instance.num_nodes @ self.watts.idle_gpus_w)
+        return float(self.kinds.num_nodes @ self.watts.idle_gpus_w)
+
+# %% ../../nbs/28_bounds.ipynb #28-017a
+class Service(NamedTuple):
+    """How much a scheduler serves at least, milli-GPU and milli-vCPU."""
+
+    gpu_milli: int
+    cpu_milli: int = 0
 
 # %% ../../nbs/28_bounds.ipynb #28-018
-def grar_question(instance: Instance) -> Question:
+def grar_question(kinds: Kinds) -> Question:
     """Place as much GPU demand as possible."""
-    num = len(instance.count)
-    return Question(instance, watts_of(instance, None), instance.classes.gpu_demand_milli, False,
+    num = len(kinds.count)
+    return Question(kinds, watts_of(kinds, None), kinds.classes.gpu_demand_milli, False,
                     np.zeros((0, num), np.int64), np.zeros(0, np.int64), 0.0)
 
+# %% ../../nbs/28_bounds.ipynb #28-018p
+def power_question(kinds: Kinds, power: Power, served: Service | None = None) -> Question:
+    """Draw as little power as possible; serve all arrivals, or so much.
 
-def power_question(instance: Instance, power: Power, served: tuple[int, int] | None = None) -> Question:
-    """Draw as little power as possible; serve all arrivals, or so many milli-GPU and milli-vCPU."""
-    watts, num = watts_of(instance, power), len(instance.count)
+    Parameters
+    ----------
+    kinds : what arrived and where it fits
+    power : power model of the cluster
+    served : what is served at least; None for all arrivals
+    """
+    watts = watts_of(kinds, power)
+    num = len(kinds.count)
     highest_w = [cpu.max() + gpu.max() * num_gpus
-                 for cpu, gpu, num_gpus in zip(watts.cpu_w, watts.gpu_w, instance.nodes.num_gpus, strict=True)]
+                 for cpu, gpu, num_gpus in zip(watts.cpu_w, watts.gpu_w, kinds.nodes.num_gpus,
+                                               strict=True)]
     wanted = np.array([] if served is None else served, np.int64)
-    amount = np.array([instance.classes.gpu_demand_milli, instance.classes.cpu_milli])[:len(wanted)]
-    return Question(instance, watts, np.zeros(num, np.int64), served is None, amount, wanted,
-                    float(instance.num_nodes @ highest_w) + 1)
+    amount = np.array([kinds.classes.gpu_demand_milli, kinds.classes.cpu_milli])[:len(wanted)]
+    return Question(kinds, watts, np.zeros(num, np.int64), served is None, amount, wanted,
+                    float(kinds.num_nodes @ highest_w) + 1)
 
 # %% ../../nbs/28_bounds.ipynb #28-020
 SHARES_PER_GPU = (1, 2, 3, 4)
 
 
 def gpu_rules(classes: Tasks) -> list[tuple[Integers, int]]:
-    """Weights of the classes, and a limit that no content of one GPU exceeds (per GPU of a task)."""
+    """Weights of the classes, and a limit that no content of one GPU exceeds."""
     is_share = (classes.num_gpus == 1) & (classes.gpu_milli < WHOLE_GPU_MILLI)
     rules = [(classes.gpu_demand_milli, WHOLE_GPU_MILLI)]
     for most in SHARES_PER_GPU:
@@ -199,7 +215,7 @@ def gpu_rules(classes: Tasks) -> list[tuple[Integers, int]]:
         rules.append((np.where(is_share, is_large.astype(np.int64), classes.num_gpus * most), most))
     return rules
 
-
+# %% ../../nbs/28_bounds.ipynb #28-020p
 def least_w_per_weight(gpu_w: Floats, limit: int) -> float:
     """Least power of a GPU above idle for each unit of weight on it, under one of the rules."""
     weight = np.arange(1, limit + 1)
@@ -209,7 +225,7 @@ def least_w_per_weight(gpu_w: Floats, limit: int) -> float:
 
 # %% ../../nbs/28_bounds.ipynb #28-023
 def lower_lines(curve: Floats) -> list[tuple[float, float]]:
-    """Slope and intercept of the lines that make up the largest convex function below a curve over 0, 1, 2 ..."""
+    """Slope and intercept of the lines of the largest convex function below a curve."""
     def slope(start: int, end: int) -> float:
         return float(curve[end] - curve[start]) / (end - start)
 
@@ -219,7 +235,8 @@ def lower_lines(curve: Floats) -> list[tuple[float, float]]:
             corners.pop()
         corners.append(x)
     slopes = [slope(*ends) for ends in zip(corners, corners[1:], strict=False)] or [0.0]
-    return [(slope, float((curve - slope * np.arange(len(curve))).min()) - 1e-9) for slope in slopes]
+    return [
+        (slope, float((curve - slope * np.arange(len(curve))).min()) - 1e-9) for slope in slopes]
 
 # %% ../../nbs/28_bounds.ipynb #28-027
 class Program(NamedTuple):
@@ -230,80 +247,122 @@ class Program(NamedTuple):
     rhs: Floats
     upper: Floats
 
+# %% ../../nbs/28_bounds.ipynb #28-027p
+class Rows:
+    """Rows of a linear program, written one by one; columns are classes, CPU watts, GPU watts."""
 
+    def __init__(self) -> None:
+        self.rows: list[list[float]] = []
+        self.limits: list[float] = []
+
+    def add(self, weight: Any, limit: float, cpu_w: float = 0, gpu_w: float = 0) -> None:
+        """Add weight x + cpu_w times the CPU watts + gpu_w times the GPU watts <= limit."""
+        self.rows.append([*weight, cpu_w, gpu_w])
+        self.limits.append(limit)
+
+# %% ../../nbs/28_bounds.ipynb #28-027ps1
 def type_rows(question: Question, node_type: int) -> tuple[Floats, Floats]:
-    """Rows and right-hand sides for all nodes of a type together; columns are classes, CPU watts, GPU watts."""
-    instance, classes, rows, rhs = question.instance, question.instance.classes, [], []
-    nodes, num_nodes = instance.nodes, int(instance.num_nodes[node_type])
-    num_gpus = int(nodes.num_gpus[node_type])
-
-    def add(weight: Any, cpu_w: float, gpu_w: float, limit: float) -> None:
-        rows.append([*weight, cpu_w, gpu_w])
-        rhs.append(limit)
-
-    add(classes.cpu_milli, 0, 0, num_nodes * nodes.cpu_milli[node_type])
-    add(classes.memory_mib, 0, 0, num_nodes * nodes.memory_mib[node_type])
+    """Rows and right-hand sides for all nodes of a type together."""
+    kinds = question.kinds
+    classes = kinds.classes
+    watts = question.watts
+    num_nodes = int(kinds.num_nodes[node_type])
+    num_gpus = int(kinds.nodes.num_gpus[node_type])
+    program = Rows()
+    program.add(classes.cpu_milli, num_nodes * kinds.nodes.cpu_milli[node_type])
+    program.add(classes.memory_mib, num_nodes * kinds.nodes.memory_mib[node_type])
     for several in np.unique(classes.num_gpus[classes.num_gpus > 1]):
-        add(classes.num_gpus >= several, 0, 0, num_nodes * (num_gpus // several))
+        program.add(classes.num_gpus >= several, num_nodes * (num_gpus // several))
     for weight, limit in gpu_rules(classes):
-        add(weight, 0, 0, num_nodes * num_gpus * limit)
-        add(weight * least_w_per_weight(question.watts.gpu_w[node_type], limit), 0, -1, 0)
-    for slope, intercept in lower_lines(question.watts.cpu_w[node_type]):
-        add(classes.cpu_milli * slope, -1, 0, -num_nodes * intercept)
-    return np.array(rows, float), np.array(rhs, float)
+        program.add(weight, num_nodes * num_gpus * limit)
+        least_w = least_w_per_weight(watts.gpu_w[node_type], limit)
+        program.add(weight * least_w, 0, gpu_w=-1)
+    for slope, intercept in lower_lines(watts.cpu_w[node_type]):
+        program.add(classes.cpu_milli * slope, -num_nodes * intercept, cpu_w=-1)
+    return np.array(program.rows, float), np.array(program.limits, float)
 
 # %% ../../nbs/28_bounds.ipynb #28-028
 def program_of(question: Question) -> Program:
-    """Aggregated program: how many tasks of each class on each type, the watts of each type, what is left out."""
-    instance, watts = question.instance, question.watts
-    num_classes, num_types = instance.fits.shape
+    """Aggregated program: tasks of each class on each type, their watts, what is left out."""
+    from scipy import sparse
+
+    kinds = question.kinds
+    num_classes, num_types = kinds.fits.shape
     blocks = [type_rows(question, node_type) for node_type in range(num_types)]
     of_types = sparse.block_diag([rows for rows, _ in blocks])
     sign = -1 if question.all_placed else 1
     shared = np.vstack([sign * np.eye(num_classes), -question.amount])
     shared = np.tile(np.hstack([shared, np.zeros((len(shared), 2))]), num_types)
-    left_out = sparse.vstack([-sparse.eye(len(shared)), sparse.csr_matrix((of_types.shape[0], len(shared)))])
-    matrix = sparse.hstack([sparse.vstack([sparse.csr_matrix(shared), of_types]), left_out]).tocsc()
-    rhs = np.concatenate([sign * instance.count, -question.wanted, *(limits for _, limits in blocks)])
+    nothing = sparse.csr_matrix((of_types.shape[0], len(shared)))
+    left_out = sparse.vstack([-sparse.eye(len(shared)), nothing])
+    placed = sparse.vstack([sparse.csr_matrix(shared), of_types])
+    rhs = [sign * kinds.count, -question.wanted, *(limits for _, limits in blocks)]
     costs = [np.append(-question.gain, (1, 1))] * num_types
-    upper = [np.append(instance.count * instance.fits[:, t], num * np.array([cpu_w.max(), num_gpus * gpu_w.max()]))
-             for t, (num, cpu_w, gpu_w, num_gpus) in enumerate(zip(
-                 instance.num_nodes, watts.cpu_w, watts.gpu_w, instance.nodes.num_gpus, strict=True))]
-    return Program(np.concatenate([*costs, left_out_cost(question)]), matrix, rhs,
-                   np.concatenate([*upper, instance.count * question.all_placed, question.wanted]).astype(float))
+    most_left_out = [kinds.count * question.all_placed, question.wanted]
+    upper = np.concatenate([*upper_limits(question), *most_left_out]).astype(float)
+    return Program(np.concatenate([*costs, left_out_cost(question)]),
+                   sparse.hstack([placed, left_out]).tocsc(), np.concatenate(rhs), upper)
 
+# %% ../../nbs/28_bounds.ipynb #28-028s1
+def upper_limits(question: Question) -> list[Floats]:
+    """Most tasks of each class on each type, and the most watts that the type can draw."""
+    kinds = question.kinds
+    limits = []
+    for node_type, num_nodes in enumerate(kinds.num_nodes):
+        cpu_w = question.watts.cpu_w[node_type].max()
+        gpus_w = kinds.nodes.num_gpus[node_type] * question.watts.gpu_w[node_type].max()
+        limits.append(np.append(kinds.count * kinds.fits[:, node_type],
+                                num_nodes * np.array([cpu_w, gpus_w])))
+    return limits
 
+# %% ../../nbs/28_bounds.ipynb #28-028p
 def left_out_cost(question: Question) -> Floats:
     """Cost of leaving out one task of each class, and one milli of each service."""
-    return question.ceiling * np.append(np.ones(len(question.gain)), np.full(len(question.wanted), 0.001))
+    return question.ceiling * np.append(np.ones(len(question.gain)),
+                                        np.full(len(question.wanted), 0.001))
 
 # %% ../../nbs/28_bounds.ipynb #28-030
 def safe_lower_bound(program: Program, multiplier: Floats) -> Fraction:
-    """Lower bound on a linear program from any multipliers >= 0 of its rows, in exact arithmetic."""
+    """Lower bound on a linear program from any multipliers >= 0, in exact arithmetic."""
     exact = [Fraction(float(y)) for y in multiplier]
-    total = -sum((y * Fraction(float(b)) for y, b in zip(exact, program.rhs, strict=True) if y), Fraction(0))
+    pairs = zip(exact, program.rhs, strict=True)
+    total = -sum((y * Fraction(float(b)) for y, b in pairs if y), Fraction(0))
     reduced = program.cost + program.matrix.T @ multiplier
-    margin = 1e-9 * (np.abs(program.cost) + abs(program.matrix).T @ multiplier)  # far more than its rounding error
+    # far more than its rounding error
+    margin = 1e-9 * (np.abs(program.cost) + abs(program.matrix).T @ multiplier)
     for column in np.flatnonzero((program.upper > 0) & (reduced <= margin)):
-        entries = slice(*program.matrix.indptr[column:column + 2])
-        rows, values = program.matrix.indices[entries], program.matrix.data[entries]
-        price = sum((exact[row] * Fraction(float(value)) for row, value in zip(rows, values, strict=True)
-                     if exact[row]), Fraction(float(program.cost[column])))
+        price = exact_price(program, exact, int(column))
         total += min(price, Fraction(0)) * Fraction(float(program.upper[column]))
     return total
 
+# %% ../../nbs/28_bounds.ipynb #28-030s1
+def exact_price(program: Program, multiplier: list[Fraction], column: int) -> Fraction:
+    """Cost of a column and its rows at the multipliers, as a fraction."""
+    entries = slice(*program.matrix.indptr[column:column + 2])
+    rows = program.matrix.indices[entries]
+    values = program.matrix.data[entries]
+    prices = (multiplier[row] * Fraction(float(value))
+              for row, value in zip(rows, values, strict=True) if multiplier[row])
+    return sum(prices, Fraction(float(program.cost[column])))
 
+# %% ../../nbs/28_bounds.ipynb #28-030p
 def aggregated_bound(question: Question) -> tuple[Fraction, Floats]:
     """Safe bound of the aggregated program, and the multipliers of its rows."""
+    from scipy.optimize import linprog
+
     program = program_of(question)
-    solved = optimize.linprog(program.cost, program.matrix, program.rhs, bounds=np.c_[0 * program.upper, program.upper])
-    multiplier = np.zeros(len(program.rhs)) if solved.ineqlin is None else np.maximum(0, -solved.ineqlin.marginals)
+    solved = linprog(program.cost, program.matrix, program.rhs,
+                     bounds=np.c_[0 * program.upper, program.upper])
+    multiplier = np.zeros(len(program.rhs))
+    if solved.ineqlin is not None:
+        multiplier = np.maximum(0, -solved.ineqlin.marginals)
     return safe_lower_bound(program, multiplier), multiplier
 
 # %% ../../nbs/28_bounds.ipynb #28-034
 @njit(cache=True)
-def fill_gpu(size: Integers, cpu: Integers, worth: Integers, room: int, cpu_room: int) -> tuple[Integers, Integers]:
-    """Most that shares on one GPU are worth, by room on the GPU and vCPU, and the share that was put in last.
+def fill_gpu(size: Integers, cpu: Integers, worth: Integers, room: int,
+             cpu_room: int) -> tuple[Integers, Integers]:
+    """Most that shares on one GPU are worth, by room and vCPU, and the share put in last.
 
     Returns
     -------
@@ -360,7 +419,14 @@ def fill_node(num_gpus: int, cpu_room: int, gpus: Integers, cpu: Integers,
 # %% ../../nbs/28_bounds.ipynb #28-037
 @njit(cache=True)
 def taken(last: Integers, rows: Integers, columns: Integers, row: int, column: int) -> Integers:
-    """How often each part was put in, read from a filled table backwards; -1 there skips a row, -2 a column."""
+    """How often each part was put in, read from a filled table backwards.
+
+    Parameters
+    ----------
+    last : which part was put in last; -1 skips a row, -2 a column
+    rows, columns : (parts,) what a part takes
+    row, column : where to begin
+    """
     times = np.zeros(len(rows), np.int64)
     while row > 0 or column > 0:
         part = last[row, column]
@@ -376,7 +442,7 @@ def taken(last: Integers, rows: Integers, columns: Integers, row: int, column: i
 
 # %% ../../nbs/28_bounds.ipynb #28-041
 class Grid(NamedTuple):
-    """Units in which the tables count: CPU demands are rounded down to them, GPU demands are multiples of them."""
+    """Units of the tables: CPU demands are rounded down to them, GPU demands are multiples."""
 
     cpu_milli: int
     gpu_milli: int
@@ -402,21 +468,22 @@ class Parts(NamedTuple):
     worth: Integers
     content: Integers
 
-
+# %% ../../nbs/28_bounds.ipynb #28-043p
 def best_of_equals(classes: Integers, worth: Integers, *demands: Integers) -> Integers:
-    """Of the given classes, the one worth most among those of equal demands, if it is worth anything."""
+    """Of classes of equal demands, the one worth most, if it is worth anything."""
     order = classes[np.argsort(-worth[classes], kind="stable")]
     keys = np.array([demand[order] for demand in demands])
     first = order[np.unique(keys, axis=1, return_index=True)[1]] if len(order) else order
     return np.sort(first[worth[first] > 0])
 
-
+# %% ../../nbs/28_bounds.ipynb #28-043q
 def gpu_parts(shares: Integers, size: Integers, cpu: Integers, worth: Integers, gpu_cost: Integers,
               cpu_room: int) -> Parts:
     """Best content of one GPU with shares, for each amount of vCPU at which it gets better."""
     value, last = fill_gpu(size[shares], cpu[shares], worth[shares], len(gpu_cost) - 1, cpu_room)
     net = value - gpu_cost[:, None]
-    load, best = net.argmax(axis=0), net.max(axis=0)
+    load = net.argmax(axis=0)
+    best = net.max(axis=0)
     steps = np.flatnonzero(np.diff(best, prepend=0) > 0)
     content = np.zeros((len(steps), len(worth)), np.int64)
     for step, used in enumerate(steps):
@@ -426,22 +493,25 @@ def gpu_parts(shares: Integers, size: Integers, cpu: Integers, worth: Integers, 
 # %% ../../nbs/28_bounds.ipynb #28-044
 def parts_of(question: Question, grid: Grid, node_type: int, worth: Integers) -> Parts:
     """All parts for the nodes of a type at these prices."""
-    classes = question.instance.classes
-    cpu, size = classes.cpu_milli // grid.cpu_milli, classes.gpu_milli // grid.gpu_milli
+    classes = question.kinds.classes
+    cpu = classes.cpu_milli // grid.cpu_milli
+    size = classes.gpu_milli // grid.gpu_milli
     gpu_cost = np.floor(question.watts.gpu_w[node_type][::grid.gpu_milli] * MICRO).astype(np.int64)
-    cpu_room = int(question.instance.nodes.cpu_milli[node_type] // grid.cpu_milli)
-    fit = np.flatnonzero(question.instance.fits[:, node_type])
+    cpu_room = int(question.kinds.nodes.cpu_milli[node_type] // grid.cpu_milli)
+    fit = np.flatnonzero(question.kinds.fits[:, node_type])
     is_share = (classes.num_gpus[fit] == 1) & (classes.gpu_milli[fit] < WHOLE_GPU_MILLI)
     takes_nothing = (classes.num_gpus[fit] == 0) & (cpu[fit] == 0)
     shares = best_of_equals(fit[is_share], worth, size, cpu)
     others = best_of_equals(fit[~is_share & ~takes_nothing], worth, classes.num_gpus, cpu)
     on_gpu = gpu_parts(shares, size, cpu, worth, gpu_cost, cpu_room)
-    whole = Parts(classes.num_gpus[others], cpu[others], worth[others] - classes.num_gpus[others] * gpu_cost[-1],
+    whole = Parts(classes.num_gpus[others], cpu[others],
+                  worth[others] - classes.num_gpus[others] * gpu_cost[-1],
                   np.eye(len(worth), dtype=np.int64)[others])
     return Parts(*(np.concatenate(pair) for pair in zip(on_gpu, whole, strict=True)))
 
 # %% ../../nbs/28_bounds.ipynb #28-045
-def best_node(question: Question, grid: Grid, node_type: int, worth: Integers) -> tuple[int, Integers, Integers]:
+def best_node(question: Question, grid: Grid, node_type: int,
+              worth: Integers) -> tuple[int, Integers, Integers]:
     """Most that the content of one node is worth above its power, in millionths of a watt.
 
     Parameters
@@ -450,18 +520,24 @@ def best_node(question: Question, grid: Grid, node_type: int, worth: Integers) -
 
     Returns
     -------
-    value : an upper bound on the maximum, equal to it if the grid rounds nothing and memory does not bind
-    content, net : tasks of each class and value of the best content for each number of GPUs, (GPUs + 1, classes)
+    value : an upper bound on the maximum, equal to it if the grid rounds nothing and memory does
+        not bind
+    content, net : tasks of each class and value of the best content for each number of GPUs, (GPUs
+        + 1, classes)
     """
-    instance, parts = question.instance, parts_of(question, grid, node_type, worth)
+    kinds = question.kinds
+    parts = parts_of(question, grid, node_type, worth)
     cpu_cost = np.floor(question.watts.cpu_w[node_type][::grid.cpu_milli] * MICRO).astype(np.int64)
-    num_gpus = int(instance.nodes.num_gpus[node_type])
+    num_gpus = int(kinds.nodes.num_gpus[node_type])
     value, last = fill_node(num_gpus, len(cpu_cost) - 1, parts.gpus, parts.cpu, parts.worth)
     net = value - cpu_cost
-    times = [taken(last, parts.gpus, parts.cpu, busy, used) for busy, used in enumerate(net.argmax(axis=1))]
-    classes = instance.classes
-    takes_nothing = (classes.num_gpus == 0) & (classes.cpu_milli < grid.cpu_milli) & instance.fits[:, node_type]
-    gift = np.where(takes_nothing & (worth > 0), instance.count, 0)
+    times = [
+        taken(last, parts.gpus, parts.cpu, busy, used)
+        for busy, used in enumerate(net.argmax(axis=1))]
+    classes = kinds.classes
+    takes_nothing = (classes.num_gpus == 0) & (classes.cpu_milli
+                                               < grid.cpu_milli) & kinds.fits[:, node_type]
+    gift = np.where(takes_nothing & (worth > 0), kinds.count, 0)
     free = int(gift @ worth)
     return int(net.max()) + free, np.array(times) @ parts.content + gift, net.max(axis=1) + free
 
@@ -495,14 +571,18 @@ class Columns(NamedTuple):
 
 # %% ../../nbs/28_bounds.ipynb #28-048
 def price_bound(question: Question, grid: Grid, prices: Prices) -> tuple[int, Columns]:
-    """Lower bound on any placement, in millionths of a watt, and the contents that are best at these prices."""
-    instance = question.instance
+    """Lower bound on any placement, in millionths of a watt, and the best contents."""
+    kinds = question.kinds
     worth = question.gain * MICRO + prices.task + prices.service @ question.amount
     counted = prices.task if question.all_placed else np.minimum(prices.task, 0)
-    bound = sum(int(price) * int(num) for price, num in zip(counted, instance.count, strict=True))
-    bound += sum(int(price) * int(milli) for price, milli in zip(prices.service, question.wanted, strict=True))
-    types, contents, costs = [], [], []
-    for node_type, num_nodes in enumerate(instance.num_nodes):
+    bound = sum(int(price) * int(num) for price, num in zip(counted, kinds.count, strict=True))
+    bound += sum(
+        int(price) * int(milli)
+        for price, milli in zip(prices.service, question.wanted, strict=True))
+    types = []
+    contents = []
+    costs = []
+    for node_type, num_nodes in enumerate(kinds.num_nodes):
         value, content, net = best_node(question, grid, node_type, worth)
         bound -= int(num_nodes) * value
         types.append(np.full(len(net), node_type))
@@ -512,64 +592,107 @@ def price_bound(question: Question, grid: Grid, prices: Prices) -> tuple[int, Co
 
 # %% ../../nbs/28_bounds.ipynb #28-052
 def best_mixture(question: Question, columns: Columns) -> tuple[float, Prices]:
-    """Cheapest mixture of the known contents, as a linear program, and the prices at which it is cheapest."""
-    instance = question.instance
+    """Cheapest mixture of the known contents, and the prices at which it is cheapest."""
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    kinds = question.kinds
     sign = -1 if question.all_placed else 1
     rows = np.vstack([sign * columns.content.T, -question.amount @ columns.content.T])
-    rhs = np.concatenate([sign * instance.count, -question.wanted])
-    of_type = columns.node_type == np.arange(len(instance.node))[:, None]
-    most = np.concatenate([np.full(len(columns.cost), np.inf), instance.count * question.all_placed, question.wanted])
-    solved = optimize.linprog(
-        np.append(columns.cost, left_out_cost(question)), sparse.csr_matrix(np.hstack([rows, -np.eye(len(rows))])), rhs,
-        sparse.csr_matrix(np.hstack([of_type, np.zeros((len(of_type), len(rows)))])), instance.num_nodes,
-        bounds=[(0, top) for top in most])
+    rhs = np.concatenate([sign * kinds.count, -question.wanted])
+    of_type = columns.node_type == np.arange(len(kinds.node))[:, None]
+    nothing = np.zeros((len(of_type), len(rows)))
+    unlimited = np.full(len(columns.cost), np.inf)
+    most = np.concatenate([unlimited, kinds.count * question.all_placed, question.wanted])
+    solved = linprog(np.append(columns.cost, left_out_cost(question)),
+                     sparse.csr_matrix(np.hstack([rows, -np.eye(len(rows))])), rhs,
+                     sparse.csr_matrix(np.hstack([of_type, nothing])), kinds.num_nodes,
+                     bounds=[(0, top) for top in most])
     return float(solved.fun), _prices(question, -solved.ineqlin.marginals)
 
-
+# %% ../../nbs/28_bounds.ipynb #28-052p
 def _prices(question: Question, multiplier: Floats) -> Prices:
-    """Prices from the multipliers of the first rows of a program, with the signs that a bound needs."""
+    """Prices from the multipliers of the first rows, with the signs that a bound needs."""
     micro = np.round(np.maximum(0, multiplier) * MICRO).astype(np.int64)
-    task, service, _ = np.split(micro, [len(question.gain), len(question.gain) + len(question.wanted)])
+    ends = np.cumsum([len(question.gain), len(question.wanted)])
+    task, service, _ = np.split(micro, ends)
     return Prices(task if question.all_placed else -task, service)
 
 # %% ../../nbs/28_bounds.ipynb #28-054
-def columns_of(question: Question, cluster: Cluster, tasks: Tasks, task_row: Integers, policy: str) -> Columns:
-    """What the nodes hold after a run of a policy on these arrivals: good contents to begin with."""
-    instance, watts = question.instance, question.watts
+def columns_of(question: Question, cluster: Cluster, tasks: Tasks, task_row: Integers,
+               policy: str) -> Columns:
+    """What the nodes hold after a run of a policy on these arrivals: good contents to begin with.
+
+    Parameters
+    ----------
+    question : whose contents are meant
+    cluster, tasks : the nodes; the trace
+    task_row : (arrivals,) row of each arriving task in the trace
+    policy : who places them
+    """
+    kinds = question.kinds
     rank = np.arange(len(cluster))
-    placed = inflate(cluster, tasks, policy, arrivals=Arrivals(task_row, rank)).assignments
-    number = {name: node for node, name in enumerate(cluster.name)} | {"": -1}
-    node = placed["node"].map(number).to_numpy(np.int64)
-    gpus = np.array([sum(1 << int(gpu) for gpu in text.split("-") if gpu) for text in placed["gpus"]], np.int64)
-    left = final_state(cluster, tasks, task_row, node, gpus)
-    content = np.zeros((len(cluster), len(instance.count)), np.int64)
-    np.add.at(content, (node[node >= 0], instance.class_of[node >= 0]), 1)
-    cost = [watts.cpu_w[t][cluster.cpu_milli[n] - left.cpu_left_milli[n]]
-            + watts.gpu_w[t][WHOLE_GPU_MILLI - left.gpu_left_milli[n, :cluster.num_gpus[n]]].sum()
-            for n, t in enumerate(instance.type_of)]
-    kept = np.unique(np.c_[instance.type_of, content], axis=0, return_index=True)[1]
-    return Columns(instance.type_of[kept], content[kept], (np.array(cost) - content @ question.gain)[kept])
+    placed = inflate(cluster, tasks, policy, arrivals=Arrivals(task_row, rank)).placements
+    left = final_state(cluster, tasks, placed)
+    is_placed = placed.node >= 0
+    content = np.zeros((len(cluster), len(kinds.count)), np.int64)
+    np.add.at(content, (placed.node[is_placed], kinds.class_of[is_placed]), 1)
+    drawn_w = [node_w(question, cluster, left, node) for node in range(len(cluster))]
+    cost = np.array(drawn_w) - content @ question.gain
+    kept = np.unique(np.c_[kinds.type_of, content], axis=0, return_index=True)[1]
+    return Columns(kinds.type_of[kept], content[kept], cost[kept])
+
+# %% ../../nbs/28_bounds.ipynb #28-054s1
+def node_w(question: Question, cluster: Cluster, left: State, node: int) -> float:
+    """Power of a node of the cluster, its GPUs counted above idle, watts.
+
+    Parameters
+    ----------
+    question : whose power curves are meant
+    cluster, left : the nodes, and what is left on them
+    node : row of the cluster
+    """
+    node_type = question.kinds.type_of[node]
+    used_cpu = cluster.cpu_milli[node] - left.cpu_left_milli[node]
+    used_gpu = WHOLE_GPU_MILLI - left.gpu_left_milli[node, :cluster.num_gpus[node]]
+    gpus_w = question.watts.gpu_w[node_type][used_gpu].sum()
+    return float(question.watts.cpu_w[node_type][used_cpu] + gpus_w)
 
 # %% ../../nbs/28_bounds.ipynb #28-056
 START = ("fgd", "pwr", "pwr-fgd:0.1")
 
 
+def joined(*parts: Columns) -> Columns:
+    """Contents of several lists, one after the other."""
+    return Columns(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def empty_columns(question: Question) -> Columns:
+    """Nodes that hold nothing, one of each type."""
+    types = np.arange(len(question.kinds.node))
+    content = np.zeros((len(types), len(question.kinds.count)), np.int64)
+    return Columns(types, content, np.array([cpu_w[0] for cpu_w in question.watts.cpu_w]))
+
+# %% ../../nbs/28_bounds.ipynb #28-056s1
 def pattern_bound(question: Question, columns: Columns, prices: Prices, max_rounds: int = 60,
                   tolerance: float = 1e-4) -> float:
     """Best price bound that column generation finds, in watts (or milli-GPU).
 
     Parameters
     ----------
+    question : what is asked
     columns : contents to begin with
     prices : of the aggregated program, tried first
-    max_rounds, tolerance : stop after so many rounds, or when bound and mixture differ by this share
+    max_rounds, tolerance : stop after so many rounds, or when bound and mixture differ by this
+        share
+
+    References
+    ----------
+    Gilmore and Gomory 1961 (column generation), Farley 1990 (its bound)
     """
-    instance, grid = question.instance, grid_of(question.instance.classes)
+    grid = grid_of(question.kinds.classes)
     best, fresh = price_bound(question, grid, prices)
-    types = np.arange(len(instance.node))
-    empty = Columns(types, np.zeros((len(types), len(instance.count)), np.int64),
-                    np.array([cpu_w[0] for cpu_w in question.watts.cpu_w]))
-    columns = Columns(*(np.concatenate(both) for both in zip(columns, empty, fresh, strict=True)))
+    columns = joined(columns, empty_columns(question), fresh)
     for _ in range(max_rounds):
         mixture, prices = best_mixture(question, columns)
         if mixture - best / MICRO <= tolerance * max(1.0, abs(mixture)):
@@ -578,26 +701,52 @@ def pattern_bound(question: Question, columns: Columns, prices: Prices, max_roun
         best = max(best, bound)
         if best / MICRO > question.ceiling > 0:
             break
-        columns = Columns(*(np.concatenate(both) for both in zip(columns, fresh, strict=True)))
+        columns = joined(columns, fresh)
     return best / MICRO
 
 # %% ../../nbs/28_bounds.ipynb #28-058
-def best_bound(question: Question, cluster: Cluster, tasks: Tasks, task_row: Integers, method: str,
-               max_rounds: int) -> float:
-    """Greater of the aggregated bound and, if asked for, the pattern bound; rounded down."""
-    if method not in METHODS:
-        raise InputError(f"there is no method {method!r}", mend=f"choose one of {', '.join(METHODS)}")
+class Effort(NamedTuple):
+    """How hard to look for a bound.
+
+    Parameters
+    ----------
+    method : "aggregated" looks at each node type as one large node, "patterns" at single nodes
+    max_rounds : of column generation
+    """
+
+    method: str
+    max_rounds: int
+
+# %% ../../nbs/28_bounds.ipynb #28-058s1
+def best_bound(question: Question, cluster: Cluster, tasks: Tasks, task_row: Integers,
+               effort: Effort) -> float:
+    """Greater of the aggregated bound and, if asked for, the pattern bound; rounded down.
+
+    Parameters
+    ----------
+    question : what is asked
+    cluster, tasks : the nodes; the trace
+    task_row : (arrivals,) row of each arriving task in the trace
+    effort : which bounds
+
+    Raises
+    ------
+    InputError : there is no such method
+    """
+    if effort.method not in METHODS:
+        raise InputError(f"there is no method {effort.method!r}",
+                         mend=f"choose one of {', '.join(METHODS)}")
     bound, multiplier = aggregated_bound(question)
-    if method == "aggregated" or not len(task_row):
+    if effort.method == "aggregated" or not len(task_row):
         return math.nextafter(float(bound), -math.inf)
     columns = [columns_of(question, cluster, tasks, task_row, policy) for policy in START]
-    start = Columns(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
-    refined = pattern_bound(question, start, _prices(question, multiplier), max_rounds)
+    prices = _prices(question, multiplier)
+    refined = pattern_bound(question, joined(*columns), prices, effort.max_rounds)
     return math.nextafter(max(float(bound), refined), -math.inf)
 
-
-def grar_upper_bound(cluster: Cluster, tasks: Tasks, task_row: Integers, *, method: str = "patterns",
-                     max_rounds: int = 60) -> float:
+# %% ../../nbs/28_bounds.ipynb #28-058p
+def grar_upper_bound(cluster: Cluster, tasks: Tasks, task_row: Integers, *,
+                     method: str = "patterns", max_rounds: int = 60) -> float:
     """Highest GRAR that any scheduler can reach on these arrivals, or a number above it.
 
     Parameters
@@ -610,20 +759,25 @@ def grar_upper_bound(cluster: Cluster, tasks: Tasks, task_row: Integers, *, meth
     Returns
     -------
     at most 1; 1 if nothing asks for a GPU
+
+    Raises
+    ------
+    InputError : there is no such method
     """
     rows = task_row[tasks.gpu_demand_milli[task_row] > 0]
     if len(rows) == 0:
         return 1.0
-    question = grar_question(instance_of(cluster, tasks, rows))
+    question = grar_question(kinds_of(cluster, tasks, rows))
     arrived_milli = int(tasks.gpu_demand_milli[rows].sum())
     unit = math.gcd(*question.gain.tolist())  # what is placed is a multiple of it
-    most_milli = math.floor(-best_bound(question, cluster, tasks, rows, method, max_rounds) / unit + 1e-6) * unit
+    least = best_bound(question, cluster, tasks, rows, Effort(method, max_rounds))
+    most_milli = math.floor(-least / unit + 1e-6) * unit
     return min(arrived_milli, most_milli) / arrived_milli
 
 # %% ../../nbs/28_bounds.ipynb #28-059
-def eopc_lower_bound_w(cluster: Cluster, tasks: Tasks, task_row: Integers, *, power: str | Power = "eq1",
-                       served_gpu_milli: int | None = None, served_cpu_milli: int = 0, method: str = "patterns",
-                       max_rounds: int = 60) -> float:
+def eopc_lower_bound_w(cluster: Cluster, tasks: Tasks, task_row: Integers, *,
+                       power: str | Power = "eq1", served: Service | None = None,
+                       method: str = "patterns", max_rounds: int = 60) -> float:
     """Lowest EOPC that any scheduler can have after these arrivals, watts, or a number below it.
 
     Parameters
@@ -631,37 +785,70 @@ def eopc_lower_bound_w(cluster: Cluster, tasks: Tasks, task_row: Integers, *, po
     cluster, tasks : the nodes; the trace
     task_row : (arrivals,) row of each arriving task in the trace
     power : power model of the cluster, or its name
-    served_gpu_milli : compare with schedulers that place at least so much GPU demand, None: with those that place all
-    served_cpu_milli : and at least so much CPU demand
+    served : compare with schedulers that place at least so much GPU and CPU demand, None: with
+        those that place all
     method : "aggregated" looks at each node type as one large node, "patterns" at single nodes
     max_rounds : of column generation
 
     Returns
     -------
     infinite if it is proved that no scheduler serves so much
+
+    Raises
+    ------
+    InputError : there is no such method or power model
     """
     model = power_of(cluster, power) if isinstance(power, str) else power
-    served = None if served_gpu_milli is None else (served_gpu_milli, served_cpu_milli)
-    question = power_question(instance_of(cluster, tasks, task_row), model, served)
-    bound_w = best_bound(question, cluster, tasks, task_row, method, max_rounds)
+    question = power_question(kinds_of(cluster, tasks, task_row), model, served)
+    bound_w = best_bound(question, cluster, tasks, task_row, Effort(method, max_rounds))
     return math.inf if bound_w > question.ceiling else bound_w + question.idle_w
+
+# %% ../../nbs/28_bounds.ipynb #28-059a
+def bound(cluster: Cluster, tasks: Tasks, *, seed: int = 0, until: float | None = None,
+          arrivals: str | Arrivals = "replacement", method: str = "patterns",
+          max_rounds: int = 60) -> float:
+    """Highest GRAR that any scheduler can reach on the workload that `simulate` would place.
+
+    It bounds service, because every policy is judged by it; the least power of whoever serves as
+    much is `eopc_lower_bound_w`.
+
+    Parameters
+    ----------
+    cluster, tasks : the nodes; the trace
+    seed, until, arrivals : which workload, as in `simulate`
+    method, max_rounds : as in `grar_upper_bound`
+
+    Returns
+    -------
+    at most 1; 1 if nothing asks for a GPU
+
+    Raises
+    ------
+    InputError : there is no such sampling or method
+    """
+    if isinstance(arrivals, str):
+        end = 1.0 if until is None else until
+        rows = sample_arrivals(cluster, tasks, seed, until=end, sampling=arrivals).task_row
+    else:
+        rows = arrivals.task_row
+        if until is not None:
+            rows = cut(cluster, tasks, rows, until)
+    return grar_upper_bound(cluster, tasks, rows, method=method, max_rounds=max_rounds)
 
 # %% ../../nbs/28_bounds.ipynb #28-063
 class Optimum(NamedTuple):
-    """Best placement, in the form that `check_placements` reads.
+    """Best placement of some arrivals.
 
     Parameters
     ----------
     value : milli-GPU placed, or EOPC in watts; infinite if nothing serves enough
-    node : (arrivals,) node, -1 if it is not placed
-    gpus : (arrivals,) set of GPUs, as a bit mask
+    placements : where each arrival is, for `check_placements`
     """
 
     value: float
-    node: Integers
-    gpus: Integers
+    placements: Placements
 
-
+# %% ../../nbs/28_bounds.ipynb #28-063a
 def reachable(amounts: Integers, room: int) -> Integers:
     """All sums of some of the amounts that are not above the room, ascending."""
     sums = {0}
@@ -670,7 +857,7 @@ def reachable(amounts: Integers, room: int) -> Integers:
     return np.array(sorted(sums), np.int64)
 
 # %% ../../nbs/28_bounds.ipynb #28-064
-class _Model:
+class BinaryProgram:
     """Binary program, written row by row."""
 
     def __init__(self) -> None:
@@ -694,69 +881,123 @@ class _Model:
         """Let a sum take one of the levels, and pay the watts of it."""
         chosen = [self.variable(float(watt)) for watt in watts]
         self.row(dict.fromkeys(chosen, 1.0), 1, 1)
-        self.row(entries | {one: -float(level) for one, level in zip(chosen, levels, strict=True)}, 0, 0)
+        taken = {one: -float(level) for one, level in zip(chosen, levels, strict=True)}
+        self.row(entries | taken, 0, 0)
 
-    def solve(self) -> Floats | None:
-        """Best values of the variables, nothing if there are none."""
-        rows = [(number, column, value) for number, row in enumerate(self.rows) for column, value in row.items()]
-        number, column, value = (np.array(part) for part in zip(*rows, strict=True))
-        matrix = sparse.csr_matrix((value, (number, column)), (len(self.rows), len(self.cost)))
-        low, high = np.array(self.limits).T
-        solved = optimize.milp(self.cost, integrality=np.ones(len(self.cost)), options={"mip_rel_gap": 0},
-                               constraints=optimize.LinearConstraint(matrix, low, high),
-                               bounds=optimize.Bounds(0, self.upper))
-        return None if solved.x is None else np.round(solved.x)
+# %% ../../nbs/28_bounds.ipynb #28-064a
+def solve(program: BinaryProgram) -> Floats | None:
+    """Best values of the variables, nothing if there are none."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
+
+    entries = [(number, column, value) for number, row in enumerate(program.rows)
+               for column, value in row.items()]
+    number, column, value = (np.array(part) for part in zip(*entries, strict=True))
+    matrix = csr_matrix((value, (number, column)), (len(program.rows), len(program.cost)))
+    low, high = np.array(program.limits).T
+    solved = milp(program.cost, integrality=np.ones(len(program.cost)),
+                  options={"mip_rel_gap": 0}, constraints=LinearConstraint(matrix, low, high),
+                  bounds=Bounds(0, program.upper))
+    return None if solved.x is None else np.round(solved.x)
 
 # %% ../../nbs/28_bounds.ipynb #28-065
-def _node_rows(model: _Model, cluster: Cluster, arrived: Tasks, node: int, here: Integers,
-               power: Power | None) -> Integers:
-    """Rows of one node; return the variables "task on GPU", (tasks, GPUs), of which `here` says which may be 1."""
+def node_rows(program: BinaryProgram, cluster: Cluster, arrived: Tasks, node: int, here: Integers,
+              power: Power | None) -> Integers:
+    """Add the rows of one node; return the variables "task on GPU", (tasks, GPUs).
+
+    Parameters
+    ----------
+    program : grows
+    cluster, arrived : the nodes; the task of each arrival
+    node : row of the cluster
+    here : (arrivals,) variables "task on this node"
+    power : None if watts do not matter
+    """
     num_gpus = int(cluster.num_gpus[node])
-    cpu, gpu = arrived.cpu_milli, arrived.gpu_milli
-    on = np.array([model.variable() for _ in range(len(here) * num_gpus)], np.int64).reshape(len(here), num_gpus)
-    for task, one in enumerate(here.tolist()):
-        if num_gpus:
-            model.row({one: -float(arrived.num_gpus[task])} | dict.fromkeys(on[task].tolist(), 1.0), 0, 0)
-    model.row(dict(zip(here.tolist(), arrived.memory_mib.astype(float), strict=True)), 0, cluster.memory_mib[node])
-    levels = reachable(cpu, int(cluster.cpu_milli[node]))
-    model.level(dict(zip(here.tolist(), cpu.astype(float), strict=True)), levels,
-                np.zeros(len(levels)) if power is None else cpu_curve_w(power, node)[levels])
-    levels = reachable(gpu[arrived.num_gpus > 0], WHOLE_GPU_MILLI)
+    variables = [program.variable() for _ in range(len(here) * num_gpus)]
+    on = np.array(variables, np.int64).reshape(len(here), num_gpus)
+    for task, one in enumerate(here.tolist() if num_gpus else []):
+        gpus = dict.fromkeys(on[task].tolist(), 1.0)
+        program.row({one: -float(arrived.num_gpus[task])} | gpus, 0, 0)
+    memory = arrived.memory_mib.astype(float)
+    program.row(dict(zip(here.tolist(), memory, strict=True)), 0, cluster.memory_mib[node])
+    levels = reachable(arrived.cpu_milli, int(cluster.cpu_milli[node]))
+    watts = np.zeros(len(levels)) if power is None else cpu_curve_w(power, node)[levels]
+    cpu = arrived.cpu_milli.astype(float)
+    program.level(dict(zip(here.tolist(), cpu, strict=True)), levels, watts)
+    levels = reachable(arrived.gpu_milli[arrived.num_gpus > 0], WHOLE_GPU_MILLI)
+    watts = np.zeros(len(levels)) if power is None else gpu_curve_w(power, node)[levels]
+    gpu = arrived.gpu_milli.astype(float)
     for one_gpu in on.T.tolist():
-        model.level(dict(zip(one_gpu, gpu.astype(float), strict=True)), levels,
-                    np.zeros(len(levels)) if power is None else gpu_curve_w(power, node)[levels])
+        program.level(dict(zip(one_gpu, gpu, strict=True)), levels, watts)
     return on
 
 # %% ../../nbs/28_bounds.ipynb #28-066
-def optimal_placement(cluster: Cluster, tasks: Tasks, task_row: Integers, power: Power | None = None,
-                      served_gpu_milli: int | None = None) -> Optimum:
+def place_rows(program: BinaryProgram, fits: Truths, gain: Floats, must: bool) -> Integers:
+    """Add a variable for each arrival on each node, at most (or exactly) one of which is 1.
+
+    Parameters
+    ----------
+    program : grows
+    fits : (arrivals, nodes) whether it may be there
+    gain : (arrivals,) of placing it
+    must : whether every arrival has to be placed
+    """
+    variables = [program.variable(-gain[task], bool(ok))
+                 for task, row in enumerate(fits) for ok in row]
+    at = np.array(variables, np.int64).reshape(fits.shape)
+    for places in at:
+        program.row(dict.fromkeys(places.tolist(), 1.0), float(must), 1)
+    return at
+
+
+def placements_of(task_row: Integers, at: Integers, on: list[Integers],
+                  chosen: Floats) -> Placements:
+    """Placements that the values of the variables mean.
+
+    Parameters
+    ----------
+    task_row : (arrivals,)
+    at, on : variables of arrivals on nodes, and of arrivals on the GPUs of each node
+    chosen : value of each variable
+    """
+    node = np.where(chosen[at].any(axis=1), chosen[at].argmax(axis=1), -1)
+    gpu_mask = [int(chosen[on[n][task]] @ (1 << np.arange(on[n].shape[1]))) if n >= 0 else 0
+                for task, n in enumerate(node)]
+    return Placements(task_row, node, np.array(gpu_mask, np.int64))
+
+# %% ../../nbs/28_bounds.ipynb #28-066a
+def optimal_placement(cluster: Cluster, tasks: Tasks, task_row: Integers,
+                      power: Power | None = None, served_gpu_milli: int | None = None) -> Optimum:
     """Best placement of a few arrivals on a few nodes, by a binary program.
 
     Parameters
     ----------
-    cluster, tasks, task_row : as in `grar_upper_bound`
+    cluster, tasks : the nodes; the trace
+    task_row : (arrivals,) row of each arriving task in the trace
     power : None to place as much GPU demand as possible, else draw as little power as possible
-    served_gpu_milli : with a power model, GPU demand to be placed at least; None to place every arrival
+    served_gpu_milli : with a power model, GPU demand to be placed at least; None to place every
+        arrival
     """
-    instance, arrived, model = instance_of(cluster, tasks, task_row), tasks.take(task_row), _Model()
-    demand, must = arrived.gpu_demand_milli.astype(float), power is not None and served_gpu_milli is None
-    fits = instance.fits[instance.class_of][:, instance.type_of]
-    gain = demand if power is None else np.zeros(len(arrived))
-    at = np.array([model.variable(-gain[task], bool(ok)) for task, row in enumerate(fits) for ok in row], np.int64)
-    at = at.reshape(fits.shape)
-    for places in at:
-        model.row(dict.fromkeys(places.tolist(), 1.0), float(must), 1)
+    kinds = kinds_of(cluster, tasks, task_row)
+    arrived = tasks.take(task_row)
+    demand = arrived.gpu_demand_milli.astype(float)
+    must = power is not None and served_gpu_milli is None
+    fits = kinds.fits[kinds.class_of][:, kinds.type_of]
+    program = BinaryProgram()
+    at = place_rows(program, fits, demand if power is None else np.zeros(len(arrived)), must)
     if served_gpu_milli is not None:
         entries = zip(at.ravel().tolist(), np.repeat(demand, len(cluster)).tolist(), strict=True)
-        model.row(dict(entries), served_gpu_milli, math.inf)
-    on = [_node_rows(model, cluster, arrived, node, at[:, node], power) for node in range(len(cluster))]
-    chosen, idle = model.solve(), empty_state(cluster).gpu_left_milli
+        program.row(dict(entries), served_gpu_milli, math.inf)
+    on = [node_rows(program, cluster, arrived, node, at[:, node], power)
+          for node in range(len(cluster))]
+    chosen = solve(program)
     if chosen is None:
-        return Optimum(math.inf, np.full(len(arrived), -1), np.zeros(len(arrived), np.int64))
-    node = np.where(chosen[at].any(axis=1), chosen[at].argmax(axis=1), -1)
-    gpus = np.array([int(chosen[on[n][task]] @ (1 << np.arange(cluster.num_gpus[n]))) if n >= 0 else 0
-                     for task, n in enumerate(node)], np.int64)
+        nothing = np.zeros(len(arrived), np.int64)
+        return Optimum(math.inf, Placements(task_row, nothing - 1, nothing))
+    placements = placements_of(task_row, at, on, chosen)
     if power is None:
-        return Optimum(float(demand[node >= 0].sum()), node, gpus)
-    idle_w = sum(gpu_power_w(power, n, idle[n]) for n in range(len(cluster)))
-    return Optimum(float(np.array(model.cost) @ chosen) + idle_w, node, gpus)
+        return Optimum(float(demand[placements.node >= 0].sum()), placements)
+    idle = empty_state(cluster).gpu_left_milli
+    idle_w = sum(gpu_power_w(power, node, idle[node]) for node in range(len(cluster)))
+    return Optimum(float(np.array(program.cost) @ chosen) + idle_w, placements)

@@ -11,23 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 
 from .. import __version__
-from .._compat import embedded
+from ..frames import InputError, embedded, read_bytes, read_input, sha256
 from ..cluster import Cluster, read_nodes
-from ..frames import InputError, read_bytes, read_input, sha256
-from .combine import ARITHMETICS, policy_of
+from .model import PowerSettings
+from .policies import ARITHMETICS, policy_of
 from .inflation import SAMPLINGS, inflate, on_grid
 from ..power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
-from ..sweeps import Cell, Sweep, grid, sweep
+from ..sweeps import Cell, Shown, Sweep, grid, sweep
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 
 # %% auto #0
-__all__ = ['Known', 'MOST_SEEDS', 'FINEST_STEP', 'Study', 'cluster_in', 'tasks_in', 'arrivals_in', 'watts_in', 'run_cell',
-           'run_study', 'parse_seeds', 'check_settings', 'read_study', 'check_study', 'compare']
+__all__ = ['Study', 'run_study', 'read_study', 'compare']
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-006
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Study:
     traces : file of the tasks by name of the trace
     policies, seeds : the policies and workloads to run on each trace
     arrivals : file of recorded workloads by name of the trace; empty to draw them
-    options : keywords of `inflate`: until, sampling, power, arithmetic, load_curve
+    options : until, sampling, power, arithmetic, load_curve; what is not there is as in `inflate`
     gpu_power, cpu_power : files with watts to add or override, if any
     step : distance of the grid on which curves are kept
     """
@@ -61,7 +60,7 @@ class Study:
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """Checksums of all files, by what they are to the study; taken once, and workers read no other files."""
+        """Checksums of all files, by their role; taken once, and workers read no other files."""
         files = {"nodes": self.nodes, "gpu_power": self.gpu_power, "cpu_power": self.cpu_power,
                  **{f"trace {name}": path for name, path in self.traces.items()},
                  **{f"arrivals {name}": path for name, path in self.arrivals.items()}}
@@ -69,10 +68,14 @@ class Study:
 
     def depends_on(self) -> dict[str, Any]:
         """Options, version, and checksums of all files."""
-        return {"options": dict(self.options), "step": self.step, "sched_lab": __version__, "files": self.checksums}
+        return {
+            "options": dict(self.options), "step": self.step, "sched_lab": __version__,
+            "files": self.checksums}
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-008
 Known = tuple[Path, str]  # a file, and the checksum it must have
+GpuWatts = dict[str, tuple[int, int]]
+CpuWatts = dict[str, tuple[int, int, int]]
 
 
 @lru_cache(maxsize=8)
@@ -80,7 +83,7 @@ def cluster_in(nodes: Known, models: frozenset[str]) -> Cluster:
     """Nodes of a file, read once for each process."""
     return read_nodes(read_input(*nodes), known_models=models)
 
-
+# %% ../../nbs/26a_evaluation.ipynb #26a-008p
 @lru_cache(maxsize=64)
 def tasks_in(tasks: Known) -> Tasks:
     """Tasks of a file, read once for each process."""
@@ -88,34 +91,75 @@ def tasks_in(tasks: Known) -> Tasks:
 
 
 @lru_cache(maxsize=16)
-def arrivals_in(arrivals: Known, seed: int, nodes: Known, models: frozenset[str], tasks: Known) -> Arrivals:
-    """Recorded workload of a seed; the last few are kept, because every policy of a study replays the same ones."""
+def arrivals_in(arrivals: Known, seed: int, nodes: Known, models: frozenset[str],
+                tasks: Known) -> Arrivals:
+    """Recorded workload of a seed; the last few are kept, since every policy replays them.
+
+    Parameters
+    ----------
+    arrivals, nodes, tasks : files
+    seed : of the recording
+    models : GPU models that nodes may have
+    """
     return read_arrivals(read_input(*arrivals), seed, cluster_in(nodes, models), tasks_in(tasks))
 
-
-def watts_in(study: Study) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int, int]]]:
+# %% ../../nbs/26a_evaluation.ipynb #26a-008q
+def watts_in(study: Study) -> tuple[GpuWatts, CpuWatts]:
     """Watts of GPU and CPU models that a study adds or overrides."""
     known = study.checksums
-    return (read_gpu_power(read_input(study.gpu_power, known["gpu_power"])) if study.gpu_power else {},
-            read_cpu_power(read_input(study.cpu_power, known["cpu_power"])) if study.cpu_power else {})
+    gpu_power_w: GpuWatts = {}
+    cpu_power_w: CpuWatts = {}
+    if study.gpu_power:
+        gpu_power_w = read_gpu_power(read_input(study.gpu_power, known["gpu_power"]))
+    if study.cpu_power:
+        cpu_power_w = read_cpu_power(read_input(study.cpu_power, known["cpu_power"]))
+    return gpu_power_w, cpu_power_w
 
-
+# %% ../../nbs/26a_evaluation.ipynb #26a-008r
 def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
-    """Curve of one run on the grid of the study."""
+    """Curve of one run on the grid of the study.
+
+    Parameters
+    ----------
+    study : what the run belongs to
+    trace, policy, seed : of the run
+    """
     gpu_power_w, cpu_power_w = watts_in(study)
-    models, known = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys()), study.checksums
-    nodes, tasks = (study.nodes, known["nodes"]), (study.traces[trace], known[f"trace {trace}"])
-    recorded = arrivals_in((study.arrivals[trace], known[f"arrivals {trace}"]), seed, nodes, models,
-                           tasks) if study.arrivals else None
-    run = inflate(cluster_in(nodes, models), tasks_in(tasks), policy, seed=seed, arrivals=recorded,
-                  gpu_power_w=gpu_power_w, cpu_power_w=cpu_power_w, **study.options)
-    return on_grid(run.curve, study.step, study.options.get("until") or 1.0)
+    models = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys())
+    known = study.checksums
+    options = study.options
+    nodes = (study.nodes, known["nodes"])
+    tasks = (study.traces[trace], known[f"trace {trace}"])
+    arrivals: str | Arrivals = options.get("sampling", "replacement")
+    if study.arrivals:
+        recorded = (study.arrivals[trace], known[f"arrivals {trace}"])
+        arrivals = arrivals_in(recorded, seed, nodes, models, tasks)
+    power = PowerSettings(options.get("power", "eq1"), gpu_power_w, cpu_power_w,
+                          options.get("load_curve", "step"))
+    run = inflate(cluster_in(nodes, models), tasks_in(tasks),
+                  policy_of(policy, options.get("arithmetic", "exact")), seed=seed,
+                  until=options.get("until"), arrivals=arrivals, power=power)
+    return on_grid(run.curve, study.step, options.get("until") or 1.0)
 
+# %% ../../nbs/26a_evaluation.ipynb #26a-008s
+def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None = None,
+              shown: bool = False) -> Sweep:
+    """Compute what is missing of a study.
 
-def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None = None, shown: bool = False) -> Sweep:
-    """Compute what is missing of a study (`sweep`); Dask workers must find its files under the same paths."""
-    return sweep(partial(run_cell, study), study.cells(), folder, depends_on=study.depends_on(), workers=workers,
-                 dask=dask, words="runs", progress=shown)
+    Parameters
+    ----------
+    study : which runs
+    folder : keeps finished runs, and the frame of all in the end
+    workers : processes on this machine
+    dask : address of a Dask scheduler, whose workers must find the files under the same paths
+    shown : whether there is a bar
+
+    Raises
+    ------
+    SweepError : a run failed, or a file has changed; finished runs are kept
+    """
+    return sweep(partial(run_cell, study), study.cells(), folder, depends_on=study.depends_on(),
+                 workers=workers, dask=dask, shown=Shown("runs", has_bar=shown))
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-010
 MOST_SEEDS = 100_000
@@ -133,8 +177,10 @@ def parse_seeds(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise error(f"seeds {text!r}: {part.strip()!r} is neither a seed nor a range", mend="give 0-9 or 0,3,5-7")
-        first, last = int(match[1]), int(match[2] or match[1])
+            raise error(f"seeds {text!r}: {part.strip()!r} is neither a seed nor a range",
+                        mend="give 0-9 or 0,3,5-7")
+        first = int(match[1])
+        last = int(match[2] or match[1])
         if len(seeds) + last - first >= MOST_SEEDS:
             raise error(f"seeds {text!r} are more than {MOST_SEEDS}", mend="give fewer")
         seeds += range(first, last + 1)
@@ -142,42 +188,81 @@ def parse_seeds(text: str) -> list[int]:
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-011
 FINEST_STEP = 1e-6  # a million rows for each run
-_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "nodes": (str, "a file name"), "policies": (list, 'a list such as ["fgd", "pwr"]'),
-    "seeds": ((str, list), 'seeds such as "0-9" or [0, 1, 2]'), "power": (str, f"one of {', '.join(POWER_MODELS)}"),
-    "arithmetic": (str, f"one of {', '.join(ARITHMETICS)}"), "sampling": (str, f"one of {', '.join(SAMPLINGS)}"),
-    "until": ((int, float), "a number above 0, such as 1.0"), "step": ((int, float), "a number such as 0.005"),
-    "load_curve": ((str, list), "a name, or knots [[0, 0], [0.5, 0.7], [1, 1]]"), "gpu_power": (str, "a file name"),
-    "cpu_power": (str, "a file name"), "traces": (dict, "a table of file names"),
+Kind = type | tuple[type, ...]
+CHOICES = {"power": POWER_MODELS, "arithmetic": ARITHMETICS, "sampling": SAMPLINGS}
+KINDS: dict[str, tuple[Kind, str]] = {
+    "nodes": (str, "a file name"),
+    "policies": (list, 'a list such as ["fgd", "pwr"]'),
+    "seeds": ((str, list), 'seeds such as "0-9" or [0, 1, 2]'),
+    **{name: (str, f"one of {', '.join(choices)}") for name, choices in CHOICES.items()},
+    "until": ((int, float), "a number above 0, such as 1.0"),
+    "step": ((int, float), "a number such as 0.005"),
+    "load_curve": ((str, list), "a name, or knots [[0, 0], [0.5, 0.7], [1, 1]]"),
+    "gpu_power": (str, "a file name"),
+    "cpu_power": (str, "a file name"),
+    "traces": (dict, "a table of file names"),
     "arrivals": (dict, "a table of file names"),
 }
+OPTIONS = ("until", "sampling", "power", "arithmetic", "load_curve")
 
+# %% ../../nbs/26a_evaluation.ipynb #26a-011a
+def check_kind(name: str, value: Any, path: Path) -> None:
+    """Refuse a setting that a study does not have, or a value of another kind.
 
+    Raises
+    ------
+    InputError : naming file, setting and mend
+    """
+    if name not in KINDS:
+        raise InputError(f"there is no setting {name!r}", file=path,
+                         mend=f"there are {', '.join(KINDS)}")
+    kind, words = KINDS[name]
+    if not isinstance(value, kind) or isinstance(value, bool) or value in ([], {}):
+        raise InputError(f"{name} is {value!r}", file=path, mend=f"give {words}")
+    inside: Any = value.values() if isinstance(value, dict) else value if name == "policies" else []
+    if wrong := [entry for entry in inside if not isinstance(entry, str)]:
+        raise InputError(f"{name} has {wrong[0]!r}", file=path, mend=f"give {words}")
+
+# %% ../../nbs/26a_evaluation.ipynb #26a-011b
 def check_settings(settings: Mapping[str, Any], path: Path) -> None:
-    """Refuse names and kinds of values that a study does not have.
+    """Refuse names, kinds and values of settings that a study does not have.
 
     Raises
     ------
     InputError : naming file, setting and mend
     """
     for name, value in settings.items():
-        if name not in _KINDS:
-            raise InputError(f"there is no setting {name!r}", file=path, mend=f"there are {', '.join(_KINDS)}")
-        kind, words = _KINDS[name]
-        if not isinstance(value, kind) or isinstance(value, bool) or value in ([], {}):
-            raise InputError(f"{name} is {value!r}", file=path, mend=f"give {words}")
-        given: Any = settings[name]
-        inside = given.values() if isinstance(given, dict) else given if name == "policies" else []
-        if wrong := [entry for entry in inside if not isinstance(entry, str)]:
-            raise InputError(f"{name} has {wrong[0]!r}", file=path, mend=f"give {words}")
-    for name, choices in (("power", POWER_MODELS), ("arithmetic", ARITHMETICS), ("sampling", SAMPLINGS)):
+        check_kind(name, value, path)
+
+    def refuse(name: str) -> NoReturn:
+        raise InputError(f"{name} is {settings[name]!r}", file=path, mend=f"give {KINDS[name][1]}")
+
+    for name, choices in CHOICES.items():
         if settings.get(name, choices[0]) not in choices:
-            raise InputError(f"{name} is {settings[name]!r}", file=path, mend=f"give {_KINDS[name][1]}")
+            refuse(name)
     for name, low in (("until", 0), ("step", FINEST_STEP)):
         if not low <= settings.get(name, 1) < 1000 or settings.get(name, 1) == 0:
-            raise InputError(f"{name} is {settings[name]!r}", file=path, mend=f"give {_KINDS[name][1]}")
+            refuse(name)
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-012
+def settings_in(path: Path) -> dict[str, Any]:
+    """Settings of a TOML file.
+
+    Raises
+    ------
+    InputError : it cannot be read, or is not TOML
+    """
+    try:
+        return tomllib.loads(read_bytes(path).decode("utf-8-sig"))
+    except InputError:
+        raise
+    except ValueError as trouble:
+        raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
+    except RecursionError:
+        raise InputError("the lists and tables lie too deep in each other", file=path,
+                         mend="mend the file") from None
+
+# %% ../../nbs/26a_evaluation.ipynb #26a-012a
 def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file, and check every policy, seed and input file of it.
 
@@ -186,32 +271,24 @@ def read_study(path: str | Path) -> Study:
     InputError : at the first thing that is wrong
     """
     path = Path(path)
-    try:
-        settings = tomllib.loads(read_bytes(path).decode("utf-8-sig"))
-    except InputError:
-        raise
-    except ValueError as trouble:
-        raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
-    except RecursionError:
-        raise InputError("the lists and tables lie too deep in each other", file=path, mend="mend the file") from None
+    settings = settings_in(path)
     check_settings(settings, path)
 
-    def file(name: str) -> Path:
-        return path.parent / name
+    def files(name: str) -> dict[str, Path]:
+        return {trace: path.parent / file for trace, file in settings.get(name, {}).items()}
+
+    def file(name: str) -> Path | None:
+        return path.parent / settings[name] if name in settings else None
 
     seeds = settings.get("seeds", "0-9")
     if isinstance(seeds, list):
         seeds = ",".join(map(str, seeds))
-    study = Study(
-        file(settings["nodes"]) if "nodes" in settings else embedded("nodes.csv"),
-        {name: file(tasks) for name, tasks in settings["traces"].items()} if "traces" in settings
-        else {"default": embedded("tasks.csv")},
-        settings.get("policies", ["fgd", "pwr", "pwr-fgd:0.1"]), parse_seeds(seeds),
-        {name: file(recorded) for name, recorded in settings.get("arrivals", {}).items()},
-        {name: settings[name] for name in ("until", "sampling", "power", "arithmetic", "load_curve")
-         if name in settings},
-        file(settings["gpu_power"]) if "gpu_power" in settings else None,
-        file(settings["cpu_power"]) if "cpu_power" in settings else None, float(settings.get("step", 0.005)))
+    options = {name: settings[name] for name in OPTIONS if name in settings}
+    study = Study(file("nodes") or embedded("nodes.csv"),
+                  files("traces") or {"default": embedded("tasks.csv")},
+                  settings.get("policies", ["fgd", "pwr", "pwr-fgd:0.1"]), parse_seeds(seeds),
+                  files("arrivals"), options, file("gpu_power"), file("cpu_power"),
+                  float(settings.get("step", 0.005)))
     check_study(study, path)
     return study
 
@@ -227,18 +304,39 @@ def check_study(study: Study, path: Path) -> None:
         policy_of(policy, study.options.get("arithmetic", "exact"))
     load_permille(study.options.get("load_curve", "step"))
     if study.arrivals and (missing := study.traces.keys() - study.arrivals.keys()):
-        raise InputError(f"the trace {min(missing)} has no recorded arrivals", file=path,
-                         mend="give a file for every trace under [arrivals], or leave [arrivals] out")
-    models, known = frozenset(GPU_POWER_W.keys() | watts_in(study)[0].keys()), study.checksums
-    nodes = study.nodes, known["nodes"]
+        raise InputError(
+            f"the trace {min(missing)} has no recorded arrivals", file=path,
+            mend="give a file for every trace under [arrivals], or leave [arrivals] out")
+    models = frozenset(GPU_POWER_W.keys() | watts_in(study)[0].keys())
+    known = study.checksums
+    nodes = (study.nodes, known["nodes"])
     cluster_in(nodes, models)
-    for name, path in study.traces.items():
-        tasks_in((path, known[f"trace {name}"]))
+    for name, file in study.traces.items():
+        tasks = (file, known[f"trace {name}"])
+        tasks_in(tasks)
         for seed in study.seeds if study.arrivals else ():
-            arrivals_in((study.arrivals[name], known[f"arrivals {name}"]), seed, nodes, models,
-                        (path, known[f"trace {name}"]))
+            recorded = (study.arrivals[name], known[f"arrivals {name}"])
+            arrivals_in(recorded, seed, nodes, models, tasks)
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-015
+def with_spread(runs: pd.DataFrame, base: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Runs with what each seed alone would give, and the names of these columns.
+
+    Parameters
+    ----------
+    runs : frame of a study
+    base : trace, seed, x and eopc_w of the runs of the baseline; may be empty
+    """
+    arrived_milli = runs["arrived_gpu_milli"].where(runs["arrived_gpu_milli"] > 0)
+    runs = runs.assign(grar_sd=runs["used_gpu_milli"] / arrived_milli)
+    if not len(base):
+        return runs, ["grar_sd"]
+    paired = runs.merge(base, on=["trace", "seed", "x"], how="left", suffixes=("", "_base"))
+    saved_w = paired["eopc_w_base"] - paired["eopc_w"]
+    return (runs.assign(saving_sd=(saved_w / paired["eopc_w_base"] * 100).array),
+            ["grar_sd", "saving_sd"])
+
+# %% ../../nbs/26a_evaluation.ipynb #26a-015a
 def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
     """Seed means of each trace and policy on the grid, and what they save against a baseline.
 
@@ -249,23 +347,20 @@ def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
 
     Returns
     -------
-    trace, policy, x, the means, grar, grar_sd, and saving_percent, saving_sd (`eq-study-means`); the spread is the
-    standard deviation over seeds of what each seed alone would give
+    trace, policy, x, the means, grar, grar_sd, and saving_percent, saving_sd (`eq-study-means`);
+    the spread is the standard deviation over seeds of what each seed alone would give
     """
-    keys = ["trace", "policy", "x"]
-    runs = runs.assign(grar_sd=runs["used_gpu_milli"] / runs["arrived_gpu_milli"].where(runs["arrived_gpu_milli"] > 0))
     base = runs.loc[runs["policy"] == baseline, ["trace", "seed", "x", "eopc_w"]]
-    if len(base):
-        paired = runs.merge(base, on=["trace", "seed", "x"], how="left", suffixes=("", "_base"))
-        runs = runs.assign(saving_sd=((paired["eopc_w_base"] - paired["eopc_w"]) / paired["eopc_w_base"] * 100).array)
-    groups = runs.groupby(keys, sort=False)
+    runs, spread = with_spread(runs, base)
+    groups = runs.groupby(["trace", "policy", "x"], sort=False)
     means = groups.mean(numeric_only=True).drop(columns="seed")
-    means["grar"] = means["used_gpu_milli"] / means["arrived_gpu_milli"].where(means["arrived_gpu_milli"] > 0)
-    spread = [name for name in ("grar_sd", "saving_sd") if name in runs]
+    arrived_milli = means["arrived_gpu_milli"].where(means["arrived_gpu_milli"] > 0)
+    means["grar"] = means["used_gpu_milli"] / arrived_milli
     means[spread] = groups[spread].std(ddof=1)
     means = means.reset_index()
     if len(base):
         fgd = means.loc[means["policy"] == baseline, ["trace", "x", "eopc_w"]]
         both = means.merge(fgd, on=["trace", "x"], how="left", suffixes=("", "_base"))
-        means["saving_percent"] = ((both["eopc_w_base"] - both["eopc_w"]) / both["eopc_w_base"] * 100).array
+        saved_w = both["eopc_w_base"] - both["eopc_w"]
+        means["saving_percent"] = (saved_w / both["eopc_w_base"] * 100).array
     return means

@@ -10,13 +10,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compat import njit
-from ..cluster import WHOLE_GPU_MILLI, Integers
+from ..jit import njit
+from ..arrays import Integers
+from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target, cpu_level, fragmentation_reference_milli, usable
-from .policy import World, idle_gpus, is_share
+from .model import World, idle_gpus, is_share
 
 # %% auto #0
-__all__ = ['fgd_points', 'usable_change', 'fgd_score', 'fgd', 'fgd_score_reference', 'fgd_reference']
+__all__ = ['fgd_score']
 
 # %% ../../nbs/22_fgd.ipynb #22-007
 @njit(cache=True)
@@ -31,10 +32,20 @@ def fgd_points(decrease_gpu: float) -> int:
 
 # %% ../../nbs/22_fgd.ipynb #22-011
 @njit(cache=True)
-def usable_change(target: Target, model: int, level: int, num_idle: int, num_gpus: int, before: int, after: int) -> int:
-    """What `usable` gains, mostly below 0, when `num_gpus` GPUs go from `before` to `after` milli-GPU left."""
-    sharing, whole = target.sharing[model, level], target.whole[model, level]
-    change: int = num_gpus * (after * sharing[target.share_level[after]] - before * sharing[target.share_level[before]])
+def usable_change(target: Target, model: int, level: int, num_idle: int, num_gpus: int, before: int,
+                  after: int) -> int:
+    """What `usable` gains, mostly below 0, when GPUs get emptier or fuller.
+
+    Parameters
+    ----------
+    target, model, level : target workload, GPU model and CPU level of the node
+    num_idle : wholly free GPUs of the node before
+    num_gpus, before, after : so many GPUs go from one milli-GPU left to the other
+    """
+    sharing = target.sharing[model, level]
+    whole = target.whole[model, level]
+    change: int = num_gpus * (after * sharing[target.share_level[after]] -
+                              before * sharing[target.share_level[before]])
     if before == WHOLE_GPU_MILLI:
         then = num_idle - num_gpus
         change += WHOLE_GPU_MILLI * (then * whole[then] - num_idle * whole[num_idle])
@@ -44,76 +55,99 @@ def usable_change(target: Target, model: int, level: int, num_idle: int, num_gpu
 @njit(cache=True)
 def fgd_score(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers,
               cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """FGD's points for a task on a node that can hold it, and the GPUs it would get, in exact arithmetic.
+    """FGD's points for a task on a node that can hold it, and its GPUs, in exact arithmetic.
 
     Parameters
     ----------
     target, model : target workload, GPU model of the node
     cpu_left_milli, gpu_left_milli : what is left on the node
     cpu_milli, gpu_milli, num_gpus : what the task asks for
+
+    Returns
+    -------
+    points from 0 to 100, and the GPUs as a bit mask
+
+    References
+    ----------
+    Weng et al. 2023, Algorithm 1
     """
-    now, then = cpu_level(target, cpu_left_milli), cpu_level(target, cpu_left_milli - cpu_milli)
+    now = cpu_level(target, cpu_left_milli)
+    then = cpu_level(target, cpu_left_milli - cpu_milli)
     base = num_gpus * gpu_milli * target.num_tasks
     if then != now:
-        base += usable(target, model, then, gpu_left_milli) - usable(target, model, now, gpu_left_milli)
+        base += usable(target, model, then, gpu_left_milli)
+        base -= usable(target, model, now, gpu_left_milli)
     num_idle = (gpu_left_milli == WHOLE_GPU_MILLI).sum()
     unit = WHOLE_GPU_MILLI * target.num_tasks
     if not is_share(gpu_milli):
         change = usable_change(target, model, then, num_idle, num_gpus, WHOLE_GPU_MILLI, 0)
         return fgd_points((base + change) / unit), idle_gpus(gpu_left_milli, num_gpus)
-    best, gpus = -1, 0
+    best = -1
+    gpu_mask = 0
     for gpu in range(len(gpu_left_milli)):
         left = gpu_left_milli[gpu]
-        if left >= gpu_milli and (gpu == 0 or left != gpu_left_milli[gpu - 1]):  # an equal neighbour scores the same
+        # an equal neighbour scores the same
+        if left >= gpu_milli and (gpu == 0 or left != gpu_left_milli[gpu - 1]):
             change = usable_change(target, model, then, num_idle, 1, left, left - gpu_milli)
             points = fgd_points((base + change) / unit)
             if points > best:
-                best, gpus = points, 1 << gpu
-    return best, gpus
+                best = points
+                gpu_mask = 1 << gpu
+    return best, gpu_mask
 
 # %% ../../nbs/22_fgd.ipynb #22-021
 @njit(cache=True)
-def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+        gpu_mask: Integers) -> None:
     """FGD for the engine: `fgd_score` of one task class on each of `nodes`."""
-    demand, state = world.demand, world.state
+    demand = world.demand
+    state = world.state
     for node in nodes:
-        score[node], gpus[node] = fgd_score(
-            world.target, world.gpu_model[node], state.cpu_left_milli[node], state.gpu_left_milli[node],
-            demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+        score[node], gpu_mask[node] = fgd_score(
+            world.target, world.gpu_model[node], state.cpu_left_milli[node],
+            state.gpu_left_milli[node], demand.cpu_milli[task], demand.gpu_milli[task],
+            demand.num_gpus[task])
 
 # %% ../../nbs/22_fgd.ipynb #22-025
 @njit(cache=True)
 def fgd_score_reference(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers,
                         cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """FGD as the authors' code computes it: hypothetical placement, definition, floating point in class order.
+    """FGD as the authors' code computes it: place, apply the definition, take back.
 
     Parameters and results are those of `fgd_score`.
     """
     before = fragmentation_reference_milli(target, model, cpu_left_milli, gpu_left_milli)
-    cpu_after, gpu_after = cpu_left_milli - cpu_milli, gpu_left_milli.copy()
+    cpu_after = cpu_left_milli - cpu_milli
+    gpu_after = gpu_left_milli.copy()
     if not is_share(gpu_milli):
-        gpus = idle_gpus(gpu_left_milli, num_gpus)
+        gpu_mask = idle_gpus(gpu_left_milli, num_gpus)
         for gpu in range(len(gpu_after)):
-            gpu_after[gpu] -= gpu_milli * (gpus >> gpu & 1)
+            gpu_after[gpu] -= gpu_milli * (gpu_mask >> gpu & 1)
         after = fragmentation_reference_milli(target, model, cpu_after, gpu_after)
-        return fgd_points((before - after) / WHOLE_GPU_MILLI), gpus
-    best, gpus = -1, 0
+        return fgd_points((before - after) / WHOLE_GPU_MILLI), gpu_mask
+    best = -1
+    gpu_mask = 0
     for gpu in range(len(gpu_left_milli)):
-        if gpu_left_milli[gpu] >= gpu_milli and (gpu == 0 or gpu_left_milli[gpu] != gpu_left_milli[gpu - 1]):
+        is_new = gpu == 0 or gpu_left_milli[gpu] != gpu_left_milli[gpu - 1]
+        if gpu_left_milli[gpu] >= gpu_milli and is_new:
             gpu_after[gpu] -= gpu_milli
             after = fragmentation_reference_milli(target, model, cpu_after, gpu_after)
             gpu_after[gpu] += gpu_milli
             points = fgd_points((before - after) / WHOLE_GPU_MILLI)
             if points > best:
-                best, gpus = points, 1 << gpu
-    return best, gpus
+                best = points
+                gpu_mask = 1 << gpu
+    return best, gpu_mask
 
-
+# %% ../../nbs/22_fgd.ipynb #22-025p
 @njit(cache=True)
-def fgd_reference(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def fgd_reference(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+                  gpu_mask: Integers) -> None:
     """FGD for the engine in the authors' arithmetic: `fgd_score_reference` on each of `nodes`."""
-    demand, state = world.demand, world.state
+    demand = world.demand
+    state = world.state
     for node in nodes:
-        score[node], gpus[node] = fgd_score_reference(
-            world.target, world.gpu_model[node], state.cpu_left_milli[node], state.gpu_left_milli[node],
-            demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+        score[node], gpu_mask[node] = fgd_score_reference(
+            world.target, world.gpu_model[node], state.cpu_left_milli[node],
+            state.gpu_left_milli[node], demand.cpu_milli[task], demand.gpu_milli[task],
+            demand.num_gpus[task])

@@ -5,37 +5,43 @@
 # %% ../../nbs/24_foresight.ipynb #24-005
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compat import njit
-from ..cluster import WHOLE_GPU_MILLI, Integers
+from ..jit import njit
+from ..arrays import Integers
+from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target
-from .policy import World, idle_gpus, is_share
+from .model import World, idle_gpus, is_share
 from ..power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 
 # %% auto #0
-__all__ = ['full_price', 'distinct_left', 'least_rise_permille', 'benefit_milliwatt', 'gpu_choices', 'left_after',
-           'outlook_milliwatt', 'pwr_target_score', 'pwr_target']
+__all__ = ['pwr_target_score']
 
 # %% ../../nbs/24_foresight.ipynb #24-007
 @njit(cache=True)
 def full_price(power: Power) -> tuple[float, float]:
-    """Milliwatts that a milli-GPU and a milli-vCPU cost on processors filled to the brim, averaged over the cluster."""
-    gpu_w, gpus, cpu_w, cpus = 0.0, 0, 0.0, 0
+    """Milliwatts that a milli-GPU and a milli-vCPU cost on full processors, cluster average."""
+    gpu_w = 0.0
+    num_gpus = 0
+    cpu_w = 0.0
+    cpus = 0
     for node in range(len(power.num_gpus)):
         gpu_w += power.num_gpus[node] * (power.gpu_full_w[node] - power.gpu_idle_w[node])
-        gpus += power.num_gpus[node]
+        num_gpus += power.num_gpus[node]
         cpu_range_w = power.cpu_full_w[node] - power.cpu_idle_w[node]
         cpu_w += power.cpu_milli[node] * cpu_range_w / (2.0 * power.cpu_cores[node])
         cpus += power.cpu_milli[node]
-    return gpu_w / max(1, gpus), cpu_w / max(1, cpus)
+    return gpu_w / max(1, num_gpus), cpu_w / max(1, cpus)
 
 # %% ../../nbs/24_foresight.ipynb #24-011
 @njit(cache=True)
 def distinct_left(gpu_left_milli: Integers) -> Integers:
-    """Distinct amounts left on the GPUs of a node, without 0: GPUs with equally much left are alike."""
-    amounts, num_amounts = np.zeros(len(gpu_left_milli), np.int64), 0
+    """Distinct amounts left on the GPUs of a node, without 0: equal GPUs are alike."""
+    amounts = np.zeros(len(gpu_left_milli), np.int64)
+    num_amounts = 0
     for left in gpu_left_milli:
         is_new = left > 0
         for known in amounts[:num_amounts]:
@@ -48,7 +54,7 @@ def distinct_left(gpu_left_milli: Integers) -> Integers:
 # %% ../../nbs/24_foresight.ipynb #24-012
 @njit(cache=True)
 def least_rise_permille(load_permille: Integers, amounts: Integers, gpu_milli: int) -> int:
-    """Least rise of the load curve when one of the GPUs with such amounts left takes a demand; -1 if none can."""
+    """Least rise of the load curve when one of these GPUs takes a demand; -1 if none can."""
     least = -1
     for left in amounts:
         if left >= gpu_milli:
@@ -59,9 +65,9 @@ def least_rise_permille(load_permille: Integers, amounts: Integers, gpu_milli: i
 
 # %% ../../nbs/24_foresight.ipynb #24-016
 @njit(cache=True)
-def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], node: int, model: int,
-                      cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """What a node as it stands saves the next task against the full price: milliwatts times number of tasks.
+def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], node: int,
+                      model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """What a node as it stands saves the next task against the full price.
 
     Parameters
     ----------
@@ -69,11 +75,20 @@ def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], 
     target, model : target workload, GPU model of the node
     price : `full_price` of the cluster
     cpu_left_milli, gpu_left_milli : what is left on the node
+
+    Returns
+    -------
+    milliwatts times number of tasks
     """
-    total, amounts, num_idle = 0, distinct_left(gpu_left_milli), (gpu_left_milli == WHOLE_GPU_MILLI).sum()
-    now, range_w = cpu_power_milliwatt(power, node, cpu_left_milli), power.gpu_full_w[node] - power.gpu_idle_w[node]
+    total = 0
+    amounts = distinct_left(gpu_left_milli)
+    num_idle = (gpu_left_milli == WHOLE_GPU_MILLI).sum()
+    now = cpu_power_milliwatt(power, node, cpu_left_milli)
+    range_w = power.gpu_full_w[node] - power.gpu_idle_w[node]
     for m in range(len(target.count)):
-        cpu_milli, gpu_milli, num_gpus = target.cpu_milli[m], target.gpu_milli[m], target.num_gpus[m]
+        cpu_milli = target.cpu_milli[m]
+        gpu_milli = target.gpu_milli[m]
+        num_gpus = target.num_gpus[m]
         if cpu_milli > cpu_left_milli or not target.is_admitted[model, m]:
             continue
         if gpu_milli == WHOLE_GPU_MILLI and num_idle < num_gpus:
@@ -89,61 +104,99 @@ def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], 
 # %% ../../nbs/24_foresight.ipynb #24-020
 @njit(cache=True)
 def gpu_choices(gpu_left_milli: Integers, gpu_milli: int, num_gpus: int) -> Integers:
-    """Bit masks of the GPUs that a task might get on a node that can hold it; of equal neighbours only the first."""
+    """Bit masks of the GPUs that a task might get; of equal neighbours only the first."""
     if not is_share(gpu_milli):
         return np.array([idle_gpus(gpu_left_milli, num_gpus)])
-    choices, num_choices = np.zeros(len(gpu_left_milli), np.int64), 0
+    choices = np.zeros(len(gpu_left_milli), np.int64)
+    num_choices = 0
     for gpu in range(len(gpu_left_milli)):
-        if gpu_left_milli[gpu] >= gpu_milli and (gpu == 0 or gpu_left_milli[gpu] != gpu_left_milli[gpu - 1]):
+        is_new = gpu == 0 or gpu_left_milli[gpu] != gpu_left_milli[gpu - 1]
+        if gpu_left_milli[gpu] >= gpu_milli and is_new:
             choices[num_choices] = 1 << gpu
             num_choices += 1
     return choices[:num_choices]
 
-
+# %% ../../nbs/24_foresight.ipynb #24-020p
 @njit(cache=True)
-def left_after(gpu_left_milli: Integers, gpu_milli: int, gpus: int) -> Integers:
+def left_after(gpu_left_milli: Integers, gpu_milli: int, gpu_mask: int) -> Integers:
     """What is left on each GPU once a task has got the marked ones."""
     left = gpu_left_milli.copy()
     for gpu in range(len(left)):
-        left[gpu] -= gpu_milli * (gpus >> gpu & 1)
+        left[gpu] -= gpu_milli * (gpu_mask >> gpu & 1)
     return left
 
 # %% ../../nbs/24_foresight.ipynb #24-024
 @njit(cache=True)
-def outlook_milliwatt(power: Power, target: Target, price: tuple[float, float], node: int, model: int,
-                      cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """Minus the power of a node now, plus what it saves the next task on average (as `benefit_milliwatt`)."""
-    benefit = benefit_milliwatt(power, target, price, node, model, cpu_left_milli, gpu_left_milli) // target.num_tasks
-    return (benefit - cpu_power_milliwatt(power, node, cpu_left_milli)
-            - gpu_power_milliwatt(power, node, gpu_left_milli))
-
-# %% ../../nbs/24_foresight.ipynb #24-025
-@njit(cache=True)
-def pwr_target_score(power: Power, target: Target, price: tuple[float, float], node: int, model: int,
-                     cpu_left_milli: int, gpu_left_milli: Integers,
-                     cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """Milliwatts saved by a task now and, on average, by the next one; and the task's GPUs.
+def outlook_milliwatt(power: Power, target: Target, price: tuple[float, float], node: int,
+                      model: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """Minus the power of a node now, plus what it saves the next task on average.
 
     Parameters
     ----------
     power, target, price, node, model, cpu_left_milli, gpu_left_milli : as `benefit_milliwatt`
-    cpu_milli, gpu_milli, num_gpus : what the task asks for
     """
-    before = outlook_milliwatt(power, target, price, node, model, cpu_left_milli, gpu_left_milli)
-    best, gpus = -(2**62), 0
-    for choice in gpu_choices(gpu_left_milli, gpu_milli, num_gpus):
-        left = left_after(gpu_left_milli, gpu_milli, choice)
-        saved = outlook_milliwatt(power, target, price, node, model, cpu_left_milli - cpu_milli, left) - before
+    benefit = benefit_milliwatt(power, target, price, node, model, cpu_left_milli, gpu_left_milli)
+    return (benefit // target.num_tasks - cpu_power_milliwatt(power, node, cpu_left_milli)
+            - gpu_power_milliwatt(power, node, gpu_left_milli))
+
+# %% ../../nbs/24_foresight.ipynb #24-024p
+class NodeState(NamedTuple):
+    """One node as it stands: its row, its GPU model, and what is left on it."""
+
+    node: int
+    model: int
+    cpu_left_milli: int
+    gpu_left_milli: Integers
+
+
+class Request(NamedTuple):
+    """What one task asks for; milli-GPU of each GPU."""
+
+    cpu_milli: int
+    gpu_milli: int
+    num_gpus: int
+
+# %% ../../nbs/24_foresight.ipynb #24-025
+@njit(cache=True)
+def pwr_target_score(power: Power, target: Target, price: tuple[float, float], here: NodeState,
+                     asked: Request) -> tuple[int, int]:
+    """Milliwatts saved by a task now and, on average, by the next one; and the task's GPUs.
+
+    Parameters
+    ----------
+    power, target, price : as `benefit_milliwatt`
+    here, asked : a node that can hold the task, what the task asks for
+
+    Returns
+    -------
+    milliwatts, and the GPUs as a bit mask
+    """
+    before = outlook_milliwatt(power, target, price, here.node, here.model, here.cpu_left_milli,
+                               here.gpu_left_milli)
+    cpu_after = here.cpu_left_milli - asked.cpu_milli
+    best = -(2**62)
+    gpu_mask = 0
+    for choice in gpu_choices(here.gpu_left_milli, asked.gpu_milli, asked.num_gpus):
+        gpu_after = left_after(here.gpu_left_milli, asked.gpu_milli, choice)
+        saved = outlook_milliwatt(power, target, price, here.node, here.model, cpu_after,
+                                  gpu_after) - before
         if saved > best:
-            best, gpus = saved, choice
-    return best, gpus
+            best = saved
+            gpu_mask = choice
+    return best, gpu_mask
 
 # %% ../../nbs/24_foresight.ipynb #24-031
 @njit(cache=True)
-def pwr_target(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def pwr_target(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+               gpu_mask: Integers) -> None:
     """PWR with the target workload, for the engine."""
-    demand, state, price = world.demand, world.state, full_price(world.power)
+    demand = world.demand
+    state = world.state
+    price = full_price(world.power)
+    asked = Request(demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
     for node in nodes:
-        score[node], gpus[node] = pwr_target_score(
-            world.power, world.target, price, node, world.gpu_model[node], state.cpu_left_milli[node],
-            state.gpu_left_milli[node], demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+        here = NodeState(node, world.gpu_model[node], state.cpu_left_milli[node],
+                         state.gpu_left_milli[node])
+        points, mask = pwr_target_score(world.power, world.target, price, here, asked)
+        score[node] = points
+        gpu_mask[node] = mask

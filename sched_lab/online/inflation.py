@@ -5,38 +5,29 @@
 # %% ../../nbs/26_inflation.ipynb #26-005
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._compat import first_class, njit, quiet
-from ..cluster import MAX_GPUS_PER_NODE, Cluster, Integers, State, empty_state
-from ..frag import Floats, Truths, fragmentation, fragmentation_reference_milli
-from ..frames import InputError, write_json
-from .combine import policy_of
-from sched_lab.online.policy import (
-    ONE_AT_RANDOM,
-    Policy,
-    World,
-    check_placements,
-    gpu_indices,
-    is_feasible,
-    stage_starts,
-    world_of,
-)
-from ..power import cpu_power_milliwatt, gpu_power_milliwatt, power_of
+from ..jit import first_class, njit, quiet
+from ..arrays import Floats, Integers, Truths
+from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
+from ..frag import fragmentation, fragmentation_reference_milli
+from ..frames import InputError
+from .policies import policy_of
+from .model import (ONE_AT_RANDOM, Placements, Policy, PowerSettings, World,
+                                    check_placements, gpu_indices, is_feasible, stage_starts,
+                                    world_of)
+from ..power import cpu_power_milliwatt, gpu_power_milliwatt
 from ..traces import Arrivals, Tasks, admits, target_workload, task_classes
 
 # %% auto #0
-__all__ = ['SAMPLINGS', 'CURVE', 'CPU_W', 'GPU_W', 'USED', 'ARRIVED', 'FRAG', 'FAILED', 'LACKS', 'SEVERAL', 'cut',
-           'sample_arrivals', 'Memory', 'empty_memory', 'rescore', 'add_points', 'nth_marked', 'draw_gpus', 'choose',
-           'place', 'count_node', 'replay', 'play', 'Run', 'curve_frame', 'assignments_frame', 'end_of', 'inflate',
-           'lacking', 'reasons', 'failures_frame', 'on_grid', 'mean_curve', 'saving_percent']
+__all__ = ['sample_arrivals', 'Run', 'inflate', 'check', 'on_grid', 'mean_curve']
 
 # %% ../../nbs/26_inflation.ipynb #26-007
 SAMPLINGS = ("replacement", "permutation-first")
@@ -50,30 +41,37 @@ def cut(cluster: Cluster, tasks: Tasks, task_row: Integers, until: float) -> Int
 # %% ../../nbs/26_inflation.ipynb #26-011
 def sample_arrivals(cluster: Cluster, tasks: Tasks, seed: int, until: float = 1.0,
                     sampling: str = "replacement") -> Arrivals:
-    """Draw tasks until their GPU demand reaches a share of the cluster's capacity, and ranks for the nodes.
+    """Draw tasks until their GPU demand reaches a share of the capacity, and ranks for the nodes.
 
     Parameters
     ----------
     cluster, tasks : the nodes; the trace to draw from
     seed : of two independent streams, one for tasks and one for ranks
     until : arrived GPU demand over capacity at which drawing ends; the last task may overshoot
-    sampling : "replacement" draws independently (the paper's text), "permutation-first" draws each task of the
-        trace once, in random order, before it draws with replacement (the authors' code)
+    sampling : "replacement" draws independently (the paper's text), "permutation-first" draws each
+        task of the trace once, in random order, before it draws with replacement (the authors'
+        code)
 
     Raises
     ------
-    InputError : nothing in the trace asks for a GPU, there is no such sampling, or `until` is not above 0
+    InputError : nothing in the trace asks for a GPU, there is no such sampling, or `until` is not
+        above 0
     """
     if sampling not in SAMPLINGS:
-        raise InputError(f"there is no sampling {sampling!r}", mend=f"choose one of {', '.join(SAMPLINGS)}")
+        raise InputError(f"there is no sampling {sampling!r}",
+                         mend=f"choose one of {', '.join(SAMPLINGS)}")
     if not 0 < until < np.inf:
-        raise InputError(f"until {until} is not a share of the capacity", mend="give a number above 0, such as 1.0")
+        raise InputError(f"until {until} is not a share of the capacity",
+                         mend="give a number above 0, such as 1.0")
     demand_milli = tasks.gpu_demand_milli
     if demand_milli.sum() == 0 or cluster.gpu_capacity_milli == 0:
-        raise InputError("no task asks for a GPU, or no node has one", mend="give a cluster and a trace with GPUs")
-    task_stream, rank_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+        raise InputError("no task asks for a GPU, or no node has one",
+                         mend="give a cluster and a trace with GPUs")
+    task_stream, rank_stream = (np.random.default_rng(s)
+                                for s in np.random.SeedSequence(seed).spawn(2))
     drawn = [task_stream.permutation(len(tasks))] if sampling == "permutation-first" else []
-    target_milli, arrived_milli = until * cluster.gpu_capacity_milli, sum(int(demand_milli[d].sum()) for d in drawn)
+    target_milli = until * cluster.gpu_capacity_milli
+    arrived_milli = sum(int(demand_milli[d].sum()) for d in drawn)
     while arrived_milli < target_milli:
         drawn.append(task_stream.integers(len(tasks), size=len(tasks)))
         arrived_milli += int(demand_milli[drawn[-1]].sum())
@@ -91,7 +89,7 @@ class Memory(NamedTuple):
     owner : (rows,) task class whose scores the row holds, -1 for none
     seen : (rows, nodes) version of the node that was scored
     is_feasible : (rows, nodes) whether the class fits
-    score, gpus : (scores, rows, nodes) what the kernels wrote
+    score, gpu_mask : (scores, rows, nodes) what the kernels wrote
     version : (nodes,) number of tasks placed on the node so far
     stale : (nodes,) room for the list of nodes to score again
     """
@@ -100,18 +98,20 @@ class Memory(NamedTuple):
     seen: NDArray[np.int32]
     is_feasible: Truths
     score: NDArray[np.int32]
-    gpus: Integers
+    gpu_mask: Integers
     version: NDArray[np.int32]
     stale: Integers
 
-
-def empty_memory(num_classes: int, num_nodes: int, num_scores: int, max_bytes: int = 2**27) -> Memory:
+# %% ../../nbs/26_inflation.ipynb #26-016p
+def empty_memory(num_classes: int, num_nodes: int, num_scores: int,
+                 max_bytes: int = 2**27) -> Memory:
     """Memory without content, of at most about `max_bytes`."""
     row_bytes = num_nodes * (5 + 12 * num_scores)
     shape = (max(1, min(num_classes, max_bytes // max(1, row_bytes))), num_nodes)
-    return Memory(np.full(shape[0], -1), np.zeros(shape, np.int32), np.zeros(shape, bool),
-                  np.zeros((num_scores, *shape), np.int32), np.zeros((num_scores, *shape), np.int64),
-                  np.zeros(num_nodes, np.int32), np.zeros(num_nodes, np.int64))
+    score = np.zeros((num_scores, *shape), np.int32)
+    gpu_mask = np.zeros((num_scores, *shape), np.int64)
+    return Memory(np.full(shape[0], -1), np.zeros(shape, np.int32), np.zeros(shape, bool), score,
+                  gpu_mask, np.zeros(num_nodes, np.int32), np.zeros(num_nodes, np.int64))
 
 # %% ../../nbs/26_inflation.ipynb #26-019
 @njit(cache=True)
@@ -138,19 +138,30 @@ def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task:
     part = 0
     for kernel in kernels:
         if weights[part] > 0:
-            kernel(world, task, memory.stale[:num_stale], memory.score[part, row], memory.gpus[part, row])
+            kernel(world, task, memory.stale[:num_stale], memory.score[part, row],
+                   memory.gpu_mask[part, row])
         part += 1
     return row
 
 # %% ../../nbs/26_inflation.ipynb #26-023
 @njit(cache=True)
-def add_points(total: Integers, score: NDArray[np.int32], can_host: Truths, weight: int, normalise: int) -> None:
-    """Add one score to the total of each feasible node, spread over 0..100 if `normalise` is not `AS_IS`."""
-    low, high = 2**62, -(2**62)
+def add_points(total: Integers, score: NDArray[np.int32], can_host: Truths, weight: int,
+               normalise: int) -> None:
+    """Add one score to the total of each feasible node.
+
+    Parameters
+    ----------
+    total : (nodes,) changed
+    score, can_host : (nodes,) the score, and on which nodes it counts
+    weight, normalise : of the score; it is spread over 0..100 unless `normalise` is `AS_IS`
+    """
+    low = 2**62
+    high = -(2**62)
     if normalise >= 0:
         for node in range(len(score)):
             if can_host[node]:
-                low, high = min(low, int(score[node])), max(high, int(score[node]))
+                low = min(low, int(score[node]))
+                high = max(high, int(score[node]))
     for node in range(len(score)):
         if can_host[node]:
             points = int(score[node])
@@ -168,24 +179,25 @@ def nth_marked(marks: Truths, n: int) -> int:
             return position
     return len(marks) - 1
 
-
+# %% ../../nbs/26_inflation.ipynb #26-026p
 @njit(cache=True)
-def draw_gpus(gpus: int, num_gpus: int, die: int) -> int:
-    """Bit mask of `num_gpus` of the marked GPUs, drawn with a large random number; all of them if there are no more."""
+def draw_gpus(gpu_mask: int, num_gpus: int, die: int) -> int:
+    """Bit mask of `num_gpus` of the marked GPUs, drawn with a large random number."""
     marks = np.zeros(MAX_GPUS_PER_NODE, np.bool_)
     for gpu in range(len(marks)):
-        marks[gpu] = gpus >> gpu & 1
+        marks[gpu] = gpu_mask >> gpu & 1
     for left in range(marks.sum(), num_gpus, -1):
         dropped = nth_marked(marks, die % left)
         marks[dropped] = False
-        gpus ^= 1 << dropped
+        gpu_mask ^= 1 << dropped
         die //= left
-    return gpus
+    return gpu_mask
 
 # %% ../../nbs/26_inflation.ipynb #26-029
 @njit(cache=True)
-def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, normalise: Integers, die: int) -> int:
-    """First feasible node with the largest weighted sum of normalised scores, -1 if none is feasible.
+def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, normalise: Integers,
+           die: int) -> int:
+    """First feasible node with the largest weighted sum of points, -1 if none is feasible.
 
     Parameters
     ----------
@@ -209,16 +221,18 @@ def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, norm
 
 # %% ../../nbs/26_inflation.ipynb #26-032
 @njit(cache=True)
-def place(world: World, task: int, memory_mib: int, node: int, gpus: int) -> None:
+def place(world: World, task: int, memory_mib: int, node: int, gpu_mask: int) -> None:
     """Take what the task asks for from the state of a node.
 
     Raises
     ------
     ValueError : the GPUs are not as many as asked for, or not free enough (a mistake in a kernel)
     """
-    state, demand, num_taken = world.state, world.demand, 0
+    state = world.state
+    demand = world.demand
+    num_taken = 0
     for gpu in range(world.power.num_gpus[node]):
-        if gpus >> gpu & 1:
+        if gpu_mask >> gpu & 1:
             state.gpu_left_milli[node, gpu] -= demand.gpu_milli[task]
             num_taken += state.gpu_left_milli[node, gpu] >= 0
     if num_taken != demand.num_gpus[task]:
@@ -235,95 +249,171 @@ CPU_W, GPU_W, USED, ARRIVED, FRAG, FAILED = range(len(CURVE))
 
 @njit(cache=True)
 def count_node(now: Floats, world: World, node: int, is_exact: bool, sign: float) -> None:
-    """Add one node's milliwatts and fragmentation (exact: times `num_tasks`) to the cluster's, or take them away."""
-    state, model = world.state, world.gpu_model[node]
-    cpu_left, gpu_left = state.cpu_left_milli[node], state.gpu_left_milli[node]
+    """Add one node's milliwatts and fragmentation to the cluster's, or take them away.
+
+    Parameters
+    ----------
+    now : (len(CURVE),) changed; exact fragmentation is times `num_tasks`
+    world, node : the cluster, the node
+    is_exact : arithmetic of fragmentation
+    sign : 1.0 to add, -1.0 to take away
+    """
+    state = world.state
+    model = world.gpu_model[node]
+    cpu_left = state.cpu_left_milli[node]
+    gpu_left = state.gpu_left_milli[node]
     if is_exact:
-        frag = float(fragmentation(world.target, model, cpu_left, gpu_left))  # below 2**53: still exact
+        # below 2**53: still exact
+        frag = float(fragmentation(world.target, model, cpu_left, gpu_left))
     else:
         frag = fragmentation_reference_milli(world.target, model, cpu_left, gpu_left)
     now[CPU_W] += sign * cpu_power_milliwatt(world.power, node, cpu_left)
     now[GPU_W] += sign * gpu_power_milliwatt(world.power, node, gpu_left)
     now[FRAG] += sign * frag
 
-# %% ../../nbs/26_inflation.ipynb #26-039
+# %% ../../nbs/26_inflation.ipynb #26-037a
 @njit(cache=True)
-def replay(kernels: Any, normalise: Integers, weights: Integers, starts: Integers, world: World, memory: Memory,
-           task: Integers, memory_mib: Integers, dice: Integers, is_exact: bool,
-           node: Integers, gpus: Integers, curve: Floats) -> None:
+def count_task(now: Floats, in_use: Integers, world: World, task: int, memory_mib: int) -> None:
+    """Add what a placed task uses to the curve and to the amounts that decide the stage."""
+    demand_milli = world.demand.gpu_milli[task] * world.demand.num_gpus[task]
+    now[USED] += demand_milli
+    in_use[0] += demand_milli
+    in_use[1] += world.demand.cpu_milli[task]
+    in_use[2] += memory_mib
+
+# %% ../../nbs/26_inflation.ipynb #26-039
+class StagedWeights(NamedTuple):
+    """How a policy weighs its scores.
+
+    Parameters
+    ----------
+    normalise : (scores,) how each is spread
+    weights : (stages, scores)
+    starts : (stages, resources) from when on they hold (`stage_starts`)
+    """
+
+    normalise: Integers
+    weights: Integers
+    starts: Integers
+
+
+class ArrivingTasks(NamedTuple):
+    """(arrivals,) class and memory of each arriving task, and a large random number."""
+
+    task: Integers
+    memory_mib: Integers
+    dice: Integers
+
+
+class Trail(NamedTuple):
+    """What `replay` writes: node and GPUs, (arrivals,), and curve, (arrivals, len(CURVE))."""
+
+    node: Integers
+    gpu_mask: Integers
+    curve: Floats
+
+# %% ../../nbs/26_inflation.ipynb #26-039a
+@njit(cache=True)
+def decide(kernels: Any, weighing: StagedWeights, stage: int, world: World, memory: Memory,
+           arriving: ArrivingTasks, arrival: int) -> tuple[int, int]:
+    """Node of an arriving task, -1 if it fails, and the GPUs it gets there, as a bit mask.
+
+    Parameters
+    ----------
+    kernels, weighing, stage : the policy's scores, their weights, and which of these hold now
+    world, memory : the cluster, what is known of it
+    arriving, arrival : the tasks, and which one of them
+    """
+    task = arriving.task[arrival]
+    die = arriving.dice[arrival]
+    weights = weighing.weights[stage]
+    row = rescore(kernels, weights, world, memory, task)
+    has_memory = world.state.memory_left_mib >= arriving.memory_mib[arrival]
+    node = choose(memory, row, has_memory, weights, weighing.normalise, die)
+    if node < 0:
+        return -1, 0
+    marked = memory.gpu_mask[np.argmax(weights), row, node]
+    # whatever node it drew
+    return node, draw_gpus(marked, world.demand.num_gpus[task], die >> 31)
+
+# %% ../../nbs/26_inflation.ipynb #26-039b
+@njit(cache=True)
+def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
+           arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> None:
     """Place arriving tasks one by one; write node, GPUs and the curve after every arrival.
 
     Parameters
     ----------
-    kernels, normalise : the policy's scores
-    weights, starts : (stages, scores) weights; from when on they hold (`stage_starts`)
+    kernels, weighing : the policy's scores and their weights
     world, memory : the cluster, empty; what is known of it
-    task, memory_mib, dice : (arrivals,) class and memory of each arriving task, and a large random number
+    arriving : the tasks
     is_exact : arithmetic of the curve's fragmentation
-    node, gpus, curve : (arrivals,), (arrivals,), (arrivals, len(CURVE)) results
+    trail : the results
     """
-    stage, now = 0, np.zeros(len(CURVE))
-    in_use = np.zeros(starts.shape[1], np.int64)
+    stage = 0
+    now = np.zeros(len(CURVE))
+    in_use = np.zeros(weighing.starts.shape[1], np.int64)
     for n in range(len(world.gpu_model)):
         count_node(now, world, n, is_exact, 1.0)
-    for arrival in range(len(task)):
-        t = task[arrival]
-        demand_milli = world.demand.gpu_milli[t] * world.demand.num_gpus[t]
-        while stage + 1 < len(starts) and (in_use >= starts[stage + 1]).any():
+    for arrival in range(len(arriving.task)):
+        t = arriving.task[arrival]
+        memory_mib = arriving.memory_mib[arrival]
+        while (stage + 1 < len(weighing.starts)
+               and (in_use >= weighing.starts[stage + 1]).any()):
             stage += 1
             memory.owner[:] = -1  # scores that had no weight so far are not known
-        row = rescore(kernels, weights[stage], world, memory, t)
-        has_memory = world.state.memory_left_mib >= memory_mib[arrival]
-        n = choose(memory, row, has_memory, weights[stage], normalise, dice[arrival])
-        node[arrival] = n
-        now[ARRIVED] += demand_milli
+        n, gpu_mask = decide(kernels, weighing, stage, world, memory, arriving, arrival)
+        trail.node[arrival] = n
+        trail.gpu_mask[arrival] = gpu_mask
+        now[ARRIVED] += world.demand.gpu_milli[t] * world.demand.num_gpus[t]
         if n < 0:
             now[FAILED] += 1
         else:
-            marked = memory.gpus[np.argmax(weights[stage]), row, n]
-            gpus[arrival] = draw_gpus(marked, world.demand.num_gpus[t], dice[arrival] >> 31)  # whatever node it drew
             count_node(now, world, n, is_exact, -1.0)
-            place(world, t, memory_mib[arrival], n, gpus[arrival])
+            place(world, t, memory_mib, n, gpu_mask)
             count_node(now, world, n, is_exact, 1.0)
             memory.version[n] += 1
-            now[USED] += demand_milli
-            in_use[0] += demand_milli
-            in_use[1] += world.demand.cpu_milli[t]
-            in_use[2] += memory_mib[arrival]
-        for column in range(len(now)):  # as one assignment of an array it would take seconds longer to compile
-            curve[arrival, column] = now[column]
+            count_task(now, in_use, world, t, memory_mib)
+        # as one assignment of an array it would take seconds longer to compile
+        for column in range(len(now)):
+            trail.curve[arrival, column] = now[column]
 
 # %% ../../nbs/26_inflation.ipynb #26-041
 def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
-         seed: int = 0) -> tuple[Integers, Integers, Floats]:
+         seed: int = 0) -> Trail:
     """Let a policy place arriving tasks on an empty world.
 
     Parameters
     ----------
     policy, world : who decides; the empty cluster
     task, memory_mib : (arrivals,) class and memory of each arriving task
-    seed : of the policy's own stream of random numbers, the third one of a seed (`sample_arrivals` has the first two)
+    seed : of the policy's own stream of random numbers, the third one of a seed (`sample_arrivals`
+        has the first two)
 
     Returns
     -------
-    node (-1 where none was feasible), GPUs as a bit mask, and the columns `CURVE` with fragmentation in milli-GPU
+    node (-1 where none was feasible), GPUs as a bit mask, and the columns `CURVE` with
+    fragmentation in milli-GPU
     """
-    num_nodes, is_exact = len(world.gpu_model), policy.arithmetic == "exact"
-    memory = empty_memory(len(world.demand.cpu_milli), num_nodes, len(policy.scores))
-    kernels = tuple(first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpus[0, 0])
-                    for score in policy.scores)
-    weights = np.array([policy.weights, *(later for _, later in policy.later)], np.int64)
-    starts = stage_starts(policy, world.state)
-    normalise = np.array([score.normalise for score in policy.scores])
-    dice = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2]).integers(2**62, size=len(task))
-    node, gpus, curve = np.full(len(task), -1), np.zeros(len(task), np.int64), np.zeros((len(task), len(CURVE)))
+    is_exact = policy.arithmetic == "exact"
+    memory = empty_memory(len(world.demand.cpu_milli), len(world.gpu_model), len(policy.scores))
+    kernels = tuple(
+        first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpu_mask[0, 0])
+        for score in policy.scores)
+    weighing = StagedWeights(
+        np.array([score.normalise for score in policy.scores]),
+        np.array([policy.weights, *(later for _, later in policy.later)], np.int64),
+        stage_starts(policy, world.state))
+    stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
+    arriving = ArrivingTasks(task, memory_mib, stream.integers(2**62, size=len(task)))
+    trail = Trail(np.full(len(task), -1), np.zeros(len(task), np.int64),
+                  np.zeros((len(task), len(CURVE))))
     with quiet():
-        replay(kernels, normalise, weights, starts, world, memory, task, memory_mib, dice, is_exact,
-               node, gpus, curve)
-    curve[:, [CPU_W, GPU_W]] /= 1000
+        replay(kernels, weighing, world, memory, arriving, is_exact, trail)
+    trail.curve[:, [CPU_W, GPU_W]] /= 1000
     if is_exact:
-        curve[:, FRAG] /= world.target.num_tasks
-    return node, gpus, curve
+        trail.curve[:, FRAG] /= world.target.num_tasks
+    return trail
 
 # %% ../../nbs/26_inflation.ipynb #26-043
 @dataclass(frozen=True)
@@ -332,126 +422,233 @@ class Run:
 
     Parameters
     ----------
-    assignments : one row per arrival: event, task_row, node ("" if it failed), gpus ("0-1-5", say)
-    curve : one row per arrival, after it: x, eopc_w and the columns `CURVE` (`failed` counts all failures so far)
+    assignments : one row per arrival: event, task_row, node ("" if it failed), gpu_list ("0-1-5",
+        say)
+    curve : one row per arrival, after it: x, eopc_w and the columns `CURVE` (`failed` counts all
+        failures so far)
     summary : policy, parameters and the last row of the curve
+    placements : the assignments in numbers, nodes as rows of the cluster and GPUs as bit masks
     """
 
     assignments: pd.DataFrame
     curve: pd.DataFrame
     summary: dict[str, Any]
-
-    def write(self, folder: Path) -> None:
-        """Write assignments.csv, curve.csv and summary.json into a folder that exists."""
-        self.assignments.to_csv(folder / "assignments.csv", index=False, lineterminator="\n")
-        self.curve.to_csv(folder / "curve.csv", index=False, lineterminator="\n")
-        write_json(self.summary, folder / "summary.json")
+    placements: Placements
 
 # %% ../../nbs/26_inflation.ipynb #26-045
 def curve_frame(cluster: Cluster, curve: Floats) -> pd.DataFrame:
     """Columns of a curve by name: x is arrived GPU demand over the cluster's GPU capacity."""
     frame = pd.DataFrame(curve, columns=list(CURVE))
-    whole = [name for name in CURVE if name != "frag_milli" and (frame[name] % 1 == 0).all()]  # watts need not be
+    # watts need not be
+    whole = [name for name in CURVE if name != "frag_milli" and (frame[name] % 1 == 0).all()]
     frame[whole] = frame[whole].astype(np.int64)
     frame.insert(0, "x", frame["arrived_gpu_milli"] / cluster.gpu_capacity_milli)
     frame.insert(1, "eopc_w", frame["cpu_w"] + frame["gpu_w"])
     frame["frag_milli"] = frame["frag_milli"].round(6) + 0.0
     return frame
 
-
-def assignments_frame(cluster: Cluster, task_row: Integers, node: Integers, gpus: Integers) -> pd.DataFrame:
+# %% ../../nbs/26_inflation.ipynb #26-045p
+def assignments_frame(cluster: Cluster, placements: Placements) -> pd.DataFrame:
     """Where each arrival went, nodes by name and GPUs as "0-1-5"."""
-    words = {mask: "-".join(map(str, gpu_indices(mask))) for mask in np.unique(gpus).tolist()}
-    return pd.DataFrame({"event": np.arange(len(task_row)), "task_row": task_row,
-                         "node": np.where(node >= 0, cluster.name[node], ""),
-                         "gpus": [words[mask] for mask in gpus.tolist()]})
+    masks = placements.gpu_mask.tolist()
+    words = {mask: "-".join(map(str, gpu_indices(mask))) for mask in set(masks)}
+    return pd.DataFrame({
+        "event": np.arange(len(placements.task_row)), "task_row": placements.task_row,
+        "node": np.where(placements.node >= 0, cluster.name[placements.node], ""),
+        "gpu_list": [words[mask] for mask in masks]})
 
 # %% ../../nbs/26_inflation.ipynb #26-047
 def end_of(curve: pd.DataFrame) -> dict[str, Any]:
     """Last row of a curve by name, and GRAR if any GPU was asked for; empty for an empty curve."""
-    last = {str(name): column.iloc[-1].item() for name, column in curve.items()} if len(curve) else {}
-    grar = {"grar": last["used_gpu_milli"] / last["arrived_gpu_milli"]} if last.get("arrived_gpu_milli") else {}
-    return last | grar
+    if not len(curve):
+        return {}
+    last = {str(name): column.iloc[-1].item() for name, column in curve.items()}
+    arrived_milli = last["arrived_gpu_milli"]
+    return last | ({"grar": last["used_gpu_milli"] / arrived_milli} if arrived_milli else {})
 
 # %% ../../nbs/26_inflation.ipynb #26-049
-def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, seed: int = 0, until: float | None = None,
-            sampling: str = "replacement", arrivals: Arrivals | None = None, power: str = "eq1",
-            arithmetic: str = "exact", gpu_power_w: Mapping[str, tuple[int, int]] | None = None,
-            cpu_power_w: Mapping[str, tuple[int, int, int]] | None = None,
-            load_curve: str | Sequence[Sequence[float]] = "step") -> Run:
+def arrivals_of(cluster: Cluster, tasks: Tasks, seed: int, until: float | None,
+                arrivals: str | Arrivals) -> Arrivals:
+    """Workload of one run: drawn with this sampling, or recorded and perhaps cut."""
+    if isinstance(arrivals, str):
+        return sample_arrivals(cluster, tasks, seed, 1.0 if until is None else until, arrivals)
+    if until is None:
+        return arrivals
+    return Arrivals(cut(cluster, tasks, arrivals.task_row, until), arrivals.node_rank)
+
+
+def in_file_order(order: Integers, node: Integers) -> Integers:
+    """Rows of the cluster for nodes of `cluster.take(order)`; -1 stays."""
+    return np.where(node >= 0, order[node], -1)
+
+
+def about_workload(until: float | None, arrivals: object, power: PowerSettings) -> dict[str, Any]:
+    """What a summary says of the workload and of the power model."""
+    is_drawn = isinstance(arrivals, str)
+    return {"sampling": arrivals if is_drawn else "recorded",
+            "until": 1.0 if is_drawn and until is None else until, "power": power.model}
+
+
+def about_run(cluster: Cluster, policy: Policy, seed: int, num_arrivals: int,
+              workload: dict[str, Any]) -> dict[str, Any]:
+    """Begin a summary: who ran, on what, and how."""
+    return {"policy": policy.name, "seed": seed, **workload, "arithmetic": policy.arithmetic,
+            "nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()), "arrivals": num_arrivals}
+
+# %% ../../nbs/26_inflation.ipynb #26-049a
+def run_of(cluster: Cluster, placements: Placements, curve: Floats, about: dict[str, Any]) -> Run:
+    """Frames and summary of a run that has been checked; `curve` as `play` gives it."""
+    frame = curve_frame(cluster, curve)
+    return Run(assignments_frame(cluster, placements), frame, about | end_of(frame), placements)
+
+# %% ../../nbs/26_inflation.ipynb #26-049b
+def warn_of(older: dict[str, Any], known: Sequence[str], instead: str) -> None:
+    """Warn of keywords of the release before.
+
+    Raises
+    ------
+    TypeError : a keyword that never was one
+    """
+    for name in older:
+        if name not in known:
+            raise TypeError(f"unexpected keyword argument {name!r}")
+    if older:
+        warnings.warn(f"{', '.join(older)}: say {instead} instead", DeprecationWarning,
+                      stacklevel=3)
+
+
+def settings_of(power: str | PowerSettings, older: dict[str, Any]) -> PowerSettings:
+    """Power settings from a name, or from keywords of the release before."""
+    settings = PowerSettings(power) if isinstance(power, str) else power
+    fields = PowerSettings._fields[1:]
+    return settings._replace(**{name: older[name] for name in fields if name in older})
+
+
+def older_arrivals(arrivals: Any, older: dict[str, Any]) -> Any:
+    """Arrivals of one run, which once were None and a sampling."""
+    if arrivals is None or isinstance(arrivals, str):
+        return older.get("sampling", arrivals or "replacement")
+    return arrivals
+
+# %% ../../nbs/26_inflation.ipynb #26-049c
+def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, seed: int = 0,
+            until: float | None = None, arrivals: str | Arrivals = "replacement",
+            power: str | PowerSettings = "eq1", **older: Any) -> Run:
     """Place a random workload, or a recorded one, on an empty cluster under one policy.
 
     Parameters
     ----------
     cluster, tasks : the nodes; the trace, which is also the target workload
     policy : a name for `policy_of`, or a policy
-    seed, sampling : which workload to draw (`sample_arrivals`), unless `arrivals` gives one; a policy that draws
-        lots does it from the same seed
-    until : arrived GPU demand over capacity at which to stop; 1.0 if drawn, else all recorded arrivals
-    power, gpu_power_w, cpu_power_w, load_curve : power model and overrides (`power_of`)
-    arithmetic : "exact" or "reference" (`policy_of`)
+    seed : of the drawn workload; a policy that draws lots does it from the same seed
+    until : arrived GPU demand over capacity at which to stop; 1.0 if drawn, else all recorded
+        arrivals
+    arrivals : how to draw the workload, one of `SAMPLINGS`, or a recorded one
+    power : power model, or its name
+    older : keywords of the release before, with a warning
 
     Returns
     -------
     the run, its placements checked against Cond. 1-6
+
+    Raises
+    ------
+    InputError : no such policy, sampling or power model
+
+    References
+    ----------
+    Lettich et al. 2024, Section V; Weng et al. 2023, Section 6
     """
-    chosen = policy_of(policy, arithmetic) if isinstance(policy, str) else policy
-    if arrivals is None:
-        until = 1.0 if until is None else until
-        arrivals = sample_arrivals(cluster, tasks, seed, until, sampling)
-    else:
-        sampling = "recorded"
-    rows = arrivals.task_row if until is None else cut(cluster, tasks, arrivals.task_row, until)
-    ranked = cluster.take(np.argsort(arrivals.node_rank))
+    warn_of(older, ("sampling", "arithmetic", *PowerSettings._fields[1:]),
+            "arrivals=SAMPLING, policy_of(NAME, ARITHMETIC) or power=PowerSettings(...)")
+    arrivals = older_arrivals(arrivals, older)
+    settings = settings_of(power, older)
+    chosen = (policy_of(policy, older.get("arithmetic", "exact"))
+              if isinstance(policy, str) else policy)
+    workload = arrivals_of(cluster, tasks, seed, until, arrivals)
+    rows = workload.task_row
+    order = np.argsort(workload.node_rank)
+    ranked = cluster.take(order)
     classes, class_of = task_classes(tasks)
-    model = power_of(ranked, power, gpu_power_w, cpu_power_w, load_curve)
-    world = world_of(ranked, classes, target_workload(tasks), model)
-    node, gpus, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows], seed)
-    check_placements(ranked, tasks, rows, node, gpus)
-    frame = curve_frame(cluster, curve)
-    about = {"policy": chosen.name, "seed": seed, "sampling": sampling, "until": until, "power": power,
-             "arithmetic": chosen.arithmetic, "nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()),
-             "arrivals": len(rows), **end_of(frame)}
-    return Run(assignments_frame(ranked, rows, node, gpus), frame, about)
+    world = world_of(ranked, classes, target_workload(tasks), settings.of(ranked))
+    node, gpu_mask, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows], seed)
+    placements = Placements(rows, in_file_order(order, node), gpu_mask)
+    check_placements(cluster, tasks, placements)
+    about = about_run(cluster, chosen, seed, len(rows), about_workload(until, arrivals, settings))
+    return run_of(cluster, placements, curve, about)
+
+# %% ../../nbs/26_inflation.ipynb #26-049d
+def check(cluster: Cluster, tasks: Tasks, run: Run) -> None:
+    """Check the placements of a run against Cond. 1-6, knowing nothing of policies or engine.
+
+    Parameters
+    ----------
+    cluster, tasks, run : the nodes, the trace, and what came of them
+
+    Raises
+    ------
+    ValueError : naming the first condition that is violated
+    """
+    check_placements(cluster, tasks, run.placements)
+
+# %% ../../nbs/26_inflation.ipynb #26-049e
+simulate = inflate  # the name that all families share
 
 # %% ../../nbs/26_inflation.ipynb #26-054b
 LACKS = ("cpu", "memory", "gpu", "model")
 SEVERAL = 1 << len(LACKS)
 
 
+class Asked(NamedTuple):
+    """(arrivals,) what each task asks for, and its row in the table of admitted nodes."""
+
+    cpu_milli: Integers
+    memory_mib: Integers
+    gpu_milli: Integers
+    num_gpus: Integers
+    kind: Integers
+
+
 @njit(cache=True)
-def lacking(left: State, num_gpus: int, cpu_milli: int, memory_mib: int, gpu_milli: int, admitted: Truths,
-            node: int) -> int:
-    """What a node lacks for a task, as a bit mask over `LACKS`."""
+def lacking(left: State, asked: Asked, arrival: int, admitted: Truths, node: int) -> int:
+    """What a node lacks for an arriving task, as a bit mask over `LACKS`."""
+    gpu_milli = max(asked.gpu_milli[arrival], 1)
     num_fit = 0
     for gpu in range(left.gpu_left_milli.shape[1]):
-        num_fit += left.gpu_left_milli[node, gpu] >= max(gpu_milli, 1)
-    return (int(left.cpu_left_milli[node] < cpu_milli) + 2 * int(left.memory_left_mib[node] < memory_mib)
-            + 4 * int(num_fit < num_gpus) + 8 * int(not admitted[node]))
+        num_fit += left.gpu_left_milli[node, gpu] >= gpu_milli
+    return (int(left.cpu_left_milli[node] < asked.cpu_milli[arrival]) +
+            2 * int(left.memory_left_mib[node] < asked.memory_mib[arrival]) +
+            4 * int(num_fit < asked.num_gpus[arrival]) +
+            8 * int(not admitted[asked.kind[arrival], node]))
 
-
+# %% ../../nbs/26_inflation.ipynb #26-054bp
 @njit(cache=True)
-def reasons(left: State, num_gpus: Integers, cpu_milli: Integers, memory_mib: Integers, gpu_milli: Integers,
-            admitted: Truths, kind: Integers, node: Integers, gpus: Integers) -> Integers:
-    """What alone was in the way of each arrival, as a bit mask over `LACKS`; 0 if it was placed, or else `SEVERAL`.
+def reasons(left: State, asked: Asked, admitted: Truths, placements: Placements) -> Integers:
+    """What alone was in the way of each arrival; 0 if it was placed.
 
     Parameters
     ----------
     left : the empty cluster; changed
-    num_gpus, cpu_milli, memory_mib, gpu_milli : (arrivals,) what is asked for
-    admitted, kind : (kinds, nodes) whether the models are right, (arrivals,) row of the table
-    node, gpus : (arrivals,) where it went, -1 if it failed; GPUs as a bit mask
+    asked : what the arrivals ask for
+    admitted : (kinds, nodes) whether the models are right
+    placements : where they went
+
+    Returns
+    -------
+    (arrivals,) bit masks over `LACKS`, or `SEVERAL` if nothing was alone in the way
     """
-    alone = np.zeros(len(node), np.int64)
-    for a in range(len(node)):
-        if node[a] >= 0:
-            left.cpu_left_milli[node[a]] -= cpu_milli[a]
-            left.memory_left_mib[node[a]] -= memory_mib[a]
+    alone = np.zeros(len(placements.node), np.int64)
+    for a in range(len(alone)):
+        n = placements.node[a]
+        if n >= 0:
+            left.cpu_left_milli[n] -= asked.cpu_milli[a]
+            left.memory_left_mib[n] -= asked.memory_mib[a]
             for gpu in range(left.gpu_left_milli.shape[1]):
-                left.gpu_left_milli[node[a], gpu] -= gpu_milli[a] * (gpus[a] >> gpu & 1)
+                is_taken = placements.gpu_mask[a] >> gpu & 1
+                left.gpu_left_milli[n, gpu] -= asked.gpu_milli[a] * is_taken
             continue
         for n in range(len(left.cpu_left_milli)):
-            lack = lacking(left, num_gpus[a], cpu_milli[a], memory_mib[a], gpu_milli[a], admitted[kind[a]], n)
+            lack = lacking(left, asked, a, admitted, n)
             if lack == 0:
                 raise ValueError("a task failed although a node had room for it")
             if lack & (lack - 1) == 0:
@@ -461,47 +658,49 @@ def reasons(left: State, num_gpus: Integers, cpu_milli: Integers, memory_mib: In
 
 # %% ../../nbs/26_inflation.ipynb #26-054c
 def _admitted(cluster: Cluster, tasks: Tasks) -> tuple[Truths, Integers]:
-    """(kinds, nodes) whether a node is of the right models (Cond. 4 and 5), and the kind of each task, (tasks,)."""
-    keys = pd.DataFrame({"gpu": tasks.gpu_spec, "cpu": tasks.cpu_spec, "has_gpu": tasks.num_gpus > 0})
-    kind: Integers = np.array(keys.groupby(list(keys), sort=False).ngroup(), np.int64)  # numbered as they first appear
-    (cpu_models, cpu_model), (gpu_models, gpu_model) = (np.unique(models.astype(str), return_inverse=True)
-                                                        for models in (cluster.cpu_model, cluster.gpu_model))
+    """(kinds, nodes) whether a node is of the right models (Cond. 4 and 5); (tasks,) kinds."""
+    keys = pd.DataFrame({
+        "gpu": tasks.gpu_spec, "cpu": tasks.cpu_spec, "has_gpu": tasks.num_gpus > 0})
+    # numbered as they first appear
+    kind: Integers = np.array(keys.groupby(list(keys), sort=False).ngroup(), np.int64)
+    cpu_models, cpu_model = np.unique(cluster.cpu_model.astype(str), return_inverse=True)
+    gpu_models, gpu_model = np.unique(cluster.gpu_model.astype(str), return_inverse=True)
     table: Truths = np.zeros((int(kind.max(initial=-1)) + 1, len(cluster)), np.bool_)
     for row, task in enumerate(np.unique(kind, return_index=True)[1].tolist()):
-        table[row] = np.array([admits(tasks.cpu_spec[task], str(model)) for model in cpu_models])[cpu_model]
+        cpus = [admits(tasks.cpu_spec[task], str(model)) for model in cpu_models]
+        table[row] = np.array(cpus)[cpu_model]
         if tasks.num_gpus[task] > 0:
-            is_right = np.array([admits(tasks.gpu_spec[task], str(model)) for model in gpu_models])[gpu_model]
-            table[row] &= is_right & (cluster.num_gpus > 0)
+            gpus = [admits(tasks.gpu_spec[task], str(model)) for model in gpu_models]
+            table[row] &= np.array(gpus)[gpu_model] & (cluster.num_gpus > 0)
     return table, kind
 
-
-def failures_frame(cluster: Cluster, tasks: Tasks, assignments: pd.DataFrame) -> pd.DataFrame:
+# %% ../../nbs/26_inflation.ipynb #26-054cp
+def failures_frame(cluster: Cluster, tasks: Tasks, placements: Placements) -> pd.DataFrame:
     """Why tasks failed, from the placements alone.
 
     Parameters
     ----------
-    cluster, tasks, assignments : what a run was made of, and `Run.assignments`
+    cluster, tasks, placements : what a run was made of, and `Run.placements`
 
     Returns
     -------
-    one row per failed arrival: event, task_row, and failed_for, what alone was in the way on some node: one or more of
-    `LACKS` such as "cpu|gpu", or "several"
+    one row per failed arrival: event, task_row, and failed_for, what alone was in the way on some
+    node: one or more of `LACKS` such as "cpu|gpu", or "several"
 
     Raises
     ------
     ValueError : a task failed although a node had room for it
     """
-    number = {name: n for n, name in enumerate(cluster.name)}
-    node = np.array([number.get(name, -1) for name in assignments["node"]], np.int64)
-    masks = {text: sum(1 << int(gpu) for gpu in text.split("-") if gpu) for text in assignments["gpus"].unique()}
-    gpus = np.array([masks[text] for text in assignments["gpus"]], np.int64)
-    rows, (table, kind) = assignments["task_row"].to_numpy(np.int64), _admitted(cluster, tasks)
-    alone = reasons(empty_state(cluster), tasks.num_gpus[rows], tasks.cpu_milli[rows], tasks.memory_mib[rows],
-                    tasks.gpu_milli[rows], table, kind[rows], node, gpus)
+    rows = placements.task_row
+    table, kind = _admitted(cluster, tasks)
+    asked = Asked(tasks.cpu_milli[rows], tasks.memory_mib[rows], tasks.gpu_milli[rows],
+                  tasks.num_gpus[rows], kind[rows])
+    alone = reasons(empty_state(cluster), asked, table, placements)
     words = {mask: "|".join(word for bit, word in enumerate(LACKS) if mask >> bit & 1) or "several"
              for mask in np.unique(alone).tolist()}
-    failed = assignments.loc[node < 0, ["event", "task_row"]].reset_index(drop=True)
-    return failed.assign(failed_for=[words[mask] for mask in alone[node < 0].tolist()])
+    event = np.flatnonzero(placements.node < 0)
+    return pd.DataFrame({"event": event, "task_row": rows[event],
+                         "failed_for": [words[mask] for mask in alone[event].tolist()]})
 
 # %% ../../nbs/26_inflation.ipynb #26-064
 def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.DataFrame:
@@ -514,7 +713,8 @@ def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.
 
     Returns
     -------
-    x and the other columns; between two rows of the curve, grid points divide the way into equal steps
+    x and the other columns; between two rows of the curve, grid points divide the way into equal
+    steps
     """
     grid = pd.Index(np.round(np.arange(int(until / step + 1e-9) + 1) * step, 9), name="x")
     known = curve.drop_duplicates("x").set_index("x").astype(float)
@@ -523,15 +723,20 @@ def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.
 
 # %% ../../nbs/26_inflation.ipynb #26-068
 def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Mean over seeds at each grid point, and GRAR as the ratio of the mean used to the mean arrived GPU.
+    """Mean over seeds at each grid point, and GRAR as the ratio of means.
 
     Parameters
     ----------
     curves : `on_grid` of each seed, on one grid
+
+    Raises
+    ------
+    ValueError : they are not on one grid
     """
     columns = list(curves[0])
     if any(list(c) != columns or not np.array_equal(c["x"], curves[0]["x"]) for c in curves):
-        raise ValueError("the curves are not on one grid: give on_grid the same step and until for all of them")
+        raise ValueError(
+            "the curves are not on one grid: give on_grid the same step and until for all of them")
     mean = pd.DataFrame(np.mean([c.to_numpy(float) for c in curves], axis=0), columns=columns)
     return mean.assign(x=curves[0]["x"], grar=mean["used_gpu_milli"] / mean["arrived_gpu_milli"])
 

@@ -5,107 +5,142 @@
 # %% ../../nbs/24a_joint.ipynb #24a-005
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .._compat import njit
-from ..cluster import Integers
+from ..jit import njit
+from ..arrays import Integers
 from ..frag import Target, fragmentation
-from .foresight import full_price, gpu_choices, left_after, outlook_milliwatt
-from .policy import World
+from .foresight import (NodeState, Request, full_price, gpu_choices, left_after,
+                                        outlook_milliwatt)
+from .model import RESOURCES, Score, Stages, World
 from ..power import Power
 
 # %% auto #0
-__all__ = ['EARLY', 'MIDDLE', 'LATE', 'usual_ratio', 'stranded_milli', 'worth_milliwatt', 'joint_score', 'joint_early',
-           'joint_middle', 'joint_late']
+__all__ = ['joint_score']
 
 # %% ../../nbs/24a_joint.ipynb #24a-007
 @njit(cache=True)
 def usual_ratio(target: Target) -> tuple[int, int]:
-    """Milli-vCPU and milli-GPU that the GPU classes of the target workload ask for, all tasks added up."""
-    cpu_milli, gpu_milli = 0, 0
+    """Milli-vCPU and milli-GPU that the GPU tasks of the target workload ask for in all."""
+    cpu_milli = 0
+    gpu_milli = 0
     for m in range(len(target.count)):
         if target.num_gpus[m] > 0:
             cpu_milli += target.count[m] * target.cpu_milli[m]
             gpu_milli += target.count[m] * target.gpu_milli[m] * target.num_gpus[m]
     return cpu_milli, gpu_milli
 
-
+# %% ../../nbs/24a_joint.ipynb #24a-007p
 @njit(cache=True)
 def stranded_milli(ratio: tuple[int, int], cpu_left_milli: int, free_milli: int) -> int:
-    """Free milli-GPU of a node that its CPU cannot feed, if tasks come in the usual ratio of CPU to GPU."""
+    """Free milli-GPU of a node that its CPU cannot feed at the usual ratio of CPU to GPU."""
     fed_milli = cpu_left_milli * ratio[1] // max(1, ratio[0])
     return max(0, free_milli - fed_milli)
 
 # %% ../../nbs/24a_joint.ipynb #24a-011
-@njit(cache=True)
-def worth_milliwatt(weights: tuple[int, int], power: Power, target: Target, price: tuple[float, float],
-                    ratio: tuple[int, int], node: int, model: int,
-                    cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """What a node as it stands is worth: its outlook, less fragments and stranded GPU, all in milliwatts.
+class Prices(NamedTuple):
+    """What a node's resources are worth.
 
     Parameters
     ----------
-    weights : watts for a fragmented GPU and for a stranded one
-    power, target, price, node, model, cpu_left_milli, gpu_left_milli : as `outlook_milliwatt`
+    lost_w : watts for a fragmented GPU and for a stranded one
+    full : `full_price` of the cluster
     ratio : `usual_ratio` of the target workload
     """
-    outlook = outlook_milliwatt(power, target, price, node, model, cpu_left_milli, gpu_left_milli)
-    fragments = fragmentation(target, model, cpu_left_milli, gpu_left_milli)
-    stranded = stranded_milli(ratio, cpu_left_milli, gpu_left_milli.sum())
-    return outlook - weights[0] * fragments // target.num_tasks - weights[1] * stranded
+
+    lost_w: tuple[int, int]
+    full: tuple[float, float]
+    ratio: tuple[int, int]
+
+# %% ../../nbs/24a_joint.ipynb #24a-011p
+@njit(cache=True)
+def worth_milliwatt(prices: Prices, power: Power, target: Target, here: NodeState) -> int:
+    """What a node as it stands is worth: its outlook, less fragments and stranded GPU.
+
+    Parameters
+    ----------
+    prices : of what is lost, in watts
+    power, target : power model, target workload
+    here : the node
+    """
+    outlook = outlook_milliwatt(power, target, prices.full, here.node, here.model,
+                                here.cpu_left_milli, here.gpu_left_milli)
+    fragments = fragmentation(target, here.model, here.cpu_left_milli, here.gpu_left_milli)
+    stranded = stranded_milli(prices.ratio, here.cpu_left_milli, here.gpu_left_milli.sum())
+    return (outlook - prices.lost_w[0] * fragments // target.num_tasks
+            - prices.lost_w[1] * stranded)
 
 # %% ../../nbs/24a_joint.ipynb #24a-014
 @njit(cache=True)
-def joint_score(weights: tuple[int, int], power: Power, target: Target, price: tuple[float, float],
-                ratio: tuple[int, int], node: int, model: int, cpu_left_milli: int, gpu_left_milli: Integers,
-                cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """Rise of a node's worth, hardly ever above 0, when it takes a task that it can hold; and the task's GPUs.
+def joint_score(prices: Prices, power: Power, target: Target, here: NodeState,
+                asked: Request) -> tuple[int, int]:
+    """Rise of a node's worth, hardly ever above 0, when it takes a task; and the task's GPUs.
 
     Parameters
     ----------
-    weights, power, target, price, ratio, node, model, cpu_left_milli, gpu_left_milli : as `worth_milliwatt`
-    cpu_milli, gpu_milli, num_gpus : what the task asks for
+    prices, power, target, here : as `worth_milliwatt`; the node can hold the task
+    asked : what the task asks for
+
+    Returns
+    -------
+    milliwatts, and the GPUs as a bit mask
     """
-    before = worth_milliwatt(weights, power, target, price, ratio, node, model, cpu_left_milli, gpu_left_milli)
-    best, gpus = -(2**62), 0
-    for choice in gpu_choices(gpu_left_milli, gpu_milli, num_gpus):
-        left = left_after(gpu_left_milli, gpu_milli, choice)
-        rise = worth_milliwatt(weights, power, target, price, ratio, node, model,
-                               cpu_left_milli - cpu_milli, left) - before
+    before = worth_milliwatt(prices, power, target, here)
+    cpu_after = here.cpu_left_milli - asked.cpu_milli
+    best = -(2**62)
+    gpu_mask = 0
+    for choice in gpu_choices(here.gpu_left_milli, asked.gpu_milli, asked.num_gpus):
+        gpu_after = left_after(here.gpu_left_milli, asked.gpu_milli, choice)
+        there = NodeState(here.node, here.model, cpu_after, gpu_after)
+        rise = worth_milliwatt(prices, power, target, there) - before
         if rise > best:
-            best, gpus = rise, choice
-    return best, gpus
+            best = rise
+            gpu_mask = choice
+    return best, gpu_mask
 
 # %% ../../nbs/24a_joint.ipynb #24a-016
-EARLY, MIDDLE, LATE = (80, 100), (100, 160), (1000, 1000)
+EARLY = (80, 100)
+MIDDLE = (100, 160)
+LATE = (1000, 1000)
 
 
 @njit(cache=True)
-def _joint(weights: tuple[int, int], world: World, task: int, nodes: Integers, score: NDArray[np.int32],
-           gpus: Integers) -> None:
+def _joint(lost_w: tuple[int, int], world: World, task: int, nodes: Integers,
+           score: NDArray[np.int32], gpu_mask: Integers) -> None:
     """`joint_score` of one task class on each of `nodes`."""
-    demand, state, price, ratio = world.demand, world.state, full_price(world.power), usual_ratio(world.target)
+    demand = world.demand
+    state = world.state
+    prices = Prices(lost_w, full_price(world.power), usual_ratio(world.target))
+    asked = Request(demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
     for node in nodes:
-        score[node], gpus[node] = joint_score(
-            weights, world.power, world.target, price, ratio, node, world.gpu_model[node],
-            state.cpu_left_milli[node], state.gpu_left_milli[node],
-            demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+        here = NodeState(node, world.gpu_model[node], state.cpu_left_milli[node],
+                         state.gpu_left_milli[node])
+        score[node], gpu_mask[node] = joint_score(prices, world.power, world.target, here, asked)
 
-
+# %% ../../nbs/24a_joint.ipynb #24a-016p
 @njit(cache=True)
-def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+                gpu_mask: Integers) -> None:
     """Watts first: while there is room."""
-    _joint(EARLY, world, task, nodes, score, gpus)
+    _joint(EARLY, world, task, nodes, score, gpu_mask)
 
-
+# %% ../../nbs/24a_joint.ipynb #24a-016q
 @njit(cache=True)
-def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+                 gpu_mask: Integers) -> None:
     """Watts first, with an eye on CPU: when half of the cluster is in use."""
-    _joint(MIDDLE, world, task, nodes, score, gpus)
+    _joint(MIDDLE, world, task, nodes, score, gpu_mask)
 
-
+# %% ../../nbs/24a_joint.ipynb #24a-016r
 @njit(cache=True)
-def joint_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32], gpus: Integers) -> None:
+def joint_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+               gpu_mask: Integers) -> None:
     """Room first: when the cluster fills."""
-    _joint(LATE, world, task, nodes, score, gpus)
+    _joint(LATE, world, task, nodes, score, gpu_mask)
+
+# %% ../../nbs/24a_joint.ipynb #24a-016s
+JOINT = Stages((Score(joint_early), Score(joint_middle), Score(joint_late)), loads=(0.5, 0.8),
+               load_of=RESOURCES)

@@ -7,33 +7,35 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_arrays import here
-from test_policies import Case, cases
 
 from sched_lab.arrays import DEVICES
 from sched_lab.cluster import default_cluster, toy_cluster
 from sched_lab.frames import InputError
-from sched_lab.online import batch as module
-from sched_lab.online.batch import (
+from sched_lab.online import lockstep as module
+from sched_lab.online.inflation import draw_gpus, inflate, nth_marked
+from sched_lab.online.lockstep import (
     WIDE,
+    DeviceSettings,
     bytes_per_replica,
     drawn_gpu,
     groups_of,
-    inflate_batch,
     last_seen,
     nth_host,
     parts_of,
     setting_of,
+    simulate_together,
     spread,
 )
-from sched_lab.online.combine import POLICIES, STAGED, policy_of
-from sched_lab.online.inflation import draw_gpus, inflate, nth_marked
+from sched_lab.online.model import Policy, PowerSettings, Score
 from sched_lab.online.pairs import fgd_steps, node_types
-from sched_lab.online.policy import Policy, Score
+from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.power import power_of
 from sched_lab.traces import Arrivals, default_tasks, find_data, find_reference, read_arrivals, read_tasks, toy_tasks
+from tests.online.test_policies import Case, cases
+from tests.test_arrays import here
 
-NAMES = [*POLICIES, *STAGED, "pwr-fgd:0.05", "pwr-fgd:0.5", "fgd-bestfit:0.3", "random-fgd:0.3", "random-pwr:0.9",
+ABLE = [name for name in POLICIES if policy_of(name).array_forms is not None]
+NAMES = [*ABLE, "pwr-fgd:0.05", "pwr-fgd:0.5", "fgd-bestfit:0.3", "random-fgd:0.3", "random-pwr:0.9",
          "gpu-clustering-gpu-packing:0.5", "pwr@0.3@pwr-fgd:0.5@0.6@fgd", "random@0.4@dotprod-pwr:0.125"]
 laws = settings(derandomize=True, deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 each_device = pytest.mark.parametrize("device", DEVICES)
@@ -47,15 +49,15 @@ def assert_equal(batch, alone):
     assert repr(batch.summary) == repr(alone.summary)  # in which nan is equal to nan
 
 
-def check_case(case: Case, names, device, **options):
+def check_case(case: Case, names, device, load_curve="step"):
+    power = PowerSettings(case.power, load_curve=load_curve)
     arrivals = {0: case.arrivals, 5: Arrivals(case.arrivals.task_row[::-1][:7], case.arrivals.node_rank)}
-    batch = inflate_batch(case.cluster, case.tasks, names, [0, 5], arrivals=arrivals, power=case.power, device=device,
-                          **options)
+    batch = simulate_together(case.cluster, case.tasks, names, arrivals, power=power, device=device)
     assert [run.summary["policy"] for run in batch] == [name for name in names for _ in range(2)]
     for run in batch:
         seed = run.summary["seed"]
-        assert_equal(run, inflate(case.cluster, case.tasks, run.summary["policy"], seed=seed, power=case.power,
-                                  arrivals=arrivals[seed], **options))
+        assert_equal(run, inflate(case.cluster, case.tasks, run.summary["policy"], seed=seed, power=power,
+                                  arrivals=arrivals[seed]))
 
 
 # --- batch = scalar
@@ -81,8 +83,9 @@ def test_every_policy_at_once_on_every_device(device):
     here(device)
     seeds = range(4 if device == "cpu" else 1)
     until = 0.6 if device == "strict" else 1.4
-    for run in inflate_batch(toy_cluster(), toy_tasks(), NAMES, seeds, until=until, device=device):
-        policy, seed = run.summary["policy"], run.summary["seed"]
+    for run in simulate_together(toy_cluster(), toy_tasks(), NAMES, seeds, until=until, device=device):
+        policy = run.summary["policy"]
+        seed = run.summary["seed"]
         assert_equal(run, inflate(toy_cluster(), toy_tasks(), policy, seed=seed, until=until))
 
 
@@ -95,26 +98,28 @@ def twins():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_ties_go_the_same_way(name):
-    for run in inflate_batch(twins(), toy_tasks(), name, range(4), until=0.9, sampling="permutation-first"):
+    for run in simulate_together(twins(), toy_tasks(), name, dict.fromkeys(range(4), "permutation-first"), until=0.9):
         assert_equal(run, inflate(twins(), toy_tasks(), name, seed=run.summary["seed"], until=0.9,
-                                  sampling="permutation-first"))
+                                  arrivals="permutation-first"))
 
 
 @pytest.mark.parametrize(("name", "until"), [("fgd", 0.06), ("pwr-fgd:0.1", 0.06), ("random", 0.06),
                                             ("gpu-clustering", 0.06), ("joint", 0.01)])
 def test_the_default_cluster_goes_the_same_way(name, until):
-    for run in inflate_batch(default_cluster(), default_tasks(), name, [3, 4], until=until):
+    for run in simulate_together(default_cluster(), default_tasks(), name, [3, 4], until=until):
         assert_equal(run, inflate(default_cluster(), default_tasks(), name, seed=run.summary["seed"], until=until))
 
 
 @pytest.mark.parametrize("trace", ["default", "gpuspec33", "multigpu50", "gpushare60"])
 def test_public_traces_go_the_same_way(trace):
-    nodes, pods = find_data("openb/openb_node_list_gpu_node.csv"), find_data(f"openb/openb_pod_list_{trace}.csv")
+    nodes = find_data("openb/openb_node_list_gpu_node.csv")
+    pods = find_data(f"openb/openb_pod_list_{trace}.csv")
     if nodes is None or pods is None:
         pytest.skip(f"openb/openb_pod_list_{trace}.csv is not there")
     from sched_lab.cluster import read_nodes
-    cluster, tasks = read_nodes(nodes), read_tasks(pods)
-    for run in inflate_batch(cluster, tasks, ["pwr-fgd:0.1", "gpu-packing"], [1], until=0.1):
+    cluster = read_nodes(nodes)
+    tasks = read_tasks(pods)
+    for run in simulate_together(cluster, tasks, ["pwr-fgd:0.1", "gpu-packing"], [1], until=0.1):
         assert_equal(run, inflate(cluster, tasks, run.summary["policy"], seed=1, until=0.1))
 
 
@@ -124,9 +129,10 @@ def test_recorded_arrivals_go_the_same_way():
     if None in files:
         pytest.skip("the openb trace and its recorded arrivals are not there")
     from sched_lab.cluster import read_nodes
-    cluster, tasks = read_nodes(files[0]), read_tasks(files[1])
+    cluster = read_nodes(files[0])
+    tasks = read_tasks(files[1])
     arrivals = {seed: read_arrivals(files[2], seed, cluster, tasks) for seed in (42, 43)}
-    for run in inflate_batch(cluster, tasks, "pwr-fgd:0.1", [42, 43], arrivals=arrivals, until=0.2):
+    for run in simulate_together(cluster, tasks, "pwr-fgd:0.1", arrivals, until=0.2):
         seed = run.summary["seed"]
         assert_equal(run, inflate(cluster, tasks, "pwr-fgd:0.1", seed=seed, arrivals=arrivals[seed], until=0.2))
 
@@ -137,33 +143,33 @@ def test_recorded_arrivals_go_the_same_way():
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, None])
 def test_how_many_go_together_changes_nothing(at_once):
     names = ["pwr-fgd:0.1", "random", "pwr-fgd:0.9"]
-    whole = inflate_batch(twins(), toy_tasks(), names, range(4))
-    cut = inflate_batch(twins(), toy_tasks(), names, range(4), at_once=at_once)
+    whole = simulate_together(twins(), toy_tasks(), names, range(4))
+    cut = simulate_together(twins(), toy_tasks(), names, range(4), device=DeviceSettings(at_once=at_once))
     assert whole.summary.equals(cut.summary)
     for one, other in zip(whole, cut, strict=True):
         assert_equal(one, other)
 
 
 def test_how_many_pairs_are_scored_at_once_changes_nothing(monkeypatch):
-    whole = inflate_batch(twins(), toy_tasks(), "pwr-fgd:0.1", range(3))
+    whole = simulate_together(twins(), toy_tasks(), "pwr-fgd:0.1", range(3))
     monkeypatch.setattr(module, "SCRATCH_BYTES", 1)
-    for one, other in zip(whole, inflate_batch(twins(), toy_tasks(), "pwr-fgd:0.1", range(3)), strict=True):
+    for one, other in zip(whole, simulate_together(twins(), toy_tasks(), "pwr-fgd:0.1", range(3)), strict=True):
         assert_equal(one, other)
 
 
 def test_a_seed_given_twice_is_run_twice():
-    batch = inflate_batch(toy_cluster(), toy_tasks(), "fgd", [3, 3])
+    batch = simulate_together(toy_cluster(), toy_tasks(), "fgd", [3, 3])
     assert len(batch) == 2 and batch[0].summary == batch[1].summary
 
 
 def test_the_summary_is_that_of_the_runs():
-    batch = inflate_batch(toy_cluster(), toy_tasks(), ["fgd", "random"], range(3))
+    batch = simulate_together(toy_cluster(), toy_tasks(), ["fgd", "random"], range(3))
     assert batch.summary.to_dict("records") == [run.summary for run in batch]
 
 
 def test_no_arrivals_are_an_empty_run():
     nothing = {0: Arrivals(np.zeros(0, np.int64), np.arange(4))}
-    run = inflate_batch(toy_cluster(), toy_tasks(), "fgd", [0], arrivals=nothing)[0]
+    run = simulate_together(toy_cluster(), toy_tasks(), "fgd", nothing)[0]
     assert len(run.curve) == len(run.assignments) == 0
     assert_equal(run, inflate(toy_cluster(), toy_tasks(), "fgd", arrivals=nothing[0]))
 
@@ -173,9 +179,9 @@ def test_no_arrivals_are_an_empty_run():
 
 def test_what_is_not_possible_is_refused():
     def run(*args, **options):
-        inflate_batch(toy_cluster(), toy_tasks(), *args, **options)
+        simulate_together(toy_cluster(), toy_tasks(), *args, **options)
 
-    with pytest.raises(InputError, match="fgd_reference.*no array form"):
+    with pytest.raises(InputError, match="policy 'fgd' has no array form in reference arithmetic"):
         run(policy_of("fgd", "reference"))
     with pytest.raises(InputError, match="no policy 'best'"):
         run(["fgd", "best"])
@@ -185,26 +191,41 @@ def test_what_is_not_possible_is_refused():
         run(seeds=[])
     with pytest.raises(InputError, match="a policy and a seed"):
         run([])
-    with pytest.raises(InputError, match="no arrivals of seed 2.*0, 1"):
-        run(seeds=[0, 2], arrivals=dict.fromkeys([0, 1], Arrivals(np.arange(9), np.arange(4))))
+    with pytest.raises(InputError, match="no sampling 'shuffle'"):
+        run(seeds={0: "shuffle"})
     with pytest.raises(InputError, match="0 replicas at once"):
-        run(at_once=0)
+        run(device=DeviceSettings(at_once=0))
 
 
-def test_a_score_without_array_form_is_refused_by_name():
-    def my_score(world, task, nodes, score, gpus):
+def test_keywords_of_the_release_before_still_work_and_warn():
+    arrivals = {seed: Arrivals(np.arange(9), np.arange(4)) for seed in range(3)}
+    now = simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, power=PowerSettings(load_curve="linear"),
+                            device=DeviceSettings(at_once=2))
+    with pytest.warns(DeprecationWarning, match="arrivals, load_curve, at_once"):
+        before = simulate_together(toy_cluster(), toy_tasks(), "fgd", range(3), arrivals=arrivals, load_curve="linear",
+                                   at_once=2)
+    assert before.summary.equals(now.summary)
+    with pytest.warns(DeprecationWarning), pytest.raises(InputError, match="no arrivals of seed 9.*0, 1"):
+        simulate_together(toy_cluster(), toy_tasks(), "fgd", [9], arrivals=arrivals)
+    with pytest.warns(DeprecationWarning):
+        drawn = simulate_together(toy_cluster(), toy_tasks(), "fgd", [0], sampling="permutation-first")
+    assert drawn.summary["sampling"].tolist() == ["permutation-first"]
+
+
+def test_a_policy_without_array_form_is_refused_by_name():
+    def my_score(world, task, nodes, score, gpu_mask):
         """Do nothing."""
 
-    with pytest.raises(InputError, match="my_score of policy 'mine' has no array form"):
+    with pytest.raises(InputError, match="policy 'mine' has no array form"):
         parts_of(Policy("mine", (Score(my_score),), (1,)))
 
 
 def test_weights_that_choose_nothing_or_overflow_are_refused():
     with pytest.raises(InputError, match="'first' weighs none of its scores"):
-        inflate_batch(toy_cluster(), toy_tasks(), replace(policy_of("fgd"), name="first", weights=(0,)))
+        simulate_together(toy_cluster(), toy_tasks(), replace(policy_of("fgd"), name="first", weights=(0,)))
     with pytest.raises(InputError, match="fewer decimals"):
-        inflate_batch(toy_cluster(), toy_tasks(), "pwr-target-fgd:0.123456789012")
-    run = inflate_batch(toy_cluster(), toy_tasks(), "pwr-fgd:0.123456789012")[0]
+        simulate_together(toy_cluster(), toy_tasks(), "pwr-target-fgd:0.123456789012")
+    run = simulate_together(toy_cluster(), toy_tasks(), "pwr-fgd:0.123456789012")[0]
     assert_equal(run, inflate(toy_cluster(), toy_tasks(), "pwr-fgd:0.123456789012"))
 
 
@@ -216,7 +237,7 @@ def test_numbers_beyond_32_bits_are_refused(table, column):
     wide[0] = 2**31
     both[table] = replace(both[table], **{column: wide})
     with pytest.raises(InputError, match=r"2\*\*31") as error:
-        inflate_batch(**both)
+        simulate_together(**both)
     assert error.value.column == column
 
 
@@ -224,10 +245,11 @@ def test_a_node_whose_milliwatts_do_not_fit_is_refused():
     assert WIDE > 1000 * module.MOST_NODE_W * 10
     ok = {"G2": (30, 20_000), "A100": (50, 50_000)}    # bee has four G2: 80 kW
     policies = ["pwr", "pwr-target", "joint-late"]
-    for run in inflate_batch(toy_cluster(), toy_tasks(), policies, gpu_power_w=ok):
-        assert_equal(run, inflate(toy_cluster(), toy_tasks(), run.summary["policy"], gpu_power_w=ok))
+    for run in simulate_together(toy_cluster(), toy_tasks(), policies, power=PowerSettings(gpu_power_w=ok)):
+        assert_equal(run, inflate(toy_cluster(), toy_tasks(), run.summary["policy"],
+                                  power=PowerSettings(gpu_power_w=ok)))
     with pytest.raises(InputError, match="100000 W or more"):
-        inflate_batch(toy_cluster(), toy_tasks(), gpu_power_w={"G2": (30, 25_000)})
+        simulate_together(toy_cluster(), toy_tasks(), power=PowerSettings(gpu_power_w={"G2": (30, 25_000)}))
 
 
 def test_replicas_that_do_not_fit_are_refused_with_the_number_that_does():
@@ -235,22 +257,23 @@ def test_replicas_that_do_not_fit_are_refused_with_the_number_that_does():
     arrivals = {seed: Arrivals(np.arange(9), np.arange(4)) for seed in range(9)}
     each = bytes_per_replica(setting.tables, 1, 4, 9)
     with pytest.raises(InputError, match="ask for at most 5"):
-        inflate_batch(toy_cluster(), toy_tasks(), "fgd", range(9), arrivals=arrivals, at_once=9, max_bytes=5 * each)
-    whole, cut = (inflate_batch(toy_cluster(), toy_tasks(), "fgd", range(9), arrivals=arrivals, max_bytes=most)
+        simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, device=DeviceSettings("cpu", 9, 5 * each))
+    whole, cut = (simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, device=DeviceSettings(max_bytes=most))
                   for most in (None, 5 * each))
     assert whole.summary.equals(cut.summary)
     with pytest.raises(InputError, match="smaller cluster"):
-        inflate_batch(toy_cluster(), toy_tasks(), max_bytes=each - 1, arrivals=arrivals)
+        simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, device=DeviceSettings(max_bytes=each - 1))
 
 
 def test_the_memory_of_a_replica_is_about_what_is_said():
     # default cluster: what one replica takes at most, while its keys are made, is what was announced or a little less
-    cluster, tasks = default_cluster(), default_tasks()
+    cluster = default_cluster()
+    tasks = default_tasks()
     setting = setting_of(cluster, tasks, power_of(cluster), np)
     parts = parts_of(policy_of("pwr-fgd:0.1"))
     nodes = setting.type_of[None, :].repeat(20, axis=0), cluster.memory_mib[None, :].repeat(20, axis=0)
     tracemalloc.start()
-    flock = module.empty_flock(setting.tables, parts, *nodes)
+    flock = module.empty_states(setting.tables, parts, *nodes)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert flock.key[0].nbytes < peak <= 20 * bytes_per_replica(setting.tables, 2, len(cluster), 0) <= 1.5 * peak
@@ -298,7 +321,8 @@ def test_a_drawn_gpu_is_that_of_the_scalar_engine(marks, die):
 
 def test_points_begin_where_the_formula_says():
     # 1 / (1 + exp(-x)) * 100 = k at x = log(k / (100 - k))
-    steps, unit = fgd_steps(1000), 1_000_000
+    steps = fgd_steps(1000)
+    unit = 1_000_000
     expected = [np.log(k / (100 - k)) * unit for k in range(1, 100)]
     assert np.abs(steps[:99] - expected).max() <= 1 and (np.diff(steps) > 0).all()
     assert steps[99] > 36 * unit  # 100 points only by rounding: exp(-36) is lost beside 1

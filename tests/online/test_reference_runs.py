@@ -10,6 +10,7 @@ import pytest
 from sched_lab.cluster import read_nodes
 from sched_lab.frames import read_frame
 from sched_lab.online.inflation import inflate, mean_curve, on_grid
+from sched_lab.online.policies import policy_of
 from sched_lab.traces import find_data, find_reference, read_arrivals, read_tasks
 
 NAMES = {"FGD": "fgd", "PWR": "pwr", "PWR50": "pwr-fgd:0.05", "PWR100": "pwr-fgd:0.1", "PWR200": "pwr-fgd:0.2",
@@ -17,7 +18,7 @@ NAMES = {"FGD": "fgd", "PWR": "pwr", "PWR50": "pwr-fgd:0.05", "PWR100": "pwr-fgd
          "GpuClustering": "gpu-clustering"}
 TRACES = ("default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
           "gpuspec33", "multigpu20", "multigpu30", "multigpu40", "multigpu50")
-STORED = Path(__file__).parents[1] / "data" / "results" / "pwr"
+STORED = Path(__file__).parents[2] / "data" / "results" / "pwr"
 # columns of the authors' curves, our name for each, and the rounding of theirs (half a unit of the last digit)
 COLUMNS = {"arrived_gpu_demand_ratio": ("x", 5e-7), "eopc_w": ("eopc_w", 0), "cpu_w": ("cpu_w", 0),
            "gpu_w": ("gpu_w", 0), "used_gpu_milli": ("used_gpu_milli", 0), "frag_milli": ("frag_milli", 0.005),
@@ -43,8 +44,8 @@ def recorded(trace):
 @cache
 def run_of(trace, policy, seed):
     cluster, tasks, arrivals = recorded(trace)
-    return inflate(cluster, tasks, NAMES[policy], arrivals=read_arrivals(arrivals, seed, cluster, tasks),
-                   arithmetic="reference", power="package")
+    return inflate(cluster, tasks, policy_of(NAMES[policy], "reference"), power="package",
+                   arrivals=read_arrivals(arrivals, seed, cluster, tasks))
 
 
 def available(folder):
@@ -58,11 +59,12 @@ def available(folder):
 @pytest.mark.parametrize(("trace", "policy"), available("assignments"))
 def test_every_placement_is_the_authors(trace, policy):
     path = reference(f"assignments/{trace}.{policy}.42.csv.gz")
-    theirs, ours = pd.read_csv(path, dtype=str, keep_default_na=False), run_of(trace, policy, 42).assignments
+    theirs = pd.read_csv(path, dtype=str, keep_default_na=False)
+    ours = run_of(trace, policy, 42).assignments
     assert len(ours) == len(theirs) > 8000
     assert ours["task_row"].tolist() == theirs["trace_row"].astype(int).tolist()
-    for column in ("node", "gpus"):
-        differs = ours[column].to_numpy() != theirs[column].to_numpy()
+    for column, name in (("node", "node"), ("gpu_list", "gpus")):
+        differs = ours[column].to_numpy() != theirs[name].to_numpy()
         assert not differs.any(), f"{column}: {differs.sum()} events, first {differs.argmax()}"
 
 
@@ -95,7 +97,8 @@ def largest_difference(name, trace, column):
     Column p of the published table is the mean over the events with round(100 x) = p, rounded to two digits.
     """
     theirs = published(name).loc[(f"openb_pod_list_{trace}", "06-FGD", 42)]
-    curve, capacity = run_of(trace, "FGD", 42).curve, recorded(trace)[0].gpu_capacity_milli
+    curve = run_of(trace, "FGD", 42).curve
+    capacity = recorded(trace)[0].gpu_capacity_milli
     percent = curve[column] / capacity * 100
     if name == "allo":
         percent = percent.round(2)  # their log had two digits already

@@ -20,7 +20,9 @@ from sched_lab.online.inflation import (
     sample_arrivals,
     saving_percent,
 )
-from sched_lab.online.policy import Policy, Score
+from sched_lab.online.model import Placements, Policy, Score
+from sched_lab.online.policies import policy_of
+from sched_lab.online.report import report_of, run_report
 from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks
 
 IN_ORDER = Arrivals(np.arange(9), np.arange(4))
@@ -49,7 +51,8 @@ def test_permutation_first_draws_each_row_once_before_any_row_twice(seed):
 
 
 def test_permutation_first_of_the_default_data_stops_inside_the_trace_below_its_total():
-    tasks, cluster = default_tasks(), default_cluster()
+    tasks = default_tasks()
+    cluster = default_cluster()
     rows = sample_arrivals(cluster, tasks, 0, until=0.5, sampling="permutation-first").task_row
     assert len(set(rows)) == len(rows) < len(tasks)
 
@@ -72,7 +75,8 @@ def test_replacement_draws_are_independent_of_the_draw_before():
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("until", [0.01, 0.5, 1.0, 3.0])
 def test_drawing_ends_with_the_task_that_reaches_the_demand(sampling, until):
-    tasks, cluster = toy_tasks(), larger()
+    tasks = toy_tasks()
+    cluster = larger()
     for seed in range(10):
         demand = tasks.gpu_demand_milli[sample_arrivals(cluster, tasks, seed, until, sampling).task_row]
         target = until * cluster.gpu_capacity_milli
@@ -124,7 +128,7 @@ def test_what_cannot_be_drawn_is_refused(change, word):
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("arithmetic", ["exact", "reference"])
 def test_the_books_balance(policy, arithmetic):
-    run = run_of(policy, 1, arithmetic=arithmetic)
+    run = inflate(larger(), toy_tasks(), policy_of(policy, arithmetic), seed=1, until=1.3)
     demand = toy_tasks().gpu_demand_milli[run.assignments["task_row"]]
     placed = run.assignments["node"].ne("").to_numpy()
     assert 0 < placed.sum() < len(placed)  # the run goes on beyond saturation
@@ -152,13 +156,13 @@ def test_task_one_alone_makes_the_curve_computed_by_hand():
     assert run.curve.iloc[0].to_dict() == {
         "x": 500 / 7000, "eopc_w": 705, "cpu_w": 165, "gpu_w": 540, "used_gpu_milli": 500, "arrived_gpu_milli": 500,
         "frag_milli": round(14_500 / 9, 6), "failed": 0}
-    assert run.assignments.iloc[0].to_dict() == {"event": 0, "task_row": 0, "node": "cat", "gpus": "0"}
+    assert run.assignments.iloc[0].to_dict() == {"event": 0, "task_row": 0, "node": "cat", "gpu_list": "0"}
 
 
 def test_nine_toy_tasks_go_where_the_chapter_says():
     placed = {policy: inflate(toy_cluster(), toy_tasks(), policy, arrivals=IN_ORDER).assignments for policy in POLICIES}
     assert placed["fgd"]["node"].tolist() == ["cat", "cat", "bee", "bee", "ant", "cat", "bee", "bee", ""]
-    assert placed["fgd"]["gpus"].tolist() == ["0", "0", "0", "1", "0-1", "", "0", "2", ""]
+    assert placed["fgd"]["gpu_list"].tolist() == ["0", "0", "0", "1", "0-1", "", "0", "2", ""]
     assert placed["pwr"]["node"].tolist() == ["ant", "ant", "ant", "bee", "bee", "bee", "ant", "", "cat"]
     assert "" not in placed["pwr-fgd:0.1"]["node"].tolist()
 
@@ -171,15 +175,14 @@ def test_recorded_arrivals_are_played_to_the_end_or_cut():
 
 def test_a_run_without_arrivals_is_empty_and_can_be_written(tmp_path):
     run = inflate(toy_cluster(), toy_tasks(), "fgd", arrivals=Arrivals(np.empty(0, np.int64), np.arange(4)))
-    run.write(tmp_path)
+    run_report(toy_cluster(), toy_tasks(), run).write(tmp_path / "run")
     assert len(run.curve) == 0 and run.summary["arrivals"] == 0 and "grar" not in run.summary
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        inflate(larger(), toy_tasks(), "pwr-fgd:0.1", seed=2).write(tmp_path / name)
-    for name in ("assignments.csv", "curve.csv", "summary.json"):
+        report_of(larger(), toy_tasks(), "pwr-fgd:0.1", seed=2).write(tmp_path / name)
+    for name in ("assignments.csv", "curve.csv", "failures.csv", "summary.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     summary = json.loads((tmp_path / "one" / "summary.json").read_text())
     assert summary["seed"] == 2 and summary["sampling"] == "replacement" and summary["until"] == 1.0
@@ -194,12 +197,12 @@ def test_memory_mib_decides_although_it_is_no_part_of_a_class():
 
 
 def test_a_kernel_that_names_gpus_without_room_stops_the_run():
-    def careless(world, task, nodes, score, gpus):
+    def careless(world, task, nodes, score, gpu_mask):
         for node in nodes:
             score[node] = 0
-            gpus[node] = 1
+            gpu_mask[node] = 1
 
-    from sched_lab._compat import njit
+    from sched_lab.jit import njit
     policy = Policy("careless", (Score(njit(cache=False)(careless)),), (1000,))
     with pytest.raises(ValueError, match="cannot hold"):
         inflate(toy_cluster(), toy_tasks(), policy, arrivals=IN_ORDER)
@@ -238,7 +241,8 @@ def test_mean_curve_divides_means_and_refuses_two_grids():
 
 
 def test_saving_is_relative_to_fgd():
-    policy, fgd = pd.DataFrame({"eopc_w": [800, 1100]}), pd.DataFrame({"eopc_w": [1000, 1000]})
+    policy = pd.DataFrame({"eopc_w": [800, 1100]})
+    fgd = pd.DataFrame({"eopc_w": [1000, 1000]})
     assert saving_percent(policy, fgd).tolist() == [20, -10]
 
 
@@ -251,10 +255,11 @@ def why(cluster, tasks, placed, event):
     for n, name in enumerate(cluster.name):
         here = [row for row in placed[:event] if row.node == name]
         task = placed[event].task_row
-        free = [1000 - sum(tasks.gpu_milli[row.task_row] for row in here if str(gpu) in row.gpus.split("-"))
+        free = [1000 - sum(tasks.gpu_milli[row.task_row] for row in here if str(gpu) in row.gpu_list.split("-"))
                 for gpu in range(cluster.num_gpus[n])]
         wants = int(tasks.num_gpus[task])
-        cpus, gpus = tasks.cpu_spec[task].split("|"), tasks.gpu_spec[task].split("|")
+        cpus = tasks.cpu_spec[task].split("|")
+        gpus = tasks.gpu_spec[task].split("|")
         lacks = set()
         if cluster.cpu_milli[n] - sum(tasks.cpu_milli[row.task_row] for row in here) < tasks.cpu_milli[task]:
             lacks.add("cpu")
@@ -275,11 +280,12 @@ def why(cluster, tasks, placed, event):
 @pytest.mark.parametrize("seed", range(6))
 def test_reasons_of_failures_are_those_of_a_look_at_every_node(policy, seed):
     rng = np.random.default_rng(seed)
-    cluster, tasks = larger().take(rng.permutation(20)[:7]), toy_tasks()
+    cluster = larger().take(rng.permutation(20)[:7])
+    tasks = toy_tasks()
     cluster = replace(cluster, cpu_milli=cluster.cpu_milli // rng.integers(1, 5, 7),
                       memory_mib=cluster.memory_mib // rng.integers(1, 6, 7))
     run = inflate(cluster, tasks, policy, seed=seed, until=2.5)
-    found = failures_frame(cluster, tasks, run.assignments)
+    found = failures_frame(cluster, tasks, run.placements)
     placed = list(run.assignments.itertuples(index=False))
     assert found["event"].tolist() == [row.event for row in placed if row.node == ""]
     assert found["failed_for"].tolist() == [why(cluster, tasks, placed, event) for event in found["event"]]
@@ -293,9 +299,9 @@ def test_each_reason_by_hand():
                   np.array([1, 300, 1, 1, 1, 1, 1]) * 1024, np.array([0, 0, 5, 1, 4, 2, 2]),
                   np.array([0, 0, 1000, 1000, 1000, 1000, 1000]), texts.copy(), texts.copy())
     tasks.gpu_spec[3], tasks.gpu_spec[5], tasks.gpu_spec[6] = "H100", "T4", "T4"
-    nothing = pd.DataFrame({"event": range(5), "task_row": [0, 1, 2, 3, 4], "node": "", "gpus": ""})
+    nothing = Placements(np.arange(5), np.full(5, -1), np.zeros(5, int))
     assert failures_frame(toy, tasks, nothing)["failed_for"].tolist() == ["cpu", "memory", "gpu", "model", "cpu|gpu"]
-    two = pd.DataFrame({"event": [0, 1, 2], "task_row": [5, 5, 6], "node": ["ant", "", ""], "gpus": ["0-1", "", ""]})
+    two = Placements(np.array([5, 5, 6]), np.array([0, -1, -1]), np.array([0b11, 0, 0]))
     # f on ant again lacks CPU and GPUs, and on bee only the model; g too
     assert failures_frame(toy, tasks, two)["failed_for"].tolist() == ["model", "model"]
     alone = toy.take(np.array([0]))
@@ -303,7 +309,7 @@ def test_each_reason_by_hand():
 
 
 def test_a_failure_without_a_reason_is_found_out():
-    wrong = pd.DataFrame({"event": [0], "task_row": [0], "node": [""], "gpus": [""]})
+    wrong = Placements(np.array([0]), np.array([-1]), np.array([0]))
     with pytest.raises(ValueError, match="a node had room"):
         failures_frame(toy_cluster(), toy_tasks(), wrong)
-    assert failures_frame(toy_cluster(), toy_tasks(), wrong.iloc[:0]).empty
+    assert failures_frame(toy_cluster(), toy_tasks(), Placements(*(column[:0] for column in wrong))).empty

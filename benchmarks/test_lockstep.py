@@ -1,20 +1,22 @@
 """How fast arrays score pairs and step replicas, on a CPU and on a GPU if there is one; embedded default data."""
-import sys
 import tracemalloc
 from functools import cache, partial
-from pathlib import Path
 
 import pytest
 
 from sched_lab.arrays import copy_bandwidth_bytes_per_s, get_xp, synchronise
 from sched_lab.frames import InputError
-from sched_lab.online.batch import bytes_per_replica
-from sched_lab.online.pairs import fgd_pairs, pwr_pairs, rooms_of, score_all
-
-sys.path.append(str(Path(__file__).parents[1] / "tools"))
-from batch_results import STEPS, State, alone_us, half_full, np, setting, together_us, work_of_a_pair  # noqa: E402
-
-SCORES = {"fgd": fgd_pairs, "pwr": pwr_pairs}
+from sched_lab.online.lockstep import bytes_per_replica
+from sched_lab.online.lockstep_results import (
+    PAIR_SCORES,
+    STEPS,
+    alone_us,
+    copies,
+    rooms_in,
+    together_us,
+    work_of_a_pair,
+)
+from sched_lab.online.pairs import score_all
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -32,19 +34,20 @@ def bandwidth(device):
 
 
 @pytest.mark.parametrize("scale", [1, 10, 100])
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", PAIR_SCORES)
 def test_all_pairs(benchmark, device, name, scale):
     """Every class on every node of so many half-full default clusters."""
-    here = setting(device, scale)
-    state = State(*(np.concatenate([column] * scale) for column in half_full()))
-    rooms, xp = rooms_of(here.tables, here.type_of, state), here.tables.xp
+    here = copies(device, scale)
+    rooms = rooms_in(here, scale)
+    xp = here.tables.xp
     pairs = len(here.cluster) * int(here.tables.world.demand.cpu_milli.shape[0])
 
     def run():
-        score_all(here.tables, SCORES[name], rooms)
+        score_all(here.tables, PAIR_SCORES[name], rooms)
         synchronise(xp)
 
-    benchmark.extra_info.update(pairs=pairs, bytes=pairs * work_of_a_pair(name, scale)[0], copy=bandwidth(device))
+    benchmark.extra_info.update(pairs=pairs, bytes=pairs * work_of_a_pair(name, scale)[0],
+                                copy=bandwidth(device))
     benchmark.pedantic(run, rounds=3 if scale < 100 else 1, warmup_rounds=1 if scale < 100 else 0)
 
 
@@ -54,16 +57,17 @@ def test_lockstep(benchmark, device, policy, replicas):
     """Inflation to the GPU capacity of so many replicas, beside the compiled engine."""
     alone_us(policy, 0)  # compiles
     benchmark.extra_info["alone_us"] = min(alone_us(policy, 0)[0] for _ in range(3))
-    together = partial(together_us, policy, replicas, setting(device))
+    together = partial(together_us, policy, replicas, copies(device))
     benchmark.extra_info["us"] = benchmark.pedantic(together, rounds=1)[0]
 
 
 @pytest.mark.parametrize("scale", [1, 10, 100])
 def test_memory_of_a_replica(benchmark, scale):
     """One replica of a larger cluster for some steps: what it was said to take, and what it took."""
-    here = setting("cpu", scale)
+    here = copies("cpu", scale)
     tracemalloc.start()
     benchmark.pedantic(partial(together_us, "fgd", 1, here, STEPS), rounds=1)
     benchmark.extra_info["memory_mib"] = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
-    benchmark.extra_info["announced_mib"] = bytes_per_replica(here.tables, 1, len(here.cluster), STEPS) / 2**20
+    benchmark.extra_info["announced_mib"] = bytes_per_replica(here.tables, 1, len(here.cluster),
+                                                              STEPS) / 2**20

@@ -2,6 +2,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -12,14 +13,16 @@ from sched_lab.online.bounds import (
     METHODS,
     MICRO,
     Prices,
+    Service,
     aggregated_bound,
     best_node,
+    bound,
     eopc_lower_bound_w,
     gpu_rules,
     grar_question,
     grar_upper_bound,
     grid_of,
-    instance_of,
+    kinds_of,
     lower_lines,
     optimal_placement,
     power_question,
@@ -28,9 +31,9 @@ from sched_lab.online.bounds import (
     reachable,
     safe_lower_bound,
 )
-from sched_lab.online.combine import POLICIES
 from sched_lab.online.inflation import inflate
-from sched_lab.online.policy import check_placements, final_state
+from sched_lab.online.model import check_placements, final_state
+from sched_lab.online.policies import POLICIES
 from sched_lab.power import cpu_power_w, datacenter_power_w, gpu_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, admits, toy_tasks
 
@@ -55,7 +58,8 @@ def random_case(seed, num_nodes=4, num_tasks=12):
         num = int(rng.choice([0, 1, 1, 1, 2]))
         milli = int(rng.choice([270, 340, 510, 600, 1000])) if num == 1 else 1000 * (num > 0)
         spec = str(rng.choice(["", "", "T4", "G2|A100"])) if num else ""
-        cpu, memory = int(rng.choice([500, 2000, 3152, 8000, 20000])), int(rng.choice([0, 8, 30])) * 1024
+        cpu = int(rng.choice([500, 2000, 3152, 8000, 20000]))
+        memory = int(rng.choice([0, 8, 30])) * 1024
         tasks.append((cpu, memory, num, milli, spec))
     cpu, memory, num, milli, spec = zip(*tasks, strict=True)
     trace = Tasks(texts(f"t{i}" for i in range(5)), np.array(cpu), np.array(memory), np.array(num), np.array(milli),
@@ -93,9 +97,12 @@ def test_the_binary_program_finds_what_enumeration_finds(seed):
     power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
     demand = tasks.gpu_demand_milli[rows]
     half = int(demand.sum()) // 2
-    most, all_w, half_w = 0, math.inf, math.inf
+    most = 0
+    all_w = math.inf
+    half_w = math.inf
     for state, placed in every_placement(cluster, tasks, rows):
-        served, watts = int(demand[placed].sum()), sum(datacenter_power_w(power, state))
+        served = int(demand[placed].sum())
+        watts = sum(datacenter_power_w(power, state))
         most = max(most, served)
         all_w = min(all_w, watts) if len(placed) == len(rows) else all_w
         half_w = min(half_w, watts) if served >= half else half_w
@@ -109,13 +116,14 @@ def test_optimum_lies_between_every_policy_and_both_bounds(seed):
     cluster, tasks, rows = random_case(100 + seed)
     power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
     demand = tasks.gpu_demand_milli[rows]
-    best, cheapest = optimal_placement(cluster, tasks, rows), optimal_placement(cluster, tasks, rows, power)
+    best = optimal_placement(cluster, tasks, rows)
+    cheapest = optimal_placement(cluster, tasks, rows, power)
     for optimum in (best, cheapest):
-        check_placements(cluster, tasks, rows, optimum.node, optimum.gpus)
+        check_placements(cluster, tasks, optimum.placements)
     if math.isfinite(cheapest.value):
-        state = final_state(cluster, tasks, rows, cheapest.node, cheapest.gpus)
+        state = final_state(cluster, tasks, cheapest.placements)
         assert sum(datacenter_power_w(power, state)) == pytest.approx(cheapest.value)
-        assert (cheapest.node >= 0).all()
+        assert (cheapest.placements.node >= 0).all()
     grar = best.value / demand.sum() if demand.any() else 1.0
     loose, tight = (grar_upper_bound(cluster, tasks, rows, method=method) for method in METHODS)
     assert grar <= tight <= loose
@@ -129,18 +137,16 @@ def test_optimum_lies_between_every_policy_and_both_bounds(seed):
         assert served <= best.value
         lower_w = optimal_placement(cluster, tasks, rows, power, served).value
         for method in METHODS:
-            options = {"power": power, "served_gpu_milli": served, "method": method}
-            assert eopc_lower_bound_w(cluster, tasks, rows, **options) <= lower_w + SLACK <= watts + 2 * SLACK
-            assert eopc_lower_bound_w(cluster, tasks, rows, served_cpu_milli=cpu, **options) <= watts + SLACK
+            bound_w = partial(eopc_lower_bound_w, cluster, tasks, rows, power=power, method=method)
+            assert bound_w(served=Service(served)) <= lower_w + SLACK <= watts + 2 * SLACK
+            assert bound_w(served=Service(served, cpu)) <= watts + SLACK
 
 
 def outcome(cluster, tasks, rows, policy, power):
     """Run a policy; return the GPU and CPU demand it served, and EOPC."""
-    placed = inflate(cluster, tasks, policy, arrivals=Arrivals(rows, np.arange(len(cluster)))).assignments
-    node = placed["node"].map({name: i for i, name in enumerate(cluster.name)} | {"": -1}).to_numpy()
-    gpus = np.array([sum(1 << int(gpu) for gpu in text.split("-") if gpu) for text in placed["gpus"]], np.int64)
-    taken = rows[node >= 0]
-    watts = sum(datacenter_power_w(power, final_state(cluster, tasks, rows, node, gpus)))
+    placed = inflate(cluster, tasks, policy, arrivals=Arrivals(rows, np.arange(len(cluster)))).placements
+    taken = rows[placed.node >= 0]
+    watts = sum(datacenter_power_w(power, final_state(cluster, tasks, placed)))
     return int(tasks.gpu_demand_milli[taken].sum()), int(tasks.cpu_milli[taken].sum()), watts
 
 
@@ -148,17 +154,18 @@ def outcome(cluster, tasks, rows, policy, power):
 def test_any_prices_whatever_give_a_bound(seed):
     """The theorem asks nothing of the prices; column generation only looks for good ones."""
     cluster, tasks, rows = random_case(200 + seed)
-    instance, rng = instance_of(cluster, tasks, rows), np.random.default_rng(seed)
+    kinds = kinds_of(cluster, tasks, rows)
+    rng = np.random.default_rng(seed)
     power = power_of(cluster)
-    questions = [(grar_question(instance), -optimal_placement(cluster, tasks, rows).value, -1),
-                 (power_question(instance, power), optimal_placement(cluster, tasks, rows, power).value, 1),
-                 (power_question(instance, power, (500, 0)),
+    questions = [(grar_question(kinds), -optimal_placement(cluster, tasks, rows).value, -1),
+                 (power_question(kinds, power), optimal_placement(cluster, tasks, rows, power).value, 1),
+                 (power_question(kinds, power, Service(500)),
                   optimal_placement(cluster, tasks, rows, power, 500).value, -1)]
     for question, optimum, sign in questions:
         for _ in range(20):
-            task = rng.integers(0, 200 * MICRO, len(instance.count)) * sign
+            task = rng.integers(0, 200 * MICRO, len(kinds.count)) * sign
             service = rng.integers(0, MICRO, len(question.wanted))
-            bound, columns = price_bound(question, grid_of(instance.classes), Prices(task, service))
+            bound, columns = price_bound(question, grid_of(kinds.classes), Prices(task, service))
             assert bound / MICRO + question.idle_w <= optimum + SLACK
             assert (columns.content >= 0).all()
 
@@ -168,14 +175,14 @@ def test_best_node_is_the_best_of_all_contents():
     cluster = replace(toy_cluster().take(np.array([1])), num_gpus=np.array([2]), cpu_milli=np.array([8000]))
     tasks = toy_tasks().take(np.array([0, 3, 6]))  # 500 with 4 vCPU, one whole GPU with 8 vCPU, 300 with 2 vCPU
     power = power_of(cluster, load_curve="concave")
-    question = power_question(instance_of(cluster, tasks, np.arange(3)), power)
+    question = power_question(kinds_of(cluster, tasks, np.arange(3)), power)
     several = np.array([0, 0, 1, 2, 2, 2, 2])
     contents = [(np.bincount(several[placed], minlength=3), sum(datacenter_power_w(power, state)))
                 for state, placed in every_placement(cluster, tasks, several)]
     for seed in range(20):
         worth = np.random.default_rng(seed).integers(0, 200 * MICRO, 3)
         expected = max(worth @ content / MICRO - watts for content, watts in contents)
-        value, best, net = best_node(question, grid_of(question.instance.classes), 0, worth)
+        value, best, net = best_node(question, grid_of(question.kinds.classes), 0, worth)
         assert value / MICRO - question.idle_w == pytest.approx(expected, abs=1e-5)
         assert net.max() == value and any((best[net.argmax()] == content).all() for content, _ in contents)
 
@@ -183,8 +190,9 @@ def test_best_node_is_the_best_of_all_contents():
 def test_the_safe_bound_holds_for_multipliers_that_are_wrong():
     """Weak duality: random multipliers give a bound below the optimum of the program, the solver's a tight one."""
     cluster, tasks, rows = random_case(7)
-    question = power_question(instance_of(cluster, tasks, rows), power_of(cluster), (1000, 0))
-    program, (bound, multiplier) = program_of(question), aggregated_bound(question)
+    question = power_question(kinds_of(cluster, tasks, rows), power_of(cluster), Service(1000))
+    program = program_of(question)
+    (bound, multiplier) = aggregated_bound(question)
     rng = np.random.default_rng(0)
     for scale in (1e-9, 1e-6, 1e-3, 1, 10):
         wrong = np.maximum(0, multiplier * (1 + scale * rng.standard_normal(len(multiplier))))
@@ -219,7 +227,8 @@ def test_sums_are_those_of_some_of_the_amounts():
 
 
 def test_nothing_arrives_nothing_asks_for_a_gpu_nothing_can_host():
-    cluster, tasks = toy_cluster(), toy_tasks()
+    cluster = toy_cluster()
+    tasks = toy_tasks()
     idle_w = sum(datacenter_power_w(power_of(cluster), empty_state(cluster)))
     nobody = np.zeros(0, np.int64)
     no_gpu = np.array([5, 5])  # task six, 8 vCPU each: one CPU wakes, of a node that has a CPU to count
@@ -231,7 +240,7 @@ def test_nothing_arrives_nothing_asks_for_a_gpu_nothing_can_host():
         assert idle_w < eopc_lower_bound_w(cluster, tasks, no_gpu, method=method) <= idle_w + 105
         assert grar_upper_bound(cluster, elsewhere, np.arange(9), method=method) == 0
         assert eopc_lower_bound_w(cluster, elsewhere, np.arange(9), method=method) == math.inf
-        assert eopc_lower_bound_w(cluster, tasks, np.arange(9), served_gpu_milli=7001, method=method) == math.inf
+        assert eopc_lower_bound_w(cluster, tasks, np.arange(9), served=Service(7001), method=method) == math.inf
     assert optimal_placement(cluster, tasks, nobody).value == 0
     assert optimal_placement(cluster, elsewhere, np.arange(9), power_of(cluster)).value == math.inf
 
@@ -245,8 +254,8 @@ def test_the_curves_are_those_of_the_power_model():
     cluster = toy_cluster()
     for curve in ("step", "linear", "concave"):
         power = power_of(cluster, "package", load_curve=curve)
-        question = power_question(instance_of(cluster, toy_tasks(), np.arange(9)), power)
-        for kind, node in enumerate(question.instance.node):
+        question = power_question(kinds_of(cluster, toy_tasks(), np.arange(9)), power)
+        for kind, node in enumerate(question.kinds.node):
             left = np.full(max(1, cluster.num_gpus[node]), 1000)
             assert question.watts.idle_gpus_w[kind] == gpu_power_w(power, node, left)
             for used in (0, 1, 500, 8000):
@@ -259,7 +268,8 @@ def test_single_nodes_tell_more_than_melted_ones():
     Three shares of 700 on bee: 135 W idle and 360 W for three GPUs; 12 of 32 vCPU of 105 W if it could be melted.
     Contents: four of them are the cheapest, (4 * 120 + 105) / 4 = 146.25 W each.
     """
-    cluster, tasks = toy_cluster(), toy_tasks()
+    cluster = toy_cluster()
+    tasks = toy_tasks()
     half_ant = replace(cluster.take(np.array([0])), num_gpus=np.array([1]))
     served = [grar_upper_bound(half_ant, tasks, np.array([0, 7]), method=method) for method in METHODS]
     assert served == [1000 / 1200, 800 / 1200]
@@ -267,3 +277,18 @@ def test_single_nodes_tell_more_than_melted_ones():
     watts = [eopc_lower_bound_w(bee, tasks, np.array([7, 7, 7]), method=method) for method in METHODS]
     assert watts == pytest.approx([534.375, 573.75], abs=1e-3)
     assert optimal_placement(bee, tasks, np.array([7, 7, 7]), power_of(bee)).value == 600
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_policy_serves_more_than_the_bound_of_its_seed(seed):
+    cluster = toy_cluster()
+    tasks = toy_tasks()
+    limit = bound(cluster, tasks, seed=seed)
+    for policy in NAMES:
+        run = inflate(cluster, tasks, policy, seed=seed)
+        assert run.summary["grar"] <= limit + 1e-12
+    rows = run.placements.task_row
+    assert limit == grar_upper_bound(cluster, tasks, rows)
+    recorded = Arrivals(rows, np.arange(len(cluster)))
+    assert bound(cluster, tasks, arrivals=recorded) == limit
+    assert bound(cluster, tasks, arrivals=recorded, until=0.2) >= limit

@@ -16,10 +16,10 @@ from sched_lab.online.baselines import (
     fullest_gpu,
     packing_score,
 )
-from sched_lab.online.combine import policy_of
 from sched_lab.online.fgd import fgd_score, fgd_score_reference
 from sched_lab.online.inflation import add_points
-from sched_lab.online.policy import World, gpu_indices, is_feasible, world_of
+from sched_lab.online.model import World, gpu_indices, is_feasible, world_of
+from sched_lab.online.policies import policy_of
 from sched_lab.online.pwr import pwr_score
 from sched_lab.power import cpu_power_w, gpu_power_w, power_of
 from sched_lab.traces import TaskClasses, find_reference
@@ -183,10 +183,12 @@ def test_normalised_watts_and_the_weighted_sum(group, case):
     # the worst and the best feasible node of that moment stand in for all of them: only they set the scale
     watts = np.array([case[f"pwr_{key}"] for key in ("score_raw", "raw_min_feasible", "raw_max_feasible")], np.int32)
     points = np.full(3, case["fgd_score"], np.int32)
-    policy, everywhere = policy_of("pwr-fgd:0.1", "reference"), np.ones(3, bool)
+    policy = policy_of("pwr-fgd:0.1", "reference")
+    everywhere = np.ones(3, bool)
     fgd_part, pwr_part = policy.scores
     assert policy.weights == (900, 100)
-    normalised, total = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    normalised = np.zeros(3, np.int64)
+    total = np.zeros(3, np.int64)
     add_points(normalised, watts, everywhere, 1, pwr_part.normalise)
     add_points(total, points, everywhere, 900, fgd_part.normalise)
     add_points(total, watts, everywhere, 100, pwr_part.normalise)
