@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from sched_lab.andreas.batch import proxies_eur, random_rounds
-from sched_lab.andreas.greedy import RHO, code_iterations, greedy, randomized_greedy
+from sched_lab.andreas.greedy import RHO, SearchOptions, code_iterations, greedy, randomized_greedy
 from sched_lab.andreas.instances import generate
+from sched_lab.andreas.lockstep import proxies_eur, random_rounds
 from sched_lab.andreas.model import Assignment, Jobs
 from sched_lab.andreas.proxy import code_objective
 from sched_lab.andreas.rules import candidates, open_nodes, place_all
@@ -34,7 +34,8 @@ def test_decision(benchmark, num_nodes, scenario, as_code):
     """A thousand rounds on 1.5 jobs for each node: crowded in scenario 1, all fit in scenario 2."""
     queue = queue_of(num_nodes, num_nodes * 3 // 2, scenario)
     assert code_iterations(queue[0], len(queue[1].due_s)) == 1000
-    benchmark.pedantic(randomized_greedy, args=queue, kwargs={"as_code": as_code}, rounds=7, warmup_rounds=1)
+    benchmark.pedantic(randomized_greedy, args=queue, kwargs={"how": SearchOptions(as_code=as_code)}, rounds=7,
+                       warmup_rounds=1)
     benchmark.extra_info["calls"] = 1
 
 
@@ -76,17 +77,19 @@ def test_thousand_rounds(benchmark, num_nodes, way):
 def test_thousand_objectives(benchmark, num_nodes, way):
     """Objectives of a thousand given decisions: a Python loop around the compiled function, or one array call."""
     fleet, jobs, now_s = queue_of(num_nodes, num_nodes * 3 // 2, 1)
-    rng, options = np.random.default_rng(1), candidates(fleet, jobs.times_s, jobs.due_s, now_s)
+    rng = np.random.default_rng(1)
+    options = candidates(fleet, jobs.times_s, jobs.due_s, now_s)
     each = [Assignment(*(np.empty(len(options), np.int64) for _ in range(2))) for _ in range(1000)]
     for decision in each:
-        place_all(fleet, open_nodes(fleet, fleet.node_gpus), rng.permutation(len(options)), options, *decision)
+        place_all(fleet, open_nodes(fleet, fleet.node_gpus), rng.permutation(len(options)), options,
+                  *decision)
     together = Assignment(*(np.ascontiguousarray(np.array(x).T) for x in zip(*each, strict=True)))
 
     def one_by_one():
         return [code_objective(fleet, jobs, now_s, *decision, RHO) for decision in each]
 
     def at_once():
-        return proxies_eur(fleet, jobs, now_s, together, objective="code").tolist()
+        return proxies_eur(fleet, jobs, now_s, together, SearchOptions(as_code=True)).tolist()
 
     assert one_by_one() == at_once()
     benchmark.pedantic(one_by_one if way == "compiled" else at_once, rounds=7, warmup_rounds=1)

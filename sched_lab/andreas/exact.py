@@ -17,25 +17,21 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
 
-from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs, check_assignment
+from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
+from ..arrays import Floats, Integers
 from .proxy import PERIOD_S, RHO, code_objective, gpus_in_use, slowest_s
-from ..cluster import Integers
 from ..frames import InputError
 
-optimize: Any = scipy.optimize  # has no types
-sparse: Any = scipy.sparse
+# %% auto #0
+__all__ = ['Objective', 'Exact', 'solve_exact', 'solve_code_objective']
+
+# %% ../../nbs/34_exact.ipynb #34-014c
 CHARGES = ("first", "cheapest", "node", "share")
 SCALE = 1000.0  # HiGHS takes 1e-6 for nothing; in thousandths of a EUR that is 1e-9 EUR
-TOLERANCE = 1e-6  # relative to the value, or to 1 EUR if that is more: how near a bound must be to prove it
+# relative to the value, or to 1 EUR if that is more: how near a bound must be to prove it
+TOLERANCE = 1e-6
 MOST_ASSIGNMENTS = 1_000_000  # that brute force tries
-
-# %% auto #0
-__all__ = ['optimize', 'sparse', 'CHARGES', 'SCALE', 'TOLERANCE', 'MOST_ASSIGNMENTS', 'Places', 'places_of', 'objective_eur',
-           'Solution', 'in_a_thread', 'Model', 'Exact', 'solve_exact', 'solve_code_objective', 'all_assignments',
-           'brute_force']
 
 # %% ../../nbs/34_exact.ipynb #34-016
 class Places(NamedTuple):
@@ -55,46 +51,97 @@ class Places(NamedTuple):
     time_s: Floats
     cost_eur: Floats
 
-
+# %% ../../nbs/34_exact.ipynb #34-016p
 def places_of(fleet: Fleet, jobs: Jobs) -> Places:
     """List the ways to run each job on each node."""
-    rows = [(j, n, c) for j in range(len(jobs.due_s)) for n in range(len(fleet.node_type))
-            for c in range(len(fleet.configuration_type))
-            if fleet.configuration_type[c] == fleet.node_type[n] and fleet.configuration_gpus[c] <= fleet.node_gpus[n]
-            and np.isfinite(jobs.times_s[j, c])]
+    rows = [
+        (j, n, c) for j in range(len(jobs.due_s)) for n in range(len(fleet.node_type))
+        for c in range(len(fleet.configuration_type))
+        if fleet.configuration_type[c] == fleet.node_type[n]
+        and fleet.configuration_gpus[c] <= fleet.node_gpus[n] and np.isfinite(jobs.times_s[j, c])]
     job, node, configuration = np.array(rows, np.int64).reshape(-1, 3).T
-    gpus, time_s = fleet.configuration_gpus[configuration], jobs.times_s[job, configuration]
+    gpus = fleet.configuration_gpus[configuration]
+    time_s = jobs.times_s[job, configuration]
     price = fleet.cost_eur_per_h[fleet.node_type[node], gpus] / SECONDS_PER_HOUR
     return Places(job, node, configuration, gpus, time_s, time_s * price)
 
+# %% ../../nbs/34_exact.ipynb #34-019p
+class Objective(NamedTuple):
+    """Which variant of Eq. 1 is to be small.
+
+    Parameters
+    ----------
+    period_s : H, after which a postponed job is looked at again
+    rho : penalty coefficient of postponed jobs
+    charge : which run of a node is paid for: its "first" job's at the price of its own GPUs (Eq.
+        4k), the "cheapest" one's, as the printed constraints allow, its first job's at the price of
+        all GPUs in use ("node"), or by its "share" of them
+    cover : whether min(nodes, jobs) nodes must be used (Eq. 4n)
+    """
+
+    period_s: float = PERIOD_S
+    rho: float = RHO
+    charge: str = "first"
+    cover: bool = False
+
+# %% ../../nbs/34_exact.ipynb #34-019q
+EQ_1 = Objective()
+
+
+def _check_charge(objective: Objective) -> None:
+    """Refuse a charge that there is not."""
+    if objective.charge not in CHARGES:
+        raise InputError(f"unknown charge {objective.charge!r}",
+                         mend=f"give one of {', '.join(CHARGES)}")
+
 # %% ../../nbs/34_exact.ipynb #34-020
-def _node_eur(fleet: Fleet, jobs: Jobs, assignment: Assignment, node: int, used: int, charge: str) -> float:
+def _node_eur(fleet: Fleet, jobs: Jobs, assignment: Assignment, node: int, used: int,
+              charge: str) -> float:
     """What a node with so many GPUs in use is charged."""
     own = np.flatnonzero(assignment.node == node)
-    configuration, price = assignment.configuration[own], fleet.cost_eur_per_h[fleet.node_type[node]] / SECONDS_PER_HOUR
-    time_s, gpus = jobs.times_s[own, configuration], fleet.configuration_gpus[configuration]
-    cost_eur = time_s * {"node": price[used], "share": price[used] * gpus / used}.get(charge, price[gpus])
-    return float(cost_eur.min() if charge == "cheapest" else cost_eur[time_s == time_s.min()].min())
+    configuration = assignment.configuration[own]
+    price = fleet.cost_eur_per_h[fleet.node_type[node]] / SECONDS_PER_HOUR
+    time_s = jobs.times_s[own, configuration]
+    gpus = fleet.configuration_gpus[configuration]
+    price_of = {"node": price[used], "share": price[used] * gpus / used}
+    cost_eur = time_s * price_of.get(charge, price[gpus])
+    is_charged = time_s == time_s.min() if charge != "cheapest" else np.ones(len(own), bool)
+    return float(cost_eur[is_charged].min())
 
+# %% ../../nbs/34_exact.ipynb #34-020p
+def objective_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment,
+                  objective: Objective = EQ_1) -> float:
+    """What `solve_exact` minimises; infinite if fewer nodes are used than must be.
 
-def objective_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, *, period_s: float = PERIOD_S,
-                  rho: float = RHO, charge: str = "first", cover: bool = False) -> float:
-    """What `solve_exact` minimises; infinite if fewer nodes are used than must be."""
-    if charge not in CHARGES:
-        raise InputError(f"unknown charge {charge!r}", mend=f"give one of {', '.join(CHARGES)}")
-    used, runs = gpus_in_use(fleet, *assignment), assignment.node >= 0
-    if cover and np.count_nonzero(used) < min(len(used), len(runs)):
+    Raises
+    ------
+    InputError : if there is no such charge
+    """
+    _check_charge(objective)
+    used = gpus_in_use(fleet, *assignment)
+    runs = assignment.node >= 0
+    if objective.cover and np.count_nonzero(used) < min(len(used), len(runs)):
         return np.inf
     end_s = now_s + jobs.times_s[runs, assignment.configuration[runs]]
-    worst_s = now_s + period_s + slowest_s(jobs.times_s)[~runs]
-    penalty_eur = jobs.weight_eur_per_s[runs] @ np.maximum(end_s - jobs.due_s[runs], 0)
-    waiting_eur = rho * jobs.weight_eur_per_s[~runs] @ np.maximum(worst_s - jobs.due_s[~runs], 0)
-    energy_eur = sum(_node_eur(fleet, jobs, assignment, int(n), int(used[n]), charge) for n in np.flatnonzero(used))
+    worst_s = now_s + objective.period_s + slowest_s(jobs.times_s)[~runs]
+    weight = jobs.weight_eur_per_s
+    penalty_eur = weight[runs] @ np.maximum(end_s - jobs.due_s[runs], 0)
+    waiting_eur = objective.rho * weight[~runs] @ np.maximum(worst_s - jobs.due_s[~runs], 0)
+    energy_eur = sum(
+        _node_eur(fleet, jobs, assignment, int(n), int(used[n]), objective.charge)
+        for n in np.flatnonzero(used))
     return float(penalty_eur + waiting_eur + energy_eur)
 
 # %% ../../nbs/34_exact.ipynb #34-024
 class Solution(NamedTuple):
-    """What HiGHS says: variables (None if it found nothing), their value, a bound, whether it finished."""
+    """What HiGHS says.
+
+    Parameters
+    ----------
+    x : variables, None if it found nothing
+    value, bound : of the objective
+    is_proved : whether it finished
+    """
 
     x: Floats | None
     value: float
@@ -108,15 +155,15 @@ def _leave(worker: Thread, status: int) -> None:
         sys.stdout.flush()
         os._exit(status)
 
-
+# %% ../../nbs/34_exact.ipynb #34-024ap
 def in_a_thread(call: Callable[[], Any]) -> Any:
-    """Make a long call outside of Python while the main thread listens for Ctrl-C and requests to end."""
+    """Make a long call outside of Python while the main thread hears Ctrl-C and requests to end."""
     answer: Future[Any] = Future()
 
     def make() -> None:
         try:
             answer.set_result(call())
-        except BaseException as error:  # noqa: BLE001  (it is raised where the answer is waited for)
+        except BaseException as error:  # noqa: BLE001  (raised where the answer is waited for)
             answer.set_exception(error)
 
     worker = Thread(target=make, daemon=True)
@@ -129,6 +176,9 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
         raise
 
 # %% ../../nbs/34_exact.ipynb #34-025
+Terms = tuple[Sequence[int] | Integers, Sequence[float] | Floats | Integers | float]
+
+
 class Model:
     """Variables and rows of a mixed-integer program under construction."""
 
@@ -138,7 +188,8 @@ class Model:
         self.is_binary: list[bool] = []
         self.rows: list[tuple[dict[int, float], float, float]] = []
 
-    def add(self, cost: Sequence[float] | Floats, *, is_binary: bool, upper: float = 1.0) -> Integers:
+    def add(self, cost: Sequence[float] | Floats, *, is_binary: bool,
+            upper: float = 1.0) -> Integers:
         """Add variables from 0 to `upper`; return their numbers."""
         first = len(self.cost)
         self.cost += [float(c) for c in cost]
@@ -146,8 +197,7 @@ class Model:
         self.is_binary += [is_binary] * len(cost)
         return np.arange(first, len(self.cost))
 
-    def row(self, *terms: tuple[Sequence[int] | Integers, Sequence[float] | Floats | Integers | float],
-            lower: float = -np.inf, upper: float = np.inf) -> None:
+    def row(self, *terms: Terms, lower: float = -np.inf, upper: float = np.inf) -> None:
         """Add lower <= sum of coefficient times variable <= upper."""
         entries: dict[int, float] = {}
         for variables, coefficients in terms:
@@ -158,21 +208,39 @@ class Model:
 
     def solve(self, time_limit_s: float, gap: float) -> Solution:
         """Minimise with HiGHS."""
-        at = [(r, v, x) for r, (entries, _, _) in enumerate(self.rows) for v, x in entries.items()]
-        r, v, x = np.array(at).reshape(-1, 3).T
-        matrix = sparse.coo_array((x, (r.astype(int), v.astype(int))), (len(self.rows), len(self.cost))).tocsc()
-        rows = optimize.LinearConstraint(matrix, [row[1] for row in self.rows], [row[2] for row in self.rows])
-        done = in_a_thread(partial(optimize.milp, SCALE * np.array(self.cost), integrality=self.is_binary,
-                                   constraints=rows, bounds=optimize.Bounds(0, self.upper),
-                                   options={"time_limit": time_limit_s, "mip_rel_gap": gap}))
-        bound = -np.inf if done.mip_dual_bound is None else float(done.mip_dual_bound / SCALE)
-        if done.x is None:  # status 2: there is no solution
-            return Solution(None, np.inf, np.inf if done.status == 2 else bound, done.status == 2)
-        return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0)
+        return _minimise(self, time_limit_s, gap)
+
+# %% ../../nbs/34_exact.ipynb #34-025p
+def _matrix(model: Model) -> Any:
+    """Coefficients of the rows, as a sparse matrix."""
+    import scipy.sparse
+
+    at = [(r, v, x) for r, (entries, _, _) in enumerate(model.rows) for v, x in entries.items()]
+    r, v, x = np.array(at).reshape(-1, 3).T
+    shape = len(model.rows), len(model.cost)
+    return scipy.sparse.coo_array((x, (r.astype(int), v.astype(int))), shape).tocsc()
+
+# %% ../../nbs/34_exact.ipynb #34-025q
+def _minimise(model: Model, time_limit_s: float, gap: float) -> Solution:
+    """Minimise with HiGHS."""
+    import scipy.optimize
+
+    optimize: Any = scipy.optimize  # has no types
+    rows = optimize.LinearConstraint(_matrix(model), [row[1] for row in model.rows],
+                                     [row[2] for row in model.rows])
+    options = {"time_limit": time_limit_s, "mip_rel_gap": gap}
+    done = in_a_thread(
+        partial(optimize.milp, SCALE * np.array(model.cost), integrality=model.is_binary,
+                constraints=rows, bounds=optimize.Bounds(0, model.upper), options=options))
+    bound = -np.inf if done.mip_dual_bound is None else float(done.mip_dual_bound / SCALE)
+    if done.x is None:  # status 2: there is no solution
+        return Solution(None, np.inf, np.inf if done.status == 2 else bound, done.status == 2)
+    return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0)
 
 # %% ../../nbs/34_exact.ipynb #34-029
-def _add_running(model: Model, fleet: Fleet, places: Places, num_jobs: int, cover: bool) -> tuple[Integers, Integers]:
-    """Add x (places,) and w (nodes,), 1 if used: each job at most once, no more GPUs than there are."""
+def _add_running(model: Model, fleet: Fleet, places: Places, num_jobs: int,
+                 cover: bool) -> tuple[Integers, Integers]:
+    """Add x (places,) and w (nodes,), 1 if used: jobs run once, on GPUs that there are."""
     x = model.add(np.zeros(len(places.job)), is_binary=True)
     w = model.add(np.zeros(len(fleet.node_type)), is_binary=True)
     for job in range(num_jobs):
@@ -185,22 +253,24 @@ def _add_running(model: Model, fleet: Fleet, places: Places, num_jobs: int, cove
         model.row((w, 1.0), lower=min(len(w), num_jobs), upper=min(len(w), num_jobs))
     return x, w
 
-
-def _add_tardiness(model: Model, jobs: Jobs, places: Places, x: Integers, now_s: float, period_s: float,
-                   rho: float) -> None:
+# %% ../../nbs/34_exact.ipynb #34-029p
+def _add_tardiness(model: Model, jobs: Jobs, places: Places, x: Integers, now_s: float,
+                   objective: Objective) -> None:
     """Charge running jobs for ending late, waiting ones for the worst that may come."""
     late = model.add(jobs.weight_eur_per_s, is_binary=False, upper=np.inf)
-    later = model.add(rho * jobs.weight_eur_per_s, is_binary=False, upper=np.inf)
-    worst_s = now_s + period_s + slowest_s(jobs.times_s)
+    later = model.add(objective.rho * jobs.weight_eur_per_s, is_binary=False, upper=np.inf)
+    worst_s = now_s + objective.period_s + slowest_s(jobs.times_s)
     for job in range(len(jobs.due_s)):
         own = places.job == job
-        model.row((x[own], now_s + places.time_s[own] - jobs.due_s[job]), (late[[job]], -1.0), upper=0)
+        model.row((x[own], now_s + places.time_s[own] - jobs.due_s[job]), (late[[job]], -1.0),
+                  upper=0)
         over_s = float(worst_s[job] - jobs.due_s[job])
         model.row((x[own], -over_s), (later[[job]], -1.0), upper=-over_s)
 
 # %% ../../nbs/34_exact.ipynb #34-031
-def _add_first(model: Model, places: Places, x: Integers, w: Integers, num_jobs: int, is_first: bool) -> Integers:
-    """Choose one job of each used node, if asked the first to end; return v (places,), 1 for a chosen one."""
+def _add_first(model: Model, places: Places, x: Integers, w: Integers, num_jobs: int,
+               is_first: bool) -> Integers:
+    """Choose a job of each used node, if asked the first to end; v (places,), 1 if chosen."""
     v = model.add(np.zeros(len(x)), is_binary=True)
     for place in range(len(x)):
         model.row((v[[place]], 1.0), (x[[place]], -1.0), upper=0)
@@ -212,23 +282,25 @@ def _add_first(model: Model, places: Places, x: Integers, w: Integers, num_jobs:
         longest_s = float(places.time_s[own].max(initial=0.0))
         for job in range(num_jobs):  # the chosen one ends no later than this job, if it runs here
             its = own[places.job[own] == job]
-            model.row((v[own], places.time_s[own]), (x[its], longest_s - places.time_s[its]), upper=longest_s)
+            model.row((v[own], places.time_s[own]), (x[its], longest_s - places.time_s[its]),
+                      upper=longest_s)
     return v
 
 # %% ../../nbs/34_exact.ipynb #34-033
-def _add_counts(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers, node: int
-                ) -> tuple[Integers, Floats]:
-    """Add y (counts,), which marks the number of GPUs in use on a node; return it with the node's prices in EUR/s."""
-    own, counts = places.node == node, np.arange(1, fleet.node_gpus[node] + 1)
+def _add_counts(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers,
+                node: int) -> tuple[Integers, Floats]:
+    """Add y (counts,), which marks how many GPUs of a node are in use; also its prices in EUR/s."""
+    own = places.node == node
+    counts = np.arange(1, fleet.node_gpus[node] + 1)
     y = model.add(np.zeros(len(counts)), is_binary=True)
     model.row((y, 1.0), (w[[node]], -1.0), lower=0, upper=0)
     model.row((y, counts), (x[own], -places.gpus[own]), lower=0, upper=0)
     return y, fleet.cost_eur_per_h[fleet.node_type[node], counts] / SECONDS_PER_HOUR
 
-
-def _add_node_prices(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers, v: Integers,
-                     is_share: bool) -> None:
-    """Charge the chosen job's run at the price of all GPUs in use on its node, or by its share of them."""
+# %% ../../nbs/34_exact.ipynb #34-033p
+def _add_node_prices(model: Model, fleet: Fleet, places: Places, x: Integers, w: Integers,
+                     v: Integers, is_share: bool) -> None:
+    """Charge the chosen run at the price of all GPUs in use on its node, or its share."""
     for node in range(len(w)):
         y, price = _add_counts(model, fleet, places, x, w, node)
         for place in np.flatnonzero(places.node == node):
@@ -246,9 +318,10 @@ class Exact:
     Parameters
     ----------
     assignment : None if none was found
-    value, bound : objective of the assignment (infinite without one), and a number that no assignment is below
-    is_proved : whether the solver proved that nothing is better (without an assignment: that there is none); false if
-        it ran out of time or stopped at a gap
+    value, bound : objective of the assignment (infinite without one), and a number that no
+        assignment is below
+    is_proved : whether the solver proved that nothing is better (without an assignment: that there
+        is none); false if it ran out of time or stopped at a gap
     """
 
     assignment: Assignment | None
@@ -259,25 +332,30 @@ class Exact:
     @property
     def gap(self) -> float:
         """How much better an assignment could be, relative to the value."""
-        return (self.value - self.bound) / max(abs(self.value), 1e-12) if np.isfinite(self.value) else np.inf
+        return (self.value - self.bound) / max(abs(self.value), 1e-12) if np.isfinite(
+            self.value) else np.inf
 
-
+# %% ../../nbs/34_exact.ipynb #34-035p
 def _exact(solution: Solution, places: Places, x: Integers, fleet: Fleet, jobs: Jobs,
            objective: Callable[[Assignment], float]) -> Exact:
     """Read the assignment off, and evaluate it."""
     if solution.x is None:
         return Exact(None, np.inf, max(solution.bound, 0.0), solution.is_proved)
-    node, configuration = np.full(len(jobs.due_s), -1), np.full(len(jobs.due_s), -1)
+    node = np.full(len(jobs.due_s), -1)
+    configuration = np.full(len(jobs.due_s), -1)
     chosen = np.flatnonzero(solution.x[x] > 0.5)
-    node[places.job[chosen]], configuration[places.job[chosen]] = places.node[chosen], places.configuration[chosen]
+    node[places.job[chosen]] = places.node[chosen]
+    configuration[places.job[chosen]] = places.configuration[chosen]
     assignment = Assignment(node, configuration)
     check_assignment(fleet, jobs.times_s, assignment)
     value = objective(assignment)
-    is_proved = solution.is_proved and abs(value - solution.bound) <= TOLERANCE * max(1.0, abs(value))
+    is_tight = abs(value - solution.bound) <= TOLERANCE * max(1.0, abs(value))
+    is_proved = solution.is_proved and is_tight
     return Exact(assignment, value, min(max(solution.bound, 0.0), value), is_proved)
 
 # %% ../../nbs/34_exact.ipynb #34-037
-def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float, **numbers: float) -> None:
+def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float,
+                   **numbers: float) -> None:
     """Refuse what makes no program: negative, infinite or undefined numbers."""
     for name, number in {"time_limit_s": time_limit_s, "gap": gap, **numbers}.items():
         if not (0 <= number < np.inf or name == "time_limit_s" and number == np.inf):
@@ -287,59 +365,68 @@ def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float, **
         raise InputError(f"job {np.argmax(wrong)} lacks a finite due date or weight",
                          mend="give both, no weight below 0")
     if not (positive := jobs.times_s > 0).all():
-        raise InputError(f"job {np.argmin(positive.all(axis=1))} has a run time that is not positive",
-                         mend="give seconds, or inf for none")
+        raise InputError(
+            f"job {np.argmin(positive.all(axis=1))} has a run time that is not positive",
+            mend="give seconds, or inf for none")
     for node, (gpu, gpus) in enumerate(zip(fleet.node_type, fleet.node_gpus, strict=True)):
         price = fleet.cost_eur_per_h[gpu, 1:gpus + 1]
         if len(price) < gpus or not (np.isfinite(price) & (price >= 0)).all():
-            raise InputError(f"node {node} lacks a price for some number of its GPUs", mend="give EUR/h, 0 or more")
+            raise InputError(f"node {node} lacks a price for some number of its GPUs",
+                             mend="give EUR/h, 0 or more")
 
 # %% ../../nbs/34_exact.ipynb #34-038
-def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, *, period_s: float = PERIOD_S, rho: float = RHO,
-                charge: str = "first", cover: bool = False, time_limit_s: float = 60.0, gap: float = 0.0) -> Exact:
+def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, objective: Objective = EQ_1, *,
+                time_limit_s: float = 60.0, gap: float = 0.0) -> Exact:
     """Minimise Eq. 1 over all assignments (Appendix A, corrected).
 
     Parameters
     ----------
-    charge : which run of a node is paid for: its "first" job's at the price of its own GPUs (Eq. 4k), the "cheapest"
-        one's, as the printed constraints allow, its first job's at the price of all GPUs in use ("node"), or by its
-        "share" of them
-    cover : whether min(nodes, jobs) nodes must be used (Eq. 4n)
+    fleet, jobs, now_s : nodes, the queue and the present time
+    objective : the variant of Eq. 1
     time_limit_s, gap : when to stop; the gap is relative
 
     Raises
     ------
-    InputError : if there is no such charge, or a number is negative, undefined, or infinite where it must not be
+    InputError : if there is no such charge, or a number is negative, undefined, or infinite where
+        it must not be
+
+    References
+    ----------
+    Filippini et al. 2021, Appendix A, Eq. 4
     """
-    if charge not in CHARGES:
-        raise InputError(f"unknown charge {charge!r}", mend=f"give one of {', '.join(CHARGES)}")
-    _check_numbers(fleet, jobs, time_limit_s, gap, now_s=now_s, period_s=period_s, rho=rho)
-    model, places = Model(), places_of(fleet, jobs)
-    x, w = _add_running(model, fleet, places, len(jobs.due_s), cover)
-    _add_tardiness(model, jobs, places, x, now_s, period_s, rho)
-    v = _add_first(model, places, x, w, len(jobs.due_s), charge != "cheapest")
-    if charge in ("node", "share"):
-        _add_node_prices(model, fleet, places, x, w, v, charge == "share")
+    _check_charge(objective)
+    _check_numbers(fleet, jobs, time_limit_s, gap, now_s=now_s, period_s=objective.period_s,
+                   rho=objective.rho)
+    model = Model()
+    places = places_of(fleet, jobs)
+    x, w = _add_running(model, fleet, places, len(jobs.due_s), objective.cover)
+    _add_tardiness(model, jobs, places, x, now_s, objective)
+    v = _add_first(model, places, x, w, len(jobs.due_s), objective.charge != "cheapest")
+    if objective.charge in ("node", "share"):
+        _add_node_prices(model, fleet, places, x, w, v, objective.charge == "share")
     else:
         for variable, cost_eur in zip(v, places.cost_eur, strict=True):
             model.cost[variable] = float(cost_eur)
-    objective = partial(objective_eur, fleet, jobs, now_s, period_s=period_s, rho=rho, charge=charge, cover=cover)
-    return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, objective)
+    value_of = partial(objective_eur, fleet, jobs, now_s, objective=objective)
+    return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, value_of)
 
 # %% ../../nbs/34_exact.ipynb #34-046
-def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x: Integers, w: Integers,
-                      now_s: float) -> None:
+def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x: Integers,
+                      w: Integers, now_s: float) -> None:
     """Charge every used node, and every late job, until the first job of all ends."""
-    f, longest_s = model.add(np.zeros(len(x)), is_binary=True), float(places.time_s.max(initial=0.0))
+    f = model.add(np.zeros(len(x)), is_binary=True)
+    longest_s = float(places.time_s.max(initial=0.0))
     model.row((f, 1.0), lower=1, upper=1)
     for place in range(len(x)):
         model.row((f[[place]], 1.0), (x[[place]], -1.0), upper=0)
-        model.row((f, places.time_s), (x[[place]], longest_s - float(places.time_s[place])), upper=longest_s)
+        model.row((f, places.time_s), (x[[place]], longest_s - float(places.time_s[place])),
+                  upper=longest_s)
     late = model.add(jobs.weight_eur_per_s, is_binary=False, upper=np.inf)
     for job in range(len(jobs.due_s)):
         due_s = float(jobs.due_s[job]) - now_s
         most_s = max(longest_s - due_s, 0.0)
-        model.row((f, places.time_s), (x[places.job == job], most_s), (late[[job]], -1.0), upper=most_s + due_s)
+        model.row((f, places.time_s), (x[places.job == job], most_s), (late[[job]], -1.0),
+                  upper=most_s + due_s)
     for node in range(len(w)):
         y, price = _add_counts(model, fleet, places, x, w, node)
         for place in range(len(x)):
@@ -348,13 +435,26 @@ def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x:
                 model.row((f[[place]], 1.0), (y[[k]], 1.0), (r[[k]], -1.0), upper=1)
 
 # %% ../../nbs/34_exact.ipynb #34-047
-def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float = RHO, time_limit_s: float = 60.0,
-                         gap: float = 0.0) -> Exact:
-    """Minimise the objective of the authors' code (`code_objective`) over all assignments that run something."""
+def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float = RHO,
+                         time_limit_s: float = 60.0, gap: float = 0.0) -> Exact:
+    """Minimise the objective of the authors' code (`code_objective`), if something runs.
+
+    Parameters
+    ----------
+    fleet, jobs, now_s : nodes, the queue and the present time
+    rho : penalty coefficient of postponed jobs
+    time_limit_s, gap : when to stop; the gap is relative
+
+    Raises
+    ------
+    InputError : if a number is negative, undefined, or infinite where it must not be
+    """
     _check_numbers(fleet, jobs, time_limit_s, gap, now_s=now_s, rho=rho)
-    model, places = Model(), places_of(fleet, jobs)
+    model = Model()
+    places = places_of(fleet, jobs)
     x, w = _add_running(model, fleet, places, len(jobs.due_s), False)
-    later = np.maximum(now_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0) * rho * jobs.weight_eur_per_s
+    late_s = np.maximum(now_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
+    later = late_s * rho * jobs.weight_eur_per_s
     for job in range(len(jobs.due_s)):
         waits = model.add([float(later[job])], is_binary=False)
         model.row((x[places.job == job], 1.0), (waits, 1.0), lower=1)
@@ -368,8 +468,10 @@ def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float =
 # %% ../../nbs/34_exact.ipynb #34-051
 def all_assignments(fleet: Fleet, jobs: Jobs) -> Iterator[Assignment]:
     """Yield every assignment that respects the nodes' GPUs."""
-    places, free = places_of(fleet, jobs), fleet.node_gpus.copy()
-    node, configuration = np.full(len(jobs.due_s), -1), np.full(len(jobs.due_s), -1)
+    places = places_of(fleet, jobs)
+    free = fleet.node_gpus.copy()
+    node = np.full(len(jobs.due_s), -1)
+    configuration = np.full(len(jobs.due_s), -1)
 
     def extend(job: int) -> Iterator[Assignment]:
         if job == len(node):
@@ -377,28 +479,34 @@ def all_assignments(fleet: Fleet, jobs: Jobs) -> Iterator[Assignment]:
             return
         yield from extend(job + 1)
         for place in np.flatnonzero(places.job == job):
-            n, gpus = places.node[place], places.gpus[place]
+            n = places.node[place]
+            gpus = places.gpus[place]
             if free[n] >= gpus:
                 free[n] -= gpus
-                node[job], configuration[job] = n, places.configuration[place]
+                node[job] = n
+                configuration[job] = places.configuration[place]
                 yield from extend(job + 1)
                 free[n] += gpus
                 node[job] = configuration[job] = -1
 
     return extend(0)
 
-
-def brute_force(fleet: Fleet, jobs: Jobs, objective: Callable[[Assignment], float]) -> tuple[Assignment, float]:
+# %% ../../nbs/34_exact.ipynb #34-051p
+def brute_force(fleet: Fleet, jobs: Jobs,
+                objective: Callable[[Assignment], float]) -> tuple[Assignment, float]:
     """Return the best of all assignments and its objective.
 
     Raises
     ------
-    InputError : if there may be more than `MOST_ASSIGNMENTS`, reckoned as if nodes could not be full
+    InputError : if there may be more than `MOST_ASSIGNMENTS`, reckoned as if nodes could not be
+        full
     """
     places = np.bincount(places_of(fleet, jobs).job, minlength=len(jobs.due_s))
     if (choices := math.prod(1 + int(count) for count in places)) > MOST_ASSIGNMENTS:
-        raise InputError(f"{choices:,} ways to choose, and brute force tries at most {MOST_ASSIGNMENTS:,}",
-                         mend="give fewer jobs or nodes, or use solve_exact")
-    value, _, best = min(((objective(one), i, one) for i, one in enumerate(all_assignments(fleet, jobs))),
-                         key=lambda row: row[:2])
+        raise InputError(
+            f"{choices:,} ways to choose, and brute force tries at most {MOST_ASSIGNMENTS:,}",
+            mend="give fewer jobs or nodes, or use solve_exact")
+    value, _, best = min(
+        ((objective(one), i, one) for i, one in enumerate(all_assignments(fleet, jobs))),
+        key=lambda row: row[:2])
     return best, value

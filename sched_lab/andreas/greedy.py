@@ -9,52 +9,68 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import heard, njit
-from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs
-from .proxy import PERIOD_S, RHO, code_objective, paper_objective, slowest_s
+from ..jit import heard, njit
+from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
+from ..arrays import Floats, Integers
+from .proxy import (PERIOD_S, RHO, code_objective, first_completion_s,
+                                     paper_objective, slowest_s)
 from .rules import OpenNodes, candidates, open_nodes, place_all
-from ..cluster import Integers
 from ..frames import InputError
 
-MULTIPLIER, MODULUS = 16807, 2147483647  # minstd_rand0 of the C++ library
+# %% auto #0
+__all__ = ['greedy', 'SearchOptions', 'randomized_greedy']
+
+# %% ../../nbs/33_greedy.ipynb #33-006c
+MULTIPLIER = 16807  # minstd_rand0 of the C++ library
+MODULUS = 2147483647
 TWO_STEPS = pow(MULTIPLIER, 2, MODULUS)
 SPAN = MODULUS - 1.0
-SWAP_HEAVIER, SWAP_LIGHTER = 0.55, 0.45  # the code's probabilities that a job goes behind the next one
-
-# %% auto #0
-__all__ = ['MULTIPLIER', 'MODULUS', 'TWO_STEPS', 'SPAN', 'SWAP_HEAVIER', 'SWAP_LIGHTER', 'TURNS_AT_ONCE', 'pressure_s',
-           'assign_by_pressure', 'greedy', 'leap', 'draw', 'sort_again', 'shake', 'Tables', 'tables_of',
-           'draw_candidate', 'place_round', 'round_objective', 'Randomness', 'Search', 'first_round', 'more_rounds',
-           'assign_at_random', 'code_iterations', 'check_randomness', 'randomized_greedy']
+SWAP_HEAVIER = 0.55  # the code's probabilities that a job goes behind the next one
+SWAP_LIGHTER = 0.45
 
 # %% ../../nbs/33_greedy.ipynb #33-008
 @njit(cache=True)
 def pressure_s(jobs: Jobs, now_s: float) -> Floats:
-    """(jobs,) how late a job would be if it ran on its fastest configuration from now on (Eq. 2)."""
+    """(jobs,) how late, in s, a job would be on its fastest configuration from now on (Eq. 2)."""
     pressure = np.empty(len(jobs.due_s))
     for job in range(len(pressure)):
         pressure[job] = now_s + jobs.times_s[job].min() - jobs.due_s[job]
     return pressure
 
-
+# %% ../../nbs/33_greedy.ipynb #33-008p
 @njit(cache=True)
 def assign_by_pressure(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers, Integers]:
     """Place all jobs on empty nodes, highest pressure first; node and configuration (jobs,)."""
-    node, configuration = np.empty(len(jobs.due_s), np.int64), np.empty(len(jobs.due_s), np.int64)
+    node = np.empty(len(jobs.due_s), np.int64)
+    configuration = np.empty(len(jobs.due_s), np.int64)
     order = np.argsort(-pressure_s(jobs, now_s), kind="mergesort")
-    place_all(fleet, open_nodes(fleet, fleet.node_gpus), order, candidates(fleet, jobs.times_s, jobs.due_s, now_s),
-              node, configuration)
+    place_all(fleet, open_nodes(fleet, fleet.node_gpus), order,
+              candidates(fleet, jobs.times_s, jobs.due_s, now_s), node, configuration)
     return node, configuration
 
-
+# %% ../../nbs/33_greedy.ipynb #33-008q
 def greedy(fleet: Fleet, jobs: Jobs, now_s: float) -> Assignment:
-    """Assign jobs greedily by pressure: one round of Algorithm 1 without randomness."""
+    """Assign jobs greedily by pressure: one round of Algorithm 1 without randomness.
+
+    Parameters
+    ----------
+    fleet : nodes, all taken for free
+    jobs : the queue, with the time that each job still needs
+    now_s : present time, on the clock of the jobs
+
+    References
+    ----------
+    Filippini et al. 2021, Algorithm 1 and Eq. 2
+    """
     return Assignment(*assign_by_pressure(fleet, jobs, now_s))
 
 # %% ../../nbs/33_greedy.ipynb #33-014
 @njit(cache=True)
 def leap(number: int, multiplier: int) -> int:
-    """Multiply modulo 2^31 - 1 without a division: the upper bits of the product count as much as the lower ones."""
+    """Multiply modulo 2^31 - 1 without a division.
+
+    The upper bits of the product count as much as the lower ones.
+    """
     product = number * multiplier
     rest = (product & MODULUS) + (product >> 31)
     return rest - MODULUS if rest >= MODULUS else rest
@@ -68,7 +84,8 @@ def draw(state: Integers) -> float:
     ----------
     state : (1,) of the engine, from 1 to 2147483646
     """
-    first, second = leap(state[0], MULTIPLIER), leap(state[0], TWO_STEPS)
+    first = leap(state[0], MULTIPLIER)
+    second = leap(state[0], TWO_STEPS)
     state[0] = second
     value: float = (first - 1 + (second - 1) * SPAN) / (SPAN * SPAN)
     return value
@@ -76,26 +93,39 @@ def draw(state: Integers) -> float:
 # %% ../../nbs/33_greedy.ipynb #33-018
 @njit(cache=True)
 def sort_again(order: Integers, pressure: Floats) -> None:
-    """Sort by falling pressure, in place; equals stay as they are. An almost sorted order takes few steps."""
+    """Sort by falling pressure, in place; equals stay as they are.
+
+    An almost sorted order takes few steps.
+    """
     for i in range(1, len(order)):
-        job, k = order[i], i
+        job = order[i]
+        k = i
         while k > 0 and pressure[order[k - 1]] < pressure[job]:
             order[k] = order[k - 1]
             k -= 1
         order[k] = job
 
-
+# %% ../../nbs/33_greedy.ipynb #33-018p
 @njit(cache=True)
 def shake(order: Integers, weight: Floats, state: Integers, as_code: bool) -> None:
     """Let jobs go behind the next one at random, in place; a job may travel on.
 
-    The paper: with a probability inverse to the weight, a half for the lightest. The code: 0.55 or 0.45.
+    The paper: with a probability inverse to the weight, a half for the lightest. The code: 0.55 or
+    0.45.
+
+    Parameters
+    ----------
+    order : (jobs,) changed
+    weight : (jobs,) EUR/s
+    state : (1,) of the engine, changed
     """
     if len(order) == 0:
         return
-    lightest, job = weight.min(), order[0]
+    lightest = weight.min()
+    job = order[0]
     for i in range(1, len(order)):
-        rival, chance = order[i], draw(state)
+        rival = order[i]
+        chance = draw(state)
         if as_code:
             limit = SWAP_HEAVIER if weight[job] > weight[rival] else SWAP_LIGHTER
         else:
@@ -103,7 +133,8 @@ def shake(order: Integers, weight: Floats, state: Integers, as_code: bool) -> No
         if chance < limit:
             order[i - 1] = rival
         else:
-            order[i - 1], job = job, rival
+            order[i - 1] = job
+            job = rival
     order[-1] = job
     draw(state)  # the code draws at the last position, too
 
@@ -114,7 +145,8 @@ class Tables(NamedTuple):
     Parameters
     ----------
     options : (jobs, configurations) what `candidates` says
-    tickets : (jobs, configurations) running sum of 1 / cost over the candidates that meet the due date, then infinite
+    tickets : (jobs, configurations) running sum of 1 / cost over the candidates that meet the due
+        date, then infinite
     waiting_eur : (jobs,) what it adds to the objective if a job waits
     price_eur_per_s : (types, most GPUs + 1) of a node with so many GPUs in use
     """
@@ -124,10 +156,15 @@ class Tables(NamedTuple):
     waiting_eur: Floats
     price_eur_per_s: Floats
 
-
+# %% ../../nbs/33_greedy.ipynb #33-026p
 @njit(cache=True)
 def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, rho: float) -> Tables:
-    """Candidates, chances and prices, computed once for all rounds; the cost of waiting is the code's."""
+    """Candidates, chances and prices, computed once for all rounds; waiting as the code has it.
+
+    Parameters
+    ----------
+    rho : penalty coefficient of postponed jobs
+    """
     options = candidates(fleet, jobs.times_s, jobs.due_s, now_s)
     tickets = np.full(options.shape, np.inf)
     for job in range(len(options)):
@@ -139,13 +176,14 @@ def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, rho: float) -> Tables:
             cost = fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]]
             total += 1 / max(jobs.times_s[job, c] * cost, 1e-300)
             tickets[job, i] = total
-    waiting_eur = rho * jobs.weight_eur_per_s * np.maximum(now_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
+    waiting_eur = rho * jobs.weight_eur_per_s * np.maximum(
+        now_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
     return Tables(options, tickets, waiting_eur, fleet.cost_eur_per_h / SECONDS_PER_HOUR)
 
 # %% ../../nbs/33_greedy.ipynb #33-027
 @njit(cache=True)
 def draw_candidate(tickets: Floats, job: int, state: Integers) -> int:
-    """Position of a candidate that meets the due date, with a probability inverse to its cost; 0 if none does."""
+    """Draw a candidate that is in time, inversely to its cost; its position, 0 if none is."""
     last = -1
     while last + 1 < tickets.shape[1] and tickets[job, last + 1] < np.inf:
         last += 1
@@ -156,88 +194,15 @@ def draw_candidate(tickets: Floats, job: int, state: Integers) -> int:
     draw(state)  # no choice: the stream moves on by two numbers instead of one
     return 0
 
-# %% ../../nbs/33_greedy.ipynb #33-031
-@njit(cache=True)
-def place_round(fleet: Fleet, opened: OpenNodes, tables: Tables, order: Integers, state: Integers, as_code: bool,
-                node: Integers, configuration: Integers) -> None:
-    """Give each job in turn its drawn candidate if it fits (as coded: the best one), or else the first that does."""
-    head, following, free = opened
-    options, kind, gpus, idle = tables.options, fleet.configuration_type, fleet.configuration_gpus, opened.free.sum()
-    for k in range(len(order)):
-        job = order[k]
-        node[job] = configuration[job] = -1
-        drawn = 0 if as_code else draw_candidate(tables.tickets, job, state)
-        for i in range(-1, options.shape[1] if idle > 0 else -1):
-            c = options[job, drawn if i < 0 else i]
-            if c < 0:
-                break
-            level = gpus[c]
-            while level < head.shape[1] and head[kind[c], level] < 0:
-                level += 1
-            if level < head.shape[1]:
-                found, left = head[kind[c], level], level - gpus[c]
-                head[kind[c], level] = following[found]
-                free[found] = left
-                if left > 0:
-                    following[found], head[kind[c], left] = head[kind[c], left], found
-                node[job], configuration[job] = found, c
-                idle -= gpus[c]
-                break
-
-# %% ../../nbs/33_greedy.ipynb #33-033
-@njit(cache=True)
-def round_objective(fleet: Fleet, jobs: Jobs, now_s: float, tables: Tables, free: Integers, node: Integers,
-                    configuration: Integers) -> float:
-    """What `code_objective` says, to the last bit, from the tables and the free GPUs of each node."""
-    times_s, first_s = jobs.times_s, np.inf
-    for job in range(len(node)):
-        if node[job] >= 0:
-            first_s = min(first_s, times_s[job, configuration[job]])
-    if first_s == np.inf:
-        return np.inf
-    kind, gpus, price, cost = fleet.node_type, fleet.node_gpus, tables.price_eur_per_s, 0.0
-    for n in range(len(free)):
-        if free[n] < gpus[n]:
-            cost += price[kind[n], gpus[n] - free[n]]
-    total: float = first_s * cost
-    weight, due_s, waiting_eur = jobs.weight_eur_per_s, jobs.due_s, tables.waiting_eur
-    for job in range(len(node)):
-        if node[job] >= 0:
-            total += weight[job] * max(now_s + first_s - due_s[job], 0.0)
-        else:
-            total += waiting_eur[job]
-    return total
-
-# %% ../../nbs/33_greedy.ipynb #33-037
-class Randomness(NamedTuple):
-    """How randomized greedy is run.
-
-    Parameters
-    ----------
-    max_iterations : rounds, the first of which is the plain greedy
-    seed : of the engine, the same for every call
-    as_code : the code's random steps and objective, not the paper's
-    rho : penalty coefficient of postponed jobs in the objective
-    tries : changes that local search tries
-    period_s : H of the paper's objective
-    """
-
-    max_iterations: int = 1000
-    seed: int = 4010
-    as_code: bool = False
-    rho: float = RHO
-    tries: int = 20
-    period_s: float = PERIOD_S
-
-
+# %% ../../nbs/33_greedy.ipynb #33-037p
 class Search(NamedTuple):
-    """How far the rounds have come.
+    """A round, or how far the rounds have come.
 
     Parameters
     ----------
     order : (jobs,) of the last round
     state : (1,) of the engine
-    node, configuration : (jobs,) of the best round
+    node, configuration : (jobs,) of this round, or of the best one
     value_eur : (1,) its objective
     """
 
@@ -247,51 +212,172 @@ class Search(NamedTuple):
     configuration: Integers
     value_eur: Floats
 
+# %% ../../nbs/33_greedy.ipynb #33-031
+@njit(cache=True)
+def place_round(fleet: Fleet, opened: OpenNodes, tables: Tables, search: Search,
+                as_code: bool) -> None:
+    """Give each job in turn its drawn candidate if it fits, or else the first that does.
+
+    As coded, the candidate is not drawn: it is the best one.
+
+    Parameters
+    ----------
+    opened : all nodes with free GPUs, changed
+    search : its order and engine; node and configuration are written
+    """
+    options = tables.options
+    free = opened.free
+    idle = free.sum()
+    for job in search.order:
+        search.node[job] = -1
+        search.configuration[job] = -1
+        drawn = 0 if as_code else draw_candidate(tables.tickets, job, search.state)
+        for i in range(-1, options.shape[1] if idle > 0 else -1):
+            c = options[job, drawn if i < 0 else i]
+            if c < 0:
+                break
+            kind = fleet.configuration_type[c]
+            gpus = fleet.configuration_gpus[c]
+            level = gpus
+            while level < opened.head.shape[1] and opened.head[kind, level] < 0:
+                level += 1
+            if level < opened.head.shape[1]:
+                node = opened.head[kind, level]
+                left = level - gpus
+                opened.head[kind, level] = opened.following[node]
+                free[node] = left
+                if left > 0:
+                    opened.following[node] = opened.head[kind, left]
+                    opened.head[kind, left] = node
+                search.node[job] = node
+                search.configuration[job] = c
+                idle -= gpus
+                break
+
+# %% ../../nbs/33_greedy.ipynb #33-033
+@njit(cache=True)
+def round_objective(fleet: Fleet, jobs: Jobs, now_s: float, tables: Tables, free: Integers,
+                    search: Search) -> float:
+    """What `code_objective` says, to the last bit, from the tables and the free GPUs of each node.
+
+    Parameters
+    ----------
+    free : (nodes,) free GPUs after the round
+    search : the round
+    """
+    node = search.node
+    first_s = first_completion_s(jobs.times_s, node, search.configuration)
+    if first_s == np.inf:
+        return np.inf
+    cost_eur_per_s = 0.0
+    for n in range(len(free)):
+        used = fleet.node_gpus[n] - free[n]
+        if used > 0:
+            cost_eur_per_s += tables.price_eur_per_s[fleet.node_type[n], used]
+    total: float = first_s * cost_eur_per_s
+    for job in range(len(node)):
+        if node[job] >= 0:
+            late_s = max(now_s + first_s - jobs.due_s[job], 0.0)
+            total += jobs.weight_eur_per_s[job] * late_s
+        else:
+            total += tables.waiting_eur[job]
+    return total
+
+# %% ../../nbs/33_greedy.ipynb #33-037
+class SearchOptions(NamedTuple):
+    """How long and how a policy searches; each policy reads the options that it knows.
+
+    Parameters
+    ----------
+    max_iterations : rounds of randomized greedy, the first of which is the plain greedy
+    seed : of the engine, the same for every call
+    as_code : the code's random steps and objective (`code_objective`), not the paper's
+        (`paper_objective`, Eq. 1)
+    rho : penalty coefficient of postponed jobs in the objective
+    tries : changes that local search tries
+    period_s : H of the paper's objective
+    time_limit_s : of exact search
+    """
+
+    max_iterations: int = 1000
+    seed: int = 4010
+    as_code: bool = False
+    rho: float = RHO
+    tries: int = 20
+    period_s: float = PERIOD_S
+    time_limit_s: float = 60.0
+
+# %% ../../nbs/33_greedy.ipynb #33-037d
+DEFAULTS = SearchOptions()
+
 # %% ../../nbs/33_greedy.ipynb #33-037a
 @njit(cache=True)
-def first_round(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness) -> Search:
+def first_round(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Search:
     """The plain greedy, and what it is worth."""
     node, configuration = assign_by_pressure(fleet, jobs, now_s)
     if how.as_code:
         value_eur = code_objective(fleet, jobs, now_s, node, configuration, how.rho)
     else:
         value_eur = paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
-    order, state = np.argsort(-pressure_s(jobs, now_s), kind="mergesort"), np.array([max(how.seed % MODULUS, 1)])
+    order = np.argsort(-pressure_s(jobs, now_s), kind="mergesort")
+    state = np.array([max(how.seed % MODULUS, 1)])
     return Search(order, state, node, configuration, np.array([value_eur]))
 
-
+# %% ../../nbs/33_greedy.ipynb #33-037ap
 @njit(cache=True)
-def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness, search: Search, num: int) -> None:
-    """Play so many random rounds, and keep the best."""
-    pressure, node, configuration = pressure_s(jobs, now_s), search.node.copy(), search.configuration.copy()
-    tables, empty = tables_of(fleet, jobs, now_s, how.rho), open_nodes(fleet, fleet.node_gpus)
-    opened = OpenNodes(empty.head.copy(), empty.following.copy(), empty.free.copy())
+def refill(opened: OpenNodes, full: OpenNodes) -> None:
+    """Set nodes back to what they were at the beginning of a round."""
+    opened.head[:] = full.head
+    opened.following[:] = full.following
+    opened.free[:] = full.free
+
+# %% ../../nbs/33_greedy.ipynb #33-037aq
+@njit(cache=True)
+def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, search: Search,
+                num: int) -> None:
+    """Play so many random rounds, and keep the best.
+
+    Parameters
+    ----------
+    search : how far the rounds have come, changed
+    """
+    pressure = pressure_s(jobs, now_s)
+    tables = tables_of(fleet, jobs, now_s, how.rho)
+    full = open_nodes(fleet, fleet.node_gpus)
+    opened = OpenNodes(full.head.copy(), full.following.copy(), full.free.copy())
+    turn = Search(search.order, search.state, search.node.copy(), search.configuration.copy(),
+                  search.value_eur)
     for _ in range(num):
-        sort_again(search.order, pressure)
-        shake(search.order, jobs.weight_eur_per_s, search.state, how.as_code)
-        opened.head[:], opened.following[:], opened.free[:] = empty.head, empty.following, empty.free
-        place_round(fleet, opened, tables, search.order, search.state, how.as_code, node, configuration)
+        sort_again(turn.order, pressure)
+        shake(turn.order, jobs.weight_eur_per_s, turn.state, how.as_code)
+        refill(opened, full)
+        place_round(fleet, opened, tables, turn, how.as_code)
         if how.as_code:
-            value_eur = round_objective(fleet, jobs, now_s, tables, opened.free, node, configuration)
+            value_eur = round_objective(fleet, jobs, now_s, tables, opened.free, turn)
         else:
-            value_eur = paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
+            value_eur = paper_objective(fleet, jobs, now_s, turn.node, turn.configuration,
+                                        how.rho, how.period_s)
         if value_eur < search.value_eur[0]:
-            search.value_eur[0], search.node[:], search.configuration[:] = value_eur, node, configuration
+            search.value_eur[0] = value_eur
+            search.node[:] = turn.node
+            search.configuration[:] = turn.configuration
 
 # %% ../../nbs/33_greedy.ipynb #33-037c
 TURNS_AT_ONCE = 5_000_000  # jobs placed before a compiled call returns: a fraction of a second
 
 
-def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: Randomness) -> tuple[Integers, Integers, float]:
-    """Randomized greedy (Algorithm 1): node and configuration (jobs,) of the best round, and its objective."""
-    turns = len(jobs.due_s) + len(fleet.node_type) + 20  # of a round, what it takes to begin one included
-    left, most = how.max_iterations - 1, max(1, TURNS_AT_ONCE // turns)
+def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Search:
+    """Play all rounds of randomized greedy, in pieces; the best of them."""
+    # of a round, what it takes to begin one included
+    turns = len(jobs.due_s) + len(fleet.node_type) + 20
+    left = how.max_iterations - 1
+    most = max(1, TURNS_AT_ONCE // turns)
     with heard():
         search = first_round(fleet, jobs, now_s, how)
         while left > 0:
             more_rounds(fleet, jobs, now_s, how, search, min(left, most))
             left -= most
-    return search.node, search.configuration, float(search.value_eur[0])
+    return search
 
 # %% ../../nbs/33_greedy.ipynb #33-039
 def code_iterations(fleet: Fleet, num_jobs: int) -> int:
@@ -300,33 +386,48 @@ def code_iterations(fleet: Fleet, num_jobs: int) -> int:
     total = int((np.isfinite(fleet.cost_eur_per_h) * gpus).sum())
     return min(1000, len(fleet.node_type) * num_jobs * total)
 
+# %% ../../nbs/33_greedy.ipynb #33-039p
+def check_options(how: SearchOptions) -> None:
+    """Refuse numbers with which no search can run.
 
-def check_randomness(how: Randomness) -> None:
-    """Refuse numbers with which randomized greedy or local search cannot run."""
+    Raises
+    ------
+    InputError : no round, no time, or a number that is negative or not finite
+    """
     if how.max_iterations < 1 or how.seed < 0 or how.tries < 0:
         raise InputError(f"{how.max_iterations} iterations, seed {how.seed}, {how.tries} tries",
                          mend="give 1 iteration or more, and 0 or more of the others")
     if not (0 <= how.rho < np.inf and 0 <= how.period_s < np.inf):
-        raise InputError(f"rho {how.rho}, period {how.period_s} s", mend="give finite numbers of 0 or more")
+        raise InputError(f"rho {how.rho}, period {how.period_s} s",
+                         mend="give finite numbers of 0 or more")
+    if not how.time_limit_s >= 0:
+        raise InputError(f"time_limit_s is {how.time_limit_s}", mend="give 0 or more")
 
-
-def randomized_greedy(fleet: Fleet, jobs: Jobs, now_s: float, *, max_iterations: int = 1000, seed: int = 4010,
-                      as_code: bool = False, rho: float = RHO, period_s: float = PERIOD_S) -> tuple[Assignment, float]:
-    """Assign jobs by randomized greedy (Algorithm 1); also return the objective.
+# %% ../../nbs/33_greedy.ipynb #33-039q
+def randomized_greedy(fleet: Fleet, jobs: Jobs, now_s: float,
+                      how: SearchOptions = DEFAULTS) -> tuple[Assignment, float]:
+    """Assign jobs by randomized greedy (Algorithm 1); also return the objective in EUR.
 
     Parameters
     ----------
-    max_iterations : rounds, the first of which is the plain greedy
-    seed : of the engine
-    as_code : the code's random steps and objective (`code_objective`), not the paper's (`paper_objective`, Eq. 1)
-    rho : penalty coefficient of postponed jobs
-    period_s : H of the paper's objective
+    fleet : nodes, all taken for free
+    jobs : the queue, with the time that each job still needs
+    now_s : present time, on the clock of the jobs
+    how : all but `tries` and `time_limit_s`
 
     Raises
     ------
     InputError : if there is no round, the seed is negative, or rho or H is negative or not finite
+
+    References
+    ----------
+    Filippini et al. 2021, Algorithm 1
     """
-    how = Randomness(max_iterations, seed, as_code, float(rho), period_s=float(period_s))
-    check_randomness(how)
-    node, configuration, value_eur = assign_at_random(fleet, jobs, now_s, how)
-    return Assignment(node, configuration), value_eur
+    check_options(how)
+    found = assign_at_random(fleet, jobs, now_s, how)
+    return Assignment(found.node, found.configuration), float(found.value_eur[0])
+
+# %% ../../nbs/33_greedy.ipynb #33-099
+from .._moved import moved
+
+__getattr__ = moved(__name__)

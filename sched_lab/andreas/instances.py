@@ -10,130 +10,157 @@ from typing import Any
 
 import numpy as np
 
-from .._compat import embedded
+from ..frames import InputError, embedded, read_json
 from .model import Instance, energy_cost_eur_per_h, parse_instance
-from ..frames import InputError, read_json
 
 # %% auto #0
-__all__ = ['TOY', 'PRICE_EUR_PER_KWH', 'PUE', 'NODE_POWER_W', 'SCENARIOS', 'WEIGHTS_EUR_PER_S', 'PRIORITIES', 'ARMIDA_NODES',
-           'ARMIDA_JOBS', 'DUE_SHIFT_S', 'MIXED_RATIO', 'toy_instance', 'profiles', 'run_times_s', 'cost_table',
-           'armida', 'arrival_times_s', 'generate']
+__all__ = ['toy_instance', 'profiles', 'armida', 'generate']
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-008
-TOY = {
-    "nodes": [{"id": "n1", "gpu": "TESLA", "num_gpus": 2}, {"id": "n2", "gpu": "TURING", "num_gpus": 1},
+def _toy_job(name: str, submission_s: float, due_s: float, weight_eur_per_s: float, epochs: int,
+             times_s: tuple[float, float, float]) -> dict[str, Any]:
+    """A job of the toy instance, with its times on one TESLA, two, and a TURING."""
+    return {
+        "id": name, "submission_s": submission_s, "due_s": due_s,
+        "weight_eur_per_s": weight_eur_per_s, "epochs": epochs,
+        "times_s": dict(zip(("TESLA,1", "TESLA,2", "TURING,1"), times_s, strict=True))}
+
+
+TOY: dict[str, Any] = {
+    "nodes": [{"id": "n1", "gpu": "TESLA", "num_gpus": 2},
+              {"id": "n2", "gpu": "TURING", "num_gpus": 1},
               {"id": "n3", "gpu": "TESLA", "num_gpus": 1}],
     "cost_eur_per_h": {"TESLA,1": 0.54, "TESLA,2": 0.72, "TURING,1": 0.36},
-    "jobs": [
-        {"id": "A", "submission_s": 0.0, "due_s": 2700.0, "weight_eur_per_s": 0.002, "epochs": 12,
-         "times_s": {"TESLA,1": 3600.0, "TESLA,2": 2400.0, "TURING,1": 7200.0}},
-        {"id": "B", "submission_s": 0.0, "due_s": 5400.0, "weight_eur_per_s": 0.001, "epochs": 6,
-         "times_s": {"TESLA,1": 1800.0, "TESLA,2": 1200.0, "TURING,1": 3600.0}},
-        {"id": "C", "submission_s": 0.0, "due_s": 3600.0, "weight_eur_per_s": 0.001, "epochs": 6,
-         "times_s": {"TESLA,1": 1800.0, "TESLA,2": 1500.0, "TURING,1": 2400.0}},
-        {"id": "D", "submission_s": 0.0, "due_s": 1800.0, "weight_eur_per_s": 0.002, "epochs": 12,
-         "times_s": {"TESLA,1": 3600.0, "TESLA,2": 3000.0, "TURING,1": 6000.0}},
-        {"id": "E", "submission_s": 600.0, "due_s": 2400.0, "weight_eur_per_s": 0.001, "epochs": 4,
-         "times_s": {"TESLA,1": 1200.0, "TESLA,2": 800.0, "TURING,1": 2400.0}},
-    ],
-}
+    "jobs": [_toy_job("A", 0.0, 2700.0, 0.002, 12, (3600.0, 2400.0, 7200.0)),
+             _toy_job("B", 0.0, 5400.0, 0.001, 6, (1800.0, 1200.0, 3600.0)),
+             _toy_job("C", 0.0, 3600.0, 0.001, 6, (1800.0, 1500.0, 2400.0)),
+             _toy_job("D", 0.0, 1800.0, 0.002, 12, (3600.0, 3000.0, 6000.0)),
+             _toy_job("E", 600.0, 2400.0, 0.001, 4, (1200.0, 800.0, 2400.0))]}
 
-
+# %% ../../nbs/30a_andreas_instances.ipynb #30a-008p
 def toy_instance() -> Instance:
     """Build three nodes and five jobs in round numbers, for computing by hand."""
     return parse_instance(TOY)
+
+# %% ../../nbs/30a_andreas_instances.ipynb #30a-008q
+toy = toy_instance  # its name in the face of the family
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-012
 def profiles() -> dict[str, dict[str, Any]]:
     """Measured jobs by name: application, epochs, and seconds per epoch on each configuration."""
     return dict(read_json(embedded("andreas_profiles.json"))["jobs"])
 
-
+# %% ../../nbs/30a_andreas_instances.ipynb #30a-012p
 def run_times_s(profile: Mapping[str, Any], epochs: int | None = None) -> dict[str, float]:
     """Run time on each configuration, of all epochs or of so many."""
     count = profile["epochs"] if epochs is None else epochs
     return {name: count * epoch_s for name, epoch_s in profile["epoch_s"].items()}
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-019
-PRICE_EUR_PER_KWH, PUE = 0.17168313, 1.33
-NODE_POWER_W = {"TURING,1": 400.0, "TURING,2": 480.0, "TESLA,1": 530.0, "TESLA,2": 700.0, "TESLA,3": 870.0,
-                "TESLA,4": 1040.0}
+PRICE_EUR_PER_KWH = 0.17168313
+PUE = 1.33
+NODE_POWER_W = {
+    "TURING,1": 400.0, "TURING,2": 480.0, "TESLA,1": 530.0, "TESLA,2": 700.0, "TESLA,3": 870.0,
+    "TESLA,4": 1040.0}
 SCENARIOS = {1: {"TESLA": 2, "TURING": 1}, 2: {"TESLA": 4, "TURING": 2}}  # GPUs of a node
 
 
 def cost_table(scenario: int) -> dict[str, float]:
     """Cost per hour of the nodes of a scenario, by GPUs in use."""
-    offered = {f"{gpu},{count}" for gpu, most in SCENARIOS[scenario].items() for count in range(1, most + 1)}
+    offered = {
+        f"{gpu},{count}" for gpu, most in SCENARIOS[scenario].items()
+        for count in range(1, most + 1)}
     return {name: float(energy_cost_eur_per_h(power_w, PRICE_EUR_PER_KWH, PUE))
             for name, power_w in NODE_POWER_W.items() if name in offered}
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-023
-WEIGHTS_EUR_PER_S = _LEAST, _MOST = (0.000253709514333333, 0.000443991650083333)  # ten times one TURING, two TESLA
-PRIORITIES = {priority: round(_LEAST + (priority - 1) / 4 * (_MOST - _LEAST), 8) for priority in range(1, 6)}
+# ten times one TURING, two TESLA
+WEIGHTS_EUR_PER_S = _LEAST, _MOST = (0.000253709514333333, 0.000443991650083333)
+PRIORITIES = {
+    priority: round(_LEAST + (priority - 1) / 4 * (_MOST - _LEAST), 8) for priority in range(1, 6)}
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-027
 ARMIDA_NODES = {"armida-05": ("TESLA", 1), "armida-06": ("TESLA", 2), "armida-07": ("TURING", 1)}
 ARMIDA_JOBS = (  # name, epochs, submission, printed due date, priority (Table V)
-    ("J6", 80, 0, 3600, 4), ("J9", 160, 1200, 2600, 2), ("J10", 80, 2400, 7600, 3), ("J7", 160, 3600, 17600, 3),
-    ("J8", 160, 4800, 7600, 3), ("J1", 60, 6000, 5600, 5), ("J2", 60, 7200, 12600, 2), ("J3", 60, 8400, 11600, 1))
+    ("J6", 80, 0, 3600, 4), ("J9", 160, 1200, 2600, 2), ("J10", 80, 2400, 7600, 3),
+    ("J7", 160, 3600, 17600, 3), ("J8", 160, 4800, 7600, 3), ("J1", 60, 6000, 5600, 5),
+    ("J2", 60, 7200, 12600, 2), ("J3", 60, 8400, 11600, 1))
 DUE_SHIFT_S = 3600.0  # the printed due dates are an hour early: two time zones
 
-
+# %% ../../nbs/30a_andreas_instances.ipynb #30a-027p
 def armida(*, due_shift_s: float = DUE_SHIFT_S) -> Instance:
     """Build the scenario of Table V on the nodes of Table II.
 
     Parameters
     ----------
     due_shift_s : added to the printed due dates
+
+    References
+    ----------
+    Filippini et al. 2021, Section V-C
     """
     known = profiles()
-    jobs = [{"id": name, "submission_s": float(submitted_s), "due_s": due_s + due_shift_s, "epochs": epochs,
-             "weight_eur_per_s": PRIORITIES[priority], "times_s": run_times_s(known[name], epochs)}
+    jobs = [{
+        "id": name, "submission_s": float(submitted_s), "due_s": due_s + due_shift_s,
+        "epochs": epochs, "weight_eur_per_s": PRIORITIES[priority],
+        "times_s": run_times_s(known[name], epochs)}
             for name, epochs, submitted_s, due_s, priority in ARMIDA_JOBS]
-    nodes = [{"id": name, "gpu": gpu, "num_gpus": count} for name, (gpu, count) in ARMIDA_NODES.items()]
+    nodes = [{"id": name, "gpu": gpu, "num_gpus": count}
+             for name, (gpu, count) in ARMIDA_NODES.items()]
     return parse_instance({"nodes": nodes, "cost_eur_per_h": cost_table(1), "jobs": jobs})
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-033
 MIXED_RATIO = 4.0  # between the high and the low arrival rate
 
 
-def arrival_times_s(times_s: Mapping[str, Mapping[str, float]], num_nodes: int, factor: float) -> dict[str, float]:
-    """Submission of each job at the authors' mixed rate: clusters of jobs, in turn crowded and thin.
+def arrival_times_s(times_s: Mapping[str, Mapping[str, float]], num_nodes: int,
+                    factor: float) -> dict[str, float]:
+    """Submission of each job at the authors' mixed rate: clusters, crowded and thin in turn.
 
     Draws from NumPy's global legacy stream, in the authors' order.
 
     Parameters
     ----------
     times_s : run times of each job by configuration
-    factor : arrival rate of crowded clusters, in what the nodes could serve of their jobs on one GPU each
+    factor : arrival rate of crowded clusters, in what the nodes could serve of their jobs on one
+        GPU each
     """
     names = sorted(times_s)
-    rate = {name: 2 * num_nodes / min(time_s for c, time_s in times_s[name].items() if c.endswith(",1"))
-            for name in names}
-    submission_s, now_s, num_clusters = dict[str, float](), 0.0, max(1, int(np.floor(len(names) / 10 + 0.5)))
+    rate = {
+        name: 2 * num_nodes / min(time_s for c, time_s in times_s[name].items() if c.endswith(",1"))
+        for name in names}
+    submission_s = dict[str, float]()
+    now_s = 0.0
+    num_clusters = max(1, int(np.floor(len(names) / 10 + 0.5)))
     for k in range(num_clusters):
         own = names[k::num_clusters]
         share = factor if k % 2 == 0 else factor / MIXED_RATIO
         mean_rate = np.mean([rate[name] * share for name in own])
         for name in own:
-            now_s += float(np.random.exponential(1 / mean_rate)) if submission_s else 0.0  # noqa: NPY002
+            if submission_s:
+                now_s += float(np.random.exponential(1 / mean_rate))  # noqa: NPY002
             submission_s[name] = now_s
     return submission_s
 
 # %% ../../nbs/30a_andreas_instances.ipynb #30a-037
 def _drawn(num_nodes: int, factor: float, scenario: int) -> dict[str, Any]:
     """Types of jobs, then submissions, then due dates and weights, from the global stream."""
-    known, owned = profiles(), SCENARIOS[scenario]
+    known = profiles()
+    owned = SCENARIOS[scenario]
     names = [f"JJ{i}" for i in range(1, 10 * num_nodes + 2)]
     kinds = {name: known[f"J{np.random.randint(0, 10) + 1}"] for name in names}  # noqa: NPY002
     times_s = {name: run_times_s(kind) for name, kind in kinds.items()}
-    submission_s, jobs = arrival_times_s(times_s, num_nodes, factor), []
+    submission_s = arrival_times_s(times_s, num_nodes, factor)
+    jobs = []
     for name in names:
-        least_s, most_s = min(times_s[name].values()), max(times_s[name].values())
-        due_s = submission_s[name] + np.random.uniform(least_s, min(3 * least_s, most_s))  # noqa: NPY002
+        least_s = min(times_s[name].values())
+        most_s = max(times_s[name].values())
+        latest_s = min(3 * least_s, most_s)
+        due_s = submission_s[name] + np.random.uniform(least_s, latest_s)  # noqa: NPY002
         weight = np.random.uniform(*WEIGHTS_EUR_PER_S)  # noqa: NPY002
-        jobs.append({"id": name, "submission_s": submission_s[name], "due_s": due_s, "weight_eur_per_s": weight,
-                     "times_s": times_s[name], "epochs": kinds[name]["epochs"]})
+        jobs.append({
+            "id": name, "submission_s": submission_s[name], "due_s": due_s,
+            "weight_eur_per_s": weight, "times_s": times_s[name], "epochs": kinds[name]["epochs"]})
     gpus = [("TESLA", "TURING")[i % 2] for i in range(num_nodes)]
     nodes = [{"id": f"n{i + 1}", "gpu": gpu, "num_gpus": owned[gpu]} for i, gpu in enumerate(gpus)]
     return {"nodes": nodes, "cost_eur_per_h": cost_table(scenario), "jobs": jobs}
@@ -144,6 +171,7 @@ def generate(seed: int, num_nodes: int, factor: float, *, scenario: int = 1) -> 
 
     Parameters
     ----------
+    seed : of NumPy's legacy stream
     num_nodes : half TESLA, half TURING; ten jobs for each, and one more
     factor : see `arrival_times_s`; the paper does not give it
     scenario : 1, nodes of 2 TESLA or 1 TURING; 2, nodes of 4 or 2
@@ -152,9 +180,11 @@ def generate(seed: int, num_nodes: int, factor: float, *, scenario: int = 1) -> 
     ------
     InputError : if there is no such scenario or seed, or another number is not above zero
     """
-    if scenario not in SCENARIOS or num_nodes < 1 or not (0 < factor < np.inf and 0 <= seed < 2**32):
-        raise InputError(f"scenario {scenario}, {num_nodes} nodes, factor {factor}, seed {seed}",
-                         mend="give scenario 1 or 2, a seed from 0 to 2**32 - 1, and other numbers above 0")
+    if scenario not in SCENARIOS or num_nodes < 1 or not (0 < factor < np.inf
+                                                          and 0 <= seed < 2**32):
+        raise InputError(
+            f"scenario {scenario}, {num_nodes} nodes, factor {factor}, seed {seed}",
+            mend="give scenario 1 or 2, a seed from 0 to 2**32 - 1, and other numbers above 0")
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:

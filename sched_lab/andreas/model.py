@@ -13,24 +13,28 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from ..cluster import Integers
+from ..arrays import Floats, Integers
 from ..frames import InputError, read_json
 
-Floats = NDArray[np.float64]
-SECONDS_PER_HOUR = 3600.0
-
 # %% auto #0
-__all__ = ['Floats', 'SECONDS_PER_HOUR', 'MOST_S', 'LEAST_S', 'MOST_EUR', 'MOST_EPOCHS', 'MOST_GPUS', 'Configuration', 'Name',
-           'RunTime', 'Instant', 'DueDate', 'Price', 'HISTORY', 'energy_cost_eur_per_h', 'Fleet', 'Jobs', 'Assignment',
-           'Instance', 'NodeEntry', 'JobEntry', 'InstanceFile', 'parse_instance', 'read_instance', 'check_assignment',
-           'check_schedule']
+__all__ = ['energy_cost_eur_per_h', 'Fleet', 'Jobs', 'Assignment', 'Instance', 'parse_instance', 'read_instance',
+           'check_assignment', 'check_schedule']
+
+# %% ../../nbs/30_andreas_model.ipynb #30-006c
+SECONDS_PER_HOUR = 3600.0
 
 # %% ../../nbs/30_andreas_model.ipynb #30-008
 def energy_cost_eur_per_h(power_w: Floats | float, price_eur_per_kwh: float, pue: float) -> Any:
-    """Cost of an hour at this power, cooling and losses included (power usage effectiveness)."""
+    """Cost of an hour at this power, cooling and losses included.
+
+    Parameters
+    ----------
+    power_w : of the machine, a number or an array
+    price_eur_per_kwh : of electricity
+    pue : power usage effectiveness, what the building draws for each watt of its machines
+    """
     return np.asarray(power_w) / 1000 * price_eur_per_kwh * pue
 
 # %% ../../nbs/30_andreas_model.ipynb #30-012
@@ -41,7 +45,8 @@ class Fleet(NamedTuple):
     ----------
     node_type, node_gpus : (nodes,) GPU type and number of GPUs, nodes by id
     configuration_type, configuration_gpus : (configurations,) by type, then count
-    cost_eur_per_h : (types, most GPUs + 1) of a node with so many GPUs in use; infinite if not given
+    cost_eur_per_h : (types, most GPUs + 1) of a node with so many GPUs in use; infinite if not
+        given
     """
 
     node_type: Integers
@@ -87,7 +92,8 @@ class Instance:
     ----------
     node_name, job_name, type_name : of nodes (sorted), jobs (order of the file), GPU types (sorted)
     fleet, jobs : what is computed with
-    epochs : (jobs,) how many equal parts a job has, between which it can be interrupted without loss; 0 if unknown
+    epochs : (jobs,) how many equal parts a job has, between which it can be interrupted without
+        loss; 0 if unknown
     now_s : present time
     """
 
@@ -106,21 +112,24 @@ class Instance:
         return f"{name},{fleet.configuration_gpus[configuration]}"
 
 # %% ../../nbs/30_andreas_model.ipynb #30-015
-MOST_S, LEAST_S = 1e10, 1e-6  # three centuries, a microsecond
+MOST_S = 1e10  # three centuries, a microsecond
+LEAST_S = 1e-6
 MOST_EUR = 1e6  # for a second of delay, or an hour of a node
-MOST_EPOCHS, MOST_GPUS = 10**9, 1000
+MOST_EPOCHS = 10**9
+MOST_GPUS = 1000
 
 
 def _configuration(text: str) -> str:
     """Check the name of a configuration."""
     gpu, _, count = text.rpartition(",")
-    is_count = count.isdecimal() and len(count) <= len(str(MOST_GPUS)) and 0 < int(count) <= MOST_GPUS
+    is_count = count.isdecimal() and len(count) <= len(
+        str(MOST_GPUS)) and 0 < int(count) <= MOST_GPUS
     if not (gpu and is_count and text == f"{gpu.strip()},{int(count)}"):
         raise ValueError(f"{text!r:.60} is no configuration; write GPU type, comma, number of GPUs "
                          f"from 1 to {MOST_GPUS}, such as TESLA,2")
     return text
 
-
+# %% ../../nbs/30_andreas_model.ipynb #30-015p
 Configuration = Annotated[str, AfterValidator(_configuration)]
 Name = Annotated[str, Field(min_length=1)]
 RunTime = Annotated[FiniteFloat, Field(ge=LEAST_S, le=MOST_S)]
@@ -134,7 +143,7 @@ class _Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-
+# %% ../../nbs/30_andreas_model.ipynb #30-015q
 class NodeEntry(_Entry):
     """A node of the instance file."""
 
@@ -168,8 +177,9 @@ def _unique(entries: Sequence[NodeEntry | JobEntry], where: str, file: Path | No
     seen: dict[str, int] = {}
     for number, entry in enumerate(entries):
         if entry.id in seen:
-            raise InputError(f"{where}[{number}] and {where}[{seen[entry.id]}] have the same id {entry.id!r}",
-                             file=file, mend="give each its own")
+            raise InputError(
+                f"{where}[{number}] and {where}[{seen[entry.id]}] have the same id {entry.id!r}",
+                file=file, mend="give each its own")
         seen[entry.id] = number
 
 
@@ -184,12 +194,13 @@ def _check_prices(given: InstanceFile, file: Path | None) -> None:
     for number, node in enumerate(given.nodes):
         for count in range(1, node.num_gpus + 1):
             if (name := f"{node.gpu},{count}") not in given.cost_eur_per_h:
-                raise InputError(f"nodes[{number}] ({node.id}): no price with {count} {node.gpu} in use", file=file,
-                                 mend=f'add "{name}" to cost_eur_per_h')
+                raise InputError(
+                    f"nodes[{number}] ({node.id}): no price with {count} {node.gpu} in use",
+                    file=file, mend=f'add "{name}" to cost_eur_per_h')
 
 # %% ../../nbs/30_andreas_model.ipynb #30-021
 def _check_jobs(given: InstanceFile, file: Path | None) -> None:
-    """Refuse unknown GPU types and jobs that can never run; warn of a due date before the submission."""
+    """Refuse unknown GPU types and jobs that can never run; warn of early due dates."""
     owned: dict[str, int] = {}
     for node in given.nodes:
         owned[node.gpu] = max(node.num_gpus, owned.get(node.gpu, 0))
@@ -204,11 +215,13 @@ def _check_jobs(given: InstanceFile, file: Path | None) -> None:
             raise InputError(f"{entry} fits on no node", file=file,
                              mend="give it a time on a configuration that some node offers")
         if job.due_s < job.submission_s:
-            warnings.warn(f"{file or 'instance'}: {entry} is due before it is submitted; correct due_s or "
-                          "submission_s, unless it is meant", stacklevel=3)
+            warnings.warn(
+                f"{file or 'instance'}: {entry} is due before it is submitted; correct due_s or "
+                "submission_s, unless it is meant", stacklevel=3)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-023
-def _fleet_of(given: InstanceFile, types: list[str], configurations: list[tuple[str, int]]) -> Fleet:
+def _fleet_of(given: InstanceFile, types: list[str],
+              configurations: list[tuple[str, int]]) -> Fleet:
     """Nodes, configurations and prices as arrays."""
     nodes = sorted(given.nodes, key=lambda node: node.id)
     priced = [(*_split(name), eur_per_h) for name, eur_per_h in given.cost_eur_per_h.items()]
@@ -217,45 +230,59 @@ def _fleet_of(given: InstanceFile, types: list[str], configurations: list[tuple[
     cost[:, 0] = 0.0
     for gpu, count, eur_per_h in priced:
         cost[types.index(gpu), count] = eur_per_h
-    return Fleet(np.array([types.index(node.gpu) for node in nodes]), np.array([node.num_gpus for node in nodes]),
+    return Fleet(np.array([types.index(node.gpu) for node in nodes]),
+                 np.array([node.num_gpus for node in nodes]),
                  np.array([types.index(gpu) for gpu, _ in configurations], np.int64),
                  np.array([count for _, count in configurations], np.int64), cost)
+
+# %% ../../nbs/30_andreas_model.ipynb #30-023p
+def _times_s(given: InstanceFile, configurations: list[tuple[str, int]]) -> Floats:
+    """(jobs, configurations) run times, infinite where there is none."""
+    rows = [[job.times_s.get(f"{gpu},{count}", np.inf) for gpu, count in configurations]
+            for job in given.jobs]
+    return np.array(rows).reshape(len(given.jobs), len(configurations))
 
 
 def _instance_of(given: InstanceFile) -> Instance:
     """Lay a checked instance out as arrays."""
-    types = sorted({node.gpu for node in given.nodes} | {_split(name)[0] for name in given.cost_eur_per_h})
+    priced = {_split(name)[0] for name in given.cost_eur_per_h}
+    types = sorted(priced | {node.gpu for node in given.nodes})
     configurations = sorted({_split(name) for job in given.jobs for name in job.times_s})
-    times_s = np.array([[job.times_s.get(f"{gpu},{count}", np.inf) for gpu, count in configurations]
-                        for job in given.jobs]).reshape(len(given.jobs), len(configurations))
-    columns = np.array([[job.submission_s, job.due_s, job.weight_eur_per_s] for job in given.jobs]).reshape(-1, 3).T
-    return Instance(tuple(sorted(node.id for node in given.nodes)), tuple(job.id for job in given.jobs), tuple(types),
-                    _fleet_of(given, types, configurations),
-                    Jobs(columns[0].copy(), columns[1].copy(), columns[2].copy(), times_s),
+    rows = [[job.submission_s, job.due_s, job.weight_eur_per_s] for job in given.jobs]
+    submission_s, due_s, weight = (column.copy() for column in np.array(rows).reshape(-1, 3).T)
+    jobs = Jobs(submission_s, due_s, weight, _times_s(given, configurations))
+    return Instance(tuple(sorted(node.id for node in given.nodes)),
+                    tuple(job.id for job in given.jobs), tuple(types),
+                    _fleet_of(given, types, configurations), jobs,
                     np.array([job.epochs for job in given.jobs], np.int64), given.now_s)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-025
 def _place(location: Sequence[int | str], value: Mapping[str, Any]) -> str:
     """Entry and key, for instance jobs[0] (A): due_s."""
-    entry, keys = "", list(location)
+    entry = ""
+    keys = list(location)
     if len(keys) > 1 and isinstance(keys[1], int):
         inside = value[str(keys[0])][keys[1]]
         name = f" ({inside['id']!s:.60})" if isinstance(inside, Mapping) and "id" in inside else ""
-        entry, keys = f"{keys[0]}[{keys[1]}]{name}", keys[2:]
+        entry = f"{keys[0]}[{keys[1]}]{name}"
+        keys = keys[2:]
     return ": ".join(filter(None, [entry, ".".join(map(str, keys))])) or "the instance"
 
-
+# %% ../../nbs/30_andreas_model.ipynb #30-025p
 def _refuse(trouble: ValidationError, value: Mapping[str, Any], file: Path | None) -> InputError:
     """Say the first thing that is wrong, and where, in our words."""
     first = trouble.errors()[0]
-    place, kind = _place(first["loc"], value), first["type"]
+    place = _place(first["loc"], value)
+    kind = first["type"]
     if kind == "extra_forbidden":
-        return InputError(f"{place} is an unknown key", file=file, mend="correct its name, or take it out")
+        return InputError(f"{place} is an unknown key", file=file,
+                          mend="correct its name, or take it out")
     if kind == "missing":
         return InputError(f"{place} is missing", file=file, mend="add it")
     if kind == "value_error":  # a key that is no configuration; its place ends with the key itself
         problem, _, mend = first["msg"].removeprefix("Value error, ").partition("; ")
-        return InputError(f"{_place(first['loc'][:-2], value)}: {problem}", file=file, value=first["input"], mend=mend)
+        return InputError(f"{_place(first['loc'][:-2], value)}: {problem}", file=file,
+                          value=first["input"], mend=mend)
     _, should, wanted = first["msg"].partition("should")
     return InputError(f"{place} is {first['input']!r:.60}", file=file, value=first["input"],
                       mend=f"it should{wanted}" if should else first["msg"])
@@ -263,6 +290,11 @@ def _refuse(trouble: ValidationError, value: Mapping[str, Any], file: Path | Non
 # %% ../../nbs/30_andreas_model.ipynb #30-026
 def parse_instance(value: Mapping[str, Any], file: Path | None = None) -> Instance:
     """Check and lay out an instance given as a JSON object.
+
+    Parameters
+    ----------
+    value : with the keys of the instance file
+    file : where it comes from, for messages
 
     Raises
     ------
@@ -284,29 +316,50 @@ def parse_instance(value: Mapping[str, Any], file: Path | None = None) -> Instan
 
 # %% ../../nbs/30_andreas_model.ipynb #30-037
 def read_instance(path: str | Path) -> Instance:
-    """Read an instance file; see `parse_instance`."""
+    """Read an instance file; see `parse_instance`.
+
+    Parameters
+    ----------
+    path : of a JSON file
+
+    Raises
+    ------
+    InputError : the file cannot be read, or what `parse_instance` says
+    """
     return parse_instance(read_json(path), Path(path))
 
+# %% ../../nbs/30_andreas_model.ipynb #30-037p
+read = read_instance  # its name in the face of the family
+
 # %% ../../nbs/30_andreas_model.ipynb #30-040
-def _check_places(fleet: Fleet, times_s: Floats, job: Integers, node: Integers, configuration: Integers) -> None:
+def _check_places(fleet: Fleet, times_s: Floats, job: Integers, node: Integers,
+                  configuration: Integers) -> None:
     """Refuse places that do not exist, and jobs where they cannot run; entries of one run each."""
     num_jobs, num_configurations = times_s.shape
     outside = (job < 0) | (job >= num_jobs) | (node < 0) | (node >= len(fleet.node_type))
     if (wrong := outside | (configuration < 0) | (configuration >= num_configurations)).any():
-        raise ValueError(f"job {job[np.argmax(wrong)]} runs on a node or configuration that does not exist")
+        raise ValueError(
+            f"job {job[np.argmax(wrong)]} runs on a node or configuration that does not exist")
     if (wrong := fleet.node_type[node] != fleet.configuration_type[configuration]).any():
         first = np.argmax(wrong)
-        raise ValueError(f"job {job[first]} runs on GPUs of a type that node {node[first]} does not have")
+        raise ValueError(
+            f"job {job[first]} runs on GPUs of a type that node {node[first]} does not have")
     if (wrong := ~np.isfinite(times_s[job, configuration])).any():
         raise ValueError(f"job {job[np.argmax(wrong)]} runs on a configuration without a run time")
 
 # %% ../../nbs/30_andreas_model.ipynb #30-041
 def check_assignment(fleet: Fleet, times_s: Floats, assignment: Assignment) -> Integers:
-    """Check an assignment against the constraints of the problem; return the GPUs in use on each node (nodes,).
+    """Check an assignment against the constraints of the problem.
 
     Parameters
     ----------
+    fleet : nodes and configurations
     times_s : (jobs, configurations) run times, infinite where a job cannot run
+    assignment : node and configuration (jobs,), -1 for a job that waits
+
+    Returns
+    -------
+    (nodes,) GPUs in use
 
     Raises
     ------
@@ -314,7 +367,8 @@ def check_assignment(fleet: Fleet, times_s: Floats, assignment: Assignment) -> I
     """
     node, configuration = assignment
     if not len(node) == len(configuration) == len(times_s):
-        raise ValueError(f"{len(times_s)} jobs, but {len(node)} nodes and {len(configuration)} configurations")
+        raise ValueError(
+            f"{len(times_s)} jobs, but {len(node)} nodes and {len(configuration)} configurations")
     if (half := (node < 0) != (configuration < 0)).any():
         raise ValueError(f"job {np.argmax(half)} has half a place")
     job = np.flatnonzero(node >= 0)
@@ -326,26 +380,38 @@ def check_assignment(fleet: Fleet, times_s: Floats, assignment: Assignment) -> I
     return used
 
 # %% ../../nbs/30_andreas_model.ipynb #30-047
-def _first_over(owner: Integers, amount: Floats | Integers, most: Floats | Integers, start_s: Floats, end_s: Floats,
-                slack_s: float) -> int | None:
-    """First owner of which more than `most` is in use at some time, runs shortened by the tolerance."""
+def _first_over(owner: Integers, amount: Floats | Integers, most: Floats | Integers,
+                start_s: Floats, end_s: Floats, slack_s: float) -> int | None:
+    """First owner of which more than `most` is in use at some time, runs a little shortened."""
     time_s = np.concatenate([start_s, np.maximum(end_s - 2 * slack_s, start_s)])
-    change, who = np.concatenate([amount, -amount]), np.concatenate([owner, owner])
+    change = np.concatenate([amount, -amount])
+    who = np.concatenate([owner, owner])
     order = np.lexsort((change, time_s, who))  # at equal times what ends comes first
-    total = np.cumsum(change[order])  # each owner's changes add up to 0, so the next one starts from 0
+    # each owner's changes add up to 0, so the next one starts from 0
+    total = np.cumsum(change[order])
     over = np.flatnonzero(total > np.asarray(most)[who[order]])
     return int(who[order][over[0]]) if len(over) else None
 
-# %% ../../nbs/30_andreas_model.ipynb #30-048
+# %% ../../nbs/30_andreas_model.ipynb #30-047p
 HISTORY = ("job", "node", "configuration", "start_s", "end_s")
 
 
+def _check_progress(done: Floats, tolerance: float, may_lose_progress: bool) -> None:
+    """Refuse jobs that were not run to their end, or, unless they may lose progress, further."""
+    wrong = done < 1 - tolerance
+    if not may_lose_progress:
+        wrong |= done > 1 + tolerance
+    if wrong.any():
+        raise ValueError(f"job {np.argmax(wrong)} has run {done[np.argmax(wrong)]:.6f} of itself")
+
+# %% ../../nbs/30_andreas_model.ipynb #30-048
 def check_schedule(instance: Instance, history: pd.DataFrame, *, tolerance: float = 1e-6,
                    may_lose_progress: bool = False) -> None:
     """Check a history against the constraints: what ran where and when, until every job was done.
 
     Parameters
     ----------
+    instance : the problem
     history : one row per uninterrupted run: job, node, configuration (numbers), start_s, end_s
     tolerance : of progress, and of times as a share of the last end, for sums of rounded numbers
     may_lose_progress : a job may run longer than it takes, because interruptions cost it something
@@ -354,18 +420,20 @@ def check_schedule(instance: Instance, history: pd.DataFrame, *, tolerance: floa
     ------
     ValueError : naming the first constraint that is violated, and by which job or node
     """
-    fleet, jobs = instance.fleet, instance.jobs
+    fleet = instance.fleet
+    jobs = instance.jobs
     job, node, configuration = (history[name].to_numpy(np.int64) for name in HISTORY[:3])
     start_s, end_s = (history[name].to_numpy(np.float64) for name in HISTORY[3:])
     if (wrong := ~((-np.inf < start_s) & (start_s <= end_s) & (end_s < np.inf))).any():
-        raise ValueError(f"job {job[np.argmax(wrong)]} has a run without a beginning and a later end")
+        raise ValueError(
+            f"job {job[np.argmax(wrong)]} has a run without a beginning and a later end")
     _check_places(fleet, jobs.times_s, job, node, configuration)
     slack_s = tolerance * max(1.0, float(end_s.max(initial=0.0)))
     if (early := start_s < jobs.submission_s[job] - slack_s).any():
         raise ValueError(f"job {job[np.argmax(early)]} runs before it is submitted")
-    done = np.bincount(job, (end_s - start_s) / jobs.times_s[job, configuration], minlength=len(jobs.due_s))
-    if (wrong := (done < 1 - tolerance) | (~np.bool_(may_lose_progress) & (done > 1 + tolerance))).any():
-        raise ValueError(f"job {np.argmax(wrong)} has run {done[np.argmax(wrong)]:.6f} of itself")
+    part = (end_s - start_s) / jobs.times_s[job, configuration]
+    done = np.bincount(job, part, minlength=len(jobs.due_s))
+    _check_progress(np.asarray(done, np.float64), tolerance, may_lose_progress)
     once = np.ones(len(jobs.due_s))
     if (twice := _first_over(job, np.ones(len(job)), once, start_s, end_s, slack_s)) is not None:
         raise ValueError(f"job {twice} runs twice at once")

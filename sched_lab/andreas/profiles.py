@@ -14,43 +14,47 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
-from sqlalchemy import (URL, Column, Connection, Double, Engine, Integer, MetaData, Row, String, Table, create_engine,
-                        func, insert, make_url, select, update)
+from sqlalchemy import (URL, Column, Connection, Double, Engine, Integer, MetaData, Row, String,
+                        Table, create_engine, func, insert, make_url, select, update)
 from sqlalchemy.event import listen
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
-from .model import (Assignment, Configuration, DueDate, Fleet, Instance, Instant, Jobs, Price,
-                                     RunTime, check_assignment, parse_instance)
+from .model import (Assignment, Configuration, DueDate, Fleet, Instance, Instant,
+                                     Jobs, Price, RunTime, check_assignment, parse_instance)
 from ..frames import InputError
 
+# %% auto #0
+__all__ = ['open_database', 'Profiler', 'JobManager']
+
+# %% ../../nbs/35a_profiles.ipynb #35a-006c
 LONGEST_NAME = 100  # letters; MariaDB wants to know
 WAIT_S = 30  # for another writer of the same SQLite file
 Optimiser = Callable[[Fleet, Jobs, float], Assignment]
-
-# %% auto #0
-__all__ = ['LONGEST_NAME', 'WAIT_S', 'Optimiser', 'METADATA', 'ON_MARIADB', 'NAME', 'SAMPLE', 'JOB', 'DECISION', 'Word', 'Count',
-           'Entry', 'Place', 'open_database', 'Sample', 'Submission', 'Profiler', 'JobManager']
 
 # %% ../../nbs/35a_profiles.ipynb #35a-008
 METADATA = MetaData()
 ON_MARIADB: dict[str, Any] = {"mariadb_engine": "InnoDB", "mariadb_charset": "utf8mb4",
                               "mariadb_collate": "utf8mb4_nopad_bin"}
 NAME = String(LONGEST_NAME)
-SAMPLE = Table("sample", METADATA, Column("number", Integer, primary_key=True),
-               Column("application", NAME, nullable=False), Column("batch", Integer, nullable=False),
-               Column("configuration", NAME, nullable=False), Column("epochs", Integer, nullable=False),
-               Column("seconds", Double, nullable=False), **ON_MARIADB)
+SAMPLE = Table(
+    "sample", METADATA, Column("number", Integer, primary_key=True),
+    Column("application", NAME, nullable=False), Column("batch", Integer, nullable=False),
+    Column("configuration", NAME, nullable=False), Column("epochs", Integer, nullable=False),
+    Column("seconds", Double, nullable=False), **ON_MARIADB)
 JOB = Table("job", METADATA, Column("number", Integer, primary_key=True),
-            Column("id", NAME, nullable=False, unique=True), Column("application", NAME, nullable=False),
-            Column("batch", Integer, nullable=False), Column("epochs", Integer, nullable=False),
-            Column("epochs_done", Integer, nullable=False), Column("submission_s", Double, nullable=False),
-            Column("due_s", Double, nullable=False), Column("weight_eur_per_s", Double, nullable=False),
-            Column("node", NAME), Column("configuration", NAME), Column("end_s", Double), **ON_MARIADB)
-DECISION = Table("decision", METADATA, Column("number", Integer, primary_key=True, autoincrement=False),
+            Column("id", NAME, nullable=False, unique=True),
+            Column("application", NAME, nullable=False), Column("batch", Integer, nullable=False),
+            Column("epochs", Integer, nullable=False), Column("epochs_done", Integer,
+                                                              nullable=False),
+            Column("submission_s", Double, nullable=False), Column("due_s", Double, nullable=False),
+            Column("weight_eur_per_s", Double, nullable=False), Column("node", NAME),
+            Column("configuration", NAME), Column("end_s", Double), **ON_MARIADB)
+DECISION = Table("decision", METADATA,
+                 Column("number", Integer, primary_key=True, autoincrement=False),
                  Column("job", NAME, primary_key=True), Column("now_s", Double, nullable=False),
-                 Column("event", NAME, nullable=False), Column("node", NAME), Column("configuration", NAME),
-                 **ON_MARIADB)
+                 Column("event", NAME, nullable=False), Column("node", NAME),
+                 Column("configuration", NAME), **ON_MARIADB)
 
 # %% ../../nbs/35a_profiles.ipynb #35a-010
 def _engine(address: str | Path) -> Engine:
@@ -86,7 +90,8 @@ def open_database(address: str | Path = ":memory:") -> Engine:
     try:
         engine = _engine(address)
     except ModuleNotFoundError as error:
-        raise InputError(f"MariaDB needs the package {error.name}", mend="pip install 'sched_lab[mariadb]'") from None
+        raise InputError(f"MariaDB needs the package {error.name}",
+                         mend="pip install 'sched_lab[mariadb]'") from None
     try:
         with engine.begin() as connection:
             for table in METADATA.sorted_tables:
@@ -111,7 +116,7 @@ class Sample(BaseModel):
     epochs: Count
     seconds: RunTime
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-014p
 class Submission(BaseModel):
     """A new job."""
 
@@ -123,7 +128,7 @@ class Submission(BaseModel):
     due_s: DueDate
     weight_eur_per_s: Price
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-014q
 Entry = TypeVar("Entry", bound=BaseModel)
 
 
@@ -134,13 +139,15 @@ def _checked(kind: type[Entry], **values: Any) -> Entry:
     except ValidationError as error:
         first = error.errors()[0]
         what = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{kind.__name__.lower()}: {first['loc'][0]} {first['input']!r:.60}: {what}") from None
+        raise InputError(
+            f"{kind.__name__.lower()}: {first['loc'][0]} {first['input']!r:.60}: {what}") from None
 
 # %% ../../nbs/35a_profiles.ipynb #35a-016
 def _epoch_s(connection: Connection, application: str, batch: int) -> dict[str, float]:
     """Mean seconds per epoch of an application on each configuration."""
-    rows = connection.execute(select(SAMPLE.c.configuration, SAMPLE.c.epochs, SAMPLE.c.seconds).where(
-        SAMPLE.c.application == application, SAMPLE.c.batch == batch)).all()
+    rows = connection.execute(
+        select(SAMPLE.c.configuration, SAMPLE.c.epochs, SAMPLE.c.seconds).where(
+            SAMPLE.c.application == application, SAMPLE.c.batch == batch)).all()
     if not rows:
         known = connection.execute(select(SAMPLE.c.application, SAMPLE.c.batch).distinct().order_by(
             SAMPLE.c.application, SAMPLE.c.batch)).all()
@@ -163,10 +170,21 @@ class Profiler:
     def __init__(self, database: Engine) -> None:
         self.database = database
 
-    def record(self, application: str, batch: int, configuration: str, epochs: int, seconds: float) -> None:
-        """Store a sample; InputError if a value is impossible."""
-        sample = _checked(Sample, application=application, batch=batch, configuration=configuration, epochs=epochs,
-                          seconds=seconds)
+    def record(self, application: str, batch: int, configuration: str, epochs: int,
+               seconds: float) -> None:
+        """Store a sample: so many epochs took so many seconds.
+
+        Parameters
+        ----------
+        application, batch, configuration : what ran, and where, such as TESLA,2
+        epochs, seconds : how many, and how long they took
+
+        Raises
+        ------
+        InputError : a value is impossible
+        """
+        sample = _checked(Sample, application=application, batch=batch, configuration=configuration,
+                          epochs=epochs, seconds=seconds)
         with self.database.begin() as connection:
             connection.execute(insert(SAMPLE).values(sample.model_dump()))
 
@@ -175,13 +193,28 @@ class Profiler:
         return _frame(self.database, SAMPLE).drop(columns="number")
 
     def epoch_s(self, application: str, batch: int) -> dict[str, float]:
-        """Mean seconds per epoch on each configuration; InputError if nothing is known."""
+        """Mean seconds per epoch on each configuration.
+
+        Parameters
+        ----------
+        application, batch : what is to run
+
+        Raises
+        ------
+        InputError : nothing is known
+        """
         with self.database.begin() as connection:
             return _epoch_s(connection, application, batch)
 
     def predict_s(self, application: str, batch: int, epochs: int) -> dict[str, float]:
-        """Seconds that a new job will take on each configuration."""
-        return {name: epochs * epoch_s for name, epoch_s in self.epoch_s(application, batch).items()}
+        """Seconds that a new job will take on each configuration.
+
+        Parameters
+        ----------
+        application, batch, epochs : what is to run, and how many epochs
+        """
+        return {
+            name: epochs * epoch_s for name, epoch_s in self.epoch_s(application, batch).items()}
 
 # %% ../../nbs/35a_profiles.ipynb #35a-018
 def _frame(database: Engine, table: Table) -> pd.DataFrame:
@@ -199,7 +232,8 @@ class _Cluster:
     nodes, cost_eur_per_h : as in the instance file
     """
 
-    def __init__(self, nodes: Sequence[Mapping[str, Any]], cost_eur_per_h: Mapping[str, float]) -> None:
+    def __init__(self, nodes: Sequence[Mapping[str, Any]],
+                 cost_eur_per_h: Mapping[str, float]) -> None:
         self.given: dict[str, Any] = {"nodes": list(nodes), "cost_eur_per_h": dict(cost_eur_per_h)}
         self.type_name = parse_instance({**self.given, "jobs": []}).type_name
 
@@ -213,11 +247,13 @@ class _Cluster:
     def _left_s(self, connection: Connection, row: Row[Any]) -> dict[str, float]:
         """Remaining seconds of a job on each configuration of a GPU type that the nodes have."""
         epoch_s = _epoch_s(connection, row.application, row.batch)
-        usable = {name: (row.epochs - row.epochs_done) * seconds for name, seconds in epoch_s.items()
-                  if name.rpartition(",")[0] in self.type_name}
+        usable = {
+            name: (row.epochs - row.epochs_done) * seconds for name, seconds in epoch_s.items()
+            if name.rpartition(",")[0] in self.type_name}
         if not usable:
-            raise InputError(f"job {row.id!r}: {row.application!r} is profiled on {', '.join(epoch_s)} only",
-                             mend=f"profile it on {' or '.join(self.type_name)}")
+            raise InputError(
+                f"job {row.id!r}: {row.application!r} is profiled on {', '.join(epoch_s)} only",
+                mend=f"profile it on {' or '.join(self.type_name)}")
         return usable
 
 # %% ../../nbs/35a_profiles.ipynb #35a-028
@@ -226,23 +262,27 @@ def _store_submission(connection: Connection, cluster: _Cluster, new: Submission
     try:
         connection.execute(insert(JOB).values({**new.model_dump(), "epochs_done": 0}))
     except IntegrityError:
-        raise InputError(f"a job {new.id!r} exists already", mend="give each job its own id") from None
+        raise InputError(f"a job {new.id!r} exists already",
+                         mend="give each job its own id") from None
     row = connection.execute(select(JOB).where(JOB.c.id == new.id)).one()
     cluster.instance(connection, [row], new.submission_s)  # an error undoes the transaction
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-028p
 def _store_report(connection: Connection, job: str, epochs_done: int, now_s: float) -> bool:
     """Note how many epochs of a job are done; return whether these are all."""
     row = connection.execute(select(JOB).where(JOB.c.id == job).with_for_update()).one_or_none()
     if row is None:
         raise InputError(f"there is no job {job!r}", mend="submit it first")
     if not row.epochs_done <= epochs_done <= row.epochs:
-        raise InputError(f"job {job!r}: {epochs_done} epochs done, after {row.epochs_done} of {row.epochs}",
-                         mend="report all finished epochs of the job")
+        raise InputError(
+            f"job {job!r}: {epochs_done} epochs done, after {row.epochs_done} of {row.epochs}",
+            mend="report all finished epochs of the job")
     is_done: bool = epochs_done == row.epochs
     if row.end_s is None:  # otherwise the report is repeated
         end = {"end_s": now_s, "node": None, "configuration": None} if is_done else {}
-        connection.execute(update(JOB).where(JOB.c.number == row.number).values({"epochs_done": epochs_done, **end}))
+        connection.execute(
+            update(JOB).where(JOB.c.number == row.number).values({
+                "epochs_done": epochs_done, **end}))
     return is_done
 
 # %% ../../nbs/35a_profiles.ipynb #35a-030
@@ -252,20 +292,24 @@ Place = dict[str, str | None]
 def _decide(connection: Connection, cluster: _Cluster, optimiser: Optimiser,
             now_s: float) -> list[tuple[Row[Any], Place]]:
     """Unfinished jobs, and where each shall run."""
-    queue = connection.execute(select(JOB).where(JOB.c.end_s.is_(None)).order_by(JOB.c.number).with_for_update()).all()
+    queue = connection.execute(
+        select(JOB).where(JOB.c.end_s.is_(None)).order_by(JOB.c.number).with_for_update()).all()
     if not queue:
         return []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a due date before submission: given at submission
+        # of a due date before submission: given at submission
+        warnings.simplefilter("ignore", UserWarning)
         instance = cluster.instance(connection, queue, now_s)
     assignment = optimiser(instance.fleet, instance.jobs, now_s)
     check_assignment(instance.fleet, instance.jobs.times_s, assignment)
-    places: list[Place] = [
-        {"node": instance.node_name[node], "configuration": instance.configuration_name(configuration)} if node >= 0
-        else {"node": None, "configuration": None} for node, configuration in zip(*assignment, strict=True)]
+    places: list[Place] = [{
+        "node": instance.node_name[node],
+        "configuration": instance.configuration_name(configuration)} if node >= 0 else {
+            "node": None, "configuration": None}
+                           for node, configuration in zip(*assignment, strict=True)]
     return list(zip(queue, places, strict=True))
 
-
+# %% ../../nbs/35a_profiles.ipynb #35a-030p
 def _store_decision(connection: Connection, decided: Sequence[tuple[Row[Any], Place]], now_s: float,
                     event: str) -> None:
     """Write the new places of jobs, and the decision."""
@@ -286,35 +330,66 @@ class JobManager:
     optimiser : given fleet, jobs and the time, an assignment
     """
 
-    def __init__(self, database: Engine, nodes: Sequence[Mapping[str, Any]], cost_eur_per_h: Mapping[str, float],
-                 optimiser: Optimiser) -> None:
-        self.database, self.optimiser, self.cluster = database, optimiser, _Cluster(nodes, cost_eur_per_h)
+    def __init__(self, database: Engine, nodes: Sequence[Mapping[str, Any]],
+                 cost_eur_per_h: Mapping[str, float], optimiser: Optimiser) -> None:
+        self.database = database
+        self.optimiser = optimiser
+        self.cluster = _Cluster(nodes, cost_eur_per_h)
 
-    def submit(self, job: str, application: str, batch: int, epochs: int, due_s: float, weight_eur_per_s: float,
-               now_s: float) -> None:
-        """Store a new job, then decide; InputError if its id is taken or no node can run it, and nothing is stored."""
-        new = _checked(Submission, id=job, application=application, batch=batch, epochs=epochs, submission_s=now_s,
-                       due_s=due_s, weight_eur_per_s=weight_eur_per_s)
+    def submit(self, job: str, application: str, batch: int, epochs: int, due_s: float,
+               weight_eur_per_s: float, now_s: float) -> None:
+        """Store a new job, then decide.
+
+        Parameters
+        ----------
+        job : its id
+        application, batch, epochs : what it runs, and how long
+        due_s, weight_eur_per_s : when it is due, and what a second of delay costs
+        now_s : present time
+
+        Raises
+        ------
+        InputError : its id is taken, or no node can run it; nothing is stored
+        """
+        new = _checked(Submission, id=job, application=application, batch=batch, epochs=epochs,
+                       submission_s=now_s, due_s=due_s, weight_eur_per_s=weight_eur_per_s)
         with self.database.begin() as connection:
             _store_submission(connection, self.cluster, new)
         self.decide(now_s, "submission")
 
     def report(self, job: str, epochs_done: int, now_s: float) -> None:
-        """Store a snapshot of a job; if that was its last epoch, decide. A report may be repeated."""
+        """Store a snapshot of a job; if that was its last epoch, decide.
+
+        A report may be repeated.
+
+        Parameters
+        ----------
+        job : its id
+        epochs_done : in all
+        now_s : present time
+        """
         with self.database.begin() as connection:
             is_done = _store_report(connection, job, epochs_done, now_s)
         if is_done:
             self.decide(now_s, "completion")
 
     def decide(self, now_s: float, event: str = "period") -> None:
-        """Call the optimiser with all unfinished jobs, check its assignment, and store it."""
+        """Call the optimiser with all unfinished jobs, check its assignment, and store it.
+
+        Parameters
+        ----------
+        now_s : present time
+        event : why, for the diary
+        """
         with self.database.begin() as connection:
-            _store_decision(connection, _decide(connection, self.cluster, self.optimiser, now_s), now_s, event)
+            _store_decision(connection, _decide(connection, self.cluster, self.optimiser, now_s),
+                            now_s, event)
 
     def jobs(self) -> pd.DataFrame:
         """All jobs by submission, with their state: waiting, running or done."""
         frame = _frame(self.database, JOB).drop(columns="number")
-        states = np.select([frame["end_s"].notna(), frame["node"].notna()], ["done", "running"], "waiting")
+        states = np.select([frame["end_s"].notna(), frame["node"].notna()], ["done", "running"],
+                           "waiting")
         return frame.assign(state=states)
 
     def decisions(self) -> pd.DataFrame:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._compat import njit
-from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs, check_assignment
-from ..cluster import Integers
+from ..jit import njit
+from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
+from ..arrays import Floats, Integers
 from ..frames import InputError
 
+# %% auto #0
+__all__ = ['code_objective', 'paper_objective', 'proxy_eur']
+
+# %% ../../nbs/31_proxy.ipynb #31-006c
 RHO = 100.0  # penalty coefficient of postponed jobs (Section V-B)
 PERIOD_S = 300.0  # H: a running system is looked at every five minutes
-
-# %% auto #0
-__all__ = ['RHO', 'PERIOD_S', 'OBJECTIVES', 'gpus_in_use', 'cost_eur_per_s', 'slowest_s', 'first_completion_s', 'code_objective',
-           'paper_objective', 'proxy_eur']
 
 # %% ../../nbs/31_proxy.ipynb #31-008
 @njit(cache=True)
@@ -29,10 +29,10 @@ def gpus_in_use(fleet: Fleet, node: Integers, configuration: Integers) -> Intege
             used[node[job]] += fleet.configuration_gpus[configuration[job]]
     return used
 
-
+# %% ../../nbs/31_proxy.ipynb #31-008p
 @njit(cache=True)
 def cost_eur_per_s(fleet: Fleet, used: Integers) -> float:
-    """Energy cost of a second with so many GPUs in use on each node; an empty node costs nothing."""
+    """Energy cost of a second with so many GPUs in use on each node; an empty node is free."""
     total = 0.0
     for node in range(len(used)):
         if used[node] > 0:
@@ -50,7 +50,7 @@ def slowest_s(times_s: Floats) -> Floats:
                 longest_s[job] = max(longest_s[job], time_s)
     return longest_s
 
-
+# %% ../../nbs/31_proxy.ipynb #31-012p
 @njit(cache=True)
 def first_completion_s(times_s: Floats, node: Integers, configuration: Integers) -> float:
     """Time until the first running job ends; infinite if none runs."""
@@ -66,10 +66,21 @@ def code_objective(fleet: Fleet, jobs: Jobs, now_s: float, node: Integers, confi
                    rho: float) -> float:
     """The objective that the authors' code evaluates: everything until the first job of all ends.
 
-    Tardiness is reckoned at that time, a postponed job's as if it ran from now on its slowest configuration. Infinite
-    if no job runs.
+    Tardiness is reckoned at that time, a postponed job's as if it ran from now on its slowest
+    configuration. Infinite if no job runs.
+
+    Parameters
+    ----------
+    fleet, jobs, now_s : nodes, the queue and the present time
+    node, configuration : (jobs,) -1 for a job that waits
+    rho : penalty coefficient of postponed jobs
+
+    Returns
+    -------
+    EUR
     """
-    first_s, longest_s = first_completion_s(jobs.times_s, node, configuration), slowest_s(jobs.times_s)
+    first_s = first_completion_s(jobs.times_s, node, configuration)
+    longest_s = slowest_s(jobs.times_s)
     if first_s == np.inf:
         return np.inf
     total: float = first_s * cost_eur_per_s(fleet, gpus_in_use(fleet, node, configuration))
@@ -77,45 +88,64 @@ def code_objective(fleet: Fleet, jobs: Jobs, now_s: float, node: Integers, confi
         if node[job] >= 0:
             total += jobs.weight_eur_per_s[job] * max(now_s + first_s - jobs.due_s[job], 0.0)
         else:
-            total += rho * jobs.weight_eur_per_s[job] * max(now_s + longest_s[job] - jobs.due_s[job], 0.0)
+            total += rho * jobs.weight_eur_per_s[job] * max(
+                now_s + longest_s[job] - jobs.due_s[job], 0.0)
     return total
 
 # %% ../../nbs/31_proxy.ipynb #31-020
 @njit(cache=True)
-def paper_objective(fleet: Fleet, jobs: Jobs, now_s: float, node: Integers, configuration: Integers, rho: float,
-                    period_s: float) -> float:
-    """The objective of Eq. 1: tardiness of running jobs, worst-case tardiness of waiting ones, first job of each node.
+def paper_objective(fleet: Fleet, jobs: Jobs, now_s: float, node: Integers, configuration: Integers,
+                    rho: float, period_s: float) -> float:
+    """The objective of Eq. 1.
+
+    It charges tardiness of running jobs, worst-case tardiness of waiting ones, and the first job
+    to end on each node.
 
     Parameters
     ----------
+    fleet, jobs, now_s : nodes, the queue and the present time
+    node, configuration : (jobs,) -1 for a job that waits
+    rho : penalty coefficient of postponed jobs
     period_s : H, after which a postponed job is looked at again
+
+    Returns
+    -------
+    EUR
     """
-    first_s, price_eur = np.full(len(fleet.node_type), np.inf), np.zeros(len(fleet.node_type))
-    longest_s, total = slowest_s(jobs.times_s), 0.0
+    first_s = np.full(len(fleet.node_type), np.inf)
+    price_eur = np.zeros(len(fleet.node_type))
+    longest_s = slowest_s(jobs.times_s)
+    total = 0.0
     for job in range(len(node)):
         if node[job] < 0:
             late_s = max(now_s + period_s + longest_s[job] - jobs.due_s[job], 0.0)
             total += rho * jobs.weight_eur_per_s[job] * late_s
             continue
-        n, time_s, gpus = node[job], jobs.times_s[job, configuration[job]], fleet.configuration_gpus[configuration[job]]
+        n = node[job]
+        time_s = jobs.times_s[job, configuration[job]]
+        gpus = fleet.configuration_gpus[configuration[job]]
         total += jobs.weight_eur_per_s[job] * max(now_s + time_s - jobs.due_s[job], 0.0)
         cost_eur = time_s * fleet.cost_eur_per_h[fleet.node_type[n], gpus] / SECONDS_PER_HOUR
         if time_s < first_s[n] or (time_s == first_s[n] and cost_eur < price_eur[n]):
-            first_s[n], price_eur[n] = time_s, cost_eur
+            first_s[n] = time_s
+            price_eur[n] = cost_eur
     energy_eur: float = price_eur.sum()
     return total + energy_eur
 
-# %% ../../nbs/31_proxy.ipynb #31-026
+# %% ../../nbs/31_proxy.ipynb #31-025p
 OBJECTIVES = ("paper", "code")
 
-
-def proxy_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, *, objective: str = "paper",
-              rho: float = RHO, period_s: float = PERIOD_S) -> float:
+# %% ../../nbs/31_proxy.ipynb #31-026
+def proxy_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, *,
+              objective: str = "paper", rho: float = RHO, period_s: float = PERIOD_S) -> float:
     """Value of an assignment by one of the two objectives.
 
     Parameters
     ----------
+    fleet, jobs, now_s : nodes, the queue and the present time
+    assignment : node and configuration (jobs,), -1 for a job that waits
     objective : "paper", Eq. 1; "code", what the authors' code evaluates
+    rho : penalty coefficient of postponed jobs
     period_s : H of the paper's objective
 
     Raises
@@ -124,7 +154,8 @@ def proxy_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, *,
     ValueError : if the assignment violates a constraint
     """
     if objective not in OBJECTIVES:
-        raise InputError(f"unknown objective {objective!r}", mend=f"give one of {', '.join(OBJECTIVES)}")
+        raise InputError(f"unknown objective {objective!r}",
+                         mend=f"give one of {', '.join(OBJECTIVES)}")
     check_assignment(fleet, jobs.times_s, assignment)
     if objective == "code":
         return float(code_objective(fleet, jobs, now_s, *assignment, rho))

@@ -9,26 +9,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import heard, njit
-from .greedy import draw
-from .model import SECONDS_PER_HOUR, Assignment, Fleet, Floats, Jobs
-from ..cluster import Integers
+from ..jit import heard, njit
+from .greedy import MODULUS, draw
+from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
+from ..arrays import Floats, Integers
 from ..frames import InputError
 
+# %% auto #0
+__all__ = ['rollout']
+
+# %% ../../nbs/34a_rollout.ipynb #34a-006c
 PRESSURE, EXPENSE = range(2)  # who goes first
 BY_PRICE, IN_TIME = range(2)  # who goes where
-POLICIES = np.array([(order, place) for place in (BY_PRICE, IN_TIME) for order in (PRESSURE, EXPENSE)])
+BASE_POLICIES = np.array([
+    (order, place) for place in (BY_PRICE, IN_TIME) for order in (PRESSURE, EXPENSE)])
 PATIENCE = 2.0  # how far ahead of its due date a job begins to count, in mean run times
-MOST_TIMES_LEAST = 3.0  # a job waits for a cheaper place if this one costs more, as a multiple of the least
-
-# %% auto #0
-__all__ = ['PRESSURE', 'EXPENSE', 'BY_PRICE', 'IN_TIME', 'POLICIES', 'PATIENCE', 'MOST_TIMES_LEAST', 'PAIRS_AT_ONCE', 'Room',
-           'put', 'occupy', 'clear', 'prices_of', 'room_of', 'best_place', 'Queue', 'queue_of', 'rank',
-           'place_in_order', 'play_until', 'cost_to_go', 'best_policy', 'try_changes', 'assign_by_rollout', 'rollout']
+# a job waits for a cheaper place if this one costs more, as a multiple of the least
+MOST_TIMES_LEAST = 3.0
 
 # %% ../../nbs/34a_rollout.ipynb #34a-008
 class Room(NamedTuple):
-    """Nodes by sort (type and size) and free GPUs: one is found, taken and given back in constant time.
+    """Nodes by sort (type and size) and free GPUs: finding, taking, giving back in constant time.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ class Room(NamedTuple):
     num_nodes : (sorts, most GPUs + 1) how many they are
     place : (nodes,) position among them
     free : (nodes,) free GPUs
-    price_eur_per_s : (configurations, sorts, most GPUs + 1) what a configuration adds to the cost of a node with so
-        many free GPUs; infinite where it does not fit
+    price_eur_per_s : (configurations, sorts, most GPUs + 1) what a configuration adds to the cost
+        of a node with so many free GPUs; infinite where it does not fit
     """
 
     sort: Integers
@@ -55,16 +56,18 @@ class Room(NamedTuple):
 @njit(cache=True)
 def put(room: Room, node: int) -> None:
     """List a node under its free GPUs."""
-    sort, level = room.sort[node], room.free[node]
+    sort = room.sort[node]
+    level = room.free[node]
     room.place[node] = room.num_nodes[sort, level]
     room.members[sort, level, room.place[node]] = node
     room.num_nodes[sort, level] += 1
 
-
+# %% ../../nbs/34a_rollout.ipynb #34a-009p
 @njit(cache=True)
 def occupy(room: Room, node: int, gpus: int) -> None:
     """Take some GPUs of a node; the last one of its list moves to its place."""
-    sort, level = room.sort[node], room.free[node]
+    sort = room.sort[node]
+    level = room.free[node]
     room.num_nodes[sort, level] -= 1
     last = room.members[sort, level, room.num_nodes[sort, level]]
     room.members[sort, level, room.place[node]] = last
@@ -72,7 +75,7 @@ def occupy(room: Room, node: int, gpus: int) -> None:
     room.free[node] -= gpus
     put(room, node)
 
-
+# %% ../../nbs/34a_rollout.ipynb #34a-009q
 @njit(cache=True)
 def clear(fleet: Fleet, room: Room) -> None:
     """Take everything off the nodes."""
@@ -84,14 +87,19 @@ def clear(fleet: Fleet, room: Room) -> None:
 # %% ../../nbs/34a_rollout.ipynb #34a-010
 @njit(cache=True)
 def prices_of(fleet: Fleet, kind: Integers, size: Integers) -> Floats:
-    """What each configuration adds to the cost of each sort of node; an empty node is hoped to fill up."""
+    """What each configuration adds to the cost of each sort of node.
+
+    An empty node is hoped to fill up.
+    """
     levels = fleet.cost_eur_per_h.shape[1]
     price = np.full((len(fleet.configuration_gpus), len(size), levels), np.inf)
     for c in range(price.shape[0]):
         gpus = fleet.configuration_gpus[c]
         for sort in range(len(size)):
+            if kind[sort] != fleet.configuration_type[c]:
+                continue
             eur_per_h = fleet.cost_eur_per_h[kind[sort]]
-            for level in range(gpus, size[sort] + 1 if kind[sort] == fleet.configuration_type[c] else 0):
+            for level in range(gpus, size[sort] + 1):
                 used = size[sort] - level
                 more_eur_per_h = eur_per_h[used + gpus] - eur_per_h[used]
                 if used == 0:
@@ -101,51 +109,90 @@ def prices_of(fleet: Fleet, kind: Integers, size: Integers) -> Floats:
 
 # %% ../../nbs/34a_rollout.ipynb #34a-011
 @njit(cache=True)
-def room_of(fleet: Fleet) -> Room:
-    """Empty nodes."""
-    num_types, levels = fleet.cost_eur_per_h.shape
-    nodes, found = len(fleet.node_gpus), 0
-    number, sort = np.full((num_types, levels), -1), np.empty(nodes, np.int64)
-    kind, size = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+def sorts_of(fleet: Fleet) -> tuple[Integers, Integers, Integers]:
+    """Number of each node's sort, then type and size of each sort."""
+    nodes = len(fleet.node_gpus)
+    found = 0
+    number = np.full(fleet.cost_eur_per_h.shape, -1)
+    sort = np.empty(nodes, np.int64)
+    kind = np.empty(nodes, np.int64)
+    size = np.empty(nodes, np.int64)
     for node in range(nodes):
-        own, gpus = fleet.node_type[node], fleet.node_gpus[node]
+        own = fleet.node_type[node]
+        gpus = fleet.node_gpus[node]
         if number[own, gpus] < 0:
-            number[own, gpus], kind[found], size[found] = found, own, gpus
+            number[own, gpus] = found
+            kind[found] = own
+            size[found] = gpus
             found += 1
         sort[node] = number[own, gpus]
-    room = Room(sort, kind[:found], size[:found], np.empty((found, levels, nodes), np.int64),
-                np.zeros((found, levels), np.int64), np.empty(nodes, np.int64), fleet.node_gpus.copy(),
-                prices_of(fleet, kind[:found], size[:found]))
+    return sort, kind[:found], size[:found]
+
+# %% ../../nbs/34a_rollout.ipynb #34a-011p
+@njit(cache=True)
+def room_of(fleet: Fleet) -> Room:
+    """Empty nodes."""
+    nodes = len(fleet.node_gpus)
+    levels = fleet.cost_eur_per_h.shape[1]
+    sort, kind, size = sorts_of(fleet)
+    members = np.empty((len(size), levels, nodes), np.int64)
+    num_nodes = np.zeros((len(size), levels), np.int64)
+    room = Room(sort, kind, size, members, num_nodes, np.empty(nodes, np.int64),
+                fleet.node_gpus.copy(), prices_of(fleet, kind, size))
     clear(fleet, room)
     return room
 
+# %% ../../nbs/34a_rollout.ipynb #34a-014p
+@njit(cache=True)
+def appeal(fleet: Fleet, configuration: int, time_s: float, late_s: float, cost_eur: float,
+           place: int) -> tuple[bool, float]:
+    """Whether a place counts as late, and the number by which it is compared: the least wins."""
+    if place == BY_PRICE:
+        return False, cost_eur
+    kind = fleet.configuration_type[configuration]
+    gpus = fleet.configuration_gpus[configuration]
+    if late_s > 0:
+        return True, time_s * gpus
+    return False, time_s * fleet.cost_eur_per_h[kind, gpus]
+
 # %% ../../nbs/34a_rollout.ipynb #34a-015
 @njit(cache=True)
-def best_place(fleet: Fleet, room: Room, times_s: Floats, left: float, due_s: float, weight_eur_per_s: float,
-               now_s: float, place: int) -> tuple[int, int, float]:
-    """Configuration and node for the rest of a job, and what its energy costs there; -1 if nothing fits.
+def best_place(fleet: Fleet, room: Room, jobs: Jobs, job: int, left: float, now_s: float,
+               place: int) -> tuple[int, int, float]:
+    """Configuration and node for the rest of a job, and what its energy costs; -1 if nothing fits.
 
-    By price: least energy and penalty. In time: the cheapest of those that meet the due date, else the least GPU time.
+    By price: least energy and penalty. In time: the cheapest of those that meet the due date, else
+    the least GPU time.
+
+    Parameters
+    ----------
+    left : the part of the job that is left
+    place : `BY_PRICE` or `IN_TIME`
     """
-    best, is_best_late, chosen, node, energy_eur = np.inf, True, -1, -1, 0.0
-    for c in range(len(times_s)):
-        if times_s[c] == np.inf:
+    best = np.inf
+    is_best_late = True
+    found = (-1, -1, 0.0)
+    for c in range(jobs.times_s.shape[1]):
+        if jobs.times_s[job, c] == np.inf:
             continue
-        time_s, gpus, kind = times_s[c] * left, fleet.configuration_gpus[c], fleet.configuration_type[c]
-        late_s = max(now_s + time_s - due_s, 0.0)
+        time_s = jobs.times_s[job, c] * left
+        gpus = fleet.configuration_gpus[c]
+        late_s = max(now_s + time_s - jobs.due_s[job], 0.0)
         for sort in range(len(room.size)):
-            for level in range(gpus, room.size[sort] + 1 if room.kind[sort] == kind else 0):
+            if room.kind[sort] != fleet.configuration_type[c]:
+                continue
+            for level in range(gpus, room.size[sort] + 1):
                 if room.num_nodes[sort, level] == 0:
                     continue
                 eur = time_s * room.price_eur_per_s[c, sort, level]
-                value, is_late = eur + weight_eur_per_s * late_s, False
-                if place == IN_TIME:
-                    is_late = late_s > 0
-                    value = time_s * (gpus if is_late else fleet.cost_eur_per_h[kind, gpus])
+                is_late, value = appeal(fleet, c, time_s, late_s,
+                                        eur + jobs.weight_eur_per_s[job] * late_s, place)
                 if is_late < is_best_late or (is_late == is_best_late and value < best):
-                    best, is_best_late, chosen, energy_eur = value, is_late, c, eur
-                    node = room.members[sort, level, room.num_nodes[sort, level] - 1]
-    return chosen, node, energy_eur
+                    best = value
+                    is_best_late = is_late
+                    last = room.num_nodes[sort, level] - 1
+                    found = (c, room.members[sort, level, last], eur)
+    return found
 
 # %% ../../nbs/34a_rollout.ipynb #34a-019
 class Queue(NamedTuple):
@@ -154,18 +201,20 @@ class Queue(NamedTuple):
     Parameters
     ----------
     jobs : with the time that each still needs
-    fastest_s, least_eur : (jobs,) run time at best, and energy cost in the best company: on full nodes
+    fastest_s, least_eur : (jobs,) run time at best, and energy cost in the best company: on full
+        nodes
     """
 
     jobs: Jobs
     fastest_s: Floats
     least_eur: Floats
 
-
+# %% ../../nbs/34a_rollout.ipynb #34a-019p
 @njit(cache=True)
 def queue_of(jobs: Jobs, room: Room) -> Queue:
     """Add what does not change to the jobs."""
-    fastest_s, least_eur = np.full(len(jobs.due_s), np.inf), np.full(len(jobs.due_s), np.inf)
+    fastest_s = np.full(len(jobs.due_s), np.inf)
+    least_eur = np.full(len(jobs.due_s), np.inf)
     for job in range(len(fastest_s)):
         for c in range(jobs.times_s.shape[1]):
             fastest_s[job] = min(fastest_s[job], jobs.times_s[job, c])
@@ -180,7 +229,8 @@ def queue_of(jobs: Jobs, room: Room) -> Queue:
 def rank(queue: Queue, now_s: float, order: int) -> Integers:
     """(jobs,) who goes first: by pressure, or by what a second of waiting is expected to cost.
 
-    The latter is the apparent tardiness cost: weight over run time, discounted while there is slack.
+    The latter is the apparent tardiness cost: weight over run time, discounted while there is
+    slack.
     """
     slack_s = queue.jobs.due_s - now_s - queue.fastest_s
     if order == PRESSURE:
@@ -188,57 +238,95 @@ def rank(queue: Queue, now_s: float, order: int) -> Integers:
     discount = np.exp(-np.maximum(slack_s, 0.0) / (PATIENCE * queue.fastest_s.mean()))
     return np.argsort(-queue.jobs.weight_eur_per_s / queue.fastest_s * discount, kind="mergesort")
 
+# %% ../../nbs/34a_rollout.ipynb #34a-023p
+class Board(NamedTuple):
+    """What is played on.
+
+    Parameters
+    ----------
+    fleet, room : nodes, and which of them are free
+    queue : jobs that are not done
+    now_s : when the play begins
+    """
+
+    fleet: Fleet
+    room: Room
+    queue: Queue
+    now_s: float
+
+
+@njit(cache=True)
+def board_of(fleet: Fleet, jobs: Jobs, now_s: float) -> Board:
+    """Empty nodes, and jobs with the time that each still needs."""
+    room = room_of(fleet)
+    return Board(fleet, room, queue_of(jobs, room), now_s)
+
 # %% ../../nbs/34a_rollout.ipynb #34a-024
 @njit(cache=True)
-def place_in_order(fleet: Fleet, room: Room, queue: Queue, left: Floats, now_s: float, order: Integers, place: int,
-                   node: Integers, configuration: Integers) -> float:
-    """Place jobs on empty nodes in a given order, as long as there are GPUs; return when the first will have ended.
+def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, place: int,
+                   decision: Assignment) -> float:
+    """Place jobs on empty nodes in a given order, as long as there are GPUs.
 
-    By price, a job that finds only dear places waits until then, if it can still be in time.
+    By price, a job that finds only dear places waits until the first one ends, if it can still be
+    in time.
 
     Parameters
     ----------
     left : (jobs,) the part of each that is left
     order : jobs that are not done
-    node, configuration : (jobs,) written, -1 for a job that waits
+    decision : (jobs,) written, -1 for a job that waits
+
+    Returns
+    -------
+    when the first job will have ended
     """
+    fleet, room, queue, _ = board
     clear(fleet, room)
-    free, first_s, jobs = fleet.node_gpus.sum(), np.inf, queue.jobs
+    free = fleet.node_gpus.sum()
+    first_s = np.inf
     for job in order:
-        node[job] = configuration[job] = -1
+        decision.node[job] = -1
+        decision.configuration[job] = -1
         if free == 0:
             continue
-        c, n, energy_eur = best_place(fleet, room, jobs.times_s[job], left[job], jobs.due_s[job],
-                                      jobs.weight_eur_per_s[job], now_s, place)
-        is_dear = place == BY_PRICE and energy_eur > MOST_TIMES_LEAST * queue.least_eur[job] * left[job]
-        if c < 0 or (is_dear and first_s + left[job] * queue.fastest_s[job] <= jobs.due_s[job]):
+        c, n, eur = best_place(fleet, room, queue.jobs, job, left[job], now_s, place)
+        is_dear = place == BY_PRICE and eur > MOST_TIMES_LEAST * queue.least_eur[job] * left[job]
+        can_wait = first_s + left[job] * queue.fastest_s[job] <= queue.jobs.due_s[job]
+        if c < 0 or (is_dear and can_wait):
             continue
         occupy(room, n, fleet.configuration_gpus[c])
         free -= fleet.configuration_gpus[c]
-        node[job], configuration[job] = n, c
-        first_s = min(first_s, now_s + jobs.times_s[job, c] * left[job])
+        decision.node[job] = n
+        decision.configuration[job] = c
+        first_s = min(first_s, now_s + queue.jobs.times_s[job, c] * left[job])
     return first_s
 
 # %% ../../nbs/34a_rollout.ipynb #34a-025
 @njit(cache=True)
-def play_until(fleet: Fleet, room: Room, jobs: Jobs, left: Floats, now_s: float, then_s: float, order: Integers,
-               node: Integers, configuration: Integers) -> tuple[float, int]:
+def play_until(board: Board, left: Floats, now_s: float, then_s: float, order: Integers,
+               decision: Assignment) -> tuple[float, int]:
     """Let the placed jobs run for a while: energy and penalties, and how many are not done.
 
     Parameters
     ----------
     left, order : changed; jobs that are not done move to the front
     """
-    cost_eur, kept = 0.0, 0
-    for n in range(len(room.free)):
-        used = fleet.node_gpus[n] - room.free[n]
-        cost_eur += (then_s - now_s) * fleet.cost_eur_per_h[fleet.node_type[n], used] / SECONDS_PER_HOUR
+    fleet = board.fleet
+    jobs = board.queue.jobs
+    cost_eur = 0.0
+    kept = 0
+    for n in range(len(fleet.node_gpus)):
+        used = fleet.node_gpus[n] - board.room.free[n]
+        eur_per_h = fleet.cost_eur_per_h[fleet.node_type[n], used]
+        cost_eur += (then_s - now_s) * eur_per_h / SECONDS_PER_HOUR
     for job in order:
-        if node[job] >= 0:
-            left[job] -= (then_s - now_s) / jobs.times_s[job, configuration[job]]
-            is_lost_in_rounding = then_s + left[job] * jobs.times_s[job, configuration[job]] == then_s
+        if decision.node[job] >= 0:
+            time_s = jobs.times_s[job, decision.configuration[job]]
+            left[job] -= (then_s - now_s) / time_s
+            is_lost_in_rounding = then_s + left[job] * time_s == then_s
             if left[job] < 1e-9 or is_lost_in_rounding:
-                cost_eur += jobs.weight_eur_per_s[job] * max(then_s - jobs.due_s[job], 0.0)
+                late_s = max(then_s - jobs.due_s[job], 0.0)
+                cost_eur += jobs.weight_eur_per_s[job] * late_s
                 continue
         order[kept] = job
         kept += 1
@@ -246,48 +334,84 @@ def play_until(fleet: Fleet, room: Room, jobs: Jobs, left: Floats, now_s: float,
 
 # %% ../../nbs/34a_rollout.ipynb #34a-026
 @njit(cache=True)
-def cost_to_go(fleet: Fleet, room: Room, queue: Queue, now_s: float, order: Integers, place: int, limit_eur: float,
-               node: Integers, configuration: Integers) -> float:
-    """Energy and penalties until the queue is empty, if nobody else comes; infinite as soon as it exceeds a limit.
+def cost_to_go(board: Board, order: Integers, place: int, limit_eur: float,
+               decision: Assignment) -> float:
+    """Energy and penalties until the queue is empty, if nobody else comes.
 
-    Infinite also if a job fits nowhere.
+    Infinite as soon as it exceeds a limit, and if a job fits nowhere.
 
     Parameters
     ----------
     order, place : who goes first, now and later, and who goes where
-    node, configuration : (jobs,) written: what is decided now
+    decision : (jobs,) written: what is decided now
     """
-    left, rest, total = np.ones(len(order)), order.copy(), 0.0
-    then_s = place_in_order(fleet, room, queue, left, now_s, rest, place, node, configuration)
-    n, c = node.copy(), configuration.copy()
+    left = np.ones(len(order))
+    rest = order.copy()
+    total = 0.0
+    now_s = board.now_s
+    then_s = place_in_order(board, left, now_s, rest, place, decision)
+    later = Assignment(decision.node.copy(), decision.configuration.copy())
     while then_s < np.inf:
-        cost_eur, count = play_until(fleet, room, queue.jobs, left, now_s, then_s, rest, n, c)
-        total, rest, now_s = total + cost_eur, rest[:count], then_s
+        cost_eur, count = play_until(board, left, now_s, then_s, rest, later)
+        total = total + cost_eur
+        rest = rest[:count]
+        now_s = then_s
         if total > limit_eur:
             return np.inf
         if count == 0:
             return total
-        then_s = place_in_order(fleet, room, queue, left, now_s, rest, place, n, c)
+        then_s = place_in_order(board, left, now_s, rest, place, later)
     return np.inf
 
 # %% ../../nbs/34a_rollout.ipynb #34a-030
 @njit(cache=True)
-def best_policy(fleet: Fleet, room: Room, queue: Queue, now_s: float, policies: Integers, node: Integers,
-                configuration: Integers) -> tuple[float, int, Integers]:
-    """Play all policies; the least cost, its way to place and its order. The decision is written."""
-    best, place, best_order, n, c = np.inf, 0, np.arange(len(node)), node.copy(), configuration.copy()
+def best_policy(board: Board, policies: Integers, decision: Assignment
+                ) -> tuple[float, int, Integers]:
+    """Play all policies; the least cost, its way to place and its order.
+
+    Parameters
+    ----------
+    policies : (policies, 2) who goes first, and who goes where
+    decision : (jobs,) written
+    """
+    best = np.inf
+    place = 0
+    best_order = np.arange(len(decision.node))
+    tried = Assignment(decision.node.copy(), decision.configuration.copy())
     for k in range(len(policies)):
-        order = rank(queue, now_s, policies[k, 0])
-        total = cost_to_go(fleet, room, queue, now_s, order, policies[k, 1], best, n, c)
+        order = rank(board.queue, board.now_s, policies[k, 0])
+        total = cost_to_go(board, order, policies[k, 1], best, tried)
         if total < best:
-            best, place, best_order = total, policies[k, 1], order
-            node[:], configuration[:] = n, c
+            best = total
+            place = policies[k, 1]
+            best_order = order
+            decision.node[:] = tried.node
+            decision.configuration[:] = tried.configuration
     return best, place, best_order
 
 # %% ../../nbs/34a_rollout.ipynb #34a-030a
 @njit(cache=True)
-def try_changes(fleet: Fleet, room: Room, queue: Queue, now_s: float, place: int, order: Integers, state: Integers,
-                num: int, best: float, node: Integers, configuration: Integers) -> float:
+def with_one_moved(order: Integers, state: Integers) -> Integers:
+    """The same order with one job, drawn, at another position, drawn.
+
+    Parameters
+    ----------
+    order : (jobs,)
+    state : (1,) of the engine, changed
+    """
+    changed = order.copy()
+    source = int(draw(state) * len(order))
+    target = int(draw(state) * len(order))
+    job = changed[source]
+    changed[source:-1] = changed[source + 1:].copy()
+    changed[target + 1:] = changed[target:-1].copy()
+    changed[target] = job
+    return changed
+
+# %% ../../nbs/34a_rollout.ipynb #34a-030ap
+@njit(cache=True)
+def try_changes(board: Board, place: int, order: Integers, state: Integers, num: int, best: float,
+                decision: Assignment) -> float:
     """Move one job of the order, so many times, and keep what is cheaper; return the least cost.
 
     Parameters
@@ -295,18 +419,17 @@ def try_changes(fleet: Fleet, room: Room, queue: Queue, now_s: float, place: int
     order : (jobs,) the best one, changed
     state : (1,) of the engine
     best : cost so far
-    node, configuration : (jobs,) the decision, written
+    decision : (jobs,) written
     """
-    count, n, c = len(order), node.copy(), configuration.copy()
+    tried = Assignment(decision.node.copy(), decision.configuration.copy())
     for _ in range(num):
-        tried, source, target = order.copy(), int(draw(state) * count), int(draw(state) * count)
-        job = tried[source]
-        tried[source:-1] = tried[source + 1:].copy()
-        tried[target + 1:] = tried[target:-1].copy()
-        tried[target] = job
-        total = cost_to_go(fleet, room, queue, now_s, tried, place, best, n, c)
+        changed = with_one_moved(order, state)
+        total = cost_to_go(board, changed, place, best, tried)
         if total < best:
-            best, order[:], node[:], configuration[:] = total, tried, n, c
+            best = total
+            order[:] = changed
+            decision.node[:] = tried.node
+            decision.configuration[:] = tried.configuration
     return best
 
 # %% ../../nbs/34a_rollout.ipynb #34a-030b
@@ -314,42 +437,57 @@ PAIRS_AT_ONCE = 4_000_000  # jobs times turns that are played before a compiled 
 
 
 def assign_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, policies: Integers, tries: int,
-                      seed: int) -> tuple[Integers, Integers, float]:
-    """Play all policies, take the cheapest, and try to improve its order of jobs by moving one of them.
-
-    Returns
-    -------
-    node, configuration (jobs,), and what the queue is expected to cost
-    """
-    count, state = len(jobs.due_s), np.array([max(seed % 2147483647, 1)])
-    node, configuration = np.full(count, -1), np.full(count, -1)
-    left, most = tries if count > 1 else 0, max(1, PAIRS_AT_ONCE // ((count + 10) * (count + len(fleet.node_type))))
-    with heard():
-        room = room_of(fleet)
-        queue = queue_of(jobs, room)
-        best, place, order = best_policy(fleet, room, queue, now_s, policies, node, configuration)
-        while left > 0:
-            best = try_changes(fleet, room, queue, now_s, place, order, state, min(left, most), best, node,
-                               configuration)
-            left -= most
-    return node, configuration, float(best)
-
-# %% ../../nbs/34a_rollout.ipynb #34a-031
-def rollout(fleet: Fleet, jobs: Jobs, now_s: float, *, tries: int = 20, seed: int = 4010) -> tuple[Assignment, float]:
-    """Assign jobs as the policy would that gets the whole queue done at least cost; also return that cost.
+                      seed: int) -> tuple[Assignment, float]:
+    """Play policies, take the cheapest, and try to improve its order by moving one job.
 
     Parameters
     ----------
+    policies : (policies, 2) who goes first, and who goes where
+    tries, seed : changes of the order to try, and where the engine starts
+    """
+    count = len(jobs.due_s)
+    state = np.array([max(seed % MODULUS, 1)])
+    decision = Assignment(np.full(count, -1), np.full(count, -1))
+    left = tries if count > 1 else 0
+    most = max(1, PAIRS_AT_ONCE // ((count + 10) * (count + len(fleet.node_type))))
+    with heard():
+        board = board_of(fleet, jobs, now_s)
+        best, place, order = best_policy(board, policies, decision)
+        while left > 0:
+            best = try_changes(board, place, order, state, min(left, most), best, decision)
+            left -= most
+    return decision, float(best)
+
+# %% ../../nbs/34a_rollout.ipynb #34a-031
+def rollout(fleet: Fleet, jobs: Jobs, now_s: float, *, tries: int = 20,
+            seed: int = 4010) -> tuple[Assignment, float]:
+    """Assign jobs as the simple policy would that gets the whole queue done at least cost.
+
+    Parameters
+    ----------
+    fleet, jobs, now_s : nodes, the queue and the present time
     tries : changes of the order to try, by local search
     seed : of these changes
+
+    Returns
+    -------
+    assignment, and what the queue is expected to cost in EUR
 
     Raises
     ------
     InputError : if a number is negative
+
+    References
+    ----------
+    Ours, after Bertsekas et al. 1997
     """
     if tries < 0 or seed < 0:
         raise InputError(f"{tries} tries, seed {seed}", mend="give 0 or more of both")
     if not len(jobs.due_s):
         return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64)), 0.0
-    node, configuration, cost_eur = assign_by_rollout(fleet, jobs, now_s, POLICIES, tries, seed)
-    return Assignment(node, configuration), float(cost_eur)
+    return assign_by_rollout(fleet, jobs, float(now_s), BASE_POLICIES, tries, seed)
+
+# %% ../../nbs/34a_rollout.ipynb #34a-099
+from .._moved import moved
+
+__getattr__ = moved(__name__)

@@ -5,46 +5,71 @@
 # %% ../../nbs/32_rules.ipynb #32-006
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
-from .model import Assignment, Fleet, Floats, Jobs
-from ..cluster import Integers
+from ..jit import njit
+from .model import Assignment, Fleet, Jobs
+from .proxy import gpus_in_use
+from ..arrays import Floats, Integers
 from ..frames import InputError
 
-FIFO, EDF, PRIORITY = range(3)
-RULES = {"fifo": FIFO, "edf": EDF, "priority": PRIORITY}
-
 # %% auto #0
-__all__ = ['FIFO', 'EDF', 'PRIORITY', 'RULES', 'candidates', 'OpenNodes', 'put_back', 'reopen', 'open_nodes', 'take', 'place_all',
-           'urgency', 'assign_waiting', 'assign_by_rule']
+__all__ = ['assign_by_rule']
+
+# %% ../../nbs/32_rules.ipynb #32-006c
+Rule = Callable[[Jobs], Floats]
+
+# %% ../../nbs/32_rules.ipynb #32-007p
+@njit(cache=True)
+def insert(order: Integers, key: Floats, begin: int, end: int, configuration: int,
+           value: float) -> None:
+    """Insert a configuration into the sorted part of a list, behind those of equal key.
+
+    Parameters
+    ----------
+    order, key : (configurations,) the list and the keys it is sorted by, changed
+    begin, end : the sorted part
+    """
+    i = end
+    while i > begin and key[i - 1] > value:
+        key[i] = key[i - 1]
+        order[i] = order[i - 1]
+        i -= 1
+    key[i] = value
+    order[i] = configuration
 
 # %% ../../nbs/32_rules.ipynb #32-008
 @njit(cache=True)
 def candidates(fleet: Fleet, times_s: Floats, due_s: Floats, now_s: float) -> Integers:
     """(jobs, configurations) each job's configurations in the order to try, -1 at the end.
 
-    Those that meet the due date come first, cheapest first; then the others, fastest first. Configurations with more
-    GPUs than there is a price for are left out.
+    Those that meet the due date come first, cheapest first; then the others, fastest first.
+    Configurations with more GPUs than there is a price for are left out.
+
+    Parameters
+    ----------
+    times_s : (jobs, configurations) run times, infinite where a job cannot run
+    due_s : (jobs,) absolute times
     """
-    order, key, num_prices = np.full(times_s.shape, -1), np.empty(times_s.shape[1]), fleet.cost_eur_per_h.shape[1]
+    order = np.full(times_s.shape, -1)
+    key = np.empty(times_s.shape[1])
+    num_prices = fleet.cost_eur_per_h.shape[1]
     for job in range(len(times_s)):
         count = 0
         for is_late in (False, True):
             begin = count
             for c in range(times_s.shape[1]):
                 time_s = times_s[job, c]
-                kind, gpus = fleet.configuration_type[c], fleet.configuration_gpus[c]
-                if time_s == np.inf or gpus >= num_prices or (time_s + now_s > due_s[job]) != is_late:
+                gpus = fleet.configuration_gpus[c]
+                if time_s == np.inf or gpus >= num_prices:
                     continue
-                cost = fleet.cost_eur_per_h[kind, gpus]
-                value, i = time_s if is_late else time_s * cost, count
-                while i > begin and key[i - 1] > value:
-                    key[i], order[job, i] = key[i - 1], order[job, i - 1]
-                    i -= 1
-                key[i], order[job, i] = value, c
+                if (time_s + now_s > due_s[job]) != is_late:
+                    continue
+                cost = fleet.cost_eur_per_h[fleet.configuration_type[c], gpus]
+                insert(order[job], key, begin, count, c, time_s if is_late else time_s * cost)
                 count += 1
     return order
 
@@ -67,15 +92,23 @@ class OpenNodes(NamedTuple):
 @njit(cache=True)
 def put_back(fleet: Fleet, opened: OpenNodes, node: int) -> None:
     """Put a node in front of those with as many free GPUs, unless it is full."""
-    level, kind = opened.free[node], fleet.node_type[node]
+    level = opened.free[node]
+    kind = fleet.node_type[node]
     if level > 0:
         opened.following[node] = opened.head[kind, level]
         opened.head[kind, level] = node
 
-
+# %% ../../nbs/32_rules.ipynb #32-014p
 @njit(cache=True)
 def reopen(fleet: Fleet, opened: OpenNodes, free: Integers) -> None:
-    """Go on with so many free GPUs: if that is news for a type, its nodes stand by name again, else as they stood."""
+    """Go on with so many free GPUs.
+
+    If that is news for a type, its nodes stand by name again, else as they stood.
+
+    Parameters
+    ----------
+    free : (nodes,) free GPUs
+    """
     for kind in range(len(opened.head)):
         own = np.flatnonzero(fleet.node_type == kind)
         if (free[own] != opened.free[own]).any():
@@ -84,19 +117,21 @@ def reopen(fleet: Fleet, opened: OpenNodes, free: Integers) -> None:
             for node in own[::-1]:
                 put_back(fleet, opened, node)
 
-
+# %% ../../nbs/32_rules.ipynb #32-014q
 @njit(cache=True)
 def open_nodes(fleet: Fleet, free: Integers) -> OpenNodes:
     """Nodes with so many free GPUs, those of a list by name."""
-    opened = OpenNodes(np.full(fleet.cost_eur_per_h.shape, -1), np.full(len(free), -1), np.zeros(len(free), np.int64))
+    opened = OpenNodes(np.full(fleet.cost_eur_per_h.shape, -1), np.full(len(free), -1),
+                       np.zeros(len(free), np.int64))
     reopen(fleet, opened, free)
     return opened
 
 # %% ../../nbs/32_rules.ipynb #32-015
 @njit(cache=True)
 def take(fleet: Fleet, opened: OpenNodes, configuration: int) -> int:
-    """Find the GPUs of a configuration on the node with the fewest that suffice; -1 if there is none."""
-    kind, gpus = fleet.configuration_type[configuration], fleet.configuration_gpus[configuration]
+    """Take the GPUs of a configuration on the node with the fewest that suffice; -1 if none has."""
+    kind = fleet.configuration_type[configuration]
+    gpus = fleet.configuration_gpus[configuration]
     for level in range(gpus, opened.head.shape[1]):
         node: int = opened.head[kind, level]
         if node >= 0:
@@ -110,7 +145,7 @@ def take(fleet: Fleet, opened: OpenNodes, configuration: int) -> int:
 @njit(cache=True)
 def place_all(fleet: Fleet, opened: OpenNodes, order: Integers, options: Integers, node: Integers,
               configuration: Integers) -> None:
-    """Give each job in turn the first of its candidates that fits somewhere; -1, -1 for a job that has to wait.
+    """Give each job in turn the first of its candidates that fits; -1, -1 for one that has to wait.
 
     Parameters
     ----------
@@ -125,44 +160,120 @@ def place_all(fleet: Fleet, opened: OpenNodes, order: Integers, options: Integer
                 break
             found = take(fleet, opened, c)
             if found >= 0:
-                node[job], configuration[job] = found, c
+                node[job] = found
+                configuration[job] = c
                 break
 
 # %% ../../nbs/32_rules.ipynb #32-023
-@njit(cache=True)
-def urgency(jobs: Jobs, rule: int) -> Floats:
-    """(jobs,) the smaller, the earlier it goes: submission, due date, or minus the weight."""
-    if rule == FIFO:
-        return jobs.submission_s
-    if rule == EDF:
-        return jobs.due_s
+def fifo(jobs: Jobs) -> Floats:
+    """(jobs,) submissions in s: first come, first served."""
+    return jobs.submission_s
+
+
+def edf(jobs: Jobs) -> Floats:
+    """(jobs,) due dates in s: earliest deadline first."""
+    return jobs.due_s
+
+
+def priority(jobs: Jobs) -> Floats:
+    """(jobs,) weights in EUR/s, negative: the heaviest first."""
     return -jobs.weight_eur_per_s
 
-
+# %% ../../nbs/32_rules.ipynb #32-023p
 @njit(cache=True)
-def assign_waiting(fleet: Fleet, jobs: Jobs, now_s: float, opened: OpenNodes, rule: int) -> tuple[Integers, Integers]:
-    """Place waiting jobs on the open nodes by one of the rules; node and configuration (jobs,)."""
-    node, configuration = np.empty(len(jobs.due_s), np.int64), np.empty(len(jobs.due_s), np.int64)
-    order = np.argsort(urgency(jobs, rule), kind="mergesort")
-    place_all(fleet, opened, order, candidates(fleet, jobs.times_s, jobs.due_s, now_s), node, configuration)
+def assign_waiting(fleet: Fleet, jobs: Jobs, now_s: float, opened: OpenNodes,
+                   urgency: Floats) -> tuple[Integers, Integers]:
+    """Place waiting jobs on the open nodes, in ascending order of urgency.
+
+    Parameters
+    ----------
+    opened : nodes with free GPUs, changed
+    urgency : (jobs,) what a rule says
+
+    Returns
+    -------
+    node and configuration (jobs,)
+    """
+    node = np.empty(len(jobs.due_s), np.int64)
+    configuration = np.empty(len(jobs.due_s), np.int64)
+    order = np.argsort(urgency, kind="mergesort")
+    options = candidates(fleet, jobs.times_s, jobs.due_s, now_s)
+    place_all(fleet, opened, order, options, node, configuration)
     return node, configuration
 
 # %% ../../nbs/32_rules.ipynb #32-025
-def assign_by_rule(fleet: Fleet, jobs: Jobs, now_s: float, rule: str, *, free: Integers | None = None) -> Assignment:
+def assign_by_rule(fleet: Fleet, jobs: Jobs, now_s: float, rule: Rule, *,
+                   free: Integers | None = None) -> Assignment:
     """Place waiting jobs by a rule: the authors' baselines.
 
     Parameters
     ----------
-    rule : a key of `RULES`
+    fleet, now_s : nodes and the present time
+    jobs : those that wait
+    rule : `fifo`, `edf`, `priority`, or any function from jobs to (jobs,) numbers, smallest first
     free : (nodes,) free GPUs, all if not given
 
     Raises
     ------
-    InputError : if there is no such rule, or a node cannot have so many free GPUs
+    InputError : if a node cannot have so many free GPUs
+
+    References
+    ----------
+    Filippini et al. 2021, Section V-B
     """
-    if rule not in RULES:
-        raise InputError(f"unknown rule {rule!r}", mend=f"give one of {', '.join(RULES)}")
     given = fleet.node_gpus if free is None else np.asarray(free, np.int64)
     if given.shape != fleet.node_gpus.shape or ((given < 0) | (given > fleet.node_gpus)).any():
-        raise InputError(f"free GPUs {given.tolist()}", mend="give each node a number from 0 to that of its GPUs")
-    return Assignment(*assign_waiting(fleet, jobs, now_s, open_nodes(fleet, given), RULES[rule]))
+        raise InputError(f"free GPUs {given.tolist()}",
+                         mend="give each node a number from 0 to that of its GPUs")
+    opened = open_nodes(fleet, given)
+    return Assignment(*assign_waiting(fleet, jobs, now_s, opened, rule(jobs)))
+
+# %% ../../nbs/32_rules.ipynb #32-031a
+class Running(NamedTuple):
+    """What runs while somebody decides about a queue.
+
+    Parameters
+    ----------
+    node, configuration : (jobs,) where each job of the queue runs, -1 if it waits
+    opened : nodes in the order in which the rules ask them; a rule changes it
+    """
+
+    node: Integers
+    configuration: Integers
+    opened: OpenNodes
+
+
+def nothing_runs(fleet: Fleet, num_jobs: int) -> Running:
+    """Describe nodes that are all free, and a queue of so many jobs that all wait."""
+    waits = np.full(num_jobs, -1)
+    return Running(waits, waits.copy(), open_nodes(fleet, fleet.node_gpus))
+
+# %% ../../nbs/32_rules.ipynb #32-031b
+@njit(cache=True)
+def fill_up(fleet: Fleet, jobs: Jobs, now_s: float, urgency: Floats,
+            running: Running) -> tuple[Integers, Integers]:
+    """Leave running jobs where they are, and place those that wait on the free GPUs.
+
+    Parameters
+    ----------
+    jobs : the queue, with the time that each job still needs
+    urgency : (jobs,) what a rule says
+
+    Returns
+    -------
+    node and configuration (jobs,)
+    """
+    node = running.node.copy()
+    configuration = running.configuration.copy()
+    waiting = np.flatnonzero(node < 0)
+    reopen(fleet, running.opened, fleet.node_gpus - gpus_in_use(fleet, node, configuration))
+    some = Jobs(jobs.submission_s[waiting], jobs.due_s[waiting], jobs.weight_eur_per_s[waiting],
+                jobs.times_s[waiting])
+    placed = assign_waiting(fleet, some, now_s, running.opened, urgency[waiting])
+    node[waiting], configuration[waiting] = placed
+    return node, configuration
+
+# %% ../../nbs/32_rules.ipynb #32-099
+from .._moved import moved
+
+__getattr__ = moved(__name__)

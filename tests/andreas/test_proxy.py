@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from andreas_cases import each_case, golden, instance_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -23,12 +22,14 @@ from sched_lab.andreas.proxy import (
     slowest_s,
 )
 from sched_lab.frames import InputError
+from tests.andreas.cases import each_case, golden, instance_of
 
 
 def placed(instance: Instance, places: dict[str, list[Any] | None]) -> Assignment:
     """Read an assignment of the reference files: node, perhaps GPU type, GPUs."""
     number = {instance.configuration_name(c): c for c in range(len(instance.fleet.configuration_gpus))}
-    node, configuration = np.full(len(instance.job_name), -1), np.full(len(instance.job_name), -1)
+    node = np.full(len(instance.job_name), -1)
+    configuration = np.full(len(instance.job_name), -1)
     for job, name in enumerate(instance.job_name):
         if place := places.get(name):
             node[job] = instance.node_name.index(place[0])
@@ -50,7 +51,8 @@ def value_eur(instance: Instance, places: dict[str, list[Any] | None], objective
 @each_case
 @pytest.mark.parametrize("method", ["G", "FIFO", "EDF", "PS"])
 def test_code_objective_of_every_method_is_what_the_program_evaluates(case, method):
-    instance, reference = instance_of(case), case["results"][method]
+    instance = instance_of(case)
+    reference = case["results"][method]
     value = value_eur(instance, reference["schedule"], "code", case)
     assert value == pytest.approx(reference["proxy"], abs=1e-6, rel=0)
     first_s = first_completion_s(instance.jobs.times_s, *placed(instance, reference["schedule"]))
@@ -70,7 +72,8 @@ def test_code_objective_of_randomised_greedy_is_what_the_program_evaluates(case)
 @golden
 @each_case
 def test_paper_objective_is_that_of_the_exact_model(case):
-    instance, exact = instance_of(case), case["exact"]
+    instance = instance_of(case)
+    exact = case["exact"]
     value = value_eur(instance, case["results"]["G"]["schedule"], "paper", case)
     assert value == pytest.approx(exact["greedy_paper_obj_first_ending"], abs=1e-6, rel=0)
     for model in ("milp_corrected_first_ending", "milp_first_ending_cover4n"):
@@ -87,7 +90,8 @@ def decided(draw: st.DrawFn, *, some_run: bool = False) -> tuple[Fleet, Jobs, fl
     """Small fleet, jobs, present time, and a valid assignment that shares nodes and lets jobs wait."""
     num_types = draw(st.integers(1, 2))
     configurations = [(kind, gpus) for kind in range(num_types) for gpus in (1, 2, 3)]
-    num_nodes, num_jobs = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    num_nodes = draw(st.integers(1, 3))
+    num_jobs = draw(st.integers(1, 5))
     whole = st.integers(1, 20)
     prices = np.array([[0, *np.cumsum(draw(st.lists(whole, min_size=3, max_size=3)))] for _ in range(num_types)], float)
     fleet = Fleet(np.array(draw(st.lists(st.integers(0, num_types - 1), min_size=num_nodes, max_size=num_nodes))),
@@ -98,7 +102,9 @@ def decided(draw: st.DrawFn, *, some_run: bool = False) -> tuple[Fleet, Jobs, fl
     column = st.lists(whole.map(float), min_size=num_jobs, max_size=num_jobs)
     jobs = Jobs(np.zeros(num_jobs), 2 * np.array(draw(column)), np.array(draw(column)),
                 np.array(draw(st.lists(row, min_size=num_jobs, max_size=num_jobs))))
-    node, configuration, free = np.full(num_jobs, -1), np.full(num_jobs, -1), fleet.node_gpus.copy()
+    node = np.full(num_jobs, -1)
+    configuration = np.full(num_jobs, -1)
+    free = fleet.node_gpus.copy()
     for job in range(num_jobs):
         places = [(n, c) for n in range(num_nodes) for c, (kind, gpus) in enumerate(configurations)
                   if kind == fleet.node_type[n] and gpus <= free[n] and jobs.times_s[job, c] < math.inf]
@@ -112,7 +118,8 @@ def decided(draw: st.DrawFn, *, some_run: bool = False) -> tuple[Fleet, Jobs, fl
 def plain_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, objective: str, rho: float,
               period_s: float) -> float:
     """Evaluate the two formulas, sum by sum."""
-    running, waiting = {}, []
+    running = {}
+    waiting = []
     for j, (n, c) in enumerate(zip(*assignment, strict=True)):
         if n < 0:
             waiting.append(j)
@@ -125,7 +132,8 @@ def plain_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment, ob
     if objective == "code":
         if not running:
             return math.inf
-        first_s, begin_s = min(t for _, _, t in running.values()), now_s
+        first_s = min(t for _, _, t in running.values())
+        begin_s = now_s
         energy = sum(first_s * price[n, sum(g for m, g, _ in running.values() if m == n)] for n in hosts)
         ends = dict.fromkeys(running, now_s + first_s)
     else:

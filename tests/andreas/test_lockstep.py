@@ -3,11 +3,21 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from andreas_cases import each_case, golden, instance_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.batch import (
+from sched_lab.andreas.greedy import (
+    MODULUS,
+    MULTIPLIER,
+    TWO_STEPS,
+    SearchOptions,
+    draw,
+    pressure_s,
+    randomized_greedy,
+    shake,
+)
+from sched_lab.andreas.instances import generate, toy_instance
+from sched_lab.andreas.lockstep import (
     add_rows,
     full_shelves,
     has_ties,
@@ -24,22 +34,12 @@ from sched_lab.andreas.batch import (
     starts_of,
     wishes_of,
 )
-from sched_lab.andreas.greedy import (
-    MODULUS,
-    MULTIPLIER,
-    TWO_STEPS,
-    Randomness,
-    draw,
-    pressure_s,
-    randomized_greedy,
-    shake,
-)
-from sched_lab.andreas.instances import generate, toy_instance
 from sched_lab.andreas.model import Assignment, Fleet, Jobs
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.andreas.rules import open_nodes, place_all
 from sched_lab.arrays import get_xp
 from sched_lab.frames import InputError
+from tests.andreas.cases import each_case, golden, instance_of
 
 
 def why_not(device):
@@ -59,7 +59,8 @@ TOY = toy_instance()
 @st.composite
 def queues(draw):
     """Small fleets and queues in few round numbers, so that times, pressures and objectives are often equal."""
-    num_nodes, num_jobs = draw(st.integers(1, 5)), draw(st.integers(1, 7))
+    num_nodes = draw(st.integers(1, 5))
+    num_jobs = draw(st.integers(1, 7))
     kinds = np.array(draw(st.lists(st.integers(0, 1), min_size=num_nodes, max_size=num_nodes)))
     gpus = np.array(draw(st.lists(st.integers(1, 3), min_size=num_nodes, max_size=num_nodes)))
     cost = np.array([[np.inf, 0.5, 0.75, 1.0], [np.inf, 0.25, 0.375, draw(st.sampled_from([0.4, np.inf]))]])
@@ -86,7 +87,8 @@ def queue_of(seed, num_jobs, num_nodes=6, scenario=2):
 
 def decisions_of(fleet, jobs, num, seed):
     """Feasible decisions at random, (jobs, decisions)."""
-    rng, num_jobs = np.random.default_rng(seed), len(jobs.due_s)
+    rng = np.random.default_rng(seed)
+    num_jobs = len(jobs.due_s)
     node, configuration = (np.full((num_jobs, num), -1) for _ in range(2))
     options = np.where(np.isfinite(jobs.times_s), np.arange(len(fleet.configuration_type)), -1)
     for i in range(num):
@@ -97,12 +99,11 @@ def decisions_of(fleet, jobs, num, seed):
     return Assignment(node, configuration)
 
 
-def assert_same_rounds(queue, rounds, device, **options):
-    found = random_rounds(*queue, max_iterations=rounds, device=device, **options)
-    options.pop("at_once", None)
+def assert_same_rounds(queue, rounds, device, at_once=None, **options):
+    found = random_rounds(*queue, SearchOptions(max_iterations=rounds, **options), device=device, at_once=at_once)
     assert found.value_eur.shape == (rounds,)
     for k in range(1, rounds + 1):  # the best of the first k, for all k: every value that matters
-        best, eur = randomized_greedy(*queue, max_iterations=k, **options)
+        best, eur = randomized_greedy(*queue, SearchOptions(max_iterations=k, **options))
         assert found.value_eur[:k].min() == eur
     assert found.best_eur == eur
     assert found.best.node.tolist() == best.node.tolist()
@@ -147,15 +148,15 @@ def test_cases_of_the_authors_program_side_by_side(case):
     instance = instance_of(case)
     for seed, expected in case["RG"].items():
         queue = instance.fleet, instance.jobs, instance.now_s
-        found = random_rounds(*queue, seed=int(seed), as_code=True)
-        assert found.best_eur == randomized_greedy(*queue, seed=int(seed), as_code=True)[1]
+        found = random_rounds(*queue, SearchOptions(seed=int(seed), as_code=True))
+        assert found.best_eur == randomized_greedy(*queue, SearchOptions(seed=int(seed), as_code=True))[1]
         assert found.best_eur <= expected["proxy_python"] + 1e-9  # a thousand rounds, not fewer
 
 
 def test_a_queue_without_jobs_has_the_objective_of_nothing():
     nobody = Jobs(*(np.empty((0, 3)[:1 + (i == 3)]) for i in range(4)))
     for as_code, value_eur in ((True, np.inf), (False, 0.0)):
-        found = random_rounds(TOY.fleet, nobody, 0.0, max_iterations=4, as_code=as_code)
+        found = random_rounds(TOY.fleet, nobody, 0.0, SearchOptions(max_iterations=4, as_code=as_code))
         assert (found.value_eur == value_eur).all()
 
 
@@ -165,7 +166,8 @@ def test_a_queue_without_jobs_has_the_objective_of_nothing():
 @given(seed=st.integers(1, MODULUS - 1), num=st.integers(1, 70))
 @settings(max_examples=20, deadline=None, derandomize=True)
 def test_every_number_can_be_reached_at_once(device, seed, num):
-    xp, state = get_xp(device), np.array([seed])
+    xp = get_xp(device)
+    state = np.array([seed])
     states = [seed * int(factor) % MODULUS for factor in powers(xp, TWO_STEPS, num)]
     drawn = numbers(xp, xp.asarray(states))
     assert [float(drawn[i]) for i in range(num)] == [draw(state) for _ in range(num)]
@@ -181,7 +183,8 @@ def test_leaps_that_land_just_past_the_modulus():
 @pytest.mark.parametrize("as_code", [False, True])
 def test_each_round_starts_where_the_last_one_stopped(as_code):
     # As printed: 5 for the order, 2 for each of A and D that will be late, 1 for each of the others: 12. As coded: 5.
-    plan, state = plan_of(TOY.fleet, TOY.jobs, 600.0, Randomness(as_code=as_code), np), np.array([7])
+    plan = plan_of(TOY.fleet, TOY.jobs, 600.0, SearchOptions(as_code=as_code), np)
+    state = np.array([7])
     for start in starts_of(plan, 7, slice(0, 20)).tolist():
         assert start == state[0]
         for _ in range(5 if as_code else 12):
@@ -191,7 +194,8 @@ def test_each_round_starts_where_the_last_one_stopped(as_code):
 
 def test_orders_are_those_of_the_compiled_pass():
     # One draw too many or too few in the pass shifts all that follow; this looks at the pass alone.
-    plan, state = plan_of(TOY.fleet, TOY.jobs, 600.0, Randomness(as_code=True), np), np.array([4010])
+    plan = plan_of(TOY.fleet, TOY.jobs, 600.0, SearchOptions(as_code=True), np)
+    state = np.array([4010])
     for column in orders_of(plan, TOY.jobs, starts_of(plan, 4010, slice(0, 50))).T:
         order = plan.order.copy()
         shake(order, TOY.jobs.weight_eur_per_s, state, True)
@@ -210,16 +214,18 @@ def test_objectives_of_a_batch_are_those_of_its_columns(device, objective, queue
     more = (RHO, PERIOD_S)[:1 + (objective == "paper")]
     scalar = code_objective if objective == "code" else paper_objective
     expected = [scalar(*queue, *(x[:, i].copy() for x in decisions), *more) for i in range(6)]
-    assert proxies_eur(*queue, decisions, objective=objective, device=device).tolist() == expected
+    assert proxies_eur(*queue, decisions,
+                       SearchOptions(as_code=objective == "code"), device=device).tolist() == expected
 
 
 def test_pieces_do_not_change_the_values():
     queue = queue_of(8, 20)
     decisions = decisions_of(*queue[:2], 30, 1)
     piece = 8 * numbers_each(queue[0], 20) * 7  # seven fit
-    for objective in ("code", "paper"):
-        whole = proxies_eur(*queue, decisions, objective=objective)
-        assert (proxies_eur(*queue, decisions, objective=objective, max_bytes=piece) == whole).all()
+    for as_code in (True, False):
+        how = SearchOptions(as_code=as_code)
+        whole = proxies_eur(*queue, decisions, how)
+        assert (proxies_eur(*queue, decisions, how, max_bytes=piece) == whole).all()
         assert len(np.unique(whole)) > 20
     assert proxies_eur(*queue, Assignment(*(x[:, :0] for x in decisions))).shape == (0,)
 
@@ -240,7 +246,8 @@ def test_the_program_stops_when_nothing_is_left_in_any_round():
     fleet = Fleet(np.zeros(2, int), np.full(2, 2), np.zeros(1, int), np.ones(1, int), np.array([[np.inf, 0.5, 0.7]]))
     jobs = Jobs(np.zeros(40), np.full(40, 1e6), np.ones(40), np.full((40, 1), 100.0))
     ask = np.tile(np.arange(40)[:, None], (1, 3))
-    wishes, shelves = wishes_of(np.zeros((40, 1), int)), full_shelves(fleet, 3, np)
+    wishes = wishes_of(np.zeros((40, 1), int))
+    shelves = full_shelves(fleet, 3, np)
     node, configuration = place_together(problem_of(fleet, jobs, 0.0, RHO, np), fleet, wishes, shelves, ask)
     assert node.shape == configuration.shape == (16, 3)
     assert node[:, 0].tolist() == [0, 0, 1, 1] + [-1] * 12
@@ -249,7 +256,8 @@ def test_the_program_stops_when_nothing_is_left_in_any_round():
 # --- refusals
 
 def test_bad_decisions_are_refused_with_the_reason_of_the_validator():
-    jobs, good = Jobs(*(column[:2] for column in TOY.jobs)), np.array([[0, 0], [1, 2]])
+    jobs = Jobs(*(column[:2] for column in TOY.jobs))
+    good = np.array([[0, 0], [1, 2]])
     for node, configuration, reason in [
             ([[0, 1], [1, 1]], [[0, 2], [2, 2]], "node 1 has more GPUs in use"),      # two on one TURING
             ([[0, 0], [1, -1]], [[0, 1], [2, 2]], "job 1 has half a place"),
@@ -262,28 +270,29 @@ def test_bad_decisions_are_refused_with_the_reason_of_the_validator():
     for node in (3, -2):
         with pytest.raises(InputError, match="no such node"):
             proxies_eur(TOY.fleet, jobs, 0.0, Assignment(np.array([[node], [1]]), np.array([[0], [2]])))
-    with pytest.raises(InputError, match="give one of paper, code"):
-        proxies_eur(TOY.fleet, jobs, 0.0, Assignment(good, good), objective="bill")
     with pytest.raises(InputError, match=r"\(jobs, decisions\)"):
         proxies_eur(TOY.fleet, jobs, 0.0, Assignment(good, good[:, :1]))
 
 
-@pytest.mark.parametrize("bad", [{"max_iterations": 0}, {"seed": -1}, {"rho": -1.0}, {"rho": np.inf}, {"at_once": 0},
-                                 {"device": "tpu"}, {"max_bytes": 10}, {"at_once": 100, "max_bytes": 20_000}])
+@pytest.mark.parametrize("bad", [
+    *({"how": how, "more": {}} for how in ({"max_iterations": 0}, {"seed": -1}, {"rho": -1.0}, {"rho": np.inf})),
+    *({"how": {}, "more": more} for more in ({"at_once": 0}, {"device": "tpu"}, {"max_bytes": 10},
+                                             {"at_once": 100, "max_bytes": 20_000}))])
 def test_bad_runs_are_refused(bad):
     with pytest.raises(InputError):
-        random_rounds(TOY.fleet, TOY.jobs, 600.0, **bad)
+        random_rounds(TOY.fleet, TOY.jobs, 600.0, SearchOptions(**bad["how"]), **bad["more"])
 
 
 @pytest.mark.parametrize(("num_nodes", "num_jobs", "as_code"), [
     (4, 40, False), (40, 10, False), (6, 60, True), (3, 2, True)])
 def test_the_guard_counts_at_least_what_is_taken(num_nodes, num_jobs, as_code):
     queue = queue_of(2, num_jobs, num_nodes)
-    random_rounds(*queue, max_iterations=10, as_code=as_code)
+    random_rounds(*queue, SearchOptions(max_iterations=10, as_code=as_code))
     decisions = decisions_of(*queue[:2], 2000, 1)
     guard = 2000 * 8 * numbers_each(queue[0], num_jobs)
-    for call in (lambda: random_rounds(*queue, max_iterations=2001, as_code=as_code, at_once=2000),
-                 lambda: proxies_eur(*queue, decisions), lambda: proxies_eur(*queue, decisions, objective="code")):
+    for call in (lambda: random_rounds(*queue, SearchOptions(max_iterations=2001, as_code=as_code), at_once=2000),
+                 lambda: proxies_eur(*queue, decisions), lambda: proxies_eur(*queue, decisions,
+                                                                             SearchOptions(as_code=True))):
         tracemalloc.start()
         call()
         taken = tracemalloc.get_traced_memory()[1]

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.greedy import Randomness
+from sched_lab.andreas.bounds import lower_bound_eur
+from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import TOY, armida, generate, toy_instance
 from sched_lab.andreas.model import HISTORY, Assignment, check_assignment, check_schedule
+from sched_lab.andreas.policies import POLICIES, day_policies
 from sched_lab.andreas.proxy import PERIOD_S, RHO, paper_objective
-from sched_lab.andreas.report import DECISIONS, decide_now, lower_bound_eur, report
-from sched_lab.andreas.simulation import METHODS, simulate
+from sched_lab.andreas.report import decide_now, report_of
+from sched_lab.andreas.simulation import simulate
 from sched_lab.cli import main
 
-RESULT = {"schedule.csv", "costs.json", "gantt.html"}
+RESULT = {"schedule.csv", "summary.json", "gantt.html"}
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +46,14 @@ def history_written(instance, table):
     return pd.DataFrame(dict(zip(HISTORY, columns, strict=True)))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_day_that_is_written_is_valid_and_its_books_balance(method, capsys):
-    assert andreas("--method", method, "--simulate") == 0
+@pytest.mark.parametrize("policy", day_policies())
+def test_a_day_that_is_written_is_valid_and_its_books_balance(policy, capsys):
+    assert andreas("--policy", policy, "--simulate") == 0
     assert {path.name for path in Path("out").iterdir()} == RESULT
-    toy, costs = toy_instance(), json.loads(Path("out/costs.json").read_text())
+    toy = toy_instance()
+    costs = json.loads(Path("out/summary.json").read_text())
     check_schedule(toy, history_written(toy, pd.read_csv("out/schedule.csv")))
-    assert costs["total_eur"] == pytest.approx(simulate(toy, method).total_eur, abs=1e-12)
+    assert costs["total_eur"] == pytest.approx(simulate(toy, policy).total_eur, abs=1e-12)
     assert costs["total_eur"] == pytest.approx(costs["energy_eur"] + costs["penalty_eur"])
     for part in ("energy_eur", "penalty_eur"):
         assert sum(job[part] for job in costs["jobs"]) == pytest.approx(costs[part])
@@ -60,12 +63,14 @@ def test_a_day_that_is_written_is_valid_and_its_books_balance(method, capsys):
     assert f"{costs['total_eur']:.2f} EUR" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("method", DECISIONS)
-def test_a_decision_that_is_written_is_the_method_s_own(method):
-    assert andreas("--method", method) == 0
-    toy, table = toy_instance(), pd.read_csv("out/schedule.csv")
-    costs, history = json.loads(Path("out/costs.json").read_text()), history_written(toy, table)
-    decided = decide_now(toy, method)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_decision_that_is_written_is_the_policy_s_own(policy):
+    assert andreas("--policy", policy) == 0
+    toy = toy_instance()
+    table = pd.read_csv("out/schedule.csv")
+    costs = json.loads(Path("out/summary.json").read_text())
+    history = history_written(toy, table)
+    decided = decide_now(toy, policy)
     assert sorted(history["job"]) == np.flatnonzero(decided.node >= 0).tolist()
     assert (history["node"].to_numpy() == decided.node[history["job"]]).all()
     assert (history["configuration"].to_numpy() == decided.configuration[history["job"]]).all()
@@ -76,13 +81,13 @@ def test_a_decision_that_is_written_is_the_method_s_own(method):
     check_assignment(toy.fleet, four.times_s, own)
     assert costs["objective_eur"] == pytest.approx(paper_objective(toy.fleet, four, 0.0, *own, RHO, PERIOD_S))
     assert costs["bound_eur"] == pytest.approx(4.62) and costs["is_bound_reached"]
-    assert costs["gap_percent"] >= -1e-6 and (method != "exact" or costs["gap_percent"] == pytest.approx(0, abs=1e-6))
+    assert costs["gap_percent"] >= -1e-6 and (policy != "exact" or costs["gap_percent"] == pytest.approx(0, abs=1e-6))
 
 
 def test_only_jobs_that_have_been_submitted_are_placed():
     Path("jobs.json").write_text(json.dumps(TOY | {"now_s": 600.0}))
-    assert andreas("--method", "fifo") == 0
-    costs = json.loads(Path("out/costs.json").read_text())
+    assert andreas("--policy", "fifo") == 0
+    costs = json.loads(Path("out/summary.json").read_text())
     assert costs["not_submitted"] == 0 and costs["running"] + costs["waiting"] == 5
     assert (pd.read_csv("out/schedule.csv")["start_s"] == 600).all()
 
@@ -90,58 +95,58 @@ def test_only_jobs_that_have_been_submitted_are_placed():
 def test_a_queue_of_more_than_twelve_jobs_is_not_compared_with_the_best_decision():
     many = generate(1, 3, 1.0)
     late = type(many)(**(vars(many) | {"now_s": float(many.jobs.submission_s.max())}))
-    assert "bound_eur" not in report(late, "greedy").costs
-    assert "bound_eur" in report(toy_instance(), "greedy").costs
+    assert "bound_eur" not in report_of(late, "greedy").summary
+    assert "bound_eur" in report_of(toy_instance(), "greedy").summary
 
 
 def test_exact_search_always_says_how_good_it_can_be():
     many = generate(1, 2, 1.0)
     late = type(many)(**(vars(many) | {"now_s": float(np.sort(many.jobs.submission_s)[13])}))
-    costs = report(late, "exact", time_limit_s=20.0).costs
+    costs = report_of(late, "exact", how=SearchOptions(time_limit_s=20.0)).summary
     assert costs["running"] + costs["waiting"] == 14 and "is_bound_reached" in costs
     assert costs["bound_eur"] <= costs["objective_eur"] + 1e-9
 
 
-def test_options_reach_the_methods():
-    how = Randomness(max_iterations=7, seed=99)
+def test_options_reach_the_policies():
+    how = SearchOptions(max_iterations=7, seed=99)
     for out, rounds in {"a": 7, "b": 1}.items():
-        assert andreas("--method", "rg", "--simulate", "--seed", 99, "--max-iterations", rounds, out=out) == 0
-    a, b = (json.loads(Path(out, "costs.json").read_text()) for out in "ab")
+        assert andreas("--policy", "rg", "--simulate", "--seed", 99, "--max-iterations", rounds, out=out) == 0
+    a, b = (json.loads(Path(out, "summary.json").read_text()) for out in "ab")
     assert a["seed"] == 99 and a["total_eur"] == pytest.approx(simulate(toy_instance(), "rg", how=how).total_eur)
     assert b["total_eur"] == pytest.approx(simulate(toy_instance(), "greedy").total_eur)
-    assert andreas("--method", "greedy", "--simulate", "--period", 300, "--loss", "always", out="c") == 0
-    c = json.loads(Path("c/costs.json").read_text())
+    assert andreas("--policy", "greedy", "--simulate", "--period", 300, "--loss", "always", out="c") == 0
+    c = json.loads(Path("c/summary.json").read_text())
     slow = simulate(toy_instance(), "greedy", period_s=300, loss="always")
     assert c["total_eur"] == pytest.approx(slow.total_eur) and c["decisions"] == len(slow.intervals)
 
 
 def test_the_same_command_writes_the_same_bytes():
     for out in ("one", "two"):
-        assert andreas("--method", "local", "--simulate", out=out) == 0
+        assert andreas("--policy", "local", "--simulate", out=out) == 0
     for name in RESULT:
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
 
 
 def test_the_chart_is_a_page_that_needs_no_network():
-    assert andreas("--method", "edf", "--simulate") == 0
+    assert andreas("--policy", "edf", "--simulate") == 0
     page = Path("out/gantt.html").read_text()
     assert "n1 GPU 0" in page and "<script src=" not in page
 
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 99), factor=st.sampled_from((0.4, 1.0, 1.7)), scenario=st.sampled_from((1, 2)),
-       method=st.sampled_from(list(METHODS)))
-def test_nobody_pays_less_than_the_bound(seed, factor, scenario, method):
+       policy=st.sampled_from(day_policies()))
+def test_nobody_pays_less_than_the_bound(seed, factor, scenario, policy):
     instance = generate(seed, 2, factor, scenario=scenario)
-    total_eur = simulate(instance, method, how=Randomness(max_iterations=20)).total_eur
+    total_eur = simulate(instance, policy, how=SearchOptions(max_iterations=20)).total_eur
     assert total_eur >= lower_bound_eur(instance) * (1 - 1e-9)
 
 
 def test_the_bound_of_one_job_that_fills_a_node_is_reached():
     one = TOY | {"jobs": [TOY["jobs"][2] | {"times_s": {"TESLA,2": 1500.0}}]}
     Path("jobs.json").write_text(json.dumps(one))
-    assert andreas("--method", "edf", "--simulate") == 0
-    costs = json.loads(Path("out/costs.json").read_text())
+    assert andreas("--policy", "edf", "--simulate") == 0
+    costs = json.loads(Path("out/summary.json").read_text())
     assert costs["total_eur"] == pytest.approx(0.72 * 1500 / 3600) == pytest.approx(costs["lower_bound_eur"])
 
 
@@ -180,17 +185,17 @@ def test_a_wrong_instance_is_one_line_and_writes_nothing(text, words, capsys):
 
 def test_a_due_date_before_the_submission_is_a_warning(capsys):
     Path("jobs.json").write_text(with_job(submission_s=3000.0))
-    assert andreas("--method", "edf", "--simulate") == 0
+    assert andreas("--policy", "edf", "--simulate") == 0
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "warning" in said and "jobs[0] (A)" in said and "jobs.json" in said
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (["--method", "best"], ["'best'", "local", "exact"]),
-    (["--method", "exact", "--simulate"], ["exact", "--simulate"]),
-    (["--method", "edf", "--simulate", "--period", "0"], ["period", "0"]),
-    (["--method", "edf", "--simulate", "--loss", "all"], ["'all'", "moved"]),
-    (["--method", "exact", "--time-limit", "-1"], ["-1"]),
+    (["--policy", "best"], ["'best'", "local", "exact"]),
+    (["--policy", "exact", "--simulate"], ["exact", "--simulate"]),
+    (["--policy", "edf", "--simulate", "--period", "0"], ["period", "0"]),
+    (["--policy", "edf", "--simulate", "--loss", "all"], ["'all'", "moved"]),
+    (["--policy", "exact", "--time-limit", "-1"], ["-1"]),
 ])
 def test_wrong_options_are_one_line_and_write_nothing(options, words, capsys):
     assert andreas(*options) == 2

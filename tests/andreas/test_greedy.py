@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from andreas_cases import CASES, each_case, golden, instance_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.andreas.greedy import (
-    Randomness,
+    SearchOptions,
     assign_at_random,
     code_iterations,
     draw,
@@ -21,6 +20,7 @@ from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.frames import InputError
+from tests.andreas.cases import CASES, each_case, golden, instance_of
 
 M = 2**31 - 1
 
@@ -30,8 +30,11 @@ M = 2**31 - 1
 @golden
 @each_case
 def test_greedy_assigns_as_the_authors_program(case):
-    instance, expected = instance_of(case), case["results"]["G"]
-    fleet, jobs, now_s = instance.fleet, instance.jobs, instance.now_s
+    instance = instance_of(case)
+    expected = case["results"]["G"]
+    fleet = instance.fleet
+    jobs = instance.jobs
+    now_s = instance.now_s
     assignment = greedy(fleet, jobs, now_s)
     check_assignment(fleet, jobs.times_s, assignment)
     ours = {}
@@ -47,10 +50,13 @@ def test_greedy_assigns_as_the_authors_program(case):
 def test_randomised_as_coded_reaches_the_authors_objective_from_each_seed(case):
     # Objectives only: the program breaks ties by the order of a hash map.
     instance = instance_of(case)
-    fleet, jobs, now_s = instance.fleet, instance.jobs, instance.now_s
+    fleet = instance.fleet
+    jobs = instance.jobs
+    now_s = instance.now_s
     rounds = code_iterations(fleet, len(instance.job_name))
     for seed, expected in case["RG"].items():
-        found, eur = randomized_greedy(fleet, jobs, now_s, max_iterations=rounds, seed=int(seed), as_code=True)
+        found, eur = randomized_greedy(fleet, jobs, now_s,
+                                       SearchOptions(max_iterations=rounds, seed=int(seed), as_code=True))
         check_assignment(fleet, jobs.times_s, found)
         assert eur == pytest.approx(expected["proxy_python"], abs=1e-9)
 
@@ -76,7 +82,9 @@ class Engine:
         return self.number
 
     def real(self) -> float:
-        first, second, r = self.step(), self.step(), M - 1.0
+        first = self.step()
+        second = self.step()
+        r = M - 1.0
         return (first - 1 + (second - 1) * r) / (r * r)
 
 
@@ -94,7 +102,9 @@ def plain_candidates(fleet: Fleet, jobs: Jobs, now_s: float, job: int) -> tuple[
 def plain_round(fleet, jobs, now_s, order, engine, as_code):
     """Place the jobs in this order; with an engine, first try a configuration in time drawn at odds of 1 / cost."""
     nodes = list(range(len(fleet.node_type)))  # front to back: who comes first among equally free nodes
-    free, node, configuration = fleet.node_gpus.tolist(), [-1] * len(order), [-1] * len(order)
+    free = fleet.node_gpus.tolist()
+    node = [-1] * len(order)
+    configuration = [-1] * len(order)
     for job in order:
         in_time, late = plain_candidates(fleet, jobs, now_s, job)
         options = in_time + late
@@ -139,13 +149,15 @@ def plain_objective(fleet, jobs, now_s, node, configuration, rho):
 
 def plain_eq_1(fleet, jobs, now_s, node, configuration, rho, period_s):
     """Eq. 1: each job late at its own end, waiting ones at worst after H; the first job of each node, as if alone."""
-    eur, first = 0.0, {}
+    eur = 0.0
+    first = {}
     for job, (n, c) in enumerate(zip(node, configuration, strict=True)):
         if n < 0:
             slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
             eur += rho * jobs.weight_eur_per_s[job] * max(now_s + period_s + slowest_s - jobs.due_s[job], 0.0)
             continue
-        run_s, price = jobs.times_s[job, c], fleet.cost_eur_per_h[fleet.node_type[n], fleet.configuration_gpus[c]]
+        run_s = jobs.times_s[job, c]
+        price = fleet.cost_eur_per_h[fleet.node_type[n], fleet.configuration_gpus[c]]
         eur += jobs.weight_eur_per_s[job] * max(now_s + run_s - jobs.due_s[job], 0.0)
         first[n] = min(first.get(n, (np.inf, np.inf)), (run_s, run_s * price / 3600))
     return eur + sum(first[n][1] for n in sorted(first))  # by node, as ours: equal rounds are equal to the last bit
@@ -157,7 +169,8 @@ def plain_shake(order, weight, engine, as_code):
         chance = engine.real()
         if i + 1 == len(order):
             break
-        own, other = weight[order[i]], weight[order[i + 1]]
+        own = weight[order[i]]
+        other = weight[order[i + 1]]
         limit = (0.55 if own > other else 0.45) if as_code else 0.5 * min(weight) / own if own else 0.5
         if chance < limit:
             order[i], order[i + 1] = order[i + 1], order[i]
@@ -166,7 +179,9 @@ def plain_shake(order, weight, engine, as_code):
 def plain_rounds(fleet, jobs, now_s, rounds, seed, as_code, rho, period_s=PERIOD_S):
     """Algorithm 1: the first round is the plain greedy; the best one found first wins, as printed by Eq. 1."""
     pressure = [now_s + min(jobs.times_s[job]) - jobs.due_s[job] for job in range(len(jobs.due_s))]
-    engine, weight, best = Engine(seed), jobs.weight_eur_per_s, None
+    engine = Engine(seed)
+    weight = jobs.weight_eur_per_s
+    best = None
     order = list(range(len(pressure)))
     for k in range(rounds):
         order = sorted(order, key=lambda job: -pressure[job])  # equals stay as they were
@@ -204,8 +219,8 @@ def queues(draw_from, *, most_jobs=9):
        st.sampled_from([0.0, 300.0, 1800.0]))
 def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds, rho, period_s):
     node, configuration, eur = plain_rounds(*queue, rounds, seed, as_code, rho, period_s)
-    found, found_eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code, rho=rho,
-                                         period_s=period_s)
+    how = SearchOptions(max_iterations=rounds, seed=seed, as_code=as_code, rho=rho, period_s=period_s)
+    found, found_eur = randomized_greedy(*queue, how)
     assert found.node.tolist() == node and found.configuration.tolist() == configuration
     assert found_eur == pytest.approx(eur, abs=1e-12)
     if rounds == 1:
@@ -217,7 +232,7 @@ def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds
 @given(queues(most_jobs=25), st.integers(1, M - 1), st.booleans())
 def test_long_runs_agree_too(queue, seed, as_code):
     node, configuration, eur = plain_rounds(*queue, 200, seed, as_code, RHO)
-    found, found_eur = randomized_greedy(*queue, max_iterations=200, seed=seed, as_code=as_code)
+    found, found_eur = randomized_greedy(*queue, SearchOptions(max_iterations=200, seed=seed, as_code=as_code))
     assert found.node.tolist() == node and found.configuration.tolist() == configuration
     assert found_eur == pytest.approx(eur, abs=1e-12)
 
@@ -237,7 +252,7 @@ def test_more_rounds_are_never_worse_and_every_assignment_is_valid(queue, seed, 
     fleet, jobs, now_s = queue
     least_eur = objective(queue, greedy(*queue), as_code)
     for rounds in (1, 2, 5, 20, 100):
-        found, eur = randomized_greedy(*queue, max_iterations=rounds, seed=seed, as_code=as_code)
+        found, eur = randomized_greedy(*queue, SearchOptions(max_iterations=rounds, seed=seed, as_code=as_code))
         check_assignment(fleet, jobs.times_s, found)
         assert eur == objective(queue, found, as_code)  # to the last bit
         assert eur <= least_eur and (rounds > 1 or eur == least_eur)
@@ -247,7 +262,8 @@ def test_more_rounds_are_never_worse_and_every_assignment_is_valid(queue, seed, 
 @settings(max_examples=40, deadline=None)
 @given(queues(most_jobs=15), st.integers(0, M), st.booleans())
 def test_the_same_seed_gives_the_same_assignment(queue, seed, as_code):
-    once, again = (randomized_greedy(*queue, max_iterations=30, seed=seed, as_code=as_code) for _ in range(2))
+    once, again = (randomized_greedy(*queue,
+                                     SearchOptions(max_iterations=30, seed=seed, as_code=as_code)) for _ in range(2))
     assert once[1] == again[1]
     assert (once[0].node == again[0].node).all() and (once[0].configuration == again[0].configuration).all()
 
@@ -267,21 +283,23 @@ def crowd() -> tuple[Fleet, Jobs, float]:
 @pytest.mark.parametrize("as_code", [False, True])
 def test_other_seeds_give_other_assignments_and_most_are_better_than_greedy(as_code):
     queue = crowd()
-    found = [randomized_greedy(*queue, max_iterations=50, seed=seed, as_code=as_code) for seed in range(1, 11)]
+    found = [randomized_greedy(*queue,
+                               SearchOptions(max_iterations=50, seed=seed, as_code=as_code)) for seed in range(1, 11)]
     assert len({tuple(assignment.node) for assignment, _ in found}) > 3
     greedy_eur = objective(queue, greedy(*queue), as_code)
     assert sum(eur < greedy_eur for _, eur in found) > 5
 
 
 def test_the_two_randomisations_differ():
-    (printed, _), (coded, _) = (randomized_greedy(*crowd(), max_iterations=50, as_code=flag) for flag in (False, True))
+    (printed, _), (coded, _) = (randomized_greedy(*crowd(), SearchOptions(max_iterations=50, as_code=flag))
+                                for flag in (False, True))
     assert (printed.node != coded.node).any()
 
 
 def test_as_printed_the_rounds_minimise_what_is_printed():
     # as coded, the best round may be worse by Eq. 1 than the one it began with; as printed it never is
     queue = crowd()
-    (printed, printed_eur), (coded, _) = (randomized_greedy(*queue, max_iterations=200, as_code=flag)
+    (printed, printed_eur), (coded, _) = (randomized_greedy(*queue, SearchOptions(max_iterations=200, as_code=flag))
                                           for flag in (False, True))
     eq_1 = [plain_eq_1(*queue, *assignment, RHO, PERIOD_S) for assignment in (printed, coded, greedy(*queue))]
     assert printed_eur == pytest.approx(eq_1[0]) and eq_1[0] < min(eq_1[1:])
@@ -289,10 +307,10 @@ def test_as_printed_the_rounds_minimise_what_is_printed():
 
 @pytest.mark.parametrize("as_code", [False, True])
 def test_rounds_in_pieces_are_the_rounds_in_one_call(as_code, monkeypatch):
-    whole = randomized_greedy(*crowd(), max_iterations=60, as_code=as_code)
+    whole = randomized_greedy(*crowd(), SearchOptions(max_iterations=60, as_code=as_code))
     for turns in (1, 40 * 7, 40 * 59, 40 * 60):
         monkeypatch.setattr("sched_lab.andreas.greedy.TURNS_AT_ONCE", turns)
-        pieces = randomized_greedy(*crowd(), max_iterations=60, as_code=as_code)
+        pieces = randomized_greedy(*crowd(), SearchOptions(max_iterations=60, as_code=as_code))
         assert pieces[1] == whole[1] and (pieces[0].node == whole[0].node).all()
         assert (pieces[0].configuration == whole[0].configuration).all()
 
@@ -301,7 +319,7 @@ def test_a_call_leaves_its_arguments_as_they_were():
     fleet, jobs, now_s = crowd()
     before = [array.copy() for array in (*fleet, *jobs)]
     for as_code in (False, True):
-        randomized_greedy(fleet, jobs, now_s, max_iterations=10, as_code=as_code)
+        randomized_greedy(fleet, jobs, now_s, SearchOptions(max_iterations=10, as_code=as_code))
     assert all((a == b).all() for a, b in zip(before, (*fleet, *jobs), strict=True))
 
 
@@ -329,16 +347,18 @@ def test_the_numbers_of_the_edges_of_the_remainder():
 @settings(deadline=None)
 @given(st.integers(1, M - 1))
 def test_a_draw_is_two_steps_of_the_engine(seed):
-    state, engine = np.array([seed]), Engine(seed)
+    state = np.array([seed])
+    engine = Engine(seed)
     for _ in range(5):
         assert draw(state) == engine.real() and state[0] == engine.number
 
 
 def test_seeds_that_are_zero_to_the_engine_are_one():
     # As in C++: zero would stay zero for ever.
-    queue, expected = crowd(), randomized_greedy(*crowd(), max_iterations=20, seed=1)[0].node
+    queue = crowd()
+    expected = randomized_greedy(*crowd(), SearchOptions(max_iterations=20, seed=1))[0].node
     for seed in (0, M, 2 * M, M + 1):
-        assert (randomized_greedy(*queue, max_iterations=20, seed=seed)[0].node == expected).all()
+        assert (randomized_greedy(*queue, SearchOptions(max_iterations=20, seed=seed))[0].node == expected).all()
 
 
 def test_pressure_at_the_due_date_is_zero_and_one_second_later_one():
@@ -360,7 +380,8 @@ def test_a_job_that_ends_at_its_due_date_is_in_time():
 
 def test_shaking_uses_one_number_for_each_job_even_if_there_is_one_only():
     for count in (1, 2, 5):
-        state, engine = np.array([77]), Engine(77)
+        state = np.array([77])
+        engine = Engine(77)
         shake(np.arange(count), np.ones(count), state, True)
         for _ in range(count):
             engine.real()
@@ -372,7 +393,9 @@ def test_shaking_is_the_plain_pass_also_with_equal_weights_and_without_weight(as
     rng = np.random.default_rng(5)
     for seed in range(1, 301):
         weight = rng.choice([0.0, 0.001, 0.001, 0.004] if seed % 3 else [0.001, 0.002], 12)
-        order, state, engine = rng.permutation(12), np.array([seed]), Engine(seed)
+        order = rng.permutation(12)
+        state = np.array([seed])
+        engine = Engine(seed)
         expected = order.tolist()
         shake(order, weight, state, as_code)
         plain_shake(expected, weight, engine, as_code)
@@ -387,15 +410,17 @@ def test_rounds_of_the_code():
 
 def test_the_compiled_call_that_the_simulator_makes_is_the_same():
     fleet, jobs, now_s = crowd()
-    node, configuration, eur = assign_at_random(fleet, jobs, now_s, Randomness(100, 5, True))
-    found, found_eur = randomized_greedy(fleet, jobs, now_s, max_iterations=100, seed=5, as_code=True)
-    assert eur == found_eur and (node == found.node).all() and (configuration == found.configuration).all()
+    search = assign_at_random(fleet, jobs, now_s, SearchOptions(100, 5, True))
+    found, found_eur = randomized_greedy(fleet, jobs, now_s, SearchOptions(max_iterations=100, seed=5, as_code=True))
+    assert search.value_eur[0] == found_eur
+    assert (search.node == found.node).all() and (search.configuration == found.configuration).all()
 
 
 def test_the_default_is_a_thousand_rounds_as_printed_from_seed_4010():
-    (found, eur), (same, same_eur) = randomized_greedy(*crowd()), randomized_greedy(
-        *crowd(), max_iterations=1000, seed=4010, as_code=False, rho=100.0)
-    assert eur == same_eur and (found.node == same.node).all() and Randomness()[:4] == (1000, 4010, False, 100.0)
+    (found, eur) = randomized_greedy(*crowd())
+    (same, same_eur) = randomized_greedy(*crowd(),
+                                         SearchOptions(max_iterations=1000, seed=4010, as_code=False, rho=100.0))
+    assert eur == same_eur and (found.node == same.node).all() and SearchOptions()[:4] == (1000, 4010, False, 100.0)
 
 
 # --- edges and bad input
@@ -404,7 +429,7 @@ def test_the_default_is_a_thousand_rounds_as_printed_from_seed_4010():
 def test_nobody_waits_is_no_trouble(as_code):
     toy = toy_instance()
     empty = Jobs(*(column[:0] for column in toy.jobs))
-    found, eur = randomized_greedy(toy.fleet, empty, 0.0, max_iterations=3, as_code=as_code)
+    found, eur = randomized_greedy(toy.fleet, empty, 0.0, SearchOptions(max_iterations=3, as_code=as_code))
     assert len(found.node) == len(found.configuration) == 0 and eur == (np.inf if as_code else 0)
 
 
@@ -416,7 +441,7 @@ def test_no_job_fits_gives_an_infinite_objective_as_coded_and_the_price_of_waiti
                                       "times_s": {"A,1": 5.0, "A,2": 3.0}}]}).fleet
     jobs = Jobs(np.zeros(1), np.array([9.0]), np.ones(1), np.array([[np.inf, 3.0]]))
     for as_code, expected in ((True, np.inf), (False, 100 * (300 + 3 - 9))):
-        found, eur = randomized_greedy(fleet, jobs, 0.0, max_iterations=5, as_code=as_code)
+        found, eur = randomized_greedy(fleet, jobs, 0.0, SearchOptions(max_iterations=5, as_code=as_code))
         assert found.node.tolist() == [-1] and eur == expected
 
 
@@ -433,5 +458,5 @@ def test_no_job_fits_gives_an_infinite_objective_as_coded_and_the_price_of_waiti
 def test_bad_input_is_refused_with_its_value_and_a_mend(wrong):
     toy = toy_instance()
     with pytest.raises(InputError) as caught:
-        randomized_greedy(toy.fleet, toy.jobs, 0.0, **wrong)
+        randomized_greedy(toy.fleet, toy.jobs, 0.0, SearchOptions(**wrong))
     assert str(next(iter(wrong.values()))) in str(caught.value) and "give" in str(caught.value)

@@ -298,7 +298,7 @@ def test_many_users_submit_at_once(address: str, manager: JobManager) -> None:
 DIES = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
-from test_andreas_profiles import COST, NODES, first_come, submit
+from tests.andreas.test_profiles import COST, NODES, first_come, submit
 from sched_lab.andreas.profiles import JobManager, Profiler, open_database
 
 def die(fleet, jobs, now_s):
@@ -317,7 +317,7 @@ manager.report("a", 3, 30.0)
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
 def test_a_killed_manager_goes_on_from_the_database(address: str) -> None:
-    dead = subprocess.run([sys.executable, "-c", DIES, address, str(Path(__file__).parent)], check=False)
+    dead = subprocess.run([sys.executable, "-c", DIES, address, str(Path(__file__).parents[2])], check=False)
     assert dead.returncode == -9
     engine = open_database(address)
     manager = JobManager(engine, NODES, COST, first_come)

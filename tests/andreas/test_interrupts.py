@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from sched_lab.andreas.exact import Model
-from sched_lab.andreas.greedy import Randomness, randomized_greedy
+from sched_lab.andreas.greedy import SearchOptions, randomized_greedy
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.rollout import rollout
 from sched_lab.andreas.simulation import simulate
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer that sends a signal here")
-MANY, AFTER_S, PATIENCE_S = 10**9, 0.5, 8.0  # a compiled call of all rounds would take hours
+MANY = 10**9  # a compiled call of all rounds would take hours
+AFTER_S = 0.5
+PATIENCE_S = 8.0
 
 
 class Stopped(BaseException):
@@ -31,7 +33,8 @@ def queue_of(num_jobs):
 
 def hard_model():
     """Sixty knapsacks that share four hundred things."""
-    rng, model = np.random.default_rng(0), Model()
+    rng = np.random.default_rng(0)
+    model = Model()
     kg = rng.integers(1, 1000, (60, 400))
     things = model.add(-kg.sum(axis=0) + rng.integers(-50, 50, 400), is_binary=True)
     for row in kg:
@@ -40,11 +43,11 @@ def hard_model():
 
 
 CALLS = {
-    "rounds of randomised greedy": lambda: randomized_greedy(*queue_of(400), max_iterations=MANY),
-    "rounds as coded": lambda: randomized_greedy(*queue_of(400), max_iterations=MANY, as_code=True),
-    "rounds of few jobs": lambda: randomized_greedy(*queue_of(20), max_iterations=MANY),
+    "rounds of randomised greedy": lambda: randomized_greedy(*queue_of(400), SearchOptions(max_iterations=MANY)),
+    "rounds as coded": lambda: randomized_greedy(*queue_of(400), SearchOptions(max_iterations=MANY, as_code=True)),
+    "rounds of few jobs": lambda: randomized_greedy(*queue_of(20), SearchOptions(max_iterations=MANY)),
     "changes of a rollout": lambda: rollout(*queue_of(400), tries=MANY),
-    "rounds in a simulation": lambda: simulate(generate(1, 4, 1.0), "rg", how=Randomness(max_iterations=MANY)),
+    "rounds in a simulation": lambda: simulate(generate(1, 4, 1.0), "rg", how=SearchOptions(max_iterations=MANY)),
     "events of a simulation": lambda: simulate(generate(1, 4, 1.0), "fifo", period_s=1e-6),
     "branch and bound": lambda: hard_model().solve(12.0, 0.0),
 }
@@ -52,7 +55,7 @@ CALLS = {
 
 @pytest.fixture(autouse=True)
 def _compiled():
-    how = Randomness(max_iterations=2, tries=1)
+    how = SearchOptions(max_iterations=2, tries=1)
     for as_code in (False, True):
         simulate(generate(1, 1, 1.0), "rg", how=how._replace(as_code=as_code))
     for method in ("local", "fifo"):
@@ -61,7 +64,8 @@ def _compiled():
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_signal_is_heard_soon(call):
-    threads, before = threading.enumerate(), signal.signal(signal.SIGALRM, stop)
+    threads = threading.enumerate()
+    before = signal.signal(signal.SIGALRM, stop)
     begin_s = time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, AFTER_S)
     try:

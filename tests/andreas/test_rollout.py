@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from sched_lab.andreas.greedy import draw
 from sched_lab.andreas.instances import toy_instance
-from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.model import Assignment, Fleet, Jobs, check_assignment, parse_instance
 from sched_lab.andreas.rollout import (
+    BASE_POLICIES,
     BY_PRICE,
     EXPENSE,
     IN_TIME,
-    POLICIES,
     PRESSURE,
     assign_by_rollout,
+    board_of,
     clear,
     cost_to_go,
     occupy,
@@ -30,7 +31,7 @@ from sched_lab.andreas.rollout import (
 )
 from sched_lab.frames import InputError, read_frame
 
-RESULTS = Path(__file__).resolve().parents[1] / "data" / "results" / "andreas"
+RESULTS = Path(__file__).resolve().parents[2] / "data" / "results" / "andreas"
 NAMES = [(order, place) for place in (BY_PRICE, IN_TIME) for order in (PRESSURE, EXPENSE)]
 
 
@@ -70,7 +71,8 @@ def plain_sorts(fleet: Fleet) -> list[tuple[int, int]]:
 def plain_options(fleet, stacks, jobs, job, left, now_s, place):
     """All places for a job: every configuration on every sort of node, fullest first."""
     for c, time_s in enumerate(jobs.times_s[job] * left):
-        kind, gpus = fleet.configuration_type[c], fleet.configuration_gpus[c]
+        kind = fleet.configuration_type[c]
+        gpus = fleet.configuration_gpus[c]
         late_s = max(now_s + time_s - jobs.due_s[job], 0.0)
         for (own, size), nodes in stacks.items():
             for free in range(gpus, size + 1):
@@ -96,7 +98,8 @@ def plain_places(fleet, jobs, left, now_s, order, place):
     free = fleet.node_gpus.tolist()
     for n in reversed(range(len(free))):
         stacks[fleet.node_type[n], free[n]][free[n]].append(n)
-    runs, first_s = {}, inf
+    runs = {}
+    first_s = inf
     for job in order:
         best = min(plain_options(fleet, stacks, jobs, job, left[job], now_s, place), default=None,
                    key=lambda option: option.value)
@@ -105,7 +108,8 @@ def plain_places(fleet, jobs, left, now_s, order, place):
         is_dear = best.energy_eur > 3 * plain_least_eur(fleet, jobs.times_s[job]) * left[job]
         if place == BY_PRICE and is_dear and first_s + left[job] * min(jobs.times_s[job]) <= jobs.due_s[job]:
             continue
-        n, c = best.node, best.configuration
+        n = best.node
+        c = best.configuration
         levels = stacks[fleet.node_type[n], fleet.node_gpus[n]]
         levels[free[n]].remove(n)
         free[n] -= fleet.configuration_gpus[c]
@@ -117,11 +121,14 @@ def plain_places(fleet, jobs, left, now_s, order, place):
 
 def plain_play(fleet, jobs, now_s, order, place):
     """Energy and penalties until all are done, and what is decided first."""
-    left, total, decided = [1.0] * len(order), 0.0, None
+    left = [1.0] * len(order)
+    total = 0.0
+    decided = None
     while order:
         runs, then_s = plain_places(fleet, jobs, left, now_s, order, place)
         decided = runs if decided is None else decided
-        eur, waiting = 0.0, []
+        eur = 0.0
+        waiting = []
         for n, kind in enumerate(fleet.node_type):
             used = sum(fleet.configuration_gpus[c] for node, c in runs.values() if node == n)
             eur += (then_s - now_s) * fleet.cost_eur_per_h[kind, used] / 3600
@@ -132,7 +139,9 @@ def plain_play(fleet, jobs, now_s, order, place):
                 eur += jobs.weight_eur_per_s[job] * max(then_s - jobs.due_s[job], 0.0)
             else:
                 waiting.append(job)
-        order, total, now_s = waiting, total + eur, then_s
+        order = waiting
+        total = total + eur
+        now_s = then_s
     return total, decided
 
 
@@ -144,9 +153,11 @@ def plain_rollout(fleet, jobs, now_s, tries, seed):
         total, decided = plain_play(fleet, jobs, now_s, ranked, place)
         if best is None or total < best[0]:
             best = total, decided, ranked, place
-    state, count = np.array([seed]), len(jobs.due_s)
+    state = np.array([seed])
+    count = len(jobs.due_s)
     for _ in range(tries):
-        source, target = int(draw(state) * count), int(draw(state) * count)
+        source = int(draw(state) * count)
+        target = int(draw(state) * count)
         order = list(best[2])
         order.insert(target, order.pop(source))
         total, decided = plain_play(fleet, jobs, now_s, order, best[3])
@@ -179,9 +190,9 @@ def queues(draw_from, *, most_jobs=7):
 
 def play(fleet, jobs, now_s, order, place, limit_eur=inf):
     """Cost to go of an order, and what is decided: {job: (node, configuration)}."""
-    room, (node, configuration) = room_of(fleet), np.full((2, len(order)), -7)
-    eur = cost_to_go(fleet, room, queue_of(jobs, room), now_s, np.array(order), place, limit_eur, node, configuration)
-    return eur, runs_of(node, configuration)
+    decision = Assignment(*np.full((2, len(order)), -7))
+    eur = cost_to_go(board_of(fleet, jobs, now_s), np.array(order), place, limit_eur, decision)
+    return eur, runs_of(*decision)
 
 
 def runs_of(node, configuration):
@@ -231,7 +242,8 @@ def check_room(fleet, room, free):
 @given(queues(), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=30))
 def test_nodes_stay_listed_once_whatever_is_taken_and_given_back(queue, moves):
     fleet = queue[0]
-    room, free = room_of(fleet), fleet.node_gpus.tolist()
+    room = room_of(fleet)
+    free = fleet.node_gpus.tolist()
     assert list(zip(room.kind.tolist(), room.size.tolist(), strict=True)) == plain_sorts(fleet)
     check_room(fleet, room, free)
     for node, wanted in moves:
@@ -310,7 +322,8 @@ def test_a_cost_above_the_limit_is_infinite(queue, policy):
 @given(queues(), st.sampled_from([BY_PRICE, IN_TIME]))
 def test_a_later_start_with_all_due_dates_as_much_later_costs_the_same(queue, place):
     fleet, jobs, now_s = queue
-    later, order = jobs._replace(due_s=jobs.due_s + 4096.0), range(len(jobs.due_s))
+    later = jobs._replace(due_s=jobs.due_s + 4096.0)
+    order = range(len(jobs.due_s))
     assert play(fleet, later, now_s + 4096.0, order, place)[0] == pytest.approx(play(*queue, order, place)[0])
 
 
@@ -342,36 +355,39 @@ def test_other_seeds_try_other_changes_and_find_something_cheaper():
 
 def test_seeds_that_are_zero_to_the_engine_are_one():
     # As in greedy: zero would stay zero for ever.
-    queue, expected = crowd(), rollout(*crowd(), tries=10, seed=1)
+    queue = crowd()
+    expected = rollout(*crowd(), tries=10, seed=1)
     for seed in (0, 2**31 - 1, 2**31):
         found, eur = rollout(*queue, tries=10, seed=seed)
         assert eur == expected[1] and (found.node == expected[0].node).all()
 
 
 def test_the_default_is_twenty_tries_from_seed_4010():
-    (found, eur), (same, same_eur) = rollout(*crowd()), rollout(*crowd(), tries=20, seed=4010)
+    (found, eur) = rollout(*crowd())
+    (same, same_eur) = rollout(*crowd(), tries=20, seed=4010)
     assert eur == same_eur and (found.node == same.node).all()
 
 
 def test_the_compiled_call_that_the_simulator_makes_is_the_same():
     found, eur = rollout(*crowd(), tries=5, seed=7)
-    node, configuration, same_eur = assign_by_rollout(*crowd(), POLICIES, 5, 7)
+    (node, configuration), same_eur = assign_by_rollout(*crowd(), BASE_POLICIES, 5, 7)
     assert eur == same_eur and (found.node == node).all() and (found.configuration == configuration).all()
 
 
 def test_a_call_leaves_its_arguments_as_they_were():
     fleet, jobs, now_s = crowd()
-    before, order = [array.copy() for array in (*fleet, *jobs)], np.arange(30)
+    before = [array.copy() for array in (*fleet, *jobs)]
+    order = np.arange(30)
     rollout(fleet, jobs, now_s, tries=10)
     play(fleet, jobs, now_s, order, IN_TIME)
     assert all((a == b).all() for a, b in zip(before, (*fleet, *jobs), strict=True))
-    room = room_of(fleet)
-    cost_to_go(fleet, room, queue_of(jobs, room), now_s, order, BY_PRICE, inf, np.full(30, -1), np.full(30, -1))
+    waits = Assignment(np.full(30, -1), np.full(30, -1))
+    cost_to_go(board_of(fleet, jobs, now_s), order, BY_PRICE, inf, waits)
     assert order.tolist() == list(range(30))
 
 
 def test_the_policies_are_both_orders_by_price_and_then_in_time():
-    assert POLICIES.tolist() == [list(pair) for pair in NAMES]
+    assert BASE_POLICIES.tolist() == [list(pair) for pair in NAMES]
 
 
 # --- by hand
@@ -430,7 +446,8 @@ def test_a_single_job_runs_where_it_is_cheapest_for_the_empty_node_too():
     # By price: one GPU at half of the full node, 0.36 EUR; but alone it pays 0.54. In time: two GPUs at 0.48 EUR.
     job = equal_jobs(1, times_s={"A,1": 3600.0, "A,2": 2400.0})
     instance = instance_with(job, {"A,1": 0.54, "A,2": 0.72}, ("A", 2))
-    fleet, jobs = instance.fleet, instance.jobs
+    fleet = instance.fleet
+    jobs = instance.jobs
     assert play(fleet, jobs, 0.0, [0], BY_PRICE) == (pytest.approx(0.54), {0: (0, 0)})
     assert play(fleet, jobs, 0.0, [0], IN_TIME) == (pytest.approx(0.48), {0: (0, 1)})
     for tries in (0, 1, 20):
@@ -484,10 +501,10 @@ def test_a_change_of_the_order_is_found():
     jobs = [equal_jobs(1)[0] | {"id": name, "due_s": due_s, "weight_eur_per_s": weight, "times_s": {"A,1": 3600.0}}
             for name, due_s, weight in (("light", 3600.0, 0.001), ("heavy", 3700.0, 0.01))]
     instance = instance_with(jobs, {"A,1": 0.0}, ("A", 1))
-    by_pressure = POLICIES[2:3]
-    node, _, eur = assign_by_rollout(instance.fleet, instance.jobs, 0.0, by_pressure, 0, 1)
+    by_pressure = BASE_POLICIES[2:3]
+    (node, _), eur = assign_by_rollout(instance.fleet, instance.jobs, 0.0, by_pressure, 0, 1)
     assert node.tolist() == [0, -1] and eur == pytest.approx(35.0)
-    node, _, eur = assign_by_rollout(instance.fleet, instance.jobs, 0.0, by_pressure, 20, 1)
+    (node, _), eur = assign_by_rollout(instance.fleet, instance.jobs, 0.0, by_pressure, 20, 1)
     assert node.tolist() == [-1, 0] and eur == pytest.approx(3.6)
 
 
@@ -502,7 +519,8 @@ def test_nobody_waits_is_no_trouble():
 
 def test_a_configuration_larger_than_all_nodes_has_no_price():
     fleet = toy_instance().fleet
-    kind, size = np.array([0]), np.array([1])
+    kind = np.array([0])
+    size = np.array([1])
     fitting = np.isfinite(prices_of(fleet, kind, size)).any(axis=(1, 2))
     assert fitting.tolist() == ((fleet.configuration_type == 0) & (fleet.configuration_gpus == 1)).tolist()
 
@@ -532,8 +550,9 @@ def test_bad_input_is_refused_with_its_value_and_a_mend(wrong):
 def test_rollouts_have_the_least_mean_cost_in_every_cell(names):
     files = [RESULTS / f"{name}.csv" for name in names]
     if not all(file.is_file() for file in files):
-        pytest.skip(f"{RESULTS} has no {' or no '.join(names)}: run tools/andreas_results.py")
-    frame, cell = pd.concat([read_frame(file) for file in files]), ["num_nodes", "scenario", "factor"]
+        pytest.skip(f"{RESULTS} has no {' or no '.join(names)}: run sched-lab reproduce andreas")
+    frame = pd.concat([read_frame(file) for file in files])
+    cell = ["num_nodes", "scenario", "factor"]
     played = frame[frame["method"] == "local"].set_index([*cell, "seed"]).index  # larger fleets have fewer seeds
     same = frame.set_index([*cell, "seed"]).loc[lambda f: f.index.isin(played)].reset_index()
     assert (same.groupby([*cell, "method"])["seed"].nunique().groupby(cell).nunique() == 1).all()  # like with like

@@ -28,7 +28,8 @@ from sched_lab.andreas.instances import (
 from sched_lab.frames import InputError
 from sched_lab.traces import find_data, find_reference
 
-SIMULATED, REAL = find_reference("andreas/golden_sim.json"), find_reference("andreas/armida.json")
+SIMULATED = find_reference("andreas/golden_sim.json")
+REAL = find_reference("andreas/armida.json")
 MEASURED = find_data("andreas/profiles.json")
 CASES: list[dict[str, Any]] = json.loads(SIMULATED.read_text())["cases"] if SIMULATED else []
 simulated = pytest.mark.skipif(SIMULATED is None, reason="../shared/reference/andreas/golden_sim.json is absent")
@@ -73,7 +74,9 @@ def test_a_seed_fixes_everything_and_the_global_stream_is_put_back():
     np.random.seed(7)  # noqa: NPY002
     expected = np.random.random(3).tolist()  # noqa: NPY002
     np.random.seed(7)  # noqa: NPY002
-    first, again, other = generate(5, 4, 1.0), generate(5, 4, 1.0), generate(6, 4, 1.0)
+    first = generate(5, 4, 1.0)
+    again = generate(5, 4, 1.0)
+    other = generate(6, 4, 1.0)
     assert np.random.random(3).tolist() == expected  # noqa: NPY002
     for a, b in zip(first.jobs, again.jobs, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -106,7 +109,8 @@ def test_impossible_arguments_are_refused(seed, num_nodes, factor, scenario):
 def test_what_is_drawn_lies_within_its_bounds(seed, num_nodes, factor, scenario):
     instance = generate(seed, num_nodes, factor, scenario=scenario)
     jobs = instance.jobs
-    least_s, most_s = jobs.times_s.min(axis=1), jobs.times_s.max(axis=1)
+    least_s = jobs.times_s.min(axis=1)
+    most_s = jobs.times_s.max(axis=1)
     given_s = jobs.due_s - jobs.submission_s
     assert len(jobs.due_s) == 10 * num_nodes + 1 and jobs.submission_s.min() == 0
     assert instance.job_name[int(jobs.submission_s.argmin())] == "JJ1"
@@ -121,7 +125,8 @@ def test_what_is_drawn_lies_within_its_bounds(seed, num_nodes, factor, scenario)
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.1, 3.0))
 def test_twice_the_factor_halves_the_gaps_and_changes_nothing_else(seed, factor):
-    one, two = generate(seed, 3, factor).jobs, generate(seed, 3, 2 * factor).jobs
+    one = generate(seed, 3, factor).jobs
+    two = generate(seed, 3, 2 * factor).jobs
     np.testing.assert_allclose(one.submission_s, 2 * two.submission_s, rtol=1e-12)
     np.testing.assert_allclose(one.due_s - one.submission_s, two.due_s - two.submission_s, rtol=1e-9)
     np.testing.assert_array_equal(one.weight_eur_per_s, two.weight_eur_per_s)

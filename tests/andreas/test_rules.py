@@ -4,26 +4,41 @@ from typing import Any
 
 import numpy as np
 import pytest
-from andreas_cases import each_case, golden, instance_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.andreas.instances import generate, toy_instance
 from sched_lab.andreas.model import Assignment, Fleet, Jobs, check_assignment
 from sched_lab.andreas.proxy import code_objective
-from sched_lab.andreas.rules import RULES, assign_by_rule, candidates, open_nodes, put_back, reopen, take, urgency
+from sched_lab.andreas.rules import (
+    Running,
+    assign_by_rule,
+    candidates,
+    edf,
+    fifo,
+    fill_up,
+    nothing_runs,
+    open_nodes,
+    priority,
+    put_back,
+    reopen,
+    take,
+)
 from sched_lab.frames import InputError
+from tests.andreas.cases import each_case, golden, instance_of
 
-REFERENCE_NAME = {"fifo": "FIFO", "edf": "EDF", "priority": "PS"}
+REFERENCE_NAME = {fifo: "FIFO", edf: "EDF", priority: "PS"}
+RULES = (fifo, edf, priority)
 
 
 # --- the authors' program --------------------------------------------------------------------------------------------
 
 @golden
 @each_case
-@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize("rule", RULES)
 def test_schedules_of_the_rules_are_those_of_the_program(case, rule):
-    instance, reference = instance_of(case), case["results"][REFERENCE_NAME[rule]]
+    instance = instance_of(case)
+    reference = case["results"][REFERENCE_NAME[rule]]
     plan = assign_by_rule(instance.fleet, instance.jobs, instance.now_s, rule)
     check_assignment(instance.fleet, instance.jobs.times_s, plan)
     schedule: dict[str, Any] = {}
@@ -37,10 +52,10 @@ def test_schedules_of_the_rules_are_those_of_the_program(case, rule):
 
 @golden
 @each_case
-@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize("rule", RULES)
 def test_order_of_the_rules_is_that_of_the_program(case, rule):
     instance = instance_of(case)
-    order = np.argsort(urgency(instance.jobs, RULES[rule]), kind="stable")
+    order = np.argsort(rule(instance.jobs), kind="stable")
     assert [instance.job_name[job] for job in order] == case["results"][REFERENCE_NAME[rule]]["order"]
 
 
@@ -50,7 +65,8 @@ def test_order_of_the_rules_is_that_of_the_program(case, rule):
 def queues(draw: st.DrawFn) -> tuple[Fleet, Jobs, float]:
     """Fleet of two types, jobs in small whole numbers, so that ties are frequent, and present time."""
     configurations = [(kind, gpus) for kind in (0, 1) for gpus in (1, 2, 3)]
-    num_nodes, num_jobs = draw(st.integers(1, 6)), draw(st.integers(1, 9))
+    num_nodes = draw(st.integers(1, 6))
+    num_jobs = draw(st.integers(1, 9))
     few = st.integers(1, 6).map(float)
     price = st.lists(st.integers(1, 4), min_size=4, max_size=4).map(lambda steps: [0.0, *np.cumsum(steps)])
     fleet = Fleet(np.array(draw(st.lists(st.integers(0, 1), min_size=num_nodes, max_size=num_nodes))),
@@ -76,11 +92,12 @@ def sorted_list_plan(fleet: Fleet, jobs: Jobs, now_s: float, rule: str, free: np
     free = free.tolist()
     opened = {kind: sorted((n for n in range(len(free)) if fleet.node_type[n] == kind and free[n]),
                            key=lambda n: (free[n], n)) for kind in set(fleet.node_type.tolist())}
-    key = {"fifo": jobs.submission_s, "edf": jobs.due_s, "priority": -jobs.weight_eur_per_s}[rule]
+    key = {fifo: jobs.submission_s, edf: jobs.due_s, priority: -jobs.weight_eur_per_s}[rule]
     places = [(-1, -1)] * len(key)
     for job in sorted(range(len(key)), key=lambda j: key[j]):
         for c in in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s):
-            nodes, gpus = opened.get(int(fleet.configuration_type[c]), []), int(fleet.configuration_gpus[c])
+            nodes = opened.get(int(fleet.configuration_type[c]), [])
+            gpus = int(fleet.configuration_gpus[c])
             found = next((n for n in nodes if free[n] >= gpus), None)
             if found is None:
                 continue
@@ -106,7 +123,7 @@ def of(jobs: Jobs, chosen: Any) -> Jobs:
     return Jobs(*(column[chosen] for column in jobs))
 
 
-each_rule = pytest.mark.parametrize("rule", list(RULES))
+each_rule = pytest.mark.parametrize("rule", RULES)
 
 
 @settings(max_examples=150, deadline=None)
@@ -152,7 +169,8 @@ def test_no_constraint_is_violated_and_nobody_waits_who_would_fit(rule, queue):
 @settings(max_examples=50, deadline=None)
 @given(queues(), queues())
 def test_what_runs_is_frozen_and_newcomers_share_nodes_only_within_the_free_gpus(rule, queue, other):
-    (fleet, jobs, now_s), (_, new, _) = queue, other
+    (fleet, jobs, now_s) = queue
+    (_, new, _) = other
     before = assign_by_rule(fleet, jobs, now_s, rule)
     running = np.flatnonzero(before.node >= 0)
     free = gpus_left(fleet, before, fleet.node_gpus)
@@ -168,20 +186,22 @@ def test_what_runs_is_frozen_and_newcomers_share_nodes_only_within_the_free_gpus
 @given(queues())
 def test_a_place_depends_only_on_those_who_go_before(rule, queue):
     fleet, jobs, now_s = queue
-    key = {"fifo": jobs.submission_s, "edf": jobs.due_s, "priority": -jobs.weight_eur_per_s}[rule]
+    key = {fifo: jobs.submission_s, edf: jobs.due_s, priority: -jobs.weight_eur_per_s}[rule]
     order = sorted(range(len(key)), key=lambda j: (key[j], j))
     plan = assign_by_rule(fleet, jobs, now_s, rule)
     for count in range(1, len(order) + 1):
         first = np.sort(order[:count])
         fewer = assign_by_rule(fleet, of(jobs, first), now_s, rule)
         assert all((part == whole[first]).all() for part, whole in zip(fewer, plan, strict=True))
-        job, left = order[count - 1], gpus_left(fleet, Assignment(*(column[order[:count - 1]] for column in plan)),
-                                                fleet.node_gpus)
+        job = order[count - 1]
+        left = gpus_left(fleet, Assignment(*(column[order[:count - 1]] for column in plan)),
+                         fleet.node_gpus)
         fitting = [c for c in in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s)
                    if (left[fleet.node_type == fleet.configuration_type[c]] >= fleet.configuration_gpus[c]).any()]
         assert plan.configuration[job] == (fitting[0] if fitting else -1)
         if fitting:  # best fit: no node of the type with room has fewer free GPUs
-            kind, gpus = fleet.configuration_type[fitting[0]], fleet.configuration_gpus[fitting[0]]
+            kind = fleet.configuration_type[fitting[0]]
+            gpus = fleet.configuration_gpus[fitting[0]]
             assert left[plan.node[job]] == left[(fleet.node_type == kind) & (left >= gpus)].min()
 
 
@@ -205,7 +225,7 @@ def test_the_jobs_and_the_fleet_are_left_as_they_were(rule):
 def test_on_large_nodes_jobs_share():
     # scenario 2: nodes of 4 TESLA or 2 TURING; no job uses more than 2 TESLA or 1 TURING, and 61 jobs wait for 18 GPUs
     instance = generate(3, 6, 1.0, scenario=2)
-    plan = assign_by_rule(instance.fleet, instance.jobs, 0.0, "fifo")
+    plan = assign_by_rule(instance.fleet, instance.jobs, 0.0, fifo)
     used = check_assignment(instance.fleet, instance.jobs.times_s, plan)
     assert (used == instance.fleet.node_gpus).all()
     assert (np.bincount(plan.node[plan.node >= 0]) >= 2).all()
@@ -220,7 +240,8 @@ def test_taking_gpus_finds_the_node_with_the_fewest_that_suffice(queue, wanted):
     opened = open_nodes(fleet, fleet.node_gpus)
     left = fleet.node_gpus.copy()
     for c in (c for c in wanted if c < len(fleet.configuration_gpus)):
-        kind, gpus = fleet.configuration_type[c], fleet.configuration_gpus[c]
+        kind = fleet.configuration_type[c]
+        gpus = fleet.configuration_gpus[c]
         suffices = (fleet.node_type == kind) & (left >= gpus)
         node = take(fleet, opened, c)
         assert (node >= 0) == suffices.any()
@@ -272,23 +293,37 @@ def test_a_job_that_ends_on_its_due_date_is_in_time():
 def test_a_job_starts_on_a_bad_configuration_rather_than_wait():
     # E at 600 s, only the TURING free: 600 + 2400 = 3000 s, 600 s late
     toy = toy_instance()
-    plan = assign_by_rule(toy.fleet, of(toy.jobs, slice(4, 5)), 600.0, "edf", free=np.array([0, 1, 0]))
+    plan = assign_by_rule(toy.fleet, of(toy.jobs, slice(4, 5)), 600.0, edf, free=np.array([0, 1, 0]))
     assert (plan.node.tolist(), plan.configuration.tolist()) == ([1], [2])
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------
 
-def test_unknown_rule_is_refused_with_the_names_of_the_known():
+def test_any_order_is_a_rule():
     toy = toy_instance()
-    with pytest.raises(InputError, match=r"unknown rule 'EDF'.*\n?.*give one of fifo, edf, priority"):
-        assign_by_rule(toy.fleet, toy.jobs, 0.0, "EDF")
+    backwards = assign_by_rule(toy.fleet, toy.jobs, 0.0, lambda jobs: -np.arange(5.0))
+    assert backwards.node[0] == -1 and backwards.node[4] >= 0  # nobody is left for A
+
+
+def test_who_runs_stays_and_who_waits_fills_up():
+    toy = toy_instance()
+    first = assign_by_rule(toy.fleet, of(toy.jobs, slice(0, 2)), 0.0, fifo)  # A and B
+    waits = np.full(3, -1)
+    running = Running(np.append(first.node, waits), np.append(first.configuration, waits),
+                      open_nodes(toy.fleet, toy.fleet.node_gpus))
+    node, _ = fill_up(toy.fleet, toy.jobs, 0.0, edf(toy.jobs), running)
+    assert node[:2].tolist() == first.node.tolist()
+    assert node.tolist().count(-1) == 2 and node[3] == 1  # D is due first and gets the one GPU that is left
+    alone = assign_by_rule(toy.fleet, toy.jobs, 0.0, edf)
+    at_once = fill_up(toy.fleet, toy.jobs, 0.0, edf(toy.jobs), nothing_runs(toy.fleet, 5))
+    assert (at_once[0] == alone.node).all() and (at_once[1] == alone.configuration).all()
 
 
 @pytest.mark.parametrize("free", [[3, 0, 0], [-1, 0, 0], [1, 1], [1, 1, 1, 1], 1])
 def test_free_gpus_that_the_nodes_cannot_have_are_refused(free):
     toy = toy_instance()
     with pytest.raises(InputError, match="free GPUs"):
-        assign_by_rule(toy.fleet, toy.jobs, 0.0, "edf", free=np.array(free))
+        assign_by_rule(toy.fleet, toy.jobs, 0.0, edf, free=np.array(free))
 
 
 @each_rule

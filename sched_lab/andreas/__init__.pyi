@@ -1,0 +1,49 @@
+from . import experiments as experiments
+from .bounds import bound as bound
+from .exact import solve_exact as solve_exact
+from .greedy import SearchOptions as SearchOptions
+from .instances import armida as armida
+from .instances import generate as generate
+from .instances import toy as toy
+from .model import (
+    Assignment as Assignment,
+)
+from .model import (
+    Fleet as Fleet,
+)
+from .model import (
+    Instance as Instance,
+)
+from .model import (
+    Jobs as Jobs,
+)
+from .model import (
+    check_assignment as check_assignment,
+)
+from .model import (
+    parse_instance as parse_instance,
+)
+from .model import (
+    read as read,
+)
+from .policies import POLICIES as POLICIES
+from .policies import policy_of as policy_of
+from .profiles import JobManager as JobManager
+from .profiles import Profiler as Profiler
+from .report import decide_now as decide_now
+from .report import report_of as report_of
+from .simulation import (
+    Simulation as Simulation,
+)
+from .simulation import (
+    bill as bill,
+)
+from .simulation import (
+    check as check,
+)
+from .simulation import (
+    simulate as simulate,
+)
+from .simulation import (
+    simulate_together as simulate_together,
+)

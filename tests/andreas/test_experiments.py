@@ -1,0 +1,80 @@
+"""Experiments and claims of ANDREAS: what they compute is what is stored, and claims follow their frames."""
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_lab.andreas.experiments import CELLS, CLAIMS, EXPERIMENTS, FIGURES, by_greedy, cells, costs
+from sched_lab.frames import read_frame, read_sidecar
+from sched_lab.reproduction import Workplace, claims_frame, moved_claims
+
+RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
+
+
+def stored(path: str) -> pd.DataFrame:
+    return read_frame(RESULTS / path)
+
+
+def test_every_stored_frame_belongs_to_one_experiment_that_its_sidecar_names():
+    frames = [frame for one in EXPERIMENTS.values() for frame in one.frames]
+    assert sorted(frames) == sorted(f"andreas/{path.name}" for path in (RESULTS / "andreas").glob("*.csv"))
+    for one in EXPERIMENTS.values():
+        for frame in one.frames:
+            made = {"made by": f"sched-lab reproduce andreas {one.name}", **one.parameters}
+            assert read_sidecar(RESULTS / frame)["parameters"] == made
+
+
+@pytest.mark.parametrize(("name", "cell"), [
+    ("sweep", {"num_nodes": 10, "scenario": 1, "factor": "0.6"}),
+    ("unseen", {"num_nodes": 10, "scenario": 2, "factor": "1.3"})])
+def test_a_cell_computed_now_is_what_is_stored(name, cell):
+    whole = next(each for each in CELLS[name] if cell.items() <= each.items())
+    seed = whole["seeds"].split()[0]
+    now = costs(**(whole | {"seeds": seed})).drop(columns="decision_ms").round(6)
+    then = stored(f"andreas/{name}.csv").query(f"seed == {seed}")
+    for key, value in cell.items():
+        then = then[then[key] == value]
+    columns = [column for column in now if column != "method"]
+    both = (frame.set_index("method")[columns].sort_index() for frame in (now, then))
+    pd.testing.assert_frame_equal(*both, check_exact=True)
+
+
+def test_frames_are_those_that_an_experiment_promises(tmp_path, monkeypatch):
+    few = {name: cells([2], [1000], ["edf", "greedy", "rg"])[:1] for name in EXPERIMENTS}
+    monkeypatch.setattr("sched_lab.andreas.experiments.CELLS", few)
+    for one in EXPERIMENTS.values():
+        made = one.compute(Workplace(tmp_path / one.name))
+        assert sorted(made) == sorted(one.frames)
+        for path, frame in made.items():
+            assert list(frame) == list(stored(path)) and len(frame) == 3
+
+
+def test_claims_are_decided_from_what_is_stored():
+    decided = claims_frame(CLAIMS, stored)
+    assert len(decided) == 17 and decided["claim"].is_unique
+    assert decided["status"].value_counts().to_dict() == {
+        "direction only": 5, "cannot be tested": 4, "not reproduced": 3, "reproduced": 4, "reproduced, as a band": 1}
+    apart = decided[decided["claim"].str.startswith("deviation from the real cost")]
+    assert apart["ours"].tolist() == ["14.01 %"]
+
+
+def test_a_claim_moves_with_its_frame():
+    sweep = stored("andreas/sweep.csv")
+    dear = sweep.assign(total_eur=np.where(sweep["method"] == "greedy", 2.0, 1.0) * sweep["total_eur"])
+    assert (by_greedy(dear) < by_greedy(sweep)).all()
+    moved = moved_claims(CLAIMS, stored, {"andreas/sweep.csv": dear})
+    assert any(line.startswith("cost reduction on average") for line in moved)
+    assert moved_claims(CLAIMS, stored, {"andreas/sweep.csv": sweep}) == []
+
+
+def test_the_figure_is_drawn_from_the_stored_frame():
+    asked = []
+
+    def read(path: str) -> pd.DataFrame:
+        asked.append(path)
+        return stored(path)
+
+    for draw in FIGURES.values():
+        assert draw(read).to_dict()["facet"]["field"] == "scenario"
+    assert asked == ["andreas/unseen.csv"]
