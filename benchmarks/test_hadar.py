@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs, fair_shares, fastest_shares, shortest_shares
-from sched_lab.hadar.copies import HadarE, node_workload, simulate_copies
-from sched_lab.hadar.engine import simulate
+from sched_lab.hadar.copies import HadarE, node_workload, run_copies
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Cluster, State, nothing_runs, type_gpus
 from sched_lab.hadar.planned import Planned
 from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.simulation import run_rounds
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 PAPER_S = 7 * 60  # Section IV: a decision for 2,048 jobs takes less than 7 minutes
-MAKE = {"hadar": Hadar, "hadar-inv": lambda: Hadar("inv"), "gavel-maxmin": lambda: Gavel("maxmin"),
-        "gavel-makespan": lambda: Gavel("makespan"), "gavel-sum": lambda: Gavel("sum"), "tiresias": Tiresias,
-        "yarn-cs": YarnCs, "planned": Planned}
+MAKE = {
+    "hadar": Hadar, "hadar-inv": lambda: Hadar("inv"), "gavel-maxmin": lambda: Gavel("maxmin"),
+    "gavel-makespan": lambda: Gavel("makespan"), "gavel-sum": lambda: Gavel("sum"),
+    "tiresias": Tiresias, "yarn-cs": YarnCs, "planned": Planned}
 PLAIN = {"maxmin": lambda jobs, gpus: fair_shares(jobs.rate, jobs.workers, gpus, jobs.weight),
          "makespan": lambda jobs, gpus: shortest_shares(jobs.rate, jobs.workers, gpus, jobs.steps),
          "sum": lambda jobs, gpus: fastest_shares(jobs.rate, jobs.workers, gpus)}
@@ -30,9 +31,11 @@ SIZES = 2 ** np.arange(7, 16)  # 128 to 32,768 jobs
 
 def present(num_jobs, nodes_per_type):
     """All jobs of a draw before the first round, on nodes with four GPUs of three types."""
-    jobs, none = draw_workload(default_throughputs(), 0, num_jobs=num_jobs).jobs, np.zeros(num_jobs)
-    return State(paper_cluster(nodes_per_type)[1], jobs, 0.0, np.arange(num_jobs), jobs.steps, nothing_runs(), none,
-                 none)
+    jobs = draw_workload(default_throughputs(), 0, num_jobs=num_jobs).jobs
+    none = np.zeros(num_jobs)
+    return State(
+        paper_cluster(nodes_per_type)[1], jobs, 0.0, np.arange(num_jobs), jobs.steps,
+        nothing_runs(), none, none)
 
 
 def second_round(key, state):
@@ -49,10 +52,12 @@ def test_round(benchmark, num_jobs, nodes_per_type, key):
     state = present(num_jobs, nodes_per_type)
     benchmark.pedantic(lambda: MAKE[key]().allocate(state), rounds=5, warmup_rounds=1)
     benchmark.extra_info["calls"] = 1
-    benchmark.extra_info["paper_s"] = PAPER_S if num_jobs == 2048 and key.startswith("hadar") else None
+    benchmark.extra_info["paper_s"] = PAPER_S if num_jobs == 2048 and key.startswith(
+        "hadar") else None
 
 
-@pytest.mark.parametrize(("num_jobs", "nodes_per_type"), [(2048, 21), LARGE], ids=["252-gpus", "3996-gpus"])
+@pytest.mark.parametrize(("num_jobs", "nodes_per_type"), [(2048, 21), LARGE],
+                         ids=["252-gpus", "3996-gpus"])
 def test_later_round(benchmark, num_jobs, nodes_per_type):
     """One decision of Hadar when jobs run already: whether to stay is looked at too."""
     state = second_round("hadar", present(num_jobs, nodes_per_type))
@@ -64,7 +69,8 @@ def test_later_round(benchmark, num_jobs, nodes_per_type):
 def test_plain_program(benchmark, objective):
     """Gavel's linear program with an unknown for each job and type, not for each kind of job; 2,048 jobs."""
     state = present(2048, 21)
-    benchmark.pedantic(PLAIN[objective], args=(state.jobs, type_gpus(state.cluster, 3)), rounds=3, warmup_rounds=1)
+    benchmark.pedantic(PLAIN[objective], args=(state.jobs, type_gpus(state.cluster, 3)), rounds=3,
+                       warmup_rounds=1)
     benchmark.extra_info["calls"] = 1
 
 
@@ -72,8 +78,8 @@ def test_plain_program(benchmark, objective):
 def test_trace(benchmark, key):
     """480 jobs on 60 GPUs to completion, every allocation checked."""
     drawn = draw_workload(default_throughputs(), 0)
-    simulate(draw_workload(default_throughputs(), 0, num_jobs=5), MAKE[key]())  # compile
-    run = benchmark.pedantic(lambda: simulate(drawn, MAKE[key]()), rounds=3)
+    run_rounds(draw_workload(default_throughputs(), 0, num_jobs=5), MAKE[key]())  # compile
+    run = benchmark.pedantic(lambda: run_rounds(drawn, MAKE[key]()), rounds=3)
     assert run.ttd_s >= makespan_bound_s(drawn.cluster, drawn.jobs)
     benchmark.extra_info["calls"] = len(run.intervals)
 
@@ -92,16 +98,19 @@ def test_growth(benchmark, key):
                 attempt[number] = time.process_time() - start_s
 
     benchmark.pedantic(run, rounds=1, warmup_rounds=1)
-    best_s, large = each_s.min(axis=0), SIZES >= 2048
-    benchmark.extra_info["growth"] = dict(zip(SIZES.tolist(), best_s.round(5).tolist(), strict=True))
-    benchmark.extra_info["exponent"], benchmark.extra_info["exponent_large"] = (
-        float(np.polyfit(np.log(SIZES[some]), np.log(best_s[some]), 1)[0]) for some in (SIZES > 0, large))
+    best_s = each_s.min(axis=0)
+    large = SIZES >= 2048
+    benchmark.extra_info["growth"] = dict(zip(SIZES.tolist(),
+                                              best_s.round(5).tolist(), strict=True))
+    benchmark.extra_info["exponent"], benchmark.extra_info["exponent_large"] = (float(
+        np.polyfit(np.log(SIZES[some]), np.log(best_s[some]), 1)[0]) for some in (SIZES > 0, large))
 
 
 @pytest.mark.parametrize("mix", ["M-1", "M-12"])
 def test_hadare(benchmark, mix):
     """A mix of the paper on its five nodes to completion."""
-    benchmark.pedantic(simulate_copies, args=(node_workload("testbed", mix),), rounds=5, warmup_rounds=1)
+    benchmark.pedantic(run_copies, args=(node_workload("testbed", mix),), rounds=5,
+                       warmup_rounds=1)
     benchmark.extra_info["calls"] = 1
 
 
@@ -110,6 +119,7 @@ def test_hadare_grows(benchmark, num_jobs, num_nodes):
     """Jobs of one GPU, forked over nodes with one GPU each, four jobs a node; one simulation."""
     drawn = draw_workload(default_throughputs(), 0, num_jobs=num_jobs, gangs="one", scale=0.1)
     nodes = Cluster(np.arange(num_nodes) % 3, np.ones(num_nodes, np.int64))
-    work = type(drawn)(drawn.job_name, tuple(map(str, range(num_nodes))), drawn.type_name, nodes, drawn.jobs)
-    run = benchmark.pedantic(simulate_copies, args=(work, HadarE()), rounds=1, warmup_rounds=0)
+    work = type(drawn)(drawn.job_name, tuple(map(str, range(num_nodes))), drawn.type_name, nodes,
+                       drawn.jobs)
+    run = benchmark.pedantic(run_copies, args=(work, HadarE()), rounds=1, warmup_rounds=0)
     benchmark.extra_info["calls"] = len(run.intervals)

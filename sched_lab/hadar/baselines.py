@@ -10,51 +10,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..cluster import Integers
+from ..arrays import Floats, Integers
 from ..frames import InputError
-from sched_lab.hadar.fluid import (
-    Matrix,
-    gpu_rows,
-    optimize,
-    shortest_fluid,
-    sparse,
-    time_rows,
-    work_rows,
-)
-from .model import Allocation, Cluster, Floats, Jobs, State, gpus_in_use, type_gpus
-
-RESET_S = 1920.0  # least time between two solutions of Gavel's linear program
-HEAD_START_S = 180.0  # time that Gavel's books credit to each job on each type from the start
+from .fluid import (Matrix, gpu_rows, shortest_fluid, solved, time_rows,
+                                   work_rows)
+from .model import (Allocation, Cluster, Jobs, State, gpus_in_use, joined,
+                                   type_gpus)
 
 # %% auto #0
-__all__ = ['RESET_S', 'HEAD_START_S', 'Shares', 'OBJECTIVES', 'fair_shares', 'fastest_shares', 'shortest_shares', 'Kinds',
-           'kinds_of', 'fair_shares_of_kinds', 'shortest_shares_of_kinds', 'largest_gangs', 'one_type_rate',
-           'pick_by_priority', 'fill_in_order', 'fill_packed', 'places_kept', 'joined', 'place_on_types', 'Gavel',
-           'RoundShares', 'pick_by_room', 'types_now', 'Tiresias', 'wait_in_line', 'YarnCs']
+__all__ = ['Gavel', 'Tiresias', 'YarnCs']
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-006i
+RESET_S = 1920.0  # least time between two solutions of Gavel's linear program
+HEAD_START_S = 180.0  # time that Gavel's books credit to each job on each type from the start
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-008
 def _limits(workers: Integers, gpus: Integers) -> tuple[Matrix, Floats]:
     """Rows and right side of sum_r x_jr <= 1 and sum_j W_j x_jr <= n_r."""
+    from scipy import sparse
+
     rows = sparse.vstack([time_rows(len(workers), len(gpus)), gpu_rows(workers, len(gpus))])
     return sparse.csr_array(rows), np.concatenate([np.ones(len(workers)), gpus])
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-008s
 def _solve(goal: Floats, rows: Matrix, right: Floats, upper: Floats) -> Floats:
-    """Where the goal is least."""
-    bounds = np.column_stack([np.zeros(len(upper)), upper])
-    found = optimize.linprog(goal, rows, right, bounds=bounds, method="highs")
-    if not found.success:
-        raise RuntimeError(f"the linear program was not solved: {found.message}")
-    values: Floats = np.maximum(found.x, 0.0)
+    """Where the goal is least; the solver has a tolerance, shares have none."""
+    values: Floats = np.maximum(solved(goal, rows, right, upper).x, 0.0)
     return values
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-010
-def fair_shares(rate: Floats, workers: Integers, gpus: Integers, weight: Floats) -> tuple[float, Floats]:
+def fair_shares(rate: Floats, workers: Integers, gpus: Integers,
+                weight: Floats) -> tuple[float, Floats]:
     """Gavel max-min: the least normalised throughput is as large as can be.
 
     Parameters
     ----------
     rate : (jobs, types) steps/s of the whole gang
+    workers : (jobs,) size of each gang
     gpus : (types,) GPUs of each type
     weight : (jobs,) priority
 
@@ -62,14 +54,17 @@ def fair_shares(rate: Floats, workers: Integers, gpus: Integers, weight: Floats)
     -------
     that least throughput, relative to an equal share of all types, and (jobs, types) shares of time
     """
+    from scipy import sparse
+
     equal = rate @ (gpus / gpus.sum())
     worth = rate * (workers / (weight * equal))[:, None]
     limits, right = _limits(workers, gpus)
-    rows = sparse.vstack([sparse.hstack([limits, sparse.csr_array((len(right), 1))]),
-                   sparse.hstack([-work_rows(worth), np.ones((len(workers), 1))])])
+    above_level = sparse.hstack([-work_rows(worth), np.ones((len(workers), 1))])
+    rows = sparse.vstack([sparse.hstack([limits, sparse.csr_array((len(right), 1))]), above_level])
     upper = np.append(np.where(rate.ravel() > 0, 1.0, 0.0), np.inf)
     goal = np.append(np.zeros(rate.size), -1.0)
-    found = _solve(goal, sparse.csr_array(rows), np.concatenate([right, np.zeros(len(workers))]), upper)
+    right = np.append(right, np.zeros(len(workers)))
+    found = _solve(goal, sparse.csr_array(rows), right, upper)
     return float(found[-1]), found[:-1].reshape(rate.shape)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-014
@@ -79,10 +74,15 @@ def fastest_shares(rate: Floats, workers: Integers, gpus: Integers) -> tuple[flo
     found = _solve(-rate.ravel() / rate.max(), limits, right, np.where(rate.ravel() > 0, 1.0, 0.0))
     return float(found @ rate.ravel()), found.reshape(rate.shape)
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-014s
 def shortest_shares(rate: Floats, workers: Integers, gpus: Integers,
                     remaining: Floats) -> tuple[float, Floats]:
-    """Gavel makespan, without its bisection: least time in s, and (jobs, types) shares of it."""
+    """Gavel makespan, without its bisection: least time in s, and (jobs, types) shares of it.
+
+    Parameters
+    ----------
+    rate, workers, gpus, remaining : as for `shortest_fluid`
+    """
     makespan_s, times_s = shortest_fluid(rate, workers, gpus, remaining)
     return makespan_s, times_s / max(makespan_s, 1e-9)
 
@@ -101,17 +101,22 @@ class Kinds(NamedTuple):
     kind: Integers
     size: Integers
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-018p
 def kinds_of(*columns: Floats | Integers) -> Kinds:
     """Sort jobs into kinds that agree in all columns, (jobs,) or (jobs, types) each."""
     _, first, kind, size = np.unique(np.column_stack(columns), axis=0, return_index=True,
                                      return_inverse=True, return_counts=True)
     return Kinds(first, kind.ravel(), size)  # numpy 2.0 returns a column
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-018q
 def fair_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
                          weight: Floats) -> tuple[float, Floats]:
-    """An optimum of `fair_shares` in which jobs that are alike have equal shares."""
+    """An optimum of `fair_shares` in which jobs that are alike have equal shares.
+
+    Parameters
+    ----------
+    rate, workers, gpus, weight : as for `fair_shares`
+    """
     first, kind, size = kinds_of(rate, workers, weight)
     level, share = fair_shares(rate[first], size * workers[first], gpus, size * weight[first])
     return level, share[kind]
@@ -119,7 +124,12 @@ def fair_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
 # %% ../../nbs/43_hadar_baselines.ipynb #43-022
 def shortest_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
                              remaining: Floats) -> tuple[float, Floats]:
-    """An optimum of `shortest_shares` in which jobs of a kind have time in proportion to their steps."""
+    """An optimum of `shortest_shares`: time of a job is in proportion to its steps within a kind.
+
+    Parameters
+    ----------
+    rate, workers, gpus, remaining : as for `shortest_fluid`
+    """
     first, kind, size = kinds_of(rate, workers)
     while True:
         mean = np.bincount(kind, remaining) / size
@@ -133,15 +143,15 @@ def shortest_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-026
 def largest_gangs(cluster: Cluster, spread_rate: Floats) -> Integers:
-    """(..., types) most workers on each type: on all its nodes if a gang can be spread, else on one."""
+    """(..., types) most workers on each type: on all nodes if a gang can be spread, else on one."""
     num_types = spread_rate.shape[-1]
     one_node = np.zeros(num_types, np.int64)
     np.maximum.at(one_node, cluster.node_type, cluster.node_gpus)
     return np.where(spread_rate > 0, type_gpus(cluster, num_types), one_node)
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-026s
 def one_type_rate(cluster: Cluster, jobs: Jobs) -> Floats:
-    """(jobs, types) steps/s on one node of a type, 0 where a gang cannot have all its GPUs on this type.
+    """(jobs, types) steps/s on one node of a type, 0 where the type has no room for the gang.
 
     Raises
     ------
@@ -159,19 +169,24 @@ def one_type_rate(cluster: Cluster, jobs: Jobs) -> Floats:
 Shares = Callable[[State, Floats], Floats]
 
 
+def _present(state: State, rate: Floats) -> tuple[Floats, Integers, Integers]:
+    """Rates and gangs of the active jobs, and GPUs of each type."""
+    active = state.active
+    return rate[active], state.jobs.workers[active], type_gpus(state.cluster, rate.shape[1])
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-029s
 def _maxmin(state: State, rate: Floats) -> Floats:
-    jobs, active, gpus = state.jobs, state.active, type_gpus(state.cluster, rate.shape[1])
-    return fair_shares_of_kinds(rate[active], jobs.workers[active], gpus, jobs.weight[active])[1]
+    weight = state.jobs.weight[state.active]
+    return fair_shares_of_kinds(*_present(state, rate), weight)[1]
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-029t
 def _makespan(state: State, rate: Floats) -> Floats:
-    jobs, active, gpus = state.jobs, state.active, type_gpus(state.cluster, rate.shape[1])
-    return shortest_shares_of_kinds(rate[active], jobs.workers[active], gpus, state.remaining[active])[1]
+    remaining = state.remaining[state.active]
+    return shortest_shares_of_kinds(*_present(state, rate), remaining)[1]
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-029u
 def _sum(state: State, rate: Floats) -> Floats:
-    jobs, active, gpus = state.jobs, state.active, type_gpus(state.cluster, rate.shape[1])
-    return fastest_shares(rate[active], jobs.workers[active], gpus)[1]
+    return fastest_shares(*_present(state, rate))[1]
 
 
 OBJECTIVES: dict[str, Shares] = {"maxmin": _maxmin, "makespan": _makespan, "sum": _sum}
@@ -183,6 +198,8 @@ def pick_by_priority(order: Integers, workers: Integers, rate: Floats, gpus: Int
     Parameters
     ----------
     order : (types, candidates) jobs, first choice first
+    workers, rate : (jobs,) gangs, and (jobs, types) steps/s
+    gpus : (types,) GPUs of each type
     """
     chosen = np.full(len(workers), -1)
     for gpu_type, left in enumerate(gpus):
@@ -197,11 +214,12 @@ def pick_by_priority(order: Integers, workers: Integers, rate: Floats, gpus: Int
 # %% ../../nbs/43_hadar_baselines.ipynb #43-035
 def fill_in_order(free: Integers, nodes: Integers, workers: int) -> Integers:
     """(nodes,) GPUs for a gang, node after node."""
-    taken, passed = np.zeros(len(free), np.int64), np.cumsum(free[nodes]) - free[nodes]
+    taken = np.zeros(len(free), np.int64)
+    passed = np.cumsum(free[nodes]) - free[nodes]
     taken[nodes] = np.clip(workers - passed, 0, free[nodes])
     return taken
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-035s
 def fill_packed(free: Integers, nodes: Integers, workers: int) -> Integers:
     """(nodes,) GPUs for a gang: the fullest node that has room for it, or else the fewest nodes."""
     fitting = nodes[free[nodes] >= workers]
@@ -216,33 +234,28 @@ def places_kept(cluster: Cluster, previous: Allocation, chosen: Integers) -> All
     keeps[previous.job[cluster.node_type[previous.node] != chosen[previous.job]]] = False
     return Allocation(*(column[keeps[previous.job]] for column in previous))
 
-
-def joined(parts: list[Allocation]) -> Allocation:
-    """One allocation of several, sorted by job and node."""
-    job, node, gpus = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((node, job))
-    return Allocation(job[order], node[order], gpus[order])
-
 # %% ../../nbs/43_hadar_baselines.ipynb #43-043
-def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: Integers, order: Integers,
-                   packed: bool) -> Allocation:
+def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: Integers,
+                   order: Integers, packed: bool) -> Allocation:
     """Give GPUs to the jobs that have a type.
 
     Parameters
     ----------
+    previous : allocation of the round before
     chosen : (jobs,) type of each job, -1 for none
     order : the jobs with a type, first choice first among gangs of the same size
-    packed : whether a gang looks for one node that holds it, or takes GPUs in the order of the nodes
+    packed : whether a gang looks for one node that holds it, or takes GPUs in the order of the
+        nodes
     """
     parts = [places_kept(cluster, previous, chosen)]
-    free, rest = cluster.node_gpus - gpus_in_use(cluster, parts[0]), order[~np.isin(order, parts[0].job)]
-    nodes_of = [np.flatnonzero(cluster.node_type == gpu_type) for gpu_type in range(jobs.rate.shape[1])]
+    free = cluster.node_gpus - gpus_in_use(cluster, parts[0])
+    rest = order[~np.isin(order, parts[0].job)]
     for job in rest[np.argsort(-jobs.workers[rest], kind="stable")]:
-        one_node = packed or jobs.spread_rate[job, chosen[job]] <= 0
-        fill = fill_packed if one_node else fill_in_order
-        taken = fill(free, nodes_of[chosen[job]], jobs.workers[job])
+        may_spread = jobs.spread_rate[job, chosen[job]] > 0
+        fill = fill_in_order if may_spread and not packed else fill_packed
+        taken = fill(free, np.flatnonzero(cluster.node_type == chosen[job]), jobs.workers[job])
         nodes = np.flatnonzero(taken)
-        if len(nodes) > 1 and jobs.spread_rate[job, chosen[job]] <= 0:
+        if len(nodes) > 1 and not may_spread:
             continue  # there is no node for a gang that cannot be spread: it waits
         free -= taken
         parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))
@@ -250,12 +263,15 @@ def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: I
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-047
 class _Books:
-    """Gavel's books, all (jobs, types): speeds, shares in force, time received since then, and owed."""
+    """Gavel's books, all (jobs, types): speeds, shares in force, time received since, and owed."""
 
     def __init__(self, rate: Floats) -> None:
-        self.rate, self.share, self.deficit_s = rate, np.zeros(rate.shape), np.zeros(rate.shape)
+        self.rate = rate
+        self.share = np.zeros(rate.shape)
+        self.deficit_s = np.zeros(rate.shape)
         self.received_s = np.full(rate.shape, HEAD_START_S)
-        self.last_reset_s, self.solved_for = 0.0, np.empty(0, np.int64)
+        self.last_reset_s = 0.0
+        self.solved_for: Integers = np.empty(0, np.int64)
 
     def is_due(self, state: State, reset_s: float) -> bool:
         """Whether to solve; a solution at time 0 does not count as one, as in Gavel's code."""
@@ -266,14 +282,42 @@ class _Books:
         """Carry over what is owed, and begin with new shares of the active jobs."""
         promised_s = self.share * (state.now_s - self.last_reset_s)
         self.deficit_s += promised_s - (self.received_s - HEAD_START_S)
-        self.received_s[:], self.share = HEAD_START_S, np.zeros(self.rate.shape)
+        self.received_s[:] = HEAD_START_S
+        self.share = np.zeros(self.rate.shape)
         self.share[state.active] = share
-        self.last_reset_s, self.solved_for = state.now_s, state.active
+        self.last_reset_s = state.now_s
+        self.solved_for = state.active
 
     def priority(self) -> Floats:
-        """Share over the part of the time received on the type; jobs that are done since still count."""
+        """Share over the part of the time received on the type, of which done jobs have theirs."""
         part = self.received_s / self.received_s[self.solved_for].sum(axis=0)
         return np.where(self.rate > 0, self.share / part, 0.0)
+
+    def order(self, active: Integers) -> Integers:
+        """(types, active) jobs by priority, then by what is owed, then by share."""
+        keys = -np.array([self.share, self.deficit_s, self.priority()])[:, active]
+        return active[np.lexsort(keys, axis=0).T]  # the last key counts first
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-047p
+def _shares_of(objective: str | Shares) -> Shares:
+    """An objective by its name, or as it is."""
+    if not isinstance(objective, str):
+        return objective
+    if objective not in OBJECTIVES:
+        raise InputError(f"unknown objective {objective!r}",
+                         mend=f"give one of {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[objective]
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-047s
+def is_uncontested(state: State, rate: Floats) -> bool:
+    """Whether all active jobs that want a type, type by type, have room on it together."""
+    waiting = state.active
+    for gpu_type, gpus in enumerate(type_gpus(state.cluster, rate.shape[1])):
+        wants = rate[waiting, gpu_type] > 0
+        if state.jobs.workers[waiting[wants]].sum() > gpus:
+            return False  # priorities decide, and they change with every round
+        waiting = waiting[~wants]
+    return True
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-048
 class Gavel:
@@ -288,44 +332,40 @@ class Gavel:
 
     def __init__(self, objective: str | Shares, *, reset_s: float = RESET_S,
                  may_idle: bool = False) -> None:
-        if isinstance(objective, str) and objective not in OBJECTIVES:
-            known = ", ".join(OBJECTIVES)
-            raise InputError(f"unknown objective {objective!r}", mend=f"give one of {known}")
-        self.shares = OBJECTIVES[objective] if isinstance(objective, str) else objective
-        self.reset_s, self.may_idle = reset_s, may_idle
+        self.shares = _shares_of(objective)
+        self.reset_s = reset_s
+        self.may_idle = may_idle
         self.books: _Books | None = None
         self.chosen: Integers = np.empty(0, np.int64)
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
-        cluster, jobs, active = state.cluster, state.jobs, state.active
-        if self.books is None:
-            self.books = _Books(one_type_rate(cluster, jobs))
-        else:
-            ran = np.flatnonzero(self.chosen >= 0)
-            self.books.received_s[ran, self.chosen[ran]] += state.ran_s[ran]
-        books = self.books
+        books = self.books or _Books(one_type_rate(state.cluster, state.jobs))
+        self.books = books
+        ran = np.flatnonzero(self.chosen >= 0)
+        books.received_s[ran, self.chosen[ran]] += state.ran_s[ran]
         if books.is_due(state, self.reset_s):
             books.reset(state, self.shares(state, books.rate))
-        keys = -np.array([books.share, books.deficit_s, books.priority()])[:, active]
-        order = active[np.lexsort(keys, axis=0).T]  # the last key counts first
+        order = books.order(state.active)
         rate = np.where(books.share > 0, books.rate, 0.0) if self.may_idle else books.rate
-        self.chosen = pick_by_priority(order, jobs.workers, rate, type_gpus(cluster, rate.shape[1]))
+        gpus = type_gpus(state.cluster, rate.shape[1])
+        self.chosen = pick_by_priority(order, state.jobs.workers, rate, gpus)
         first = np.concatenate([row[self.chosen[row] == kind] for kind, row in enumerate(order)])
-        return place_on_types(cluster, jobs, state.previous, self.chosen, first, False)
+        return place_on_types(state.cluster, state.jobs, state.previous, self.chosen, first, False)
 
     def rounds_alike(self, state: State, round_s: float) -> float:
-        """For ever if the shares are those of the active jobs, and all of these run without any contest."""
+        """For ever if all active jobs have shares and run, and there is room for all of them.
+
+        Parameters
+        ----------
+        state, round_s : the present, and the length of a round
+        """
         assert self.books is not None, "it is asked after a decision"
-        waiting, settled = state.active, np.array_equal(state.active, self.books.solved_for)
-        if self.may_idle or not settled or len(np.unique(state.previous.job)) < len(waiting):
+        settled = np.array_equal(state.active, self.books.solved_for)
+        all_run = len(np.unique(state.previous.job)) == len(state.active)
+        if self.may_idle or not settled or not all_run:
             return 0.0
-        for gpu_type, gpus in enumerate(type_gpus(state.cluster, self.books.rate.shape[1])):
-            wants = self.books.rate[waiting, gpu_type] > 0
-            if state.jobs.workers[waiting[wants]].sum() > gpus:
-                return 0.0  # priorities decide, and they change with every round
-            waiting = waiting[~wants]
-        return np.inf
+        return np.inf if is_uncontested(state, self.books.rate) else 0.0
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-054
 class RoundShares:
@@ -337,11 +377,14 @@ class RoundShares:
     """
 
     def __init__(self, share: Floats) -> None:
-        self.share, self.rounds = share, np.zeros(share.shape)
+        self.share = share
+        self.rounds = np.zeros(share.shape)
 
     def allocate(self, state: State) -> Allocation:
         """Ties go to a job that is on the type already, then to the lower number."""
-        cluster, jobs, active = state.cluster, state.jobs, state.active
+        cluster = state.cluster
+        jobs = state.jobs
+        active = state.active
         priority = np.where(self.rounds > 0, self.share / np.maximum(self.rounds, 1), np.inf)
         was_on = np.zeros(self.share.shape)
         was_on[state.previous.job, cluster.node_type[state.previous.node]] = 1
@@ -356,8 +399,17 @@ class RoundShares:
 # %% ../../nbs/43_hadar_baselines.ipynb #43-060
 def pick_by_room(order: Integers, workers: Integers, rate: Floats, gpus: Integers,
                  present: Integers) -> Integers:
-    """(jobs,) type of each job, -1 for none: the present one if it has room, else the one with most."""
-    chosen, left = np.full(len(workers), -1), gpus.copy()
+    """(jobs,) type of each job, -1 for none: the present one if it has room, or the one with most.
+
+    Parameters
+    ----------
+    order : jobs, first come first
+    workers, rate : (jobs,) gangs, and (jobs, types) steps/s
+    gpus : (types,) GPUs of each type
+    present : (jobs,) type in the round before, -1 for none
+    """
+    chosen = np.full(len(workers), -1)
+    left = gpus.copy()
     for job in order:
         fits = (left >= workers[job]) & (rate[job] > 0)
         if fits.any():
@@ -368,7 +420,7 @@ def pick_by_room(order: Integers, workers: Integers, rate: Floats, gpus: Integer
             break
     return chosen
 
-
+# %% ../../nbs/43_hadar_baselines.ipynb #43-060p
 def types_now(state: State) -> Integers:
     """(jobs,) type of the first GPU that each job had in the round before, -1 for none."""
     present = np.full(len(state.jobs.steps), -1)
@@ -385,50 +437,74 @@ class Tiresias:
     """
 
     def __init__(self, *, threshold_gpu_s: float = 3600.0) -> None:
-        self.threshold_gpu_s, self.rate = threshold_gpu_s, np.empty((0, 0))
+        self.threshold_gpu_s = threshold_gpu_s
+        self.rate: Floats = np.empty((0, 0))
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
-        cluster, jobs, active = state.cluster, state.jobs, state.active
+        cluster = state.cluster
+        jobs = state.jobs
+        active = state.active
         second = state.service_gpu_s[active] >= self.threshold_gpu_s
         order = active[np.lexsort((active, jobs.arrival_s[active], second))]
         if not len(self.rate):
             self.rate = one_type_rate(cluster, jobs)
         gpus = type_gpus(cluster, jobs.rate.shape[1])
         chosen = pick_by_room(order, jobs.workers, self.rate, gpus, types_now(state))
-        return place_on_types(cluster, jobs, state.previous, chosen, order[chosen[order] >= 0], True)
+        order = order[chosen[order] >= 0]
+        return place_on_types(cluster, jobs, state.previous, chosen, order, True)
 
     def rounds_alike(self, state: State, round_s: float) -> float:
-        """Rounds until a running job enters the second queue."""
+        """Rounds until a running job enters the second queue.
+
+        Parameters
+        ----------
+        state, round_s : the present, and the length of a round
+        """
         service_gpu_s = state.service_gpu_s[state.previous.job]
         each_gpu_s = state.jobs.workers[state.previous.job] * round_s
-        rounds = ((self.threshold_gpu_s - service_gpu_s) / each_gpu_s)[service_gpu_s < self.threshold_gpu_s]
+        rounds = (self.threshold_gpu_s - service_gpu_s) / each_gpu_s
+        rounds = rounds[service_gpu_s < self.threshold_gpu_s]
         return float(np.floor(rounds.min(initial=np.inf) * (1 - 1e-9)))
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-067
+def nodes_for(cluster: Cluster, jobs: Jobs, job: int, mixed: bool) -> Integers | None:
+    """Nodes on which a job can start: of the type with most room, or mixed; None if it must wait.
+
+    Parameters
+    ----------
+    cluster : with the GPUs that are left
+    mixed : whether a gang may take several types when none alone has room
+    """
+    usable = jobs.rate[job] > 0
+    fits = usable & (largest_gangs(cluster, jobs.spread_rate[job]) >= jobs.workers[job])
+    if fits.any():
+        most_room = np.argmax(np.where(fits, type_gpus(cluster, len(fits)), -1))
+        return np.flatnonzero(cluster.node_type == most_room)
+    nodes = np.flatnonzero((usable & (jobs.spread_rate[job] > 0))[cluster.node_type])
+    has_room = cluster.node_gpus[nodes].sum() >= jobs.workers[job]
+    return nodes if mixed and has_room else None
+
+# %% ../../nbs/43_hadar_baselines.ipynb #43-067s
 def wait_in_line(cluster: Cluster, jobs: Jobs, previous: Allocation, line: Integers,
                  mixed: bool) -> Allocation:
     """Start waiting jobs until one does not fit; all others stay.
 
     Parameters
     ----------
+    previous : allocation of the round before
     line : jobs that wait, first come first
     mixed : whether a gang may take several types when none alone has room
     """
-    parts, free = [previous], cluster.node_gpus - gpus_in_use(cluster, previous)
+    parts = [previous]
+    free = cluster.node_gpus - gpus_in_use(cluster, previous)
     for job in line:
-        left = cluster._replace(node_gpus=free)
-        usable = jobs.rate[job] > 0
-        fits = usable & (largest_gangs(left, jobs.spread_rate[job]) >= jobs.workers[job])
-        if fits.any():
-            most_room = np.argmax(np.where(fits, type_gpus(left, len(fits)), -1))
-            nodes = np.flatnonzero(cluster.node_type == most_room)
-        else:
-            nodes = np.flatnonzero((usable & (jobs.spread_rate[job] > 0))[cluster.node_type])
-            if not mixed or free[nodes].sum() < jobs.workers[job]:
-                break
+        nodes = nodes_for(cluster._replace(node_gpus=free), jobs, job, mixed)
+        if nodes is None:
+            break
         taken = fill_packed(free, nodes, jobs.workers[job])
-        free, nodes = free - taken, np.flatnonzero(taken)
+        free = free - taken
+        nodes = np.flatnonzero(taken)
         parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))
     return joined(parts)
 
@@ -451,5 +527,10 @@ class YarnCs:
         return wait_in_line(state.cluster, state.jobs, state.previous, line, self.mixed)
 
     def rounds_alike(self, state: State, round_s: float) -> float:
-        """For ever: only who runs and who waits counts."""
+        """For ever: only who runs and who waits counts.
+
+        Parameters
+        ----------
+        state, round_s : the present, and the length of a round
+        """
         return np.inf

@@ -10,22 +10,34 @@ from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.optimize
 
-from ..cluster import Integers
-from .model import Floats, Jobs
+from .._moved import moved
+from ..arrays import Floats, Integers
+from .fluid import makespan_bound_s
+from .model import Jobs, Workload
 from .primal_dual import price
 
-optimize: Any = scipy.optimize  # has no types
-
 # %% auto #0
-__all__ = ['optimize', 'Eta', 'TOLERANCE', 'Pace', 'ExactInstance', 'Schedules', 'gang_mixes', 'enumerate_schedules', 'Packing',
-           'packing', 'optimum', 'linear_optimum', 'price_limits', 'Run', 'primal_dual', 'discrete_alpha',
-           'random_instance', 'refused_job', 'blocked_gang', 'Verdict', 'reserved', 'check_theorem',
-           'forked_utilisation', 'schedule_utilisation', 'GangRounds', 'gang_rounds', 'most_busy']
+__all__ = ['bound', 'SlottedWorkload', 'Verdict', 'check_theorem']
+
+# %% ../../nbs/45_hadar_bounds.ipynb #45-007c
+def bound(workload: Workload, *, is_forked: bool = False) -> float:
+    """What no schedule's TTD is below, in s.
+
+    Parameters
+    ----------
+    workload : jobs and nodes
+    is_forked : whether copies of a job may run on several GPUs at once, and gangs mean nothing
+    """
+    jobs = workload.jobs
+    if is_forked:
+        factor = (workload.num_gpus / jobs.workers)[:, None]
+        jobs = jobs._replace(workers=np.full_like(jobs.workers, workload.num_gpus),
+                             rate=factor * jobs.rate, spread_rate=factor * jobs.spread_rate)
+    return makespan_bound_s(workload.cluster, jobs) - float(jobs.arrival_s.min())
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-009
-class ExactInstance(NamedTuple):
+class SlottedWorkload(NamedTuple):
     """Jobs and GPUs over a few slots; time is counted in slots, and there is one node per GPU type.
 
     Parameters
@@ -45,7 +57,7 @@ class ExactInstance(NamedTuple):
     steps: Floats
     arrival: Integers
 
-
+# %% ../../nbs/45_hadar_bounds.ipynb #45-009b
 class Schedules(NamedTuple):
     """All schedules of one job that finish its work.
 
@@ -59,27 +71,31 @@ class Schedules(NamedTuple):
     utility: Floats
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-011
-def gang_mixes(instance: ExactInstance, job: int) -> Integers:
+def gang_mixes(slotted: SlottedWorkload, job: int) -> Integers:
     """(mixes, types) ways to spread the gang of a job over the GPU types; the first is to wait."""
-    most = np.where(instance.worker_rate[job] > 0, np.minimum(instance.gpus, instance.workers[job]), 0)
-    mixes = [mix for mix in product(*(range(m + 1) for m in most)) if sum(mix) == instance.workers[job]]
+    most = np.where(slotted.worker_rate[job] > 0, np.minimum(slotted.gpus, slotted.workers[job]),
+                    0)
+    mixes = [
+        mix for mix in product(*(range(m + 1) for m in most)) if sum(mix) == slotted.workers[job]]
     return np.array([(0,) * len(most), *mixes], np.int64)
 
-
-def enumerate_schedules(instance: ExactInstance, job: int) -> Schedules:
+# %% ../../nbs/45_hadar_bounds.ipynb #45-011p
+def enumerate_schedules(slotted: SlottedWorkload, job: int) -> Schedules:
     """List every schedule of a job that meets (1a), (1b) and (1e) within the slots."""
-    mixes, arrival = gang_mixes(instance, job), instance.arrival[job]
-    used = np.where(mixes > 0, instance.worker_rate[job], np.inf)
-    work_per_mix = np.append(0.0, instance.workers[job] * used[1:].min(axis=1))
-    num_slots = int(instance.slots - arrival)
+    mixes = gang_mixes(slotted, job)
+    arrival = slotted.arrival[job]
+    used = np.where(mixes > 0, slotted.worker_rate[job], np.inf)
+    work_per_mix = np.append(0.0, slotted.workers[job] * used[1:].min(axis=1))
+    num_slots = int(slotted.slots - arrival)
     choices = np.indices((len(mixes),) * num_slots).reshape(num_slots, -1).T
     done = work_per_mix[choices].cumsum(axis=1)
-    finish = (done < instance.steps[job]).sum(axis=1) + 1  # slots since arrival until the work is done
+    # slots since arrival until the work is done
+    finish = (done < slotted.steps[job]).sum(axis=1) + 1
     last_use = np.where(choices > 0, np.arange(1, num_slots + 1), 0).max(axis=1)
     keeps = finish == last_use  # never so if the work is not done
-    gpus = np.zeros((keeps.sum(), instance.slots, len(instance.gpus)), np.int64)
+    gpus = np.zeros((keeps.sum(), slotted.slots, len(slotted.gpus)), np.int64)
     gpus[:, arrival:] = mixes[choices[keeps]]
-    return Schedules(gpus, instance.steps[job] / finish[keeps])
+    return Schedules(gpus, slotted.steps[job] / finish[keeps])
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-015
 class Packing(NamedTuple):
@@ -97,58 +113,66 @@ class Packing(NamedTuple):
     limit: Floats
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-016
-def packing(instance: ExactInstance, schedules: list[Schedules]) -> Packing:
+def packing(slotted: SlottedWorkload, schedules: list[Schedules]) -> Packing:
     """Write P2 down."""
     utility = np.concatenate([s.utility for s in schedules])
     usage = np.concatenate([s.gpus for s in schedules])
-    usage = usage.reshape(-1, instance.slots * len(instance.gpus)).T
+    usage = usage.reshape(-1, slotted.slots * len(slotted.gpus)).T
     owner = np.repeat(np.arange(len(schedules)), [len(s.utility) for s in schedules])
     one_each = (np.arange(len(schedules))[:, None] == owner).astype(float)
-    limit = np.concatenate([np.tile(instance.gpus, instance.slots), np.ones(len(schedules))])
+    limit = np.concatenate([np.tile(slotted.gpus, slotted.slots), np.ones(len(schedules))])
     return Packing(utility, np.vstack([usage, one_each]).astype(float), limit.astype(float))
 
-
+# %% ../../nbs/45_hadar_bounds.ipynb #45-016p
 def optimum(problem: Packing) -> float:
     """Best total utility of P2, exactly."""
+    from scipy import optimize
+
     if not len(problem.utility):
         return 0.0
-    result = optimize.milp(-problem.utility, integrality=np.ones(len(problem.utility)),
-                           bounds=optimize.Bounds(0, 1), options={"mip_rel_gap": 0.0},
-                           constraints=optimize.LinearConstraint(problem.matrix, -np.inf, problem.limit))
+    result = optimize.milp(
+        -problem.utility, integrality=np.ones(len(problem.utility)), bounds=optimize.Bounds(0, 1),
+        options={"mip_rel_gap": 0.0},
+        constraints=optimize.LinearConstraint(problem.matrix, -np.inf, problem.limit))
     return float(-result.fun)
 
-
+# %% ../../nbs/45_hadar_bounds.ipynb #45-016q
 def linear_optimum(problem: Packing) -> float:
     """Best total utility when schedules may be taken in fractions: equals the minimum of P3."""
+    from scipy import optimize
+
     if not len(problem.utility):
         return 0.0
-    result = optimize.linprog(-problem.utility, A_ub=problem.matrix, b_ub=problem.limit, method="highs")
+    result = optimize.linprog(-problem.utility, A_ub=problem.matrix, b_ub=problem.limit,
+                              method="highs")
     return float(-result.fun)
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-019
 Eta = Literal["printed", "repaired"]
 
 
-def price_limits(instance: ExactInstance, eta: Eta = "repaired", *,
+def price_limits(slotted: SlottedWorkload, eta: Eta = "repaired", *,
                  per_worker: bool = True) -> tuple[float, float]:
     """Lowest and highest price, (7) and (6).
 
     Parameters
     ----------
+    slotted : jobs and GPUs over a few slots
     eta : 1 / eta is at most t_max W / C as printed, or t_max W / (T C) as the proof needs it
-    per_worker : divide the largest utility by the gang, as (6) does; else one full GPU blocks every job
+    per_worker : divide the largest utility by the gang, as (6) does; else one full GPU blocks every
+        job
     """
-    _, gpus, workers, worker_rate, steps, arrival = instance
+    _, gpus, workers, worker_rate, steps, arrival = slotted
     slowest = np.where(worker_rate > 0, worker_rate, np.inf).min(axis=1)
     shortest = np.ceil(steps / (workers * worker_rate.max(axis=1)))
     demand = steps / slowest  # t_max W: GPU-slots on the slowest type
     high = (steps / shortest / (workers if per_worker else 1)).max()
-    scale = (gpus.sum() * (instance.slots if eta == "repaired" else 1) / demand).max()
-    low = (steps / (instance.slots - arrival) / demand).min() / (4 * scale)
+    scale = (gpus.sum() * (slotted.slots if eta == "repaired" else 1) / demand).max()
+    low = (steps / (slotted.slots - arrival) / demand).min() / (4 * scale)
     return float(low), float(high)
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-023
-class Run(NamedTuple):
+class PrimalDualRun(NamedTuple):
     """What the primal-dual algorithm did.
 
     Parameters
@@ -171,76 +195,118 @@ class Run(NamedTuple):
     discrete_alpha: float
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-024
-def primal_dual(instance: ExactInstance, schedules: list[Schedules], limits: tuple[float, float],
-                full_at: Integers | None = None) -> Run:
+class _Market:
+    """GPUs taken so far, and what they cost."""
+
+    def __init__(self, slotted: SlottedWorkload, limits: tuple[float, float],
+                 full_at: Integers | None) -> None:
+        self.gpus = slotted.gpus
+        self.limits = limits
+        self.full_at = slotted.gpus if full_at is None else full_at
+        self.taken = np.zeros((slotted.slots, len(slotted.gpus)), np.int64)
+        self.largest_step = 0.0
+
+    def prices(self) -> Floats:
+        """(slots, types) price of a GPU."""
+        prices: Floats = price(self.taken, self.full_at, *self.limits)
+        return prices
+
+    def value(self) -> Any:
+        """What all GPUs together cost."""
+        return (self.prices() * self.gpus).sum()
+
+    def fits(self, usage: Integers) -> Any:
+        """(schedules,) whether the GPUs of a schedule are free."""
+        return ~(usage + self.taken > self.gpus).any(axis=(1, 2))
+
+    def take(self, usage: Integers) -> None:
+        """Take the (slots, types) GPUs of a schedule."""
+        self.taken = self.taken + usage
+        self.largest_step = max(self.largest_step, (usage / self.full_at).max())
+
+    def alphas(self) -> tuple[float, float]:
+        """Alpha of Theorem 2, and one large enough for the steps that were taken."""
+        log_ratio = math.log(self.limits[1] / self.limits[0])
+        alpha = max(1.0, log_ratio)
+        stretch = float((self.gpus / self.full_at).max())
+        return alpha, max(alpha, stretch * discrete_alpha(log_ratio, self.largest_step))
+
+# %% ../../nbs/45_hadar_bounds.ipynb #45-024b
+def primal_dual(slotted: SlottedWorkload, schedules: list[Schedules], limits: tuple[float, float],
+                full_at: Integers | None = None) -> PrimalDualRun:
     """Offer each job, in the order given, its schedules at the present prices.
 
     Parameters
     ----------
-    full_at : (types,) GPUs in use at which the price is highest; if left out, all of them, as in (5)
+    slotted : jobs and GPUs over a few slots
+    schedules : all of each job
+    limits : lowest and highest price
+    full_at : (types,) GPUs in use at which the price is highest; if left out, all of them, as in
+        (5)
     """
-    gpus, taken = instance.gpus, np.zeros((instance.slots, len(instance.gpus)), np.int64)
-    full_at = gpus if full_at is None else full_at
-    log_ratio = math.log(limits[1] / limits[0])
+    market = _Market(slotted, limits, full_at)
     chosen = np.full(len(schedules), -1)
-    profit, unblocked = np.zeros(len(schedules)), np.zeros(len(schedules))
-    primal, largest_step = [0.0], 0.0
-    dual = [float((price(taken, full_at, *limits) * gpus).sum())]
+    profit = np.zeros(len(schedules))
+    unblocked = np.zeros(len(schedules))
+    primal = [0.0]
+    dual = [float(market.value())]
     for job, (usage, utility) in enumerate(schedules):
-        payoff = utility - (usage * price(taken, full_at, *limits)).sum(axis=(1, 2))
+        payoff = utility - (usage * market.prices()).sum(axis=(1, 2))
         unblocked[job] = payoff.max(initial=0.0)
-        payoff[(usage + taken > gpus).any(axis=(1, 2))] = -np.inf
+        payoff[~market.fits(usage)] = -np.inf
         gain = 0.0
         if len(payoff) and payoff.max() > 0:
-            best = chosen[job] = int(payoff.argmax())
-            profit[job], gain, taken = payoff[best], utility[best], taken + usage[best]
-            largest_step = max(largest_step, (usage[best] / full_at).max())
+            best = int(payoff.argmax())
+            chosen[job] = best
+            profit[job] = payoff[best]
+            gain = utility[best]
+            market.take(usage[best])
         primal.append(primal[-1] + gain)
-        dual.append(float(profit.sum() + (price(taken, full_at, *limits) * gpus).sum()))
-    alpha, stretch = max(1.0, log_ratio), float((gpus / full_at).max())
-    discrete = max(alpha, stretch * discrete_alpha(log_ratio, largest_step))
-    return Run(chosen, profit, unblocked, np.array(primal), np.array(dual),
-               price(taken, full_at, *limits), alpha, discrete)
+        dual.append(float(profit.sum() + market.value()))
+    alpha, discrete = market.alphas()
+    return PrimalDualRun(chosen, profit, unblocked, np.array(primal), np.array(dual),
+                         market.prices(), alpha, discrete)
 
-
+# %% ../../nbs/45_hadar_bounds.ipynb #45-024p
 def discrete_alpha(log_ratio: float, share: float) -> float:
-    """Smallest alpha for the allocation-cost relation when a job takes this share of a node at once."""
+    """Smallest alpha for the allocation-cost relation if a job takes this share of a node."""
     return math.expm1(log_ratio * share) / share if share > 0 else log_ratio
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-032
-def random_instance(rng: np.random.Generator, *, slots: int = 4,
-                    gpus_per_node: int = 2) -> ExactInstance:
+def random_slotted(rng: np.random.Generator, *, slots: int = 4,
+                    gpus_per_node: int = 2) -> SlottedWorkload:
     """Draw four or five jobs of one or two workers on two GPU types; every job can finish alone."""
-    num_jobs, gpus = int(rng.integers(4, 6)), np.full(2, gpus_per_node)
+    num_jobs = int(rng.integers(4, 6))
+    gpus = np.full(2, gpus_per_node)
     workers = rng.integers(1, 3, num_jobs)
     worker_rate = rng.integers(1, 5, (num_jobs, 2)).astype(float)
     arrival = rng.integers(0, 2, num_jobs)
     most = workers * worker_rate.max(axis=1) * (slots - arrival)
     steps = np.minimum(rng.integers(1, 9, num_jobs) * workers, most).astype(float)
-    return ExactInstance(slots, gpus, workers, worker_rate, steps, arrival)
+    return SlottedWorkload(slots, gpus, workers, worker_rate, steps, arrival)
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-033
-def refused_job(slots: int) -> ExactInstance:
+def refused_job(slots: int) -> SlottedWorkload:
     """Counterexample to Theorem 2 as printed: one job that needs the only GPU in every slot."""
-    return ExactInstance(slots, np.array([1]), np.array([1]), np.array([[1.0]]),
+    return SlottedWorkload(slots, np.array([1]), np.array([1]), np.array([[1.0]]),
                          np.array([float(slots)]), np.array([0]))
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-034
-def blocked_gang(speed: float) -> ExactInstance:
+def blocked_gang(speed: float) -> SlottedWorkload:
     """Counterexample to Theorem 2 with the repaired eta: a slow job blocks a fast gang of two."""
-    return ExactInstance(1, np.array([2]), np.array([1, 2]), np.array([[1.0], [speed]]),
+    return SlottedWorkload(1, np.array([2]), np.array([1, 2]), np.array([[1.0], [speed]]),
                          np.array([1.0, 2 * speed]), np.array([0, 0]))
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-036
 class Verdict(NamedTuple):
-    """The theorem on one instance.
+    """The theorem on one problem.
 
     Parameters
     ----------
     optimum, linear_optimum : of P2, and of P2 without integrality
     primal, dual, dual_start : what the algorithm reached, and D_0
     feasible_dual : dual objective with each mu_j raised to the best payoff, fitting or not (gap C)
-    alpha, discrete_alpha : see `Run`
+    alpha, discrete_alpha : see `PrimalDualRun`
     lemma2, lemma2_discrete : each job gains at least 1/alpha of what it adds to the dual
     start_is_low : D_0 is at most half the optimum
     weak_duality : the algorithm's dual objective bounds the linear optimum
@@ -266,7 +332,9 @@ class Verdict(NamedTuple):
     @property
     def ratio(self) -> float:
         """Optimum over the algorithm's total utility; 1 if both are 0."""
-        return self.optimum / self.primal if self.primal > 0 else math.inf if self.optimum > 0 else 1.0
+        if self.primal > 0:
+            return self.optimum / self.primal
+        return math.inf if self.optimum > 0 else 1.0
 
     @property
     def proved_limit(self) -> float:
@@ -277,33 +345,45 @@ class Verdict(NamedTuple):
 TOLERANCE = 1e-9
 
 
-def reserved(instance: ExactInstance, schedules: list[Schedules]) -> Integers:
-    """(types,) GPUs in use from which the largest part of a gang may not fit: highest price there."""
+def reserved(slotted: SlottedWorkload, schedules: list[Schedules]) -> Integers:
+    """(types,) GPUs in use from which the largest part of a gang may not fit."""
     most = [s.gpus.max(axis=(0, 1), initial=1) for s in schedules]
-    full_at: Integers = instance.gpus - np.max(most, axis=0) + 1
+    full_at: Integers = slotted.gpus - np.max(most, axis=0) + 1
     return full_at
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-039
-def check_theorem(instance: ExactInstance, eta: Eta = "repaired", *, per_worker: bool = True,
+def check_theorem(slotted: SlottedWorkload, eta: Eta = "repaired", *, per_worker: bool = True,
                   reserve: bool = False) -> Verdict:
-    """Run the algorithm on an exact instance and test every step of the proof of Theorem 2.
+    """Run the algorithm on a problem and test every step of the proof of Theorem 2.
 
     Parameters
     ----------
+    slotted : jobs and GPUs over a few slots
     eta, per_worker : as for `price_limits`
     reserve : price as `reserved` says, with the largest utility not divided by the gang
+
+    References
+    ----------
+    Sultana et al. 2025, Theorem 2 and Lemma 2.
     """
-    schedules = [enumerate_schedules(instance, job) for job in range(len(instance.workers))]
-    problem = packing(instance, schedules)
-    best, linear = optimum(problem), linear_optimum(problem)
-    limits = price_limits(instance, eta, per_worker=per_worker and not reserve)
-    run = primal_dual(instance, schedules, limits, reserved(instance, schedules) if reserve else None)
-    gained, added = np.diff(run.primal), np.diff(run.dual)
+    schedules = [enumerate_schedules(slotted, job) for job in range(len(slotted.workers))]
+    problem = packing(slotted, schedules)
+    best = optimum(problem)
+    linear = linear_optimum(problem)
+    limits = price_limits(slotted, eta, per_worker=per_worker and not reserve)
+    run = primal_dual(slotted, schedules, limits,
+                      reserved(slotted, schedules) if reserve else None)
+    gained = np.diff(run.primal)
+    added = np.diff(run.dual)
     return Verdict(
-        optimum=best, linear_optimum=linear,
-        primal=float(run.primal[-1]), dual=float(run.dual[-1]), dual_start=float(run.dual[0]),
+        optimum=best,
+        linear_optimum=linear,
+        primal=float(run.primal[-1]),
+        dual=float(run.dual[-1]),
+        dual_start=float(run.dual[0]),
         feasible_dual=float(run.dual[-1] + (run.unblocked_profit - run.profit).sum()),
-        alpha=run.alpha, discrete_alpha=run.discrete_alpha,
+        alpha=run.alpha,
+        discrete_alpha=run.discrete_alpha,
         lemma2=bool((gained >= added / run.alpha - TOLERANCE).all()),
         lemma2_discrete=bool((gained >= added / run.discrete_alpha - TOLERANCE).all()),
         start_is_low=bool(run.dual[0] <= best / 2 + TOLERANCE),
@@ -313,12 +393,23 @@ def check_theorem(instance: ExactInstance, eta: Eta = "repaired", *, per_worker:
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-053
 def forked_utilisation(rounds_alone: int, num_nodes: int) -> Floats:
-    """(nodes,) share of node time in use when a job of so many full rounds runs in 1, 2, ... copies."""
+    """(nodes,) share of node time in use when one job runs in 1, 2, ... copies.
+
+    Parameters
+    ----------
+    rounds_alone : rounds that it fills on one node
+    num_nodes : equal nodes
+
+    References
+    ----------
+    Sultana et al. 2025, Theorem 3.
+    """
     copies = np.arange(1, num_nodes + 1)
     return rounds_alone / (num_nodes * np.ceil(rounds_alone / copies))
 
-
-def schedule_utilisation(work_slots: Floats, rounds: list[list[tuple[int, ...]]]) -> tuple[int, float]:
+# %% ../../nbs/45_hadar_bounds.ipynb #45-053b
+def schedule_utilisation(work_slots: Floats,
+                         rounds: list[list[tuple[int, ...]]]) -> tuple[int, float]:
     """Rounds and share of node time in use when equal nodes work on forked jobs in equal parts.
 
     Parameters
@@ -360,45 +451,62 @@ class GangRounds(NamedTuple):
     gpus: Integers
     steps: Floats
 
-
+# %% ../../nbs/45_hadar_bounds.ipynb #45-059p
 def gang_rounds(jobs: Jobs, gpus: Integers, num_rounds: int, pace: Pace = "slowest") -> GangRounds:
     """List how each job may run in each round of one second, on one node per GPU type."""
     rows = []
     for job, workers in enumerate(jobs.workers):
         for mix in product(*(range(min(most, workers) + 1) for most in gpus)):
-            used, rate = np.array(mix), jobs.rate[job]
+            used = np.array(mix)
+            rate = jobs.rate[job]
             if sum(mix) == workers and (rate[used > 0] > 0).all():
                 steps = rate[used > 0].min() if pace == "slowest" else rate @ used / workers
                 rows += [(job, number, mix, steps) for number in range(num_rounds)]
     job_of, round_of, gpus_of, steps_of = zip(*rows, strict=True)
-    return GangRounds(np.array(job_of), np.array(round_of), np.array(gpus_of), np.array(steps_of, float))
+    return GangRounds(np.array(job_of), np.array(round_of), np.array(gpus_of),
+                      np.array(steps_of, float))
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-060
+def _capacity_rows(ways: GangRounds, gpus: Integers, num_rounds: int) -> list[tuple[Any, ...]]:
+    """Row, low and high of the GPUs of each type in each round."""
+    return [(row, -np.inf, most) for number in range(num_rounds) for row, most in zip(
+        (ways.gpus * (ways.round == number)[:, None]).T, gpus, strict=True)]
+
+
+def _work_rows(ways: GangRounds, job: int, steps: float, num_rounds: int) -> list[tuple[Any, ...]]:
+    """Rows of a job: all steps are done, one way a round, and only while there is work left."""
+    mine = ways.job == job
+    rows: list[tuple[Any, ...]] = [(mine * ways.steps, steps, np.inf)]
+    big = num_rounds * ways.steps[mine].max()
+    for number in range(num_rounds):
+        now = mine & (ways.round == number)
+        before = mine & (ways.round < number)
+        rows.append((now * 1.0, -np.inf, 1))
+        rows.append((before * ways.steps + now * big, -np.inf, steps * (1 - 1e-3) + big))
+    return rows
+
+# %% ../../nbs/45_hadar_bounds.ipynb #45-060b
 def most_busy(jobs: Jobs, gpus: Integers, num_rounds: int, pace: Pace = "slowest") -> int | None:
     """Most GPU-rounds in use if all jobs are to be done in so many rounds; None if they cannot be.
 
     Parameters
     ----------
+    jobs : steps, and rates per round
+    gpus : (types,) of the one node of each type
+    num_rounds : in which all must be done
     pace : of a mixed gang: its slowest worker's, as (1b) has it, or the mean of its workers'
     """
+    from scipy import optimize
+
     ways = gang_rounds(jobs, gpus, num_rounds, pace)
-    rows, lows, highs = [], [], []
-    for number in range(num_rounds):
-        rows += list((ways.gpus * (ways.round == number)[:, None]).T)
-        lows += [-np.inf] * len(gpus)
-        highs += list(gpus)
+    rows = _capacity_rows(ways, gpus, num_rounds)
     for job, steps in enumerate(jobs.steps):
-        mine = ways.job == job
-        rows.append(mine * ways.steps)
-        lows.append(steps)
-        highs.append(np.inf)
-        big = num_rounds * ways.steps[mine].max()
-        for number in range(num_rounds):  # one way a round, and only while there is work left
-            now, before = mine & (ways.round == number), mine & (ways.round < number)
-            rows += [now * 1.0, before * ways.steps + now * big]
-            lows += [-np.inf, -np.inf]
-            highs += [1, steps * (1 - 1e-3) + big]
+        rows += _work_rows(ways, job, steps, num_rounds)
+    row, low, high = zip(*rows, strict=True)
     found = optimize.milp(-ways.gpus.sum(axis=1), integrality=np.ones(len(ways.job)),
                           bounds=optimize.Bounds(0, 1),
-                          constraints=optimize.LinearConstraint(np.array(rows), lows, highs))
+                          constraints=optimize.LinearConstraint(np.array(row), low, high))
     return None if found.x is None else round(-found.fun)
+
+# %% ../../nbs/45_hadar_bounds.ipynb #45-090
+__getattr__ = moved(__name__)

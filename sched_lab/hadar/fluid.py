@@ -8,54 +8,84 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
 
-from ..cluster import Integers
+from ..arrays import Floats, Integers
 from ..frames import InputError
-from .model import Cluster, Floats, Jobs, type_gpus
-
-optimize: Any = scipy.optimize  # has no types
-sparse: Any = scipy.sparse
-Matrix = Any
-MANY_JOBS = 4000  # from here on the interior point method is the faster one
+from .model import Cluster, Jobs, type_gpus
 
 # %% auto #0
-__all__ = ['optimize', 'sparse', 'Matrix', 'MANY_JOBS', 'time_rows', 'gpu_rows', 'work_rows', 'fluid_rows', 'shortest_fluid',
-           'makespan_bound_s']
+__all__ = ['makespan_bound_s']
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-006i
+Matrix = Any  # a sparse array of scipy, which has no types
+MANY_JOBS = 4000  # from here on the interior point method is the faster one
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-008
+def _sums(values: Floats, row: Integers, num_rows: int) -> Matrix:
+    """Matrix that adds up the unknowns with these factors, each in its row."""
+    from scipy import sparse
+
+    entries = (values, (row, np.arange(len(values))))
+    return sparse.csr_array(sparse.coo_array(entries, shape=(num_rows, len(values))))
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-008s
 def time_rows(num_jobs: int, num_types: int) -> Matrix:
     """(jobs, jobs * types) matrix that adds up the time of each job."""
     column = np.arange(num_jobs * num_types)
-    return sparse.csr_array(sparse.coo_array((np.ones(len(column)), (column // num_types, column))))
+    return _sums(np.ones(len(column)), column // num_types, num_jobs)
 
-
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-008t
 def gpu_rows(workers: Integers, num_types: int) -> Matrix:
     """(types, jobs * types) matrix that adds up the GPU time of each type."""
     column = np.arange(len(workers) * num_types)
-    values = np.repeat(workers, num_types).astype(float)
-    entries = (values, (column % num_types, column))
-    return sparse.csr_array(sparse.coo_array(entries, shape=(num_types, len(column))))
+    return _sums(np.repeat(workers, num_types).astype(float), column % num_types, num_types)
 
-
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-008u
 def work_rows(rate: Floats) -> Matrix:
     """(jobs, jobs * types) matrix that adds up the work of each job."""
     num_jobs, num_types = rate.shape
-    column = np.arange(num_jobs * num_types)
-    entries = (rate.ravel(), (column // num_types, column))
-    return sparse.csr_array(sparse.coo_array(entries, shape=(num_jobs, len(column))))
+    return _sums(rate.ravel(), np.arange(rate.size) // num_types, num_jobs)
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-012
 def fluid_rows(rate: Floats, workers: Integers, gpus: Integers, work: Floats,
                late: Floats) -> tuple[Matrix, Floats]:
-    """Rows and right sides of the program, all to be met as "at most"; the last column is the makespan."""
+    """Rows and right sides of the program, all "at most"; the last column is the makespan.
+
+    Parameters
+    ----------
+    rate : (jobs, types) work per unit of time
+    workers, work, late : (jobs,) gang, work to do, and when a job becomes available
+    gpus : (types,) GPUs of each type
+    """
+    from scipy import sparse
+
     num_jobs, num_types = rate.shape
     less = sparse.vstack([
         sparse.hstack([time_rows(num_jobs, num_types), -np.ones((num_jobs, 1))]),
         sparse.hstack([gpu_rows(workers, num_types), -gpus[:, None].astype(float)]),
         sparse.hstack([-work_rows(rate), np.zeros((num_jobs, 1))])])
     return less, np.concatenate([-late, -gpus * late.min(), -work])
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-012s
+def solved(goal: Floats, rows: Matrix, right: Floats, upper: Floats, method: str = "highs") -> Any:
+    """Where the goal is least, by a method of HiGHS.
+
+    Parameters
+    ----------
+    goal, upper : (unknowns,) factors of the goal, and largest values; the least are 0
+    rows, right : (rows, unknowns) and (rows,) what is to be met as "at most"
+
+    Raises
+    ------
+    RuntimeError : if the solver gives up
+    """
+    from scipy import optimize
+
+    bounds = np.column_stack([np.zeros(len(goal)), upper])
+    found = optimize.linprog(goal, rows, right, bounds=bounds, method=method)
+    if not found.success:
+        raise RuntimeError(f"the linear program was not solved: {found.message}")
+    return found
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-016
 def shortest_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
@@ -84,22 +114,33 @@ def shortest_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: F
     rate = np.where(gpus > 0, rate, 0.0)
     best = rate.max(axis=1)
     if (best <= 0).any():
-        raise InputError(f"job {np.argmax(best <= 0)} has throughput 0 on every GPU type of the cluster")
+        raise InputError(f"job {np.argmax(best <= 0)} has throughput 0 on every GPU type of the "
+                         "cluster")
     work_s = remaining / best  # of each job on its best type
     unit_s = max(float(work_s.mean()), 1e-9)
     late = np.broadcast_to(np.asarray(late_s, float), num_jobs)
     less, right = fluid_rows(rate / best[:, None], workers, gpus, work_s / unit_s, late / unit_s)
     goal = np.append(np.zeros(num_jobs * num_types), 1.0)
     upper = np.append(np.where(rate.ravel() > 0, np.inf, 0.0), np.inf)
-    bounds, method = np.column_stack([0 * goal, upper]), "highs" if num_jobs < MANY_JOBS else "highs-ipm"
-    found = optimize.linprog(goal, less, right, bounds=bounds, method=method)
-    if not found.success:
-        raise RuntimeError(f"the linear program was not solved: {found.message}")
+    found = solved(goal, less, right, upper, "highs" if num_jobs < MANY_JOBS else "highs-ipm")
     return float(found.fun) * unit_s, found.x[:-1].reshape(num_jobs, num_types) * unit_s
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-020
 def makespan_bound_s(cluster: Cluster, jobs: Jobs) -> float:
-    """Earliest time at which any schedule, mixed gangs included, can have done all jobs."""
+    """Earliest time at which any schedule, mixed gangs included, can have done all jobs.
+
+    Parameters
+    ----------
+    cluster, jobs : the problem
+
+    Returns
+    -------
+    s since time 0
+
+    Raises
+    ------
+    InputError : if some job can run nowhere
+    """
     rate = np.maximum(jobs.rate, jobs.spread_rate)
     gpus = type_gpus(cluster, rate.shape[1])
     return shortest_fluid(rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)[0]

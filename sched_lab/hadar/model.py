@@ -13,26 +13,24 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from .._compat import embedded, njit
-from ..cluster import Integers
-from ..frames import Column, InputError, read_header, read_table
-
-Floats = NDArray[np.float64]
-Truths = NDArray[np.bool_]
-SECONDS_PER_HOUR = 3600.0
-MOST_GPUS, LEAST_RATE, MOST_RATE = 1_000_000, 1e-9, 1e12  # that files may hold
+from ..arrays import Floats, Integers
+from ..frames import Column, InputError, embedded, read_header, read_table
+from ..jit import njit
 
 # %% auto #0
-__all__ = ['Floats', 'Truths', 'SECONDS_PER_HOUR', 'MOST_GPUS', 'LEAST_RATE', 'MOST_RATE', 'SPREAD', 'Cluster', 'Jobs',
-           'Workload', 'type_gpus', 'figure_one', 'Allocation', 'allocation_of', 'nothing_runs', 'round_rate',
-           'gpus_in_use', 'check_allocation', 'Throughputs', 'read_throughputs', 'read_cluster', 'workers_that_fit',
+__all__ = ['Cluster', 'Jobs', 'Workload', 'Allocation', 'check_allocation', 'check_simulation', 'Throughputs', 'read_throughputs',
            'read_workload', 'toy_workload', 'State', 'Scheduler', 'Foresighted']
+
+# %% ../../nbs/40_hadar_model.ipynb #40-006i
+SECONDS_PER_HOUR = 3600.0
+MOST_GPUS = 1_000_000  # that files may hold
+LEAST_RATE = 1e-9
+MOST_RATE = 1e12
 
 # %% ../../nbs/40_hadar_model.ipynb #40-008
 class Cluster(NamedTuple):
-    """Nodes, each with GPUs of one type.
+    """Nodes, each with GPUs of one type; `sched_lab.cluster.Cluster` knows CPUs and memory too.
 
     Parameters
     ----------
@@ -43,7 +41,7 @@ class Cluster(NamedTuple):
     node_type: Integers
     node_gpus: Integers
 
-
+# %% ../../nbs/40_hadar_model.ipynb #40-008s
 class Jobs(NamedTuple):
     """Training jobs; each runs on a whole gang of workers, one GPU each, or not at all.
 
@@ -71,7 +69,8 @@ class Workload:
 
     Parameters
     ----------
-    job_name, node_name, type_name : in the order of the numbers, in which schedulers go through types
+    job_name, node_name, type_name : in the order of the numbers, in which schedulers go through
+        types
     cluster, jobs : what is computed with
     """
 
@@ -86,7 +85,7 @@ class Workload:
         """GPUs of the cluster."""
         return int(self.cluster.node_gpus.sum())
 
-
+# %% ../../nbs/40_hadar_model.ipynb #40-010p
 def type_gpus(cluster: Cluster, num_types: int) -> Integers:
     """(types,) GPUs of each type."""
     counts: Integers = np.zeros(num_types, np.int64)
@@ -97,7 +96,8 @@ def type_gpus(cluster: Cluster, num_types: int) -> Integers:
 def figure_one() -> Workload:
     """Three jobs and six GPUs of the paper's Fig. 1; a step is an epoch, a second is a round."""
     rate = np.array([[40.0, 20.0, 30.0], [5.0, 15.0, 5.0], [10.0, 2.0, 20.0]])
-    jobs = Jobs(np.zeros(3), np.array([80.0, 30.0, 50.0]), np.array([3, 2, 2]), np.ones(3), rate, rate)
+    jobs = Jobs(np.zeros(3), np.array([80.0, 30.0, 50.0]), np.array([3, 2, 2]), np.ones(3), rate,
+                rate)
     cluster = Cluster(np.arange(3), np.array([2, 3, 1]))
     return Workload(("J1", "J2", "J3"), ("v", "p", "k"), ("v100", "p100", "k80"), cluster, jobs)
 
@@ -114,35 +114,49 @@ class Allocation(NamedTuple):
     node: Integers
     gpus: Integers
 
+# %% ../../nbs/40_hadar_model.ipynb #40-015p
+Places = Mapping[int, Mapping[int, int]]  # job -> node -> GPUs
 
-def allocation_of(places: Mapping[int, Mapping[int, int]]) -> Allocation:
+
+def allocation_of(places: Places) -> Allocation:
     """Allocation from job -> node -> GPUs."""
     triples = sorted((job, node, gpus) for job, nodes in places.items()
                      for node, gpus in nodes.items() if gpus > 0)
     job, node, gpus = np.array(triples, np.int64).reshape(-1, 3).T.copy()
     return Allocation(job, node, gpus)
 
-
+# %% ../../nbs/40_hadar_model.ipynb #40-015s
 @njit(cache=True)
 def nothing_runs() -> Allocation:
     """The empty allocation."""
     return Allocation(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
+# %% ../../nbs/40_hadar_model.ipynb #40-015t
+def joined(parts: Sequence[Allocation]) -> Allocation:
+    """One allocation of several, sorted by job and node."""
+    job, node, gpus = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((node, job))
+    return Allocation(job[order], node[order], gpus[order])
+
 # %% ../../nbs/40_hadar_model.ipynb #40-019
 @njit(cache=True)
 def round_rate(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> Floats:
     """(jobs,) steps/s of each job in a round, 0 for a job without GPUs."""
-    pace, num_nodes = np.zeros((len(jobs.steps), 2)), np.zeros(len(jobs.steps), np.int64)
+    packed = np.zeros(len(jobs.steps))
+    spread = np.zeros(len(jobs.steps))
+    num_nodes = np.zeros(len(jobs.steps), np.int64)
     for place in range(len(allocation.job)):
-        job, gpu_type = allocation.job[place], cluster.node_type[allocation.node[place]]
-        packed, spread = jobs.rate[job, gpu_type], jobs.spread_rate[job, gpu_type]
-        if num_nodes[job] > 0:
-            packed, spread = min(packed, pace[job, 0]), min(spread, pace[job, 1])
-        pace[job, 0], pace[job, 1] = packed, spread
+        job = allocation.job[place]
+        gpu_type = cluster.node_type[allocation.node[place]]
+        if num_nodes[job] == 0:
+            packed[job] = jobs.rate[job, gpu_type]
+            spread[job] = jobs.spread_rate[job, gpu_type]
+        packed[job] = min(packed[job], jobs.rate[job, gpu_type])
+        spread[job] = min(spread[job], jobs.spread_rate[job, gpu_type])
         num_nodes[job] += 1
-    return np.where(num_nodes > 1, pace[:, 1], pace[:, 0])
+    return np.where(num_nodes > 1, spread, packed)
 
-
+# %% ../../nbs/40_hadar_model.ipynb #40-019p
 @njit(cache=True)
 def gpus_in_use(cluster: Cluster, allocation: Allocation) -> Integers:
     """(nodes,) GPUs that an allocation takes."""
@@ -158,7 +172,8 @@ def _check_places(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
     if not len(job) == len(node) == len(gpus):
         counts = f"{len(job)} jobs, {len(node)} nodes and {len(gpus)} counts"
         raise ValueError(f"{counts} are not equally many")
-    for what, numbers, count in (("job", job, len(jobs.steps)), ("node", node, len(cluster.node_gpus))):
+    there = {"job": (job, len(jobs.steps)), "node": (node, len(cluster.node_gpus))}
+    for what, (numbers, count) in there.items():
         if (wrong := (numbers < 0) | (numbers >= count)).any():
             raise ValueError(f"{what} {numbers[np.argmax(wrong)]} does not exist")
     if (gpus <= 0).any():
@@ -167,12 +182,27 @@ def _check_places(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
         raise ValueError("places are not sorted by job and node, or one is there twice")
 
 # %% ../../nbs/40_hadar_model.ipynb #40-027
+def _check_gangs(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
+    """Refuse full nodes and torn gangs: 1d, and the first half of 1e."""
+    if (full := gpus_in_use(cluster, allocation) > cluster.node_gpus).any():
+        node = f"node {np.argmax(full)} has more GPUs in use than it has"
+        raise ValueError(f"constraint 1d (capacity): {node}")
+    job = np.unique(allocation.job)
+    gang = np.bincount(allocation.job, allocation.gpus, len(jobs.steps))
+    if (torn := gang[job] != jobs.workers[job]).any():
+        first = job[np.argmax(torn)]
+        held = f"job {first} has {gang[first]:.0f} GPUs, not {jobs.workers[first]}"
+        raise ValueError(f"constraint 1e (gang): {held}")
+
+# %% ../../nbs/40_hadar_model.ipynb #40-027p
 def check_allocation(cluster: Cluster, jobs: Jobs, allocation: Allocation, *, now_s: float = np.inf,
                      remaining: Floats | None = None) -> None:
     """Check one round against the constraints of P1.
 
     Parameters
     ----------
+    cluster, jobs : the problem
+    allocation : who runs where
     now_s : start of the round
     remaining : (jobs,) steps left to do, if known
 
@@ -185,17 +215,105 @@ def check_allocation(cluster: Cluster, jobs: Jobs, allocation: Allocation, *, no
     if remaining is not None and (done := remaining[job] <= 0).any():
         raise ValueError(f"constraint 1a (work): job {job[np.argmax(done)]} has no steps left")
     if (stuck := round_rate(cluster, jobs, allocation)[job] <= 0).any():
-        raise ValueError(f"constraint 1b (pace): job {job[np.argmax(stuck)]} cannot run where it is")
-    if (full := gpus_in_use(cluster, allocation) > cluster.node_gpus).any():
-        node = f"node {np.argmax(full)} has more GPUs in use than it has"
-        raise ValueError(f"constraint 1d (capacity): {node}")
-    gang = np.bincount(allocation.job, allocation.gpus, len(jobs.steps))
-    if (torn := gang[job] != jobs.workers[job]).any():
-        first = job[np.argmax(torn)]
-        held = f"job {first} has {gang[first]:.0f} GPUs, not {jobs.workers[first]}"
-        raise ValueError(f"constraint 1e (gang): {held}")
+        first = job[np.argmax(stuck)]
+        raise ValueError(f"constraint 1b (pace): job {first} cannot run where it is")
+    _check_gangs(cluster, jobs, allocation)
     if (early := jobs.arrival_s[job] > now_s).any():
         raise ValueError(f"constraint 1e (arrival): job {job[np.argmax(early)]} has not arrived")
+
+# %% ../../nbs/40_hadar_model.ipynb #40-028b
+class Recorded(Protocol):
+    """What a run leaves, as far as it can be judged.
+
+    `start_s` and `end_s` are (jobs,); `history` has a row per interval, job and node: round, job,
+    node, gpus and, for copies, steps; `intervals` a row per interval: start_s, length_s.
+    """
+
+    @property
+    def start_s(self) -> Floats: ...
+    @property
+    def end_s(self) -> Floats: ...
+    @property
+    def history(self) -> pd.DataFrame: ...
+    @property
+    def intervals(self) -> pd.DataFrame: ...
+
+# %% ../../nbs/40_hadar_model.ipynb #40-028bs
+SLACK = 1e-9  # of a time or a number of steps: rounding
+
+
+def _gang_steps(workload: Workload, run: Recorded) -> Floats:
+    """(jobs,) steps that gangs can have done where they were; each interval is checked."""
+    done = np.zeros(len(workload.jobs.steps))
+    begin_s = run.intervals["start_s"].to_numpy()
+    length_s = run.intervals["length_s"].to_numpy()
+    for _, rows in run.history.groupby("round"):
+        number = int(rows["round"].iloc[0])
+        allocation = Allocation(*(rows[name].to_numpy(np.int64) for name in Allocation._fields))
+        check_allocation(workload.cluster, workload.jobs, allocation, now_s=begin_s[number])
+        held_s = np.clip(run.end_s - begin_s[number], 0.0, length_s[number])
+        done += round_rate(workload.cluster, workload.jobs, allocation) * held_s
+    return done
+
+# %% ../../nbs/40_hadar_model.ipynb #40-028c
+def _copy_steps(workload: Workload, run: Recorded) -> Floats:
+    """(jobs,) steps that copies did, no more than they can; each interval is checked."""
+    cluster = workload.cluster
+    job, node, number, steps = (run.history[name].to_numpy()
+                                for name in ("job", "node", "round", "steps"))
+    used = run.history.groupby(["round", "node"])["gpus"].sum()
+    node_of = used.index.get_level_values("node").to_numpy(np.int64)
+    if (full := used.to_numpy() > cluster.node_gpus[node_of]).any():
+        overfull = f"node {node_of[np.argmax(full)]} has more GPUs in use than it has"
+        raise ValueError(f"constraint 1d (capacity): {overfull}")
+    length_s = run.intervals["length_s"].to_numpy()[number]
+    most = workload.jobs.rate[job, cluster.node_type[node]] * length_s
+    if (fast := steps > most * (1 + SLACK)).any():
+        first = np.argmax(fast)
+        does = f"job {job[first]} does {steps[first]} steps on node {node[first]}"
+        raise ValueError(f"constraint 1b (pace): {does}, where it can do {most[first]:.6g}")
+    if (early := workload.jobs.arrival_s[job] > run.intervals["start_s"].to_numpy()[number]).any():
+        raise ValueError(f"constraint 1e (arrival): job {job[np.argmax(early)]} has not arrived")
+    return np.bincount(job, steps, len(workload.jobs.steps)).astype(float)
+
+# %% ../../nbs/40_hadar_model.ipynb #40-028d
+def _check_times(run: Recorded) -> None:
+    """Refuse intervals that overlap, and jobs that begin or end when they did not run: 1c."""
+    begin_s = run.intervals["start_s"].to_numpy()
+    finish_s = begin_s + run.intervals["length_s"].to_numpy()
+    slack_s = SLACK * max(float(finish_s.max(initial=0.0)), 1.0)
+    if (overlap := finish_s[:-1] > begin_s[1:] + slack_s).any():
+        raise ValueError(f"interval {np.argmax(overlap)} is not over when the next one begins")
+    rounds = run.history.groupby("job")["round"].agg(["min", "max"])
+    job, first, last = rounds.reset_index().to_numpy().T
+    if (wrong := run.start_s[job] != begin_s[first]).any():
+        raise ValueError(f"job {job[np.argmax(wrong)]} does not start with its first interval")
+    is_in_last = (run.end_s[job] > begin_s[last]) & (run.end_s[job] <= finish_s[last] + slack_s)
+    if not is_in_last.all():
+        name = job[np.argmin(is_in_last)]
+        raise ValueError(f"constraint 1c (end): job {name} does not end in its last interval")
+
+# %% ../../nbs/40_hadar_model.ipynb #40-028e
+def check_simulation(workload: Workload, simulation: Recorded) -> None:
+    """Check a run against the constraints of P1, without asking the engine or the scheduler.
+
+    Parameters
+    ----------
+    workload : the problem
+    simulation : what `simulate` or `simulate_copies` returned; with a column `steps` in its
+        history, it is one of copies, which have one worker each and need no whole gang
+
+    Raises
+    ------
+    ValueError : naming the first constraint and job or node that violates it
+    """
+    _check_times(simulation)
+    is_forked = "steps" in simulation.history
+    done = (_copy_steps if is_forked else _gang_steps)(workload, simulation)
+    if (short := ~(done >= workload.jobs.steps * (1 - SLACK))).any():
+        job = np.argmax(short)
+        did = f"job {job} can have done {done[job]:.6g} of {workload.jobs.steps[job]:.6g} steps"
+        raise ValueError(f"constraint 1a (work): {did}")
 
 # %% ../../nbs/40_hadar_model.ipynb #40-030
 @dataclass(frozen=True)
@@ -206,7 +324,8 @@ class Throughputs:
     ----------
     type_name : (types,) in the order of the columns
     row : (key, workers) -> row
-    rate, spread_rate : (rows, types) steps/s of the whole gang, packed on one node and spread over more
+    rate, spread_rate : (rows, types) steps/s of the whole gang, packed on one node and spread over
+        more
     """
 
     type_name: tuple[str, ...]
@@ -217,7 +336,8 @@ class Throughputs:
 # %% ../../nbs/40_hadar_model.ipynb #40-032
 SPREAD = "_spread"
 _RATE_MEND = "give steps/s of the whole gang, at most 1e12, 0 where it cannot run"
-_THROUGHPUT_COLUMNS = {"key": Column("text"), "workers": Column("integer", minimum=1, maximum=MOST_GPUS)}
+_THROUGHPUT_COLUMNS = {"key": Column("text"),
+                       "workers": Column("integer", minimum=1, maximum=MOST_GPUS)}
 
 
 def _types_in(path: str | Path) -> tuple[str, ...]:
@@ -236,23 +356,31 @@ def _types_in(path: str | Path) -> tuple[str, ...]:
     return types
 
 # %% ../../nbs/40_hadar_model.ipynb #40-033
+def _check_row(frame: pd.DataFrame, place: int, rate: Floats, spread_rate: Floats,
+               path: str | Path) -> None:
+    """Refuse a rate at which a job would never end, and a gang that runs only when it is spread."""
+    line = frame.index[place]
+    every = np.append(rate[place], spread_rate[place])
+    if (tiny := (every > 0) & (every < LEAST_RATE)).any():
+        worst = int(np.argmax(tiny))
+        raise InputError("a job would never end", file=path, row=line,
+                         column=frame.columns[2 + worst], value=every.tolist()[worst],
+                         mend=f"give 0, or at least {LEAST_RATE} steps/s")
+    if (wrong := (rate[place] == 0) & (spread_rate[place] > 0)).any():
+        column = frame.columns[2 + int(np.argmax(wrong))]
+        raise InputError("the gang runs when it is spread, but not on one node", file=path,
+                         row=line, column=column,
+                         mend=f"give a rate above 0, or 0 in {column}{SPREAD} too")
+
+# %% ../../nbs/40_hadar_model.ipynb #40-033s
 def _check_rates(path: str | Path, frame: pd.DataFrame, rate: Floats, spread_rate: Floats) -> None:
-    """Refuse a key that is there twice, and a gang that runs only when it is spread."""
+    """Refuse a key that is there twice, and rates that make no sense."""
     seen: set[tuple[str, int]] = set()
-    for line, key, workers, packed, spread in zip(frame.index, frame["key"], frame["workers"], rate,
-                                                  spread_rate, strict=True):
+    for place, (key, workers) in enumerate(zip(frame["key"], frame["workers"], strict=True)):
         if (key, workers) in seen:
-            raise InputError(f"{key!r} with {workers} workers is there twice", file=path, row=line,
-                             mend="keep one")
-        every = np.append(packed, spread)
-        if (tiny := (every > 0) & (every < LEAST_RATE)).any():
-            place = int(np.argmax(tiny))
-            raise InputError("a job would never end", file=path, row=line, column=frame.columns[2 + place],
-                             value=every.tolist()[place], mend=f"give 0, or at least {LEAST_RATE} steps/s")
-        if (wrong := (packed == 0) & (spread > 0)).any():
-            column = frame.columns[2 + int(np.argmax(wrong))]
-            raise InputError("the gang runs when it is spread, but not on one node", file=path, row=line,
-                             column=column, mend=f"give a rate above 0, or 0 in {column}{SPREAD} too")
+            raise InputError(f"{key!r} with {workers} workers is there twice", file=path,
+                             row=frame.index[place], mend="keep one")
+        _check_row(frame, place, rate, spread_rate, path)
         seen.add((key, workers))
 
 # %% ../../nbs/40_hadar_model.ipynb #40-034
@@ -294,14 +422,14 @@ def read_cluster(path: str | Path, type_name: Sequence[str]) -> tuple[tuple[str,
     for row, name in zip(frame.index, frame["type"], strict=True):
         if name not in number:
             mend = f"add a column {name} to the throughputs, or use {', '.join(type_name)}"
-            raise InputError(f"no throughput is known for the GPU type {name!r}", file=path, row=row,
-                             column="type", value=name, mend=mend)
+            raise InputError(f"no throughput is known for the GPU type {name!r}", file=path,
+                             row=row, column="type", value=name, mend=mend)
     node_type = np.array([number[name] for name in frame["type"]], np.int64)
     return tuple(frame["node"]), Cluster(node_type, frame["gpus"].to_numpy(np.int64))
 
 # %% ../../nbs/40_hadar_model.ipynb #40-040
 def workers_that_fit(cluster: Cluster, rate: Floats, spread_rate: Floats) -> Integers:
-    """(jobs,) most GPUs that a gang of each job can have at once."""
+    """(jobs,) most GPUs that a gang of each job can have at once; rates are (jobs, types)."""
     most: Integers = np.zeros(len(rate), np.int64)
     for gpu_type in np.unique(cluster.node_type):
         largest = cluster.node_gpus[cluster.node_type == gpu_type].max()
@@ -310,12 +438,15 @@ def workers_that_fit(cluster: Cluster, rate: Floats, spread_rate: Floats) -> Int
     return np.maximum(most, spread)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-043
-_JOB_COLUMNS = {"name": Column("text", unique=True), "arrival_s": Column("number", minimum=0, maximum=1e12),
-                "steps": Column("number", minimum=1e-9, maximum=1e15,
-                                mend="give the number of mini-batches, above 0 and at most 1e15"),
-                "workers": Column("integer", minimum=1, maximum=MOST_GPUS), "model": Column("text"),
-                "weight": Column("number", required=False, default=1.0, minimum=1e-9, maximum=1e9,
-                                 mend="give a number above 0 and at most 1e9")}
+_JOB_COLUMNS = {
+    "name": Column("text", unique=True),
+    "arrival_s": Column("number", minimum=0, maximum=1e12),
+    "steps": Column("number", minimum=1e-9, maximum=1e15,
+                    mend="give the number of mini-batches, above 0 and at most 1e15"),
+    "workers": Column("integer", minimum=1, maximum=MOST_GPUS),
+    "model": Column("text"),
+    "weight": Column("number", required=False, default=1.0, minimum=1e-9, maximum=1e9,
+                     mend="give a number above 0 and at most 1e9")}
 
 
 def _speeds_of(path: str | Path, frame: pd.DataFrame, throughputs: Throughputs) -> Integers:
@@ -327,10 +458,25 @@ def _speeds_of(path: str | Path, frame: pd.DataFrame, throughputs: Throughputs) 
             near = difflib.get_close_matches(key, [name for name, _ in throughputs.row], n=1)
             mend = (f"it is known for {', '.join(map(str, sizes))} workers" if sizes else
                     f"did you mean {near[0]}?" if near else "add a row to the throughputs")
-            raise InputError(f"no throughput is known for {key!r} with {workers} workers", file=path,
-                             row=line, column="workers" if sizes else "model", value=key, mend=mend)
+            raise InputError(f"no throughput is known for {key!r} with {workers} workers",
+                             file=path, row=line, column="workers" if sizes else "model", value=key,
+                             mend=mend)
         rows.append(throughputs.row[key, int(workers)])
     return np.array(rows, np.int64)
+
+# %% ../../nbs/40_hadar_model.ipynb #40-043p
+def _check_fit(path: str | Path, frame: pd.DataFrame, most: Integers) -> None:
+    """Refuse jobs that can never run; `most` are the workers that fit."""
+    for line, name, gang, fits in zip(frame.index, frame["name"], frame["workers"], most,
+                                      strict=True):
+        if fits == 0:
+            raise InputError(f"job {name!r} has throughput 0 on every GPU type of the cluster",
+                             file=path, row=line, column="model",
+                             mend="add nodes of a type on which it runs")
+        if gang > fits:
+            raise InputError(f"job {name!r} wants {gang} workers, but at most {fits} GPUs can run "
+                             "it together", file=path, row=line, column="workers", value=gang,
+                             mend="give a smaller gang")
 
 # %% ../../nbs/40_hadar_model.ipynb #40-044
 def read_workload(jobs: str | Path, cluster: str | Path, throughputs: str | Path) -> Workload:
@@ -338,8 +484,10 @@ def read_workload(jobs: str | Path, cluster: str | Path, throughputs: str | Path
 
     Parameters
     ----------
-    jobs : `name`, `arrival_s`, `steps`, `workers`, `model` (key of the throughputs), optional `weight`
-    cluster, throughputs : as `read_cluster` and `read_throughputs` want them
+    jobs : `name`, `arrival_s`, `steps`, `workers`, `model` (key of the throughputs), optional
+        `weight`
+    cluster : `node`, `type`, `gpus`
+    throughputs : as `read_throughputs` wants them
 
     Raises
     ------
@@ -349,17 +497,11 @@ def read_workload(jobs: str | Path, cluster: str | Path, throughputs: str | Path
     node_name, nodes = read_cluster(cluster, speeds.type_name)
     frame = read_table(jobs, _JOB_COLUMNS)
     rows = _speeds_of(jobs, frame, speeds)
-    rate, spread_rate = speeds.rate[rows], speeds.spread_rate[rows]
-    most = workers_that_fit(nodes, rate, spread_rate)
-    for line, name, gang, fits in zip(frame.index, frame["name"], frame["workers"], most, strict=True):
-        if fits == 0:
-            raise InputError(f"job {name!r} has throughput 0 on every GPU type of the cluster",
-                             file=jobs, row=line, column="model", mend="add nodes of a type on which it runs")
-        if gang > fits:
-            wants = f"job {name!r} wants {gang} workers, but at most {fits} GPUs can run it together"
-            raise InputError(wants, file=jobs, row=line, column="workers", value=gang,
-                             mend="give a smaller gang")
-    arrival_s, steps, weight = (frame[name].to_numpy(float) for name in ("arrival_s", "steps", "weight"))
+    rate = speeds.rate[rows]
+    spread_rate = speeds.spread_rate[rows]
+    _check_fit(jobs, frame, workers_that_fit(nodes, rate, spread_rate))
+    arrival_s, steps, weight = (frame[name].to_numpy(float)
+                                for name in ("arrival_s", "steps", "weight"))
     numbers = Jobs(arrival_s, steps, frame["workers"].to_numpy(np.int64), weight, rate, spread_rate)
     return Workload(tuple(frame["name"]), node_name, speeds.type_name, nodes, numbers)
 
@@ -380,7 +522,8 @@ class State(NamedTuple):
     active : jobs that have arrived and are not done, by number
     remaining : (jobs,) steps left to do
     previous : the allocation of the round before, jobs that are done left out
-    ran_s : (jobs,) how long each job held its GPUs since the last decision, jobs that then ended included
+    ran_s : (jobs,) how long each job held its GPUs since the last decision, jobs that then ended
+        included
     service_gpu_s : (jobs,) GPU-seconds received so far
     """
 
@@ -393,15 +536,19 @@ class State(NamedTuple):
     ran_s: Floats
     service_gpu_s: Floats
 
-
+# %% ../../nbs/40_hadar_model.ipynb #40-050p
 class Scheduler(Protocol):
-    """Who decides; one object serves one run, because it may remember."""
+    """Who decides; one object serves one run, because it may remember.
+
+    Options of the constructor are kept as attributes of the same name, so that a report can say
+    with which ones a run was made.
+    """
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
         ...
 
-
+# %% ../../nbs/40_hadar_model.ipynb #40-050s
 @runtime_checkable
 class Foresighted(Scheduler, Protocol):
     """A scheduler that can tell for how long it will decide the same again."""
@@ -409,6 +556,11 @@ class Foresighted(Scheduler, Protocol):
     def rounds_alike(self, state: State, round_s: float) -> float:
         """Rounds after this one with the same decision, as long as nobody comes and nobody is done.
 
-        Asked after `allocate(state)`, and only if that left everything as it was; 0 is always right.
+        Asked after `allocate(state)`, and only if that left everything as it was; 0 is always
+        right.
+
+        Parameters
+        ----------
+        state, round_s : the present, and the length of a round
         """
         ...

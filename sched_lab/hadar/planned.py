@@ -10,21 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._compat import njit
-from ..cluster import Integers
+from .._moved import moved
+from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
-from .baselines import fill_packed, joined, one_type_rate, places_kept
-from .fluid import optimize, shortest_fluid, sparse
-from .model import Allocation, Cluster, Floats, Jobs, State, Truths, nothing_runs, type_gpus
+from .baselines import fill_packed, one_type_rate, places_kept
+from .fluid import shortest_fluid
+from .model import (Allocation, Cluster, Jobs, State, joined, nothing_runs,
+                                   type_gpus)
+from ..jit import njit
 
 # %% auto #0
-__all__ = ['CRUMB', 'SLOWEST', 'gang_rate', 'gpu_seconds', 'type_prices', 'shortest_first_mean_s', 'mean_jct_bound_s',
-           'rounds_needed', 'pick_in_order', 'place_large_first', 'plan_types', 'after_round', 'urgency_order',
-           'PlanOptions', 'Plan', 'Planned']
+__all__ = ['type_prices', 'mean_jct_bound_s', 'Planned']
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-008
 def gang_rate(cluster: Cluster, jobs: Jobs) -> Floats:
-    """(jobs, types) fastest pace of a gang on a type: packed if some node of the type holds it, else spread."""
+    """(jobs, types) steps/s of a gang on a type: packed if some node of it holds the gang."""
     largest = np.zeros(jobs.rate.shape[1], np.int64)
     np.maximum.at(largest, cluster.node_type, cluster.node_gpus)
     packed = np.where(jobs.workers[:, None] <= largest, jobs.rate, 0.0)
@@ -34,32 +34,47 @@ def gang_rate(cluster: Cluster, jobs: Jobs) -> Floats:
 
 def gpu_seconds(jobs: Jobs, rate: Floats) -> Floats:
     """(jobs, types) GPU-seconds for all steps of a job; infinite where it cannot run."""
-    work, never = (jobs.workers * jobs.steps)[:, None], np.full(rate.shape, np.inf)
+    work = (jobs.workers * jobs.steps)[:, None]
+    never = np.full(rate.shape, np.inf)
     need: Floats = np.divide(work, rate, out=never, where=rate > 0)
     return need
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-012
 def type_prices(cluster: Cluster, jobs: Jobs) -> tuple[float, Floats]:
-    """Time in s before which no schedule ends, and the (types,) prices per GPU-second that prove it."""
-    need, gpus = gpu_seconds(jobs, gang_rate(cluster, jobs)), type_gpus(cluster, jobs.rate.shape[1])
+    """Time in s before which no schedule ends, and the (types,) prices that prove it.
+
+    Parameters
+    ----------
+    cluster : nodes
+    jobs : gangs, steps and rates
+    """
+    from scipy import optimize, sparse
+
+    need = gpu_seconds(jobs, gang_rate(cluster, jobs))
+    gpus = type_gpus(cluster, jobs.rate.shape[1])
     job, gpu_type = np.nonzero(np.isfinite(need))
-    num_jobs, num_types, row = len(need), len(gpus), np.arange(len(job))
+    num_jobs = len(need)
+    num_types = len(gpus)
+    row = np.arange(len(job))
     unit_s = float(need[job, gpu_type].mean())  # so that the numbers of the program are near one
-    values, places = np.r_[np.ones(len(job)), -need[job, gpu_type] / unit_s], np.r_[job, num_jobs + gpu_type]
-    pays_at_most = sparse.coo_array((values, (np.r_[row, row], places)), (len(job), num_jobs + num_types)).tocsr()
+    values = np.r_[np.ones(len(job)), -need[job, gpu_type] / unit_s]
+    places = np.r_[job, num_jobs + gpu_type]
+    pays_at_most = sparse.coo_array((values, (np.r_[row, row], places)),
+                                    (len(job), num_jobs + num_types)).tocsr()
     goal = np.r_[-np.ones(num_jobs), np.zeros(num_types)]
-    found = optimize.linprog(goal, pays_at_most, np.zeros(len(job)), np.r_[np.zeros(num_jobs), gpus][None], [1.0],
-                             method="highs")
+    found = optimize.linprog(goal, pays_at_most, np.zeros(len(job)),
+                             np.r_[np.zeros(num_jobs), gpus][None], [1.0], method="highs")
     if not found.success:
         raise RuntimeError(f"the linear program was not solved: {found.message}")
     return float(-found.fun) * unit_s, np.asarray(found.x[num_jobs:], float)
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-016
 def shortest_first_mean_s(work_s: Floats, arrival_s: Floats) -> float:
-    """Mean completion time, from arrival, if one machine works for the job with the least work left."""
+    """Mean completion time if one machine works for the job with the least work left."""
     order = np.argsort(arrival_s, kind="stable")
     waiting: list[float] = []
-    sum_of_ends_s, now_s = 0.0, 0.0
+    sum_of_ends_s = 0.0
+    now_s = 0.0
     for job, next_s in zip(order, np.append(arrival_s[order[1:]], np.inf), strict=True):
         now_s = max(now_s, float(arrival_s[job]))
         heapq.heappush(waiting, float(work_s[job]))
@@ -73,10 +88,17 @@ def shortest_first_mean_s(work_s: Floats, arrival_s: Floats) -> float:
                 sum_of_ends_s += now_s
     return float((sum_of_ends_s - arrival_s.sum()) / len(order))
 
-
+# %% ../../nbs/46_hadar_planned.ipynb #46-016p
 def mean_jct_bound_s(cluster: Cluster, jobs: Jobs) -> float:
-    """Mean completion time below which no schedule comes."""
-    rate, (_, price) = gang_rate(cluster, jobs), type_prices(cluster, jobs)
+    """Mean completion time in s below which no schedule comes.
+
+    Parameters
+    ----------
+    cluster : nodes
+    jobs : arrivals, gangs, steps and rates
+    """
+    rate = gang_rate(cluster, jobs)
+    _, price = type_prices(cluster, jobs)
     cheapest_s = (gpu_seconds(jobs, rate) * np.where(rate > 0, price, np.inf)).min(axis=1)
     alone_s = jobs.steps / rate.max(axis=1)
     return max(shortest_first_mean_s(cheapest_s, jobs.arrival_s), float(alone_s.mean()))
@@ -92,8 +114,12 @@ def rounds_needed(remaining: Floats, rate: Floats, restart_s: float, round_s: fl
 @njit(cache=True)
 def pick_in_order(order: Integers, wanted: Integers, workers: Integers, rate: Floats,
                   gpus: Integers) -> Integers:
-    """(jobs,) type on which each job runs, -1 for none: the wanted one, or the fastest that would be idle."""
-    chosen, left = np.full(len(workers), -1), gpus.copy()
+    """(jobs,) type on which each job runs, -1 for none.
+
+    The wanted one, or the fastest that would be idle.
+    """
+    chosen = np.full(len(workers), -1)
+    left = gpus.copy()
     for job in order:
         if workers[job] <= left[wanted[job]]:
             chosen[job] = wanted[job]
@@ -109,14 +135,21 @@ def pick_in_order(order: Integers, wanted: Integers, workers: Integers, rate: Fl
 def _stays(kept: Allocation, job: int, free: Integers) -> Allocation | None:
     """Places that a job has had, if they are free."""
     first, last = np.searchsorted(kept.job, [job, job + 1])
-    node, gpus = kept.node[first:last], kept.gpus[first:last]
-    return Allocation(kept.job[first:last], node, gpus) if len(node) and (free[node] >= gpus).all() else None
+    node = kept.node[first:last]
+    gpus = kept.gpus[first:last]
+    is_free = len(node) and (free[node] >= gpus).all()
+    return Allocation(kept.job[first:last], node, gpus) if is_free else None
 
-
+# %% ../../nbs/46_hadar_planned.ipynb #46-028p
 def place_large_first(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: Integers,
                       order: Integers) -> Allocation:
-    """Give nodes to the jobs of `order`, each on its type; a gang that cannot be spread may have to wait."""
-    free, kept, parts = cluster.node_gpus.copy(), places_kept(cluster, previous, chosen), [nothing_runs()]
+    """Give nodes to the jobs of `order`, each on its type.
+
+    A gang that cannot be spread may have to wait.
+    """
+    free = cluster.node_gpus.copy()
+    kept = places_kept(cluster, previous, chosen)
+    parts = [nothing_runs()]
     for workers in np.unique(jobs.workers[order])[::-1]:
         moves = []
         for job in order[jobs.workers[order] == workers]:
@@ -135,15 +168,19 @@ def place_large_first(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-032
 CRUMB = 0.01  # of a round: a smaller part of a job is not planned for a type of its own
-SLOWEST = 1e-4  # of a job's best pace: on a slower type it is not planned at all; the solver could not tell it from 0
+# of a job's best pace: on a slower type it is not planned at all; the solver could not tell it
+# from 0
+SLOWEST = 1e-4
 
-
-def plan_types(state: State, rate: Floats, restart_s: float, round_s: float) -> tuple[Floats, float]:
-    """(jobs, types) steps of each job for each type, and s until all are done, from a linear program."""
-    jobs, active = state.jobs, state.active
+# %% ../../nbs/46_hadar_planned.ipynb #46-032b
+def plan_types(state: State, rate: Floats, restart_s: float,
+               round_s: float) -> tuple[Floats, float]:
+    """(jobs, types) steps of each job for each type, and s until all are done."""
+    jobs = state.jobs
+    active = state.active
     rounds = rounds_needed(state.remaining[active], rate[active], restart_s, round_s)
-    num_rounds, time = shortest_fluid(1 / rounds, jobs.workers[active], type_gpus(state.cluster, rate.shape[1]),
-                                      np.ones(len(active)))
+    num_rounds, time = shortest_fluid(1 / rounds, jobs.workers[active],
+                                      type_gpus(state.cluster, rate.shape[1]), np.ones(len(active)))
     share = np.where(time > CRUMB, time / rounds, 0.0)
     steps: Floats = np.zeros(rate.shape)
     steps[active] = share / share.sum(axis=1, keepdims=True) * state.remaining[active, None]
@@ -158,34 +195,43 @@ def after_round(steps_on: Floats, chosen: Integers, done: Floats, remaining: Flo
     chosen, done : (jobs,) type in the last round, -1 for none, and steps done in it
     remaining : (jobs,) steps left in all
     """
-    left, ran = steps_on.copy(), np.flatnonzero(chosen >= 0)
+    left = steps_on.copy()
+    ran = np.flatnonzero(chosen >= 0)
     left[ran, chosen[ran]] = np.maximum(left[ran, chosen[ran]] - done[ran], 0.0)
     total = left.sum(axis=1, keepdims=True)
-    scaled: Floats = np.divide(left * remaining[:, None], total, out=np.zeros(left.shape), where=total > 0)
+    scaled: Floats = np.divide(left * remaining[:, None], total, out=np.zeros(left.shape),
+                               where=total > 0)
     return scaled
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-039
-def urgency_order(jobs: Jobs, active: Integers, rounds: Integers | Floats, slack: Floats, waits: Truths,
-                  margin_rounds: int, by_area: bool) -> Integers:
-    """Active jobs: urgent ones with least slack first, then the shortest; among equals, who runs already.
+def urgency_order(jobs: Jobs, active: Integers, rounds: Integers | Floats, slack: Floats,
+                  waits: Truths, margin_rounds: int, by_area: bool) -> Integers:
+    """Active jobs: urgent ones with least slack first, then the shortest.
+
+    Among equals, those that run already go first.
 
     Parameters
     ----------
+    jobs : gangs and weights
+    active : jobs that are there
     rounds, slack : (active,) rounds to go, and rounds until the deadline less these
     waits : (active,) whether a job did not run in the last round
+    margin_rounds : a job with less slack is urgent
+    by_area : whether shortest means least GPU time, not least time
     """
-    urgent, length = slack < margin_rounds, rounds / jobs.weight[active]
+    urgent = slack < margin_rounds
+    length = rounds / jobs.weight[active]
     length = length * jobs.workers[active] if by_area else length
     return active[np.lexsort((active, waits, np.where(urgent, slack, length), ~urgent))]
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-042
-@dataclass(frozen=True)
+@dataclass
 class PlanOptions:
     """How to plan.
 
     Parameters
     ----------
-    round_s, restart_s : of the engine
+    round_s, restart_s : s, of the engine
     by_area : whether shortest means least GPU time, not least time
     plan_rounds : rounds after which the program is solved again
     margin_rounds : a job is urgent so many rounds before it must run without a break
@@ -199,49 +245,75 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         if self.plan_rounds < 1 or self.margin_rounds < 0:
-            raise InputError(f"a plan for {self.plan_rounds} rounds with a margin of {self.margin_rounds}",
-                             mend="give at least 1 and 0")
+            raise InputError(
+                f"a plan for {self.plan_rounds} rounds with a margin of {self.margin_rounds}",
+                mend="give at least 1 and 0")
 
-
-class Plan:
+# %% ../../nbs/46_hadar_planned.ipynb #46-042p
+class TypePlan:
     """Steps for each type and a deadline, kept from round to round."""
 
     def __init__(self, state: State, how: PlanOptions) -> None:
         fits = one_type_rate(state.cluster, state.jobs) > 0
-        self.how, self.rate = how, np.where(fits, gang_rate(state.cluster, state.jobs), 0.0)
+        self.how = how
+        self.rate = np.where(fits, gang_rate(state.cluster, state.jobs), 0.0)
         self.rate[self.rate < SLOWEST * self.rate.max(axis=1, keepdims=True)] = 0.0
-        self.steps_on, self.remaining = np.zeros(self.rate.shape), state.remaining
-        self.deadline_s, self.age = 0.0, 0
+        self.steps_on = np.zeros(self.rate.shape)
+        self.remaining = state.remaining
+        self.deadline_s = 0.0
+        self.age = 0
 
     def update(self, state: State, chosen: Integers) -> None:
         """Take off what was done; plan again if the plan is old, or has nothing for some job."""
-        self.steps_on = after_round(self.steps_on, chosen, self.remaining - state.remaining, state.remaining)
-        self.remaining, self.age = state.remaining, self.age + 1
+        self.steps_on = after_round(self.steps_on, chosen, self.remaining - state.remaining,
+                                    state.remaining)
+        self.remaining = state.remaining
+        self.age += 1
         if self.age > self.how.plan_rounds or (self.steps_on[state.active].sum(axis=1) <= 0).any():
-            self.steps_on, length_s = plan_types(state, self.rate, self.how.restart_s, self.how.round_s)
-            self.deadline_s, self.age = max(self.deadline_s, state.now_s + length_s), 1
+            self.steps_on, length_s = plan_types(state, self.rate, self.how.restart_s,
+                                                 self.how.round_s)
+            self.deadline_s = max(self.deadline_s, state.now_s + length_s)
+            self.age = 1
+
+    def urgent_first(self, state: State, on: Integers) -> Integers:
+        """Active jobs in the order in which they choose; (active,) `on` is where they run now."""
+        steps = self.steps_on[state.active]
+        need_s = np.divide(steps, self.rate[state.active], out=np.zeros(steps.shape),
+                           where=steps > 0).sum(axis=1)
+        rounds = np.ceil((self.how.restart_s + need_s) / self.how.round_s)
+        slack = (self.deadline_s - state.now_s) / self.how.round_s - rounds
+        return urgency_order(state.jobs, state.active, rounds, slack, on < 0,
+                             self.how.margin_rounds, self.how.by_area)
+
+    def wanted(self, state: State, on: Integers) -> Integers:
+        """(jobs,) type that each active job wants: its own, or the one with most steps left."""
+        steps = self.steps_on[state.active]
+        goes_on = (on >= 0) & (steps[np.arange(len(on)), on] > 0)
+        wanted = np.full(len(state.jobs.steps), -1)
+        wanted[state.active] = np.where(goes_on, on, steps.argmax(axis=1))
+        return wanted
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-043
-class Planned:
+class Planned(PlanOptions):
     """End when the fluid program does, if possible; until then, run short jobs first."""
 
-    def __init__(self, how: PlanOptions | None = None) -> None:
-        self.how = how or PlanOptions()
-        self.plan: Plan | None = None
+    plan: TypePlan | None = None
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
-        cluster, jobs, active, how = state.cluster, state.jobs, state.active, self.how
+        cluster = state.cluster
+        jobs = state.jobs
         if self.plan is None:
-            self.plan, self.chosen = Plan(state, how), np.full(len(jobs.steps), -1)
-        self.plan.update(state, self.chosen)
-        steps, rate, on = self.plan.steps_on[active], self.plan.rate, self.chosen[active]
-        need_s = np.divide(steps, rate[active], out=np.zeros(steps.shape), where=steps > 0).sum(axis=1)
-        rounds = np.ceil((how.restart_s + need_s) / how.round_s)
-        slack = (self.plan.deadline_s - state.now_s) / how.round_s - rounds
-        order = urgency_order(jobs, active, rounds, slack, on < 0, how.margin_rounds, how.by_area)
-        goes_on = (on >= 0) & (steps[np.arange(len(on)), on] > 0)
-        wanted = np.full(len(jobs.steps), -1)
-        wanted[active] = np.where(goes_on, on, steps.argmax(axis=1))
-        self.chosen = pick_in_order(order, wanted, jobs.workers, rate, type_gpus(cluster, rate.shape[1]))
-        return place_large_first(cluster, jobs, state.previous, self.chosen, order[self.chosen[order] >= 0])
+            self.plan = TypePlan(state, self)
+            self.chosen = np.full(len(jobs.steps), -1)
+        plan = self.plan
+        plan.update(state, self.chosen)
+        on = self.chosen[state.active]
+        order = plan.urgent_first(state, on)
+        self.chosen = pick_in_order(order, plan.wanted(state, on), jobs.workers, plan.rate,
+                                    type_gpus(cluster, plan.rate.shape[1]))
+        return place_large_first(cluster, jobs, state.previous, self.chosen,
+                                 order[self.chosen[order] >= 0])
+
+# %% ../../nbs/46_hadar_planned.ipynb #46-090
+__getattr__ = moved(__name__)

@@ -5,49 +5,31 @@
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-006
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
 
-from .._compat import njit
-from ..cluster import Integers
+from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
-from sched_lab.hadar.model import (
-    Allocation,
-    Cluster,
-    Floats,
-    Jobs,
-    State,
-    Truths,
-    allocation_of,
-    gpus_in_use,
-    round_rate,
-)
-
-optimize: Any = scipy.optimize  # has no types
-sparse: Any = scipy.sparse
+from .model import (Allocation, Cluster, Jobs, Places, State, allocation_of,
+                                   gpus_in_use, joined, nothing_runs, round_rate)
+from ..jit import njit
 
 # %% auto #0
-__all__ = ['optimize', 'sparse', 'Utility', 'TIE', 'Plan', 'reference_rate', 'utility_scale', 'price', 'Terms', 'density',
-           'price_limits', 'fill', 'pack', 'is_same', 'payoff_of', 'find_alloc', 'places_of', 'serve', 'branch',
-           'literal_round', 'HadarOptions', 'Hadar', 'rounds_in_order', 'fullness', 'is_best_place', 'places_settled',
-           'highest_limits', 'settled_rounds', 'Option', 'options_of', 'best_round']
+__all__ = ['HadarOptions', 'Hadar']
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-012
 Utility = Literal["effnorm", "eff", "effgpu", "inv"]
 
 
 def reference_rate(jobs: Jobs) -> Floats:
-    """(jobs, types) steps/s by which types are compared: packed, or spread if a job is never packed."""
+    """(jobs, types) steps/s by which types are compared: packed; spread if never packed."""
     packed = (jobs.rate > 0).any(axis=1, keepdims=True)
     rate: Floats = np.ascontiguousarray(np.where(packed, jobs.rate, jobs.spread_rate))
     return rate
 
-
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-012s
 def utility_scale(jobs: Jobs, utility: Utility = "effnorm") -> Floats:
     """(jobs,) utility times completion time.
 
@@ -55,6 +37,10 @@ def utility_scale(jobs: Jobs, utility: Utility = "effnorm") -> Floats:
     ----------
     utility : "effnorm": time alone on the fastest type over completion time; "eff": steps/s;
         "effgpu": the same times the gang; "inv": one over the completion time
+
+    Raises
+    ------
+    InputError : if there is no such utility
     """
     known = get_args(Utility)
     if utility not in known:
@@ -65,15 +51,22 @@ def utility_scale(jobs: Jobs, utility: Utility = "effnorm") -> Floats:
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-016
 def price(taken: Integers | float, gpus: Integers | int, low: float, high: float) -> Any:
-    """Price of one more GPU on a node with so many GPUs taken (5); any shapes that fit each other."""
+    """Price of one more GPU on a node (5).
+
+    Parameters
+    ----------
+    taken, gpus : GPUs of the node in use, and in all; any shapes that fit each other
+    low, high : price of an empty node, and of a full one
+    """
     return low * (high / low) ** (np.asarray(taken) / np.asarray(gpus))
 
-
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-016s
 class Terms(NamedTuple):
     """What payoffs of a round are computed from.
 
     Parameters
     ----------
+    cluster, jobs : the problem
     scale : (jobs,) utility times completion time
     reference : (jobs, types) steps/s by which types are ordered
     remaining : (jobs,) steps left to do
@@ -83,6 +76,8 @@ class Terms(NamedTuple):
     low, high : limits of the price
     """
 
+    cluster: Cluster
+    jobs: Jobs
     scale: Floats
     reference: Floats
     remaining: Floats
@@ -95,92 +90,137 @@ class Terms(NamedTuple):
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-020
 def density(jobs: Jobs, active: Integers, scale: Floats, remaining: Floats, now_s: float) -> Floats:
-    """(active,) largest utility that each worker of a job can still earn."""
+    """(active,) largest utility that each worker of a job can still earn.
+
+    Parameters
+    ----------
+    active : numbers of the jobs
+    scale, remaining : (jobs,) utility times completion time, and steps left to do
+    """
     fastest = reference_rate(jobs)[active].max(axis=1)
     best_s = now_s + remaining[active] / fastest - jobs.arrival_s[active]
     value: Floats = scale[active] / best_s / jobs.workers[active]
     return value
 
-
-def price_limits(cluster: Cluster, jobs: Jobs, active: Integers, scale: Floats, remaining: Floats,
-                 now_s: float, *, round_s: float, horizon_s: float,
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-020p
+def price_limits(state: State, scale: Floats, *, round_s: float, horizon_s: float,
                  eta: float | None = None) -> tuple[float, float]:
     """Lowest and highest price of a round, (7) and (6).
 
     Parameters
     ----------
+    scale : (jobs,) utility times completion time
     horizon_s : time by which all is done (T)
     eta : scaling factor; if left out, the smallest that Theorem 2 allows once it is repaired
     """
+    jobs = state.jobs
+    active = state.active
     rate = reference_rate(jobs)[active]
-    longest_s = remaining[active] / np.where(rate > 0, rate, np.inf).min(axis=1)
-    demand = np.maximum(longest_s / round_s, 1) * jobs.workers[active]  # GPU-slots on the slowest type
-    latest_s = np.maximum(horizon_s, now_s + longest_s) - jobs.arrival_s[active]
+    longest_s = state.remaining[active] / np.where(rate > 0, rate, np.inf).min(axis=1)
+    # GPU-slots on the slowest type
+    demand = np.maximum(longest_s / round_s, 1) * jobs.workers[active]
+    latest_s = np.maximum(horizon_s, state.now_s + longest_s) - jobs.arrival_s[active]
     if eta is None:
-        eta = float((horizon_s / round_s * cluster.node_gpus.sum() / demand).max())
+        eta = float((horizon_s / round_s * state.cluster.node_gpus.sum() / demand).max())
     low = (scale[active] / latest_s / demand).min() / (4 * eta)
-    return float(low), float(density(jobs, active, scale, remaining, now_s).max())
+    return float(low), float(density(jobs, active, scale, state.remaining, state.now_s).max())
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-024
+class Place(NamedTuple):
+    """Where a gang may be: nodes and the GPUs on each; empty if nowhere.
+
+    Parameters
+    ----------
+    node, gpus : (nodes of the place,)
+    """
+
+    node: Integers
+    gpus: Integers
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-024s
 @njit(cache=True)
-def fill(usable: Truths, free: Integers, node_price: Floats, by_price: bool, node: Integers,
-         gpus: Integers, workers: int) -> int:
-    """Take GPUs node by node, cheapest or most free first; number of nodes used, 0 if not enough."""
-    last, count, left = -1, 0, workers
+def nowhere() -> Place:
+    """The empty place."""
+    return Place(np.empty(0, np.int64), np.empty(0, np.int64))
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-024p
+@njit(cache=True)
+def fill(usable: Truths, free: Integers, node_price: Floats, by_price: bool, workers: int) -> Place:
+    """Take GPUs node by node, cheapest or most free first; nowhere if there are not enough.
+
+    Parameters
+    ----------
+    usable, free, node_price : (nodes,)
+    by_price : whether the cheapest node goes first, and among equals the one with most free GPUs
+    """
+    node = np.empty(workers, np.int64)
+    gpus = np.empty(workers, np.int64)
+    count = 0
+    left = workers
+    last = (-np.inf, 0, -1)
     while left > 0:
-        best = -1
+        best = (np.inf, 0, -1)
         for n in range(len(free)):
-            if not usable[n] or free[n] == 0:
-                continue
             key = (node_price[n] if by_price else 0.0, -free[n], n)
-            if last >= 0 and key <= (node_price[last] if by_price else 0.0, -free[last], last):
-                continue
-            if best < 0 or key < (node_price[best] if by_price else 0.0, -free[best], best):
-                best = n
-        if best < 0:
-            return 0
-        node[count], gpus[count] = best, min(left, free[best])
+            if usable[n] and free[n] > 0 and last < key and key < best:
+                best = key
+        if best[2] < 0:
+            return nowhere()
+        last = best
+        node[count] = best[2]
+        gpus[count] = min(left, free[best[2]])
         left -= gpus[count]
-        last, count = best, count + 1
-    return count
+        count += 1
+    return Place(node[:count], gpus[:count])
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-025
 @njit(cache=True)
-def pack(usable: Truths, free: Integers, node_price: Floats, node: Integers, gpus: Integers,
-         workers: int) -> int:
-    """Take the cheapest node that holds the gang (then the fullest), or else as few as possible."""
+def pack(usable: Truths, free: Integers, node_price: Floats, workers: int) -> Place:
+    """Take the cheapest node that holds the gang, then the fullest; nowhere if none does.
+
+    Parameters
+    ----------
+    usable, free, node_price : (nodes,)
+    """
     best = -1
     for n in range(len(free)):
         if usable[n] and free[n] >= workers:
             if best < 0 or (node_price[n], free[n]) < (node_price[best], free[best]):
                 best = n
     if best < 0:
-        return fill(usable, free, node_price, False, node, gpus, workers)
-    node[0], gpus[0] = best, workers
-    return 1
+        return nowhere()
+    return Place(np.array([best]), np.array([workers]))
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-029
 @njit(cache=True)
-def is_same(node: Integers, gpus: Integers, count: int, old_node: Integers, old_gpus: Integers) -> bool:
+def is_same(place: Place, old: Place) -> bool:
     """Whether two places are the same; the old one is sorted by node."""
-    if count != len(old_node):
+    if len(place.node) != len(old.node):
         return False
-    for i in range(count):
-        k = np.searchsorted(old_node, node[i])
-        if k == len(old_node) or old_node[k] != node[i] or old_gpus[k] != gpus[i]:
+    for i in range(len(place.node)):
+        k = np.searchsorted(old.node, place.node[i])
+        if k == len(old.node) or old.node[k] != place.node[i] or old.gpus[k] != place.gpus[i]:
             return False
     return True
 
-
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-029p
 @njit(cache=True)
-def payoff_of(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, node_price: Floats, node: Integers,
-              gpus: Integers, count: int, moved: bool) -> float:
-    """Payoff of a place for a job, minus infinity if it cannot run there."""
-    rate, cost = np.inf, terms.node_cost * (count - 1)
+def payoff_of(terms: Terms, job: int, node_price: Floats, place: Place, moved: bool) -> float:
+    """Payoff of a place for a job, minus infinity if it cannot run there.
+
+    Parameters
+    ----------
+    node_price : (nodes,) what a GPU costs in this round
+    moved : whether the job has to restart
+    """
+    jobs = terms.jobs
+    count = len(place.node)
+    paces = jobs.rate[job] if count == 1 else jobs.spread_rate[job]
+    rate = np.inf
+    cost = terms.node_cost * (count - 1)
     for i in range(count):
-        gpu_type = cluster.node_type[node[i]]
-        rate = min(rate, jobs.rate[job, gpu_type] if count == 1 else jobs.spread_rate[job, gpu_type])
-        cost += node_price[node[i]] * gpus[i]
+        rate = min(rate, paces[terms.cluster.node_type[place.node[i]]])
+        cost += node_price[place.node[i]] * place.gpus[i]
     if count == 0 or not rate > 0:
         return -np.inf
     end_s = terms.now_s + (terms.restart_s if moved else 0.0) + terms.remaining[job] / rate
@@ -188,42 +228,70 @@ def payoff_of(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, node_price: 
     return payoff
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-033
+@njit(cache=True)
+def usable_nodes(terms: Terms, job: int) -> Truths:
+    """(slowest types, nodes) which nodes a job may use; the fastest type comes first."""
+    node_type = terms.cluster.node_type
+    rates = terms.reference[job]
+    order = np.argsort(-rates, kind="mergesort")
+    usable = np.zeros((len(order), len(node_type)), np.bool_)
+    for rank in range(len(order)):
+        if rates[order[rank]] <= 0:
+            return usable[:rank]
+        for n in range(len(node_type)):
+            is_faster = rank > 0 and usable[rank - 1, n]
+            usable[rank, n] = node_type[n] == order[rank] or (terms.mixed and is_faster)
+    return usable
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033s
+@njit(cache=True)
+def candidate(terms: Terms, job: int, usable: Truths, free: Integers, node_price: Floats,
+              by_price: bool) -> Place:
+    """A place that Algorithm 2 compares: packed, or if `by_price` unpacked.
+
+    Parameters
+    ----------
+    usable, free, node_price : (nodes,) as `usable_nodes` says, GPUs left, and what one costs
+    """
+    workers = terms.jobs.workers[job]
+    if not by_price:
+        packed = pack(usable, free, node_price, workers)
+        if len(packed.node) > 0:
+            return packed
+    spreads = usable.copy()
+    for n in range(len(spreads)):  # without a pace for spread gangs, a node would hold up all
+        spreads[n] &= terms.jobs.spread_rate[job, terms.cluster.node_type[n]] > 0
+    return fill(spreads, free, node_price, by_price, workers)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033p
 TIE = 1e-12
 
 
 @njit(cache=True)
-def find_alloc(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: Integers, node_price: Floats,
-               old_node: Integers, old_gpus: Integers) -> tuple[float, Integers, Integers]:
-    """Best place for a job: payoff (minus infinity if there is none), nodes, GPUs on each.
+def find_alloc(terms: Terms, job: int, free: Integers, node_price: Floats,
+               old: Place) -> tuple[float, Place]:
+    """Best place for a job, and its payoff: nowhere and minus infinity if there is none.
 
     Parameters
     ----------
     free, node_price : (nodes,) GPUs left, and what one costs in this round
-    old_node, old_gpus : where the job was in the round before, empty if it did not run
+    old : where the job was in the round before
     """
-    workers, rates = jobs.workers[job], terms.reference[job]
-    node, gpus = np.empty(workers, np.int64), np.empty(workers, np.int64)
-    best, best_node, best_gpus = -np.inf, old_node[:0].copy(), old_gpus[:0].copy()
-    usable = np.zeros(len(free), np.bool_)
-    spreads = jobs.spread_rate[job][cluster.node_type] > 0  # nodes that may be part of a spread gang
-    for gpu_type in np.argsort(-rates, kind="mergesort"):
-        if rates[gpu_type] <= 0:
-            break
-        usable = (cluster.node_type == gpu_type) | (usable & terms.mixed)
-        for unpacked in range(2 if workers > 1 else 1):
-            count = 0 if unpacked else pack(usable, free, node_price, node, gpus, workers)
-            if count != 1:
-                count = fill(usable & spreads, free, node_price, unpacked == 1, node, gpus, workers)
-            moved = not is_same(node, gpus, count, old_node, old_gpus)
-            payoff = payoff_of(cluster, jobs, job, terms, node_price, node, gpus, count, moved)
+    best = -np.inf
+    best_place = nowhere()
+    for usable in usable_nodes(terms, job):
+        for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
+            place = candidate(terms, job, usable, free, node_price, by_price == 1)
+            payoff = payoff_of(terms, job, node_price, place, not is_same(place, old))
             if payoff > best + TIE:
-                best, best_node, best_gpus = payoff, node[:count].copy(), gpus[:count].copy()
-    if len(old_node) > 0 and (free[old_node] >= old_gpus).all():
-        payoff = payoff_of(cluster, jobs, job, terms, node_price, old_node, old_gpus, len(old_node),
-                           False)
+                best = payoff
+                best_place = place
+    if (free[old.node] >= old.gpus).all():
+        payoff = payoff_of(terms, job, node_price, old, False)
         if payoff > best + TIE:
-            best, best_node, best_gpus = payoff, old_node.copy(), old_gpus.copy()
-    return best, best_node, best_gpus
+            best = payoff
+            best_place = old
+    return best, best_place
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-037
 @njit(cache=True)
@@ -234,103 +302,179 @@ def places_of(previous: Allocation, num_jobs: int) -> Integers:
         first[job + 1] += 1
     return np.cumsum(first)
 
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-037s
+@njit(cache=True)
+def old_place(previous: Allocation, first: Integers, job: int) -> Place:
+    """Where a job was in the round before; `first` as from `places_of`."""
+    mine = slice(first[job], first[job + 1])
+    return Place(previous.node[mine], previous.gpus[mine])
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-037t
+@njit(cache=True)
+def node_prices(terms: Terms, free: Integers) -> Floats:
+    """(nodes,) what a GPU costs when so many are left."""
+    prices = np.empty(len(free))
+    for n in range(len(free)):
+        room = terms.cluster.node_gpus[n]
+        prices[n] = terms.low * (terms.high / terms.low) ** ((room - free[n]) / room)
+    return prices
+
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-038
 @njit(cache=True)
-def serve(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers, previous: Allocation,
-          free: Integers, backfill: bool) -> tuple[Integers, Integers, Integers]:
-    """Serve a queue greedily; job, node and GPUs of each place as they are given. `free` is used up."""
-    first, total, count, room = places_of(previous, len(jobs.steps)), free.sum(), 0, cluster.node_gpus
-    job_of, node_of, gpus_of = (np.empty(total, np.int64), np.empty(total, np.int64),
-                                np.empty(total, np.int64))
+def take(terms: Terms, place: Place, free: Integers, node_price: Floats) -> None:
+    """Take the GPUs of a place: fewer are free, and the others become dearer.
+
+    Parameters
+    ----------
+    free, node_price : (nodes,) GPUs left, and what one costs; both are changed
+    """
     ratio = terms.high / terms.low
-    node_price = terms.low * ratio ** ((room - free) / room)
+    for i in range(len(place.node)):
+        n = place.node[i]
+        room = terms.cluster.node_gpus[n]
+        free[n] -= place.gpus[i]
+        node_price[n] = terms.low * ratio ** ((room - free[n]) / room)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-038p
+@njit(cache=True)
+def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
+          backfill: bool) -> Allocation:
+    """Serve a queue greedily.
+
+    Parameters
+    ----------
+    queue : jobs, first come first
+    previous : allocation of the round before
+    free : (nodes,) GPUs left; used up
+    backfill : whether GPUs left over go to jobs that found them too dear
+
+    Returns
+    -------
+    places in the order in which they are given
+    """
+    first = places_of(previous, len(terms.jobs.steps))
+    left = free.sum()
+    served = np.empty((3, left), np.int64)
+    count = 0
+    node_price = node_prices(terms, free)
     too_dear = np.zeros(len(queue), np.bool_)
     for again in range(2 if backfill else 1):
-        for position in range(len(queue)):
-            job = queue[position]
-            if jobs.workers[job] > total or (again and not too_dear[position]):
+        for position, job in enumerate(queue):
+            if terms.jobs.workers[job] > left or (again and not too_dear[position]):
                 continue
-            old = slice(first[job], first[job + 1])
-            payoff, node, gpus = find_alloc(cluster, jobs, job, terms, free, node_price,
-                                            previous.node[old], previous.gpus[old])
-            too_dear[position] = len(node) > 0 and payoff <= 0
-            if len(node) == 0 or (payoff <= 0 and not again):
+            old = old_place(previous, first, job)
+            payoff, place = find_alloc(terms, job, free, node_price, old)
+            too_dear[position] = len(place.node) > 0 and payoff <= 0
+            if len(place.node) == 0 or (payoff <= 0 and not again):
                 continue
-            for i in range(len(node)):
-                n = node[i]
-                job_of[count], node_of[count], gpus_of[count] = job, n, gpus[i]
-                free[n] -= gpus[i]
-                node_price[n] = terms.low * ratio ** ((room[n] - free[n]) / room[n])
+            take(terms, place, free, node_price)
+            left -= terms.jobs.workers[job]
+            for i in range(len(place.node)):
+                served[0, count] = job
+                served[1, count] = place.node[i]
+                served[2, count] = place.gpus[i]
                 count += 1
-            total -= jobs.workers[job]
-    return job_of[:count], node_of[:count], gpus_of[:count]
+    return Allocation(served[0, :count], served[1, :count], served[2, :count])
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-041
-Plan = Mapping[int, Mapping[int, int]]
+class Branch(NamedTuple):
+    """One branch of the dynamic program.
 
+    Parameters
+    ----------
+    value : total payoff of the jobs that were taken
+    taken : job -> node -> GPUs
+    free : (nodes,) GPUs left
+    """
 
-def branch(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers, previous: Allocation,
-           free: Integers, *, beam_width: int | None) -> tuple[float, Plan, Integers, int]:
+    value: float
+    taken: Places
+    free: Integers
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-041s
+def _with_job(terms: Terms, branch: Branch, job: int, old: Place) -> Branch | None:
+    """The branch with the job at its best place, if the payoff of that is above 0."""
+    free = branch.free
+    node_price = price(terms.cluster.node_gpus - free, terms.cluster.node_gpus, terms.low,
+                       terms.high)
+    payoff, (node, gpus) = find_alloc(terms, job, free, node_price, old)
+    if payoff <= 0:
+        return None
+    after = free.copy()
+    after[node] -= gpus
+    place = dict(zip(node.tolist(), gpus.tolist(), strict=True))
+    return Branch(branch.value + payoff, {**branch.taken, job: place}, after)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-041p
+def branch(terms: Terms, queue: Integers, previous: Allocation, free: Integers, *,
+           beam_width: int | None) -> tuple[Branch, int]:
     """Maximise the payoff of a round over subsets of the queue.
 
     Parameters
     ----------
+    queue : jobs, first come first
+    previous : allocation of the round before
     free : (nodes,) GPUs left at the start
     beam_width : states kept per job; None for all of them
 
     Returns
     -------
-    payoff, job -> node -> GPUs, GPUs left, and number of states looked at
+    the best branch, and the number of states looked at
     """
-    first = places_of(previous, len(jobs.steps))
-    states: dict[bytes, tuple[float, Plan, Integers]] = {free.tobytes(): (0.0, {}, free)}
+    first = places_of(previous, len(terms.jobs.steps))
+    states = {free.tobytes(): Branch(0.0, {}, free)}
     seen = 1
-    for job in queue:
-        old = slice(first[job], first[job + 1])
+    for job in queue.tolist():
+        old = old_place(previous, first, job)
         following = dict(states)
-        for value, plan, left in states.values():
-            node_price = price(cluster.node_gpus - left, cluster.node_gpus, terms.low, terms.high)
-            payoff, node, gpus = find_alloc(cluster, jobs, job, terms, left, node_price,
-                                            previous.node[old], previous.gpus[old])
-            if payoff > 0:
-                after = left.copy()
-                after[node] -= gpus
-                if after.tobytes() not in following or following[after.tobytes()][0] < value + payoff:
-                    taken = {int(n): int(count) for n, count in zip(node, gpus, strict=True)}
-                    following[after.tobytes()] = (value + payoff, {**plan, int(job): taken}, after)
+        for state in states.values():
+            if (after := _with_job(terms, state, job, old)) is not None:
+                rival = following.get(after.free.tobytes())
+                if rival is None or rival.value < after.value:
+                    following[after.free.tobytes()] = after
         seen += len(following)
-        kept = sorted(following.items(), key=lambda item: -item[1][0])
+        kept = sorted(following.items(), key=lambda item: -item[1].value)
         states = dict(kept[:beam_width])
-    best = max(states.values(), key=lambda state: state[0])
-    return *best, seen
+    return max(states.values(), key=lambda state: state.value), seen
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-045
-def literal_round(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
-                  free: Integers) -> tuple[float, Plan]:
-    """DP_allocation word for word: cost of the returned branch, and job -> node -> GPUs."""
-    none = np.empty(0, np.int64)
+def _cost_of(terms: Terms, taken: Places, free: Integers) -> float:
+    """What the places cost at the prices at which so many GPUs are left."""
+    node_price = price(terms.cluster.node_gpus - free, terms.cluster.node_gpus, terms.low,
+                       terms.high)
+    return float(sum(node_price[n] * gpus for place in taken.values()
+                     for n, gpus in place.items()))
 
-    def cost_of(plan: Plan, left: Integers) -> float:
-        node_price = price(cluster.node_gpus - left, cluster.node_gpus, terms.low, terms.high)
-        return float(sum(node_price[n] * gpus for place in plan.values() for n, gpus in place.items()))
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-045s
+def literal_round(terms: Terms, queue: Integers, free: Integers) -> tuple[float, Places]:
+    """DP_allocation word for word.
 
-    def visit(position: int, left: Integers, plan: Plan) -> Plan:
-        if position >= len(queue) or not left.any():  # lines 1-3
-            return plan
-        job = int(queue[position])
-        node_price = price(cluster.node_gpus - left, cluster.node_gpus, terms.low, terms.high)
-        payoff, node, gpus = find_alloc(cluster, jobs, job, terms, left, node_price, none, none)
-        if payoff <= 0:  # lines 7-9: all later jobs are left out, too
-            return plan
-        after = left.copy()
-        after[node] -= gpus
-        taken = {int(n): int(count) for n, count in zip(node, gpus, strict=True)}
-        with_job = visit(position + 1, after, {**plan, job: taken})  # lines 14-15
-        without = visit(position + 1, left, plan)  # lines 16-17
-        return with_job if cost_of(with_job, after) < cost_of(without, left) else without  # lines 18-23
+    Parameters
+    ----------
+    queue : jobs, first come first
+    free : (nodes,) GPUs left at the start
 
-    plan = visit(0, free, {})
-    return cost_of(plan, free), plan
+    Returns
+    -------
+    cost of the branch that is returned, and job -> node -> GPUs
+
+    References
+    ----------
+    Algorithm 2 of the Hadar paper
+    """
+    def visit(position: int, now: Branch) -> Places:
+        if position >= len(queue) or not now.free.any():  # lines 1-3
+            return now.taken
+        after = _with_job(terms, now, int(queue[position]), nowhere())
+        if after is None:  # lines 7-9: all later jobs are left out, too
+            return now.taken
+        with_job = visit(position + 1, after)  # lines 14-15
+        without = visit(position + 1, now)  # lines 16-17
+        is_cheaper = _cost_of(terms, with_job, after.free) < _cost_of(terms, without, now.free)
+        return with_job if is_cheaper else without  # lines 18-23
+
+    taken = visit(0, Branch(0.0, {}, free))
+    return _cost_of(terms, taken, free), taken
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-048
 _LEAST = {"beam_width": 1, "restart_s": 0.0, "node_cost": 0.0, "eta": 0.25}
@@ -375,57 +519,61 @@ class HadarOptions:
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-049
 class Hadar(HadarOptions):
-    """Hadar's decision of a round."""
+    """Hadar's decision of a round, with the options of `HadarOptions`."""
 
     def terms(self, state: State) -> tuple[Terms, Integers]:
         """Prices and utilities of a round, and the queue: highest payoff density first."""
-        jobs, scale = state.jobs, utility_scale(state.jobs, self.utility)
+        jobs = state.jobs
+        scale = utility_scale(jobs, self.utility)
         value = density(jobs, state.active, scale, state.remaining, state.now_s)
-        order = np.argsort(-value, kind="stable")
-        low, high = price_limits(state.cluster, jobs, state.active, scale, state.remaining, state.now_s,
-                                 round_s=self.round_s, horizon_s=self.horizon_s, eta=self.eta)
-        return Terms(scale, reference_rate(jobs), state.remaining, float(state.now_s), self.restart_s,
-                     self.node_cost, self.mixed, low, high), state.active[order]
+        queue = state.active[np.argsort(-value, kind="stable")]
+        limits = price_limits(state, scale, round_s=self.round_s, horizon_s=self.horizon_s,
+                              eta=self.eta)
+        terms = Terms(state.cluster, jobs, scale, reference_rate(jobs), state.remaining,
+                      float(state.now_s), self.restart_s, self.node_cost, self.mixed, *limits)
+        return terms, queue
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
-        cluster, jobs, previous = state.cluster, state.jobs, state.previous
         terms, queue = self.terms(state)
-        free = cluster.node_gpus.copy()
-        parts = [(previous.job, previous.node, previous.gpus)] if self.sticky else []
-        if self.sticky:
-            free -= gpus_in_use(cluster, previous)
-            queue = queue[~np.isin(queue, previous.job)]
+        kept = state.previous if self.sticky else nothing_runs()
+        parts = [kept]
+        queue = queue[~np.isin(queue, kept.job)]
+        free = state.cluster.node_gpus - gpus_in_use(state.cluster, kept)
         if self.beam_width != 1:
-            _, plan, free, _ = branch(cluster, jobs, terms, queue, previous, free,
-                                      beam_width=self.beam_width)
-            planned = allocation_of(plan)
-            parts.append((planned.job, planned.node, planned.gpus))
-            queue = queue[~np.isin(queue, list(plan))]
+            best, _ = branch(terms, queue, state.previous, free, beam_width=self.beam_width)
+            parts.append(allocation_of(best.taken))
+            queue = queue[~np.isin(queue, list(best.taken))]
+            free = best.free
         if self.beam_width == 1 or self.backfill:
-            parts.append(serve(cluster, jobs, terms, queue, previous, free, self.backfill))
-        job, node, gpus = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.lexsort((node, job))
-        return Allocation(job[order], node[order], gpus[order])
+            parts.append(serve(terms, queue, state.previous, free, self.backfill))
+        return joined(parts)
 
     def rounds_alike(self, state: State, round_s: float) -> float:
-        """For ever if running jobs stay and no other has a place; else as long as order and best places last."""
+        """For ever if running jobs stay and no other has a place; else while places are best.
+
+        Parameters
+        ----------
+        state, round_s : the present, and the length of a round
+        """
         if not self.backfill or self.node_cost > 0 or (self.beam_width != 1 and not self.sticky):
             return 0.0
         return np.inf if self.sticky else settled_rounds(self, state, round_s)
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-081
-def rounds_in_order(jobs: Jobs, queue: Integers, scale: Floats, rate: Floats, remaining: Floats, now_s: float,
-                    round_s: float) -> float:
+def rounds_in_order(terms: Terms, queue: Integers, rate: Floats, round_s: float) -> float:
     """Rounds in which a queue surely stays sorted by density.
 
     Parameters
     ----------
+    queue : jobs, densest first
     rate : (jobs,) steps/s at which jobs run, 0 for those that wait
     """
-    fastest = reference_rate(jobs)[queue].max(axis=1)
-    until_s = now_s + remaining[queue] / fastest - jobs.arrival_s[queue]
-    grows, worth = 1 - rate[queue] / fastest, scale[queue] / jobs.workers[queue]
+    jobs = terms.jobs
+    fastest = terms.reference[queue].max(axis=1)
+    until_s = terms.now_s + terms.remaining[queue] / fastest - jobs.arrival_s[queue]
+    grows = 1 - rate[queue] / fastest
+    worth = terms.scale[queue] / jobs.workers[queue]
     lead = worth[:-1] * until_s[1:] - worth[1:] * until_s[:-1]
     shrinks = worth[1:] * grows[:-1] - worth[:-1] * grows[1:]
     if (lead <= 1e-9 * worth[:-1] * until_s[1:]).any():
@@ -435,104 +583,132 @@ def rounds_in_order(jobs: Jobs, queue: Integers, scale: Floats, rate: Floats, re
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-083
 @njit(cache=True)
-def fullness(room: Integers, free: Integers, node: Integers, gpus: Integers, count: int) -> Floats:
-    """(GPUs,) taken part of the node of each GPU of a place, ascending."""
-    parts = np.empty(gpus[:count].sum())
+def fullness(room: Integers, free: Integers, place: Place) -> Floats:
+    """(GPUs,) taken part of the node of each GPU of a place, ascending.
+
+    Parameters
+    ----------
+    room, free : (nodes,) GPUs in all, and GPUs left
+    """
+    parts = np.empty(place.gpus.sum())
     last = 0
-    for i in range(count):
-        parts[last:last + gpus[i]] = (room[node[i]] - free[node[i]]) / room[node[i]]
-        last += gpus[i]
+    for i in range(len(place.node)):
+        n = place.node[i]
+        parts[last:last + place.gpus[i]] = (room[n] - free[n]) / room[n]
+        last += place.gpus[i]
     return np.sort(parts)
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-087
 @njit(cache=True)
-def is_best_place(cluster: Cluster, jobs: Jobs, job: int, terms: Terms, free: Integers, node_price: Floats,
-                  old_node: Integers, old_gpus: Integers) -> bool:
-    """Whether `find_alloc` surely answers with the old place, now and later, if free GPUs stay the same."""
-    workers, rates, room = jobs.workers[job], terms.reference[job], cluster.node_gpus
-    node, gpus = np.empty(workers, np.int64), np.empty(workers, np.int64)
-    none = np.zeros(len(free))  # no price
-    stay = payoff_of(cluster, jobs, job, terms, none, old_node, old_gpus, len(old_node), False)
-    move_s = terms.scale[job] / stay + terms.restart_s
-    is_first, gain = True, stay - terms.scale[job] / move_s
-    dear = fullness(room, free, old_node, old_gpus, len(old_node))
-    usable = np.zeros(len(free), np.bool_)
-    spreads = jobs.spread_rate[job][cluster.node_type] > 0
-    for gpu_type in np.argsort(-rates, kind="mergesort"):
-        if rates[gpu_type] <= 0:
-            break
-        usable = (cluster.node_type == gpu_type) | (usable & terms.mixed)
-        for unpacked in range(2 if workers > 1 else 1):
-            count = 0 if unpacked else pack(usable, free, node_price, node, gpus, workers)
-            if count != 1:
-                count = fill(usable & spreads, free, node_price, unpacked == 1, node, gpus, workers)
-            worth = payoff_of(cluster, jobs, job, terms, none, node, gpus, count, False)
+def is_best_place(terms: Terms, job: int, free: Integers, node_price: Floats, old: Place) -> bool:
+    """Whether `find_alloc` surely answers with the old place while free GPUs stay the same.
+
+    Parameters
+    ----------
+    free, node_price : (nodes,) GPUs left, and what one costs in this round
+    old : where the job is
+    """
+    room = terms.cluster.node_gpus
+    gratis = np.zeros(len(free))
+    stay = payoff_of(terms, job, gratis, old, False)
+    gain = stay - terms.scale[job] / (terms.scale[job] / stay + terms.restart_s)
+    dear = fullness(room, free, old)
+    is_first = True
+    for usable in usable_nodes(terms, job):
+        for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
+            place = candidate(terms, job, usable, free, node_price, by_price == 1)
+            worth = payoff_of(terms, job, gratis, place, False)
             if not worth > -np.inf:
                 continue
-            if not is_same(node, gpus, count, old_node, old_gpus):
+            if not is_same(place, old):
                 if worth > stay or (is_first and not gain > 4 * TIE):
                     return False
-                if (fullness(room, free, node, gpus, count) < dear).any():
+                if (fullness(room, free, place) < dear).any():
                     return False
             is_first = False
     return True
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-084
 @njit(cache=True)
-def places_settled(cluster: Cluster, jobs: Jobs, terms: Terms, queue: Integers,
+def places_settled(terms: Terms, queue: Integers,
                    previous: Allocation) -> tuple[bool, Floats, Floats]:
-    """Whether all jobs surely stay; (jobs,) utility per GPU of those that run, and how full their fullest node is."""
-    first, room, free = places_of(previous, len(jobs.steps)), cluster.node_gpus, cluster.node_gpus.copy()
-    worth, full = np.zeros(len(jobs.steps)), np.zeros(len(jobs.steps))
-    ratio, nothing = terms.high / terms.low, np.zeros(len(free))
+    """Whether all jobs surely stay.
+
+    Parameters
+    ----------
+    queue : active jobs, first come first
+
+    Returns
+    -------
+    that, and (jobs,) utility per GPU of those that run, and how full their fullest node is
+    """
+    first = places_of(previous, len(terms.jobs.steps))
+    room = terms.cluster.node_gpus
+    free = room.copy()
+    worth = np.zeros(len(terms.jobs.steps))
+    full = np.zeros(len(terms.jobs.steps))
     for job in queue:
-        old = slice(first[job], first[job + 1])
-        node, gpus = previous.node[old], previous.gpus[old]
-        if jobs.workers[job] > free.sum():
+        old = old_place(previous, first, job)
+        if terms.jobs.workers[job] > free.sum():
             continue
-        node_price = terms.low * ratio ** ((room - free) / room)
-        if len(node) == 0:
-            if len(find_alloc(cluster, jobs, job, terms, free, node_price, node, gpus)[1]) > 0:
+        node_price = node_prices(terms, free)
+        if len(old.node) == 0:
+            if len(find_alloc(terms, job, free, node_price, old)[1].node) > 0:
                 return False, worth, full
             continue
-        if not is_best_place(cluster, jobs, job, terms, free, node_price, node, gpus):
+        if not is_best_place(terms, job, free, node_price, old):
             return False, worth, full
-        utility = payoff_of(cluster, jobs, job, terms, nothing, node, gpus, len(node), False)
-        worth[job] = utility / jobs.workers[job]
-        full[job] = fullness(room, free, node, gpus, len(node))[-1]
-        free[node] -= gpus
+        utility = payoff_of(terms, job, np.zeros(len(free)), old, False)
+        worth[job] = utility / terms.jobs.workers[job]
+        full[job] = fullness(room, free, old)[-1]
+        free[old.node] -= old.gpus
     return True, worth, full
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-085
-def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats, later_s: float) -> tuple[float, float]:
-    """Largest limits of the price from now on until some time later, when so many steps are left."""
-    jobs, active, rate = state.jobs, state.active, terms.reference[state.active]
-    slowest, arrival_s = np.where(rate > 0, rate, np.inf).min(axis=1), jobs.arrival_s[active]
-    ends = ((state.now_s, state.remaining), (later_s, left))  # all that counts rises or falls from one to the other
+def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats,
+                   later_s: float) -> tuple[float, float]:
+    """Largest limits of the price from now on until some time later.
+
+    Parameters
+    ----------
+    left : (jobs,) steps to do then
+    """
+    jobs = state.jobs
+    active = state.active
+    rate = terms.reference[active]
+    slowest = np.where(rate > 0, rate, np.inf).min(axis=1)
+    # all that counts rises or falls from one to the other
+    ends = ((state.now_s, state.remaining), (later_s, left))
     longest_s = [remaining[active] / slowest for _, remaining in ends]
     demand = [np.maximum(long_s / how.round_s, 1) * jobs.workers[active] for long_s in longest_s]
-    latest_s = np.min([np.maximum(how.horizon_s, end_s + long_s) - arrival_s
+    latest_s = np.min([np.maximum(how.horizon_s, end_s + long_s) - jobs.arrival_s[active]
                        for (end_s, _), long_s in zip(ends, longest_s, strict=True)], axis=0)
-    eta = how.eta or how.horizon_s / how.round_s * state.cluster.node_gpus.sum() / demand[0].min()
+    num_gpus = state.cluster.node_gpus.sum()
+    eta = how.eta or how.horizon_s / how.round_s * num_gpus / demand[0].min()
     low = (terms.scale[active] / latest_s / demand[1]).min() / (4 * eta)
-    high = max(density(jobs, active, terms.scale, remaining, end_s).max() for end_s, remaining in ends)
+    high = max(density(jobs, active, terms.scale, remaining, end_s).max()
+               for end_s, remaining in ends)
     return float(low), float(high)
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-086
 def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
-    """Rounds in which all running jobs surely keep their places."""
-    jobs, active, now_s = state.jobs, state.active, state.now_s
+    """Rounds in which all running jobs surely keep their places.
+
+    Parameters
+    ----------
+    how : the scheduler, `state` as it was when it decided
+    """
     terms, queue = how.terms(state)
-    rate = round_rate(state.cluster, jobs, state.previous)
-    rounds = rounds_in_order(jobs, queue, terms.scale, rate, state.remaining, now_s, round_s)
-    if rounds < 1 or terms.high * jobs.workers[active].max() > 100:
+    rate = round_rate(state.cluster, state.jobs, state.previous)
+    rounds = rounds_in_order(terms, queue, rate, round_s)
+    if rounds < 1 or terms.high * state.jobs.workers[state.active].max() > 100:
         return 0.0  # of such prices, sums may be rounded by more than a tie
-    is_settled, worth, full = places_settled(state.cluster, jobs, terms, queue, state.previous)
+    is_settled, worth, full = places_settled(terms, queue, state.previous)
     runs = np.flatnonzero(rate)
     longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
     rounds = min(rounds, longest) if is_settled else 0.0
     while rounds >= 1:
-        later_s = now_s + rounds * round_s
+        later_s = state.now_s + rounds * round_s
         left = np.maximum(state.remaining - rounds * round_s * rate, 0.0)
         low, high = highest_limits(how, state, terms, left, later_s)
         if (worth[runs] > low ** (1 - full[runs]) * high ** full[runs] * (1 + 1e-6)).all():
@@ -541,7 +717,7 @@ def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
     return 0.0
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-060
-class Option(NamedTuple):
+class Way(NamedTuple):
     """One way to run a job: some GPUs on each of these nodes, as many as its gang in all.
 
     Parameters
@@ -555,41 +731,65 @@ class Option(NamedTuple):
     nodes: Integers
     rate: float
 
-
-def options_of(cluster: Cluster, jobs: Jobs, job: int) -> list[Option]:
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-060s
+def ways_of(cluster: Cluster, jobs: Jobs, job: int) -> list[Way]:
     """Ways to run a job: on each node alone, and on all nodes of its fastest types when spread."""
-    types, fits = cluster.node_type, cluster.node_gpus >= jobs.workers[job]
-    options = [Option(job, np.array([n]), float(jobs.rate[job, types[n]])) for n in np.flatnonzero(fits)]
+    types = cluster.node_type
+    fits = cluster.node_gpus >= jobs.workers[job]
+    ways = [Way(job, np.array([n]), float(jobs.rate[job, types[n]])) for n in np.flatnonzero(fits)]
     for slowest in np.unique(jobs.spread_rate[job]):
         nodes = np.flatnonzero(jobs.spread_rate[job, types] >= slowest)
         if jobs.workers[job] > 1 and slowest > 0:
-            options.append(Option(job, nodes, float(slowest)))
-    return [option for option in options if option.rate > 0]
+            ways.append(Way(job, nodes, float(slowest)))
+    return [way for way in ways if way.rate > 0]
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-060p
+def _round_limits(cluster: Cluster, jobs: Jobs, ways: list[Way]) -> list[Any]:
+    """Rows of the program; unknowns: is a way taken, then its GPUs on each of its nodes."""
+    from scipy import optimize, sparse
+
+    job = np.array([way.job for way in ways])
+    owner = np.repeat(np.arange(len(ways)), [len(way.nodes) for way in ways])
+    node = np.concatenate([way.nodes for way in ways])
+    n = len(ways)
+    m = len(node)
+    way = np.arange(n)
+    place = n + np.arange(m)
+    values = np.r_[-jobs.workers[job], np.ones(m)]
+    gang = sparse.coo_array((values, (np.r_[way, owner], np.r_[way, place])))
+    number = np.unique(job, return_inverse=True)[1]
+    once = sparse.coo_array((np.ones(n), (number, way)), (number.max() + 1, n + m))
+    capacity = sparse.coo_array((np.ones(m), (node, place)), (len(cluster.node_gpus), n + m))
+    limits = [(gang, 0, 0), (once, -np.inf, 1), (capacity, -np.inf, cluster.node_gpus)]
+    return [optimize.LinearConstraint(matrix.tocsr(), *limit) for matrix, *limit in limits]
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-061
-def best_round(cluster: Cluster, jobs: Jobs, active: Integers, terms: Terms) -> tuple[float, Allocation]:
-    """Largest total utility of a round in which every job starts anew, and an allocation that has it."""
-    options = [option for job in active for option in options_of(cluster, jobs, int(job))]
-    if not options:
-        return 0.0, allocation_of({})
-    owner = np.repeat(np.arange(len(options)), [len(option.nodes) for option in options])
-    node = np.concatenate([option.nodes for option in options])
-    n, m, job = len(options), len(node), np.array([option.job for option in options])
-    rate = np.array([option.rate for option in options])
+def best_round(terms: Terms, active: Integers) -> tuple[float, Allocation]:
+    """Largest total utility of a round in which every job starts anew, and how to have it.
+
+    Parameters
+    ----------
+    active : numbers of the jobs that may run
+    """
+    from scipy import optimize
+
+    cluster = terms.cluster
+    jobs = terms.jobs
+    ways = [way for job in active for way in ways_of(cluster, jobs, int(job))]
+    if not ways:
+        return 0.0, nothing_runs()
+    job = np.array([way.job for way in ways])
+    rate = np.array([way.rate for way in ways])
     end_s = terms.now_s + terms.restart_s + terms.remaining[job] / rate
     utility = terms.scale[job] / (end_s - jobs.arrival_s[job])
-    # unknowns: whether each option is taken, then the GPUs of each option on each of its nodes
-    entries = np.r_[-jobs.workers[job], np.ones(m)], (np.r_[np.arange(n), owner], np.arange(n + m))
-    gang = sparse.coo_array(entries)
-    capacity = sparse.coo_array((np.ones(m), (node, n + np.arange(m))), (len(cluster.node_gpus), n + m))
-    number = np.unique(job, return_inverse=True)[1]
-    once = sparse.coo_array((np.ones(n), (number, np.arange(n))), (number.max() + 1, n + m))
-    limits = [(gang, 0, 0), (once, -np.inf, 1), (capacity, -np.inf, cluster.node_gpus)]
-    rows = [optimize.LinearConstraint(matrix.tocsr(), *limit) for matrix, *limit in limits]
-    found = optimize.milp(np.r_[-utility, np.zeros(m)], integrality=np.ones(n + m), constraints=rows,
-                          bounds=optimize.Bounds(0, np.r_[np.ones(n), cluster.node_gpus[node]]),
-                          options={"mip_rel_gap": 0.0})
-    plan: dict[int, dict[int, int]] = {}
-    for place in np.flatnonzero(found.x[n:] > 0.5):
-        plan.setdefault(int(job[owner[place]]), {})[int(node[place])] = round(found.x[n + place])
-    return float(-found.fun), allocation_of(plan)
+    places = [(way.job, int(node)) for way in ways for node in way.nodes]
+    most = [cluster.node_gpus[node] for _, node in places]
+    found = optimize.milp(
+        np.r_[-utility, np.zeros(len(places))], integrality=np.ones(len(ways) + len(places)),
+        constraints=_round_limits(cluster, jobs, ways),
+        bounds=optimize.Bounds(0, np.r_[np.ones(len(ways)), most]), options={"mip_rel_gap": 0.0})
+    taken: dict[int, dict[int, int]] = {}
+    for (owner, node), gpus in zip(places, found.x[len(ways):], strict=True):
+        if gpus > 0.5:
+            taken.setdefault(owner, {})[node] = round(gpus)
+    return float(-found.fun), allocation_of(taken)

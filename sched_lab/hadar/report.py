@@ -5,90 +5,46 @@
 # %% ../../nbs/48_hadar_report.ipynb #48-004
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from ..frames import InputError, atomic_folder, write_bytes, write_json
-from .baselines import Gavel, Tiresias, YarnCs
-from .copies import HadarE, simulate_copies
-from .engine import RESTART_S, ROUND_S, Simulation, jobs_frame, rounds_frame, simulate, summary
-from .fluid import makespan_bound_s
-from .model import SECONDS_PER_HOUR, Scheduler, Workload
-from .planned import Planned, PlanOptions, mean_jct_bound_s
-from .primal_dual import Hadar
-from ..plots import HEIGHT, INK, LINE, SOFT_INK, WIDTH, draw_apart, lane_names, policy_colours
+from .. import plots
+from .._moved import moved
+from ..frames import Later
+from .model import SECONDS_PER_HOUR, Workload
+from .policies import POLICIES, options_of, policy_of, simulate
+from .simulation import (RESTART_S, ROUND_S, Simulation, jobs_frame, rounds_frame,
+                                        summary)
+from ..reports import Report
 
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = Later("altair")  # needed for drawings only
 
 # %% auto #0
-__all__ = ['Recipe', 'SCHEDULERS', 'MAX_ROUNDS', 'NAMED_ROWS', 'TABLES', 'CHARTS', 'scheduler_of', 'settings_of', 'lower_bound_s',
-           'places_frame', 'places_chart', 'progress_frame', 'usage_frame', 'progress_chart', 'usage_chart',
-           'headline_of', 'Report', 'report']
-
-# %% ../../nbs/48_hadar_report.ipynb #48-006
-Recipe = Callable[[float, float], Scheduler | HadarE]  # round_s, restart_s -> who decides
-
-SCHEDULERS: dict[str, Recipe] = {
-    "hadar": lambda round_s, restart_s: Hadar(round_s=round_s, restart_s=restart_s),
-    "hadar-inv": lambda round_s, restart_s: Hadar("inv", round_s=round_s, restart_s=restart_s),
-    "hadar-sticky": lambda round_s, restart_s: Hadar(sticky=True, round_s=round_s, restart_s=restart_s),
-    "hadare": lambda round_s, restart_s: HadarE(slot_s=round_s, overhead_s=restart_s),
-    "hadare-longest": lambda round_s, restart_s: HadarE("longest", slot_s=round_s, overhead_s=restart_s),
-    "gavel-maxmin": lambda *_: Gavel("maxmin"),
-    "gavel-makespan": lambda *_: Gavel("makespan"),
-    "gavel-sum": lambda *_: Gavel("sum"),
-    "tiresias": lambda *_: Tiresias(),
-    "yarn-cs": lambda *_: YarnCs(),
-    "planned": lambda round_s, restart_s: Planned(PlanOptions(round_s, restart_s)),
-    "planned-area": lambda round_s, restart_s: Planned(PlanOptions(round_s, restart_s, by_area=True)),
-}
-
-
-def scheduler_of(name: str, round_s: float = ROUND_S, restart_s: float = RESTART_S) -> Scheduler | HadarE:
-    """A fresh scheduler by its name in `SCHEDULERS`.
-
-    Raises
-    ------
-    InputError : if there is none of this name
-    """
-    if name not in SCHEDULERS:
-        raise InputError(f"unknown scheduler {name!r}", mend=f"give one of {', '.join(SCHEDULERS)}")
-    return SCHEDULERS[name](round_s, restart_s)
-
-
-def settings_of(scheduler: Scheduler | HadarE) -> dict[str, Any]:
-    """The options of a scheduler, by the names of its constructor."""
-    if isinstance(scheduler, Planned):
-        return asdict(scheduler.how)
-    names = inspect.signature(type(scheduler)).parameters
-    return {name: getattr(scheduler, name) for name in names if hasattr(scheduler, name)}
-
-# %% ../../nbs/48_hadar_report.ipynb #48-010
-def lower_bound_s(workload: Workload, *, is_forked: bool = False) -> float:
-    """What no schedule's TTD is below.
-
-    Parameters
-    ----------
-    is_forked : whether copies of a job may run on several GPUs at once, and gangs mean nothing
-    """
-    jobs = workload.jobs
-    if is_forked:
-        factor = (workload.num_gpus / jobs.workers)[:, None]
-        jobs = jobs._replace(workers=np.full_like(jobs.workers, workload.num_gpus), rate=factor * jobs.rate,
-                             spread_rate=factor * jobs.spread_rate)
-    return makespan_bound_s(workload.cluster, jobs) - float(jobs.arrival_s.min())
+__all__ = ['places_chart', 'report_of']
 
 # %% ../../nbs/48_hadar_report.ipynb #48-014
 MAX_ROUNDS = 180  # drawn in a picture
+_STRETCH = ("job", "kind", "low", "high")
 
 
+def _merge_stretches(parts: pd.DataFrame) -> pd.DataFrame:
+    """One row for all rounds in a row in which nothing changes."""
+    same = list(_STRETCH)
+    parts = parts.sort_values([*same, "start_s"])
+    is_alike = (parts[same] == parts[same].shift()).all(axis=1)
+    goes_on = is_alike & (parts["start_s"] == parts["end_s"].shift())
+    first = dict.fromkeys(["job", "kind", "start_s", "end_s", "low", "high"], "first")
+    return parts.groupby((~goes_on).cumsum()).agg(first | {"end_s": "last"})
+
+# %% ../../nbs/48_hadar_report.ipynb #48-014b
 def places_frame(run: Simulation) -> pd.DataFrame:
     """Rectangles, one per job, GPU type and unchanged stretch of time.
 
@@ -101,48 +57,74 @@ def places_frame(run: Simulation) -> pd.DataFrame:
     kind = run.workload.cluster.node_type[history["node"]]
     parts = history.assign(kind=kind).groupby(["round", "job", "kind"])["gpus"].sum().reset_index()
     gang = parts.groupby(["round", "job"])["gpus"]
-    high, whole = gang.cumsum(), gang.transform("sum")
-    begin_s, length_s = (run.intervals[name].to_numpy()[parts["round"]] for name in ("start_s", "length_s"))
+    high = gang.cumsum()
+    whole = gang.transform("sum")
+    begin_s, length_s = (run.intervals[name].to_numpy()[parts["round"]]
+                         for name in ("start_s", "length_s"))
     end_s = np.minimum(begin_s + every * length_s, run.end_s[parts["job"]])
-    parts = parts.assign(start_s=begin_s.round(6), end_s=end_s.round(6), low=(high - parts["gpus"]) / whole,
-                         high=high / whole).sort_values(["job", "kind", "low", "high", "start_s"])
-    same = ["job", "kind", "low", "high"]
-    goes_on = (parts[same] == parts[same].shift()).all(axis=1) & (parts["start_s"] == parts["end_s"].shift())
-    first = dict.fromkeys(["job", "kind", "start_s", "end_s", "low", "high"], "first")
-    merged = parts.groupby((~goes_on).cumsum()).agg(first | {"end_s": "last"})
+    merged = _merge_stretches(
+        parts.assign(start_s=begin_s.round(6), end_s=end_s.round(6),
+                     low=(high - parts["gpus"]) / whole, high=high / whole))
     merged.insert(1, "type", np.array(run.workload.type_name, object)[merged.pop("kind")])
     return merged.reset_index(drop=True)
 
 # %% ../../nbs/48_hadar_report.ipynb #48-017
-NAMED_ROWS, _ROW_PX, _MOST_PX = 30, 22, 640
+NAMED_ROWS = 30
+_ROW_PX = 22
+_MOST_PX = 640
 
 
+def _colour_of_types(run: Simulation, **more: Any) -> alt.Color:
+    """The colours of the GPU types, in their order."""
+    colours = plots.policy_colours(run.workload.type_name)
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    return alt.Color("type:N", scale=scale, **more)
+
+
+def _rectangles(run: Simulation, row: np.ndarray) -> pd.DataFrame:
+    """Stretches of time in hours, in the (jobs,) row of their job."""
+    places = places_frame(run)
+    top = row[places["job"]] + 0.1
+    return pd.DataFrame({
+        "job": np.array(run.workload.job_name, object)[places["job"]],
+        "type": places["type"],
+        "start": places["start_s"] / SECONDS_PER_HOUR,
+        "end": places["end_s"] / SECONDS_PER_HOUR,
+        "top": top + 0.8 * places["low"],
+        "bottom": top + 0.8 * places["high"]}).round(6)
+
+# %% ../../nbs/48_hadar_report.ipynb #48-017b
 def places_chart(run: Simulation, *, title: str = "") -> alt.LayerChart:
-    """Jobs over time, coloured by GPU type; a thin line from arrival to completion where a job waits."""
-    jobs, names = run.workload.jobs, run.workload.job_name
+    """Jobs over time, coloured by GPU type; a thin line while a job is there and waits.
+
+    Parameters
+    ----------
+    run : what happened
+    title : above the chart
+    """
+    jobs = run.workload.jobs
+    names = run.workload.job_name
     order = np.argsort(jobs.arrival_s, kind="stable")
     row = np.argsort(order)
-    places = places_frame(run)
-    tall = pd.DataFrame({"job": np.array(names, object)[places["job"]], "type": places["type"],
-                         "start": places["start_s"] / SECONDS_PER_HOUR, "end": places["end_s"] / SECONDS_PER_HOUR,
-                         "top": row[places["job"]] + 0.1 + 0.8 * places["low"],
-                         "bottom": row[places["job"]] + 0.1 + 0.8 * places["high"]}).round(6)
-    there = pd.DataFrame({"start": jobs.arrival_s / SECONDS_PER_HOUR, "end": run.end_s / SECONDS_PER_HOUR,
-                          "top": row + 0.5}).round(6)
+    there = pd.DataFrame({
+        "start": jobs.arrival_s / SECONDS_PER_HOUR, "end": run.end_s / SECONDS_PER_HOUR,
+        "top": row + 0.5}).round(6)
     is_named = len(names) <= NAMED_ROWS
     down = alt.Y("top:Q", title=None if is_named else f"{len(names)} jobs, by arrival",
                  axis=alt.Axis(values=[], grid=False, ticks=False),
                  scale=alt.Scale(domain=[0, len(names)], reverse=True, nice=False))
     across = alt.X("start:Q", title="time (h)", scale=alt.Scale(nice=False))
-    colours = policy_colours(run.workload.type_name)
-    fill = alt.Color("type:N", title=None, scale=alt.Scale(domain=list(colours), range=list(colours.values())))
-    lines = alt.Chart(there).mark_rule(color=LINE, strokeWidth=0.6 if is_named else 0.2).encode(
-        across, down, alt.X2("end"))
-    bars = alt.Chart(tall).mark_rect().encode(across, down, alt.X2("end"), alt.Y2("bottom"), fill,
-                                              tooltip=["job:N", "type:N", "start:Q", "end:Q"])
-    layers = [lines, bars, *([lane_names([names[job] for job in order], down)] if is_named else [])]
+    lines = alt.Chart(there).mark_rule(color=plots.LINE, strokeWidth=0.6 if is_named else 0.2)
+    bars = alt.Chart(_rectangles(run, row)).mark_rect()
+    layers = [
+        lines.encode(across, down, alt.X2("end")),
+        bars.encode(across, down, alt.X2("end"), alt.Y2("bottom"),
+                    _colour_of_types(run, title=None),
+                    tooltip=["job:N", "type:N", "start:Q", "end:Q"])]
+    if is_named:
+        layers.append(plots.lane_names([names[job] for job in order], down))
     chart: alt.LayerChart = alt.layer(*layers, title=title).properties(
-        width=WIDTH, height=min(_ROW_PX * len(names), _MOST_PX))
+        width=plots.WIDTH, height=min(_ROW_PX * len(names), _MOST_PX))
     return chart
 
 # %% ../../nbs/48_hadar_report.ipynb #48-020
@@ -150,14 +132,17 @@ def progress_frame(run: Simulation) -> pd.DataFrame:
     """How many jobs have arrived and are done from each moment on: time_h, what, jobs."""
     moments_s = {"arrived": np.sort(run.workload.jobs.arrival_s), "done": np.sort(run.end_s)}
     moment_s = np.unique(np.concatenate(list(moments_s.values())))
-    return pd.concat([pd.DataFrame({"time_h": moment_s / SECONDS_PER_HOUR, "what": what,
-                                    "jobs": np.searchsorted(own_s, moment_s, side="right")})
-                      for what, own_s in moments_s.items()], ignore_index=True)
+    return pd.concat([
+        pd.DataFrame({
+            "time_h": moment_s / SECONDS_PER_HOUR, "what": what,
+            "jobs": np.searchsorted(own_s, moment_s, side="right")})
+        for what, own_s in moments_s.items()], ignore_index=True)
 
-
+# %% ../../nbs/48_hadar_report.ipynb #48-020p
 def usage_frame(run: Simulation) -> pd.DataFrame:
     """GPUs in use from each moment on, one row per moment and type: time_h, type, gpus."""
-    workload, number = run.workload, run.history["round"].to_numpy()
+    workload = run.workload
+    number = run.history["round"].to_numpy()
     job, node, gpus = (run.history[name].to_numpy() for name in ("job", "node", "gpus"))
     begin_s = run.intervals["start_s"].to_numpy()[number]
     end_s = np.minimum(begin_s + run.intervals["length_s"].to_numpy()[number], run.end_s[job])
@@ -171,30 +156,47 @@ def usage_frame(run: Simulation) -> pd.DataFrame:
 
 # %% ../../nbs/48_hadar_report.ipynb #48-022
 def progress_chart(run: Simulation, bound_s: float, *, title: str = "") -> alt.LayerChart:
-    """Jobs that have arrived and jobs that are done over time, and when all could be done at the earliest."""
-    frame, first_s = progress_frame(run), float(run.workload.jobs.arrival_s.min())
+    """Jobs that have arrived and are done over time, and when all could be done at the earliest.
+
+    Parameters
+    ----------
+    run : what happened
+    bound_s : s from the first arrival
+    title : above the chart
+    """
+    frame = progress_frame(run)
+    first_s = float(run.workload.jobs.arrival_s.min())
     lines = alt.Chart(frame.round(6)).mark_line(interpolate="step-after").encode(
         alt.X("time_h:Q", title="time (h)", scale=alt.Scale(nice=False)),
         alt.Y("jobs:Q", scale=alt.Scale(domain=[0, len(run.end_s)], nice=False)),
-        alt.Color("what:N", title=None, scale=alt.Scale(domain=["arrived", "done"], range=[LINE, INK])))
-    mark = alt.Chart(pd.DataFrame({"time_h": [round((first_s + bound_s) / SECONDS_PER_HOUR, 6)],
-                                   "text": ["no schedule is done before"]})).encode(alt.X("time_h:Q"))
-    rule = mark.mark_rule(color=SOFT_INK, strokeDash=[4, 4])
-    words = mark.mark_text(color=SOFT_INK, align="right", dx=-4, y=HEIGHT - 8).encode(text="text:N")
+        alt.Color("what:N", title=None,
+                  scale=alt.Scale(domain=["arrived", "done"], range=[plots.LINE, plots.INK])))
+    earliest = pd.DataFrame({
+        "time_h": [round((first_s + bound_s) / SECONDS_PER_HOUR, 6)],
+        "text": ["no schedule is done before"]})
+    mark = alt.Chart(earliest).encode(alt.X("time_h:Q"))
+    rule = mark.mark_rule(color=plots.SOFT_INK, strokeDash=[4, 4])
+    words = mark.mark_text(color=plots.SOFT_INK, align="right", dx=-4,
+                           y=plots.HEIGHT - 8).encode(text="text:N")
     return alt.layer(lines, rule, words, title=title)
 
-
+# %% ../../nbs/48_hadar_report.ipynb #48-022p
 def usage_chart(run: Simulation, *, title: str = "") -> alt.Chart:
-    """GPUs in use over time, by type; the full height is the cluster."""
-    colours = policy_colours(run.workload.type_name)
+    """GPUs in use over time, by type; the full height is the cluster.
+
+    Parameters
+    ----------
+    run : what happened
+    title : above the chart
+    """
     frame = usage_frame(run).round(6)
-    frame["order"] = frame["type"].map({name: number for number, name in enumerate(colours)})
+    types = dict.fromkeys(run.workload.type_name)
+    frame["order"] = frame["type"].map({name: number for number, name in enumerate(types)})
     chart: alt.Chart = alt.Chart(frame, title=title).mark_area(interpolate="step-after").encode(
         alt.X("time_h:Q", title="time (h)", scale=alt.Scale(nice=False)),
         alt.Y("gpus:Q", title="GPUs in use", stack="zero",
               scale=alt.Scale(domain=[0, run.workload.num_gpus], nice=False)),
-        alt.Color("type:N", legend=alt.Legend(title=None, symbolType="square"),
-                  scale=alt.Scale(domain=list(colours), range=list(colours.values()))),
+        _colour_of_types(run, legend=alt.Legend(title=None, symbolType="square")),
         alt.Order("order:Q"))
     return chart
 
@@ -203,90 +205,71 @@ TABLES = ("jobs.csv", "rounds.csv")
 CHARTS = ("places.svg", "progress.svg", "usage.svg")
 
 
-def headline_of(summary: Mapping[str, Any]) -> str:
+def _headline_of(summary: Mapping[str, Any]) -> str:
     """Say in a few words what summary.json says."""
-    return (f"done after {summary['ttd_h']:.2f} h, no schedule before {summary['lower_bound_h']:.2f} h; "
-            f"mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}")
+    done = f"done after {summary['ttd_h']:.2f} h"
+    earliest = f"no schedule before {summary['lower_bound_h']:.2f} h"
+    return f"{done}, {earliest}; mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}"
 
-
+# %% ../../nbs/48_hadar_report.ipynb #48-026p
 @dataclass(frozen=True)
-class Report:
-    """A run and what it is worth.
+class RunReport(Report):
+    """Tables, charts and a summary of a run, and the run itself.
 
     Parameters
     ----------
     run : what happened
-    summary : keys as in summary.json
     """
 
     run: Simulation
-    summary: dict[str, Any]
-
-    @property
-    def headline(self) -> str:
-        """The result in a few words."""
-        return headline_of(self.summary)
-
-    def write_tables(self, folder: Path) -> None:
-        """Write jobs.csv, rounds.csv and summary.json into a folder that exists."""
-        for name, frame in zip(TABLES, (jobs_frame(self.run), rounds_frame(self.run)), strict=True):
-            write_bytes(frame.round(9).to_csv(index=False, lineterminator="\n").encode(), folder / name)
-        write_json(self.summary, folder / "summary.json")
-
-    def draw(self, folder: Path) -> None:
-        """Draw places.svg, progress.svg and usage.svg; what cannot be drawn is a warning."""
-        title = f"{self.summary['scheduler']}: {self.headline}"
-        bound_s = self.summary["lower_bound_h"] * SECONDS_PER_HOUR
-        charts = (places_chart(self.run, title=title), progress_chart(self.run, bound_s, title=title),
-                  usage_chart(self.run, title=title))
-        draw_apart(dict(zip(CHARTS, charts, strict=True)), folder)
-
-    def write(self, folder: Path) -> None:
-        """Write the tables, all or nothing, and then the charts."""
-        with atomic_folder(folder) as partial_folder:
-            self.write_tables(partial_folder)
-            for name in CHARTS:  # an old one would not show the new tables
-                Path(folder, name).unlink(missing_ok=True)
-        self.draw(folder)
-
-# %% ../../nbs/48_hadar_report.ipynb #48-028
-def _by_name(error: InputError, workload: Workload) -> InputError:
-    """The same error, jobs called by their names."""
-    return InputError(re.sub(r"\bjob (\d+)\b", lambda found: f"job {workload.job_name[int(found[1])]!r}", str(error)))
 
 
-def report(workload: Workload, scheduler: str = "hadar", *, round_s: float = ROUND_S,
-           restart_s: float = RESTART_S) -> Report:
+def _charts_of(run: Simulation, bound_s: float, title: str) -> dict[str, Any]:
+    """Functions that draw, by file name."""
+    drawings = (partial(places_chart, run, title=title),
+                partial(progress_chart, run, bound_s, title=title),
+                partial(usage_chart, run, title=title))
+    return dict(zip(CHARTS, drawings, strict=True))
+
+
+def _hours(seconds: float | None) -> float | None:
+    """The same in hours, if it is known."""
+    return None if seconds is None else seconds / SECONDS_PER_HOUR
+
+# %% ../../nbs/48_hadar_report.ipynb #48-028p
+def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROUND_S,
+              restart_s: float = RESTART_S) -> RunReport:
     """Run all jobs to completion and say what it took.
 
     Parameters
     ----------
-    scheduler : a key of `SCHEDULERS`
-    round_s : time between two decisions
-    restart_s : lost by a job whose GPUs change; by every copy in every round
+    workload : jobs and nodes
+    policy : a key of `POLICIES`
+    round_s : s, time between two decisions
+    restart_s : s, lost by a job whose GPUs change; by every copy in every round
 
     Raises
     ------
-    InputError : if there is no job or no such scheduler, the lengths make no sense, or the scheduler cannot run a job
+    InputError : if there is no job or no such policy, the lengths make no sense, or the policy
+        cannot run a job
     """
-    if not workload.job_name:
-        raise InputError("there is no job to schedule", mend="give one row per job")
-    if not (0 < round_s < np.inf and 0 <= restart_s < round_s):
-        raise InputError(f"a round of {round_s:g} s and a restart of {restart_s:g} s",
-                         mend="give a round above 0, and a restart from 0 to less than a round")
-    chosen = scheduler_of(scheduler, float(round_s), float(restart_s))
-    is_forked = isinstance(chosen, HadarE)
-    try:
-        run = simulate_copies(workload, chosen) if isinstance(chosen, HadarE) else simulate(
-            workload, chosen, round_s=round_s, restart_s=restart_s)
-    except InputError as error:
-        raise _by_name(error, workload) from None
-    bound_s, measures = lower_bound_s(workload, is_forked=is_forked), summary(run)
-    about = {"scheduler": scheduler, "options": settings_of(chosen), "round_s": float(round_s),
-             "restart_s": float(restart_s), "jobs": len(workload.job_name), "nodes": len(workload.node_name),
-             "gpus": workload.num_gpus}
-    counts = {name: int(measures[name]) for name in ("rounds", "restarts")}
-    mean_h = None if is_forked else mean_jct_bound_s(workload.cluster, workload.jobs) / SECONDS_PER_HOUR
-    bound = {"lower_bound_h": bound_s / SECONDS_PER_HOUR, "above_bound_percent": 100 * (run.ttd_s / bound_s - 1),
-             "mean_jct_bound_h": mean_h}
-    return Report(run, about | measures | counts | bound)
+    run = simulate(workload, policy, round_s=round_s, restart_s=restart_s)
+    form = POLICIES.record(policy).scalar_form
+    options = options_of(policy_of(policy, float(round_s), float(restart_s)))
+    bound_s = form.bound_s(workload)
+    measures = summary(run)
+    about = {
+        "policy": policy, "options": options,
+        "round_s": float(round_s), "restart_s": float(restart_s),
+        "jobs": len(workload.job_name), "nodes": len(workload.node_name),
+        "gpus": workload.num_gpus, **measures,
+        "rounds": int(measures["rounds"]), "restarts": int(measures["restarts"]),
+        "lower_bound_h": _hours(bound_s), "above_bound_percent": 100 * (run.ttd_s / bound_s - 1),
+        "mean_jct_bound_h": _hours(form.mean_jct_bound_s(workload))}
+    headline = _headline_of(about)
+    tables = {"jobs.csv": jobs_frame(run).round(9), "rounds.csv": rounds_frame(run).round(9)}
+    charts = _charts_of(run, bound_s, f"{policy}: {headline}")
+    return RunReport(about, tables, charts, headline, run)
+
+# %% ../../nbs/48_hadar_report.ipynb #48-028q
+__getattr__ = moved(__name__)

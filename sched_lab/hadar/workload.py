@@ -13,29 +13,31 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._compat import embedded
-from ..frames import Column, InputError, read_table
-from sched_lab.hadar.model import (
-    SECONDS_PER_HOUR,
-    Cluster,
-    Jobs,
-    Throughputs,
-    Workload,
-    read_throughputs,
-)
-
-GAVEL_TYPES = ("v100", "p100", "k80")
+from ..frames import Column, InputError, embedded, read_table
+from .model import (SECONDS_PER_HOUR, Cluster, Jobs, Throughputs, Workload,
+                                   read_throughputs)
 
 # %% auto #0
-__all__ = ['GAVEL_TYPES', 'FAMILIES', 'BATCH_EXPONENT', 'GANG_EXPONENTS', 'TOO_LARGE_FOR_K80', 'GPU_HOURS', 'MODELS', 'GANGS',
-           'read_gavel_throughputs', 'Family', 'synthetic_throughputs', 'default_throughputs', 'paper_cluster',
-           'keys_of', 'Draw', 'draw_job', 'draw_workload']
+__all__ = ['read_gavel_throughputs', 'default_throughputs', 'draw_workload']
+
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-006i
+GAVEL_TYPES = ("v100", "p100", "k80")
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-008
 def read_gavel_throughputs(path: str | Path) -> Throughputs:
-    """Read Gavel's measurements; keys are such as "ResNet-50 (batch size 64)"."""
+    """Read Gavel's measurements; keys are such as "ResNet-50 (batch size 64)".
+
+    Raises
+    ------
+    InputError : at the first thing that is wrong
+
+    References
+    ----------
+    Gavel's `simulation_throughputs.json`, written as a table
+    """
     rate = Column("number", minimum=0, blank=np.nan)
-    names = [f"{name}{kind}_steps_per_s" for kind in ("", "_unconsolidated") for name in GAVEL_TYPES]
+    names = [f"{name}{kind}_steps_per_s" for kind in ("", "_unconsolidated")
+             for name in GAVEL_TYPES]
     what = {"model": Column("text"), "batch_size": Column("text"),
             "scale_factor": Column("integer", minimum=1)}
     frame = read_table(path, what | {name: rate for name in names})
@@ -43,7 +45,8 @@ def read_gavel_throughputs(path: str | Path) -> Throughputs:
             for model, batch in zip(frame["model"], frame["batch_size"], strict=True)]
     row = {(key, int(workers)): number for number, (key, workers) in
            enumerate(zip(keys, frame["scale_factor"], strict=True))}
-    packed, spread = np.nan_to_num(frame[names[:3]].to_numpy(float)), frame[names[3:]].to_numpy(float)
+    packed = np.nan_to_num(frame[names[:3]].to_numpy(float))
+    spread = frame[names[3:]].to_numpy(float)
     return Throughputs(GAVEL_TYPES, row, packed, np.where(np.isnan(spread), packed, spread))
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-012
@@ -54,7 +57,7 @@ class Family(NamedTuple):
     over_k80: tuple[float, float]
     batch_sizes: tuple[int, ...]
 
-
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-012p
 FAMILIES = {
     "ResNet-18": Family(7.0, (6.0, 5.0), (32, 64, 128)),
     "ResNet-50": Family(2.0, (6.0, 4.0), (16, 32, 128)),
@@ -67,24 +70,27 @@ GANG_EXPONENTS = {"": (0.7, 0.8, 0.9), "_spread": (0.4, 0.6, 0.8)}  # of V100, P
 TOO_LARGE_FOR_K80 = ("ResNet-50", 128)  # in a gang
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-015
+def _synthetic_row(model: str, family: Family, batch: int, workers: int) -> dict[str, str | float]:
+    """Speeds of a model with a batch size (0 if it has but one) in a gang."""
+    smaller = (batch / family.batch_sizes[0]) ** -BATCH_EXPONENT if batch else 1.0
+    is_large = (model, batch) == TOO_LARGE_FOR_K80 and workers > 1
+    row: dict[str, str | float] = {
+        "key": f"{model} (batch size {batch})" if batch else model, "workers": workers}
+    for kind, exponents in GANG_EXPONENTS.items():
+        for name, ratio, exponent in zip(GAVEL_TYPES, (*family.over_k80, 1.0), exponents,
+                                         strict=True):
+            runs = not (is_large and name == "k80")
+            rate = family.k80_steps_per_s * ratio * smaller * workers**exponent * runs
+            row[f"{name}{kind}"] = float(f"{rate:.4g}")
+    return row
+
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-015s
 def synthetic_throughputs() -> pd.DataFrame:
     """Speeds as `read_throughputs` wants them, rounded to four digits."""
-    rows = []
-    for model, family in FAMILIES.items():
-        for workers in (1, 2, 4, 8) if family.batch_sizes else (1,):
-            for batch in family.batch_sizes or (0,):
-                smaller = (batch / family.batch_sizes[0]) ** -BATCH_EXPONENT if batch else 1.0
-                key = f"{model} (batch size {batch})" if batch else model
-                row: dict[str, str | float] = {"key": key, "workers": workers}
-                ratios = (*family.over_k80, 1.0)
-                for kind, exponents in GANG_EXPONENTS.items():
-                    for name, ratio, exponent in zip(GAVEL_TYPES, ratios, exponents, strict=True):
-                        large = (model, batch) == TOO_LARGE_FOR_K80
-                        runs = not (large and workers > 1 and name == "k80")
-                        rate = family.k80_steps_per_s * ratio * smaller * workers**exponent * runs
-                        row[f"{name}{kind}"] = float(f"{rate:.4g}")
-                rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame([
+        _synthetic_row(model, family, batch, workers) for model, family in FAMILIES.items()
+        for workers in ((1, 2, 4, 8) if family.batch_sizes else (1,))
+        for batch in family.batch_sizes or (0,)])
 
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-019
 def default_throughputs() -> Throughputs:
@@ -101,7 +107,8 @@ GANGS = {  # share of the jobs by size of the gang
 }
 
 
-def paper_cluster(nodes_per_type: int = 5, gpus_per_node: int = 4) -> tuple[tuple[str, ...], Cluster]:
+def paper_cluster(nodes_per_type: int = 5,
+                  gpus_per_node: int = 4) -> tuple[tuple[str, ...], Cluster]:
     """Names and numbers of the paper's 15 nodes with 60 GPUs."""
     node_type = np.repeat(np.arange(len(GAVEL_TYPES)), nodes_per_type)
     names = tuple(f"{name}-{number}" for name in GAVEL_TYPES for number in range(nodes_per_type))
@@ -110,13 +117,15 @@ def paper_cluster(nodes_per_type: int = 5, gpus_per_node: int = 4) -> tuple[tupl
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-024
 def keys_of(throughputs: Throughputs, model: str, workers: int) -> list[str]:
     """Keys of a model with known speeds for this gang, small batches first."""
-    keys = [key for key, size in throughputs.row if size == workers and key.split(" (")[0] == model]
+    keys = [key for key, size in throughputs.row
+            if size == workers and key.split(" (")[0] == model]
     return sorted(keys, key=lambda key: (len(key), key))
 
-
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-024s
 def _gang(rng: random.Random, shares: Mapping[int, float]) -> int:
     """Draw the size of a gang."""
-    drawn, total = rng.random(), 0.0
+    drawn = rng.random()
+    total = 0.0
     for workers, share in shares.items():
         total += share
         if drawn <= total:
@@ -132,9 +141,9 @@ class Draw(NamedTuple):
     row: int
     workers: int
 
-
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-028p
 def draw_job(rng: random.Random, throughputs: Throughputs, gangs: str) -> Draw:
-    """Draw class, GPU-hours in the class, model, gang size and batch size; all uniform but the gang."""
+    """Draw class, GPU-hours, model, gang and batch size in turn; all uniform but the gang."""
     while True:
         group = rng.choice(list(GPU_HOURS))
         gpu_hours = rng.uniform(*GPU_HOURS[group])
@@ -158,13 +167,27 @@ def _check_table(throughputs: Throughputs) -> None:
             raise InputError(f"one worker of {model} is not known to run on every GPU type",
                              mend=f"add a row for {model} with 1 worker and rates above 0")
 
+# %% ../../nbs/40a_hadar_workload.ipynb #40a-032p
+def _check_options(num_jobs: int, reference: str, gangs: str, scale: float) -> None:
+    """Refuse what no workload can be drawn from."""
+    if reference not in GAVEL_TYPES or gangs not in GANGS:
+        types = ", ".join(GAVEL_TYPES)
+        raise InputError(f"unknown reference {reference!r} or gangs {gangs!r}",
+                         mend=f"give one of {types}, and one of {', '.join(GANGS)}")
+    if num_jobs < 1 or not 0 < scale < np.inf:
+        raise InputError(f"{num_jobs} jobs, scaled by {scale}, are no workload",
+                         mend="give numbers above 0")
+
 # %% ../../nbs/40a_hadar_workload.ipynb #40a-033
-def draw_workload(throughputs: Throughputs, seed: int, *, num_jobs: int = 480, reference: str = "k80",
-                  gangs: str = "gavel", scale: float = 1.0) -> Workload:
+def draw_workload(throughputs: Throughputs, seed: int, *, num_jobs: int = 480,
+                  reference: str = "k80", gangs: str = "gavel", scale: float = 1.0) -> Workload:
     """Draw the paper's workload, all jobs ready at the start.
 
     Parameters
     ----------
+    throughputs : speeds, which name the models of the paper
+    seed : of all that is drawn
+    num_jobs : all of them ready at time 0
     reference : the GPU type on which GPU-hours are counted, which the paper does not say
     gangs : how gang sizes are drawn, a key of `GANGS`
     scale : factor on all GPU-hours
@@ -172,18 +195,19 @@ def draw_workload(throughputs: Throughputs, seed: int, *, num_jobs: int = 480, r
     Raises
     ------
     InputError : if an option is unknown, or the speeds lack a model or a type
+
+    References
+    ----------
+    Section IV and Table II of the Hadar paper
     """
     _check_table(throughputs)
-    if reference not in GAVEL_TYPES or gangs not in GANGS:
-        raise InputError(f"unknown reference {reference!r} or gangs {gangs!r}",
-                         mend=f"give one of {', '.join(GAVEL_TYPES)}, and one of {', '.join(GANGS)}")
-    if num_jobs < 1 or not 0 < scale < np.inf:
-        raise InputError(f"{num_jobs} jobs, scaled by {scale}, are no workload",
-                         mend="give numbers above 0")
-    rng, gpu_type = random.Random(seed), GAVEL_TYPES.index(reference)
+    _check_options(num_jobs, reference, gangs, scale)
+    rng = random.Random(seed)
+    gpu_type = GAVEL_TYPES.index(reference)
     drawn = [draw_job(rng, throughputs, gangs) for _ in range(num_jobs)]
     group, gpu_hours, row, workers = zip(*drawn, strict=True)
-    rate, spread_rate = throughputs.rate[list(row)], throughputs.spread_rate[list(row)]
+    rate = throughputs.rate[list(row)]
+    spread_rate = throughputs.spread_rate[list(row)]
     gang = np.array(workers)
     steps = scale * np.array(gpu_hours) / gang * SECONDS_PER_HOUR * rate[:, gpu_type]
     node_name, cluster = paper_cluster()

@@ -6,31 +6,23 @@ import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
-from hadar_cases import random_workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sched_lab import reports as module
 from sched_lab.frames import InputError, OutputError, read_json
-from sched_lab.hadar import report as module
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
-from sched_lab.hadar.copies import HadarE, node_workload, simulate_copies
-from sched_lab.hadar.engine import simulate, summary
+from sched_lab.hadar.bounds import bound
+from sched_lab.hadar.copies import HadarE, node_workload, run_copies
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Cluster, Jobs, Workload, allocation_of, toy_workload
-from sched_lab.hadar.planned import Planned, PlanOptions, mean_jct_bound_s
+from sched_lab.hadar.planned import Planned, mean_jct_bound_s
+from sched_lab.hadar.policies import POLICIES, policy_of
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.report import (
-    MAX_ROUNDS,
-    SCHEDULERS,
-    lower_bound_s,
-    places_frame,
-    progress_frame,
-    report,
-    scheduler_of,
-    settings_of,
-    usage_frame,
-)
+from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, report_of, usage_frame
+from sched_lab.hadar.simulation import run_rounds, summary
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
+from tests.hadar.cases import random_workload
 
 GANGS = {  # the same schedulers, made without the table of names
     "hadar": lambda round_s, restart_s: Hadar(round_s=round_s, restart_s=restart_s),
@@ -41,8 +33,8 @@ GANGS = {  # the same schedulers, made without the table of names
     "gavel-sum": lambda *_: Gavel("sum"),
     "tiresias": lambda *_: Tiresias(),
     "yarn-cs": lambda *_: YarnCs(),
-    "planned": lambda round_s, restart_s: Planned(PlanOptions(round_s=round_s, restart_s=restart_s)),
-    "planned-area": lambda round_s, restart_s: Planned(PlanOptions(round_s=round_s, restart_s=restart_s, by_area=True)),
+    "planned": lambda round_s, restart_s: Planned(round_s, restart_s),
+    "planned-area": lambda round_s, restart_s: Planned(round_s, restart_s, by_area=True),
 }
 COPIES = {"hadare": "density", "hadare-longest": "longest"}
 
@@ -86,15 +78,15 @@ def in_use_gpu_s(run):
 
 
 def test_every_name_is_tried_here():
-    assert SCHEDULERS.keys() == GANGS.keys() | COPIES.keys()
+    assert POLICIES.keys() == GANGS.keys() | COPIES.keys()
 
 
 @pytest.mark.parametrize("name", GANGS)
 @pytest.mark.parametrize(("round_s", "restart_s"), [(360.0, 10.0), (90.0, 30.0)])
 def test_the_report_is_the_run_of_the_engine(name, round_s, restart_s):
     toy = toy_workload()
-    done = report(toy, name, round_s=round_s, restart_s=restart_s)
-    run = simulate(toy, GANGS[name](round_s, restart_s), round_s=round_s, restart_s=restart_s)
+    done = report_of(toy, name, round_s=round_s, restart_s=restart_s)
+    run = run_rounds(toy, GANGS[name](round_s, restart_s), round_s=round_s, restart_s=restart_s)
     assert (done.run.end_s == run.end_s).all() and (done.run.start_s == run.start_s).all()
     pd.testing.assert_frame_equal(done.run.history, run.history)
     measures = summary(run)
@@ -110,8 +102,8 @@ def test_the_report_is_the_run_of_the_engine(name, round_s, restart_s):
 def test_every_name_stands_for_another_scheduler():
     ends_s = {}
     for name in GANGS:
-        own = report(busy(), name).run.end_s
-        assert (own == simulate(busy(), GANGS[name](360.0, 10.0)).end_s).all(), name
+        own = report_of(busy(), name).run.end_s
+        assert (own == run_rounds(busy(), GANGS[name](360.0, 10.0)).end_s).all(), name
         ends_s[tuple(own)] = name
     assert list(ends_s.values()) == list(GANGS)
 
@@ -119,8 +111,8 @@ def test_every_name_stands_for_another_scheduler():
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_get_the_length_of_a_slot_and_its_overhead(name):
     workload = node_workload("aws", "M-4")
-    done = report(workload, name, round_s=90.0, restart_s=5.0)
-    run = simulate_copies(workload, HadarE(order=COPIES[name], slot_s=90.0, overhead_s=5.0))
+    done = report_of(workload, name, round_s=90.0, restart_s=5.0)
+    run = run_copies(workload, HadarE(order=COPIES[name], slot_s=90.0, overhead_s=5.0))
     assert (done.run.end_s == run.end_s).all() and (done.run.intervals["length_s"] == 90).all()
     assert done.summary["options"]["slot_s"] == 90 and done.summary["options"]["overhead_s"] == 5
     assert done.summary["options"]["order"] == COPIES[name]
@@ -128,35 +120,24 @@ def test_copies_get_the_length_of_a_slot_and_its_overhead(name):
 
 
 def test_the_options_of_a_plan_are_told():
-    options = report(toy_workload(), "planned-area", round_s=90.0, restart_s=5.0).summary["options"]
+    options = report_of(toy_workload(), "planned-area", round_s=90.0, restart_s=5.0).summary["options"]
     assert (options["round_s"], options["restart_s"], options["by_area"]) == (90, 5, True)
 
 
 @pytest.mark.parametrize("name", ["hadar", "hadar-inv", "hadar-sticky"])
 def test_hadar_knows_the_round_and_the_restart(name):
-    made = scheduler_of(name, 90.0, 5.0)
+    made = policy_of(name, 90.0, 5.0)
     assert (made.round_s, made.restart_s) == (90.0, 5.0)
-    options = report(toy_workload(), name, round_s=90.0, restart_s=5.0).summary["options"]
+    options = report_of(toy_workload(), name, round_s=90.0, restart_s=5.0).summary["options"]
     assert options["round_s"] == 90 and options["restart_s"] == 5
     assert options["utility"] == ("inv" if name == "hadar-inv" else "effnorm")
     assert options["sticky"] == (name == "hadar-sticky")
 
 
 def test_each_call_makes_a_fresh_scheduler():
-    assert scheduler_of("gavel-sum") is not scheduler_of("gavel-sum")
-    first, second = (report(toy_workload(), "gavel-sum") for _ in range(2))
+    assert policy_of("gavel-sum") is not policy_of("gavel-sum")
+    first, second = (report_of(toy_workload(), "gavel-sum") for _ in range(2))
     assert (first.run.end_s == second.run.end_s).all() and first.summary.keys() == second.summary.keys()
-
-
-def test_settings_are_what_the_constructor_takes_and_can_be_written():
-    assert settings_of(Tiresias(threshold_gpu_s=7.0)) == {"threshold_gpu_s": 7.0}
-    assert settings_of(YarnCs(mixed=False)) == {"mixed": False}
-    assert settings_of(Gavel("sum", may_idle=True)) == {"reset_s": 1920.0, "may_idle": True}
-
-
-def test_one_line_adds_a_scheduler(monkeypatch):
-    monkeypatch.setitem(SCHEDULERS, "yarn-cs-one-type", lambda *_: YarnCs(mixed=False))
-    assert report(toy_workload(), "yarn-cs-one-type").summary["options"] == {"mixed": False}
 
 
 # --- bounds
@@ -165,7 +146,7 @@ def test_one_line_adds_a_scheduler(monkeypatch):
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 9999), name=st.sampled_from(list(GANGS)))
 def test_nobody_is_done_before_the_bound_and_the_pictures_add_up(seed, name):
-    done = report(random_workload(seed), name)
+    done = report_of(random_workload(seed), name)
     jobs = done.run.workload.jobs
     assert done.summary["ttd_h"] >= done.summary["lower_bound_h"] * (1 - 1e-9)
     assert in_use_gpu_s(done.run) == pytest.approx(done.run.intervals["busy_gpu_s"].sum(), abs=1e-3)
@@ -181,33 +162,34 @@ def test_nobody_is_done_before_the_bound_and_the_pictures_add_up(seed, name):
 @given(seed=st.integers(0, 9999), name=st.sampled_from(list(COPIES)))
 def test_no_copies_are_done_before_their_bound(seed, name):
     workload = single_gpus(seed)
-    about = report(workload, name).summary
+    about = report_of(workload, name).summary
     assert about["ttd_h"] >= about["lower_bound_h"] * (1 - 1e-9)
-    assert about["lower_bound_h"] * 3600 == pytest.approx(lower_bound_s(workload, is_forked=True))
-    assert lower_bound_s(workload, is_forked=True) <= lower_bound_s(workload) * (1 + 1e-9)
+    assert about["lower_bound_h"] * 3600 == pytest.approx(bound(workload, is_forked=True))
+    assert bound(workload, is_forked=True) <= bound(workload) * (1 + 1e-9)
 
 
 def test_the_bound_with_copies_of_one_job_is_all_speeds_added():
     single = node_workload("aws", "M-1")
     per_s = single.jobs.rate[0, single.cluster.node_type]
-    assert lower_bound_s(single, is_forked=True) == pytest.approx(120_000 / per_s.sum())
-    assert lower_bound_s(single) == pytest.approx(120_000 / per_s.max())
-    about = report(single, "hadare").summary
-    assert about["lower_bound_h"] <= about["ttd_h"] < lower_bound_s(single) / 3600  # copies beat any single node
+    assert bound(single, is_forked=True) == pytest.approx(120_000 / per_s.sum())
+    assert bound(single) == pytest.approx(120_000 / per_s.max())
+    about = report_of(single, "hadare").summary
+    assert about["lower_bound_h"] <= about["ttd_h"] < bound(single) / 3600  # copies beat any single node
 
 
 def test_the_bound_with_copies_counts_a_gang_by_its_workers():
     # three workers do a step a second together: four GPUs could do 4/3
-    assert lower_bound_s(one_gang(), is_forked=True) == pytest.approx(25 / (4 / 3))
+    assert bound(one_gang(), is_forked=True) == pytest.approx(25 / (4 / 3))
 
 
 def test_the_bound_is_counted_from_the_first_arrival():
     toy = toy_workload()
     late = Workload(toy.job_name, toy.node_name, toy.type_name, toy.cluster,
                     toy.jobs._replace(arrival_s=toy.jobs.arrival_s + 7200))
-    assert lower_bound_s(late) == pytest.approx(lower_bound_s(toy)) == pytest.approx(1560)
+    assert bound(late) == pytest.approx(bound(toy)) == pytest.approx(1560)
     assert makespan_bound_s(late.cluster, late.jobs) == pytest.approx(8760)
-    assert report(late).summary["above_bound_percent"] == pytest.approx(report(toy).summary["above_bound_percent"])
+    above_percent, same_percent = (report_of(run).summary["above_bound_percent"] for run in (late, toy))
+    assert above_percent == pytest.approx(same_percent)
 
 
 # --- pictures
@@ -215,14 +197,14 @@ def test_the_bound_is_counted_from_the_first_arrival():
 
 def test_a_gang_on_two_types_is_drawn_in_proportion():
     # ten seconds a round: two rounds on 1 V100 + 2 K80, then on 3 K80 until the 25 steps are done
-    places = places_frame(simulate(one_gang(), Swap(), round_s=10.0, restart_s=0.0))
+    places = places_frame(run_rounds(one_gang(), Swap(), round_s=10.0, restart_s=0.0))
     rows = [(row.type, row.start_s, row.end_s, round(row.low, 6), round(row.high, 6)) for row in places.itertuples()]
     assert sorted(rows) == [("K80", 0.0, 20.0, 0.333333, 1.0), ("K80", 20.0, 25.0, 0.0, 1.0),
                             ("V100", 0.0, 20.0, 0.0, 0.333333)]
 
 
 def test_of_a_long_run_some_rounds_are_drawn_and_all_of_the_time():
-    done = report(toy_workload(), "yarn-cs", round_s=1.0, restart_s=0.0)
+    done = report_of(toy_workload(), "yarn-cs", round_s=1.0, restart_s=0.0)
     assert len(done.run.intervals) > 5 * MAX_ROUNDS
     places = places_frame(done.run)
     every = -(-len(done.run.intervals) // MAX_ROUNDS)
@@ -235,7 +217,7 @@ def test_of_a_long_run_some_rounds_are_drawn_and_all_of_the_time():
 
 def test_more_than_five_thousand_rows_are_drawn_and_altair_is_left_as_it_was(tmp_path):
     before = (alt.theme.active, alt.data_transformers.options.get("max_rows"))
-    done = report(toy_workload(), "yarn-cs", round_s=0.5, restart_s=0.0)
+    done = report_of(toy_workload(), "yarn-cs", round_s=0.5, restart_s=0.0)
     assert len(usage_frame(done.run)) > 5000
     done.write(tmp_path / "out")
     assert (alt.theme.active, alt.data_transformers.options.get("max_rows")) == before
@@ -244,7 +226,7 @@ def test_more_than_five_thousand_rows_are_drawn_and_altair_is_left_as_it_was(tmp
 def test_names_with_quotes_are_drawn(tmp_path):
     toy = toy_workload()
     odd = Workload(("it's", 'a "b"', "<c>", "d\\e", "f,g", "h"), toy.node_name, toy.type_name, toy.cluster, toy.jobs)
-    report(odd).write(tmp_path / "out")
+    report_of(odd).write(tmp_path / "out")
     drawn = (tmp_path / "out/places.svg").read_text()
     words = [html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawn)]
     assert [word for word in words if word in odd.job_name] == list(odd.job_name)  # the toy jobs are sorted by arrival
@@ -259,21 +241,21 @@ def test_names_with_quotes_are_drawn(tmp_path):
 @pytest.mark.parametrize("name", ["hadar", "hadare", "yarn-cs"])
 def test_lengths_that_make_no_sense_are_refused(name, round_s, restart_s):
     with pytest.raises(InputError, match="give a round above 0"):
-        report(node_workload("aws", "M-3"), name, round_s=round_s, restart_s=restart_s)
+        report_of(node_workload("aws", "M-3"), name, round_s=round_s, restart_s=restart_s)
 
 
-def test_an_unknown_scheduler_and_no_job_are_refused():
-    with pytest.raises(InputError, match="unknown scheduler 'gavel'; give one of .*gavel-maxmin.*yarn-cs"):
-        report(toy_workload(), "gavel")
+def test_an_unknown_policy_and_no_job_are_refused():
+    with pytest.raises(InputError, match="there is no policy 'gavel'.*gavel-maxmin.*yarn-cs"):
+        report_of(toy_workload(), "gavel")
     toy = toy_workload()
     with pytest.raises(InputError, match="no job"):
-        report(Workload((), toy.node_name, toy.type_name, toy.cluster, toy.jobs))
+        report_of(Workload((), toy.node_name, toy.type_name, toy.cluster, toy.jobs))
 
 
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_want_nodes_with_one_gpu_and_jobs_with_one_worker(name):
     with pytest.raises(InputError, match="copies are for nodes with one GPU and jobs with one worker"):
-        report(toy_workload(), name)
+        report_of(toy_workload(), name)
 
 
 def test_a_job_that_makes_no_step_in_a_slot_is_named():
@@ -281,7 +263,7 @@ def test_a_job_that_makes_no_step_in_a_slot_is_named():
     slow = Workload(workload.job_name, workload.node_name, workload.type_name, workload.cluster,
                     workload.jobs._replace(rate=workload.jobs.rate * np.array([[1.0], [1e-6], [1.0]])))
     with pytest.raises(InputError, match="job 'MM1' does no step"):
-        report(slow, "hadare")
+        report_of(slow, "hadare")
 
 
 @pytest.mark.parametrize("name", ["gavel-maxmin", "gavel-makespan", "gavel-sum", "tiresias"])
@@ -290,9 +272,9 @@ def test_a_gang_that_fits_on_no_single_type_is_named(name):
     narrow = Workload(toy.job_name, toy.node_name, toy.type_name,
                       toy.cluster._replace(node_gpus=np.array([2, 2, 1])), toy.jobs)
     with pytest.raises(InputError, match="job 'words' fits on no single GPU type; choose"):
-        report(narrow, name)
+        report_of(narrow, name)
     for other in ("hadar", "yarn-cs"):
-        words = places_frame(report(narrow, other).run).query("job == 1")
+        words = places_frame(report_of(narrow, other).run).query("job == 1")
         assert words["type"].nunique() > 1
 
 
@@ -301,7 +283,7 @@ def test_an_error_while_writing_leaves_nothing_behind(broken, tmp_path, monkeypa
     def fail(*_):
         raise KeyboardInterrupt
 
-    done = report(toy_workload())
+    done = report_of(toy_workload())
     monkeypatch.setattr(module, broken, fail)
     with pytest.raises(KeyboardInterrupt):
         done.write(tmp_path / "new" / "out")
@@ -310,25 +292,25 @@ def test_an_error_while_writing_leaves_nothing_behind(broken, tmp_path, monkeypa
 
 def test_a_folder_that_is_there_gets_new_files_and_keeps_the_others(tmp_path, monkeypatch):
     out = tmp_path / "out"
-    report(toy_workload(), "hadar").write(out)
+    report_of(toy_workload(), "hadar").write(out)
     (out / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
     def fail(*_):
         raise KeyboardInterrupt
 
-    tiresias = report(toy_workload(), "tiresias")
+    tiresias = report_of(toy_workload(), "tiresias")
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_json", fail)
         with pytest.raises(KeyboardInterrupt):
             tiresias.write(out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     tiresias.write(out)
-    assert read_json(out / "summary.json")["scheduler"] == "tiresias" and (out / "notes.txt").read_text() == "mine"
+    assert read_json(out / "summary.json")["policy"] == "tiresias" and (out / "notes.txt").read_text() == "mine"
     assert {path.name for path in out.iterdir()} == before.keys()
 
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(OutputError, match="not a folder"):
-        report(toy_workload()).write(tmp_path / "out")
+        report_of(toy_workload()).write(tmp_path / "out")

@@ -3,19 +3,16 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hadar_cases import random_workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
 from sched_lab.hadar import planned
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
-from sched_lab.hadar.engine import simulate
 from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
 from sched_lab.hadar.model import Allocation, Cluster, Jobs, State, Workload, check_allocation, nothing_runs, type_gpus
 from sched_lab.hadar.planned import (
     Planned,
-    PlanOptions,
     after_round,
     gang_rate,
     gpu_seconds,
@@ -29,8 +26,10 @@ from sched_lab.hadar.planned import (
     urgency_order,
 )
 from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.simulation import run_rounds
 from sched_lab.hadar.workload import default_throughputs, draw_workload, read_gavel_throughputs
 from sched_lab.traces import find_data
+from tests.hadar.cases import random_workload
 
 SPEEDS = find_data("gavel/throughputs.csv")
 seeds = st.integers(0, 10**6)
@@ -39,7 +38,8 @@ seeds = st.integers(0, 10**6)
 def equal_gpus(lengths, num_gpus):
     """Jobs with one worker on GPUs of one type, a node each, 1 step/s."""
     num_jobs = len(lengths)
-    ones, rate = np.ones(num_jobs), np.ones((num_jobs, 1))
+    ones = np.ones(num_jobs)
+    rate = np.ones((num_jobs, 1))
     jobs = Jobs(np.zeros(num_jobs), np.asarray(lengths, float), ones.astype(np.int64), ones, rate, rate)
     cluster = Cluster(np.zeros(num_gpus, np.int64), np.ones(num_gpus, np.int64))
     return Workload(tuple(map(str, range(num_jobs))), tuple(map(str, range(num_gpus))), ("gpu",), cluster, jobs)
@@ -53,7 +53,8 @@ def at_start(work):
 
 def test_a_gang_larger_than_every_node_of_a_type_runs_at_its_spread_pace():
     cluster = Cluster(np.array([0, 0, 1]), np.array([4, 4, 8]))
-    rate, spread = np.array([[10.0, 5.0, 9.0]]), np.array([[6.0, 3.0, 2.0]])
+    rate = np.array([[10.0, 5.0, 9.0]])
+    spread = np.array([[6.0, 3.0, 2.0]])
     jobs = Jobs(np.zeros(1), np.array([60.0]), np.array([8]), np.ones(1), rate, spread)
     assert gang_rate(cluster, jobs).tolist() == [[6, 5, 0]]  # type 2 has no node
     assert gpu_seconds(jobs, gang_rate(cluster, jobs)).tolist() == [[80, 96, np.inf]]
@@ -64,7 +65,8 @@ def test_a_gang_larger_than_every_node_of_a_type_runs_at_its_spread_pace():
 def test_prices_add_up_to_the_cluster_and_prove_their_bound(seed):
     work = random_workload(seed)
     end_s, price = type_prices(work.cluster, work.jobs)
-    gpus, rate = type_gpus(work.cluster, len(work.type_name)), gang_rate(work.cluster, work.jobs)
+    gpus = type_gpus(work.cluster, len(work.type_name))
+    rate = gang_rate(work.cluster, work.jobs)
     assert (price >= 0).all() and price @ gpus == pytest.approx(1)
     work_gpu = (work.jobs.workers * work.jobs.steps)[:, None]
 
@@ -80,7 +82,8 @@ def test_prices_add_up_to_the_cluster_and_prove_their_bound(seed):
 @given(seeds)
 def test_the_price_bound_is_the_fluid_program_without_the_rows_of_time(seed):
     work = random_workload(seed, with_arrivals=False)
-    gpus, rate = type_gpus(work.cluster, len(work.type_name)), gang_rate(work.cluster, work.jobs)
+    gpus = type_gpus(work.cluster, len(work.type_name))
+    rate = gang_rate(work.cluster, work.jobs)
     parts = 50  # each job in so many equal parts, none of which is long enough to need its row
     fluid_s, _ = shortest_fluid(np.repeat(rate, parts, 0), np.repeat(work.jobs.workers, parts), gpus,
                                 np.repeat(work.jobs.steps / parts, parts))
@@ -96,9 +99,9 @@ def test_the_price_bound_is_the_fluid_program_without_the_rows_of_time(seed):
 @given(seeds, st.sampled_from(["planned", "area", "hadar", "tiresias", "yarn", "gavel"]))
 def test_no_schedule_ends_before_the_prices_allow_nor_has_a_smaller_mean(seed, who):
     work = random_workload(seed)
-    scheduler = {"planned": Planned, "area": lambda: Planned(PlanOptions(by_area=True)), "hadar": Hadar,
+    scheduler = {"planned": Planned, "area": lambda: Planned(by_area=True), "hadar": Hadar,
                  "tiresias": Tiresias, "yarn": YarnCs, "gavel": lambda: Gavel("maxmin")}[who]()
-    run = simulate(work, scheduler)  # which checks every allocation
+    run = run_rounds(work, scheduler)  # which checks every allocation
     assert run.end_s.max() >= type_prices(work.cluster, work.jobs)[0] * (1 - 1e-9)
     assert run.jct_s.mean() >= mean_jct_bound_s(work.cluster, work.jobs) * (1 - 1e-9)
     done = run.history.assign(gangs=work.jobs.workers[run.history["job"]]).groupby(["round", "job"])
@@ -137,20 +140,20 @@ def test_the_mean_is_never_below_the_mean_time_alone():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 15), min_size=1, max_size=12), st.integers(1, 4), st.booleans())
 def test_jobs_with_one_worker_on_equal_gpus_end_with_the_deadline(lengths, num_gpus, by_area):
-    how = PlanOptions(round_s=1.0, restart_s=0.0, margin_rounds=1, by_area=by_area, plan_rounds=3)
-    run = simulate(equal_gpus(lengths, num_gpus), Planned(how), round_s=1.0, restart_s=0.0)
+    how = {"round_s": 1.0, "restart_s": 0.0, "margin_rounds": 1, "by_area": by_area, "plan_rounds": 3}
+    run = run_rounds(equal_gpus(lengths, num_gpus), Planned(**how), round_s=1.0, restart_s=0.0)
     assert run.ttd_s == max(*lengths, -(-sum(lengths) // num_gpus))
 
 
 def test_without_urgency_short_jobs_go_first():
-    how = PlanOptions(round_s=1.0, restart_s=0.0, margin_rounds=0)
-    run = simulate(equal_gpus([5, 1, 3], 1), Planned(how), round_s=1.0, restart_s=0.0)
+    how = {"round_s": 1.0, "restart_s": 0.0, "margin_rounds": 0}
+    run = run_rounds(equal_gpus([5, 1, 3], 1), Planned(**how), round_s=1.0, restart_s=0.0)
     assert run.end_s.tolist() == [9, 1, 4]
 
 
-def planned_at_start(work, how):
+def planned_at_start(work, **how):
     """Return a scheduler that has made its plan, and to which nobody has run yet."""
-    scheduler = Planned(how)
+    scheduler = Planned(**how)
     scheduler.allocate(at_start(work))
     scheduler.chosen[:] = -1
     return scheduler
@@ -160,7 +163,7 @@ def test_by_area_a_long_job_with_one_worker_goes_before_a_short_gang():
     jobs = Jobs(np.zeros(2), np.array([3.0, 2.0]), np.array([1, 2]), np.ones(2), np.ones((2, 1)), np.ones((2, 1)))
     work = Workload(("long", "gang"), ("node",), ("gpu",), Cluster(np.zeros(1, np.int64), np.full(1, 2)), jobs)
     for by_area, first in ((False, 1), (True, 0)):  # 2 < 3 rounds, but 3 < 4 GPU-rounds
-        scheduler = planned_at_start(work, PlanOptions(round_s=1.0, restart_s=0.0, by_area=by_area))
+        scheduler = planned_at_start(work, round_s=1.0, restart_s=0.0, by_area=by_area)
         scheduler.plan.deadline_s = 100.0
         assert scheduler.allocate(at_start(work)).job.tolist() == [first]
 
@@ -169,7 +172,7 @@ def test_a_plan_leaves_room_for_the_restart():
     # 720 s of work need three rounds of 360 s, because the first begins with 10 s of loading: with a deadline after
     # three rounds the long job is urgent at once, although the other one is shorter
     work = equal_gpus([720, 360], 1)
-    scheduler = planned_at_start(work, PlanOptions(margin_rounds=1))
+    scheduler = planned_at_start(work, margin_rounds=1)
     scheduler.plan.deadline_s = 3 * 360.0
     assert scheduler.allocate(at_start(work)).job.tolist() == [0]
 
@@ -179,7 +182,7 @@ def test_a_divided_job_stays_on_its_type_until_its_part_there_is_done():
     jobs = Jobs(np.zeros(1), np.array([10_000.0]), np.ones(1, np.int64), np.ones(1), rate, rate)
     work = Workload(("job",), ("left", "right"), ("a", "b"), Cluster(np.arange(2), np.ones(2, np.int64)), jobs)
     for on in range(2):
-        scheduler = planned_at_start(work, PlanOptions())
+        scheduler = planned_at_start(work)
         scheduler.plan.steps_on[:] = [[4_000.0, 6_000.0]]
         scheduler.chosen[:] = on
         assert scheduler.allocate(at_start(work)).node.tolist() == [on]
@@ -193,11 +196,11 @@ def test_a_plan_is_made_again_after_so_many_rounds_and_counts_from_now(monkeypat
         return plan_types(state, *rest)
 
     monkeypatch.setattr(planned, "plan_types", counted)
-    scheduler = Planned(PlanOptions(round_s=1.0, restart_s=0.0, plan_rounds=4))
+    scheduler = Planned(round_s=1.0, restart_s=0.0, plan_rounds=4)
     work = equal_gpus([10], 1)
     late = Workload(work.job_name, work.node_name, work.type_name, work.cluster,
                     work.jobs._replace(arrival_s=np.array([100.0])))
-    simulate(late, scheduler, round_s=1.0, restart_s=0.0)
+    run_rounds(late, scheduler, round_s=1.0, restart_s=0.0)
     assert made == [100, 104, 108] and scheduler.plan.deadline_s == 110
 
 
@@ -205,7 +208,7 @@ def test_nothing_is_planned_for_a_type_that_has_not_enough_gpus():
     rate = np.array([[9.0, 1.0]])
     jobs = Jobs(np.zeros(1), np.ones(1), np.array([3]), np.ones(1), rate, rate)
     work = Workload(("job",), ("small", "large"), ("a", "b"), Cluster(np.arange(2), np.array([2, 4])), jobs)
-    assert planned_at_start(work, PlanOptions()).plan.rate.tolist() == [[0, 1]]
+    assert planned_at_start(work).plan.rate.tolist() == [[0, 1]]
 
 
 def test_a_job_leaves_a_node_of_another_type():
@@ -225,7 +228,9 @@ def test_rounds_hold_the_restart_and_are_whole():
 def test_urgent_jobs_come_first_then_the_shortest_for_their_weight():
     jobs = Jobs(np.zeros(4), np.ones(4), np.array([1, 4, 1, 1]), np.array([1.0, 1, 1, 4]), np.ones((4, 1)),
                 np.ones((4, 1)))
-    rounds, slack, waits = np.array([3.0, 2, 9, 8]), np.array([9.0, 9, 2, 9]), np.ones(4, bool)
+    rounds = np.array([3.0, 2, 9, 8])
+    slack = np.array([9.0, 9, 2, 9])
+    waits = np.ones(4, bool)
     assert urgency_order(jobs, np.arange(4), rounds, slack, waits, 3, False).tolist() == [2, 1, 3, 0]  # 2, 8 / 4, 3
     assert urgency_order(jobs, np.arange(4), rounds, slack, waits, 3, True).tolist() == [2, 3, 0, 1]  # 8 / 4, 3, 2 * 4
     assert urgency_order(jobs, np.arange(4), rounds, slack, waits, 2, False).tolist() == [1, 3, 0, 2]
@@ -234,7 +239,8 @@ def test_urgent_jobs_come_first_then_the_shortest_for_their_weight():
 
 
 def test_a_plan_loses_what_was_done_where_it_was_done():
-    plan, remaining = np.array([[60.0, 40.0], [10.0, 0.0], [0.0, 0.0]]), np.array([80.0, 10.0, 5.0])
+    plan = np.array([[60.0, 40.0], [10.0, 0.0], [0.0, 0.0]])
+    remaining = np.array([80.0, 10.0, 5.0])
     left = after_round(plan, np.array([1, -1, -1]), np.array([20.0, 0, 0]), remaining)
     assert left.tolist() == [[60, 20], [10, 0], [0, 0]]
     left = after_round(plan, np.array([1, 0, -1]), np.array([60.0, 10, 0]), np.array([40.0, 0, 5]))
@@ -245,10 +251,13 @@ def test_a_plan_loses_what_was_done_where_it_was_done():
 @given(seeds)
 def test_picked_jobs_fit_their_types_and_no_gpus_stay_idle_that_somebody_could_use(seed):
     rng = np.random.default_rng(seed)
-    num_jobs, gpus = int(rng.integers(1, 9)), rng.integers(0, 7, 3)
-    rate, workers = rng.integers(0, 3, (num_jobs, 3)).astype(float), rng.integers(1, 5, num_jobs)
+    num_jobs = int(rng.integers(1, 9))
+    gpus = rng.integers(0, 7, 3)
+    rate = rng.integers(0, 3, (num_jobs, 3)).astype(float)
+    workers = rng.integers(1, 5, num_jobs)
     rate[:, 0] += 1
-    wanted, order = rate.argmax(axis=1), rng.permutation(num_jobs)
+    wanted = rate.argmax(axis=1)
+    order = rng.permutation(num_jobs)
     chosen = pick_in_order(order, wanted, workers, rate, gpus)
     left = gpus - np.array([workers[chosen == kind].sum() for kind in range(3)])
     assert (left >= 0).all()
@@ -269,7 +278,8 @@ def test_who_finds_no_room_takes_the_fastest_type_that_would_be_idle():
 def test_gangs_of_powers_of_two_are_never_spread_without_need(seed):
     rng = np.random.default_rng(seed)
     cluster = Cluster(np.repeat([0, 1], 3), np.full(6, 4))
-    workers, kind = rng.choice([1, 2, 4], 12), rng.integers(0, 2, 12)
+    workers = rng.choice([1, 2, 4], 12)
+    kind = rng.integers(0, 2, 12)
     jobs = Jobs(np.zeros(12), np.ones(12), workers, np.ones(12), np.ones((12, 2)), np.ones((12, 2)))
     previous = Allocation(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
     for _ in range(3):
@@ -294,24 +304,25 @@ def test_who_can_stay_stays_and_who_cannot_be_spread_waits():
 
 def test_the_same_run_twice_is_the_same():
     work = random_workload(7)
-    assert (simulate(work, Planned()).end_s == simulate(work, Planned()).end_s).all()
+    assert (run_rounds(work, Planned()).end_s == run_rounds(work, Planned()).end_s).all()
 
 
 def test_a_plan_without_rounds_or_a_gang_without_a_type_is_refused():
     with pytest.raises(InputError, match="0 rounds"):
-        PlanOptions(plan_rounds=0)
+        Planned(plan_rounds=0)
     with pytest.raises(InputError, match="margin of -1"):
-        PlanOptions(margin_rounds=-1)
+        Planned(margin_rounds=-1)
     work = equal_gpus([1, 1], 2)
     torn = work.jobs._replace(workers=np.array([1, 3]))
     with pytest.raises(InputError, match="fits on no single GPU type"):
-        simulate(Workload(work.job_name, work.node_name, work.type_name, work.cluster, torn), Planned())
+        run_rounds(Workload(work.job_name, work.node_name, work.type_name, work.cluster, torn), Planned())
 
 
 def aims(throughputs, seed):
     """Total time over the fluid bound, and mean completion time over Gavel max-min's."""
     work = draw_workload(throughputs, seed)
-    run, gavel = simulate(work, Planned()), simulate(work, Gavel("maxmin"))
+    run = run_rounds(work, Planned())
+    gavel = run_rounds(work, Gavel("maxmin"))
     return run.ttd_s / makespan_bound_s(work.cluster, work.jobs), run.jct_s.mean() / gavel.jct_s.mean()
 
 

@@ -1,20 +1,24 @@
 """Jobs on several GPU types: validator and paces against sums and minima of a table, readers against bad files."""
+import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hadar_cases import CASES, TOY, golden, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
+from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
+from sched_lab.hadar.copies import run_copies
 from sched_lab.hadar.model import (
     Allocation,
     Cluster,
     Jobs,
     allocation_of,
     check_allocation,
+    check_simulation,
     figure_one,
     gpus_in_use,
     nothing_runs,
@@ -25,6 +29,9 @@ from sched_lab.hadar.model import (
     type_gpus,
     workers_that_fit,
 )
+from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.simulation import run_rounds
+from tests.hadar.cases import CASES, TOY, golden, random_gangs, random_workload, toy_golden
 
 TYPES = ("v100", "p100", "k80")
 
@@ -36,7 +43,9 @@ def places_of(table: np.ndarray) -> dict[int, dict[int, int]]:
 @st.composite
 def problems(draw):
     """Draw a cluster, jobs, and a table (jobs, nodes) of GPUs that may or may not be allowed."""
-    num_jobs, num_nodes, num_types = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    num_jobs = draw(st.integers(1, 3))
+    num_nodes = draw(st.integers(1, 3))
+    num_types = draw(st.integers(1, 3))
 
     def whole(low: int, high: int, shape: tuple[int, ...]) -> np.ndarray:
         size = int(np.prod(shape))
@@ -60,7 +69,8 @@ def plain_pace(cluster: Cluster, jobs: Jobs, job: int, row: np.ndarray) -> float
 
 @toy_golden
 def test_figure_one_leaves_what_the_reference_leaves():
-    three, left = figure_one(), figure_one().jobs.steps.copy()
+    three = figure_one()
+    left = figure_one().jobs.steps.copy()
     for given_round in TOY["fig1_gavel"]["rounds"]:
         places = {three.job_name.index(name): {three.type_name.index(kind): int(name == "J1") + 2}
                   for name, kind in given_round["alloc"].items()}
@@ -267,7 +277,8 @@ def test_one_bad_cell_in_any_table_of_jobs_is_found_and_named(tmp_path_factory, 
     jobs = read().jobs
     assert jobs.steps.tolist() == [float(row["steps"]) for row in rows]
     assert jobs.workers.tolist() == [int(row["workers"]) for row in rows]
-    bad, (column, cell, message) = data.draw(st.integers(0, number - 1)), BAD[kind]
+    bad = data.draw(st.integers(0, number - 1))
+    (column, cell, message) = BAD[kind]
     rows[bad][column] = cell
     with pytest.raises(InputError, match=f"row {bad + 2}, column {column}: .*{message}"):
         read()
@@ -284,3 +295,67 @@ def test_the_toy_runs_as_its_chapter_says():
     seconds = {name: 18_000 / round_rate(toy.cluster, toy.jobs, at)[1] for name, at in words.items()}
     assert seconds == {"packed": 1125, "spread": 500}
     assert toy.jobs.weight.tolist() == [1, 1, 1, 2, 1, 1] and toy.num_gpus == 8
+
+
+# --- whole runs ------------------------------------------------------------------------------------------------------
+
+MAKE = {"hadar": Hadar, "maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias, "yarn": YarnCs}
+seeds = st.integers(0, 10**6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds, name=st.sampled_from(sorted(MAKE)), whole_steps=st.booleans())
+def test_every_run_of_the_engine_passes(seed, name, whole_steps):
+    work = random_workload(seed)
+    fast = work.jobs._replace(rate=np.ceil(work.jobs.rate), spread_rate=np.ceil(work.jobs.spread_rate))
+    work = replace(work, jobs=fast)
+    check_simulation(work, run_rounds(work, MAKE[name](), whole_steps=whole_steps))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_every_run_of_copies_passes(seed):
+    work = random_gangs(seed, one_gpu=True)
+    check_simulation(work, run_copies(work))
+
+
+BROKEN = {  # what is done to a run of the toy, and what is said to it
+    "1a (work): job 0 can have done": lambda run: {"history": run.history[run.history["job"] != 0]},
+    "1b (pace): job 5 cannot run where it is": lambda run: {"history": run.history.assign(
+        node=run.history["node"].where(run.history["job"] != 5, 2))},
+    "1c (end): job 1 does not end": lambda run: {"end_s": run.end_s - 1e4 * (np.arange(6) == 1)},
+    "1c (end): job 2 does not end": lambda run: {"end_s": run.end_s + 1e4 * (np.arange(6) == 2)},
+    "1d (capacity): node": lambda run: {"history": run.history.assign(node=0)},
+    "1e (gang): job": lambda run: {"history": run.history.assign(gpus=1)},
+    "job 3 does not start": lambda run: {"start_s": run.start_s - 360.0 * (np.arange(6) == 3)},
+    "interval 0 is not over": lambda run: {"intervals": run.intervals.assign(length_s=400.0)},
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_run_that_breaks_a_constraint_is_refused(message):
+    work = toy_workload()
+    run = run_rounds(work, Tiresias())
+    check_simulation(work, run)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_simulation(work, replace(run, **BROKEN[message](run)))
+
+
+def test_a_run_before_the_arrival_is_refused():
+    work = toy_workload()
+    run = run_rounds(work, Tiresias())
+    later = replace(work, jobs=work.jobs._replace(arrival_s=work.jobs.arrival_s + 1.0))
+    with pytest.raises(ValueError, match=re.escape("1e (arrival): job")):
+        check_simulation(later, run)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"gpus": 2}, "1d (capacity): node"), ({"steps": 10**9}, "1b (pace): job"), ({"steps": 0}, "1a (work): job 0")])
+def test_a_run_of_copies_that_breaks_a_constraint_is_refused(changes, message):
+    work = random_gangs(3, one_gpu=True)
+    run = run_copies(work)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_simulation(work, replace(run, history=run.history.assign(**changes)))
+    later = replace(work, jobs=work.jobs._replace(arrival_s=work.jobs.arrival_s + 1.0))
+    with pytest.raises(ValueError, match=re.escape("1e (arrival): job")):
+        check_simulation(later, run)

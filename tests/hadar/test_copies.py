@@ -1,21 +1,22 @@
 """HadarE: numbers of the reference, slots by hand, and laws on random jobs and nodes."""
 import numpy as np
 import pytest
-from hadar_cases import TOY, toy_golden, workload_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
-from sched_lab.hadar.copies import MIXES, NODES, HadarE, node_workload, run_slot, simulate_copies
-from sched_lab.hadar.engine import simulate
+from sched_lab.hadar.copies import MIXES, NODES, HadarE, node_workload, run_copies, run_slot
 from sched_lab.hadar.model import Allocation, Cluster, Workload, check_allocation
 from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.simulation import run_rounds
+from tests.hadar.cases import TOY, toy_golden, workload_of
 
 
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     """Up to four jobs on up to five nodes; nodes do at least half a step per second, so a slot is long enough."""
-    num_jobs, num_nodes = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    num_jobs = draw(st.integers(1, 4))
+    num_nodes = draw(st.integers(1, 5))
     steps = draw(st.lists(st.integers(1, 1500), min_size=num_jobs, max_size=num_jobs))
     rates = draw(st.lists(st.lists(st.floats(0.5, 8), min_size=num_nodes, max_size=num_nodes),
                           min_size=num_jobs, max_size=num_jobs))
@@ -34,7 +35,7 @@ def test_utilisation_of_one_job_in_copies_is_the_closed_form_of_the_reference():
     for case in TOY["theorem3_single"]:
         for copies in range(1, case["n"] + 1):
             rates = np.arange(case["n"]) < copies  # on the other nodes it cannot run
-            run = simulate_copies(workload_of([360 * case["R1"]], [rates]), HadarE(overhead_s=0.0))
+            run = run_copies(workload_of([360 * case["R1"]], [rates]), HadarE(overhead_s=0.0))
             assert run.cru == pytest.approx(case["cru"][copies - 1], abs=5.01e-5)
 
 
@@ -42,7 +43,7 @@ def test_utilisation_of_one_job_in_copies_is_the_closed_form_of_the_reference():
 def test_two_jobs_get_a_node_each_and_the_better_end_of_the_counterexample():
     case = TOY["theorem3_counter"]
     steps = [round(360 * work) for work in case["jobs"].values()]
-    run = simulate_copies(workload_of(steps, np.ones((2, 2))), HadarE(overhead_s=0.0))
+    run = run_copies(workload_of(steps, np.ones((2, 2))), HadarE(overhead_s=0.0))
     assert len(run.intervals) == case["hadare_one_copy_each"]["rounds"]
     assert run.cru == pytest.approx(case["hadare_one_copy_each"]["cru"])
     assert run.cru > case["hadare_A_then_B"]["cru"]
@@ -52,7 +53,7 @@ def test_two_jobs_get_a_node_each_and_the_better_end_of_the_counterexample():
 
 def test_one_job_on_two_nodes_by_hand():
     # slot 1: 350 s at 3 and 1 steps/s, 1400 of 2400 steps; slot 2: 1000 steps as 750 and 250, 250 s after 10 s
-    run = simulate_copies(workload_of([2400], [[3, 1]]))
+    run = run_copies(workload_of([2400], [[3, 1]]))
     assert run.history["steps"].tolist() == [1050, 350, 750, 250]
     assert run.ttd_s == pytest.approx(620)
     assert run.cru == pytest.approx((2 * 360 + 2 * 260) / (2 * 720))
@@ -64,61 +65,61 @@ def test_one_job_on_two_nodes_by_hand():
 def test_three_jobs_on_five_nodes_end_as_drawn():
     # slot 1: A has 4 + 1 steps/s and is done, B 2 + 1, C 2; slot 2: 210 steps of B at 4 + 2 + 1; slot 3: 400 of C at 10
     workload = workload_of([500, 510, 900], np.tile([4, 2, 2, 1, 1], (3, 1)))
-    forked = simulate_copies(workload, HadarE(slot_s=100.0, overhead_s=0.0))
+    forked = run_copies(workload, HadarE(slot_s=100.0, overhead_s=0.0))
     assert forked.jct_s == pytest.approx([100, 130, 240])
     assert forked.history.pivot(index="round", columns="node", values="job").to_numpy().tolist() == [
         [0, 1, 2, 0, 1], [1, 2, 1, 2, 1], [2, 2, 2, 2, 2]]
-    assert simulate(workload, Hadar(), round_s=100.0, restart_s=0.0).jct_s == pytest.approx([125, 255, 325])
+    assert run_rounds(workload, Hadar(), round_s=100.0, restart_s=0.0).jct_s == pytest.approx([125, 255, 325])
 
 
 def test_parts_of_steps_are_done_as_whole_ones():
-    assert simulate_copies(workload_of([2.5], [[1]]), HadarE(overhead_s=0.0)).ttd_s == pytest.approx(3)
+    assert run_copies(workload_of([2.5], [[1]]), HadarE(overhead_s=0.0)).ttd_s == pytest.approx(3)
 
 
 def test_a_node_too_slow_for_a_step_in_a_slot_is_left_out_whatever_is_believed():
     # 350 s at 0.002 steps/s are no step, and by belief it would get all five, in every slot
-    run = simulate_copies(workload_of([5], [[1, 0.002]]), believed=np.array([[0.01, 100]]))
+    run = run_copies(workload_of([5], [[1, 0.002]]), believed=np.array([[0.01, 100]]))
     assert run.history["node"].tolist() == [0] and run.ttd_s == pytest.approx(15)
 
 
 def test_who_comes_in_a_slot_waits_for_the_next():
-    run = simulate_copies(workload_of([35, 70], [[1], [1]], [100, 400]))
+    run = run_copies(workload_of([35, 70], [[1], [1]], [100, 400]))
     assert run.start_s.tolist() == [360, 720] and run.end_s == pytest.approx([360 + 10 + 35, 720 + 10 + 70])
 
 
 def test_a_node_without_steps_is_not_in_use():
-    run = simulate_copies(workload_of([1], [[4, 1]]))  # the quotas of the one step are 0.8 and 0.2
+    run = run_copies(workload_of([1], [[4, 1]]))  # the quotas of the one step are 0.8 and 0.2
     assert run.history["node"].tolist() == [0] and run.intervals["busy_gpu_s"].tolist() == pytest.approx([10.25])
 
 
 def test_who_chooses_first_depends_on_the_utility():
     workload = workload_of([100, 1000], [[1], [20]])  # alone 100 and 50 s: each has slowdown 1, but 1/50 beats 1/100
-    first = {utility: simulate_copies(workload, HadarE(utility=utility)).history["job"][0]
+    first = {utility: run_copies(workload, HadarE(utility=utility)).history["job"][0]
              for utility in ("effnorm", "inv")}
     assert first == {"effnorm": 0, "inv": 1}
 
 
 def test_who_chooses_first_depends_on_the_order():
     workload = workload_of([100, 4000], [[1], [20]])  # 100 and 200 s
-    first = {order: simulate_copies(workload, HadarE(order)).history["job"][0] for order in ("density", "longest")}
+    first = {order: run_copies(workload, HadarE(order)).history["job"][0] for order in ("density", "longest")}
     assert first == {"density": 0, "longest": 1}
 
 
 def test_more_jobs_than_nodes_are_a_backlog():
-    run = simulate_copies(workload_of([350, 350, 350], [[1], [1], [1]]))  # one after the other, a slot each
+    run = run_copies(workload_of([350, 350, 350], [[1], [1], [1]]))  # one after the other, a slot each
     assert run.intervals["active"].tolist() == [3, 2, 1]
     assert run.backlog_gru == pytest.approx(1) and sorted(run.jct_s) == pytest.approx([360, 720, 1080])
 
 
 def test_a_wrong_belief_costs_a_second_slot_and_no_third():
     # believed equal, 502 steps each: the slow one does 350 of them, and 152 are left, as 114 and 38, 38 s each
-    run = simulate_copies(workload_of([1004], [[3, 1]]), believed=np.array([[1.0, 1.0]]))
+    run = run_copies(workload_of([1004], [[3, 1]]), believed=np.array([[1.0, 1.0]]))
     assert run.history["steps"].tolist() == [502, 350, 114, 38]
     assert run.ttd_s == pytest.approx(360 + 10 + 38)
 
 
 def test_trimmed_nodes_save_node_time_and_not_time():
-    all_nodes, few = (simulate_copies(workload_of([100], [[3, 1]]), HadarE(trim=trim)) for trim in (False, True))
+    all_nodes, few = (run_copies(workload_of([100], [[3, 1]]), HadarE(trim=trim)) for trim in (False, True))
     assert (all_nodes.ttd_s, few.ttd_s) == pytest.approx((35, 10 + 100 / 3))  # 75 and 25 steps, or 100 on one
     assert all_nodes.intervals["busy_gpu_s"].sum() == pytest.approx(70)
     assert few.intervals["busy_gpu_s"].sum() == pytest.approx(10 + 100 / 3)
@@ -128,7 +129,7 @@ def test_trimmed_nodes_save_node_time_and_not_time():
 
 def test_trimming_counts_on_the_time_that_is_left_after_the_overhead():
     # 350 s of the fast node are 1050 steps: for 1060 both are needed, 795 and 265 steps; 360 s would have been enough
-    assert simulate_copies(workload_of([1060], [[3, 1]]), HadarE(trim=True)).ttd_s == pytest.approx(10 + 265)
+    assert run_copies(workload_of([1060], [[3, 1]]), HadarE(trim=True)).ttd_s == pytest.approx(10 + 265)
 
 
 def test_a_node_that_cannot_finish_uses_the_whole_slot():
@@ -141,8 +142,9 @@ def test_a_node_that_cannot_finish_uses_the_whole_slot():
 @settings(max_examples=30, deadline=None)
 @given(workloads(), options)
 def test_steps_are_conserved_and_every_slot_is_a_valid_allocation(workload, how):
-    run = simulate_copies(workload, how)
-    jobs, left = workload.jobs, workload.jobs.steps.astype(float)
+    run = run_copies(workload, how)
+    jobs = workload.jobs
+    left = workload.jobs.steps.astype(float)
     for number, places in run.history.groupby("round"):
         start_s = run.intervals["start_s"][number]
         assert not places["node"].duplicated().any() and (left[places["job"]] > 0).all()
@@ -158,7 +160,7 @@ def test_steps_are_conserved_and_every_slot_is_a_valid_allocation(workload, how)
 @settings(max_examples=30, deadline=None)
 @given(workloads(), options)
 def test_a_node_is_without_steps_only_in_a_slot_in_which_a_job_ends(workload, how):
-    run = simulate_copies(workload, HadarE(how.order, slot_s=how.slot_s, overhead_s=how.overhead_s))
+    run = run_copies(workload, HadarE(how.order, slot_s=how.slot_s, overhead_s=how.overhead_s))
     working = run.history.groupby("round").size()
     ends = set(run.history.groupby("job")["round"].max())
     assert set(working.index[working < len(workload.node_name)]) <= ends
@@ -169,14 +171,14 @@ def test_a_node_is_without_steps_only_in_a_slot_in_which_a_job_ends(workload, ho
 def test_wrong_beliefs_let_all_jobs_end_too(workload, data):
     shape = workload.jobs.rate.shape
     guess = data.draw(st.lists(st.floats(0.01, 100), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
-    run = simulate_copies(workload, believed=np.array(guess).reshape(shape))
+    run = run_copies(workload, believed=np.array(guess).reshape(shape))
     assert run.history.groupby("job")["steps"].sum().tolist() == workload.jobs.steps.tolist()
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 6))
 def test_more_equal_nodes_never_end_one_job_later(steps, num_nodes):
-    ttd_s = [simulate_copies(workload_of([steps], np.ones((1, nodes)))).ttd_s for nodes in (num_nodes, num_nodes + 1)]
+    ttd_s = [run_copies(workload_of([steps], np.ones((1, nodes)))).ttd_s for nodes in (num_nodes, num_nodes + 1)]
     assert ttd_s[1] <= ttd_s[0] + 1e-9
 
 
@@ -200,7 +202,8 @@ def test_the_mixes_have_the_speeds_of_equation_10_and_the_assumed_lengths():
 def test_copies_end_the_mixes_of_the_paper_no_later_than_hadar(cluster, mix):
     workload = node_workload(cluster, mix)
     assert len(workload.job_name) == int(mix.split("-")[1]) and workload.num_gpus == 5
-    forked, alone = simulate_copies(workload, HadarE("longest")), simulate(workload, Hadar())
+    forked = run_copies(workload, HadarE("longest"))
+    alone = run_rounds(workload, Hadar())
     assert forked.ttd_s <= alone.ttd_s
     for _, places in forked.history.groupby("round"):
         for job, own in places.groupby("job"):  # each copy alone is an allocation of one GPU
@@ -213,17 +216,17 @@ def test_copies_end_the_mixes_of_the_paper_no_later_than_hadar(cluster, mix):
 @pytest.mark.parametrize(("wrong", "says"), [
     (lambda: node_workload("moon", "M-1"), "choose from aws, testbed"),
     (lambda: node_workload("aws", "M-2"), "no mix 'M-2'"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE("shortest")), "'shortest' is no order"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE(slot_s=10.0)), "an overhead of 10.0 s"),
-    (lambda: simulate_copies(workload_of([5, 5], [[1], [0.002]])), "job 1 does no step"),
-    (lambda: simulate_copies(workload_of([5], [[0]])), "job 0 does no step"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.zeros((1, 1))), "job 0 does no step"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.ones((1, 2))), r"shape \(1, 2\) for \(1, 1\)"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.array([[np.nan]])), "give each job a rate"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.array([[-1.0]])), "give each job a rate"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), believed=np.array([[np.inf]])), "give each job a rate"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE(overhead_s=-1.0)), "an overhead of -1.0 s"),
-    (lambda: simulate_copies(workload_of([5], [[1]]), HadarE(slot_s=np.inf)), "in a slot of inf s"),
+    (lambda: run_copies(workload_of([5], [[1]]), HadarE("shortest")), "'shortest' is no order"),
+    (lambda: run_copies(workload_of([5], [[1]]), HadarE(slot_s=10.0)), "an overhead of 10.0 s"),
+    (lambda: run_copies(workload_of([5, 5], [[1], [0.002]])), "job 1 does no step"),
+    (lambda: run_copies(workload_of([5], [[0]])), "job 0 does no step"),
+    (lambda: run_copies(workload_of([5], [[1]]), believed=np.zeros((1, 1))), "job 0 does no step"),
+    (lambda: run_copies(workload_of([5], [[1]]), believed=np.ones((1, 2))), r"shape \(1, 2\) for \(1, 1\)"),
+    (lambda: run_copies(workload_of([5], [[1]]), believed=np.array([[np.nan]])), "give each job a rate"),
+    (lambda: run_copies(workload_of([5], [[1]]), believed=np.array([[-1.0]])), "give each job a rate"),
+    (lambda: run_copies(workload_of([5], [[1]]), believed=np.array([[np.inf]])), "give each job a rate"),
+    (lambda: run_copies(workload_of([5], [[1]]), HadarE(overhead_s=-1.0)), "an overhead of -1.0 s"),
+    (lambda: run_copies(workload_of([5], [[1]]), HadarE(slot_s=np.inf)), "in a slot of inf s"),
 ])
 def test_bad_input_is_refused_with_a_reason(wrong, says):
     with pytest.raises(InputError, match=says):
@@ -236,4 +239,4 @@ def test_larger_nodes_and_gangs_are_refused():
     gang = Workload(one.job_name, one.node_name, one.type_name, one.cluster, one.jobs._replace(workers=np.array([2])))
     for wrong in (large, gang):
         with pytest.raises(InputError, match="one GPU and jobs with one worker"):
-            simulate_copies(wrong)
+            run_copies(wrong)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hadar_cases import random_workload
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 from scipy.optimize import linprog
 
 from sched_lab.frames import InputError
@@ -16,6 +16,7 @@ from sched_lab.hadar.fluid import fluid_rows, gpu_rows, makespan_bound_s, shorte
 from sched_lab.hadar.model import Cluster, Jobs, type_gpus
 from sched_lab.hadar.workload import draw_workload, read_gavel_throughputs
 from sched_lab.traces import find_data, find_reference
+from tests.hadar.cases import random_workload
 
 BOUNDS = find_reference("hadar/lp_bounds.json")
 SPEEDS = find_data("gavel/throughputs.csv")
@@ -43,9 +44,11 @@ def test_the_bound_of_the_papers_workload_is_the_stored_one(row):
 def dense_bound(rate, workers, gpus, steps, late_s):
     """Solve the same program, written down once more: column j * types + r, then T."""
     num_jobs, num_types = rate.shape
-    rows, right = [], []
+    rows = []
+    right = []
     for j in range(num_jobs):
-        time, work = np.zeros((num_jobs, num_types)), np.zeros((num_jobs, num_types))
+        time = np.zeros((num_jobs, num_types))
+        work = np.zeros((num_jobs, num_types))
         time[j], work[j] = 1, -rate[j]
         rows += [np.append(time.ravel(), -1), np.append(work.ravel(), 0)]
         right += [-late_s[j], -steps[j]]
@@ -61,7 +64,8 @@ def dense_bound(rate, workers, gpus, steps, late_s):
 @given(seeds)
 def test_the_sparse_scaled_program_has_the_optimum_of_the_plain_one(seed):
     work = random_workload(seed)
-    jobs, gpus = work.jobs, type_gpus(work.cluster, len(work.type_name))
+    jobs = work.jobs
+    gpus = type_gpus(work.cluster, len(work.type_name))
     bound_s, times_s = shortest_fluid(jobs.rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)
     assert bound_s == pytest.approx(dense_bound(jobs.rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s), rel=1e-6)
     assert ((jobs.rate * times_s).sum(axis=1) >= jobs.steps * (1 - 1e-6)).all()
@@ -109,7 +113,8 @@ def test_steps_may_be_as_large_or_small_as_they_like():
 
 def test_types_without_gpus_do_not_count_and_spread_speeds_do():
     # on the K80 (type 1) a step takes 1 s packed and half a second spread; there is no V100
-    packed, spread = np.array([[9.0, 1.0]]), np.array([[9.0, 2.0]])
+    packed = np.array([[9.0, 1.0]])
+    spread = np.array([[9.0, 2.0]])
     jobs = Jobs(np.zeros(1), np.array([10.0]), np.array([2]), np.ones(1), packed, spread)
     assert makespan_bound_s(Cluster(np.array([1, 1]), np.array([1, 1])), jobs) == pytest.approx(5)
 
@@ -126,13 +131,14 @@ def test_a_job_that_runs_nowhere_is_refused(rate, gpus):
 
 
 def test_many_jobs_are_solved_by_another_method_with_the_same_optimum(monkeypatch):
-    asked, linprog = [], fluid.optimize.linprog
+    asked = []
+    solve = optimize.linprog
 
     def watched(*args, method, **kwargs):
         asked.append(method)
-        return linprog(*args, method=method, **kwargs)
+        return solve(*args, method=method, **kwargs)
 
-    monkeypatch.setattr(fluid.optimize, "linprog", watched)
+    monkeypatch.setattr(optimize, "linprog", watched)
     work = random_workload(4)
     bound_s = makespan_bound_s(work.cluster, work.jobs)
     monkeypatch.setattr(fluid, "MANY_JOBS", len(work.job_name))
@@ -142,7 +148,7 @@ def test_many_jobs_are_solved_by_another_method_with_the_same_optimum(monkeypatc
 
 def test_a_program_that_is_not_solved_is_no_bound(monkeypatch):
     failed = SimpleNamespace(success=False, message="out of time", fun=None, x=None)
-    monkeypatch.setattr(fluid.optimize, "linprog", lambda *args, **kwargs: failed)
+    monkeypatch.setattr(optimize, "linprog", lambda *args, **kwargs: failed)
     with pytest.raises(RuntimeError, match="not solved: out of time"):
         shortest_fluid(np.ones((1, 1)), np.array([1]), np.array([1]), np.ones(1))
 
@@ -156,7 +162,8 @@ def test_the_rows_of_a_small_program_by_hand():
 
 def test_rows_add_up_columns_of_a_job_and_of_a_type():
     values = np.array([[1.0, 2], [3, 4], [5, 6]])
-    rate, workers = np.array([[1.0, 10], [2, 20], [3, 30]]), np.array([1, 2, 3])
+    rate = np.array([[1.0, 10], [2, 20], [3, 30]])
+    workers = np.array([1, 2, 3])
     assert (time_rows(3, 2) @ values.ravel()).tolist() == values.sum(axis=1).tolist()
     assert (gpu_rows(workers, 2) @ values.ravel()).tolist() == (workers @ values).tolist()
     assert (work_rows(rate) @ values.ravel()).tolist() == (rate * values).sum(axis=1).tolist()

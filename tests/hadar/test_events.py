@@ -4,27 +4,28 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hadar_cases import random_gangs, workload_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
-from sched_lab.hadar import copies, engine
-from sched_lab.hadar.copies import HadarE, simulate_copies
-from sched_lab.hadar.engine import MOST_ROWS, after_rounds, jobs_frame, rounds_frame, simulate, summary
+from sched_lab.hadar import copies, simulation
+from sched_lab.hadar.copies import HadarE, run_copies
 from sched_lab.hadar.model import toy_workload
-from sched_lab.hadar.report import SCHEDULERS, report, scheduler_of
+from sched_lab.hadar.policies import POLICIES, Copies, policy_of
+from sched_lab.hadar.report import report_of
+from sched_lab.hadar.simulation import MOST_ROWS, after_rounds, jobs_frame, rounds_frame, run_rounds, summary
+from tests.hadar.cases import random_gangs, workload_of
 
 seeds = st.integers(0, 10**6)
-ROUNDS = [name for name in SCHEDULERS if not name.startswith("hadare")]
-FORESIGHTED = [name for name in ROUNDS if hasattr(scheduler_of(name), "rounds_alike")]
+ROUNDS = [name for name, record in POLICIES.items() if not isinstance(record.scalar_form, Copies)]
+FORESIGHTED = [name for name in ROUNDS if hasattr(policy_of(name), "rounds_alike")]
 
 
 class OneByOne:
     """The same scheduler, asked in each round: the oracle."""
 
     def __init__(self, name, round_s=360.0, restart_s=10.0):
-        self.who, self.decisions = scheduler_of(name, round_s, restart_s), 0
+        self.who, self.decisions = policy_of(name, round_s, restart_s), 0
 
     def allocate(self, state):
         self.decisions += 1
@@ -57,13 +58,14 @@ def test_who_can_tell_that_nothing_will_change():
 def test_every_frame_is_that_of_the_rounds_played_one_by_one(name, seed, lengths):
     round_s, restart_s = lengths
     work = with_steps(random_gangs(seed), round_s / 40)
-    plain, quick = OneByOne(name, *lengths), Counted(name, *lengths)
+    plain = OneByOne(name, *lengths)
+    quick = Counted(name, *lengths)
     try:
-        slow = simulate(work, plain, round_s=round_s, restart_s=restart_s)
+        slow = run_rounds(work, plain, round_s=round_s, restart_s=restart_s)
     except InputError as error:
         assert "single GPU type" in str(error)
         return
-    run = simulate(work, quick, round_s=round_s, restart_s=restart_s)
+    run = run_rounds(work, quick, round_s=round_s, restart_s=restart_s)
     assert quick.decisions <= plain.decisions
     assert run.end_s.tolist() == slow.end_s.tolist()
     assert run.start_s.tolist() == slow.start_s.tolist()
@@ -73,9 +75,10 @@ def test_every_frame_is_that_of_the_rounds_played_one_by_one(name, seed, lengths
 
 @pytest.mark.parametrize("name", FORESIGHTED)
 def test_rounds_are_indeed_passed_together(name):
-    plain, quick = OneByOne(name), Counted(name)
+    plain = OneByOne(name)
+    quick = Counted(name)
     for who in (plain, quick):
-        simulate(with_steps(toy_workload(), 100), who)
+        run_rounds(with_steps(toy_workload(), 100), who)
     assert quick.decisions < plain.decisions * (0.8 if name.startswith("gavel") else 0.5)  # a contest is decided anew
 
 
@@ -92,9 +95,9 @@ def test_steps_left_are_the_same_to_the_last_bit(each, begin, rounds):
 @pytest.mark.parametrize("name", FORESIGHTED)
 def test_a_million_million_steps_end_at_once(name):
     who = Counted(name)
-    simulate(single(1e12), who)
+    run_rounds(single(1e12), who)
     assert who.decisions < 100
-    done = report(single(1e12), name)
+    done = report_of(single(1e12), name)
     assert done.run.end_s[0] == pytest.approx(5e11, rel=1e-6)
     assert done.summary["rounds"] == pytest.approx(5e11 / 360, rel=1e-6)
     assert done.summary["cru"] == pytest.approx(1)
@@ -107,7 +110,7 @@ def test_a_million_million_steps_end_at_once(name):
 def test_one_long_job_among_short_ones_ends(name):
     toy = toy_workload()
     long = replace(toy, jobs=toy.jobs._replace(steps=np.where(np.arange(6) == 2, 1e12, toy.jobs.steps)))
-    run = simulate(long, scheduler_of(name))
+    run = run_rounds(long, policy_of(name))
     assert 1e12 / 4.5 <= run.end_s[2] < 1e12 / 0.49
     assert jobs_frame(run)["end_s"].drop(2).max() < 1e5
     assert summary(run)["gru"] > 0
@@ -115,29 +118,29 @@ def test_one_long_job_among_short_ones_ends(name):
 
 def test_a_short_list_says_the_same_as_a_long_one(monkeypatch):
     work = with_steps(toy_workload(), 30)
-    every = summary(simulate(work, scheduler_of("yarn-cs")))
-    monkeypatch.setattr(engine, "MOST_ROWS", 10)
-    few = simulate(work, scheduler_of("yarn-cs"))
+    every = summary(run_rounds(work, policy_of("yarn-cs")))
+    monkeypatch.setattr(simulation, "MOST_ROWS", 10)
+    few = run_rounds(work, policy_of("yarn-cs"))
     assert summary(few) == pytest.approx(every, nan_ok=True)
     assert len(few.intervals) < every["rounds"] / 4
 
 
-@pytest.mark.parametrize("name", list(SCHEDULERS))
+@pytest.mark.parametrize("name", list(POLICIES))
 @pytest.mark.parametrize(("steps", "round_s", "restart_s"), [
     (1e308, 360.0, 10.0), (9e15, 360.0, 10.0), (1e12, 0.001, 0.0), (9e15, 1e-9, 0.0), (1e308, 1e-300, 0.0)])
 def test_a_run_that_cannot_end_is_refused_before_it_begins(name, steps, round_s, restart_s):
     with pytest.raises(InputError, match="rounds of|has .* steps|horizon|no step|longer") as refused:
-        report(single(steps), name, round_s=round_s, restart_s=restart_s)
+        report_of(single(steps), name, round_s=round_s, restart_s=restart_s)
     assert len(str(refused.value)) < 300
 
 
-@pytest.mark.parametrize("name", list(SCHEDULERS))
+@pytest.mark.parametrize("name", list(POLICIES))
 def test_rounds_of_a_millisecond_end_or_are_refused(name, monkeypatch):
-    for module in (engine, copies):
+    for module in (simulation, copies):
         monkeypatch.setattr(module, "MOST_DECISIONS", 3000)  # the real limit takes a minute to reach
     work = workload_of([9000, 5000], [[3, 2], [2, 1]]) if name.startswith("hadare") else toy_workload()
     try:
-        assert report(work, name, round_s=0.001, restart_s=0.0).summary["ttd_h"] > 0
+        assert report_of(work, name, round_s=0.001, restart_s=0.0).summary["ttd_h"] > 0
     except InputError as error:
         assert "rounds of 0.001 s" in str(error) or "no step in a slot of 0.001 s" in str(error)
 
@@ -145,6 +148,6 @@ def test_rounds_of_a_millisecond_end_or_are_refused(name, monkeypatch):
 def test_copies_skip_the_slots_in_which_nobody_is_there():
     work = workload_of([2400, 2400], [[3, 1], [3, 1]], arrival_s=[0, 3.6e9 + 1])
     early = workload_of([2400, 2400], [[3, 1], [3, 1]], arrival_s=[0, 7201])
-    late, soon = (simulate_copies(each, HadarE()) for each in (work, early))
+    late, soon = (run_copies(each, HadarE()) for each in (work, early))
     assert (late.jct_s - soon.jct_s).tolist() == [0, 0]
     assert len(late.intervals) == len(soon.intervals)

@@ -4,7 +4,7 @@ import pytest
 
 from sched_lab.frames import InputError
 from sched_lab.hadar.model import read_workload
-from sched_lab.hadar.report import report
+from sched_lab.hadar.report import report_of
 
 JOBS = "name,arrival_s,steps,workers,model,weight\na,{arrival_s},{steps},{workers},m,{weight}\nb,600,5000,1,m,1\n"
 NODES = "node,type,gpus\nx,v,{gpus}\ny,k,4\n"
@@ -37,7 +37,7 @@ def test_a_number_out_of_all_proportion_is_refused_where_it_stands(tmp_path, nam
 def test_the_ends_of_what_is_allowed_give_a_result_or_one_error(tmp_path, scheduler, name, value):
     work = problem(tmp_path, **{name: value})
     try:
-        done = report(work, scheduler)
+        done = report_of(work, scheduler)
     except InputError as error:
         assert "rounds of 360 s" in str(error)
         return

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab._compat import embedded
-from sched_lab.frames import InputError
+from sched_lab.frames import InputError, embedded
 from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
 from sched_lab.hadar.model import SECONDS_PER_HOUR, type_gpus
 from sched_lab.hadar.workload import (
@@ -78,7 +77,8 @@ def test_the_ratios_of_the_synthetic_table_are_within_the_measured_ones():
         ours = SPEEDS.rate[[SPEEDS.row[key, 1] for key in keys_of(SPEEDS, model, 1)]]
         theirs = measured.rate[[measured.row[key, 1] for key in keys_of(measured, model, 1)]]
         for kind in (0, 1):
-            low, high = (theirs[:, kind] / theirs[:, 2]).min(), (theirs[:, kind] / theirs[:, 2]).max()
+            low = (theirs[:, kind] / theirs[:, 2]).min()
+            high = (theirs[:, kind] / theirs[:, 2]).max()
             assert low * 0.94 <= (ours[0, kind] / ours[0, 2]) <= high * 1.06, (model, kind)
 
 
@@ -125,7 +125,8 @@ def test_the_papers_cluster_has_twenty_gpus_of_each_type():
 def test_every_job_is_one_that_the_paper_describes(seed, num_jobs, reference, gangs, scale):
     options = {"num_jobs": num_jobs, "reference": reference, "gangs": gangs, "scale": scale}
     workload = draw_workload(SPEEDS, seed, **options)
-    jobs, kind = workload.jobs, GAVEL_TYPES.index(reference)
+    jobs = workload.jobs
+    kind = GAVEL_TYPES.index(reference)
     gpu_hours = jobs.steps * jobs.workers / jobs.rate[:, kind] / SECONDS_PER_HOUR / scale
     for name, hours, rate, workers in zip(workload.job_name, gpu_hours, jobs.rate, jobs.workers, strict=True):
         group = name.split("-")[0]

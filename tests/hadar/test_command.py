@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab._compat import embedded
 from sched_lab.cli import main
-from sched_lab.hadar.engine import simulate
+from sched_lab.frames import embedded
 from sched_lab.hadar.model import allocation_of, check_allocation, read_workload
-from sched_lab.hadar.report import SCHEDULERS
+from sched_lab.hadar.policies import POLICIES, Copies
+from sched_lab.hadar.simulation import run_rounds
 
 RESULT = {"jobs.csv", "rounds.csv", "summary.json", "places.svg", "progress.svg", "usage.svg"}
 TABLES = {what: embedded(f"toy/hadar_{what}.csv").read_text() for what in ("jobs", "cluster", "throughputs")}
@@ -18,8 +18,8 @@ SINGLE = {  # for copies: nodes with one GPU, jobs with one worker
     "jobs": "name,arrival_s,steps,workers,model\nnight,0,9000,1,LM\nday,500,4000,1,LM\nlast,2000,3000,1,ResNet-50\n",
     "cluster": "node,type,gpus\neel,v100,1\nfox,p100,1\ngnu,k80,1\n",
 }
-GANGS = [name for name in SCHEDULERS if not name.startswith("hadare")]
-COPIES = [name for name in SCHEDULERS if name.startswith("hadare")]
+GANGS = [name for name, record in POLICIES.items() if not isinstance(record.scalar_form, Copies)]
+COPIES = [name for name, record in POLICIES.items() if isinstance(record.scalar_form, Copies)]
 
 
 @pytest.fixture(autouse=True)
@@ -70,10 +70,11 @@ class Replay:
 @pytest.mark.parametrize("name", GANGS)
 @pytest.mark.parametrize(("round_s", "restart_s"), [(360, 10), (60, 0)])
 def test_the_rounds_that_are_written_replay_to_the_jobs_that_are_written(name, round_s, restart_s, capsys):
-    assert hadar("--scheduler", name, "--round", round_s, "--restart", restart_s) == 0
+    assert hadar("--policy", name, "--round", round_s, "--restart", restart_s) == 0
     assert {path.name for path in Path("out").iterdir()} == RESULT
-    workload, (jobs, rounds, about) = given(), written()
-    run = simulate(workload, Replay(workload, rounds), round_s=round_s, restart_s=restart_s)
+    workload = given()
+    (jobs, rounds, about) = written()
+    run = run_rounds(workload, Replay(workload, rounds), round_s=round_s, restart_s=restart_s)
     assert jobs["name"].tolist() == list(workload.job_name)
     assert jobs["start_s"].to_numpy() == pytest.approx(run.start_s, abs=1e-6)
     assert jobs["end_s"].to_numpy() == pytest.approx(run.end_s, abs=1e-6)
@@ -82,7 +83,7 @@ def test_the_rounds_that_are_written_replay_to_the_jobs_that_are_written(name, r
     hours = jobs["jct_s"] / 3600
     ttd_s = jobs["end_s"].max() - jobs["arrival_s"].min()
     assert about["ttd_h"] == pytest.approx(ttd_s / 3600) and about["mean_jct_h"] == pytest.approx(hours.mean())
-    assert about["median_jct_h"] == pytest.approx(hours.median()) and about["scheduler"] == name
+    assert about["median_jct_h"] == pytest.approx(hours.median()) and about["policy"] == name
     assert about["p90_jct_h"] == pytest.approx(np.percentile(hours, 90))
     held = rounds.merge(jobs, left_on="job", right_on="name")
     busy_gpu_s = (held["gpus"] * (np.minimum(held["start_s_x"] + round_s, held["end_s"]) - held["start_s_x"])).sum()
@@ -99,8 +100,9 @@ def test_the_rounds_that_are_written_replay_to_the_jobs_that_are_written(name, r
 def test_copies_are_written_too_and_no_node_works_twice_at_a_time(name):
     for what, text in SINGLE.items():
         Path(f"{what}.csv").write_text(text)
-    assert hadar("--scheduler", name, "--round", 90, "--restart", 5) == 0
-    workload, (jobs, rounds, about) = given(), written()
+    assert hadar("--policy", name, "--round", 90, "--restart", 5) == 0
+    workload = given()
+    (jobs, rounds, about) = written()
     assert not rounds.duplicated(["round", "node"]).any() and (rounds["gpus"] == 1).all()
     assert rounds.duplicated(["round", "job"]).any()  # some job has copies
     assert (rounds["start_s"] == 90 * (rounds["start_s"] / 90).round()).all()
@@ -120,13 +122,13 @@ def test_without_any_file_the_toy_tables_are_taken():
         assert Path("out", name).read_bytes() == Path("toy", name).read_bytes(), name
     jobs, _, about = written("toy")
     assert jobs["end_s"].tolist() == [485, 1135, 210, 1090, 1130, 1810]  # by hand, in the chapter
-    assert (about["scheduler"], about["round_s"], about["restart_s"]) == ("hadar", 360, 10)
+    assert (about["policy"], about["round_s"], about["restart_s"]) == ("hadar", 360, 10)
 
 
 @pytest.mark.parametrize("name", ["hadar", "gavel-maxmin"])
 def test_the_same_command_writes_the_same_bytes(name):
     for out in ("one", "two"):
-        assert hadar("--scheduler", name, "--round", 60, out=out) == 0
+        assert hadar("--policy", name, "--round", 60, out=out) == 0
     for file in RESULT:
         assert Path("one", file).read_bytes() == Path("two", file).read_bytes(), file
 
@@ -140,7 +142,8 @@ def test_the_drawings_name_jobs_types_and_the_result():
 
 def test_every_round_that_is_written_is_allowed():
     assert hadar("--round", 60) == 0
-    workload, (_, rounds, _) = given(), written()
+    workload = given()
+    (_, rounds, _) = written()
     for start_s in rounds["start_s"].unique():
         state = type("State", (), {"now_s": start_s})
         check_allocation(workload.cluster, workload.jobs, Replay(workload, rounds).allocate(state), now_s=start_s)
@@ -177,8 +180,8 @@ def test_a_wrong_table_is_one_line_and_writes_nothing(what, capsys):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (["--scheduler", "gavel"], ["'gavel'", "gavel-maxmin", "yarn-cs"]),
-    (["--scheduler", "hadare"], ["one GPU", "one worker"]),
+    (["--policy", "gavel"], ["'gavel'", "gavel-maxmin", "yarn-cs"]),
+    (["--policy", "hadare"], ["one GPU", "one worker"]),
     (["--round", "0"], ["--round", "0 is not in the range from 1"]),
     (["--round", "-360"], ["-360"]),
     (["--round", "inf"], ["inf is not in the range"]),
@@ -189,7 +192,7 @@ def test_a_wrong_table_is_one_line_and_writes_nothing(what, capsys):
     (["--restart", "360"], ["a restart of 360 s", "less than a round"]),
     (["--round", "60", "--restart", "61"], ["a restart of 61 s"]),
     (["--restart", "-1"], ["-1"]),
-    (["--scheduler", "hadare", "--round", "0", "--restart", "0"], ["--round"]),
+    (["--policy", "hadare", "--round", "0", "--restart", "0"], ["--round"]),
     (["--restart", "nan"], ["--restart", "nan"]),
     (["--jobs", "job.csv"], ["job.csv", "jobs.csv"]),
 ])
@@ -203,22 +206,22 @@ def test_wrong_options_are_one_line_and_write_nothing(options, words, capsys):
 @pytest.mark.parametrize("name", ["gavel-maxmin", "gavel-makespan", "gavel-sum", "tiresias"])
 def test_a_gang_that_fits_on_no_single_type_is_one_line_and_another_scheduler_takes_it(name, capsys):
     Path("cluster.csv").write_text(TABLES["cluster"].replace("k80,4", "k80,1"))
-    assert hadar("--scheduler", name) == 2
+    assert hadar("--policy", name) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "'words'" in said and "no single GPU type" in said and "hadar" in said
     assert not Path("out").exists()
-    assert hadar("--scheduler", "hadar") == 0
+    assert hadar("--policy", "hadar") == 0
     assert set(pd.read_csv("out/rounds.csv").query("job == 'words'")["type"]) == {"v100", "p100"}
 
 
 def test_wrong_input_leaves_an_older_result_as_it_was(capsys):
     assert hadar() == 0
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    assert hadar("--round", "0") == 2 and hadar("--scheduler", "hadare") == 2
+    assert hadar("--round", "0") == 2 and hadar("--policy", "hadare") == 2
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
-    assert hadar("--scheduler", "tiresias") == 2
+    assert hadar("--policy", "tiresias") == 2
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
-    assert hadar("--scheduler", "tiresias", "--force") == 0 and written()[2]["scheduler"] == "tiresias"
+    assert hadar("--policy", "tiresias", "--force") == 0 and written()[2]["policy"] == "tiresias"
 
 
 def test_a_file_in_the_place_of_the_folder_is_one_line(capsys):
@@ -230,5 +233,5 @@ def test_a_file_in_the_place_of_the_folder_is_one_line(capsys):
 def test_help_teaches(capsys):
     assert call("hadar", "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
-    for word in ("--jobs", "--cluster", "--throughputs", "--scheduler", "--round", "--restart", "gavel-sum", "Example"):
+    for word in ("--jobs", "--cluster", "--throughputs", "--policy", "--round", "--restart", "gavel-sum", "Example"):
         assert word in text

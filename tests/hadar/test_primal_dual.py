@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hadar_cases import CASES, TOY, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
-from sched_lab.hadar.engine import keeps_place, simulate
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import (
     Allocation,
@@ -26,6 +24,7 @@ from sched_lab.hadar.model import (
 )
 from sched_lab.hadar.primal_dual import (
     Hadar,
+    Place,
     Terms,
     best_round,
     branch,
@@ -34,7 +33,7 @@ from sched_lab.hadar.primal_dual import (
     find_alloc,
     is_same,
     literal_round,
-    options_of,
+    nowhere,
     pack,
     payoff_of,
     places_of,
@@ -43,12 +42,24 @@ from sched_lab.hadar.primal_dual import (
     reference_rate,
     serve,
     utility_scale,
+    ways_of,
 )
+from sched_lab.hadar.simulation import keeps_place, run_rounds
 from sched_lab.hadar.workload import read_gavel_throughputs
 from sched_lab.traces import find_data
+from tests.hadar.cases import CASES, TOY, toy_golden
 
 THROUGHPUTS = find_data("gavel/throughputs.csv")
-NONE = np.empty(0, np.int64)
+
+
+def at(node: Any, gpus: Any) -> Place:
+    """Make a place of two lists."""
+    return Place(np.array(node, np.int64), np.array(gpus, np.int64))
+
+
+def listed(place: Place) -> tuple[list[int], list[int]]:
+    """Nodes and GPUs of a place."""
+    return place.node.tolist(), place.gpus.tolist()
 
 
 def start_of(cluster: Cluster, jobs: Jobs) -> State:
@@ -60,7 +71,8 @@ def start_of(cluster: Cluster, jobs: Jobs) -> State:
 def random_workload(seed: int, *, one_type: bool = False, late: bool = True) -> Workload:
     """Up to eight jobs that can run, on up to four nodes of up to three types; some cannot run everywhere."""
     rng = np.random.default_rng(seed)
-    num_jobs, num_nodes = int(rng.integers(1, 9)), int(rng.integers(1, 5))
+    num_jobs = int(rng.integers(1, 9))
+    num_nodes = int(rng.integers(1, 5))
     num_types = 1 if one_type else int(rng.integers(1, 4))
     cluster = Cluster(rng.integers(0, num_types, num_nodes), rng.integers(1, 5, num_nodes))
     rate = rng.uniform(0.5, 5, (num_jobs, num_types)) * (rng.random((num_jobs, num_types)) > 0.2)
@@ -103,15 +115,17 @@ def test_prices_are_the_recorded_ones():
     ("Hadar-sticky", Hadar(sticky=True))])
 def test_six_jobs_run_as_recorded(name, scheduler):
     case = next(case for case in CASES if case["name"] == "tiny6")
-    table, given_jobs = read_gavel_throughputs(THROUGHPUTS), case["jobs"]
+    table = read_gavel_throughputs(THROUGHPUTS)
+    given_jobs = case["jobs"]
     rows = [table.row[job["job_type"], job["scale_factor"]] for job in given_jobs]
     jobs = Jobs(np.array([job["arrival_s"] for job in given_jobs], float),
                 np.array([job["total_steps"] for job in given_jobs], float),
                 np.array([job["scale_factor"] for job in given_jobs]), np.ones(6), table.rate[rows],
                 table.spread_rate[rows])
     cluster = Cluster(np.arange(3), np.array([2, 2, 2]))
-    run = simulate(Workload(tuple("012345"), ("v", "p", "k"), table.type_name, cluster, jobs), scheduler)
-    expected, first = TOY["tiny6"][name], run.history[run.history["round"] == 0]
+    run = run_rounds(Workload(tuple("012345"), ("v", "p", "k"), table.type_name, cluster, jobs), scheduler)
+    expected = TOY["tiny6"][name]
+    first = run.history[run.history["round"] == 0]
     assert run.end_s == pytest.approx(np.array(expected["finish_s"]), abs=2e-3)  # recorded with few digits
     assert len(run.intervals) == expected["rounds"]
     places = {str(job): [] for job in range(6)}
@@ -124,7 +138,8 @@ def test_six_jobs_run_as_recorded(name, scheduler):
 
 def three_jobs() -> State:
     """Start the chapter's toy: A, B and C want 1, 2 and 3 of two V100 and four K80, and weigh 1, 2 and 1."""
-    rate, spread_rate = np.array([[4.0, 1], [2, 1], [2, 1]]), np.array([[4.0, 1], [1.6, 0.8], [1.8, 0.9]])
+    rate = np.array([[4.0, 1], [2, 1], [2, 1]])
+    spread_rate = np.array([[4.0, 1], [1.6, 0.8], [1.8, 0.9]])
     jobs = Jobs(np.zeros(3), np.array([7200.0, 3600.0, 3600.0]), np.array([1, 2, 3]), np.array([1.0, 2.0, 1.0]), rate,
                 spread_rate)
     return start_of(Cluster(np.array([0, 1]), np.array([2, 4])), jobs)
@@ -152,12 +167,15 @@ def test_the_price_limits_of_jobs_under_way():
     # The second needs 90 s, which count as a round. So eta is 10 * 3 / 1.
     rate = np.array([[2.0, 0.5, 0.0], [4.0, 4.0, 4.0]])
     jobs = Jobs(np.array([100.0, 360.0]), np.array([3600.0, 720.0]), np.array([2, 1]), np.ones(2), rate, rate)
-    cluster, active, left = Cluster(np.arange(3), np.ones(3, int)), np.arange(2), np.array([1800.0, 360.0])
+    cluster = Cluster(np.arange(3), np.ones(3, int))
+    active = np.arange(2)
+    left = np.array([1800.0, 360.0])
     scale = utility_scale(jobs)
     assert scale.tolist() == [1800, 180]
     # utilities of the rest: 1800 / (720 + 900 - 100) and 180 / (720 + 90 - 360), the first for two workers
     assert density(jobs, active, scale, left, 720.0) == pytest.approx([1800 / 1520 / 2, 180 / 450])
-    low, high = price_limits(cluster, jobs, active, scale, left, 720.0, round_s=360.0, horizon_s=3600.0)
+    state = start_of(cluster, jobs)._replace(now_s=720.0, remaining=left)
+    low, high = price_limits(state, scale, round_s=360.0, horizon_s=3600.0)
     assert low == pytest.approx(min(1800 / (4320 - 100) / 20, 180 / (3600 - 360)) / (4 * 30))
     assert high == pytest.approx(1800 / 1520 / 2)
 
@@ -168,56 +186,53 @@ def test_types_are_compared_packed_even_if_the_gang_is_faster_spread():
 
 
 def test_a_node_without_free_gpus_takes_no_part():
-    node, gpus = np.zeros(3, np.int64), np.zeros(3, np.int64)
-    assert fill(np.ones(2, bool), np.array([0, 2]), np.array([0.1, 0.2]), True, node, gpus, 2) == 1
-    assert (node[0], gpus[0]) == (1, 2)
-    assert fill(np.ones(2, bool), np.array([0, 2]), np.array([0.1, 0.2]), False, node, gpus, 3) == 0
+    free = np.array([0, 2])
+    cost = np.array([0.1, 0.2])
+    assert listed(fill(np.ones(2, bool), free, cost, True, 2)) == ([1], [2])
+    assert listed(fill(np.ones(2, bool), free, cost, False, 3)) == ([], [])
 
 
 def test_of_equal_nodes_the_first_holds_the_gang():
-    node, gpus, cost = np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([0.3, 0.2, 0.2])
-    assert pack(np.ones(3, bool), np.array([2, 2, 2]), cost, node, gpus, 2) == 1
-    assert (node[0], gpus[0]) == (1, 2)
+    cost = np.array([0.3, 0.2, 0.2])
+    assert listed(pack(np.ones(3, bool), np.array([2, 2, 2]), cost, 2)) == ([1], [2])
     # the cheapest one may not be used, and a fuller node is no reason to pay more
-    assert pack(np.array([True, False, True]), np.array([2, 2, 3]), cost, node, gpus, 2) == 1
-    assert node[0] == 2
+    assert listed(pack(np.array([True, False, True]), np.array([2, 2, 3]), cost, 2)) == ([2], [2])
 
 
 @pytest.mark.parametrize(("node", "gpus", "same"), [
     ([0, 2], [1, 3], True), ([2, 0], [3, 1], True), ([2, 0], [1, 3], False), ([0], [1], False),
     ([0, 1], [1, 3], False), ([0, 3], [1, 3], False), ([0, 2, 1], [1, 3, 1], False)])
 def test_places_are_the_same_if_nodes_and_gpus_are(node, gpus, same):
-    old = np.array([0, 2]), np.array([1, 3])
-    assert is_same(np.array(node), np.array(gpus), len(node), *old) == same
+    assert is_same(at(node, gpus), at([0, 2], [1, 3])) == same
 
 
 def test_a_payoff_is_the_utility_left_over_minus_the_cost_of_a_round():
     state = three_jobs()
     jobs = state.jobs._replace(arrival_s=np.array([0.0, 0.0, 100.0]))
-    terms = Terms(utility_scale(jobs), reference_rate(jobs), np.array([7200.0, 3600.0, 1800.0]), 500.0, 20.0, 0.05,
-                  True, 0.01, 1.0)
-    cost, both = np.array([0.1, 0.2]), np.array([0, 1])
+    terms = Terms(state.cluster, jobs, utility_scale(jobs), reference_rate(jobs),
+                  np.array([7200.0, 3600.0, 1800.0]), 500.0, 20.0, 0.05, True, 0.01, 1.0)
+    cost = np.array([0.1, 0.2])
+    both = at([0, 1], [1, 2])
     # C on a V100 and two K80 at 0.9: 500 + 20 + 2000 - 100 s; three GPUs, two nodes
-    moved = payoff_of(state.cluster, jobs, 2, terms, cost, both, np.array([1, 2]), 2, True)
+    moved = payoff_of(terms, 2, cost, both, True)
     assert moved == pytest.approx(1800 / 2420 - 0.1 - 2 * 0.2 - 0.05)
-    stayed = payoff_of(state.cluster, jobs, 2, terms, cost, both, np.array([1, 2]), 2, False)
+    stayed = payoff_of(terms, 2, cost, both, False)
     assert stayed == pytest.approx(1800 / 2400 - 0.1 - 2 * 0.2 - 0.05)
     # on K80 alone, packed at 1 step/s: 500 + 1800 - 100 s, one node
-    packed = payoff_of(state.cluster, jobs, 2, terms, cost, np.array([1]), np.array([3]), 1, False)
+    packed = payoff_of(terms, 2, cost, at([1], [3]), False)
     assert packed == pytest.approx(1800 / 2200 - 3 * 0.2)
-    nowhere = jobs._replace(spread_rate=np.zeros((3, 2)))
-    assert payoff_of(state.cluster, nowhere, 2, terms, cost, both, np.array([1, 2]), 2, True) == -np.inf
-    assert payoff_of(state.cluster, jobs, 2, terms, cost, NONE, NONE, 0, True) == -np.inf
+    unspread = terms._replace(jobs=jobs._replace(spread_rate=np.zeros((3, 2))))
+    assert payoff_of(unspread, 2, cost, both, True) == -np.inf
+    assert payoff_of(terms, 2, cost, nowhere(), True) == -np.inf
 
 
-def place_of(state: State, job: int, *, free: list[int], cost: list[float], old: tuple[Any, Any] = (NONE, NONE),
+def place_of(state: State, job: int, *, free: list[int], cost: list[float], old: tuple[Any, Any] = ((), ()),
              **changes: Any) -> dict[int, int]:
     """Node -> GPUs of the best place for a job."""
-    terms = Terms(utility_scale(state.jobs), reference_rate(state.jobs), state.remaining, 0.0, 10.0, 0.0, True, 0.1,
-                  1.0)
-    _, node, gpus = find_alloc(state.cluster, state.jobs, job, terms._replace(**changes), np.array(free),
-                               np.array(cost), *(np.array(column, np.int64) for column in old))
-    return dict(zip(node.tolist(), gpus.tolist(), strict=True))
+    terms = Terms(state.cluster, state.jobs, utility_scale(state.jobs), reference_rate(state.jobs), state.remaining,
+                  0.0, 10.0, 0.0, True, 0.1, 1.0)
+    _, place = find_alloc(terms._replace(**changes), job, np.array(free), np.array(cost), at(*old))
+    return dict(zip(*listed(place), strict=True))
 
 
 def test_the_best_place_is_found_by_hand():
@@ -244,7 +259,8 @@ def test_of_equally_good_places_the_first_one_found_is_taken():
 
 def test_the_old_place_is_kept_only_while_all_of_it_is_free():
     # spread over the first two nodes, at 9/10; the third one holds the gang, but a restart takes 1000 of 3600 s
-    state, old = equal_jobs([2], [1, 1, 2], spread=0.9), ([0, 1], [1, 1])
+    state = equal_jobs([2], [1, 1, 2], spread=0.9)
+    old = ([0, 1], [1, 1])
     for free, place in (([1, 1, 2], {0: 1, 1: 1}), ([0, 1, 2], {2: 2}), ([1, 0, 2], {2: 2})):
         assert place_of(state, 0, free=free, cost=[0.1] * 3, old=old, restart_s=1000.0) == place
     assert place_of(state, 0, free=[1, 1, 2], cost=[0.1] * 3, old=old, restart_s=10.0) == {2: 2}
@@ -275,83 +291,81 @@ def test_the_queue_is_that_of_the_active_jobs_densest_first():
     assert terms.low == pytest.approx(1 / 36_000 / 30 / 4)  # C: 30 GPU-rounds on K80; B is not active
 
 
-def test_without_backfill_a_plan_is_all_that_runs():
+def test_without_backfill_the_best_branch_is_all_that_runs():
     dear = equal_jobs([2], [1, 1])
     assert len(Hadar(node_cost=2.0, beam_width=4, backfill=False).allocate(dear).job) == 0
     assert Hadar(node_cost=2.0, beam_width=4).allocate(dear).gpus.tolist() == [1, 1]
-    # a round in which the plan leaves GPUs that somebody could pay for
+    # a round in which the best branch leaves GPUs that somebody could pay for
     state = small_start(218, 8)
     terms, queue = Hadar().terms(state)
-    plan = branch(state.cluster, state.jobs, terms, queue, nothing_runs(), state.cluster.node_gpus, beam_width=2)[1]
-    assert set(Hadar(beam_width=2, backfill=False).allocate(state).job) == set(plan)
-    assert set(Hadar(beam_width=2).allocate(state).job) > set(plan)
+    best, _ = branch(terms, queue, nothing_runs(), state.cluster.node_gpus, beam_width=2)
+    assert set(Hadar(beam_width=2, backfill=False).allocate(state).job) == set(best.taken)
+    assert set(Hadar(beam_width=2).allocate(state).job) > set(best.taken)
 
 
 def test_the_dynamic_program_looks_at_every_state_once():
     state = three_jobs()
     terms, queue = Hadar(horizon_s=36_000).terms(state)
     for width, seen in ((None, 1 + 2 + 4 + 8), (2, 1 + 2 + 4 + 4), (1, 1 + 2 + 2 + 2)):
-        found = branch(state.cluster, state.jobs, terms, queue, nothing_runs(), state.cluster.node_gpus,
-                       beam_width=width)
-        assert found[3] == seen
+        assert branch(terms, queue, nothing_runs(), state.cluster.node_gpus, beam_width=width)[1] == seen
     dear = equal_jobs([2], [1, 1])  # spread over two nodes, of which the second costs 2: no branch takes the job
     terms, queue = Hadar(node_cost=2.0).terms(dear)
-    assert branch(dear.cluster, dear.jobs, terms, queue, nothing_runs(), dear.cluster.node_gpus,
-                  beam_width=None)[1::2] == ({}, 2)
+    best, looked_at = branch(terms, queue, nothing_runs(), dear.cluster.node_gpus, beam_width=None)
+    assert (best.taken, looked_at) == ({}, 2)
 
 
 def test_ways_to_run_a_job_by_hand():
     state = three_jobs()
-    ways = [(way.job, way.nodes.tolist(), way.rate) for way in options_of(state.cluster, state.jobs, 1)]
+    ways = [(way.job, way.nodes.tolist(), way.rate) for way in ways_of(state.cluster, state.jobs, 1)]
     assert ways == [(1, [0], 2.0), (1, [1], 1.0), (1, [0, 1], 0.8), (1, [0], 1.6)]
     # one worker is never spread, and nobody runs at rate 0
     single = state.jobs._replace(rate=np.array([[4.0, 0.0]] * 3), spread_rate=np.array([[3.0, 0.0]] * 3))
-    assert [(way.nodes.tolist(), way.rate) for way in options_of(state.cluster, single, 0)] == [([0], 4.0)]
+    assert [(way.nodes.tolist(), way.rate) for way in ways_of(state.cluster, single, 0)] == [([0], 4.0)]
 
 
 def test_the_best_round_by_hand():
     # one GPU at 500 s: A was there from the start, B from 400 s on; both need 1000 s after a restart of 20 s
     state = equal_jobs([1, 1], [1], steps=1000.0)
     jobs = state.jobs._replace(arrival_s=np.array([0.0, 400.0]))
-    terms = Terms(utility_scale(jobs), reference_rate(jobs), jobs.steps, 500.0, 20.0, 0.0, True, 0.1, 1.0)
-    value, allocation = best_round(state.cluster, jobs, np.arange(2), terms)
+    terms = Terms(state.cluster, jobs, utility_scale(jobs), reference_rate(jobs), jobs.steps, 500.0, 20.0, 0.0, True,
+                  0.1, 1.0)
+    value, allocation = best_round(terms, np.arange(2))
     assert value == pytest.approx(1000 / (500 + 20 + 1000 - 400))
     assert allocation.job.tolist() == [1]
     too_large = equal_jobs([2], [1, 1], spread=0.0)
-    value, allocation = best_round(too_large.cluster, too_large.jobs, np.arange(1), terms)
+    value, allocation = best_round(terms._replace(cluster=too_large.cluster, jobs=too_large.jobs), np.arange(1))
     assert (value, len(allocation.job)) == (0, 0)
 
 
 def test_the_price_limits_of_one_job():
     # 4 slots alone on 1 of 2 GPUs, horizon 10 slots: demand 4, eta = 10 * 2 / 4 = 5, U(T) = 4 / 10 in units of 1 / 4
     jobs = Jobs(np.zeros(1), np.array([1440.0]), np.array([1]), np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
-    cluster, active = Cluster(np.array([0]), np.array([2])), np.array([0])
-    low, high = price_limits(cluster, jobs, active, utility_scale(jobs), jobs.steps, 0.0, round_s=360.0,
-                             horizon_s=3600.0)
+    state = start_of(Cluster(np.array([0]), np.array([2])), jobs)
+    low, high = price_limits(state, utility_scale(jobs), round_s=360.0, horizon_s=3600.0)
     assert low == pytest.approx(0.4 / 4 / (4 * 5))
     assert high == 1
-    low, _ = price_limits(cluster, jobs, active, utility_scale(jobs), jobs.steps, 0.0, round_s=360.0,
-                          horizon_s=3600.0, eta=1.0)
+    low, _ = price_limits(state, utility_scale(jobs), round_s=360.0, horizon_s=3600.0, eta=1.0)
     assert low == pytest.approx(0.4 / 4 / 4)
 
 
 def test_fill_takes_the_cheapest_or_the_fewest_nodes_and_only_usable_ones():
-    node, gpus = np.zeros(6, np.int64), np.zeros(6, np.int64)
-    free, cost, usable = np.array([2, 3, 1]), np.array([0.2, 0.1, 0.1]), np.ones(3, bool)
-    assert fill(usable, free, cost, True, node, gpus, 4) == 2   # at 0.1 the node with more free GPUs goes first
-    assert (node[:2].tolist(), gpus[:2].tolist()) == ([1, 2], [3, 1])
-    assert fill(usable, free, cost, False, node, gpus, 4) == 2
-    assert (node[:2].tolist(), gpus[:2].tolist()) == ([1, 0], [3, 1])
-    assert fill(np.array([True, False, True]), free, cost, False, node, gpus, 4) == 0
+    free = np.array([2, 3, 1])
+    cost = np.array([0.2, 0.1, 0.1])
+    usable = np.ones(3, bool)
+    assert listed(fill(usable, free, cost, True, 4)) == ([1, 2], [3, 1])  # at 0.1 more free GPUs go first
+    assert listed(fill(usable, free, cost, False, 4)) == ([1, 0], [3, 1])
+    assert listed(fill(np.array([True, False, True]), free, cost, False, 4)) == ([], [])
 
 
 def test_pack_takes_the_cheapest_node_that_holds_the_gang_then_the_fullest():
-    node, gpus = np.zeros(6, np.int64), np.zeros(6, np.int64)
     usable = np.ones(3, bool)
-    assert pack(usable, np.array([2, 3, 4]), np.array([0.3, 0.2, 0.2]), node, gpus, 2) == 1
-    assert (node[0], gpus[0]) == (1, 2)
-    assert pack(usable, np.array([1, 1, 2]), np.array([0.1, 0.1, 0.9]), node, gpus, 3) == 2
-    assert (node[:2].tolist(), gpus[:2].tolist()) == ([2, 0], [2, 1])
+    assert listed(pack(usable, np.array([2, 3, 4]), np.array([0.3, 0.2, 0.2]), 2)) == ([1], [2])
+    assert listed(pack(usable, np.array([1, 1, 2]), np.array([0.1, 0.1, 0.9]), 3)) == ([], [])
+
+
+def test_a_gang_that_no_node_holds_is_packed_on_as_few_as_possible():
+    state = equal_jobs([3], [1, 1, 2], spread=0.9)
+    assert place_of(state, 0, free=[1, 1, 2], cost=[0.1, 0.1, 0.1]) == {2: 2, 0: 1}
 
 
 def test_a_job_never_packable_is_compared_by_its_spread_rates():
@@ -408,7 +422,8 @@ def test_prices_rise_from_the_lowest_to_the_highest(gpus, low, factor):
 
 def steps_of(workload: Workload, run: Any, restart_s: float) -> Any:
     """(jobs,) steps that the recorded places do in the time in which they are held."""
-    before, done = allocation_of({}), np.zeros(len(workload.job_name))
+    before = allocation_of({})
+    done = np.zeros(len(workload.job_name))
     rounds = dict(tuple(run.history.groupby("round")))
     for number, interval in enumerate(run.intervals.itertuples()):
         rows = rounds.get(number)
@@ -431,7 +446,8 @@ ALL_OPTIONS = st.builds(Hadar, st.sampled_from(["effnorm", "eff", "effgpu", "inv
 @given(seed=st.integers(0, 10_000), scheduler=ALL_OPTIONS)
 def test_whole_runs_are_valid_complete_and_no_faster_than_possible(seed, scheduler):
     workload = random_workload(seed)
-    jobs, run = workload.jobs, simulate(workload, scheduler)  # the engine checks capacity and gangs of each round
+    jobs = workload.jobs  # the engine checks capacity and gangs of each round
+    run = run_rounds(workload, scheduler)
     fastest_s = jobs.steps / np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
     assert (run.jct_s >= fastest_s - 1e-6).all()
     assert run.end_s.max() >= makespan_bound_s(workload.cluster, jobs) * (1 - 1e-9)
@@ -441,7 +457,7 @@ def test_whole_runs_are_valid_complete_and_no_faster_than_possible(seed, schedul
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), beam_width=st.sampled_from([1, 3]))
 def test_a_sticky_job_runs_without_a_break_where_it_began(seed, beam_width):
-    run = simulate(random_workload(seed), Hadar(sticky=True, beam_width=beam_width))
+    run = run_rounds(random_workload(seed), Hadar(sticky=True, beam_width=beam_width))
     for _, rows in run.history.groupby("job"):
         rounds = np.unique(rows["round"])
         assert (np.diff(rounds) == 1).all()
@@ -470,7 +486,7 @@ class Watched(Hadar):
 @given(seed=st.integers(0, 10_000), utility=st.sampled_from(["effnorm", "eff", "effgpu", "inv"]),
        eta=st.sampled_from([None, 0.25, 1.0]), horizon_s=st.sampled_from([360.0, 3600.0, 720_000.0]))
 def test_prices_stay_within_their_limits_in_every_round(seed, utility, eta, horizon_s):
-    simulate(random_workload(seed), Watched(utility, eta=eta, horizon_s=horizon_s))
+    run_rounds(random_workload(seed), Watched(utility, eta=eta, horizon_s=horizon_s))
 
 
 @settings(max_examples=60, deadline=None)
@@ -488,7 +504,7 @@ def test_some_job_runs_and_capacity_holds(seed):
 @given(seed=st.integers(0, 10_000))
 def test_with_one_type_mixing_changes_nothing(seed):
     workload = random_workload(seed, one_type=True)
-    assert (simulate(workload, Hadar()).end_s == simulate(workload, Hadar(mixed=False)).end_s).all()
+    assert (run_rounds(workload, Hadar()).end_s == run_rounds(workload, Hadar(mixed=False)).end_s).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -507,31 +523,32 @@ def test_sticky_jobs_stay_where_they_are(seed):
 @given(seed=st.integers(0, 10_000), dear=st.booleans())
 def test_the_dynamic_program_is_the_best_of_all_subsets(seed, dear):
     state = small_start(seed, 5)
-    cluster, jobs = state.cluster, state.jobs
+    cluster = state.cluster
     terms, queue = Hadar().terms(state)
     if dear:  # so that some payoffs are negative
         terms = terms._replace(low=terms.high / 2, high=terms.high * 2)
     best = 0.0
     for taken in product([False, True], repeat=len(queue)):
-        free, total = cluster.node_gpus.copy(), 0.0
+        free = cluster.node_gpus.copy()
+        total = 0.0
         for job in queue[np.array(taken)]:
             node_price = price(cluster.node_gpus - free, cluster.node_gpus, terms.low, terms.high)
-            payoff, node, gpus = find_alloc(cluster, jobs, job, terms, free, node_price, NONE, NONE)
+            payoff, (node, gpus) = find_alloc(terms, job, free, node_price, nowhere())
             total += payoff if payoff > 0 else -np.inf
             if total < 0:
                 break
             free[node] -= gpus
         best = max(best, total)
-    value, plan, free, seen = branch(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus, beam_width=None)
-    assert value == pytest.approx(best)
-    assert (free == cluster.node_gpus - gpus_in_use(cluster, allocation_of(plan))).all()
+    found, seen = branch(terms, queue, nothing_runs(), cluster.node_gpus, beam_width=None)
+    assert found.value == pytest.approx(best)
+    assert (found.free == cluster.node_gpus - gpus_in_use(cluster, allocation_of(found.taken))).all()
     assert seen <= 1 + len(queue) * np.prod(cluster.node_gpus + 1)
-    values = [branch(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus, beam_width=width)[0]
+    values = [branch(terms, queue, nothing_runs(), cluster.node_gpus, beam_width=width)[0].value
               for width in (1, 2, 4, None)]
-    assert (np.array(values) <= value + 1e-9).all()
-    job, _, _ = serve(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus.copy(), False)
-    narrow = branch(cluster, jobs, terms, queue, nothing_runs(), cluster.node_gpus, beam_width=1)[1]
-    assert list(narrow) == list(dict.fromkeys(job.tolist()))  # with one state it is the greedy rule
+    assert (np.array(values) <= found.value + 1e-9).all()
+    job, _, _ = serve(terms, queue, nothing_runs(), cluster.node_gpus.copy(), False)
+    narrow, _ = branch(terms, queue, nothing_runs(), cluster.node_gpus, beam_width=1)
+    assert list(narrow.taken) == list(dict.fromkeys(job.tolist()))  # with one state it is the greedy rule
 
 
 @settings(max_examples=40, deadline=None)
@@ -539,7 +556,7 @@ def test_the_dynamic_program_is_the_best_of_all_subsets(seed, dear):
 def test_no_rule_beats_the_best_round(seed):
     state = small_start(seed, 5)
     terms, _ = Hadar().terms(state)
-    value, allocation = best_round(state.cluster, state.jobs, state.active, terms)
+    value, allocation = best_round(terms, state.active)
     check_allocation(state.cluster, state.jobs, allocation)
     assert utility_of(state, allocation) == pytest.approx(value, rel=1e-6)
     for scheduler in (Hadar(), Hadar(mixed=False), Hadar(beam_width=50)):
@@ -551,7 +568,7 @@ def test_no_rule_beats_the_best_round(seed):
 def test_the_printed_algorithm_schedules_nothing(seed):
     state = small_start(seed)
     terms, queue = Hadar().terms(state)
-    assert literal_round(state.cluster, state.jobs, terms, queue, state.cluster.node_gpus) == (0.0, {})
+    assert literal_round(terms, queue, state.cluster.node_gpus) == (0.0, {})
 
 
 def test_serving_uses_up_what_it_gives():
@@ -559,7 +576,7 @@ def test_serving_uses_up_what_it_gives():
     terms, queue = Hadar().terms(state)
     free = state.cluster.node_gpus.copy()
     assert isinstance(terms, Terms)
-    _, node, gpus = serve(state.cluster, state.jobs, terms, queue, state.previous, free, True)
+    _, node, gpus = serve(terms, queue, state.previous, free, True)
     used = np.zeros(len(free), np.int64)
     np.add.at(used, node, gpus)
     assert (used + free == state.cluster.node_gpus).all()

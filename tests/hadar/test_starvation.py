@@ -1,21 +1,22 @@
 """No job that could run waits for ever, whoever decides."""
 import numpy as np
 import pytest
-from hadar_cases import random_gangs, waiting_rounds, who_fits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
 from sched_lab.hadar.baselines import one_type_rate
-from sched_lab.hadar.copies import simulate_copies
-from sched_lab.hadar.engine import simulate
+from sched_lab.hadar.copies import run_copies
 from sched_lab.hadar.model import Cluster, Jobs, State, Workload, check_allocation, nothing_runs
-from sched_lab.hadar.primal_dual import Hadar, best_round, branch, find_alloc, literal_round
-from sched_lab.hadar.report import SCHEDULERS, report, scheduler_of
+from sched_lab.hadar.policies import POLICIES, Copies, policy_of
+from sched_lab.hadar.primal_dual import Hadar, best_round, branch, find_alloc, literal_round, nowhere
+from sched_lab.hadar.report import report_of
+from sched_lab.hadar.simulation import run_rounds
+from tests.hadar.cases import random_gangs, waiting_rounds, who_fits
 
 seeds = st.integers(0, 10**6)
-FORKED = [name for name in SCHEDULERS if name.startswith("hadare")]
-ROUNDS = [name for name in SCHEDULERS if name not in FORKED]
+FORKED = [name for name, record in POLICIES.items() if isinstance(record.scalar_form, Copies)]
+ROUNDS = [name for name in POLICIES if name not in FORKED]
 MIXING = ["hadar", "hadar-inv", "hadar-sticky", "yarn-cs"]  # the others want each gang on a single type
 GREEDY = ["hadar", "hadar-inv", "hadar-sticky"]  # leave no GPU to spare that a waiting job could use
 
@@ -30,7 +31,8 @@ def fits_on_one_type(work):
 
 def spread_pair():
     """Two workers on a V100 and two K80, one GPU each; a spread gang can use the K80 alone."""
-    rate, spread = np.array([[5.0, 2.0]]), np.array([[0.0, 1.0]])
+    rate = np.array([[5.0, 2.0]])
+    spread = np.array([[0.0, 1.0]])
     jobs = Jobs(np.zeros(1), np.array([360.0]), np.array([2]), np.ones(1), rate, spread)
     cluster = Cluster(np.array([0, 1, 1]), np.array([1, 1, 1]))
     return Workload(("pair",), ("eel", "fox", "gnu"), ("v100", "k80"), cluster, jobs)
@@ -38,7 +40,7 @@ def spread_pair():
 
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_gang_is_not_spread_to_where_it_has_no_pace(name):
-    run = report(spread_pair(), name).run
+    run = report_of(spread_pair(), name).run
     assert run.end_s.tolist() == [370.0]
     assert run.history["node"].unique().tolist() == [1, 2]
 
@@ -50,9 +52,9 @@ def test_a_cluster_does_not_stand_idle_while_a_job_waits(name, seed):
     work = random_gangs(seed)
     if name not in MIXING and not fits_on_one_type(work):
         with pytest.raises(InputError, match="fits on no single GPU type"):
-            simulate(work, scheduler_of(name))
+            run_rounds(work, policy_of(name))
         return
-    run = simulate(work, scheduler_of(name))
+    run = run_rounds(work, policy_of(name))
     for waiting, left in waiting_rounds(run):
         assert not len(waiting) or (left < work.cluster.node_gpus).any()
         assert name not in GREEDY or not who_fits(work, left)[waiting].any()
@@ -63,7 +65,7 @@ def test_a_cluster_does_not_stand_idle_while_a_job_waits(name, seed):
 @given(seed=seeds)
 def test_no_node_is_idle_while_a_copy_could_work_on_it(name, seed):
     work = random_gangs(seed, one_gpu=True)
-    run = simulate_copies(work, scheduler_of(name))
+    run = run_copies(work, policy_of(name))
     for number, (waiting, left) in enumerate(waiting_rounds(run)):
         assert len(run.history[run.history["round"] == number])
         free = np.flatnonzero(left)
@@ -73,22 +75,25 @@ def test_no_node_is_idle_while_a_copy_could_work_on_it(name, seed):
 @settings(max_examples=200, deadline=None)
 @given(seeds)
 def test_every_form_of_a_round_finds_a_place_if_there_is_one(seed):
-    work, rng = random_gangs(seed), np.random.default_rng(seed)
-    cluster, jobs, nothing = work.cluster, work.jobs, nothing_runs()
+    work = random_gangs(seed)
+    rng = np.random.default_rng(seed)
+    cluster = work.cluster
+    jobs = work.jobs
+    nothing = nothing_runs()
     zero = np.zeros(len(jobs.steps))
     jobs = jobs._replace(arrival_s=zero)
     terms, queue = Hadar().terms(State(cluster, jobs, 0.0, np.arange(len(zero)), jobs.steps, nothing, zero, zero))
     left = rng.integers(0, cluster.node_gpus + 1)
-    price, none = np.full(len(left), terms.low), np.empty(0, np.int64)
+    price = np.full(len(left), terms.low)
     fits = who_fits(work, left)
     for job in queue:
-        payoff, node, gpus = find_alloc(cluster, jobs, job, terms, left, price, none, none)
-        assert (len(node) > 0) == fits[job]
+        payoff, place = find_alloc(terms, job, left, price, nowhere())
+        assert (len(place.node) > 0) == fits[job]
         assert np.isfinite(payoff) == fits[job]
     for beam_width in (1, 2, None):
-        _, plan, _, _ = branch(cluster, jobs, terms, queue, nothing, left, beam_width=beam_width)
-        assert bool(plan) == fits.any()
-    best, allocation = best_round(cluster, jobs, queue, terms)
+        found, _ = branch(terms, queue, nothing, left, beam_width=beam_width)
+        assert bool(found.taken) == fits.any()
+    best, allocation = best_round(terms, queue)
     check_allocation(cluster, jobs, allocation)
     assert best > 0 and len(allocation.job)
-    literal_round(cluster, jobs, terms, queue[:6], left)
+    literal_round(terms, queue[:6], left)

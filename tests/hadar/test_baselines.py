@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hadar_cases import RUNS, TOY, TYPES, golden, golden_workload, random_workload, run_name, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,10 +23,11 @@ from sched_lab.hadar.baselines import (
     shortest_shares,
     shortest_shares_of_kinds,
 )
-from sched_lab.hadar.engine import rounds_frame, simulate
 from sched_lab.hadar.model import Cluster, Jobs, State, allocation_of, figure_one, nothing_runs, type_gpus
+from sched_lab.hadar.simulation import rounds_frame, run_rounds
 from sched_lab.hadar.workload import read_gavel_throughputs
 from sched_lab.traces import find_data
+from tests.hadar.cases import RUNS, TOY, TYPES, golden, golden_workload, random_workload, run_name, toy_golden
 
 SPEEDS = find_data("gavel/throughputs.csv")
 measured = pytest.mark.skipif(SPEEDS is None, reason="the data gavel/throughputs.csv is absent")
@@ -53,7 +53,8 @@ def rounds_of(run):
 def test_with_gavels_shares_the_mechanism_runs_whom_gavel_runs(pair):
     # plain max_min_fairness is left out: there Gavel shuffles the GPU types with a generator of its own
     case, recorded = pair
-    work, calls = golden_workload(case), iter(recorded["allocation_calls"])
+    work = golden_workload(case)
+    calls = iter(recorded["allocation_calls"])
 
     def shares(state, rate):
         call = next(calls)
@@ -62,7 +63,7 @@ def test_with_gavels_shares_the_mechanism_runs_whom_gavel_runs(pair):
         assert state.remaining[state.active].tolist() == call["remaining"]
         return np.array(call["alloc"])
 
-    run = simulate(work, Gavel(shares, may_idle=recorded["policy"] == "fifo"), whole_steps=True)
+    run = run_rounds(work, Gavel(shares, may_idle=recorded["policy"] == "fifo"), whole_steps=True)
     assert run.jct_s == pytest.approx(recorded["jct_s"], abs=1e-6)
     assert rounds_of(run) == [(start_s, sorted(map(tuple, rows))) for start_s, rows in recorded["rounds"] if rows]
 
@@ -92,8 +93,9 @@ def test_no_recorded_shares_are_better_than_our_optimum(pair):
 def test_figure_one_is_the_papers_round_by_round():
     work = figure_one()
     share = np.array([[0.6, 0.4, 0], [0.2, 0.6, 0.2], [0.2, 0, 0.8]])
-    run = simulate(work, RoundShares(share), round_s=1.0, restart_s=0.0)
-    frame, left = rounds_frame(run), work.jobs.steps.copy()
+    run = run_rounds(work, RoundShares(share), round_s=1.0, restart_s=0.0)
+    frame = rounds_frame(run)
+    left = work.jobs.steps.copy()
     expected = TOY["fig1_gavel"]["rounds"]
     assert len(run.intervals) == len(expected) == 6
     for number, row in enumerate(expected):
@@ -111,11 +113,12 @@ def test_figure_one_is_the_papers_round_by_round():
 @pytest.mark.parametrize(("name", "key"), [("YARN-CS", "yarn"), ("Tiresias", "tiresias"), ("Gavel-maxmin", "maxmin"),
                                            ("Gavel-makespan", "makespan")])
 def test_six_jobs_end_when_the_prototype_says(name, key):
-    case, table = RUNS[0][0], read_gavel_throughputs(SPEEDS)
+    case = RUNS[0][0]
+    table = read_gavel_throughputs(SPEEDS)
     rows = [table.row[job["job_type"], job["scale_factor"]] for job in case["jobs"]]
     work = golden_workload(case)
     jobs = work.jobs._replace(rate=table.rate[rows], spread_rate=table.spread_rate[rows])
-    run = simulate(type(work)(work.job_name, work.node_name, TYPES, work.cluster, jobs), MAKE[key]())
+    run = run_rounds(type(work)(work.job_name, work.node_name, TYPES, work.cluster, jobs), MAKE[key]())
     expected = TOY["tiny6"][name]
     if key in UNIQUE:
         assert run.end_s == pytest.approx(expected["finish_s"], abs=1e-5)
@@ -130,7 +133,7 @@ def test_six_jobs_end_when_the_prototype_says(name, key):
 @given(seeds, st.sampled_from(sorted(MAKE)))
 def test_every_run_ends_and_gangs_of_one_type_stay_whole(seed, key):
     work = random_workload(seed)
-    run = simulate(work, MAKE[key]())  # every allocation is checked by the engine
+    run = run_rounds(work, MAKE[key]())  # every allocation is checked by the engine
     assert np.isfinite(run.end_s).all()
     if key not in ("yarn",):
         kinds = rounds_frame(run).groupby(["round", "job"])["type"].nunique()
@@ -141,7 +144,7 @@ def test_every_run_ends_and_gangs_of_one_type_stay_whole(seed, key):
 @given(seeds, st.booleans())
 def test_yarn_never_stops_or_moves_a_job_and_nobody_overtakes(seed, mixed):
     work = random_workload(seed)
-    run = simulate(work, YarnCs(mixed=mixed))
+    run = run_rounds(work, YarnCs(mixed=mixed))
     for job, rows in run.history.groupby("job"):
         rounds = np.unique(rows["round"])
         assert (np.diff(rounds) == 1).all()
@@ -156,7 +159,9 @@ def test_yarn_never_stops_or_moves_a_job_and_nobody_overtakes(seed, mixed):
 @given(seeds)
 def test_shares_keep_the_limits_and_equal_speeds_make_types_equal(seed):
     rng = np.random.default_rng(seed)
-    rate, workers, gpus = rng.uniform(0.1, 10, (5, 3)), rng.integers(1, 5, 5), rng.integers(4, 9, 3)
+    rate = rng.uniform(0.1, 10, (5, 3))
+    workers = rng.integers(1, 5, 5)
+    gpus = rng.integers(4, 9, 3)
     level, share = fair_shares(rate, workers, gpus, np.ones(5))
     for found in (share, fastest_shares(rate, workers, gpus)[1],
                   shortest_shares(rate, workers, gpus, rng.uniform(1, 100, 5))[1]):
@@ -174,9 +179,12 @@ def test_shares_keep_the_limits_and_equal_speeds_make_types_equal(seed):
 @given(seeds)
 def test_programs_over_kinds_of_jobs_have_the_optimum_of_the_plain_ones(seed):
     rng = np.random.default_rng(seed)
-    of, gpus = rng.integers(0, 3, 12), rng.integers(2, 9, 3)  # twelve jobs of at most three speeds, some on few types
+    of = rng.integers(0, 3, 12)  # twelve jobs of at most three speeds, some on few types
+    gpus = rng.integers(2, 9, 3)
     rate = (rng.uniform(0.1, 10, (3, 3)) * (rng.random((3, 3)) > 0.2))[of] + [0, 1, 0]
-    workers, weight, left = rng.integers(1, 3, 12), rng.integers(1, 3, 12).astype(float), rng.exponential(100, 12)
+    workers = rng.integers(1, 3, 12)
+    weight = rng.integers(1, 3, 12).astype(float)
+    left = rng.exponential(100, 12)
     level, share = fair_shares_of_kinds(rate, workers, gpus, weight)
     speed = (workers / weight) * (rate * share).sum(axis=1) / (rate @ (gpus / gpus.sum()))
     assert level == pytest.approx(fair_shares(rate, workers, gpus, weight)[0], rel=1e-6)
@@ -207,21 +215,24 @@ def plain_jobs(workers, spread=1.0):
 
 
 def test_nobody_overtakes_the_head_of_yarns_line_but_tiresias_fills_up():
-    jobs, cluster = plain_jobs([3, 2, 1]), Cluster(np.zeros(1, int), np.array([4]))
+    jobs = plain_jobs([3, 2, 1])
+    cluster = Cluster(np.zeros(1, int), np.array([4]))
     # 3 of 4 GPUs are taken; two workers do not fit on the last one, one worker would
     assert YarnCs().allocate(state_of(jobs, cluster)).job.tolist() == [0]
     assert Tiresias().allocate(state_of(jobs, cluster)).job.tolist() == [0, 2]
 
 
 def test_much_service_sends_a_job_to_tiresias_second_queue():
-    jobs, cluster = plain_jobs([1, 1]), Cluster(np.zeros(1, int), np.array([1]))
+    jobs = plain_jobs([1, 1])
+    cluster = Cluster(np.zeros(1, int), np.array([1]))
     assert Tiresias().allocate(state_of(jobs, cluster, service=[3600.0, 0.0])).job.tolist() == [1]
     assert Tiresias().allocate(state_of(jobs, cluster, service=[3599.0, 0.0])).job.tolist() == [0]
     assert Tiresias(threshold_gpu_s=1e9).allocate(state_of(jobs, cluster, service=[3600.0, 0.0])).job.tolist() == [0]
 
 
 def test_tiresias_asks_queue_then_arrival_then_number():
-    jobs, cluster = plain_jobs([1, 1, 1]), Cluster(np.zeros(1, int), np.array([1]))
+    jobs = plain_jobs([1, 1, 1])
+    cluster = Cluster(np.zeros(1, int), np.array([1]))
     for arrival_s, service, winner in (([0.0, 9, 9], [3600.0, 0, 0], 1), ([5.0, 1, 3], [0.0, 0, 0], 1),
                                        ([5.0, 5, 5], [0.0, 0, 0], 0), ([5.0, 1, 3], [3600.0, 3600, 0], 2)):
         state = state_of(jobs._replace(arrival_s=np.array(arrival_s)), cluster, service=service)
@@ -229,15 +240,18 @@ def test_tiresias_asks_queue_then_arrival_then_number():
 
 
 def test_tiresias_packs_and_gavel_fills_in_order_large_gangs_first():
-    gang, cluster = plain_jobs([2]), Cluster(np.zeros(3, int), np.array([1, 3, 2]))
+    gang = plain_jobs([2])
+    cluster = Cluster(np.zeros(3, int), np.array([1, 3, 2]))
     assert Tiresias().allocate(state_of(gang, cluster)).node.tolist() == [2]
     assert Gavel("sum").allocate(state_of(gang, cluster)).node.tolist() == [0, 1]
-    both, cluster = plain_jobs([1, 2]), Cluster(np.zeros(2, int), np.array([2, 2]))
+    both = plain_jobs([1, 2])
+    cluster = Cluster(np.zeros(2, int), np.array([2, 2]))
     assert [column.tolist() for column in Gavel("sum").allocate(state_of(both, cluster))] == [[0, 1], [1, 0], [1, 2]]
 
 
 def test_mixed_yarn_uses_the_last_gpus_but_none_on_which_the_job_cannot_run():
-    jobs, cluster = plain_jobs([2]), Cluster(np.arange(2), np.array([1, 1]))
+    jobs = plain_jobs([2])
+    cluster = Cluster(np.arange(2), np.array([1, 1]))
     both = jobs._replace(rate=np.ones((1, 2)), spread_rate=np.ones((1, 2)))
     assert YarnCs().allocate(state_of(both, cluster)).gpus.tolist() == [1, 1]
     assert YarnCs(mixed=False).allocate(state_of(both, cluster)).gpus.tolist() == []
@@ -248,13 +262,15 @@ def test_mixed_yarn_uses_the_last_gpus_but_none_on_which_the_job_cannot_run():
 
 def test_gavels_books_by_hand():
     """Two jobs, one GPU; the shares are 0.7 and 0.3 at first, then 1/2 each for whoever is active."""
-    jobs, calls = plain_jobs([1, 1, 1]), []
+    jobs = plain_jobs([1, 1, 1])
+    calls = []
 
     def shares(state, rate):
         calls.append(state.now_s)
         return np.array([[0.7], [0.3]]) if len(calls) == 1 else np.full((len(state.active), 1), 0.5)
 
-    gavel, cluster = Gavel(shares, reset_s=720.0), Cluster(np.zeros(1, int), np.array([1]))
+    gavel = Gavel(shares, reset_s=720.0)
+    cluster = Cluster(np.zeros(1, int), np.array([1]))
 
     def decide(now_s, active, ran_s):
         state = state_of(jobs, cluster)._replace(now_s=now_s, active=np.array(active), ran_s=np.array(ran_s))
@@ -282,15 +298,19 @@ def test_gavel_solves_again_at_once_after_a_solution_at_time_zero_and_not_for_th
         calls.append(state.now_s)
         return np.ones((len(state.active), 1))
 
-    gavel, jobs, cluster = Gavel(shares), plain_jobs([1, 1]), Cluster(np.zeros(1, int), np.array([2]))
+    gavel = Gavel(shares)
+    jobs = plain_jobs([1, 1])
+    cluster = Cluster(np.zeros(1, int), np.array([2]))
     for now_s, active in ((0.0, [0, 1]), (360.0, [0, 1]), (720.0, [0]), (1080.0, [1]), (2640.0, [1]), (3000.0, [1])):
         gavel.allocate(state_of(jobs, cluster)._replace(now_s=now_s, active=np.array(active)))
     assert calls == [0, 720, 2640]  # 1920 s after 720 s
 
 
 def test_gavels_order_is_priority_then_debt_then_share_and_the_first_has_the_first_node():
-    gavel, jobs = Gavel(lambda state, rate: np.ones((2, 1))), plain_jobs([1, 1])
-    one, two = Cluster(np.zeros(1, int), np.array([1])), Cluster(np.zeros(2, int), np.array([1, 1]))
+    gavel = Gavel(lambda state, rate: np.ones((2, 1)))
+    jobs = plain_jobs([1, 1])
+    one = Cluster(np.zeros(1, int), np.array([1]))
+    two = Cluster(np.zeros(2, int), np.array([1, 1]))
     for share, received_s, deficit_s, winner in (([0.2, 0.4], [180, 180], [9, 0], 1),   # higher priority
                                                  ([0.2, 0.4], [180, 360], [9, 0], 0),   # the same, but more is owed
                                                  ([0.2, 0.4], [180, 360], [0, 9], 1),
@@ -305,13 +325,15 @@ def test_gavels_order_is_priority_then_debt_then_share_and_the_first_has_the_fir
 
 
 def test_the_papers_priority_is_share_over_rounds():
-    scheduler, jobs = RoundShares(np.array([[0.6], [0.3]])), plain_jobs([1, 1])
+    scheduler = RoundShares(np.array([[0.6], [0.3]]))
+    jobs = plain_jobs([1, 1])
     scheduler.rounds = np.array([[3.0], [1.0]])  # 0.2 and 0.3
     assert scheduler.allocate(state_of(jobs, Cluster(np.zeros(1, int), np.array([1])))).job.tolist() == [1]
 
 
 def test_a_gang_takes_the_fullest_node_that_holds_it():
-    free, nodes = np.array([4, 2, 3]), np.arange(3)
+    free = np.array([4, 2, 3])
+    nodes = np.arange(3)
     assert fill_packed(free, nodes, 2).tolist() == [0, 2, 0]
     assert fill_packed(free, nodes, 5).tolist() == [4, 0, 1]
     assert fill_in_order(free, nodes, 5).tolist() == [4, 1, 0]
@@ -327,12 +349,14 @@ def test_only_jobs_on_the_type_chosen_for_them_keep_their_gpus():
 
 
 def test_a_job_is_taken_once_and_never_where_it_cannot_run():
-    order, rate = np.array([[0, 1], [0, 1]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+    order = np.array([[0, 1], [0, 1]])
+    rate = np.array([[1.0, 1.0], [0.0, 1.0]])
     assert pick_by_priority(order, np.array([1, 1]), rate, np.array([2, 2])).tolist() == [0, 1]
 
 
 def test_gangs_that_cannot_be_spread_wait_for_a_node():
-    jobs, cluster = plain_jobs([2, 1], spread=0.0), Cluster(np.zeros(2, int), np.array([1, 2]))
+    jobs = plain_jobs([2, 1], spread=0.0)
+    cluster = Cluster(np.zeros(2, int), np.array([1, 2]))
     # the small one is on the node of two and stays: only one GPU is left on each node
     for scheduler in (Tiresias(), Gavel("maxmin")):
         now = scheduler.allocate(state_of(jobs, cluster, allocation_of({1: {1: 1}})))
@@ -353,9 +377,13 @@ def test_a_gang_that_fits_on_no_type_is_refused():
 def test_each_objective_solves_its_own_program_for_what_is_active_and_left():
     rate = np.array([[9.0, 1.0], [4.0, 2.0], [5.0, 4.0], [3.0, 3.0]])
     jobs = Jobs(np.zeros(4), np.array([90.0, 40, 50, 30]), np.array([1, 1, 2, 1]), np.array([1.0, 1, 3, 1]), rate, rate)
-    active, left, gpus = np.array([0, 1, 2]), np.array([10.0, 40, 45, 0]), np.array([2, 2])
+    active = np.array([0, 1, 2])
+    left = np.array([10.0, 40, 45, 0])
+    gpus = np.array([2, 2])
     state = state_of(jobs, Cluster(np.arange(2), gpus))._replace(active=active, remaining=left)
-    some, weight, equal = (rate[active], jobs.workers[active], gpus), jobs.weight[active], rate[active].mean(axis=1)
+    some = (rate[active], jobs.workers[active], gpus)
+    weight = jobs.weight[active]
+    equal = rate[active].mean(axis=1)
     shares = {}
     for key in ("maxmin", "sum", "makespan"):
         gavel = Gavel(key)

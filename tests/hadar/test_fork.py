@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hadar_cases import TOY, toy_golden, workload_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from sched_lab.hadar.fork import (
     train,
     training_curve,
 )
+from tests.hadar.cases import TOY, toy_golden, workload_of
 
 # --- the reference implementation ------------------------------------------------------------------------------------
 
@@ -121,7 +121,8 @@ def test_weights_count_by_steps_and_those_of_idle_copies_not_at_all():
 
 def test_the_tracker_adds_steps_of_all_copies_of_a_job_and_of_no_other():
     tracker = JobTracker(max_job_count=10)
-    mine, other = tracker.register(3, 100, 2), tracker.register(4, 50, 2)
+    mine = tracker.register(3, 100, 2)
+    other = tracker.register(4, 50, 2)
     assert mine == [13, 23] and other == [14, 24]
     assert tracker.report({13: 60, 23: 30, 24: 49}) == []
     assert tracker.remaining == {3: 10, 4: 1}
@@ -140,7 +141,8 @@ def test_the_tracker_keeps_a_model_that_nobody_has_trained_further():
 def test_the_tracker_averages_as_it_is_told(equal, weight):
     tracker = JobTracker(max_job_count=1)
     copies = tracker.register(0, 1000, 2, (np.array([0.0]),))
-    done, trained = (300, 100), ((np.array([1.0]),), (np.array([5.0]),))  # (300 * 1 + 100 * 5) / 400, or (1 + 5) / 2
+    done = (300, 100)  # (300 * 1 + 100 * 5) / 400, or (1 + 5) / 2
+    trained = ((np.array([1.0]),), (np.array([5.0]),))
     tracker.report(dict(zip(copies, done, strict=True)), dict(zip(copies, trained, strict=True)), equal=equal)
     assert tracker.weights[0][0] == pytest.approx(weight)
 
@@ -163,15 +165,19 @@ def test_for_one_job_only_index_and_pcie_tell_nodes_apart(formula, batch, weight
 
 def test_an_unmeasured_rate_takes_the_correction_of_its_job_or_else_of_all():
     estimate = np.array([[2.0, 1.0, 4.0], [1.0, 1.0, 1.0]])
-    steps, seconds = np.zeros((2, 3)), np.zeros((2, 3))
+    steps = np.zeros((2, 3))
+    seconds = np.zeros((2, 3))
     assert (refine(estimate, steps, seconds) == estimate).all()
-    steps[0, 0], seconds[0, 0] = 300, 100  # 3 instead of 2: 1.5 times
+    steps[0, 0] = 300  # 3 instead of 2: 1.5 times
+    seconds[0, 0] = 100
     assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 1.5, 6], [1.5, 1.5, 1.5]]))
-    steps[0, 1], seconds[0, 1] = 600, 100  # 6 instead of 1: the mean of 1.5 and 6 is 3, in factors
+    steps[0, 1] = 600  # 6 instead of 1: the mean of 1.5 and 6 is 3, in factors
+    seconds[0, 1] = 100
     assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 6, 12], [3, 3, 3]]))
     seconds[1, 0] = 100  # on a node on which no whole step was done, nothing is measured
     assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 6, 12], [3, 3, 3]]))
-    steps[1, 2], seconds[1, 2] = 50, 100  # half of what was believed: its own correction counts
+    steps[1, 2] = 50  # half of what was believed: its own correction counts
+    seconds[1, 2] = 100
     assert refine(estimate, steps, seconds) == pytest.approx(np.array([[3, 6, 12], [0.5, 0.5, 0.5]]))
 
 
@@ -200,7 +206,8 @@ def test_copies_choose_as_in_a_plain_loop(rate, random):
 
 @given(rates)
 def test_a_node_is_without_a_job_only_if_no_job_can_run_on_it(rate):
-    owner, speed = assign_nodes(range(len(rate)), np.array(rate, float)), np.array(rate, float)
+    owner = assign_nodes(range(len(rate)), np.array(rate, float))
+    speed = np.array(rate, float)
     assert ((owner >= 0) == (speed > 0).any(axis=0)).all()
     assert all(speed[job, node] > 0 for node, job in enumerate(owner) if job >= 0)
 
@@ -217,7 +224,8 @@ def test_needed_nodes_suffice_and_one_fewer_would_not(remaining, speeds):
 
 def test_length_is_time_on_the_fastest_node():
     # 900 steps at 3 are 300 s, 2400 at 12 are 200 s; on the slow node the second would be the longer one
-    jobs, left = workload_of([1800, 3600], [[3, 1], [12, 1]]).jobs, np.array([900.0, 2400.0])
+    jobs = workload_of([1800, 3600], [[3, 1], [12, 1]]).jobs
+    left = np.array([900.0, 2400.0])
     assert serving_order(jobs, np.arange(2), left, 360.0, "longest").tolist() == [0, 1]
 
 
@@ -227,7 +235,8 @@ def test_a_node_on_which_the_job_cannot_run_is_never_needed():
 
 def test_density_prefers_what_is_nearly_done_and_length_what_is_not():
     # alone they take 600 and 1200 s; after 360 s, 300 and 1200 s are left: 600 / 660 = 0.91 against 1200 / 1560 = 0.77
-    jobs, left = workload_of([1800, 3600], [[3, 1], [3, 1]]).jobs, np.array([900.0, 3600.0])
+    jobs = workload_of([1800, 3600], [[3, 1], [3, 1]]).jobs
+    left = np.array([900.0, 3600.0])
     assert serving_order(jobs, np.arange(2), left, 360.0).tolist() == [0, 1]
     assert serving_order(jobs, np.arange(2), left, 360.0, "longest").tolist() == [1, 0]
 
@@ -235,8 +244,10 @@ def test_density_prefers_what_is_nearly_done_and_length_what_is_not():
 # --- does it train? --------------------------------------------------------------------------------------------------
 
 def test_gradients_are_those_of_finite_differences():
-    task, weights = spiral_task(np.random.default_rng(0), num_points=40), first_weights(np.random.default_rng(1))
-    step_size, tiny = 1e-3, 1e-6
+    task = spiral_task(np.random.default_rng(0), num_points=40)
+    weights = first_weights(np.random.default_rng(1))
+    step_size = 1e-3
+    tiny = 1e-6
     pick = np.random.default_rng(2).integers(len(task.x), size=32)
 
     def loss(layers: tuple[np.ndarray, ...]) -> float:
@@ -256,7 +267,8 @@ def test_gradients_are_those_of_finite_differences():
 def test_one_copy_is_plain_training():
     curve = training_curve(3, [2.0], num_steps=150)
     rng = np.random.default_rng([3, 0])
-    task, weights = spiral_task(rng), first_weights(rng)
+    task = spiral_task(rng)
+    weights = first_weights(rng)
     plain = train(weights, task, 150, np.random.default_rng([3, 1]))
     likelihood = chances(plain, task.test_x)[1][np.arange(len(task.test_x)), task.test_label]
     assert curve["steps"].tolist() == [100, 150]

@@ -51,7 +51,8 @@ def workload_of(steps, rates, arrival_s=None):
 def random_workload(seed, *, with_arrivals=True):
     """One to eight jobs that each fit on one node of a type; some speeds are 0, some gangs faster when spread."""
     rng = np.random.default_rng(seed)
-    num_types, num_jobs = int(rng.integers(1, 4)), int(rng.integers(1, 9))
+    num_types = int(rng.integers(1, 4))
+    num_jobs = int(rng.integers(1, 9))
     num_nodes = int(rng.integers(num_types, 6))
     node_type = np.sort(np.concatenate([np.arange(num_types), rng.integers(0, num_types, num_nodes - num_types)]))
     cluster = Cluster(node_type, rng.integers(1, 5, num_nodes))
@@ -69,7 +70,8 @@ def random_workload(seed, *, with_arrivals=True):
 def random_gangs(seed, *, one_gpu=False):
     """Gangs as large as any that fits, a third of the types of no use when spread, a quarter of no use at all."""
     rng = np.random.default_rng([seed, 1])
-    num_types, num_jobs = int(rng.integers(1, 4)), int(rng.integers(1, 7))
+    num_types = int(rng.integers(1, 4))
+    num_jobs = int(rng.integers(1, 7))
     num_nodes = int(rng.integers(num_types, 7))
     node_type = np.concatenate([np.arange(num_types), rng.integers(0, num_types, num_nodes - num_types)])
     cluster = Cluster(node_type, np.ones(num_nodes, np.int64) if one_gpu else rng.integers(1, 4, num_nodes))
@@ -79,7 +81,8 @@ def random_gangs(seed, *, one_gpu=False):
     most = workers_that_fit(cluster, rate, spread)
     workers = np.ones(num_jobs, np.int64) if one_gpu else rng.integers(1, most + 1)
     arrival_s = np.where(rng.random(num_jobs) < 0.5, 0, rng.uniform(0, 9000, num_jobs))
-    steps, weight = np.ceil(rng.uniform(1, 9000, num_jobs)), rng.choice([1.0, 3.0], num_jobs)
+    steps = np.ceil(rng.uniform(1, 9000, num_jobs))
+    weight = rng.choice([1.0, 3.0], num_jobs)
     jobs = Jobs(arrival_s, steps, workers, weight, rate, spread)
     names = (tuple(map(str, range(count))) for count in (num_jobs, num_nodes, num_types))
     return Workload(*names, cluster, jobs)
@@ -87,7 +90,8 @@ def random_gangs(seed, *, one_gpu=False):
 
 def waiting_rounds(run):
     """Yield, for each round, the jobs that are there and do not run, and the (nodes,) GPUs that are left."""
-    work, history = run.workload, run.history
+    work = run.workload
+    history = run.history
     for number, start_s in enumerate(run.intervals["start_s"]):
         rows = history[history["round"] == number]
         active = np.flatnonzero((work.jobs.arrival_s <= start_s) & (run.end_s > start_s))

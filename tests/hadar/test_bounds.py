@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hadar_cases import TOY, toy_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar.bounds import (
     TOLERANCE,
-    ExactInstance,
+    SlottedWorkload,
     Verdict,
     blocked_gang,
     check_theorem,
@@ -27,13 +26,14 @@ from sched_lab.hadar.bounds import (
     packing,
     price_limits,
     primal_dual,
-    random_instance,
+    random_slotted,
     refused_job,
     reserved,
     schedule_utilisation,
 )
 from sched_lab.hadar.model import Jobs, figure_one
 from sched_lab.traces import find_reference
+from tests.hadar.cases import TOY, toy_golden
 
 GOLDEN = find_reference("hadar/theorem2_golden.json")
 COUNTER = find_reference("hadar/theorem2_counter.json")
@@ -51,9 +51,9 @@ def agrees(verdict: Verdict, case: dict[str, Any]) -> None:
         assert getattr(verdict, name) == pytest.approx(expected, abs=1e-9), key
 
 
-def instance_of(case: dict[str, Any]) -> ExactInstance:
+def instance_of(case: dict[str, Any]) -> SlottedWorkload:
     columns = {key: np.array([job[key] for job in case["jobs"]]) for key in ("W", "X", "EN", "a")}
-    return ExactInstance(case["T"], np.array(case["cap"]), columns["W"], columns["X"].astype(float),
+    return SlottedWorkload(case["T"], np.array(case["cap"]), columns["W"], columns["X"].astype(float),
                          columns["EN"].astype(float), columns["a"])
 
 
@@ -126,9 +126,9 @@ def test_a_reserve_price_leaves_nothing_blocked():
 
 
 @pytest.mark.parametrize("gpus_per_node", [2, 3, 4])
-def test_the_repaired_theorem_holds_on_a_thousand_random_instances(gpus_per_node):
+def test_the_repaired_theorem_holds_on_a_thousand_random_slotteds(gpus_per_node):
     for seed in range(334):
-        instance = random_instance(np.random.default_rng(seed), slots=2 + seed % 2, gpus_per_node=gpus_per_node)
+        instance = random_slotted(np.random.default_rng(seed), slots=2 + seed % 2, gpus_per_node=gpus_per_node)
         verdict = check_theorem(instance, reserve=seed % 4 < 2)  # optimum by MILP over all schedules
         assert verdict.dual_start <= verdict.optimum / 4 + TOLERANCE, seed
         assert verdict.lemma2_discrete, seed
@@ -138,7 +138,7 @@ def test_the_repaired_theorem_holds_on_a_thousand_random_instances(gpus_per_node
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(1000, 9999), gpus_per_node=st.sampled_from([3, 4]), slots=st.integers(2, 3))
 def test_every_step_of_the_repaired_proof_holds(seed, gpus_per_node, slots):
-    instance = random_instance(np.random.default_rng(seed), slots=slots, gpus_per_node=gpus_per_node)
+    instance = random_slotted(np.random.default_rng(seed), slots=slots, gpus_per_node=gpus_per_node)
     for reserve in (False, True):
         verdict = check_theorem(instance, reserve=reserve)
         assert verdict.lemma2_discrete
@@ -151,7 +151,7 @@ def test_every_step_of_the_repaired_proof_holds(seed, gpus_per_node, slots):
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(1000, 9999))
 def test_jobs_of_one_worker_are_never_blocked_at_a_profit(seed):
-    given_instance = random_instance(np.random.default_rng(seed), slots=3, gpus_per_node=2)
+    given_instance = random_slotted(np.random.default_rng(seed), slots=3, gpus_per_node=2)
     single = given_instance._replace(workers=np.ones_like(given_instance.workers),
                                      steps=np.minimum(given_instance.steps, given_instance.worker_rate.max(axis=1)))
     verdict = check_theorem(single)
@@ -178,9 +178,10 @@ def test_discrete_steps_cost_more_the_larger_they_are():
 
 # --- schedules and P2 ------------------------------------------------------------------------------------------------
 
-def by_brute_force(instance: ExactInstance, job: int) -> list[tuple[tuple[int, ...], ...]]:
+def by_brute_force(instance: SlottedWorkload, job: int) -> list[tuple[tuple[int, ...], ...]]:
     """Every choice of a mix for each slot that finishes the work with its last slot in use."""
-    rate, need = instance.worker_rate[job], instance.steps[job]
+    rate = instance.worker_rate[job]
+    need = instance.steps[job]
     mixes = [mix for mix in product(*(range(most + 1) for most in instance.gpus))
              if sum(mix) in (0, instance.workers[job]) and all(rate[r] > 0 for r, used in enumerate(mix) if used)]
     found = []
@@ -199,7 +200,7 @@ def by_brute_force(instance: ExactInstance, job: int) -> list[tuple[tuple[int, .
 @given(seed=st.integers(0, 9999))
 def test_all_schedules_are_listed_once(seed):
     rng = np.random.default_rng(seed)
-    instance = random_instance(rng, slots=3, gpus_per_node=2)
+    instance = random_slotted(rng, slots=3, gpus_per_node=2)
     instance.worker_rate[0, int(rng.integers(2))] = 0  # a type on which the first job cannot run
     for job in range(2):
         mine = enumerate_schedules(instance, job)
@@ -208,9 +209,9 @@ def test_all_schedules_are_listed_once(seed):
 
 
 def test_a_job_without_schedules_gets_none_and_earns_nothing():
-    late = ExactInstance(2, np.array([1]), np.array([2]), np.array([[1.0]]), np.array([2.0]), np.array([0]))
+    late = SlottedWorkload(2, np.array([1]), np.array([2]), np.array([[1.0]]), np.array([2.0]), np.array([0]))
     assert gang_mixes(late, 0).tolist() == [[0]]  # two workers, one GPU
-    short = ExactInstance(1, np.array([1]), np.array([1]), np.array([[1.0]]), np.array([2.0]), np.array([0]))
+    short = SlottedWorkload(1, np.array([1]), np.array([1]), np.array([[1.0]]), np.array([2.0]), np.array([0]))
     schedules = [enumerate_schedules(short, 0)]
     assert len(schedules[0].utility) == 0
     assert optimum(packing(short, schedules)) == linear_optimum(packing(short, schedules)) == 0
@@ -219,15 +220,16 @@ def test_a_job_without_schedules_gets_none_and_earns_nothing():
 
 def test_without_integrality_halves_of_schedules_may_be_taken():
     # Three jobs of two workers on three GPUs, one slot: one fits, or three halves of a job's two workers.
-    instance = ExactInstance(1, np.array([3]), np.full(3, 2), np.ones((3, 1)), np.full(3, 2.0), np.zeros(3, int))
+    instance = SlottedWorkload(1, np.array([3]), np.full(3, 2), np.ones((3, 1)), np.full(3, 2.0), np.zeros(3, int))
     problem = packing(instance, [enumerate_schedules(instance, job) for job in range(3)])
     assert optimum(problem) == pytest.approx(2)
     assert linear_optimum(problem) == pytest.approx(3)
 
 
 def test_the_repaired_price_is_the_printed_one_over_the_slots():
-    instance = random_instance(np.random.default_rng(5))
-    printed, repaired = price_limits(instance, "printed"), price_limits(instance)
+    instance = random_slotted(np.random.default_rng(5))
+    printed = price_limits(instance, "printed")
+    repaired = price_limits(instance)
     assert repaired[0] == pytest.approx(printed[0] / instance.slots)
     assert repaired[1] == printed[1] <= price_limits(instance, per_worker=False)[1]
 
@@ -248,8 +250,8 @@ def test_the_highest_price_may_be_of_a_gang_without_a_reserve():
 
 
 def test_prices_leave_out_types_on_which_a_job_cannot_run():
-    two = ExactInstance(2, np.array([1, 1]), np.array([1, 1]), np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([2.0, 2.0]),
-                        np.array([0, 0]))
+    two = SlottedWorkload(2, np.array([1, 1]), np.array([1, 1]), np.array([[2.0, 0.0], [1.0, 1.0]]),
+                          np.array([2.0, 2.0]), np.array([0, 0]))
     # utilities 2 and 1 at best, 1 at the end; 1 and 2 GPU-slots; eta = 2 GPUs * 2 slots / 1
     assert price_limits(two) == (1 / 2 / (4 * 4), 2)
 
@@ -260,7 +262,7 @@ def test_the_highest_price_is_of_a_worker_or_of_a_gang():
 
 
 def test_limits_of_p2_are_capacities_slot_by_slot_and_one_schedule_for_each_job():
-    two = ExactInstance(2, np.array([2, 1]), np.array([1, 1]), np.ones((2, 2)), np.ones(2), np.zeros(2, int))
+    two = SlottedWorkload(2, np.array([2, 1]), np.array([1, 1]), np.ones((2, 2)), np.ones(2), np.zeros(2, int))
     problem = packing(two, [enumerate_schedules(two, job) for job in range(2)])
     assert problem.limit.tolist() == [2, 1, 2, 1, 1, 1]
     assert problem.matrix.sum(axis=0).tolist() == [2] * 8  # one GPU in one slot, and one schedule
@@ -301,7 +303,8 @@ def test_a_schedule_that_is_no_schedule_is_refused():
 
 
 def test_exact_gangs_need_six_rounds_on_the_motivating_example():
-    jobs, gpus = figure_one().jobs, np.array([2, 3, 1])
+    jobs = figure_one().jobs
+    gpus = np.array([2, 3, 1])
     assert most_busy(jobs, gpus, 5) is None
     assert most_busy(jobs, gpus, 6) == 28  # two jobs at a time, J1 in four rounds: 4 * 5 + 2 * 4
     assert most_busy(jobs, gpus, 5, "mean") == 24  # 80%, not 26 of 30
@@ -315,7 +318,8 @@ def test_a_mixed_gang_has_the_pace_of_its_slowest_worker():
 
 
 def test_a_job_runs_in_one_way_a_round_and_only_where_it_can():
-    rate, gpus = np.ones((1, 2)), np.array([1, 1])
+    rate = np.ones((1, 2))
+    gpus = np.array([1, 1])
     one = Jobs(np.zeros(1), np.array([2.0]), np.ones(1, int), np.ones(1), rate, rate)
     assert most_busy(one, gpus, 1) is None  # not on both GPUs at once
     assert most_busy(one, gpus, 2) == 2

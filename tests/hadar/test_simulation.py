@@ -1,24 +1,24 @@
 """The engine: replays of Gavel's own simulator, laws that no scheduler can break, and what it refuses."""
 import numpy as np
 import pytest
-from hadar_cases import RUNS, TYPES, golden, golden_workload, random_workload, run_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.frames import InputError
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
-from sched_lab.hadar.engine import (
+from sched_lab.hadar.fluid import makespan_bound_s
+from sched_lab.hadar.model import Allocation, Cluster, Jobs, Workload, allocation_of, round_rate
+from sched_lab.hadar.simulation import (
     jobs_frame,
     keeps_place,
     next_start_s,
     rounds_frame,
     run_round,
+    run_rounds,
     run_whole_steps,
-    simulate,
     summary,
 )
-from sched_lab.hadar.fluid import makespan_bound_s
-from sched_lab.hadar.model import Allocation, Cluster, Jobs, Workload, allocation_of, round_rate
+from tests.hadar.cases import RUNS, TYPES, golden, golden_workload, random_workload, run_name
 
 seeds = st.integers(0, 10**6)
 MAKE = {"maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias, "yarn": YarnCs}
@@ -43,7 +43,8 @@ class Replay:
     def allocate(self, state):
         start_s, rows = next(self.rounds)
         assert state.now_s == start_s
-        free, places = state.cluster.node_gpus.copy(), {}
+        free = state.cluster.node_gpus.copy()
+        places = {}
         for job, kind, wanted in rows:
             for node in np.flatnonzero(state.cluster.node_type == TYPES.index(kind)):
                 taken = min(wanted, free[node])
@@ -60,14 +61,15 @@ def two_jobs(arrival_s=(0.0, 0.0)):
     return Workload(("A", "B"), ("v", "k"), ("V100", "K80"), Cluster(np.arange(2), np.array([1, 1])), jobs)
 
 
-THERE, BACK = {0: {0: 1}, 1: {1: 1}}, {0: {1: 1}, 1: {0: 1}}
+THERE = {0: {0: 1}, 1: {1: 1}}
+BACK = {0: {1: 1}, 1: {0: 1}}
 
 
 @golden
 @pytest.mark.parametrize("pair", RUNS, ids=run_name)
 def test_replayed_rounds_of_gavels_simulator_end_when_it_says(pair):
     case, recorded = pair
-    run = simulate(golden_workload(case), Replay(recorded["rounds"]), whole_steps=True)
+    run = run_rounds(golden_workload(case), Replay(recorded["rounds"]), whole_steps=True)
     assert run.jct_s == pytest.approx(recorded["jct_s"], abs=1e-6)
     assert run.intervals["start_s"].tolist() == [start_s for start_s, rows in recorded["rounds"] if rows]
     frame = rounds_frame(run).groupby(["round", "job", "type"], as_index=False)["gpus"].sum()
@@ -79,7 +81,7 @@ def test_replayed_rounds_of_gavels_simulator_end_when_it_says(pair):
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 def test_two_jobs_that_change_places_by_hand():
-    run = simulate(two_jobs(), Script(THERE, BACK, {0: {1: 1}}), restart_s=60.0)
+    run = run_rounds(two_jobs(), Script(THERE, BACK, {0: {1: 1}}), restart_s=60.0)
     # A: 2 * 300, then 300, then 100 s from 720 s on; B: 300, then 600 in 60 + 150 s from 360 s on
     assert run.end_s.tolist() == [820, 570]
     assert run.intervals["busy_gpu_s"].tolist() == [720, 570, 100]
@@ -100,7 +102,7 @@ def test_measures_of_three_jobs_in_turn_on_one_gpu_by_hand():
     rate = np.ones((3, 1))
     jobs = Jobs(np.full(3, 360.0), np.array([300.0, 200.0, 180.0]), np.ones(3, int), np.ones(3), rate, rate)
     work = Workload(("A", "B", "C"), ("v",), ("V100",), Cluster(np.zeros(1, int), np.ones(1, int)), jobs)
-    run = simulate(work, Script(*({job: {0: 1}} for job in range(3))), restart_s=60.0)
+    run = run_rounds(work, Script(*({job: {0: 1}} for job in range(3))), restart_s=60.0)
     # each loads for 60 s; rounds begin at 360, 720 and 1080 s; the GPU is held for 360, 260 and 240 s of them
     assert run.jct_s.tolist() == [360, 620, 960]
     found = {"ttd_h": 960 / 3600, "mean_jct_h": 1940 / 3 / 3600, "median_jct_h": 620 / 3600,
@@ -110,7 +112,7 @@ def test_measures_of_three_jobs_in_turn_on_one_gpu_by_hand():
 
 
 def test_a_job_that_comes_in_a_round_waits_for_the_next_one():
-    run = simulate(two_jobs((0.0, 361.0)), Script({0: {0: 1}}, {0: {0: 1}}, {1: {0: 1}}), restart_s=0.0)
+    run = run_rounds(two_jobs((0.0, 361.0)), Script({0: {0: 1}}, {0: {0: 1}}, {1: {0: 1}}), restart_s=0.0)
     # A: 720 steps, then 280 in 140 s; B starts at 720 s and takes 225 s
     assert run.start_s.tolist() == [0, 720]
     assert run.end_s.tolist() == [500, 945]
@@ -118,7 +120,7 @@ def test_a_job_that_comes_in_a_round_waits_for_the_next_one():
 
 
 def test_time_without_jobs_counts_for_gru_and_not_for_cru():
-    run = simulate(two_jobs((0.0, 3500.0)), Script(*[{0: {0: 1}}] * 2, {1: {0: 1}}), restart_s=0.0)
+    run = run_rounds(two_jobs((0.0, 3500.0)), Script(*[{0: {0: 1}}] * 2, {1: {0: 1}}), restart_s=0.0)
     assert run.start_s.tolist() == [0, 3600]
     assert run.end_s.tolist() == [500, 3825]
     assert run.gru == pytest.approx((500 + 225) / (2 * 3825))
@@ -126,7 +128,7 @@ def test_time_without_jobs_counts_for_gru_and_not_for_cru():
 
 
 def test_a_job_loads_again_after_a_round_without_gpus():
-    run = simulate(two_jobs(), Script(THERE, {1: {1: 1}}, THERE, THERE), restart_s=60.0)
+    run = run_rounds(two_jobs(), Script(THERE, {1: {1: 1}}, THERE, THERE), restart_s=60.0)
     # A: 600, nothing, 60 + 200 s from 720 s on; B: 300 + 360, then 240 s
     assert run.intervals["restarts"].tolist() == [2, 0, 1]
     assert run.intervals["changed"].tolist() == [True, True, True]  # in the second round A is stopped
@@ -137,12 +139,12 @@ def test_a_gang_holds_all_its_gpus():
     rate = np.ones((2, 1))
     jobs = Jobs(np.zeros(2), np.array([200.0, 100.0]), np.array([2, 1]), np.ones(2), rate, rate)
     work = Workload(("A", "B"), ("v",), ("V100",), Cluster(np.zeros(1, int), np.array([4])), jobs)
-    run = simulate(work, Script({0: {0: 2}, 1: {0: 1}}), restart_s=0.0)
+    run = run_rounds(work, Script({0: {0: 2}, 1: {0: 1}}), restart_s=0.0)
     assert run.intervals["busy_gpu_s"].tolist() == [2 * 200 + 100]
 
 
 def test_rounds_begin_at_multiples_of_their_length():
-    run = simulate(two_jobs(), YarnCs(), round_s=3.3, restart_s=0.0)  # adding up 3.3 would drift away
+    run = run_rounds(two_jobs(), YarnCs(), round_s=3.3, restart_s=0.0)  # adding up 3.3 would drift away
     assert run.intervals["start_s"].tolist() == [number * 3.3 for number in range(len(run.intervals))]
 
 
@@ -189,7 +191,8 @@ def test_the_next_round_that_sees_somebody_new(now_s, whole_steps, start_s):
 @given(seeds, st.sampled_from(sorted(MAKE)), st.booleans())
 def test_no_run_is_faster_than_the_bound_or_a_job_alone(seed, key, whole_steps):
     work = random_workload(seed)
-    jobs, run = work.jobs, simulate(work, MAKE[key](), whole_steps=whole_steps)
+    jobs = work.jobs
+    run = run_rounds(work, MAKE[key](), whole_steps=whole_steps)
     best = np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
     assert run.end_s.max() >= makespan_bound_s(work.cluster, jobs) * (1 - 1e-9)
     assert (run.jct_s >= jobs.steps / best * (1 - 1e-9)).all()
@@ -202,8 +205,9 @@ def test_no_run_is_faster_than_the_bound_or_a_job_alone(seed, key, whole_steps):
 @given(seeds, st.sampled_from(sorted(MAKE)), st.sampled_from([0.0, 10.0, 50.0]))
 def test_no_step_is_lost_and_none_is_won(seed, key, restart_s):
     work = random_workload(seed)
-    run = simulate(work, MAKE[key](), restart_s=restart_s)
-    before, done = allocation_of({}), np.zeros(len(work.job_name))
+    run = run_rounds(work, MAKE[key](), restart_s=restart_s)
+    before = allocation_of({})
+    done = np.zeros(len(work.job_name))
     rounds = dict(tuple(run.history.groupby("round")))
     for number, interval in enumerate(run.intervals.itertuples()):
         rows = rounds.get(number)
@@ -225,7 +229,8 @@ def test_the_clock_has_no_unit(seed):
                               spread_rate=work.jobs.spread_rate / 2)
     twice = Workload(work.job_name, work.node_name, work.type_name, work.cluster, slow)
     for once, again in ((Tiresias(), Tiresias(threshold_gpu_s=7200.0)), (YarnCs(), YarnCs())):
-        normal, slower = simulate(work, once), simulate(twice, again, round_s=720.0, restart_s=20.0)
+        normal = run_rounds(work, once)
+        slower = run_rounds(twice, again, round_s=720.0, restart_s=20.0)
         assert (slower.end_s == 2 * normal.end_s).all()
 
 
@@ -237,7 +242,7 @@ def test_the_clock_has_no_unit(seed):
     ({"restart_s": -1.0}, "a restart of -1.0 s"), ({"restart_s": 360.0}, "a restart of 360.0 s")])
 def test_lengths_that_make_no_sense_are_refused(lengths, message):
     with pytest.raises(InputError, match=message):
-        simulate(two_jobs(), YarnCs(), **lengths)
+        run_rounds(two_jobs(), YarnCs(), **lengths)
 
 
 @pytest.mark.parametrize(("places", "message"), [
@@ -245,15 +250,15 @@ def test_lengths_that_make_no_sense_are_refused(lengths, message):
     ({1: {0: 1}}, "1e .arrival.: job 1"), ({0: {5: 1}}, "node 5 does not exist")])
 def test_a_scheduler_that_breaks_a_constraint_is_stopped(places, message):
     with pytest.raises(ValueError, match=message):
-        simulate(two_jobs((0.0, 1000.0)), Script(places))
+        run_rounds(two_jobs((0.0, 1000.0)), Script(places))
 
 
 def test_a_scheduler_that_runs_a_job_without_steps_is_stopped():
     with pytest.raises(ValueError, match="1a .work.: job 0"):
-        simulate(two_jobs(), Script(THERE, THERE, THERE), restart_s=0.0)  # A is done at 500 s
+        run_rounds(two_jobs(), Script(THERE, THERE, THERE), restart_s=0.0)  # A is done at 500 s
 
 
 @pytest.mark.parametrize(("whole_steps", "now_s"), [(False, 360_000), (True, 0)])
 def test_a_scheduler_that_never_runs_anybody_is_stopped(whole_steps, now_s):
     with pytest.raises(InputError, match=f"at {now_s} s 2 jobs wait for ever"):
-        simulate(two_jobs(), Script(*[{}] * 2000), whole_steps=whole_steps)
+        run_rounds(two_jobs(), Script(*[{}] * 2000), whole_steps=whole_steps)
