@@ -5,8 +5,8 @@ import pytest
 from sched_lab.arrays import get_xp, synchronise
 from sched_lab.far.allocations import raises
 from sched_lab.far.baselines import first_free
-from sched_lab.far.batch import best_plans, cuts, families, fixed_makespans_s, lower_bounds_s, runs_of, score_runs
 from sched_lab.far.bounds import lower_bound
+from sched_lab.far.lockstep import best_plans, cuts, families, fixed_makespans_s, lower_bounds_s, runs_of, score_runs
 from sched_lab.far.mig import mig_of
 from sched_lab.far.plus import far_plus
 from sched_lab.far.refine import best_plan, far
@@ -20,8 +20,11 @@ PAPER_S = {10: 0.002, 35: 0.002, 100: 0.01232, 500: 0.53221, 1000: 1.62082}
 
 def batches(num_tasks, scaling, num_batches=BATCHES):
     """Draw the batches of one cell."""
-    a100, rng = mig_of("A100"), np.random.default_rng(num_tasks)
-    return a100, [generate_times(a100, num_tasks, SCALINGS[scaling], WIDTHS["wide"], rng) for _ in range(num_batches)]
+    a100 = mig_of("A100")
+    rng = np.random.default_rng(num_tasks)
+    return a100, [
+        generate_times(a100, num_tasks, SCALINGS[scaling], WIDTHS["wide"], rng)
+        for _ in range(num_batches)]
 
 
 @pytest.mark.parametrize("scaling", ["mixed", "good"])
@@ -66,16 +69,20 @@ PARTS = {  # part of FAR: all runs in one array call; the scalar code for one of
 @pytest.mark.parametrize("how", ["scalar", "cpu", "cuda"])
 def test_thousand_batches(benchmark, num_tasks, part, how):
     """A part of FAR for a thousand batches: one after the other, and in one array call."""
-    (a100, drawn), (in_batch, alone) = batches(num_tasks, "mixed", RUNS), PARTS[part]
+    (a100, drawn) = batches(num_tasks, "mixed", RUNS)
+    (in_batch, alone) = PARTS[part]
     if how == "scalar":
-        sizes, ways = np.array(a100.sizes), [a100.tree.size_index[list(way)] for way in cuts(a100)[0]]
-        benchmark.pedantic(lambda: [alone(a100, one, sizes, ways) for one in drawn], rounds=5, warmup_rounds=1)
+        sizes = np.array(a100.sizes)
+        ways = [a100.tree.size_index[list(way)] for way in cuts(a100)[0]]
+        benchmark.pedantic(lambda: [alone(a100, one, sizes, ways) for one in drawn], rounds=5,
+                           warmup_rounds=1)
     else:
         try:
             runs = runs_of(a100, drawn, get_xp(how))
         except InputError as error:
             pytest.skip(str(error))
-        benchmark.pedantic(lambda: (in_batch(runs), synchronise(runs.xp)), rounds=5, warmup_rounds=1)
+        benchmark.pedantic(lambda: (in_batch(runs), synchronise(runs.xp)), rounds=5,
+                           warmup_rounds=1)
     benchmark.extra_info["calls"] = RUNS
 
 

@@ -9,35 +9,44 @@ import heapq
 
 import numpy as np
 
-from .._compat import njit
-from ..cluster import Integers
-from .mig import Floats
-
-EQUAL_WORK = 1e-9  # relative difference below which two works count as equal: the smaller size wins
-Raise = tuple[int, int, int]  # task, position of its size before, position after
+from ..jit import njit
+from ..arrays import Floats, Integers
 
 # %% auto #0
-__all__ = ['EQUAL_WORK', 'Raise', 'cheapest_size', 'first_allocation', 'longest_task', 'raise_longest', 'family', 'raises',
-           'go_to', 'least_makespans']
+__all__ = []
+
+# %% ../../nbs/51_allocations.ipynb #51-006b
+EQUAL_WORK = 1e-9  # relative difference below which two works count as equal: the smaller size wins
+Raise = tuple[int, int, int]  # task, position of its size before, position after
 
 # %% ../../nbs/51_allocations.ipynb #51-008
 @njit(cache=True)
 def cheapest_size(times_s: Floats, sizes: Integers, task: int, above: int, as_authors: bool) -> int:
     """Position of the size of least work among those after `above`; -1 if the task fits on none.
 
-    Among equal works the smallest size wins; `as_authors`, the largest of those that are equal to the last bit.
+    Parameters
+    ----------
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sizes : (sizes,) instance sizes in slices, ascending
+    task : row of `times_s`
+    above : position in `sizes`, -1 to look at all
+    as_authors : among equal works take the largest size of those that are equal to the last bit,
+        not the smallest of those within `EQUAL_WORK`
     """
-    best, best_work = -1, np.inf
+    best = -1
+    best_work = np.inf
     for k in range(above + 1, len(sizes)):
         work = sizes[k] * times_s[task, k]
-        if work < best_work * (1 - EQUAL_WORK) or (as_authors and work <= best_work and work < np.inf):
-            best, best_work = k, work
+        is_tie = as_authors and work <= best_work and work < np.inf
+        if is_tie or work < best_work * (1 - EQUAL_WORK):
+            best = k
+            best_work = work
     return best
 
-
+# %% ../../nbs/51_allocations.ipynb #51-008p
 @njit(cache=True)
 def first_allocation(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
-    """Position of the size of least work of each task, -1 where a task fits on no size (first equation)."""
+    """Position of each task's size of least work, -1 where it fits on none (first equation)."""
     allocation = np.empty(len(times_s), np.int64)
     for task in range(len(times_s)):
         allocation[task] = cheapest_size(times_s, sizes, task, -1, as_authors)
@@ -53,10 +62,18 @@ def longest_task(times_s: Floats, allocation: Integers) -> int:
             longest = task
     return longest
 
-
+# %% ../../nbs/51_allocations.ipynb #51-014p
 @njit(cache=True)
 def raise_longest(times_s: Floats, sizes: Integers, allocation: Integers, as_authors: bool) -> bool:
-    """Give the longest task its next size, in place; return False if it has none and the family ends."""
+    """Give the longest task its next size; return False if it has none and the family ends.
+
+    Parameters
+    ----------
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sizes : (sizes,) instance sizes in slices, ascending
+    allocation : (tasks,) position of each task's size; written
+    as_authors : what `cheapest_size` says
+    """
     task = longest_task(times_s, allocation)
     size = cheapest_size(times_s, sizes, task, allocation[task], as_authors)
     if size >= 0:
@@ -101,10 +118,17 @@ def raises(times_s: Floats, sizes: Integers, as_authors: bool) -> list[Raise]:
         allocation[task] = size
     return found
 
-
+# %% ../../nbs/51_allocations.ipynb #51-023p
 @njit(cache=True)
 def go_to(allocation: Integers, found: list[Raise], now: int, member: int) -> None:
-    """Turn an allocation from member number `now` into another member, in place: raise, or take raises back."""
+    """Turn an allocation into another member of the family: raise, or take raises back.
+
+    Parameters
+    ----------
+    allocation : (tasks,) position of each task's size; written
+    found : what `raises` says
+    now, member : number of the member before and after, from 0
+    """
     for k in range(now, member):
         allocation[found[k][0]] = found[k][2]
     for k in range(now - 1, member - 1, -1):
@@ -112,16 +136,20 @@ def go_to(allocation: Integers, found: list[Raise], now: int, member: int) -> No
 
 # %% ../../nbs/51_allocations.ipynb #51-026
 @njit(cache=True)
-def least_makespans(times_s: Floats, sizes: Integers, first: Integers, found: list[Raise], num_slices: int) -> Floats:
-    """(members,) time below which no schedule of a member can end: its longest task, or its area over all slices.
+def least_makespans(times_s: Floats, sizes: Integers, first: Integers, found: list[Raise],
+                    num_slices: int) -> Floats:
+    """(members,) time below which no schedule can end: longest task, or area over all slices.
 
     Parameters
     ----------
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sizes : (sizes,) instance sizes in slices, ascending
     first : what `first_allocation` says
     found : what `raises` says
     num_slices : slices of all GPUs
     """
-    area, least_s = 0.0, np.zeros(len(found) + 1)
+    area = 0.0
+    least_s = np.zeros(len(found) + 1)
     for task in range(len(first)):
         area += sizes[first[task]] * times_s[task, first[task]]
         least_s[-1] = max(least_s[-1], times_s[task, first[task]] if len(found) == 0 else 0.0)

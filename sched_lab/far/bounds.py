@@ -5,35 +5,33 @@
 # %% ../../nbs/55_far_bounds.ipynb #55-006
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._compat import njit
-from ..cluster import Integers
-from .mig import Floats, Mig, Schedule, Tree, Truths, without_reconfiguration
+from ..jit import njit
+from ..arrays import Floats, Integers, Truths
+from .mig import Mig, Schedule, Tree, without_reconfiguration
 from .refine import check_times, far
 from .repartition import schedule_of
+from .tasks import Batch
 from ..frames import InputError
 
+# %% auto #0
+__all__ = ['bound', 'Optimum', 'optimum', 'optimum_with_reconfiguration']
+
+# %% ../../nbs/55_far_bounds.ipynb #55-006b
 EXACT = 1e-9  # relative difference below which two makespans count as equal
-VISITS_PER_CALL = 10**6  # steps of compiled code, a fraction of a second, before it returns to Python
+# steps of compiled code, a fraction of a second, before it returns to Python
+VISITS_PER_CALL = 10**6
 MOST_OPERATIONS = 10**6  # operations to try for one plan and sequence
 MOST_TASKS = 20  # each further task doubles the memory and triples the time of the exact search
 
-# %% auto #0
-__all__ = ['EXACT', 'VISITS_PER_CALL', 'MOST_OPERATIONS', 'MOST_TASKS', 'area_bound', 'longest_bound', 'start_loss', 'least_work',
-           'lower_bound', 'Rows', 'rows_of', 'subset_sums', 'split_tasks', 'add_own', 'fill_tables', 'Lots', 'lots_of',
-           'Orders', 'total_s', 'no_orders', 'is_final', 'may_create', 'may_destroy', 'next_operation', 'operate',
-           'path_s', 'is_hopeless', 'order_operations', 'work_out', 'in_order', 'next_choice', 'charge', 'is_crowded',
-           'Search', 'no_search', 'choose', 'has_room', 'search_plans', 'Optimum', 'optimum',
-           'optimum_with_reconfiguration', 'optimum_cp']
-
 # %% ../../nbs/55_far_bounds.ipynb #55-008
 def area_bound(mig: Mig, times_s: Floats) -> float:
-    """Least work of all tasks over all slices (Section 6.4): what perfect sharing would need, in s."""
+    """Least work of all tasks over all slices (Section 6.4): what perfect sharing needs, in s."""
     return float((times_s * np.array(mig.sizes)).min(axis=1).sum() / mig.total_slices)
 
 
@@ -42,19 +40,48 @@ def longest_bound(mig: Mig, times_s: Floats) -> float:
     return float(times_s.min(axis=1).max(initial=0.0))
 
 # %% ../../nbs/55_far_bounds.ipynb #55-012
+class Charges(NamedTuple):
+    """The least that cutting costs.
+
+    Parameters
+    ----------
+    create_s : (sizes,) shortest creation of an instance of each size
+    close_s : shortest destruction of all
+    """
+
+    create_s: Floats
+    close_s: float
+
+
+def charges_of(mig: Mig) -> Charges:
+    """What cutting these GPUs costs at least."""
+    tree = mig.tree
+    create_s = np.array([tree.create_s[tree.size == size].min() for size in mig.sizes])
+    return Charges(create_s, float(tree.destroy_s.min()))
+
+# %% ../../nbs/55_far_bounds.ipynb #55-012a
 def start_loss(mig: Mig) -> float:
     """Slice-seconds that one GPU surely loses while its first instances are created."""
-    tree = mig.tree
-    create_s = [tree.create_s[tree.size == size].min() for size in mig.sizes]
+    create_s = charges_of(mig).create_s
     loss = [0.0]
     for slices in range(1, mig.num_slices + 1):
-        loss.append(min(c * slices + loss[max(0, slices - size)] for c, size in zip(create_s, mig.sizes, strict=True)))
+        losses = (seconds * slices + loss[max(0, slices - size)]
+                  for seconds, size in zip(create_s, mig.sizes, strict=True))
+        loss.append(min(losses))
     return float(loss[-1])
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-012p
 @njit(cache=True)
 def least_work(times_s: Floats, sizes: Integers, create_s: Floats, deadline_s: float) -> float:
-    """Least slice-seconds of all tasks if each ends by a deadline; infinite if one cannot."""
+    """Least slice-seconds of all tasks if each ends by a deadline; infinite if one cannot.
+
+    Parameters
+    ----------
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sizes : (sizes,) instance sizes in slices, ascending
+    create_s : (sizes,) what a creation takes
+    deadline_s : when all have to be done
+    """
     total = 0.0
     for i in range(len(times_s)):
         least = np.inf
@@ -66,67 +93,111 @@ def least_work(times_s: Floats, sizes: Integers, create_s: Floats, deadline_s: f
 
 # %% ../../nbs/55_far_bounds.ipynb #55-016
 def lower_bound(mig: Mig, times_s: Floats, *, with_reconfiguration: bool = True) -> float:
-    """Time in s before which no schedule of the batch can end: the deadline bound.
+    """Time in s before which no schedule of the tasks can end: the deadline bound.
 
     Parameters
     ----------
+    mig : the GPUs
+    times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
+        fit
     with_reconfiguration : whether instances have to be created first
     """
     if not with_reconfiguration:
         mig = without_reconfiguration(mig)
-    times_s, sizes, loss = check_times(mig, times_s), np.array(mig.sizes), start_loss(mig)
-    create_s = np.array([mig.tree.create_s[mig.tree.size == size].min() for size in mig.sizes])
+    times_s = check_times(mig, times_s)
+    sizes = np.array(mig.sizes)
+    create_s = charges_of(mig).create_s
+    loss = mig.num_gpus * start_loss(mig)
 
     def needed_s(deadline_s: float) -> float:
         work = least_work(times_s, sizes, create_s, deadline_s)
-        return min((work + mig.num_gpus * loss) / mig.total_slices, work / (mig.total_slices - mig.num_gpus))
+        return min((work + loss) / mig.total_slices, work / (mig.total_slices - mig.num_gpus))
 
     steps = np.unique(times_s + create_s)
     steps = np.append(0.0, steps[np.isfinite(steps)])
-    low, high = 0, len(steps)  # steps[low] is too early (or 0), steps[high] is possible (or beyond the last)
+    low = 0  # steps[low] is too early (or 0), steps[high] is possible (or beyond the last)
+    high = len(steps)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if needed_s(steps[middle]) <= steps[middle] else (middle, high)
+        if needed_s(steps[middle]) <= steps[middle]:
+            high = middle
+        else:
+            low = middle
     return float(min(needed_s(steps[low]), steps[high] if high < len(steps) else np.inf))
+
+# %% ../../nbs/55_far_bounds.ipynb #55-016b
+def bound(mig: Mig, batch: Batch, *, with_reconfiguration: bool = True) -> float:
+    """Time in s before which no schedule of a batch, or of several together, can end.
+
+    Parameters
+    ----------
+    mig : the GPUs
+    batch : the tasks; a schedule that keeps groups apart ends no earlier
+    with_reconfiguration : whether instances have to be created first
+
+    References
+    ----------
+    Turek, Wolf and Yu, "Approximate algorithms for scheduling parallelizable tasks", 1992, and the
+    proposition on creations in this chapter
+    """
+    return lower_bound(mig, batch.times_s, with_reconfiguration=with_reconfiguration)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-022
 class Rows(NamedTuple):
-    """The instances as the exact search walks them, parents first, below rows that split tasks between GPUs.
+    """The instances as the exact search walks them, parents first.
+
+    Above them stand rows that split the tasks between GPUs.
 
     Parameters
     ----------
     children : (rows, 2) left to right, -1 where there is none
     size_index : (rows,) position of the size, -1 for a row that only splits
+    sequence : (rows,) queue of the operations, -1 for a row that only splits
     kind : (rows,) number of the subtree below a row; equal subtrees have equal kinds
     of_kind : (kinds, 4) size index, slices, kind of the left and of the right child; children first
-    walk : (rows,) all rows in the order in which `replay` meets them: level by level, left to right
+    walk : (rows,) all rows in the order in which `run_plan` meets them: level by level, left to
+        right
     """
 
     children: Integers
     size_index: Integers
+    sequence: Integers
     kind: Integers
     of_kind: Integers
     walk: Integers
 
-
-def rows_of(mig: Mig) -> Rows:
-    """Lay the trees of all GPUs out below one root."""
-    tree, joints = mig.tree, mig.num_gpus - 1
+# %% ../../nbs/55_far_bounds.ipynb #55-022p
+def _joined_trees(mig: Mig) -> tuple[Integers, Integers, Integers]:
+    """Children, size index, slices of all rows: first those that only split, then the trees."""
+    tree = mig.tree
+    joints = mig.num_gpus - 1
     roots = np.append(np.flatnonzero(tree.parent < 0) + joints, -1)
     join = [(int(roots[j]), j + 1 if j + 1 < joints else int(roots[j + 1])) for j in range(joints)]
     below = np.where(tree.children < 0, -1, tree.children + joints)
     children = np.concatenate([np.array(join, np.int64).reshape(-1, 2), below])
     size_index = np.concatenate([np.full(joints, -1), tree.size_index])
     span = np.concatenate([mig.num_slices * np.arange(mig.num_gpus, 1, -1), tree.span])
-    kind, known = np.full(len(children), -1), dict[tuple[int, ...], int]()
+    return children, size_index, span
+
+# %% ../../nbs/55_far_bounds.ipynb #55-022px
+def rows_of(mig: Mig) -> Rows:
+    """Lay the trees of all GPUs out below one root."""
+    joints = mig.num_gpus - 1
+    children, size_index, span = _joined_trees(mig)
+    kind = np.full(len(children), -1)
+    known = dict[tuple[int, ...], int]()
     for row in [*range(len(children) - 1, joints - 1, -1), *range(joints - 1, -1, -1)]:
         left, right = (int(kind[child]) if child >= 0 else -1 for child in children[row])
-        kind[row] = known.setdefault((int(size_index[row]), int(span[row]), left, right), len(known))
-    walk = [*range(joints), *(int(root) for root in roots[:-1])]
+        subtree = (int(size_index[row]), int(span[row]), left, right)
+        kind[row] = known.setdefault(subtree, len(known))
+    roots = np.flatnonzero(mig.tree.parent < 0) + joints
+    walk = [*range(joints), *roots.tolist()]
     for row in walk:
         if row >= joints:
             walk.extend(int(child) for child in children[row] if child >= 0)
-    return Rows(children, size_index, kind, np.array(list(known), np.int64), np.array(walk, np.int64))
+    sequence = np.concatenate([np.full(joints, -1), mig.tree.sequence])
+    return Rows(children, size_index, sequence, kind, np.array(list(known), np.int64),
+                np.array(walk, np.int64))
 
 # %% ../../nbs/55_far_bounds.ipynb #55-026
 @njit(cache=True)
@@ -137,37 +208,77 @@ def subset_sums(values: Floats) -> Floats:
         total[1 << i:2 << i] = total[:1 << i] + values[i]
     return total
 
+# %% ../../nbs/55_far_bounds.ipynb #55-026p
+class Halves(NamedTuple):
+    """Two subtrees side by side.
 
+    Parameters
+    ----------
+    left, right : (sets,) least time in which each of them runs each set of tasks
+    is_equal : whether they are of one kind
+    work : (sets,) least slice-seconds of each set
+    room : slice-seconds that both have
+    """
+
+    left: Floats
+    right: Floats
+    is_equal: bool
+    work: Floats
+    room: float
+
+# %% ../../nbs/55_far_bounds.ipynb #55-026px
 @njit(cache=True)
-def split_tasks(left: Floats, right: Floats, is_equal: bool, work: Floats, room: float, table: Floats,
-                first: int, most: int) -> tuple[int, int]:
-    """Fill in the least time to run each set from `first` on, on two subtrees side by side.
+def _best_split(halves: Halves, tasks: int) -> tuple[float, int]:
+    """Least time to run a set of tasks on both, and the splits tried."""
+    fixed = tasks & -tasks if halves.is_equal else 0
+    loose = tasks ^ fixed
+    best_s = np.inf
+    tried = 0
+    part = loose
+    while True:
+        best_s = min(best_s, max(halves.left[part | fixed], halves.right[loose ^ part]))
+        tried += 1
+        if part == 0:
+            return best_s, tried
+        part = (part - 1) & loose
 
-    Sets with more work than `room` keep an infinite time. Returns the splits tried, `most` of them or a few more,
-    and the set to go on with.
+# %% ../../nbs/55_far_bounds.ipynb #55-026r
+@njit(cache=True)
+def split_tasks(halves: Halves, table: Floats, first: int, most: int) -> tuple[int, int]:
+    """Fill in the least time to run each set of tasks on two subtrees side by side.
+
+    Parameters
+    ----------
+    halves : the subtrees
+    table : (sets,) infinite times; written, but for sets with more work than there is room for
+    first : set to begin with
+    most : return after this number of splits or a few more
+
+    Returns
+    -------
+    splits tried, and the set to go on with
     """
     tried = 0
-    for s in range(first, len(table)):
+    for tasks in range(first, len(table)):
         if tried > most:
-            return tried, s
-        if work[s] > room:
-            continue
-        fixed = s & -s if is_equal else 0
-        loose, best_s = s ^ fixed, np.inf
-        part = loose
-        while True:
-            best_s = min(best_s, max(left[part | fixed], right[loose ^ part]))
-            tried += 1
-            if part == 0:
-                break
-            part = (part - 1) & loose
-        table[s] = best_s
+            return tried, tasks
+        if halves.work[tasks] <= halves.room:
+            table[tasks], visits = _best_split(halves, tasks)
+            tried += visits
     return tried, len(table)
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-026q
 @njit(cache=True)
 def add_own(table: Floats, time_s: Floats, create_s: float, close_s: float) -> None:
-    """Let an instance run tasks before those below it; `table` holds the least times without, then with it."""
+    """Let an instance run tasks before those below it.
+
+    Parameters
+    ----------
+    table : (sets,) least times without the instance; then with it
+    time_s : (tasks,) run times on it
+    create_s : its creation
+    close_s : its destruction, if anything runs below it
+    """
     used_s = np.full(len(table), np.inf)
     for s in range(1, len(table)):
         for i in range(len(time_s)):
@@ -178,32 +289,63 @@ def add_own(table: Floats, time_s: Floats, create_s: float, close_s: float) -> N
     np.minimum(table, used_s, table)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-027
-def fill_tables(rows: Rows, times_s: Floats, work: Floats, create_s: Floats, close_s: float, limit_s: float,
-                max_visits: int) -> tuple[Floats, Floats, int]:
-    """Least time in which each kind of subtree runs each set of tasks; infinite where it is surely above `limit_s`.
+class Tables(NamedTuple):
+    """Least time in which each kind of subtree runs each set of tasks.
+
+    Parameters
+    ----------
+    least_s : (kinds, sets) $f$, infinite where it is surely above the limit
+    below_s : (kinds, sets) $h$, with nothing on the top instance
+    """
+
+    least_s: Floats
+    below_s: Floats
+
+
+def _fill_split(halves: Halves, table: Floats, max_visits: int) -> int:
+    """Split all sets of tasks, or as many as the visits allow; return the splits tried."""
+    tried = 0
+    at = 1
+    while at < len(table) and tried <= max_visits:  # compiled code comes back here for Ctrl-C
+        visits, at = split_tasks(halves, table, at, min(VISITS_PER_CALL, max_visits - tried))
+        tried += visits
+    return tried
+
+# %% ../../nbs/55_far_bounds.ipynb #55-027b
+def fill_tables(rows: Rows, times_s: Floats, work: Floats, charges: Charges, limit_s: float,
+                max_visits: int) -> tuple[Tables, int]:
+    """Fill in the tables of all kinds of subtrees.
+
+    Parameters
+    ----------
+    rows : the instances
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    work : (sets,) least slice-seconds of each set of tasks
+    charges : what cutting costs
+    limit_s : times above it do not matter
+    max_visits : splits to try at most
 
     Returns
     -------
-    tables, below : (kinds, sets) f and h: the second with nothing on the top instance
-    tried : splits tried; if these are more than `max_visits`, the tables are not complete
+    the tables, and the splits tried; if these are more than `max_visits`, the tables are not
+    complete
     """
-    tables, tried = np.full((len(rows.of_kind), len(work)), np.inf), 0
-    below = tables.copy()
+    least_s = np.full((len(rows.of_kind), len(work)), np.inf)
+    below_s = least_s.copy()
+    tried = 0
     for kind, (k, span, left, right) in enumerate(rows.of_kind.tolist()):
-        below[kind, 0] = 0.0
-        at = 1 if right >= 0 else len(work)
-        while at < len(work) and tried <= max_visits:  # compiled code comes back here for Ctrl-C
-            visits, at = split_tasks(tables[left], tables[right], left == right, work, span * limit_s, below[kind],
-                                     at, min(VISITS_PER_CALL, max_visits - tried))
-            tried += visits
-        if right < 0 <= left:
-            below[kind] = tables[left]
-        tables[kind] = below[kind]
+        below_s[kind, 0] = 0.0
+        if right >= 0:
+            halves = Halves(least_s[left], least_s[right], left == right, work, span * limit_s)
+            tried += _fill_split(halves, below_s[kind], max_visits - tried)
+        elif left >= 0:
+            below_s[kind] = least_s[left]
+        least_s[kind] = below_s[kind]
         if k >= 0:
-            add_own(tables[kind], times_s[:, k], create_s[k], close_s)
+            add_own(least_s[kind], times_s[:, k], charges.create_s[k], charges.close_s)
         if tried > max_visits:
             break
-    return tables, below, tried
+    return Tables(least_s, below_s), tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u01
 class Lots(NamedTuple):
@@ -211,18 +353,30 @@ class Lots(NamedTuple):
 
     Parameters
     ----------
-    row : (used,) row of the tree
+    row, size_index : (used,) row of the tree, position of the size
+    create_s, destroy_s : (used,) duration of creation and destruction
     tasks : (used,) set of tasks that it runs
     clashes : (used,) set of the other used instances with a slice in common
     path : (used,) set of the used instances above it, and itself
     """
 
     row: Integers
+    size_index: Integers
+    create_s: Floats
+    destroy_s: Floats
     tasks: Integers
     clashes: Integers
     path: Integers
 
+# %% ../../nbs/55_far_bounds.ipynb #55-u01p
+@njit(cache=True)
+def _overlap(tree: Tree, i: int, j: int) -> bool:
+    """Whether two instances block a slice in common."""
+    begin = max(tree.first_slice[i], tree.first_slice[j])
+    end = min(tree.first_slice[i] + tree.span[i], tree.first_slice[j] + tree.span[j])
+    return bool(tree.gpu[i] == tree.gpu[j] and begin < end)
 
+# %% ../../nbs/55_far_bounds.ipynb #55-u01px
 @njit(cache=True)
 def lots_of(tree: Tree, own: Integers, sequence: int) -> Lots:
     """Used instances of a sequence, from the set of tasks of each instance."""
@@ -231,25 +385,23 @@ def lots_of(tree: Tree, own: Integers, sequence: int) -> Lots:
     path = np.zeros(len(row), np.int64)
     for a in range(len(row)):
         for b in range(len(row)):
-            i, j = row[a], row[b]
-            begin = max(tree.first_slice[i], tree.first_slice[j])
-            end = min(tree.first_slice[i] + tree.span[i], tree.first_slice[j] + tree.span[j])
-            if tree.gpu[i] == tree.gpu[j] and begin < end:
+            if _overlap(tree, row[a], row[b]):
                 clashes[a] |= (a != b) << b
                 path[a] |= (b <= a) << b
-    return Lots(row, own[row], clashes, path)
+    return Lots(row, tree.size_index[row], tree.create_s[row], tree.destroy_s[row], own[row],
+                clashes, path)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u02
 class Orders(NamedTuple):
-    """A list of operations under construction; entry k of each array holds what is so after k of them.
+    """A list of operations under construction; entry k of each array says what is so after k.
 
     Parameters
     ----------
     now_s, last_s : (operations,) end of the last operation, end of the last task
     end_s : (operations, used) when an instance that exists has run the tasks of its life
     rest, rest_s : (operations, used) tasks that no life of it has run so far, and their total time
-    waiting, alive, closed : (operations,) sets of instances: with tasks left; existing; destroyed, and no instance
-        that clashes with it created since
+    waiting, alive, closed : (operations,) sets of instances: with tasks left; existing; destroyed,
+        and no instance that clashes with it created since
     choice, part : (operations,) the next operation, and the tasks of the life that it begins
     """
 
@@ -264,7 +416,7 @@ class Orders(NamedTuple):
     choice: Integers
     part: Integers
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u02p
 @njit(cache=True)
 def total_s(times_s: Floats, size_index: int, tasks: int) -> float:
     """Time of a set of tasks, one after the other."""
@@ -274,209 +426,321 @@ def total_s(times_s: Floats, size_index: int, tasks: int) -> float:
             total += times_s[i, size_index]
     return total
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u02q
 @njit(cache=True)
-def no_orders(tree: Tree, times_s: Floats, lots: Lots) -> Orders:
+def no_orders(times_s: Floats, lots: Lots) -> Orders:
     """The empty list: no instance exists, and all tasks are left."""
-    depth, used = 2 * len(times_s) + 1, len(lots.row)
-    at = Orders(np.zeros(depth), np.zeros(depth), np.zeros((depth, used)), np.zeros((depth, used), np.int64),
-                np.zeros((depth, used)), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
-                np.zeros(depth, np.int64), np.full(depth, -1), np.zeros(depth, np.int64))
+    depth = 2 * len(times_s) + 1
+    used = len(lots.row)
+    at = Orders(np.zeros(depth), np.zeros(depth), np.zeros((depth, used)),
+                np.zeros((depth, used), np.int64), np.zeros((depth, used)),
+                np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
+                np.full(depth, -1), np.zeros(depth, np.int64))
     for a in range(used):
         at.rest[0, a] = lots.tasks[a]
-        at.rest_s[0, a] = total_s(times_s, tree.size_index[lots.row[a]], lots.tasks[a])
+        at.rest_s[0, a] = total_s(times_s, lots.size_index[a], lots.tasks[a])
     at.waiting[0] = (1 << used) - 1
     return at
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u03
 @njit(cache=True)
 def is_final(lots: Lots, at: Orders, k: int, a: int) -> bool:
-    """Whether an instance can be created now and nothing that clashes with it is left."""
+    """Whether an instance can be created now and nothing that clashes with it is left.
+
+    Parameters
+    ----------
+    lots : the used instances
+    at : the list
+    k : operations so far
+    a : number of the instance among those used
+    """
     taken = (at.waiting[k] | at.alive[k]) & lots.clashes[a] | at.alive[k] >> a & 1
     return bool(at.waiting[k] >> a & 1 > 0 and taken == 0)
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u03p
 @njit(cache=True)
-def may_create(tree: Tree, lots: Lots, at: Orders, k: int, a: int) -> bool:
-    """Whether the list may go on with the creation of an instance."""
+def may_create(lots: Lots, at: Orders, k: int, a: int) -> bool:
+    """Whether the list may go on with the creation of an instance.
+
+    Parameters
+    ----------
+    lots, at, k, a : as for `is_final`
+    """
     taken = at.alive[k] & (lots.clashes[a] | 1 << a) | at.closed[k] >> a & 1
     if taken > 0 or at.waiting[k] >> a & 1 == 0:
         return False
     if is_final(lots, at, k, a):
         for b in range(len(lots.row)):
-            is_alike = b != a and tree.size[lots.row[b]] == tree.size[lots.row[a]] and is_final(lots, at, k, b)
-            if is_alike and (at.rest_s[k, b], -b) > (at.rest_s[k, a], -a):
-                return False
+            is_alike = b != a and lots.size_index[b] == lots.size_index[a]
+            if is_alike and is_final(lots, at, k, b):
+                if (at.rest_s[k, b], -b) > (at.rest_s[k, a], -a):
+                    return False
     return True
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u03q
 @njit(cache=True)
-def may_destroy(tree: Tree, lots: Lots, at: Orders, k: int, a: int) -> bool:
-    """Whether the list may go on with the destruction of an instance."""
-    waiting, now_s = at.waiting[k], at.now_s[k]
+def may_destroy(lots: Lots, at: Orders, k: int, a: int) -> bool:
+    """Whether the list may go on with the destruction of an instance.
+
+    Parameters
+    ----------
+    lots, at, k, a : as for `is_final`
+    """
+    waiting = at.waiting[k]
+    now_s = at.now_s[k]
     if at.alive[k] >> a & 1 == 0 or waiting & lots.clashes[a] == 0:
         return False
     begin_s = max(now_s, at.end_s[k, a])
     for b in range(len(lots.row)):
-        if is_final(lots, at, k, b) and now_s + tree.create_s[lots.row[b]] <= begin_s:
+        if is_final(lots, at, k, b) and now_s + lots.create_s[b] <= begin_s:
             return False
         if b != a and at.alive[k] >> b & 1 > 0 and waiting & lots.clashes[b] > 0:
             other_s = max(now_s, at.end_s[k, b])
-            if other_s < begin_s and other_s + tree.destroy_s[lots.row[b]] <= begin_s:
+            if other_s < begin_s and other_s + lots.destroy_s[b] <= begin_s:
                 return False
     return True
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u04
 @njit(cache=True)
-def next_operation(tree: Tree, lots: Lots, at: Orders, k: int) -> bool:
+def next_operation(lots: Lots, at: Orders, k: int) -> bool:
     """Choose the operation to try after the one tried last; return False if there is none left."""
-    a, used = at.choice[k], len(lots.row)
-    if at.part[k] > 0 and at.waiting[k] & lots.clashes[a] > 0:
-        at.part[k] = (at.part[k] - 1) & at.rest[k, a]
+    used = len(lots.row)
+    if at.part[k] > 0 and at.waiting[k] & lots.clashes[at.choice[k]] > 0:
+        at.part[k] = (at.part[k] - 1) & at.rest[k, at.choice[k]]
         if at.part[k] > 0:
             return True
     for a in range(at.choice[k] + 1, 2 * used):
-        if a < used and may_create(tree, lots, at, k, a):
-            at.choice[k], at.part[k] = a, at.rest[k, a]
+        if a < used and may_create(lots, at, k, a):
+            at.choice[k] = a
+            at.part[k] = at.rest[k, a]
             return True
-        if a >= used and may_destroy(tree, lots, at, k, a - used):
-            at.choice[k], at.part[k] = a, 0
+        if a >= used and may_destroy(lots, at, k, a - used):
+            at.choice[k] = a
+            at.part[k] = 0
             return True
     return False
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u04p
 @njit(cache=True)
-def operate(tree: Tree, times_s: Floats, lots: Lots, at: Orders, k: int) -> None:
-    """Append the chosen operation: fill in what is so after it."""
-    used, after = len(lots.row), k + 1
-    a = at.choice[k] % used
-    i = lots.row[a]
-    at.end_s[after], at.rest[after], at.rest_s[after] = at.end_s[k], at.rest[k], at.rest_s[k]
-    at.last_s[after], at.waiting[after] = at.last_s[k], at.waiting[k]
+def _repeat(at: Orders, k: int) -> None:
+    """Let after the next operation be so what is so before it, and no choice be made."""
+    after = k + 1
+    at.end_s[after] = at.end_s[k]
+    at.rest[after] = at.rest[k]
+    at.rest_s[after] = at.rest_s[k]
+    at.last_s[after] = at.last_s[k]
+    at.waiting[after] = at.waiting[k]
+    at.choice[after] = -1
+    at.part[after] = 0
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u04px
+@njit(cache=True)
+def operate(times_s: Floats, lots: Lots, at: Orders, k: int) -> None:
+    """Append the chosen operation: fill in what is so after it.
+
+    Parameters
+    ----------
+    times_s : (tasks, sizes) run times
+    lots : the used instances
+    at : the list; written
+    k : operations so far
+    """
+    _repeat(at, k)
+    after = k + 1
+    a = at.choice[k] % len(lots.row)
     if at.part[k] > 0:
-        at.now_s[after] = at.now_s[k] + tree.create_s[i]
-        at.end_s[after, a] = at.now_s[after] + total_s(times_s, tree.size_index[i], at.part[k])
+        at.now_s[after] = at.now_s[k] + lots.create_s[a]
+        at.end_s[after, a] = at.now_s[after] + total_s(times_s, lots.size_index[a], at.part[k])
         at.last_s[after] = max(at.last_s[k], at.end_s[after, a])
         at.rest[after, a] = at.rest[k, a] ^ at.part[k]
-        at.rest_s[after, a] = total_s(times_s, tree.size_index[i], at.rest[after, a])
+        at.rest_s[after, a] = total_s(times_s, lots.size_index[a], at.rest[after, a])
         at.waiting[after] ^= (at.rest[after, a] == 0) << a
         at.alive[after] = at.alive[k] | 1 << a
         at.closed[after] = at.closed[k] & ~lots.clashes[a]
     else:
-        at.now_s[after] = max(at.now_s[k], at.end_s[k, a]) + tree.destroy_s[i]
+        at.now_s[after] = max(at.now_s[k], at.end_s[k, a]) + lots.destroy_s[a]
         at.alive[after] = at.alive[k] ^ 1 << a
         at.closed[after] = at.closed[k] | 1 << a
-    at.choice[after], at.part[after] = -1, 0
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u05
 @njit(cache=True)
-def path_s(tree: Tree, lots: Lots, at: Orders, k: int, path: int) -> float:
-    """Time before which the instances of a path cannot all be done, whatever the other operations."""
-    begin_s, rest_s, longest_s, left = at.now_s[k], 0.0, 0.0, at.waiting[k] & path
+def path_s(lots: Lots, at: Orders, k: int, path: int) -> float:
+    """Time before which the instances of a path cannot all be done, whatever the other operations.
+
+    Parameters
+    ----------
+    lots, at, k : as for `is_final`
+    path : set of used instances
+    """
+    begin_s = at.now_s[k]
+    rest_s = 0.0
+    longest_s = 0.0
+    left = at.waiting[k] & path
     for a in range(len(lots.row)):
-        i = lots.row[a]
         if at.alive[k] & path & 1 << a:
-            begin_s = at.end_s[k, a] if left == 0 else max(at.now_s[k], at.end_s[k, a]) + tree.destroy_s[i]
+            begin_s = at.end_s[k, a]
+            if left > 0:
+                begin_s = max(at.now_s[k], begin_s) + lots.destroy_s[a]
         if left & 1 << a:
-            rest_s += tree.create_s[i] + at.rest_s[k, a] + tree.destroy_s[i]
-            longest_s = max(longest_s, tree.destroy_s[i])
+            rest_s += lots.create_s[a] + at.rest_s[k, a] + lots.destroy_s[a]
+            longest_s = max(longest_s, lots.destroy_s[a])
     end_s: float = begin_s + rest_s - longest_s
     return end_s
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u05p
 @njit(cache=True)
-def is_hopeless(tree: Tree, lots: Lots, at: Orders, k: int, limit_s: float) -> bool:
-    """Whether no way to go on with the list ends before `limit_s`: by paths, then by creations one after the other."""
+def _longest_left(lots: Lots, at: Orders, k: int, left: int) -> int:
+    """Instance with the most to run of a set, the first of equals."""
+    longest = -1
+    for a in range(len(lots.row)):
+        if left >> a & 1 and (longest < 0 or at.rest_s[k, a] > at.rest_s[k, longest]):
+            longest = a
+    return longest
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u05px
+@njit(cache=True)
+def is_hopeless(lots: Lots, at: Orders, k: int, limit_s: float) -> bool:
+    """Whether no way to go on ends in time: by paths, then by creations one after the other.
+
+    Parameters
+    ----------
+    lots, at, k : as for `is_final`
+    limit_s : what a list has to end before
+    """
     for path in lots.path:
-        if path_s(tree, lots, at, k, path) >= limit_s:
+        if path_s(lots, at, k, path) >= limit_s:
             return True
-    ready_s, left = at.now_s[k], at.waiting[k]
+    ready_s = at.now_s[k]
+    left = at.waiting[k]
     while left > 0:
-        longest = -1
-        for a in range(len(lots.row)):
-            if left >> a & 1 and (longest < 0 or at.rest_s[k, a] > at.rest_s[k, longest]):
-                longest = a
-        ready_s += tree.create_s[lots.row[longest]]
+        longest = _longest_left(lots, at, k, left)
+        ready_s += lots.create_s[longest]
         if ready_s + at.rest_s[k, longest] >= limit_s:
             return True
         left ^= 1 << longest
     return False
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u06
+class BestList(NamedTuple):
+    """The best list of operations of one sequence.
+
+    Parameters
+    ----------
+    last_s : when the last task ends, infinite if no list does in time
+    operations : (operations, 2) instance, and the set of tasks of the life that begins, or 0 for a
+        destruction
+    tried : operations tried
+    """
+
+    last_s: float
+    operations: Integers
+    tried: int
+
+
+@njit(cache=True)
+def _written_out(lots: Lots, at: Orders, num_operations: int) -> Integers:
+    """(operations, 2) the list as far as it goes: instance, and tasks of the life that begins."""
+    operations = np.empty((num_operations, 2), np.int64)
+    for k in range(num_operations):
+        operations[k, 0] = lots.row[at.choice[k] % len(lots.row)]
+        operations[k, 1] = at.part[k]
+    return operations
+
+# %% ../../nbs/55_far_bounds.ipynb #55-u06b
 @njit(cache=True)
 def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
-                     most: int) -> tuple[float, Integers, int]:
+                     most: int) -> BestList:
     """Best list of operations of one sequence for a plan.
 
     Parameters
     ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times
     own : (instances,) set of tasks of each instance
+    sequence : its number
     limit_s : only lists that end before it count
     most : operations to try; if it returns that more were tried, there may be a better list
-
-    Returns
-    -------
-    when the last task ends, infinite if no list does in time
-    operations (operations, 2): instance, and the set of tasks of the life that begins or 0 for a destruction
-    operations tried
     """
-    lots, best_s, best, k, tried = lots_of(tree, own, sequence), np.inf, np.zeros((0, 2), np.int64), 0, 0
+    lots = lots_of(tree, own, sequence)
+    best = np.zeros((0, 2), np.int64)
     if len(lots.row) == 0:
-        return 0.0, best, 0
-    at = no_orders(tree, times_s, lots)
-    if is_hopeless(tree, lots, at, 0, limit_s):
-        return best_s, best, 0
+        return BestList(0.0, best, 0)
+    best_s = np.inf
+    tried = 0
+    at = no_orders(times_s, lots)
+    k = -1 if is_hopeless(lots, at, 0, limit_s) else 0
     while k >= 0 and tried <= most:
-        if not next_operation(tree, lots, at, k):
+        if not next_operation(lots, at, k):
             k -= 1
             continue
-        operate(tree, times_s, lots, at, k)
+        operate(times_s, lots, at, k)
         tried += 1
-        if at.waiting[k + 1] == 0 and at.last_s[k + 1] < limit_s:
+        is_complete = at.waiting[k + 1] == 0
+        if is_complete and at.last_s[k + 1] < limit_s:
             best_s = at.last_s[k + 1]
             limit_s = best_s * (1 - EXACT)
-            best = np.column_stack((lots.row[at.choice[:k + 1] % len(lots.row)], at.part[:k + 1]))
-        elif at.waiting[k + 1] > 0 and at.last_s[k + 1] < limit_s:
-            k += not is_hopeless(tree, lots, at, k + 1, limit_s)
-    return best_s, best, tried
+            best = _written_out(lots, at, k + 1)
+        elif not is_complete and at.last_s[k + 1] < limit_s:
+            k += not is_hopeless(lots, at, k + 1, limit_s)
+    return BestList(best_s, best, tried)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u07
 @njit(cache=True)
 def work_out(tree: Tree, times_s: Floats, own: Integers, limit_s: float) -> tuple[float, int, bool]:
     """Least makespan of a plan over all lists of operations.
 
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times
+    own : (instances,) set of tasks of each instance
+    limit_s : only a makespan below it counts
+
     Returns
     -------
-    the makespan, infinite if it is not below `limit_s`; operations tried; whether there were too many to try them all
+    the makespan, infinite if it is not below `limit_s`; operations tried; whether there were too
+    many to try them all
     """
-    makespan_s, tried, is_open = 0.0, 0, False
+    makespan_s = 0.0
+    tried = 0
+    is_open = False
     for sequence in range(tree.sequence[-1] + 1):
-        last_s, _, visits = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
-        makespan_s, tried, is_open = max(makespan_s, last_s), tried + visits, is_open or visits > MOST_OPERATIONS
+        best = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
+        makespan_s = max(makespan_s, best.last_s)
+        tried += best.tried
+        is_open = is_open or best.tried > MOST_OPERATIONS
         if makespan_s >= limit_s:
             return np.inf, tried, is_open
     return makespan_s, tried, is_open
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-u07p
 def in_order(mig: Mig, times_s: Floats, own: Integers, limit_s: float) -> Schedule:
     """Schedule of the best lists of operations for a plan.
 
     Parameters
     ----------
+    mig : the GPUs
+    times_s : (tasks, sizes) run times
     own : (instances,) set of tasks of each instance
     limit_s : above the makespan
     """
-    tree, row, start_s, operations = mig.tree, np.full(len(times_s), -1), np.zeros(len(times_s)), []
+    tree = mig.tree
+    row = np.full(len(times_s), -1)
+    start_s = np.zeros(len(times_s))
+    operations = []
     for sequence in range(int(tree.sequence[-1]) + 1):
-        now_s, until_s = 0.0, dict[int, float]()
-        for i, part in order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)[1].tolist():
+        best = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
+        now_s = 0.0
+        until_s = dict[int, float]()
+        for i, part in best.operations.tolist():
             begin_s = now_s if part else max(now_s, until_s[i])
             now_s = begin_s + float((tree.create_s if part else tree.destroy_s)[i])
             operations.append((i, part > 0, begin_s, now_s))
             if part:
                 tasks = np.flatnonzero(part >> np.arange(len(times_s)) & 1)
                 own_s = times_s[tasks, tree.size_index[i]]
-                row[tasks], start_s[tasks] = i, now_s + np.cumsum(own_s) - own_s
+                row[tasks] = i
+                start_s[tasks] = now_s + np.cumsum(own_s) - own_s
                 until_s[i] = now_s + total_s(times_s, int(tree.size_index[i]), part)
     time_s = times_s[np.arange(len(times_s)), tree.size_index[row]]
     columns = (np.array(column) for column in zip(*operations, strict=True))
@@ -484,10 +748,19 @@ def in_order(mig: Mig, times_s: Floats, own: Integers, limit_s: float) -> Schedu
 
 # %% ../../nbs/55_far_bounds.ipynb #55-031
 @njit(cache=True)
-def next_choice(given: int, own: int, left: int, may_run: bool, has_left: bool, has_right: bool) -> tuple[int, int]:
-    """Own tasks and tasks of the left child that come next: all splits of the rest, then fewer own tasks.
+def next_choice(given: int, own: int, left: int, may_run: bool, has_left: bool,
+                has_right: bool) -> tuple[int, int]:
+    """Choice that comes next: all splits of the rest, then fewer own tasks.
 
-    It begins if `own` is -1, and gives -1, -1 after the last.
+    Parameters
+    ----------
+    given : set of tasks of a row and all below it
+    own, left : its own tasks and those of its left child so far; it begins if `own` is -1
+    may_run, has_left, has_right : whether the row can have tasks of its own, and children
+
+    Returns
+    -------
+    own tasks and those of the left child; -1, -1 after the last
     """
     if own < 0:
         own = given if may_run else 0
@@ -501,16 +774,24 @@ def next_choice(given: int, own: int, left: int, may_run: bool, has_left: bool, 
 
 # %% ../../nbs/55_far_bounds.ipynb #55-035
 @njit(cache=True)
-def charge(given: int, own: int, begin_s: float, create_s: float, run_s: float, close_s: float) -> float:
-    """Time before which nothing below an instance can begin, if the instance itself cannot before `begin_s`."""
+def charge(given: int, own: int, begin_s: float, create_s: float, run_s: float,
+           close_s: float) -> float:
+    """Time before which nothing below an instance can begin.
+
+    Parameters
+    ----------
+    given, own : sets of tasks: on the instance and below it; on it
+    begin_s : the instance cannot begin before
+    create_s, run_s, close_s : its creation, its tasks, its destruction
+    """
     if own == 0:
         return begin_s
     return begin_s + (create_s + run_s + (close_s if own != given else 0.0))
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-035p
 @njit(cache=True)
 def is_crowded(top_s: Floats, create_s: float, limit_s: float) -> bool:
-    """Whether subtrees that need so long from their first creations on cannot all meet a limit, one after another."""
+    """Whether subtrees that need so long cannot all meet a limit, created one after another."""
     late_s = -np.sort(-top_s)
     for j in range(len(late_s)):
         if late_s[j] > 0 and late_s[j] + j * create_s >= limit_s:
@@ -518,18 +799,20 @@ def is_crowded(top_s: Floats, create_s: float, limit_s: float) -> bool:
     return False
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039
-class Search(NamedTuple):
+class PlanSearch(NamedTuple):
     """Where a search over plans stands.
 
     Parameters
     ----------
-    given, own, left : (rows,) sets of tasks: on a row and below; on it, or -1 before its first choice; on its left
-        child and below
+    given, own, left : (rows,) sets of tasks: on a row and below; on it, or -1 before its first
+        choice; on its left child and below
     is_top : (rows,) whether no row above it runs a task
     above_s : (rows,) time before which it cannot begin
-    top_s : (rows,) if it is a top and runs a task, the time that its subtree needs from the first creation on, else 0
+    top_s : (rows,) if it is a top and runs a task, the time that its subtree needs from the first
+        creation on, else 0
     best : (rows,) `own` of the best plan
-    state : (2,) rows with a choice, -1 at the end of the search; plans with too many lists to try them all
+    state : (2,) rows with a choice, -1 at the end of the search; plans with too many lists to try
+        them all
     """
 
     given: Integers
@@ -541,90 +824,181 @@ class Search(NamedTuple):
     best: Integers
     state: Integers
 
-
-def no_search(rows: Rows, num_tasks: int) -> Search:
+# %% ../../nbs/55_far_bounds.ipynb #55-039x
+def no_search(rows: Rows, num_tasks: int) -> PlanSearch:
     """The search before its first step."""
     number = len(rows.kind)
-    given, own = np.zeros(number, np.int64), np.full(number, -1)
+    given = np.zeros(number, np.int64)
     given[0] = (1 << num_tasks) - 1
-    return Search(given, own, np.zeros(number, np.int64), np.ones(number, np.bool_), np.zeros(number),
-                  np.zeros(number), own.copy(), np.zeros(2, np.int64))
+    own = np.full(number, -1)
+    return PlanSearch(given, own, np.zeros(number, np.int64), np.ones(number, np.bool_),
+                      np.zeros(number), np.zeros(number), own.copy(), np.zeros(2, np.int64))
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039p
+class SearchSpace(NamedTuple):
+    """What a search over plans reads and never writes.
+
+    Parameters
+    ----------
+    tree, rows : the instances, and how the search walks them
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sums : (sizes, sets) total time of each set of tasks on each size
+    charges : what cutting costs
+    tables : least times of the subtrees
+    """
+
+    tree: Tree
+    rows: Rows
+    times_s: Floats
+    sums: Floats
+    charges: Charges
+    tables: Tables
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039b
 @njit(cache=True)
-def choose(rows: Rows, sums: Floats, create_s: Floats, close_s: float, at: Search, row: int) -> float:
-    """Take the next choice of a row, none after the last one; return when the rows below may begin."""
-    k, (one, other) = rows.size_index[row], rows.children[row]
-    at.own[row], at.left[row] = next_choice(at.given[row], at.own[row], at.left[row], k >= 0, one >= 0, other >= 0)
+def choose(rows: Rows, sums: Floats, charges: Charges, at: PlanSearch, row: int) -> float:
+    """Take the next choice of a row, none after the last; return when the rows below may begin.
+
+    Parameters
+    ----------
+    rows, sums, charges : as in `SearchSpace`
+    at : where the search stands; written
+    row : the row
+    """
+    k = rows.size_index[row]
+    has_left = rows.children[row, 0] >= 0
+    has_right = rows.children[row, 1] >= 0
+    given = at.given[row]
+    own, left = next_choice(given, at.own[row], at.left[row], k >= 0, has_left, has_right)
+    at.own[row] = own
+    at.left[row] = left
     begin_s: float = at.above_s[row]
-    if k < 0 or at.own[row] < 0:
+    if k < 0 or own < 0:
         return begin_s
-    return charge(at.given[row], at.own[row], begin_s, create_s[k], sums[k, at.own[row]], close_s)
+    return charge(given, own, begin_s, charges.create_s[k], sums[k, own], charges.close_s)
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-039bp
 @njit(cache=True)
-def has_room(rows: Rows, tables: Floats, below: Floats, create_s: Floats, tree: Tree, at: Search, spent_s: float,
+def _tops_s(rows: Rows, at: PlanSearch, row: int) -> Floats:
+    """(rows with a choice,) what the tops in the sequence of a row need, 0 for all others."""
+    tops_s = np.zeros(at.state[0] + 1)
+    for j in range(len(tops_s)):
+        other = rows.walk[j]
+        if rows.sequence[other] == rows.sequence[row]:
+            tops_s[j] = at.top_s[other]
+    return tops_s
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039bpx
+@njit(cache=True)
+def _is_mirrored(rows: Rows, at: PlanSearch, row: int) -> bool:
+    """Whether the same tasks have been tried on equal children the other way round."""
+    one = rows.children[row, 0]
+    other = rows.children[row, 1]
+    right = at.given[row] ^ at.own[row] ^ at.left[row]
+    return bool(other >= 0 and rows.kind[one] == rows.kind[other] and at.left[row] < right)
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039bq
+@njit(cache=True)
+def has_room(rows: Rows, tables: Tables, charges: Charges, at: PlanSearch, spent_s: float,
              limit_s: float) -> bool:
-    """Whether the choice of the row at hand can lead to a plan that ends before a limit."""
-    row, joints = rows.walk[at.state[0]], len(rows.kind) - len(tree.gpu)
-    rest, (one, other), kind = at.given[row] ^ at.own[row], rows.children[row], rows.kind
-    least_s, late_s = spent_s + below[kind[row], rest], np.zeros(at.state[0] + 1)
-    at.top_s[row] = least_s if at.is_top[row] and row >= joints and at.own[row] > 0 else 0.0
-    if at.top_s[row] > 0:
-        for j in range(len(late_s)):
-            earlier = rows.walk[j]
-            if earlier >= joints and tree.sequence[earlier - joints] == tree.sequence[row - joints]:
-                late_s[j] = at.top_s[earlier]
-    is_mirrored = other >= 0 and kind[one] == kind[other] and at.left[row] < rest ^ at.left[row]
-    if least_s >= limit_s or is_mirrored or is_crowded(late_s, create_s.min(), limit_s):
-        at.left[row] = 0  # whatever the split; the same tasks the other way round have been tried
+    """Whether the choice of the row at hand can lead to a plan that ends in time.
+
+    Parameters
+    ----------
+    rows, tables, charges : as in `SearchSpace`
+    at : where the search stands; written
+    spent_s : when the rows below may begin
+    limit_s : what a plan has to end before
+    """
+    row = rows.walk[at.state[0]]
+    rest = at.given[row] ^ at.own[row]
+    least_s = spent_s + tables.below_s[rows.kind[row], rest]
+    is_top = at.is_top[row] and rows.sequence[row] >= 0 and at.own[row] > 0
+    at.top_s[row] = least_s if is_top else 0.0
+    is_late = least_s >= limit_s or _is_mirrored(rows, at, row)
+    if not is_late and at.top_s[row] > 0:
+        is_late = is_crowded(_tops_s(rows, at, row), charges.create_s.min(), limit_s)
+    if is_late:
+        at.left[row] = 0  # whatever the split
         return False
+    one = rows.children[row, 0]
+    other = rows.children[row, 1]
     if other < 0:
         return True
-    split_s = max(tables[kind[one], at.left[row]], tables[kind[other], rest ^ at.left[row]])
-    return bool(spent_s + split_s < limit_s)
+    left_s = tables.least_s[rows.kind[one], at.left[row]]
+    right_s = tables.least_s[rows.kind[other], rest ^ at.left[row]]
+    return bool(spent_s + max(left_s, right_s) < limit_s)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039c
 @njit(cache=True)
-def search_plans(rows: Rows, tables: Floats, below: Floats, times_s: Floats, sums: Floats, create_s: Floats,
-                 close_s: float, tree: Tree, at: Search, limit_s: float, good_s: float,
+def _hand_down(rows: Rows, at: PlanSearch, row: int, spent_s: float) -> None:
+    """Give the children of a row what its choice leaves to them."""
+    left = at.left[row]
+    right = at.given[row] ^ at.own[row] ^ left
+    for side, tasks in ((0, left), (1, right)):
+        child = rows.children[row, side]
+        if child >= 0:
+            at.given[child] = tasks
+            at.above_s[child] = spent_s
+            at.is_top[child] = at.is_top[row] and at.own[row] <= 0
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039cx
+@njit(cache=True)
+def _take_step(rows: Rows, sums: Floats, charges: Charges, tables: Tables, at: PlanSearch,
+               limit_s: float) -> None:
+    """Try the next choice of the row at hand: go on to the next row, stay, or go back."""
+    row = rows.walk[at.state[0]]
+    spent_s = choose(rows, sums, charges, at, row)
+    if at.own[row] < 0:
+        at.state[0] -= 1
+    elif has_room(rows, tables, charges, at, spent_s, limit_s):
+        _hand_down(rows, at, row, spent_s)
+        at.state[0] += 1
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039d
+@njit(cache=True)
+def _finish_plan(tree: Tree, times_s: Floats, at: PlanSearch, limit_s: float) -> tuple[float, int]:
+    """Work a complete plan out, note it if it is best, go back; its makespan, operations tried."""
+    joints = len(at.own) - len(tree.gpu)
+    makespan_s, tried, is_open = work_out(tree, times_s, at.own[joints:], limit_s)
+    at.state[1] += is_open
+    if makespan_s < limit_s:
+        at.best[:] = at.own
+    at.state[0] -= 1
+    return makespan_s, tried
+
+# %% ../../nbs/55_far_bounds.ipynb #55-039dx
+@njit(cache=True)
+def search_plans(space: SearchSpace, at: PlanSearch, limit_s: float, good_s: float,
                  most: int) -> tuple[float, int]:
     """Go on with a search for plans that end before a limit.
 
     Parameters
     ----------
-    sums : (sizes, sets) total time of each set of tasks on each size
+    space : what the search reads
     at : where it stands; written
+    limit_s : what a plan has to end before
     good_s : stop at a plan that ends by then
     most : return after this number of choices and operations, or a plan later
 
     Returns
     -------
-    makespan of the best plan found in this call, infinite if there is none; choices and operations tried
+    makespan of the best plan found in this call, infinite if there is none; choices and operations
+    tried
     """
-    joints, best_s, tried = len(rows.kind) - len(tree.gpu), np.inf, 0
+    tree, rows, times_s, sums, charges, tables = space  # reading one level is faster than two
+    best_s = np.inf
+    tried = 0
     while at.state[0] >= 0 and tried <= most and best_s > good_s:
-        if at.state[0] == len(rows.kind):
-            makespan_s, visits, is_open = work_out(tree, times_s, at.own[joints:], limit_s)
-            tried += visits
-            at.state[1] += is_open
-            if makespan_s < limit_s:
-                best_s, limit_s = makespan_s, makespan_s * (1 - EXACT)
-                at.best[:] = at.own
-            at.state[0] -= 1
+        if at.state[0] < len(rows.kind):
+            _take_step(rows, sums, charges, tables, at, limit_s)
+            tried += 1
             continue
-        row = rows.walk[at.state[0]]
-        tried += 1
-        spent_s = choose(rows, sums, create_s, close_s, at, row)
-        if at.own[row] < 0:
-            at.state[0] -= 1
-        elif has_room(rows, tables, below, create_s, tree, at, spent_s, limit_s):
-            (one, other), rest = rows.children[row], at.given[row] ^ at.own[row]
-            for child, tasks in ((one, at.left[row]), (other, rest ^ at.left[row])):
-                if child >= 0:
-                    at.given[child], at.above_s[child] = tasks, spent_s
-                    at.is_top[child] = at.is_top[row] and at.own[row] <= 0
-            at.state[0] += 1
+        makespan_s, visits = _finish_plan(tree, times_s, at, limit_s)
+        tried += visits
+        if makespan_s < limit_s:
+            best_s = makespan_s
+            limit_s = makespan_s * (1 - EXACT)
     return best_s, tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-041
@@ -653,55 +1027,72 @@ class Optimum:
         """When the last task of the schedule ends."""
         return self.schedule.makespan_s
 
-
+# %% ../../nbs/55_far_bounds.ipynb #55-041p
 def _better(mig: Mig, times_s: Floats, own: Integers, best: Schedule, found_s: float) -> Schedule:
-    """Schedule of a plan that the search found: first come, first served if that is as good, else the best list."""
+    """Schedule of a plan found: first come, first served if that is as good, else the best list."""
     plan = np.array([np.flatnonzero(own >> i & 1)[0] for i in range(len(times_s))], np.int64)
     served = schedule_of(mig, times_s, plan)
     if served.makespan_s > found_s * (1 + EXACT):
         served = in_order(mig, times_s, own, found_s * (1 + EXACT))
     return min(best, served, key=lambda schedule: schedule.makespan_s)
 
+
+def _judged(schedule: Schedule, bound_s: float) -> Optimum:
+    """A schedule and a bound: a proof if they meet."""
+    return Optimum(schedule, bound_s, schedule.makespan_s <= bound_s * (1 + EXACT))
+
 # %% ../../nbs/55_far_bounds.ipynb #55-041b
-def _improved(mig: Mig, times_s: Floats, rows: Rows, tables: Floats, below: Floats, start: Optimum,
-              close_s: float, max_visits: int) -> Optimum:
+def _searched(mig: Mig, space: SearchSpace, start: Optimum, wide_s: float,
+              left: int) -> tuple[Optimum, int]:
+    """Look for better plans that end before a limit; the best one, and the visits that are left."""
+    best = start.schedule
+    is_proved = start.is_proved
+    good_s = start.bound_s * (1 + EXACT)
+    at = no_search(space.rows, len(space.times_s))
+    while not is_proved and at.state[0] >= 0 and left >= 0:  # compiled code comes back for Ctrl-C
+        limit_s = min(best.makespan_s * (1 - EXACT), wide_s)
+        found_s, visits = search_plans(space, at, limit_s, good_s, min(VISITS_PER_CALL, left))
+        left -= visits
+        if found_s < np.inf:
+            best = _better(mig, space.times_s, at.best[mig.num_gpus - 1:], best, found_s)
+        is_proved = best.makespan_s <= good_s
+    is_done = at.state[0] < 0 and at.state[1] == 0
+    is_proved = is_proved or is_done and best.makespan_s * (1 - EXACT) <= wide_s
+    return Optimum(best, start.bound_s, is_proved), left
+
+# %% ../../nbs/55_far_bounds.ipynb #55-041bx
+def _improved(mig: Mig, space: SearchSpace, start: Optimum, max_visits: int) -> Optimum:
     """Better plans than the one to start with, by wider and wider limits, until none is left."""
-    best, bound_s, is_proved = start.schedule, start.bound_s, start.is_proved
-    create_s = np.array([mig.tree.create_s[mig.tree.size == size].min() for size in mig.sizes])
-    sums = np.array([subset_sums(times_s[:, k]) for k in range(len(mig.sizes))])
-    gap_s, good_s, tried = best.makespan_s - bound_s, bound_s * (1 + EXACT), 0
+    best = start
+    left = max_visits
+    gap_s = start.makespan_s - start.bound_s
     for share in (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0):
-        wide_s, at = (bound_s + share * gap_s) * (1 + EXACT), no_search(rows, len(times_s))
-        while not is_proved and at.state[0] >= 0 and tried <= max_visits:  # compiled code comes back for Ctrl-C
-            limit_s = min(best.makespan_s * (1 - EXACT), wide_s)
-            found_s, visits = search_plans(rows, tables, below, times_s, sums, create_s, close_s, mig.tree, at,
-                                           limit_s, good_s, min(VISITS_PER_CALL, max_visits - tried))
-            tried += visits
-            if found_s < np.inf:
-                best = _better(mig, times_s, at.best[mig.num_gpus - 1:], best, found_s)
-            is_proved = best.makespan_s <= good_s
-        is_done = at.state[0] < 0 and at.state[1] == 0
-        is_proved = is_proved or is_done and best.makespan_s * (1 - EXACT) <= wide_s
-        if is_proved or tried > max_visits:
+        wide_s = (start.bound_s + share * gap_s) * (1 + EXACT)
+        best, left = _searched(mig, space, best, wide_s, left)
+        if best.is_proved or left < 0:
             break
-    return Optimum(best, min(bound_s, best.makespan_s), is_proved)
+    return replace(best, bound_s=min(best.bound_s, best.makespan_s))
 
 # %% ../../nbs/55_far_bounds.ipynb #55-042
 def _optimum(mig: Mig, times_s: Floats, max_visits: int) -> Optimum:
     """Best schedule, with the operations of `mig`."""
-    times_s, sizes, tree = check_times(mig, times_s), np.array(mig.sizes), mig.tree
-    best, bound_s = far(mig, times_s).schedule, lower_bound(mig, times_s)
-    if len(times_s) > MOST_TASKS or best.makespan_s <= bound_s * (1 + EXACT):
-        return Optimum(best, min(bound_s, best.makespan_s), best.makespan_s <= bound_s * (1 + EXACT))
-    rows, work = rows_of(mig), subset_sums((times_s * sizes).min(axis=1))
-    create_s = np.array([tree.create_s[tree.size == size].min() for size in sizes])
-    close_s, limit_s = float(tree.destroy_s.min()), best.makespan_s * (1 + EXACT)
-    tables, below, tried = fill_tables(rows, times_s, work, create_s, close_s, limit_s, max_visits)
+    times_s = check_times(mig, times_s)
+    best = far(mig, times_s).schedule
+    bound_s = lower_bound(mig, times_s)
+    start = _judged(best, bound_s)
+    if len(times_s) > MOST_TASKS or start.is_proved:
+        return replace(start, bound_s=min(bound_s, best.makespan_s))
+    rows = rows_of(mig)
+    charges = charges_of(mig)
+    work = subset_sums((times_s * np.array(mig.sizes)).min(axis=1))
+    limit_s = best.makespan_s * (1 + EXACT)
+    tables, tried = fill_tables(rows, times_s, work, charges, limit_s, max_visits)
     if tried > max_visits:
-        return Optimum(best, bound_s, False)
-    bound_s = max(bound_s, float(tables[-1, -1]))
-    start = Optimum(best, bound_s, best.makespan_s <= bound_s * (1 + EXACT))
-    return _improved(mig, times_s, rows, tables, below, start, close_s, max_visits - tried)
+        return start
+    sums = np.array([subset_sums(of_size) for of_size in times_s.T])
+    space = SearchSpace(mig.tree, rows, times_s, sums, charges, tables)
+    start = _judged(best, max(bound_s, float(tables.least_s[-1, -1])))
+    return _improved(mig, space, start, max_visits - tried)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-043
 def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
@@ -709,11 +1100,19 @@ def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
 
     Parameters
     ----------
+    mig : the GPUs
+    times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
+        fit
     max_visits : splits and choices to try at most; two more tasks need about nine times as many
 
     Returns
     -------
-    the optimum; beyond the budget, or for more than `MOST_TASKS` tasks, FAR's schedule and the deadline bound
+    the optimum; beyond the budget, or for more than `MOST_TASKS` tasks, FAR's schedule and the
+    deadline bound
+
+    Raises
+    ------
+    InputError : if the times cannot be used
     """
     return _optimum(without_reconfiguration(mig), times_s, max_visits)
 
@@ -723,7 +1122,15 @@ def optimum_with_reconfiguration(mig: Mig, times_s: Floats, *, max_visits: int =
 
     Parameters
     ----------
-    max_visits : splits, choices and operations to try at most, then the best schedule so far is returned
+    mig : the GPUs
+    times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
+        fit
+    max_visits : splits, choices and operations to try at most, then the best schedule so far is
+        returned
+
+    Raises
+    ------
+    InputError : if the times cannot be used
     """
     return _optimum(mig, times_s, max_visits)
 
@@ -736,18 +1143,22 @@ def _solver() -> Any:
         raise InputError("optimum_cp needs the package ortools, which is not installed",
                          mend="pip install 'sched_lab[solvers]'") from None
 
-
-def _constrain(model: Any, last: Any, tree: Tree, times_s: Floats, horizon: int) -> list[dict[int, Any]]:
-    """State constraints 1 and 2, and that all ends by `last`; give for each task whether it runs on each instance."""
+# %% ../../nbs/55_far_bounds.ipynb #55-050p
+def _constrain(model: Any, last: Any, tree: Tree, times_s: Floats,
+               horizon: int) -> list[dict[int, Any]]:
+    """State constraints 1 and 2, and that all ends by `last`; for each task its rows."""
     on_slice: dict[tuple[int, int], list[Any]] = {}
     runs: list[dict[int, Any]] = []
     for task in range(len(times_s)):
-        start, runs = model.new_int_var(0, horizon, f"start {task}"), [*runs, {}]
+        start = model.new_int_var(0, horizon, f"start {task}")
+        runs.append({})
         for i in np.flatnonzero(np.isfinite(times_s[task, tree.size_index])).tolist():
-            time, here = int(times_s[task, tree.size_index[i]]), model.new_bool_var(f"{task} on {i}")
-            interval = model.new_optional_fixed_size_interval_var(start, time, here, f"run {task} on {i}")
-            model.add(start + time <= last).only_enforce_if(here)
+            time = int(times_s[task, tree.size_index[i]])
+            here = model.new_bool_var(f"{task} on {i}")
             runs[task][i] = here
+            interval = model.new_optional_fixed_size_interval_var(start, time, here,
+                                                                  f"run {task} on {i}")
+            model.add(start + time <= last).only_enforce_if(here)
             for piece in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i]):
                 on_slice.setdefault((int(tree.gpu[i]), piece), []).append(interval)
         model.add_exactly_one(runs[task].values())
@@ -761,6 +1172,7 @@ def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimu
 
     Parameters
     ----------
+    mig : the GPUs
     times_s : (tasks, sizes) whole seconds, infinite where the task does not fit
     max_effort : deterministic time, the unit of work of the solver, after which it gives up
 
@@ -768,17 +1180,22 @@ def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimu
     ------
     InputError : if a time is not whole, or the `solvers` extra is not installed
     """
-    cp, times_s = _solver(), check_times(mig, times_s)
+    cp = _solver()
+    times_s = check_times(mig, times_s)
     if (times_s[np.isfinite(times_s)] % 1).any():
         raise InputError("a time is not whole", mend="round the times, or multiply them first")
-    model, solver, horizon = cp.CpModel(), cp.CpSolver(), int(times_s.min(axis=1).sum())
+    model = cp.CpModel()
+    horizon = int(times_s.min(axis=1).sum())
     last = model.new_int_var(0, horizon, "makespan")
     runs = _constrain(model, last, mig.tree, times_s, horizon)
     model.minimize(last)
-    solver.parameters.num_workers, solver.parameters.max_deterministic_time = 1, max_effort
+    solver = cp.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = max_effort
     status = solver.solve(model)
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
-        raise InputError(f"no schedule found within an effort of {max_effort:g}", mend="allow more effort")
-    plan = np.array([next(i for i, here in run.items() if solver.value(here)) for run in runs], np.int64)
-    schedule = schedule_of(without_reconfiguration(mig), times_s, plan)
+        raise InputError(f"no schedule found within an effort of {max_effort:g}",
+                         mend="allow more effort")
+    chosen = [next(i for i, here in run.items() if solver.value(here)) for run in runs]
+    schedule = schedule_of(without_reconfiguration(mig), times_s, np.array(chosen, np.int64))
     return Optimum(schedule, float(solver.best_objective_bound), status == cp.OPTIMAL)

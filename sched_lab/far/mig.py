@@ -8,45 +8,43 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import altair as alt
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from ..cluster import Integers
+from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
-from ..plots import gantt_chart
 
-Floats = NDArray[np.float64]
-Truths = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import altair as alt
 
 # %% auto #0
-__all__ = ['Floats', 'Truths', 'A30_SHAPE', 'A100_SHAPE', 'A30_S', 'A100_S', 'H100_S', 'MODELS', 'Tree', 'Mig', 'mig_of',
-           'without_reconfiguration', 'partitions', 'Schedule', 'check_schedule', 'schedule_frame', 'operations_frame',
-           'schedule_chart']
+__all__ = ['MODELS', 'Mig', 'mig_of', 'without_reconfiguration', 'Schedule', 'check_schedule', 'schedule_chart']
 
 # %% ../../nbs/50_mig.ipynb #50-008
 A30_SHAPE = ((0, 4, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2), (2, 1, 1), (3, 1, 1))
-A100_SHAPE = ((0, 7, 7), (0, 4, 4), (0, 3, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2), (2, 1, 1), (3, 1, 1),
-              (4, 3, 3), (4, 2, 2), (4, 1, 1), (5, 1, 1), (6, 1, 1))
+A100_SHAPE = ((0, 7, 7), (0, 4, 4), (0, 3, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2),
+              (2, 1, 1), (3, 1, 1), (4, 3, 3), (4, 2, 2), (4, 1, 1), (5, 1, 1), (6, 1, 1))
 
 # %% ../../nbs/50_mig.ipynb #50-010
 class Tree(NamedTuple):
-    """Instances of some GPUs as compiled code reads them: preorder within each GPU, one row per instance.
+    """Instances of some GPUs as compiled code reads them: preorder within each GPU, one row each.
 
     Parameters
     ----------
-    gpu, first_slice, size : (instances,) the slices it computes on are `first_slice` to `first_slice + size - 1`
-    span : (instances,) slices that it blocks from `first_slice` on: `size`, but 4 for the left instance of size 3
+    gpu, first_slice, size : (instances,) the slices it computes on are `first_slice` to
+        `first_slice + size - 1`
+    span : (instances,) slices that it blocks from `first_slice` on: `size`, but 4 for the left
+        instance of size 3
     size_index : (instances,) position of `size` among the sizes of the model
     parent : (instances,) -1 for the root of a GPU
     children : (instances, 2) left to right, -1 where there is none
     create_s, destroy_s : (instances,) duration of its creation and destruction
-    sequence : (instances,) number of the queue in which its creations and destructions wait for each other
+    sequence : (instances,) number of the queue in which its creations and destructions wait for
+        each other
     """
 
     gpu: Integers
@@ -87,7 +85,8 @@ class Mig:
 
     def name(self, instance: int) -> str:
         """An instance as people write it: S4-S6, or GPU 1 S4-S6 where there are several GPUs."""
-        first, size = int(self.tree.first_slice[instance]), int(self.tree.size[instance])
+        first = int(self.tree.first_slice[instance])
+        size = int(self.tree.size[instance])
         slices = f"S{first}" + (f"-S{first + size - 1}" if size > 1 else "")
         return f"GPU {self.tree.gpu[instance]} {slices}" if self.num_gpus > 1 else slices
 
@@ -95,16 +94,21 @@ class Mig:
 A30_S = {1: (0.11, 0.10), 2: (0.12, 0.10), 4: (0.13, 0.10)}
 A100_S = {1: (0.16, 0.20), 2: (0.17, 0.20), 3: (0.20, 0.21), 4: (0.21, 0.21), 7: (0.24, 0.22)}
 H100_S = {1: (0.16, 0.21), 2: (0.21, 0.23), 3: (0.33, 0.25), 4: (0.38, 0.26), 7: (0.42, 0.26)}
+
+# %% ../../nbs/50_mig.ipynb #50-013b
 MODELS = {"A30": (A30_SHAPE, A30_S), "A100": (A100_SHAPE, A100_S), "H100": (A100_SHAPE, H100_S),
           "B100": (A100_SHAPE, H100_S), "B200": (A100_SHAPE, H100_S)}
 
 # %% ../../nbs/50_mig.ipynb #50-016
 def _relatives(first: Integers, span: Integers) -> tuple[Integers, Integers]:
-    """Parent and children of each instance of one GPU, from what each one blocks; -1 where there is none."""
-    last, count = first + span, len(first)
-    parent = np.array([max((p for p in range(i) if first[p] <= first[i] and last[i] <= last[p]), default=-1)
-                       for i in range(count)])
+    """Parent and children of each instance of one GPU, from what each blocks; -1 for none."""
+    last = first + span
+    count = len(first)
+    parent = np.full(count, -1)
     children = np.full((count, 2), -1)
+    for i in range(count):
+        around = [p for p in range(i) if first[p] <= first[i] and last[i] <= last[p]]
+        parent[i] = max(around, default=-1)
     for i in range(count):
         found = np.flatnonzero(parent == i)
         children[i, :len(found)] = found
@@ -116,17 +120,20 @@ def _tree_of(model: str, num_gpus: int, has_one_sequence: bool) -> Tree:
     shape, operations_s = MODELS[model]
     first, size, span = np.array(shape, np.int64).T
     parent, children = _relatives(first, span)
-    gpu = np.repeat(np.arange(num_gpus), len(shape))
-    offset = gpu * len(shape)
-
-    def on_all(of_one: Integers) -> Integers:
-        return np.where(np.tile(of_one, num_gpus) < 0, -1, np.tile(of_one, num_gpus) + offset)
-
     create_s, destroy_s = np.array([operations_s[s] for s in size.tolist()]).T
-    return Tree(gpu, np.tile(first, num_gpus), np.tile(size, num_gpus), np.tile(span, num_gpus),
-                np.tile(np.searchsorted(sorted(operations_s), size), num_gpus), on_all(parent),
-                np.column_stack([on_all(children[:, 0]), on_all(children[:, 1])]),
-                np.tile(create_s, num_gpus), np.tile(destroy_s, num_gpus), gpu * (not has_one_sequence))
+    gpu = np.repeat(np.arange(num_gpus), len(shape))
+
+    def shifted(of_one: Integers) -> Integers:
+        rows = np.tile(of_one, num_gpus)
+        return np.where(rows < 0, -1, rows + gpu * len(shape))
+
+    return Tree(gpu=gpu, first_slice=np.tile(first, num_gpus), size=np.tile(size, num_gpus),
+                span=np.tile(span, num_gpus),
+                size_index=np.tile(np.searchsorted(sorted(operations_s), size), num_gpus),
+                parent=shifted(parent),
+                children=np.column_stack([shifted(children[:, 0]), shifted(children[:, 1])]),
+                create_s=np.tile(create_s, num_gpus), destroy_s=np.tile(destroy_s, num_gpus),
+                sequence=gpu * (not has_one_sequence))
 
 # %% ../../nbs/50_mig.ipynb #50-020
 def mig_of(model: str, num_gpus: int = 1, *, has_one_sequence: bool = False) -> Mig:
@@ -134,6 +141,8 @@ def mig_of(model: str, num_gpus: int = 1, *, has_one_sequence: bool = False) -> 
 
     Parameters
     ----------
+    model : a key of `MODELS`
+    num_gpus : how many of them
     has_one_sequence : whether creations and destructions on different GPUs wait for each other too
 
     Raises
@@ -144,7 +153,8 @@ def mig_of(model: str, num_gpus: int = 1, *, has_one_sequence: bool = False) -> 
         raise InputError(f"unknown GPU model {model!r}", mend=f"give one of {', '.join(MODELS)}")
     if num_gpus < 1:
         raise InputError(f"{num_gpus} GPUs cannot run anything", mend="give 1 or more")
-    tree, sizes = _tree_of(model, num_gpus, has_one_sequence), tuple(sorted(MODELS[model][1]))
+    tree = _tree_of(model, num_gpus, has_one_sequence)
+    sizes = tuple(sorted(MODELS[model][1]))
     return Mig(model, num_gpus, sizes[-1], sizes, tree)
 
 # %% ../../nbs/50_mig.ipynb #50-024
@@ -155,7 +165,7 @@ def without_reconfiguration(mig: Mig) -> Mig:
 
 # %% ../../nbs/50_mig.ipynb #50-027
 def partitions(mig: Mig, root: int = 0) -> list[tuple[int, ...]]:
-    """All ways to cut what one instance covers, coarsest first: itself, or a way for each child (Figure 1)."""
+    """All ways to cut what one instance covers: itself, or a way for each child (Figure 1)."""
     children = [c for c in mig.tree.children[root].tolist() if c >= 0]
     if not children:
         return [(root,)]
@@ -175,6 +185,7 @@ class Schedule:
     operated : (operations,) instance that is created or destroyed
     is_creation : (operations,) false for a destruction
     operation_start_s, operation_end_s : (operations,) when
+    existing : instances that exist at time 0 without having been created
     """
 
     mig: Mig
@@ -185,6 +196,7 @@ class Schedule:
     is_creation: Truths
     operation_start_s: Floats
     operation_end_s: Floats
+    existing: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def makespan_s(self) -> float:
@@ -192,9 +204,9 @@ class Schedule:
         return float(self.end_s.max(initial=0.0))
 
 # %% ../../nbs/50_mig.ipynb #50-035
-def _first_conflict(mig: Mig, instance: Sequence[int], start_s: Sequence[float], end_s: Sequence[float],
-                    slack_s: float) -> tuple[int, int] | None:
-    """First two intervals on instances with a slice in common that overlap by more than `slack_s`."""
+def _first_conflict(mig: Mig, instance: Sequence[int], start_s: Sequence[float],
+                    end_s: Sequence[float], slack_s: float) -> tuple[int, int] | None:
+    """First two intervals on instances with a slice in common that overlap by more than a slack."""
     first = (mig.tree.gpu * mig.num_slices + mig.tree.first_slice).tolist()
     span = mig.tree.span.tolist()
     taken = [(-np.inf, -1)] * mig.total_slices  # until when, and by which interval
@@ -207,48 +219,71 @@ def _first_conflict(mig: Mig, instance: Sequence[int], start_s: Sequence[float],
     return None
 
 # %% ../../nbs/50_mig.ipynb #50-038
-def _check_tasks(schedule: Schedule, times_s: Floats, release_s: Floats, slack_s: float) -> None:
-    """Each task runs once, on an instance that it fits on, for its time, after its release; constraint 1."""
-    mig, instance = schedule.mig, schedule.instance
-    if not len(instance) == len(schedule.start_s) == len(schedule.end_s) == len(times_s):
-        raise ValueError(f"{len(times_s)} tasks, but {len(instance)} instances, {len(schedule.start_s)} starts")
-    if len(instance) and not (0 <= instance.min() and instance.max() < len(mig.tree.gpu)):
+def _check_task_arrays(schedule: Schedule, num_tasks: int) -> None:
+    """There is one instance, start and end per task, and all instances are known."""
+    instance = schedule.instance
+    num_starts = len(schedule.start_s)
+    if not len(instance) == num_starts == len(schedule.end_s) == num_tasks:
+        raise ValueError(f"{num_tasks} tasks, but {len(instance)} instances, {num_starts} starts")
+    if len(instance) and not (0 <= instance.min() and instance.max() < len(schedule.mig.tree.gpu)):
         raise ValueError("a task runs on no instance at all")
+
+# %% ../../nbs/50_mig.ipynb #50-038x
+def _check_tasks(schedule: Schedule, times_s: Floats, release_s: Floats, slack_s: float) -> None:
+    """Each task runs where it fits, for its time, after its release; constraint 1."""
+    _check_task_arrays(schedule, len(times_s))
+    mig = schedule.mig
+    instance = schedule.instance
     time_s = times_s[np.arange(len(instance)), mig.tree.size_index[instance]]
-    for words, wrong in {
-        "does not fit on": ~np.isfinite(time_s),
-        "does not run for its time on": ~(np.abs(schedule.end_s - schedule.start_s - time_s) <= slack_s),
-        "starts before its release on": schedule.start_s < release_s - slack_s,
-    }.items():
+    is_its_time = np.abs(schedule.end_s - schedule.start_s - time_s) <= slack_s
+    faults = {"does not fit on": ~np.isfinite(time_s),
+              "does not run for its time on": ~is_its_time,
+              "starts before its release on": schedule.start_s < release_s - slack_s}
+    for words, wrong in faults.items():
         if wrong.any():
             task = int(np.argmax(wrong))
             raise ValueError(f"task {task} {words} {mig.name(int(instance[task]))}")
-    if clash := _first_conflict(mig, instance.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist(), slack_s):
-        raise ValueError(f"constraint 1 (one task at a time): tasks {clash[0]} and {clash[1]} overlap on a slice")
+    if clash := _first_conflict(mig, instance.tolist(), schedule.start_s.tolist(),
+                                schedule.end_s.tolist(), slack_s):
+        raise ValueError("constraint 1 (one task at a time): "
+                         f"tasks {clash[0]} and {clash[1]} overlap on a slice")
 
 # %% ../../nbs/50_mig.ipynb #50-043
-def _check_sequence(schedule: Schedule, slack_s: float) -> None:
-    """Every operation takes its time, not before 0, and those of one sequence do not overlap."""
-    tree, operated = schedule.mig.tree, schedule.operated
-    start_s, end_s = schedule.operation_start_s, schedule.operation_end_s
-    if not len(operated) == len(schedule.is_creation) == len(start_s) == len(end_s):
-        raise ValueError(f"{len(operated)} operations, but {len(start_s)} starts, {len(end_s)} ends")
-    if len(operated) and not (0 <= operated.min() and operated.max() < len(tree.gpu)):
-        raise ValueError("an operation is on no instance at all")
+def _fault_of_operations(schedule: Schedule, slack_s: float) -> str | None:
+    """First operation that does not take its time, begins too early or does not wait its turn."""
+    tree = schedule.mig.tree
+    operated = schedule.operated
+    start_s = schedule.operation_start_s
+    end_s = schedule.operation_end_s
     wanted_s = np.where(schedule.is_creation, tree.create_s[operated], tree.destroy_s[operated])
-    for words, wrong in {"does not take its time": ~(np.abs(end_s - start_s - wanted_s) <= slack_s),
-                         "begins before time 0": start_s < -slack_s}.items():
-        if wrong.any():
-            raise ValueError(f"constraint 3 (reconfiguration): operation {int(np.argmax(wrong))} {words}")
+    is_its_time = np.abs(end_s - start_s - wanted_s) <= slack_s
+    if not is_its_time.all():
+        return f"operation {int(np.argmin(is_its_time))} does not take its time"
+    if (start_s < -slack_s).any():
+        return f"operation {int(np.argmax(start_s < -slack_s))} begins before time 0"
     order = np.lexsort((end_s, start_s, tree.sequence[operated]))
     same = np.diff(tree.sequence[operated[order]]) == 0
     if (wrong := same & (end_s[order][:-1] > start_s[order][1:] + slack_s)).any():
         first = int(np.argmax(wrong))
-        raise ValueError(f"constraint 3 (reconfiguration): operations {order[first]} and {order[first + 1]} overlap")
+        return f"operations {order[first]} and {order[first + 1]} overlap"
+    return None
+
+# %% ../../nbs/50_mig.ipynb #50-043x
+def _check_sequence(schedule: Schedule, slack_s: float) -> None:
+    """Every operation takes its time, not before 0, and those of one sequence do not overlap."""
+    operated = schedule.operated
+    num_starts = len(schedule.operation_start_s)
+    num_ends = len(schedule.operation_end_s)
+    if not len(operated) == len(schedule.is_creation) == num_starts == num_ends:
+        raise ValueError(f"{len(operated)} operations, but {num_starts} starts, {num_ends} ends")
+    if len(operated) and not (0 <= operated.min() and operated.max() < len(schedule.mig.tree.gpu)):
+        raise ValueError("an operation is on no instance at all")
+    if fault := _fault_of_operations(schedule, slack_s):
+        raise ValueError(f"constraint 3 (reconfiguration): {fault}")
 
 # %% ../../nbs/50_mig.ipynb #50-048
 class _Life(NamedTuple):
-    """One life of an instance: its creation begins, it is ready, its destruction begins, it is gone."""
+    """One life of an instance: its creation begins, it is ready, it is closing, it is gone."""
 
     instance: int
     begin_s: float
@@ -256,21 +291,27 @@ class _Life(NamedTuple):
     closing_s: float
     gone_s: float
 
-
+# %% ../../nbs/50_mig.ipynb #50-048p
 def _lives(schedule: Schedule, existing: Integers) -> list[_Life]:
-    """Lives of all instances, by end; ValueError if one is created while it exists or destroyed while it does not."""
-    ended, alive = [], {int(i): (0.0, 0.0) for i in existing}
-    start_s, end_s = schedule.operation_start_s.tolist(), schedule.operation_end_s.tolist()
-    operated, is_creation = schedule.operated.tolist(), schedule.is_creation.tolist()
-    for k in sorted(range(len(operated)), key=lambda k: (start_s[k], end_s[k])):
-        instance, span = operated[k], (start_s[k], end_s[k])
-        if is_creation[k] == (instance in alive):
-            was = "created while it exists" if is_creation[k] else "destroyed while it does not exist"
-            raise ValueError(f"constraint 3 (reconfiguration): {schedule.mig.name(instance)} is {was} at {span[0]:g} s")
-        if is_creation[k]:
-            alive[instance] = span
+    """Lives of all instances, by end.
+
+    Raises
+    ------
+    ValueError : if one is created while it exists or destroyed while it does not
+    """
+    ended = []
+    alive = {int(i): (0.0, 0.0) for i in existing}
+    operations = zip(schedule.operation_start_s.tolist(), schedule.operation_end_s.tolist(),
+                     schedule.operated.tolist(), schedule.is_creation.tolist(), strict=True)
+    for start_s, end_s, instance, creates in sorted(operations, key=lambda one: one[:2]):
+        if creates == (instance in alive):
+            was = "created while it exists" if creates else "destroyed while it does not exist"
+            raise ValueError(f"constraint 3 (reconfiguration): {schedule.mig.name(instance)} "
+                             f"is {was} at {start_s:g} s")
+        if creates:
+            alive[instance] = (start_s, end_s)
         else:
-            ended.append(_Life(instance, *alive.pop(instance), *span))
+            ended.append(_Life(instance, *alive.pop(instance), start_s, end_s))
     return ended + [_Life(instance, *span, np.inf, np.inf) for instance, span in alive.items()]
 
 # %% ../../nbs/50_mig.ipynb #50-051
@@ -281,7 +322,8 @@ def _first_homeless(schedule: Schedule, lives: Sequence[_Life], slack_s: float) 
     for life in lives:  # by end, so the lives of one instance come in order
         ready_s[life.instance].append(life.ready_s)
         closing_s[life.instance].append(life.closing_s)
-    runs = zip(schedule.instance.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist(), strict=True)
+    runs = zip(schedule.instance.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist(),
+               strict=True)
     for task, (instance, start_s, end_s) in enumerate(runs):
         last = bisect_right(ready_s[instance], start_s + slack_s) - 1
         if last < 0 or end_s > closing_s[instance][last] + slack_s:
@@ -291,61 +333,91 @@ def _first_homeless(schedule: Schedule, lives: Sequence[_Life], slack_s: float) 
 # %% ../../nbs/50_mig.ipynb #50-054
 def check_schedule(schedule: Schedule, times_s: Floats, *, release_s: Floats | float = 0.0,
                    existing: Integers | tuple[int, ...] = ()) -> None:
-    """Check a schedule against constraints 1-3 of Section 2.2, knowing nothing of the method that made it.
+    """Check a schedule against constraints 1-3, knowing nothing of the method that made it.
 
     Parameters
     ----------
-    times_s : (tasks, sizes) run time on each instance size, infinite where the task does not fit
+    schedule : what is to be checked
+    times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
+        fit
     release_s : when each task, or the first, may start
-    existing : instances that exist at time 0 without having been created
+    existing : further instances that exist at time 0 without having been created
 
     Raises
     ------
     ValueError : naming the constraint and the first task, instance or operation that violates it
+
+    References
+    ----------
+    Section 2.2 of the paper
     """
     slack_s = 1e-9 * max(1.0, schedule.makespan_s)
-    _check_tasks(schedule, times_s, np.broadcast_to(np.asarray(release_s, float), len(times_s)), slack_s)
+    releases_s = np.broadcast_to(np.asarray(release_s, float), len(times_s))
+    _check_tasks(schedule, times_s, releases_s, slack_s)
     _check_sequence(schedule, slack_s)
-    lives = _lives(schedule, np.asarray(existing, np.int64))
+    lives = _lives(schedule, np.append(schedule.existing, np.asarray(existing, np.int64)))
     owner, begin_s, _, _, gone_s = zip(*lives, strict=True) if lives else ((),) * 5
     if clash := _first_conflict(schedule.mig, owner, begin_s, gone_s, slack_s):
         one, other = (schedule.mig.name(owner[k]) for k in clash)
-        raise ValueError(f"constraint 2 (valid partitions): {one} and {other} exist at the same time")
+        raise ValueError(
+            f"constraint 2 (valid partitions): {one} and {other} exist at the same time")
     if (task := _first_homeless(schedule, lives, slack_s)) is not None:
         where = schedule.mig.name(int(schedule.instance[task]))
-        raise ValueError(f"constraint 3 (reconfiguration): task {task} runs while {where} does not exist")
+        raise ValueError(
+            f"constraint 3 (reconfiguration): task {task} runs while {where} does not exist")
 
 # %% ../../nbs/50_mig.ipynb #50-057
 def schedule_frame(schedule: Schedule, names: Sequence[str]) -> pd.DataFrame:
     """One row per task, by start: task, gpu, first_slice, size, start_s, end_s."""
-    tree, instance = schedule.mig.tree, schedule.instance
+    tree = schedule.mig.tree
+    instance = schedule.instance
     frame = pd.DataFrame({"task": np.asarray(names, object), "gpu": tree.gpu[instance],
                           "first_slice": tree.first_slice[instance], "size": tree.size[instance],
                           "start_s": schedule.start_s, "end_s": schedule.end_s})
     return frame.sort_values(["start_s", "gpu", "first_slice"], kind="stable", ignore_index=True)
 
-
+# %% ../../nbs/50_mig.ipynb #50-057p
 def operations_frame(schedule: Schedule) -> pd.DataFrame:
-    """One row per creation or destruction, by start: operation, gpu, first_slice, size, start_s, end_s."""
-    tree, instance = schedule.mig.tree, schedule.operated
-    frame = pd.DataFrame({"operation": np.where(schedule.is_creation, "create", "destroy"), "gpu": tree.gpu[instance],
-                          "first_slice": tree.first_slice[instance], "size": tree.size[instance],
-                          "start_s": schedule.operation_start_s, "end_s": schedule.operation_end_s})
+    """One row per operation, by start: operation, gpu, first_slice, size, start_s, end_s."""
+    tree = schedule.mig.tree
+    instance = schedule.operated
+    frame = pd.DataFrame({
+        "operation": np.where(schedule.is_creation, "create", "destroy"), "gpu": tree.gpu[instance],
+        "first_slice": tree.first_slice[instance], "size": tree.size[instance],
+        "start_s": schedule.operation_start_s, "end_s": schedule.operation_end_s})
     return frame.sort_values(["start_s", "gpu", "first_slice"], kind="stable", ignore_index=True)
 
 # %% ../../nbs/50_mig.ipynb #50-059
+def _pieces(schedule: Schedule, names: Sequence[str]) -> pd.DataFrame:
+    """One row per bar of the chart: the tasks, then the operations."""
+    tree = schedule.mig.tree
+    kinds = np.where(schedule.is_creation, "create", "destroy")
+    tasks = pd.DataFrame({"instance": schedule.instance, "start": schedule.start_s,
+                          "end": schedule.end_s, "label": list(names), "kind": "task"})
+    operations = pd.DataFrame({
+        "instance": schedule.operated, "start": schedule.operation_start_s,
+        "end": schedule.operation_end_s, "label": "", "kind": kinds})
+    frame = pd.concat([tasks, operations])
+    instance = frame.pop("instance").to_numpy()
+    lane = tree.gpu[instance] * schedule.mig.num_slices + tree.first_slice[instance]
+    frame.insert(0, "lane", lane)
+    frame.insert(1, "num_lanes", tree.size[instance])
+    return frame[frame["end"] > frame["start"]]
+
+# %% ../../nbs/50_mig.ipynb #50-059b
 def schedule_chart(schedule: Schedule, names: Sequence[str], *, title: str = "",
                    since_s: float = 0.0, until_s: float | None = None) -> alt.LayerChart:
-    """Draw a schedule: slices down, time across, tasks by name, creations and destructions in grey."""
-    tree, lanes = schedule.mig.tree, [f"S{k}" for k in range(schedule.mig.num_slices)]
+    """Draw a schedule: slices down, time across, tasks by name, operations in grey.
+
+    Parameters
+    ----------
+    schedule : what is drawn
+    names : (tasks,) what to call them
+    title : of the chart
+    since_s, until_s : the part to draw; by default all
+    """
+    from sched_lab.plots import gantt_chart
+    lanes = [f"S{k}" for k in range(schedule.mig.num_slices)]
     if schedule.mig.num_gpus > 1:
         lanes = [f"GPU {gpu} {lane}" for gpu in range(schedule.mig.num_gpus) for lane in lanes]
-    parts = [(schedule.instance, schedule.start_s, schedule.end_s, list(names), ["task"] * len(names)),
-             (schedule.operated, schedule.operation_start_s, schedule.operation_end_s,
-              [""] * len(schedule.operated), np.where(schedule.is_creation, "create", "destroy"))]
-    frame = pd.concat(pd.DataFrame({
-        "lane": tree.gpu[instance] * schedule.mig.num_slices + tree.first_slice[instance],
-        "num_lanes": tree.size[instance], "start": start_s, "end": end_s, "label": label, "kind": kind,
-    }) for instance, start_s, end_s, label, kind in parts)
-    chart = gantt_chart(frame[frame["end"] > frame["start"]], lanes, title=title, since=since_s, until=until_s)
-    return chart
+    return gantt_chart(_pieces(schedule, names), lanes, title=title, since=since_s, until=until_s)

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._compat import njit
-from ..cluster import Integers
-from .mig import Floats, Mig, Schedule, Tree, Truths
+from ..jit import njit
+from ..arrays import Floats, Integers, Truths
+from .mig import Mig, Schedule, Tree
 from .refine import REACHES, check_times, far_plan, latest_s, refine
-from .repartition import Entry, loads, needed, pop, push, replay
+from .repartition import HeapEntry, loads, needed, pop, push, run_plan
 from ..frames import InputError
 
 # %% auto #0
-__all__ = ['Timeline', 'idle', 'next_page', 'reserve', 'spread', 'destroy', 'start', 'relatives', 'opening', 'predecessors',
-           'join', 'slice_work', 'rearrange', 'append', 'Chain', 'task_starts', 'batch_plans', 'chain', 'trivial_chain',
-           'gain_percent', 'ideal_s', 'excess_percent']
+__all__ = ['Chain', 'chain']
 
 # %% ../../nbs/54_multibatch.ipynb #54-006
 class Timeline(NamedTuple):
@@ -30,12 +29,15 @@ class Timeline(NamedTuple):
     Parameters
     ----------
     start_s : (instances,) when it starts on the tasks of the batch, NaN if it has none
-    created_s, closing_s : (instances,) end of its creation, begin of its destruction for the batch, NaN if none
-    cleared_s : (instances,) begin of the destruction of what earlier batches left there, NaN if there is none
+    created_s, closing_s : (instances,) end of its creation, begin of its destruction for the batch,
+        NaN if none
+    cleared_s : (instances,) begin of the destruction of what earlier batches left there, NaN if
+        there is none
     end_s : (GPUs, slices) when the last task on a slice ends
     clear_s : (GPUs, slices) when the instance destroyed last on a slice is gone
     exists : (instances,) whether it still exists in the end
-    busy : (rows, 3) sequence, begin and end of operations that a later one can meet, NaN in rows to spare
+    busy : (rows, 3) sequence, begin and end of operations that a later one can meet, NaN in rows to
+        spare
     """
 
     start_s: Floats
@@ -47,70 +49,132 @@ class Timeline(NamedTuple):
     exists: Truths
     busy: Floats
 
-
+# %% ../../nbs/54_multibatch.ipynb #54-006p
 def idle(mig: Mig) -> Timeline:
     """What the first batch finds: no instance, no task."""
-    none, slices = np.full(len(mig.tree.gpu), np.nan), np.zeros((mig.num_gpus, mig.num_slices))
+    none = np.full(len(mig.tree.gpu), np.nan)
+    slices = np.zeros((mig.num_gpus, mig.num_slices))
     return Timeline(none, none, none, none, slices, slices, np.isfinite(none), np.empty((0, 3)))
 
 # %% ../../nbs/54_multibatch.ipynb #54-008
 @njit(cache=True)
 def next_page(before: Timeline) -> Timeline:
     """A copy to append a batch to, with rows to spare for its operations."""
-    num, kept = len(before.exists), before.busy[before.busy[:, 2] > before.end_s.min()]
+    num = len(before.exists)
+    kept = before.busy[before.busy[:, 2] > before.end_s.min()]
     busy = np.full((len(kept) + 3 * num, 3), np.nan)
     busy[:len(kept)] = kept
     none = np.full(num, np.nan)
-    return Timeline(none, none.copy(), none.copy(), none.copy(), before.end_s.copy(), before.clear_s.copy(),
-                    before.exists.copy(), busy)
+    return Timeline(none, none.copy(), none.copy(), none.copy(), before.end_s.copy(),
+                    before.clear_s.copy(), before.exists.copy(), busy)
 
-
+# %% ../../nbs/54_multibatch.ipynb #54-008p
 @njit(cache=True)
 def reserve(busy: Floats, sequence: int, from_s: float, duration_s: float) -> float:
-    """Write an operation down at the first time from `from_s` on at which its sequence is idle long enough."""
-    begin_s, is_free, row = from_s, False, 0
+    """Write an operation down at the first time at which its sequence is idle long enough.
+
+    Parameters
+    ----------
+    busy : (rows, 3) as in `Timeline`; written
+    sequence : number of the queue
+    from_s : not earlier
+    duration_s : how long it takes
+
+    Returns
+    -------
+    when it begins, in s
+    """
+    begin_s = from_s
+    is_free = False
     while not is_free:
         is_free = True
         for k in range(len(busy)):
-            if busy[k, 0] == sequence and busy[k, 1] < begin_s + duration_s and busy[k, 2] > begin_s:
-                begin_s, is_free = busy[k, 2], False
+            is_met = busy[k, 1] < begin_s + duration_s and busy[k, 2] > begin_s
+            if busy[k, 0] == sequence and is_met:
+                begin_s = busy[k, 2]
+                is_free = False
+    row = 0
     while not np.isnan(busy[row, 0]):
         row += 1
-    busy[row, 0], busy[row, 1], busy[row, 2] = sequence, begin_s, begin_s + duration_s
+    busy[row, 0] = sequence
+    busy[row, 1] = begin_s
+    busy[row, 2] = begin_s + duration_s
     return begin_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-011
 @njit(cache=True)
 def spread(tree: Tree, slice_s: Floats, i: int, time_s: float) -> None:
-    """Note a time on all slices that an instance blocks."""
-    slice_s[tree.gpu[i], tree.first_slice[i]:tree.first_slice[i] + tree.span[i]] = time_s
+    """Note a time on all slices that an instance blocks.
+
+    Parameters
+    ----------
+    tree : the instances
+    slice_s : (GPUs, slices) times; written
+    i : the instance
+    time_s : the time
+    """
+    first = tree.first_slice[i]
+    slice_s[tree.gpu[i], first:first + tree.span[i]] = time_s
 
 
 @njit(cache=True)
 def destroy(tree: Tree, page: Timeline, i: int, now_s: float) -> float:
-    """Destroy an instance as soon as its sequence allows and return when that begins."""
+    """Destroy an instance as soon as its sequence allows and return when that begins.
+
+    Parameters
+    ----------
+    tree : the instances
+    page : of the batch; written
+    i : the instance
+    now_s : not earlier
+    """
     begin_s: float = reserve(page.busy, tree.sequence[i], now_s, tree.destroy_s[i])
     spread(tree, page.clear_s, i, begin_s + tree.destroy_s[i])
     page.exists[i] = False
     return begin_s
 
-
+# %% ../../nbs/54_multibatch.ipynb #54-011p
 @njit(cache=True)
 def start(tree: Tree, page: Timeline, i: int, now_s: float) -> float:
-    """Create an instance, unless it is there already, and return when its first task starts."""
+    """Create an instance, unless it is there already, and return when its first task starts.
+
+    Parameters
+    ----------
+    tree, page, i, now_s : as for `destroy`
+    """
     if page.exists[i]:
         return now_s
+    create_s = tree.create_s[i]
     from_s = max(now_s, latest_s(tree, page.clear_s, i))
-    page.created_s[i] = reserve(page.busy, tree.sequence[i], from_s, tree.create_s[i]) + tree.create_s[i]
+    ready_s: float = reserve(page.busy, tree.sequence[i], from_s, create_s) + create_s
+    page.created_s[i] = ready_s
     page.exists[i] = True
-    ready_s: float = page.created_s[i]
     return ready_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-012
+class Seam(NamedTuple):
+    """In which order the instances of a batch follow each other.
+
+    Parameters
+    ----------
+    is_needed : (instances,) whether an instance or any below it has a task
+    has_before, has_after : (instances,) whether one that has a task comes before it, after it
+    after : (instances, 1 or 2) instances right after it, -1 for none
+    waits_for : (instances,) how many needed instances right before it are not done; written
+    """
+
+    is_needed: Truths
+    has_before: Truths
+    has_after: Truths
+    after: Integers
+    waits_for: Integers
+
+# %% ../../nbs/54_multibatch.ipynb #54-012a
 @njit(cache=True)
-def relatives(tree: Tree, load_s: Floats) -> tuple[Truths, Truths]:
+def _relatives(tree: Tree, load_s: Floats, is_needed: Truths) -> tuple[Truths, Truths]:
     """(instances,) whether an instance above it has a task; whether one below it has."""
-    is_needed, above, below = needed(tree, load_s), np.zeros(len(load_s), np.bool_), np.zeros(len(load_s), np.bool_)
+    above = np.zeros(len(load_s), np.bool_)
+    below = np.zeros(len(load_s), np.bool_)
     for i in range(len(load_s)):
         parent = tree.parent[i]
         if parent >= 0:
@@ -118,21 +182,10 @@ def relatives(tree: Tree, load_s: Floats) -> tuple[Truths, Truths]:
             below[parent] = below[parent] or is_needed[i]
     return above, below
 
-
+# %% ../../nbs/54_multibatch.ipynb #54-012ax
 @njit(cache=True)
-def opening(tree: Tree, before: Timeline, is_first: Truths, in_the_way: Truths, release_s: float) -> list[Entry]:
-    """Events that wait for no task of the batch; number -1 - i: instance i of an earlier batch is in the way."""
-    heap = [(0.0, 0, 0) for _ in range(0)]
-    for i in np.flatnonzero(in_the_way):
-        push(heap, (max(release_s, latest_s(tree, before.end_s, int(i))), len(heap), -1 - int(i)))
-    for i in np.flatnonzero(is_first):
-        push(heap, (release_s, len(heap), int(i)))
-    return heap
-
-# %% ../../nbs/54_multibatch.ipynb #54-014
-@njit(cache=True)
-def predecessors(is_needed: Truths, after: Integers) -> Integers:
-    """(instances,) how many needed instances come right before an instance; row i of `after`: which come after i."""
+def _predecessors(is_needed: Truths, after: Integers) -> Integers:
+    """(instances,) how many needed instances come right before an instance."""
     count = np.zeros(len(is_needed), np.int64)
     for i in np.flatnonzero(is_needed):
         for j in after[i]:
@@ -140,45 +193,95 @@ def predecessors(is_needed: Truths, after: Integers) -> Integers:
                 count[j] += 1
     return count
 
-
+# %% ../../nbs/54_multibatch.ipynb #54-012ay
 @njit(cache=True)
-def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool, release_s: float) -> Timeline:
-    """Append a batch by events: every instance as early as its slices and the sequence of operations allow.
+def seam_of(tree: Tree, load_s: Floats, is_reversed: bool) -> Seam:
+    """The order root first or, in a reversed batch, leaves first."""
+    is_needed = needed(tree, load_s)
+    above, below = _relatives(tree, load_s, is_needed)
+    if is_reversed:
+        after = np.ascontiguousarray(tree.parent).reshape(-1, 1)
+        return Seam(is_needed, below, above, after, _predecessors(is_needed, after))
+    after = np.ascontiguousarray(tree.children)
+    return Seam(is_needed, above, below, after, _predecessors(is_needed, after))
+
+# %% ../../nbs/54_multibatch.ipynb #54-012p
+@njit(cache=True)
+def opening(tree: Tree, load_s: Floats, seam: Seam, before: Timeline,
+            release_s: float) -> list[HeapEntry]:
+    """Events that wait for no task of the batch.
+
+    Number -1 - i stands for the destruction of instance i of an earlier batch, which is in the way.
 
     Parameters
     ----------
+    tree : the instances
     load_s : (instances,) what `loads` says
+    seam : the order of the batch
+    before : what the earlier batches leave
+    release_s : nothing of the batch happens earlier
+    """
+    heap = [(0.0, 0, 0) for _ in range(0)]
+    in_the_way = before.exists & (seam.has_before | ((load_s == 0) & seam.has_after))
+    for i in np.flatnonzero(in_the_way):
+        clear_s = max(release_s, latest_s(tree, before.end_s, int(i)))
+        push(heap, (clear_s, len(heap), -1 - int(i)))
+    for i in np.flatnonzero(seam.is_needed & (seam.waits_for == 0)):
+        push(heap, (release_s, len(heap), int(i)))
+    return heap
+
+# %% ../../nbs/54_multibatch.ipynb #54-014a
+@njit(cache=True)
+def _begin(tree: Tree, load_s: Floats, page: Timeline, i: int, now_s: float) -> float:
+    """Start the tasks of an instance if its slices are free; when to look again."""
+    free_s = latest_s(tree, page.end_s, i)
+    if free_s <= now_s:
+        page.start_s[i] = start(tree, page, i, now_s)
+        free_s = page.start_s[i] + load_s[i]
+        spread(tree, page.end_s, i, free_s)
+    return free_s
+
+# %% ../../nbs/54_multibatch.ipynb #54-014ax
+@njit(cache=True)
+def _open_next(seam: Seam, heap: list[HeapEntry], i: int, now_s: float, rank: int) -> int:
+    """Push what waited for an instance only; return the next rank."""
+    for j in seam.after[i]:
+        if j >= 0 and seam.is_needed[j]:
+            seam.waits_for[j] -= 1
+            if seam.waits_for[j] == 0:
+                push(heap, (now_s, rank, j))
+                rank += 1
+    return rank
+
+# %% ../../nbs/54_multibatch.ipynb #54-014p
+@njit(cache=True)
+def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
+         release_s: float) -> Timeline:
+    """Append a batch by events: every instance as early as its slices and the sequence allow.
+
+    Parameters
+    ----------
+    tree : the instances
+    load_s : (instances,) what `loads` says
+    before : what the earlier batches leave
     is_reversed : leaves first instead of root first
     release_s : nothing of the batch happens earlier
     """
-    page, (above, below), is_needed = next_page(before), relatives(tree, load_s), needed(tree, load_s)
-    has_first, has_next = (below, above) if is_reversed else (above, below)
-    after = tree.parent.reshape(-1, 1) if is_reversed else tree.children
-    waits_for = predecessors(is_needed, after)
-    in_the_way = before.exists & (has_first | ((load_s == 0) & has_next))
-    heap = opening(tree, before, is_needed & (waits_for == 0), in_the_way, release_s)
+    page = next_page(before)
+    seam = seam_of(tree, load_s, is_reversed)
+    heap = opening(tree, load_s, seam, before, release_s)
     rank = len(heap)
     while len(heap) > 0:
         now_s, _, i = pop(heap)
         if i < 0:
             page.cleared_s[-1 - i] = destroy(tree, page, -1 - i, now_s)
         elif load_s[i] > 0 and np.isnan(page.start_s[i]):
-            free_s = latest_s(tree, page.end_s, i)
-            if free_s <= now_s:
-                page.start_s[i] = start(tree, page, i, now_s)
-                free_s = page.start_s[i] + load_s[i]
-                spread(tree, page.end_s, i, free_s)
-            push(heap, (free_s, rank, i))
+            push(heap, (_begin(tree, load_s, page, i, now_s), rank, i))
             rank += 1
         else:
-            if load_s[i] > 0 and has_next[i]:
+            if load_s[i] > 0 and seam.has_after[i]:
                 page.closing_s[i] = destroy(tree, page, i, now_s)
-            for j in after[i]:
-                if j >= 0 and is_needed[j]:
-                    waits_for[j] -= 1
-                    if waits_for[j] == 0:
-                        push(heap, (now_s, rank, j))
-                        rank += 1
+            rank = _open_next(seam, heap, i, now_s, rank)
     return page
 
 # %% ../../nbs/54_multibatch.ipynb #54-015
@@ -187,42 +290,98 @@ def slice_work(tree: Tree, load_s: Floats) -> Floats:
     """(GPUs, slices) run time of all tasks that block a slice."""
     work_s = np.zeros((tree.gpu[-1] + 1, tree.span[0]))
     for i in range(len(load_s)):
-        work_s[tree.gpu[i], tree.first_slice[i]:tree.first_slice[i] + tree.span[i]] += load_s[i]
+        first = tree.first_slice[i]
+        work_s[tree.gpu[i], first:first + tree.span[i]] += load_s[i]
     return work_s
 
+# %% ../../nbs/54_multibatch.ipynb #54-015p
+class Arrival(NamedTuple):
+    """What a batch meets.
+
+    Parameters
+    ----------
+    before : what the earlier batches leave
+    is_reversed : whether the batch runs leaves first
+    release_s : nothing of it happens earlier
+    """
+
+    before: Timeline
+    is_reversed: bool
+    release_s: float
+
 
 @njit(cache=True)
-def rearrange(tree: Tree, times_s: Floats, plan: Integers, before: Timeline, first: Timeline, is_reversed: bool,
-              release_s: float) -> tuple[int, int]:
-    """Move and swap tasks of the new batch, in place, where the slices as a whole would end last (Section 4.3)."""
-    load_s, leaf_end_s = loads(tree, times_s, plan), np.zeros(len(tree.gpu))
-    slice_s = np.maximum(before.end_s, release_s) + slice_work(tree, load_s) if is_reversed else first.end_s
-    for leaf in np.flatnonzero(tree.children[:, 0] < 0):
-        leaf_end_s[leaf] = slice_s[tree.gpu[leaf], tree.first_slice[leaf]]
-    moves, swaps, _ = refine(tree, times_s, plan, leaf_end_s)
-    return moves, swaps
+def rearrange(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival,
+              first: Timeline) -> tuple[int, int]:
+    """Move and swap tasks of a batch where the slices as a whole would end last (Section 4.3).
 
-# %% ../../nbs/54_multibatch.ipynb #54-018
-@njit(cache=True)
-def append(tree: Tree, times_s: Floats, plan: Integers, before: Timeline, is_reversed: bool, moves: bool,
-           release_s: float) -> tuple[Integers, bool, int, int, Timeline]:
-    """Append a batch in the best of three ways: as planned, with tasks moved, after all earlier tasks.
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times of the batch
+    plan : (tasks,) row of the tree that each task runs on; written
+    arrival : what the batch meets
+    first : the timeline of the plan as it was
 
     Returns
     -------
-    plan, whether it is reversed, moves, swaps, timeline
+    moves and swaps
     """
-    load_s, kept, changed, made = loads(tree, times_s, plan), plan, plan.copy(), (0, 0)
+    slice_s = first.end_s
+    if arrival.is_reversed:
+        work_s = slice_work(tree, loads(tree, times_s, plan))
+        slice_s = np.maximum(arrival.before.end_s, arrival.release_s) + work_s
+    leaf_end_s = np.zeros(len(tree.gpu))
+    for leaf in np.flatnonzero(tree.children[:, 0] < 0):
+        leaf_end_s[leaf] = slice_s[tree.gpu[leaf], tree.first_slice[leaf]]
+    made = refine(tree, times_s, plan, leaf_end_s)
+    return made.moves, made.swaps
+
+# %% ../../nbs/54_multibatch.ipynb #54-018
+class Appended(NamedTuple):
+    """How a batch was appended.
+
+    Parameters
+    ----------
+    plan : (tasks,) row of the tree that each task runs on
+    is_reversed : whether it runs leaves first
+    moves, swaps : what was done to fit it to the batches before
+    page : its timeline
+    """
+
+    plan: Integers
+    is_reversed: bool
+    moves: int
+    swaps: int
+    page: Timeline
+
+# %% ../../nbs/54_multibatch.ipynb #54-018b
+@njit(cache=True)
+def append(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival, moves: bool) -> Appended:
+    """Append a batch in the best of three ways: as planned, with tasks moved, after all others.
+
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times of the batch
+    plan : (tasks,) row of the tree that each task runs on
+    arrival : what the batch meets
+    moves : whether tasks may be moved and swapped
+    """
+    before, is_reversed, release_s = arrival
+    load_s = loads(tree, times_s, plan)
     plain = join(tree, load_s, before, False, max(release_s, before.end_s.max()))
-    best = join(tree, load_s, before, is_reversed, release_s)
+    as_planned = join(tree, load_s, before, is_reversed, release_s)
+    best = Appended(plan, is_reversed, 0, 0, as_planned)
     if moves:
-        tried = rearrange(tree, times_s, changed, before, best, is_reversed, release_s)
+        changed = plan.copy()
+        made = rearrange(tree, times_s, changed, arrival, as_planned)
         page = join(tree, loads(tree, times_s, changed), before, is_reversed, release_s)
-        if page.end_s.max() < best.end_s.max():
-            best, kept, made = page, changed, tried
-    if plain.end_s.max() < best.end_s.max() * (1 - REACHES):
-        return plan, False, 0, 0, plain
-    return kept, is_reversed, made[0], made[1], best
+        if page.end_s.max() < as_planned.end_s.max():
+            best = Appended(changed, is_reversed, made[0], made[1], page)
+    if plain.end_s.max() < best.page.end_s.max() * (1 - REACHES):
+        return Appended(plan, False, 0, 0, plain)
+    return best
 
 # %% ../../nbs/54_multibatch.ipynb #54-020
 @dataclass(frozen=True)
@@ -255,99 +414,160 @@ class Chain:
 
 # %% ../../nbs/54_multibatch.ipynb #54-022
 @njit(cache=True)
-def task_starts(tree: Tree, times_s: Floats, plan: Integers, start_s: Floats,
-                is_reversed: bool) -> tuple[Floats, Floats]:
-    """(tasks,) start and end on the instances: longest task first, or in a reversed batch last."""
-    time_s, begin_s, next_s = np.empty(len(plan)), np.empty(len(plan)), start_s.copy()
+def task_starts(tree: Tree, times_s: Floats, appended: Appended) -> tuple[Floats, Floats]:
+    """(tasks,) start and end: longest task first on each instance, or in a reversed batch last."""
+    plan = appended.plan
+    time_s = np.empty(len(plan))
+    begin_s = np.empty(len(plan))
+    next_s = appended.page.start_s.copy()
     for task in range(len(plan)):
         time_s[task] = times_s[task, tree.size_index[plan[task]]]
     order = np.argsort(-time_s, kind="mergesort")
-    for task in order[::-1] if is_reversed else order:
+    for task in order[::-1] if appended.is_reversed else order:
         begin_s[task] = next_s[plan[task]]
         next_s[plan[task]] += time_s[task]
     return begin_s, begin_s + time_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-023
-def _operations(tree: Tree, pages: Sequence[Timeline]) -> tuple[Integers, Truths, Floats, Floats]:
-    """Instance, whether it is a creation, begin and end of all operations of a chain."""
-    columns = []
-    for begins_s, creates in ((np.array([page.created_s for page in pages]) - tree.create_s, True),
-                              (np.array([page.closing_s for page in pages]), False),
-                              (np.array([page.cleared_s for page in pages]), False)):
-        batch, instance = np.nonzero(~np.isnan(begins_s))
-        begin_s = begins_s[batch, instance]
-        duration_s = (tree.create_s if creates else tree.destroy_s)[instance]
-        columns.append((instance, np.full(len(instance), creates), begin_s, begin_s + duration_s))
-    instance, is_creation, begin_s, end_s = (np.concatenate(column) for column in zip(*columns, strict=True))
-    order = np.argsort(begin_s, kind="stable")
-    return instance[order], is_creation[order], begin_s[order], end_s[order]
+def _columns(begins_s: Floats, duration_s: Floats, creates: bool) -> tuple[NDArray[Any], ...]:
+    """Instance, whether it is a creation, begin and end of the operations of one kind.
+
+    Parameters
+    ----------
+    begins_s : (batches, instances) when an operation begins, NaN where there is none
+    duration_s : (instances,) how long it takes
+    creates : whether it is a creation
+    """
+    instance = np.nonzero(~np.isnan(begins_s))[1]
+    begin_s = begins_s[~np.isnan(begins_s)]
+    return instance, np.full(len(instance), creates), begin_s, begin_s + duration_s[instance]
 
 
+def _operations(tree: Tree, pages: Sequence[Timeline]) -> list[NDArray[Any]]:
+    """Instance, whether it is a creation, begin and end of all operations of a chain, by begin."""
+    created_s = np.array([page.created_s for page in pages]) - tree.create_s
+    closing_s = np.array([page.closing_s for page in pages])
+    cleared_s = np.array([page.cleared_s for page in pages])
+    kinds = (_columns(created_s, tree.create_s, True),
+             _columns(closing_s, tree.destroy_s, False),
+             _columns(cleared_s, tree.destroy_s, False))
+    columns = [np.concatenate(column) for column in zip(*kinds, strict=True)]
+    order = np.argsort(columns[2], kind="stable")
+    return [column[order] for column in columns]
+
+# %% ../../nbs/54_multibatch.ipynb #54-023p
 def batch_plans(mig: Mig, batches_times_s: Sequence[Floats]) -> list[Integers]:
     """The plan that FAR has for each batch alone."""
-    return [far_plan(mig.tree, check_times(mig, times_s), np.array(mig.sizes), False)[0]
+    sizes = np.array(mig.sizes)
+    return [far_plan(mig.tree, check_times(mig, times_s), sizes, False).plan
             for times_s in batches_times_s]
 
 # %% ../../nbs/54_multibatch.ipynb #54-024
-def _checked(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integers] | None,
-             release_s: Sequence[float] | None) -> tuple[list[Floats], list[Integers], list[float]]:
+class Request(NamedTuple):
+    """A batch that waits for its turn.
+
+    Parameters
+    ----------
+    times_s : (tasks, sizes) run times
+    plan : (tasks,) row of the tree that each task runs on
+    release_s : when it, or its first task, may start
+    """
+
+    times_s: Floats
+    plan: Integers
+    release_s: float
+
+
+def _check_request(mig: Mig, number: int, request: Request) -> None:
+    """Raise if a plan names no instance, or one that a task does not fit."""
+    times_s, plan, _ = request
+    if plan.shape != (len(times_s),) or not ((plan >= 0) & (plan < len(mig.tree.gpu))).all():
+        raise InputError(f"plan of batch {number}", mend="give one row of mig.tree per task")
+    if not np.isfinite(times_s[np.arange(len(plan)), mig.tree.size_index[plan]]).all():
+        raise InputError(f"plan of batch {number}: a task on an instance it does not fit",
+                         mend="choose a size it fits")
+
+# %% ../../nbs/54_multibatch.ipynb #54-024a
+def _requests(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integers] | None,
+              release_s: Sequence[float] | None) -> list[Request]:
     """Times, plans and releases of the batches as compiled code can use them."""
     times_s = [check_times(mig, of_batch) for of_batch in batches_times_s]
-    plans = batch_plans(mig, times_s) if plans is None else [np.asarray(plan, np.int64) for plan in plans]
-    releases_s = [0.0] * len(times_s) if release_s is None else [float(time_s) for time_s in release_s]
+    if plans is None:
+        plans = batch_plans(mig, times_s)
+    plans = [np.array(plan, np.int64, order="C") for plan in plans]
+    releases_s = [0.0] * len(times_s) if release_s is None else [float(at_s) for at_s in release_s]
     if not times_s or len(plans) != len(times_s) or len(releases_s) != len(times_s):
         raise InputError(f"{len(times_s)} batches, {len(plans)} plans, {len(releases_s)} releases",
                          mend="give at least one batch, and as many plans and releases as batches")
-    if not all(0 <= time_s < np.inf for time_s in releases_s):
+    if not all(0 <= at_s < np.inf for at_s in releases_s):
         raise InputError(f"releases {releases_s}", mend="give times in s from 0 on")
-    for k, (of_batch, plan) in enumerate(zip(times_s, plans, strict=True)):
-        if plan.shape != (len(of_batch),) or not ((plan >= 0) & (plan < len(mig.tree.gpu))).all():
-            raise InputError(f"plan of batch {k}", mend="give one row of mig.tree per task")
-        if not np.isfinite(of_batch[np.arange(len(plan)), mig.tree.size_index[plan]]).all():
-            raise InputError(f"plan of batch {k}: a task on an instance it does not fit", mend="choose a size it fits")
-    return times_s, plans, releases_s
+    requests = [Request(*row) for row in zip(times_s, plans, releases_s, strict=True)]
+    for number, request in enumerate(requests):
+        _check_request(mig, number, request)
+    return requests
 
+# %% ../../nbs/54_multibatch.ipynb #54-024p
+def _joined(mig: Mig, requests: Sequence[Request], reverses: bool, moves: bool,
+            overlaps: bool) -> Chain:
+    """Append batch after batch; unless they may overlap, each one after all earlier tasks."""
+    page = idle(mig)
+    appended = []
+    rows = []
+    for k, (times_s, plan, release_s) in enumerate(requests):
+        from_s = release_s if overlaps else max(release_s, page.end_s.max())
+        arrival = Arrival(page, reverses and k % 2 == 1, from_s)
+        found = append(mig.tree, times_s, plan, arrival, moves and k > 0)
+        start_s, end_s = task_starts(mig.tree, times_s, found)
+        alone_s = run_plan(mig.tree, loads(mig.tree, times_s, plan)).makespan_s
+        rows.append((found.plan, start_s, end_s, start_s.min(initial=np.inf),
+                     end_s.max(initial=from_s), alone_s, *found[1:4]))
+        appended.append(found)
+        page = found.page
+    return _chain_of(mig, rows, [found.page for found in appended])
 
-def _joined(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integers] | None,
-            release_s: Sequence[float] | None, reverses: bool, moves: bool, overlaps: bool) -> Chain:
-    """Append batch after batch and put the pieces together."""
-    tree, page, rows, pages = mig.tree, idle(mig), [], []
-    batches = zip(*_checked(mig, batches_times_s, plans, release_s), strict=True)
-    for k, (times_s, planned, from_s) in enumerate(batches):
-        alone_s = replay(tree, loads(tree, times_s, planned))[3]
-        from_s = from_s if overlaps else max(from_s, page.end_s.max())
-        plan, is_reversed, made, swapped, page = append(tree, times_s, planned, page, reverses and k % 2 == 1,
-                                                        moves and k > 0, from_s)
-        start_s, end_s = task_starts(tree, times_s, plan, page.start_s, is_reversed)
-        pages.append(page)
-        rows.append((plan, start_s, end_s, start_s.min(initial=np.inf), end_s.max(initial=from_s), alone_s,
-                     is_reversed, made, swapped))
-    all_plans, starts_s, ends_s, *of_batches = zip(*rows, strict=True)
-    schedule = Schedule(mig, np.concatenate(all_plans), np.concatenate(starts_s), np.concatenate(ends_s),
-                        *_operations(tree, pages))
-    batch = np.repeat(np.arange(len(all_plans)), [len(plan) for plan in all_plans])
+# %% ../../nbs/54_multibatch.ipynb #54-024px
+def _chain_of(mig: Mig, rows: Sequence[tuple[Any, ...]], pages: Sequence[Timeline]) -> Chain:
+    """Put the batches of a chain together: plan, starts and ends of the tasks, then of batches."""
+    plans, starts_s, ends_s, *of_batches = zip(*rows, strict=True)
+    schedule = Schedule(mig, np.concatenate(plans), np.concatenate(starts_s),
+                        np.concatenate(ends_s), *_operations(mig.tree, pages))
+    batch = np.repeat(np.arange(len(plans)), [len(plan) for plan in plans])
     return Chain(schedule, batch, *map(np.array, of_batches))
 
 # %% ../../nbs/54_multibatch.ipynb #54-025
 def chain(mig: Mig, batches_times_s: Sequence[Floats], *, reverses: bool = True, moves: bool = True,
-          plans: Sequence[Integers] | None = None, release_s: Sequence[float] | None = None) -> Chain:
+          plans: Sequence[Integers] | None = None,
+          release_s: Sequence[float] | None = None) -> Chain:
     """Run batches one after the other, overlapping them where slices are free (Section 4).
 
     Parameters
     ----------
-    batches_times_s : run times of each batch, (tasks, sizes)
+    mig : the GPUs
+    batches_times_s : run times of each batch, (tasks, sizes) in s
     reverses : every second batch runs leaves first
     moves : tasks of a batch are moved and swapped to fit it to the batches before
     plans : of each batch; by default those of FAR
     release_s : (batches,) when each batch, or its first task, may start; by default 0
+
+    Raises
+    ------
+    InputError : if there is no batch, or times, plans or releases cannot be used
     """
-    return _joined(mig, batches_times_s, plans, release_s, reverses, moves, overlaps=True)
+    requests = _requests(mig, batches_times_s, plans, release_s)
+    return _joined(mig, requests, reverses, moves, overlaps=True)
 
-
-def trivial_chain(mig: Mig, batches_times_s: Sequence[Floats], *, plans: Sequence[Integers] | None = None,
+# %% ../../nbs/54_multibatch.ipynb #54-025b
+def trivial_chain(mig: Mig, batches_times_s: Sequence[Floats], *,
+                  plans: Sequence[Integers] | None = None,
                   release_s: Sequence[float] | None = None) -> Chain:
-    """The same batches, each root first and started when all earlier tasks have ended."""
-    return _joined(mig, batches_times_s, plans, release_s, reverses=False, moves=False, overlaps=False)
+    """The same batches, each root first and started when all earlier tasks have ended.
+
+    Parameters
+    ----------
+    mig, batches_times_s, plans, release_s : as for `chain`
+    """
+    requests = _requests(mig, batches_times_s, plans, release_s)
+    return _joined(mig, requests, reverses=False, moves=False, overlaps=False)
 
 # %% ../../nbs/54_multibatch.ipynb #54-030
 def gain_percent(reference_s: float, makespan_s: float) -> float:
@@ -356,8 +576,9 @@ def gain_percent(reference_s: float, makespan_s: float) -> float:
 
 
 def ideal_s(mig: Mig, batches_times_s: Sequence[Floats]) -> float:
-    """Least work of all tasks spread evenly over the slices: baseline_multi-batch (Section 6.7.2)."""
-    works = [float((times_s * np.array(mig.sizes)).min(axis=1).sum()) for times_s in batches_times_s]
+    """Least work of all tasks spread evenly over the slices (baseline of Section 6.7.2)."""
+    works = [float((times_s * np.array(mig.sizes)).min(axis=1).sum())
+             for times_s in batches_times_s]
     return sum(works) / mig.total_slices
 
 

@@ -5,53 +5,82 @@
 # %% ../../nbs/58_far_plus.ipynb #58-006
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
-from ..cluster import Integers
+from ..jit import njit
+from ..arrays import Floats, Integers
 from .allocations import first_allocation, raise_longest
 from .bounds import optimum_with_reconfiguration
-from .mig import Floats, Mig, Schedule, Tree
+from .mig import Mig, Schedule, Tree
 from .refine import check_times, far, refine
-from .repartition import loads, longest_first, repartition, replay, schedule_of
+from .repartition import loads, longest_first, repartition, run_plan, schedule_of
 from ..frames import InputError
 
-HOT, COLD = 0.03, 0.0005  # first and last temperature of a chain, in makespans of the plan it starts from
-TASKS_PER_CALL = 10**7  # tasks that a call of compiled code looks at, a fraction of a second, before it returns
-EXACT_TASKS = 13  # most tasks for which the exact search is worth a try
-
 # %% auto #0
-__all__ = ['HOT', 'COLD', 'TASKS_PER_CALL', 'EXACT_TASKS', 'keep_best', 'try_member', 'best_plans', 'heaviest_path_s',
-           'instance_load_s', 'energy', 'draw_change', 'propose', 'anneal', 'FarPlus', 'far_plus']
+__all__ = ['FarPlus', 'far_plus']
+
+# %% ../../nbs/58_far_plus.ipynb #58-006p
+HOT = 0.03  # first and last temperature of a chain, in makespans of the plan it starts from
+COLD = 0.0005
+# tasks that a call of compiled code looks at, a fraction of a second, before it returns
+TASKS_PER_CALL = 10**7
+EXACT_TASKS = 13  # most tasks for which the exact search is worth a try
 
 # %% ../../nbs/58_far_plus.ipynb #58-008
 @njit(cache=True)
 def keep_best(plans: Integers, makespans_s: Floats, plan: Integers, makespan_s: float) -> None:
-    """Insert a plan into the best ones so far, in place, unless one of equal makespan is among them."""
+    """Insert a plan into the best ones so far, unless one of equal makespan is among them.
+
+    Parameters
+    ----------
+    plans, makespans_s : (count, tasks) and (count,) best first, changed in place
+    """
     place = np.searchsorted(makespans_s, makespan_s)
     if place < len(plans) and makespans_s[place] != makespan_s:
         for k in range(len(plans) - 1, place, -1):
-            plans[k], makespans_s[k] = plans[k - 1], makespans_s[k - 1]
-        plans[place], makespans_s[place] = plan, makespan_s
+            plans[k] = plans[k - 1]
+            makespans_s[k] = makespans_s[k - 1]
+        plans[place] = plan
+        makespans_s[place] = makespan_s
 
 # %% ../../nbs/58_far_plus.ipynb #58-009
 @njit(cache=True)
 def try_member(tree: Tree, times_s: Floats, order: Integers, allocation: Integers, plans: Integers,
                makespans_s: Floats) -> None:
-    """Schedule one member of the family, refine it, and keep both plans if they are among the best."""
+    """Schedule one member of the family, refine it, and keep both plans if they are good enough.
+
+    Parameters
+    ----------
+    order, allocation : (tasks,) as for `repartition`
+    plans, makespans_s : as for `keep_best`
+    """
     plan, end_s, _ = repartition(tree, times_s, order, allocation, np.inf, False)
-    keep_best(plans, makespans_s, plan, replay(tree, loads(tree, times_s, plan))[3])
+    keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
     moves, swaps, _ = refine(tree, times_s, plan, end_s)
     if moves + swaps > 0:
-        keep_best(plans, makespans_s, plan, replay(tree, loads(tree, times_s, plan))[3])
+        keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
 
-
+# %% ../../nbs/58_far_plus.ipynb #58-009p
 def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tuple[Integers, Floats]:
-    """Up to `count` plans of least replayed makespan among all members of the family, refined and not."""
-    order, allocation = longest_first(times_s), first_allocation(times_s, sizes, False)
-    plans, makespans_s = np.zeros((count, len(times_s)), np.int64), np.full(count, np.inf)
+    """Plans of least makespan among all members of the family, refined and not.
+
+    Parameters
+    ----------
+    sizes : (sizes,) slices of each instance size
+    count : how many at most
+
+    Returns
+    -------
+    plans (found, tasks), best first; their makespans (found,) in s
+    """
+    order = longest_first(times_s)
+    allocation = first_allocation(times_s, sizes, False)
+    plans = np.zeros((count, len(times_s)), np.int64)
+    makespans_s = np.full(count, np.inf)
     is_member = True
     while is_member:
         try_member(tree, times_s, order, allocation, plans, makespans_s)
@@ -62,7 +91,7 @@ def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tupl
 # %% ../../nbs/58_far_plus.ipynb #58-013
 @njit(cache=True)
 def heaviest_path_s(tree: Tree, load_s: Floats) -> float:
-    """Largest total load on the way from a root to a leaf: no replay of these loads ends earlier."""
+    """Largest total load from a root to a leaf: no run of these loads ends earlier."""
     path_s = load_s.copy()
     for i in range(len(load_s)):
         if tree.parent[i] >= 0:
@@ -70,10 +99,10 @@ def heaviest_path_s(tree: Tree, load_s: Floats) -> float:
     heaviest: float = path_s.max()
     return heaviest
 
-
+# %% ../../nbs/58_far_plus.ipynb #58-013p
 @njit(cache=True)
 def instance_load_s(tree: Tree, times_s: Floats, plan: Integers, i: int) -> float:
-    """Total run time of the tasks on one instance, the same to the last bit whatever came before."""
+    """Total run time on instance `i`, the same to the last bit whatever came before."""
     load_s = 0.0
     for task in range(len(plan)):
         if plan[task] == i:
@@ -83,17 +112,30 @@ def instance_load_s(tree: Tree, times_s: Floats, plan: Integers, i: int) -> floa
 # %% ../../nbs/58_far_plus.ipynb #58-014
 @njit(cache=True)
 def energy(tree: Tree, load_s: Floats, work_weight: float, limit_s: float) -> tuple[float, float]:
-    """Makespan plus weighted mean work per slice, and the makespan; infinite if surely above `limit_s`."""
+    """Makespan plus weighted mean work per slice, and the makespan.
+
+    Parameters
+    ----------
+    load_s : (instances,) what each has to do
+    work_weight : of the mean work per slice
+    limit_s : an energy surely above it is infinite, and so is the makespan then
+    """
     work_s = work_weight * (load_s * tree.span).sum() / (tree.children[:, 0] < 0).sum()
     if heaviest_path_s(tree, load_s) + work_s > limit_s:
         return np.inf, np.inf
-    makespan_s = replay(tree, load_s)[3]
+    makespan_s = run_plan(tree, load_s).makespan_s
     return makespan_s + work_s, makespan_s
 
 # %% ../../nbs/58_far_plus.ipynb #58-017
 @njit(cache=True)
-def draw_change(plan: Integers, num_instances: int, rng: np.random.Generator) -> tuple[int, int, int]:
-    """A task, the instance it goes to, and the task that comes back from there or -1: a move or a swap, evenly."""
+def draw_change(plan: Integers, num_instances: int,
+                rng: np.random.Generator) -> tuple[int, int, int]:
+    """Draw a move or a swap, evenly.
+
+    Returns
+    -------
+    a task, the instance it goes to, and the task that comes back from there or -1
+    """
     task = int(rng.integers(0, len(plan)))
     if rng.random() < 0.5:
         return task, int(rng.integers(0, num_instances)), -1
@@ -101,51 +143,93 @@ def draw_change(plan: Integers, num_instances: int, rng: np.random.Generator) ->
     return task, int(plan[partner]), partner
 
 # %% ../../nbs/58_far_plus.ipynb #58-019
-@njit(cache=True)
-def propose(tree: Tree, times_s: Floats, plan: Integers, load_s: Floats, best: Integers, state_s: Floats,
-            rng: np.random.Generator, proposals: int, cooling: float, work_weight: float) -> None:
-    """Change a plan at random, uphill less and less often, in place.
+class Chain(NamedTuple):
+    """A plan on its way down; its arrays change in place.
 
     Parameters
     ----------
-    load_s, best : (instances,) loads of the plan; (tasks,) the best plan met
+    tree, times_s : the GPUs; (tasks, sizes) run times in s
+    plan, load_s : (tasks,) instance of each task; (instances,) what each has to do
+    best : (tasks,) the best plan met
     state_s : (3,) temperature, energy of the plan, makespan of the best one
+    cooling, work_weight : factor of the temperature at each proposal; of the energy
     """
+
+    tree: Tree
+    times_s: Floats
+    plan: Integers
+    load_s: Floats
+    best: Integers
+    state_s: Floats
+    cooling: float
+    work_weight: float
+
+# %% ../../nbs/58_far_plus.ipynb #58-019q
+@njit(cache=True)
+def fits(size_index: Integers, times_s: Floats, task: int, instance: int) -> bool:
+    """Whether a task fits on an instance; -1, no task at all, fits everywhere."""
+    return task < 0 or bool(np.isfinite(times_s[task, size_index[instance]]))
+
+
+@njit(cache=True)
+def put_on(plan: Integers, task: int, target: int, partner: int, source: int) -> None:
+    """Put a task on one instance, and its partner, unless it is -1, on another."""
+    plan[task] = target
+    if partner >= 0:
+        plan[partner] = source
+
+# %% ../../nbs/58_far_plus.ipynb #58-019s
+@njit(cache=True)
+def propose(chain: Chain, rng: np.random.Generator, proposals: int) -> None:
+    """Change the plan at random so many times, uphill less and less often."""
+    tree, times_s, plan, load_s, best, state_s, cooling, work_weight = chain
+    sizes = tree.size_index
     for _ in range(proposals):
         state_s[0] *= cooling
         task, target, partner = draw_change(plan, len(load_s), rng)
-        source, limit_s = plan[task], state_s[1] - state_s[0] * np.log(1 - rng.random())
-        fits = np.isfinite(times_s[task, tree.size_index[target]])
-        fits = fits and (partner < 0 or np.isfinite(times_s[partner, tree.size_index[source]]))
-        if target == source or not fits:
+        source = plan[task]
+        limit_s = state_s[1] - state_s[0] * np.log(1 - rng.random())
+        if target == source or not (fits(sizes, times_s, task, target)
+                                    and fits(sizes, times_s, partner, source)):
             continue
         before_s = load_s[source], load_s[target]
-        plan[task] = target
-        if partner >= 0:
-            plan[partner] = source
+        put_on(plan, task, target, partner, source)
         for i in (source, target):
             load_s[i] = instance_load_s(tree, times_s, plan, i)
         proposed_s, makespan_s = energy(tree, load_s, work_weight, limit_s)
-        if proposed_s <= limit_s:
-            state_s[1] = proposed_s
-            if makespan_s < state_s[2]:
-                best[:], state_s[2] = plan, makespan_s
-        else:
-            plan[task], load_s[source], load_s[target] = source, before_s[0], before_s[1]
-            if partner >= 0:
-                plan[partner] = target
+        if proposed_s > limit_s:
+            put_on(plan, task, source, partner, target)
+            load_s[source], load_s[target] = before_s
+            continue
+        state_s[1] = proposed_s
+        if makespan_s < state_s[2]:
+            best[:] = plan
+            state_s[2] = makespan_s
 
-
+# %% ../../nbs/58_far_plus.ipynb #58-019p
 def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generator, proposals: int,
            work_weight: float) -> tuple[Integers, float]:
-    """Change a plan at random, cooling down; return the best plan met and its makespan."""
-    plan, best, load_s = start.copy(), start.copy(), loads(tree, times_s, start)
+    """Change a plan at random, cooling down.
+
+    Parameters
+    ----------
+    start : (tasks,) instance of each task
+    proposals : changes to try
+    work_weight : of the mean work per slice in the energy
+
+    Returns
+    -------
+    the best plan met (tasks,), its makespan in s
+    """
+    load_s = loads(tree, times_s, start)
     current_s, best_s = energy(tree, load_s, work_weight, np.inf)
-    state_s, cooling = np.array([HOT * best_s, current_s, best_s]), (COLD / HOT) ** (1 / proposals)
-    per_call = max(1, TASKS_PER_CALL // (len(plan) + 100))
+    state_s = np.array([HOT * best_s, current_s, best_s])
+    cooling = (COLD / HOT) ** (1 / proposals)
+    chain = Chain(tree, times_s, start.copy(), load_s, start.copy(), state_s, cooling, work_weight)
+    per_call = max(1, TASKS_PER_CALL // (len(start) + 100))
     for first in range(0, proposals, per_call):  # compiled code comes back here for Ctrl-C
-        propose(tree, times_s, plan, load_s, best, state_s, rng, min(per_call, proposals - first), cooling, work_weight)
-    return best, float(state_s[2])
+        propose(chain, rng, min(per_call, proposals - first))
+    return chain.best, float(state_s[2])
 
 # %% ../../nbs/58_far_plus.ipynb #58-021
 @dataclass(frozen=True)
@@ -165,39 +249,60 @@ class FarPlus:
     family_s: float
     is_proved: bool
 
+# %% ../../nbs/58_far_plus.ipynb #58-021p
+def anneal_best(tree: Tree, times_s: Floats, plans: Integers, makespans_s: Floats,
+                rngs: Sequence[np.random.Generator], per_chain: int) -> tuple[Integers, float]:
+    """The best plan of all chains, or the first one that they start from.
 
+    Parameters
+    ----------
+    plans, makespans_s : (found, tasks) and (found,) as `best_plans` gives them
+    rngs : one for each chain; every other chain also weighs the work
+    per_chain : proposals of each chain
+    """
+    best = plans[0]
+    best_s = float(makespans_s[0])
+    for chain, rng in enumerate(rngs):
+        start = plans[chain % len(plans)]
+        plan, makespan_s = anneal(tree, times_s, start, rng, per_chain, float(chain % 2))
+        if makespan_s < best_s:
+            best = plan
+            best_s = makespan_s
+    return best, best_s
+
+# %% ../../nbs/58_far_plus.ipynb #58-021q
 def far_plus(mig: Mig, times_s: Floats, *, proposals: int = 400_000, chains: int = 4, seed: int = 0,
              max_visits: int = 5_000_000) -> FarPlus:
     """Schedule a batch better than FAR, in a fraction of a second.
 
     Parameters
     ----------
-    times_s : (tasks, sizes) run time on each instance size, infinite where the task does not fit
+    mig : the GPUs
+    times_s : (tasks, sizes) run time in s on each instance size, infinite where a task does not fit
     proposals : changes to try, over all chains
     chains : plans to start from; every other chain also weighs the work
     seed : of the random changes
-    max_visits : budget of the exact search, which is tried for up to `EXACT_TASKS` tasks
+    max_visits : budget of the exact search, which is tried for up to 13 tasks
 
     Raises
     ------
     InputError : if there is no chain, or a number is negative
     """
     if min(proposals, seed, max_visits) < 0 or chains < 1:
-        raise InputError(f"proposals {proposals}, chains {chains}, seed {seed}, max_visits {max_visits}",
-                         mend="give 1 chain or more, and 0 or more of the others")
-    times_s, plain = check_times(mig, times_s), far(mig, times_s).schedule
+        raise InputError(
+            f"proposals {proposals}, chains {chains}, seed {seed}, max_visits {max_visits}",
+            mend="give 1 chain or more, and 0 or more of the others")
+    times_s = check_times(mig, times_s)
+    plain = far(mig, times_s).schedule
     plans, makespans_s = best_plans(mig.tree, times_s, np.array(mig.sizes), chains)
-    best, best_s, family_s = plans[0], float(makespans_s[0]), float(makespans_s[0])
-    found, is_proved = [plain], False
+    found = [plain]
+    is_proved = False
     if len(times_s) <= EXACT_TASKS and max_visits > 0:
         exact = optimum_with_reconfiguration(mig, times_s, max_visits=max_visits)
         is_proved = exact.is_proved
         found.append(exact.schedule)
     num_chains = 0 if is_proved or proposals < chains or not len(times_s) else chains
-    for chain, rng in enumerate(np.random.default_rng(seed).spawn(num_chains)):
-        start = plans[chain % len(plans)]
-        plan, makespan_s = anneal(mig.tree, times_s, start, rng, proposals // chains, float(chain % 2))
-        if makespan_s < best_s:
-            best, best_s = plan, makespan_s
+    rngs = np.random.default_rng(seed).spawn(num_chains)
+    best, _ = anneal_best(mig.tree, times_s, plans, makespans_s, rngs, proposals // chains)
     schedule = min(*found, schedule_of(mig, times_s, best), key=lambda one: one.makespan_s)
-    return FarPlus(schedule, plain.makespan_s, family_s, is_proved)
+    return FarPlus(schedule, plain.makespan_s, float(makespans_s[0]), is_proved)

@@ -10,17 +10,26 @@ from typing import NamedTuple
 import numpy as np
 
 from .bounds import optimum
-from .mig import Floats, Mig, without_reconfiguration
+from ..arrays import Floats
+from .mig import Mig, without_reconfiguration
 from .refine import best_plan, far_plan
 from ..frames import InputError
 
 # %% auto #0
-__all__ = ['proved_factor', 'tight_instance_a30', 'falling_instance_a30', 'tight_instance_a100', 'Ratio', 'ratio_of', 'Worst',
-           'worst_ratio', 'online_s', 'release_bound_s']
+__all__ = ['proved_factor']
 
 # %% ../../nbs/55a_far_proofs.ipynb #55a-008
 def proved_factor(mig: Mig) -> float:
-    """Makespan of FAR over that of the best schedule, at most, when cutting takes no time."""
+    """Makespan of FAR over that of the best schedule, at most, when cutting takes no time.
+
+    Parameters
+    ----------
+    mig : the GPUs
+
+    References
+    ----------
+    Section 5 of the paper for one GPU, the theorems of this chapter for several
+    """
     g = mig.num_gpus
     if mig.model == "A30":
         return (8 * g - 1) / (4 * g)
@@ -30,28 +39,29 @@ def proved_factor(mig: Mig) -> float:
 def tight_instance_a30(epsilon: float, num_gpus: int = 1) -> Floats:
     """Times on 1, 2, 4 slices of a batch that is as bad for FAR as any can be.
 
-    The best makespan is 1 s. Without reconfiguration FAR needs (8g - 1) / 4g s on g A30s, less `epsilon`, or twice that
-    for g = 1.
+    The best makespan is 1 s. Without reconfiguration FAR needs (8g - 1) / 4g s on g A30s, less
+    `epsilon`, or twice that for g = 1.
     """
     one = [[1, 1, np.inf], [1, np.inf, 1 / 4 - epsilon], [np.inf, 1, 1 / 2 - epsilon]]
     parts = np.arange(1, num_gpus) / (4 * num_gpus)
     pairs = np.column_stack([3 / 4 - parts, 1 / 4 + parts]).reshape(-1, 1)
     return np.vstack([one, np.pad(pairs, ((0, 0), (2, 0)), constant_values=np.inf)])
 
-
+# %% ../../nbs/55a_far_proofs.ipynb #55a-011p
 def falling_instance_a30(epsilon: float, num_gpus: int = 1) -> Floats:
-    """Times on 1, 2, 4 slices that are finite and never grow with the size, of a batch whose best makespan is 1 s.
+    """Times on 1, 2, 4 slices that never grow with the size; the best makespan is 1 s.
 
-    Without reconfiguration FAR needs 7/4 on one A30, and 2 - 1/(4g - 4) on g > 1 of them, less a multiple of `epsilon`.
+    All are finite. Without reconfiguration FAR needs 7/4 on one A30, and 2 - 1/(4g - 4) on g > 1 of
+    them, less a multiple of `epsilon`.
     """
     rest = max(num_gpus - 1, 1)
     small = [[1 / rest, 1 / rest, 1 / (4 * rest) - epsilon]] * (rest * (4 * rest - 1))
     whole = [[9.0, 9.0, 1.0]] * (num_gpus > 1)
     return np.array([*whole, *small, [1.0, 1.0, 1.0]])
 
-
+# %% ../../nbs/55a_far_proofs.ipynb #55a-011q
 def tight_instance_a100(epsilon: float) -> Floats:
-    """Times on 1, 2, 3, 4, 7 slices of three tasks: best makespan 1 + `epsilon`, FAR 2, without reconfiguration."""
+    """Times on 1, 2, 3, 4, 7 slices: at best 1 + `epsilon` s, FAR 2 s, without reconfiguration."""
     late = 1 + epsilon
     return np.array([[1, 1, 1, 1 / 4, 1 / 4], [8, 8, late, late, late], [9, 9, 1, 3 / 4, 3 / 4]])
 
@@ -67,7 +77,7 @@ class Ratio(NamedTuple):
         """FAR's makespan over the least."""
         return self.far_s / self.optimum_s
 
-
+# %% ../../nbs/55a_far_proofs.ipynb #55a-019p
 def ratio_of(mig: Mig, times_s: Floats, *, with_phase_3: bool = True) -> Ratio:
     """Run FAR and the exact search on one batch.
 
@@ -75,13 +85,13 @@ def ratio_of(mig: Mig, times_s: Floats, *, with_phase_3: bool = True) -> Ratio:
     ------
     InputError : if the batch is too large for the exact search
     """
-    tree, sizes = without_reconfiguration(mig).tree, np.array(mig.sizes)
+    tree = without_reconfiguration(mig).tree
+    sizes = np.array(mig.sizes)
     best = optimum(mig, times_s)
     if not best.is_proved:
         raise InputError(f"no exact optimum for {len(times_s)} tasks", mend="give fewer tasks")
-    if with_phase_3:
-        return Ratio(float(far_plan(tree, times_s, sizes, False)[2][2]), best.makespan_s)
-    return Ratio(float(best_plan(tree, times_s, sizes, False)[2]), best.makespan_s)
+    plan_of = far_plan if with_phase_3 else best_plan
+    return Ratio(float(plan_of(tree, times_s, sizes, False).makespan_s), best.makespan_s)
 
 # %% ../../nbs/55a_far_proofs.ipynb #55a-022
 class Worst(NamedTuple):
@@ -90,10 +100,14 @@ class Worst(NamedTuple):
     ratio: float
     times_s: Floats
 
+# %% ../../nbs/55a_far_proofs.ipynb #55a-022u
+UNIT = 2.0**20  # a power of two changes no ratio, and keeps short times above `SHORTEST_S`
 
+# %% ../../nbs/55a_far_proofs.ipynb #55a-022x
 def _changed(times_s: Floats, rng: np.random.Generator) -> Floats:
-    """A batch with one task changed: all its times, those from a size on, or one of them; or it copies another."""
-    other, task = times_s.copy(), rng.integers(len(times_s))
+    """A batch with one task changed: all its times, some, or one; or it copies another task."""
+    other = times_s.copy()
+    task = rng.integers(len(times_s))
     k = rng.integers(times_s.shape[1])
     kind = rng.integers(4)
     if kind == 0:
@@ -106,21 +120,27 @@ def _changed(times_s: Floats, rng: np.random.Generator) -> Floats:
         other[task] = other[rng.integers(len(times_s))]
     return np.asarray(-np.sort(-other, axis=1))
 
-
-def worst_ratio(mig: Mig, num_tasks: int, seed: int | list[int], rounds: int, *, starts: int = 5) -> Worst:
-    """Search for a batch that FAR does badly: hill climbing on the times, which never grow with the size.
+# %% ../../nbs/55a_far_proofs.ipynb #55a-022p
+def worst_ratio(mig: Mig, num_tasks: int, seed: int | list[int], rounds: int, *,
+                starts: int = 5) -> Worst:
+    """Search for a batch that FAR does badly: hill climbing on times that never grow with the size.
 
     Parameters
     ----------
+    mig : the GPUs
+    num_tasks : tasks of the batch
+    seed : of the random numbers
     rounds : batches to look at, all in all
     starts : how often to begin anew; the worst batch of all starts counts
     """
-    rng, worst = np.random.default_rng(seed), Worst(0.0, np.zeros((0, len(mig.sizes))))
+    rng = np.random.default_rng(seed)
+    worst = Worst(0.0, np.zeros((0, len(mig.sizes))))
     for start in range(starts):
         here = Worst(0.0, worst.times_s)
         times_s = -np.sort(-rng.uniform(0.05, 1, (num_tasks, len(mig.sizes))), axis=1)
         for _ in range(rounds // starts + (start < rounds % starts)):
-            if (ratio := ratio_of(mig, times_s).value) >= here.ratio:
+            ratio = ratio_of(mig, times_s * UNIT).value
+            if ratio >= here.ratio:
                 here = Worst(ratio, times_s)
             times_s = _changed(here.times_s, rng)
         worst = max(worst, here, key=lambda found: found.ratio)
@@ -132,16 +152,19 @@ def online_s(mig: Mig, times_s: Floats, release_s: Floats) -> float:
 
     Cutting takes no time, and batches do not overlap.
     """
-    tree, sizes, now_s = without_reconfiguration(mig).tree, np.array(mig.sizes), 0.0
+    tree = without_reconfiguration(mig).tree
+    sizes = np.array(mig.sizes)
+    now_s = 0.0
     waiting = np.ones(len(times_s), bool)
     while waiting.any():
         now_s = max(now_s, float(release_s[waiting].min()))
         batch = waiting & (release_s <= now_s)
-        now_s += float(far_plan(tree, times_s[batch], sizes, False)[2][2])
+        now_s += float(far_plan(tree, times_s[batch], sizes, False).makespan_s)
         waiting &= ~batch
     return now_s
 
-
+# %% ../../nbs/55a_far_proofs.ipynb #55a-025p
 def release_bound_s(mig: Mig, times_s: Floats, release_s: Floats) -> float:
-    """No schedule that respects the releases ends earlier: a release, then the best for all tasks from then on."""
-    return max(float(r) + optimum(mig, times_s[release_s >= r]).makespan_s for r in np.unique(release_s))
+    """No schedule ends before a release and then the best for all tasks from then on."""
+    return max(float(r) + optimum(mig, times_s[release_s >= r]).makespan_s
+               for r in np.unique(release_s))

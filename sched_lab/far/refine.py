@@ -6,28 +6,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from .._compat import njit
-from ..cluster import Integers
+from ..jit import njit
+from ..arrays import Floats, Integers
 from .allocations import first_allocation, go_to, least_makespans, raises
-from .mig import Floats, Mig, Schedule, Tree
-from .repartition import loads, longest_first, repartition, replay, schedule_of
+from .mig import Mig, Schedule, Tree
+from .repartition import loads, longest_first, repartition, run_plan, schedule_of
 from .tasks import LONGEST_S, SHORTEST_S
 from ..frames import InputError
 
+# %% auto #0
+__all__ = ['Far', 'far']
+
+# %% ../../nbs/53_refine.ipynb #53-003b
 REACHES = 1e-9  # relative difference of times below which a slice still counts as ending last
 ROUNDING = 1e-12  # relative error that a running sum of works may have
-
-# %% auto #0
-__all__ = ['REACHES', 'ROUNDING', 'slice_ends', 'latest_s', 'alternative', 'find_move', 'find_swap', 'shorten', 'critical_leaves',
-           'refine', 'best_plan', 'far_plan', 'check_times', 'Far', 'far']
 
 # %% ../../nbs/53_refine.ipynb #53-007
 @njit(cache=True)
 def slice_ends(tree: Tree, end_s: Floats) -> Floats:
-    """(GPUs, slices) when each slice has run its last task: the latest end on its path through the tree."""
+    """(GPUs, slices) when each slice has run its last task: the latest end on its path."""
     slice_end_s = np.zeros((tree.gpu[-1] + 1, tree.span[0]))
     for i in range(len(end_s)):
         for piece in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i]):
@@ -38,146 +39,280 @@ def slice_ends(tree: Tree, end_s: Floats) -> Floats:
 @njit(cache=True)
 def latest_s(tree: Tree, slice_end_s: Floats, i: int) -> float:
     """When the last of the slices that an instance blocks ends."""
-    latest: float = slice_end_s[tree.gpu[i], tree.first_slice[i]:tree.first_slice[i] + tree.span[i]].max()
+    first = tree.first_slice[i]
+    latest: float = slice_end_s[tree.gpu[i], first:first + tree.span[i]].max()
     return latest
 
 # %% ../../nbs/53_refine.ipynb #53-011
 @njit(cache=True)
 def alternative(tree: Tree, slice_end_s: Floats, i: int) -> int:
-    """The other instance of the same size whose slices end first, leftmost on ties; -1 if there is none."""
-    best, best_s = -1, np.inf
+    """The other instance of the same size whose slices end first, leftmost on ties; -1 for none."""
+    best = -1
+    best_s = np.inf
     for other in range(len(tree.gpu)):
-        if other != i and tree.size[other] == tree.size[i] and latest_s(tree, slice_end_s, other) < best_s:
-            best, best_s = other, latest_s(tree, slice_end_s, other)
+        if other == i or tree.size[other] != tree.size[i]:
+            continue
+        other_s = latest_s(tree, slice_end_s, other)
+        if other_s < best_s:
+            best = other
+            best_s = other_s
     return best
 
 # %% ../../nbs/53_refine.ipynb #53-015
 @njit(cache=True)
 def find_move(time_s: Floats, own: Integers, gap_s: float, slack_s: float) -> int:
-    """Task shorter than the gap and nearest to half of it, -1 if there is none."""
-    best, best_s = -1, np.inf
+    """Task shorter than the gap and nearest to half of it, -1 if there is none.
+
+    Parameters
+    ----------
+    time_s : (tasks,) run time on the size that each task has
+    own : tasks of the instance that ends last
+    gap_s : what the other instance could take over before it ended last itself
+    slack_s : gains and differences below it count as none
+    """
+    best = -1
+    best_s = np.inf
     for task in own:
-        if time_s[task] < gap_s - slack_s and abs(time_s[task] - gap_s / 2) < best_s:
-            best, best_s = task, abs(time_s[task] - gap_s / 2)
+        off_s = abs(time_s[task] - gap_s / 2)
+        if time_s[task] < gap_s - slack_s and off_s < best_s:
+            best = task
+            best_s = off_s
     return best
 
-
+# %% ../../nbs/53_refine.ipynb #53-015p
 @njit(cache=True)
-def find_swap(time_s: Floats, own: Integers, others: Integers, gap_s: float, slack_s: float) -> tuple[int, int]:
-    """Two tasks whose exchange shortens the first instance by nearest to half the gap; -1, -1 if there are none."""
-    best, best_s = (-1, -1), np.inf
+def find_swap(time_s: Floats, own: Integers, others: Integers, gap_s: float,
+              slack_s: float) -> tuple[int, int]:
+    """Two tasks whose exchange gives away nearest to half the gap; -1, -1 if there are none.
+
+    Parameters
+    ----------
+    time_s, own, gap_s, slack_s : as for `find_move`
+    others : tasks of the other instance
+    """
+    best = (-1, -1)
+    best_s = np.inf
     for task in own:
         for other in others:
-            gain_s = time_s[task] - time_s[other]
-            if slack_s < gain_s < gap_s - slack_s and abs(gain_s - gap_s / 2) < best_s:
-                best, best_s = (task, other), abs(gain_s - gap_s / 2)
+            given_s = time_s[task] - time_s[other]
+            off_s = abs(given_s - gap_s / 2)
+            if slack_s < given_s < gap_s - slack_s and off_s < best_s:
+                best = (task, other)
+                best_s = off_s
     return best
 
 # %% ../../nbs/53_refine.ipynb #53-019
 @njit(cache=True)
-def shorten(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats, i: int, makespan_s: float) -> int:
-    """Move a task from instance `i` to its alternative, or else swap two, in place; return the tasks that moved."""
+def _delay(tree: Tree, slice_end_s: Floats, i: int, by_s: float) -> None:
+    """Let the slices that an instance blocks end later, in place."""
+    first = tree.first_slice[i]
+    slice_end_s[tree.gpu[i], first:first + tree.span[i]] += by_s
+
+# %% ../../nbs/53_refine.ipynb #53-019x
+@njit(cache=True)
+def shorten(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats, i: int,
+            makespan_s: float) -> int:
+    """Move a task from an instance to its alternative, or else swap two.
+
+    Parameters
+    ----------
+    tree : the instances
+    time_s : (tasks,) run time on the size that each task has
+    instance : (tasks,) the plan; written
+    slice_end_s : (GPUs, slices) what `slice_ends` says; written
+    i : the instance
+    makespan_s : when the slices that end last do
+
+    Returns
+    -------
+    how many tasks moved: 0, 1 or 2
+    """
     other = alternative(tree, slice_end_s, i)
     if other < 0:
         return 0
-    gap_s, slack_s = makespan_s - latest_s(tree, slice_end_s, other), REACHES * makespan_s
-    own, theirs = np.flatnonzero(instance == i), np.flatnonzero(instance == other)
-    task, swapped = find_move(time_s, own, gap_s, slack_s), -1
+    gap_s = makespan_s - latest_s(tree, slice_end_s, other)
+    slack_s = REACHES * makespan_s
+    own = np.flatnonzero(instance == i)
+    task = find_move(time_s, own, gap_s, slack_s)
+    swapped = -1
     if task < 0:
+        theirs = np.flatnonzero(instance == other)
         task, swapped = find_swap(time_s, own, theirs, gap_s, slack_s)
     if task < 0:
         return 0
-    gain_s = time_s[task]
     instance[task] = other
+    given_s = time_s[task]
     if swapped >= 0:
-        gain_s -= time_s[swapped]
         instance[swapped] = i
-    for j, by_s in ((i, -gain_s), (other, gain_s)):
-        slice_end_s[tree.gpu[j], tree.first_slice[j]:tree.first_slice[j] + tree.span[j]] += by_s
+        given_s -= time_s[swapped]
+    _delay(tree, slice_end_s, i, -given_s)
+    _delay(tree, slice_end_s, other, given_s)
     return 1 if swapped < 0 else 2
 
 # %% ../../nbs/53_refine.ipynb #53-022
 @njit(cache=True)
 def critical_leaves(tree: Tree, slice_end_s: Floats) -> list[int]:
     """Leaves whose slice ends last, left to right."""
-    leaves, reached_s = [0 for _ in range(0)], slice_end_s.max() * (1 - REACHES)
+    leaves = [0 for _ in range(0)]
+    reached_s = slice_end_s.max() * (1 - REACHES)
     for i in range(len(tree.gpu)):
         if tree.children[i, 0] < 0 and slice_end_s[tree.gpu[i], tree.first_slice[i]] >= reached_s:
             leaves.append(i)
     return leaves
 
-
+# %% ../../nbs/53_refine.ipynb #53-022p
 @njit(cache=True)
-def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> tuple[int, int, float]:
-    """Move and swap tasks off the slices that end last, in place (Algorithm 2).
+def _climb(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats,
+           made: Integers) -> bool:
+    """One round: from the critical leaves upwards; return False if it reaches a root.
 
     Parameters
     ----------
-    instance : (tasks,) the plan
-    end_s : (instances,) when each instance has run its tasks
-
-    Returns
-    -------
-    moves, swaps, the makespan it expects in s: creations and destructions stay where they were
+    tree, time_s, instance, slice_end_s : as for `shorten`
+    made : (3,) steps so far that moved no task, one task, two; written
     """
-    time_s, slice_end_s = np.empty(len(instance)), slice_ends(tree, end_s)
+    makespan_s = slice_end_s.max()
+    queue = critical_leaves(tree, slice_end_s)
+    head = 0
+    while head < len(queue):
+        i = queue[head]
+        head += 1
+        if tree.parent[i] < 0:
+            return False
+        moved = shorten(tree, time_s, instance, slice_end_s, i, makespan_s)
+        made[moved] += 1
+        if moved == 0 and tree.parent[i] not in queue:
+            queue.append(int(tree.parent[i]))
+    return True
+
+# %% ../../nbs/53_refine.ipynb #53-022q
+class Refinement(NamedTuple):
+    """What phase 3 did to a plan.
+
+    Parameters
+    ----------
+    moves, swaps : how many
+    expected_s : the makespan if all creations and destructions stay where they were
+    """
+
+    moves: int
+    swaps: int
+    expected_s: float
+
+
+@njit(cache=True)
+def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> Refinement:
+    """Move and swap tasks off the slices that end last (Algorithm 2).
+
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times
+    instance : (tasks,) the plan; written
+    end_s : (instances,) when each instance has run its tasks
+    """
+    time_s = np.empty(len(instance))
     for task in range(len(instance)):
         time_s[task] = times_s[task, tree.size_index[instance[task]]]
-    made, is_stuck = [0, 0, 0], False
-    while not is_stuck:
-        makespan_s, queue, head = slice_end_s.max(), critical_leaves(tree, slice_end_s), 0
-        while head < len(queue) and not is_stuck:
-            i, head = queue[head], head + 1
-            if tree.parent[i] < 0:
-                is_stuck = True
-                continue
-            moved = shorten(tree, time_s, instance, slice_end_s, i, makespan_s)
-            made[moved] += 1
-            if moved == 0 and tree.parent[i] not in queue:
-                queue.append(int(tree.parent[i]))
-    return made[1], made[2], slice_end_s.max()
+    slice_end_s = slice_ends(tree, end_s)
+    made = np.zeros(3, np.int64)
+    while _climb(tree, time_s, instance, slice_end_s, made):
+        pass
+    return Refinement(made[1], made[2], slice_end_s.max())
 
 # %% ../../nbs/53_refine.ipynb #53-034
+class Placement(NamedTuple):
+    """A plan of one member of the family.
+
+    Parameters
+    ----------
+    plan : (tasks,) row of the tree that each task runs on
+    end_s : (instances,) when each instance has run its tasks
+    makespan_s : when the last task ends
+    member : number of the member, from 0
+    """
+
+    plan: Integers
+    end_s: Floats
+    makespan_s: float
+    member: int
+
+# %% ../../nbs/53_refine.ipynb #53-034b
 @njit(cache=True)
-def best_plan(tree: Tree, times_s: Floats, sizes: Integers,
-              as_authors: bool) -> tuple[Integers, Floats, float, int]:
-    """Phases 1 and 2: the plan of least makespan over the family, its instance ends, makespan, and member number.
+def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> Placement:
+    """Phases 1 and 2: the plan of least makespan over the family.
 
     Members come by the time below which they cannot end, and the first of equals wins.
+
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sizes : (sizes,) instance sizes in slices, ascending
+    as_authors : break ties as the authors' program does
     """
-    order, allocation = longest_first(times_s), first_allocation(times_s, sizes, as_authors)
+    order = longest_first(times_s)
+    allocation = first_allocation(times_s, sizes, as_authors)
     steps = raises(times_s, sizes, as_authors)
     least_s = least_makespans(times_s, sizes, allocation, steps, (tree.children[:, 0] < 0).sum())
-    best, best_end_s, best_s, chosen, now = np.full(len(times_s), -1), np.zeros(len(tree.gpu)), np.inf, -1, 0
+    best = Placement(np.full(len(times_s), -1), np.zeros(len(tree.gpu)), np.inf, -1)
+    now = 0
     for member in np.argsort(least_s, kind="mergesort"):
-        if least_s[member] * (1 - ROUNDING) > best_s:
+        if least_s[member] * (1 - ROUNDING) > best.makespan_s:
             break
         go_to(allocation, steps, now, member)
         now = member
-        limit_s = np.nextafter(best_s, np.inf) if member < chosen else best_s
-        instance, end_s, makespan_s = repartition(tree, times_s, order, allocation, limit_s, as_authors)
-        if makespan_s < limit_s or chosen < 0:
-            best, best_end_s, best_s, chosen = instance, end_s, makespan_s, member
-    return best, best_end_s, best_s, chosen
+        limit_s = best.makespan_s
+        if member < best.member:
+            limit_s = np.nextafter(limit_s, np.inf)
+        found = repartition(tree, times_s, order, allocation, limit_s, as_authors)
+        if found[2] < limit_s or best.member < 0:
+            best = Placement(found[0], found[1], found[2], member)
+    return best
 
 # %% ../../nbs/53_refine.ipynb #53-038
-@njit(cache=True)
-def far_plan(tree: Tree, times_s: Floats, sizes: Integers,
-             as_authors: bool) -> tuple[Integers, Integers, Floats]:
-    """All three phases; the refined plan is kept only if it ends earlier once replayed.
+class FarPlan(NamedTuple):
+    """What the three phases make of a batch.
 
-    Returns
-    -------
-    plan (tasks,); moves, swaps, member; makespan before refinement, as refinement expects it, as replayed
+    Parameters
+    ----------
+    plan : (tasks,) row of the tree that each task runs on
+    member : which allocation of the family it uses, from 0
+    moves, swaps : operations of phase 3, kept or not
+    before_s, expected_s : makespan before phase 3, and as phase 3 reckons it
+    makespan_s : when the plan ends
     """
-    plan, end_s, before_s, member = best_plan(tree, times_s, sizes, as_authors)
-    refined = plan.copy()
-    moves, swaps, expected_s = refine(tree, times_s, refined, end_s)
-    kept_s = replay(tree, loads(tree, times_s, plan))[3]
-    refined_s = replay(tree, loads(tree, times_s, refined))[3]
+
+    plan: Integers
+    member: int
+    moves: int
+    swaps: int
+    before_s: float
+    expected_s: float
+    makespan_s: float
+
+# %% ../../nbs/53_refine.ipynb #53-038b
+@njit(cache=True)
+def far_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> FarPlan:
+    """All three phases; the refined plan is kept only if it really ends earlier.
+
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    sizes : (sizes,) instance sizes in slices, ascending
+    as_authors : break ties as the authors' program does
+    """
+    best = best_plan(tree, times_s, sizes, as_authors)
+    kept = best.plan
+    kept_s = run_plan(tree, loads(tree, times_s, kept)).makespan_s
+    refined = kept.copy()
+    moves, swaps, expected_s = refine(tree, times_s, refined, best.end_s)
+    refined_s = run_plan(tree, loads(tree, times_s, refined)).makespan_s
     if moves + swaps > 0 and refined_s < kept_s:
-        return refined, np.array([moves, swaps, member]), np.array([before_s, expected_s, refined_s])
-    return plan, np.array([moves, swaps, member]), np.array([before_s, expected_s, kept_s])
+        kept = refined
+        kept_s = refined_s
+    return FarPlan(kept, best.member, moves, swaps, best.makespan_s, expected_s, kept_s)
 
 # %% ../../nbs/53_refine.ipynb #53-042
 def check_times(mig: Mig, times_s: Floats) -> Floats:
@@ -185,17 +320,19 @@ def check_times(mig: Mig, times_s: Floats) -> Floats:
 
     Raises
     ------
-    InputError : if the shape does not fit the GPU, a time is below `SHORTEST_S` or NaN, a finite one above `LONGEST_S`,
-        or a task fits on no instance
+    InputError : if the shape does not fit the GPU, a time is below `SHORTEST_S` or NaN, a finite
+        one above `LONGEST_S`, or a task fits on no instance
     """
     times_s = np.ascontiguousarray(times_s, np.float64)
     if times_s.ndim != 2 or times_s.shape[1] != len(mig.sizes):
         raise InputError(f"times of shape {times_s.shape}",
                          mend=f"give one row per task, one column per size {mig.sizes}")
-    if (wrong := ~((times_s >= SHORTEST_S) & (times_s <= LONGEST_S) | (times_s == np.inf))).any():
-        task, k = (int(x) for x in np.argwhere(wrong)[0])
-        raise InputError(f"time {times_s[task, k]:g} s of task {task} on {mig.sizes[k]} slices",
-                         mend=f"give {SHORTEST_S:g} to {LONGEST_S:g} s, or infinity if it does not fit")
+    is_time = (times_s >= SHORTEST_S) & (times_s <= LONGEST_S) | (times_s == np.inf)
+    if not is_time.all():
+        task, k = (int(x) for x in np.argwhere(~is_time)[0])
+        raise InputError(
+            f"time {times_s[task, k]:g} s of task {task} on {mig.sizes[k]} slices",
+            mend=f"give {SHORTEST_S:g} to {LONGEST_S:g} s, or infinity if it does not fit")
     if (homeless := ~np.isfinite(times_s).any(axis=1)).any():
         raise InputError(f"task {int(np.argmax(homeless))} fits on no instance",
                          mend="give a time for one size at least")
@@ -222,16 +359,23 @@ class Far:
     before_s: float
     expected_s: float
 
-
+# %% ../../nbs/53_refine.ipynb #53-044p
 def far(mig: Mig, times_s: Floats, *, as_authors: bool = False) -> Far:
-    """Schedule a batch with FAR (Section 3).
+    """Schedule a batch with FAR (Section 3 of the paper).
 
     Parameters
     ----------
-    times_s : (tasks, sizes) run time on each instance size, infinite where the task does not fit
+    mig : the GPUs
+    times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
+        fit
     as_authors : break ties as the authors' program does
+
+    Raises
+    ------
+    InputError : if FAR cannot use the times
     """
     times_s = check_times(mig, times_s)
-    plan, counts, spans_s = far_plan(mig.tree, times_s, np.array(mig.sizes), as_authors)
-    moves, swaps, member = counts.tolist()
-    return Far(schedule_of(mig, times_s, plan), member, moves, swaps, float(spans_s[0]), float(spans_s[1]))
+    found = far_plan(mig.tree, times_s, np.array(mig.sizes), as_authors)
+    schedule = schedule_of(mig, times_s, found.plan)
+    return Far(schedule, int(found.member), int(found.moves), int(found.swaps),
+               float(found.before_s), float(found.expected_s))

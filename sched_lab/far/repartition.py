@@ -5,16 +5,17 @@
 # %% ../../nbs/52_repartition.ipynb #52-003
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from .._compat import njit
-from ..cluster import Integers
-from .mig import Floats, Mig, Schedule, Tree, Truths
-
-Entry = tuple[float, int, int]  # of a heap of instances: time, rank among equal times, instance
+from .._moved import moved
+from ..jit import njit
+from ..arrays import Floats, Integers, Truths
+from .mig import Mig, Schedule, Tree
 
 # %% auto #0
-__all__ = ['Entry', 'longest_first', 'push', 'pop', 'repartition', 'loads', 'needed', 'replay', 'schedule_of']
+__all__ = ['schedule_of']
 
 # %% ../../nbs/52_repartition.ipynb #52-006
 @njit(cache=True)
@@ -26,21 +27,31 @@ def longest_first(times_s: Floats) -> Integers:
     return order
 
 # %% ../../nbs/52_repartition.ipynb #52-010
+HeapEntry = tuple[float, int, int]  # time, rank among equal times, instance
+
+
 @njit(cache=True)
-def push(heap: list[Entry], item: Entry) -> None:
+def push(heap: list[HeapEntry], item: HeapEntry) -> None:
     """Add an entry (time, rank, instance) to a binary heap ordered by time and rank."""
     heap.append(item)
-    hole = len(heap) - 1
+    _rise(heap, item, len(heap) - 1)
+
+
+@njit(cache=True)
+def _rise(heap: list[HeapEntry], item: HeapEntry, hole: int) -> None:
+    """Move a hole up until the entry may fill it."""
     while hole > 0 and heap[(hole - 1) // 2][:2] > item[:2]:
         heap[hole] = heap[(hole - 1) // 2]
         hole = (hole - 1) // 2
     heap[hole] = item
 
-
+# %% ../../nbs/52_repartition.ipynb #52-010p
 @njit(cache=True)
-def pop(heap: list[Entry]) -> Entry:
-    """Take the first entry out; among entries of equal time and rank, the one that libstdc++ would take."""
-    first, item, hole = heap[0], heap.pop(), 0
+def pop(heap: list[HeapEntry]) -> HeapEntry:
+    """Take the first entry out; of equal time and rank, the one that libstdc++ would take."""
+    first = heap[0]
+    item = heap.pop()
+    hole = 0
     size = len(heap)
     if size == 0:
         return first
@@ -48,14 +59,93 @@ def pop(heap: list[Entry]) -> Entry:
         child = 2 * hole + 2
         if child == size or heap[child][:2] > heap[child - 1][:2]:
             child -= 1
-        heap[hole], hole = heap[child], child
-    while hole > 0 and heap[(hole - 1) // 2][:2] > item[:2]:
-        heap[hole] = heap[(hole - 1) // 2]
-        hole = (hole - 1) // 2
-    heap[hole] = item
+        heap[hole] = heap[child]
+        hole = child
+    _rise(heap, item, hole)
     return first
 
 # %% ../../nbs/52_repartition.ipynb #52-013
+class Placing(NamedTuple):
+    """How far the tasks of an allocation are placed; all arrays are written.
+
+    Parameters
+    ----------
+    instance : (tasks,) row of the tree, -1 for a task that waits
+    end_s : (instances,) when the tasks on an instance end
+    is_used : (instances,) whether it has been created
+    free_s : (sequences,) when the last operation of a sequence ends
+    waiting : (sizes,) tasks that wait for an instance of this size
+    cursor : (sizes,) where the search for the longest of them goes on
+    """
+
+    instance: Integers
+    end_s: Floats
+    is_used: Truths
+    free_s: Floats
+    waiting: Integers
+    cursor: Integers
+
+# %% ../../nbs/52_repartition.ipynb #52-013a
+@njit(cache=True)
+def _no_task_placed(tree: Tree, order: Integers, allocation: Integers) -> Placing:
+    """All tasks wait, and no instance exists."""
+    num_instances = len(tree.gpu)
+    return Placing(np.full(len(allocation), -1), np.zeros(num_instances),
+                   np.zeros(num_instances, np.bool_), np.zeros(num_instances),
+                   np.bincount(allocation, minlength=len(order)),
+                   np.zeros(len(order), np.int64))
+
+# %% ../../nbs/52_repartition.ipynb #52-013b
+@njit(cache=True)
+def _longest_waiting(order: Integers, allocation: Integers, at: Placing, k: int) -> int:
+    """Longest task that waits for an instance of a size."""
+    while allocation[order[k, at.cursor[k]]] != k:
+        at.cursor[k] += 1
+    task: int = order[k, at.cursor[k]]
+    at.cursor[k] += 1
+    at.waiting[k] -= 1
+    return task
+
+# %% ../../nbs/52_repartition.ipynb #52-013bx
+@njit(cache=True)
+def _ready_s(tree: Tree, at: Placing, i: int, now_s: float) -> float:
+    """When an instance can run its next task: it is created if it has had none."""
+    if at.is_used[i]:
+        return now_s
+    at.is_used[i] = True
+    q = tree.sequence[i]
+    at.free_s[q] = max(at.free_s[q], now_s) + tree.create_s[i]
+    ready_s: float = at.free_s[q]
+    return ready_s
+
+# %% ../../nbs/52_repartition.ipynb #52-013c
+@njit(cache=True)
+def _open_roots(is_open: Truths, step: int) -> list[HeapEntry]:
+    """A heap of the instances to begin with, all at 0 s; ranks count up in steps."""
+    heap = [(0.0, 0, 0) for _ in range(0)]
+    for root in np.flatnonzero(is_open):
+        push(heap, (0.0, step * len(heap), int(root)))
+    return heap
+
+# %% ../../nbs/52_repartition.ipynb #52-013cx
+@njit(cache=True)
+def _next_open(tree: Tree, at: Placing, heap: list[HeapEntry], rank: int,
+               step: int) -> tuple[float, int, int]:
+    """Cut what no task waits for; time, row of the first instance with one, next rank."""
+    now_s, _, i = pop(heap)
+    while at.waiting[tree.size_index[i]] == 0:
+        if at.is_used[i]:
+            q = tree.sequence[i]
+            at.free_s[q] = max(at.free_s[q], now_s) + tree.destroy_s[i]
+        for child in tree.children[i]:
+            if child >= 0:
+                at.end_s[child] = now_s
+                push(heap, (now_s, rank, int(child)))
+                rank += step
+        now_s, _, i = pop(heap)
+    return now_s, i, rank
+
+# %% ../../nbs/52_repartition.ipynb #52-013d
 @njit(cache=True)
 def repartition(tree: Tree, times_s: Floats, order: Integers, allocation: Integers,
                 limit_s: float, as_authors: bool) -> tuple[Integers, Floats, float]:
@@ -63,48 +153,36 @@ def repartition(tree: Tree, times_s: Floats, order: Integers, allocation: Intege
 
     Parameters
     ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times
     order : what `longest_first` says
     allocation : (tasks,) position of each task's size
     limit_s : stop as soon as a task ends at this time or later
-    as_authors : instances free at the same time come in the order of the authors' program, not first come, first served
+    as_authors : instances free at the same time come in the order of the authors' program, not
+        first come, first served
 
     Returns
     -------
-    instance (tasks,), end of each instance (instances,), makespan in s; the makespan is infinite if it was stopped
+    instance (tasks,), end of each instance (instances,), makespan in s; the makespan is infinite if
+    it was stopped
     """
-    instance, end_s, is_used = np.full(len(allocation), -1), np.zeros(len(tree.gpu)), np.zeros(len(tree.gpu), np.bool_)
-    waiting, cursor = np.bincount(allocation, minlength=len(order)), np.zeros(len(order), np.int64)
-    free_s, left, makespan_s, rank, step = np.zeros(len(tree.gpu)), len(allocation), 0.0, 0, 0 if as_authors else 1
-    heap = [(0.0, 0, 0) for _ in range(0)]
-    for root in np.flatnonzero(tree.parent < 0):
-        push(heap, (0.0, rank, int(root)))
+    at = _no_task_placed(tree, order, allocation)
+    makespan_s = 0.0
+    step = 0 if as_authors else 1
+    heap = _open_roots(tree.parent < 0, step)
+    rank = step * len(heap)
+    for _ in range(len(allocation)):
+        now_s, i, rank = _next_open(tree, at, heap, rank, step)
+        k = tree.size_index[i]
+        task = _longest_waiting(order, allocation, at, k)
+        at.instance[task] = i
+        at.end_s[i] = _ready_s(tree, at, i, now_s) + times_s[task, k]
+        makespan_s = max(makespan_s, at.end_s[i])
+        if makespan_s >= limit_s:
+            return at.instance, at.end_s, np.inf
+        push(heap, (at.end_s[i], rank, i))
         rank += step
-    while left > 0:
-        now_s, _, i = pop(heap)
-        k, q = tree.size_index[i], tree.sequence[i]
-        if waiting[k] > 0:
-            if not is_used[i]:
-                is_used[i] = True
-                free_s[q] = now_s = max(free_s[q], now_s) + tree.create_s[i]
-            while allocation[order[k, cursor[k]]] != k:
-                cursor[k] += 1
-            task = order[k, cursor[k]]
-            cursor[k], waiting[k], left = cursor[k] + 1, waiting[k] - 1, left - 1
-            instance[task], end_s[i] = i, now_s + times_s[task, k]
-            makespan_s = max(makespan_s, end_s[i])
-            if makespan_s >= limit_s:
-                return instance, end_s, np.inf
-            push(heap, (end_s[i], rank, i))
-            rank += step
-        else:
-            if is_used[i]:
-                free_s[q] = max(free_s[q], now_s) + tree.destroy_s[i]
-            for child in tree.children[i]:
-                if child >= 0:
-                    end_s[child] = now_s
-                    push(heap, (now_s, rank, int(child)))
-                    rank += step
-    return instance, end_s, makespan_s
+    return at.instance, at.end_s, makespan_s
 
 # %% ../../nbs/52_repartition.ipynb #52-017
 @njit(cache=True)
@@ -115,7 +193,7 @@ def loads(tree: Tree, times_s: Floats, instance: Integers) -> Floats:
         load_s[instance[task]] += times_s[task, tree.size_index[instance[task]]]
     return load_s
 
-
+# %% ../../nbs/52_repartition.ipynb #52-017p
 @njit(cache=True)
 def needed(tree: Tree, load_s: Floats) -> Truths:
     """(instances,) whether an instance or any below it has a task."""
@@ -126,67 +204,92 @@ def needed(tree: Tree, load_s: Floats) -> Truths:
     return is_needed
 
 # %% ../../nbs/52_repartition.ipynb #52-020
-@njit(cache=True)
-def replay(tree: Tree, load_s: Floats) -> tuple[Floats, Floats, Floats, float]:
-    """Run a plan by events, each instance as early as its parent and the sequence of operations allow.
+class PlanTimes(NamedTuple):
+    """When the instances of a plan are created, work and are destroyed.
 
     Parameters
     ----------
-    load_s : (instances,) what `loads` says
-
-    Returns
-    -------
-    created_s, closing_s : (instances,) end of each creation, begin of each destruction; NaN where there is none
-    end_s : (instances,) when an instance has run all its tasks, or would have been ready if it has none
+    created_s, closing_s : (instances,) end of each creation, begin of each destruction; NaN where
+        there is none
+    end_s : (instances,) when an instance has run all its tasks, or would have been ready if it has
+        none
     makespan_s : when the last task ends
     """
-    created_s, closing_s = np.full(len(load_s), np.nan), np.full(len(load_s), np.nan)
-    end_s, free_s, is_needed = np.zeros(len(load_s)), np.zeros(len(load_s)), needed(tree, load_s)
-    makespan_s, rank = 0.0, 0
-    heap = [(0.0, 0, 0) for _ in range(0)]
-    for root in np.flatnonzero((tree.parent < 0) & is_needed):
-        push(heap, (0.0, rank, int(root)))
-        rank += 1
+
+    created_s: Floats
+    closing_s: Floats
+    end_s: Floats
+    makespan_s: float
+
+# %% ../../nbs/52_repartition.ipynb #52-020b
+@njit(cache=True)
+def run_plan(tree: Tree, load_s: Floats) -> PlanTimes:
+    """Run a plan by events, each instance as early as its parent and the sequence allow.
+
+    Parameters
+    ----------
+    tree : the instances
+    load_s : (instances,) what `loads` says
+    """
+    created_s = np.full(len(load_s), np.nan)
+    closing_s = created_s.copy()
+    end_s = np.zeros(len(load_s))
+    free_s = np.zeros(len(load_s))
+    is_needed = needed(tree, load_s)
+    heap = _open_roots((tree.parent < 0) & is_needed, 1)
+    rank = len(heap)
     while len(heap) > 0:
         now_s, _, i = pop(heap)
-        q, is_ready = tree.sequence[i], load_s[i] > 0 and np.isnan(created_s[i])
-        if is_ready:
-            free_s[q] = created_s[i] = max(free_s[q], now_s) + tree.create_s[i]
+        q = tree.sequence[i]
+        if load_s[i] > 0 and np.isnan(created_s[i]):
+            created_s[i] = max(free_s[q], now_s) + tree.create_s[i]
+            free_s[q] = created_s[i]
             end_s[i] = created_s[i] + load_s[i]
-            makespan_s = max(makespan_s, end_s[i])
             push(heap, (end_s[i], rank, i))
             rank += 1
             continue
-        is_opened = False
+        num_waiting = len(heap)
         for child in tree.children[i]:
             if child >= 0 and is_needed[child]:
-                is_opened = True
                 end_s[child] = now_s
                 push(heap, (now_s, rank, int(child)))
                 rank += 1
-        if is_opened and load_s[i] > 0:
+        if len(heap) > num_waiting and load_s[i] > 0:
             closing_s[i] = max(free_s[q], now_s)
             free_s[q] = closing_s[i] + tree.destroy_s[i]
-    return created_s, closing_s, end_s, makespan_s
+    return PlanTimes(created_s, closing_s, end_s, end_s.max())
+
+# %% ../../nbs/52_repartition.ipynb #52-023a
+def _operations(tree: Tree, ran: PlanTimes) -> tuple[Integers, Truths, Floats, Floats]:
+    """Instance, whether it is a creation, begin and end of all operations: creations first."""
+    created = np.flatnonzero(~np.isnan(ran.created_s))
+    closed = np.flatnonzero(~np.isnan(ran.closing_s))
+    is_creation = np.repeat([True, False], [len(created), len(closed)])
+    begin_s = [ran.created_s[created] - tree.create_s[created], ran.closing_s[closed]]
+    end_s = [ran.created_s[created], ran.closing_s[closed] + tree.destroy_s[closed]]
+    return (np.concatenate([created, closed]), is_creation, np.concatenate(begin_s),
+            np.concatenate(end_s))
 
 # %% ../../nbs/52_repartition.ipynb #52-023
 def schedule_of(mig: Mig, times_s: Floats, instance: Integers) -> Schedule:
-    """Work a plan out into a schedule: longest task first on each instance, no needless destruction.
+    """Work a plan out into a schedule: longest task first, no needless destruction.
 
     Parameters
     ----------
+    mig : the GPUs
+    times_s : (tasks, sizes) run time in s on each instance size
     instance : (tasks,) row of `mig.tree` that each task runs on: a plan
     """
-    tree, instance = mig.tree, np.asarray(instance, np.int64)
+    tree = mig.tree
+    instance = np.asarray(instance, np.int64)
     time_s = times_s[np.arange(len(instance)), tree.size_index[instance]]
-    created_s, closing_s, _, _ = replay(tree, loads(tree, times_s, instance))
+    ran = run_plan(tree, loads(tree, times_s, instance))
     start_s = np.zeros(len(instance))
     for i in np.unique(instance):
         own = np.flatnonzero(instance == i)
         own = own[np.argsort(-time_s[own], kind="stable")]
-        start_s[own] = created_s[i] + np.cumsum(time_s[own]) - time_s[own]
-    created, closed = np.flatnonzero(~np.isnan(created_s)), np.flatnonzero(~np.isnan(closing_s))
-    begin_s = np.concatenate([created_s[created] - tree.create_s[created], closing_s[closed]])
-    end_s = np.concatenate([created_s[created], closing_s[closed] + tree.destroy_s[closed]])
-    return Schedule(mig, instance, start_s, start_s + time_s, np.concatenate([created, closed]),
-                    np.repeat([True, False], [len(created), len(closed)]), begin_s, end_s)
+        start_s[own] = ran.created_s[i] + np.cumsum(time_s[own]) - time_s[own]
+    return Schedule(mig, instance, start_s, start_s + time_s, *_operations(tree, ran))
+
+# %% ../../nbs/52_repartition.ipynb #52-098z
+__getattr__ = moved(__name__)

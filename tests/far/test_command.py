@@ -9,6 +9,7 @@ import pytest
 
 from sched_lab.cli import main
 from sched_lab.far.mig import Schedule, check_schedule, mig_of
+from sched_lab.far.policies import POLICIES
 from sched_lab.far.tasks import read_times
 
 TIMES = """task,1,2,4,batch,command
@@ -19,7 +20,7 @@ sort,12,8,6,day,echo sort
 big,,,9,night,echo big
 """
 RESULT = {"schedule.csv", "reconfigurations.csv", "summary.json", "gantt.html", "gantt.svg"}
-METHODS = ("far", "far-plus", "miso", "fixpart:4", "fixpart-best", "optimal")
+POLICY_NAMES = (*POLICIES, "fixpart:4")
 
 
 @pytest.fixture(autouse=True)
@@ -58,26 +59,28 @@ def schedule_written(folder, mig, batch):
                     operations["start_s"].to_numpy(), operations["end_s"].to_numpy())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_what_is_written_is_a_valid_schedule(method, gpus, capsys):
-    assert far("--method", method, "--gpus", gpus) == 0
+def test_what_is_written_is_a_valid_schedule(policy, gpus, capsys):
+    assert far("--policy", policy, "--gpus", gpus) == 0
     assert {path.name for path in Path("out").iterdir()} == RESULT
-    mig, summary = mig_of("A30", gpus), json.loads(Path("out/summary.json").read_text())
+    mig = mig_of("A30", gpus)
+    summary = json.loads(Path("out/summary.json").read_text())
     batch = read_times("times.csv", mig)
     schedule = schedule_written("out", mig, batch)
-    check_schedule(schedule, batch.times_s, existing=np.unique(schedule.instance) if "fixpart" in method else ())
+    check_schedule(schedule, batch.times_s, existing=np.unique(schedule.instance) if not len(schedule.operated) else ())
     assert summary["makespan_s"] == pytest.approx(schedule.makespan_s, abs=1e-8)
     # least works: train 32, gemm 24, stencil 18, sort 12, big 36, of four slices each
     assert summary["rho"] == pytest.approx(schedule.makespan_s / (122 / 4 / gpus), abs=1e-8)
     assert summary["lower_bound_s"] <= summary["makespan_s"] + 1e-9
-    assert ("optimum_s" in summary) == (method == "optimal")
+    assert ("optimum_s" in summary) == (policy == "optimal")
     assert f"makespan {schedule.makespan_s:.2f} s" in capsys.readouterr().out
 
 
 def test_the_chart_is_a_page_that_needs_no_network_and_a_drawing():
     assert far() == 0
-    page, drawing = Path("out/gantt.html").read_text(), Path("out/gantt.svg").read_text()
+    page = Path("out/gantt.html").read_text()
+    drawing = Path("out/gantt.svg").read_text()
     assert "stencil" in page and "<script src=" not in page
     assert drawing.startswith("<svg") and "stencil" in drawing
 
@@ -94,7 +97,7 @@ def test_batches_run_one_after_the_other_in_the_order_of_the_table():
 
 def test_the_same_command_writes_the_same_bytes():
     for out in ("one", "two"):
-        assert far("--method", "far-plus", out=out) == 0
+        assert far("--policy", "far-plus", out=out) == 0
     for name in RESULT:
         assert Path("one", name).read_bytes() == Path("two", name).read_bytes(), name
 
@@ -127,10 +130,10 @@ def test_a_wrong_table_is_one_line_and_writes_nothing(change, words, capsys):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (["--method", "best"], ["'best'", "far-plus"]),
-    (["--method", "fixpart:3-1"], ["3-1", "2-1-1"]),
-    (["--method", "fixpart:"], ["fixpart:"]),
-    (["--method", "fixpart:2-2"], ["fits on no instance of 2-2"]),
+    (["--policy", "best"], ["'best'", "far-plus"]),
+    (["--policy", "fixpart:3-1"], ["3-1", "2-1-1"]),
+    (["--policy", "fixpart:"], ["fixpart:"]),
+    (["--policy", "fixpart:2-2"], ["fits on no instance of 2-2"]),
     (["--gpus", "0"], ["0 GPUs"]),
     (["--batch", "night"], ["night"]),
 ])
@@ -168,3 +171,23 @@ def test_far_run_simulates_in_the_order_of_the_plan():
 def test_far_run_wants_to_hear_exactly_one_way_to_run(options, capsys):
     assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--out", "run", *options) == 2
     assert "--yes-reconfigure" in capsys.readouterr().err and not Path("run").exists()
+
+
+def test_the_old_names_of_options_still_work_and_say_so(capsys):
+    assert far("--method", "miso") == 0
+    assert "--policy" in capsys.readouterr().err
+    assert json.loads(Path("out/summary.json").read_text())["policy"] == "miso"
+    assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--dry-run", "--out", "run", "--device", "1") == 0
+    assert "--first-gpu" in capsys.readouterr().err
+
+
+def test_a_schedule_on_instances_made_beforehand_is_not_carried_out(capsys):
+    assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--dry-run", "--out", "run",
+                "--policy", "fixpart-best") == 2
+    assert "nobody creates" in capsys.readouterr().err
+
+
+def test_help_lists_every_policy_of_the_table(capsys):
+    assert call("far", "--help") == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(f"{name}: " in said for name in POLICIES.sentences())

@@ -5,7 +5,7 @@ import pytest
 from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.plus import best_plans, energy, far_plus, heaviest_path_s, keep_best
 from sched_lab.far.refine import far
-from sched_lab.far.repartition import loads, replay
+from sched_lab.far.repartition import loads, run_plan
 from sched_lab.frames import InputError
 
 MIGS = [mig_of(model, gpus) for model in ("A30", "A100", "H100", "B200") for gpus in (1, 2)]
@@ -22,7 +22,8 @@ def random_times(mig, num_tasks, rng):
 
 
 def test_never_worse_than_far_and_always_valid():
-    rng, gained = np.random.default_rng(58), 0
+    rng = np.random.default_rng(58)
+    gained = 0
     for k in range(160):
         mig = EVERY_MIG[k % len(EVERY_MIG)]
         times_s = random_times(mig, int(rng.integers(1, 16)), rng)
@@ -35,7 +36,8 @@ def test_never_worse_than_far_and_always_valid():
 
 
 def test_without_proposals_the_best_refined_member_is_left():
-    mig, rng = mig_of("A100"), np.random.default_rng(1)
+    mig = mig_of("A100")
+    rng = np.random.default_rng(1)
     for _ in range(20):
         times_s = random_times(mig, 10, rng)
         done = far_plus(mig, times_s, proposals=0, max_visits=0)
@@ -43,7 +45,8 @@ def test_without_proposals_the_best_refined_member_is_left():
 
 
 def test_more_than_one_seed_and_each_gives_the_same_schedule_again():
-    mig, times_s = mig_of("A100"), random_times(mig_of("A100"), 16, np.random.default_rng(2))
+    mig = mig_of("A100")
+    times_s = random_times(mig_of("A100"), 16, np.random.default_rng(2))
     once, again = (far_plus(mig, times_s, proposals=4000, seed=3).schedule for _ in range(2))
     assert (once.instance == again.instance).all() and (once.start_s == again.start_s).all()
     plans = {tuple(far_plus(mig, times_s, proposals=4000, seed=seed).schedule.instance) for seed in range(4)}
@@ -51,11 +54,13 @@ def test_more_than_one_seed_and_each_gives_the_same_schedule_again():
 
 
 def test_small_batches_get_the_best_plan_and_annealing_never_beats_it():
-    rng, was_better = np.random.default_rng(7), 0
+    rng = np.random.default_rng(7)
+    was_better = 0
     for k in range(24):
         mig = EVERY_MIG[k % len(EVERY_MIG)]
         times_s = random_times(mig, int(rng.integers(2, 8)), rng)
-        solved, annealed = far_plus(mig, times_s), far_plus(mig, times_s, proposals=2000, max_visits=0)
+        solved = far_plus(mig, times_s)
+        annealed = far_plus(mig, times_s, proposals=2000, max_visits=0)
         assert solved.is_proved and not annealed.is_proved
         assert solved.schedule.makespan_s <= annealed.schedule.makespan_s * (1 + 1e-9)
         was_better += solved.schedule.makespan_s < solved.far_s * 0.999
@@ -70,11 +75,12 @@ def test_best_plans_are_sorted_distinct_and_hold_what_far_finds():
         assert (np.diff(makespans_s) > 0).all()
         assert makespans_s[0] <= far(mig, times_s).schedule.makespan_s + 1e-9
         for plan, makespan_s in zip(plans, makespans_s, strict=True):
-            assert replay(mig.tree, loads(mig.tree, times_s, plan))[3] == makespan_s
+            assert run_plan(mig.tree, loads(mig.tree, times_s, plan)).makespan_s == makespan_s
 
 
 def test_keep_best_inserts_in_order_and_refuses_equals():
-    plans, makespans_s = np.zeros((3, 1), np.int64), np.full(3, np.inf)
+    plans = np.zeros((3, 1), np.int64)
+    makespans_s = np.full(3, np.inf)
     for plan, makespan_s in ((1, 5.0), (2, 3.0), (3, 5.0), (4, 4.0), (5, 9.0)):
         keep_best(plans, makespans_s, np.array([plan]), makespan_s)
     assert plans[:, 0].tolist() == [2, 4, 1] and makespans_s.tolist() == [3.0, 4.0, 5.0]
@@ -88,7 +94,7 @@ def test_the_limit_never_hides_a_proposal_that_keeps_it():
         load_s = loads(mig.tree, times_s, plan)
         for weight in (0.0, 1.0):
             free = energy(mig.tree, load_s, weight, np.inf)
-            assert heaviest_path_s(mig.tree, load_s) <= free[1] == replay(mig.tree, load_s)[3]
+            assert heaviest_path_s(mig.tree, load_s) <= free[1] == run_plan(mig.tree, load_s).makespan_s
             assert energy(mig.tree, load_s, weight, free[0] * (1 + 1e-9)) == free
 
 

@@ -21,14 +21,16 @@ from sched_lab.far.mig import (
 )
 from sched_lab.frames import InputError
 
-A30, A100 = mig_of("A30"), mig_of("A100")
+A30 = mig_of("A30")
+A100 = mig_of("A100")
 TIMES_S = np.array([[40.0, 16, 8], [20, 9, 5], [12, 8, 6]])
 
 
 def schedule_of_rows(mig: Mig, tasks: list[tuple[int, float, float]],
                      operations: list[tuple[int, bool, float, float]]) -> Schedule:
     """Make a schedule from rows of (instance, start, end) and (instance, is_creation, start, end)."""
-    task, operation = np.array(tasks, float).reshape(-1, 3).T, np.array(operations, float).reshape(-1, 4).T
+    task = np.array(tasks, float).reshape(-1, 3).T
+    operation = np.array(operations, float).reshape(-1, 4).T
     return Schedule(mig, task[0].astype(np.int64), task[1], task[2], operation[0].astype(np.int64),
                     operation[1].astype(bool), operation[2], operation[3])
 
@@ -82,7 +84,8 @@ def test_children_name_their_parent_and_share_out_what_it_blocks(model: str) -> 
 
 def test_table_1() -> None:
     # Table 1 of the paper, creation/destruction: a few cells from each row
-    tree, h100 = A100.tree, mig_of("H100").tree
+    tree = A100.tree
+    h100 = mig_of("H100").tree
     assert (A30.tree.create_s[0], A30.tree.destroy_s[0]) == (0.13, 0.10)
     assert [(tree.create_s[i], tree.destroy_s[i]) for i in (0, 2, 13)] == [(0.24, 0.22), (0.20, 0.21), (0.16, 0.20)]
     assert [(h100.create_s[i], h100.destroy_s[i]) for i in (0, 1, 3)] == [(0.42, 0.26), (0.38, 0.26), (0.21, 0.23)]
@@ -101,6 +104,10 @@ def test_valid_schedules_pass() -> None:
     assert VALID.makespan_s == 17.35
     # with the root already there, its creation at 0 is not needed
     check_schedule(schedule_of_rows(A30, TASKS, OPERATIONS[1:]), TIMES_S, existing=(0,))
+    begun = replace(schedule_of_rows(A30, TASKS, OPERATIONS[1:]), existing=np.array([0]))
+    check_schedule(begun, TIMES_S)
+    with pytest.raises(ValueError, match="S0-S3 is destroyed while it does not exist"):
+        check_schedule(replace(begun, existing=np.zeros(0, int)), TIMES_S)
     check_schedule(schedule_of_rows(A30, [], []), np.empty((0, 3)))
     # an instance may live twice: S0 is created again after its destruction
     twice = [(2, True, 0.0, 0.11), (2, False, 4.0, 4.1), (2, True, 4.1, 4.21)]
@@ -141,7 +148,8 @@ def test_every_kind_of_violation_is_named(message: str) -> None:
 
 def test_slice_3_is_not_free_beside_the_left_instance_of_size_3() -> None:
     # S0-S2 is row 2 and S3 row 8; S0-S2 and S4-S6 (row 9) may exist together
-    nothing, no_times = schedule_of_rows(A100, [], []), np.empty((0, 5))
+    nothing = schedule_of_rows(A100, [], [])
+    no_times = np.empty((0, 5))
     check_schedule(nothing, no_times, existing=(2, 9))
     with pytest.raises(ValueError, match="S0-S2 and S3 exist at the same time"):
         check_schedule(nothing, no_times, existing=(2, 8))
@@ -149,7 +157,8 @@ def test_slice_3_is_not_free_beside_the_left_instance_of_size_3() -> None:
 
 def test_gpus_have_a_sequence_each_unless_they_share_one() -> None:
     at_once = [(0, True, 0.0, 0.13), (7, True, 0.0, 0.13)]
-    tasks, times_s = [(0, 0.13, 8.13), (7, 0.13, 5.13)], TIMES_S[:2]
+    tasks = [(0, 0.13, 8.13), (7, 0.13, 5.13)]
+    times_s = TIMES_S[:2]
     check_schedule(schedule_of_rows(mig_of("A30", 2), tasks, at_once), times_s)
     with pytest.raises(ValueError, match="operations 0 and 1 overlap"):
         check_schedule(schedule_of_rows(mig_of("A30", 2, has_one_sequence=True), tasks, at_once), times_s)
@@ -193,7 +202,8 @@ def test_a_moved_operation_is_caught(operation: int, by_s: float, earlier: bool)
 def test_instances_exist_together_exactly_if_a_partition_holds_them(data: st.DataObject) -> None:
     mig = data.draw(st.sampled_from([A30, A100]))
     rows = data.draw(st.sets(st.integers(0, len(mig.tree.gpu) - 1), min_size=1, max_size=4))
-    nothing, no_times = schedule_of_rows(mig, [], []), np.empty((0, len(mig.sizes)))
+    nothing = schedule_of_rows(mig, [], [])
+    no_times = np.empty((0, len(mig.sizes)))
     if any(rows <= set(partition) for partition in partitions(mig)):
         check_schedule(nothing, no_times, existing=tuple(rows))
     else:

@@ -3,6 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sched_lab.arrays import Floats
 from sched_lab.far.baselines import (
     MAPPINGS,
     best_partition,
@@ -17,13 +18,14 @@ from sched_lab.far.baselines import (
     partition_name,
     speedups,
 )
-from sched_lab.far.mig import Floats, Mig, check_schedule, mig_of, partitions, without_reconfiguration
+from sched_lab.far.mig import Mig, check_schedule, mig_of, partitions, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
 from sched_lab.frames import InputError
 from sched_lab.traces import find_reference
 
-A30, A100 = mig_of("A30"), mig_of("A100")
+A30 = mig_of("A30")
+A100 = mig_of("A100")
 SHARES = {"A30": {1: 1 / 3, 2: 1 / 3, 4: 1 / 3}, "A100": SCALINGS["mixed"], "H100": SCALINGS["good"]}
 
 
@@ -132,7 +134,8 @@ def test_the_finest_partition_wins_where_no_task_speeds_up_by_more_than_its_slic
         times_s = generate_times(A100, 7, SCALINGS["poor"], WIDTHS["wide"], rng)
         speed = speedups(times_s)
         assert (speed <= np.array(A100.sizes) * (1 + 1e-9)).all()
-        way, finest = fastest_partition(A100, speed)[1], parse_partition(A100, "1-1-1-1-1-1-1")
+        way = fastest_partition(A100, speed)[1]
+        finest = parse_partition(A100, "1-1-1-1-1-1-1")
         sums = speed[np.arange(len(way)), A100.tree.size_index[way]].sum()
         assert sums == pytest.approx(len(finest))
 
@@ -152,7 +155,8 @@ def test_mean_ratios_to_far_are_those_of_the_reference_program(scaling: str, wid
     path = find_reference("far/tables.csv")
     if path is None:
         pytest.skip("no reference/far/tables.csv beside the data")
-    table, rng = pd.read_csv(path), np.random.default_rng(1)
+    table = pd.read_csv(path)
+    rng = np.random.default_rng(1)
     table = table[(table["config"] == f"{scaling.title()}Scaling") & (table["width"] == f"{width.title()}Times")
                   & (table["p_sup"] == 0) & (table["n"] == 15)].set_index("quantity")
     rows = []

@@ -8,10 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.far.mig import mig_of
-from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, Batch, generate_times, read_times, split_evenly, toy_batch
+from sched_lab.far.refine import far
+from sched_lab.far.tasks import (
+    NEAR,
+    SCALINGS,
+    SUB,
+    WIDTHS,
+    Batch,
+    check_result,
+    generate_times,
+    read_problem,
+    read_times,
+    split_evenly,
+    toy_batch,
+    toy_problem,
+)
 from sched_lab.frames import InputError
 
-A30, A100 = mig_of("A30"), mig_of("A100")
+A30 = mig_of("A30")
+A100 = mig_of("A100")
 
 
 def read_text(folder: Path, text: str, batch: str | None = None) -> Batch:
@@ -71,6 +86,25 @@ def test_growth_beyond_2_percent_warns_with_the_row(tmp_path: Path) -> None:
 def test_the_toy_batch_serves_every_model() -> None:
     assert toy_batch(A100).times_s[0].tolist() == [40, 16, 11, 8, 4]
     assert np.array_equal(toy_batch(A30).times_s, toy_batch(A100).times_s[:, [0, 1, 3]])
+
+
+def test_a_problem_is_gpus_and_a_batch_that_fits_them(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text("task,day,1,2,4\na,mon,4,3,2\nb,tue,4,,2\n")
+    mig, batch = read_problem(tmp_path / "times.csv", "A30", 2, batch="day")
+    assert (mig.model, mig.num_gpus) == ("A30", 2) and batch.group.tolist() == ["mon", "tue"]
+    assert batch.times_s.tolist() == [[4, 3, 2], [4, np.inf, 2]]
+    with pytest.raises(InputError, match="unknown GPU model 'K80'"):
+        read_problem(tmp_path / "times.csv", "K80")
+
+
+def test_a_result_is_checked_against_its_own_problem() -> None:
+    mig, batch = toy_problem()
+    schedule = far(mig, batch.times_s).schedule
+    check_result(mig, batch, schedule)
+    with pytest.raises(ValueError, match="made for other GPUs"):
+        check_result(*toy_problem("A30", 2), schedule)
+    with pytest.raises(ValueError, match="task 0 does not run for its time"):
+        check_result(mig, Batch(batch.name, 2 * batch.times_s, batch.group), schedule)
 
 
 @settings(max_examples=60, deadline=None)

@@ -32,7 +32,8 @@ from sched_lab.far.repartition import schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
 from sched_lab.frames import InputError, SchedLabError
 
-A30, A100 = mig_of("A30"), mig_of("A100")
+A30 = mig_of("A30")
+A100 = mig_of("A100")
 MIGS = {"A30": A30, "A100": A100, "two H100": mig_of("H100", 2), "two A30, one sequence": mig_of("A30", 2,
                                                                                                 has_one_sequence=True)}
 
@@ -158,8 +159,10 @@ def test_on_a_virtual_clock_the_plan_comes_back_and_deviations_give_valid_schedu
 def test_threads_do_every_step_in_order_and_what_they_did_is_a_valid_schedule(mig):
     times_s = random_batch(mig, 12, 5)
     plan = far(mig, times_s).schedule
-    names, machine = [f"task {k}" for k in range(12)], Recorder(times_s, scale=400, jitter=0.3, seed=1)
-    result, steps = execute(plan, names, machine), steps_of(plan, names)
+    names = [f"task {k}" for k in range(12)]
+    machine = Recorder(times_s, scale=400, jitter=0.3, seed=1)
+    result = execute(plan, names, machine)
+    steps = steps_of(plan, names)
     assert list(zip(result["kind"], result["task"], strict=True)) == [(step.kind, step.name) for step in steps]
     begins = {event[:3]: event[3] for event in machine.events}
     ends = {event[:3]: event[4] for event in machine.events}
@@ -266,7 +269,8 @@ def test_simulated_time_must_pass(scale):
 
 
 def test_commands_are_stopped_with_all_they_started(tmp_path):
-    shell, codes = Processes(grace_s=0.2), []
+    shell = Processes(grace_s=0.2)
+    codes = []
     commands = [f"sleep 600 & echo $! > {tmp_path}/child; wait", f"trap '' TERM; touch {tmp_path}/deaf; "
                 "while :; do sleep 600; done"]
     threads = [threading.Thread(target=lambda c=command: codes.append(shell.run(c))) for command in commands]
@@ -290,7 +294,8 @@ def test_commands_are_stopped_with_all_they_started(tmp_path):
 class FakeNvml:
     """The functions of pynvml that are called, on devices that keep NVML's rules; `log` has what was done to them."""
 
-    NVML_DEVICE_MIG_ENABLE, NVML_GPU_INSTANCE_PROFILE_COUNT = 1, 9
+    NVML_DEVICE_MIG_ENABLE = 1
+    NVML_GPU_INSTANCE_PROFILE_COUNT = 9
     NVML_GPU_INSTANCE_PROFILE_1_SLICE = NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE = 0
     NVML_GPU_INSTANCE_PROFILE_2_SLICE = NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE = 1
     NVML_GPU_INSTANCE_PROFILE_3_SLICE = NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE = 2
@@ -368,7 +373,8 @@ class FakeNvml:
 
     def nvmlDeviceCreateGpuInstanceWithPlacement(self, device, profile_id, place):  # noqa: N802
         size, starts, memory = self.profiles[profile_id - 100]
-        start, wanted = place._obj.start, place._obj.size
+        start = place._obj.start
+        wanted = place._obj.size
         self._do("create GPU instance", device, size, start)
         if start not in starts or wanted != memory or not self._is_free(device, start, memory):
             raise self.NVMLError("Insufficient Resources")
@@ -462,7 +468,8 @@ def test_one_task_after_another_in_calls_of_nvml(tmp_path):
 @pytest.mark.parametrize("mig", [A30, A100, mig_of("A100", 2)], ids=["A30", "A100", "two A100"])
 def test_every_task_sees_its_own_instance_at_its_place_and_all_are_destroyed(mig, tmp_path):
     times_s = random_batch(mig, 12, 7)
-    plan, nvml = far(mig, times_s).schedule, FakeNvml(mig.model, mig.num_gpus + 1)
+    plan = far(mig, times_s).schedule
+    nvml = FakeNvml(mig.model, mig.num_gpus + 1)
     commands = [f"echo $CUDA_VISIBLE_DEVICES > {tmp_path}/{task}; exit {task % 3}" for task in range(12)]
     result = execute(plan, [str(task) for task in range(12)], NvmlBackend(commands, 1, True, nvml))  # from device 1 on
     for task, i in enumerate(plan.instance.tolist()):
@@ -475,7 +482,8 @@ def test_every_task_sees_its_own_instance_at_its_place_and_all_are_destroyed(mig
 
 def test_the_left_instance_of_size_3_takes_the_memory_of_4_slices():
     left = int(np.flatnonzero((A100.tree.size == 3) & (A100.tree.first_slice == 0))[0])
-    plan, nvml = schedule_of(A100, np.full((1, 5), 4.0), np.array([left])), FakeNvml("A100")
+    plan = schedule_of(A100, np.full((1, 5), 4.0), np.array([left]))
+    nvml = FakeNvml("A100")
     machine = NvmlBackend(["true"], 0, True, nvml)
     machine.open(plan)
     made = machine.create(left).gpu_instance
@@ -487,13 +495,13 @@ OVERLAPPING = {0: (1, (0, 1, 2, 3), 2), 1: (2, (0, 2), 2), 3: (4, (0,), 4)}  # S
 
 
 @pytest.mark.parametrize(("changes", "options", "words"), [
-    ({"is_mig": 0}, {}, "device 0 is not in MIG mode; .*nvidia-smi -mig 1"),
-    ({"pids": [17, 18]}, {}, "device 0 is used by process 17, 18"),
-    ({"gpus": [CUT]}, {}, "device 0 is cut already"),
-    ({"profiles": FakeNvml.PROFILES["A100"]}, {}, r"device 0 has 7 slices, but the schedule is for 4 \(A30\)"),
+    ({"is_mig": 0}, {}, "GPU 0 is not in MIG mode; .*nvidia-smi -mig 1"),
+    ({"pids": [17, 18]}, {}, "GPU 0 is used by process 17, 18"),
+    ({"gpus": [CUT]}, {}, "GPU 0 is cut already"),
+    ({"profiles": FakeNvml.PROFILES["A100"]}, {}, r"GPU 0 has 7 slices, but the schedule is for 4 \(A30\)"),
     ({"profiles": OVERLAPPING}, {}, "on this GPU S0 and S1 share memory"),
     ({"profiles": {0: (1, (0, 1, 3), 1), 1: (2, (0, 2), 2), 3: (4, (0,), 4)}}, {}, "no place for .* 1 slices .* at S2"),
-    ({}, {"device_index": 1}, "device 1 cannot be cut .*: Invalid Argument"),
+    ({}, {"first_gpu": 1}, "GPU 1 cannot be cut .*: Invalid Argument"),
     ({"broken": "init"}, {}, "NVML does not start: In use"),
     ({}, {"commands": ["true"] * 6}, "6 commands for 7 tasks"),
 ])

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab._compat import njit
 from sched_lab.arrays import get_xp, to_host
 from sched_lab.far.allocations import family, first_allocation, least_makespans, raises
 from sched_lab.far.baselines import best_partition, first_free, fix_partition_best, partition_name
-from sched_lab.far.batch import (
+from sched_lab.far.bounds import area_bound, least_work, longest_bound, lower_bound
+from sched_lab.far.lockstep import (
     added_up,
     best_plans,
     bytes_per_run,
@@ -26,12 +26,12 @@ from sched_lab.far.batch import (
     runs_of,
     score_runs,
 )
-from sched_lab.far.bounds import area_bound, least_work, longest_bound, lower_bound
 from sched_lab.far.mig import mig_of, without_reconfiguration
 from sched_lab.far.refine import ROUNDING, best_plan, far
 from sched_lab.far.repartition import longest_first, repartition
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
 from sched_lab.frames import InputError
+from sched_lab.jit import njit
 
 
 def cuda_is_absent() -> str:
@@ -45,7 +45,8 @@ def cuda_is_absent() -> str:
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(bool(cuda_is_absent()), reason=cuda_is_absent()))
 DEVICES = pytest.mark.parametrize("device", ["cpu", "strict", CUDA])
-A30, A100 = mig_of("A30"), mig_of("A100")
+A30 = mig_of("A30")
+A100 = mig_of("A100")
 
 
 @st.composite
@@ -78,12 +79,16 @@ def bounds_of_members(times_s, sizes, num_slices):
 
 def members_tried(mig, times_s):
     """How many members the scalar search schedules: by increasing bound, until a bound is above the best."""
-    members, order = family(times_s, np.array(mig.sizes)), longest_first(times_s)
-    least_s, best_s, tried = bounds_of_members(times_s, np.array(mig.sizes), mig.total_slices), np.inf, 0
+    members = family(times_s, np.array(mig.sizes))
+    order = longest_first(times_s)
+    least_s = bounds_of_members(times_s, np.array(mig.sizes), mig.total_slices)
+    best_s = np.inf
+    tried = 0
     for k in np.argsort(least_s, kind="stable"):
         if least_s[k] * (1 - ROUNDING) > best_s:
             break
-        best_s, tried = min(best_s, repartition(mig.tree, times_s, order, members[k], np.inf, False)[2]), tried + 1
+        best_s = min(best_s, repartition(mig.tree, times_s, order, members[k], np.inf, False)[2])
+        tried = tried + 1
     return tried
 
 
@@ -109,7 +114,8 @@ def check_phases_1_and_2(mig, times_s, device):
 
 
 def check_bounds(mig, times_s, device):
-    runs, sizes = runs_of(mig, times_s, get_xp(device)), np.array(mig.sizes)
+    runs = runs_of(mig, times_s, get_xp(device))
+    sizes = np.array(mig.sizes)
     with_s, without_s, ideal_s, longest_s = (to_host(x) for x in (
         lower_bounds_s(runs), lower_bounds_s(runs, with_reconfiguration=False), ideals_s(runs), longest_bounds_s(runs)))
     for r, one in enumerate(times_s):
@@ -121,7 +127,8 @@ def check_bounds(mig, times_s, device):
 
 
 def check_fixed(mig, times_s, device):
-    fixed_s, ways = to_host(fixed_makespans_s(runs_of(mig, times_s, get_xp(device)))), cuts(mig)[0]
+    fixed_s = to_host(fixed_makespans_s(runs_of(mig, times_s, get_xp(device))))
+    ways = cuts(mig)[0]
     for r, one in enumerate(times_s):
         assert fixed_s[:, r].tolist() == [first_free(one, mig.tree.size_index[list(way)])[1].max() for way in ways]
 
@@ -231,7 +238,8 @@ def test_the_score_does_not_depend_on_what_stands_beside_it(device):
 
 
 def test_fixed_partitions_on_which_a_task_fits_nowhere_never_end():
-    only_whole, only_ones = [np.inf, np.inf, 2.0], [3.0, np.inf, np.inf]
+    only_whole = [np.inf, np.inf, 2.0]
+    only_ones = [3.0, np.inf, np.inf]
     scores = score_runs(A30, np.array([[only_whole, only_whole], [only_whole, only_ones]]))
     assert scores["fixpart_best_s"].tolist() == [4.0, np.inf] and scores["partition"][0] == "4"
     assert np.isfinite(scores["before_s"]).all()
@@ -240,7 +248,8 @@ def test_fixed_partitions_on_which_a_task_fits_nowhere_never_end():
 @pytest.mark.parametrize(("mig", "num_tasks"), [(A30, 4), (A30, 60), (A100, 20), (mig_of("A100", 3), 10)],
                          ids=["small", "many tasks", "A100", "three A100"])
 def test_runs_take_no_more_memory_than_estimated_and_not_far_less(mig, num_tasks):
-    times_s, num_runs = generated(A100, 200, num_tasks)[:, :, :len(mig.sizes)], 200
+    times_s = generated(A100, 200, num_tasks)[:, :, :len(mig.sizes)]
+    num_runs = 200
     score_runs(mig, times_s)
     tracemalloc.start()
     score_runs(mig, times_s)

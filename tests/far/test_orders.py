@@ -8,13 +8,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from sched_lab._compat import heard
 from sched_lab.far.baselines import miso
 from sched_lab.far.bounds import optimum_with_reconfiguration
 from sched_lab.far.mig import Mig, check_schedule, mig_of
 from sched_lab.far.plus import far_plus
 from sched_lab.far.refine import far
 from sched_lab.frames import InputError
+from sched_lab.jit import heard
 
 SLACK = 1 + 1e-9
 INF = np.inf
@@ -36,7 +36,9 @@ def best_of_all_lists(mig: Mig, times_s: np.ndarray) -> float:
 
     It knows the slices that an instance blocks, and nothing of trees, plans, bounds or which operations are of use.
     """
-    tree, everything, best_s = mig.tree, (1 << len(times_s)) - 1, INF
+    tree = mig.tree
+    everything = (1 << len(times_s)) - 1
+    best_s = INF
     blocks = [{(int(tree.gpu[i]), k) for k in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i])}
               for i in range(len(tree.gpu))]
     length_s = np.zeros((len(blocks), everything + 1))
@@ -59,7 +61,8 @@ def best_of_all_lists(mig: Mig, times_s: np.ndarray) -> float:
                 others = {k: end_s for k, end_s in alive.items() if k != i}
                 go_on(free_s | {queue: max(now_s, alive[i]) + tree.destroy_s[i]}, others, left, last_s)
             elif all(not blocks[i] & blocks[k] for k in alive):
-                part, ready_s = left, now_s + tree.create_s[i]
+                part = left
+                ready_s = now_s + tree.create_s[i]
                 while part:
                     if (end_s := ready_s + length_s[i, part]) < INF:
                         go_on(free_s | {queue: ready_s}, alive | {i: end_s}, left ^ part, max(last_s, end_s))
@@ -73,7 +76,8 @@ def best_of_all_lists(mig: Mig, times_s: np.ndarray) -> float:
                          [("A30", 1, 3, 10, False), ("A100", 1, 2, 25, False), ("H100", 1, 2, 25, False),
                           ("A30", 2, 2, 12, False), ("A30", 2, 2, 12, True)])
 def test_optimum_is_the_best_of_all_lists_of_operations(model, gpus, num_tasks, batches, has_one_sequence):
-    mig, rng = mig_of(model, gpus, has_one_sequence=has_one_sequence), np.random.default_rng([gpus, num_tasks])
+    mig = mig_of(model, gpus, has_one_sequence=has_one_sequence)
+    rng = np.random.default_rng([gpus, num_tasks])
     for _ in range(batches):
         times_s = random_times(rng, mig, num_tasks)
         found = optimum_with_reconfiguration(mig, times_s)
@@ -85,7 +89,9 @@ def test_optimum_is_the_best_of_all_lists_of_operations(model, gpus, num_tasks, 
 @pytest.mark.parametrize(("model", "gpus", "batches"),
                          [("A30", 1, 1000), ("A100", 1, 1000), ("H100", 1, 1000), ("A30", 2, 400)])
 def test_no_method_beats_a_proved_optimum(model, gpus, batches):
-    mig, rng, num_proved = mig_of(model, gpus), np.random.default_rng([11, gpus, len(model)]), 0
+    mig = mig_of(model, gpus)
+    rng = np.random.default_rng([11, gpus, len(model)])
+    num_proved = 0
     methods = [miso, partial(miso, has_barrier=True), partial(miso, mapping="best"),
                lambda mig, times_s: far(mig, times_s).schedule,
                lambda mig, times_s: far_plus(mig, times_s, proposals=400, max_visits=0).schedule]

@@ -22,12 +22,13 @@ from sched_lab.far.repartition import schedule_of
 from sched_lab.frames import read_frame
 
 MIGS = {f"{gpus} x {model}": mig_of(model, gpus) for model in ("A30", "A100", "H100") for gpus in (1, 2)}
-RATIOS = Path(__file__).resolve().parents[1] / "data" / "results" / "far" / "ratios.csv"
+RATIOS = Path(__file__).resolve().parents[2] / "data" / "results" / "far" / "ratios.csv"
 
 
 def tiny_batch(mig, rng):
     """Up to four tasks: any times, times that fall, whole times with ties, or tasks that do not fit everywhere."""
-    shape, kind = (int(rng.integers(1, 5)), len(mig.sizes)), rng.integers(4)
+    shape = (int(rng.integers(1, 5)), len(mig.sizes))
+    kind = rng.integers(4)
     times_s = rng.uniform(0.05, 1, shape) if kind < 2 else rng.integers(1, 6, shape).astype(float)
     if kind % 2:
         times_s = -np.sort(-times_s, axis=1)
@@ -38,7 +39,9 @@ def tiny_batch(mig, rng):
 
 @pytest.mark.parametrize("name", MIGS)
 def test_far_stays_within_the_proved_factor_on_random_batches(name):
-    mig, rng, largest = MIGS[name], np.random.default_rng(55), 0.0
+    mig = MIGS[name]
+    rng = np.random.default_rng(55)
+    largest = 0.0
     for _ in range(600):
         found = ratio_of(mig, tiny_batch(mig, rng), with_phase_3=bool(rng.integers(2)))
         assert 1 - 1e-9 <= found.value <= proved_factor(mig) + 1e-9
@@ -83,7 +86,8 @@ def test_tight_batches_come_as_near_as_claimed():
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3])
 def test_the_factor_for_any_number_of_a30s_is_attained_in_the_limit(epsilon):
     for g in range(1, 13):
-        mig, times_s = without_reconfiguration(mig_of("A30", g)), tight_instance_a30(epsilon, g)
+        mig = without_reconfiguration(mig_of("A30", g))
+        times_s = tight_instance_a30(epsilon, g)
         assert len(times_s) == 2 * g + 1
         found = far(mig, times_s).schedule
         check_schedule(found, times_s)
@@ -110,7 +114,8 @@ def test_online_batches_end_within_twice_the_factor():
         for _ in range(60):
             times_s = tiny_batch(mig, rng)
             release_s = rng.uniform(0, 2, len(times_s))
-            end_s, bound_s = online_s(mig, times_s, release_s), release_bound_s(mig, times_s, release_s)
+            end_s = online_s(mig, times_s, release_s)
+            bound_s = release_bound_s(mig, times_s, release_s)
             assert bound_s - 1e-9 <= end_s <= 2 * proved_factor(mig) * bound_s + 1e-9
 
 

@@ -39,7 +39,8 @@ CASES = [(model, num_gpus, is_free, seed) for model in ("A30", "A100", "H100") f
 def test_random_chains_are_valid_and_not_later_than_the_trivial_one(model, num_gpus, is_free, seed):
     mig = mig_of(model, num_gpus)
     mig = without_reconfiguration(mig) if is_free else mig
-    batches, release_s = batches_of(mig, seed), np.array([0.0, 10.0, 45.0])
+    batches = batches_of(mig, seed)
+    release_s = np.array([0.0, 10.0, 45.0])
     for releases in (np.zeros(3), release_s):
         one = chain(mig, batches, release_s=releases)
         check_schedule(one.schedule, np.concatenate(batches), release_s=releases[one.batch])

@@ -9,6 +9,7 @@ import pytest
 from sched_lab.far.bounds import (
     MOST_TASKS,
     area_bound,
+    bound,
     longest_bound,
     lower_bound,
     optimum,
@@ -19,8 +20,8 @@ from sched_lab.far.bounds import (
 )
 from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.refine import far
-from sched_lab.far.repartition import loads, replay, schedule_of
-from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
+from sched_lab.far.repartition import loads, run_plan, schedule_of
+from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch, toy_problem
 from sched_lab.frames import InputError
 from sched_lab.traces import find_reference
 
@@ -37,7 +38,7 @@ def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarr
 
 def best_of_all_plans(mig: Mig, times_s: np.ndarray) -> float:
     plans = product(range(len(mig.tree.gpu)), repeat=len(times_s))
-    return min(replay(mig.tree, loads(mig.tree, times_s, np.array(plan)))[3] for plan in plans)
+    return min(run_plan(mig.tree, loads(mig.tree, times_s, np.array(plan))).makespan_s for plan in plans)
 
 
 def hard_times(mig: Mig, num_tasks: int = 10) -> np.ndarray:
@@ -46,7 +47,8 @@ def hard_times(mig: Mig, num_tasks: int = 10) -> np.ndarray:
 
 @pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches"), TINY)
 def test_optimum_equals_the_best_of_all_plans(model, gpus, num_tasks, batches):
-    mig, rng = without_reconfiguration(mig_of(model, gpus)), np.random.default_rng(1)
+    mig = without_reconfiguration(mig_of(model, gpus))
+    rng = np.random.default_rng(1)
     for _ in range(batches):
         times_s = random_times(rng, mig, num_tasks)
         found = optimum(mig, times_s)
@@ -57,10 +59,12 @@ def test_optimum_equals_the_best_of_all_plans(model, gpus, num_tasks, batches):
 @pytest.mark.parametrize("has_one_sequence", [False, True])
 def test_optimum_with_reconfiguration_is_no_later_than_any_plan_served_first_come(model, gpus, num_tasks, batches,
                                                                                 has_one_sequence):
-    mig, rng = mig_of(model, gpus, has_one_sequence=has_one_sequence), np.random.default_rng(2)
+    mig = mig_of(model, gpus, has_one_sequence=has_one_sequence)
+    rng = np.random.default_rng(2)
     for scale in np.linspace(0.02, 1, batches):  # at 0.02 s a task, creations are all that matters
         times_s = random_times(rng, mig, num_tasks) * scale
-        found, best_s = optimum_with_reconfiguration(mig, times_s), best_of_all_plans(mig, times_s)
+        found = optimum_with_reconfiguration(mig, times_s)
+        best_s = best_of_all_plans(mig, times_s)
         check_schedule(found.schedule, times_s)
         assert found.is_proved and found.makespan_s <= best_s * SLACK  # the optimum itself: test_far_orders.py
         assert lower_bound(mig, times_s) <= found.bound_s * SLACK and found.bound_s <= found.makespan_s
@@ -69,10 +73,12 @@ def test_optimum_with_reconfiguration_is_no_later_than_any_plan_served_first_com
 @pytest.mark.parametrize(("model", "num_tasks", "batches"), [("A30", 5, 5), ("A100", 4, 4)])
 def test_constraint_solver_finds_the_same_optimum_without_knowing_trees(model, num_tasks, batches):
     pytest.importorskip("ortools", reason="OR-Tools (extra `solvers`) is absent")
-    mig, rng = mig_of(model), np.random.default_rng(3)
+    mig = mig_of(model)
+    rng = np.random.default_rng(3)
     for _ in range(batches):
         times_s = random_times(rng, mig, num_tasks)
-        solved, found = optimum_cp(mig, times_s), optimum(mig, times_s)
+        solved = optimum_cp(mig, times_s)
+        found = optimum(mig, times_s)
         assert solved.is_proved and found.is_proved and solved.makespan_s == found.makespan_s
         # the solver's choice of instances, reordered root first, is no longer than its own schedule
         assert schedule_of(without_reconfiguration(mig), times_s, solved.instance).makespan_s == solved.makespan_s
@@ -92,10 +98,12 @@ def test_constraint_solver_refuses_times_that_are_not_whole_and_says_what_is_mis
 @pytest.mark.parametrize("model", ["A30", "A100", "H100"])
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_bounds_are_in_order_and_far_is_above_the_optimum(model, gpus):
-    mig, rng = mig_of(model, gpus), np.random.default_rng(4)
+    mig = mig_of(model, gpus)
+    rng = np.random.default_rng(4)
     for num_tasks in (1, 2, 5, 7):
         times_s = random_times(rng, mig, num_tasks)
-        free, ideal = without_reconfiguration(mig), optimum(mig, times_s)
+        free = without_reconfiguration(mig)
+        ideal = optimum(mig, times_s)
         true = optimum_with_reconfiguration(mig, times_s)
         bound_s = lower_bound(mig, times_s, with_reconfiguration=False)
         assert max(area_bound(mig, times_s), longest_bound(mig, times_s)) <= bound_s * SLACK
@@ -113,7 +121,8 @@ def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
     rng = np.random.default_rng(5)
     for model, gpus in (("A30", 1), ("A100", 2)):
         mig = mig_of(model, gpus)
-        sizes, create_s = np.array(mig.sizes), np.array([mig.tree.create_s[mig.tree.size == s][0] for s in mig.sizes])
+        sizes = np.array(mig.sizes)
+        create_s = np.array([mig.tree.create_s[mig.tree.size == s][0] for s in mig.sizes])
         for scale in (0.01, 1.0):
             times_s = random_times(rng, mig, 4) * scale
 
@@ -132,6 +141,13 @@ def test_deadline_bound_by_hand():
     assert lower_bound(mig_of("A30"), times_s, with_reconfiguration=False) == 7.5
     # sort and its creation: 8.12 > 7.63 = (30 + 4 * 0.13) / 4
     assert lower_bound(mig_of("A30"), times_s) == pytest.approx(7.63, rel=1e-12)
+
+
+def test_bound_of_a_problem_is_the_deadline_bound_of_its_tasks():
+    mig, batch = toy_problem()
+    assert bound(mig, batch) == lower_bound(mig, batch.times_s) == pytest.approx(26.63, rel=1e-12)  # (106 + 0.52) / 4
+    assert bound(mig, batch, with_reconfiguration=False) == 26.5
+    assert bound(*toy_problem("A30", 2)) < bound(mig, batch)
 
 
 def test_start_loss_is_the_whole_gpu_first_on_every_model():
@@ -153,7 +169,8 @@ def test_exhausted_budget_leaves_a_valid_bound_and_a_plan_no_worse_than_far(find
     mig = mig_of("A100")
     free = without_reconfiguration(mig) if find is optimum else mig
     times_s = hard_times(mig)
-    full, far_s = find(mig, times_s), far(free, times_s).schedule.makespan_s
+    full = find(mig, times_s)
+    far_s = far(free, times_s).schedule.makespan_s
     assert full.is_proved and full.makespan_s < far_s  # so that a budget can be too small
     for max_visits in (0, 1000, 100_000):  # the tables alone take more than 100,000 splits
         cut = find(mig, times_s, max_visits=max_visits)
@@ -171,7 +188,9 @@ def test_budget_spent_in_the_search_keeps_the_bound_of_the_tables():
 
 
 def test_search_that_was_cut_short_never_claims_a_proof():
-    mig, rng, num_cut = mig_of("A100"), np.random.default_rng(8), 0
+    mig = mig_of("A100")
+    rng = np.random.default_rng(8)
+    num_cut = 0
     for _ in range(6):
         times_s = random_times(rng, mig, 7) * 0.05  # creations count: the search has much to do
         best_s = optimum_with_reconfiguration(mig, times_s).makespan_s

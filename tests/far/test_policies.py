@@ -1,0 +1,118 @@
+"""The table of FAR's policies: every one valid, none below the bound, in lockstep as alone."""
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sched_lab import far
+from sched_lab.far import lockstep, policies, report
+from sched_lab.far.bounds import bound
+from sched_lab.far.mig import check_schedule, mig_of
+from sched_lab.far.policies import POLICIES, batches_of, policy_of, simulate, simulate_together
+from sched_lab.far.tasks import SCALINGS, WIDTHS, Batch, check_result, generate_times, toy_batch
+from sched_lab.frames import InputError
+
+A30 = mig_of("A30")
+NAMES = (*POLICIES, "fixpart:2-2")
+
+
+def batch_of(mig, num_tasks, seed, num_batches=1):
+    """Random tasks that fit on every size, dealt out to batches in turn."""
+    shares = SCALINGS["mixed"] if len(mig.sizes) == 5 else dict.fromkeys(mig.sizes, 1 / 3)
+    times_s = generate_times(mig, num_tasks, shares, WIDTHS["wide"], np.random.default_rng(seed), super_share=0.5)
+    name = np.array([f"task {k}" for k in range(num_tasks)], object)
+    group = np.array([f"batch {k % num_batches}" if num_batches > 1 else "" for k in range(num_tasks)], object)
+    return Batch(name, times_s, group)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("num_batches", [1, 2])
+def test_every_policy_gives_valid_schedules_that_end_after_the_bound(name, num_batches):
+    for seed in range(3):
+        mig = mig_of("A30", 1 + seed % 2)
+        batch = batch_of(mig, 7, seed, num_batches)
+        schedule = simulate(mig, batch, policy=name)
+        check_result(mig, batch, schedule)
+        bound_s = bound(mig, batch, with_reconfiguration=not len(schedule.existing))
+        assert bound_s <= schedule.makespan_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_batch_in_lockstep_is_the_batch_alone(name):
+    for model in ("A30", "A100"):
+        mig = mig_of(model)
+        batches = [batch_of(mig, 9, seed) for seed in range(4)]
+        if POLICIES[name].array_form is None:
+            with pytest.raises(InputError, match=f"policy '{name}' has no array form"):
+                simulate_together(mig, batches, name)
+            continue
+        for device, at_once in (("cpu", None), ("cpu", 3), ("strict", None)):
+            together = simulate_together(mig, batches, name, device=device, at_once=at_once)
+            for one, batch in zip(together, batches, strict=True):
+                alone = simulate(mig, batch, name)
+                assert np.array_equal(one.instance, alone.instance) and np.array_equal(one.end_s, alone.end_s)
+                assert np.array_equal(one.operation_end_s, alone.operation_end_s)
+                assert np.array_equal(one.existing, alone.existing)
+
+
+def test_a_chain_is_not_run_in_lockstep():
+    with pytest.raises(InputError, match="a chain of batches"):
+        simulate_together(A30, [batch_of(A30, 6, 0, num_batches=2)])
+
+
+def test_planners_join_plans_and_queues_do_not_see_the_border():
+    batch = batch_of(A30, 8, 1, num_batches=2)
+    rows = batches_of(batch)
+    order = np.concatenate(rows)
+    for name in NAMES:
+        solver = policy_of(name).scalar_form
+        schedule = simulate(A30, batch, name)
+        if not solver.is_planner:
+            assert np.array_equal(schedule.end_s[order], solver.schedule(A30, batch.times_s[order]).end_s)
+        else:
+            assert schedule.start_s[rows[1]].min() > schedule.start_s[rows[0]].min()
+
+
+def test_only_fixed_partitions_exist_beforehand():
+    batch = batch_of(A30, 5, 2)
+    fixed = {name for name in NAMES if len(simulate(A30, batch, name).existing)}
+    assert fixed == {"fixpart-best", "fixpart:2-2"}
+    schedule = replace(simulate(A30, batch, "fixpart-best"), existing=np.zeros(0, np.int64))
+    with pytest.raises(ValueError, match="constraint 3"):
+        check_schedule(schedule, batch.times_s)
+
+
+@pytest.mark.parametrize("name", ["farr", "fixpart", "fixpart:", "far:4", ""])
+def test_a_name_that_is_no_policy_is_refused(name):
+    with pytest.raises(InputError, match="there is no policy"):
+        policy_of(name)
+
+
+def test_a_partition_that_the_gpu_does_not_have_is_refused_with_those_it_has():
+    with pytest.raises(InputError, match="2-1-1"):
+        simulate(A30, toy_batch(A30), policy="fixpart:3-1")
+
+
+def test_nobody_asks_for_the_name_of_a_policy():
+    for module in (policies, report, lockstep):
+        source = inspect.getsource(module)
+        assert "policy ==" not in source and "startswith(" not in source
+
+
+def test_the_face_reads_a_table_and_makes_a_toy(tmp_path):
+    mig, batch = far.toy()
+    (tmp_path / "times.csv").write_text("task,1,2,4\nlong,8,4,2\nwide,,,3\n")
+    read_mig, read = far.read(tmp_path / "times.csv", "A30")
+    assert read_mig.model == mig.model == "A30" and len(batch) == 7
+    assert read.times_s.tolist() == [[8, 4, 2], [np.inf, np.inf, 3]]
+
+
+def test_old_names_still_work_and_warn():
+    with pytest.warns(DeprecationWarning, match="policies"):
+        planners = report.PLANNERS
+    with pytest.warns(DeprecationWarning):
+        queues = report.QUEUES
+    assert {*planners, *queues} == {*POLICIES}
+    with pytest.warns(DeprecationWarning):
+        assert report.solver_of("fixpart:2-2", A30)(A30, toy_batch(A30).times_s).makespan_s == 29.0
