@@ -6,180 +6,101 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
-import re
 import signal
 import sys
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import pandas as pd
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from . import __version__
-from ._compat import embedded, heard
-from .cluster import Cluster, describe_nodes, read_nodes
-from sched_lab.frames import (
-    Answer,
-    Column,
-    InputError,
-    InputFile,
-    SchedLabError,
-    check_folder,
-    ensure_writable,
-    input_difference,
-    read_bytes,
-    read_input,
-    read_json,
-    read_table,
-    refuse_folder,
-    remove_leftovers,
-    write_bytes,
-    write_frame,
-    write_json,
-)
-from .sweeps import count_cores
+from .commands import Workers, fail, folder_named, option, with_new_options, workers_of
+from .jit import PACKAGE, heard
+
+if TYPE_CHECKING:
+    from .reproduction import Workplace
 
 # %% auto #0
-__all__ = ['TABLES', 'LOT', 'app', 'Force', 'NoCharts', 'NodesFile', 'TasksFile', 'PolicyName', 'Seeds', 'Sampling',
-           'ArrivalsFile', 'SeedOfFile', 'PowerName', 'GpuPower', 'CpuPower', 'LoadCurve', 'Arithmetic', 'Until',
-           'ArrayDevice', 'RunsFolder', 'RESULTS', 'StudyOut', 'StudyFile', 'MOST_WORKERS', 'Workers', 'DaskAddress',
-           'Times', 'GpuName', 'Gpus', 'Method', 'BatchColumn', 'OneSequence', 'ScheduleFolder', 'Commands', 'DryRun',
-           'Simulated', 'Consent', 'Device', 'ExecutionFolder', 'InstancePath', 'JobMethod', 'Simulate', 'SearchSeed',
-           'Iterations', 'Period', 'Loss', 'TimeLimit', 'DayFolder', 'JobsFile', 'ClusterFile', 'ThroughputsFile',
-           'SchedulerName', 'RoundLength', 'RestartDelay', 'RoundsFolder', 'CacheFolder', 'STUDY', 'EXAMPLES', 'Family',
-           'ExampleFolder', 'UsageError', 'write_run', 'Experiment', 'checksums_of', 'experiment_of', 'common_options',
-           'check_choice', 'check_seed_folders', 'progress', 'headline', 'inflate_command', 'check_study_folder',
-           'sweep_command', 'warnings_said', 'answer_with', 'far_command', 'write_execution', 'far_run_command',
-           'andreas_command', 'hadar_command', 'traces_command', 'fetch_command', 'example_command', 'fail', 'main']
-
-# %% ../nbs/90_cli.ipynb #90-004
-from .andreas import report as andreas_report
-from .andreas.greedy import Randomness
-from .andreas.instances import TOY
-from .andreas.model import read_instance
-from .andreas.report import DECISIONS
-from .andreas.simulation import LOSSES
-from .far import report as far_report
-from .far.execution import Backend, NvmlBackend, SimulatedBackend, execute
-from .far.execution import dry_run as planned
-from .far.mig import MODELS, mig_of
-from .far.report import solver_of
-from .far.tasks import read_times
-from .hadar import report as hadar_report
-from .hadar.engine import RESTART_S, ROUND_S
-from .hadar.model import read_workload
-from .hadar.report import SCHEDULERS, scheduler_of
-from .online.batch import inflate_batch
-from .online.combine import policy_of
-from .online.evaluation import Study, compare, parse_seeds, read_study, run_cell, run_study
-from .online.inflation import SAMPLINGS, Run, failures_frame, inflate
-from .power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
-from .traces import Arrivals, Tasks, describe_tasks, fetch_openb, find_data, read_arrivals, read_tasks
-
-# %% ../nbs/90_cli.ipynb #90-006
-TABLES = ("assignments.csv", "curve.csv", "failures.csv")
-
-
-def write_run(run: Run, cluster: Cluster, tasks: Tasks, folder: Path) -> None:
-    """Write the tables of a run, why tasks failed, and the summary into a folder that exists."""
-    run.write(folder)
-    failures = failures_frame(cluster, tasks, run.assignments)
-    write_bytes(failures.to_csv(index=False, lineterminator="\n").encode(), folder / "failures.csv")
-    write_json({**run.summary, "failed_for": Counter(failures["failed_for"])}, folder / "summary.json")
+__all__ = ['COMMANDS', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-008
-LOT = 64  # seeds in lockstep: what a killed run loses at most
+class Entry(NamedTuple):
+    """Where a command is, and what it does."""
 
-
-@dataclass(frozen=True)
-class Experiment:
-    """Checked options of `sched-lab inflate`.
-
-    Parameters
-    ----------
-    cluster, tasks : the nodes and the trace
-    options : what `inflate` gets as keywords for every seed
-    arrivals : recorded workload of a seed, or None to draw one
-    inputs : what a result depends on, for its key
-    """
-
-    cluster: Cluster
-    tasks: Tasks
-    options: dict[str, Any]
-    arrivals: Callable[[int], Arrivals] | None
-    inputs: dict[str, Any]
-
-    def answer(self, seed: int) -> Answer:
-        """What the folder of a seed holds."""
-        return Answer("inflate", {**self.inputs, "seed": seed}, "summary.json", TABLES)
-
-    def write(self, run: Run, seed: int, folder: Path, force: bool) -> None:
-        """Write a run into its folder, all or nothing."""
-        tables = partial(write_run, run, self.cluster, self.tasks)
-        self.answer(seed).write(folder, tables, force=force)
-
-    def run_apart(self, folders: Mapping[int, Path], force: bool = False) -> Iterator[tuple[int, bool]]:
-        """Run seeds one after the other; yield each, and False if its result was there already."""
-        for seed, folder in folders.items():
-            is_kept = self.answer(seed).is_in(folder)
-            if not is_kept:
-                recorded = self.arrivals(seed) if self.arrivals else None
-                run = inflate(self.cluster, self.tasks, seed=seed, arrivals=recorded, **self.options)
-                self.write(run, seed, folder, force)
-            yield seed, not is_kept
-
-    def run_together(self, folders: Mapping[int, Path], device: str, force: bool = False) -> Iterator[tuple[int, bool]]:
-        """Run seeds in lockstep on a device (`inflate_batch`); yield each as `run_apart` would."""
-        options = {name: value for name, value in self.options.items() if name not in ("policy", "arithmetic")}
-        policy = policy_of(self.options["policy"], self.options["arithmetic"])
-        for start in range(0, len(folders), LOT):
-            lot = list(folders)[start:start + LOT]
-            todo = [seed for seed in lot if not self.answer(seed).is_in(folders[seed])]
-            recorded = {seed: self.arrivals(seed) for seed in todo} if self.arrivals else None
-            if todo:
-                batch = inflate_batch(self.cluster, self.tasks, policy, todo, device=device, arrivals=recorded,
-                                      **options)
-                for seed, run in zip(todo, batch, strict=True):
-                    self.write(run, seed, folders[seed], force)
-            yield from ((seed, seed in todo) for seed in lot)
+    name: str
+    module: str
+    function: str
+    help: str
 
 # %% ../nbs/90_cli.ipynb #90-009
-def checksums_of(files: Mapping[str, InputFile]) -> dict[str, str]:
-    """Checksums of input files, by option."""
-    return {name: file.sha256 for name, file in files.items()}
-
-
-def experiment_of(nodes: Path | None, tasks: Path | None, arrivals: Path | None, gpu_power: Path | None,
-                  cpu_power: Path | None, options: dict[str, Any]) -> Experiment:
-    """Read and check the inputs of an experiment; files that are not given are the embedded default.
-
-    Raises
-    ------
-    InputError : at the first thing that is wrong
-    """
-    policy_of(options["policy"], options["arithmetic"])
-    load_permille(options["load_curve"])
-    paths = {"nodes": nodes or embedded("nodes.csv"), "tasks": tasks or embedded("tasks.csv"), "arrivals": arrivals,
-             "gpu_power": gpu_power, "cpu_power": cpu_power}
-    files = {name: read_input(path) for name, path in paths.items() if path}
-    watts = read_gpu_power(files["gpu_power"]) if gpu_power else {}
-    cpu_watts = read_cpu_power(files["cpu_power"]) if cpu_power else {}
-    cluster = read_nodes(files["nodes"], known_models=GPU_POWER_W.keys() | watts.keys())
-    trace = read_tasks(files["tasks"])
-    recorded = partial(read_arrivals, files["arrivals"], cluster=cluster, tasks=trace) if arrivals else None
-    return Experiment(cluster, trace, {**options, "gpu_power_w": watts, "cpu_power_w": cpu_watts},
-                      recorded, {**options, "files": checksums_of(files), "sched_lab": __version__})
+COMMANDS = (
+    Entry("inflate", "sched_lab.online.command", "inflate_command",
+          "Let random tasks arrive on an empty cluster until it is full, and record every step."),
+    Entry("sweep", "sched_lab.online.command", "sweep_command",
+          "Run every policy of a study on every trace and seed; what is finished is kept."),
+    Entry("andreas", "sched_lab.andreas.command", "andreas_command",
+          "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
+          "day."),
+    Entry("hadar", "sched_lab.hadar.command", "hadar_command",
+          "Share GPUs of different speed among training jobs, round by round, until all are done."),
+    Entry("far", "sched_lab.far.command", "far_command",
+          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them."),
+    Entry("far-run", "sched_lab.far.command", "far_run_command",
+          "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
+          "instance of its own."),
+    Entry("traces", "sched_lab.cli", "traces_command",
+          "Describe a node list and a trace; without any, the embedded default, and where the "
+          "public data is."),
+    Entry("fetch", "sched_lab.cli", "fetch_command",
+          "Download a public data set with its checksums: openb is Alibaba's GPU cluster trace of "
+          "2023."),
+    Entry("example", "sched_lab.cli", "example_command",
+          "Write small files to try the other commands with, and to start from: online for "
+          "inflate, sweep and traces."),
+    Entry("reproduce", "sched_lab.cli", "reproduce_command",
+          "List what computes the stored results of a family, compute it again, or check what is "
+          "stored."),
+)
 
 # %% ../nbs/90_cli.ipynb #90-011
-app = typer.Typer(name="sched-lab", rich_markup_mode="markdown",
+class OurCommand(TyperCommand):
+    """A command that still understands earlier names of its options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line, options by their names of today."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        return super().parse_args(ctx, with_new_options(args, known))
+
+
+class Deferred(TyperCommand):
+    """A line of the table, in place of a command that is not loaded yet."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.name, help=entry.help, rich_markup_mode="markdown")
+        self.entry = entry
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None,
+                     **extra: Any) -> Any:
+        """Load the command, and let it read its command line."""
+        function = getattr(import_module(self.entry.module), self.entry.function)
+        alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
+        alone.command(self.entry.name, cls=OurCommand)(function)
+        return typer.main.get_command(alone).make_context(info_name, args, parent, **extra)
+
+# %% ../nbs/90_cli.ipynb #90-011b
+class Table(TyperGroup):
+    """All commands of the table, none of them loaded."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = {entry.name: Deferred(entry) for entry in COMMANDS}
+
+# %% ../nbs/90_cli.ipynb #90-011c
+app = typer.Typer(name="sched-lab", cls=Table, rich_markup_mode="markdown",
                   context_settings={"help_option_names": ["-h", "--help"]})
 
 
@@ -188,524 +109,259 @@ def _say_version(is_asked: bool) -> None:
         typer.echo(f"sched-lab {__version__}")
         raise typer.Exit
 
-
+# %% ../nbs/90_cli.ipynb #90-011p
 @app.callback()
-def common_options(version: Annotated[bool, typer.Option(
-        "--version", callback=_say_version, is_eager=True, help="Print the version, and stop.")] = False) -> None:
+def common_options(
+    version: Annotated[bool,
+                       typer.Option("--version", callback=_say_version, is_eager=True,
+                                    help="Print the version, and stop.")] = False
+) -> None:
     """Schedule GPU-cluster workloads: place them, and see power, fragmentation and failures."""
 
-
-def _option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, show_default=True, **more)
-
-
-def _within(low: float, high: float) -> Callable[[float | None], float | None]:
-    """Check a number of an option; neither "not a number" nor a run without end gets through."""
-    def check(value: float | None) -> float | None:
-        if value is None or low <= value <= high:
-            return value
-        raise typer.BadParameter(f"{value:g} is not in the range from {low:g} to {high:g}")
-    return check
-
-
-def _folder(name: str) -> Path:
-    if not name.strip():
-        raise typer.BadParameter("the name of the folder is empty; give one, or . for this folder")
-    return Path(name)
-
-
-def _out(files: str) -> Any:
-    return _option(f"Folder for {files}.", metavar="DIR", parser=_folder)
-
-
-Force = Annotated[bool, typer.Option("--force", help="Replace the answer to another question, or write beside other "
-                                     "files; what this command did not write stays as it is.")]
-NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables only.")]
-
-# %% ../nbs/90_cli.ipynb #90-011a
-NodesFile = Annotated[Path | None, _option("Node list: sn, cpu_milli, memory_mib, gpu, model. [default: embedded]")]
-TasksFile = Annotated[Path | None, _option(
-    "Task list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), gpu_spec if any. [default: embedded]")]
-PolicyName = Annotated[str, _option(
-    "fgd wastes least GPU, pwr draws least power, joint does both; pwr-target, bestfit, dotprod, gpu-packing, "
-    "gpu-clustering, random; pwr-fgd:ALPHA weighs pwr with ALPHA from 0 to 1 and fgd with the rest; pwr@0.8@fgd is pwr "
-    "until 80 % of the GPUs are in use, then fgd.", metavar="fgd|pwr|joint|...|pwr-fgd:ALPHA|pwr@LOAD@fgd")]
-Seeds = Annotated[str | None, _option("Random workloads to draw, 0-9 or 0,3,5-7; one sub-folder seed-N each. "
-                                      "[default: 0]")]
-Sampling = Annotated[str, _option("replacement draws every task anew (the paper's text); permutation-first draws each "
-                                  "task once before it repeats one (what the authors ran).",
-                                  metavar="|".join(SAMPLINGS))]
-ArrivalsFile = Annotated[Path | None, _option("Recorded workload to replay instead: JSON, plain or gzip.")]
-SeedOfFile = Annotated[int | None, _option("Which seed of the recorded workload.")]
-PowerName = Annotated[str, _option("CPU power as Eq. 1 is printed, or as the authors' code counts packages.",
-                                   metavar="|".join(POWER_MODELS))]
-GpuPower = Annotated[Path | None, _option("Watts of GPU models, to add or override: model, idle_w, full_w.")]
-CpuPower = Annotated[Path | None, _option("The same for CPU models: model, idle_w, full_w, cores.")]
-LoadCurve = Annotated[str, _option("How power rises from idle to full: at once (step), with the load, or in between.",
-                                   metavar="step|linear|concave|0:0,0.5:0.7,1:1")]
-Arithmetic = Annotated[str, _option("exact integers, or the authors' floating-point order (reference).",
-                                    metavar="exact|reference")]
-Until = Annotated[float | None, _option("Stop when arrived GPU demand reaches this share of the capacity. "
-                                        "[default: 1.0 with --seeds, the whole recording with --arrivals]")]
-ArrayDevice = Annotated[str | None, _option("Step all seeds in lockstep here, with the same results. [default: one "
-                                            "by one, compiled]", metavar="cpu|cuda")]
-RunsFolder = Annotated[Path, _out("assignments.csv, curve.csv, failures.csv and summary.json")]
-
-# %% ../nbs/90_cli.ipynb #90-012
-def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None, until: float | None) -> list[int]:
-    """Seeds to run, from options that must go together.
-
-    Raises
-    ------
-    InputError : they do not
-    """
-    if until is not None and not 0 < until < 1000:
-        raise InputError(f"--until {until} is not a share of the capacity", mend="give a number above 0, such as 1.0")
-    if arrivals is None:
-        if seed is not None:
-            raise InputError("--seed chooses a seed of --arrivals, which is not given", mend="give --seeds instead")
-        return parse_seeds("0" if seeds is None else seeds)
-    if seeds is not None:
-        raise InputError("--seeds draws workloads, --arrivals replays one", mend="give one of the two")
-    if seed is None:
-        raise InputError("--arrivals holds several seeds", mend="choose one with --seed, such as --seed 42")
-    return [seed]
-
-
-def check_seed_folders(experiment: Experiment, folders: Mapping[int, Path], out: Path, force: bool) -> None:
-    """Refuse a folder that holds something else than seeds of this experiment.
-
-    Raises
-    ------
-    OutputError : it does, and there is no `force`; or a file would be overwritten that is not ours
-    """
-    there: dict[int, Path] = {}
-    if out not in folders.values() and out.is_dir():
-        remove_leftovers(out, "seed-[0-9]+")
-        names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
-        others = [name for name in names if not re.fullmatch("seed-(0|[1-9][0-9]{0,8})", name)]
-        if others and not force:
-            refuse_folder(out, f"it is not empty, there is {others[0]}",
-                          "choose another --out, or write beside it with --force")
-        there = {} if force else {int(name[5:]): out / name for name in names}
-    for seed, folder in {**there, **folders}.items():
-        check_folder(folder, experiment.answer(seed), force=force)
-
-# %% ../nbs/90_cli.ipynb #90-014
-@contextlib.contextmanager
-def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
-    """Lend a function that prints the line of a finished part, above a bar that estimates the time left."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    if total < 2 or not console.is_terminal:
-        yield typer.echo
-        return
-    with Progress(console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
-        task = bar.add_task(what, total=total)
-
-        def say(line: str) -> None:
-            bar.stop()
-            typer.echo(line)
-            bar.advance(task)
-            bar.start()
-
-        yield say
-
-
-def headline(folder: Path) -> str:
-    """Say in one line how a run ended."""
-    end = read_json(folder / "summary.json")
-    if not end["arrivals"]:
-        return f"{end['policy']}, no arrivals"
-    served = f"GRAR {end['grar']:.4f}" if "grar" in end else "no GPU demand"
-    why = ", ".join(f"{word} {number}" for word, number in sorted(end["failed_for"].items()))
-    return (f"{end['policy']}, {end['arrivals']} arrivals to x = {end['x']:.3f}: {end['eopc_w'] / 1e3:.1f} kW, "
-            f"{served}, {end['failed']} failed{f' ({why})' if why else ''}")
-
-# %% ../nbs/90_cli.ipynb #90-015
-@app.command("inflate")
-def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile = None, policy: PolicyName = "fgd",
-                    seeds: Seeds = None, sampling: Sampling = "replacement", arrivals: ArrivalsFile = None,
-                    seed: SeedOfFile = None, power: PowerName = "eq1", gpu_power: GpuPower = None,
-                    cpu_power: CpuPower = None, load_curve: LoadCurve = "step", arithmetic: Arithmetic = "exact",
-                    until: Until = None, device: ArrayDevice = None, force: Force = False) -> None:
-    """Let random tasks arrive on an empty cluster until it is full, and record every step.
-
-    Tasks never leave; what fits nowhere fails for good. Per arrival, **assignments.csv** has event, task_row, node and
-    gpus (empty node: failed), **curve.csv** has x (arrived GPU demand over capacity), eopc_w (power of the datacenter),
-    cpu_w, gpu_w, used_gpu_milli, arrived_gpu_milli, frag_milli and failed (failures so far); **failures.csv** has what
-    alone was in the way of each failed task on some node (cpu, memory, gpu, model; or several things on every node);
-    **summary.json** has the end. With --seeds, each seed has a sub-folder, and finished ones are kept.
-
-    Example: sched-lab inflate --nodes nodes.csv --tasks tasks.csv --policy pwr-fgd:0.1 --seeds 0-9 --out results
-    """
-    chosen = check_choice(seeds, arrivals, seed, until)
-    ensure_writable(out)
-    options = {"policy": policy, "power": power, "arithmetic": arithmetic, "until": until, "sampling": sampling,
-               "load_curve": load_curve}
-    experiment = experiment_of(nodes, tasks, arrivals, gpu_power, cpu_power, options)
-    folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
-    check_seed_folders(experiment, folders, out, force)
-    runs = experiment.run_together(folders, device, force) if device else experiment.run_apart(folders, force)
-    with progress(len(folders), "inflate") as say:
-        for s, was_run in runs:
-            say(f"{folders[s]}: {headline(folders[s])}{'' if was_run else ' (kept)'}")
-
-# %% ../nbs/90_cli.ipynb #90-015b
-RESULTS = ("results.csv", "results.json", "means.csv", "means.json")
-
-
-def check_study_folder(out: Path, study: Study, force: bool) -> None:
-    """Refuse a folder that holds something else, or a study of other files or options.
-
-    Raises
-    ------
-    OutputError : it does, and there is no `force`; or a file would be overwritten that is not ours
-    """
-    remove_leftovers(out.parent, re.escape(out.name))
-    there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.is_dir() else set()
-    try:
-        about = read_json(out / "results.json").get("parameters", {})
-    except InputError:
-        about = {}
-    if about.get("function") == f"{run_cell.__module__}.{run_cell.__qualname__}":
-        if not force and about["depends_on"] != json.loads(json.dumps(study.depends_on())):
-            difference = input_difference(about["depends_on"], study.depends_on())
-            refuse_folder(out, f"it has another study ({difference})",
-                          "choose another --out, or replace it with --force")
-    elif taken := sorted(there & {*RESULTS}):
-        refuse_folder(out, f"{taken[0]} there was not written by sched-lab sweep",
-                      "move it away, or choose another --out")
-    elif not force and (others := sorted(there - {"cells"})):
-        refuse_folder(out, f"it is not empty, there is {others[0]}",
-                      "choose another --out, or write beside it with --force")
-
-# %% ../nbs/90_cli.ipynb #90-016
-StudyOut = Annotated[Path, _out("results.csv, means.csv and the finished runs")]
-StudyFile = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The study: traces, policies, seeds, ...")]
-MOST_WORKERS = 8  # on each core
-Workers = Annotated[int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
-DaskAddress = Annotated[str | None, _option("Compute on the workers of this Dask scheduler instead, which must see the "
-                                            "same files.", metavar="tcp://HOST:PORT")]
-
-
-@app.command("sweep")
-def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None,
-                  force: Force = False) -> None:
-    """Run every policy of a study on every trace and seed; what is finished is kept, whatever happens.
-
-    **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the means over the seeds,
-    GRAR, the power saved against fgd, and their spread. A file CONFIG.toml may say: nodes = "nodes.csv",
-    policies = ["fgd", "pwr"], seeds = "0-9", power = "package", and under [traces] a line mine = "tasks.csv".
-
-    Example: sched-lab sweep study.toml --out study --workers 4
-    """
-    study = read_study(config)
-    cores = count_cores()
-    if workers > MOST_WORKERS * cores:
-        raise InputError(f"--workers {workers} on {cores} cores", mend=f"give 0 to {MOST_WORKERS * cores}")
-    check_study_folder(out, study, force)
-    result = run_study(study, out, workers=workers or cores, dask=dask, shown=True)
-    write_frame(compare(result.frame), out / "means.csv", {"cells": study.cells(), "depends_on": study.depends_on()})
-    typer.echo(f"{out}: {result}")
-
-# %% ../nbs/90_cli.ipynb #90-018
-@contextlib.contextmanager
-def warnings_said() -> Iterator[None]:
-    """Pass warnings on to standard error, one line each."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        yield
-    for warning in said:
-        typer.echo(f"sched-lab: warning: {warning.message}", err=True)
-
-
-def answer_with(answer: Answer, out: Path, compute: Callable[[], Any], headline_of: Callable[[Mapping[str, Any]], str],
-                *, force: bool, no_charts: bool) -> None:
-    """Compute and write what is not there yet, tables first, charts last, and print the headline."""
-    check_folder(out, answer, force=force)
-    ensure_writable(out)
-    charts = () if no_charts else answer.charts
-    is_kept = answer.is_in(out) and all((out / name).is_file() for name in charts)
-    if not is_kept:
-        done = compute()
-        answer.write(out, done.write_tables, force=force)
-        with warnings_said():
-            if charts:
-                done.draw(out)
-    typer.echo(f"{out}: {headline_of(answer.in_folder(out))}{' (kept)' if is_kept else ''}")
-
-# %% ../nbs/90_cli.ipynb #90-018a
-Times = Annotated[Path, _option("Run times: task, and seconds for each instance size (columns 1, 2, 3, 4, 7); empty "
-                                "where the task does not fit.")]
-GpuName = Annotated[str, _option("GPU model.", metavar="|".join(MODELS))]
-Gpus = Annotated[int, typer.Option(max=1024, help="How many GPUs of that model.")]
-Method = Annotated[str, _option("far is the paper's algorithm, far-plus searches longer, optimal is for small batches; "
-                                "miso chooses partition after partition; fixpart:4-3 cuts once, fixpart-best in the "
-                                "best way.", metavar="far|far-plus|miso|fixpart:P|fixpart-best|optimal")]
-BatchColumn = Annotated[str | None, _option("Column that says which batch a task belongs to; batches run one after the "
-                                            "other.")]
-OneSequence = Annotated[bool, typer.Option("--one-sequence", help="Creations and destructions of different GPUs wait "
-                                           "for each other too.")]
-ScheduleFolder = Annotated[Path, _out("schedule.csv, reconfigurations.csv, summary.json, gantt.html and gantt.svg")]
-
-
-@app.command("far")
-def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
-                batch: BatchColumn = None, one_sequence: OneSequence = False,
-                force: Force = False, no_charts: NoCharts = False) -> None:
-    """Cut GPUs into instances (MIG) and schedule a batch of tasks on them.
-
-    **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv** every creation and
-    destruction of an instance; **summary.json** makespan_s, lower_bound_s (no schedule ends earlier), rho (over
-    perfectly shared work) and optimum_s where it is known; **gantt.html** and **gantt.svg** show the schedule.
-
-    Example: sched-lab far --gpu A100 --times times.csv --method far-plus --out schedule
-    """
-    mig = mig_of(gpu, gpus, has_one_sequence=one_sequence)
-    solver_of(method, mig)
-    file = read_input(times)
-    with warnings_said():
-        tasks = read_times(file, mig, batch=batch)
-    inputs = {"gpu": gpu, "gpus": gpus, "method": method, "batch": batch, "one_sequence": one_sequence,
-              "files": {"times": file.sha256}, "sched_lab": __version__}
-    answer = Answer("far", inputs, "summary.json", far_report.TABLES, far_report.CHARTS)
-    answer_with(answer, out, partial(far_report.report, mig, tasks, method), far_report.headline_of, force=force,
-                no_charts=no_charts)
-
-# %% ../nbs/90_cli.ipynb #90-019a
-def write_execution(steps: pd.DataFrame, folder: Path) -> None:
-    """Write what was carried out, and its summary, into a folder that exists."""
-    write_bytes(steps.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / "execution.csv")
-    failed = int((steps["exit_code"].fillna(0) != 0).sum())
-    about = {"tasks": int((steps["kind"] == "run").sum()), "failed": failed, "end_s": float(steps["end_s"].max())}
-    write_json(about, folder / "summary.json")
-
-# %% ../nbs/90_cli.ipynb #90-020
-Commands = Annotated[str, _option("Column of the table with the shell command of each task.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")]
-Simulated = Annotated[float | None, typer.Option("--simulated", callback=_within(0.01, 1e9),
-                                                   help="Sleep instead, this many times faster.")]
-Consent = Annotated[bool, typer.Option("--yes-reconfigure", help="Agree that instances of the GPU are created and "
-                                                                 "destroyed.")]
-Device = Annotated[int, typer.Option(min=0, max=1023, help="NVML index of the GPU, or of the first of several.")]
-
-ExecutionFolder = Annotated[Path, _out("execution.csv and summary.json")]
-
-
-@app.command("far-run")
-def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", gpus: Gpus = 1, method: Method = "far",
-                    command: Commands = "command", dry_run: DryRun = False, simulated: Simulated = None,
-                    yes_reconfigure: Consent = False, device: Device = 0, force: Force = False) -> None:
-    """Schedule a batch as `far` does, and carry it out: every task is a shell command on an instance of its own.
-
-    **execution.csv** has every step with its planned and its actual times, and the exit code of every command;
-    **summary.json** counts them. The program's own exit code is 1 if any of them is not 0. What is on record in a
-    folder is not carried out again without --force.
-
-    Example: sched-lab far-run --gpu A100 --times times.csv --dry-run --out run
-    """
-    if dry_run + (simulated is not None) + yes_reconfigure != 1:
-        raise InputError("nothing is carried out unless you say how",
-                         mend="give one of --dry-run, --simulated 100 and --yes-reconfigure")
-    mig, file = mig_of(gpu, gpus), read_input(times)
-    with warnings_said():
-        tasks = read_times(file, mig)
-    schedule = far_report.report(mig, tasks, method).schedule
-    if dry_run:
-        typer.echo(planned(schedule, tasks.name))
-        return
-    inputs = {"gpu": gpu, "gpus": gpus, "method": method, "simulated": simulated, "files": {"times": file.sha256},
-              "sched_lab": __version__}
-    answer = Answer("far-run", inputs, "summary.json", ("execution.csv",), can_be_repeated=False)
-    check_folder(out, answer, force=force)
-    ensure_writable(out)
-    backend: Backend
-    if simulated is not None:
-        backend = SimulatedBackend(tasks.times_s, simulated)
-    else:
-        commands = read_table(file, {command: Column("text")})[command].tolist()
-        backend = NvmlBackend(commands, device, yes_reconfigure)
-    steps = execute(schedule, tasks.name, backend)
-    answer.write(out, partial(write_execution, steps), force=force)
-    about = answer.in_folder(out)
-    typer.echo(f"{out}: {about['tasks']} tasks, {about['failed']} failed, {about['end_s']:.2f} s")
-    if about["failed"]:
-        raise typer.Exit(1)
-
-# %% ../nbs/90_cli.ipynb #90-022
-InstancePath = Annotated[Path, _option("Jobs, nodes, run times and prices (JSON).", metavar="FILE.json")]
-JobMethod = Annotated[str, _option("fifo, edf and priority leave running jobs alone; greedy, rg (randomized greedy) "
-                                   "and local (plays the queue to its end) reschedule all; exact decides once.",
-                                   metavar="|".join(DECISIONS))]
-Simulate = Annotated[bool, typer.Option("--simulate", help="From the first submission to the last completion.")]
-SearchSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of rg and local.")]
-Iterations = Annotated[int, typer.Option(min=1, max=10**7, help="Rounds of rg.")]
-Period = Annotated[float, _option("Longest time between two decisions of a simulation (s).",
-                                  callback=_within(1, math.inf))]
-Loss = Annotated[str, _option("What an interruption costs in a simulation: nothing, the started epoch of a job that is "
-                              "stopped or moved, or that of every job at every decision.", metavar="|".join(LOSSES))]
-TimeLimit = Annotated[float, _option("Of exact search (s).", callback=_within(0.001, 86400))]
-DayFolder = Annotated[Path, _out("schedule.csv, costs.json and gantt.html")]
-
-# %% ../nbs/90_cli.ipynb #90-023
-@app.command("andreas")
-def andreas_command(instance: InstancePath, out: DayFolder, method: JobMethod = "rg", simulate: Simulate = False,
-                    seed: SearchSeed = 4010, max_iterations: Iterations = 1000, period: Period = math.inf,
-                    loss: Loss = "none", time_limit: TimeLimit = 60.0, force: Force = False,
-                    no_charts: NoCharts = False) -> None:
-    """Schedule training jobs with due dates on nodes with energy prices, now or for a whole day.
-
-    **schedule.csv** has job, node, gpu_type, gpus, start_s and end_s of every uninterrupted run; **costs.json** energy,
-    penalties and total with a bound that no scheduler can beat, or, of one decision, Eq. 1 and how far it is from the
-    best; **gantt.html** shows the schedule.
-
-    Example: sched-lab andreas --instance jobs.json --method local --simulate --out day
-    """
-    file = read_input(instance)
-    with warnings_said():
-        jobs = read_instance(file)
-    inputs = {"method": method, "simulate": simulate, "seed": seed, "max_iterations": max_iterations, "period": period,
-              "loss": loss, "time_limit": time_limit, "files": {"instance": file.sha256}, "sched_lab": __version__}
-    answer = Answer("andreas", inputs, "costs.json", andreas_report.TABLES, andreas_report.CHARTS)
-    compute = partial(andreas_report.report, jobs, method, is_simulated=simulate, how=Randomness(max_iterations, seed),
-                      period_s=period, loss=loss, time_limit_s=time_limit)
-    answer_with(answer, out, compute, andreas_report.headline_of, force=force, no_charts=no_charts)
-
-# %% ../nbs/90_cli.ipynb #90-023b
-JobsFile = Annotated[Path | None, _option("Jobs: name, arrival_s, steps, workers, model (a key of the throughputs), "
-                                          "weight if any. [default: embedded toy]")]
-ClusterFile = Annotated[Path | None, _option("Nodes: node, type, gpus. [default: embedded toy]")]
-ThroughputsFile = Annotated[Path | None, _option(
-    "Speeds: key, workers, and for each GPU type a column with steps/s of the whole gang on one node, 0 where it "
-    "cannot run; TYPE_spread on several nodes, if other. [default: embedded toy]")]
-SchedulerName = Annotated[str, _option(
-    "hadar maximises progress, hadar-inv 1/JCT, hadar-sticky moves no job; hadare runs copies of a job on nodes with "
-    "one GPU; planned ends near the bound with short jobs first; gavel-* shares out types by a linear program; "
-    "tiresias serves who has had least; yarn-cs is a waiting line.",
-    metavar="|".join(SCHEDULERS))]
-RoundLength = Annotated[float, _option("Time between two decisions (s).", "--round", callback=_within(1, 1e7))]
-RestartDelay = Annotated[float, _option("What a job loses when its GPUs change (s).", "--restart",
-                                        callback=_within(0, 1e7))]
-
-RoundsFolder = Annotated[Path, _out("jobs.csv, rounds.csv, summary.json, places.svg, progress.svg and usage.svg")]
-
-
-@app.command("hadar")
-def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
-                  throughputs: ThroughputsFile = None, scheduler: SchedulerName = "hadar",
-                  round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S,
-                  force: Force = False, no_charts: NoCharts = False) -> None:
-    """Share GPUs of different speed among training jobs, round by round, until all are done.
-
-    **jobs.csv** has name, workers, arrival_s, start_s, end_s and jct_s; **rounds.csv** round, start_s, job, node, type
-    and gpus; **summary.json** TTD, completion times, utilisation and a bound on TTD that no schedule beats;
-    **places.svg**, **progress.svg** and **usage.svg** show who ran where, jobs done, and GPUs in use.
-
-    Example: sched-lab hadar --jobs jobs.csv --cluster cluster.csv --throughputs speeds.csv --scheduler hadar --out run
-    """
-    scheduler_of(scheduler)
-    given = {"jobs": jobs, "cluster": cluster, "throughputs": throughputs}
-    files = {name: read_input(path or embedded(f"toy/hadar_{name}.csv")) for name, path in given.items()}
-    workload = read_workload(**files)
-    inputs = {"scheduler": scheduler, "round": round_s, "restart": restart_s, "files": checksums_of(files),
-              "sched_lab": __version__}
-    answer = Answer("hadar", inputs, "summary.json", hadar_report.TABLES, hadar_report.CHARTS)
-    compute = partial(hadar_report.report, workload, scheduler, round_s=round_s, restart_s=restart_s)
-    answer_with(answer, out, compute, hadar_report.headline_of, force=force, no_charts=no_charts)
-
 # %% ../nbs/90_cli.ipynb #90-024
-@app.command("traces")
+NodesFile = Annotated[
+    Path | None,
+    option("Node list: sn, cpu_milli, memory_mib, gpu, model. [default: embedded]")]
+TasksFile = Annotated[
+    Path | None,
+    option("Task list: name, cpu_milli, memory_mib, num_gpu, gpu_milli (of each GPU), gpu_spec if "
+           "any. [default: embedded]")]
+
+
 def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
-    """Describe a node list and a trace; without any, the embedded default, and where the public data is.
+    """Describe a node list and a trace; without any, the embedded default, and where the public
+    data is.
 
     Example: sched-lab traces --nodes nodes.csv --tasks tasks.csv
     """
-    cluster, trace = read_nodes(nodes or embedded("nodes.csv")), read_tasks(tasks or embedded("tasks.csv"))
-    typer.echo(f"nodes: {nodes or 'embedded default'}\n{describe_nodes(cluster).to_string(index=False)}\n")
-    typer.echo(f"tasks: {tasks or 'embedded default'}\n{describe_tasks(trace).to_string(index=False)}\n")
+    from .cluster import describe_nodes, read_nodes
+    from .frames import embedded
+    from .traces import describe_tasks, find_data, read_tasks
+
+    cluster = read_nodes(nodes or embedded("nodes.csv"))
+    trace = read_tasks(tasks or embedded("tasks.csv"))
+    for what, path, frame in (("nodes", nodes, describe_nodes(cluster)),
+                              ("tasks", tasks, describe_tasks(trace))):
+        typer.echo(f"{what}: {path or 'embedded default'}\n{frame.to_string(index=False)}\n")
     if nodes is tasks is None:
         openb = find_data("openb/openb_pod_list_default.csv")
-        typer.echo(f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
+        typer.echo(
+            f"openb: {openb.parent}" if openb else "openb: not here; run sched-lab fetch openb")
 
 # %% ../nbs/90_cli.ipynb #90-025
-CacheFolder = Annotated[Path | None, _option("Where to keep it. [default: the user cache]", metavar="DIR",
-                                             parser=_folder)]
+CacheFolder = Annotated[
+    Path | None,
+    option("Where to keep it. [default: the user cache]", metavar="DIR", parser=folder_named)]
 
 
-@app.command("fetch")
 def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
                   to: CacheFolder = None) -> None:
     """Download a public data set with its checksums: openb is Alibaba's GPU cluster trace of 2023.
 
     Example: sched-lab fetch openb --to data
     """
+    from .frames import InputError
+    from .traces import fetch_openb
+
     if name != "openb":
         raise InputError(f"there is no data set {name!r} to fetch", mend="choose openb")
     typer.echo(fetch_openb(to, progressbar=sys.stderr.isatty()))
 
 # %% ../nbs/90_cli.ipynb #90-025b
-STUDY = """# sched-lab sweep study.toml --out study
-nodes = "nodes.csv"
-policies = ["fgd", "pwr", "pwr-fgd:0.1"]
-seeds = "0-2"
-
-[traces]
-mine = "tasks.csv"
-"""
-EXAMPLES: dict[str, dict[str, Path | str]] = {
-    "online": {"nodes.csv": embedded("toy/nodes.csv"), "tasks.csv": embedded("toy/tasks.csv"), "study.toml": STUDY},
-    "andreas": {"jobs.json": json.dumps(TOY, indent=1) + "\n"},
-    "hadar": {f"{what}.csv": embedded(f"toy/hadar_{what}.csv") for what in ("jobs", "cluster", "throughputs")},
-    "far": {"times.csv": embedded("toy/mig_times.csv")},
-}
-Family = Annotated[str, typer.Argument(metavar="|".join(EXAMPLES), help="Which commands the files are for.")]
-ExampleFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=_folder, help="Where to write them.")]
+def families() -> list[str]:
+    """Families that have commands, in the order of the table."""
+    modules = (entry.module.split(".") for entry in COMMANDS)
+    return list(dict.fromkeys(names[1] for names in modules if names[-1] == "command"))
 
 
-@app.command("example")
+def in_family(family: str, module: str) -> Any:
+    """A module of a family, which may also go by the name of its paper.
+
+    Raises
+    ------
+    InputError : there is no such family
+    """
+    from .frames import InputError
+
+    name = {"pwr": "online"}.get(family, family)
+    if name not in families():
+        raise InputError(f"there is no family {family!r}",
+                         mend=f"choose one of {', '.join(families())}")
+    return import_module(f"sched_lab.{name}.{module}")
+
+# %% ../nbs/90_cli.ipynb #90-025c
+Family = Annotated[
+    str, typer.Argument(metavar="|".join(families()), help="Which commands the files are for.")]
+ExampleFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", parser=folder_named, help="Where to write them.")]
+
+
 def example_command(family: Family, folder: ExampleFolder) -> None:
-    """Write small files to try the other commands with, and to start from: online for inflate, sweep and traces.
+    """Write small files to try the other commands with, and to start from: online for inflate,
+    sweep and traces.
 
     Example: sched-lab example online .
     """
-    if family not in EXAMPLES:
-        raise InputError(f"there are no examples for {family!r}", mend=f"choose one of {', '.join(EXAMPLES)}")
+    from .frames import ensure_writable, read_bytes, write_bytes
+    from .reports import refuse_folder
+
+    examples = in_family(family, "command").EXAMPLES
     ensure_writable(folder)
     files = {folder / name: content.encode() if isinstance(content, str) else content.read_bytes()
-             for name, content in EXAMPLES[family].items()}
+             for name, content in examples.items()}
     for path, data in files.items():
         if os.path.lexists(path) and not (path.is_file() and read_bytes(path) == data):
-            refuse_folder(path, "there is a file of this name already", "move it away, or choose another folder")
+            refuse_folder(path, "there is a file of this name already",
+                          "move it away, or choose another folder")
     for path, data in files.items():
         if not path.exists():
             write_bytes(data, path)
         typer.echo(path)
 
+# %% ../nbs/90_cli.ipynb #90-025e
+CHECKOUT = PACKAGE.parent
+
+
+def results_in(folder: Path | None) -> Path:
+    """Folder of stored results.
+
+    Raises
+    ------
+    InputError : there is none
+    """
+    from .frames import InputError
+
+    results = folder or CHECKOUT / "data" / "results"
+    if not results.is_dir():
+        raise InputError(f"there are no stored results in {results}",
+                         mend="give their folder with --results")
+    return results
+
+
+def find_anything(name: str) -> Path | None:
+    """Find a file of the data or of the reference results."""
+    from .traces import find_data, find_reference
+
+    return find_data(name) or find_reference(name)
+
+
+def workplace_for(family: str, results: Path, workers: int) -> Workplace:
+    """Where experiments compute: in `_build` of the checkout, or else beside the results."""
+    from functools import partial
+
+    from .reproduction import Workplace
+
+    ours = results.resolve() == CHECKOUT / "data" / "results"
+    cells = CHECKOUT / "_build" / "cells" if ours else results / ".cells"
+    return Workplace(cells / family, workers, find_anything, partial(typer.echo, err=True))
+
+# %% ../nbs/90_cli.ipynb #90-025f
+def list_experiments(experiments: Any) -> None:
+    """Print what can be reproduced: name, minutes, what it finds out, and its frames."""
+    width = max(map(len, experiments), default=0)
+    for name, one in experiments.items():
+        absent = [file for file in one.needs if find_anything(file) is None]
+        lacks = f" (skipped here: {absent[0]} is absent)" if absent else ""
+        typer.echo(f"{name:<{width}}  {one.minutes:7.1f} min  {one.sentence}{lacks}")
+        typer.echo(f"{'':<{width}}               {', '.join(one.frames)}")
+
+
+def draw_figures(figures: Any, results: Path, folder: Path) -> None:
+    """Draw the figures of a family from the stored frames."""
+    from .frames import read_frame
+    from .plots import save_svg, use_book_style
+
+    use_book_style()
+    for name, draw in figures.items():
+        path = folder / f"{name.removesuffix('.svg')}.svg"
+        typer.echo(save_svg(draw(lambda frame: read_frame(results / frame)), path))
+
+# %% ../nbs/90_cli.ipynb #90-025g
+Paper = Annotated[str, typer.Argument(metavar="|".join(["pwr", *families()[1:]]),
+                                      help="Whose results.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Which experiments. [default: list them]")]
+Check = Annotated[bool, typer.Option("--check", help="Compare with what is stored, and write "
+                                     "nothing; without names, the cheap experiments.")]
+Minutes = Annotated[float, option("With --check and no names: the most an experiment may take.")]
+ResultsFolder = Annotated[
+    Path | None, option("Stored results. [default: data/results of the checkout]", metavar="DIR",
+                        parser=folder_named)]
+FiguresFolder = Annotated[
+    Path | None, option("Draw the figures into this folder too, from what is stored.",
+                        metavar="DIR", parser=folder_named)]
+
+# %% ../nbs/90_cli.ipynb #90-025i
+def reproduce_each(home: Any, names: Sequence[str], workplace: Workplace, results: Path, *,
+                   check: bool, command: str) -> bool:
+    """Reproduce experiments and print a line for each frame; whether none came out differently."""
+    from .reproduction import check_names, reproduce
+
+    check_names(home.EXPERIMENTS, names)
+    is_same = True
+    for name in names:
+        found = reproduce(home.EXPERIMENTS, home.CLAIMS, [name], results=results,
+                          workplace=workplace, check=check, command=command)
+        for row in found.itertuples(index=False):
+            typer.echo(f"{row.frame}: {row.outcome} ({row.minutes:.1f} min)")
+            for line in filter(None, row[-1].split("; ")):
+                typer.echo(f"  moves: {line}")
+        is_same &= bool(found["outcome"].str.match("same|skipped").all())
+    return is_same
+
+# %% ../nbs/90_cli.ipynb #90-025h
+def reproduce_command(family: Paper, names: Names = None, check: Check = False,
+                      workers: Workers = 0, minutes: Minutes = 1.0, results: ResultsFolder = None,
+                      figures: FiguresFolder = None) -> None:
+    """List what computes the stored results of a family, compute it again, or check what is stored.
+
+    A killed run goes on where it stood. With --check, exit code 1 means that a frame came out
+    differently, and each published claim that moves is named. Columns of times are not compared;
+    experiments whose data is not on this machine are skipped.
+
+    Example: sched-lab reproduce andreas sweep --check --workers 4
+    """
+    home = in_family(family, "experiments")
+    if not (names or check or figures):
+        list_experiments(home.EXPERIMENTS)
+        return
+    stored = results_in(results)
+    chosen = names or [name for name, one in home.EXPERIMENTS.items()
+                       if check and one.minutes <= minutes]
+    paper = {"online": "pwr"}.get(family, family)
+    place = workplace_for(paper, stored, workers_of(workers))
+    is_same = reproduce_each(home, chosen, place, stored, check=check,
+                             command=f"sched-lab reproduce {paper}")
+    if figures:
+        draw_figures(home.FIGURES, stored, figures)
+    if check and not is_same:
+        raise typer.Exit(1)
+
 # %% ../nbs/90_cli.ipynb #90-027
-def fail(message: str) -> NoReturn:
-    """Print one line on standard error and exit with code 2."""
-    typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)
-    raise SystemExit(2)
-
-
 UsageError: Any = typer.BadParameter.__base__  # Click's own class, wherever Typer keeps its Click
 
-
+# %% ../nbs/90_cli.ipynb #90-027x
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exit code 2 for wrong input, 130 and 143 when interrupted and terminated."""
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : what stands after `sched-lab`; without any, those of the process
+
+    Raises
+    ------
+    SystemExit : always; 2 for wrong input, 1 where a command says so, 130 when interrupted, 143
+        when terminated, 141 when nobody reads on
+    """
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with heard():
-            status = app(list(sys.argv[1:] if arguments is None else arguments) or ["--help"], prog_name="sched-lab",
-                         standalone_mode=False)
+            status = app(
+                list(sys.argv[1:] if arguments is None else arguments) or ["--help"],
+                prog_name="sched-lab", standalone_mode=False)
     except UsageError as error:
-        fail(f"{error.format_message().rstrip('.')}; see {error.ctx.command_path if error.ctx else 'sched-lab'} --help")
-    except SchedLabError as error:
-        fail(str(error))
+        where = error.ctx.command_path if error.ctx else "sched-lab"
+        fail(f"{error.format_message().rstrip('.')}; see {where} --help")
     except MemoryError:
         fail("there is not enough memory; give smaller inputs, or raise the limit (ulimit -v)")
     except BrokenPipeError:  # whoever read our lines has gone
@@ -713,4 +369,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(141) from None
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
+    except Exception as error:
+        from .frames import SchedLabError
+
+        if not isinstance(error, SchedLabError):
+            raise
+        fail(str(error))
     raise SystemExit(status or 0)

@@ -1,399 +1,28 @@
 """The command line: files in, files out, one line for what is wrong."""
-import gzip
 import hashlib
+import inspect
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
-import time
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from sched_lab import __version__
-from sched_lab._compat import embedded
 from sched_lab.andreas.instances import TOY
-from sched_lab.cli import main
-from sched_lab.frames import read_frame, sha256
-from sched_lab.online.evaluation import parse_seeds
-from sched_lab.traces import find_data, find_reference
-
-NODES = """sn,cpu_milli,memory_mib,gpu,model
-ant,16000,65536,2,T4
-bee,32000,131072,4,G2
-cat,64000,262144,1,A100
-dog,32000,65536,0,
-"""
-TASKS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
-one,4000,8192,1,500,
-two,2000,4096,1,300,T4|G2
-three,8000,16384,2,1000,
-four,8000,16384,0,0,
-"""
-PROGRAM = [sys.executable, "-c", "from sched_lab.cli import main; main()"]
-RESULT = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
-
-
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    """Work in a folder with nodes.csv and tasks.csv."""
-    monkeypatch.chdir(tmp_path)
-    Path("nodes.csv").write_text(NODES)
-    Path("tasks.csv").write_text(TASKS)
-    return tmp_path
-
-
-def call(*arguments):
-    """Exit code of the command line."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    return stop.value.code or 0
-
-
-def inflate(*options, out="out"):
-    return call("inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--out", out, *options)
-
-
-def content(folder):
-    """Every file below a folder, by relative path."""
-    files = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-# --- what is written
-
-
-def test_inflate_writes_three_files_for_each_seed(files, capsys):
-    assert inflate("--policy", "fgd", "--seeds", "0,2") == 0
-    assert {path.name for path in Path("out").iterdir()} == {"seed-0", "seed-2"}
-    assert {path.name for path in Path("out/seed-2").iterdir()} == RESULT
-    assert capsys.readouterr().out.count("GRAR") == 2
-
-
-def test_columns_and_meaning_of_the_tables(files):
-    inflate("--policy", "pwr")
-    placed = pd.read_csv("out/seed-0/assignments.csv", keep_default_na=False, dtype=str)
-    curve = pd.read_csv("out/seed-0/curve.csv")
-    summary = json.loads(Path("out/seed-0/summary.json").read_text())
-    assert list(placed) == ["event", "task_row", "node", "gpus"]
-    assert list(curve) == ["x", "eopc_w", "cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli",
-                           "failed"]
-    assert len(placed) == len(curve) == summary["arrivals"]
-    assert (placed["node"] == "").sum() == curve["failed"].iloc[-1] == summary["failed"]
-    assert (curve["eopc_w"] == curve["cpu_w"] + curve["gpu_w"]).all()
-    assert curve["x"].iloc[-1] >= 1 > curve["x"].iloc[-2]  # 7 GPUs; the last arrival crosses the capacity
-    two_gpus = placed[(placed["task_row"] == "2") & (placed["node"] != "")]
-    assert two_gpus["gpus"].str.fullmatch(r"\d-\d").all()
-    assert (placed[(placed["task_row"] == "3") & (placed["node"] != "")]["gpus"] == "").all()
-
-
-def test_same_seed_same_files_byte_for_byte(files):
-    for out in ("a", "b"):
-        subprocess.run([*PROGRAM, "inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--policy", "pwr-fgd:0.1",
-                        "--seeds", "3-4", "--out", out], check=True)
-    assert content("a") == content("b")
-    assert len(content("a")) == 8
-
-
-def test_another_seed_gives_another_workload(files):
-    inflate("--seeds", "0-1")
-    assert sha256("out/seed-0/assignments.csv") != sha256("out/seed-1/assignments.csv")
-
-
-def test_recorded_arrivals_are_replayed_in_order_until_their_end(files):
-    recorded = {"seeds": {"42": {"pod_rows": [3, 0, 0, 2], "node_rank_by_sorted_name": [3, 2, 1, 0]}}}
-    Path("arrivals.json.gz").write_bytes(gzip.compress(json.dumps(recorded).encode()))
-    assert inflate("--arrivals", "arrivals.json.gz", "--seed", "42") == 0
-    placed = pd.read_csv("out/assignments.csv", keep_default_na=False)
-    assert placed["task_row"].tolist() == [3, 0, 0, 2]
-    assert placed["node"][0] == "dog"  # rank 0 among nodes of equal score: a CPU-only task changes no GPU anywhere
-
-
-@pytest.mark.parametrize(("rows", "words"), [([3, 3], "no GPU demand"), ([], "no arrivals")])
-def test_a_recording_without_gpu_demand_is_a_run_too(rows, words, files, capsys):
-    recorded = {"seeds": {"1": {"pod_rows": rows, "node_rank_by_sorted_name": [0, 1, 2, 3]}}}
-    Path("arrivals.json").write_text(json.dumps(recorded))
-    assert inflate("--arrivals", "arrivals.json", "--seed", "1") == 0
-    assert words in capsys.readouterr().out
-    assert len(pd.read_csv("out/curve.csv")) == len(rows)
-
-
-def test_the_default_is_embedded_and_needs_no_file(tmp_path):
-    assert call("inflate", "--until", "0.02", "--out", tmp_path / "out") == 0
-    assert {path.name for path in (tmp_path / "out" / "seed-0").iterdir()} == RESULT
-
-
-def test_gpu_power_can_be_added(files, capsys):
-    Path("nodes.csv").write_text(NODES.replace("A100", "H999"))
-    Path("watts.csv").write_text("model,idle_w,full_w\nH999,70,700\n")
-    assert inflate() == 2
-    assert inflate("--gpu-power", "watts.csv") == 0
-
-
-# --- the real trace, if it is here
-
-
-def test_the_command_reproduces_the_authors_events(tmp_path):
-    nodes, tasks = find_data("openb/openb_node_list_gpu_node.csv"), find_data("openb/openb_pod_list_default.csv")
-    arrivals, expected = (find_reference(f"pwr/{name}") for name in
-                          ("arrivals/default.json.gz", "assignments/default.PWR100.42.csv.gz"))
-    if not (nodes and tasks and arrivals and expected):
-        pytest.skip("the openb trace or its reference results are not in the data folder (sched-lab fetch openb)")
-    assert call("inflate", "--nodes", nodes, "--tasks", tasks, "--policy", "pwr-fgd:0.1", "--arrivals", arrivals,
-                "--seed", 42, "--power", "package", "--arithmetic", "reference", "--out", tmp_path / "out") == 0
-    ours = pd.read_csv(tmp_path / "out" / "assignments.csv", keep_default_na=False, dtype=str)
-    theirs = pd.read_csv(expected, keep_default_na=False, dtype=str)
-    pd.testing.assert_frame_equal(ours, theirs.rename(columns={"trace_row": "task_row"})[list(ours)])
-
-
-# --- what is wrong is said in one line, and nothing stays behind
-
-
-def edited(text, line, column, value):
-    """Replace one cell of a table; line 1 is the header."""
-    rows = [row.split(",") for row in text.splitlines()]
-    rows[line - 1][rows[0].index(column)] = value
-    return "\n".join(",".join(row) for row in rows) + "\n"
-
-
-WRONG_FILES = {
-    "missing column": ("tasks.csv", TASKS.replace("gpu_milli", "gpu_share"), ["column gpu_milli", "missing"]),
-    "negative": ("tasks.csv", edited(TASKS, 3, "cpu_milli", "-20"), ["row 3", "column cpu_milli", "-20 is negative"]),
-    "non-numeric": ("tasks.csv", edited(TASKS, 2, "memory_mib", "8GB"), ["row 2", "column memory_mib", "8GB"]),
-    "over 1000 on several": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "2000"), ["row 4", "column gpu_milli", "2000"]),
-    "share of several GPUs": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "500"), ["row 4", "column gpu_milli", "500"]),
-    "no demand on one GPU": ("tasks.csv", edited(TASKS, 2, "gpu_milli", "0"), ["row 2", "column gpu_milli"]),
-    "ragged row": ("tasks.csv", TASKS + "five,1000\n", ["row 6", "cells"]),
-    "unknown GPU model": ("nodes.csv", edited(NODES, 3, "model", "B200"), ["row 3", "column model", "B200", "power"]),
-    "GPUs without a model": ("nodes.csv", edited(NODES, 3, "model", ""), ["row 3", "column model"]),
-    "duplicate node": ("nodes.csv", edited(NODES, 4, "sn", "ant"), ["row 4", "column sn", "ant", "row 2"]),
-    "too many GPUs": ("nodes.csv", edited(NODES, 2, "gpu", "64"), ["row 2", "column gpu", "64"]),
-    "empty file": ("nodes.csv", "", ["empty"]),
-    "header only": ("nodes.csv", NODES.splitlines()[0] + "\n", ["no row"]),
-}
-
-
-def assert_refused(code, capsys, *parts):
-    """Exit code 2, one line on standard error with these parts, and no output folder."""
-    error = capsys.readouterr().err
-    assert code == 2
-    assert len(error.splitlines()) == 1, error
-    assert all(part in error for part in parts), error
-    assert "Traceback" not in error
-    assert not Path("out").exists()
-
-
-@pytest.mark.parametrize("what", WRONG_FILES)
-def test_a_wrong_file_is_refused(what, files, capsys):
-    name, text, parts = WRONG_FILES[what]
-    Path(name).write_text(text)
-    assert_refused(inflate(), capsys, name, *parts)
-    assert sorted(path.name for path in files.iterdir()) == ["nodes.csv", "tasks.csv"]
-
-
-WRONG_OPTIONS = {
-    "unknown policy": (["--policy", "best"], ["'best'", "fgd, pwr"]),
-    "alpha above 1": (["--policy", "pwr-fgd:1.5"], ["1.5", "from 0 to 1"]),
-    "alpha below 0": (["--policy", "pwr-fgd:-0.1"], ["-0.1", "from 0 to 1"]),
-    "alpha missing": (["--policy", "pwr-fgd"], ["''", "from 0 to 1"]),
-    "alpha not a number": (["--policy", "pwr-fgd:nan"], ["nan", "from 0 to 1"]),
-    "unknown power model": (["--power", "eq9"], ["eq9", "package"]),
-    "unknown arithmetic": (["--arithmetic", "fuzzy"], ["fuzzy", "reference"]),
-    "unknown sampling": (["--sampling", "bootstrap"], ["bootstrap", "permutation-first"]),
-    "bad seeds": (["--seeds", "9-0"], ["9-0"]),
-    "until 0": (["--until", "0"], ["--until"]),
-    "until nan": (["--until", "nan"], ["--until"]),
-    "seed without arrivals": (["--seed", "1"], ["--seed", "--arrivals"]),
-    "arrivals without seed": (["--arrivals", "nodes.csv"], ["--seed"]),
-    "arrivals that are none": (["--arrivals", "nodes.csv", "--seed", "1"], ["nodes.csv", "JSON"]),
-    "seeds and arrivals": (["--arrivals", "nodes.csv", "--seeds", "1"], ["--seeds", "--arrivals"]),
-    "no such option": (["--polciy", "fgd"], ["--polciy"]),
-    "not an integer": (["--seed", "x"], ["--seed", "integer"]),
-    "no such file": (["--nodes", "node.csv"], ["node.csv", "nodes.csv"]),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_OPTIONS)
-def test_a_wrong_option_is_refused(what, files, capsys):
-    options, parts = WRONG_OPTIONS[what]
-    assert_refused(inflate(*options), capsys, *parts)
-
-
-def test_an_unwritable_output_is_refused(files, capsys):
-    assert inflate(out="nodes.csv/out") == 2
-    assert inflate(out="nodes.csv") == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and all("nodes.csv" in line and "--out" in line for line in lines)
-    assert Path("nodes.csv").read_text() == NODES
-
-
-def test_arrivals_of_another_cluster_are_refused(files, capsys):
-    for order, ranks, part in (([0], [0, 1], "node_rank_by_sorted_name"), ([9], [0, 1, 2, 3], "pod_rows"),
-                               ([-1], [0, 1, 2, 3], "pod_rows"), ([0], [0, 1, 2, 2], "node_rank_by_sorted_name")):
-        recorded = {"seeds": {"1": {"pod_rows": order, "node_rank_by_sorted_name": ranks}}}
-        Path("arrivals.json").write_text(json.dumps(recorded))
-        assert_refused(inflate("--arrivals", "arrivals.json", "--seed", "1"), capsys, "arrivals.json", part)
-    assert_refused(inflate("--arrivals", "arrivals.json", "--seed", "2"), capsys, "no seed 2", "1")
-
-
-# --- a long run that is killed
-
-
-def test_finished_seeds_are_kept_and_a_damaged_one_is_made_again(files, capsys):
-    inflate("--seeds", "0-2")
-    first = content("out")
-    Path("out/seed-1/curve.csv").write_text("x\n")
-    os.utime("out/seed-0/curve.csv", (1, 1))
-    capsys.readouterr()
-    inflate("--seeds", "0-2")
-    assert [line.endswith("(kept)") for line in capsys.readouterr().out.splitlines()] == [True, False, True]
-    assert content("out") == first
-    assert os.stat("out/seed-0/curve.csv").st_mtime == 1  # not written again
-
-
-def test_other_options_neither_keep_nor_replace_old_results(files, capsys):
-    inflate("--policy", "fgd")
-    before = content("out")
-    capsys.readouterr()
-    for seeds in ("0", "1"):
-        assert inflate("--policy", "pwr", "--seeds", seeds) == 2
-        assert "policy was 'fgd', now 'pwr'" in capsys.readouterr().err
-    assert content("out") == before
-    assert inflate("--policy", "pwr", "--force") == 0
-    assert "(kept)" not in capsys.readouterr().out
-    assert json.loads(Path("out/seed-0/summary.json").read_text())["policy"] == "pwr"
-
-
-def test_a_device_gives_the_results_of_one_after_the_other(files, capsys):
-    mix = ("--policy", "pwr-fgd:0.1", "--seeds")
-    assert inflate(*mix, "0-2", out="alone") == inflate(*mix, "0-2", "--device", "cpu", out="together") == 0
-    assert content("alone") == content("together")
-    capsys.readouterr()
-    assert inflate(*mix, "1-4", "--device", "cpu", out="alone") == inflate(*mix, "3", out="later") == 0
-    said = capsys.readouterr().out.splitlines()
-    assert [line.endswith("(kept)") for line in said] == [True, True, False, False, False]
-    assert content("alone/seed-3") == content("later/seed-3")
-
-
-def test_a_device_that_cannot_is_refused_before_anything_is_written(files, capsys):
-    for options, words in ((["tpu"], "choose one of cpu"), (["cpu", "--arithmetic", "reference"], "no array form")):
-        assert inflate("--device", *options) != 0
-        assert words in capsys.readouterr().err
-    assert content("out") == {}
-
-
-FOUR_SEEDS = [*PROGRAM, "inflate", "--seeds", "0-3", "--out"]
-
-
-@pytest.fixture(scope="module")
-def four_seeds(tmp_path_factory):
-    """Contents of what `FOUR_SEEDS` writes when nobody kills it."""
-    out = tmp_path_factory.mktemp("whole") / "out"
-    subprocess.run([*FOUR_SEEDS, out], check=True, capture_output=True)
-    return content(out)
-
-
-@pytest.mark.parametrize(("what", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
-def test_a_signal_that_comes_in_a_compiled_call_ends_the_command_as_any_other(what, code, files, monkeypatch):
-    def interrupted(*arguments, **options):
-        try:
-            raise SystemError("a compiled call returned a result with an exception set") from what
-        except SystemError as inner:
-            raise SystemError("and so did the one around it") from inner
-
-    monkeypatch.setattr("sched_lab.cli.inflate", interrupted)
-    assert inflate("--tasks", "tasks.csv") == code
-    assert not Path("out", "seed-0").exists()
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_run_resumes_without_losing_finished_seeds(how, four_seeds, tmp_path):
-    out = tmp_path / "out"
-    with subprocess.Popen([*FOUR_SEEDS, out], stdout=subprocess.PIPE, text=True) as process:
-        process.stdout.readline()  # the first seed is finished
-        time.sleep(0.1)
-        process.send_signal(how)
-    finished = {name: data for name, data in content(out).items() if not name.startswith(".")}
-    assert len(finished) >= len(RESULT)
-    if how == signal.SIGTERM:
-        assert process.returncode == 143
-        assert not [path for path in out.iterdir() if path.name.startswith(".")]
-    again = subprocess.run([*FOUR_SEEDS, out], check=True, capture_output=True, text=True).stdout
-    assert again.splitlines()[0].endswith("(kept)")
-    assert content(out) == four_seeds
-    assert finished.items() <= content(out).items()
-
+from sched_lab.cli import COMMANDS as COMMAND_TABLE
+from sched_lab.frames import embedded, sha256
+from sched_lab.reproduction import Claim, Experiment
+from tests.command_line import NODES, PROGRAM, STUDY, TASKS, assert_refused, call, content
 
 # --- the rest
-
-
-# --- studies
-
-STUDY = """nodes = "nodes.csv"
-policies = ["fgd", "pwr"]
-seeds = "0-2"
-step = 0.5
-[traces]
-mine = "tasks.csv"
-"""
-
-
-def test_a_study_gives_runs_and_means_and_keeps_what_is_finished(files, capsys):
-    Path("study.toml").write_text(STUDY)
-    assert call("sweep", "study.toml", "--out", "out", "--workers", "1") == 0
-    assert capsys.readouterr().out == "out: 6 cells: 0 kept, 6 computed\n"
-    runs, means = read_frame("out/results.csv"), read_frame("out/means.csv")
-    assert len(runs) == 6 * 3 and len(means) == 2 * 3
-    assert means.query("policy == 'fgd'")["saving_percent"].tolist() == [0, 0, 0]
-    before = content("out")
-    cell = next(Path("out/cells").rglob("*.csv"))
-    cell.write_bytes(cell.read_bytes()[:-5])
-    assert call("sweep", "study.toml", "--out", "out", "--workers", "1") == 0
-    said = capsys.readouterr()
-    assert str(cell) in said.err and "policy" in said.err and len(said.err.splitlines()) == 1
-    assert "5 kept, 1 computed" in said.out
-    after = content("out")
-    for name in ("results.csv", "means.csv", str(cell.relative_to("out"))):
-        assert after[name] == before[name]
-
-
-@pytest.mark.parametrize(("text", "words"), [
-    (STUDY.replace("pwr", "pwe"), "no policy 'pwe'"), (STUDY.replace("seeds", "seed"), "no setting 'seed'"),
-    (STUDY.replace("tasks.csv", "no.csv"), "no.csv")])
-def test_a_wrong_study_leaves_nothing(text, words, files, capsys):
-    Path("study.toml").write_text(text)
-    assert call("sweep", "study.toml", "--out", "out") == 2
-    said = capsys.readouterr()
-    assert words in said.err and len(said.err.splitlines()) == 1 and said.out == "" and not Path("out").exists()
-
-
-def test_a_study_needs_a_scheduler_that_answers(files, capsys):
-    Path("study.toml").write_text(STUDY)
-    assert call("sweep", "study.toml", "--out", "out", "--dask", "nonsense") == 2
-    assert "nonsense" in capsys.readouterr().err
-
-
-def test_a_killed_study_goes_on_and_ends_the_same(files):
-    Path("study.toml").write_text(STUDY.replace('"0-2"', '"0-99"'))
-    arguments = [*PROGRAM, "sweep", "study.toml", "--workers", "1", "--out"]
-    subprocess.run([*arguments, "whole"], check=True, capture_output=True, cwd=files)
-    process = subprocess.Popen([*arguments, "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=files)
-    deadline = time.monotonic() + 120
-    while len(list(Path("killed").rglob("*.json"))) < 10:
-        assert process.poll() is None and time.monotonic() < deadline, "it ended before it was killed"
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert not Path("killed/means.csv").exists()
-    again = subprocess.run([*arguments, "killed"], check=True, capture_output=True, text=True, cwd=files)
-    kept = int(again.stdout.split(" kept")[0].split()[-1])
-    assert kept >= 10 and f"{200 - kept} computed" in again.stdout
-    for name in ("results.csv", "means.csv"):
-        assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
 
 
 def test_help_teaches(capsys):
@@ -420,11 +49,6 @@ def test_traces_describes_nodes_and_tasks(files, capsys):
 def test_fetch_knows_its_data_sets(capsys):
     assert call("fetch", "closedb") == 2
     assert "openb" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("text", "seeds"), [("0", [0]), ("0-2", [0, 1, 2]), ("5,1-2", [5, 1, 2]), (" 1 - 2 ", [1, 2])])
-def test_seeds(text, seeds):
-    assert parse_seeds(text) == seeds
 
 
 # --- inputs are read once
@@ -468,7 +92,7 @@ def test_every_input_may_be_a_pipe_and_its_bytes_are_hashed(what, files):
     assert call(*PIPED[what], "pipe", "--out", "out") == 0
     writer.join()
     record = Path("out/seed-0" if PIPED[what][0] == "inflate" else "out",
-                  "costs.json" if what == "instance" else "summary.json")
+                  "summary.json" if what == "instance" else "summary.json")
     checksum = hashlib.sha256(CONTENT[what].encode()).hexdigest()
     assert checksum in json.loads(record.read_text())["inputs"]["files"].values()
 
@@ -507,13 +131,13 @@ def test_a_folder_with_something_else_is_refused_and_left_alone(name, all_files,
 
 @pytest.mark.parametrize("name", ["far", "hadar", "andreas", "sweep"])
 def test_a_file_of_the_same_name_is_never_overwritten(name, all_files, capsys):
-    for file in ("summary.json", "costs.json", "results.csv"):
+    for file in ("summary.json", "summary.json", "results.csv"):
         Path("out").mkdir(exist_ok=True)
         Path("out", file).write_text("mine")
     for force in ([], ["--force"]):
         assert call(*COMMANDS[name], "--out", "out", *force) == 2
         assert "was not written by sched-lab" in capsys.readouterr().err
-    assert content("out") == dict.fromkeys(("costs.json", "results.csv", "summary.json"), b"mine")
+    assert content("out") == dict.fromkeys(("summary.json", "results.csv", "summary.json"), b"mine")
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -587,7 +211,7 @@ def test_charts_that_are_missing_are_drawn_by_the_next_call(files, capsys):
     (["far", "--times", "times.csv", "--gpus", "1000000000"], "--gpus"),
     (["far-run", "--times", "times.csv", "--simulated", "1e-9"], "--simulated"),
     (["far-run", "--times", "times.csv", "--simulated", "nan"], "--simulated"),
-    (["far-run", "--times", "times.csv", "--dry-run", "--device", "99999"], "--device"),
+    (["far-run", "--times", "times.csv", "--dry-run", "--first-gpu", "99999"], "--first-gpu"),
     (["andreas", "--instance", "jobs.json", "--max-iterations", "99999999999999999999"], "--max-iterations"),
     (["andreas", "--instance", "jobs.json", "--max-iterations", "0"], "--max-iterations"),
     (["andreas", "--instance", "jobs.json", "--seed", "-1"], "--seed"),
@@ -633,7 +257,7 @@ def test_whoever_stops_reading_gets_no_traceback(files):
 
 @pytest.mark.parametrize(("name", "words"), [
     ("inflate", "failures.csv"), ("sweep", "means.csv"), ("far", "reconfigurations.csv"), ("far-run", "execution.csv"),
-    ("andreas", "costs.json"), ("hadar", "rounds.csv")])
+    ("andreas", "summary.json"), ("hadar", "rounds.csv")])
 def test_the_help_of_out_names_the_files_of_the_command(name, words, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert call(name, "--help") == 0
@@ -652,3 +276,127 @@ def test_examples_are_written_and_never_overwrite(files, capsys):
     assert not Path("study.toml").exists()
     assert call("example", "gavel", ".") == 2 and call("example", "far", "") == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+# --- the table of commands
+
+
+@pytest.mark.parametrize("entry", COMMAND_TABLE, ids=lambda entry: entry.name)
+def test_the_table_says_what_the_command_says(entry):
+    """The help of a line is the first paragraph of the docstring of the function it names."""
+    function = getattr(import_module(entry.module), entry.function)
+    assert entry.help == inspect.getdoc(function).partition("\n\n")[0].replace("\n", " ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["no-such-command"]])
+def test_the_table_alone_loads_no_family(arguments):
+    program = ("import sys\nfrom sched_lab.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+               "print(*sys.modules, file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert not loaded & {"numpy", "pandas", "numba", "scipy", "altair", "sched_lab.frames"}
+    assert not [name for name in loaded if re.match(r"sched_lab\.(online|andreas|hadar|far)\b", name)]
+
+
+def test_a_command_loads_its_own_family_only():
+    program = ("import sys\nfrom sched_lab.cli import main\ntry: main(['inflate', '--help'])\nexcept SystemExit: pass\n"
+               "print(*sys.modules, file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "sched_lab.online.command" in loaded and not loaded & {"sched_lab.far", "sched_lab.hadar", "altair"}
+
+
+def test_a_command_that_is_not_there_names_the_nearest(capsys):
+    assert call("infate") == 2
+    assert capsys.readouterr().err == (
+        "sched-lab: No such command 'infate'. Did you mean 'inflate'?; see sched-lab --help\n")
+
+
+def test_an_earlier_name_of_an_option_is_understood_and_said(tmp_path, capsys):
+    assert call("hadar", "--scheduler=yarn-cs", "--no-charts", "--out", tmp_path / "out") == 0
+    assert "warning: --scheduler is now --policy" in capsys.readouterr().err
+    assert call("hadar", "--policy", "yarn-cs", "--no-charts", "--out", tmp_path / "out") == 0
+    assert "(kept)" in capsys.readouterr().out
+
+
+def test_options_of_a_command_are_completed():
+    completed = subprocess.run([sys.executable, "-m", "sched_lab"], capture_output=True, text=True, check=True, env={
+        **os.environ, "_SCHED_LAB_COMPLETE": "complete_bash", "COMP_WORDS": "sched-lab hadar --pol",
+        "COMP_CWORD": "2"}).stdout
+    assert completed.split() == ["--policy"]
+
+
+# --- reproduce
+
+
+def squares(place):
+    return {"maths/squares.csv": pd.DataFrame({"n": [1, 2], "square": [1, 4]})}
+
+
+SQUARES = Experiment("squares", "what squares are", ("maths/squares.csv",), 0.1, {"version": 1}, squares)
+CUBES = replace(SQUARES, name="cubes", frames=("maths/cubes.csv",), minutes=30.0, needs=("no/such.csv",))
+CLAIM = Claim("two times two", "4", ("maths/squares.csv",),
+              lambda frame: (str(frame["square"].max()), "reproduced" if frame["square"].max() == 4 else "not"))
+
+
+@pytest.fixture
+def maths(tmp_path, monkeypatch):
+    """Make a family of two experiments, and a folder for its results."""
+    home = SimpleNamespace(EXPERIMENTS={"squares": SQUARES, "cubes": CUBES}, CLAIMS=(CLAIM,), FIGURES={
+        "squares": lambda read: __import__("altair").Chart(read("maths/squares.csv")).mark_point().encode(x="n:Q")})
+    monkeypatch.setattr("sched_lab.cli.in_family", lambda family, module: home)
+    (tmp_path / "results").mkdir()
+    return home
+
+
+def reproduce(tmp_path, *arguments):
+    return call("reproduce", "far", *arguments, "--workers", 1, "--results", tmp_path / "results")
+
+
+def test_experiments_are_listed_with_their_minutes(maths, tmp_path, capsys):
+    assert reproduce(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"squares +0.1 min +what squares are\n +maths/squares.csv\n", said) and "30.0 min" in said
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_a_frame_is_stored_and_checked(maths, tmp_path, capsys):
+    assert reproduce(tmp_path, "squares") == 0
+    assert "maths/squares.csv: not stored" in capsys.readouterr().out
+    about = json.loads((tmp_path / "results/maths/squares.json").read_text())
+    assert about["parameters"]["made by"] == "sched-lab reproduce far squares"
+    before = content(tmp_path)
+    assert reproduce(tmp_path, "--check") == 0  # the dear one is left out
+    said = capsys.readouterr().out
+    assert "maths/squares.csv: same" in said and "cubes" not in said and content(tmp_path) == before
+
+
+def test_a_difference_ends_with_exit_code_1_and_names_the_claim(maths, tmp_path, capsys):
+    reproduce(tmp_path, "squares")
+    maths.EXPERIMENTS["squares"] = replace(SQUARES, compute=lambda place: {
+        name: frame.assign(square=[1, 5]) for name, frame in squares(place).items()})
+    before = content(tmp_path)
+    assert reproduce(tmp_path, "squares", "--check") == 1
+    said = capsys.readouterr().out
+    assert "differs: 1 rows differ in square" in said and "moves: two times two: 4, reproduced -> 5, not" in said
+    assert content(tmp_path) == before
+
+
+def test_absent_data_is_said_and_is_no_difference(maths, tmp_path, capsys):
+    assert reproduce(tmp_path, "cubes", "--check") == 0
+    assert "maths/cubes.csv: skipped: no/such.csv is not here" in capsys.readouterr().out
+
+
+def test_figures_are_drawn_from_what_is_stored(maths, tmp_path, capsys):
+    reproduce(tmp_path, "squares")
+    assert reproduce(tmp_path, "--figures", tmp_path / "figures") == 0
+    assert (tmp_path / "figures/squares.svg").read_text().startswith("<svg")
+
+
+def test_what_cannot_be_reproduced_is_one_line(tmp_path, capsys):
+    assert call("reproduce", "gavel") == 2
+    assert call("reproduce", "far", "--check", "--results", tmp_path / "nothing") == 2
+    assert call("reproduce", "far", "no-such-experiment") == 2
+    said = capsys.readouterr().err
+    assert "no family 'gavel'" in said and "no stored results" in said and "no experiment 'no-such-experiment'" in said
+    assert len(said.splitlines()) == 3

@@ -1,0 +1,58 @@
+"""What tests of commands share: two small input files, a call, and the content of a folder."""
+import sys
+from pathlib import Path
+
+import pytest
+
+from sched_lab.cli import main
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+ant,16000,65536,2,T4
+bee,32000,131072,4,G2
+cat,64000,262144,1,A100
+dog,32000,65536,0,
+"""
+TASKS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec
+one,4000,8192,1,500,
+two,2000,4096,1,300,T4|G2
+three,8000,16384,2,1000,
+four,8000,16384,0,0,
+"""
+PROGRAM = [sys.executable, "-c", "from sched_lab.cli import main; main()"]
+RESULT = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
+
+
+def call(*arguments):
+    """Exit code of the command line."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return stop.value.code or 0
+
+
+def inflate(*options, out="out"):
+    return call("inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv", "--out", out, *options)
+
+
+def content(folder):
+    """Every file below a folder, by relative path."""
+    files = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def assert_refused(code, capsys, *parts):
+    """Exit code 2, one line on standard error with these parts, and no output folder."""
+    error = capsys.readouterr().err
+    assert code == 2
+    assert len(error.splitlines()) == 1, error
+    assert all(part in error for part in parts), error
+    assert "Traceback" not in error
+    assert not Path("out").exists()
+
+
+STUDY = """nodes = "nodes.csv"
+policies = ["fgd", "pwr"]
+seeds = "0-2"
+step = 0.5
+[traces]
+mine = "tasks.csv"
+"""
