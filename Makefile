@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book test alone sync lint unit nbval pages browser bench lab export clean
+.PHONY: help setup results html book check test alone sync lint unit nbval pages browser bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -40,6 +40,9 @@ book: results html  ## build the book
 	@printf '\nresults  %s\nbook     file://%s\n' '$(OUT)' "$(abspath _build/html/index.html)"
 
 # --- the checks, cheap ones first; the first failure stops
+
+check: setup     ## what your change can break, in two minutes
+	$(BIN)/python tools/check.py $(BASE)
 
 test: setup      ## every check CI runs
 	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target alone

@@ -1,9 +1,9 @@
 """Give each chapter one number and one short name, and use both wherever the book speaks of it.
 
-The number is the file's (``nbs/24a_joint`` is 24a), the short name its ``title`` in ``_toc.yml``. The sidebar shows
-"24a Joint policy", the page is headed "24a Joint policy: Can one policy ...?", ``{doc}`24a_joint``` reads
-"Chapter 24a (Joint policy)", and equations and theorems are counted as 24a.1, 24a.2, ... Pages that are no chapters
-keep their titles.
+The number is the file's (``nbs/24a_joint`` is 24a), the short name its ``title`` in ``_toc.yml``.
+The sidebar shows "24a Joint policy", the page is headed "24a Joint policy: Can one policy ...?",
+``{doc}`24a_joint``` reads "Chapter 24a (Joint policy)", and equations and theorems are counted as
+24a.1, 24a.2, ... Pages that are no chapters keep their titles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def chapter(env: Any, docname: str) -> tuple[str, str] | None:
         return None
     page = env.external_site_map.get(docname)
     if page is None or not page.title:
-        raise ExtensionError(f"_toc.yml: chapter {docname} has no short name: add `title: NAME` below its `- file:`")
+        raise ExtensionError(
+            f"_toc.yml: chapter {docname} has no short name: add `title: NAME` below its `- file:`")
     return file["number"], page.title
 
 
@@ -70,7 +71,8 @@ def assign_section_numbers(self: Any, env: Any) -> list[str]:
         if named := chapter(env, docname):
             page, *parts = toc.findall(nodes.reference)
             env.titles[docname]["secnumber"] = page["secnumber"] = [named[0]]
-            env.toc_secnumbers[docname] = {"": (named[0],), **{part["anchorname"]: () for part in parts}}
+            env.toc_secnumbers[docname] = {
+                "": (named[0],), **{part["anchorname"]: () for part in parts}}
     return [docname for docname in env.tocs if old.get(docname) != env.toc_secnumbers.get(docname)]
 
 

@@ -1,8 +1,9 @@
 """Give the search its excerpts also where the book is a folder, not a site.
 
-Sphinx's search fetches each page that it found, and a page opened from a folder (``file://``) may fetch nothing. It
-may load scripts, though. So the text of every page is written as a small script of its own, with the anchors that
-results point to, and ``_assets/book-search.js`` loads those of the pages found.
+Sphinx's search fetches each page that it found, and a page opened from a folder (``file://``) may
+fetch nothing. It may load scripts, though. So the text of every page is written as a small script
+of its own, with the anchors that results point to, and ``_assets/book-search.js`` loads those of
+the pages found.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 SKIPPED = {"script", "style", "noscript", "svg"}
-VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+VOID = {
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
+    "wbr"}
 
 
 class Text(HTMLParser):
@@ -57,7 +60,8 @@ def page_text(html: str) -> str:
     return re.sub(r"\s+", " ", "".join(text.parts)).strip()
 
 
-def write_text(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+def write_text(app: Any, pagename: str, templatename: str, context: dict[str, Any],
+               doctree: Any) -> None:
     """Write the text of a page beside the book; let the search page load such texts."""
     if pagename == "search":
         app.add_js_file("book-search.js")

@@ -1,14 +1,15 @@
 """Teach Jupyter Book (MyST-NB) the nbdev directives.
 
-MyST-NB lets a project name its own reader for a file suffix (``nb_custom_formats``), ``.ipynb`` included.
-``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, the book sees
+MyST-NB lets a project name its own reader for a file suffix (``nb_custom_formats``), ``.ipynb``
+included. ``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, the book sees
 
 * directive lines (``#| ...``) removed from the code,
 * ``#| hide``, ``#| default_exp`` and ``#| exporti`` cells removed from the page,
 * ``#| hide_input`` / ``#| hide_output`` / ``#| code-fold: true`` as cell tags,
 * ``#| eval: false`` cells never executed,
 * under an ``#| export`` cell a line "exported to <module>" that links to the API page,
-* Vega-Lite outputs as an HTML block drawn by the vendored Vega (``_assets/book-vega.js``); a stored PNG, if
+* Vega-Lite outputs as an HTML block drawn by the vendored Vega (``_assets/book-vega.js``); a stored
+PNG, if
   there is one, is shown until the live chart replaces it.
 """
 
@@ -31,7 +32,8 @@ THEBE = re.compile(r"thebe", re.I)
 
 def split_directives(source: str) -> tuple[list[tuple[str, str]], str]:
     """Return the leading ``#|`` directives of a cell and the code without them."""
-    lines, found = source.split("\n"), []
+    lines = source.split("\n")
+    found = []
     while lines and (m := DIRECTIVE.match(lines[0])):
         found.append((m["name"], m["arg"]))
         lines.pop(0)
@@ -51,8 +53,9 @@ def vega_block(spec: dict[str, Any], png: str | None) -> str:
     data = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
     still = (f'<img alt="{label}" src="data:image/png;base64,{png.strip()}">' if png
              else f"<noscript>The chart “{label}” is drawn by JavaScript.</noscript>")
-    return (f'<div class="vega-chart" role="img" aria-label="{label}"><div class="vega-view">{still}</div>'
-            f'<script type="application/json" class="vega-spec">{data}</script></div>')
+    return (
+        f'<div class="vega-chart" role="img" aria-label="{label}"><div class="vega-view">{still}</div>'
+        f'<script type="application/json" class="vega-spec">{data}</script></div>')
 
 
 def render_charts(cell: nbformat.NotebookNode) -> None:
@@ -66,7 +69,8 @@ def render_charts(cell: nbformat.NotebookNode) -> None:
 def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
     """Read an nbdev notebook for MyST-NB (see the module docstring)."""
     nb = nbformat.reads(text, as_version=4)
-    module, cells = "", []
+    module = ""
+    cells = []
     for cell in nb.cells:
         cells.append(cell)
         if cell.cell_type != "code":
@@ -84,7 +88,9 @@ def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
                 tags.append("hide-input")
             if name in ("export", "exports") and "remove-cell" not in tags:
                 target = f"{package}.{arg or module}"
-                cells.append(new_markdown_cell(f"```{{div}} nb-export\nexported to {{py:mod}}`{target}`\n```"))
+                cells.append(
+                    new_markdown_cell(
+                        f"```{{div}} nb-export\nexported to {{py:mod}}`{target}`\n```"))
         if not cell.source.strip():
             tags.append("remove-cell")
         render_charts(cell)
@@ -92,12 +98,14 @@ def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
     return nb
 
 
-def first_visit(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+def first_visit(app: Any, pagename: str, templatename: str, context: dict[str, Any],
+                doctree: Any) -> None:
     """Follow the reader's system colours; without a default the theme logs an error on the first visit."""
     context.setdefault("default_mode", "auto")
 
 
-def trim_scripts(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+def trim_scripts(app: Any, pagename: str, templatename: str, context: dict[str, Any],
+                 doctree: Any) -> None:
     """Keep one of each script and none of thebe's, which Jupyter Book always adds: it would run code on a server."""
     kept: dict[tuple[str, Any], Any] = {}
     for js in context.get("script_files", []):

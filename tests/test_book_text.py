@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_headings_and_sidebar_have_the_number_of_the_file(page):
 def test_neighbours_equations_and_theorems_have_the_number_of_the_file():
     page = (HTML / "nbs/45_hadar_bounds.html").read_text(encoding="utf-8")
     shown = [text(title) for title in re.findall(r'class="prev-next-title">(.*?)</p>', page)]
-    assert [title.split(":")[0] for title in shown] == [spoken("44a_hadare"), spoken("46_hadar_planned")]
+    assert [title.split(":")[0] for title in shown] == [spoken("44a_copies"), spoken("46_hadar_planned")]
     for page in PAGES[:-1]:
         counted = re.findall(r'class="(?:eqno|caption-number)">\(?[A-Za-z ]*([\w.]*?\d[\w.]*)', article(page))
         assert {found.split(".")[0] for found in counted} <= {number(Path(page).stem)}
@@ -142,6 +143,15 @@ def test_sources_are_labelled_as_they_are_cited():
     cited = [(key, text(shown)) for page in PAGES for link, key, shown in CITED.findall(article(page)) if link]
     assert len(cited) > 50
     assert [(key, shown) for key, shown in cited if not labels[key].endswith(shown)] == []
+
+
+@built
+def test_every_public_name_is_in_the_reference():
+    page = (HTML / "api.html").read_text(encoding="utf-8")
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts)
+               for path in (ROOT / "sched_lab").rglob("*.py") if not path.name.startswith("_")]
+    names = [f"{module}.{name}" for module in modules for name in getattr(import_module(module), "__all__", ())]
+    assert len(names) > 200 and [name for name in names if f'id="{name}"' not in page] == []
 
 
 @built

@@ -24,7 +24,8 @@ import psutil
 
 from sched_lab.sweeps import SweepError, grid, sweep
 
-CELLS, HANG_S = 6, 120
+CELLS = 6
+HANG_S = 120
 BUSY = """
 import os, threading
 threading.Thread(target=lambda: (os.read(0, 1), os._exit(0)), daemon=True).start()
@@ -109,7 +110,10 @@ def left_behind(mark: str) -> list[psutil.Process]:
 
 def main(sweeps: int = 300, busy: int = 4) -> None:
     random.seed(83)
-    begin, ends, slowest_s, kills = time.monotonic(), Counter[str](), 0.0, 0
+    begin = time.monotonic()
+    ends = Counter[str]()
+    slowest_s = 0.0
+    kills = 0
     loops = [subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE) for _ in range(busy)]
     os.environ["SOAK"] = mark = uuid4().hex
     with tempfile.TemporaryDirectory() as folder:

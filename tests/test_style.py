@@ -1,0 +1,141 @@
+"""How the package is written: public names, docstrings, parameters, cells, imports. The limits are in CONTRIBUTING."""
+import ast
+import inspect
+import re
+import statistics
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.test_export import NOTEBOOKS, code_lines
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "sched_lab"
+MODULES = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in PACKAGE.rglob("*.py")
+                 if not path.name.startswith("_"))
+MOST_PUBLIC_NAMES = 350
+MOST_PARAMETERS = 7
+
+
+def public_names(module: str) -> list[str]:
+    return list(getattr(import_module(module), "__all__", ()))
+
+
+def functions_of(module: str):
+    """Public functions of a module, and the public methods of its public classes, with their names."""
+    for name in public_names(module):
+        value = getattr(import_module(module), name)
+        value = getattr(value, "py_func", value)
+        if inspect.isfunction(value) and value.__module__ == module:
+            yield name, value
+        elif inspect.isclass(value) and value.__module__ == module:
+            for key, method in vars(value).items():
+                if inspect.isfunction(method) and not key.startswith("_"):
+                    yield f"{name}.{key}", method
+
+
+def parameters_of(function) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+def test_few_names_are_public():
+    count = sum(len(public_names(module)) for module in MODULES)
+    assert count <= MOST_PUBLIC_NAMES, f"{count}: export helpers with #| exporti"
+
+
+PARAMETERS = re.compile(r"Parameters\n\s*-+\n(.*?)(?:\n\s*\n\s*[A-Z]\w+\n\s*-+\n|\Z)", re.S)
+COMMANDS = (".command", ".cli")  # their functions are command lines: the options have help texts
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith(COMMANDS)])
+def test_public_functions_say_what_they_take(module):
+    """A function of two parameters or more names each of them in its Parameters section."""
+    silent = []
+    for name, function in functions_of(module):
+        section = PARAMETERS.search(function.__doc__ or "")
+        entries = re.findall(r"^\s*([\w*, ]+) :", section[1], re.M) if section else ()
+        named = set(re.findall(r"\w+", " ".join(entries)))
+        asked = parameters_of(function)
+        silent += [f"{name}: {parameter}" for parameter in asked if len(asked) > 1 and parameter not in named]
+    assert silent == []
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith(COMMANDS)])
+def test_functions_take_few_parameters(module):
+    many = [node.name for node in ast.walk(ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text()))
+            if isinstance(node, ast.FunctionDef)
+            and len([a for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                     if a.arg not in ("self", "cls")]) > MOST_PARAMETERS]
+    assert many == []
+
+
+@cache
+def exported_cells() -> list[str]:
+    return [cell.source for path in NOTEBOOKS for cell in nbformat.read(path, as_version=4).cells
+            if cell.cell_type == "code" and re.match(r"#\|\s*exporti?\b", cell.source)]
+
+
+def test_cells_are_short():
+    sizes = sorted(map(code_lines, exported_cells()))
+    assert statistics.median(sizes) <= 10 and sizes[len(sizes) * 9 // 10] <= 22
+
+
+def assignments_of(source: str) -> tuple[int, int]:
+    """How many assignments there are, and how many of them set several names to several values at once."""
+    kinds = ast.Assign | ast.AnnAssign | ast.AugAssign
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return len(nodes), sum(isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)
+                           and isinstance(node.value, ast.Tuple) for node in nodes)
+
+
+def test_a_line_assigns_one_thing():
+    counts = [assignments_of(cell) for cell in exported_cells()]
+    assert sum(parallel for _, parallel in counts) <= 0.05 * sum(total for total, _ in counts)
+    assert assignments_of("a, b = 1, 2\nc = d = 3\ne, f = g\nh += 1") == (4, 1)
+
+
+def test_modules_import_each_other_by_relative_names():
+    absolute = [f"{path.relative_to(ROOT)}: {line}" for path in PACKAGE.rglob("*.py")
+                for line in path.read_text(encoding="utf-8").splitlines()
+                if re.match(r"(from|import) sched_lab\b", line)]
+    assert absolute == []
+
+
+def test_chapter_and_module_share_a_name():
+    strangers = []
+    for path in NOTEBOOKS:
+        if found := re.search(r'^\s*"#\| default_exp ([\w.]+)', path.read_text(encoding="utf-8"), re.M):
+            name = path.stem.partition("_")[2]
+            if name not in (found[1].rpartition(".")[2], found[1].replace(".", "_")):
+                strangers.append(f"{path.stem} exports {found[1]}")
+    assert strangers == []
+
+
+LOADED = "import sys; {}; print(*sys.modules)"
+HEAVY = {"altair", "numba", "numpy", "pandas", "scipy", "sqlalchemy", "pydantic", "pooch"}
+# SciPy itself is loaded by numba
+CHARTS_AND_SOLVERS = {"altair", "vl_convert", "scipy.optimize", "scipy.sparse", "sqlalchemy"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the modules that a statement loads in a fresh interpreter."""
+    command = [sys.executable, "-c", LOADED.format(statement)]
+    done = subprocess.run(command, text=True, capture_output=True, cwd=ROOT, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_faces_load_when_they_are_used():
+    faces = "sched_lab.online, sched_lab.andreas, sched_lab.hadar, sched_lab.far"
+    assert not loaded_by(f"import {faces}") & HEAVY
+    assert "numpy" in loaded_by("from sched_lab.online import toy; toy()")
+
+
+def test_help_loads_no_family_and_a_run_no_charts():
+    says_help = "from sched_lab.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint()"
+    assert not loaded_by(f"exec({says_help!r})") & HEAVY
+    assert not loaded_by("import sched_lab.online.command") & CHARTS_AND_SOLVERS
