@@ -161,5 +161,5 @@ def test_leftovers_of_dead_processes_go_and_those_of_live_ones_stay(tmp_path: Pa
             (tmp_path / folder).mkdir(parents=True)
             (tmp_path / folder / "half.csv").write_text("1")
     reports.check_folder(tmp_path / "out", answer())
-    assert [name for name in tree(tmp_path) if name.endswith(str(dead.pid))] == []
-    assert len([name for name in tree(tmp_path) if name.endswith(str(os.getpid()))]) == 2
+    assert [name for name in tree(tmp_path) if name.endswith(f"-{dead.pid}")] == []
+    assert len([name for name in tree(tmp_path) if name.endswith(f"-{os.getpid()}")]) == 2
