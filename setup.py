@@ -28,12 +28,13 @@ def reqs(key: str) -> list[str]:
     return shlex.split(cfg.get(key, ""))
 
 
-EXTRAS = ("gpu", "nvml", "mariadb", "distributed", "solvers", "book", "lab")
-extras = {name: reqs(f"{name}_requirements") for name in EXTRAS}
+# what 'all' brings; the others need a GPU, or are for whoever changes the package
+ALL = ("charts", "solvers", "profiles", "mariadb", "traces", "distributed", "parquet")
+extras = {name: reqs(f"{name}_requirements") for name in (*ALL, "gpu", "nvml", "book", "lab")}
+extras["all"] = sum((extras[name] for name in ALL), [])
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need,
 # without a GPU
-extras["dev"] = sum((extras[name] for name in EXTRAS if name not in ("gpu", "nvml")),
-                    reqs("dev_requirements"))
+extras["dev"] = extras["all"] + extras["book"] + extras["lab"] + reqs("dev_requirements")
 
 setup(
     version=cfg["version"],

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,8 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from . import __version__
-from .commands import Workers, fail, folder_named, option, with_new_options, workers_of
+from . import __version__, jit
+from .commands import (OLD_OPTIONS, Workers, compiling_said, fail, folder_named,
+                                option, with_new_options, workers_of)
 from .jit import PACKAGE, heard
 
 if TYPE_CHECKING:
@@ -29,29 +32,37 @@ __all__ = ['COMMANDS', 'main']
 
 # %% ../nbs/90_cli.ipynb #90-008
 class Entry(NamedTuple):
-    """Where a command is, and what it does."""
+    """Where a command is, what it does, and how long its first run compiles."""
 
     name: str
     module: str
     function: str
     help: str
+    compile_s: float = 5
 
 # %% ../nbs/90_cli.ipynb #90-009
 COMMANDS = (
     Entry("inflate", "sched_lab.online.command", "inflate_command",
-          "Let random tasks arrive on an empty cluster until it is full, and record every step."),
+          "Let random tasks arrive on an empty cluster until it is full, and record every step.",
+          9),
     Entry("sweep", "sched_lab.online.command", "sweep_command",
-          "Run every policy of a study on every trace and seed; what is finished is kept."),
+          "Run every policy of a study on every trace and seed; what is finished is kept.", 9),
     Entry("andreas", "sched_lab.andreas.command", "andreas_command",
           "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
-          "day."),
+          "day.", 14),
     Entry("hadar", "sched_lab.hadar.command", "hadar_command",
-          "Share GPUs of different speed among training jobs, round by round, until all are done."),
+          "Share GPUs of different speed among training jobs, round by round, until all are done.",
+          8),
     Entry("far", "sched_lab.far.command", "far_command",
-          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them."),
+          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them.", 10),
     Entry("far-run", "sched_lab.far.command", "far_run_command",
           "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
-          "instance of its own."),
+          "instance of its own.", 10),
+    Entry("read", "sched_lab.fleet.command", "read_command",
+          "Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger."),
+    Entry("check", "sched_lab.fleet.command", "check_command",
+          "Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked "
+          "twice, slips of units and clocks."),
     Entry("traces", "sched_lab.cli", "traces_command",
           "Describe a node list and a trace; without any, the embedded default, and where the "
           "public data is."),
@@ -65,6 +76,99 @@ COMMANDS = (
           "List what computes the stored results of a family, compute it again, or check what is "
           "stored."),
 )
+
+# %% ../nbs/90_cli.ipynb #90-009b
+class Small(NamedTuple):
+    """How much work of a command is sooner done interpreted than compiled.
+
+    Parameters
+    ----------
+    files : options that name the input, and the records of what stands in if one is not given
+    records : most records of all files and runs together
+    by_policy : the same, for policies that take longer
+    larger : options that make more work of the same files
+    """
+
+    files: dict[str, float]
+    records: float
+    by_policy: dict[str, float] = {}
+    larger: tuple[str, ...] = ()
+
+
+PLACING = Small({"--nodes": math.inf, "--tasks": math.inf}, 400, {"joint": 200, "joint-early": 200},
+                ("--until", "--arrivals", "--sampling", "--device"))
+BATCH = Small({"--times": math.inf}, 300, {"far-plus": 11, "optimal": 11}, ("--gpus",))
+SMALL = {
+    "inflate": PLACING,
+    "sweep": PLACING,
+    "andreas": Small({"--instance": math.inf}, 70, {"rg": 25}, ("--max-iterations", "--period")),
+    "hadar": Small({"--jobs": 0, "--cluster": 0, "--throughputs": 0}, 80, {},
+                   ("--round", "--restart")),
+    "far": BATCH,
+    "far-run": BATCH,
+}
+
+# %% ../nbs/90_cli.ipynb #90-009c
+LARGEST_BYTES = 100_000  # that are read to count records
+
+
+def records_in(file: str | Path) -> float:
+    """Lines of a table, or braces of JSON; infinite for what is large, absent or no plain file."""
+    try:
+        if not os.path.isfile(file) or os.path.getsize(file) > LARGEST_BYTES:
+            return math.inf
+        data = Path(file).read_bytes()
+    except (OSError, ValueError):
+        return math.inf
+    return math.inf if b"\0" in data else max(map(data.count, (b"\n", b"\r", b"{")))
+
+
+def number_of(seeds: str) -> int:
+    """How many seeds a list such as 0-9 or 0,3,5-7 has, about."""
+    ranges = re.findall(r"(\d+)(?:\s*-\s*(\d+))?", seeds)
+    return sum(max(int(last or first) - int(first), 0) + 1 for first, last in ranges)
+
+# %% ../nbs/90_cli.ipynb #90-009d
+def work_of_study(file: str) -> tuple[float, list[str]]:
+    """Records of a study times its runs, and its policies; infinite if it says much more."""
+    import tomllib
+
+    if records_in(file) == math.inf:
+        return math.inf, []
+    try:
+        study = tomllib.loads(Path(file).read_text())
+        nodes, traces, policies = study["nodes"], study["traces"], study["policies"]
+        if study.keys() != {"nodes", "traces", "policies", "seeds"}:
+            return math.inf, []
+        records = sum(records_in(Path(file).parent / table) for table in (nodes, *traces.values()))
+        return records * len(policies) * number_of(study["seeds"]), list(map(str, policies))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return math.inf, []
+
+# %% ../nbs/90_cli.ipynb #90-009e
+def is_small(words: Sequence[str]) -> bool:
+    """Whether a command line is sooner done interpreted than compiled."""
+    small = SMALL.get(words[0])
+    options = [word.partition("=")[0] for word in words]
+    if small is None or not {*small.larger, *OLD_OPTIONS}.isdisjoint(options):
+        return False
+    given = {one: two for one, two in zip(words, [*words[1:], ""], strict=True)}
+    given |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
+    if words[0] == "sweep":
+        studies = [word for word in words[1:] if word.endswith(".toml")]
+        records, policies = work_of_study(studies[0]) if studies else (math.inf, [])
+    else:
+        records = sum(records_in(given[name]) if name in given else stand_in
+                      for name, stand_in in small.files.items())
+        records *= number_of(given.get("--seeds", "0"))
+        policies = [given.get("--policy", "")]
+    return records <= min(small.by_policy.get(name, small.records) for name in policies or [""])
+
+
+def is_to_be_interpreted(words: Sequence[str]) -> bool:
+    """Whether to leave out the compiler: what the environment says, or else for small work."""
+    said = os.environ.get("SCHED_LAB_COMPILE", "")
+    return said == "never" or (said != "always" and is_small(words))
 
 # %% ../nbs/90_cli.ipynb #90-011
 class OurCommand(TyperCommand):
@@ -174,6 +278,11 @@ def families() -> list[str]:
     return list(dict.fromkeys(names[1] for names in modules if names[-1] == "command"))
 
 
+def papers() -> list[str]:
+    """Families that have stored results: all but that of a reader's own cluster."""
+    return [name for name in families() if name != "fleet"]
+
+
 def in_family(family: str, module: str) -> Any:
     """A module of a family, which may also go by the name of its paper.
 
@@ -184,9 +293,9 @@ def in_family(family: str, module: str) -> Any:
     from .frames import InputError
 
     name = {"pwr": "online"}.get(family, family)
-    if name not in families():
-        raise InputError(f"there is no family {family!r}",
-                         mend=f"choose one of {', '.join(families())}")
+    there = families() if module == "command" else papers()
+    if name not in there:
+        raise InputError(f"there is no family {family!r}", mend=f"choose one of {', '.join(there)}")
     return import_module(f"sched_lab.{name}.{module}")
 
 # %% ../nbs/90_cli.ipynb #90-025c
@@ -277,7 +386,7 @@ def draw_figures(figures: Any, results: Path, folder: Path) -> None:
         typer.echo(save_svg(draw(lambda frame: read_frame(results / frame)), path))
 
 # %% ../nbs/90_cli.ipynb #90-025g
-Paper = Annotated[str, typer.Argument(metavar="|".join(["pwr", *families()[1:]]),
+Paper = Annotated[str, typer.Argument(metavar="|".join(["pwr", *papers()[1:]]),
                                       help="Whose results.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Which experiments. [default: list them]")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with what is stored, and write "
@@ -354,11 +463,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    compile_s = {entry.name: entry.compile_s for entry in COMMANDS}.get(words[0], 0.0)
+    is_own = arguments is None and compile_s > 0  # a command of a terminal, not a call
+    jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
+    said = compiling_said(compile_s) if is_own else contextlib.nullcontext()
     try:
-        with heard():
-            status = app(
-                list(sys.argv[1:] if arguments is None else arguments) or ["--help"],
-                prog_name="sched-lab", standalone_mode=False)
+        with heard(), said:
+            status = app(words, prog_name="sched-lab", standalone_mode=False)
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "sched-lab"
         fail(f"{error.format_message().rstrip('.')}; see {where} --help")

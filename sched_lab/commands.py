@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from .reports import Answer, Report
 
 # %% auto #0
-__all__ = ['option', 'within', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'answer_with', 'fail']
+__all__ = ['option', 'within', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
+           'fail']
 
 # %% ../nbs/85_commands.ipynb #85-005
 def option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
@@ -155,10 +158,106 @@ def warnings_said() -> Iterator[None]:
     for warning in said:
         typer.echo(f"sched-lab: warning: {warning.message}", err=True)
 
+# %% ../nbs/85_commands.ipynb #85-017e
+def started_bar(sentence: str, total: float) -> Any:
+    """A bar on standard error that vanishes when it is stopped."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(TextColumn(f"sched-lab: {sentence}"), BarColumn(), TimeElapsedColumn(),
+                   console=Console(stderr=True), transient=True, redirect_stdout=False,
+                   redirect_stderr=False)
+    bar.add_task("", total=total)
+    bar.start()
+    return bar
+
+# %% ../nbs/85_commands.ipynb #85-017b
+BLINK_S = 0.3
+
+
+class Compiling:
+    """Says that a command compiles.
+
+    Parameters
+    ----------
+    about_s : how long the whole command compiles when nothing is there
+    """
+
+    def __init__(self, about_s: float) -> None:
+        self.about_s = about_s
+        self.depth = 0
+        self.begun_s = 0.0
+        self.done_s = 0.0
+        self.sentence = ""
+        self.is_said = False
+        self.bar: Any = None
+
+    def __call__(self, is_first: bool | None) -> None:
+        """Note that a compilation begins, and whether it is the first of its family; or ends."""
+        if is_first is not None and not self.depth:
+            self.begun_s = time.perf_counter()
+        if is_first is not None and not self.sentence:
+            what = "once, about" if is_first else "what is new, at most"
+            self.sentence = f"compiling {what} {self.about_s:.0f} s"
+        self.depth += 1 if is_first is not None else -1
+        spent_s = self.done_s + time.perf_counter() - self.begun_s
+        if spent_s > BLINK_S:
+            self.show(spent_s)
+        if not self.depth:
+            self.done_s = spent_s
+            self.stop()
+
+    def show(self, spent_s: float) -> None:
+        """Say it once; on a terminal, move the bar."""
+        if sys.stderr.isatty():
+            self.bar = self.bar or started_bar(self.sentence, self.about_s)
+            self.bar.update(self.bar.task_ids[0], completed=min(spent_s, self.about_s))
+        elif not self.is_said:
+            typer.echo(f"sched-lab: {self.sentence}", err=True)
+        self.is_said = True
+
+    def stop(self) -> None:
+        """Make room for what the command prints."""
+        if self.bar:
+            self.bar.stop()
+        self.bar = None
+
+# %% ../nbs/85_commands.ipynb #85-017d
+@contextlib.contextmanager
+def compiling_said(about_s: float) -> Iterator[None]:
+    """Say it when compiling takes noticeable time.
+
+    Parameters
+    ----------
+    about_s : how long the whole of what is done here compiles when nothing is there
+    """
+    from .jit import compiling
+
+    told = Compiling(about_s)
+    compiling.append(told)
+    try:
+        yield
+    finally:
+        compiling.remove(told)
+        told.stop()
+
 # %% ../nbs/85_commands.ipynb #85-019
 def checksums_of(files: Mapping[str, InputFile]) -> dict[str, str]:
     """Checksums of input files, by option."""
     return {name: file.sha256 for name, file in files.items()}
+
+# %% ../nbs/85_commands.ipynb #85-019b
+def can_draw() -> bool:
+    """Whether the packages that draw are installed; says so if they are not."""
+    from ._extras import need
+    from .frames import MissingPackage
+
+    try:
+        need("altair", "vl_convert")
+    except MissingPackage as error:
+        typer.echo(f"sched-lab: warning: tables only, no charts: {error}", err=True)
+        return False
+    return True
 
 # %% ../nbs/85_commands.ipynb #85-020
 def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, force: bool,
@@ -182,13 +281,13 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
 
     check_folder(out, answer, force=force)
     ensure_writable(out)
-    charts = () if no_charts else answer.charts
+    charts = () if no_charts or not can_draw() else answer.charts
     is_whole = answer.is_in(out) and "headline" in answer.in_folder(out)
     is_kept = is_whole and all((out / name).is_file() for name in charts)
     if not is_kept:
-        report = compute()
-        answer.write(out, report.write_tables, headline=report.headline, force=force)
         with warnings_said():
+            report = compute()
+            answer.write(out, report.write_tables, headline=report.headline, force=force)
             if charts:
                 report.draw(out)
     headline = answer.in_folder(out)["headline"]

@@ -100,6 +100,20 @@ class Later:
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self._name), name)
 
+# %% ../nbs/81_frames.ipynb #81-009f
+class MissingPackage(SchedLabError, ModuleNotFoundError):
+    """A package is needed that the base install does without.
+
+    Parameters
+    ----------
+    package : as it is imported
+    extra : what brings it
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs the package {package}, which is not installed; "
+                         f"pip install 'sched_lab[{extra}]'", name=package)
+
 # %% ../nbs/81_frames.ipynb #81-013
 @dataclass(frozen=True)
 class Column:
@@ -168,34 +182,34 @@ def _pieces(path: str | Path) -> Iterator[bytes]:
             yield piece or b""
 
 # %% ../nbs/81_frames.ipynb #81-018p
-def _load(path: str | Path) -> bytes:
+def _load(path: str | Path, largest_mib: int) -> bytes:
     """All bytes of a file that is not too large."""
     pieces = []
     size = 0
     for piece in _pieces(path):
         pieces.append(piece)
         size += len(piece)
-        if size > LARGEST_INPUT_MIB * 2**20:
-            raise _too_large(path)
+        if size > largest_mib * 2**20:
+            raise _too_large(path, largest_mib)
     return b"".join(pieces)
 
 # %% ../nbs/81_frames.ipynb #81-018q
-def _too_large(path: str | Path, unpacked: str = "") -> InputError:
-    return InputError(f"there are more than {LARGEST_INPUT_MIB} MiB{unpacked}", file=path,
+def _too_large(path: str | Path, largest_mib: int, unpacked: str = "") -> InputError:
+    return InputError(f"there are more than {largest_mib} MiB{unpacked}", file=path,
                       mend="give a smaller file")
 
 
-def _unpacked(data: bytes, path: str | Path) -> bytes:
+def _unpacked(data: bytes, path: str | Path, largest_mib: int) -> bytes:
     """Content of a file, unpacked if it is gzip."""
     if Path(path).suffix != ".gz" and data[:2] != b"\x1f\x8b":
         return data
     try:
-        content = gzip.GzipFile(fileobj=io.BytesIO(data)).read(LARGEST_INPUT_MIB * 2**20 + 1)
+        content = gzip.GzipFile(fileobj=io.BytesIO(data)).read(largest_mib * 2**20 + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError("the gzip file is damaged or cut short", file=path,
                          mend="fetch or write it again") from None
-    if len(content) > LARGEST_INPUT_MIB * 2**20:
-        raise _too_large(path, " in it, unpacked")
+    if len(content) > largest_mib * 2**20:
+        raise _too_large(path, largest_mib, " in it, unpacked")
     return content
 
 # %% ../nbs/81_frames.ipynb #81-018b
@@ -220,13 +234,15 @@ def _missing(path: str | Path) -> InputError:
                       mend=_close(Path(path).name, siblings, "check the path"))
 
 # %% ../nbs/81_frames.ipynb #81-018bp
-def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
+def read_input(path: str | Path, sha256: str | None = None,
+               largest_mib: int = LARGEST_INPUT_MIB) -> InputFile:
     """Read a file once.
 
     Parameters
     ----------
     path : the file; an input file is returned as it is
     sha256 : checksum that the file must have, if any
+    largest_mib : size from which it is refused, packed and unpacked
 
     Raises
     ------
@@ -238,7 +254,7 @@ def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
     try:
         if Path(path).is_dir():
             raise error("this is a folder, not a file", mend="name a file in it")
-        data = _load(path)
+        data = _load(path, largest_mib)
     except FileNotFoundError:
         raise _missing(path) from None
     except InputError:
@@ -251,7 +267,7 @@ def read_input(path: str | Path, sha256: str | None = None) -> InputFile:
     if sha256 not in (None, file.sha256):
         raise error("the file has changed since it was first read",
                     mend="run again, and leave it alone meanwhile")
-    file.content = _unpacked(data, path)
+    file.content = _unpacked(data, path, largest_mib)
     return file
 
 # %% ../nbs/81_frames.ipynb #81-018bq

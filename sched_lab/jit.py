@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
 PACKAGE = Path(__file__).resolve().parent
 IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
 
@@ -66,6 +67,74 @@ def source_stamp(file: Path) -> str:
     return digest.hexdigest()
 
 
+def _unkept_form(function: F, options: dict[str, Any], form: str) -> F:
+    """A function compiled afresh in every process."""
+    import numba
+
+    compiled: F = numba.njit(**options | {"cache": False})(function)
+    return compiled
+
+
+def _kept_form(function: F, options: dict[str, Any], form: str) -> F:
+    """A function whose compiled code is kept on disk, each form of it under a key of its own."""
+    import numba
+
+    try:
+        compiled: F = numba.njit(**options | {"cache": True})(function)
+        if hasattr(compiled, "_cache"):                         # absent under NUMBA_DISABLE_JIT=1
+            kept = compiled._cache                              # private: an index with one stamp
+            kept._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+            key_of = kept._index_key
+            kept._index_key = lambda *about: (*key_of(*about), form)
+    except (AttributeError, RuntimeError):                      # other numba internals; no writable cache folder
+        return _unkept_form(function, options, form)
+    return compiled
+
+
+def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[str, Any], str], F]) -> F:
+    """A form to call from Python that lets compiled callers have another one, without an entry from Python.
+
+    That entry takes arguments apart and puts results together; to compile it took as long as the function itself, and
+    most functions are called from compiled code only. A function that compiled code calls is compiled a second time if
+    Python calls it too.
+    """
+    outer: Any = form_of(function, options, "from Python")
+    if hasattr(outer, "get_call_template") and hasattr(outer, "get_overload"):
+
+        @cache
+        def inner() -> Any:
+            return form_of(function, options | {"no_cpython_wrapper": True}, "from compiled code")
+
+        outer.get_call_template = lambda arguments, keywords: inner().get_call_template(arguments, keywords)
+        outer.get_overload = lambda signature: inner().get_overload(signature)
+    compiled: F = outer
+    return compiled
+
+
+# told of every compilation when it begins (whether nothing of the same folder has been kept) and when it ends (None)
+compiling: list[Callable[[bool | None], None]] = []
+
+
+@cache
+def _tell_of_compiling() -> None:
+    """Pass on numba's events."""
+    from numba.core import event
+
+    class Passing(event.Listener):
+        def on_start(self, event: Any) -> None:
+            folder = getattr(getattr(event.data["dispatcher"], "_cache", None), "cache_path", None)
+            is_first = folder is not None and not any(Path(folder).glob("*.nbi"))
+            for tell in compiling:
+                tell(is_first)
+
+        def on_end(self, event: Any) -> None:
+            for tell in compiling:
+                tell(None)
+
+    register: Any = event.register
+    register("numba:compile", Passing())
+
+
 def njit(**options: Any) -> Callable[[F], F]:
     """``numba.njit`` with a safe on-disk cache when numba is installed, the identity otherwise.
 
@@ -74,31 +143,27 @@ def njit(**options: Any) -> Callable[[F], F]:
     made of contents, so a file written again unchanged costs nothing. A function of a notebook is compiled afresh
     in every kernel, because its callees may be cells.
     """
+    if is_interpreted:
+        return lambda function: function
     try:
-        import numba
+        import numba  # noqa: F401
     except ImportError:
         return lambda function: function
+    if compiling:
+        _tell_of_compiling()
 
     def decorate(function: F) -> F:
-        if not options.get("cache", True) or not function.__module__.startswith(f"{PACKAGE.name}."):
-            plain: F = numba.njit(**options | {"cache": False})(function)
-            return plain
-        try:
-            compiled: F = numba.njit(**options | {"cache": True})(function)
-            if hasattr(compiled, "_cache"):                     # absent under NUMBA_DISABLE_JIT=1
-                file = compiled._cache._cache_file              # private (numba 0.63-0.68): an index with one stamp
-                file._source_stamp = source_stamp(Path(function.__code__.co_filename))
-        except (AttributeError, RuntimeError):                  # other numba internals; no writable cache folder
-            compiled = numba.njit(**options | {"cache": False})(function)
-        return compiled
+        is_kept = options.get("cache", True) and function.__module__.startswith(f"{PACKAGE.name}.")
+        return _two_forms(function, {"no_cfunc_wrapper": True} | options, _kept_form if is_kept else _unkept_form)
 
     return decorate
 
 
 @lru_cache(maxsize=256)
-def _compiled_for(function: Any, types: tuple[Any, ...]) -> Any:
+def _compiled_for(function: Any, types: tuple[Any, ...], error_model: str) -> Any:
     """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
-    compiled: Any = njit(cache=True)(function)
+    form_of = _kept_form if function.__module__.startswith(f"{PACKAGE.name}.") else _unkept_form
+    compiled: Any = form_of(function, {"error_model": error_model}, "as a value")
     compiled.compile(types)
     compiled.disable_compile()
     return compiled
@@ -116,7 +181,8 @@ def first_class(function: F, *arguments: Any) -> F:
     import numba
 
     type_of: Any = numba.typeof
-    compiled: F = _compiled_for(python, tuple(map(type_of, arguments)))
+    error_model = getattr(function, "targetoptions", {}).get("error_model", "python")
+    compiled: F = _compiled_for(python, tuple(map(type_of, arguments)), error_model)
     return compiled
 
 

@@ -1,5 +1,6 @@
 """Compiled functions follow the sources they are made of, and the package works without a compiler."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,12 @@ def test_without_numba_the_function_is_left_alone(toy):
     assert run(toy, block + check) == ["21", "function"]
 
 
+def test_nothing_loads_the_compiler_where_functions_stay_pythons_own(toy):
+    code = ("import sys, sched_lab.jit as jit\njit.is_interpreted = True\nfrom sched_lab.caller import cost\n"
+            "print(cost(10), type(cost).__name__, 'numba' in sys.modules)")
+    assert run(toy, code) == ["21", "function", "False"]
+
+
 def test_jit_can_be_switched_off(toy):
     assert run(toy, "from sched_lab.caller import cost\nprint(cost(10))", NUMBA_DISABLE_JIT="1") == ["21"]
 
@@ -148,3 +155,47 @@ def test_functions_as_values_work_without_a_compiler(toy):
     plain = VALUES.replace("len(run.signatures), sum(run.stats.cache_hits.values())", "type(run).__name__")
     assert run(toy, "import sys; sys.modules['numba'] = None\n" + plain) == ["41", "42", "function"]
     assert run(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]
+
+
+BOTH = """from sched_lab.callee import rate
+from sched_lab.caller import cost
+first, then = (cost, rate) if {compiled_first} else (rate, cost)
+print(first(10), then(10), rate.signatures, sum(rate.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize("compiled_first", [True, False])
+def test_a_function_can_be_called_from_python_and_from_compiled_code(toy, compiled_first):
+    pytest.importorskip("numba")
+    code = BOTH.format(compiled_first=compiled_first)
+    numbers = ["21", "20"] if compiled_first else ["20", "21"]
+    assert run(toy, code) == [*numbers, "[(int64,)]", "0"]
+    assert run(toy, code) == [*numbers, "[(int64,)]", "1"]      # the form with an entry from Python, of the two kept
+
+
+def test_what_only_compiled_code_calls_has_no_entry_from_python():
+    pytest.importorskip("numba")
+
+    @compat.njit()
+    def double(x):
+        return 2 * x
+
+    @compat.njit()
+    def quadruple(x):
+        return double(double(x))
+
+    assert quadruple(4) == 16
+    assert double.signatures == [] and len(quadruple.signatures) == 1
+    assert double(4) == 8 and len(double.signatures) == 1
+
+
+def test_the_newest_numba_allowed_has_the_private_parts_we_use():
+    numba = pytest.importorskip("numba")
+    bounds = re.search(r"numba>=[\d.]+,<0\.(\d+)", Path(__file__).parents[1].joinpath("settings.ini").read_text())
+    pinned = re.search(r"numba==0\.(\d+)", Path(__file__).parents[1].joinpath("constraints.txt").read_text())
+    assert int(pinned[1]) == int(bounds[1]) - 1                 # raise both together, and run this file
+    plain = numba.njit(cache=True)(compat.source_stamp.__wrapped__)
+    kept = plain._cache
+    assert kept._cache_file._source_stamp                       # of the file of the function; ours is of all it imports
+    assert callable(kept._index_key)                            # ours tells the two forms of a function apart
+    assert callable(plain.get_call_template) and callable(plain.get_overload)   # what compiled callers ask for

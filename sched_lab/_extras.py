@@ -1,0 +1,69 @@
+"""Packages that the base install does without, and the extras that bring them (hand-written: importing it costs nothing).
+
+Whoever in this package imports one that is absent hears which extra has it; other packages that try one hear what they
+always do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import FrameType, ModuleType
+
+# package, as it is imported -> extra of settings.ini
+EXTRA_OF = {
+    "altair": "charts", "vl_convert": "charts",
+    "scipy": "solvers", "ortools": "solvers",
+    "sqlalchemy": "profiles", "pymysql": "mariadb",
+    "pooch": "traces", "pyarrow": "parquet",
+    "dask": "distributed", "distributed": "distributed",
+    "cupy": "gpu", "array_api_compat": "gpu", "pynvml": "nvml",
+}
+
+
+def _is_asked_by_us() -> bool:
+    """Whether the import in progress stands in this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and (frame.f_globals.get("__name__") == __name__
+                     or str(frame.f_globals.get("__name__")).partition(".")[0] == "importlib"):
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("sched_lab.")
+
+
+def _refusal(package: str) -> Exception:
+    """The error of chapter 81, which is loaded for it."""
+    refused: Exception = import_module(f"{__package__}.frames").MissingPackage(package, EXTRA_OF[package])
+    return refused
+
+
+class _Refuser:
+    """Asked for a module when nobody else has it."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Sequence[str] | None = None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
+        """Refuse a package of the table, by its extra."""
+        if name in EXTRA_OF and _is_asked_by_us():
+            raise _refusal(name)
+        return None
+
+
+def name_extras() -> None:
+    """Let an import of an absent package name its extra."""
+    if _Refuser not in sys.meta_path:
+        sys.meta_path.append(_Refuser)
+
+
+def need(*packages: str) -> None:
+    """Refuse now what a later import would refuse; nothing is loaded.
+
+    Raises
+    ------
+    MissingPackage : one is not installed
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise _refusal(package)

@@ -1,0 +1,122 @@
+"""Every command on the base install: it does what it can, and names the extra of what it lacks."""
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from sched_lab._extras import EXTRA_OF, need
+from sched_lab.frames import MissingPackage
+
+ROOT = Path(__file__).parents[1]
+HIDDEN = """import sys
+from importlib.machinery import PathFinder
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in HIDDEN else super().find_spec(name, path, target)
+
+HIDDEN = set(sys.argv.pop(1).split(","))
+sys.meta_path[:] = [Hiding if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+RUN = HIDDEN + "from sched_lab.cli import main; main()"
+
+
+def on_base(folder: Path, command: str, program: str = RUN) -> subprocess.CompletedProcess[str]:
+    """Run a command as if only the base were installed."""
+    words = [sys.executable, "-c", program, ",".join(EXTRA_OF), *shlex.split(command)]
+    return subprocess.run(words, cwd=folder, text=True, capture_output=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    for family in ("online", "andreas", "hadar", "far"):
+        done = on_base(folder, f"example {family} .")
+        assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+NO_CHARTS = r"sched-lab: warning: tables only, no charts: .*\[charts\]'"
+ANSWERED = {
+    "traces --nodes nodes.csv --tasks tasks.csv": [],
+    "inflate --nodes nodes.csv --tasks tasks.csv --out inflated": [],
+    "inflate --nodes nodes.csv --tasks tasks.csv --device cpu --out together": [],
+    "sweep study.toml --workers 1 --out studied": [],
+    "andreas --instance jobs.json --policy greedy --out now": [
+        NO_CHARTS, r"sched-lab: warning: no distance from the best: .*\[solvers\]', and give --force"],
+    "andreas --instance jobs.json --policy fifo --simulate --out day": [NO_CHARTS],
+    "hadar --policy tiresias --out week": [
+        NO_CHARTS, r"sched-lab: warning: no bounds: .*\[solvers\]', and give --force"],
+    "far --times times.csv --out cut": [NO_CHARTS],
+    "far --times times.csv --no-charts --out plain": [],
+    "far-run --times times.csv --dry-run --out ran": [],
+    "reproduce far": [],
+}
+
+
+@pytest.mark.parametrize("command", ANSWERED)
+def test_a_command_does_what_it_can(files, command):
+    done = on_base(files, command)
+    said = [line for line in done.stderr.splitlines() if "compiling" not in line]
+    assert done.returncode == 0, done.stderr
+    assert len(said) == len(ANSWERED[command])
+    assert all(re.fullmatch(pattern, line) for pattern, line in zip(ANSWERED[command], said, strict=True)), said
+
+
+def test_what_is_not_known_is_not_made_up(files):
+    done = on_base(files, "hadar --no-charts --policy yarn-cs --out bare")
+    assert done.returncode == 0 and "no schedule before" not in done.stdout
+    summary = json.loads((files / "bare" / "summary.json").read_text())
+    assert summary["lower_bound_h"] is summary["above_bound_percent"] is summary["mean_jct_bound_h"] is None
+
+
+REFUSED = {
+    "andreas --instance jobs.json --policy exact --no-charts --out out": "scipy, which is not installed; .*solvers",
+    "hadar --policy planned --no-charts --out out": "scipy, which is not installed; .*solvers",
+    "fetch openb --to out": "pooch, which is not installed; .*traces",
+    "sweep study.toml --dask tcp://localhost:1 --out out": "distributed, which is not installed; .*distributed",
+    "inflate --nodes nodes.csv --tasks tasks.csv --device cuda --out out": ".*gpu",
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_a_missing_package_is_one_line_with_its_extra(files, command):
+    done = on_base(files, command)
+    said = [line for line in done.stderr.splitlines() if "compiling" not in line]
+    assert done.returncode == 2 and len(said) == 1, done.stderr
+    assert re.search(REFUSED[command], said[0]) and "pip install 'sched_lab[" in said[0]
+
+
+def test_other_packages_hear_what_they_always_do(tmp_path):
+    tried = HIDDEN + """import sched_lab
+from importlib.util import find_spec
+try:
+    import scipy
+except ModuleNotFoundError as error:
+    print(type(error).__name__, find_spec("altair"))
+"""
+    assert on_base(tmp_path, "", tried).stdout == "ModuleNotFoundError None\n"
+
+
+def test_a_need_that_is_not_met_is_refused(monkeypatch):
+    monkeypatch.setitem(EXTRA_OF, "no_such_package", "charts")
+    with pytest.raises(MissingPackage, match=r"no_such_package.*pip install 'sched_lab\[charts\]'"):
+        need("numpy", "no_such_package")
+
+
+def test_extras_are_declared_and_the_readme_names_them():
+    settings = ConfigParser(delimiters=["="])
+    settings.read(ROOT / "settings.ini", encoding="utf-8")
+    extras = set(EXTRA_OF.values())
+    assert {f"{name}_requirements" for name in extras} <= settings["DEFAULT"].keys()
+    base = {re.split("[<>=]", word)[0] for word in shlex.split(settings["DEFAULT"]["requirements"])}
+    assert not base & {name.replace("_", "-") for name in EXTRA_OF} and len(base) <= 10
+    assert all(f"`{name}`" in (ROOT / "README.md").read_text(encoding="utf-8") for name in {*extras, "all"})
