@@ -26,24 +26,25 @@ from importlib import import_module
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from . import __version__
+from . import __version__, jit
 from .frames import (InputError, SchedLabError, ensure_writable, input_key, read_frame,
                               read_sidecar, sidecar_path, write_frame)
 
 # %% auto #0
-__all__ = ['grid', 'count_cores', 'SweepError', 'Sweep', 'sweep']
+__all__ = ['Grid', 'grid', 'count_cores', 'SweepError', 'Sweep', 'sweep']
 
 # %% ../nbs/83_sweeps.ipynb #83-003b
 Cell = dict[str, Any]
+Function = Callable[..., Any]
 
 # %% ../nbs/83_sweeps.ipynb #83-007
-def grid(**axes: Any) -> list[Cell]:
-    """Every combination of the axes' values, the last axis fastest.
+class Grid(Sequence[Cell]):
+    """Every combination of the axes' values, the last axis fastest, each made when asked for.
 
     Parameters
     ----------
@@ -53,15 +54,32 @@ def grid(**axes: Any) -> list[Cell]:
     ------
     InputError : an axis has no value
     """
-    values = {
-        name: list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
-        for name, axis in axes.items()}
-    if empty := next((name for name, axis in values.items() if not axis), None):
-        raise InputError("this axis of the grid is empty", column=empty,
-                         mend="give at least one value")
-    return [
-        dict(zip(values, combination, strict=True))
-        for combination in itertools.product(*values.values())]
+
+    def __init__(self, **axes: Any) -> None:
+        self.axes: dict[str, list[Any]] = {
+            name: list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
+            for name, axis in axes.items()}
+        if empty := next((name for name, axis in self.axes.items() if not axis), None):
+            raise InputError("this axis of the grid is empty", column=empty,
+                             mend="give at least one value")
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self.axes.values()))
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        rest = range(len(self))[place]
+        values: list[Any] = []
+        for axis in reversed(self.axes.values()):
+            rest, position = divmod(rest, len(axis))
+            values.append(axis[position])
+        return dict(zip(self.axes, reversed(values), strict=True))
+
+# %% ../nbs/83_sweeps.ipynb #83-007b
+def grid(**axes: Any) -> list[Cell]:
+    """List of a `Grid`, to be thinned out or added to."""
+    return list(Grid(**axes))
 
 # %% ../nbs/83_sweeps.ipynb #83-010
 def name_cell(cell: Mapping[str, Any]) -> str:
@@ -72,7 +90,7 @@ def name_cell(cell: Mapping[str, Any]) -> str:
 _UNWRITABLE = re.compile("[\\r\\0\\ud800-\\udfff]")  # what CSV in UTF-8 does not give back
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a parameter can be a value in a column."""
     if type(value) is str:
         return not _UNWRITABLE.search(value)
@@ -91,13 +109,13 @@ def _plain_cell(cell: Mapping[str, Any], names: list[str]) -> Cell:
         name: cell[name].item() if isinstance(cell[name], np.generic) else cell[name]
         for name in names}
     for name, value in plain.items():
-        if not _is_plain(value):
+        if not is_plain(value):
             raise error(f"{name_cell(cell)}: {name} cannot be written as a value in a column",
                         column=name, value=value)
     return plain
 
 # %% ../nbs/83_sweeps.ipynb #83-013
-def _check_cells(cells: Iterable[Mapping[str, Any]]) -> list[Cell]:
+def checked_cells(cells: Iterable[Mapping[str, Any]]) -> list[Cell]:
     """Cells in plain types, all different, with columns of one kind each."""
     given = list(cells)
     if not given:
@@ -131,12 +149,26 @@ def _kind(column: pd.Series[Any]) -> str:
         f"the column {column.name} holds {column.dtype}; return texts, numbers or truth values")
 
 # %% ../nbs/83_sweeps.ipynb #83-017
-def _tidy(result: Any, cell: Cell) -> pd.DataFrame:
-    """The result of one cell as the frame that its file will give back."""
+_BAD_TEXT = ("a text holds a carriage return, a zero byte or half a character; "
+             "leave them out")
+
+
+def _frame_of(result: Any) -> pd.DataFrame:
+    """A frame, or a mapping for one row, as a frame with rows counted from 0."""
     if not isinstance(result, pd.DataFrame | Mapping):
         raise TypeError(
             f"the result is a {type(result).__name__}; return a frame, or a mapping for one row")
-    frame = pd.DataFrame([result]) if isinstance(result, Mapping) else result.reset_index(drop=True)
+    if isinstance(result, pd.DataFrame):
+        return result.reset_index(drop=True)
+    try:
+        return pd.DataFrame([result])
+    except UnicodeEncodeError:  # pandas keeps texts in Arrow where it finds it
+        raise ValueError(_BAD_TEXT) from None
+
+
+def tidy(result: Any, cell: Cell) -> pd.DataFrame:
+    """The result of one cell as the frame that its file will give back."""
+    frame = _frame_of(result)
     names = list(frame.columns)
     if not names or not all(isinstance(name, str)
                             for name in names) or len(set(names)) < len(names):
@@ -146,8 +178,7 @@ def _tidy(result: Any, cell: Cell) -> pd.DataFrame:
             f"the column {both[0]} is a parameter too; leave it out, the sweep adds it")
     texts = [name for name in names if _kind(frame[name]) == "texts"]
     if any(_UNWRITABLE.search(value) for name in texts for value in frame[name].dropna()):
-        raise ValueError(
-            "a text holds a carriage return, a zero byte or half a character; leave them out")
+        raise ValueError(_BAD_TEXT)
     return frame.assign(**{name: frame[name].astype("str").fillna("") for name in texts})
 
 # %% ../nbs/83_sweeps.ipynb #83-020
@@ -155,31 +186,38 @@ class Outcome(NamedTuple):
     """What became of one cell: a frame, or else what went wrong."""
 
     number: int
-    frame: pd.DataFrame | None
+    frame: Any
     seconds: float = 0.0
     problem: str = ""
     trace: str = ""
 
 # %% ../nbs/83_sweeps.ipynb #83-020p
-def _compute(function: Callable[..., Any], number: int, cell: Cell) -> tuple[Any, ...]:
+def failed_outcome(trouble: BaseException, number: int, *_: Any,
+                   seconds: float = 0.0) -> tuple[Any, ...]:
+    """Outcome of a cell in which something was raised."""
+    problem = " ".join(f"{type(trouble).__name__}: {trouble}".split())
+    return number, None, seconds, problem, "".join(traceback.format_exception(trouble))
+
+
+def compute_cell(function: Function, number: int, cell: Cell) -> tuple[Any, ...]:
     """Outcome of one cell, as a plain tuple; this is all that a worker runs."""
     start = time.perf_counter()
     try:
-        frame = _tidy(function(**cell), cell)
+        frame = tidy(function(**cell), cell)
         return number, frame, time.perf_counter() - start, "", ""
     except (Exception, SystemExit) as trouble:
-        problem = " ".join(f"{type(trouble).__name__}: {trouble}".split())
-        return number, None, time.perf_counter() - start, problem, traceback.format_exc()
+        return failed_outcome(trouble, number, seconds=time.perf_counter() - start)
 
 # %% ../nbs/83_sweeps.ipynb #83-023
-Numbered = Sequence[tuple[int, Cell]]
+Job = Callable[[int, Any], tuple[Any, ...]]  # a number and what to compute -> an `Outcome`
+Numbered = Iterable[tuple[int, Any]]
 Outcomes = Generator[Outcome, None, None]
 
 
-def _here(function: Callable[..., Any], cells: Numbered) -> Outcomes:
+def _here(job: Job, cells: Numbered) -> Outcomes:
     """One cell after the other in this process."""
     for number, cell in cells:
-        yield Outcome(*_compute(function, number, cell))
+        yield Outcome(*job(number, cell))
 
 # %% ../nbs/83_sweeps.ipynb #83-023b
 class _Sent:
@@ -196,26 +234,22 @@ class _Sent:
         return cloudpickle.loads, (self.packed,)
 
 # %% ../nbs/83_sweeps.ipynb #83-023bp
-def _pack(function: Callable[..., Any]) -> bytes:
-    """The function as bytes; refuse one that cannot travel."""
+def _pack(job: Job) -> bytes:
+    """The job as bytes; refuse one whose function cannot travel."""
     try:
-        return _Sent(function).packed
+        return _Sent(job).packed
     except Exception as trouble:  # whatever the objects inside it raise
         raise InputError(f"the function cannot be sent to a worker ({trouble})",
                          mend="bind plain values only, or compute with one worker") from None
 
 # %% ../nbs/83_sweeps.ipynb #83-023bq
-def _unpack(packed: bytes) -> Callable[..., Any]:
-    """The function, or one that fails like this did: the first cell then tells why."""
+def _unpack(packed: bytes) -> Job:
+    """The job, or one that fails like this did: the first cell then tells why."""
     try:
-        function: Callable[..., Any] = pickle.loads(packed)
-        return function
+        job: Job = pickle.loads(packed)
+        return job
     except Exception as trouble:
-        return partial(_fail, trouble)
-
-# %% ../nbs/83_sweeps.ipynb #83-023br
-def _fail(trouble: Exception, /, **cell: Any) -> NoReturn:
-    raise trouble
+        return partial(failed_outcome, trouble)
 
 # %% ../nbs/83_sweeps.ipynb #83-023c
 PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when its parent is gone
@@ -235,16 +269,17 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 # %% ../nbs/83_sweeps.ipynb #83-023cp
-def _serve(pipe: Any, packed: bytes) -> None:
+def _serve(pipe: Any, packed: bytes, is_interpreted: bool) -> None:
     """What a worker does: receive cells and send back their outcomes, until the pipe ends."""
     # Ctrl-C is for the parent, who then ends its workers
     signal.signal(signal.SIGINT, lambda *_: None)
     _end_with_parent()
-    function = _unpack(packed)
+    jit.is_interpreted = is_interpreted  # before the job's own modules are imported
+    job = _unpack(packed)
     with suppress(EOFError, OSError):
         while True:
             number, cell = pipe.recv()
-            pipe.send(_compute(function, number, cell))
+            pipe.send(job(number, cell))
 
 # %% ../nbs/83_sweeps.ipynb #83-023e
 # how often to see whether a silent worker is alive; children of its own may hold its pipe open
@@ -260,7 +295,7 @@ class _Worker:
     pipe: Any
     number: int = -1
 
-    def begin(self, number: int, cell: Cell) -> None:
+    def begin(self, number: int, cell: Any) -> None:
         """Give it a cell; if it is dead, that shows when its outcome is read."""
         self.number = number
         with suppress(OSError):
@@ -285,7 +320,7 @@ def _hire(packed: bytes) -> _Worker:
     spawning = multiprocessing.get_context("spawn")
     ours, theirs = spawning.Pipe()
     serve: Any = _Sent(_serve)
-    process = spawning.Process(target=serve, args=(theirs, packed))
+    process = spawning.Process(target=serve, args=(theirs, packed, jit.is_interpreted))
     program = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -300,9 +335,9 @@ def _hire(packed: bytes) -> _Worker:
     return _Worker(process, ours)
 
 # %% ../nbs/83_sweeps.ipynb #83-024
-def _in_processes(function: Callable[..., Any], cells: Numbered, workers: int) -> Outcomes:
+def _in_processes(job: Job, cells: Numbered, workers: int) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
-    packed = _pack(function)
+    packed = _pack(job)
     waiting = iter(cells)
     crew: list[_Worker] = []
     try:
@@ -404,24 +439,39 @@ def _connect(distributed: Any, address: str, loop: Any) -> Any:
                          mend=f"start one with `dask worker {address}`") from None
 
 # %% ../nbs/83_sweeps.ipynb #83-027
-def _on_dask(function: Callable[..., Any], cells: Numbered, address: str) -> Outcomes:
+WAITING_PER_THREAD = 4  # cells that a scheduler holds ready for each thread of its workers
+
+
+def _on_dask(job: Job, cells: Numbered, address: str) -> Outcomes:
     """Cells on the workers of a Dask scheduler, as they finish."""
     distributed = _distributed(address)
-    _ = _pack(function)
+    _ = _pack(job)
+    waiting = iter(cells)
+    numbers: dict[str, int] = {}
     with _event_loop(address) as loop, _connect(distributed, address, loop) as client:
-        futures = client.map(partial(_compute, function), *zip(*cells, strict=True), pure=False,
-                             retries=0)
-        numbers = {future.key: number for future, (number, _) in zip(futures, cells, strict=True)}
-        arriving = distributed.as_completed(futures, loop=loop)
-        del futures  # so that each result is forgotten once it was handed on
+        arriving = distributed.as_completed(loop=loop)
+
+        def submit() -> int:
+            most: int = WAITING_PER_THREAD * max(1, sum(client.nthreads().values()))
+            if batch := list(itertools.islice(waiting, most - len(numbers))):
+                futures = client.map(job, *zip(*batch, strict=True), pure=False, retries=0)
+                numbers.update((future.key, number)
+                               for future, (number, _) in zip(futures, batch, strict=True))
+                arriving.update(futures)
+            return most
+
+        most = submit()
         for future in arriving:
+            number = numbers.pop(future.key)
             if future.status == "finished":
                 yield Outcome(*future.result())
             else:
                 trouble = repr(
                     future.exception()) if future.status == "error" else "the scheduler was lost"
-                yield Outcome(numbers[future.key], None,
+                yield Outcome(number, None,
                               problem=f"Dask gave it up ({' '.join(trouble.split())})")
+            if 2 * len(numbers) <= most:
+                most = submit()
 
 # %% ../nbs/83_sweeps.ipynb #83-029
 def _name_function(function: Callable[..., Any]) -> str:
@@ -466,6 +516,7 @@ class SweepError(SchedLabError):
 
     def __init__(self, problem: str, cell: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{name_cell(cell)}: {problem}" if cell else problem)
+        self.problem = problem
         self.cell = cell
 
 # %% ../nbs/83_sweeps.ipynb #83-034
@@ -473,7 +524,7 @@ def _names(frame: pd.DataFrame) -> str:
     return ", ".join(map(str, frame.columns))
 
 
-def _check_alike(frame: pd.DataFrame, cell: Cell, other: pd.DataFrame, other_cell: Cell) -> None:
+def check_alike(frame: pd.DataFrame, cell: Cell, other: pd.DataFrame, other_cell: Cell) -> None:
     """Refuse a frame that cannot stand under another one."""
     if list(frame) != list(other):
         raise SweepError(
@@ -491,7 +542,7 @@ def _add(frames: dict[int, pd.DataFrame], number: int, frame: pd.DataFrame,
     """Add the frame of one cell, unless it is unlike those that are there."""
     if frames:
         other = next((n for n, part in frames.items() if len(part)), next(iter(frames)))
-        _check_alike(frame, cells[number], frames[other], cells[other])
+        check_alike(frame, cells[number], frames[other], cells[other])
     frames[number] = frame
 
 # %% ../nbs/83_sweeps.ipynb #83-036
@@ -566,7 +617,7 @@ SHOWN = Shown()
 
 # %% ../nbs/83_sweeps.ipynb #83-041
 @contextmanager
-def _progress(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int], None]]:
     """Lend a function that is told how many cells were computed; on a terminal it moves a bar."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -585,6 +636,12 @@ def _progress(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int], N
             bar.update(task, completed=kept + computed, note=note)
 
         yield advance
+
+# %% ../nbs/83_sweeps.ipynb #83-042b
+def in_words(kept: int, computed: int, damaged: Sequence[str]) -> str:
+    """Account of a sweep in one line."""
+    again = f", {len(damaged)} of them again because the file was damaged" if damaged else ""
+    return f"{kept + computed} cells: {kept} kept, {computed} computed{again}"
 
 # %% ../nbs/83_sweeps.ipynb #83-043
 @dataclass(frozen=True)
@@ -605,14 +662,10 @@ class Sweep:
     damaged: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        again = ""
-        if self.damaged:
-            again = f", {len(self.damaged)} of them again because the file was damaged"
-        count = self.kept + self.computed
-        return f"{count} cells: {self.kept} kept, {self.computed} computed{again}"
+        return in_words(self.kept, self.computed, self.damaged)
 
 # %% ../nbs/83_sweeps.ipynb #83-044
-def _about(function: Callable[..., Any], depends_on: Mapping[str, Any] | None) -> dict[str, Any]:
+def about_sweep(function: Function, depends_on: Mapping[str, Any] | None) -> dict[str, Any]:
     """What all cells of a sweep depend on, besides their parameters."""
     if isinstance(function, partial) and not depends_on:
         raise InputError("a partial holds arguments that the key of a cell cannot see",
@@ -634,28 +687,42 @@ def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"cells": len(cells), "axes": axes, "cells_key": input_key({"cells": cells})}
 
 # %% ../nbs/83_sweeps.ipynb #83-045
-def _start(function: Callable[..., Any], cells: Numbered, workers: int,
-           dask: str | None) -> Outcomes:
+def outcomes_of(job: Job, cells: Numbered, workers: int, dask: str | None) -> Outcomes:
     """The back end asked for, at work."""
-    if not cells:
-        return _here(function, cells)
     if dask is not None:
-        return _on_dask(function, cells, dask)
-    return _here(function, cells) if workers == 1 else _in_processes(function, cells, workers)
+        return _on_dask(job, cells, dask)
+    return _here(job, cells) if workers == 1 else _in_processes(job, cells, workers)
 
 # %% ../nbs/83_sweeps.ipynb #83-047
+def error_of(outcome: Outcome, cell: Cell) -> SweepError:
+    """What to raise for a cell that could not be computed."""
+    error = SweepError(outcome.problem, cell)
+    if outcome.trace:
+        error.add_note(outcome.trace)
+    return error
+
+
 def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.DataFrame],
             store: Callable[[int, pd.DataFrame, float], object]) -> None:
     """Store outcomes as they come, add them to `frames`, stop at the first that is no good."""
     with closing(outcomes):
-        for number, frame, seconds, problem, trace in outcomes:
-            if frame is None:
-                error = SweepError(problem, cells[number])
-                if trace:
-                    error.add_note(trace)
-                raise error
-            _add(frames, number, frame, cells)
-            store(number, frame, seconds)
+        for outcome in outcomes:
+            if outcome.problem:
+                raise error_of(outcome, cells[outcome.number])
+            _add(frames, outcome.number, outcome.frame, cells)
+            store(outcome.number, outcome.frame, outcome.seconds)
+
+# %% ../nbs/83_sweeps.ipynb #83-047c
+def check_workers(workers: int) -> None:
+    """Refuse a number of workers that makes no sense.
+
+    Raises
+    ------
+    InputError : it is not 1 or more
+    """
+    if workers < 1:
+        raise InputError(f"{workers} workers cannot compute anything", value=workers,
+                         mend="give 1 or more")
 
 # %% ../nbs/83_sweeps.ipynb #83-049
 def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: Callable[[], None],
@@ -691,21 +758,21 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
         from there
     OutputError : the folder cannot be written
     """
-    checked = _check_cells(cells)
-    about = _about(function, depends_on)
+    checked = checked_cells(cells)
+    about = about_sweep(function, depends_on)
     place = Path(folder)
-    if workers < 1:
-        raise InputError(f"{workers} workers cannot compute anything", value=workers,
-                         mend="give 1 or more")
+    check_workers(workers)
     ensure_writable(place)
     inputs = [about | {"cell": cell} for cell in checked]
     files = [_cell_file(place, asked) for asked in inputs]
     frames, damaged = _kept(files, checked, shown.report)
     kept = len(frames)
     missing = [item for item in enumerate(checked) if item[0] not in frames]
-    with _progress(shown, kept, len(checked)) as advance:
+    with progress_bar(shown, kept, len(checked)) as advance:
         store = partial(_store, files, inputs, lambda: advance(len(frames) - kept))
-        _gather(_start(function, missing, workers, dask), checked, frames, store)
+        if missing:
+            outcomes = outcomes_of(partial(compute_cell, function), missing, workers, dask)
+            _gather(outcomes, checked, frames, store)
     whole = _assemble(checked, [frames[number] for number in range(len(checked))])
     write_frame(whole, place / "results.csv", about | _summary(checked))
     return Sweep(whole, kept, len(missing), damaged)

@@ -163,7 +163,7 @@ def test_what_a_file_gives_back_is_what_a_worker_sent(rows: list[tuple[object, .
                                                       tmp_path_factory: pytest.TempPathFactory) -> None:
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     frame["single"] = frame["float"].clip(-1e38, 1e38).astype("float32")
-    sent = sweeps._tidy(frame, {})
+    sent = sweeps.tidy(frame, {})
     file = tmp_path_factory.mktemp("trip") / "f.csv"
     sweeps.write_frame(sent, file, {})
     pd.testing.assert_frame_equal(read_frame(file), sent, check_exact=True)
