@@ -1,4 +1,5 @@
-"""How the time grows: with the nodes (1, 4, 16 times the public cluster) and with the arrivals that fill them."""
+"""How the time grows: with the nodes (1 to 100 times the public cluster) and with the arrivals that fill them."""
+import resource
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.skipif(None in FILES.values(), reason="needs the openb 
 
 
 @pytest.mark.parametrize("until", [0.25, 0.5, 1.0])
-@pytest.mark.parametrize("times", [1, 4, 16])
-@pytest.mark.parametrize("name", ["fgd", "pwr-fgd:0.1"])
+@pytest.mark.parametrize("times", [1, 4, 16, 100])
+@pytest.mark.parametrize("name", ["fgd", "pwr-fgd:0.1", "bestfit"])
 def test_growth(benchmark, name, times, until):
     """Fill so many copies of the cluster to a share of their capacity."""
     one = read_nodes(FILES["nodes"])
@@ -36,4 +37,6 @@ def test_growth(benchmark, name, times, until):
     benchmark.extra_info["arrivals"] = len(rows)
     benchmark.pedantic(
         play, setup=lambda: ((policy, world_of(nodes, classes, target, power), class_of[
-            rows], tasks.memory_mib[rows]), {}), rounds=1 if times > 4 else 3, warmup_rounds=1)
+            rows], tasks.memory_mib[rows]), {}), rounds=1 if times > 4 else 3, warmup_rounds=times < 100)
+    # the largest so far: run one size alone to measure it
+    benchmark.extra_info["memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -182,28 +182,41 @@ def power_of(cluster: Cluster, model: str = "eq1",
 
 # %% ../nbs/12_power.ipynb #12-015
 @njit(cache=True)
-def cpu_power_milliwatt(power: Power, node: int, cpu_left_milli: int) -> int:
-    """Power of the CPUs of a node, milliwatts (Eq. 1 of PWR+FGD, or the authors' packages)."""
-    idle_w = power.cpu_idle_w[node]
-    full_w = power.cpu_full_w[node]
-    cores = power.cpu_cores[node]
-    capacity = power.cpu_milli[node]  # two vCPU on each core
-    left = cpu_left_milli
+def cpu_milliwatt(load_permille: Integers, is_package: bool, watts: tuple[int, int], cores: int,
+                  capacity_milli: int, left_milli: int) -> int:
+    """Power of the CPUs of one node, milliwatts (Eq. 1 of PWR+FGD, or the authors' packages).
+
+    Parameters
+    ----------
+    load_permille, is_package : as in `Power`
+    watts, cores : of one CPU, watts when idle and when in use
+    capacity_milli, left_milli : of the node, milli-vCPU
+    """
+    idle_w, full_w = watts
+    capacity = capacity_milli  # two vCPU on each core
+    left = left_milli
     size = cores * 2 * 1000
-    if power.is_package:  # whole cores; what is left of a core that is in use counts as in use
+    if is_package:  # whole cores; what is left of a core that is in use counts as in use
         capacity = -(-capacity // 2000)
         left = left // 2000
         size = cores
     full_cpus, rest = divmod(capacity - left, size)
-    if power.is_package:
+    if is_package:
         idle_cpus = -(-capacity // size) - full_cpus - (rest > 0)
     else:
         idle_cpus = left // size
     milliwatts = 1000 * (full_w * full_cpus + idle_w * idle_cpus)
     if rest > 0:
-        milliwatts += 1000 * idle_w + (full_w -
-                                       idle_w) * power.load_permille[-(-rest * 1000 // size)]
+        milliwatts += 1000 * idle_w + (full_w - idle_w) * load_permille[-(-rest * 1000 // size)]
     return int(milliwatts)
+
+
+@njit(cache=True)
+def cpu_power_milliwatt(power: Power, node: int, cpu_left_milli: int) -> int:
+    """Power of the CPUs of a node, milliwatts."""
+    return cpu_milliwatt(power.load_permille, power.is_package,
+                         (power.cpu_idle_w[node], power.cpu_full_w[node]), power.cpu_cores[node],
+                         power.cpu_milli[node], cpu_left_milli)
 
 # %% ../nbs/12_power.ipynb #12-015p
 @njit(cache=True)

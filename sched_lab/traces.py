@@ -189,19 +189,33 @@ class TaskClasses:
 # %% ../nbs/11_traces.ipynb #11-026
 def task_classes(tasks: Tasks) -> tuple[TaskClasses, Integers]:
     """Classes of a trace, and the class of each task, (tasks,)."""
-    keys = pd.DataFrame({key: getattr(tasks, key) for key in CLASS_KEY})
-    # classes numbered as they first appear
-    found = keys.groupby(CLASS_KEY, sort=False).ngroup().to_numpy()
-    table = keys.drop_duplicates(ignore_index=True).assign(count=np.bincount(found))
-    table = table.sort_values(["count", *CLASS_KEY], ascending=False)
-    position = np.empty(len(table), np.int64)
-    position[table.index] = np.arange(len(table))
+    found: Integers = np.zeros(len(tasks), np.int64)
+    ranks = []
+    for key in CLASS_KEY:
+        rank, values = pd.factorize(getattr(tasks, key), sort=True)
+        ranks.append(rank)
+        # numbered anew as they first appear, so that the product stays small
+        found = pd.factorize(found * len(values) + rank)[0]
+    first = np.unique(found, return_index=True)[1]
+    count = np.bincount(found)
+    order = np.lexsort([*(rank[first] for rank in reversed(ranks)), count])[::-1]
+    position = np.argsort(order)
     columns = {
-        name: table[name].to_numpy(object if "spec" in name else np.int64)
-        for name in (*CLASS_KEY, "count")}
-    return TaskClasses(**columns, num_tasks=len(tasks)), position[found]
+        key: getattr(tasks, key)[first[order]].astype(object if "spec" in key else np.int64)
+        for key in CLASS_KEY}
+    return TaskClasses(**columns, count=count[order], num_tasks=len(tasks)), position[found]
 
 # %% ../nbs/11_traces.ipynb #11-030
+def most_popular(classes: TaskClasses, kept_share: float = 0.95) -> TaskClasses:
+    """First classes, until they hold at least `kept_share` of the tasks of the trace."""
+    if not 0 < kept_share <= 1:
+        raise ValueError(f"kept_share is {kept_share}; give a share above 0, at most 1")
+    enough = np.cumsum(classes.count) >= kept_share * classes.num_tasks
+    num_kept = int(np.argmax(enough)) + 1
+    kept = {field.name: getattr(classes, field.name)[:num_kept] for field in fields(classes)[:-1]}
+    return TaskClasses(**kept, num_tasks=classes.num_tasks)
+
+# %% ../nbs/11_traces.ipynb #11-030b
 def target_workload(tasks: Tasks, kept_share: float = 0.95) -> TaskClasses:
     """Most popular classes of a trace, until they hold at least `kept_share` of its tasks.
 
@@ -214,12 +228,7 @@ def target_workload(tasks: Tasks, kept_share: float = 0.95) -> TaskClasses:
     ----------
     FGD, Section 4; the cut at 95 % is in the authors' code only.
     """
-    if not 0 < kept_share <= 1:
-        raise ValueError(f"kept_share is {kept_share}; give a share above 0, at most 1")
-    classes, _ = task_classes(tasks)
-    num_kept = int(np.argmax(np.cumsum(classes.count) >= kept_share * len(tasks))) + 1
-    kept = {field.name: getattr(classes, field.name)[:num_kept] for field in fields(classes)[:-1]}
-    return TaskClasses(**kept, num_tasks=len(tasks))
+    return most_popular(task_classes(tasks)[0], kept_share)
 
 # %% ../nbs/11_traces.ipynb #11-034
 def gpu_requests(tasks: Tasks) -> Texts:

@@ -75,7 +75,11 @@ def bestfit_score(cpu_left_milli: int, free_milli: int, cpu_milli: int, demand_m
 @njit(cache=True)
 def largest_node(world: World) -> tuple[int, int]:
     """CPU of the node with most CPU, GPU of the node with most GPUs, at least 1."""
-    return max(1, world.power.cpu_milli.max()), max(1, world.power.num_gpus.max() * WHOLE_GPU_MILLI)
+    notes = world.notes
+    if notes[0] < 0:  # once for each world
+        notes[0] = max(1, world.power.cpu_milli.max())
+        notes[1] = max(1, world.power.num_gpus.max() * WHOLE_GPU_MILLI)
+    return int(notes[0]), int(notes[1])
 
 # %% ../../nbs/21_baselines.ipynb #21-030
 @njit(cache=True)

@@ -5,8 +5,8 @@
 # %% ../../nbs/90a_online_command.ipynb #90a-003
 from __future__ import annotations
 
-import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +19,10 @@ from .. import __version__
 from ..cluster import Cluster, read_nodes
 from ..commands import (Force, Workers, checksums_of, folder_option, option,
                                 policy_option, progress, workers_of)
-from ..frames import (InputError, embedded, ensure_writable, read_input, read_json,
-                              remove_leftovers, write_frame)
-from .evaluation import (Study, compare, parse_seeds, read_study, run_cell,
-                                         run_study)
+from ..frames import (InputError, as_plain, embedded, ensure_writable, read_input,
+                              read_json, remove_leftovers, write_frame)
+from .evaluation import (Study, compare, compare_streamed, parse_seeds, read_study,
+                                         run_cell, run_study, stream_study)
 from .inflation import SAMPLINGS, Run, inflate
 from .model import Policy, PowerSettings
 from .policies import ARITHMETICS, POLICIES, policy_of
@@ -288,7 +288,18 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
             say(f"{folders[s]}: {headline(summary)}{'' if was_run else ' (kept)'}")
 
 # %% ../../nbs/90a_online_command.ipynb #90a-017
-RESULTS = ("results.csv", "results.json", "means.csv", "means.json")
+DATASET = "results.parquet"
+RESULTS = ("results.csv", "results.json", DATASET, "means.csv", "means.json")
+
+
+def study_in(file: Path) -> dict[str, Any]:
+    """What a file says of the study beside it; empty if that was not written here."""
+    try:
+        about = dict(read_json(file).get("parameters", {}))
+    except InputError:
+        return {}
+    is_ours = about.get("function") == f"{run_cell.__module__}.{run_cell.__qualname__}"
+    return about if is_ours else {}
 
 
 def check_study_folder(out: Path, study: Study, force: bool) -> None:
@@ -301,12 +312,8 @@ def check_study_folder(out: Path, study: Study, force: bool) -> None:
     remove_leftovers(out.parent, re.escape(out.name))
     there = {path.name for path in out.iterdir()
              if not path.name.startswith(".")} if out.is_dir() else set()
-    try:
-        about = read_json(out / "results.json").get("parameters", {})
-    except InputError:
-        about = {}
-    if about.get("function") == f"{run_cell.__module__}.{run_cell.__qualname__}":
-        if not force and about["depends_on"] != json.loads(json.dumps(study.depends_on())):
+    if about := study_in(out / "results.json") or study_in(out / DATASET / "_about.json"):
+        if not force and about["depends_on"] != as_plain(study.depends_on()):
             difference = input_difference(about["depends_on"], study.depends_on())
             refuse_folder(out, f"it has another study ({difference})",
                           "choose another --out, or replace it with --force")
@@ -317,34 +324,77 @@ def check_study_folder(out: Path, study: Study, force: bool) -> None:
         refuse_folder(out, f"it is not empty, there is {others[0]}",
                       "choose another --out, or write beside it with --force")
 
+# %% ../../nbs/90a_online_command.ipynb #90a-017d
+def check_dataset(place: Path, study: Study, force: bool) -> None:
+    """Refuse a dataset of other runs, or make room for these by `force`.
+
+    Raises
+    ------
+    OutputError : it has other runs, and there is no `force`
+    """
+    about = study_in(place / "_about.json")
+    wanted = as_plain({"axes": study.grid().axes, "depends_on": study.depends_on()})
+    if about and {name: about[name] for name in wanted} != wanted:
+        if not force:
+            refuse_folder(place, "it has other runs",
+                          "choose another --out, or replace it with --force")
+        shutil.rmtree(place)
+
 # %% ../../nbs/90a_online_command.ipynb #90a-018
-StudyOut = Annotated[Path, folder_option("results.csv, means.csv and the finished runs")]
+StudyOut = Annotated[
+    Path, folder_option("results.csv (or results.parquet), means.csv and the finished runs")]
 StudyFile = Annotated[
     Path, typer.Argument(metavar="CONFIG.toml", help="The study: traces, policies, seeds, ...")]
 DaskAddress = Annotated[
     str | None,
     option("Compute on the workers of this Dask scheduler instead, which must see the same files.",
            metavar="tcp://HOST:PORT")]
+FORMATS = ("csv", "parquet")
+ResultFormat = Annotated[
+    str,
+    option("csv keeps all runs in memory and each in a file; parquet appends them to a dataset as "
+           "they finish, for a million runs.", metavar="|".join(FORMATS))]
 
 # %% ../../nbs/90a_online_command.ipynb #90a-019
+def write_csv(study: Study, out: Path, workers: int, dask: str | None) -> str:
+    """Compute a study in memory, write its runs and means; return its account."""
+    result = run_study(study, out, workers=workers, dask=dask, shown=True)
+    write_frame(compare(result.frame), out / "means.csv",
+                {"cells": study.cells(), "depends_on": study.depends_on()})
+    return str(result)
+
+
+def write_parquet(study: Study, out: Path, workers: int, dask: str | None) -> str:
+    """Stream a study, write the means; return its account."""
+    place = out / DATASET
+    result = stream_study(study, place, workers=workers, dask=dask, shown=True)
+    write_frame(compare_streamed(place), out / "means.csv",
+                {"axes": study.grid().axes, "depends_on": study.depends_on()})
+    return str(result)
+
+# %% ../../nbs/90a_online_command.ipynb #90a-019a
 def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None,
-                  force: Force = False) -> None:
+                  format: ResultFormat = "csv", force: Force = False) -> None:
     """Run every policy of a study on every trace and seed; what is finished is kept.
 
     **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the
     means over the seeds, GRAR, the power saved against fgd, and their spread. A file CONFIG.toml
     may say: nodes = "nodes.csv", policies = ["fgd", "pwr"], seeds = "0-9", power = "package", and
-    under [traces] a line mine = "tasks.csv".
+    under [traces] a line mine = "tasks.csv". With --format parquet the runs are in the folder
+    **results.parquet** instead, and a study of any size takes no more memory than a small one.
 
     Example: sched-lab sweep study.toml --out study --workers 4
     """
+    if format not in FORMATS:
+        raise InputError(f"--format {format!r} is not one of {', '.join(FORMATS)}",
+                         mend="choose one of these")
     study = read_study(config)
     processes = workers_of(workers)
     check_study_folder(out, study, force)
-    result = run_study(study, out, workers=processes, dask=dask, shown=True)
-    write_frame(compare(result.frame), out / "means.csv",
-                {"cells": study.cells(), "depends_on": study.depends_on()})
-    typer.echo(f"{out}: {result}")
+    if format == "parquet":
+        check_dataset(out / DATASET, study, force)
+    write = write_csv if format == "csv" else write_parquet
+    typer.echo(f"{out}: {write(study, out, processes, dask)}")
 
 # %% ../../nbs/90a_online_command.ipynb #90a-021
 EXAMPLES: dict[str, Path | str] = {

@@ -14,7 +14,8 @@ from ..jit import njit
 from ..arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target, cpu_level, fragmentation_reference_milli, usable
-from .model import World, idle_gpus, is_share
+from .model import (FRAGMENTATION, Demand, World, idle_gpus, is_share, learn,
+                                    slot_of_state, topic_of, try_gpus)
 
 # %% auto #0
 __all__ = ['fgd_score']
@@ -96,17 +97,77 @@ def fgd_score(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: I
     return best, gpu_mask
 
 # %% ../../nbs/22_fgd.ipynb #22-021
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
+def levels(cpu_steps: Integers, cpu_left_milli: int, cpu_milli: int) -> tuple[int, int]:
+    """`cpu_level` before and after a task that takes `cpu_milli`."""
+    now = 0
+    then = 0
+    for step in range(len(cpu_steps)):
+        now += cpu_steps[step] <= cpu_left_milli
+        then += cpu_steps[step] <= cpu_left_milli - cpu_milli
+    return now, then
+
+# %% ../../nbs/22_fgd.ipynb #22-021b
+@njit(cache=True, error_model="numpy")
+def count_idle(gpu_left_milli: Integers, node: int, num_gpus: int) -> tuple[int, int]:
+    """Number of idle GPUs of a node, and the first of them, as many as asked for, as bits."""
+    num_idle = 0
+    gpu_mask = 0
+    for gpu in range(gpu_left_milli.shape[1]):
+        is_idle = gpu_left_milli[node, gpu] == WHOLE_GPU_MILLI
+        num_idle += is_idle
+        gpu_mask |= (is_idle and num_idle <= num_gpus) << gpu
+    return num_idle, gpu_mask
+
+
+@njit(cache=True, error_model="numpy")
+def demand_of(demand: Demand, task: int) -> tuple[int, int, int]:
+    """What a task class asks for: milli-vCPU, milli-GPU of each GPU, GPUs."""
+    return demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task]
+
+# %% ../../nbs/22_fgd.ipynb #22-021a
+@njit(cache=True, error_model="numpy")
 def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
     """FGD for the engine: `fgd_score` of one task class on each of `nodes`."""
-    demand = world.demand
-    state = world.state
+    cpu_milli, gpu_milli, num_gpus = demand_of(world.demand, task)
+    sharing = world.target.sharing
+    whole = world.target.whole
+    share_level = world.target.share_level
+    cpu_steps = world.target.cpu_steps
+    cpu_left_milli = world.state.cpu_left_milli
+    gpu_left_milli = world.state.gpu_left_milli
+    gpu_model = world.gpu_model
+    num_tasks = world.target.num_tasks
     for node in nodes:
-        score[node], gpu_mask[node] = fgd_score(
-            world.target, world.gpu_model[node], state.cpu_left_milli[node],
-            state.gpu_left_milli[node], demand.cpu_milli[task], demand.gpu_milli[task],
-            demand.num_gpus[task])
+        model = gpu_model[node]
+        now, then = levels(cpu_steps, cpu_left_milli[node], cpu_milli)
+        base = num_gpus * gpu_milli * num_tasks
+        num_idle, idle = count_idle(gpu_left_milli, node, num_gpus)
+        for gpu in range(gpu_left_milli.shape[1]):
+            left = gpu_left_milli[node, gpu]
+            base += left * sharing[model, then, share_level[left]]
+            base -= left * sharing[model, now, share_level[left]]
+        gained = whole[model, then, num_idle] - whole[model, now, num_idle]
+        base += WHOLE_GPU_MILLI * num_idle * gained
+        rest = max(0, num_idle - num_gpus)
+        lost = num_idle * whole[model, then, num_idle] - rest * whole[model, then, rest]
+        best = -1
+        most = -(2**62)
+        for gpu in range(gpu_left_milli.shape[1]):
+            left = gpu_left_milli[node, gpu]
+            # an equal neighbour scores the same
+            if left >= gpu_milli and (gpu == 0 or left != gpu_left_milli[node, gpu - 1]):
+                change = (left - gpu_milli) * sharing[model, then, share_level[left - gpu_milli]]
+                change -= left * sharing[model, then, share_level[left]]
+                change = num_gpus * change - WHOLE_GPU_MILLI * lost * (left == WHOLE_GPU_MILLI)
+                if change > most:
+                    most = change
+                    points = fgd_points((base + change) / (WHOLE_GPU_MILLI * num_tasks))
+                    if points > best:
+                        best = points
+                        gpu_mask[node] = 1 << gpu if is_share(gpu_milli) else idle
+        score[node] = best
 
 # %% ../../nbs/22_fgd.ipynb #22-025
 @njit(cache=True)
@@ -140,14 +201,34 @@ def fgd_score_reference(target: Target, model: int, cpu_left_milli: int, gpu_lef
     return best, gpu_mask
 
 # %% ../../nbs/22_fgd.ipynb #22-025p
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def fgd_reference(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                   gpu_mask: Integers) -> None:
     """FGD for the engine in the authors' arithmetic: `fgd_score_reference` on each of `nodes`."""
-    demand = world.demand
-    state = world.state
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
+    gpu_left_milli = world.state.gpu_left_milli
+    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
+    masks = np.zeros(len(left), np.int64)
+    key = world.known.key
+    value = world.known.value
+    asked = world.known.asked
     for node in nodes:
-        score[node], gpu_mask[node] = fgd_score_reference(
-            world.target, world.gpu_model[node], state.cpu_left_milli[node],
-            state.gpu_left_milli[node], demand.cpu_milli[task], demand.gpu_milli[task],
-            demand.num_gpus[task])
+        topic = topic_of(FRAGMENTATION, world.known.kind[node])
+        before = 0.0
+        best = -1
+        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
+            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
+            slot = slot_of_state(key, asked, topic, cpu, left, n)
+            if key[slot, 0] == 0:
+                learn(world.known, slot, fragmentation_reference_milli(
+                    world.target, world.gpu_model[node], cpu, left[n]))
+            if n == 0:
+                before = value[slot]
+            else:
+                points = fgd_points((before - value[slot]) / WHOLE_GPU_MILLI)
+                if points > best:
+                    best = points
+                    gpu_mask[node] = masks[n]
+        score[node] = best

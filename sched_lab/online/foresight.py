@@ -14,8 +14,9 @@ from ..jit import njit
 from ..arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target
-from .model import World, idle_gpus, is_share
-from ..power import Power, cpu_power_milliwatt, gpu_power_milliwatt
+from .model import (OUTLOOK, World, idle_gpus, is_share, learn, slot_of_state,
+                                    topic_of, try_gpus)
+from ..power import Power, cpu_milliwatt, cpu_power_milliwatt, gpu_power_milliwatt
 
 # %% auto #0
 __all__ = ['pwr_target_score']
@@ -35,6 +36,17 @@ def full_price(power: Power) -> tuple[float, float]:
         cpu_w += power.cpu_milli[node] * cpu_range_w / (2.0 * power.cpu_cores[node])
         cpus += power.cpu_milli[node]
     return gpu_w / max(1, num_gpus), cpu_w / max(1, cpus)
+
+# %% ../../nbs/24_foresight.ipynb #24-007a
+@njit(cache=True)
+def known_price(world: World) -> tuple[float, float]:
+    """Compute `full_price` of the world's nodes once, and remember it."""
+    notes = world.notes
+    if notes[2] < 0:
+        price = full_price(world.power)
+        notes[2] = price[0]
+        notes[3] = price[1]
+    return notes[2], notes[3]
 
 # %% ../../nbs/24_foresight.ipynb #24-011
 @njit(cache=True)
@@ -83,7 +95,12 @@ def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], 
     total = 0
     amounts = distinct_left(gpu_left_milli)
     num_idle = (gpu_left_milli == WHOLE_GPU_MILLI).sum()
-    now = cpu_power_milliwatt(power, node, cpu_left_milli)
+    permille = power.load_permille
+    is_package = power.is_package
+    watts = power.cpu_idle_w[node], power.cpu_full_w[node]
+    cores = power.cpu_cores[node]
+    capacity = power.cpu_milli[node]
+    now = cpu_milliwatt(permille, is_package, watts, cores, capacity, cpu_left_milli)
     range_w = power.gpu_full_w[node] - power.gpu_idle_w[node]
     for m in range(len(target.count)):
         cpu_milli = target.cpu_milli[m]
@@ -94,10 +111,11 @@ def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], 
         if gpu_milli == WHOLE_GPU_MILLI and num_idle < num_gpus:
             continue
         full = int(price[0] * gpu_milli * num_gpus + price[1] * cpu_milli)
-        rise = least_rise_permille(power.load_permille, amounts, gpu_milli) if num_gpus > 0 else 0
+        rise = least_rise_permille(permille, amounts, gpu_milli) if num_gpus > 0 else 0
         spare = full - range_w * num_gpus * rise
         if rise >= 0 and spare > 0:
-            spare -= cpu_power_milliwatt(power, node, cpu_left_milli - cpu_milli) - now
+            spare += now - cpu_milliwatt(permille, is_package, watts, cores, capacity,
+                                         cpu_left_milli - cpu_milli)
             total += target.count[m] * max(0, spare)
     return total
 
@@ -186,17 +204,34 @@ def pwr_target_score(power: Power, target: Target, price: tuple[float, float], h
     return best, gpu_mask
 
 # %% ../../nbs/24_foresight.ipynb #24-031
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def pwr_target(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
-    """PWR with the target workload, for the engine."""
-    demand = world.demand
-    state = world.state
-    price = full_price(world.power)
-    asked = Request(demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+    """PWR with the target workload, for the engine: `pwr_target_score` on each of `nodes`."""
+    price = known_price(world)
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
+    gpu_left_milli = world.state.gpu_left_milli
+    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
+    masks = np.zeros(len(left), np.int64)
+    key = world.known.key
+    value = world.known.value
+    asked = world.known.asked
     for node in nodes:
-        here = NodeState(node, world.gpu_model[node], state.cpu_left_milli[node],
-                         state.gpu_left_milli[node])
-        points, mask = pwr_target_score(world.power, world.target, price, here, asked)
-        score[node] = points
-        gpu_mask[node] = mask
+        topic = topic_of(OUTLOOK, world.known.kind[node])
+        before = 0
+        best = -(2**62)
+        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
+            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
+            slot = slot_of_state(key, asked, topic, cpu, left, n)
+            if key[slot, 0] == 0:
+                learn(world.known, slot, outlook_milliwatt(
+                    world.power, world.target, price, node, world.gpu_model[node], cpu, left[n]))
+            outlook = int(value[slot])
+            if n == 0:
+                before = outlook
+            elif outlook - before > best:
+                best = outlook - before
+                gpu_mask[node] = masks[n]
+        score[node] = best

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +16,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..jit import first_class, njit, quiet
-from ..arrays import Floats, Integers, Truths
+from ..arrays import Floats, Integers, Texts, Truths
 from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
 from ..frag import fragmentation, fragmentation_reference_milli
 from ..frames import InputError
 from .policies import policy_of
-from .model import (ONE_AT_RANDOM, Placements, Policy, PowerSettings, World,
-                                    check_placements, gpu_indices, is_feasible, stage_starts,
-                                    world_of)
+from .model import (ONE_AT_RANDOM, RESOURCES, Placements, Policy,
+                                    PowerSettings, World, check_placements, gpu_indices,
+                                    is_feasible, stage_starts, world_of)
+from .score_index import (NOWHERE, Index, empty_index, first_highest,
+                                          first_member, is_sum, note_change, refresh)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt
-from ..traces import Arrivals, Tasks, admits, target_workload, task_classes
+from ..traces import Arrivals, Tasks, admits, most_popular, task_classes
 
 # %% auto #0
 __all__ = ['sample_arrivals', 'Run', 'inflate', 'check', 'on_grid', 'mean_curve']
@@ -135,12 +138,10 @@ def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task:
             if memory.is_feasible[row, node]:
                 memory.stale[num_stale] = node
                 num_stale += 1
-    part = 0
-    for kernel in kernels:
+    for part in range(len(weights)):
         if weights[part] > 0:
-            kernel(world, task, memory.stale[:num_stale], memory.score[part, row],
-                   memory.gpu_mask[part, row])
-        part += 1
+            kernels[part](world, task, memory.stale[:num_stale], memory.score[part, row],
+                          memory.gpu_mask[part, row])
     return row
 
 # %% ../../nbs/26_inflation.ipynb #26-023
@@ -248,38 +249,28 @@ CPU_W, GPU_W, USED, ARRIVED, FRAG, FAILED = range(len(CURVE))
 
 
 @njit(cache=True)
-def count_node(now: Floats, world: World, node: int, is_exact: bool, sign: float) -> None:
-    """Add one node's milliwatts and fragmentation to the cluster's, or take them away.
+def node_share(world: World, node: int, is_exact: bool) -> tuple[float, float, float]:
+    """What one node adds to the cluster's milliwatts and fragmentation.
 
     Parameters
     ----------
-    now : (len(CURVE),) changed; exact fragmentation is times `num_tasks`
     world, node : the cluster, the node
     is_exact : arithmetic of fragmentation
-    sign : 1.0 to add, -1.0 to take away
+
+    Returns
+    -------
+    milliwatts of CPUs and of GPUs; milli-GPU, if exact times `num_tasks`
     """
-    state = world.state
     model = world.gpu_model[node]
-    cpu_left = state.cpu_left_milli[node]
-    gpu_left = state.gpu_left_milli[node]
+    cpu_left = world.state.cpu_left_milli[node]
+    gpu_left = world.state.gpu_left_milli[node]
     if is_exact:
         # below 2**53: still exact
         frag = float(fragmentation(world.target, model, cpu_left, gpu_left))
     else:
         frag = fragmentation_reference_milli(world.target, model, cpu_left, gpu_left)
-    now[CPU_W] += sign * cpu_power_milliwatt(world.power, node, cpu_left)
-    now[GPU_W] += sign * gpu_power_milliwatt(world.power, node, gpu_left)
-    now[FRAG] += sign * frag
-
-# %% ../../nbs/26_inflation.ipynb #26-037a
-@njit(cache=True)
-def count_task(now: Floats, in_use: Integers, world: World, task: int, memory_mib: int) -> None:
-    """Add what a placed task uses to the curve and to the amounts that decide the stage."""
-    demand_milli = world.demand.gpu_milli[task] * world.demand.num_gpus[task]
-    now[USED] += demand_milli
-    in_use[0] += demand_milli
-    in_use[1] += world.demand.cpu_milli[task]
-    in_use[2] += memory_mib
+    return (float(cpu_power_milliwatt(world.power, node, cpu_left)),
+            float(gpu_power_milliwatt(world.power, node, gpu_left)), frag)
 
 # %% ../../nbs/26_inflation.ipynb #26-039
 class StagedWeights(NamedTuple):
@@ -311,6 +302,98 @@ class Trail(NamedTuple):
     node: Integers
     gpu_mask: Integers
     curve: Floats
+
+# %% ../../nbs/26_inflation.ipynb #26-039a0
+class Books(NamedTuple):
+    """What is added up along a run: the row of the curve, and what decides the stage.
+
+    Parameters
+    ----------
+    now : (len(CURVE),) the row of the curve
+    in_use : (`RESOURCES`,) milli-GPU, milli-vCPU and MiB in use
+    share : (nodes, 3) what each node contributes to cpu_w, gpu_w and frag_milli
+    trail : the results
+    """
+
+    now: Floats
+    in_use: Integers
+    share: Floats
+    trail: Trail
+
+
+@njit(cache=True)
+def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
+    """Count a node whose state has changed, in place of what it contributed before."""
+    cpu, gpu, frag = node_share(world, node, is_exact)
+    now = books.now
+    share = books.share
+    now[CPU_W] -= share[node, 0]
+    now[GPU_W] -= share[node, 1]
+    now[FRAG] -= share[node, 2]
+    now[CPU_W] += cpu
+    now[GPU_W] += gpu
+    now[FRAG] += frag
+    share[node, 0] = cpu
+    share[node, 1] = gpu
+    share[node, 2] = frag
+@njit(cache=True)
+def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
+    """Books of a cluster without tasks."""
+    books = Books(np.zeros(len(CURVE)), np.zeros(len(RESOURCES), np.int64),
+                  np.zeros((len(world.gpu_model), 3)), trail)
+    for node in range(len(world.gpu_model)):
+        count_again(books, world, node, is_exact)
+    return books
+
+# %% ../../nbs/26_inflation.ipynb #26-039a1
+@njit(cache=True)
+def enter(books: Books, world: World, arriving: ArrivingTasks, arrival: int, node: int,
+          gpu_mask: int, is_exact: bool) -> None:
+    """Place an arriving task on a node, or let it fail if that is -1, and write it down.
+
+    Parameters
+    ----------
+    books, world : changed
+    arriving, arrival : the tasks, and which one of them
+    node, gpu_mask : where it goes
+    is_exact : arithmetic of the curve's fragmentation
+    """
+    task = arriving.task[arrival]
+    memory_mib = arriving.memory_mib[arrival]
+    trail = books.trail
+    now = books.now
+    in_use = books.in_use
+    demand = world.demand
+    demand_milli = demand.gpu_milli[task] * demand.num_gpus[task]
+    now[ARRIVED] += demand_milli
+    if node < 0:
+        now[FAILED] += 1
+    else:
+        place(world, task, memory_mib, node, gpu_mask)
+        count_again(books, world, node, is_exact)
+        now[USED] += demand_milli
+        in_use[0] += demand_milli
+        in_use[1] += demand.cpu_milli[task]
+        in_use[2] += memory_mib
+    trail.node[arrival] = node
+    trail.gpu_mask[arrival] = gpu_mask
+    # as one assignment of an array it would take seconds longer to compile
+    for column in range(len(now)):
+        trail.curve[arrival, column] = now[column]
+
+
+@njit(cache=True)
+def stage_now(weighing: StagedWeights, stage: int, in_use: Integers) -> int:
+    """Stage of a policy that holds once so much is in use, if `stage` held before."""
+    starts = weighing.starts
+    later = stage + 1
+    is_reached = True
+    while is_reached and later < len(starts):
+        is_reached = False
+        for resource in range(len(in_use)):
+            is_reached |= in_use[resource] >= starts[later, resource]
+        later += is_reached
+    return later - 1
 
 # %% ../../nbs/26_inflation.ipynb #26-039a
 @njit(cache=True)
@@ -351,36 +434,168 @@ def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
     trail : the results
     """
     stage = 0
-    now = np.zeros(len(CURVE))
-    in_use = np.zeros(weighing.starts.shape[1], np.int64)
-    for n in range(len(world.gpu_model)):
-        count_node(now, world, n, is_exact, 1.0)
+    books = open_books(world, is_exact, trail)
     for arrival in range(len(arriving.task)):
-        t = arriving.task[arrival]
-        memory_mib = arriving.memory_mib[arrival]
-        while (stage + 1 < len(weighing.starts)
-               and (in_use >= weighing.starts[stage + 1]).any()):
-            stage += 1
+        before = stage
+        stage = stage_now(weighing, before, books.in_use)
+        if stage > before:
             memory.owner[:] = -1  # scores that had no weight so far are not known
-        n, gpu_mask = decide(kernels, weighing, stage, world, memory, arriving, arrival)
-        trail.node[arrival] = n
-        trail.gpu_mask[arrival] = gpu_mask
-        now[ARRIVED] += world.demand.gpu_milli[t] * world.demand.num_gpus[t]
-        if n < 0:
-            now[FAILED] += 1
-        else:
-            count_node(now, world, n, is_exact, -1.0)
-            place(world, t, memory_mib, n, gpu_mask)
-            count_node(now, world, n, is_exact, 1.0)
-            memory.version[n] += 1
-            count_task(now, in_use, world, t, memory_mib)
-        # as one assignment of an array it would take seconds longer to compile
-        for column in range(len(now)):
-            trail.curve[arrival, column] = now[column]
+        node, gpu_mask = decide(kernels, weighing, stage, world, memory, arriving, arrival)
+        enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
+        if node >= 0:
+            memory.version[node] += 1
+
+# %% ../../nbs/26_inflation.ipynb #26-039d
+@njit(cache=True)
+def draw_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int, die: int) -> int:
+    """Feasible node with enough memory, drawn with a large random number; -1 if there is none."""
+    num_feasible = 0
+    for node in range(len(memory_left_mib)):
+        is_in = index.value[row, node] != NOWHERE and memory_left_mib[node] >= memory_mib
+        num_feasible += is_in
+    n = die % max(1, num_feasible)
+    for node in range(len(memory_left_mib)):
+        is_in = index.value[row, node] != NOWHERE and memory_left_mib[node] >= memory_mib
+        if is_in and n == 0:
+            return node
+        n -= is_in
+    return -1
+
+# %% ../../nbs/26_inflation.ipynb #26-039e
+@njit(cache=True)
+def best_sum(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
+             weighing: StagedWeights, stage: int, die: int) -> int:
+    """First node with the largest weighted sum of points, -1 if none can take the task.
+
+    Parameters
+    ----------
+    index, row : nodes in groups of equal scores, row of the task's class
+    memory_left_mib, memory_mib : (nodes,) what is left, what the task needs (Cond. 2)
+    weighing, stage : weights of the scores, and which of them hold now
+    die : a large random number, for `ONE_AT_RANDOM`
+    """
+    weights = weighing.weights[stage]
+    groups = index.groups
+    num_groups = groups.num[row]
+    first = np.full(num_groups, -1)
+    for group in range(num_groups):
+        if groups.size[row, group] > 0:
+            while groups.members[row, group, groups.first[row, group]] == 0:
+                groups.first[row, group] += 1
+            first[group] = first_member(groups.members[row, group], groups.first[row, group],
+                                        memory_left_mib, memory_mib)
+    can_host = first >= 0
+    total = np.zeros(num_groups, np.int64)
+    luck = 0
+    for part in range(len(weights)):
+        if weighing.normalise[part] == ONE_AT_RANDOM:
+            luck += 100 * weights[part]
+        elif weights[part] > 0:
+            add_points(total, index.groups.score[row, part, :num_groups], can_host, weights[part],
+                       weighing.normalise[part])
+    best = -1
+    most = -1
+    for group in range(num_groups):
+        if can_host[group] and (best < 0 or total[group] > most
+                                or total[group] == most and first[group] < best):
+            best = first[group]
+            most = total[group]
+    if luck > 0 and best >= 0:
+        drawn = draw_node(index, row, memory_left_mib, memory_mib, die)
+        lucky = total[index.value[row, drawn]] + luck
+        if lucky > most or lucky == most and drawn < best:
+            return drawn
+    return int(best)
+
+# %% ../../nbs/26_inflation.ipynb #26-039f
+@njit(cache=True)
+def best_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
+              weighing: StagedWeights, stage: int, die: int) -> int:
+    """First node with the largest weighted sum of points: `choose`, by an index.
+
+    Parameters
+    ----------
+    index, row, memory_left_mib, memory_mib, weighing, stage, die : as `best_sum`
+    """
+    weights = weighing.weights[stage]
+    if is_sum(weights):
+        return best_sum(index, row, memory_left_mib, memory_mib, weighing, stage, die)
+    if weighing.normalise[np.argmax(weights)] == ONE_AT_RANDOM:
+        return draw_node(index, row, memory_left_mib, memory_mib, die)
+    return first_highest(index.value[row], index.highest[row], memory_left_mib, memory_mib)
+
+# %% ../../nbs/26_inflation.ipynb #26-039g
+@njit(cache=True)
+def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: World, index: Index,
+                    arriving: ArrivingTasks, arrival: int) -> tuple[int, int]:
+    """Decide as `decide` does; (-1, -1) if the index has too little room for this policy.
+
+    Parameters
+    ----------
+    kernels, weighing, stage, world, arriving, arrival : as `decide`
+    index : the nodes by score
+    """
+    task = arriving.task[arrival]
+    die = arriving.dice[arrival]
+    weights = weighing.weights[stage]
+    row = refresh(kernels, weights, world, index, task)
+    if row < 0:
+        return -1, -1
+    node = best_node(index, row, world.state.memory_left_mib, arriving.memory_mib[arrival],
+                     weighing, stage, die)
+    if node < 0:
+        return -1, 0
+    part = np.argmax(weights)
+    index.stale[0] = node
+    kernels[part](world, task, index.stale[:1], index.score[part], index.gpu_mask[part])
+    return node, draw_gpus(index.gpu_mask[part, node], world.demand.num_gpus[task], die >> 31)
+
+# %% ../../nbs/26_inflation.ipynb #26-039h
+@njit(cache=True)
+def replay_by_index(kernels: Any, weighing: StagedWeights, world: World, index: Index,
+                    arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> bool:
+    """Do what `replay` does, by an index; false if that has too little room for this policy.
+
+    Parameters
+    ----------
+    kernels, weighing, world, arriving, is_exact, trail : as `replay`
+    index : the nodes by score
+    """
+    stage = 0
+    books = open_books(world, is_exact, trail)
+    for arrival in range(len(arriving.task)):
+        before = stage
+        stage = stage_now(weighing, before, books.in_use)
+        if stage > before:
+            index.owner[:] = -1  # scores that had no weight so far are not known
+        node, gpu_mask = decide_by_index(kernels, weighing, stage, world, index, arriving, arrival)
+        if gpu_mask < 0:
+            return False
+        enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
+        if node >= 0:
+            note_change(index, node)
+    return True
 
 # %% ../../nbs/26_inflation.ipynb #26-041
-def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
-         seed: int = 0) -> Trail:
+MAX_GROUPS = 256
+
+
+def weighing_of(policy: Policy, world: World) -> StagedWeights:
+    """Weights of a policy's scores on a cluster without tasks."""
+    return StagedWeights(
+        np.array([score.normalise for score in policy.scores]),
+        np.array([policy.weights, *(later for _, later in policy.later)], np.int64),
+        stage_starts(policy, world.state))
+
+
+def empty_trail(num_arrivals: int) -> Trail:
+    """Room for the results of a run; every task has failed so far."""
+    return Trail(np.full(num_arrivals, -1), np.zeros(num_arrivals, np.int64),
+                 np.zeros((num_arrivals, len(CURVE))))
+
+# %% ../../nbs/26_inflation.ipynb #26-041a
+def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, seed: int = 0,
+         engine: str = "index") -> Trail:
     """Let a policy place arriving tasks on an empty world.
 
     Parameters
@@ -389,6 +604,7 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
     task, memory_mib : (arrivals,) class and memory of each arriving task
     seed : of the policy's own stream of random numbers, the third one of a seed (`sample_arrivals`
         has the first two)
+    engine : "index", or "plain" for the loop over all nodes
 
     Returns
     -------
@@ -396,20 +612,26 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers,
     fragmentation in milli-GPU
     """
     is_exact = policy.arithmetic == "exact"
-    memory = empty_memory(len(world.demand.cpu_milli), len(world.gpu_model), len(policy.scores))
-    kernels = tuple(
-        first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpu_mask[0, 0])
-        for score in policy.scores)
-    weighing = StagedWeights(
-        np.array([score.normalise for score in policy.scores]),
-        np.array([policy.weights, *(later for _, later in policy.later)], np.int64),
-        stage_starts(policy, world.state))
+    weighing = weighing_of(policy, world)
+    size = (len(world.demand.cpu_milli), len(world.gpu_model), len(policy.scores))
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
     arriving = ArrivingTasks(task, memory_mib, stream.integers(2**62, size=len(task)))
-    trail = Trail(np.full(len(task), -1), np.zeros(len(task), np.int64),
-                  np.zeros((len(task), len(CURVE))))
+    trail = empty_trail(len(task))
+    several = (weighing.weights > 0).sum(axis=1).max() > 1
+    index = empty_index(*size, MAX_GROUPS if several else 1)
+    kernels = tuple(
+        first_class(score.kernel, world, 0, index.stale, index.score[0], index.gpu_mask[0])
+        for score in policy.scores)
+    # as many for every policy: one compiled engine
+    kernels += kernels[-1:] * (4 - len(kernels))
+    empty = [array.copy() for array in (*world.state, world.residents)]
     with quiet():
-        replay(kernels, weighing, world, memory, arriving, is_exact, trail)
+        is_done = engine == "index" and replay_by_index(kernels, weighing, world, index, arriving,
+                                                        is_exact, trail)
+        if not is_done:
+            for array, before in zip((*world.state, world.residents), empty, strict=True):
+                array[:] = before
+            replay(kernels, weighing, world, empty_memory(*size), arriving, is_exact, trail)
     trail.curve[:, [CPU_W, GPU_W]] /= 1000
     if is_exact:
         trail.curve[:, FRAG] /= world.target.num_tasks
@@ -422,40 +644,41 @@ class Run:
 
     Parameters
     ----------
-    assignments : one row per arrival: event, task_row, node ("" if it failed), gpu_list ("0-1-5",
-        say)
     curve : one row per arrival, after it: x, eopc_w and the columns `CURVE` (`failed` counts all
         failures so far)
     summary : policy, parameters and the last row of the curve
     placements : the assignments in numbers, nodes as rows of the cluster and GPUs as bit masks
+    node_name : (nodes,) names of these nodes
     """
 
-    assignments: pd.DataFrame
     curve: pd.DataFrame
     summary: dict[str, Any]
     placements: Placements
+    node_name: Texts = field(repr=False)
+
+    @cached_property
+    def assignments(self) -> pd.DataFrame:
+        """One row per arrival: event, task_row, node ("" if it failed), gpu_list ("0-1-5")."""
+        masks = self.placements.gpu_mask.tolist()
+        words = {mask: "-".join(map(str, gpu_indices(mask))) for mask in set(masks)}
+        node = self.placements.node
+        return pd.DataFrame({
+            "event": np.arange(len(node)), "task_row": self.placements.task_row,
+            "node": np.where(node >= 0, self.node_name[node], ""),
+            "gpu_list": [words[mask] for mask in masks]})
 
 # %% ../../nbs/26_inflation.ipynb #26-045
 def curve_frame(cluster: Cluster, curve: Floats) -> pd.DataFrame:
     """Columns of a curve by name: x is arrived GPU demand over the cluster's GPU capacity."""
-    frame = pd.DataFrame(curve, columns=list(CURVE))
-    # watts need not be
-    whole = [name for name in CURVE if name != "frag_milli" and (frame[name] % 1 == 0).all()]
-    frame[whole] = frame[whole].astype(np.int64)
-    frame.insert(0, "x", frame["arrived_gpu_milli"] / cluster.gpu_capacity_milli)
-    frame.insert(1, "eopc_w", frame["cpu_w"] + frame["gpu_w"])
-    frame["frag_milli"] = frame["frag_milli"].round(6) + 0.0
-    return frame
-
-# %% ../../nbs/26_inflation.ipynb #26-045p
-def assignments_frame(cluster: Cluster, placements: Placements) -> pd.DataFrame:
-    """Where each arrival went, nodes by name and GPUs as "0-1-5"."""
-    masks = placements.gpu_mask.tolist()
-    words = {mask: "-".join(map(str, gpu_indices(mask))) for mask in set(masks)}
-    return pd.DataFrame({
-        "event": np.arange(len(placements.task_row)), "task_row": placements.task_row,
-        "node": np.where(placements.node >= 0, cluster.name[placements.node], ""),
-        "gpu_list": [words[mask] for mask in masks]})
+    columns: dict[str, Any] = {}
+    for name, column in zip(CURVE, curve.T, strict=True):
+        # watts need not be whole
+        is_whole = name != "frag_milli" and (column == np.rint(column)).all()
+        columns[name] = column.astype(np.int64) if is_whole else column
+    columns["frag_milli"] = columns["frag_milli"].round(6) + 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):  # a cluster without GPUs has no x
+        x = columns["arrived_gpu_milli"] / cluster.gpu_capacity_milli
+    return pd.DataFrame({"x": x, "eopc_w": columns["cpu_w"] + columns["gpu_w"], **columns})
 
 # %% ../../nbs/26_inflation.ipynb #26-047
 def end_of(curve: pd.DataFrame) -> dict[str, Any]:
@@ -499,7 +722,7 @@ def about_run(cluster: Cluster, policy: Policy, seed: int, num_arrivals: int,
 def run_of(cluster: Cluster, placements: Placements, curve: Floats, about: dict[str, Any]) -> Run:
     """Frames and summary of a run that has been checked; `curve` as `play` gives it."""
     frame = curve_frame(cluster, curve)
-    return Run(assignments_frame(cluster, placements), frame, about | end_of(frame), placements)
+    return Run(frame, about | end_of(frame), placements, cluster.name)
 
 # %% ../../nbs/26_inflation.ipynb #26-049b
 def warn_of(older: dict[str, Any], known: Sequence[str], instead: str) -> None:
@@ -570,7 +793,7 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
     order = np.argsort(workload.node_rank)
     ranked = cluster.take(order)
     classes, class_of = task_classes(tasks)
-    world = world_of(ranked, classes, target_workload(tasks), settings.of(ranked))
+    world = world_of(ranked, classes, most_popular(classes), settings.of(ranked))
     node, gpu_mask, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows], seed)
     placements = Placements(rows, in_file_order(order, node), gpu_mask)
     check_placements(cluster, tasks, placements)
@@ -716,10 +939,18 @@ def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.
     x and the other columns; between two rows of the curve, grid points divide the way into equal
     steps
     """
-    grid = pd.Index(np.round(np.arange(int(until / step + 1e-9) + 1) * step, 9), name="x")
-    known = curve.drop_duplicates("x").set_index("x").astype(float)
-    joined = known.reindex(known.index.union(grid))
-    return joined.interpolate("linear").ffill().bfill().loc[grid].reset_index()
+    grid = np.round(np.arange(int(until / step + 1e-9) + 1) * step, 9)
+    known, first = np.unique(curve["x"].to_numpy(float), return_index=True)
+    merged = np.union1d(known, grid)
+    place = np.searchsorted(merged, known)
+    wanted = np.searchsorted(merged, grid)
+    columns: dict[str, Any] = {"x": grid}
+    for name in curve.columns.drop("x"):
+        value = curve[name].to_numpy(float)[first]
+        is_known = ~np.isnan(value)
+        columns[name] = np.interp(wanted, place[is_known], value[is_known]
+                                  ) if is_known.any() else np.nan
+    return pd.DataFrame(columns)
 
 # %% ../../nbs/26_inflation.ipynb #26-068
 def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:

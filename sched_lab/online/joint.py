@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from ..jit import njit
 from ..arrays import Integers
 from ..frag import Target, fragmentation
-from .foresight import (NodeState, Request, full_price, gpu_choices, left_after,
-                                        outlook_milliwatt)
-from .model import RESOURCES, Score, Stages, World
+from .foresight import (NodeState, Request, gpu_choices, known_price,
+                                        left_after, outlook_milliwatt)
+from .model import (EARLY_WORTH, LATE_WORTH, MIDDLE_WORTH, RESOURCES, Score,
+                                    Stages, World, learn, slot_of_state, topic_of, try_gpus)
 from ..power import Power
 
 # %% auto #0
@@ -107,39 +108,59 @@ MIDDLE = (100, 160)
 LATE = (1000, 1000)
 
 
-@njit(cache=True)
-def _joint(lost_w: tuple[int, int], world: World, task: int, nodes: Integers,
+@njit(cache=True, error_model="numpy")
+def _joint(lost_w: tuple[int, int], question: int, world: World, task: int, nodes: Integers,
            score: NDArray[np.int32], gpu_mask: Integers) -> None:
-    """`joint_score` of one task class on each of `nodes`."""
-    demand = world.demand
-    state = world.state
-    prices = Prices(lost_w, full_price(world.power), usual_ratio(world.target))
-    asked = Request(demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+    """`joint_score` of one task class on each of `nodes`; the question goes with the prices."""
+    prices = Prices(lost_w, known_price(world), usual_ratio(world.target))
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
+    gpu_left_milli = world.state.gpu_left_milli
+    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
+    masks = np.zeros(len(left), np.int64)
+    key = world.known.key
+    value = world.known.value
+    asked = world.known.asked
     for node in nodes:
-        here = NodeState(node, world.gpu_model[node], state.cpu_left_milli[node],
-                         state.gpu_left_milli[node])
-        score[node], gpu_mask[node] = joint_score(prices, world.power, world.target, here, asked)
+        topic = topic_of(question, world.known.kind[node])
+        before = 0
+        best = -(2**62)
+        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
+            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
+            slot = slot_of_state(key, asked, topic, cpu, left, n)
+            if key[slot, 0] == 0:
+                there = NodeState(node, world.gpu_model[node], cpu, left[n])
+                learn(world.known, slot,
+                      worth_milliwatt(prices, world.power, world.target, there))
+            worth = int(value[slot])
+            if n == 0:
+                before = worth
+            elif worth - before > best:
+                best = worth - before
+                gpu_mask[node] = masks[n]
+        score[node] = best
 
 # %% ../../nbs/24a_joint.ipynb #24a-016p
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                 gpu_mask: Integers) -> None:
     """Watts first: while there is room."""
-    _joint(EARLY, world, task, nodes, score, gpu_mask)
+    _joint(EARLY, EARLY_WORTH, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016q
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                  gpu_mask: Integers) -> None:
     """Watts first, with an eye on CPU: when half of the cluster is in use."""
-    _joint(MIDDLE, world, task, nodes, score, gpu_mask)
+    _joint(MIDDLE, MIDDLE_WORTH, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016r
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def joint_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
     """Room first: when the cluster fills."""
-    _joint(LATE, world, task, nodes, score, gpu_mask)
+    _joint(LATE, LATE_WORTH, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016s
 JOINT = Stages((Score(joint_early), Score(joint_middle), Score(joint_late)), loads=(0.5, 0.8),

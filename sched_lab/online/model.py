@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..jit import njit
-from ..arrays import Integers, Texts, Truths
+from ..arrays import Floats, Integers, Texts, Truths
 from ..cluster import (WHOLE_GPU_MILLI, Cluster, State, empty_state, read_nodes,
                                toy_cluster)
 from ..frag import Target, target_of
@@ -131,9 +131,38 @@ class Demand(NamedTuple):
     cpu_is_admitted: Truths
     kind: Integers
 
+# %% ../../nbs/20_online_model.ipynb #20-018k
+SLOTS = 2**17
+QUESTIONS = ("fragmentation in the authors' order", "outlook", "worth, early", "worth, middle",
+             "worth, late")
+FRAGMENTATION, OUTLOOK, EARLY_WORTH, MIDDLE_WORTH, LATE_WORTH = range(len(QUESTIONS))
+
+
+class Known(NamedTuple):
+    """Hash table of answers about nodes in states that have been met: no result depends on it.
+
+    Parameters
+    ----------
+    kind : (nodes,) nodes of equal number differ in nothing but their state
+    key : (`SLOTS`, words) number of the question and kind of the node, or 0 for a free slot;
+        milli-vCPU left; milli-GPU left in ascending order, six to a word
+    value : (`SLOTS`,) the answers; whole numbers below 2**53 are exact
+    num : (1,) slots in use
+    asked : (words + GPUs,) room for the key of a state and for its GPUs in order
+    """
+
+    kind: Integers
+    key: Integers
+    value: Floats
+    num: Integers
+    asked: Integers
+
 # %% ../../nbs/20_online_model.ipynb #20-018p
 class World(NamedTuple):
     """All that a score may look at; only the engine writes to `state` and `residents`.
+
+    What a score computes from sizes and watts, which never change, it may keep in `notes`, and what
+    follows from them and the state of a node in `known`.
 
     Parameters
     ----------
@@ -143,6 +172,9 @@ class World(NamedTuple):
     power : power model of the nodes
     target : target workload
     residents : (nodes, kinds) number of tasks of each kind of GPU request on the node
+    notes : (4,) vCPU and GPU of the largest node, prices of full processors; -1 if nobody has
+        asked for them yet
+    known : what has been computed of nodes in the states they were in
     """
 
     gpu_model: Integers
@@ -152,6 +184,8 @@ class World(NamedTuple):
     power: Power
     target: Target
     residents: Integers
+    notes: Floats
+    known: Known
 
 # %% ../../nbs/20_online_model.ipynb #20-020
 def _codes(names: Texts) -> tuple[list[str], Integers]:
@@ -167,6 +201,16 @@ def _kinds(classes: TaskClasses) -> Integers:
     kind = np.full(len(classes), -1)
     kind[has_gpu] = np.unique(request[has_gpu], return_inverse=True)[1]
     return kind
+
+
+def nothing_known(gpu_model: Integers, power: Power, num_gpus: int) -> Known:
+    """Empty hash table for nodes of these models, with this power and at most so many GPUs."""
+    kind = gpu_model
+    for column in power[:7]:  # those that have an entry for each node
+        kind = np.unique(kind * (column.max(initial=0) + 1) + column, return_inverse=True)[1]
+    num_words = 2 + -(-num_gpus // 6)
+    return Known(kind.astype(np.int64), np.zeros((SLOTS, num_words), np.int64), np.zeros(SLOTS),
+                 np.zeros(1, np.int64), np.zeros(num_words + num_gpus, np.int64))
 
 # %% ../../nbs/20_online_model.ipynb #20-020p
 def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power: Power) -> World:
@@ -190,7 +234,73 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
                  bool), _kinds(classes))
     residents = np.zeros((len(cluster), max(1, int(demand.kind.max(initial=0)) + 1)), np.int64)
     return World(gpu_model, cpu_model, state, demand, power,
-                 target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents)
+                 target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents,
+                 np.full(4, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]))
+
+# %% ../../nbs/20_online_model.ipynb #20-020j
+@njit(cache=True, error_model="numpy")
+def topic_of(question: int, kind: int) -> int:
+    """First word of a key: what is asked, of what kind of node."""
+    return kind * len(QUESTIONS) + question + 1
+
+
+@njit(cache=True, error_model="numpy")
+def is_key(key: Integers, slot: int, asked: Integers) -> bool:
+    """Whether a slot has the key that is asked for."""
+    for word in range(key.shape[1]):
+        if key[slot, word] != asked[word]:
+            return False
+    return True
+
+# %% ../../nbs/20_online_model.ipynb #20-020k
+@njit(cache=True, error_model="numpy")
+def slot_of_state(key: Integers, asked: Integers, topic: int, cpu_left_milli: int,
+                  gpu_left_milli: Integers, row: int) -> int:
+    """Slot of a state in the hash table; a free one if nothing is known of it.
+
+    Parameters
+    ----------
+    key, asked : as in `Known`; `asked` is overwritten
+    topic : `topic_of` the question and the node
+    cpu_left_milli, gpu_left_milli, row : the state, GPUs as a row of a table; their order does not
+        matter
+    """
+    num_words = key.shape[1]
+    for word in range(num_words):
+        asked[word] = 0
+    asked[0] = topic
+    asked[1] = cpu_left_milli
+    for gpu in range(gpu_left_milli.shape[1]):
+        left = gpu_left_milli[row, gpu]
+        place = num_words + gpu
+        while place > num_words and asked[place - 1] > left:
+            asked[place] = asked[place - 1]
+            place -= 1
+        asked[place] = left
+    for gpu in range(gpu_left_milli.shape[1]):
+        asked[2 + gpu // 6] |= asked[num_words + gpu] << 10 * (gpu % 6)
+    mixed = 0
+    for word in range(num_words):
+        # factors of 31 bits: no overflow
+        mixed = (mixed ^ asked[word] & 0x3FFFFFFF ^ asked[word] >> 30) * 0x5F356495
+        mixed = (mixed ^ mixed >> 29) & 0x7FFFFFFF
+    slot = mixed & (len(key) - 1)
+    while key[slot, 0] != 0 and not is_key(key, slot, asked):
+        slot = (slot + 1) & (len(key) - 1)
+    return slot
+
+# %% ../../nbs/20_online_model.ipynb #20-020m
+@njit(cache=True, error_model="numpy")
+def learn(known: Known, slot: int, value: float) -> None:
+    """Write the answer for the state asked for last into its slot; forget all at half full."""
+    key = known.key
+    known.value[slot] = value
+    known.num[0] += 1
+    for word in range(key.shape[1]):
+        key[slot, word] = known.asked[word]
+    if 2 * known.num[0] > len(key):
+        key[:] = 0
+        known.num[0] = 0
 
 # %% ../../nbs/20_online_model.ipynb #20-020q
 class PowerSettings(NamedTuple):
@@ -278,6 +388,38 @@ def idle_gpus(gpu_left_milli: Integers, num_gpus: int) -> int:
 def is_share(gpu_milli: int) -> bool:
     """Whether a demand is a share of one GPU, so that a GPU has to be chosen."""
     return 0 < gpu_milli < WHOLE_GPU_MILLI
+
+# %% ../../nbs/20_online_model.ipynb #20-029k
+@njit(cache=True, error_model="numpy")
+def try_gpus(gpu_left_milli: Integers, node: int, gpu_milli: int, num_gpus: int, left: Integers,
+             gpu_mask: Integers) -> int:
+    """Write what a task might leave on the GPUs of a node; return the number of rows.
+
+    Parameters
+    ----------
+    gpu_left_milli, node : what is left on all nodes, which one it is
+    gpu_milli, num_gpus : what the task asks for
+    left, gpu_mask : (rows, GPUs) what is left now, and then after each choice; (rows,) the choice
+        as a bit mask. Of equal neighbours only the first is tried
+    """
+    idle = 0
+    if not is_share(gpu_milli):
+        idle = idle_gpus(gpu_left_milli[node], num_gpus)
+    num_rows = 0
+    for choice in range(-1, gpu_left_milli.shape[1]):
+        mask = 0
+        if choice >= 0 and is_share(gpu_milli):
+            now = gpu_left_milli[node, choice]
+            is_new = choice == 0 or now != gpu_left_milli[node, choice - 1]
+            mask = (now >= gpu_milli and is_new) << choice
+        elif choice == 0:
+            mask = idle
+        if choice < 0 or mask > 0 or choice == 0 and not is_share(gpu_milli):
+            gpu_mask[num_rows] = mask
+            for gpu in range(gpu_left_milli.shape[1]):
+                left[num_rows, gpu] = gpu_left_milli[node, gpu] - gpu_milli * (mask >> gpu & 1)
+            num_rows += 1
+    return num_rows
 
 # %% ../../nbs/20_online_model.ipynb #20-032
 Kernel = Callable[[World, int, Integers, NDArray[np.int32], Integers], None]

@@ -12,7 +12,7 @@ from ..jit import njit
 from ..arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from .model import World, idle_gpus, is_share
-from ..power import Power, cpu_power_milliwatt
+from ..power import Power, cpu_milliwatt, cpu_power_milliwatt
 
 # %% auto #0
 __all__ = ['pwr_score']
@@ -56,13 +56,56 @@ def pwr_score(power: Power, node: int, cpu_left_milli: int, gpu_left_milli: Inte
     return best, gpu_mask
 
 # %% ../../nbs/23_pwr.ipynb #23-013
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
+def cpu_saving(load_permille: Integers, is_package: bool, watts: tuple[int, int], cores: int,
+               capacity_milli: int, left_milli: int, cpu_milli: int) -> int:
+    """Milliwatts that the CPUs of a node save, mostly below 0, when they take `cpu_milli`.
+
+    The other parameters are those of `cpu_milliwatt`.
+    """
+    now = cpu_milliwatt(load_permille, is_package, watts, cores, capacity_milli, left_milli)
+    return now - cpu_milliwatt(load_permille, is_package, watts, cores, capacity_milli,
+                               left_milli - cpu_milli)
+
+# %% ../../nbs/23_pwr.ipynb #23-013a
+@njit(cache=True, error_model="numpy")
 def pwr(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
     """PWR for the engine: `pwr_score` of one task class on each of `nodes`."""
-    demand = world.demand
-    state = world.state
-    for node in nodes:
-        score[node], gpu_mask[node] = pwr_score(
-            world.power, node, state.cpu_left_milli[node], state.gpu_left_milli[node],
-            demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
+    cpu_left_milli = world.state.cpu_left_milli
+    gpu_left_milli = world.state.gpu_left_milli
+    power = world.power
+    load_permille = power.load_permille
+    is_package = power.is_package
+    cpu_idle_w = power.cpu_idle_w
+    cpu_full_w = power.cpu_full_w
+    cpu_cores = power.cpu_cores
+    capacity = power.cpu_milli
+    gpu_idle_w = power.gpu_idle_w
+    gpu_full_w = power.gpu_full_w
+    for n in range(len(nodes)):
+        node = nodes[n]
+        watts = cpu_idle_w[node], cpu_full_w[node]
+        saved = cpu_saving(load_permille, is_package, watts, cpu_cores[node], capacity[node],
+                           cpu_left_milli[node], cpu_milli)
+        range_w = gpu_full_w[node] - gpu_idle_w[node]
+        is_one = is_share(gpu_milli)
+        best = -(2**62)
+        mask = 0
+        missing = num_gpus
+        for gpu in range(gpu_left_milli.shape[1]):
+            left = gpu_left_milli[node, gpu]
+            if is_one and left >= gpu_milli:
+                load = WHOLE_GPU_MILLI - left
+                rise = load_permille[load + gpu_milli] - load_permille[load]
+                if saved - range_w * rise > best:
+                    best = saved - range_w * rise
+                    mask = 1 << gpu
+            elif not is_one and missing > 0 and left == WHOLE_GPU_MILLI:
+                mask |= 1 << gpu
+                missing -= 1
+        score[node] = best if is_one else saved - 1000 * num_gpus * range_w
+        gpu_mask[node] = mask

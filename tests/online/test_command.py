@@ -303,6 +303,26 @@ def test_a_study_gives_runs_and_means_and_keeps_what_is_finished(files, capsys):
         assert after[name] == before[name]
 
 
+def test_a_streamed_study_has_the_means_of_one_in_memory(files, capsys):
+    pytest.importorskip("pyarrow")
+    Path("study.toml").write_text(STUDY)
+    arguments = ["sweep", "study.toml", "--workers", "1", "--out"]
+    assert call(*arguments, "csv") == call(*arguments, "parquet", "--format", "parquet") == 0
+    assert capsys.readouterr().out.splitlines()[1] == "parquet: 6 cells: 0 kept, 6 computed"
+    assert content("parquet")["means.csv"] == content("csv")["means.csv"]
+    assert sorted(path.name for path in Path("parquet").iterdir()) == ["means.csv", "means.json", "results.parquet"]
+    assert call(*arguments, "parquet", "--format", "parquet") == 0
+    assert "6 kept, 0 computed" in capsys.readouterr().out
+    before = content("parquet")
+    Path("study.toml").write_text(STUDY.replace('"0-2"', '"0-3"'))
+    assert call(*arguments, "parquet", "--format", "parquet") == 2
+    assert "it has other runs" in capsys.readouterr().err and content("parquet") == before
+    assert call(*arguments, "parquet", "--format", "parquet", "--force") == 0
+    assert "0 kept, 8 computed" in capsys.readouterr().out
+    assert call(*arguments, "other", "--format", "feather") == 2
+    assert "--format 'feather' is not one of csv, parquet" in capsys.readouterr().err and not Path("other").exists()
+
+
 @pytest.mark.parametrize(("text", "words"), [
     (STUDY.replace("pwr", "pwe"), "no policy 'pwe'"), (STUDY.replace("seeds", "seed"), "no setting 'seed'"),
     (STUDY.replace("tasks.csv", "no.csv"), "no.csv")])

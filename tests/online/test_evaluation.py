@@ -11,6 +11,7 @@ import pytest
 
 from sched_lab.frames import InputError, embedded, read_frame
 from sched_lab.online.evaluation import Study, compare, read_study, run_study, tasks_in
+from sched_lab.online.inflation import on_grid
 from sched_lab.sweeps import SweepError
 from sched_lab.traces import find_data, find_reference
 
@@ -66,6 +67,29 @@ def test_means_and_spread_by_hand():
     assert means.loc["pwr", "grar"] == 22 / 40 and means.loc["fgd", "saving_percent"] == 0
     assert means.loc["pwr", "grar_sd"] == pytest.approx(np.std([1.0, 0.4], ddof=1))
     assert "saving_percent" not in compare(runs[runs["policy"] == "pwr"])
+
+
+def read_off_by_pandas(curve, step, until):
+    """Curve on the grid as the authors' notebooks have it, word for word."""
+    grid = pd.Index(np.round(np.arange(int(until / step + 1e-9) + 1) * step, 9), name="x")
+    known = curve.drop_duplicates("x").set_index("x").astype(float)
+    joined = known.reindex(known.index.union(grid))
+    return joined.interpolate("linear").ffill().bfill().loc[grid].reset_index()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_grid_is_read_off_as_pandas_would_to_the_last_bit(seed):
+    rng = np.random.default_rng(seed)
+    rows = int(rng.integers(0, 40))
+    arrived_milli = np.cumsum(rng.integers(0, 3, rows) * rng.choice([1, 70, 300]))
+    curve = pd.DataFrame({"x": arrived_milli / 7000, "eopc_w": rng.integers(0, 9, rows) * 100,
+                          "frag_milli": rng.normal(size=rows) * 10.0 ** rng.integers(-8, 8)})
+    if seed % 7 == 0:
+        curve["frag_milli"] = curve["frag_milli"].where(rng.random(rows) < 0.5)
+    step, until = rng.choice([0.005, 0.02, 0.25]), rng.choice([0.37, 1.0, 1.3])
+    ours = on_grid(curve, step, until)
+    theirs = read_off_by_pandas(curve, step, until)
+    assert list(ours) == list(theirs) and ours.to_numpy().tobytes() == theirs.to_numpy().tobytes()
 
 
 @pytest.mark.parametrize(("text", "words"), [
