@@ -11,6 +11,7 @@ from sched_lab.andreas.greedy import RHO, SearchOptions, code_iterations, greedy
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.lockstep import proxies_eur, random_rounds
 from sched_lab.andreas.model import Assignment, Jobs
+from sched_lab.andreas.policies import policy_of
 from sched_lab.andreas.proxy import code_objective
 from sched_lab.andreas.rules import candidates, open_nodes, place_all
 from sched_lab.andreas.simulation import simulate
@@ -36,6 +37,17 @@ def test_decision(benchmark, num_nodes, scenario, as_code):
     assert code_iterations(queue[0], len(queue[1].due_s)) == 1000
     benchmark.pedantic(randomized_greedy, args=queue, kwargs={"how": SearchOptions(as_code=as_code)}, rounds=7,
                        warmup_rounds=1)
+    benchmark.extra_info["calls"] = 1
+
+
+@pytest.mark.parametrize("policy", ["rg", "local"])
+@pytest.mark.parametrize("num_jobs", [100, 1_000, 10_000, 100_000])
+def test_queue(benchmark, num_jobs, policy):
+    """One decision on 100 nodes of 2 or 1 GPUs, by the length of the queue."""
+    fleet = generate(1, 100, FACTOR).fleet
+    _, jobs, now_s = queue_of(num_jobs // 10 + 1, num_jobs, 1)
+    decide = policy_of(policy, SearchOptions(tries=2))
+    benchmark.pedantic(decide, args=(fleet, jobs, now_s), rounds=1 if policy == "local" else 3, warmup_rounds=1)
     benchmark.extra_info["calls"] = 1
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from ..jit import heard, njit
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
 from ..arrays import Floats, Integers
-from .proxy import (PERIOD_S, RHO, code_objective, first_completion_s,
+from .proxy import (PERIOD_S, RHO, code_objective, cost_eur_per_s,
                                      paper_objective, slowest_s)
-from .rules import OpenNodes, candidates, open_nodes, place_all
+from .rules import OpenNodes, candidates, open_lists, place_all, take
 from ..frames import InputError
 
 # %% auto #0
@@ -44,7 +44,7 @@ def assign_by_pressure(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers
     node = np.empty(len(jobs.due_s), np.int64)
     configuration = np.empty(len(jobs.due_s), np.int64)
     order = np.argsort(-pressure_s(jobs, now_s), kind="mergesort")
-    place_all(fleet, open_nodes(fleet, fleet.node_gpus), order,
+    place_all(fleet, OpenNodes(*open_lists(fleet, fleet.node_gpus)), order,
               candidates(fleet, jobs.times_s, jobs.due_s, now_s), node, configuration)
     return node, configuration
 
@@ -139,31 +139,14 @@ def shake(order: Integers, weight: Floats, state: Integers, as_code: bool) -> No
     draw(state)  # the code draws at the last position, too
 
 # %% ../../nbs/33_greedy.ipynb #33-026
-class Tables(NamedTuple):
-    """What all rounds of a call share.
-
-    Parameters
-    ----------
-    options : (jobs, configurations) what `candidates` says
-    tickets : (jobs, configurations) running sum of 1 / cost over the candidates that meet the due
-        date, then infinite
-    waiting_eur : (jobs,) what it adds to the objective if a job waits
-    price_eur_per_s : (types, most GPUs + 1) of a node with so many GPUs in use
-    """
-
-    options: Integers
-    tickets: Floats
-    waiting_eur: Floats
-    price_eur_per_s: Floats
-
-# %% ../../nbs/33_greedy.ipynb #33-026p
 @njit(cache=True)
-def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, rho: float) -> Tables:
-    """Candidates, chances and prices, computed once for all rounds; waiting as the code has it.
+def choices_of(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers, Floats]:
+    """What all rounds of a call share: candidates, and the odds of each.
 
-    Parameters
-    ----------
-    rho : penalty coefficient of postponed jobs
+    Returns
+    -------
+    options (jobs, configurations), what `candidates` says, and tickets (jobs, configurations), the
+    running sum of 1 / cost over the candidates that meet the due date, then infinite
     """
     options = candidates(fleet, jobs.times_s, jobs.due_s, now_s)
     tickets = np.full(options.shape, np.inf)
@@ -176,9 +159,7 @@ def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, rho: float) -> Tables:
             cost = fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]]
             total += 1 / max(jobs.times_s[job, c] * cost, 1e-300)
             tickets[job, i] = total
-    waiting_eur = rho * jobs.weight_eur_per_s * np.maximum(
-        now_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
-    return Tables(options, tickets, waiting_eur, fleet.cost_eur_per_h / SECONDS_PER_HOUR)
+    return options, tickets
 
 # %% ../../nbs/33_greedy.ipynb #33-027
 @njit(cache=True)
@@ -214,8 +195,8 @@ class Search(NamedTuple):
 
 # %% ../../nbs/33_greedy.ipynb #33-031
 @njit(cache=True)
-def place_round(fleet: Fleet, opened: OpenNodes, tables: Tables, search: Search,
-                as_code: bool) -> None:
+def place_round(fleet: Fleet, opened: OpenNodes, options: Integers, tickets: Floats,
+                search: Search, as_code: bool) -> None:
     """Give each job in turn its drawn candidate if it fits, or else the first that does.
 
     As coded, the candidate is not drawn: it is the best one.
@@ -223,65 +204,22 @@ def place_round(fleet: Fleet, opened: OpenNodes, tables: Tables, search: Search,
     Parameters
     ----------
     opened : all nodes with free GPUs, changed
+    options, tickets : what `choices_of` says
     search : its order and engine; node and configuration are written
     """
-    options = tables.options
-    free = opened.free
-    idle = free.sum()
     for job in search.order:
         search.node[job] = -1
         search.configuration[job] = -1
-        drawn = 0 if as_code else draw_candidate(tables.tickets, job, search.state)
-        for i in range(-1, options.shape[1] if idle > 0 else -1):
+        drawn = 0 if as_code else draw_candidate(tickets, job, search.state)
+        for i in range(-1, options.shape[1]):
             c = options[job, drawn if i < 0 else i]
             if c < 0:
                 break
-            kind = fleet.configuration_type[c]
-            gpus = fleet.configuration_gpus[c]
-            level = gpus
-            while level < opened.head.shape[1] and opened.head[kind, level] < 0:
-                level += 1
-            if level < opened.head.shape[1]:
-                node = opened.head[kind, level]
-                left = level - gpus
-                opened.head[kind, level] = opened.following[node]
-                free[node] = left
-                if left > 0:
-                    opened.following[node] = opened.head[kind, left]
-                    opened.head[kind, left] = node
+            node = take(fleet, opened, c)
+            if node >= 0:
                 search.node[job] = node
                 search.configuration[job] = c
-                idle -= gpus
                 break
-
-# %% ../../nbs/33_greedy.ipynb #33-033
-@njit(cache=True)
-def round_objective(fleet: Fleet, jobs: Jobs, now_s: float, tables: Tables, free: Integers,
-                    search: Search) -> float:
-    """What `code_objective` says, to the last bit, from the tables and the free GPUs of each node.
-
-    Parameters
-    ----------
-    free : (nodes,) free GPUs after the round
-    search : the round
-    """
-    node = search.node
-    first_s = first_completion_s(jobs.times_s, node, search.configuration)
-    if first_s == np.inf:
-        return np.inf
-    cost_eur_per_s = 0.0
-    for n in range(len(free)):
-        used = fleet.node_gpus[n] - free[n]
-        if used > 0:
-            cost_eur_per_s += tables.price_eur_per_s[fleet.node_type[n], used]
-    total: float = first_s * cost_eur_per_s
-    for job in range(len(node)):
-        if node[job] >= 0:
-            late_s = max(now_s + first_s - jobs.due_s[job], 0.0)
-            total += jobs.weight_eur_per_s[job] * late_s
-        else:
-            total += tables.waiting_eur[job]
-    return total
 
 # %% ../../nbs/33_greedy.ipynb #33-037
 class SearchOptions(NamedTuple):
@@ -311,72 +249,455 @@ class SearchOptions(NamedTuple):
 DEFAULTS = SearchOptions()
 
 # %% ../../nbs/33_greedy.ipynb #33-037a
+BLOCK = 64  # turns that are drawn before they are placed
+SECTOR_BITS = 24  # the upper 7 of the 31 bits of a number say almost always what it decides
+NUM_SECTORS = 128
+UNSURE = -2  # in a sector: the whole number decides
+NEAR = 4  # of a number from the engine and a bar: nearer, and both numbers of a draw decide
+
+
+class Tables(NamedTuple):
+    """What all rounds of a call share, so that a turn has only to look things up.
+
+    Parameters
+    ----------
+    options, tickets : what `choices_of` says
+    weight, waiting_eur : (jobs,) EUR/s, and what a job adds to the objective if it waits
+    limit : (jobs,) how likely each job goes behind the next one, as printed
+    wish : (jobs, sectors) configuration that a number of a sector draws, or `UNSURE`
+    num_draws : (jobs,) how many numbers a job takes for that
+    power : (draws + 2,) factor of the engine's state after so many draws
+    facts : (jobs, configurations, 3) run time in s, energy in EUR of a node with this job alone,
+        and what it adds to the objective if the job runs instead of waiting
+    gpus, shelf : (configurations,) GPUs, and the first shelf of nodes to look on: a shelf holds
+        the nodes of one type with so many free GPUs
+    head : (shelves,) first node of each; behind those of a type stands one that nobody can take
+    following : (nodes,) the next one on the shelf
+    is_useless : (shelves,) 1 if nobody asks for so few GPUs
+    num_useful : how many nodes have more
+    """
+
+    options: Integers
+    tickets: Floats
+    weight: Floats
+    waiting_eur: Floats
+    limit: Floats
+    wish: Integers
+    num_draws: Integers
+    power: Integers
+    facts: Floats
+    gpus: Integers
+    shelf: Integers
+    head: Integers
+    following: Integers
+    is_useless: Integers
+    num_useful: int
+
+# %% ../../nbs/33_greedy.ipynb #33-037e
 @njit(cache=True)
-def first_round(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Search:
-    """The plain greedy, and what it is worth."""
-    node, configuration = assign_by_pressure(fleet, jobs, now_s)
+def wishes_of(options: Integers, tickets: Floats) -> tuple[Integers, Integers]:
+    """What a draw decides if only its sector is known; `wish` and `num_draws` of `Tables`."""
+    wish = np.empty((len(options), NUM_SECTORS), np.int64)
+    num_draws = np.ones(len(options), np.int64)
+    for job in range(len(options)):
+        last = (tickets[job] < np.inf).sum() - 1
+        if last < 0:  # no choice: the stream moves on by two draws
+            num_draws[job] = 2
+            wish[job] = options[job, 0]
+            continue
+        scale = SPAN / tickets[job, last] if tickets[job, last] > 0 else np.inf
+        i = 0
+        for sector in range(NUM_SECTORS):
+            begin = sector << SECTOR_BITS
+            end = (sector + 1) << SECTOR_BITS
+            while i < last and tickets[job, i] * scale < begin - NEAR:
+                i += 1
+            is_sure = i == last or tickets[job, i] * scale > end + NEAR
+            wish[job, sector] = options[job, i] if is_sure else UNSURE
+    return wish, num_draws
+
+# %% ../../nbs/33_greedy.ipynb #33-037f
+@njit(cache=True)
+def facts_of(fleet: Fleet, jobs: Jobs, now_s: float, waiting_eur: Floats) -> Floats:
+    """(jobs, configurations, 3) what an objective needs to know, but for rounding; see `Tables`."""
+    facts = np.zeros((*jobs.times_s.shape, 3))
+    for job in range(len(waiting_eur)):
+        for c in np.flatnonzero(jobs.times_s[job] < np.inf):
+            gpus = fleet.configuration_gpus[c]
+            if gpus < fleet.cost_eur_per_h.shape[1]:
+                time_s = jobs.times_s[job, c]
+                late_s = max(now_s + time_s - jobs.due_s[job], 0.0)
+                eur_per_h = fleet.cost_eur_per_h[fleet.configuration_type[c], gpus]
+                facts[job, c, 0] = time_s
+                facts[job, c, 1] = time_s * eur_per_h / SECONDS_PER_HOUR
+                facts[job, c, 2] = jobs.weight_eur_per_s[job] * late_s - waiting_eur[job]
+    return facts
+
+
+@njit(cache=True)
+def powers_of(num: int) -> Integers:
+    """(num + 1,) factors of the engine's state after 0, 1, 2, ... draws."""
+    power = np.ones(num + 1, np.int64)
+    for k in range(num):
+        power[k + 1] = leap(power[k], TWO_STEPS)
+    return power
+
+# %% ../../nbs/33_greedy.ipynb #33-037g
+@njit(cache=True)
+def shelves_of(fleet: Fleet, options: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """All nodes on their shelves; `shelf`, `head`, `following` and `is_useless` of `Tables`."""
+    first, following, _ = open_lists(fleet, fleet.node_gpus)
+    num_types, levels = first.shape
+    head = np.full((num_types, levels + 1), len(fleet.node_type))
+    head[:, :levels] = first
+    shelf = fleet.configuration_type * (levels + 1) + fleet.configuration_gpus
+    least = np.full(num_types, levels)
+    for row in options:
+        for c in row[row >= 0]:
+            kind = fleet.configuration_type[c]
+            least[kind] = min(least[kind], fleet.configuration_gpus[c])
+    is_useless = np.zeros(head.shape, np.int64)
+    for kind in range(num_types):
+        is_useless[kind, :least[kind]] = 1
+    return shelf, head.reshape(-1), following, is_useless.reshape(-1)
+
+
+@njit(cache=True)
+def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Tables:
+    """Prepare the rounds of a call."""
+    weight = jobs.weight_eur_per_s
+    options, tickets = choices_of(fleet, jobs, now_s)
+    limit = np.full(len(weight), 0.5)
+    lightest = weight.min() if len(weight) else 0.0
+    for job in np.flatnonzero(weight > 0):
+        limit[job] = 0.5 * lightest / weight[job]
     if how.as_code:
-        value_eur = code_objective(fleet, jobs, now_s, node, configuration, how.rho)
-    else:
-        value_eur = paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
-    order = np.argsort(-pressure_s(jobs, now_s), kind="mergesort")
-    state = np.array([max(how.seed % MODULUS, 1)])
-    return Search(order, state, node, configuration, np.array([value_eur]))
+        tickets[:] = np.inf  # no choice
+    wish, num_draws = wishes_of(options, tickets)
+    if how.as_code:
+        num_draws[:] = 0
+    from_s = now_s if how.as_code else now_s + how.period_s
+    waiting_eur = how.rho * weight * np.maximum(from_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
+    power = powers_of(len(weight) + num_draws.sum() + 1)
+    shelf, head, following, is_useless = shelves_of(fleet, options)
+    level = len(head) // len(fleet.cost_eur_per_h) * fleet.node_type + fleet.node_gpus
+    num_useful = (is_useless[level] == 0).sum()
+    return Tables(options, tickets, weight, waiting_eur, limit, wish, num_draws, power,
+                  facts_of(fleet, jobs, now_s, waiting_eur), fleet.configuration_gpus, shelf,
+                  head, following, is_useless, num_useful)
 
-# %% ../../nbs/33_greedy.ipynb #33-037ap
+# %% ../../nbs/33_greedy.ipynb #33-037h
+class Play(NamedTuple):
+    """A round under way, as far as it has been needed.
+
+    Parameters
+    ----------
+    job, wish : (jobs,) whose turn it is, and the configuration that it has drawn
+    at : (2,) the job that may travel on, and how many numbers have been drawn
+    engine : (1,) its state at the beginning of the round
+    head, following : nodes with free GPUs, as in `Tables`
+    placed : (jobs, 3) job, node and configuration of those that have found a place
+    counts : (3,) how many have, how many nodes are of use to anybody, and how many turns may follow
+        before the call ends
+    first : (nodes, 2) when the first job of each node ends, and what it costs
+    """
+
+    job: Integers
+    wish: Integers
+    at: Integers
+    engine: Integers
+    head: Integers
+    following: Integers
+    placed: Integers
+    counts: Integers
+    first: Floats
+
+
 @njit(cache=True)
-def refill(opened: OpenNodes, full: OpenNodes) -> None:
-    """Set nodes back to what they were at the beginning of a round."""
-    opened.head[:] = full.head
-    opened.following[:] = full.following
-    opened.free[:] = full.free
+def play_of(fleet: Fleet, tables: Tables, engine: Integers) -> Play:
+    """Room for the rounds of a call; all nodes are free."""
+    num_jobs = len(tables.options)
+    first = np.zeros((len(fleet.node_type), 2))
+    first[:, 0] = np.inf
+    return Play(np.empty(num_jobs, np.int64), np.empty(num_jobs, np.int64), np.zeros(2, np.int64),
+                engine, tables.head.copy(), tables.following.copy(),
+                np.empty((num_jobs, 3), np.int64), np.zeros(3, np.int64), first)
 
-# %% ../../nbs/33_greedy.ipynb #33-037aq
+# %% ../../nbs/33_greedy.ipynb #33-037i
+@njit(cache=True, forceinline=True)
+def draw_turns(tables: Tables, play: Play, order: Integers, begin: int, end: int,
+               as_code: bool) -> None:
+    """Draw some turns: whose they are, as `shake` says, and what each tries first."""
+    options, tickets, weight, _, limits, wishes, num_draws, power = tables[:8]
+    turns, wish, at, engine = play[:4]
+    start = engine[0]
+    job, drawn = at
+    last = len(order) - 1
+    limit = limits[job]
+    for turn in range(begin, end):
+        rival = order[min(turn + 1, last)]
+        if as_code:
+            limit = SWAP_HEAVIER if weight[job] > weight[rival] else SWAP_LIGHTER
+        above = leap(start, power[turn + 1]) - limit * SPAN
+        goes = (above < 0) & (turn < last)
+        if abs(above) < NEAR and turn < last:
+            goes = draw(np.array([leap(start, power[turn])])) < limit
+        here = job + (rival - job) * goes  # no branch: nobody can foresee chance
+        job = job + rival - here
+        limit = limits[job]
+        c = wishes[here, leap(start, power[drawn + 1]) >> SECTOR_BITS]
+        if c == UNSURE:
+            state = np.array([leap(start, power[drawn])])
+            c = options[here, draw_candidate(tickets, here, state)]
+        drawn += num_draws[here]
+        turns[turn] = here
+        wish[turn] = c
+    at[0] = job
+    at[1] = drawn
+
+# %% ../../nbs/33_greedy.ipynb #33-037j
+@njit(cache=True, forceinline=True)
+def place_turns(tables: Tables, play: Play, begin: int, end: int, value_eur: float) -> float:
+    """Give these jobs the configurations they have drawn, or else the first that fit.
+
+    Nobody is asked any more once no node is of use: the others wait.
+
+    Parameters
+    ----------
+    value_eur : objective of Eq. 1 if they all wait, but for rounding
+
+    Returns
+    -------
+    what it is now
+    """
+    options = tables.options
+    facts, gpus, shelves, _, following_all, is_useless, _ = tables[8:]
+    turns, wish, _, _, head, following, placed, counts, first = play
+    nobody = len(following_all)
+    count, num_useful, _ = counts
+    for turn in range(begin, end):
+        if num_useful == 0:
+            break
+        job = turns[turn]
+        for i in range(-1, options.shape[1]):
+            c = wish[turn] if i < 0 else options[job, i]
+            if c < 0:
+                break
+            shelf = shelves[c]
+            while head[shelf] < 0:
+                shelf += 1
+            node = head[shelf]
+            if node < nobody:
+                left = shelf - gpus[c]
+                head[shelf] = following[node]
+                following[node] = head[left]
+                head[left] = node
+                num_useful -= is_useless[left]
+                placed[count, 0] = job
+                placed[count, 1] = node
+                placed[count, 2] = c
+                count += 1
+                time_s = facts[job, c, 0]
+                eur = facts[job, c, 1]
+                price = first[node, 1]
+                is_first = (time_s < first[node, 0]) | ((time_s == first[node, 0]) & (eur < price))
+                first[node, 0] = time_s if is_first else first[node, 0]
+                first[node, 1] = eur if is_first else price
+                value_eur += facts[job, c, 2] + (first[node, 1] - price)
+                break
+    counts[0] = count
+    counts[1] = num_useful
+    return value_eur
+
+# %% ../../nbs/33_greedy.ipynb #33-037m
+@njit(cache=True)
+def coded_estimate(fleet: Fleet, jobs: Jobs, now_s: float, tables: Tables, play: Play) -> float:
+    """What `code_objective` says of a round, but for rounding, from those who run."""
+    first_s = np.inf
+    used = np.zeros(len(fleet.node_type), np.int64)
+    for k in range(play.counts[0]):
+        job, node, c = play.placed[k, 0], play.placed[k, 1], play.placed[k, 2]
+        first_s = min(first_s, jobs.times_s[job, c])
+        used[node] += fleet.configuration_gpus[c]
+    total: float = tables.waiting_eur.sum() + first_s * cost_eur_per_s(fleet, used)
+    for job in play.placed[:play.counts[0], 0]:
+        late_s = max(now_s + first_s - jobs.due_s[job], 0.0)
+        total += jobs.weight_eur_per_s[job] * late_s - tables.waiting_eur[job]
+    return total
+
+# %% ../../nbs/33_greedy.ipynb #33-037n
+ROUNDING = 8 * 2.0**-52  # bounds the error of a sum, for each number that is added
+
+
+@njit(cache=True)
+def most_eur(tables: Tables) -> float:
+    """More than any sum on the way to the objective of a round by Eq. 1, if it is finite."""
+    total: float = tables.waiting_eur.sum()
+    for job in range(len(tables.waiting_eur)):
+        most = 0.0
+        for _, energy_eur, more_eur in tables.facts[job]:
+            eur = energy_eur + more_eur + tables.waiting_eur[job]
+            if eur < np.inf:
+                most = max(most, eur)
+        total += most
+    return total
+
+
+@njit(cache=True)
+def is_kept(search: Search, play: Play) -> bool:
+    """Whether a round decides as the best one does."""
+    if play.counts[0] != (search.node >= 0).sum():
+        return False
+    for k in range(play.counts[0]):
+        job = play.placed[k, 0]
+        if (search.node[job] != play.placed[k, 1]
+                or search.configuration[job] != play.placed[k, 2]):
+            return False
+    return True
+
+# %% ../../nbs/33_greedy.ipynb #33-037o
+@njit(cache=True)
+def objective_eur(fleet: Fleet, jobs: Jobs, now_s: float, decision: Assignment,
+                  how: SearchOptions) -> float:
+    """What the rounds minimise: as coded, or Eq. 1."""
+    node, configuration = decision
+    if how.as_code:
+        return code_objective(fleet, jobs, now_s, node, configuration, how.rho)
+    return paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
+
+
+@njit(cache=True)
+def judge(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, search: Search,
+          play: Play) -> None:
+    """Value a round exactly, and keep it if it is better than the best."""
+    decision = Assignment(np.full(len(jobs.due_s), -1), np.full(len(jobs.due_s), -1))
+    for k in range(play.counts[0]):
+        decision.node[play.placed[k, 0]] = play.placed[k, 1]
+        decision.configuration[play.placed[k, 0]] = play.placed[k, 2]
+    value_eur = objective_eur(fleet, jobs, now_s, decision, how)
+    if value_eur < search.value_eur[0]:
+        search.value_eur[0] = value_eur
+        search.node[:] = decision.node
+        search.configuration[:] = decision.configuration
+
+# %% ../../nbs/33_greedy.ipynb #33-037q
+@njit(cache=True)
+def tied_positions(order: Integers, pressure: Floats) -> int:
+    """Position behind the last of the jobs of equal pressure, 0 if there are none."""
+    for i in range(len(order) - 1, 0, -1):
+        if pressure[order[i]] == pressure[order[i - 1]]:
+            return i + 1
+    return 0
+
+
+@njit(cache=True)
+def reset(tables: Tables, play: Play) -> None:
+    """Take everybody off the nodes."""
+    for node in play.placed[:play.counts[0], 1]:
+        play.following[node] = tables.following[node]
+        play.first[node, 0] = np.inf
+        play.first[node, 1] = 0.0
+    for shelf in range(len(play.head)):
+        play.head[shelf] = tables.head[shelf]
+    play.counts[0] = 0
+    play.counts[1] = tables.num_useful
+
+# %% ../../nbs/33_greedy.ipynb #33-037k
+@njit(cache=True)
+def play_rounds(tables: Tables, play: Play, order: Integers, pressure: Floats, bar_eur: float,
+                number: int, how: SearchOptions) -> int:
+    """Play random rounds until one is below a bar, or as long as is to be.
+
+    A round ends when no node is of use to anybody. As coded, every round counts as below the bar.
+
+    Parameters
+    ----------
+    order : (jobs,) as the round before has left it, changed
+    bar_eur : estimate of the objective by Eq. 1
+    number : of the first of these rounds
+
+    Returns
+    -------
+    number of the next round
+    """
+    num_tied = tied_positions(order, pressure)
+    total_eur = tables.waiting_eur.sum()
+    last = len(tables.power) - 2
+    while number < how.max_iterations and play.counts[2] > 0:
+        reset(tables, play)
+        play.at[0] = order[0]
+        play.at[1] = len(order)
+        value_eur = total_eur
+        begin = 0
+        while begin < len(order) and (play.counts[1] > 0 or begin < num_tied):
+            end = min(begin + BLOCK, len(order))
+            draw_turns(tables, play, order, begin, end, how.as_code)
+            value_eur = place_turns(tables, play, begin, end, value_eur)
+            begin = end
+        play.engine[0] = leap(play.engine[0], tables.power[last])
+        if num_tied > 0:
+            order[:begin] = play.job[:begin]
+            if begin < len(order):
+                order[begin] = play.at[0]
+            sort_again(order[:begin + 1], pressure)
+        play.counts[2] -= 20 + begin + play.counts[0]
+        number += 1
+        if how.as_code or not value_eur >= bar_eur:
+            break
+    return number
+
+# %% ../../nbs/33_greedy.ipynb #33-037r
 @njit(cache=True)
 def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, search: Search,
-                num: int) -> None:
-    """Play so many random rounds, and keep the best.
+                number: int, turns_at_once: int) -> int:
+    """Play rounds from this number on, for about so many turns; return the number of the next one.
+
+    Round 0 is the plain greedy.
 
     Parameters
     ----------
     search : how far the rounds have come, changed
     """
+    tables = tables_of(fleet, jobs, now_s, how)
+    play = play_of(fleet, tables, search.state)
+    if number == 0:
+        decision = Assignment(*assign_by_pressure(fleet, jobs, now_s))
+        search.node[:] = decision.node
+        search.configuration[:] = decision.configuration
+        search.value_eur[0] = objective_eur(fleet, jobs, now_s, decision, how)
+        number = 1
+    if len(search.order) == 0:
+        return how.max_iterations
     pressure = pressure_s(jobs, now_s)
-    tables = tables_of(fleet, jobs, now_s, how.rho)
-    full = open_nodes(fleet, fleet.node_gpus)
-    opened = OpenNodes(full.head.copy(), full.following.copy(), full.free.copy())
-    turn = Search(search.order, search.state, search.node.copy(), search.configuration.copy(),
-                  search.value_eur)
-    for _ in range(num):
-        sort_again(turn.order, pressure)
-        shake(turn.order, jobs.weight_eur_per_s, turn.state, how.as_code)
-        refill(opened, full)
-        place_round(fleet, opened, tables, turn, how.as_code)
+    rounding = ROUNDING * (len(jobs.due_s) + len(fleet.node_type))
+    error_eur = rounding * most_eur(tables)
+    play.counts[2] = turns_at_once
+    while number < how.max_iterations and play.counts[2] > 0:
+        number = play_rounds(tables, play, search.order, pressure,
+                             search.value_eur[0] + error_eur, number, how)
+        is_worse = False
         if how.as_code:
-            value_eur = round_objective(fleet, jobs, now_s, tables, opened.free, turn)
-        else:
-            value_eur = paper_objective(fleet, jobs, now_s, turn.node, turn.configuration,
-                                        how.rho, how.period_s)
-        if value_eur < search.value_eur[0]:
-            search.value_eur[0] = value_eur
-            search.node[:] = turn.node
-            search.configuration[:] = turn.configuration
+            about_eur = coded_estimate(fleet, jobs, now_s, tables, play)
+            error_eur = rounding * (tables.waiting_eur.sum() + about_eur)
+            is_worse = about_eur - error_eur >= search.value_eur[0]
+        if not is_worse and not is_kept(search, play):
+            judge(fleet, jobs, now_s, how, search, play)
+    return number
 
 # %% ../../nbs/33_greedy.ipynb #33-037c
-TURNS_AT_ONCE = 5_000_000  # jobs placed before a compiled call returns: a fraction of a second
+TURNS_AT_ONCE = 5_000_000  # turns played before a compiled call returns: a fraction of a second
 
 
 def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Search:
     """Play all rounds of randomized greedy, in pieces; the best of them."""
-    # of a round, what it takes to begin one included
-    turns = len(jobs.due_s) + len(fleet.node_type) + 20
-    left = how.max_iterations - 1
-    most = max(1, TURNS_AT_ONCE // turns)
+    count = len(jobs.due_s)
     with heard():
-        search = first_round(fleet, jobs, now_s, how)
-        while left > 0:
-            more_rounds(fleet, jobs, now_s, how, search, min(left, most))
-            left -= most
+        order = np.argsort(-pressure_s(jobs, now_s), kind="stable")
+        search = Search(order, np.array([max(how.seed % MODULUS, 1)]), np.full(count, -1),
+                        np.full(count, -1), np.array([np.inf]))
+        number = 0
+        while number < how.max_iterations:
+            number = more_rounds(fleet, jobs, now_s, how, search, number, TURNS_AT_ONCE)
     return search
 
 # %% ../../nbs/33_greedy.ipynb #33-039

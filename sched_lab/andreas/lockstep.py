@@ -12,7 +12,7 @@ import numpy as np
 from ..jit import njit
 from .greedy import (DEFAULTS, MODULUS, MULTIPLIER, SPAN, SWAP_HEAVIER,
                                       SWAP_LIGHTER, TWO_STEPS, SearchOptions, check_options,
-                                      first_round, pressure_s, shake, sort_again, tables_of)
+                                      assign_at_random, choices_of, pressure_s, shake, sort_again)
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
 from ..arrays import (Array, Floats, Integers, free_bytes, get_xp, put, that_fit, to_device,
                               to_host)
@@ -278,7 +278,7 @@ class Chance(NamedTuple):
         there
     num_draws : (jobs,) how many numbers it takes to draw a candidate for a job
     total : (jobs,) last finite ticket of a job, 0 if there is no choice
-    tickets : (jobs, configurations) as `Tables`
+    tickets : (jobs, configurations) as `choices_of`
     """
 
     order: Array
@@ -507,13 +507,13 @@ class Plan(NamedTuple):
 def plan_of(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, xp: Any) -> Plan:
     """Prepare the rounds of a decision."""
     pressure = pressure_s(jobs, now_s)
-    tables = tables_of(fleet, jobs, now_s, how.rho)
+    options, tickets = choices_of(fleet, jobs, now_s)
     order = np.argsort(-pressure, kind="stable")
-    chance = chance_of(jobs, order, tables.tickets, how.as_code, xp)
+    chance = chance_of(jobs, order, tickets, how.as_code, xp)
     num_draws = len(order) + int(xp.sum(chance.num_draws))
     jumps = powers(xp, TWO_STEPS, num_draws)
     jump = pow(TWO_STEPS, num_draws, MODULUS)
-    wishes = xp.asarray(wishes_of(tables.options))
+    wishes = xp.asarray(wishes_of(options))
     problem = problem_of(fleet, jobs, now_s if how.as_code else now_s + how.period_s, how.rho, xp)
     return Plan(problem, chance, wishes, jumps, jump, pressure, order, how.as_code)
 
@@ -614,7 +614,7 @@ def random_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions = D
     if at_once is not None and at_once < 1:
         raise InputError(f"{at_once} at once", mend="give 1 or more")
     xp = get_xp(device)
-    first = first_round(fleet, jobs, now_s, how)
+    first = assign_at_random(fleet, jobs, now_s, how._replace(max_iterations=1))
     plan = plan_of(fleet, jobs, now_s, how, xp)
     num_at_once = rounds_at_once(fleet, len(jobs.due_s), xp, at_once, max_bytes)
     best = Assignment(first.node, first.configuration)

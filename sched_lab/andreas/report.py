@@ -5,6 +5,7 @@
 # %% ../../nbs/36_andreas_report.ipynb #36-004
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from .proxy import PERIOD_S, RHO, cost_eur_per_s, paper_objective
 from .rules import nothing_runs
 from .simulation import (INTERVAL, JOB_COLOURS, Simulation, bill, gantt_frame,
                                           simulate)
-from ..frames import InputError
+from ..frames import InputError, MissingPackage
 from ..plots import gantt_chart
 from ..reports import Report as PlainReport
 
@@ -70,9 +71,16 @@ def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -
 
 # %% ../../nbs/36_andreas_report.ipynb #36-013p
 def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dict[str, Any]:
-    """How far a decision is from the best one, or from the best bound within the time limit."""
+    """How far a decision is from the best one, or from the best bound within the time limit.
+
+    Nothing is known without the solver.
+    """
     _, jobs = _submitted(instance)
-    best = solve_exact(instance.fleet, jobs, instance.now_s, time_limit_s=time_limit_s)
+    try:
+        best = solve_exact(instance.fleet, jobs, instance.now_s, time_limit_s=time_limit_s)
+    except MissingPackage as error:
+        warnings.warn(f"no distance from the best: {error}, and give --force", stacklevel=3)
+        return {}
     gap: dict[str, Any] = {"bound_eur": best.bound, "is_bound_reached": best.is_proved}
     if best.bound > LEAST_EUR:
         gap |= {"gap_percent": 100 * (objective_eur / best.bound - 1)}

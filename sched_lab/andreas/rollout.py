@@ -5,7 +5,7 @@
 # %% ../../nbs/34a_rollout.ipynb #34a-006
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,8 +130,8 @@ def sorts_of(fleet: Fleet) -> tuple[Integers, Integers, Integers]:
 
 # %% ../../nbs/34a_rollout.ipynb #34a-011p
 @njit(cache=True)
-def room_of(fleet: Fleet) -> Room:
-    """Empty nodes."""
+def room_arrays(fleet: Fleet) -> tuple[Any, ...]:
+    """What `Room` holds if nothing is taken."""
     nodes = len(fleet.node_gpus)
     levels = fleet.cost_eur_per_h.shape[1]
     sort, kind, size = sorts_of(fleet)
@@ -140,7 +140,13 @@ def room_of(fleet: Fleet) -> Room:
     room = Room(sort, kind, size, members, num_nodes, np.empty(nodes, np.int64),
                 fleet.node_gpus.copy(), prices_of(fleet, kind, size))
     clear(fleet, room)
-    return room
+    return (room.sort, room.kind, room.size, room.members, room.num_nodes, room.place, room.free,
+            room.price_eur_per_s)
+
+
+def room_of(fleet: Fleet) -> Room:
+    """Empty nodes."""
+    return Room(*room_arrays(fleet))
 
 # %% ../../nbs/34a_rollout.ipynb #34a-014p
 @njit(cache=True)
@@ -211,8 +217,8 @@ class Queue(NamedTuple):
 
 # %% ../../nbs/34a_rollout.ipynb #34a-019p
 @njit(cache=True)
-def queue_of(jobs: Jobs, room: Room) -> Queue:
-    """Add what does not change to the jobs."""
+def bests_of(jobs: Jobs, room: Room) -> tuple[Floats, Floats]:
+    """What `Queue` adds to the jobs."""
     fastest_s = np.full(len(jobs.due_s), np.inf)
     least_eur = np.full(len(jobs.due_s), np.inf)
     for job in range(len(fastest_s)):
@@ -222,7 +228,12 @@ def queue_of(jobs: Jobs, room: Room) -> Queue:
                 price = room.price_eur_per_s[c, sort, room.size[sort]]
                 if price < np.inf and jobs.times_s[job, c] < np.inf:
                     least_eur[job] = min(least_eur[job], jobs.times_s[job, c] * price)
-    return Queue(jobs, fastest_s, least_eur)
+    return fastest_s, least_eur
+
+
+def queue_of(jobs: Jobs, room: Room) -> Queue:
+    """Add what does not change to the jobs."""
+    return Queue(jobs, *bests_of(jobs, room))
 
 # %% ../../nbs/34a_rollout.ipynb #34a-020
 @njit(cache=True)
@@ -255,7 +266,6 @@ class Board(NamedTuple):
     now_s: float
 
 
-@njit(cache=True)
 def board_of(fleet: Fleet, jobs: Jobs, now_s: float) -> Board:
     """Empty nodes, and jobs with the time that each still needs."""
     room = room_of(fleet)
@@ -264,7 +274,7 @@ def board_of(fleet: Fleet, jobs: Jobs, now_s: float) -> Board:
 # %% ../../nbs/34a_rollout.ipynb #34a-024
 @njit(cache=True)
 def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, place: int,
-                   decision: Assignment) -> float:
+                   decision: Assignment) -> tuple[float, int]:
     """Place jobs on empty nodes in a given order, as long as there are GPUs.
 
     By price, a job that finds only dear places waits until the first one ends, if it can still be
@@ -274,21 +284,23 @@ def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, pl
     ----------
     left : (jobs,) the part of each that is left
     order : jobs that are not done
-    decision : (jobs,) written, -1 for a job that waits
+    decision : (jobs,) written for those who are asked, -1 for a job that waits
 
     Returns
     -------
-    when the first job will have ended
+    when the first job will have ended, and how many were asked before the GPUs were gone
     """
     fleet, room, queue, _ = board
     clear(fleet, room)
     free = fleet.node_gpus.sum()
     first_s = np.inf
+    asked = 0
     for job in order:
+        if free == 0:
+            break
+        asked += 1
         decision.node[job] = -1
         decision.configuration[job] = -1
-        if free == 0:
-            continue
         c, n, eur = best_place(fleet, room, queue.jobs, job, left[job], now_s, place)
         is_dear = place == BY_PRICE and eur > MOST_TIMES_LEAST * queue.least_eur[job] * left[job]
         can_wait = first_s + left[job] * queue.fastest_s[job] <= queue.jobs.due_s[job]
@@ -299,22 +311,22 @@ def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, pl
         decision.node[job] = n
         decision.configuration[job] = c
         first_s = min(first_s, now_s + queue.jobs.times_s[job, c] * left[job])
-    return first_s
+    return first_s, asked
 
 # %% ../../nbs/34a_rollout.ipynb #34a-025
 @njit(cache=True)
 def play_until(board: Board, left: Floats, now_s: float, then_s: float, order: Integers,
                decision: Assignment) -> tuple[float, int]:
-    """Let the placed jobs run for a while: energy and penalties, and how many are not done.
+    """Let the placed jobs run for a while: energy and penalties, and how many are done.
 
     Parameters
     ----------
-    left, order : changed; jobs that are not done move to the front
+    left : changed; -1 of a job that is done
+    order : jobs that were asked; changed, those that are not done move to the back
     """
     fleet = board.fleet
     jobs = board.queue.jobs
     cost_eur = 0.0
-    kept = 0
     for n in range(len(fleet.node_gpus)):
         used = fleet.node_gpus[n] - board.room.free[n]
         eur_per_h = fleet.cost_eur_per_h[fleet.node_type[n], used]
@@ -327,10 +339,13 @@ def play_until(board: Board, left: Floats, now_s: float, then_s: float, order: I
             if left[job] < 1e-9 or is_lost_in_rounding:
                 late_s = max(then_s - jobs.due_s[job], 0.0)
                 cost_eur += jobs.weight_eur_per_s[job] * late_s
-                continue
-        order[kept] = job
-        kept += 1
-    return cost_eur, kept
+                left[job] = -1.0
+    done = len(order)
+    for job in order[::-1]:
+        if left[job] >= 0:
+            done -= 1
+            order[done] = job
+    return cost_eur, done
 
 # %% ../../nbs/34a_rollout.ipynb #34a-026
 @njit(cache=True)
@@ -349,18 +364,20 @@ def cost_to_go(board: Board, order: Integers, place: int, limit_eur: float,
     rest = order.copy()
     total = 0.0
     now_s = board.now_s
-    then_s = place_in_order(board, left, now_s, rest, place, decision)
+    decision.node[:] = -1
+    decision.configuration[:] = -1
+    then_s, asked = place_in_order(board, left, now_s, rest, place, decision)
     later = Assignment(decision.node.copy(), decision.configuration.copy())
     while then_s < np.inf:
-        cost_eur, count = play_until(board, left, now_s, then_s, rest, later)
+        cost_eur, done = play_until(board, left, now_s, then_s, rest[:asked], later)
         total = total + cost_eur
-        rest = rest[:count]
+        rest = rest[done:]
         now_s = then_s
         if total > limit_eur:
             return np.inf
-        if count == 0:
+        if len(rest) == 0:
             return total
-        then_s = place_in_order(board, left, now_s, rest, place, later)
+        then_s, asked = place_in_order(board, left, now_s, rest, place, later)
     return np.inf
 
 # %% ../../nbs/34a_rollout.ipynb #34a-030

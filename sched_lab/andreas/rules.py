@@ -119,12 +119,21 @@ def reopen(fleet: Fleet, opened: OpenNodes, free: Integers) -> None:
 
 # %% ../../nbs/32_rules.ipynb #32-014q
 @njit(cache=True)
-def open_nodes(fleet: Fleet, free: Integers) -> OpenNodes:
-    """Nodes with so many free GPUs, those of a list by name."""
+def open_lists(fleet: Fleet, free: Integers) -> tuple[Integers, Integers, Integers]:
+    """What `OpenNodes` holds at first."""
     opened = OpenNodes(np.full(fleet.cost_eur_per_h.shape, -1), np.full(len(free), -1),
                        np.zeros(len(free), np.int64))
     reopen(fleet, opened, free)
-    return opened
+    return opened.head, opened.following, opened.free
+
+
+def open_nodes(fleet: Fleet, free: Integers) -> OpenNodes:
+    """Nodes with so many free GPUs, those of a list by name.
+
+    Not compiled: a signal that arrives while compiled code hands a named tuple to Python would end
+    the process.
+    """
+    return OpenNodes(*open_lists(fleet, free))
 
 # %% ../../nbs/32_rules.ipynb #32-015
 @njit(cache=True)

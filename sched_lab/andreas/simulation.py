@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +76,6 @@ class State(NamedTuple):
     opened: OpenNodes
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-010p
-@njit(cache=True)
 def initial_state(fleet: Fleet, jobs: Jobs) -> State:
     """Nothing has run yet."""
     count = len(jobs.due_s)
@@ -226,9 +226,8 @@ def admit(day: Day) -> None:
 def note_runs(day: Day, jobs: Integers) -> None:
     """Note what some jobs have done since each was last started or moved."""
     state = day.state
-    day.runs += [
-        (int(job), int(state.node[job]), int(state.configuration[job]), float(state.start_s[job]),
-         day.now_s) for job in jobs]
+    columns = (jobs, state.node[jobs], state.configuration[jobs], state.start_s[jobs])
+    day.runs += zip(*(column.tolist() for column in columns), repeat(day.now_s))
 
 
 def dismiss(day: Day, loss: int) -> None:
