@@ -5,7 +5,7 @@
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-006
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,10 @@ __all__ = ['makespan_bound_s']
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-006i
 Matrix = Any  # a sparse array of scipy, which has no types
-MANY_JOBS = 4000  # from here on the interior point method is the faster one
+MANY_JOBS = 2048  # beyond, prices come first; up to the paper's largest decision, one program
+MANY_TYPES = 16  # beyond, it takes too many prices
+KINK = 1e-9  # of the makespan: so far behind a bound, which may be a kink, a tangent is taken
+PROVEN = 1e-6  # of the makespan: the largest gap to its bound that is taken for none
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-008
 def _sums(values: Floats, row: Integers, num_rows: int) -> Matrix:
@@ -87,6 +90,235 @@ def solved(goal: Floats, rows: Matrix, right: Floats, upper: Floats, method: str
         raise RuntimeError(f"the linear program was not solved: {found.message}")
     return found
 
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-102
+class Offer(NamedTuple):
+    """What jobs choose at some prices.
+
+    Parameters
+    ----------
+    times : (jobs, types) time of each job on each type
+    cost, slope : of all jobs, and how fast it grows with the makespan
+    """
+
+    times: Floats
+    cost: float
+    slope: float
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-102b
+def _on_two_types(need: Floats, room: Floats, fast: int, slow: int) -> Floats:
+    """(jobs, types) times of jobs that fill their room on two types, and (jobs, types) slopes."""
+    pace = 1 / need[:, fast]
+    slow_pace = 1 / need[:, slow]
+    times: Floats = np.zeros((2, *need.shape))
+    times[0, :, slow] = (pace * room - 1) / (pace - slow_pace)
+    times[0, :, fast] = room - times[0, :, slow]
+    times[1, :, slow] = pace / (pace - slow_pace)
+    times[1, :, fast] = -slow_pace / (pace - slow_pace)
+    return times
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-103
+def cheapest_times(need: Floats, workers: Integers, room: Floats, price: Floats) -> Offer:
+    """The cheapest times of each job within its room.
+
+    Parameters
+    ----------
+    need : (jobs, types) time for all work on one type; infinite where a job cannot run
+    workers, room : (jobs,) gang, and time from its arrival to the end
+    price : (types,) of a GPU for a unit of time
+    """
+    cost = np.full(need.shape, np.inf)
+    np.multiply(workers[:, None] * need, price, out=cost, where=np.isfinite(need))
+    fits = need <= room[:, None] * (1 + 1e-12)
+    alone = np.where(fits, cost, np.inf)
+    least = alone.min(axis=1)
+    chosen = alone.argmin(axis=1)[:, None]
+    times = np.zeros(need.shape)
+    np.put_along_axis(times, chosen, np.take_along_axis(need, chosen, 1), 1)
+    slope = np.zeros(len(need))
+    for slow in range(len(price)):
+        for fast in range(len(price)):
+            job = np.flatnonzero(fits[:, fast] & ~fits[:, slow] & (cost[:, slow] < least))
+            both, slopes = _on_two_types(need[job], room[job], fast, slow)
+            both_cost = workers[job] * (both @ price)
+            better = both_cost < least[job]
+            times[job[better]] = both[better]
+            least[job[better]] = both_cost[better]
+            slope[job[better]] = (workers[job] * (slopes @ price))[better]
+    return Offer(times, float(least.sum()), float(slope.sum()))
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-107
+def _highest_below(planes: Floats) -> tuple[float, Floats, Floats]:
+    """Where the lowest of some planes over the simplex is highest: value, place and weights.
+
+    Parameters
+    ----------
+    planes : (planes, types) values at the corners
+    """
+    from scipy import optimize
+
+    num_planes, num_types = planes.shape
+    unit = planes.max()
+    found = optimize.linprog(
+        np.append(np.zeros(num_types), -1.0), np.c_[-planes / unit, np.ones(num_planes)],
+        np.zeros(num_planes), np.append(np.ones(num_types), 0.0)[None], [1.0], method="highs",
+        bounds=[(0, None)] * num_types + [(None, None)],
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10})
+    if not found.success:
+        raise RuntimeError(f"the linear program was not solved: {found.message}")
+    return -found.fun * unit, np.maximum(found.x[:-1], 0.0), -found.ineqlin.marginals
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-108
+class Proof(NamedTuple):
+    """Prices, and what they prove.
+
+    Parameters
+    ----------
+    bound : time before which not all is done
+    price : (types,) of a GPU for a unit of time; all GPUs together cost 1
+    answers : (some, jobs, types) times of which a mixture is done by then
+    """
+
+    bound: float
+    price: Floats
+    answers: Floats
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-108b
+def best_prices(need: Floats, workers: Integers, gpus: Integers, late: Floats,
+                at_once: bool = False) -> Proof:
+    """The prices that prove most.
+
+    Parameters
+    ----------
+    need : (jobs, types) time for all work on one type; infinite where a job cannot run
+    workers, late : (jobs,) gang, and when it becomes available
+    gpus : (types,) GPUs of each type, at least one
+    at_once : whether a job may be in several places at the same time
+    """
+    bound = 0.0 if at_once else float((late + need.min(axis=1)).max())
+    price = np.full(len(gpus), 1 / gpus.sum())
+    best = price
+    asked: list[tuple[Floats, Floats]] = []
+    planes: list[Floats] = []
+    for _ in range(100 * len(gpus)):
+        end = bound * (1 + KINK)
+        room = np.full(len(need), np.inf) if at_once else end - late
+        offer = cheapest_times(need, workers, room, price)
+        asked.append((price, room))
+        planes.append(workers @ offer.times / gpus)
+        proven = (offer.cost - offer.slope * end + late.min()) / (1 - offer.slope)
+        is_better = proven > bound
+        if is_better:
+            bound = proven
+            best = price
+        most, share, weight = _highest_below(np.array(planes))
+        following = share / gpus
+        is_asked = not is_better and np.array_equal(following, price)
+        if is_asked or most + late.min() <= bound * (1 + KINK):
+            break
+        price = following
+    used = [cheapest_times(need, workers, room, asked_price).times
+            for (asked_price, room), part in zip(asked, weight, strict=True) if part > 1e-9]
+    return Proof(bound, best, np.array(used))
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-110
+def one_after_the_other(part: Floats, size: Integers) -> Floats:
+    """(jobs, types) parts of single jobs, kind by kind, if kinds have such parts on average.
+
+    Parameters
+    ----------
+    part, size : (kinds, types) and (kinds,) parts of the work, and jobs of each kind
+    """
+    kind = np.repeat(np.arange(len(size)), size)
+    number = np.arange(len(kind)) - np.repeat(np.cumsum(size) - size, size)
+    edge = np.cumsum(part, axis=1)
+    edge = (edge / edge[:, -1:] * size[:, None])[kind]
+    done = np.clip(edge - number[:, None], 0.0, 1.0)
+    parts: Floats = np.diff(done, axis=1, prepend=0.0)
+    return parts
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-110b
+def _share_rest(need: Floats, workers: Integers, gpus: Integers, late: Floats, begin: float,
+                used: Floats) -> Floats:
+    """(jobs, types) times of some jobs, if others use (types,) GPU time since the beginning."""
+    columns = np.column_stack([need, workers, late])
+    _, first, kind, size = np.unique(columns, axis=0, return_index=True, return_inverse=True,
+                                     return_counts=True)
+    rate = 1 / need[first]
+    less, right = fluid_rows(rate, size * workers[first], gpus, np.ones(len(first)), late[first])
+    right[len(first):len(first) + len(gpus)] = -gpus * begin - used
+    upper = np.append(np.where(rate.ravel() > 0, np.inf, 0.0), np.inf)
+    found = solved(np.append(np.zeros(rate.size), 1.0), less, right, upper)
+    part = np.maximum(found.x[:-1].reshape(rate.shape), 0.0) * rate
+    fits = (part <= 0) | (need[first] <= (found.x[-1] - late[first])[:, None])
+    whole = fits.all(axis=1)[kind.ravel()]
+    sorted_jobs = np.argsort(kind.ravel(), kind="stable")
+    parts = np.empty(need.shape)
+    parts[sorted_jobs] = one_after_the_other(part, size)
+    parts = np.where(whole[:, None], parts, (part / part.sum(axis=1, keepdims=True))[kind.ravel()])
+    return np.multiply(parts, need, out=np.zeros(need.shape), where=parts > 0)
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-111
+class Priced(NamedTuple):
+    """A solution with its certificate.
+
+    Parameters
+    ----------
+    makespan_s, times_s : s, and (jobs, types) s
+    bound_s : s, proven by prices: nothing is faster
+    """
+
+    makespan_s: float
+    times_s: Floats
+    bound_s: float
+
+    @property
+    def gap(self) -> float:
+        """How much shorter the makespan may be at most, relative to the bound."""
+        return self.makespan_s / self.bound_s - 1
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-111b
+class _Question(NamedTuple):
+    """The program in a unit of time in which the longest job takes one; types with GPUs only."""
+
+    unit_s: float
+    need: Floats
+    workers: Integers
+    gpus: Integers
+    late: Floats
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-111c
+def _asked(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
+           late_s: Floats | float) -> _Question:
+    """Rates in steps/s turned into times."""
+    rate = rate[:, gpus > 0]
+    need = np.divide(remaining[:, None], rate, out=np.full(rate.shape, np.inf), where=rate > 0)
+    late = np.broadcast_to(np.asarray(late_s, float), len(need))
+    unit_s = max(float((late + need.min(axis=1)).max()), 1e-9)
+    return _Question(unit_s, need / unit_s, workers, gpus[gpus > 0], late / unit_s)
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-111d
+def priced_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
+                 late_s: Floats | float = 0.0) -> Priced:
+    """What `shortest_fluid` finds, by prices.
+
+    Parameters
+    ----------
+    rate, workers, gpus, remaining, late_s : as for `shortest_fluid`; each job can run
+    """
+    unit_s, need, workers, there, late = _asked(rate, workers, gpus, remaining, late_s)
+    proof = best_prices(need, workers, there, late)
+    times = proof.answers[0].copy()
+    is_open = (proof.answers != times).any(axis=(0, 2))
+    if is_open.any():
+        used = workers[~is_open] @ times[~is_open]
+        times[is_open] = _share_rest(need[is_open], workers[is_open], there, late[is_open],
+                                     float(late.min()), used)
+    ends = late + times.sum(axis=1)
+    full = late.min() + (workers @ times / there).max()
+    times_s = np.zeros((len(need), len(gpus)))
+    times_s[:, gpus > 0] = times * unit_s
+    return Priced(max(float(ends.max()), float(full)) * unit_s, times_s, proof.bound * unit_s)
+
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-016
 def shortest_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
                    late_s: Floats | float = 0.0) -> tuple[float, Floats]:
@@ -116,13 +348,17 @@ def shortest_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: F
     if (best <= 0).any():
         raise InputError(f"job {np.argmax(best <= 0)} has throughput 0 on every GPU type of the "
                          "cluster")
+    if num_jobs > MANY_JOBS and num_types <= MANY_TYPES:
+        priced = priced_fluid(rate, workers, gpus, remaining, late_s)
+        if priced.gap <= PROVEN:
+            return priced.makespan_s, priced.times_s
     work_s = remaining / best  # of each job on its best type
     unit_s = max(float(work_s.mean()), 1e-9)
     late = np.broadcast_to(np.asarray(late_s, float), num_jobs)
     less, right = fluid_rows(rate / best[:, None], workers, gpus, work_s / unit_s, late / unit_s)
     goal = np.append(np.zeros(num_jobs * num_types), 1.0)
     upper = np.append(np.where(rate.ravel() > 0, np.inf, 0.0), np.inf)
-    found = solved(goal, less, right, upper, "highs" if num_jobs < MANY_JOBS else "highs-ipm")
+    found = solved(goal, less, right, upper, "highs" if num_jobs <= MANY_JOBS else "highs-ipm")
     return float(found.fun) * unit_s, found.x[:-1].reshape(num_jobs, num_types) * unit_s
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-020
@@ -143,4 +379,9 @@ def makespan_bound_s(cluster: Cluster, jobs: Jobs) -> float:
     """
     rate = np.maximum(jobs.rate, jobs.spread_rate)
     gpus = type_gpus(cluster, rate.shape[1])
+    each_runs = (rate[:, gpus > 0] > 0).any(axis=1).all()
+    if each_runs and len(rate) > MANY_JOBS and len(gpus) <= MANY_TYPES:
+        asked = _asked(rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)
+        proof = best_prices(asked.need, asked.workers, asked.gpus, asked.late)
+        return proof.bound * asked.unit_s
     return shortest_fluid(rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)[0]

@@ -15,7 +15,7 @@ import pandas as pd
 from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
 from .model import Jobs
-from .primal_dual import Utility, density, utility_scale
+from .primal_dual import Utility, density, speeds_of
 
 # %% auto #0
 __all__ = ['JobTracker', 'estimated_rate']
@@ -300,7 +300,7 @@ def serving_order(jobs: Jobs, active: Integers, remaining: Floats, now_s: float,
     if order == "longest":
         key = remaining[active] / jobs.rate[active].max(axis=1)
     else:
-        key = density(jobs, active, utility_scale(jobs, utility), remaining, now_s)
+        key = density(jobs, active, speeds_of(jobs, utility), remaining, now_s)
     return active[np.argsort(-key, kind="stable")]
 
 # %% ../../nbs/42_fork.ipynb #42-048

@@ -16,7 +16,6 @@ import pandas as pd
 
 from ..arrays import Floats, Integers
 from ..frames import Column, InputError, embedded, read_header, read_table
-from ..jit import njit
 
 # %% auto #0
 __all__ = ['Cluster', 'Jobs', 'Workload', 'Allocation', 'check_allocation', 'check_simulation', 'Throughputs', 'read_throughputs',
@@ -126,10 +125,10 @@ def allocation_of(places: Places) -> Allocation:
     return Allocation(job, node, gpus)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-015s
-@njit(cache=True)
 def nothing_runs() -> Allocation:
     """The empty allocation."""
-    return Allocation(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+    none = np.empty(0, np.int64)
+    return Allocation(none, none, none)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-015t
 def joined(parts: Sequence[Allocation]) -> Allocation:
@@ -139,30 +138,30 @@ def joined(parts: Sequence[Allocation]) -> Allocation:
     return Allocation(job[order], node[order], gpus[order])
 
 # %% ../../nbs/40_hadar_model.ipynb #40-019
-@njit(cache=True)
+def gang_rates(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> tuple[Integers, Floats]:
+    """Jobs that run in a round, in order, and the steps/s of each."""
+    first = np.flatnonzero(np.diff(allocation.job, prepend=-1))
+    if not len(first):
+        return allocation.job, np.empty(0)
+    num_nodes = np.diff(first, append=len(allocation.job))
+    gpu_type = cluster.node_type[allocation.node]
+    pace = np.where(np.repeat(num_nodes > 1, num_nodes),
+                    jobs.spread_rate[allocation.job, gpu_type], jobs.rate[allocation.job, gpu_type])
+    return allocation.job[first], np.minimum.reduceat(pace, first)
+
+
 def round_rate(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> Floats:
     """(jobs,) steps/s of each job in a round, 0 for a job without GPUs."""
-    packed = np.zeros(len(jobs.steps))
-    spread = np.zeros(len(jobs.steps))
-    num_nodes = np.zeros(len(jobs.steps), np.int64)
-    for place in range(len(allocation.job)):
-        job = allocation.job[place]
-        gpu_type = cluster.node_type[allocation.node[place]]
-        if num_nodes[job] == 0:
-            packed[job] = jobs.rate[job, gpu_type]
-            spread[job] = jobs.spread_rate[job, gpu_type]
-        packed[job] = min(packed[job], jobs.rate[job, gpu_type])
-        spread[job] = min(spread[job], jobs.spread_rate[job, gpu_type])
-        num_nodes[job] += 1
-    return np.where(num_nodes > 1, spread, packed)
+    rate = np.zeros(len(jobs.steps))
+    job, pace = gang_rates(cluster, jobs, allocation)
+    rate[job] = pace
+    return rate
 
 # %% ../../nbs/40_hadar_model.ipynb #40-019p
-@njit(cache=True)
 def gpus_in_use(cluster: Cluster, allocation: Allocation) -> Integers:
     """(nodes,) GPUs that an allocation takes."""
     used = np.zeros(len(cluster.node_gpus), np.int64)
-    for place in range(len(allocation.job)):
-        used[allocation.node[place]] += allocation.gpus[place]
+    np.add.at(used, allocation.node, allocation.gpus)
     return used
 
 # %% ../../nbs/40_hadar_model.ipynb #40-025
@@ -187,11 +186,12 @@ def _check_gangs(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
     if (full := gpus_in_use(cluster, allocation) > cluster.node_gpus).any():
         node = f"node {np.argmax(full)} has more GPUs in use than it has"
         raise ValueError(f"constraint 1d (capacity): {node}")
-    job = np.unique(allocation.job)
-    gang = np.bincount(allocation.job, allocation.gpus, len(jobs.steps))
-    if (torn := gang[job] != jobs.workers[job]).any():
-        first = job[np.argmax(torn)]
-        held = f"job {first} has {gang[first]:.0f} GPUs, not {jobs.workers[first]}"
+    begin = np.flatnonzero(np.diff(allocation.job, prepend=-1))
+    job = allocation.job[begin]
+    gang = np.add.reduceat(allocation.gpus, begin) if len(begin) else begin
+    if (torn := gang != jobs.workers[job]).any():
+        first = np.argmax(torn)
+        held = f"job {job[first]} has {gang[first]} GPUs, not {jobs.workers[job[first]]}"
         raise ValueError(f"constraint 1e (gang): {held}")
 
 # %% ../../nbs/40_hadar_model.ipynb #40-027p
@@ -211,10 +211,10 @@ def check_allocation(cluster: Cluster, jobs: Jobs, allocation: Allocation, *, no
     ValueError : naming the first constraint and job or node that violates it
     """
     _check_places(cluster, jobs, allocation)
-    job = np.unique(allocation.job)
+    job, pace = gang_rates(cluster, jobs, allocation)
     if remaining is not None and (done := remaining[job] <= 0).any():
         raise ValueError(f"constraint 1a (work): job {job[np.argmax(done)]} has no steps left")
-    if (stuck := round_rate(cluster, jobs, allocation)[job] <= 0).any():
+    if (stuck := pace <= 0).any():
         first = job[np.argmax(stuck)]
         raise ValueError(f"constraint 1b (pace): job {first} cannot run where it is")
     _check_gangs(cluster, jobs, allocation)
@@ -244,15 +244,19 @@ SLACK = 1e-9  # of a time or a number of steps: rounding
 
 def _gang_steps(workload: Workload, run: Recorded) -> Floats:
     """(jobs,) steps that gangs can have done where they were; each interval is checked."""
-    done = np.zeros(len(workload.jobs.steps))
+    cluster = workload.cluster
+    jobs = workload.jobs
+    done = np.zeros(len(jobs.steps))
     begin_s = run.intervals["start_s"].to_numpy()
     length_s = run.intervals["length_s"].to_numpy()
-    for _, rows in run.history.groupby("round"):
-        number = int(rows["round"].iloc[0])
-        allocation = Allocation(*(rows[name].to_numpy(np.int64) for name in Allocation._fields))
-        check_allocation(workload.cluster, workload.jobs, allocation, now_s=begin_s[number])
-        held_s = np.clip(run.end_s - begin_s[number], 0.0, length_s[number])
-        done += round_rate(workload.cluster, workload.jobs, allocation) * held_s
+    rows = run.history.sort_values("round", kind="stable")
+    columns = [rows[name].to_numpy(np.int64) for name in Allocation._fields]
+    numbers, first = np.unique(rows["round"], return_index=True)
+    for number, begin, end in zip(numbers, first, np.append(first[1:], len(rows)), strict=True):
+        allocation = Allocation(*(column[begin:end] for column in columns))
+        check_allocation(cluster, jobs, allocation, now_s=begin_s[number])
+        job, pace = gang_rates(cluster, jobs, allocation)
+        done[job] += pace * np.clip(run.end_s[job] - begin_s[number], 0.0, length_s[number])
     return done
 
 # %% ../../nbs/40_hadar_model.ipynb #40-028c
@@ -425,7 +429,7 @@ def read_cluster(path: str | Path, type_name: Sequence[str]) -> tuple[tuple[str,
             raise InputError(f"no throughput is known for the GPU type {name!r}", file=path,
                              row=row, column="type", value=name, mend=mend)
     node_type = np.array([number[name] for name in frame["type"]], np.int64)
-    return tuple(frame["node"]), Cluster(node_type, frame["gpus"].to_numpy(np.int64))
+    return tuple(frame["node"]), Cluster(node_type, frame["gpus"].to_numpy(np.int64, copy=True))
 
 # %% ../../nbs/40_hadar_model.ipynb #40-040
 def workers_that_fit(cluster: Cluster, rate: Floats, spread_rate: Floats) -> Integers:
@@ -500,9 +504,11 @@ def read_workload(jobs: str | Path, cluster: str | Path, throughputs: str | Path
     rate = speeds.rate[rows]
     spread_rate = speeds.spread_rate[rows]
     _check_fit(jobs, frame, workers_that_fit(nodes, rate, spread_rate))
-    arrival_s, steps, weight = (frame[name].to_numpy(float)
+    # copies: numba would compile all once more for arrays that must not be written
+    arrival_s, steps, weight = (frame[name].to_numpy(float, copy=True)
                                 for name in ("arrival_s", "steps", "weight"))
-    numbers = Jobs(arrival_s, steps, frame["workers"].to_numpy(np.int64), weight, rate, spread_rate)
+    workers = frame["workers"].to_numpy(np.int64, copy=True)
+    numbers = Jobs(arrival_s, steps, workers, weight, rate, spread_rate)
     return Workload(tuple(frame["name"]), node_name, speeds.type_name, nodes, numbers)
 
 # %% ../../nbs/40_hadar_model.ipynb #40-045

@@ -13,10 +13,9 @@ import numpy as np
 from .._moved import moved
 from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
-from .baselines import fill_packed, one_type_rate, places_kept
-from .fluid import shortest_fluid
-from .model import (Allocation, Cluster, Jobs, State, joined, nothing_runs,
-                                   type_gpus)
+from .baselines import one_type_rate, places_kept
+from .fluid import MANY_JOBS, MANY_TYPES, best_prices, shortest_fluid
+from .model import (Allocation, Cluster, Jobs, State, joined, type_gpus)
 from ..jit import njit
 
 # %% auto #0
@@ -52,6 +51,12 @@ def type_prices(cluster: Cluster, jobs: Jobs) -> tuple[float, Floats]:
 
     need = gpu_seconds(jobs, gang_rate(cluster, jobs))
     gpus = type_gpus(cluster, jobs.rate.shape[1])
+    if len(need) > MANY_JOBS and len(gpus) <= MANY_TYPES:
+        proof = best_prices(need[:, gpus > 0], np.ones(len(need), int), gpus[gpus > 0],
+                            np.zeros(len(need)), at_once=True)
+        price = np.zeros(len(gpus))
+        price[gpus > 0] = proof.price
+        return proof.bound, price
     job, gpu_type = np.nonzero(np.isfinite(need))
     num_jobs = len(need)
     num_types = len(gpus)
@@ -125,20 +130,108 @@ def pick_in_order(order: Integers, wanted: Integers, workers: Integers, rate: Fl
             chosen[job] = wanted[job]
             left[wanted[job]] -= workers[job]
     for job in order:
-        fits = (left >= workers[job]) & (rate[job] > 0)
-        if chosen[job] < 0 and fits.any():
-            chosen[job] = np.argmax(np.where(fits, rate[job], 0.0))
-            left[chosen[job]] -= workers[job]
+        best = chosen[job]
+        if best >= 0:
+            continue
+        for kind in range(len(left)):
+            if left[kind] >= workers[job] and rate[job, kind] > 0:
+                if best < 0 or rate[job, kind] > rate[job, best]:
+                    best = kind
+        if best >= 0:
+            chosen[job] = best
+            left[best] -= workers[job]
     return chosen
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-028
-def _stays(kept: Allocation, job: int, free: Integers) -> Allocation | None:
-    """Places that a job has had, if they are free."""
-    first, last = np.searchsorted(kept.job, [job, job + 1])
-    node = kept.node[first:last]
-    gpus = kept.gpus[first:last]
-    is_free = len(node) and (free[node] >= gpus).all()
-    return Allocation(kept.job[first:last], node, gpus) if is_free else None
+@njit(cache=True)
+def fill_nodes(free: Integers, node_type: Integers, kind: int, workers: int, node: Integers,
+               gpus: Integers) -> int:
+    """Nodes of a type for a gang: the fullest that has room for it, or else the fewest.
+
+    Parameters
+    ----------
+    free, node_type : (nodes,) GPUs left, and types
+    node, gpus : (workers,) where the places are written; their number is returned
+    """
+    fullest = -1
+    for n in range(len(free)):
+        if node_type[n] == kind and free[n] >= workers:
+            if fullest < 0 or free[n] < free[fullest]:
+                fullest = n
+    if fullest >= 0:
+        node[0] = fullest
+        gpus[0] = workers
+        return 1
+    count = 0
+    left = workers
+    last = -1
+    while left > 0:
+        most = -1
+        for n in range(len(free)):
+            is_ahead = free[n] > free[last] or (free[n] == free[last] and n <= last)
+            was_before = last >= 0 and is_ahead
+            if node_type[n] == kind and free[n] > 0 and not was_before:
+                if most < 0 or free[n] > free[most]:
+                    most = n
+        if most < 0:
+            return count
+        node[count] = most
+        gpus[count] = min(left, free[most])
+        left -= gpus[count]
+        count += 1
+        last = most
+    return count
+
+# %% ../../nbs/46_hadar_planned.ipynb #46-028b
+@njit(cache=True)
+def place_gangs(order: Integers, chosen: Integers, workers: Integers, may_spread: Truths,
+                node_type: Integers, free: Integers, kept: Integers) -> Integers:
+    """(3, places) job, node and GPUs: of equal gangs, those that can stay come first.
+
+    Parameters
+    ----------
+    order : jobs, large gangs first
+    chosen, workers, may_spread : (jobs,) type, gang, and whether it may be on several nodes
+    node_type, free : (nodes,) types, and GPUs left; used up
+    kept : (3, places) job, node and GPUs that jobs may keep, sorted by job
+    """
+    first = np.zeros(len(chosen) + 1, np.int64)
+    for place in range(kept.shape[1]):
+        first[kept[0, place] + 1] += 1
+    for job in range(len(chosen)):
+        first[job + 1] += first[job]
+    placed = np.empty((3, free.sum()), np.int64)
+    count = 0
+    begin = 0
+    moves = np.zeros(len(order), np.int64)
+    while begin < len(order):
+        end = begin
+        while end < len(order) and workers[order[end]] == workers[order[begin]]:
+            end += 1
+        for again in range(2):
+            for position in range(begin, end):
+                job = order[position]
+                num_nodes = first[job + 1] - first[job]
+                if again == 0:
+                    moves[position] = num_nodes == 0
+                    for place in range(first[job], first[job + 1]):
+                        moves[position] |= free[kept[1, place]] < kept[2, place]
+                if moves[position] != again:
+                    continue
+                if again == 0:
+                    for i in range(num_nodes):
+                        placed[1, count + i] = kept[1, first[job] + i]
+                        placed[2, count + i] = kept[2, first[job] + i]
+                else:
+                    num_nodes = fill_nodes(free, node_type, chosen[job], workers[job],
+                                           placed[1, count:], placed[2, count:])
+                    num_nodes = num_nodes if num_nodes == 1 or may_spread[job] else 0
+                for place in range(count, count + num_nodes):
+                    placed[0, place] = job
+                    free[placed[1, place]] -= placed[2, place]
+                count += num_nodes
+        begin = end
+    return placed[:, :count]
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-028p
 def place_large_first(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: Integers,
@@ -147,24 +240,12 @@ def place_large_first(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen
 
     A gang that cannot be spread may have to wait.
     """
-    free = cluster.node_gpus.copy()
-    kept = places_kept(cluster, previous, chosen)
-    parts = [nothing_runs()]
-    for workers in np.unique(jobs.workers[order])[::-1]:
-        moves = []
-        for job in order[jobs.workers[order] == workers]:
-            if (same := _stays(kept, job, free)) is None:
-                moves.append(job)
-            else:
-                free[same.node] -= same.gpus
-                parts.append(same)
-        for job in moves:
-            taken = fill_packed(free, np.flatnonzero(cluster.node_type == chosen[job]), workers)
-            nodes = np.flatnonzero(taken)
-            if len(nodes) == 1 or jobs.spread_rate[job, chosen[job]] > 0:
-                free -= taken
-                parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))
-    return joined(parts)
+    kept = np.array(places_kept(cluster, previous, chosen))
+    may_spread = jobs.spread_rate[np.arange(len(chosen)), chosen] > 0
+    large_first = order[np.argsort(-jobs.workers[order], kind="stable")]
+    placed = place_gangs(large_first, chosen, jobs.workers, may_spread, cluster.node_type,
+                         cluster.node_gpus.copy(), kept)
+    return joined([Allocation(*placed)])
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-032
 CRUMB = 0.01  # of a round: a smaller part of a job is not planned for a type of its own

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -49,6 +50,32 @@ def utility_scale(jobs: Jobs, utility: Utility = "effnorm") -> Floats:
              "effgpu": jobs.steps * jobs.workers, "inv": np.ones(len(jobs.steps))}
     return np.asarray(jobs.weight * scale[utility], float)
 
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-012t
+class Speeds(NamedTuple):
+    """What does not change from round to round.
+
+    Parameters
+    ----------
+    reference : (jobs, types) steps/s, see `reference_rate`
+    fastest, slowest : (jobs,) steps/s on the best type, and on the worst that a job can run on
+    order : (jobs, types) types, fastest first
+    scale : (jobs,) utility times completion time
+    """
+
+    reference: Floats
+    fastest: Floats
+    slowest: Floats
+    order: Integers
+    scale: Floats
+
+
+def speeds_of(jobs: Jobs, utility: Utility = "effnorm") -> Speeds:
+    """What a scheduler needs to know of all jobs, before their first round."""
+    reference = reference_rate(jobs)
+    slowest = np.where(reference > 0, reference, np.inf).min(axis=1)
+    order = np.argsort(-reference, axis=1, kind="stable")
+    return Speeds(reference, reference.max(axis=1), slowest, order, utility_scale(jobs, utility))
+
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-016
 def price(taken: Integers | float, gpus: Integers | int, low: float, high: float) -> Any:
     """Price of one more GPU on a node (5).
@@ -89,41 +116,45 @@ class Terms(NamedTuple):
     high: float
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-020
-def density(jobs: Jobs, active: Integers, scale: Floats, remaining: Floats, now_s: float) -> Floats:
+def density(jobs: Jobs, active: Integers, speeds: Speeds, remaining: Floats,
+            now_s: float) -> Floats:
     """(active,) largest utility that each worker of a job can still earn.
 
     Parameters
     ----------
     active : numbers of the jobs
-    scale, remaining : (jobs,) utility times completion time, and steps left to do
+    remaining : (jobs,) steps left to do
     """
-    fastest = reference_rate(jobs)[active].max(axis=1)
-    best_s = now_s + remaining[active] / fastest - jobs.arrival_s[active]
-    value: Floats = scale[active] / best_s / jobs.workers[active]
+    best_s = now_s + remaining[active] / speeds.fastest[active] - jobs.arrival_s[active]
+    value: Floats = speeds.scale[active] / best_s / jobs.workers[active]
     return value
 
+def largest_first(value: Floats) -> Integers:
+    """Where the largest value is, and so on; the first one among equals."""
+    order = np.argsort(-value)  # the fast sort does not keep the order of equals
+    has_equals = (np.diff(value[order]) == 0).any()
+    return np.argsort(-value, kind="stable") if has_equals else order
+
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-020p
-def price_limits(state: State, scale: Floats, *, round_s: float, horizon_s: float,
+def price_limits(state: State, speeds: Speeds, *, round_s: float, horizon_s: float,
                  eta: float | None = None) -> tuple[float, float]:
     """Lowest and highest price of a round, (7) and (6).
 
     Parameters
     ----------
-    scale : (jobs,) utility times completion time
     horizon_s : time by which all is done (T)
     eta : scaling factor; if left out, the smallest that Theorem 2 allows once it is repaired
     """
     jobs = state.jobs
     active = state.active
-    rate = reference_rate(jobs)[active]
-    longest_s = state.remaining[active] / np.where(rate > 0, rate, np.inf).min(axis=1)
+    longest_s = state.remaining[active] / speeds.slowest[active]
     # GPU-slots on the slowest type
     demand = np.maximum(longest_s / round_s, 1) * jobs.workers[active]
     latest_s = np.maximum(horizon_s, state.now_s + longest_s) - jobs.arrival_s[active]
     if eta is None:
         eta = float((horizon_s / round_s * state.cluster.node_gpus.sum() / demand).max())
-    low = (scale[active] / latest_s / demand).min() / (4 * eta)
-    return float(low), float(density(jobs, active, scale, state.remaining, state.now_s).max())
+    low = (speeds.scale[active] / latest_s / demand).min() / (4 * eta)
+    return float(low), float(density(jobs, active, speeds, state.remaining, state.now_s).max())
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-024
 class Place(NamedTuple):
@@ -138,7 +169,6 @@ class Place(NamedTuple):
     gpus: Integers
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-024s
-@njit(cache=True)
 def nowhere() -> Place:
     """The empty place."""
     return Place(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -165,7 +195,7 @@ def fill(usable: Truths, free: Integers, node_price: Floats, by_price: bool, wor
             if usable[n] and free[n] > 0 and last < key and key < best:
                 best = key
         if best[2] < 0:
-            return nowhere()
+            return Place(node[:0], gpus[:0])
         last = best
         node[count] = best[2]
         gpus[count] = min(left, free[best[2]])
@@ -188,20 +218,20 @@ def pack(usable: Truths, free: Integers, node_price: Floats, workers: int) -> Pl
             if best < 0 or (node_price[n], free[n]) < (node_price[best], free[best]):
                 best = n
     if best < 0:
-        return nowhere()
+        return Place(np.empty(0, np.int64), np.empty(0, np.int64))
     return Place(np.array([best]), np.array([workers]))
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-029
 @njit(cache=True)
 def is_same(place: Place, old: Place) -> bool:
-    """Whether two places are the same; the old one is sorted by node."""
+    """Whether two places are the same; neither names a node twice."""
     if len(place.node) != len(old.node):
         return False
+    alike = 0
     for i in range(len(place.node)):
-        k = np.searchsorted(old.node, place.node[i])
-        if k == len(old.node) or old.node[k] != place.node[i] or old.gpus[k] != place.gpus[i]:
-            return False
-    return True
+        for k in range(len(old.node)):
+            alike += place.node[i] == old.node[k] and place.gpus[i] == old.gpus[k]
+    return alike == len(place.node)
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-029p
 @njit(cache=True)
@@ -268,7 +298,7 @@ TIE = 1e-12
 
 
 @njit(cache=True)
-def find_alloc(terms: Terms, job: int, free: Integers, node_price: Floats,
+def best_place(terms: Terms, job: int, free: Integers, node_price: Floats,
                old: Place) -> tuple[float, Place]:
     """Best place for a job, and its payoff: nowhere and minus infinity if there is none.
 
@@ -278,7 +308,7 @@ def find_alloc(terms: Terms, job: int, free: Integers, node_price: Floats,
     old : where the job was in the round before
     """
     best = -np.inf
-    best_place = nowhere()
+    best_place = Place(old.node[:0], old.gpus[:0])
     for usable in usable_nodes(terms, job):
         for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
             place = candidate(terms, job, usable, free, node_price, by_price == 1)
@@ -293,6 +323,22 @@ def find_alloc(terms: Terms, job: int, free: Integers, node_price: Floats,
             best_place = old
     return best, best_place
 
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033q
+@njit(cache=True)
+def _best_arrays(terms: Terms, job: int, free: Integers, node_price: Floats,
+                 old: Place) -> tuple[float, Integers, Integers]:
+    """The same as plain arrays: compiled code that hands a named tuple to Python may not be
+    interrupted."""
+    payoff, place = best_place(terms, job, free, node_price, old)
+    return payoff, place.node, place.gpus
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033q2
+def find_alloc(terms: Terms, job: int, free: Integers, node_price: Floats,
+               old: Place) -> tuple[float, Place]:
+    """FIND_ALLOC: `best_place` for those who are not compiled."""
+    payoff, node, gpus = _best_arrays(terms, job, free, node_price, old)
+    return payoff, Place(node, gpus)
+
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-037
 @njit(cache=True)
 def places_of(previous: Allocation, num_jobs: int) -> Integers:
@@ -300,7 +346,9 @@ def places_of(previous: Allocation, num_jobs: int) -> Integers:
     first = np.zeros(num_jobs + 1, np.int64)
     for job in previous.job:
         first[job + 1] += 1
-    return np.cumsum(first)
+    for job in range(num_jobs):
+        first[job + 1] += first[job]
+    return first
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-037s
 @njit(cache=True)
@@ -338,7 +386,7 @@ def take(terms: Terms, place: Place, free: Integers, node_price: Floats) -> None
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-038p
 @njit(cache=True)
 def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
-          backfill: bool) -> Allocation:
+          backfill: bool) -> Integers:
     """Serve a queue greedily.
 
     Parameters
@@ -350,7 +398,7 @@ def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
 
     Returns
     -------
-    places in the order in which they are given
+    (3, places) job, node and GPUs, in the order in which they are given
     """
     first = places_of(previous, len(terms.jobs.steps))
     left = free.sum()
@@ -363,7 +411,7 @@ def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
             if terms.jobs.workers[job] > left or (again and not too_dear[position]):
                 continue
             old = old_place(previous, first, job)
-            payoff, place = find_alloc(terms, job, free, node_price, old)
+            payoff, place = best_place(terms, job, free, node_price, old)
             too_dear[position] = len(place.node) > 0 and payoff <= 0
             if len(place.node) == 0 or (payoff <= 0 and not again):
                 continue
@@ -374,7 +422,229 @@ def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
                 served[1, count] = place.node[i]
                 served[2, count] = place.gpus[i]
                 count += 1
-    return Allocation(served[0, :count], served[1, :count], served[2, :count])
+    return served[:, :count]
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c
+# rows of the array of buckets, which are numbered like nodes: there are never more of them.
+# bucket of a node, and its neighbours there, -1 at the ends
+OF, BEFORE, BEHIND = 0, 1, 2
+# smallest and largest number in a bucket, -1 if it is empty, and what its nodes have in common
+FIRST, LAST, TYPE, ROOM, FREE = 3, 4, 5, 6, 7
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c2
+@njit(cache=True)
+def bucket_for(buckets: Integers, gpu_type: int, room: int, free: int) -> int:
+    """The bucket of nodes like this, or an empty one that becomes it."""
+    empty = -1
+    bucket = 0
+    while bucket < buckets.shape[1] and buckets[FREE, bucket] >= 0:
+        if (buckets[FREE, bucket] == free and buckets[TYPE, bucket] == gpu_type
+                and buckets[ROOM, bucket] == room):
+            return bucket
+        if buckets[FIRST, bucket] < 0:
+            empty = bucket
+        bucket += 1
+    if bucket == buckets.shape[1]:
+        bucket = empty
+    buckets[TYPE, bucket] = gpu_type
+    buckets[ROOM, bucket] = room
+    buckets[FREE, bucket] = free
+    return bucket
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c3
+@njit(cache=True)
+def put_in(buckets: Integers, bucket: int, node: int) -> None:
+    """Put a node into a bucket; most belong near the end."""
+    ahead = buckets[LAST, bucket]
+    while ahead > node:
+        ahead = buckets[BEFORE, ahead]
+    after = buckets[FIRST, bucket] if ahead < 0 else buckets[BEHIND, ahead]
+    buckets[OF, node] = bucket
+    buckets[BEFORE, node] = ahead
+    buckets[BEHIND, node] = after
+    if ahead < 0:
+        buckets[FIRST, bucket] = node
+    else:
+        buckets[BEHIND, ahead] = node
+    if after < 0:
+        buckets[LAST, bucket] = node
+    else:
+        buckets[BEFORE, after] = node
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c4
+@njit(cache=True)
+def take_out(buckets: Integers, node: int) -> None:
+    """Take a node out of its bucket."""
+    bucket = buckets[OF, node]
+    ahead = buckets[BEFORE, node]
+    after = buckets[BEHIND, node]
+    if ahead < 0:
+        buckets[FIRST, bucket] = after
+    else:
+        buckets[BEHIND, ahead] = after
+    if after < 0:
+        buckets[LAST, bucket] = ahead
+    else:
+        buckets[BEFORE, after] = ahead
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039d
+@njit(cache=True)
+def move(buckets: Integers, cluster: Cluster, node: int, free: int) -> None:
+    """Put a node with so many free GPUs where it belongs; nowhere if there are none."""
+    if buckets[OF, node] >= 0:
+        take_out(buckets, node)
+    buckets[OF, node] = -1
+    if free > 0:
+        bucket = bucket_for(buckets, cluster.node_type[node], cluster.node_gpus[node], free)
+        put_in(buckets, bucket, node)
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039f
+@njit(cache=True)
+def next_node(buckets: Integers, node_price: Floats, usable: Truths, least: int, by_price: int,
+              sign: int, last: int) -> int:
+    """The node that comes after the last one, or first if that is -1; -1 if there is none.
+
+    Parameters
+    ----------
+    usable : (types,) types that may be used
+    least : GPUs that must be free
+    by_price, sign : 1 or 0, whether prices count; 1 for fewest free GPUs first, -1 for most
+    """
+    past = -np.inf
+    past_free = 0
+    if last >= 0:
+        past = node_price[last] * by_price
+        past_free = sign * buckets[FREE, buckets[OF, last]]
+    best = -1
+    lowest = 0.0
+    lowest_free = 0
+    for bucket in range(buckets.shape[1]):
+        if buckets[FREE, bucket] < 0:
+            break
+        node = buckets[FIRST, bucket]
+        if node < 0 or buckets[FREE, bucket] < least or not usable[buckets[TYPE, bucket]]:
+            continue
+        cost = node_price[node] * by_price
+        free = sign * buckets[FREE, bucket]
+        if cost < past or (cost == past and free < past_free):
+            continue
+        if cost == past and free == past_free:
+            while 0 <= node <= last:
+                node = buckets[BEHIND, node]
+        if node >= 0 and (best < 0 or (cost, free, node) < (lowest, lowest_free, best)):
+            best = node
+            lowest = cost
+            lowest_free = free
+    return best
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039f2
+@njit(cache=True)
+def place_in(buckets: Integers, node_price: Floats, packed: Truths, spread: Truths, by_price: int,
+             workers: int) -> Place:
+    """The place that `candidate` finds by walking over all nodes.
+
+    Parameters
+    ----------
+    packed, spread : (types,) types that may be used by a gang on one node, and on several
+    """
+    node = np.empty(workers, np.int64)
+    gpus = np.empty(workers, np.int64)
+    count = 0
+    left = workers
+    last = -1
+    alone = 1 - by_price
+    while left > 0:
+        last = next_node(buckets, node_price, packed if alone else spread, workers if alone else 1,
+                         1 if alone else by_price, 2 * alone - 1, last)
+        if last >= 0:
+            node[count] = last
+            gpus[count] = min(left, buckets[FREE, buckets[OF, last]])
+            left -= gpus[count]
+            count += 1
+        elif alone:
+            alone = 0
+        else:
+            return Place(node[:0], gpus[:0])
+    return Place(node[:count], gpus[:count])
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039g
+@njit(cache=True)
+def best_in(terms: Terms, buckets: Integers, types: Integers, job: int, free: Integers,
+            node_price: Floats, old: Place) -> tuple[float, Place]:
+    """The place that `best_place` finds.
+
+    Parameters
+    ----------
+    types : (types,) the job's types, fastest first
+    """
+    best = -np.inf
+    best_place = Place(old.node[:0], old.gpus[:0])
+    packed = np.zeros(len(types), np.bool_)
+    spread = np.zeros(len(types), np.bool_)
+    workers = terms.jobs.workers[job]
+    for gpu_type in types:
+        if terms.reference[job, gpu_type] <= 0:
+            break
+        for other in range(len(types)):
+            packed[other] &= terms.mixed
+            spread[other] &= terms.mixed
+        packed[gpu_type] = True
+        spread[gpu_type] = terms.jobs.spread_rate[job, gpu_type] > 0
+        for by_price in range(2 if workers > 1 else 1):
+            place = place_in(buckets, node_price, packed, spread, by_price, workers)
+            payoff = payoff_of(terms, job, node_price, place, not is_same(place, old))
+            if payoff > best + TIE:
+                best = payoff
+                best_place = place
+    lost = 0
+    for i in range(len(old.node)):
+        lost += free[old.node[i]] < old.gpus[i]
+    payoff = payoff_of(terms, job, node_price, old, lost > 0)
+    if lost == 0 and payoff > best + TIE:
+        best = payoff
+        best_place = old
+    return best, best_place
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039g2
+@njit(cache=True)
+def serve_in(terms: Terms, types: Integers, queue: Integers, previous: Allocation,
+             free: Integers, backfill: bool) -> Integers:
+    """What `serve` does, from buckets.
+
+    Parameters
+    ----------
+    types : (jobs, types) each job's types, fastest first
+    """
+    workers = terms.jobs.workers
+    first = places_of(previous, len(workers))
+    node_price = node_prices(terms, free)
+    buckets = np.full((8, len(free)), -1)
+    left = 0
+    for node in range(len(free)):
+        move(buckets, terms.cluster, node, free[node])
+        left += free[node]
+    served = np.empty((3, left), np.int64)
+    count = 0
+    too_dear = np.zeros(len(queue), np.bool_)
+    for again in range(2 if backfill else 1):
+        for position in range(len(queue)):
+            job = queue[position]
+            if workers[job] > left or (again and not too_dear[position]):
+                continue
+            old = old_place(previous, first, job)
+            payoff, place = best_in(terms, buckets, types[job], job, free, node_price, old)
+            too_dear[position] = len(place.node) > 0 and payoff <= 0
+            if len(place.node) == 0 or (payoff <= 0 and not again):
+                continue
+            take(terms, place, free, node_price)
+            left -= workers[job]
+            for i in range(len(place.node)):
+                move(buckets, terms.cluster, place.node[i], free[place.node[i]])
+                served[0, count] = job
+                served[1, count] = place.node[i]
+                served[2, count] = place.gpus[i]
+                count += 1
+    return served[:, :count]
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-041
 class Branch(NamedTuple):
@@ -425,7 +695,7 @@ def branch(terms: Terms, queue: Integers, previous: Allocation, free: Integers, 
     states = {free.tobytes(): Branch(0.0, {}, free)}
     seen = 1
     for job in queue.tolist():
-        old = old_place(previous, first, job)
+        old = Place(*(column[first[job]:first[job + 1]] for column in previous[1:]))
         following = dict(states)
         for state in states.values():
             if (after := _with_job(terms, state, job, old)) is not None:
@@ -521,15 +791,26 @@ class HadarOptions:
 class Hadar(HadarOptions):
     """Hadar's decision of a round, with the options of `HadarOptions`."""
 
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        """The jobs of this run, and what is known of their speeds."""
+        return {}
+
+    def speeds(self, jobs: Jobs) -> Speeds:
+        """What does not change from round to round, computed once for each run."""
+        if self._known.get("jobs") is not jobs:
+            self._known.update(jobs=jobs, speeds=speeds_of(jobs, self.utility))
+        speeds: Speeds = self._known["speeds"]
+        return speeds
+
     def terms(self, state: State) -> tuple[Terms, Integers]:
         """Prices and utilities of a round, and the queue: highest payoff density first."""
-        jobs = state.jobs
-        scale = utility_scale(jobs, self.utility)
-        value = density(jobs, state.active, scale, state.remaining, state.now_s)
-        queue = state.active[np.argsort(-value, kind="stable")]
-        limits = price_limits(state, scale, round_s=self.round_s, horizon_s=self.horizon_s,
+        speeds = self.speeds(state.jobs)
+        value = density(state.jobs, state.active, speeds, state.remaining, state.now_s)
+        queue = state.active[largest_first(value)]
+        limits = price_limits(state, speeds, round_s=self.round_s, horizon_s=self.horizon_s,
                               eta=self.eta)
-        terms = Terms(state.cluster, jobs, scale, reference_rate(jobs), state.remaining,
+        terms = Terms(state.cluster, state.jobs, speeds.scale, speeds.reference, state.remaining,
                       float(state.now_s), self.restart_s, self.node_cost, self.mixed, *limits)
         return terms, queue
 
@@ -546,7 +827,9 @@ class Hadar(HadarOptions):
             queue = queue[~np.isin(queue, list(best.taken))]
             free = best.free
         if self.beam_width == 1 or self.backfill:
-            parts.append(serve(terms, queue, state.previous, free, self.backfill))
+            types = self.speeds(state.jobs).order
+            served = serve_in(terms, types, queue, state.previous, free, self.backfill)
+            parts.append(Allocation(*served))
         return joined(parts)
 
     def rounds_alike(self, state: State, round_s: float) -> float:
@@ -653,7 +936,7 @@ def places_settled(terms: Terms, queue: Integers,
             continue
         node_price = node_prices(terms, free)
         if len(old.node) == 0:
-            if len(find_alloc(terms, job, free, node_price, old)[1].node) > 0:
+            if len(best_place(terms, job, free, node_price, old)[1].node) > 0:
                 return False, worth, full
             continue
         if not is_best_place(terms, job, free, node_price, old):
@@ -665,7 +948,7 @@ def places_settled(terms: Terms, queue: Integers,
     return True, worth, full
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-085
-def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats,
+def highest_limits(how: Hadar, state: State, terms: Terms, left: Floats,
                    later_s: float) -> tuple[float, float]:
     """Largest limits of the price from now on until some time later.
 
@@ -675,8 +958,7 @@ def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats,
     """
     jobs = state.jobs
     active = state.active
-    rate = terms.reference[active]
-    slowest = np.where(rate > 0, rate, np.inf).min(axis=1)
+    slowest = how.speeds(jobs).slowest[active]
     # all that counts rises or falls from one to the other
     ends = ((state.now_s, state.remaining), (later_s, left))
     longest_s = [remaining[active] / slowest for _, remaining in ends]
@@ -686,7 +968,7 @@ def highest_limits(how: HadarOptions, state: State, terms: Terms, left: Floats,
     num_gpus = state.cluster.node_gpus.sum()
     eta = how.eta or how.horizon_s / how.round_s * num_gpus / demand[0].min()
     low = (terms.scale[active] / latest_s / demand[1]).min() / (4 * eta)
-    high = max(density(jobs, active, terms.scale, remaining, end_s).max()
+    high = max(density(jobs, active, how.speeds(jobs), remaining, end_s).max()
                for end_s, remaining in ends)
     return float(low), float(high)
 

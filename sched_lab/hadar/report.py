@@ -5,17 +5,18 @@
 # %% ../../nbs/48_hadar_report.ipynb #48-004
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from .. import plots
 from .._moved import moved
-from ..frames import Later
+from ..frames import Later, MissingPackage
 from .model import SECONDS_PER_HOUR, Workload
 from .policies import POLICIES, options_of, policy_of, simulate
 from .simulation import (RESTART_S, ROUND_S, Simulation, jobs_frame, rounds_frame,
@@ -155,13 +156,13 @@ def usage_frame(run: Simulation) -> pd.DataFrame:
                          "gpus": change.cumsum(axis=0).ravel()})
 
 # %% ../../nbs/48_hadar_report.ipynb #48-022
-def progress_chart(run: Simulation, bound_s: float, *, title: str = "") -> alt.LayerChart:
+def progress_chart(run: Simulation, bound_s: float | None, *, title: str = "") -> alt.LayerChart:
     """Jobs that have arrived and are done over time, and when all could be done at the earliest.
 
     Parameters
     ----------
     run : what happened
-    bound_s : s from the first arrival
+    bound_s : s from the first arrival, if it is known
     title : above the chart
     """
     frame = progress_frame(run)
@@ -171,6 +172,8 @@ def progress_chart(run: Simulation, bound_s: float, *, title: str = "") -> alt.L
         alt.Y("jobs:Q", scale=alt.Scale(domain=[0, len(run.end_s)], nice=False)),
         alt.Color("what:N", title=None,
                   scale=alt.Scale(domain=["arrived", "done"], range=[plots.LINE, plots.INK])))
+    if bound_s is None:
+        return alt.layer(lines, title=title)
     earliest = pd.DataFrame({
         "time_h": [round((first_s + bound_s) / SECONDS_PER_HOUR, 6)],
         "text": ["no schedule is done before"]})
@@ -208,8 +211,9 @@ CHARTS = ("places.svg", "progress.svg", "usage.svg")
 def _headline_of(summary: Mapping[str, Any]) -> str:
     """Say in a few words what summary.json says."""
     done = f"done after {summary['ttd_h']:.2f} h"
-    earliest = f"no schedule before {summary['lower_bound_h']:.2f} h"
-    return f"{done}, {earliest}; mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}"
+    bound_h = summary["lower_bound_h"]
+    earliest = "" if bound_h is None else f", no schedule before {bound_h:.2f} h"
+    return f"{done}{earliest}; mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}"
 
 # %% ../../nbs/48_hadar_report.ipynb #48-026p
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ class RunReport(Report):
     run: Simulation
 
 
-def _charts_of(run: Simulation, bound_s: float, title: str) -> dict[str, Any]:
+def _charts_of(run: Simulation, bound_s: float | None, title: str) -> dict[str, Any]:
     """Functions that draw, by file name."""
     drawings = (partial(places_chart, run, title=title),
                 partial(progress_chart, run, bound_s, title=title),
@@ -235,6 +239,22 @@ def _charts_of(run: Simulation, bound_s: float, title: str) -> dict[str, Any]:
 def _hours(seconds: float | None) -> float | None:
     """The same in hours, if it is known."""
     return None if seconds is None else seconds / SECONDS_PER_HOUR
+
+# %% ../../nbs/48_hadar_report.ipynb #48-028b
+class Bounds(NamedTuple):
+    """What no schedule is below, in s; None if it is not known."""
+
+    ttd_s: float | None
+    mean_jct_s: float | None
+
+
+def _bounds_of(form: Any, workload: Workload) -> Bounds:
+    """The bounds of a policy's kind of schedule, if the solver that they need is installed."""
+    try:
+        return Bounds(form.bound_s(workload), form.mean_jct_bound_s(workload))
+    except MissingPackage as error:
+        warnings.warn(f"no bounds: {error}, and give --force", stacklevel=3)
+        return Bounds(None, None)
 
 # %% ../../nbs/48_hadar_report.ipynb #48-028p
 def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROUND_S,
@@ -256,7 +276,7 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
     run = simulate(workload, policy, round_s=round_s, restart_s=restart_s)
     form = POLICIES.record(policy).scalar_form
     options = options_of(policy_of(policy, float(round_s), float(restart_s)))
-    bound_s = form.bound_s(workload)
+    bounds = _bounds_of(form, workload)
     measures = summary(run)
     about = {
         "policy": policy, "options": options,
@@ -264,11 +284,12 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
         "jobs": len(workload.job_name), "nodes": len(workload.node_name),
         "gpus": workload.num_gpus, **measures,
         "rounds": int(measures["rounds"]), "restarts": int(measures["restarts"]),
-        "lower_bound_h": _hours(bound_s), "above_bound_percent": 100 * (run.ttd_s / bound_s - 1),
-        "mean_jct_bound_h": _hours(form.mean_jct_bound_s(workload))}
+        "lower_bound_h": _hours(bounds.ttd_s),
+        "above_bound_percent": bounds.ttd_s and 100 * (run.ttd_s / bounds.ttd_s - 1),
+        "mean_jct_bound_h": _hours(bounds.mean_jct_s)}
     headline = _headline_of(about)
     tables = {"jobs.csv": jobs_frame(run).round(9), "rounds.csv": rounds_frame(run).round(9)}
-    charts = _charts_of(run, bound_s, f"{policy}: {headline}")
+    charts = _charts_of(run, bounds.ttd_s, f"{policy}: {headline}")
     return RunReport(about, tables, charts, headline, run)
 
 # %% ../../nbs/48_hadar_report.ipynb #48-028q

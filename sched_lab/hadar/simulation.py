@@ -15,7 +15,8 @@ from .._moved import moved
 from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
 from .model import (SECONDS_PER_HOUR, Allocation, Foresighted, Jobs, Scheduler,
-                                   State, Workload, check_allocation, nothing_runs, round_rate)
+                                   State, Workload, check_allocation, gang_rates, nothing_runs,
+                                   round_rate)
 from ..jit import njit
 
 # %% auto #0
@@ -27,55 +28,44 @@ RESTART_S = 10.0
 PATIENCE = 1000  # rounds in a row in which nothing runs before a run is given up
 MOST_ROUNDS = 10**10  # that a job may need: beyond, rounding would show in its completion time
 MOST_DECISIONS = 100_000  # of a scheduler in a run
+HOPELESS = 10**8  # rounds at the present pace: nobody waits for a thousand years
 MOST_ROWS = 100_000  # of rounds and places that are listed one by one
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-008
-@njit(cache=True)
 def keeps_place(previous: Allocation, allocation: Allocation, num_jobs: int) -> Truths:
     """(jobs,) whether a job runs on the same GPUs of the same nodes as in the round before."""
-    places = np.zeros(num_jobs, np.int64)
-    same = np.zeros(num_jobs, np.int64)
-    before = 0
-    count = len(previous.job)
-    for place in range(count):
-        places[previous.job[place]] += 1
-    for place in range(len(allocation.job)):
-        job = allocation.job[place]
-        node = allocation.node[place]
-        places[job] += 1
-        while before < count and (previous.job[before] < job or
-                                  (previous.job[before] == job and previous.node[before] < node)):
-            before += 1
-        if (before < count and previous.job[before] == job and previous.node[before] == node
-                and previous.gpus[before] == allocation.gpus[place]):
-            same[job] += 1
-    keeps: Truths = (same > 0) & (2 * same == places)
+    stride = 1 + max(previous.node.max(initial=0), allocation.node.max(initial=0))
+    before = previous.job * stride + previous.node
+    now = allocation.job * stride + allocation.node
+    _, old, new = np.intersect1d(before, now, assume_unique=True, return_indices=True)
+    alike = allocation.job[new[previous.gpus[old] == allocation.gpus[new]]]
+    same, was, is_now = (np.bincount(job, minlength=num_jobs)
+                         for job in (alike, previous.job, allocation.job))
+    keeps: Truths = (same > 0) & (same == was) & (same == is_now)
     return keeps
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-012
-@njit(cache=True)
 def run_round(rate: Floats, remaining: Floats, delay_s: Floats, now_s: float,
               round_s: float) -> tuple[Floats, Floats]:
     """Steps done in a round of fixed length, and until when GPUs are held; 0 for jobs that wait."""
     steps = np.zeros(len(rate))
     until_s = np.zeros(len(rate))
-    for job in np.flatnonzero(rate > 0):
-        needed_s = delay_s[job] + remaining[job] / rate[job]
-        ends = needed_s <= round_s * (1 + 1e-12)
-        steps[job] = remaining[job] if ends else (round_s - delay_s[job]) * rate[job]
-        until_s[job] = now_s + (needed_s if ends else round_s)
+    job = np.flatnonzero(rate > 0)
+    needed_s = delay_s[job] + remaining[job] / rate[job]
+    ends = needed_s <= round_s * (1 + 1e-12)
+    steps[job] = np.where(ends, remaining[job], (round_s - delay_s[job]) * rate[job])
+    until_s[job] = now_s + np.where(ends, needed_s, round_s)
     return steps, until_s
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-012p
-@njit(cache=True)
 def run_whole_steps(rate: Floats, remaining: Floats, now_s: float,
                     round_s: float) -> tuple[Floats, Floats]:
     """The same in Gavel's own simulator: no delay, and a gang stops after its last whole step."""
     steps = np.zeros(len(rate))
     until_s = np.zeros(len(rate))
-    for job in np.flatnonzero(rate > 0):
-        steps[job] = min(np.floor(rate[job] * round_s), remaining[job])
-        until_s[job] = now_s + steps[job] / rate[job]
+    job = np.flatnonzero(rate > 0)
+    steps[job] = np.minimum(np.floor(rate[job] * round_s), remaining[job])
+    until_s[job] = now_s + steps[job] / rate[job]
     return steps, until_s
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-050
@@ -101,11 +91,10 @@ def after_rounds(left: float, each: float, rounds: int) -> float:
     return left
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-015
-@njit(cache=True)
 def without_done(allocation: Allocation, remaining: Floats) -> Allocation:
     """The places of jobs that still have steps to do."""
     stays = remaining[allocation.job] > 0
-    return Allocation(allocation.job[stays], allocation.node[stays], allocation.gpus[stays])
+    return Allocation(*(column[stays] for column in allocation))
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-018
 def _part_held(rounds: pd.DataFrame, num_gpus: int) -> float:
@@ -329,6 +318,23 @@ def _count_decision(record: _Record, active: Integers, until_arrival: float,
             f"event may be {max(more, 1):,.0f} rounds of {round_s:g} s away",
             mend="give longer rounds, or fewer steps")
 
+# %% ../../nbs/44_hadar_simulation.ipynb #44-053u
+def _refuse_if_stuck(record: _Record, allocation: Allocation, until_arrival: float,
+                     round_s: float) -> None:
+    """Give up a run in which the same gangs stay where they do next to nothing."""
+    is_late = record.decisions_alike == MOST_DECISIONS // 30
+    if not is_late or not len(allocation.job) or not _is_same(allocation, record.previous):
+        return
+    job, pace = gang_rates(record.workload.cluster, record.workload.jobs, allocation)
+    needs = record.remaining[job] / (pace * round_s)
+    next_done = np.argmin(needs)
+    if min(float(needs[next_done]), until_arrival) > HOPELESS:
+        raise InputError(
+            f"after {record.decisions:,} decisions {len(record.active)} jobs are not done, and at "
+            f"the pace of job {job[next_done]} that takes {needs[next_done]:.3g} rounds of "
+            f"{round_s:g} s more",
+            mend="check its throughputs, packed and spread, or choose another scheduler")
+
 # %% ../../nbs/44_hadar_simulation.ipynb #44-053s
 def _train_rounds(record: _Record, rate: Floats, ran_s: Floats, round_s: float,
                   rounds: int) -> None:
@@ -424,6 +430,8 @@ def _advance(record: _Record, scheduler: Scheduler, now_s: float, clock: _Clock)
     later_s = next_start_s(now_s, state.jobs.arrival_s, clock.round_s, clock.whole_steps)
     until_arrival = (later_s - now_s) / clock.round_s
     _count_decision(record, state.active, until_arrival, clock.round_s)
+    if not isinstance(scheduler, Foresighted):
+        _refuse_if_stuck(record, allocation, until_arrival, clock.round_s)
     if record.in_vain:
         if record.in_vain > PATIENCE or (clock.whole_steps and later_s == np.inf):
             raise InputError(f"at {now_s:.0f} s {num_active} jobs wait for ever",

@@ -12,7 +12,17 @@ from scipy.optimize import linprog
 
 from sched_lab.frames import InputError
 from sched_lab.hadar import fluid
-from sched_lab.hadar.fluid import fluid_rows, gpu_rows, makespan_bound_s, shortest_fluid, time_rows, work_rows
+from sched_lab.hadar.fluid import (
+    best_prices,
+    cheapest_times,
+    fluid_rows,
+    gpu_rows,
+    makespan_bound_s,
+    priced_fluid,
+    shortest_fluid,
+    time_rows,
+    work_rows,
+)
 from sched_lab.hadar.model import Cluster, Jobs, type_gpus
 from sched_lab.hadar.workload import draw_workload, read_gavel_throughputs
 from sched_lab.traces import find_data, find_reference
@@ -141,7 +151,8 @@ def test_many_jobs_are_solved_by_another_method_with_the_same_optimum(monkeypatc
     monkeypatch.setattr(optimize, "linprog", watched)
     work = random_workload(4)
     bound_s = makespan_bound_s(work.cluster, work.jobs)
-    monkeypatch.setattr(fluid, "MANY_JOBS", len(work.job_name))
+    monkeypatch.setattr(fluid, "MANY_JOBS", 0)
+    monkeypatch.setattr(fluid, "MANY_TYPES", 0)
     assert makespan_bound_s(work.cluster, work.jobs) == pytest.approx(bound_s, rel=1e-6)
     assert asked == ["highs", "highs-ipm"]
 
@@ -167,3 +178,77 @@ def test_rows_add_up_columns_of_a_job_and_of_a_type():
     assert (time_rows(3, 2) @ values.ravel()).tolist() == values.sum(axis=1).tolist()
     assert (gpu_rows(workers, 2) @ values.ravel()).tolist() == (workers @ values).tolist()
     assert (work_rows(rate) @ values.ravel()).tolist() == (rate * values).sum(axis=1).tolist()
+
+
+def random_program(seed):
+    """Rates, gangs, GPUs, work and arrivals; some types useless or not there, some jobs alike, some times whole."""
+    rng = np.random.default_rng(seed)
+    num_jobs = int(rng.integers(1, 40))
+    num_types = int(rng.integers(1, 6))
+    rate = rng.uniform(0.1, 10, (num_jobs, num_types)) * (rng.random((num_jobs, num_types)) < 0.8)
+    rate[:, 0] = np.maximum(rate[:, 0], 0.1)
+    rate = np.ceil(rate) if rng.random() < 0.4 else rate
+    if rng.random() < 0.3:
+        rate[:] = rate[:1]
+    gpus = rng.integers(0, 6, num_types)
+    gpus[0] = max(gpus[0], 1)
+    remaining = rng.uniform(1, 1000, num_jobs) if rng.random() < 0.6 else rng.integers(1, 5, num_jobs).astype(float)
+    late_s = rng.uniform(0, 300, num_jobs) * (rng.random() < 0.4)
+    return rate, rng.integers(1, 5, num_jobs), gpus, remaining, late_s
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_prices_find_the_optimum_of_the_whole_program_and_prove_it(seed):
+    rate, workers, gpus, remaining, late_s = program = random_program(seed)
+    exact_s, _ = shortest_fluid(*program)
+    priced = priced_fluid(*program)
+    assert priced.makespan_s == pytest.approx(exact_s, rel=1e-6) and priced.gap < 1e-6
+    assert priced.bound_s <= exact_s * (1 + 1e-6)
+    times_s = priced.times_s  # all rows of the program, one by one
+    assert (times_s >= 0).all() and not times_s[:, gpus == 0].any()
+    assert ((times_s * rate).sum(axis=1) >= remaining * (1 - 1e-9)).all()
+    assert (late_s + times_s.sum(axis=1) <= priced.makespan_s * (1 + 1e-9)).all()
+    assert (workers @ times_s <= gpus * (priced.makespan_s - late_s.min()) * (1 + 1e-9)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_any_prices_prove_no_more_than_the_best_ones(seed):
+    rate, workers, gpus, remaining, late_s = random_program(seed)
+    rate, gpus = rate[:, gpus > 0], gpus[gpus > 0]
+    need = np.divide(remaining[:, None], rate, out=np.full(rate.shape, np.inf), where=rate > 0)
+    proof = best_prices(need, workers, gpus, late_s)
+    assert proof.price @ gpus == pytest.approx(1) and (proof.price >= 0).all()
+    for price in np.random.default_rng(seed).dirichlet(np.ones(len(gpus)), 20) / gpus:
+        end_s = proof.bound * (1 + 1e-9)
+        offer = cheapest_times(need, workers, end_s - late_s, price)
+        assert offer.cost + late_s.min() <= proof.bound * (1 + 1e-6)
+
+
+def test_a_choice_within_a_room_is_the_cheapest():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        need = rng.uniform(1, 9, (1, 3))
+        room = np.array([need.min() + rng.uniform(0, 4)])
+        price = rng.uniform(0, 1, 3)
+        found = optimize.linprog(price, [np.ones(3), -1 / need[0]], [room[0], -1.0])
+        offer = cheapest_times(need, np.ones(1), room, price)
+        assert offer.cost == pytest.approx(found.fun, abs=1e-9)
+        assert offer.times.sum() <= room[0] * (1 + 1e-9) and (offer.times / need).sum() == pytest.approx(1)
+
+
+def test_jobs_that_are_alike_are_hardly_divided():
+    priced = priced_fluid(np.full((3000, 2), 2.0), np.ones(3000, np.int64), np.array([7, 5]), np.full(3000, 10.0))
+    assert priced.makespan_s == pytest.approx(3000 * 5 / 12) and priced.gap < 1e-6
+    assert ((priced.times_s > 0).sum(axis=1) > 1).sum() <= 1
+
+
+def test_many_jobs_are_priced_and_a_solution_without_a_proof_is_not_taken(monkeypatch):
+    program = random_program(5)
+    exact_s, _ = shortest_fluid(*program)
+    monkeypatch.setattr(fluid, "MANY_JOBS", 0)
+    priced = priced_fluid(*program)
+    assert shortest_fluid(*program)[0] == priced.makespan_s
+    monkeypatch.setattr(fluid, "priced_fluid", lambda *args: priced._replace(makespan_s=1.1 * priced.bound_s))
+    assert shortest_fluid(*program)[0] == pytest.approx(exact_s)

@@ -18,6 +18,7 @@ from sched_lab.hadar.model import (
     allocation_of,
     check_allocation,
     gpus_in_use,
+    joined,
     nothing_runs,
     round_rate,
     workers_that_fit,
@@ -32,6 +33,7 @@ from sched_lab.hadar.primal_dual import (
     fill,
     find_alloc,
     is_same,
+    largest_first,
     literal_round,
     nowhere,
     pack,
@@ -41,13 +43,15 @@ from sched_lab.hadar.primal_dual import (
     price_limits,
     reference_rate,
     serve,
+    serve_in,
+    speeds_of,
     utility_scale,
     ways_of,
 )
 from sched_lab.hadar.simulation import keeps_place, run_rounds
 from sched_lab.hadar.workload import read_gavel_throughputs
 from sched_lab.traces import find_data
-from tests.hadar.cases import CASES, TOY, toy_golden
+from tests.hadar.cases import CASES, TOY, random_gangs, toy_golden
 
 THROUGHPUTS = find_data("gavel/throughputs.csv")
 
@@ -170,12 +174,12 @@ def test_the_price_limits_of_jobs_under_way():
     cluster = Cluster(np.arange(3), np.ones(3, int))
     active = np.arange(2)
     left = np.array([1800.0, 360.0])
-    scale = utility_scale(jobs)
-    assert scale.tolist() == [1800, 180]
+    speeds = speeds_of(jobs)
+    assert speeds.scale.tolist() == [1800, 180]
     # utilities of the rest: 1800 / (720 + 900 - 100) and 180 / (720 + 90 - 360), the first for two workers
-    assert density(jobs, active, scale, left, 720.0) == pytest.approx([1800 / 1520 / 2, 180 / 450])
+    assert density(jobs, active, speeds, left, 720.0) == pytest.approx([1800 / 1520 / 2, 180 / 450])
     state = start_of(cluster, jobs)._replace(now_s=720.0, remaining=left)
-    low, high = price_limits(state, scale, round_s=360.0, horizon_s=3600.0)
+    low, high = price_limits(state, speeds, round_s=360.0, horizon_s=3600.0)
     assert low == pytest.approx(min(1800 / (4320 - 100) / 20, 180 / (3600 - 360)) / (4 * 30))
     assert high == pytest.approx(1800 / 1520 / 2)
 
@@ -341,10 +345,10 @@ def test_the_price_limits_of_one_job():
     # 4 slots alone on 1 of 2 GPUs, horizon 10 slots: demand 4, eta = 10 * 2 / 4 = 5, U(T) = 4 / 10 in units of 1 / 4
     jobs = Jobs(np.zeros(1), np.array([1440.0]), np.array([1]), np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
     state = start_of(Cluster(np.array([0]), np.array([2])), jobs)
-    low, high = price_limits(state, utility_scale(jobs), round_s=360.0, horizon_s=3600.0)
+    low, high = price_limits(state, speeds_of(jobs), round_s=360.0, horizon_s=3600.0)
     assert low == pytest.approx(0.4 / 4 / (4 * 5))
     assert high == 1
-    low, _ = price_limits(state, utility_scale(jobs), round_s=360.0, horizon_s=3600.0, eta=1.0)
+    low, _ = price_limits(state, speeds_of(jobs), round_s=360.0, horizon_s=3600.0, eta=1.0)
     assert low == pytest.approx(0.4 / 4 / 4)
 
 
@@ -478,7 +482,8 @@ class Watched(Hadar):
             assert (cost >= terms.low * (1 - 1e-12)).all()
             assert (cost <= terms.high * (1 + 1e-12)).all()
         # the highest one is what the densest job can pay for a GPU
-        assert terms.high == pytest.approx(density(state.jobs, queue, terms.scale, terms.remaining, terms.now_s)[0])
+        speeds = self.speeds(state.jobs)
+        assert terms.high == pytest.approx(density(state.jobs, queue, speeds, terms.remaining, terms.now_s)[0])
         return decided
 
 
@@ -580,3 +585,41 @@ def test_serving_uses_up_what_it_gives():
     used = np.zeros(len(free), np.int64)
     np.add.at(used, node, gpus)
     assert (used + free == state.cluster.node_gpus).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_buckets_serve_as_a_walk_over_all_nodes_does(seed):
+    rng = np.random.default_rng(seed)
+    work = random_gangs(seed) if rng.random() < 0.5 else random_workload(seed, late=False)
+    repeats = int(rng.integers(1, 6))  # so that nodes are alike
+    cluster = Cluster(np.tile(work.cluster.node_type, repeats), np.tile(work.cluster.node_gpus, repeats))
+    jobs = Jobs(*(np.concatenate([column] * 4) for column in work.jobs))
+    speeds = speeds_of(jobs)
+    low, high = sorted(10.0 ** rng.uniform(-6, 2, 2))
+    terms = Terms(cluster, jobs, speeds.scale, speeds.reference, jobs.steps, 4000.0, 10.0,
+                  rng.choice([0.0, 0.1]), bool(rng.random() < 0.7), low, high)
+    held = nothing_runs()
+    backfill = bool(rng.random() < 0.7)
+    for _ in range(4):
+        queue = rng.permutation(len(jobs.steps))
+        free, same = cluster.node_gpus.copy(), cluster.node_gpus.copy()
+        walked = serve(terms, queue, held, free, backfill)
+        looked_up = serve_in(terms, speeds.order, queue, held, same, backfill)
+        assert (walked == looked_up).all() and (free == same).all()
+        held = joined([Allocation(*walked)])
+
+
+def test_what_is_known_of_the_speeds_is_computed_once_and_anew_for_other_jobs():
+    scheduler = Hadar()
+    state = small_start(0)
+    scheduler.allocate(state)
+    assert scheduler.speeds(state.jobs) is scheduler.speeds(state.jobs)
+    other = state.jobs._replace(steps=2 * state.jobs.steps)
+    assert (scheduler.speeds(other).scale == 2 * speeds_of(state.jobs).scale).all()
+
+
+def test_among_equal_values_the_first_one_comes_first():
+    assert largest_first(np.array([1.0, 3.0, 3.0, 2.0, 3.0])).tolist() == [1, 2, 4, 3, 0]
+    value = np.random.default_rng(0).random(500)
+    assert (largest_first(value) == np.argsort(-value, kind="stable")).all()
