@@ -28,7 +28,7 @@ def batches(num_tasks, scaling, num_batches=BATCHES):
 
 
 @pytest.mark.parametrize("scaling", ["mixed", "good"])
-@pytest.mark.parametrize("num_tasks", [10, 35, 100, 500, 1000, 10_000])
+@pytest.mark.parametrize("num_tasks", [10, 35, 100, 500, 1000, 10_000, 100_000])
 def test_far(benchmark, num_tasks, scaling):
     """All phases, the schedule written out included; the printed time is for one batch."""
     a100, drawn = batches(num_tasks, scaling)

@@ -5,8 +5,6 @@
 # %% ../../nbs/51_allocations.ipynb #51-006
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
 from ..jit import njit
@@ -17,7 +15,6 @@ __all__ = []
 
 # %% ../../nbs/51_allocations.ipynb #51-006b
 EQUAL_WORK = 1e-9  # relative difference below which two works count as equal: the smaller size wins
-Raise = tuple[int, int, int]  # task, position of its size before, position after
 
 # %% ../../nbs/51_allocations.ipynb #51-008
 @njit(cache=True)
@@ -44,13 +41,23 @@ def cheapest_size(times_s: Floats, sizes: Integers, task: int, above: int, as_au
     return best
 
 # %% ../../nbs/51_allocations.ipynb #51-008p
-@njit(cache=True)
+def cheapest_sizes(times_s: Floats, sizes: Integers, above: int, as_authors: bool) -> Integers:
+    """(tasks,) what `cheapest_size` says of each task."""
+    best = np.full(len(times_s), -1)
+    best_work = np.full(len(times_s), np.inf)
+    for k in range(above + 1, len(sizes)):
+        work = sizes[k] * times_s[:, k]
+        is_tie = as_authors & (work <= best_work) & (work < np.inf)
+        is_better = is_tie | (work < best_work * (1 - EQUAL_WORK))
+        best[is_better] = k
+        best_work[is_better] = work[is_better]
+    return best
+
+
 def first_allocation(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
     """Position of each task's size of least work, -1 where it fits on none (first equation)."""
-    allocation = np.empty(len(times_s), np.int64)
-    for task in range(len(times_s)):
-        allocation[task] = cheapest_size(times_s, sizes, task, -1, as_authors)
-    return allocation
+    return cheapest_sizes(times_s, sizes, -1, as_authors)
+
 
 # %% ../../nbs/51_allocations.ipynb #51-014
 @njit(cache=True)
@@ -101,26 +108,30 @@ def family(times_s: Floats, sizes: Integers, *, as_authors: bool = False) -> Int
     return np.array(members)
 
 # %% ../../nbs/51_allocations.ipynb #51-023
-@njit(cache=True)
-def raises(times_s: Floats, sizes: Integers, as_authors: bool) -> list[Raise]:
-    """All raises that lead from the first allocation to the last member of the family."""
-    allocation = first_allocation(times_s, sizes, as_authors)
-    longest = [(-times_s[task, allocation[task]], task) for task in range(len(allocation))]
-    heapq.heapify(longest)
-    found = [(0, 0, 0) for _ in range(0)]
-    while len(longest) > 0:
-        task = longest[0][1]
-        size = cheapest_size(times_s, sizes, task, allocation[task], as_authors)
-        if size < 0:
-            break
-        heapq.heapreplace(longest, (-times_s[task, size], task))
-        found.append((task, allocation[task], size))
-        allocation[task] = size
-    return found
+def raises(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
+    """(raises, 3) from the first allocation to the last: task, position of its size before, after.
+
+    Parameters
+    ----------
+    times_s, sizes, as_authors : as for `first_allocation`
+    """
+    tasks = np.arange(len(times_s))
+    above = [cheapest_sizes(times_s, sizes, k, as_authors) for k in range(len(sizes))]
+    sizes_above = np.stack(above, axis=1)  # above the last, and so above -1, there is none
+    path = [first_allocation(times_s, sizes, as_authors)]
+    for _ in sizes:
+        path.append(sizes_above[tasks, path[-1]])
+    before = np.stack(path[:-1], axis=1)
+    after = np.stack(path[1:], axis=1).ravel()
+    time_s = np.where(before < 0, -np.inf, times_s[tasks[:, None], before])
+    turn = np.argsort(-np.minimum.accumulate(time_s, axis=1), axis=None, kind="stable")
+    turn = turn[np.cumsum(after[turn] < 0) == 0]
+    return np.stack([turn // len(sizes), before.ravel()[turn], after[turn]], axis=1)
+
 
 # %% ../../nbs/51_allocations.ipynb #51-023p
 @njit(cache=True)
-def go_to(allocation: Integers, found: list[Raise], now: int, member: int) -> None:
+def go_to(allocation: Integers, found: Integers, now: int, member: int) -> None:
     """Turn an allocation into another member of the family: raise, or take raises back.
 
     Parameters
@@ -130,13 +141,12 @@ def go_to(allocation: Integers, found: list[Raise], now: int, member: int) -> No
     now, member : number of the member before and after, from 0
     """
     for k in range(now, member):
-        allocation[found[k][0]] = found[k][2]
+        allocation[found[k, 0]] = found[k, 2]
     for k in range(now - 1, member - 1, -1):
-        allocation[found[k][0]] = found[k][1]
+        allocation[found[k, 0]] = found[k, 1]
 
 # %% ../../nbs/51_allocations.ipynb #51-026
-@njit(cache=True)
-def least_makespans(times_s: Floats, sizes: Integers, first: Integers, found: list[Raise],
+def least_makespans(times_s: Floats, sizes: Integers, first: Integers, found: Integers,
                     num_slices: int) -> Floats:
     """(members,) time below which no schedule can end: longest task, or area over all slices.
 
@@ -148,14 +158,13 @@ def least_makespans(times_s: Floats, sizes: Integers, first: Integers, found: li
     found : what `raises` says
     num_slices : slices of all GPUs
     """
-    area = 0.0
-    least_s = np.zeros(len(found) + 1)
-    for task in range(len(first)):
-        area += sizes[first[task]] * times_s[task, first[task]]
-        least_s[-1] = max(least_s[-1], times_s[task, first[task]] if len(found) == 0 else 0.0)
-    for k in range(len(found)):
-        task, before, after = found[k]
-        least_s[k] = max(times_s[task, before], area / num_slices)
-        area += sizes[after] * times_s[task, after] - sizes[before] * times_s[task, before]
-    least_s[-1] = max(least_s[-1], area / num_slices)
-    return least_s
+    tasks = np.arange(len(first))
+    task, before, after = found.T
+    works = sizes[first] * times_s[tasks, first]
+    growths = sizes[after] * times_s[task, after] - sizes[before] * times_s[task, before]
+    area = np.cumsum(np.concatenate([[0.0], works, growths]))[len(first):]
+    longest_s = np.append(times_s[task, before], 0.0)
+    if not len(found):
+        longest_s[0] = times_s[tasks, first].max(initial=0.0)
+    return np.asarray(np.maximum(longest_s, area / num_slices), np.float64)
+

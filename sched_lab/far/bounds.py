@@ -200,7 +200,6 @@ def rows_of(mig: Mig) -> Rows:
                 np.array(walk, np.int64))
 
 # %% ../../nbs/55_far_bounds.ipynb #55-026
-@njit(cache=True)
 def subset_sums(values: Floats) -> Floats:
     """(sets,) sum of the values of each set of tasks."""
     total = np.zeros(1 << len(values))
@@ -286,7 +285,7 @@ def add_own(table: Floats, time_s: Floats, create_s: float, close_s: float) -> N
                 rest = s ^ (1 << i)
                 first_s = create_s + table[rest] + (close_s if rest > 0 else 0.0)
                 used_s[s] = min(used_s[s], time_s[i] + min(first_s, used_s[rest]))
-    np.minimum(table, used_s, table)
+    table[:] = np.minimum(table, used_s)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-027
 class Tables(NamedTuple):
@@ -378,9 +377,21 @@ def _overlap(tree: Tree, i: int, j: int) -> bool:
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u01px
 @njit(cache=True)
+def _used_rows(tree: Tree, own: Integers, sequence: int) -> Integers:
+    """(used,) rows of the instances of a sequence that run a task."""
+    row = np.empty(len(own), np.int64)
+    used = 0
+    for i in range(len(own)):
+        if own[i] > 0 and tree.sequence[i] == sequence:
+            row[used] = i
+            used += 1
+    return row[:used]
+
+
+@njit(cache=True)
 def lots_of(tree: Tree, own: Integers, sequence: int) -> Lots:
     """Used instances of a sequence, from the set of tasks of each instance."""
-    row = np.flatnonzero((own > 0) & (tree.sequence == sequence))
+    row = _used_rows(tree, own, sequence)
     clashes = np.zeros(len(row), np.int64)
     path = np.zeros(len(row), np.int64)
     for a in range(len(row)):
@@ -525,9 +536,10 @@ def next_operation(lots: Lots, at: Orders, k: int) -> bool:
 def _repeat(at: Orders, k: int) -> None:
     """Let after the next operation be so what is so before it, and no choice be made."""
     after = k + 1
-    at.end_s[after] = at.end_s[k]
-    at.rest[after] = at.rest[k]
-    at.rest_s[after] = at.rest_s[k]
+    for a in range(at.rest.shape[1]):
+        at.end_s[after, a] = at.end_s[k, a]
+        at.rest[after, a] = at.rest[k, a]
+        at.rest_s[after, a] = at.rest_s[k, a]
     at.last_s[after] = at.last_s[k]
     at.waiting[after] = at.waiting[k]
     at.choice[after] = -1
@@ -648,27 +660,18 @@ def _written_out(lots: Lots, at: Orders, num_operations: int) -> Integers:
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u06b
 @njit(cache=True)
-def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
-                     most: int) -> BestList:
-    """Best list of operations of one sequence for a plan.
-
-    Parameters
-    ----------
-    tree : the instances
-    times_s : (tasks, sizes) run times
-    own : (instances,) set of tasks of each instance
-    sequence : its number
-    limit_s : only lists that end before it count
-    most : operations to try; if it returns that more were tried, there may be a better list
-    """
+def _best_list(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
+               most: int) -> tuple[float, Integers, int]:
+    """What `order_operations` returns, as a plain tuple."""
     lots = lots_of(tree, own, sequence)
     best = np.zeros((0, 2), np.int64)
     if len(lots.row) == 0:
-        return BestList(0.0, best, 0)
+        return 0.0, best, 0
     best_s = np.inf
     tried = 0
     at = no_orders(times_s, lots)
-    k = -1 if is_hopeless(lots, at, 0, limit_s) else 0
+    k = len(best)  # 0, but a literal would be compiled for once more
+    k -= is_hopeless(lots, at, k, limit_s)
     while k >= 0 and tried <= most:
         if not next_operation(lots, at, k):
             k -= 1
@@ -682,7 +685,31 @@ def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, 
             best = _written_out(lots, at, k + 1)
         elif not is_complete and at.last_s[k + 1] < limit_s:
             k += not is_hopeless(lots, at, k + 1, limit_s)
-    return BestList(best_s, best, tried)
+    return best_s, best, tried
+
+
+@njit(cache=True)
+def _asked_by_python(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
+                     most: int) -> tuple[float, Integers, int]:
+    """`_best_list`, compiled once for compiled callers and not again for Python."""
+    last_s, operations, tried = _best_list(tree, times_s, own, sequence, limit_s, most)
+    return last_s, operations, tried
+
+
+def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
+                     most: int) -> BestList:
+    """Best list of operations of one sequence for a plan.
+
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times
+    own : (instances,) set of tasks of each instance
+    sequence : its number
+    limit_s : only lists that end before it count
+    most : operations to try; if it returns that more were tried, there may be a better list
+    """
+    return BestList(*_asked_by_python(tree, times_s, own, sequence, limit_s, most))
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u07
 @njit(cache=True)
@@ -704,11 +731,12 @@ def work_out(tree: Tree, times_s: Floats, own: Integers, limit_s: float) -> tupl
     makespan_s = 0.0
     tried = 0
     is_open = False
+    most = int(np.int64(MOST_OPERATIONS))  # a literal would be compiled for once more
     for sequence in range(tree.sequence[-1] + 1):
-        best = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
-        makespan_s = max(makespan_s, best.last_s)
-        tried += best.tried
-        is_open = is_open or best.tried > MOST_OPERATIONS
+        last_s, _, more = _best_list(tree, times_s, own, sequence, limit_s, most)
+        makespan_s = max(makespan_s, last_s)
+        tried += more
+        is_open = is_open or more > most
         if makespan_s >= limit_s:
             return np.inf, tried, is_open
     return makespan_s, tried, is_open
@@ -740,8 +768,9 @@ def in_order(mig: Mig, times_s: Floats, own: Integers, limit_s: float) -> Schedu
                 tasks = np.flatnonzero(part >> np.arange(len(times_s)) & 1)
                 own_s = times_s[tasks, tree.size_index[i]]
                 row[tasks] = i
-                start_s[tasks] = now_s + np.cumsum(own_s) - own_s
-                until_s[i] = now_s + total_s(times_s, int(tree.size_index[i]), part)
+                ran_s = np.cumsum(own_s)
+                start_s[tasks] = now_s + ran_s - own_s
+                until_s[i] = now_s + float(ran_s[-1])
     time_s = times_s[np.arange(len(times_s)), tree.size_index[row]]
     columns = (np.array(column) for column in zip(*operations, strict=True))
     return Schedule(mig, row, start_s, start_s + time_s, *columns)
@@ -792,9 +821,18 @@ def charge(given: int, own: int, begin_s: float, create_s: float, run_s: float,
 @njit(cache=True)
 def is_crowded(top_s: Floats, create_s: float, limit_s: float) -> bool:
     """Whether subtrees that need so long cannot all meet a limit, created one after another."""
-    late_s = -np.sort(-top_s)
-    for j in range(len(late_s)):
-        if late_s[j] > 0 and late_s[j] + j * create_s >= limit_s:
+    late_s = np.empty(len(top_s))  # those above 0, longest first
+    count = 0
+    for needed_s in top_s:
+        place = count
+        while place > 0 and late_s[place - 1] < needed_s:
+            late_s[place] = late_s[place - 1]
+            place -= 1
+        if needed_s > 0:
+            late_s[place] = needed_s
+            count += 1
+    for j in range(count):
+        if late_s[j] + j * create_s >= limit_s:
             return True
     return False
 
@@ -899,6 +937,15 @@ def _is_mirrored(rows: Rows, at: PlanSearch, row: int) -> bool:
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039bq
 @njit(cache=True)
+def _least(values: Floats) -> float:
+    """The least of some numbers, infinity if there are none."""
+    least = np.inf
+    for value in values:
+        least = min(least, value)
+    return least
+
+
+@njit(cache=True)
 def has_room(rows: Rows, tables: Tables, charges: Charges, at: PlanSearch, spent_s: float,
              limit_s: float) -> bool:
     """Whether the choice of the row at hand can lead to a plan that ends in time.
@@ -917,7 +964,7 @@ def has_room(rows: Rows, tables: Tables, charges: Charges, at: PlanSearch, spent
     at.top_s[row] = least_s if is_top else 0.0
     is_late = least_s >= limit_s or _is_mirrored(rows, at, row)
     if not is_late and at.top_s[row] > 0:
-        is_late = is_crowded(_tops_s(rows, at, row), charges.create_s.min(), limit_s)
+        is_late = is_crowded(_tops_s(rows, at, row), _least(charges.create_s), limit_s)
     if is_late:
         at.left[row] = 0  # whatever the split
         return False
@@ -955,18 +1002,6 @@ def _take_step(rows: Rows, sums: Floats, charges: Charges, tables: Tables, at: P
         _hand_down(rows, at, row, spent_s)
         at.state[0] += 1
 
-# %% ../../nbs/55_far_bounds.ipynb #55-039d
-@njit(cache=True)
-def _finish_plan(tree: Tree, times_s: Floats, at: PlanSearch, limit_s: float) -> tuple[float, int]:
-    """Work a complete plan out, note it if it is best, go back; its makespan, operations tried."""
-    joints = len(at.own) - len(tree.gpu)
-    makespan_s, tried, is_open = work_out(tree, times_s, at.own[joints:], limit_s)
-    at.state[1] += is_open
-    if makespan_s < limit_s:
-        at.best[:] = at.own
-    at.state[0] -= 1
-    return makespan_s, tried
-
 # %% ../../nbs/55_far_bounds.ipynb #55-039dx
 @njit(cache=True)
 def search_plans(space: SearchSpace, at: PlanSearch, limit_s: float, good_s: float,
@@ -994,11 +1029,16 @@ def search_plans(space: SearchSpace, at: PlanSearch, limit_s: float, good_s: flo
             _take_step(rows, sums, charges, tables, at, limit_s)
             tried += 1
             continue
-        makespan_s, visits = _finish_plan(tree, times_s, at, limit_s)
+        own = at.own[len(rows.kind) - len(tree.gpu):]  # joints come first
+        makespan_s, visits, is_open = work_out(tree, times_s, own, limit_s)
         tried += visits
+        at.state[0] -= 1
+        at.state[1] += is_open
         if makespan_s < limit_s:
             best_s = makespan_s
             limit_s = makespan_s * (1 - EXACT)
+            for row in range(len(at.own)):
+                at.best[row] = at.own[row]
     return best_s, tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-041

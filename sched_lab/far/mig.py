@@ -5,8 +5,6 @@
 # %% ../../nbs/50_mig.ipynb #50-006
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -203,10 +201,30 @@ class Schedule:
         """When the last task ends; destructions after it do not count."""
         return float(self.end_s.max(initial=0.0))
 
+# %% ../../nbs/50_mig.ipynb #50-034b
+FEW = 100  # so many intervals or fewer are checked sooner one by one than all at once
+
 # %% ../../nbs/50_mig.ipynb #50-035
-def _first_conflict(mig: Mig, instance: Sequence[int], start_s: Sequence[float],
-                    end_s: Sequence[float], slack_s: float) -> tuple[int, int] | None:
+def _is_disjoint(mig: Mig, instance: Integers, start_s: Floats, end_s: Floats,
+                 slack_s: float) -> bool:
+    """Whether intervals on instances with a slice in common overlap by no more than a slack."""
+    by_start = np.lexsort((end_s, start_s))
+    span = mig.tree.span[instance[by_start]]
+    row = np.repeat(by_start, span)
+    first = (mig.tree.gpu * mig.num_slices + mig.tree.first_slice)[instance[by_start]]
+    piece = np.arange(len(row)) + np.repeat(first - np.cumsum(span) + span, span)
+    by_piece = np.argsort(piece, kind="stable")
+    row = row[by_piece]
+    is_same = np.diff(piece[by_piece]) == 0
+    return not (is_same & (end_s[row[:-1]] > start_s[row[1:]] + slack_s)).any()
+
+
+def _first_conflict(mig: Mig, instance: Sequence[int] | Integers, start_s: Sequence[float] | Floats,
+                    end_s: Sequence[float] | Floats, slack_s: float) -> tuple[int, int] | None:
     """First two intervals on instances with a slice in common that overlap by more than a slack."""
+    if len(instance) > FEW and _is_disjoint(mig, np.asarray(instance), np.asarray(start_s),
+                                            np.asarray(end_s), slack_s):
+        return None
     first = (mig.tree.gpu * mig.num_slices + mig.tree.first_slice).tolist()
     span = mig.tree.span.tolist()
     taken = [(-np.inf, -1)] * mig.total_slices  # until when, and by which interval
@@ -243,8 +261,7 @@ def _check_tasks(schedule: Schedule, times_s: Floats, release_s: Floats, slack_s
         if wrong.any():
             task = int(np.argmax(wrong))
             raise ValueError(f"task {task} {words} {mig.name(int(instance[task]))}")
-    if clash := _first_conflict(mig, instance.tolist(), schedule.start_s.tolist(),
-                                schedule.end_s.tolist(), slack_s):
+    if clash := _first_conflict(mig, instance, schedule.start_s, schedule.end_s, slack_s):
         raise ValueError("constraint 1 (one task at a time): "
                          f"tasks {clash[0]} and {clash[1]} overlap on a slice")
 
@@ -317,18 +334,16 @@ def _lives(schedule: Schedule, existing: Integers) -> list[_Life]:
 # %% ../../nbs/50_mig.ipynb #50-051
 def _first_homeless(schedule: Schedule, lives: Sequence[_Life], slack_s: float) -> int | None:
     """First task that does not run between the creation and the destruction of its instance."""
-    ready_s: dict[int, list[float]] = defaultdict(list)
-    closing_s: dict[int, list[float]] = defaultdict(list)
-    for life in lives:  # by end, so the lives of one instance come in order
-        ready_s[life.instance].append(life.ready_s)
-        closing_s[life.instance].append(life.closing_s)
-    runs = zip(schedule.instance.tolist(), schedule.start_s.tolist(), schedule.end_s.tolist(),
-               strict=True)
-    for task, (instance, start_s, end_s) in enumerate(runs):
-        last = bisect_right(ready_s[instance], start_s + slack_s) - 1
-        if last < 0 or end_s > closing_s[instance][last] + slack_s:
-            return task
-    return None
+    owner, _, ready_s, closing_s, _ = np.array([*lives, (-1,) + (np.inf,) * 4]).T
+    begin_s = np.append(ready_s, schedule.start_s + slack_s)
+    place = np.append(owner, schedule.instance)
+    order = np.lexsort((begin_s, place))  # of equals the first: a life comes before a task
+    is_life = order < len(lives) + 1
+    last = order[np.maximum.accumulate(np.where(is_life, np.arange(len(order)), 0))][~is_life]
+    task = order[~is_life] - len(lives) - 1
+    is_late = schedule.end_s[task] > closing_s[last] + slack_s
+    homeless = task[is_late | (owner[last] != schedule.instance[task])]
+    return int(homeless.min()) if len(homeless) else None
 
 # %% ../../nbs/50_mig.ipynb #50-054
 def check_schedule(schedule: Schedule, times_s: Floats, *, release_s: Floats | float = 0.0,

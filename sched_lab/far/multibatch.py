@@ -57,7 +57,6 @@ def idle(mig: Mig) -> Timeline:
     return Timeline(none, none, none, none, slices, slices, np.isfinite(none), np.empty((0, 3)))
 
 # %% ../../nbs/54_multibatch.ipynb #54-008
-@njit(cache=True)
 def next_page(before: Timeline) -> Timeline:
     """A copy to append a batch to, with rows to spare for its operations."""
     num = len(before.exists)
@@ -255,19 +254,9 @@ def _open_next(seam: Seam, heap: list[HeapEntry], i: int, now_s: float, rank: in
 
 # %% ../../nbs/54_multibatch.ipynb #54-014p
 @njit(cache=True)
-def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
-         release_s: float) -> Timeline:
-    """Append a batch by events: every instance as early as its slices and the sequence allow.
-
-    Parameters
-    ----------
-    tree : the instances
-    load_s : (instances,) what `loads` says
-    before : what the earlier batches leave
-    is_reversed : leaves first instead of root first
-    release_s : nothing of the batch happens earlier
-    """
-    page = next_page(before)
+def _join(tree: Tree, load_s: Floats, page: Timeline, before: Timeline, is_reversed: bool,
+          release_s: float) -> None:
+    """Append a batch as `join` does, to a page that is written."""
     seam = seam_of(tree, load_s, is_reversed)
     heap = opening(tree, load_s, seam, before, release_s)
     rank = len(heap)
@@ -282,10 +271,25 @@ def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
             if load_s[i] > 0 and seam.has_after[i]:
                 page.closing_s[i] = destroy(tree, page, i, now_s)
             rank = _open_next(seam, heap, i, now_s, rank)
+
+
+def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
+         release_s: float) -> Timeline:
+    """Append a batch by events: every instance as early as its slices and the sequence allow.
+
+    Parameters
+    ----------
+    tree : the instances
+    load_s : (instances,) what `loads` says
+    before : what the earlier batches leave
+    is_reversed : leaves first instead of root first
+    release_s : nothing of the batch happens earlier
+    """
+    page = next_page(before)
+    _join(tree, load_s, page, before, is_reversed, float(release_s))
     return page
 
 # %% ../../nbs/54_multibatch.ipynb #54-015
-@njit(cache=True)
 def slice_work(tree: Tree, load_s: Floats) -> Floats:
     """(GPUs, slices) run time of all tasks that block a slice."""
     work_s = np.zeros((tree.gpu[-1] + 1, tree.span[0]))
@@ -310,7 +314,6 @@ class Arrival(NamedTuple):
     release_s: float
 
 
-@njit(cache=True)
 def rearrange(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival,
               first: Timeline) -> tuple[int, int]:
     """Move and swap tasks of a batch where the slices as a whole would end last (Section 4.3).
@@ -356,7 +359,6 @@ class Appended(NamedTuple):
     page: Timeline
 
 # %% ../../nbs/54_multibatch.ipynb #54-018b
-@njit(cache=True)
 def append(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival, moves: bool) -> Appended:
     """Append a batch in the best of three ways: as planned, with tasks moved, after all others.
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from ..jit import njit
 from ..arrays import Floats, Integers
-from .allocations import first_allocation, raise_longest
 from .bounds import optimum_with_reconfiguration
 from .mig import Mig, Schedule, Tree
-from .refine import check_times, far, refine
-from .repartition import loads, longest_first, repartition, run_plan, schedule_of
+from .refine import (Family, check_times, family_of, far, last_end_s, only_member,
+                                  placed, refine)
+from .repartition import loads, run_events, run_plan, schedule_of
 from ..frames import InputError
 
 # %% auto #0
@@ -31,7 +31,6 @@ TASKS_PER_CALL = 10**7
 EXACT_TASKS = 13  # most tasks for which the exact search is worth a try
 
 # %% ../../nbs/58_far_plus.ipynb #58-008
-@njit(cache=True)
 def keep_best(plans: Integers, makespans_s: Floats, plan: Integers, makespan_s: float) -> None:
     """Insert a plan into the best ones so far, unless one of equal makespan is among them.
 
@@ -48,21 +47,21 @@ def keep_best(plans: Integers, makespans_s: Floats, plan: Integers, makespan_s: 
         makespans_s[place] = makespan_s
 
 # %% ../../nbs/58_far_plus.ipynb #58-009
-@njit(cache=True)
-def try_member(tree: Tree, times_s: Floats, order: Integers, allocation: Integers, plans: Integers,
+def try_member(tree: Tree, times_s: Floats, member: Family, plans: Integers,
                makespans_s: Floats) -> None:
     """Schedule one member of the family, refine it, and keep both plans if they are good enough.
 
     Parameters
     ----------
-    order, allocation : (tasks,) as for `repartition`
+    member : what `only_member` says
     plans, makespans_s : as for `keep_best`
     """
-    plan, end_s, _ = repartition(tree, times_s, order, allocation, np.inf, False)
+    plan, end_s, _, _ = placed(tree, times_s, member, False)
     keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
     moves, swaps, _ = refine(tree, times_s, plan, end_s)
     if moves + swaps > 0:
         keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
+
 
 # %% ../../nbs/58_far_plus.ipynb #58-009p
 def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tuple[Integers, Floats]:
@@ -77,16 +76,18 @@ def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tupl
     -------
     plans (found, tasks), best first; their makespans (found,) in s
     """
-    order = longest_first(times_s)
-    allocation = first_allocation(times_s, sizes, False)
+    num_slices = int(np.count_nonzero(tree.children[:, 0] < 0))
+    family = family_of(times_s, sizes, num_slices, False)
+    allocation = family.first.copy()
     plans = np.zeros((count, len(times_s)), np.int64)
     makespans_s = np.full(count, np.inf)
-    is_member = True
-    while is_member:
-        try_member(tree, times_s, order, allocation, plans, makespans_s)
-        is_member = len(times_s) > 0 and raise_longest(times_s, sizes, allocation, False)
+    try_member(tree, times_s, only_member(family, allocation), plans, makespans_s)
+    for task, _, size in family.found:
+        allocation[task] = size
+        try_member(tree, times_s, only_member(family, allocation), plans, makespans_s)
     found = np.isfinite(makespans_s)
     return plans[found], makespans_s[found]
+
 
 # %% ../../nbs/58_far_plus.ipynb #58-013
 @njit(cache=True)
@@ -96,8 +97,7 @@ def heaviest_path_s(tree: Tree, load_s: Floats) -> float:
     for i in range(len(load_s)):
         if tree.parent[i] >= 0:
             path_s[i] += path_s[tree.parent[i]]
-    heaviest: float = path_s.max()
-    return heaviest
+    return last_end_s(path_s)
 
 # %% ../../nbs/58_far_plus.ipynb #58-013p
 @njit(cache=True)
@@ -111,6 +111,17 @@ def instance_load_s(tree: Tree, times_s: Floats, plan: Integers, i: int) -> floa
 
 # %% ../../nbs/58_far_plus.ipynb #58-014
 @njit(cache=True)
+def mean_work_s(tree: Tree, load_s: Floats, work_weight: float) -> float:
+    """Weighted mean work per slice: what `energy` adds to the makespan."""
+    work = 0.0
+    num_slices = 0
+    for i in range(len(load_s)):
+        work += load_s[i] * tree.span[i]
+        num_slices += tree.children[i, 0] < 0
+    return work_weight * work / num_slices
+
+
+@njit(cache=True)
 def energy(tree: Tree, load_s: Floats, work_weight: float, limit_s: float) -> tuple[float, float]:
     """Makespan plus weighted mean work per slice, and the makespan.
 
@@ -120,11 +131,12 @@ def energy(tree: Tree, load_s: Floats, work_weight: float, limit_s: float) -> tu
     work_weight : of the mean work per slice
     limit_s : an energy surely above it is infinite, and so is the makespan then
     """
-    work_s = work_weight * (load_s * tree.span).sum() / (tree.children[:, 0] < 0).sum()
+    work_s = mean_work_s(tree, load_s, work_weight)
     if heaviest_path_s(tree, load_s) + work_s > limit_s:
         return np.inf, np.inf
-    makespan_s = run_plan(tree, load_s).makespan_s
+    makespan_s = last_end_s(run_events(tree, load_s)[2])
     return makespan_s + work_s, makespan_s
+
 
 # %% ../../nbs/58_far_plus.ipynb #58-017
 @njit(cache=True)
@@ -203,7 +215,8 @@ def propose(chain: Chain, rng: np.random.Generator, proposals: int) -> None:
             continue
         state_s[1] = proposed_s
         if makespan_s < state_s[2]:
-            best[:] = plan
+            for i in range(len(plan)):
+                best[i] = plan[i]
             state_s[2] = makespan_s
 
 # %% ../../nbs/58_far_plus.ipynb #58-019p
@@ -222,7 +235,8 @@ def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generato
     the best plan met (tasks,), its makespan in s
     """
     load_s = loads(tree, times_s, start)
-    current_s, best_s = energy(tree, load_s, work_weight, np.inf)
+    best_s = run_plan(tree, load_s).makespan_s
+    current_s = best_s + mean_work_s(tree, load_s, work_weight)
     state_s = np.array([HOT * best_s, current_s, best_s])
     cooling = (COLD / HOT) ** (1 / proposals)
     chain = Chain(tree, times_s, start.copy(), load_s, start.copy(), state_s, cooling, work_weight)

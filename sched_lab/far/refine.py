@@ -14,7 +14,7 @@ from ..jit import njit
 from ..arrays import Floats, Integers
 from .allocations import first_allocation, go_to, least_makespans, raises
 from .mig import Mig, Schedule, Tree
-from .repartition import loads, longest_first, repartition, run_plan, schedule_of
+from .repartition import loads, repartition, run_plan, schedule_of, times_on
 from .tasks import LONGEST_S, SHORTEST_S
 from ..frames import InputError
 
@@ -37,10 +37,20 @@ def slice_ends(tree: Tree, end_s: Floats) -> Floats:
 
 
 @njit(cache=True)
+def last_end_s(slice_end_s: Floats) -> float:
+    """When the last of all slices ends."""
+    last = 0.0
+    for end_s in slice_end_s.flat:
+        last = max(last, end_s)
+    return last
+
+
+@njit(cache=True)
 def latest_s(tree: Tree, slice_end_s: Floats, i: int) -> float:
     """When the last of the slices that an instance blocks ends."""
-    first = tree.first_slice[i]
-    latest: float = slice_end_s[tree.gpu[i], first:first + tree.span[i]].max()
+    latest = -np.inf
+    for piece in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i]):
+        latest = max(latest, slice_end_s[tree.gpu[i], piece])
     return latest
 
 # %% ../../nbs/53_refine.ipynb #53-011
@@ -66,7 +76,7 @@ def find_move(time_s: Floats, own: Integers, gap_s: float, slack_s: float) -> in
     Parameters
     ----------
     time_s : (tasks,) run time on the size that each task has
-    own : tasks of the instance that ends last
+    own : tasks of the instance that ends last, in any order
     gap_s : what the other instance could take over before it ended last itself
     slack_s : gains and differences below it count as none
     """
@@ -74,12 +84,19 @@ def find_move(time_s: Floats, own: Integers, gap_s: float, slack_s: float) -> in
     best_s = np.inf
     for task in own:
         off_s = abs(time_s[task] - gap_s / 2)
-        if time_s[task] < gap_s - slack_s and off_s < best_s:
+        is_nearer = off_s < best_s or (off_s == best_s and task < best)
+        if time_s[task] < gap_s - slack_s and is_nearer:
             best = task
             best_s = off_s
     return best
 
 # %% ../../nbs/53_refine.ipynb #53-015p
+@njit(cache=True)
+def _off_half_s(given_s: float, gap_s: float, slack_s: float) -> float:
+    """How far from half the gap a swap is; infinite if it is not allowed."""
+    return abs(given_s - gap_s / 2) if slack_s < given_s < gap_s - slack_s else np.inf
+
+
 @njit(cache=True)
 def find_swap(time_s: Floats, own: Integers, others: Integers, gap_s: float,
               slack_s: float) -> tuple[int, int]:
@@ -87,30 +104,96 @@ def find_swap(time_s: Floats, own: Integers, others: Integers, gap_s: float,
 
     Parameters
     ----------
-    time_s, own, gap_s, slack_s : as for `find_move`
-    others : tasks of the other instance
+    time_s, gap_s, slack_s : as for `find_move`
+    own, others : tasks of the instance that ends last and of the other one, longest first
     """
-    best = (-1, -1)
+    best = -1
     best_s = np.inf
+    half = 0
     for task in own:
-        for other in others:
-            given_s = time_s[task] - time_s[other]
-            off_s = abs(given_s - gap_s / 2)
-            if slack_s < given_s < gap_s - slack_s and off_s < best_s:
-                best = (task, other)
+        while half < len(others) and time_s[task] - time_s[others[half]] < gap_s / 2:
+            half += 1
+        for k in range(max(half - 1, 0), min(half + 1, len(others))):
+            off_s = _off_half_s(time_s[task] - time_s[others[k]], gap_s, slack_s)
+            if off_s < best_s or (off_s == best_s and task < best):
+                best = task
                 best_s = off_s
-    return best
+    partner = -1
+    for other in others:
+        if (best >= 0 and (partner < 0 or other < partner)
+                and _off_half_s(time_s[best] - time_s[other], gap_s, slack_s) == best_s):
+            partner = other
+    return best, partner
+
+# %% ../../nbs/53_refine.ipynb #53-018a
+class Lists(NamedTuple):
+    """Tasks of every instance, longest first, lowest index first on ties; both arrays are written.
+
+    Parameters
+    ----------
+    task : (tasks,) instance after instance
+    begin : (instances + 1,) where those of each instance begin
+    """
+
+    task: Integers
+    begin: Integers
+
+
+def lists_of(longest: Integers, instance: Integers,
+             num_instances: int) -> tuple[Integers, Integers]:
+    """Sort the tasks of a plan by instance and time: the two arrays of `Lists`.
+
+    Parameters
+    ----------
+    longest : (tasks,) all tasks, longest first
+    instance : (tasks,) the plan
+    """
+    task = longest[np.argsort(instance[longest], kind="stable")]
+    begin = np.zeros(num_instances + 1, np.int64)
+    np.cumsum(np.bincount(instance, minlength=num_instances), out=begin[1:])
+    return task, begin
+
+
+# %% ../../nbs/53_refine.ipynb #53-018b
+@njit(cache=True)
+def _settle(lists: Lists, time_s: Floats, place: int, begin: int) -> None:
+    """Let the last task of a list that begins at `begin` come before all shorter ones, in place."""
+    task = lists.task[place]
+    while place > begin:
+        before = lists.task[place - 1]
+        if time_s[before] > time_s[task] or (time_s[before] == time_s[task] and before < task):
+            break
+        lists.task[place] = before
+        place -= 1
+    lists.task[place] = task
+
+
+@njit(cache=True)
+def hand_over(lists: Lists, time_s: Floats, task: int, source: int, target: int) -> None:
+    """Take a task out of the list of one instance and put it into that of another, in place."""
+    tasks, begin = lists
+    place = begin[source]
+    while tasks[place] != task:
+        place += 1
+    step = 1 if source < target else -1
+    last = begin[target + 1] - (1 if step > 0 else 0)
+    for k in range(place, last, step):
+        tasks[k] = tasks[k + step]
+    for i in range(min(source, target), max(source, target)):
+        begin[i + 1] -= step
+    tasks[last] = task
+    _settle(lists, time_s, last, begin[target])
 
 # %% ../../nbs/53_refine.ipynb #53-019
 @njit(cache=True)
 def _delay(tree: Tree, slice_end_s: Floats, i: int, by_s: float) -> None:
     """Let the slices that an instance blocks end later, in place."""
-    first = tree.first_slice[i]
-    slice_end_s[tree.gpu[i], first:first + tree.span[i]] += by_s
+    for piece in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i]):
+        slice_end_s[tree.gpu[i], piece] += by_s
 
 # %% ../../nbs/53_refine.ipynb #53-019x
 @njit(cache=True)
-def shorten(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats, i: int,
+def shorten(tree: Tree, time_s: Floats, lists: Lists, slice_end_s: Floats, i: int,
             makespan_s: float) -> int:
     """Move a task from an instance to its alternative, or else swap two.
 
@@ -118,7 +201,7 @@ def shorten(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats,
     ----------
     tree : the instances
     time_s : (tasks,) run time on the size that each task has
-    instance : (tasks,) the plan; written
+    lists : what `lists_of` says of the plan; written
     slice_end_s : (GPUs, slices) what `slice_ends` says; written
     i : the instance
     makespan_s : when the slices that end last do
@@ -132,18 +215,18 @@ def shorten(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats,
         return 0
     gap_s = makespan_s - latest_s(tree, slice_end_s, other)
     slack_s = REACHES * makespan_s
-    own = np.flatnonzero(instance == i)
+    own = lists.task[lists.begin[i]:lists.begin[i + 1]]
     task = find_move(time_s, own, gap_s, slack_s)
     swapped = -1
     if task < 0:
-        theirs = np.flatnonzero(instance == other)
+        theirs = lists.task[lists.begin[other]:lists.begin[other + 1]]
         task, swapped = find_swap(time_s, own, theirs, gap_s, slack_s)
     if task < 0:
         return 0
-    instance[task] = other
+    hand_over(lists, time_s, task, i, other)
     given_s = time_s[task]
     if swapped >= 0:
-        instance[swapped] = i
+        hand_over(lists, time_s, swapped, other, i)
         given_s -= time_s[swapped]
     _delay(tree, slice_end_s, i, -given_s)
     _delay(tree, slice_end_s, other, given_s)
@@ -154,7 +237,7 @@ def shorten(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats,
 def critical_leaves(tree: Tree, slice_end_s: Floats) -> list[int]:
     """Leaves whose slice ends last, left to right."""
     leaves = [0 for _ in range(0)]
-    reached_s = slice_end_s.max() * (1 - REACHES)
+    reached_s = last_end_s(slice_end_s) * (1 - REACHES)
     for i in range(len(tree.gpu)):
         if tree.children[i, 0] < 0 and slice_end_s[tree.gpu[i], tree.first_slice[i]] >= reached_s:
             leaves.append(i)
@@ -162,16 +245,16 @@ def critical_leaves(tree: Tree, slice_end_s: Floats) -> list[int]:
 
 # %% ../../nbs/53_refine.ipynb #53-022p
 @njit(cache=True)
-def _climb(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats,
-           made: Integers) -> bool:
+def climb(tree: Tree, time_s: Floats, lists: Lists, slice_end_s: Floats,
+          made: Integers) -> bool:
     """One round: from the critical leaves upwards; return False if it reaches a root.
 
     Parameters
     ----------
-    tree, time_s, instance, slice_end_s : as for `shorten`
+    tree, time_s, lists, slice_end_s : as for `shorten`
     made : (3,) steps so far that moved no task, one task, two; written
     """
-    makespan_s = slice_end_s.max()
+    makespan_s = last_end_s(slice_end_s)
     queue = critical_leaves(tree, slice_end_s)
     head = 0
     while head < len(queue):
@@ -179,7 +262,7 @@ def _climb(tree: Tree, time_s: Floats, instance: Integers, slice_end_s: Floats,
         head += 1
         if tree.parent[i] < 0:
             return False
-        moved = shorten(tree, time_s, instance, slice_end_s, i, makespan_s)
+        moved = shorten(tree, time_s, lists, slice_end_s, i, makespan_s)
         made[moved] += 1
         if moved == 0 and tree.parent[i] not in queue:
             queue.append(int(tree.parent[i]))
@@ -201,6 +284,21 @@ class Refinement(NamedTuple):
 
 
 @njit(cache=True)
+def _refine(tree: Tree, time_s: Floats, lists: Lists, end_s: Floats,
+            made: Integers) -> float:
+    """Climb as long as something moves; the makespan that phase 3 reckons with.
+
+    Parameters
+    ----------
+    tree, end_s : as for `refine`
+    time_s, lists, made : as for `climb`
+    """
+    slice_end_s = slice_ends(tree, end_s)
+    while climb(tree, time_s, lists, slice_end_s, made):
+        pass
+    return last_end_s(slice_end_s)
+
+
 def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> Refinement:
     """Move and swap tasks off the slices that end last (Algorithm 2).
 
@@ -211,14 +309,14 @@ def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> Re
     instance : (tasks,) the plan; written
     end_s : (instances,) when each instance has run its tasks
     """
-    time_s = np.empty(len(instance))
-    for task in range(len(instance)):
-        time_s[task] = times_s[task, tree.size_index[instance[task]]]
-    slice_end_s = slice_ends(tree, end_s)
+    time_s = times_on(tree, times_s, instance)
+    longest = np.argsort(-time_s, kind="stable")
+    lists = Lists(*lists_of(longest, instance, len(tree.gpu)))
     made = np.zeros(3, np.int64)
-    while _climb(tree, time_s, instance, slice_end_s, made):
-        pass
-    return Refinement(made[1], made[2], slice_end_s.max())
+    expected_s = _refine(tree, time_s, lists, end_s, made)
+    instance[lists.task] = np.repeat(np.arange(len(tree.gpu)), np.diff(lists.begin))
+    return Refinement(int(made[1]), int(made[2]), expected_s)
+
 
 # %% ../../nbs/53_refine.ipynb #53-034
 class Placement(NamedTuple):
@@ -238,11 +336,91 @@ class Placement(NamedTuple):
     member: int
 
 # %% ../../nbs/53_refine.ipynb #53-034b
-@njit(cache=True)
-def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> Placement:
-    """Phases 1 and 2: the plan of least makespan over the family.
+def _cells(num_sizes: int, first: Integers, found: Integers) -> Integers:
+    """Cells of a table (tasks, sizes) that some member of the family uses, row by row."""
+    is_used = np.zeros(len(first) * num_sizes, np.bool_)
+    is_used[np.arange(len(first)) * num_sizes + first] = True
+    is_used[found[:, 0] * num_sizes + found[:, 2]] = True
+    return np.flatnonzero(is_used)
 
-    Members come by the time below which they cannot end, and the first of equals wins.
+
+def _rows(cells: Integers, num_tasks: int, num_sizes: int) -> Integers:
+    """(sizes, tasks) cells by their size, in the order in which they come; the rest is -1."""
+    order = np.full((num_sizes, num_tasks), -1)
+    for size in range(num_sizes):
+        of_size = cells[cells % num_sizes == size]
+        order[size, :len(of_size)] = of_size // num_sizes
+    return order
+
+
+# %% ../../nbs/53_refine.ipynb #53-034c
+class Family(NamedTuple):
+    """Phase 1 as phase 2 reads it.
+
+    Parameters
+    ----------
+    first, found : what `first_allocation` and `raises` say
+    order : (sizes, tasks) what `longest_first` says, but only of tasks that some member has on a
+        size; the rest of a row is -1
+    least_s : (members,) what `least_makespans` says
+    turn : (members,) members by `least_s`
+    """
+
+    first: Integers
+    found: Integers
+    order: Integers
+    least_s: Floats
+    turn: Integers
+
+
+def only_member(family: Family, allocation: Integers) -> Family:
+    """The family that has one allocation only."""
+    return Family(allocation, np.zeros((0, 3), np.int64), family.order, np.zeros(1),
+                  np.zeros(1, np.int64))
+
+
+def family_of(times_s: Floats, sizes: Integers, num_slices: int, as_authors: bool) -> Family:
+    """Phase 1: all members of the family, and when each could end at the earliest."""
+    first = first_allocation(times_s, sizes, as_authors)
+    found = raises(times_s, sizes, as_authors)
+    least_s = least_makespans(times_s, sizes, first, found, num_slices)
+    cells = _cells(len(sizes), first, found)
+    by_time = cells[np.argsort(-times_s.ravel()[cells], kind="stable")]
+    return Family(first, found, _rows(by_time, *times_s.shape), least_s,
+                  np.argsort(least_s, kind="stable"))
+
+# %% ../../nbs/53_refine.ipynb #53-034d
+@njit(cache=True)
+def _best_member(tree: Tree, times_s: Floats, family: Family,
+                 as_authors: bool) -> tuple[Integers, Floats, float, int]:
+    """What `best_plan` returns; members come by the time below which they cannot end."""
+    allocation = family.first.copy()
+    plan = np.full(len(times_s), -1)
+    end_s = np.zeros(len(tree.gpu))
+    makespan_s = np.inf
+    best = -1
+    now = int(np.int64(0))  # a literal would be compiled for once more
+    for member in family.turn:
+        if family.least_s[member] * (1 - ROUNDING) > makespan_s:
+            break
+        go_to(allocation, family.found, now, member)
+        now = member
+        limit_s = np.nextafter(makespan_s, np.inf) if member < best else makespan_s
+        found = repartition(tree, times_s, family.order, allocation, limit_s, as_authors)
+        if found[2] < limit_s or best < 0:
+            plan, end_s, makespan_s = found
+            best = member
+    return plan, end_s, makespan_s, best
+
+
+# %% ../../nbs/53_refine.ipynb #53-034e
+def placed(tree: Tree, times_s: Floats, family: Family, as_authors: bool) -> Placement:
+    """Phase 2: the plan of least makespan over a family, the first of equals."""
+    return Placement(*_best_member(tree, times_s, family, as_authors))
+
+
+def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> Placement:
+    """Phases 1 and 2: the plan of least makespan over the family, the first of equals.
 
     Parameters
     ----------
@@ -251,24 +429,8 @@ def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) ->
     sizes : (sizes,) instance sizes in slices, ascending
     as_authors : break ties as the authors' program does
     """
-    order = longest_first(times_s)
-    allocation = first_allocation(times_s, sizes, as_authors)
-    steps = raises(times_s, sizes, as_authors)
-    least_s = least_makespans(times_s, sizes, allocation, steps, (tree.children[:, 0] < 0).sum())
-    best = Placement(np.full(len(times_s), -1), np.zeros(len(tree.gpu)), np.inf, -1)
-    now = 0
-    for member in np.argsort(least_s, kind="mergesort"):
-        if least_s[member] * (1 - ROUNDING) > best.makespan_s:
-            break
-        go_to(allocation, steps, now, member)
-        now = member
-        limit_s = best.makespan_s
-        if member < best.member:
-            limit_s = np.nextafter(limit_s, np.inf)
-        found = repartition(tree, times_s, order, allocation, limit_s, as_authors)
-        if found[2] < limit_s or best.member < 0:
-            best = Placement(found[0], found[1], found[2], member)
-    return best
+    num_slices = int(np.count_nonzero(tree.children[:, 0] < 0))
+    return placed(tree, times_s, family_of(times_s, sizes, num_slices, as_authors), as_authors)
 
 # %% ../../nbs/53_refine.ipynb #53-038
 class FarPlan(NamedTuple):
@@ -292,7 +454,6 @@ class FarPlan(NamedTuple):
     makespan_s: float
 
 # %% ../../nbs/53_refine.ipynb #53-038b
-@njit(cache=True)
 def far_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> FarPlan:
     """All three phases; the refined plan is kept only if it really ends earlier.
 
@@ -308,10 +469,11 @@ def far_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> 
     kept_s = run_plan(tree, loads(tree, times_s, kept)).makespan_s
     refined = kept.copy()
     moves, swaps, expected_s = refine(tree, times_s, refined, best.end_s)
-    refined_s = run_plan(tree, loads(tree, times_s, refined)).makespan_s
-    if moves + swaps > 0 and refined_s < kept_s:
-        kept = refined
-        kept_s = refined_s
+    if moves + swaps > 0:
+        refined_s = run_plan(tree, loads(tree, times_s, refined)).makespan_s
+        if refined_s < kept_s:
+            kept = refined
+            kept_s = refined_s
     return FarPlan(kept, best.member, moves, swaps, best.makespan_s, expected_s, kept_s)
 
 # %% ../../nbs/53_refine.ipynb #53-042
@@ -377,5 +539,4 @@ def far(mig: Mig, times_s: Floats, *, as_authors: bool = False) -> Far:
     times_s = check_times(mig, times_s)
     found = far_plan(mig.tree, times_s, np.array(mig.sizes), as_authors)
     schedule = schedule_of(mig, times_s, found.plan)
-    return Far(schedule, int(found.member), int(found.moves), int(found.swaps),
-               float(found.before_s), float(found.expected_s))
+    return Far(schedule, found.member, found.moves, found.swaps, found.before_s, found.expected_s)

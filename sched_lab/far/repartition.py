@@ -18,13 +18,9 @@ from .mig import Mig, Schedule, Tree
 __all__ = ['schedule_of']
 
 # %% ../../nbs/52_repartition.ipynb #52-006
-@njit(cache=True)
 def longest_first(times_s: Floats) -> Integers:
     """(sizes, tasks) tasks by decreasing time on each size, lowest index first on ties."""
-    order = np.empty((times_s.shape[1], times_s.shape[0]), np.int64)
-    for k in range(times_s.shape[1]):
-        order[k] = np.argsort(-times_s[:, k], kind="mergesort")
-    return order
+    return np.argsort(-times_s.T, axis=1, kind="stable")
 
 # %% ../../nbs/52_repartition.ipynb #52-010
 HeapEntry = tuple[float, int, int]  # time, rank among equal times, instance
@@ -90,10 +86,14 @@ class Placing(NamedTuple):
 def _no_task_placed(tree: Tree, order: Integers, allocation: Integers) -> Placing:
     """All tasks wait, and no instance exists."""
     num_instances = len(tree.gpu)
-    return Placing(np.full(len(allocation), -1), np.zeros(num_instances),
-                   np.zeros(num_instances, np.bool_), np.zeros(num_instances),
-                   np.bincount(allocation, minlength=len(order)),
-                   np.zeros(len(order), np.int64))
+    instance = np.empty(len(allocation), np.int64)
+    waiting = np.zeros(len(order), np.int64)
+    for task in range(len(allocation)):
+        instance[task] = -1
+        waiting[allocation[task]] += 1
+    return Placing(instance, np.zeros(num_instances), np.zeros(num_instances, np.bool_),
+                   np.zeros(num_instances), waiting, np.zeros(len(order), np.int64))
+
 
 # %% ../../nbs/52_repartition.ipynb #52-013b
 @njit(cache=True)
@@ -123,8 +123,9 @@ def _ready_s(tree: Tree, at: Placing, i: int, now_s: float) -> float:
 def _open_roots(is_open: Truths, step: int) -> list[HeapEntry]:
     """A heap of the instances to begin with, all at 0 s; ranks count up in steps."""
     heap = [(0.0, 0, 0) for _ in range(0)]
-    for root in np.flatnonzero(is_open):
-        push(heap, (0.0, step * len(heap), int(root)))
+    for root in range(len(is_open)):
+        if is_open[root]:
+            push(heap, (0.0, step * len(heap), root))
     return heap
 
 # %% ../../nbs/52_repartition.ipynb #52-013cx
@@ -185,13 +186,15 @@ def repartition(tree: Tree, times_s: Floats, order: Integers, allocation: Intege
     return at.instance, at.end_s, makespan_s
 
 # %% ../../nbs/52_repartition.ipynb #52-017
-@njit(cache=True)
+def times_on(tree: Tree, times_s: Floats, instance: Integers) -> Floats:
+    """(tasks,) run time of each task where a plan puts it."""
+    return times_s[np.arange(len(instance)), tree.size_index[instance]]
+
+
 def loads(tree: Tree, times_s: Floats, instance: Integers) -> Floats:
     """(instances,) total run time of the tasks that a plan puts on each instance."""
-    load_s = np.zeros(len(tree.gpu))
-    for task in range(len(instance)):
-        load_s[instance[task]] += times_s[task, tree.size_index[instance[task]]]
-    return load_s
+    load_s = np.bincount(instance, times_on(tree, times_s, instance), len(tree.gpu))
+    return np.asarray(load_s, np.float64)
 
 # %% ../../nbs/52_repartition.ipynb #52-017p
 @njit(cache=True)
@@ -223,20 +226,18 @@ class PlanTimes(NamedTuple):
 
 # %% ../../nbs/52_repartition.ipynb #52-020b
 @njit(cache=True)
-def run_plan(tree: Tree, load_s: Floats) -> PlanTimes:
-    """Run a plan by events, each instance as early as its parent and the sequence allow.
-
-    Parameters
-    ----------
-    tree : the instances
-    load_s : (instances,) what `loads` says
-    """
-    created_s = np.full(len(load_s), np.nan)
-    closing_s = created_s.copy()
+def run_events(tree: Tree, load_s: Floats) -> tuple[Floats, Floats, Floats]:
+    """Run a plan by events: creations, destructions and ends, as in `PlanTimes`."""
     end_s = np.zeros(len(load_s))
-    free_s = np.zeros(len(load_s))
+    free_s = end_s.copy()
+    created_s = end_s + np.nan
+    closing_s = created_s.copy()
     is_needed = needed(tree, load_s)
-    heap = _open_roots((tree.parent < 0) & is_needed, 1)
+    is_open = is_needed.copy()
+    for i in range(len(load_s)):
+        is_open[i] = is_needed[i] and tree.parent[i] < 0
+    one = int(np.int64(1))  # a literal would be compiled for once more
+    heap = _open_roots(is_open, one)
     rank = len(heap)
     while len(heap) > 0:
         now_s, _, i = pop(heap)
@@ -257,18 +258,40 @@ def run_plan(tree: Tree, load_s: Floats) -> PlanTimes:
         if len(heap) > num_waiting and load_s[i] > 0:
             closing_s[i] = max(free_s[q], now_s)
             free_s[q] = closing_s[i] + tree.destroy_s[i]
-    return PlanTimes(created_s, closing_s, end_s, end_s.max())
+    return created_s, closing_s, end_s
+
+
+def run_plan(tree: Tree, load_s: Floats) -> PlanTimes:
+    """Run a plan, each instance as early as its parent and the sequence allow.
+
+    Parameters
+    ----------
+    tree : the instances
+    load_s : (instances,) what `loads` says
+    """
+    created_s, closing_s, end_s = run_events(tree, load_s)
+    return PlanTimes(created_s, closing_s, end_s, float(end_s.max()))
 
 # %% ../../nbs/52_repartition.ipynb #52-023a
 def _operations(tree: Tree, ran: PlanTimes) -> tuple[Integers, Truths, Floats, Floats]:
     """Instance, whether it is a creation, begin and end of all operations: creations first."""
-    created = np.flatnonzero(~np.isnan(ran.created_s))
-    closed = np.flatnonzero(~np.isnan(ran.closing_s))
-    is_creation = np.repeat([True, False], [len(created), len(closed)])
-    begin_s = [ran.created_s[created] - tree.create_s[created], ran.closing_s[closed]]
-    end_s = [ran.created_s[created], ran.closing_s[closed] + tree.destroy_s[closed]]
-    return (np.concatenate([created, closed]), is_creation, np.concatenate(begin_s),
-            np.concatenate(end_s))
+    begin_s = np.concatenate([ran.created_s - tree.create_s, ran.closing_s])
+    end_s = np.concatenate([ran.created_s, ran.closing_s + tree.destroy_s])
+    happens = np.flatnonzero(~np.isnan(begin_s))
+    num_instances = len(tree.gpu)
+    return (happens % num_instances, happens < num_instances, begin_s[happens], end_s[happens])
+
+# %% ../../nbs/52_repartition.ipynb #52-023b
+@njit(cache=True)
+def in_a_row(order: Integers, instance: Integers, created_s: Floats, time_s: Floats) -> Floats:
+    """(tasks,) start of each task if every instance runs its tasks one by one, in this order."""
+    start_s = np.empty(len(order))
+    work_s = np.zeros(len(created_s))
+    for task in order:
+        i = instance[task]
+        work_s[i] += time_s[task]
+        start_s[task] = created_s[i] + work_s[i] - time_s[task]
+    return start_s
 
 # %% ../../nbs/52_repartition.ipynb #52-023
 def schedule_of(mig: Mig, times_s: Floats, instance: Integers) -> Schedule:
@@ -282,13 +305,10 @@ def schedule_of(mig: Mig, times_s: Floats, instance: Integers) -> Schedule:
     """
     tree = mig.tree
     instance = np.asarray(instance, np.int64)
-    time_s = times_s[np.arange(len(instance)), tree.size_index[instance]]
+    time_s = times_on(tree, times_s, instance)
     ran = run_plan(tree, loads(tree, times_s, instance))
-    start_s = np.zeros(len(instance))
-    for i in np.unique(instance):
-        own = np.flatnonzero(instance == i)
-        own = own[np.argsort(-time_s[own], kind="stable")]
-        start_s[own] = ran.created_s[i] + np.cumsum(time_s[own]) - time_s[own]
+    order = np.argsort(-time_s, kind="stable")
+    start_s = in_a_row(order, instance, ran.created_s, time_s)
     return Schedule(mig, instance, start_s, start_s + time_s, *_operations(tree, ran))
 
 # %% ../../nbs/52_repartition.ipynb #52-098z

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from sched_lab.far.allocations import family
 from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.refine import (
+    Lists,
     alternative,
     best_plan,
     critical_leaves,
     far,
     find_move,
     find_swap,
+    hand_over,
     latest_s,
+    lists_of,
     refine,
     shorten,
     slice_ends,
@@ -341,11 +344,13 @@ def test_the_first_operation_is_the_one_the_rule_names():
         first = next(iter(plain_refine(mig, times_s, plan.tolist(), end_s)[0]), None)
         makespan_s = float(slice_s.max())
         queue = [int(i) for i in critical_leaves(mig.tree, slice_s)]
+        lists = Lists(*lists_of(np.argsort(-time_s, kind="stable"), plan, len(mig.tree.gpu)))
         for i in queue:  # grows while we walk through it
-            if mig.tree.parent[i] < 0 or shorten(mig.tree, time_s, plan, slice_s, i, makespan_s):
+            if mig.tree.parent[i] < 0 or shorten(mig.tree, time_s, lists, slice_s, i, makespan_s):
                 break
             if mig.tree.parent[i] not in queue:
                 queue.append(int(mig.tree.parent[i]))
+        plan[lists.task] = np.repeat(np.arange(len(mig.tree.gpu)), np.diff(lists.begin))
         changed = [task for task in range(len(plan)) if plan[task] != before[task]]
         if first is None:
             assert changed == []
@@ -371,12 +376,49 @@ def test_a_move_is_shorter_than_the_gap_and_nearest_to_half_of_it():
 def test_a_swap_gives_away_less_than_the_gap_and_nearest_to_half_of_it():
     time_s = np.array([9.0, 5.0, 3.0, 8.0])
     own = np.arange(2)
-    others = np.arange(2, 4)
+    others = np.array([3, 2])                                # longest first
     assert find_swap(time_s, own, others, 8.0, 0.0) == (0, 2)   # 9-3 = 6, 9-8 = 1, 5-3 = 2, 5-8 < 0; |6-4| = |2-4|
     assert find_swap(time_s, own, others, 6.0, 0.0) == (1, 2)   # 6 is not below the gap, 2 is nearer to 3 than 1
     assert find_swap(time_s, own, others, 2.0, 0.0) == (0, 3)   # only 1 is below 2
     assert find_swap(time_s, own, others, 1.0, 0.0) == (-1, -1)
     assert find_swap(time_s, own, others[:0], 9.0, 0.0) == (-1, -1)
+
+
+def swap_of_all_pairs(time_s, own, others, gap_s, slack_s):
+    """Find the first task, with its first partner, of those whose exchange gives away nearest to half the gap."""
+    gives_s = {(a, b): float(time_s[a] - time_s[b]) for a in own.tolist() for b in others.tolist()}
+    allowed = {pair: abs(one - gap_s / 2) for pair, one in gives_s.items() if slack_s < one < gap_s - slack_s}
+    return min(allowed, key=lambda pair: (allowed[pair], pair), default=(-1, -1))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_two_pointers_find_the_swap_that_all_pairs_find(seed):
+    rng = np.random.default_rng(seed)
+    whole_s = rng.integers(1, rng.integers(2, 30), rng.integers(2, 40)).astype(float)
+    ulp = np.finfo(float).eps
+    time_s = [whole_s, rng.uniform(1, 30, len(whole_s)), 1 + whole_s * ulp, 30 - whole_s * ulp][rng.integers(4)]
+    order = longest_first(time_s[:, None])[0]
+    is_own = rng.random(len(order)) < rng.random()
+    own, others = order[is_own[order]], order[~is_own[order]]
+    gap_s = float(rng.choice([-1.0, 2.0, 1.0, 0.5]) * np.ptp(time_s) * rng.choice([1.0, 1.0, rng.random()]))
+    slack_s = float(rng.choice([0.0, 1e-9 * time_s.max(), abs(gap_s) / 3]))
+    assert find_swap(time_s, own, others, gap_s, slack_s) == swap_of_all_pairs(time_s, own, others, gap_s, slack_s)
+
+
+def test_lists_stay_in_order_when_tasks_change_their_instances():
+    rng = np.random.default_rng(11)
+    for _ in range(100):
+        time_s = rng.integers(1, 6, rng.integers(1, 20)).astype(float)
+        instance = rng.integers(0, 4, len(time_s))
+        lists = Lists(*lists_of(np.argsort(-time_s, kind="stable"), instance, 4))
+        for _ in range(10):
+            task, target = int(rng.integers(len(time_s))), int(rng.integers(4))
+            if instance[task] != target:
+                hand_over(lists, time_s, task, int(instance[task]), target)
+                instance[task] = target
+            expected = sorted(range(len(time_s)), key=lambda row: (instance[row], -time_s[row], row))
+            assert lists.task.tolist() == expected
+            assert lists.begin.tolist() == [0, *np.cumsum(np.bincount(instance, minlength=4)).tolist()]
 
 
 def test_the_left_instance_of_size_3_ends_with_its_fourth_slice():

@@ -31,7 +31,6 @@ from sched_lab.far.refine import ROUNDING, best_plan, far
 from sched_lab.far.repartition import longest_first, repartition
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
 from sched_lab.frames import InputError
-from sched_lab.jit import njit
 
 
 def cuda_is_absent() -> str:
@@ -70,9 +69,8 @@ def generated(mig, num_runs, num_tasks, scaling="mixed"):
     return np.array([generate_times(mig, num_tasks, SCALINGS[scaling], WIDTHS["wide"], rng) for _ in range(num_runs)])
 
 
-@njit(cache=True)
 def bounds_of_members(times_s, sizes, num_slices):
-    """`least_makespans` of a family; Python cannot hand an empty list of raises over."""
+    """`least_makespans` of a family."""
     first = first_allocation(times_s, sizes, False)
     return least_makespans(times_s, sizes, first, raises(times_s, sizes, False), num_slices)
 
