@@ -1,0 +1,9 @@
+from .check import check_cluster as check_cluster
+from .kubernetes import read_kubernetes as read_kubernetes
+from .reading import FORMATS as FORMATS
+from .reading import read_files as read_files
+from .slurm import read_slurm as read_slurm
+from .tables import ClusterTables as ClusterTables
+from .tables import Ledger as Ledger
+from .tables import read_cluster as read_cluster
+from .tables import write_cluster as write_cluster

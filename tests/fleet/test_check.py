@@ -1,0 +1,199 @@
+"""What cannot be true in a cluster is found, with row and mend; what can be true is left alone."""
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.fleet.check import FINDING_COLUMNS, Bookings, check_cluster, overfull, zone_shift
+from sched_lab.fleet.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns, write_cluster
+
+NODES = [{"name": "n0", "gpu_model": "T4", "num_gpus": 2, "cpu_milli": 64_000, "memory_mib": 262_144},
+         {"name": "n1", "gpu_model": "V100M16", "num_gpus": 8, "cpu_milli": 96_000, "memory_mib": 393_216}]
+TASK = {"name": "A", "submit_s": 0, "start_s": 5, "end_s": 65, "num_gpus": 1, "gpu_milli": 1000, "cpu_milli": 8000,
+        "memory_mib": 16_384, "node": "n0", "gpu_list": "0"}
+
+
+def cluster(*tasks: dict, nodes=NODES) -> ClusterTables:
+    """Make a cluster whose tasks are the good task but for what is said."""
+    rows = [{**TASK, "name": f"task-{k}", **task} for k, task in enumerate(tasks)]
+    return ClusterTables(with_columns(pd.DataFrame(nodes), NODE_COLUMNS),
+                         with_columns(pd.DataFrame(rows, columns=None if rows else ["name"]), TASK_COLUMNS),
+                         Ledger().frame(), {"zero": None})
+
+
+def kinds(tables: ClusterTables, **options) -> dict[str, list]:
+    """Rows by kind of finding."""
+    frame = check_cluster(tables, **options).findings
+    return {kind: rows["row"].tolist() for kind, rows in frame.groupby("kind", sort=False)}
+
+
+def test_a_good_cluster_is_usable():
+    checked = check_cluster(cluster({}, {"gpu_list": "1"}, {"start_s": 65, "end_s": 70}))
+    assert checked.exit_code == 0 and checked.findings.empty
+    assert checked.summary() == ["2 nodes with 10 GPUs, 3 tasks in 0.0 days, 3 of them on a known node", "usable"]
+
+
+@pytest.mark.parametrize(("task", "kind"), [
+    ({"end_s": 4}, "end before start"), ({"end_s": 5 - 3600}, "end before start"),
+    ({"submit_s": 6}, "start before submit"), ({"start_s": None, "submit_s": 70, "node": ""}, "end before submit"),
+    ({"submit_s": -1}, "negative time"), ({"num_gpus": 9, "node": "", "gpu_list": ""}, "larger than any node"),
+    ({"num_gpus": 10**9, "node": "", "gpu_list": ""}, "larger than any node"),
+    ({"cpu_milli": 96_001, "node": ""}, "larger than any node"),
+    ({"memory_mib": 10**9, "node": ""}, "larger than any node"),
+    ({"num_gpus": 3, "gpu_models": "T4", "node": "", "gpu_list": ""}, "larger than any node"),
+    ({"gpu_models": "H100", "node": ""}, "larger than any node"),
+    ({"num_gpus": 8, "cpu_milli": 90_000, "memory_mib": 393_217, "node": ""}, "larger than any node"),
+    ({"num_gpus": -1, "gpu_list": ""}, "negative count"), ({"num_gpus": None, "gpu_list": ""}, "unknown GPUs"),
+    ({"gpu_milli": 1001}, "impossible share"), ({"gpu_milli": 0}, "impossible share"),
+    ({"num_gpus": 2, "gpu_milli": 500, "gpu_list": "0-1"}, "shares of several"),
+    ({"num_gpus": 0, "gpu_list": ""}, "share of nothing"), ({"mig_profile": "8h.9gb"}, "unknown MIG profile"),
+    ({"node": "nowhere"}, "unknown node"), ({"gpu_list": "2"}, "GPU beyond the node"),
+    ({"gpu_list": "zero"}, "no GPU list"), ({"gpu_list": "0-1"}, "another number of GPUs"),
+])
+def test_an_impossible_row_is_found_with_its_line(task, kind):
+    tables = cluster({"gpu_list": "1"}, task)
+    found = kinds(tables)
+    assert found[kind] == [3]
+    checked = check_cluster(tables)
+    assert checked.exit_code == 1 and (checked.findings["mend"] != "").all()
+    assert any("tasks.csv row 3" in line for line in checked.summary())
+
+
+def test_an_exact_fit_is_no_finding():
+    largest = {"num_gpus": 8, "cpu_milli": 96_000, "memory_mib": 393_216, "node": "n1", "gpu_list": "0-1-2-3-4-5-6-7",
+               "gpu_models": "A100|V100M16"}
+    assert kinds(cluster(largest)) == {}
+
+
+def test_a_gpu_booked_twice_names_when_and_who():
+    tables = cluster({"name": "early"}, {"name": "late", "start_s": 60, "end_s": 100})
+    findings = check_cluster(tables).findings
+    assert findings["kind"].tolist() == ["GPU booked twice"] and findings["row"].tolist() == [3]
+    assert findings["problem"][0] == "GPU 0 of n0 holds 2,000 of 1,000 from 60 s until 65 s: early, late"
+
+
+def test_a_hand_over_and_two_halves_are_no_double_booking():
+    assert kinds(cluster({}, {"start_s": 65, "end_s": 80})) == {}
+    assert kinds(cluster({"gpu_milli": 500}, {"gpu_milli": 500})) == {}
+    assert kinds(cluster({"gpu_milli": 500}, {"gpu_milli": 501})) == {"GPU booked twice": [3]}
+
+
+def test_a_task_without_end_or_start_is_there():
+    assert "GPU booked twice" in kinds(cluster({"end_s": None}, {"start_s": 10**6, "end_s": 10**6 + 1}))
+    assert "GPU booked twice" in kinds(cluster({"start_s": None, "end_s": None}, {}))
+
+
+def test_nodes_are_overbooked_in_gpus_cpu_and_memory():
+    assert kinds(cluster(*[{"gpu_list": "", "num_gpus": 1}] * 3)) == {"GPUs of a node overbooked": [4]}
+    assert kinds(cluster({"cpu_milli": 40_000}, {"cpu_milli": 24_001, "gpu_list": "1"})) == {"CPU overbooked": [3]}
+    assert kinds(cluster({"memory_mib": 262_144}, {"memory_mib": 1, "gpu_list": "1"})) == {"memory overbooked": [3]}
+
+
+def test_watts_are_missed_for_named_models_only():
+    strange = [{**NODES[0], "gpu_model": "NVIDIA-A100-SXM4-80GB"}, NODES[1]]
+    checked = check_cluster(cluster({}, nodes=strange))
+    assert checked.findings["kind"].tolist() == ["no watts"] and checked.exit_code == 0
+    assert "A100 may be the same" in checked.findings["mend"][0]
+    assert check_cluster(cluster({}, nodes=strange), {"NVIDIA-A100-SXM4-80GB": (50, 400)}).exit_code == 0
+    silent = check_cluster(cluster({}, nodes=[{**NODES[0], "gpu_model": ""}, NODES[1]]))
+    assert silent.findings["severity"].tolist() == ["note"] and silent.exit_code == 0
+
+
+@pytest.mark.parametrize(("column", "values", "words"), [
+    ("num_gpus", [100, 50, 400, 800, 100, 200], "per cent"), ("gpu_milli", [100, 50, 25, 70, 30, 100], "per cent"),
+    ("gpu_milli", [1, 1, 1, 1, 1, 1], "look like GPUs"), ("cpu_milli", [8, 4, 16, 32, 2, 96], "cores"),
+    ("memory_mib", [2**34, 2**33, 2**35, 2**34, 2**30, 2**34], "bytes"),
+    ("memory_mib", [2**24, 2**23, 2**25, 2**24, 2**20, 2**24], "KiB"),
+    ("submit_s", [0, 4e10, 1, 2, 3, 4], "milliseconds"),
+])
+def test_a_slip_of_units_is_found(column, values, words):
+    tasks = [{column: value, "node": "", "gpu_list": "", "start_s": None, "end_s": None} for value in values]
+    findings = check_cluster(cluster(*tasks)).findings
+    slips = findings[findings["kind"] == "unit slip"]
+    assert len(slips) == 1 and words in slips["problem"].iloc[0] and slips["mend"].iloc[0]
+
+
+@pytest.mark.parametrize(("column", "value", "words"), [
+    ("num_gpus", 800, "per cent"), ("cpu_milli", 96, "cores"), ("memory_mib", 384, "GiB"),
+    ("memory_mib", 2**38, "bytes")])
+def test_a_slip_of_units_in_nodes(column, value, words):
+    findings = check_cluster(cluster({}, nodes=[{**node, column: value} for node in NODES])).findings
+    assert any(words in problem for problem in findings.loc[findings["kind"] == "unit slip", "problem"])
+
+
+def test_a_clock_put_back_is_found_in_the_order_of_rows():
+    times = [*range(0, 6000, 300), *range(6000 - 3300, 12000, 300)]
+    tasks = [{"submit_s": time, "start_s": None, "end_s": None, "node": "", "gpu_list": ""} for time in times]
+    assert kinds(cluster(*tasks)) == {"clock put back": [22]}
+    shuffled = np.random.default_rng(1).permutation(len(tasks))
+    assert kinds(cluster(*(tasks[k] for k in shuffled))) == {}
+
+
+def test_two_zones_are_found():
+    tasks = [{"submit_s": 28_800 + 60 * k, "start_s": 60 * k + k % 7, "end_s": 10**5, "node": "", "gpu_list": ""}
+             for k in range(30)]
+    findings = check_cluster(cluster(*tasks)).findings
+    assert "-8 h" in findings.loc[findings["kind"] == "mixed zones", "problem"].iloc[0]
+    assert zone_shift(np.array([0.0, 30, 7000])) == 0 and zone_shift(np.array([19_800.0, 19_830])) == 19_800
+
+
+def test_nothing_to_replay_is_unusable():
+    assert check_cluster(cluster()).exit_code == 2
+    assert check_cluster(cluster({"node": ""}, nodes=[])).exit_code == 2
+    no_times = cluster({"submit_s": None, "start_s": None, "end_s": None, "node": "", "gpu_list": ""})
+    assert kinds(no_times) == {"no times": [pd.NA]}
+
+
+def test_a_folder_that_cannot_be_read_is_unusable(tmp_path):
+    assert check_cluster(tmp_path / "none").exit_code == 2
+    write_cluster(cluster({}), tmp_path / "c")
+    assert check_cluster(tmp_path / "c").exit_code == 0
+    file = tmp_path / "c" / "tasks.csv"
+    file.write_text(file.read_text().replace("task-0,0,", "task-0,soon,"))
+    checked = check_cluster(tmp_path / "c")
+    assert checked.exit_code == 2 and checked.findings["row"].tolist() == [2]
+    assert checked.findings["column"].tolist() == ["submit_s"] and "unusable" in checked.summary()[-1]
+
+
+def test_many_wrong_rows_are_counted_and_few_are_shown():
+    checked = check_cluster(cluster(*[{"end_s": 1, "gpu_list": "", "node": ""}] * 500))
+    assert len(checked.findings) == 20 and set(checked.findings["count"]) == {500}
+    assert list(checked.findings) == FINDING_COLUMNS and len(checked.summary()) == 3
+    assert "500 rows" in checked.summary()[1]
+    assert json.loads(json.dumps(checked.as_json()))["exit_code"] == 1
+
+
+def test_names_are_data():
+    name = '=cmd|"<script>"'
+    summary = check_cluster(cluster({"name": name}, {"name": "b"})).summary()
+    assert any(name in line for line in summary)
+
+
+BOOKING = st.tuples(st.integers(0, 3), st.integers(0, 12), st.integers(0, 6), st.sampled_from([0, 250, 500, 501, 1000]))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(BOOKING, max_size=25))
+def test_spells_equal_a_count_at_every_second(rows):
+    """Loads of each second, and of each half second, say the same as the sweep."""
+    unit, start, lasting, weight = np.array(rows, np.int64).reshape(-1, 4).T
+    end = (start + lasting).astype(float)
+    end[lasting == 6] = np.inf
+    found = overfull(Bookings(unit, np.arange(len(rows)), start.astype(float), end, weight), np.full(4, 1000.0))
+    for one in range(4):
+        for second in np.arange(0, 30, 0.5):
+            load = weight[(unit == one) & (start <= second) & (second < end)].sum()
+            inside = (found.unit == one) & (found.from_s <= second) & (second < found.until_s)
+            assert inside.sum() == (load > 1000)
+            assert not inside.any() or found.most[inside][0] >= load
+
+
+@pytest.mark.parametrize(("column", "is_slip"), [
+    ((500, 500, 250, 100, 100), False), ((1, 2, 4, 8, 16), True), ((128, 96, 96, 96, 128), False),
+    ((2, 2, 2, 2, 97), False), ((10, 10, 20, 50, 5), False)])
+def test_small_round_requests_are_milli_vcpu_and_small_crooked_ones_are_cores(column, is_slip):
+    checked = check_cluster(cluster(*({"cpu_milli": value} for value in column)))
+    assert ("unit slip" in set(checked.findings["kind"])) == is_slip

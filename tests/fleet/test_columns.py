@@ -1,0 +1,85 @@
+"""A table of one's own: the map, its units, and what contradicts itself."""
+import pytest
+
+from sched_lab.fleet.columns import MEASURES, read_own, unit_of
+from sched_lab.fleet.tables import Ledger, ReadOptions, Source, tables_of
+from sched_lab.frames import InputError
+
+
+def read(text: str, columns=None, zone: str = ""):
+    """Tables of one file."""
+    ledger = Ledger()
+    nodes, tasks = read_own([Source("own.csv", text.encode())], ledger, ReadOptions(columns or {}, zone))
+    return tables_of(nodes, tasks, ledger, "own.csv")
+
+
+@pytest.mark.parametrize(("measure", "value", "column", "expected"), [
+    ("memory_gib", "16", "memory_mib", 16384), ("memory_gb", "16", "memory_mib", 15259),
+    ("memory_bytes", "1073741824", "memory_mib", 1024), ("memory_kib", "2048", "memory_mib", 2),
+    ("cpus", "2.5", "cpu_milli", 2500), ("cpu_percent", "600", "cpu_milli", 6000),
+    ("cpu_milli", "250", "cpu_milli", 250),
+    ("gpu_percent", "50", "gpu_milli", 500), ("gpu_percent", "250", "num_gpus", 3), ("gpus", "0.25", "gpu_milli", 250),
+    ("gpu_milli", "2000", "num_gpus", 2), ("submit_ms", "5000", "submit_s", 5), ("submit_h", "2", "submit_s", 7200),
+    ("submit_min", "1.5", "submit_s", 90), ("priority", "7", "priority", 7), ("user", "=1+1", "user", "=1+1"),
+    ("gpu_models", "A100|V100", "gpu_models", "A100|V100"),
+])
+def test_a_measure_states_its_unit(measure, value, column, expected):
+    tables = read(f"name,x\na,{value}\n", {measure: "x"})
+    assert tables.tasks[column].tolist() == [expected]
+    assert read(f"name,x\na,{value}\n", {"x": measure}).tasks.equals(tables.tasks)
+    assert f"column x is {measure}" in "\n".join(tables.ledger["reason"])
+    assert read(f"name,{measure}\na,{value}\n").tasks.equals(tables.tasks)
+
+
+def test_waits_and_durations_stand_in():
+    tables = read("id,sub,w,d\nx,100,5,2\n", {"name": "id", "submit_s": "sub", "wait_s": "w", "duration_min": "d"})
+    assert tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy().tolist() == [[100, 105, 225]]
+    assumed = read("id,sub,d\nx,100,2\n", {"name": "id", "submit_s": "sub", "duration_s": "d"})
+    assert assumed.tasks[["start_s", "end_s"]].to_numpy().tolist() == [[100, 102]]
+    assert "assumed" in set(assumed.ledger["what"])
+    both = read("name,start_s,end_s,duration_min\nx,0,3600,120\n")
+    assert "whole hours off" in "\n".join(both.ledger["reason"]) and both.tasks["end_s"].tolist() == [3600]
+
+
+def test_dates_and_zones():
+    text = "name,num_gpus,submit_s\na,1,2024-05-01 10:00:00\nb,1,2024-05-01 10:00:00+02:00\n"
+    assert read(text).tasks["submit_s"].tolist() == [7200, 0]
+    assert read(text, zone="Europe/Berlin").tasks["submit_s"].tolist() == [0, 0]
+
+
+def test_a_job_on_several_nodes_and_names_filled_in():
+    tables = read("num_gpus,num_nodes,cpus\n6,2,8\n1,1,4\n")
+    assert tables.tasks["name"].tolist() == ["task-2/0", "task-2/1", "task-3"]
+    assert tables.tasks["num_gpus"].tolist() == [3, 3, 1] and tables.tasks["cpu_milli"].tolist() == [4000, 4000, 4000]
+
+
+def test_nodes_are_told_from_tasks():
+    tables = read("host,type,n,mem\nh0,A100,8,80\n", {"name": "host", "gpu_model": "type", "num_gpus": "n",
+                                                      "gpu_memory_gib": "mem"})
+    assert tables.nodes[["name", "gpu_model"]].to_numpy().tolist() == [["h0", "A100"]]
+    assert tables.nodes["gpu_memory_mib"].tolist() == [81920] and not len(tables.tasks)
+
+
+@pytest.mark.parametrize(("columns", "words"), [
+    ({"memory_gib": "mem_gb"}, "memory_gb=mem_gb"), ({"memory_mib": "mem_gb"}, "memory_gb=mem_gb"),
+    ({"num_gpus": "gpu"}, "no file has such a column"), ({"gpu_count": "mem_gb"}, "neither side is a measure"),
+    ({"cpus": "n", "cpu_milli": "mem"}, "both there"), ({"gpus": "n", "mem": "gpus"}, "is both"),
+])
+def test_a_map_that_contradicts_itself_is_refused(columns, words):
+    with pytest.raises(InputError, match=words):
+        read("name,n,mem,mem_gb\na,1,2,3\n", columns)
+
+
+def test_a_table_without_a_known_column_is_refused():
+    with pytest.raises(InputError, match="no column has a name that is known"):
+        read("foo,bar\n1,2\n")
+
+
+def test_shares_of_several_gpus_are_those_of_each():
+    tables = read("name,num_gpus,gpu_milli\na,2,500\nb,0,0\n")
+    assert tables.tasks["gpu_milli"].tolist() == [500, 0]
+
+
+def test_every_measure_names_its_own_unit():
+    for name in MEASURES:
+        assert unit_of(name) in ("", name.rpartition("_")[2]), name

@@ -1,0 +1,211 @@
+"""`sched-lab read` and `sched-lab check`: exit codes, damaged files, and folders that are whole or not there."""
+import gzip
+import json
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_lab.fleet.tables import CLUSTER_FILES, CLUSTER_RECORD
+from sched_lab.frames import embedded
+from sched_lab.traces import find_data, find_reference
+from tests.command_line import assert_refused, call, content
+from tests.fleet.test_slurm import ACCOUNTS
+from tests.fleet.test_traces import SAMPLES
+
+NODES, PODS = (embedded(f"fleet/{name}.json").read_bytes() for name in ("nodes", "pods"))
+POD = json.loads(PODS)["items"][0]
+JOBS = "name,submit_s,start_s,end_s,num_gpus,gpu_milli,node,gpu_list,user\n"
+OWN_NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\n"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.json").write_bytes(NODES)
+    Path("pods.json").write_bytes(PODS)
+
+
+def read_own(rows: str, *options) -> int:
+    Path("jobs.csv").write_text(JOBS + rows)
+    Path("own.csv").write_text(OWN_NODES)
+    return call("read", "csv", "jobs.csv", "own.csv", "--out", "out", *options)
+
+
+def pods(change) -> bytes:
+    """Change the dump of pods."""
+    dump = json.loads(PODS)
+    change(dump["items"])
+    return json.dumps(dump).encode()
+
+
+def renamed(name: str):
+    def change(items):
+        items[0]["metadata"]["name"] = name
+    return pods(change)
+
+
+def test_the_path_of_a_new_user(capsys):
+    assert call("read", "k8s", "nodes.json", "pods.json", "--out", "out") == 0
+    assert set(content("out")) == {*CLUSTER_FILES, CLUSTER_RECORD}
+    before = content("out")
+    assert call("check", "out") == 0 and capsys.readouterr().out.splitlines()[-1] == "usable"
+    assert call("check", "out", "--json") == 0 and json.loads(capsys.readouterr().out)["exit_code"] == 0
+    assert call("read", "auto", "nodes.json", "pods.json", "--out", "other") == 0
+    assert content("out") == before and content("other")["tasks.csv"] == before["tasks.csv"]
+
+
+def test_a_cluster_is_kept_replaced_by_force_or_left_alone(capsys):
+    for _ in range(2):
+        assert call("read", "k8s", "nodes.json", "pods.json", "--out", "out") == 0
+    assert "(kept)" in capsys.readouterr().out
+    before = content("out")
+    assert call("read", "k8s", "nodes.json", "--out", "out") == 2 and content("out") == before
+    assert call("read", "k8s", "nodes.json", "--out", "out", "--force") == 0
+    assert "there are no tasks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [(), ("--force",)])
+def test_nothing_foreign_is_overwritten(option):
+    Path("out").mkdir()
+    Path("out", "tasks.csv").write_text("mine")
+    assert call("read", "k8s", "nodes.json", "pods.json", "--out", "out", *option) == 2
+    assert content("out") == {"tasks.csv": b"mine"}
+    Path("out", "tasks.csv").rename("out/thesis.tex")
+    assert call("read", "k8s", "nodes.json", "pods.json", "--out", "out", *option) == (0 if option else 2)
+    assert content("out")["thesis.tex"] == b"mine"
+    Path("file").write_text("mine")
+    assert call("read", "k8s", "nodes.json", "--out", "file", *option) == 2 and Path("file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("arguments", [
+    ("slrum", "pods.json"), ("auto", "absent.json"), ("auto", "."), ("sacct", "pods.json"), ("swf", "pods.json"),
+    ("csv", "pods.json", "--map", "a"), ("csv", "pods.json", "--map", "a=b", "--map", "a=c"),
+    ("k8s", "pods.json", "--size-to", "80"), ("k8s", "pods.json", "--nodes", "pods.json"),
+    ("k8s", "pods.json", "--nodes", "absent.json"), ("auto", "pods.json", "/dev/null"),
+    ("auto", "naive.csv", "--zone", "Mars")])
+def test_what_cannot_be_read_is_one_line(arguments, capsys):
+    Path("naive.csv").write_text("name,num_gpus,submit_s\na,1,2025-01-01 00:00:00\n")
+    assert_refused(call("read", *arguments, "--out", "out"), capsys, "sched-lab: ")
+
+
+REFUSED = {
+    "truncated": PODS[:-40], "cut in a text": PODS[:PODS.index(b"notebook") + 3], "empty": b"", "blanks": b" \n\n",
+    "cut gzip": gzip.compress(PODS)[:-20], "noise": bytes(range(256)) * 40, "zip head": b"PK\x03\x04" + PODS,
+    "cut UTF-16": PODS.decode().encode("utf-16")[:-1], "latin-1": PODS.replace(b"notebook", b"caf\xe9"),
+    "NaN": PODS.replace(b'"items"', b'"x": NaN, "items"', 1), "deep": b"[" * 100_000, "html": b"<html>login</html>",
+    "a name twice": PODS.replace(b'"kind"', b'"kind": "Node", "kind"', 1)}
+TAKEN = {
+    "gzip": gzip.compress(PODS), "byte order mark": b"\xef\xbb\xbf" + PODS, "UTF-16": PODS.decode().encode("utf-16"),
+    "lines of Windows": PODS.replace(b"\n", b"\r\n"), "duplicate pods": pods(lambda items: items.append(items[0])),
+    "same name": pods(lambda items: items.append(POD | {"metadata": POD["metadata"] | {"uid": "other"}})),
+    "quotes": renamed('he said "no", \'twice\''), "markup": renamed("<script>alert(1)</script>&amp;"),
+    "formula": renamed("=cmd|' /C calc'!A0"), "path": renamed("../../etc/passwd"), "lines": renamed("a\r\nb\0c\u2028d"),
+    "right to left": renamed("\u202e\u0627"), "no name": renamed(""), "a long name": renamed("x" * 10_000),
+    "wrong types": pods(lambda items: items.__setitem__(0, {"kind": "Pod", "metadata": [], "spec": 7, "status": None})),
+    "negative": PODS.replace(b'"2Gi"', b'"-2Gi"'), "a billion GPUs": PODS.replace(
+        b'"nvidia.com/gpu.shared": "1"', b'"nvidia.com/gpu.shared": "1000000000"'),
+    "no times": PODS.replace(b"2026-", b"year "), "year 9999": PODS.replace(b"2026-", b"9999-"),
+    "other zone": PODS.replace(b":00Z", b":00+14:00"), "a number": b"7", "a text": b'"pods"',
+    "no items": b'{"apiVersion": "v1", "kind": "List", "items": []}'}
+
+NOTHING = ("a number", "a text", "no items")
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_damaged_dumps_are_refused_by_name(kind, capsys):
+    Path("bad.json").write_bytes(REFUSED[kind])
+    assert_refused(call("read", "k8s", "nodes.json", "bad.json", "--out", "out"), capsys, "bad.json")
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_strange_dumps_are_read_and_checked(kind, capsys):
+    Path("odd.json").write_bytes(TAKEN[kind])
+    assert call("read", "k8s", "nodes.json", "odd.json", "--out", "out") == 0, capsys.readouterr().err
+    assert set(content("out")) == {*CLUSTER_FILES, CLUSTER_RECORD}
+    before = content("out")
+    capsys.readouterr()
+    assert call("check", "out") == (2 if kind in NOTHING else 1 if kind in ("a billion GPUs", "no times") else 0)
+    text = capsys.readouterr()
+    assert "Traceback" not in text.err + text.out and content("out") == before
+    names = pd.read_csv("out/tasks.csv", dtype=str, keep_default_na=False)["name"]
+    assert names.is_unique and not names.str.contains(r"[\r\n\x00]", regex=True).any()
+    assert call("check", "out", "--json") in (0, 1, 2) and json.loads(capsys.readouterr().out)["findings"] is not None
+
+
+@pytest.mark.parametrize("kind", ["duplicate pods", "same name", "negative", "no name", "wrong types", *NOTHING])
+def test_what_was_not_taken_as_it_stood_is_in_the_ledger(kind):
+    Path("odd.json").write_bytes(TAKEN[kind])
+    said = []
+    for name in ("pods", "odd"):
+        assert call("read", "k8s", "nodes.json", f"{name}.json", "--out", name) == 0
+        said.append(set(pd.read_csv(f"{name}/ledger.csv")["reason"]))
+    assert said[1] - said[0]
+
+
+def test_an_archive_with_both_files(capsys):
+    with zipfile.ZipFile("dump.zip", "w") as archive:
+        archive.write("nodes.json")
+        archive.write("pods.json")
+        archive.writestr("../README", "not a dump")
+    assert call("read", "auto", "dump.zip", "--out", "out") == 0
+    assert not Path("../README").exists() and "no format knows this file" in Path("out/ledger.csv").read_text()
+
+
+@pytest.mark.parametrize(("rows", "code", "words"), [
+    ("a,0,0,60,1,1000,n0,0,u\n", 0, "usable"), ("a,0,9,5,1,1000,n0,0,u\n", 1, "end before start"),
+    ("a,0,0,60,1,1000,n0,0,u\nb,0,30,90,1,1000,n0,0,u\n", 1, "GPU 0 of n0 holds 2,000 of 1,000 from 30 s until 60 s"),
+    ("a,0,0,60,1000000000,1000,,,u\n", 1, "larger than any node"), ("a,0,0,60,1,1000,n9,0,u\n", 1, "unknown node"),
+    ("=1+1,0,0,60,1,1000,n0,0,<b>\n", 0, "usable")])
+def test_check_says_whether_it_can_be_true(rows, code, words, capsys):
+    assert read_own(rows) == 0
+    assert call("check", "out") == code
+    text = capsys.readouterr().out
+    assert words in text and ("row 2" in text or "row 3" in text or code == 0)
+
+
+def test_check_of_what_is_no_cluster_is_2(capsys):
+    Path("empty").mkdir()
+    for name in ("absent", "empty", "pods.json"):
+        assert call("check", name) == 2
+        text = capsys.readouterr()
+        assert "Traceback" not in text.err and len((text.err + text.out).splitlines()) <= 3
+
+
+def test_check_of_a_trace_without_nodes_is_2_and_says_what_to_give(capsys):
+    Path("swf.txt").write_text(SAMPLES["helios"])
+    assert call("read", "auto", "swf.txt", "--out", "out") == 0
+    assert "--size-to" in capsys.readouterr().err
+    assert call("check", "out") == 2 and "--size-to 80%" in capsys.readouterr().out
+    assert call("read", "auto", "swf.txt", "--size-to", "80%", "--out", "sized") == 0
+    assert call("check", "sized") == 0
+
+
+@pytest.mark.parametrize("damage", ["tasks.csv", "nodes.csv", "about.json"])
+def test_check_of_a_damaged_folder_is_2(damage, capsys):
+    assert read_own("a,0,0,60,1,1000,n0,0,u\n") == 0
+    Path("out", damage).write_bytes(b"\xff\x00{")
+    capsys.readouterr()
+    assert call("check", "out") == 2 and damage in capsys.readouterr().out
+
+
+def test_accounts_with_nodes_of_another_format(capsys):
+    Path("sacct.txt").write_text(ACCOUNTS)
+    assert call("read", "sacct", "sacct.txt", "--nodes", "nodes.json", "--zone", "Europe/Berlin", "--out", "out") == 0
+    assert "dates without a zone, read as Europe/Berlin" in Path("out/ledger.csv").read_text()
+    assert call("check", "out") == 1 and "unknown node" in capsys.readouterr().out
+
+
+def test_the_reference_cluster_is_usable(capsys):
+    paths = [find_reference(f"kubernetes/{name}.json") for name in ("nodes", "pods")]
+    if None in paths:
+        pytest.skip("the recorded cluster is not beside the checkout")
+    assert call("read", "k8s", *paths, "--out", "out") == 0 and call("check", "out") == 0
+
+
+def test_a_published_trace_is_usable(capsys):
+    path = find_data("samples/helios.csv")
+    if path is None:
+        pytest.skip("the public traces are not beside the checkout")
+    assert call("read", "auto", path, "--size-to", "80%", "--out", "out") == 0 and call("check", "out") == 0

@@ -1,0 +1,194 @@
+"""Files of every kind in, one cluster out: who recognises what, nodes from elsewhere, models by one name."""
+import json
+
+import pandas as pd
+import pytest
+
+from sched_lab.fleet.reading import FORMATS, Asked, known_models, mean_demand, read_files, recognised, share_of
+from sched_lab.fleet.tables import ReadOptions, Source
+from sched_lab.frames import InputError, embedded
+from sched_lab.traces import find_data, find_reference
+from tests.fleet.test_slurm import ACCOUNTS, DUMP
+from tests.fleet.test_traces import PHILLY_JSON, SAMPLES
+
+OWN = "name,submit_s,start_s,end_s,num_gpus,gpu_milli\n"
+JOBS = OWN + "a,0,0,3600,2,1000\nb,3600,3600,5400,4,1000\nc,3600,3600,7200,1,1000\n"
+NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\nn1,A100,8,64000,262144\n"
+KNOWN = {
+    **SAMPLES, "slurm": json.dumps(DUMP), "sacct": ACCOUNTS, "k8s": embedded("fleet/pods.json").read_text(),
+    "philly ": json.dumps(PHILLY_JSON)}
+PUBLISHED = {
+    "k8s": "kubernetes/pods.json", "slurm": "slurm/24.11/squeue_v0.0.42.json", "helios": "samples/helios.csv",
+    "acme": "samples/acme_seren.csv", "philly": "samples/philly_flat.csv", "pai": "samples/pai_v2020_task.csv",
+    "spot": "samples/alibaba_v2026_spot_jobs.csv", "dlrm": "alibaba_v2025/disaggregated_DLRM_trace.csv",
+    "openb": "openb/openb_pod_list_default.csv"}
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write files into an empty folder and go there."""
+    monkeypatch.chdir(tmp_path)
+
+    def put(**files):
+        for name, content in files.items():
+            path = tmp_path / name.replace("__", ".")
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return [name.replace("__", ".") for name in files]
+    return put
+
+
+def reasons(tables) -> str:
+    return "\n".join(tables.ledger["what"] + ": " + tables.ledger["reason"])
+
+
+def test_every_format_has_a_sample():
+    assert {name.strip() for name in KNOWN} == set(FORMATS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_auto_knows_each_sample_in_every_encoding(name, encoding):
+    found = recognised(Source("file", KNOWN[name].encode(encoding)), ReadOptions())
+    assert found is not None and found.name == name.strip()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_auto_knows_published_files(name):
+    path = find_reference(PUBLISHED[name]) if name in ("k8s", "slurm") else find_data(PUBLISHED[name])
+    if path is None:
+        pytest.skip("the published files are not beside the checkout")
+    found = recognised(Source(str(path), path.read_bytes()), ReadOptions())
+    assert found is not None and found.name == name
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\n", b"a poem", b"\x00\xff" * 50, b"{", b"[]", b"{}", b"null", b"[1, 2]", b'{"items": []}', b"name\n",
+    b",,,\n",
+    b"\xff\xfe", b"PK\x03\x04", b'"' * 99, b"|" * 99, b"a|b\n1|2\n", b"; comment\n", b"1 2 3\n", b"\r\r\r",
+    b"x" * 200_000, b'{"jobs": 1}', b'{"jobs": [null]}', b'[{"jobid": 1}]'])
+def test_no_format_fails_at_what_is_none_of_its_own(data):
+    for one in FORMATS.values():
+        assert one.recognises(Source("file", data)) in (True, False)
+
+
+def test_auto_refuses_what_nobody_knows(write):
+    write(poem="Shall I compare thee to a summer's day?\n", noise=bytes(range(128, 256)))
+    with pytest.raises(InputError, match="no format knows this file.*--map"):
+        read_files("auto", ["poem"])
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_files("auto", ["noise"])
+    with pytest.raises(InputError, match="did you mean slurm"):
+        read_files("slrum", ["poem"])
+
+
+def test_a_map_makes_an_unknown_table_ones_own(write):
+    write(mine__csv="who,n,when\na,2,5\n")
+    with pytest.raises(InputError, match="no format"):
+        read_files("auto", ["mine.csv"])
+    mapped = Asked(ReadOptions({"name": "who", "num_gpus": "n", "submit_s": "when"}))
+    tasks = read_files("auto", ["mine.csv"], mapped).tasks
+    assert tasks[["name", "num_gpus", "submit_s"]].values.tolist() == [["a", 2, 5]]
+
+
+def test_nodes_of_a_file_replace_those_of_the_dump(write):
+    write(jobs__csv=JOBS, nodes__csv=NODES)
+    tables = read_files("csv", ["jobs.csv"], Asked(nodes=("nodes.csv",)))
+    assert tables.nodes["name"].tolist() == ["n0", "n1"] and "assumed: nodes are those of --nodes" in reasons(tables)
+    again = read_files("csv", ["jobs.csv", "nodes.csv"], Asked(nodes=("nodes.csv",)))
+    assert again.nodes.equals(tables.nodes) and "dropped: nodes of the files" in reasons(again)
+    with pytest.raises(InputError, match="there is no node in it"):
+        read_files("csv", ["jobs.csv"], Asked(nodes=("jobs.csv",)))
+
+
+@pytest.mark.parametrize(("written", "share"), [("80%", 0.8), ("0.8", 0.8), (" 100% ", 1), ("0.5%", 0.005)])
+def test_shares(written, share):
+    assert share_of(written) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("written", ["80", "0", "-1", "0%", "101%", "nan", "inf", "%", "many", "1e999", "8 0%"])
+def test_no_shares(written):
+    with pytest.raises(InputError, match="is not a share"):
+        share_of(written)
+
+
+def test_nodes_are_as_many_as_the_share_asks_for(write):
+    """5 GPU hours in two hours are 2.5 GPUs: 10 GPUs at a quarter, two nodes of eight."""
+    write(jobs__csv=JOBS)
+    tables = read_files("auto", ["jobs.csv"], Asked(size_to="25%"))
+    assert mean_demand(tables.tasks)["gpus"] == 2.5 and tables.nodes["num_gpus"].tolist() == [8, 8]
+    assert "assumed: nodes of 8 GPUs" in reasons(tables) and "there are no nodes" not in reasons(tables)
+    assert "without an end" not in reasons(tables)
+
+
+def test_nodes_have_the_commonest_shape(write):
+    write(jobs__csv=JOBS, nodes__csv=NODES + "n2,T4,2,64000,262144\n")
+    tables = read_files("csv", ["jobs.csv"], Asked(nodes=("nodes.csv",), size_to="25%"))
+    assert tables.nodes["num_gpus"].tolist() == [2] * 5 and set(tables.nodes["gpu_model"]) == {"T4"}
+
+
+def test_tasks_that_outlive_the_trace_hold_until_its_last_time(write):
+    """A holds 2 GPUs for 100 s, B 4 from 50 s on, and C waits: (200 + 200) / 100 are 4 GPUs."""
+    write(jobs__csv=OWN + "a,0,0,100,2,1000\nb,50,50,,4,1000\nc,60,,,8,1000\n")
+    tables = read_files("csv", ["jobs.csv"], Asked(size_to="50%"))
+    assert tables.nodes["num_gpus"].tolist() == [8] and pd.isna(tables.tasks["end_s"][1])
+    line = tables.ledger[tables.ledger["reason"].str.startswith("tasks without an end")]
+    assert line[["file", "what", "count"]].values.tolist() == [["--size-to", "assumed", 1]]
+
+
+def test_without_any_start_tasks_run_since_they_came(write):
+    write(jobs__csv="name,submit_s,end_s,num_gpus,gpu_milli\na,0,100,2,1000\nb,50,,4,1000\n")
+    assert read_files("csv", ["jobs.csv"], Asked(size_to="50%")).nodes["num_gpus"].tolist() == [8]
+
+
+@pytest.mark.parametrize(("rows", "words"), [
+    ("a,,,,1,1000\n", "no task has a time"), ("a,0,0,9,0,0\n", "hold no GPU"), ("a,5,,,1,1000\n", "hold no GPU"),
+    ("a,0,0,9,1000000000,1000\n", "")])
+def test_what_no_share_can_be_made_of(rows, words, write):
+    write(jobs__csv=OWN + rows)
+    if words:
+        with pytest.raises(InputError, match=words):
+            read_files("csv", ["jobs.csv"], Asked(size_to="50%"))
+    else:  # one task of a billion GPUs has two nodes that hold it
+        assert len(read_files("csv", ["jobs.csv"], Asked(size_to="50%")).nodes) == 2
+
+
+def test_a_share_that_would_need_a_million_nodes_is_refused(write):
+    write(jobs__csv=JOBS)
+    with pytest.raises(InputError, match="nodes would be needed"):
+        read_files("csv", ["jobs.csv"], Asked(size_to="0.00001%"))
+
+
+def test_each_wished_model_has_nodes(write):
+    write(jobs__csv=OWN.replace("\n", ",gpu_models\n") + "a,0,0,10,8,1000,A100\nb,0,0,10,4,1000,T4\nc,0,0,10,1,1000,\n")
+    nodes = read_files("csv", ["jobs.csv"], Asked(size_to="100%")).nodes
+    assert nodes.groupby("gpu_model")["num_gpus"].sum().to_dict() == {"A100": 16, "T4": 8}
+    assert nodes["name"].is_unique
+
+
+def test_the_trace_that_outlives_itself():
+    path = find_data(PUBLISHED["dlrm"])
+    if path is None:
+        pytest.skip("the published files are not beside the checkout")
+    tables = read_files("auto", [path], Asked(size_to="80%"))
+    assert 3900 < tables.nodes["num_gpus"].sum() < 4100
+
+
+@pytest.mark.parametrize(("names", "known"), [
+    (["NVIDIA-A100-SXM4-40GB", "t4", "V100M16"], {"NVIDIA-A100-SXM4-40GB": "A100", "t4": "T4"}),
+    (["A100-SXM4-40GB", "A100-SXM4-80GB"], {}), (["A100", "a100"], {}), (["A100DX", "", "H999", "T4-A10"], {})])
+def test_models_have_one_name_where_that_is_certain(names, known):
+    assert known_models(names) == {name: model for name, model in known.items()}
+
+
+def test_models_of_nodes_and_wishes_are_renamed_together(write):
+    write(jobs__csv=OWN.replace("\n", ",gpu_models\n") + "a,0,0,10,1,1000,a100|V100M16\n",
+          nodes__csv="name,gpu_model,num_gpus\nn0,a100,2\n")
+    tables = read_files("csv", ["jobs.csv", "nodes.csv"])
+    assert tables.nodes["gpu_model"].tolist() == ["A100"] and tables.tasks["gpu_models"].tolist() == ["A100|V100M16"]
+    assert "interpreted: GPU a100 is model A100" in reasons(tables)
+
+
+def test_dates_and_seconds_do_not_mix(write):
+    write(helios__csv=SAMPLES["helios"], openb__csv=SAMPLES["openb"])
+    with pytest.raises(InputError, match="helios.csv|helios.*its own zero"):
+        read_files("auto", ["helios.csv", "openb.csv"])
