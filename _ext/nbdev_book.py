@@ -4,7 +4,9 @@ MyST-NB lets a project name its own reader for a file suffix (``nb_custom_format
 included. ``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, the book sees
 
 * directive lines (``#| ...``) removed from the code,
-* ``#| hide``, ``#| default_exp`` and ``#| exporti`` cells removed from the page,
+* ``#| hide`` and ``#| default_exp`` cells removed from the page,
+* ``#| exporti`` cells as code where the page speaks of them (an example uses one of their names, or the
+  text has it as `` `name` ``), and folded under their names where it does not,
 * ``#| hide_input`` / ``#| hide_output`` / ``#| code-fold: true`` as cell tags,
 * ``#| eval: false`` cells never executed,
 * under an ``#| export`` cell a line "exported to <module>" that links to the API page,
@@ -25,8 +27,10 @@ from nbformat.v4 import new_markdown_cell
 
 DIRECTIVE = re.compile(r"^#\|\s*(?P<name>[\w-]+):?\s*(?P<arg>.*?)\s*$")
 VEGALITE = re.compile(r"application/vnd\.vegalite\.v\d+[.+]json")
-TAGS = {"hide": "remove-cell", "default_exp": "remove-cell", "exporti": "remove-cell",
-        "hide_input": "remove-input", "hide_output": "remove-output"}
+TAGS = {"hide": "remove-cell", "default_exp": "remove-cell", "hide_input": "remove-input",
+        "hide_output": "remove-output"}
+UNSPOKEN = re.compile(r"#\|\s*(?:exporti?|exports|hide|hide_input|default_exp)\b")
+DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+(?:, \w+)*)(?::[^=\n]*)? = ", re.M)
 THEBE = re.compile(r"thebe", re.I)
 
 
@@ -38,6 +42,24 @@ def split_directives(source: str) -> tuple[list[tuple[str, str]], str]:
         found.append((m["name"], m["arg"]))
         lines.pop(0)
     return found, "\n".join(lines).lstrip("\n")
+
+
+def names_spoken_of(cells: list[Any]) -> set[str]:
+    """Return the words of the examples of a page, and of what its text has in backticks."""
+    texts = [cell.source for cell in cells
+             if cell.cell_type == "code" and not UNSPOKEN.match(cell.source)]
+    texts += [quoted for cell in cells if cell.cell_type == "markdown"
+              for quoted in re.findall(r"`([^`\n]+)`", cell.source)]
+    return set(re.findall(r"\w+", "\n".join(texts)))
+
+
+def fold_helpers(cell: Any, spoken_of: set[str]) -> None:
+    """Fold a cell with none of these names; what it defines is written on the fold."""
+    names = re.findall(r"\w+", " ".join(map(" ".join, DEFINED.findall(cell.source))))
+    if spoken_of.isdisjoint(names):
+        cell.metadata["tags"].append("hide-input")
+        cell.metadata["mystnb"] = {"code_prompt_show": f"Show {', '.join(names)}",
+                                   "code_prompt_hide": f"Hide {', '.join(names)}"}
 
 
 def chart_label(spec: dict[str, Any]) -> str:
@@ -70,7 +92,8 @@ def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
     """Read an nbdev notebook for MyST-NB (see the module docstring)."""
     nb = nbformat.reads(text, as_version=4)
     module = ""
-    cells = []
+    cells: list[Any] = []
+    spoken_of = names_spoken_of(nb.cells)
     for cell in nb.cells:
         cells.append(cell)
         if cell.cell_type != "code":
@@ -82,6 +105,8 @@ def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
                 module = arg
             if name in TAGS:
                 tags.append(TAGS[name])
+            if name == "exporti":
+                fold_helpers(cell, spoken_of)
             if name == "eval" and arg.lower() == "false":
                 tags.append("skip-execution")
             if name == "code-fold" and arg.lower() == "true":

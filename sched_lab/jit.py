@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +66,95 @@ def source_stamp(file: Path) -> str:
     for path in sorted(files):
         digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+@cache
+def _emit_late() -> None:
+    """Let numba make machine code of a function when somebody asks for its address, and not before.
+
+    A function that only compiled code calls is linked into its callers, and is optimised and emitted there. To do so
+    with the function alone, too, took a third of the time, for code that nobody ran. For the same reason the parts of
+    numba that stand for functions of NumPy get no entry from Python. All this is private in numba, and looked at
+    from version 0.68 on; earlier ones go their own way.
+    """
+    import numba
+
+    if numba.version_info.short < (0, 68):
+        return
+    codegen: Any = import_module("numba.core.codegen")
+    environment: Any = import_module("numba.core.environment")
+    event: Any = import_module("numba.core.event")
+    stack: Any = import_module("numba.core.targetconfig").ConfigStack
+    jit_codegen = codegen.JITCPUCodegen
+    plain_set_env = jit_codegen.set_env
+    plain_add_module = jit_codegen._add_module
+
+    class Late(codegen.JITCodeLibrary):  # type: ignore[misc]
+        """A library whose module is given to the engine on demand."""
+
+        is_emitted = False
+
+        def _finalize_specific(self) -> None:
+            """Emit nothing yet."""
+
+        def _optimize_final_module(self) -> None:
+            """Leave all but the cheapest optimisation to the callers."""
+            flags = stack.top_or_none()
+            if flags is None or not flags.no_cpython_wrapper:
+                super()._optimize_final_module()
+            else:
+                manager, builder = self._codegen._module_pass_manager(
+                    loop_vectorize=False, slp_vectorize=False, opt=self._codegen._opt_level, cost="cheap")
+                manager.run(self._final_module, builder)
+
+        def emit(self) -> None:
+            """Make machine code, and tell it where the environments of its functions are."""
+            self.is_emitted = True
+            self._codegen._engine.add_module(self._final_module)
+            super()._finalize_specific()
+            for variable in self._final_module.global_variables:
+                known = environment.lookup_environment(variable.name)
+                if known is not None:
+                    self._codegen.set_env(variable.name, known)
+
+        def get_pointer_to_function(self, name: str) -> Any:
+            """Emit the module, if it has the function."""
+            self._ensure_finalized()
+            module = self._shared_module or self._final_module
+            if not self.is_emitted and any(
+                    each.name == name and not each.is_declaration for each in module.functions):
+                self.emit()
+            return super().get_pointer_to_function(name)
+
+        def serialize_using_object_code(self) -> Any:
+            """Keep what there is: machine code, or else what callers are linked with."""
+            return super().serialize_using_object_code() if self.is_emitted else self.serialize_using_bitcode()
+
+    class Nested(event.Listener):  # type: ignore[misc]
+        depth = 0
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            dispatcher = event.data["dispatcher"]
+            function = dispatcher.py_func
+            if self.depth > 1 and function.__module__.startswith("numba.") and "<locals>" in function.__qualname__:
+                dispatcher._compiler.targetoptions |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+
+    def set_env(self: Any, name: str, env: Any) -> None:
+        if self._engine.is_symbol_defined(name):    # else `emit` does it
+            plain_set_env(self, name, env)
+
+    def add_module(self: Any, module: Any) -> None:
+        if not isinstance(module._CPUCodeLibrary__library, Late):
+            plain_add_module(self, module)
+
+    jit_codegen.set_env = set_env
+    jit_codegen._add_module = add_module
+    jit_codegen._library_class = Late
+    event.register("numba:compile", Nested())
 
 
 def _unkept_form(function: F, options: dict[str, Any], form: str) -> F:
@@ -149,6 +239,7 @@ def njit(**options: Any) -> Callable[[F], F]:
         import numba  # noqa: F401
     except ImportError:
         return lambda function: function
+    _emit_late()
     if compiling:
         _tell_of_compiling()
 

@@ -189,6 +189,55 @@ def test_what_only_compiled_code_calls_has_no_entry_from_python():
     assert double(4) == 8 and len(double.signatures) == 1
 
 
+DEEP = """
+import numba
+from sched_lab.jit import njit
+
+@numba.njit(cache=True)
+def depth(n):
+    if n < 0:
+        raise ValueError(f"{n} is below 0")
+    if n == 0:
+        return 0
+    return 1 + depth(n - 1)
+
+@njit()
+def twice(n):
+    return 2 * depth(n)
+
+@njit()
+def thrice(n):
+    return 3 * depth(n)
+"""
+
+
+def test_machine_code_is_made_of_what_python_calls_alone(toy):
+    pytest.importorskip("numba")
+    code = """
+from numba.core import codegen
+added = []
+plain = codegen.JitEngine.add_module
+codegen.JitEngine.add_module = lambda self, module: (added.append(module.name), plain(self, module))[1]
+from sched_lab.caller import cost
+print(cost(10), added.count("cost"), added.count("rate"))
+from sched_lab.callee import rate
+print(rate(10), added.count("rate"))
+"""
+    assert run(toy, code) == ["21", "1", "0", "20", "1"]
+    assert run(toy, code) == ["21", "1", "0", "20", "1"]        # and so of what was kept
+
+
+def test_a_function_of_others_that_calls_itself_is_linked_and_kept(toy):
+    """Each process finds more of it on disk than the one before."""
+    pytest.importorskip("numba")
+    (toy / "deep.py").write_text(DEEP)
+    for names in (["twice"], ["twice", "thrice"], ["thrice", "depth"]):
+        code = f"from sched_lab.deep import {', '.join(names)}\n" + "".join(
+            f"print({name}(5))\ntry: {name}(-1)\nexcept ValueError as error: print(error)\n" for name in names)
+        factor = {"twice": 2, "thrice": 3, "depth": 1}
+        assert run(toy, code) == [word for name in names for word in (str(5 * factor[name]), *"-1 is below 0".split())]
+
+
 def test_the_newest_numba_allowed_has_the_private_parts_we_use():
     numba = pytest.importorskip("numba")
     bounds = re.search(r"numba>=[\d.]+,<0\.(\d+)", Path(__file__).parents[1].joinpath("settings.ini").read_text())
@@ -199,3 +248,11 @@ def test_the_newest_numba_allowed_has_the_private_parts_we_use():
     assert kept._cache_file._source_stamp                       # of the file of the function; ours is of all it imports
     assert callable(kept._index_key)                            # ours tells the two forms of a function apart
     assert callable(plain.get_call_template) and callable(plain.get_overload)   # what compiled callers ask for
+    codegen = pytest.importorskip("numba.core.codegen")
+    compat._emit_late()
+    library = codegen.JITCPUCodegen._library_class
+    assert library.__name__ == "Late" and issubclass(library, codegen.JITCodeLibrary)
+    for name in ("_finalize_specific", "_optimize_final_module", "get_pointer_to_function",
+                 "serialize_using_object_code", "serialize_using_bitcode"):
+        assert callable(getattr(codegen.JITCodeLibrary, name))
+    assert plain._compiler.targetoptions is not None

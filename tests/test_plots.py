@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 import altair as alt
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -152,15 +153,36 @@ def test_column_names_are_no_paths(name):
     assert re.findall(r'\bd="(M[^"]*)"', svgs[0]) == re.findall(r'\bd="(M[^"]*)"', svgs[1])
 
 
-@given(NAMES, st.dictionaries(NAMES, NAMES, max_size=3))
-def test_the_books_pages_hold_names_as_data(title, row):
-    """The same rule where the book puts a stored chart into a page."""
+def extension():
+    """Load the reader that the book has for its notebooks."""
     location = importlib.util.spec_from_file_location("nbdev_book", EXTENSION)
     module = importlib.util.module_from_spec(location)
     location.loader.exec_module(module)
-    block = module.vega_block({"title": title, "data": row}, None)
+    return module
+
+
+@given(NAMES, st.dictionaries(NAMES, NAMES, max_size=3))
+def test_the_books_pages_hold_names_as_data(title, row):
+    """The same rule where the book puts a stored chart into a page."""
+    block = extension().vega_block({"title": title, "data": row}, None)
     assert block.count("<script") == block.count("</script") == 1 and "<!--" not in block
     assert json.loads(re.search(r'class="vega-spec">(.*?)</script', block, re.S)[1]) == {"title": title, "data": row}
+
+
+def test_a_helper_is_open_where_its_page_speaks_of_it():
+    cells = ["Every format is asked (`asked_first`).", "#| exporti\ndef asked_first():\n    return 1",
+             "#| exporti\nBEFORE, AFTER = 0, 1\nWORDS: dict[str, int] = {}", "#| exporti\ndef checked():\n    return 2",
+             "#| export\ndef public():\n    return helper()", "#| exporti\nclass Helper: ...\n\n\ndef helper(): ...",
+             "assert checked() == 2", "#| hide\nprint(WORDS)"]
+    make = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
+    notebook = nbformat.v4.new_notebook(cells=[make[number == 0](text) for number, text in enumerate(cells)])
+    page = extension().read_nb(nbformat.writes(notebook)).cells
+    tags = {cell.source.splitlines()[0]: cell.metadata.tags for cell in page if cell.cell_type == "code"}
+    assert tags == {"def asked_first():": [], "BEFORE, AFTER = 0, 1": ["hide-input"], "def checked():": [],
+                    "def public():": [], "class Helper: ...": ["hide-input"], "assert checked() == 2": [],
+                    "print(WORDS)": ["remove-cell"]}
+    assert [cell.metadata.mystnb.code_prompt_show for cell in page if "mystnb" in cell.metadata] == [
+        "Show BEFORE, AFTER, WORDS", "Show Helper, helper"]
 
 
 def test_a_page_asks_for_nothing_and_shows_no_source(tmp_path):
