@@ -24,8 +24,9 @@ from .policies import policy_of
 from .model import (ONE_AT_RANDOM, RESOURCES, Placements, Policy,
                                     PowerSettings, World, check_placements, gpu_indices,
                                     is_feasible, stage_starts, world_of)
-from .score_index import (NOWHERE, Index, empty_index, first_highest,
-                                          first_member, is_sum, note_change, refresh)
+from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
+                                          first_highest, first_member, is_sum, note_change,
+                                          refresh, row_of)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt
 from ..traces import Arrivals, Tasks, admits, most_popular, task_classes
 
@@ -145,7 +146,7 @@ def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task:
     return row
 
 # %% ../../nbs/26_inflation.ipynb #26-023
-@njit(cache=True)
+@fast
 def add_points(total: Integers, score: NDArray[np.int32], can_host: Truths, weight: int,
                normalise: int) -> None:
     """Add one score to the total of each feasible node.
@@ -221,7 +222,7 @@ def choose(memory: Memory, row: int, has_memory: Truths, weights: Integers, norm
     return chosen
 
 # %% ../../nbs/26_inflation.ipynb #26-032
-@njit(cache=True)
+@fast
 def place(world: World, task: int, memory_mib: int, node: int, gpu_mask: int) -> None:
     """Take what the task asks for from the state of a node.
 
@@ -248,7 +249,7 @@ CURVE = ("cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli", 
 CPU_W, GPU_W, USED, ARRIVED, FRAG, FAILED = range(len(CURVE))
 
 
-@njit(cache=True)
+@fast
 def node_share(world: World, node: int, is_exact: bool) -> tuple[float, float, float]:
     """What one node adds to the cluster's milliwatts and fragmentation.
 
@@ -321,7 +322,7 @@ class Books(NamedTuple):
     trail: Trail
 
 
-@njit(cache=True)
+@fast
 def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
     """Count a node whose state has changed, in place of what it contributed before."""
     cpu, gpu, frag = node_share(world, node, is_exact)
@@ -336,7 +337,9 @@ def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
     share[node, 0] = cpu
     share[node, 1] = gpu
     share[node, 2] = frag
-@njit(cache=True)
+
+
+@fast
 def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
     """Books of a cluster without tasks."""
     books = Books(np.zeros(len(CURVE)), np.zeros(len(RESOURCES), np.int64),
@@ -346,7 +349,7 @@ def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
     return books
 
 # %% ../../nbs/26_inflation.ipynb #26-039a1
-@njit(cache=True)
+@fast
 def enter(books: Books, world: World, arriving: ArrivingTasks, arrival: int, node: int,
           gpu_mask: int, is_exact: bool) -> None:
     """Place an arriving task on a node, or let it fail if that is -1, and write it down.
@@ -382,7 +385,7 @@ def enter(books: Books, world: World, arriving: ArrivingTasks, arrival: int, nod
         trail.curve[arrival, column] = now[column]
 
 
-@njit(cache=True)
+@fast
 def stage_now(weighing: StagedWeights, stage: int, in_use: Integers) -> int:
     """Stage of a policy that holds once so much is in use, if `stage` held before."""
     starts = weighing.starts
@@ -446,7 +449,7 @@ def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
             memory.version[node] += 1
 
 # %% ../../nbs/26_inflation.ipynb #26-039d
-@njit(cache=True)
+@fast
 def draw_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int, die: int) -> int:
     """Feasible node with enough memory, drawn with a large random number; -1 if there is none."""
     num_feasible = 0
@@ -461,8 +464,75 @@ def draw_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int
         n -= is_in
     return -1
 
+# %% ../../nbs/26_inflation.ipynb #26-039d1
+class Candidates(NamedTuple):
+    """Groups of nodes that may take a task.
+
+    Parameters
+    ----------
+    can_host : (groups,) false where no node has enough memory
+    first : (groups,) first node with enough memory, -1 as long as nobody has looked for it
+    value, room_mib, most_mib : what the index knows of the task's class
+    memory_left_mib, memory_mib : (nodes,) what is left, what the task needs (Cond. 2)
+    """
+
+    can_host: Truths
+    first: Integers
+    value: NDArray[np.int32]
+    room_mib: NDArray[np.int32]
+    most_mib: NDArray[np.int32]
+    memory_left_mib: Integers
+    memory_mib: int
+
+
+@fast
+def is_there(candidates: Candidates, group: int) -> bool:
+    """Whether a group has a node with enough memory; the first one is written down."""
+    first = candidates.first
+    if first[group] < 0:
+        first[group] = first_member(candidates.value, candidates.room_mib, candidates.most_mib,
+                                    group, candidates.memory_left_mib, candidates.memory_mib)
+        candidates.can_host[group] = first[group] >= 0
+    return bool(first[group] >= 0)
+
+# %% ../../nbs/26_inflation.ipynb #26-039d2
+@fast
+def settle_ends(candidates: Candidates, score: NDArray[np.int32]) -> None:
+    """Rule out groups until one with the lowest score and one with the highest are surely there."""
+    can_host = candidates.can_host
+    is_settled = False
+    while not is_settled:
+        low = -1
+        high = -1
+        for group in range(len(score)):
+            if can_host[group]:
+                low = group if low < 0 or score[group] < score[low] else low
+                high = group if high < 0 or score[group] > score[high] else high
+        is_settled = low < 0 or (is_there(candidates, low) and is_there(candidates, high))
+
+
+@fast
+def largest_total(candidates: Candidates, total: Integers) -> tuple[int, int]:
+    """First node of the groups with the largest total, -1 if there is none, and the total."""
+    can_host = candidates.can_host
+    best = -1
+    most = 0
+    is_any = True
+    while best < 0 and is_any:
+        is_any = False
+        for group in range(len(total)):
+            if can_host[group] and (not is_any or total[group] > most):
+                most = total[group]
+                is_any = True
+        for group in range(len(total)):
+            if can_host[group] and total[group] == most:
+                if is_there(candidates, group):
+                    first = candidates.first[group]
+                    best = first if best < 0 else min(best, first)
+    return best, most
+
 # %% ../../nbs/26_inflation.ipynb #26-039e
-@njit(cache=True)
+@fast
 def best_sum(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
              weighing: StagedWeights, stage: int, die: int) -> int:
     """First node with the largest weighted sum of points, -1 if none can take the task.
@@ -477,38 +547,30 @@ def best_sum(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
     weights = weighing.weights[stage]
     groups = index.groups
     num_groups = groups.num[row]
-    first = np.full(num_groups, -1)
-    for group in range(num_groups):
-        if groups.size[row, group] > 0:
-            while groups.members[row, group, groups.first[row, group]] == 0:
-                groups.first[row, group] += 1
-            first[group] = first_member(groups.members[row, group], groups.first[row, group],
-                                        memory_left_mib, memory_mib)
-    can_host = first >= 0
+    candidates = Candidates(groups.most_mib[row, :num_groups] > memory_mib,
+                            np.full(num_groups, -1), index.value[row], groups.room_mib[row],
+                            groups.most_mib[row], memory_left_mib, memory_mib)
     total = np.zeros(num_groups, np.int64)
     luck = 0
     for part in range(len(weights)):
-        if weighing.normalise[part] == ONE_AT_RANDOM:
+        normalise = weighing.normalise[part]
+        score = groups.score[row, part, :num_groups]
+        if normalise == ONE_AT_RANDOM:
             luck += 100 * weights[part]
         elif weights[part] > 0:
-            add_points(total, index.groups.score[row, part, :num_groups], can_host, weights[part],
-                       weighing.normalise[part])
-    best = -1
-    most = -1
-    for group in range(num_groups):
-        if can_host[group] and (best < 0 or total[group] > most
-                                or total[group] == most and first[group] < best):
-            best = first[group]
-            most = total[group]
+            if normalise >= 0:
+                settle_ends(candidates, score)
+            add_points(total, score, candidates.can_host, weights[part], normalise)
+    best, most = largest_total(candidates, total)
     if luck > 0 and best >= 0:
         drawn = draw_node(index, row, memory_left_mib, memory_mib, die)
         lucky = total[index.value[row, drawn]] + luck
         if lucky > most or lucky == most and drawn < best:
             return drawn
-    return int(best)
+    return best
 
 # %% ../../nbs/26_inflation.ipynb #26-039f
-@njit(cache=True)
+@fast
 def best_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
               weighing: StagedWeights, stage: int, die: int) -> int:
     """First node with the largest weighted sum of points: `choose`, by an index.
@@ -522,10 +584,10 @@ def best_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int
         return best_sum(index, row, memory_left_mib, memory_mib, weighing, stage, die)
     if weighing.normalise[np.argmax(weights)] == ONE_AT_RANDOM:
         return draw_node(index, row, memory_left_mib, memory_mib, die)
-    return first_highest(index.value[row], index.highest[row], memory_left_mib, memory_mib)
+    return first_highest(index.value[row], row_of(index.best, row), memory_left_mib, memory_mib)
 
 # %% ../../nbs/26_inflation.ipynb #26-039g
-@njit(cache=True)
+@fast
 def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: World, index: Index,
                     arriving: ArrivingTasks, arrival: int) -> tuple[int, int]:
     """Decide as `decide` does; (-1, -1) if the index has too little room for this policy.
@@ -538,11 +600,11 @@ def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: Wo
     task = arriving.task[arrival]
     die = arriving.dice[arrival]
     weights = weighing.weights[stage]
+    memory_mib = arriving.memory_mib[arrival]
     row = refresh(kernels, weights, world, index, task)
-    if row < 0:
+    if row < 0 or memory_mib > MOST_MIB:
         return -1, -1
-    node = best_node(index, row, world.state.memory_left_mib, arriving.memory_mib[arrival],
-                     weighing, stage, die)
+    node = best_node(index, row, world.state.memory_left_mib, memory_mib, weighing, stage, die)
     if node < 0:
         return -1, 0
     part = np.argmax(weights)
@@ -551,7 +613,7 @@ def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: Wo
     return node, draw_gpus(index.gpu_mask[part, node], world.demand.num_gpus[task], die >> 31)
 
 # %% ../../nbs/26_inflation.ipynb #26-039h
-@njit(cache=True)
+@fast
 def replay_by_index(kernels: Any, weighing: StagedWeights, world: World, index: Index,
                     arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> bool:
     """Do what `replay` does, by an index; false if that has too little room for this policy.
@@ -719,6 +781,28 @@ def about_run(cluster: Cluster, policy: Policy, seed: int, num_arrivals: int,
             "nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()), "arrivals": num_arrivals}
 
 # %% ../../nbs/26_inflation.ipynb #26-049a
+def placed(cluster: Cluster, tasks: Tasks, policy: Policy, workload: Arrivals,
+           power: PowerSettings, seed: int) -> tuple[Placements, Floats]:
+    """Let a policy place a workload, nodes in the order of their ranks; give back file order.
+
+    Parameters
+    ----------
+    cluster, tasks, policy, workload, power : of the run
+    seed : for a policy that draws lots
+
+    Returns
+    -------
+    placements, not yet checked, and the curve of `play`
+    """
+    rows = workload.task_row
+    order = np.argsort(workload.node_rank)
+    ranked = cluster.take(order)
+    classes, class_of = task_classes(tasks)
+    world = world_of(ranked, classes, most_popular(classes), power.of(ranked))
+    node, gpu_mask, curve = play(policy, world, class_of[rows], tasks.memory_mib[rows], seed)
+    return Placements(rows, in_file_order(order, node), gpu_mask), curve
+
+
 def run_of(cluster: Cluster, placements: Placements, curve: Floats, about: dict[str, Any]) -> Run:
     """Frames and summary of a run that has been checked; `curve` as `play` gives it."""
     frame = curve_frame(cluster, curve)
@@ -790,12 +874,7 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
               if isinstance(policy, str) else policy)
     workload = arrivals_of(cluster, tasks, seed, until, arrivals)
     rows = workload.task_row
-    order = np.argsort(workload.node_rank)
-    ranked = cluster.take(order)
-    classes, class_of = task_classes(tasks)
-    world = world_of(ranked, classes, most_popular(classes), settings.of(ranked))
-    node, gpu_mask, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows], seed)
-    placements = Placements(rows, in_file_order(order, node), gpu_mask)
+    placements, curve = placed(cluster, tasks, chosen, workload, settings, seed)
     check_placements(cluster, tasks, placements)
     about = about_run(cluster, chosen, seed, len(rows), about_workload(until, arrivals, settings))
     return run_of(cluster, placements, curve, about)

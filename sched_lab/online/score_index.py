@@ -5,7 +5,6 @@
 # %% ../../nbs/25a_score_index.ipynb #25a-005
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +18,26 @@ from .model import World, is_feasible
 __all__ = []
 
 # %% ../../nbs/25a_score_index.ipynb #25a-008
-BLOCK = 32
+BLOCK = 64
 NOWHERE = -(2**31)
+MOST_MIB = 2**31 - 2
+
+
+class Best(NamedTuple):
+    """Highest scores in each place, for each task class; used where one score decides.
+
+    A place is a region of `BLOCK` blocks or a block of `BLOCK` nodes; regions come first.
+
+    Parameters
+    ----------
+    score : (rows, places) highest score there
+    asked_mib : (rows, places) memory that was once asked for there in vain
+    score_then : (rows, places) no node there with at least so much memory has a higher score
+    """
+
+    score: NDArray[np.int32]
+    asked_mib: NDArray[np.int32]
+    score_then: NDArray[np.int32]
 
 
 class Groups(NamedTuple):
@@ -31,17 +48,16 @@ class Groups(NamedTuple):
     num : (rows,) groups so far, also those that have become empty
     slot : (rows, slots) hash table from scores to number of the group, -1 for a free slot
     score : (rows, scores, groups) scores of the group
-    size : (rows, groups) number of its nodes
-    first : (rows, groups) there is none of its nodes in the blocks before this one
-    members : (rows, groups, blocks) its nodes as bits
+    room_mib : (rows, groups, places) its nodes there have less memory left than this; 0 if there
+        are none
+    most_mib : (rows, groups) the same for all its nodes
     """
 
     num: Integers
     slot: NDArray[np.int16]
     score: NDArray[np.int32]
-    size: NDArray[np.int32]
-    first: NDArray[np.int32]
-    members: NDArray[np.uint32]
+    room_mib: NDArray[np.int32]
+    most_mib: NDArray[np.int32]
 
 # %% ../../nbs/25a_score_index.ipynb #25a-009
 class Index(NamedTuple):
@@ -55,41 +71,64 @@ class Index(NamedTuple):
     seen : (rows,) changes that the row knows of, -1 if it knows nothing
     value : (rows, nodes) score of the node, or its group if several scores are added up; `NOWHERE`
         if it cannot hold the class
-    highest : (rows, blocks) largest value of each block of nodes
     num_changes : (1,) changes so far
     changes : (nodes,) the last of them, change number n in place n modulo the number of nodes
     last_change : (nodes,) number of the last change of each node
     stale : (nodes,) room for the list of nodes to score again
     score, gpu_mask : (scores, nodes) room for what the kernels write
+    best : highest values
     groups : of equal scores
     """
 
     owner: Integers
     seen: Integers
     value: NDArray[np.int32]
-    highest: NDArray[np.int32]
     num_changes: Integers
     changes: Integers
     last_change: Integers
     stale: Integers
     score: NDArray[np.int32]
     gpu_mask: Integers
+    best: Best
     groups: Groups
 
 # %% ../../nbs/25a_score_index.ipynb #25a-010
-def empty_groups(num_rows: int, num_scores: int, num_blocks: int, max_groups: int) -> Groups:
-    """Groups without nodes."""
-    shape = (num_rows, max_groups)
-    slot = np.full((num_rows, 2 * max_groups + 1), -1, np.int16)
-    return Groups(np.zeros(num_rows, np.int64), slot,
-                  np.zeros((num_rows, num_scores, max_groups), np.int32), np.zeros(shape, np.int32),
-                  np.zeros(shape, np.int32), np.zeros((*shape, num_blocks), np.uint32))
+fast = njit(cache=True, error_model="numpy")  # no check for a division by zero: there is none
+
+
+def count_places(num_nodes: int) -> int:
+    """Regions and blocks of a cluster."""
+    num_blocks = -(-num_nodes // BLOCK)
+    return -(-num_blocks // BLOCK) + num_blocks
+
+
+@fast
+def count_regions(num_places: int) -> int:
+    """Regions among so many places, which come before the blocks."""
+    return -(-num_places // (BLOCK + 1))
 
 
 def row_bytes(num_nodes: int, num_scores: int, max_groups: int) -> int:
     """Bytes of one row of an index."""
-    num_blocks = -(-num_nodes // BLOCK)
-    return 16 + 4 * (num_nodes + num_blocks) + max_groups * (12 + 4 * (num_scores + num_blocks))
+    num_places = count_places(num_nodes)
+    return 18 + 4 * num_nodes + 12 * num_places + max_groups * (8 + 4 * (num_scores + num_places))
+
+
+def empty_best(num_rows: int, num_places: int) -> Best:
+    """No node, and nothing asked for."""
+    shape = (num_rows, num_places)
+    return Best(np.full(shape, NOWHERE, np.int32), np.full(shape, MOST_MIB + 1, np.int32),
+                np.full(shape, NOWHERE, np.int32))
+
+
+def empty_groups(num_rows: int, num_scores: int, num_places: int, max_groups: int) -> Groups:
+    """Groups without nodes."""
+    shape = (num_rows, max_groups)
+    # a power of two, so that a remainder is a few bits; more than half of the slots stay free
+    slot = np.full((num_rows, 1 << (2 * max_groups).bit_length()), -1, np.int16)
+    return Groups(np.zeros(num_rows, np.int64), slot,
+                  np.zeros((num_rows, num_scores, max_groups), np.int32),
+                  np.zeros((*shape, num_places), np.int32), np.zeros(shape, np.int32))
 
 # %% ../../nbs/25a_score_index.ipynb #25a-011
 def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: int = 1,
@@ -103,19 +142,16 @@ def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: i
     """
     most_rows = max_bytes // row_bytes(num_nodes, num_scores, max_groups)
     num_rows = max(1, min(num_classes, most_rows))
-    num_blocks = -(-num_nodes // BLOCK)
+    num_places = count_places(num_nodes)
     return Index(
         np.full(num_rows, -1), np.full(num_rows, -1),
-        np.full((num_rows, num_nodes), NOWHERE, np.int32),
-        np.full((num_rows, num_blocks), NOWHERE, np.int32), np.zeros(1, np.int64),
+        np.full((num_rows, num_nodes), NOWHERE, np.int32), np.zeros(1, np.int64),
         np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
         np.zeros((num_scores, num_nodes), np.int32), np.zeros((num_scores, num_nodes), np.int64),
-        empty_groups(num_rows, num_scores, num_blocks, max_groups))
+        empty_best(num_rows, num_places),
+        empty_groups(num_rows, num_scores, num_places, max_groups))
 
 # %% ../../nbs/25a_score_index.ipynb #25a-014
-fast = njit(cache=True, error_model="numpy")  # no check for a division by zero: there is none
-
-
 @fast
 def note_change(index: Index, node: int) -> None:
     """Note that the state of a node has changed."""
@@ -133,58 +169,154 @@ def list_stale(index: Index, row: int) -> int:
     since = index.seen[row]
     until = index.num_changes[0]
     is_new = since < 0 or until - since >= len(changes)
-    num_stale = 0
-    for n in range(len(changes) if is_new else until - since):
-        if is_new:
-            stale[num_stale] = n
-            num_stale += 1
-        else:
-            node = changes[(since + n) % len(changes)]
-            stale[num_stale] = node
-            num_stale += index.last_change[node] == since + n
     index.seen[row] = until
+    if is_new:
+        for node in range(len(stale)):
+            stale[node] = node
+        return len(stale)
+    num_stale = 0
+    place = since % len(changes)
+    for number in range(since, until):
+        node = changes[place]
+        stale[num_stale] = node
+        num_stale += index.last_change[node] == number
+        place = place + 1 if place + 1 < len(changes) else 0
     return num_stale
 
 # %% ../../nbs/25a_score_index.ipynb #25a-018
 @fast
-def keep_scores(value: NDArray[np.int32], highest: NDArray[np.int32], score: NDArray[np.int32],
-                stale: Integers, num_feasible: int) -> None:
-    """Write down the scores of the stale nodes, and the highest one of their blocks.
+def keep_highest(below: NDArray[np.int32], start: int, highest: NDArray[np.int32], place: int,
+                 before: int, now: int) -> None:
+    """Keep the highest value of a place when one of its values changes.
 
     Parameters
     ----------
-    value, highest : (nodes,) and (blocks,), the row of a task class
-    score : (nodes,) what the kernel wrote
+    below, start : the values; those of the place begin at `start`, `BLOCK` of them or up to the end
+    highest, place : where the highest one is kept
+    before, now : the value that has changed
+    """
+    if now >= highest[place]:
+        highest[place] = now
+    elif before == highest[place]:
+        there = below[start:start + BLOCK]
+        most = there[0]
+        for n in range(len(there)):
+            if there[n] > most:  # many at once, which `max` would not be
+                most = there[n]
+        highest[place] = most
+
+
+@fast
+def row_of(best: Best, row: int) -> Best:
+    """(places,) each, of one task class (not to be called from Python)."""
+    return Best(best.score[row], best.asked_mib[row], best.score_then[row])
+
+
+@fast
+def keep_scores(value: NDArray[np.int32], best: Best, score: NDArray[np.int32],
+                memory_left_mib: Integers, stale: Integers, num_feasible: int) -> None:
+    """Write down the scores of the stale nodes, and what follows for their blocks and regions.
+
+    Parameters
+    ----------
+    value, best : (nodes,) and (places,) each, the row of a task class
+    score, memory_left_mib : (nodes,) what the kernel wrote, what is left
     stale, num_feasible : the nodes; so many of them can hold the class, the others cannot
     """
+    highest = best.score
+    num_regions = count_regions(len(highest))
     for n in range(len(stale)):
         node = stale[n]
         before = value[node]
         now = score[node] if n < num_feasible else NOWHERE
+        if now == NOWHERE and before == NOWHERE:
+            continue
         value[node] = now
-        block = node // BLOCK
-        if now >= highest[block]:
-            highest[block] = now
-        elif before == highest[block]:
-            most = NOWHERE
-            for other in range(block * BLOCK, min((block + 1) * BLOCK, len(value))):
-                most = max(most, value[other])
-            highest[block] = most
+        block = num_regions + node // BLOCK
+        region = node // BLOCK**2
+        before_there = highest[block]
+        keep_highest(value, node - node % BLOCK, highest, block, before, now)
+        if highest[block] != before_there:
+            keep_highest(highest, num_regions + region * BLOCK, highest, region, before_there,
+                         highest[block])
+        for place in (block, region):
+            if now > best.score_then[place] and memory_left_mib[node] >= best.asked_mib[place]:
+                best.score_then[place] = now
 
-
+# %% ../../nbs/25a_score_index.ipynb #25a-018a
 @fast
-def first_highest(value: NDArray[np.int32], highest: NDArray[np.int32], memory_left_mib: Integers,
-                  memory_mib: int) -> int:
-    """First node with the highest score among those with enough memory, -1 if there is none."""
+def best_place(best: Best, start: int, stop: int, memory_mib: int) -> tuple[int, int]:
+    """First place that may have the best node with enough memory, and a score none is above there.
+
+    Parameters
+    ----------
+    best : (places,) each, the row of a task class
+    start, stop : the places in question
+    memory_mib : memory asked for
+
+    Returns
+    -------
+    (-1, `NOWHERE`) if there is no such node
+    """
     found = -1
     most = NOWHERE
-    for block in range(len(highest)):
-        if highest[block] > most:
-            for node in range(block * BLOCK, min((block + 1) * BLOCK, len(value))):
-                if value[node] > most and memory_left_mib[node] >= memory_mib:
-                    most = value[node]
-                    found = node
-    return found
+    for place in range(start, stop):
+        bound = int(best.score[place])
+        if memory_mib >= best.asked_mib[place]:
+            bound = min(bound, int(best.score_then[place]))
+        if bound > most:
+            most = bound
+            found = place
+    return found, most
+
+# %% ../../nbs/25a_score_index.ipynb #25a-018b
+@fast
+def best_in_block(value: NDArray[np.int32], start: int, memory_left_mib: Integers,
+                  memory_mib: int) -> tuple[int, int]:
+    """First node with the highest score in a block among those with enough memory, and the score.
+
+    Parameters
+    ----------
+    value, start : (nodes,) scores; first node of the block
+    memory_left_mib, memory_mib : (nodes,) what is left, what is needed
+    """
+    found = -1
+    most = NOWHERE
+    for node in range(start, min(start + BLOCK, len(value))):
+        if value[node] > most and memory_left_mib[node] >= memory_mib:
+            most = int(value[node])
+            found = node
+    return found, most
+
+# %% ../../nbs/25a_score_index.ipynb #25a-018c
+@fast
+def first_highest(value: NDArray[np.int32], best: Best, memory_left_mib: Integers,
+                  memory_mib: int) -> int:
+    """First node with the highest score among those with enough memory, -1 if there is none.
+
+    Parameters
+    ----------
+    value, best : (nodes,) and (places,) each, the row of a task class
+    memory_left_mib, memory_mib : (nodes,) what is left, what is needed (Cond. 2)
+    """
+    num_places = len(best.score)
+    num_regions = count_regions(num_places)
+    while True:
+        region, hoped = best_place(best, 0, num_regions, memory_mib)
+        if region < 0:
+            return -1
+        place = region
+        start = num_regions + region * BLOCK
+        block, found = best_place(best, start, min(start + BLOCK, num_places), memory_mib)
+        if found >= hoped:
+            place = block
+            hoped = found
+            first = (block - num_regions) * BLOCK
+            node, found = best_in_block(value, first, memory_left_mib, memory_mib)
+            if found == hoped:
+                return node
+        best.asked_mib[place] = memory_mib
+        best.score_then[place] = found
 
 # %% ../../nbs/25a_score_index.ipynb #25a-022
 @fast
@@ -198,10 +330,11 @@ def slot_of(slot: NDArray[np.int16], known: NDArray[np.int32], score: NDArray[np
     score, node : (scores, nodes) what the kernels wrote, the node
     weights : (scores,) of the policy; scores without weight are left out
     """
-    place = 0
+    mixed = 0
     for part in range(len(weights)):
         if weights[part] > 0:
-            place = (place * 31 + score[part, node]) % len(slot)
+            mixed = (mixed ^ int(score[part, node])) * 0x5F356495 & 0x7FFFFFFF
+    place = mixed >> 8 & len(slot) - 1
     is_found = False
     while not is_found:
         group = slot[place]
@@ -209,89 +342,150 @@ def slot_of(slot: NDArray[np.int16], known: NDArray[np.int32], score: NDArray[np
         for part in range(len(weights)):
             if group >= 0 and weights[part] > 0 and known[part, group] != score[part, node]:
                 is_found = False
-        place = place if is_found else (place + 1) % len(slot)
+        place = place if is_found else place + 1 & len(slot) - 1
     return place
 
 # %% ../../nbs/25a_score_index.ipynb #25a-023
 @fast
-def keep_groups(index: Index, row: int, weights: Integers, num_stale: int,
-                num_feasible: int) -> bool:
+def join(room_mib: NDArray[np.int32], most_mib: NDArray[np.int32], group: int, node: int,
+         memory_left_mib: int) -> None:
+    """Note that a group has a node with so much memory.
+
+    Parameters
+    ----------
+    room_mib, most_mib : (groups, places) and (groups,), the row of a task class in `Groups`
+    group, node, memory_left_mib : the group, the node, what is left on it
+    """
+    room = min(memory_left_mib, MOST_MIB) + 1
+    block = count_regions(room_mib.shape[1]) + node // BLOCK
+    if room > room_mib[group, block]:
+        room_mib[group, block] = room
+        region = node // BLOCK**2
+        if room > room_mib[group, region]:
+            room_mib[group, region] = room
+            most_mib[group] = max(most_mib[group], room)
+
+# %% ../../nbs/25a_score_index.ipynb #25a-023a
+@fast
+def keep_groups(index: Index, row: int, weights: Integers, memory_left_mib: Integers,
+                num_stale: int, num_feasible: int) -> bool:
     """Move the stale nodes to the groups of their scores; false if there is no room for a new one.
 
     Parameters
     ----------
     index, row, weights : as `refresh`
+    memory_left_mib : (nodes,) what is left
     num_stale, num_feasible : so many are stale; the first ones can hold the class
     """
     groups = index.groups
     slot = groups.slot[row]
     known = groups.score[row]
-    size = groups.size[row]
-    first = groups.first[row]
-    members = groups.members[row]
+    room_mib = groups.room_mib[row]
+    most_mib = groups.most_mib[row]
     value = index.value[row]
-    has_room = True
     for n in range(num_stale):
         node = index.stale[n]
-        now = NOWHERE
-        if n < num_feasible and has_room:
-            place = slot_of(slot, known, index.score, node, weights)
-            now = int(slot[place])
-            if now < 0 and groups.num[row] == len(size):
-                has_room = False
-                now = NOWHERE
-            elif now < 0:
-                now = groups.num[row]
-                groups.num[row] += 1
-                slot[place] = now
-                known[:, now] = index.score[:, node]
-                first[now] = members.shape[1]
-        before = value[node]
-        if now != before:
-            bit = np.uint32(1 << node % BLOCK)
-            value[node] = now
-            if before != NOWHERE:
-                members[before, node // BLOCK] ^= bit
-                size[before] -= 1
-            if now != NOWHERE:
-                members[now, node // BLOCK] ^= bit
-                size[now] += 1
-                first[now] = min(first[now], node // BLOCK)
-    return has_room
+        if n >= num_feasible:
+            value[node] = NOWHERE
+            continue
+        place = slot_of(slot, known, index.score, node, weights)
+        group = int(slot[place])
+        if group < 0:
+            group = groups.num[row]
+            if group == len(most_mib):
+                return False
+            groups.num[row] += 1
+            slot[place] = group
+            for part in range(len(known)):
+                known[part, group] = index.score[part, node]
+        value[node] = group
+        join(room_mib, most_mib, group, node, memory_left_mib[node])
+    return True
 
 # %% ../../nbs/25a_score_index.ipynb #25a-024
 @fast
-def first_member(members: NDArray[np.uint32], start: int, memory_left_mib: Integers,
+def first_place(room_mib: NDArray[np.int32], start: int, stop: int,
+                memory_mib: int) -> tuple[int, int]:
+    """First place that may have a node with enough memory; -1 if there is none. And the most room.
+
+    Parameters
+    ----------
+    room_mib : (places,) of a group, as in `Groups`
+    start, stop : the places in question
+    memory_mib : memory asked for
+    """
+    most = 0
+    for place in range(start, stop):
+        if room_mib[place] > memory_mib:
+            return place, most
+        most = max(most, int(room_mib[place]))
+    return -1, most
+
+
+@fast
+def first_in_block(value: NDArray[np.int32], start: int, group: int, memory_left_mib: Integers,
+                   memory_mib: int) -> tuple[int, int]:
+    """First node of a group in a block with enough memory; -1 if there is none. And the most room.
+
+    Parameters
+    ----------
+    value, start, group : (nodes,) groups; first node of the block; the group
+    memory_left_mib, memory_mib : (nodes,) what is left, what is needed
+    """
+    most = 0
+    for node in range(start, min(start + BLOCK, len(value))):
+        if value[node] == group:
+            if memory_left_mib[node] >= memory_mib:
+                return node, most
+            most = max(most, memory_left_mib[node] + 1)
+    return -1, most
+
+# %% ../../nbs/25a_score_index.ipynb #25a-024a
+@fast
+def first_member(value: NDArray[np.int32], room_mib: NDArray[np.int32],
+                 most_mib: NDArray[np.int32], group: int, memory_left_mib: Integers,
                  memory_mib: int) -> int:
     """First node of a group with enough memory, -1 if there is none.
 
     Parameters
     ----------
-    members, start : (blocks,) nodes of the group as bits; there is none before this block
+    value, room_mib, most_mib : (nodes,), (groups, places) and (groups,), the row of a task class
+    group : one of its groups
     memory_left_mib, memory_mib : (nodes,) what is left, what is needed
     """
-    for block in range(start, len(members)):
-        rest = int(members[block])
-        while rest:
-            lowest = rest & -rest
-            node = block * BLOCK + math.frexp(lowest)[1] - 1
-            if memory_left_mib[node] >= memory_mib:
+    there_mib = room_mib[group]
+    num_places = len(there_mib)
+    num_regions = count_regions(num_places)
+    while most_mib[group] > memory_mib:
+        region, most = first_place(there_mib, 0, num_regions, memory_mib)
+        if region < 0:
+            most_mib[group] = most
+            continue
+        place = region
+        start = num_regions + region * BLOCK
+        block, most = first_place(there_mib, start, min(start + BLOCK, num_places), memory_mib)
+        if block >= 0:
+            place = block
+            first = (block - num_regions) * BLOCK
+            node, most = first_in_block(value, first, group, memory_left_mib, memory_mib)
+            if node >= 0:
                 return node
-            rest ^= lowest
+        there_mib[place] = most
     return -1
 
 # %% ../../nbs/25a_score_index.ipynb #25a-027
 @fast
 def forget(index: Index, row: int) -> None:
     """Empty a row."""
+    best = index.best
     groups = index.groups
     index.seen[row] = -1
     index.value[row] = NOWHERE
-    index.highest[row] = NOWHERE
+    best.score[row] = NOWHERE
+    best.asked_mib[row] = MOST_MIB + 1
     groups.slot[row] = -1
-    for group in range(groups.num[row]):
-        groups.members[row, group] = 0
-        groups.size[row, group] = 0
+    groups.most_mib[row] = 0
+    groups.room_mib[row, :groups.num[row]] = 0
     groups.num[row] = 0
 
 
@@ -327,6 +521,7 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
     world, index, task : the cluster, what is known of it, the task class
     """
     row = task % len(index.owner)
+    memory_left_mib = world.state.memory_left_mib
     if index.owner[row] != task:
         index.owner[row] = task
         forget(index, row)
@@ -336,18 +531,18 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
         if not is_done:
             num_stale = list_stale(index, row)
             num_feasible = put_feasible_first(world, index.stale, task, num_stale)
-            best = 0
+            last = 0
             for part in range(len(weights)):
                 if weights[part] > 0:
-                    best = part
+                    last = part
                     kernels[part](world, task, index.stale[:num_feasible], index.score[part],
                                   index.gpu_mask[part])
             if is_grouped:
-                is_done = keep_groups(index, row, weights, num_stale, num_feasible)
+                is_done = keep_groups(index, row, weights, memory_left_mib, num_stale, num_feasible)
             else:
                 is_done = True
-                keep_scores(index.value[row], index.highest[row], index.score[best],
-                            index.stale[:num_stale], num_feasible)
+                keep_scores(index.value[row], row_of(index.best, row), index.score[last],
+                            memory_left_mib, index.stale[:num_stale], num_feasible)
             if not is_done:
                 forget(index, row)  # once more without the groups that have become empty
     return row if is_done else -1
