@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from .exact import solve_exact
@@ -67,47 +66,30 @@ def decide_at_random_together(fleet: Fleet, jobs: Jobs, now_s: float, how: Searc
     """Keep the best of many random rounds, all of them as one array program."""
     return random_rounds(fleet, jobs, now_s, how, device=device).best
 
-# %% ../../nbs/34b_andreas_policies.ipynb #34b-014
-@dataclass(frozen=True)
-class Record(PolicyRecord[Decide]):
-    """What the book knows about one policy of this family.
-
-    Parameters
-    ----------
-    decides_once : whether it takes a single decision only, and not those of a whole day
-    """
-
-    decides_once: bool = False
-
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-015
 POLICIES: PolicyTable[Decide] = PolicyTable(
-    Record("fifo", "first come, first served; running jobs stay where they are",
-           "Filippini et al. 2021, Section V-B", partial(decide_by_rule, fifo)),
-    Record("edf", "the earliest due date goes first; running jobs stay where they are",
-           "Filippini et al. 2021, Section V-B", partial(decide_by_rule, edf)),
-    Record("priority", "the heaviest weight goes first; running jobs stay where they are",
-           "Filippini et al. 2021, Section V-B", partial(decide_by_rule, priority)),
-    Record("greedy", "who is nearest to being late goes first, and all jobs are placed anew",
-           "Filippini et al. 2021, Algorithm 1 without chance", decide_greedily),
-    Record("rg", "randomized greedy: the best of many disturbed rounds of greedy",
-           "Filippini et al. 2021, Algorithm 1", decide_at_random, decide_at_random_together,
-           ("max_iterations", "seed", "as_code", "rho", "period_s")),
-    Record("local", "plays simple policies to the end of the queue and follows the cheapest",
-           "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries")),
-    Record("exact", "the proved optimum of Eq. 1, or the best within the time limit; decides once",
-           "Filippini et al. 2021, Appendix A, corrected", decide_exactly,
-           options=("time_limit_s",), decides_once=True))
+    PolicyRecord("fifo", "first come, first served; running jobs stay where they are",
+                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, fifo)),
+    PolicyRecord("edf", "the earliest due date goes first; running jobs stay where they are",
+                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, edf)),
+    PolicyRecord("priority", "the heaviest weight goes first; running jobs stay where they are",
+                 "Filippini et al. 2021, Section V-B", partial(decide_by_rule, priority)),
+    PolicyRecord("greedy", "who is nearest to being late goes first, and all jobs are placed anew",
+                 "Filippini et al. 2021, Algorithm 1 without chance", decide_greedily),
+    PolicyRecord("rg", "randomized greedy: the best of many disturbed rounds of greedy",
+                 "Filippini et al. 2021, Algorithm 1", decide_at_random, decide_at_random_together,
+                 ("max_iterations", "seed", "as_code", "rho", "period_s")),
+    PolicyRecord("local", "plays simple policies to the end of the queue and follows the cheapest",
+                 "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries")),
+    PolicyRecord("exact",
+                 "the proved optimum of Eq. 1, or the best within the time limit; decides once",
+                 "Filippini et al. 2021, Appendix A, corrected", decide_exactly,
+                 options=("time_limit_s",), decides_once=True))
 
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-016p
-def decides_once(name: str) -> bool:
-    """Whether a policy takes a single decision only."""
-    record = POLICIES.record(name)
-    return isinstance(record, Record) and record.decides_once
-
-
 def day_policies() -> list[str]:
     """Names of the policies that can decide at every event of a day."""
-    return [name for name in POLICIES if not decides_once(name)]
+    return [name for name, record in POLICIES.items() if not record.decides_once]
 
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-018
 def policy_of(name: str, how: SearchOptions = DEFAULTS) -> Optimiser:

@@ -28,61 +28,85 @@ PATIENCE = 2.0  # how far ahead of its due date a job begins to count, in mean r
 MOST_TIMES_LEAST = 3.0
 
 # %% ../../nbs/34a_rollout.ipynb #34a-008
-class Room(NamedTuple):
-    """Nodes by sort (type and size) and free GPUs: finding, taking, giving back in constant time.
+class Shelves(NamedTuple):
+    """Nodes by shelf: one for each sort (type and size) and number of free GPUs.
 
     Parameters
     ----------
-    sort : (nodes,) number of the sort
-    kind, size : (sorts,) GPU type and GPUs of a node
-    members : (sorts, most GPUs + 1, nodes) nodes with so many free GPUs
-    num_nodes : (sorts, most GPUs + 1) how many they are
-    place : (nodes,) position among them
-    free : (nodes,) free GPUs
-    price_eur_per_s : (configurations, sorts, most GPUs + 1) what a configuration adds to the cost
-        of a node with so many free GPUs; infinite where it does not fit
+    head : (shelves,) node in front, -1 if there is none
+    following : (nodes,) the next one on the same shelf, -1 for the last
+    shelf : (nodes,) where each stands: its sort times the most GPUs plus one, plus its free GPUs
     """
 
-    sort: Integers
+    head: Integers
+    following: Integers
+    shelf: Integers
+
+# %% ../../nbs/34a_rollout.ipynb #34a-008w
+class Ways(NamedTuple):
+    """All ways to run a job: a configuration on a shelf; of equally good ones the first wins.
+
+    Parameters
+    ----------
+    configuration, shelf, gpus : (ways,)
+    price_eur_per_s : (ways,) what the job adds to the cost of its node
+    alone_eur_per_h : (ways,) cost of a node with this job alone
+    """
+
+    configuration: Integers
+    shelf: Integers
+    gpus: Integers
+    price_eur_per_s: Floats
+    alone_eur_per_h: Floats
+
+# %% ../../nbs/34a_rollout.ipynb #34a-008a
+class Room(NamedTuple):
+    """Nodes, and where jobs can run on them.
+
+    Parameters
+    ----------
+    kind, size : (sorts,) GPU type and GPUs of a node
+    ways : to run a job
+    eur_per_h : (shelves,) what each node there costs
+    num_gpus : of all nodes
+    empty, now : nodes while nothing is taken, and as they stand now
+    """
+
     kind: Integers
     size: Integers
-    members: Integers
-    num_nodes: Integers
-    place: Integers
-    free: Integers
-    price_eur_per_s: Floats
+    ways: Ways
+    eur_per_h: Floats
+    num_gpus: int
+    empty: Shelves
+    now: Shelves
 
 # %% ../../nbs/34a_rollout.ipynb #34a-009
-@njit(cache=True)
-def put(room: Room, node: int) -> None:
-    """List a node under its free GPUs."""
-    sort = room.sort[node]
-    level = room.free[node]
-    room.place[node] = room.num_nodes[sort, level]
-    room.members[sort, level, room.place[node]] = node
-    room.num_nodes[sort, level] += 1
+@njit(cache=True, forceinline=True)
+def put(shelves: Shelves, node: int, shelf: int) -> None:
+    """Put a node in front of a shelf."""
+    shelves.following[node] = shelves.head[shelf]
+    shelves.head[shelf] = node
+    shelves.shelf[node] = shelf
 
 # %% ../../nbs/34a_rollout.ipynb #34a-009p
-@njit(cache=True)
-def occupy(room: Room, node: int, gpus: int) -> None:
-    """Take some GPUs of a node; the last one of its list moves to its place."""
-    sort = room.sort[node]
-    level = room.free[node]
-    room.num_nodes[sort, level] -= 1
-    last = room.members[sort, level, room.num_nodes[sort, level]]
-    room.members[sort, level, room.place[node]] = last
-    room.place[last] = room.place[node]
-    room.free[node] -= gpus
-    put(room, node)
+@njit(cache=True, forceinline=True)
+def occupy(shelves: Shelves, shelf: int, gpus: int) -> int:
+    """Take some GPUs of the node in front of a shelf; return the node."""
+    node: int = shelves.head[shelf]
+    shelves.head[shelf] = shelves.following[node]
+    put(shelves, node, shelf - gpus)
+    return node
 
 # %% ../../nbs/34a_rollout.ipynb #34a-009q
-@njit(cache=True)
-def clear(fleet: Fleet, room: Room) -> None:
+@njit(cache=True, forceinline=True)
+def clear(room: Room) -> None:
     """Take everything off the nodes."""
-    room.num_nodes[:] = 0
-    room.free[:] = fleet.node_gpus
-    for node in range(len(room.free) - 1, -1, -1):
-        put(room, node)
+    head, following, shelf = room.now
+    for i in range(len(head)):
+        head[i] = room.empty.head[i]
+    for node in range(len(shelf)):
+        following[node] = room.empty.following[node]
+        shelf[node] = room.empty.shelf[node]
 
 # %% ../../nbs/34a_rollout.ipynb #34a-010
 @njit(cache=True)
@@ -128,112 +152,135 @@ def sorts_of(fleet: Fleet) -> tuple[Integers, Integers, Integers]:
         sort[node] = number[own, gpus]
     return sort, kind[:found], size[:found]
 
+# %% ../../nbs/34a_rollout.ipynb #34a-011a
+@njit(cache=True)
+def ways_of(fleet: Fleet, price: Floats) -> tuple[Integers, Integers, Integers, Floats, Floats]:
+    """What `Ways` holds, by configuration, sort and free GPUs."""
+    num_sorts, levels = price.shape[1:]
+    cells = np.flatnonzero(price.ravel() < np.inf)
+    configuration = cells // (num_sorts * levels)
+    gpus = fleet.configuration_gpus[configuration]
+    alone = np.empty(len(cells))
+    for way in range(len(cells)):
+        kind = fleet.configuration_type[configuration[way]]
+        alone[way] = fleet.cost_eur_per_h[kind, gpus[way]]
+    return configuration, cells % (num_sorts * levels), gpus, price.ravel()[cells], alone
+
+# %% ../../nbs/34a_rollout.ipynb #34a-011b
+@njit(cache=True)
+def shelves_of(fleet: Fleet, sort: Integers, kind: Integers,
+               size: Integers) -> tuple[Floats, Integers, Integers, Integers]:
+    """What a node on each shelf costs, and what `Shelves` holds if nothing is taken."""
+    levels = fleet.cost_eur_per_h.shape[1]
+    eur_per_h = np.zeros(len(size) * levels)
+    for i in range(len(size)):
+        for free in range(size[i] + 1):
+            eur_per_h[i * levels + free] = fleet.cost_eur_per_h[kind[i], size[i] - free]
+    shelves = Shelves(np.full(len(eur_per_h), -1), np.empty(len(sort), np.int64),
+                      np.empty(len(sort), np.int64))
+    for node in range(len(sort) - 1, -1, -1):
+        put(shelves, node, sort[node] * levels + fleet.node_gpus[node])
+    return eur_per_h, shelves.head, shelves.following, shelves.shelf
+
 # %% ../../nbs/34a_rollout.ipynb #34a-011p
 @njit(cache=True)
 def room_arrays(fleet: Fleet) -> tuple[Any, ...]:
-    """What `Room` holds if nothing is taken."""
-    nodes = len(fleet.node_gpus)
-    levels = fleet.cost_eur_per_h.shape[1]
+    """What `Room` holds."""
     sort, kind, size = sorts_of(fleet)
-    members = np.empty((len(size), levels, nodes), np.int64)
-    num_nodes = np.zeros((len(size), levels), np.int64)
-    room = Room(sort, kind, size, members, num_nodes, np.empty(nodes, np.int64),
-                fleet.node_gpus.copy(), prices_of(fleet, kind, size))
-    clear(fleet, room)
-    return (room.sort, room.kind, room.size, room.members, room.num_nodes, room.place, room.free,
-            room.price_eur_per_s)
+    eur_per_h, head, following, shelf = shelves_of(fleet, sort, kind, size)
+    ways = ways_of(fleet, prices_of(fleet, kind, size))
+    return kind, size, ways, eur_per_h, (head, following, shelf)
 
 
 def room_of(fleet: Fleet) -> Room:
     """Empty nodes."""
-    return Room(*room_arrays(fleet))
+    kind, size, ways, eur_per_h, lists = room_arrays(fleet)
+    now = Shelves(*(column.copy() for column in lists))
+    return Room(kind, size, Ways(*ways), eur_per_h, int(fleet.node_gpus.sum()),
+                Shelves(*lists), now)
 
-# %% ../../nbs/34a_rollout.ipynb #34a-014p
-@njit(cache=True)
-def appeal(fleet: Fleet, configuration: int, time_s: float, late_s: float, cost_eur: float,
-           place: int) -> tuple[bool, float]:
-    """Whether a place counts as late, and the number by which it is compared: the least wins."""
-    if place == BY_PRICE:
-        return False, cost_eur
-    kind = fleet.configuration_type[configuration]
-    gpus = fleet.configuration_gpus[configuration]
-    if late_s > 0:
-        return True, time_s * gpus
-    return False, time_s * fleet.cost_eur_per_h[kind, gpus]
-
-# %% ../../nbs/34a_rollout.ipynb #34a-015
-@njit(cache=True)
-def best_place(fleet: Fleet, room: Room, jobs: Jobs, job: int, left: float, now_s: float,
-               place: int) -> tuple[int, int, float]:
-    """Configuration and node for the rest of a job, and what its energy costs; -1 if nothing fits.
-
-    By price: least energy and penalty. In time: the cheapest of those that meet the due date, else
-    the least GPU time.
-
-    Parameters
-    ----------
-    left : the part of the job that is left
-    place : `BY_PRICE` or `IN_TIME`
-    """
-    best = np.inf
-    is_best_late = True
-    found = (-1, -1, 0.0)
-    for c in range(jobs.times_s.shape[1]):
-        if jobs.times_s[job, c] == np.inf:
-            continue
-        time_s = jobs.times_s[job, c] * left
-        gpus = fleet.configuration_gpus[c]
-        late_s = max(now_s + time_s - jobs.due_s[job], 0.0)
-        for sort in range(len(room.size)):
-            if room.kind[sort] != fleet.configuration_type[c]:
-                continue
-            for level in range(gpus, room.size[sort] + 1):
-                if room.num_nodes[sort, level] == 0:
-                    continue
-                eur = time_s * room.price_eur_per_s[c, sort, level]
-                is_late, value = appeal(fleet, c, time_s, late_s,
-                                        eur + jobs.weight_eur_per_s[job] * late_s, place)
-                if is_late < is_best_late or (is_late == is_best_late and value < best):
-                    best = value
-                    is_best_late = is_late
-                    last = room.num_nodes[sort, level] - 1
-                    found = (c, room.members[sort, level, last], eur)
-    return found
-
-# %% ../../nbs/34a_rollout.ipynb #34a-019
+# %% ../../nbs/34a_rollout.ipynb #34a-015q
 class Queue(NamedTuple):
     """Jobs that wait or run, and what does not change while they are played.
 
     Parameters
     ----------
     jobs : with the time that each still needs
+    time_s : (jobs, ways) run times
     fastest_s, least_eur : (jobs,) run time at best, and energy cost in the best company: on full
         nodes
     """
 
     jobs: Jobs
+    time_s: Floats
     fastest_s: Floats
     least_eur: Floats
 
-# %% ../../nbs/34a_rollout.ipynb #34a-019p
+# %% ../../nbs/34a_rollout.ipynb #34a-019
 @njit(cache=True)
-def bests_of(jobs: Jobs, room: Room) -> tuple[Floats, Floats]:
+def bests_of(jobs: Jobs, room: Room) -> tuple[Floats, Floats, Floats]:
     """What `Queue` adds to the jobs."""
+    ways = room.ways
+    time_s = jobs.times_s[:, ways.configuration]
     fastest_s = np.full(len(jobs.due_s), np.inf)
     least_eur = np.full(len(jobs.due_s), np.inf)
+    is_empty = np.zeros(len(room.eur_per_h), np.bool_)
+    is_empty[room.empty.shelf] = True
     for job in range(len(fastest_s)):
-        for c in range(jobs.times_s.shape[1]):
-            fastest_s[job] = min(fastest_s[job], jobs.times_s[job, c])
-            for sort in range(len(room.size)):
-                price = room.price_eur_per_s[c, sort, room.size[sort]]
-                if price < np.inf and jobs.times_s[job, c] < np.inf:
-                    least_eur[job] = min(least_eur[job], jobs.times_s[job, c] * price)
-    return fastest_s, least_eur
+        fastest_s[job] = jobs.times_s[job].min()
+        for way in range(len(ways.shelf)):
+            if is_empty[ways.shelf[way]] and time_s[job, way] < np.inf:
+                eur = time_s[job, way] * ways.price_eur_per_s[way]
+                least_eur[job] = min(least_eur[job], eur)
+    return time_s, fastest_s, least_eur
 
 
 def queue_of(jobs: Jobs, room: Room) -> Queue:
     """Add what does not change to the jobs."""
     return Queue(jobs, *bests_of(jobs, room))
+
+# %% ../../nbs/34a_rollout.ipynb #34a-015
+@njit(cache=True, forceinline=True)
+def way_by_price(room: Room, queue: Queue, job: int, left: float, now_s: float) -> int:
+    """Way of least energy and penalty for the rest of a job; -1 if there is no room for it.
+
+    Parameters
+    ----------
+    left : the part of the job that is left
+    """
+    ways = room.ways
+    due_s = queue.jobs.due_s[job]
+    weight = queue.jobs.weight_eur_per_s[job]
+    best = np.inf
+    found = -1
+    for way in range(len(ways.shelf)):
+        time_s = queue.time_s[job, way] * left
+        late_s = max(now_s + time_s - due_s, 0.0)
+        eur = time_s * ways.price_eur_per_s[way] + weight * late_s
+        eur = eur if room.now.head[ways.shelf[way]] >= 0 else np.inf
+        found = way if eur < best else found  # no branch: nobody can foresee who wins
+        best = eur if eur < best else best
+    return found
+
+# %% ../../nbs/34a_rollout.ipynb #34a-015p
+@njit(cache=True, forceinline=True)
+def way_in_time(room: Room, queue: Queue, job: int, left: float, now_s: float) -> int:
+    """Cheapest way to meet the due date, or else that of the least GPU time; as `way_by_price`."""
+    ways = room.ways
+    best = np.inf
+    is_best_late = True
+    found = -1
+    for way in range(len(ways.shelf)):
+        time_s = queue.time_s[job, way] * left
+        is_late = now_s + time_s - queue.jobs.due_s[job] > 0
+        value = time_s * (ways.gpus[way] if is_late else ways.alone_eur_per_h[way])
+        value = value if room.now.head[ways.shelf[way]] >= 0 else np.inf
+        is_less = (is_late < is_best_late) | ((is_late == is_best_late) & (value < best))
+        is_better = is_less & (value < np.inf)
+        found = way if is_better else found
+        best = value if is_better else best
+        is_best_late = is_late if is_better else is_best_late
+    return found
 
 # %% ../../nbs/34a_rollout.ipynb #34a-020
 @njit(cache=True)
@@ -271,10 +318,22 @@ def board_of(fleet: Fleet, jobs: Jobs, now_s: float) -> Board:
     room = room_of(fleet)
     return Board(fleet, room, queue_of(jobs, room), now_s)
 
+# %% ../../nbs/34a_rollout.ipynb #34a-023q
+class Turn(NamedTuple):
+    """Who runs where until the next completion.
+
+    Parameters
+    ----------
+    node, way : (jobs,) -1 for a job that waits
+    """
+
+    node: Integers
+    way: Integers
+
 # %% ../../nbs/34a_rollout.ipynb #34a-024
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, place: int,
-                   decision: Assignment) -> tuple[float, int]:
+                   turn: Turn) -> tuple[float, int]:
     """Place jobs on empty nodes in a given order, as long as there are GPUs.
 
     By price, a job that finds only dear places waits until the first one ends, if it can still be
@@ -284,39 +343,46 @@ def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, pl
     ----------
     left : (jobs,) the part of each that is left
     order : jobs that are not done
-    decision : (jobs,) written for those who are asked, -1 for a job that waits
+    turn : written for those who are asked
 
     Returns
     -------
     when the first job will have ended, and how many were asked before the GPUs were gone
     """
-    fleet, room, queue, _ = board
-    clear(fleet, room)
-    free = fleet.node_gpus.sum()
+    _, room, queue, _ = board
+    ways = room.ways
+    clear(room)
+    free = room.num_gpus
     first_s = np.inf
     asked = 0
     for job in order:
         if free == 0:
             break
         asked += 1
-        decision.node[job] = -1
-        decision.configuration[job] = -1
-        c, n, eur = best_place(fleet, room, queue.jobs, job, left[job], now_s, place)
-        is_dear = place == BY_PRICE and eur > MOST_TIMES_LEAST * queue.least_eur[job] * left[job]
-        can_wait = first_s + left[job] * queue.fastest_s[job] <= queue.jobs.due_s[job]
-        if c < 0 or (is_dear and can_wait):
+        turn.node[job] = -1
+        turn.way[job] = -1
+        if place == BY_PRICE:
+            way = way_by_price(room, queue, job, left[job], now_s)
+        else:
+            way = way_in_time(room, queue, job, left[job], now_s)
+        if way < 0:
             continue
-        occupy(room, n, fleet.configuration_gpus[c])
-        free -= fleet.configuration_gpus[c]
-        decision.node[job] = n
-        decision.configuration[job] = c
-        first_s = min(first_s, now_s + queue.jobs.times_s[job, c] * left[job])
+        time_s = queue.time_s[job, way] * left[job]
+        eur = time_s * ways.price_eur_per_s[way]
+        is_dear = eur > MOST_TIMES_LEAST * queue.least_eur[job] * left[job]
+        can_wait = first_s + left[job] * queue.fastest_s[job] <= queue.jobs.due_s[job]
+        if (place == BY_PRICE) & is_dear & can_wait:
+            continue
+        turn.node[job] = occupy(room.now, ways.shelf[way], ways.gpus[way])
+        turn.way[job] = way
+        free -= ways.gpus[way]
+        first_s = min(first_s, now_s + time_s)
     return first_s, asked
 
 # %% ../../nbs/34a_rollout.ipynb #34a-025
-@njit(cache=True)
+@njit(cache=True, forceinline=True)
 def play_until(board: Board, left: Floats, now_s: float, then_s: float, order: Integers,
-               decision: Assignment) -> tuple[float, int]:
+               turn: Turn) -> tuple[float, int]:
     """Let the placed jobs run for a while: energy and penalties, and how many are done.
 
     Parameters
@@ -324,16 +390,14 @@ def play_until(board: Board, left: Floats, now_s: float, then_s: float, order: I
     left : changed; -1 of a job that is done
     order : jobs that were asked; changed, those that are not done move to the back
     """
-    fleet = board.fleet
     jobs = board.queue.jobs
+    eur = (then_s - now_s) * board.room.eur_per_h / SECONDS_PER_HOUR
     cost_eur = 0.0
-    for n in range(len(fleet.node_gpus)):
-        used = fleet.node_gpus[n] - board.room.free[n]
-        eur_per_h = fleet.cost_eur_per_h[fleet.node_type[n], used]
-        cost_eur += (then_s - now_s) * eur_per_h / SECONDS_PER_HOUR
+    for shelf in board.room.now.shelf:
+        cost_eur += eur[shelf]
     for job in order:
-        if decision.node[job] >= 0:
-            time_s = jobs.times_s[job, decision.configuration[job]]
+        if turn.way[job] >= 0:
+            time_s = board.queue.time_s[job, turn.way[job]]
             left[job] -= (then_s - now_s) / time_s
             is_lost_in_rounding = then_s + left[job] * time_s == then_s
             if left[job] < 1e-9 or is_lost_in_rounding:
@@ -346,6 +410,15 @@ def play_until(board: Board, left: Floats, now_s: float, then_s: float, order: I
             done -= 1
             order[done] = job
     return cost_eur, done
+
+# %% ../../nbs/34a_rollout.ipynb #34a-026a
+@njit(cache=True)
+def note(room: Room, turn: Turn, decision: Assignment) -> None:
+    """Write down who runs where, and on which configuration."""
+    decision.node[:] = turn.node
+    for job in range(len(turn.way)):
+        way = turn.way[job]
+        decision.configuration[job] = room.ways.configuration[way] if way >= 0 else -1
 
 # %% ../../nbs/34a_rollout.ipynb #34a-026
 @njit(cache=True)
@@ -364,21 +437,22 @@ def cost_to_go(board: Board, order: Integers, place: int, limit_eur: float,
     rest = order.copy()
     total = 0.0
     now_s = board.now_s
-    decision.node[:] = -1
-    decision.configuration[:] = -1
-    then_s, asked = place_in_order(board, left, now_s, rest, place, decision)
-    later = Assignment(decision.node.copy(), decision.configuration.copy())
-    while then_s < np.inf:
-        cost_eur, done = play_until(board, left, now_s, then_s, rest[:asked], later)
+    turn = Turn(np.full(len(order), -1), np.full(len(order), -1))
+    is_first = True
+    while len(rest) > 0:
+        then_s, asked = place_in_order(board, left, now_s, rest, place, turn)
+        if is_first:
+            note(board.room, turn, decision)
+        is_first = False
+        if then_s == np.inf:
+            return np.inf
+        cost_eur, done = play_until(board, left, now_s, then_s, rest[:asked], turn)
         total = total + cost_eur
         rest = rest[done:]
         now_s = then_s
         if total > limit_eur:
             return np.inf
-        if len(rest) == 0:
-            return total
-        then_s, asked = place_in_order(board, left, now_s, rest, place, later)
-    return np.inf
+    return total
 
 # %% ../../nbs/34a_rollout.ipynb #34a-030
 @njit(cache=True)

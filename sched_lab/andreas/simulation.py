@@ -18,7 +18,7 @@ from ..jit import heard, njit
 from .greedy import DEFAULTS, SearchOptions, check_options
 from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs,
                                      check_schedule)
-from .policies import POLICIES, Decide, decides_once
+from .policies import POLICIES, Decide
 from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
 from .rules import OpenNodes, Running, open_nodes
 from ..arrays import Floats, Integers
@@ -378,7 +378,7 @@ def _check_clock(jobs: Jobs) -> None:
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033o
 def _check_terms(instance: Instance, policy: str, period_s: float, loss: str) -> None:
     """Refuse what makes no simulation."""
-    if decides_once(policy):
+    if POLICIES.record(policy).decides_once:
         raise InputError(f"policy {policy!r} decides once, not at every event of a day",
                          mend="take one decision, without --simulate, or policy local")
     if loss not in LOSSES:

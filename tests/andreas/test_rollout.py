@@ -229,33 +229,57 @@ def test_the_rollout_decides_as_a_plain_one(queue, seed, tries):
 
 # --- the room on the nodes
 
-def check_room(fleet, room, free):
-    """Every node is listed once, where it belongs, and knows its position."""
-    assert room.free.tolist() == free and room.num_nodes.sum() == len(free)
-    for n in range(len(free)):
-        sort = room.sort[n]
-        assert (room.kind[sort], room.size[sort]) == (fleet.node_type[n], fleet.node_gpus[n])
-        assert room.place[n] < room.num_nodes[sort, free[n]] and room.members[sort, free[n], room.place[n]] == n
+def standing(shelves):
+    """Nodes of each shelf, the one in front first."""
+    rows = []
+    for node in shelves.head.tolist():
+        rows.append([])
+        while node >= 0:
+            rows[-1].append(node)
+            node = int(shelves.following[node])
+    return rows
 
 
 @settings(max_examples=80, deadline=None)
-@given(queues(), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=30))
-def test_nodes_stay_listed_once_whatever_is_taken_and_given_back(queue, moves):
+@given(queues(), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 4)), max_size=30))
+def test_nodes_stand_once_where_they_belong_whatever_is_taken(queue, moves):
     fleet = queue[0]
     room = room_of(fleet)
-    free = fleet.node_gpus.tolist()
-    assert list(zip(room.kind.tolist(), room.size.tolist(), strict=True)) == plain_sorts(fleet)
-    check_room(fleet, room, free)
-    for node, wanted in moves:
-        n = node % len(free)
-        left = wanted % (fleet.node_gpus[n] + 1)
-        occupy(room, n, free[n] - left)  # taken, given back, or neither
-        free[n] = left
-        check_room(fleet, room, free)
-    clear(fleet, room)
-    check_room(fleet, room, fleet.node_gpus.tolist())
-    empty = room_of(fleet)
-    assert (room.place == empty.place).all() and (room.num_nodes == empty.num_nodes).all()
+    levels = fleet.cost_eur_per_h.shape[1]
+    sorts = plain_sorts(fleet)
+    assert list(zip(room.kind.tolist(), room.size.tolist(), strict=True)) == sorts
+    assert room.num_gpus == fleet.node_gpus.sum()
+    expected = [[n for n in range(len(fleet.node_gpus)) if (fleet.node_type[n], fleet.node_gpus[n]) == (kind, size)
+                 and free == size] for kind, size in sorts for free in range(levels)]
+    empty = [list(row) for row in expected]
+    assert standing(room.now) == expected
+    for number, gpus in moves:
+        shelf = number % len(expected)
+        if expected[shelf] and gpus <= shelf % levels:
+            node = expected[shelf].pop(0)
+            assert occupy(room.now, shelf, gpus) == node
+            expected[shelf - gpus].insert(0, node)
+        assert standing(room.now) == expected
+        assert all(room.now.shelf[node] == k for k, row in enumerate(expected) for node in row)
+    clear(room)
+    assert standing(room.now) == standing(room.empty) == empty
+    assert room.now.shelf.tolist() == room.empty.shelf.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(queues())
+def test_ways_are_all_places_with_a_price_and_shelves_know_their_cost(queue):
+    fleet = queue[0]
+    room = room_of(fleet)
+    levels = fleet.cost_eur_per_h.shape[1]
+    price = prices_of(fleet, room.kind, room.size)
+    expected = [(c, sort * levels + free, fleet.configuration_gpus[c], price[c, sort, free],
+                 fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]])
+                for c, sort, free in np.argwhere(price < inf)]
+    assert list(zip(*room.ways, strict=True)) == expected
+    for sort, (kind, size) in enumerate(plain_sorts(fleet)):
+        costs = [fleet.cost_eur_per_h[kind, size - free] for free in range(size + 1)]
+        assert room.eur_per_h[sort * levels:][:size + 1].tolist() == costs
 
 
 @settings(max_examples=60, deadline=None)
@@ -265,7 +289,7 @@ def test_a_price_is_finite_just_where_a_configuration_fits(queue):
     room = room_of(fleet)
     for c, (kind, gpus) in enumerate(zip(fleet.configuration_type, fleet.configuration_gpus, strict=True)):
         for sort, (own, size) in enumerate(plain_sorts(fleet)):
-            for free, price in enumerate(room.price_eur_per_s[c, sort]):
+            for free, price in enumerate(prices_of(fleet, room.kind, room.size)[c, sort]):
                 fits = own == kind and gpus <= free <= size
                 assert price == (plain_price(fleet, kind, size, size - free, gpus) if fits else inf)
 
