@@ -41,23 +41,25 @@ def cheapest_size(times_s: Floats, sizes: Integers, task: int, above: int, as_au
     return best
 
 # %% ../../nbs/51_allocations.ipynb #51-008p
-def cheapest_sizes(times_s: Floats, sizes: Integers, above: int, as_authors: bool) -> Integers:
-    """(tasks,) what `cheapest_size` says of each task."""
-    best = np.full(len(times_s), -1)
-    best_work = np.full(len(times_s), np.inf)
-    for k in range(above + 1, len(sizes)):
+def cheapest_sizes(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
+    """(sizes + 1, tasks) what `cheapest_size` says of each task, above -1, 0, 1, and so on."""
+    best = np.full((len(sizes) + 1, len(times_s)), -1)
+    best_work = np.full(best.shape, np.inf)
+    for k in range(len(sizes)):
+        so_far = best_work[:k + 1]  # whoever looks above k does not look at it
         work = sizes[k] * times_s[:, k]
-        is_tie = as_authors & (work <= best_work) & (work < np.inf)
-        is_better = is_tie | (work < best_work * (1 - EQUAL_WORK))
-        best[is_better] = k
-        best_work[is_better] = work[is_better]
+        is_better = work < so_far * (1 - EQUAL_WORK)
+        if as_authors:
+            is_better |= (work <= so_far) & (work < np.inf)
+        np.putmask(best[:k + 1], is_better, k)
+        np.copyto(so_far, work, where=is_better)
     return best
 
 
 def first_allocation(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
     """Position of each task's size of least work, -1 where it fits on none (first equation)."""
-    return cheapest_sizes(times_s, sizes, -1, as_authors)
-
+    first: Integers = cheapest_sizes(times_s, sizes, as_authors)[0]
+    return first
 
 # %% ../../nbs/51_allocations.ipynb #51-014
 @njit(cache=True)
@@ -108,6 +110,23 @@ def family(times_s: Floats, sizes: Integers, *, as_authors: bool = False) -> Int
     return np.array(members)
 
 # %% ../../nbs/51_allocations.ipynb #51-023
+def raises_of(times_s: Floats, cheapest: Integers) -> Integers:
+    """What `raises` says, from what `cheapest_sizes` says."""
+    num_tasks, num_sizes = times_s.shape
+    tasks = np.arange(num_tasks)
+    above = cheapest[1:]  # above the last, and so above -1, there is none
+    path = np.empty((num_tasks, num_sizes + 1), np.int64)
+    path[:, 0] = cheapest[0]
+    for k in range(num_sizes):
+        path[:, k + 1] = above[path[:, k], tasks]
+    before = path[:, :-1]
+    after = path[:, 1:].ravel()
+    time_s = np.where(before < 0, -np.inf, times_s[tasks[:, None], before])
+    turn = (-np.minimum.accumulate(time_s, axis=1)).ravel().argsort(kind="stable")
+    turn = turn[(after[turn] < 0).cumsum() == 0]
+    return np.stack([turn // num_sizes, before.ravel()[turn], after[turn]], axis=1)
+
+
 def raises(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
     """(raises, 3) from the first allocation to the last: task, position of its size before, after.
 
@@ -115,19 +134,7 @@ def raises(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
     ----------
     times_s, sizes, as_authors : as for `first_allocation`
     """
-    tasks = np.arange(len(times_s))
-    above = [cheapest_sizes(times_s, sizes, k, as_authors) for k in range(len(sizes))]
-    sizes_above = np.stack(above, axis=1)  # above the last, and so above -1, there is none
-    path = [first_allocation(times_s, sizes, as_authors)]
-    for _ in sizes:
-        path.append(sizes_above[tasks, path[-1]])
-    before = np.stack(path[:-1], axis=1)
-    after = np.stack(path[1:], axis=1).ravel()
-    time_s = np.where(before < 0, -np.inf, times_s[tasks[:, None], before])
-    turn = np.argsort(-np.minimum.accumulate(time_s, axis=1), axis=None, kind="stable")
-    turn = turn[np.cumsum(after[turn] < 0) == 0]
-    return np.stack([turn // len(sizes), before.ravel()[turn], after[turn]], axis=1)
-
+    return raises_of(times_s, cheapest_sizes(times_s, sizes, as_authors))
 
 # %% ../../nbs/51_allocations.ipynb #51-023p
 @njit(cache=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..jit import njit
 from ..arrays import Floats, Integers
-from .allocations import first_allocation, go_to, least_makespans, raises
+from .allocations import cheapest_sizes, go_to, least_makespans, raises_of
 from .mig import Mig, Schedule, Tree
 from .repartition import loads, repartition, run_plan, schedule_of, times_on
 from .tasks import LONGEST_S, SHORTEST_S
@@ -347,11 +347,11 @@ def _cells(num_sizes: int, first: Integers, found: Integers) -> Integers:
 def _rows(cells: Integers, num_tasks: int, num_sizes: int) -> Integers:
     """(sizes, tasks) cells by their size, in the order in which they come; the rest is -1."""
     order = np.full((num_sizes, num_tasks), -1)
+    task, size_of = np.divmod(cells, num_sizes)
     for size in range(num_sizes):
-        of_size = cells[cells % num_sizes == size]
-        order[size, :len(of_size)] = of_size // num_sizes
+        of_size = task[size_of == size]
+        order[size, :len(of_size)] = of_size
     return order
-
 
 # %% ../../nbs/53_refine.ipynb #53-034c
 class Family(NamedTuple):
@@ -381,8 +381,9 @@ def only_member(family: Family, allocation: Integers) -> Family:
 
 def family_of(times_s: Floats, sizes: Integers, num_slices: int, as_authors: bool) -> Family:
     """Phase 1: all members of the family, and when each could end at the earliest."""
-    first = first_allocation(times_s, sizes, as_authors)
-    found = raises(times_s, sizes, as_authors)
+    cheapest = cheapest_sizes(times_s, sizes, as_authors)
+    first = cheapest[0]
+    found = raises_of(times_s, cheapest)
     least_s = least_makespans(times_s, sizes, first, found, num_slices)
     cells = _cells(len(sizes), first, found)
     by_time = cells[np.argsort(-times_s.ravel()[cells], kind="stable")]
