@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -68,7 +70,7 @@ Force = Annotated[
     bool,
     typer.Option("--force", help="Replace the answer to another question, or write beside other "
                  "files; what this command did not write stays as it is.")]
-NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables only.")]
+NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables only, and no page.")]
 Workers = Annotated[
     int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
 
@@ -255,9 +257,24 @@ def can_draw() -> bool:
     try:
         need("altair", "vl_convert")
     except MissingPackage as error:
-        typer.echo(f"sched-lab: warning: tables only, no charts: {error}", err=True)
+        typer.echo(f"sched-lab: warning: no charts: {error}", err=True)
         return False
     return True
+
+# %% ../nbs/85_commands.ipynb #85-019d
+as_called: ContextVar[str] = ContextVar("as_called", default="")
+
+
+def note_call(command: str, arguments: Sequence[str]) -> None:
+    """Note the words of a command line, all but the folder of its answer and `--force`."""
+    words = ["sched-lab", command]
+    last = ""
+    for word in arguments:
+        if word != "--force":
+            words.append("--out=DIR" if word.startswith("--out=") else
+                         "DIR" if last == "--out" else word)
+        last = word
+    as_called.set(shlex.join(words))
 
 # %% ../nbs/85_commands.ipynb #85-020
 def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, force: bool,
@@ -277,11 +294,12 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
     OutputError : the folder holds something else, or cannot be written
     """
     from .frames import ensure_writable
-    from .reports import check_folder
+    from .reports import PAGE, Origin, check_folder
 
     check_folder(out, answer, force=force)
     ensure_writable(out)
-    charts = () if no_charts or not can_draw() else answer.charts
+    is_able = not no_charts and can_draw()
+    charts = () if no_charts else answer.charts if is_able else (PAGE,)
     is_whole = answer.is_in(out) and "headline" in answer.in_folder(out)
     is_kept = is_whole and all((out / name).is_file() for name in charts)
     if not is_kept:
@@ -289,7 +307,8 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
             report = compute()
             answer.write(out, report.write_tables, headline=report.headline, force=force)
             if charts:
-                report.draw(out)
+                origin = Origin(answer.command, as_called.get(), answer.inputs)
+                report.draw(out, origin, can_draw=is_able)
     headline = answer.in_folder(out)["headline"]
     typer.echo(f"{out}: {headline}{' (kept)' if is_kept else ''}")
 

@@ -16,7 +16,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Required, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -616,6 +616,11 @@ def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
     return spec
 
 # %% ../nbs/82_plots.ipynb #82-028a
+def _drawable(spec: dict[str, Any]) -> dict[str, Any]:
+    """A specification with the font of a file."""
+    return {**spec, "config": {**spec["config"], "font": _SVG_FONT}}
+
+
 def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Draw a chart into an SVG file.
 
@@ -630,8 +635,7 @@ def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """
     import vl_convert
 
-    spec = _specification(chart)
-    spec["config"]["font"] = _SVG_FONT
+    spec = _drawable(_specification(chart))
     svg = vl_convert.vegalite_to_svg(spec, vl_version=_vega_lite())
     return write_bytes(svg.encode(), path)
 
@@ -659,6 +663,14 @@ def script_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 # %% ../nbs/82_plots.ipynb #82-030p
+def _chart_page(spec: dict[str, Any], program: str) -> bytes:
+    """A page with a chart and the program that draws it."""
+    title = spec.get("title") or "chart"
+    words = title.get("text", "chart") if isinstance(title, dict) else title
+    name = html.escape(" ".join(words) if isinstance(words, list) else words)
+    return _PAGE.format(title=name, program=program, spec=script_json(spec)).encode()
+
+
 def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """Write a chart as one page that needs no network.
 
@@ -673,35 +685,35 @@ def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """
     import vl_convert
 
-    spec = _specification(chart)
-    title = spec.get("title") or "chart"
-    words = title.get("text", "chart") if isinstance(title, dict) else title
-    name = html.escape(" ".join(words) if isinstance(words, list) else words)
     program = vl_convert.javascript_bundle(  # type: ignore[call-arg]  # its stub lacks a default
         vl_version=_vega_lite())
-    page = _PAGE.format(title=name, program=program, spec=script_json(spec))
-    return write_bytes(page.encode(), path)
+    return write_bytes(_chart_page(_specification(chart), program), path)
 
 # %% ../nbs/82_plots.ipynb #82-033b
 DRAWN_WITHIN_S = 300  # all charts of a folder
 _DRAW = """
-import importlib, json, sys
+import json, sys
 job = json.load(sys.stdin)
 sys.path[:] = job["path"]
-import altair
-plots = importlib.import_module("sched_lab.plots")
-for file, chart in job["charts"]:
-    save = plots.save_html if file.endswith(".html") else plots.save_svg
-    save(altair.Chart.from_dict(chart), file)
+import vl_convert
+def write(text, file):
+    with open(file, "w", encoding="utf-8", newline="") as out:
+        out.write(text)
+for file, spec in job["charts"]:
+    write(vl_convert.vegalite_to_svg(spec, vl_version=job["version"]), file)
+if job["program"]:
+    write(vl_convert.javascript_bundle(vl_version=job["version"]), job["program"])
 """
 
 
-def _draw(drawings: Mapping[str, Any]) -> str:
-    """Draw in a child process; return what went wrong, if anything."""
-    task = json.dumps({"path": sys.path, "charts": list(drawings.items())})
+def _draw(specs: Mapping[str, Any], program: str | None) -> str:
+    """Draw in a child process, save the program if asked; return what went wrong, if anything."""
+    task = json.dumps({
+        "path": sys.path, "version": _vega_lite(), "program": program,
+        "charts": [(file, _drawable(spec)) for file, spec in specs.items()]})
     try:
         done = subprocess.run([sys.executable, "-P", "-c", _DRAW], input=task, text=True,
-                              capture_output=True, timeout=DRAWN_WITHIN_S)
+                              encoding="utf-8", capture_output=True, timeout=DRAWN_WITHIN_S)
     except subprocess.TimeoutExpired:
         return f"drawing took more than {DRAWN_WITHIN_S} s"
     if done.returncode < 0:
@@ -709,25 +721,67 @@ def _draw(drawings: Mapping[str, Any]) -> str:
     return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
 
 # %% ../nbs/82_plots.ipynb #82-033bp
-def draw_apart(charts: Mapping[str, alt.TopLevelMixin], folder: str | Path) -> None:
+class Drawn(NamedTuple):
+    """What a child process has drawn.
+
+    Parameters
+    ----------
+    svgs : SVG of each chart, by file name without its suffix
+    files : content, by file name
+    reason : what went wrong, if anything
+    """
+
+    svgs: dict[str, str]
+    files: dict[str, bytes]
+    reason: str
+
+
+def _drawn_apart(specs: Mapping[str, Any]) -> Drawn:
+    """Draw what is to become files, .svg or .html by name."""
+    svgs: dict[str, str] = {}
+    files: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as place:
+        program = Path(place, "program.js")
+        is_asked = any(name.endswith(".html") for name in specs)
+        places = {Path(name).stem: Path(place, f"{i}.svg") for i, name in enumerate(specs)}
+        reason = _draw({str(places[Path(name).stem]): spec for name, spec in specs.items()},
+                       str(program) if is_asked else None)
+        svgs = {stem: path.read_text("utf-8") for stem, path in places.items() if path.is_file()}
+        for name, spec in specs.items():
+            if name.endswith(".svg") and Path(name).stem in svgs:
+                files[name] = svgs[Path(name).stem].encode()
+            elif name.endswith(".html") and program.is_file():
+                files[name] = _chart_page(spec, program.read_text("utf-8"))
+    return Drawn(svgs, files, reason)
+
+# %% ../nbs/82_plots.ipynb #82-033bq
+def draw_apart(charts: Mapping[str, alt.TopLevelMixin],
+               folder: str | Path | None = None) -> dict[str, str]:
     """Draw charts into files of a folder, .svg or .html by name, in a process of their own.
+
+    Without a folder nothing is written.
+
+    Returns
+    -------
+    SVG of each chart that could be drawn, by file name without its suffix
 
     Warns
     -----
     UserWarning : a chart could not be drawn or written; the others are there
     """
     missing = list(charts)
+    drawn = Drawn({}, {}, "")
     reason = ""
     try:
-        with tempfile.TemporaryDirectory() as place:
-            reason = _draw({
-                str(Path(place, name)): _specification(chart) for name, chart in charts.items()})
-            for name in [name for name in charts if Path(place, name).is_file()]:
-                write_bytes(Path(place, name).read_bytes(), Path(folder, name))
-                missing.remove(name)
+        drawn = _drawn_apart({name: _specification(chart) for name, chart in charts.items()})
+        reason = drawn.reason
+        for name, data in drawn.files.items():
+            if folder is not None:
+                write_bytes(data, Path(folder, name))
+            missing.remove(name)
     except OSError as trouble:
         reason = str(trouble)
     if missing:
-        warnings.warn(
-            f"{', '.join(missing)} could not be drawn ({reason}); all else is in {folder}",
-            stacklevel=2)
+        where = "" if folder is None else f"; all else is in {folder}"
+        warnings.warn(f"{', '.join(missing)} could not be drawn ({reason}){where}", stacklevel=2)
+    return drawn.svgs

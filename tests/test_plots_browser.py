@@ -73,6 +73,7 @@ def test_far(browser, tmp_path, monkeypatch):
     pd.DataFrame(rows).to_csv("times.csv", index=False)
     call("far", "--gpu", "A30", "--times", "times.csv", "--out", "out", "--method", "miso")
     assert open_file(browser, "out/gantt.html") == []
+    assert open_file(browser, "out/report.html") == []
     assert in_page(browser, "out/gantt.html") == []
     words = spoken(browser)
     assert [name for name in NAMES if name not in words] == []

@@ -23,7 +23,7 @@ from .simulation import LOSSES
 from ..commands import (Force, NoCharts, answer_with, folder_option, option,
                                 policy_option, warnings_said, within)
 from ..frames import read_input
-from ..reports import Answer
+from ..reports import PAGE, Answer
 
 # %% auto #0
 __all__ = ['andreas_command']
@@ -43,7 +43,8 @@ Loss = Annotated[
                 "that is stopped or moved, or that of every job at every decision.",
                 metavar="|".join(LOSSES))]
 TimeLimit = Annotated[float, option("Of exact search (s).", callback=within(0.001, 86400))]
-DayFolder = Annotated[Path, folder_option("schedule.csv, summary.json and gantt.html")]
+DayFolder = Annotated[
+    Path, folder_option("schedule.csv, summary.json, gantt.html and report.html")]
 
 # %% ../../nbs/90b_andreas_command.ipynb #90b-007
 def andreas_command(instance: InstancePath, out: DayFolder, policy: Policy = "rg",
@@ -55,7 +56,8 @@ def andreas_command(instance: InstancePath, out: DayFolder, policy: Policy = "rg
 
     **schedule.csv** has job, node, gpu_type, gpus, start_s and end_s of every uninterrupted run;
     **summary.json** energy, penalties and total with a bound that no scheduler can beat, or, of one
-    decision, Eq. 1 and how far it is from the best; **gantt.html** shows the schedule.
+    decision, Eq. 1 and how far it is from the best; **gantt.html** shows the schedule,
+    and **report.html** says all of it to a person.
 
     Example: sched-lab andreas --instance jobs.json --policy local --simulate --out day
     """
@@ -69,7 +71,7 @@ def andreas_command(instance: InstancePath, out: DayFolder, policy: Policy = "rg
     how = SearchOptions(max_iterations, seed, time_limit_s=time_limit)
     compute = partial(report_of, jobs, policy, is_simulated=simulate, period_s=period, loss=loss,
                       how=how)
-    answer = Answer("andreas", inputs, TABLES, CHARTS)
+    answer = Answer("andreas", inputs, TABLES, (*CHARTS, PAGE))
     answer_with(answer, out, compute, force=force, no_charts=no_charts)
 
 # %% ../../nbs/90b_andreas_command.ipynb #90b-009

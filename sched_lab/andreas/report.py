@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -136,6 +136,53 @@ def headline_of(summary: Mapping[str, Any]) -> str:
     return (f"{summary['running']} jobs run, {summary['waiting']} wait, "
             f"Eq. 1 {summary['objective_eur']:.2f} EUR")
 
+# %% ../../nbs/36_andreas_report.ipynb #36-018u
+MEANINGS = {
+    "gantt": "Every GPU over time, and the job that runs on it.",
+    "schedule.csv": "every uninterrupted run of a job",
+    "start_s": "s, when it begins", "end_s": "s, when it ends",
+    "objective_eur": "EUR, Eq. 1 of the decision",
+    "bound_eur": "EUR, what no decision can go below",
+    "energy_eur_per_h": "EUR/h, what the nodes draw while this runs",
+    "running": "jobs that run", "waiting": "jobs that wait",
+    "not_submitted": "jobs that had not come yet",
+    "total_eur": "EUR, energy and penalties", "energy_eur": "EUR",
+    "penalty_eur": "EUR, for jobs that end late",
+    "lower_bound_eur": "EUR, no scheduler pays less",
+    "makespan_s": "s, until the last job ends", "late_jobs": "jobs that end late"}
+
+
+def saving_of(paid: float, least: float) -> str:
+    """How much less any other way can cost, in words."""
+    if least >= paid * (1 - 1e-6):
+        return "nothing can be saved"
+    return f"at most {100 * (1 - least / paid):.1f} % can be saved"
+
+# %% ../../nbs/36_andreas_report.ipynb #36-018v
+def day_sentences(summary: Mapping[str, Any]) -> list[str]:
+    """The bill of a day in words."""
+    late = summary["late_jobs"]
+    least_eur = summary["lower_bound_eur"]
+    return [
+        f"Under the policy {summary['policy']} the jobs cost {summary['total_eur']:.2f} EUR: "
+        f"{summary['energy_eur']:.2f} EUR for energy and {summary['penalty_eur']:.2f} EUR in "
+        f"penalties, with {late} of {len(summary['jobs'])} jobs late.",
+        f"No scheduler pays less than {least_eur:.2f} EUR for them, so "
+        f"{saving_of(summary['total_eur'], least_eur)}."]
+
+
+def decision_sentences(summary: Mapping[str, Any]) -> list[str]:
+    """A decision in words."""
+    sentences = [
+        f"The policy {summary['policy']} lets {summary['running']} of "
+        f"{summary['running'] + summary['waiting']} submitted jobs run now, at "
+        f"{summary['energy_eur_per_h']:.2f} EUR an hour for energy; what it minimises "
+        f"(Eq. 1) is {summary['objective_eur']:.2f} EUR."]
+    if "bound_eur" in summary:
+        sentences.append(f"No decision goes below {summary['bound_eur']:.2f} EUR, so "
+                         f"{saving_of(summary['objective_eur'], summary['bound_eur'])}.")
+    return sentences
+
 # %% ../../nbs/36_andreas_report.ipynb #36-018p
 @dataclass(frozen=True)
 class Report(PlainReport):
@@ -147,6 +194,14 @@ class Report(PlainReport):
     """
 
     simulation: Simulation
+
+    question: ClassVar[str] = "Which job runs where, and what does it cost?"
+    meanings: ClassVar[Mapping[str, str]] = MEANINGS
+
+    def answer(self) -> list[str]:
+        """What it costs, and how much of that could be saved at most."""
+        return day_sentences(self.summary) if "total_eur" in self.summary else (
+            decision_sentences(self.summary))
 
 # %% ../../nbs/36_andreas_report.ipynb #36-018r
 TABLES = ("schedule.csv",)

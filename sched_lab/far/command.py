@@ -22,7 +22,7 @@ from .report import CHARTS, TABLES, report_of
 from .tasks import Batch, read_times
 from ..frames import (Column, InputError, InputFile, embedded, ensure_writable, read_input,
                               read_table, write_bytes, write_json)
-from ..reports import RECORD, Answer, check_folder
+from ..reports import PAGE, RECORD, Answer, check_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ OneSequence = Annotated[
     bool,
     option("Creations and destructions of different GPUs wait for each other too.",
            "--one-sequence")]
-ScheduleFolder = Annotated[Path, folder_option(", ".join((*TABLES, RECORD, *CHARTS)))]
+ScheduleFolder = Annotated[Path, folder_option(", ".join((*TABLES, RECORD, *CHARTS, PAGE)))]
 
 # %% ../../nbs/90d_far_command.ipynb #90d-007
 def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: Gpus = 1,
@@ -57,7 +57,8 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv**
     every creation and destruction of an instance; **summary.json** makespan_s, lower_bound_s (no
     schedule ends earlier), rho (over perfectly shared work) and optimum_s where it is known;
-    **gantt.html** and **gantt.svg** show the schedule.
+    **gantt.html** and **gantt.svg** show the schedule, and **report.html** says all of it to a
+    person.
 
     Example: sched-lab far --gpu A100 --times times.csv --policy far-plus --out schedule
     """
@@ -69,7 +70,7 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     inputs = {
         "gpu": gpu, "gpus": gpus, "policy": policy, "batch": batch, "one_sequence": one_sequence,
         "files": checksums_of({"times": file}), "sched_lab": __version__}
-    answer = Answer("far", inputs, TABLES, CHARTS)
+    answer = Answer("far", inputs, TABLES, (*CHARTS, PAGE))
     answer_with(answer, out, partial(report_of, mig, tasks, policy), force=force,
                 no_charts=no_charts)
 

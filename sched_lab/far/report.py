@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -66,12 +66,44 @@ def tasks_frame(batch: Batch, schedule: Schedule) -> pd.DataFrame:
         tasks.insert(1, "batch", tasks["task"].map(group_of))
     return tasks
 
+# %% ../../nbs/58c_far_report.ipynb #58a-013m
+MEANINGS = {
+    "gantt": "Every slice of the GPUs over time: tasks, and instances that are created or "
+             "destroyed between them.",
+    "schedule.csv": "one row for each task",
+    "reconfigurations.csv": "every creation and destruction of an instance",
+    "first_slice": "where its instance begins", "size": "slices", "start_s": "s, when it begins",
+    "end_s": "s, when it ends", "makespan_s": "s, until the last task ends",
+    "lower_bound_s": "s, no schedule ends earlier", "optimum_s": "s, the best schedule of all",
+    "ideal_s": "s, the work spread evenly over all slices",
+    "rho": "makespan over that ideal", "reconfigurations": "creations and destructions",
+    "tasks": "in all", "gpus": "GPUs of this model"}
+
+
+def sentences_of(summary: Mapping[str, Any]) -> list[str]:
+    """The summary in words."""
+    done_s = summary["makespan_s"]
+    least_s = summary.get("optimum_s", summary["lower_bound_s"])
+    first = (f"With the policy {summary['policy']} all {summary['tasks']} tasks are done after "
+             f"{done_s:.2f} s on {summary['gpus']} {summary['gpu']}")
+    if done_s <= least_s * (1 + 1e-6):
+        return [f"{first}, and no schedule is faster."]
+    return [f"{first}. No schedule is done before {least_s:.2f} s, so at most "
+            f"{100 * (1 - least_s / done_s):.1f} % of the time can be saved."]
+
 # %% ../../nbs/58c_far_report.ipynb #58a-014
 @dataclass(frozen=True)
 class ScheduleReport(Report):
     """A report with the schedule that it is about."""
 
     schedule: Schedule
+
+    question: ClassVar[str] = "How is the GPU cut, and when is the batch done?"
+    meanings: ClassVar[Mapping[str, str]] = MEANINGS
+
+    def answer(self) -> list[str]:
+        """When all is done, and how much sooner it could be."""
+        return sentences_of(self.summary)
 
 
 def report_of(mig: Mig, batch: Batch, policy: str = "far") -> ScheduleReport:

@@ -17,7 +17,7 @@ from .model import read_workload
 from .policies import POLICIES
 from .report import CHARTS, TABLES, report_of
 from .simulation import RESTART_S, ROUND_S
-from ..reports import Answer
+from ..reports import PAGE, Answer
 
 # %% auto #0
 __all__ = ['hadar_command']
@@ -42,7 +42,7 @@ RoundLength = Annotated[
 RestartDelay = Annotated[float, option("What a job loses when its GPUs change (s).", "--restart",
                                        callback=within(0, 1e7))]
 RoundsFolder = Annotated[Path, folder_option(f"{', '.join(TABLES)}, summary.json, "
-                                             f"{', '.join(CHARTS[:-1])} and {CHARTS[-1]}")]
+                                             f"{', '.join(CHARTS)} and {PAGE}")]
 
 # %% ../../nbs/90c_hadar_command.ipynb #90c-006
 def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
@@ -54,7 +54,7 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
     **jobs.csv** has name, workers, arrival_s, start_s, end_s and jct_s; **rounds.csv** round,
     start_s, job, node, type and gpus; **summary.json** TTD, completion times, utilisation and a
     bound on TTD that no schedule beats; **places.svg**, **progress.svg** and **usage.svg** show who
-    ran where, jobs done, and GPUs in use.
+    ran where, jobs done, and GPUs in use, and **report.html** says all of it to a person.
 
     Example: sched-lab hadar --jobs jobs.csv --cluster cluster.csv --throughputs speeds.csv
     --policy hadar --out run
@@ -68,5 +68,5 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
         "policy": policy, "round": round_s, "restart": restart_s,
         "files": checksums_of(files), "sched_lab": __version__}
     compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s)
-    answer_with(Answer("hadar", inputs, TABLES, CHARTS), out, compute, force=force,
-                no_charts=no_charts)
+    answer = Answer("hadar", inputs, TABLES, (*CHARTS, PAGE))
+    answer_with(answer, out, compute, force=force, no_charts=no_charts)

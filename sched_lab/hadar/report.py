@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -215,6 +215,39 @@ def _headline_of(summary: Mapping[str, Any]) -> str:
     earliest = "" if bound_h is None else f", no schedule before {bound_h:.2f} h"
     return f"{done}{earliest}; mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}"
 
+# %% ../../nbs/48_hadar_report.ipynb #48-026m
+MEANINGS = {
+    "places": "Every job over time, coloured by the GPU type that it runs on; a thin line while it "
+              "is there and waits.",
+    "progress": "Jobs that have arrived and are done over time, and before when no schedule can "
+                "have done them all.",
+    "usage": "GPUs in use over time, by type; the full height is the cluster.",
+    "jobs.csv": "one row for each job", "rounds.csv": "who had which GPUs in each round",
+    "arrival_s": "s", "start_s": "s, when it begins", "end_s": "s, when it is done",
+    "jct_s": "s, from arrival to end", "workers": "GPUs that it asks for",
+    "gpus": "GPUs", "jobs": "in all", "ttd_h": "h, from the first arrival to the last end",
+    "lower_bound_h": "h, no schedule is done earlier", "mean_jct_h": "h, mean from arrival to end",
+    "mean_jct_bound_h": "h, no schedule has a smaller mean",
+    "gru": "share of the GPUs' time in which they were used",
+    "restarts": "times that a job changed its GPUs"}
+
+# %% ../../nbs/48_hadar_report.ipynb #48-026n
+def sentences_of(summary: Mapping[str, Any]) -> list[str]:
+    """The summary in words."""
+    bound_h = summary["lower_bound_h"]
+    done = (f"Under the policy {summary['policy']} all {summary['jobs']} jobs are done after "
+            f"{summary['ttd_h']:.2f} h")
+    if bound_h is None:
+        done += "; how much sooner they could be is not known."
+    elif summary["ttd_h"] <= bound_h * (1 + 1e-6):
+        done += ", and no schedule is faster."
+    else:
+        spared = 100 * (1 - bound_h / summary["ttd_h"])
+        done += (f". No schedule is done before {bound_h:.2f} h, so at most {spared:.0f} % of the "
+                 "time can be saved.")
+    return [done, f"A job is done {summary['mean_jct_h']:.2f} h after it arrives, in the mean; "
+                  f"{100 * summary['gru']:.0f} % of the GPUs' time is used."]
+
 # %% ../../nbs/48_hadar_report.ipynb #48-026p
 @dataclass(frozen=True)
 class RunReport(Report):
@@ -226,6 +259,13 @@ class RunReport(Report):
     """
 
     run: Simulation
+
+    question: ClassVar[str] = "When are the jobs done, and which GPUs do they use?"
+    meanings: ClassVar[Mapping[str, str]] = MEANINGS
+
+    def answer(self) -> list[str]:
+        """When all is done, how much sooner it could be, and how long a job takes."""
+        return sentences_of(self.summary)
 
 
 def _charts_of(run: Simulation, bound_s: float | None, title: str) -> dict[str, Any]:

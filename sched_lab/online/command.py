@@ -17,19 +17,21 @@ import typer
 
 from .. import __version__
 from ..cluster import Cluster, read_nodes
-from ..commands import (Force, Workers, checksums_of, folder_option, option,
-                                policy_option, progress, workers_of)
-from ..frames import (InputError, as_plain, embedded, ensure_writable, read_input,
-                              read_json, remove_leftovers, write_frame)
+from ..commands import (Force, Workers, as_called, can_draw, checksums_of, folder_option,
+                                option, policy_option, progress, warnings_said, workers_of)
+from ..frames import (InputError, as_plain, embedded, ensure_writable, input_key,
+                              read_input, read_json, remove_leftovers, write_frame)
 from .evaluation import (Study, compare, compare_streamed, parse_seeds, read_study,
                                          run_cell, run_study, stream_study)
 from .inflation import SAMPLINGS, Run, inflate
 from .model import Policy, PowerSettings
 from .policies import ARITHMETICS, POLICIES, policy_of
-from .report import TABLES, headline, run_report
+from .report import TABLES, headline, page_of_runs, run_report
 from ..power import (GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power,
                              read_gpu_power)
-from ..reports import Answer, check_folder, input_difference, refuse_folder
+from ..pages import mark_of, write_page
+from ..reports import (PAGE, Answer, Origin, check_folder, input_difference,
+                               refuse_folder)
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 
 # %% auto #0
@@ -197,6 +199,8 @@ ArrayDevice = Annotated[
            "[default: one by one, compiled]", metavar="cpu|cuda")]
 RunsFolder = Annotated[
     Path, folder_option("assignments.csv, curve.csv, failures.csv and summary.json")]
+WithPage = Annotated[
+    bool, typer.Option("--report", help="Also write report.html, a page about all these seeds.")]
 
 # %% ../../nbs/90a_online_command.ipynb #90a-013
 def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None,
@@ -227,6 +231,21 @@ def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None,
                          mend="choose one with --seed, such as --seed 42")
     return [seed]
 
+# %% ../../nbs/90a_online_command.ipynb #90a-013b
+def is_our_page(path: Path) -> bool:
+    """Whether a file is a page that this command wrote."""
+    return path.name == PAGE and mark_of(path).startswith("inflate ")
+
+
+def write_run_page(inflation: Inflation, folders: Mapping[int, Path], out: Path) -> None:
+    """Write the page of all seeds, if it is not there yet."""
+    mark = f"inflate {input_key({**inflation.inputs, 'seeds': list(folders)})}"
+    if mark_of(out / PAGE) != mark:
+        origin = Origin("inflate", as_called.get(), inflation.inputs)
+        with warnings_said():
+            page = page_of_runs(folders, origin, mark, can_draw=can_draw())
+        write_page(page, out / PAGE)
+
 # %% ../../nbs/90a_online_command.ipynb #90a-014
 def check_seed_folders(inflation: Inflation, folders: Mapping[int, Path], out: Path,
                        force: bool) -> None:
@@ -243,7 +262,8 @@ def check_seed_folders(inflation: Inflation, folders: Mapping[int, Path], out: P
     there: dict[int, Path] = {}
     if out not in folders.values() and out.is_dir():
         remove_leftovers(out, "seed-[0-9]+")
-        names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        names = sorted(path.name for path in out.iterdir()
+                       if not path.name.startswith(".") and not is_our_page(path))
         others = [name for name in names if not re.fullmatch("seed-(0|[1-9][0-9]{0,8})", name)]
         if others and not force:
             refuse_folder(out, f"it is not empty, there is {others[0]}",
@@ -259,7 +279,8 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
                     seed: SeedOfFile = None, power: PowerName = "eq1", gpu_power: GpuPower = None,
                     cpu_power: CpuPower = None, load_curve: LoadCurve = "step",
                     arithmetic: Arithmetic = "exact", until: Until = None,
-                    device: ArrayDevice = None, force: Force = False) -> None:
+                    device: ArrayDevice = None, report: WithPage = False,
+                    force: Force = False) -> None:
     """Let random tasks arrive on an empty cluster until it is full, and record every step.
 
     Tasks never leave; what fits nowhere fails for good. Per arrival, **assignments.csv** has event,
@@ -268,7 +289,7 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     frag_milli and failed (failures so far); **failures.csv** has what alone was in the way of each
     failed task on some node (cpu, memory, gpu, model; or several things on every node);
     **summary.json** has the end. With --seeds, each seed has a sub-folder, and finished ones are
-    kept.
+    kept. With --report, **report.html** says to a person how they ended.
 
     Example: sched-lab inflate --nodes nodes.csv --tasks tasks.csv --policy pwr-fgd:0.1 --seeds 0-9
     --out results
@@ -280,12 +301,19 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     inflation = inflation_of(InputPaths(nodes, tasks, arrivals, gpu_power, cpu_power), options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
     check_seed_folders(inflation, folders, out, force)
+    if report and (out / PAGE).exists() and not is_our_page(out / PAGE):
+        refuse_folder(out, f"{PAGE} there was not written by sched-lab inflate",
+                      "move it away, or choose another --out")
     runs = (run_together(inflation, folders, device, force)
             if device else run_apart(inflation, folders, force))
     with progress(len(folders), "inflate") as say:
         for s, was_run in runs:
+            if was_run and is_our_page(out / PAGE):
+                (out / PAGE).unlink()  # it is about other runs
             summary = read_json(folders[s] / "summary.json")
             say(f"{folders[s]}: {headline(summary)}{'' if was_run else ' (kept)'}")
+    if report:
+        write_run_page(inflation, folders, out)
 
 # %% ../../nbs/90a_online_command.ipynb #90a-017
 DATASET = "results.parquet"

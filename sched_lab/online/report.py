@@ -8,13 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
 
 from ..cluster import Cluster
 from .inflation import Run, failures_frame, inflate
 from .model import Policy, PowerSettings
-from ..reports import Report
+from ..frames import Later, read_json
+from ..pages import Page, Part, Picture, Section, Table
+from ..reports import Origin, Report, assumed, repeated
 from ..traces import Arrivals, Tasks
+
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = Later("altair")  # needed for drawings only
 
 # %% auto #0
 __all__ = ['report_of']
@@ -70,3 +81,117 @@ def report_of(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, s
     """
     run = inflate(cluster, tasks, policy, seed=seed, until=until, arrivals=arrivals, power=power)
     return run_report(cluster, tasks, run)
+
+# %% ../../nbs/26b_online_report.ipynb #26br-012q
+POINTS = 120  # of a curve in a picture
+MOST_CURVES = 10
+MEANINGS = {
+    "x": "arrived GPU demand over the capacity", "power_kw": "power of the cluster at the end",
+    "grar": "share of the arrived GPU demand that is served", "arrivals": "tasks that came",
+    "failed": "tasks that found no place"}
+
+
+def ends_frame(summaries: Mapping[int, Mapping[str, Any]]) -> pd.DataFrame:
+    """How each seed ended: seed, x, power_kw, grar, arrivals, failed."""
+    return pd.DataFrame([{
+        "seed": str(seed), "x": about.get("x", np.nan),
+        "power_kw": about.get("eopc_w", np.nan) / 1e3, "grar": about.get("grar", np.nan),
+        "arrivals": about["arrivals"], "failed": about.get("failed", 0)}
+        for seed, about in summaries.items()])
+
+
+def spread_of(values: pd.Series, form: str) -> str:
+    """A number, or the mean of several and their range."""
+    words = format(values.mean(), form)
+    ends = [format(value, form) for value in (values.min(), values.max())]
+    return words if ends[0] == ends[1] else f"{words} ({' to '.join(ends)})"
+
+# %% ../../nbs/26b_online_report.ipynb #26br-012r
+def sentences_of(policy: str, ends: pd.DataFrame) -> list[str]:
+    """How the runs ended, in words."""
+    ran = ends[ends["arrivals"] > 0]
+    if ran.empty:
+        return ["No task arrived."]
+    seeds = "" if len(ran) == 1 else f" In the mean of {len(ran)} seeds, the range in brackets."
+    first = (f"Under the policy {policy} the cluster draws {spread_of(ran['power_kw'], ',.1f')} kW "
+             f"when the GPUs asked for are {spread_of(ran['x'], '.1%')} of those there are.{seeds}")
+    known = ran.dropna(subset="grar")
+    served = f"{spread_of(known['grar'], '.1%')} of the GPU demand is served, and " if len(
+        known) else ""
+    last = (f"{served}{spread_of(ran['failed'], ',.0f')} of {spread_of(ran['arrivals'], ',.0f')} "
+            "tasks find no place.")
+    return [first, last[0].upper() + last[1:]]
+
+# %% ../../nbs/26b_online_report.ipynb #26br-012s
+def curves_frame(folders: Mapping[int, Path]) -> pd.DataFrame:
+    """Power and served share of a few seeds on the way: seed, x, power_kw, served."""
+    parts = []
+    for seed, folder in list(folders.items())[:MOST_CURVES]:
+        curve = pd.read_csv(folder / "curve.csv")
+        if len(curve):
+            rows = np.unique(np.linspace(0, len(curve) - 1, POINTS).astype(np.int64))
+            some = curve.iloc[rows]
+            served = some["used_gpu_milli"] / some["arrived_gpu_milli"].replace(0, np.nan)
+            parts.append(pd.DataFrame({
+                "seed": str(seed), "x": some["x"].round(5),
+                "power_kw": (some["eopc_w"] / 1e3).round(3), "served": served.round(5)}))
+    return pd.concat(parts) if parts else pd.DataFrame()
+
+
+def path_chart(frame: pd.DataFrame, column: str, title: str) -> alt.Chart:
+    """A quantity of each seed over the arrived demand."""
+    axis = alt.Axis(format=".0%") if column == "served" else alt.Axis()
+    legend = alt.Legend() if frame["seed"].nunique() > 1 else None
+    chart: alt.Chart = alt.Chart(frame.dropna(subset=column)).mark_line().encode(
+        alt.X("x:Q", title="arrived GPU demand over capacity", axis=alt.Axis(format=".0%")),
+        alt.Y(f"{column}:Q", title=title, axis=axis, scale=alt.Scale(zero=False)),
+        alt.Color("seed:N", sort=None, legend=legend))
+    return chart.properties(width=540, height=240)
+
+# %% ../../nbs/26b_online_report.ipynb #26br-012t
+PICTURES = {
+    "power_kw": ("power (kW)", "Power of the cluster as tasks arrive, a line for each seed."),
+    "served": ("served demand", "Share of the arrived GPU demand that is served so far.")}
+
+
+def run_pictures(folders: Mapping[int, Path], can_draw: bool) -> list[Part]:
+    """Pictures of the runs; words in their place if they cannot be drawn."""
+    from ..plots import draw_apart
+
+    svgs: dict[str, str] = {}
+    frame = curves_frame(folders) if can_draw else pd.DataFrame()
+    if len(frame):
+        svgs = draw_apart({f"{name}.svg": path_chart(frame, name, title)
+                           for name, (title, _) in PICTURES.items() if frame[name].notna().any()})
+    return [Picture(words, svgs.get(name)) for name, (_, words) in PICTURES.items()
+            if name in svgs or not can_draw]
+
+# %% ../../nbs/26b_online_report.ipynb #26br-012u
+def page_of_runs(folders: Mapping[int, Path], origin: Origin, mark: str, *,
+                 can_draw: bool = True) -> Page:
+    """The page of one or more seeds, from what is in their folders.
+
+    Parameters
+    ----------
+    folders : folder of each seed, finished
+    origin : what asked
+    mark : of the page
+    can_draw : whether the packages that draw are there
+    """
+    records = {seed: read_json(folder / "summary.json") for seed, folder in folders.items()}
+    ends = ends_frame(records)
+    pictures = run_pictures(folders, can_draw)
+    written = {f"{folders[seed].name}/{name}": str(checksum) for seed, about in records.items()
+               for name, checksum in about.get("files", {}).items()}
+    failed: Counter[str] = Counter()
+    for about in records.values():
+        failed.update(about.get("failed_for", {}))
+    ways = pd.DataFrame({"in the way": list(failed), "tasks": list(failed.values())})
+    policy = str(next(iter(records.values()))["policy"])
+    there: list[Part] = [*pictures[1:], Table(ends, MEANINGS, most_rows=40)]
+    if failed:
+        there += ["What alone was in the way of failed tasks on some node, or together on all:",
+                  Table(ways.sort_values("tasks", ascending=False, kind="stable"))]
+    sections = [Section("What is there", there), assumed(origin), repeated(origin, written)]
+    return Page("What does the cluster draw, and what can it serve, until it is full?",
+                [*sentences_of(policy, ends), *pictures[:1]], sections, origin.command_line, mark)

@@ -18,7 +18,7 @@ from sched_lab.andreas.report import decide_now, report_of
 from sched_lab.andreas.simulation import simulate
 from sched_lab.cli import main
 
-RESULT = {"schedule.csv", "summary.json", "gantt.html"}
+RESULT = {"schedule.csv", "summary.json", "gantt.html", "report.html"}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_a_day_that_is_written_is_valid_and_its_books_balance(policy, capsys):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_decision_that_is_written_is_the_policy_s_own(policy):
-    assert andreas("--policy", policy) == 0
+    assert andreas("--policy", policy, "--no-charts") == 0
     toy = toy_instance()
     table = pd.read_csv("out/schedule.csv")
     costs = json.loads(Path("out/summary.json").read_text())
@@ -86,7 +86,7 @@ def test_a_decision_that_is_written_is_the_policy_s_own(policy):
 
 def test_only_jobs_that_have_been_submitted_are_placed():
     Path("jobs.json").write_text(json.dumps(TOY | {"now_s": 600.0}))
-    assert andreas("--policy", "fifo") == 0
+    assert andreas("--policy", "fifo", "--no-charts") == 0
     costs = json.loads(Path("out/summary.json").read_text())
     assert costs["not_submitted"] == 0 and costs["running"] + costs["waiting"] == 5
     assert (pd.read_csv("out/schedule.csv")["start_s"] == 600).all()
@@ -110,11 +110,12 @@ def test_exact_search_always_says_how_good_it_can_be():
 def test_options_reach_the_policies():
     how = SearchOptions(max_iterations=7, seed=99)
     for out, rounds in {"a": 7, "b": 1}.items():
-        assert andreas("--policy", "rg", "--simulate", "--seed", 99, "--max-iterations", rounds, out=out) == 0
+        assert andreas("--policy", "rg", "--simulate", "--seed", 99, "--max-iterations", rounds, "--no-charts",
+                       out=out) == 0
     a, b = (json.loads(Path(out, "summary.json").read_text()) for out in "ab")
     assert a["seed"] == 99 and a["total_eur"] == pytest.approx(simulate(toy_instance(), "rg", how=how).total_eur)
     assert b["total_eur"] == pytest.approx(simulate(toy_instance(), "greedy").total_eur)
-    assert andreas("--policy", "greedy", "--simulate", "--period", 300, "--loss", "always", out="c") == 0
+    assert andreas("--policy", "greedy", "--simulate", "--period", 300, "--loss", "always", "--no-charts", out="c") == 0
     c = json.loads(Path("c/summary.json").read_text())
     slow = simulate(toy_instance(), "greedy", period_s=300, loss="always")
     assert c["total_eur"] == pytest.approx(slow.total_eur) and c["decisions"] == len(slow.intervals)
@@ -145,7 +146,7 @@ def test_nobody_pays_less_than_the_bound(seed, factor, scenario, policy):
 def test_the_bound_of_one_job_that_fills_a_node_is_reached():
     one = TOY | {"jobs": [TOY["jobs"][2] | {"times_s": {"TESLA,2": 1500.0}}]}
     Path("jobs.json").write_text(json.dumps(one))
-    assert andreas("--policy", "edf", "--simulate") == 0
+    assert andreas("--policy", "edf", "--simulate", "--no-charts") == 0
     costs = json.loads(Path("out/summary.json").read_text())
     assert costs["total_eur"] == pytest.approx(0.72 * 1500 / 3600) == pytest.approx(costs["lower_bound_eur"])
 
@@ -185,7 +186,7 @@ def test_a_wrong_instance_is_one_line_and_writes_nothing(text, words, capsys):
 
 def test_a_due_date_before_the_submission_is_a_warning(capsys):
     Path("jobs.json").write_text(with_job(submission_s=3000.0))
-    assert andreas("--policy", "edf", "--simulate") == 0
+    assert andreas("--policy", "edf", "--simulate", "--no-charts") == 0
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "warning" in said and "jobs[0] (A)" in said and "jobs.json" in said
 

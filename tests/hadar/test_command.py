@@ -12,7 +12,8 @@ from sched_lab.hadar.model import allocation_of, check_allocation, read_workload
 from sched_lab.hadar.policies import POLICIES, Copies
 from sched_lab.hadar.simulation import run_rounds
 
-RESULT = {"jobs.csv", "rounds.csv", "summary.json", "places.svg", "progress.svg", "usage.svg"}
+NUMBERS = {"jobs.csv", "rounds.csv", "summary.json"}
+RESULT = NUMBERS | {"places.svg", "progress.svg", "usage.svg", "report.html"}
 TABLES = {what: embedded(f"toy/hadar_{what}.csv").read_text() for what in ("jobs", "cluster", "throughputs")}
 SINGLE = {  # for copies: nodes with one GPU, jobs with one worker
     "jobs": "name,arrival_s,steps,workers,model\nnight,0,9000,1,LM\nday,500,4000,1,LM\nlast,2000,3000,1,ResNet-50\n",
@@ -68,10 +69,11 @@ class Replay:
 
 
 @pytest.mark.parametrize("name", GANGS)
-@pytest.mark.parametrize(("round_s", "restart_s"), [(360, 10), (60, 0)])
-def test_the_rounds_that_are_written_replay_to_the_jobs_that_are_written(name, round_s, restart_s, capsys):
-    assert hadar("--policy", name, "--round", round_s, "--restart", restart_s) == 0
-    assert {path.name for path in Path("out").iterdir()} == RESULT
+@pytest.mark.parametrize(("round_s", "restart_s", "more", "files"), [(360, 10, [], RESULT),
+                                                                     (60, 0, ["--no-charts"], NUMBERS)])
+def test_the_rounds_that_are_written_replay_to_the_jobs_that_are_written(name, round_s, restart_s, more, files, capsys):
+    assert hadar("--policy", name, "--round", round_s, "--restart", restart_s, *more) == 0
+    assert {path.name for path in Path("out").iterdir()} == files
     workload = given()
     (jobs, rounds, about) = written()
     run = run_rounds(workload, Replay(workload, rounds), round_s=round_s, restart_s=restart_s)
@@ -116,9 +118,9 @@ def test_copies_are_written_too_and_no_node_works_twice_at_a_time(name):
 
 
 def test_without_any_file_the_toy_tables_are_taken():
-    assert hadar() == 0
-    assert call("hadar", "--out", "toy") == 0
-    for name in RESULT:
+    assert hadar("--no-charts") == 0
+    assert call("hadar", "--out", "toy", "--no-charts") == 0
+    for name in NUMBERS:
         assert Path("out", name).read_bytes() == Path("toy", name).read_bytes(), name
     jobs, _, about = written("toy")
     assert jobs["end_s"].tolist() == [485, 1135, 210, 1090, 1130, 1810]  # by hand, in the chapter
@@ -141,7 +143,7 @@ def test_the_drawings_name_jobs_types_and_the_result():
 
 
 def test_every_round_that_is_written_is_allowed():
-    assert hadar("--round", 60) == 0
+    assert hadar("--round", 60, "--no-charts") == 0
     workload = given()
     (_, rounds, _) = written()
     for start_s in rounds["start_s"].unique():
@@ -210,7 +212,7 @@ def test_a_gang_that_fits_on_no_single_type_is_one_line_and_another_scheduler_ta
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "'words'" in said and "no single GPU type" in said and "hadar" in said
     assert not Path("out").exists()
-    assert hadar("--policy", "hadar") == 0
+    assert hadar("--policy", "hadar", "--no-charts") == 0
     assert set(pd.read_csv("out/rounds.csv").query("job == 'words'")["type"]) == {"v100", "p100"}
 
 
