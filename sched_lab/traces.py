@@ -47,6 +47,28 @@ def wrong_demand(num_gpus: Integers, gpu_milli: Integers) -> tuple[int, str, str
             return int(np.argmax(is_wrong)), words, mend
     return None
 
+# %% ../nbs/11_traces.ipynb #11-006c
+def refuse_wrong(tasks: Tasks) -> None:
+    """Refuse tasks of which one asks for less than nothing, or for what is no demand.
+
+    Raises
+    ------
+    InputError : naming the first such task
+    """
+    def refuse(task: int, column: str, words: str, mend: str) -> NoReturn:
+        value = getattr(tasks, column)[task]
+        raise InputError(f"task {tasks.name[task]}: {value} {words}", column=column,
+                         value=str(value), mend=mend)
+
+    for column in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli"):
+        if (below := getattr(tasks, column) < 0).any():
+            refuse(int(np.argmax(below)), column, "is negative", "give 0 or more")
+    if (unasked := (tasks.num_gpus == 0) & (tasks.gpu_milli > 0)).any():
+        refuse(int(np.argmax(unasked)), "gpu_milli", "is a demand, and the task asks for no GPU",
+               "give 0, or 1 as the number of GPUs")
+    if wrong := wrong_demand(tasks.num_gpus, tasks.gpu_milli):
+        refuse(wrong[0], "gpu_milli", *wrong[1:])
+
 # %% ../nbs/11_traces.ipynb #11-007
 @dataclass(frozen=True)
 class Tasks:
@@ -74,20 +96,7 @@ class Tasks:
     cpu_spec: Texts
 
     def __post_init__(self) -> None:
-        for column in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli"):
-            if (below := getattr(self, column) < 0).any():
-                self._refuse(int(np.argmax(below)), column, "is negative", "give 0 or more")
-        if (unasked := (self.num_gpus == 0) & (self.gpu_milli > 0)).any():
-            self._refuse(int(np.argmax(unasked)), "gpu_milli",
-                         "is a demand, and the task asks for no GPU",
-                         "give 0, or 1 as the number of GPUs")
-        if wrong := wrong_demand(self.num_gpus, self.gpu_milli):
-            self._refuse(wrong[0], "gpu_milli", *wrong[1:])
-
-    def _refuse(self, task: int, column: str, words: str, mend: str) -> NoReturn:
-        value = getattr(self, column)[task]
-        raise InputError(f"task {self.name[task]}: {value} {words}", column=column,
-                         value=str(value), mend=mend)
+        refuse_wrong(self)
 
     def __len__(self) -> int:
         return len(self.name)
@@ -107,9 +116,15 @@ def models_of(spec: str) -> list[str]:
     return [model for part in spec.split("|") if (model := part.strip())]
 
 
+@cache
+def named_in(spec: str) -> frozenset[str]:
+    """Admissible models of a list, parsed once."""
+    return frozenset(models_of(spec))
+
+
 def admits(spec: str, model: str) -> bool:
     """Whether a task with this list may run on this model (Cond. 4 and 5 of Eq. 6)."""
-    return not models_of(spec) or model in models_of(spec)
+    return not named_in(spec) or model in named_in(spec)
 
 # %% ../nbs/11_traces.ipynb #11-012
 TASK_COLUMNS = {

@@ -234,6 +234,9 @@ def check_times(pair: Pair) -> Iterator[Found]:
             kind, late, is_hour, words, "a clock put back an hour looks like this: add an hour to "
             f"{late} if the zone changed then, or else correct it")
         yield from pair.tasks.found(kind, late, lag_s < -HOUR_S, words, mend)
+    yield from pair.tasks.found("a thousand years", "end_s", end - submit > SPAN_OF_SECONDS,
+                                partial(sentence_of, "ends at {} s", end),
+                                "correct it, or leave the cell empty if the task still runs")
     for name, times in (("submit_s", submit), ("start_s", start), ("end_s", end)):
         yield from pair.tasks.found("negative time", name, times < 0,
                                     partial(sentence_of, "{} s is before the zero", times),

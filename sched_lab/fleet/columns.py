@@ -187,6 +187,7 @@ def own_demand(stated: Stated) -> dict[str, Floats]:
     share = stated.numbers("gpu_share")
     if stated.has("gpus") and stated.has("gpu_share"):
         rows.note(share > 0, "interpreted", "number of GPUs and share: the share of each")
+        rows.note(gpus % 1 > 0, "interpreted", "no whole number of GPUs: rounded")
         return {"num_gpus": gpus, "gpu_milli": np.where(gpus > 0, np.rint(1000 * share), 0)}
     if not (stated.has("gpus") or stated.has("gpu_share")):
         rows.note(np.isnan(gpus), "interpreted",

@@ -61,7 +61,7 @@ def seconds_at(value: Any, *path: str) -> float | None:
 
 # %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-008
 QUANTITY = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)")
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
 SUFFIXES = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
     **{name: Fraction(10**(3 * power)) for power, name in enumerate("kMGTPE", 1)},

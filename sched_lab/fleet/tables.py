@@ -204,6 +204,7 @@ def refuse_constant(text: str) -> Any:
 # %% ../../nbs/60_fleet_tables.ipynb #60-018
 DECODER = json.JSONDecoder(object_pairs_hook=pairs_once, parse_constant=refuse_constant)
 SPACE = re.compile(r"[\s\x1e]*")
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond the first 65,536
 
 
 def values_in(text: str) -> list[Any]:
@@ -214,7 +215,18 @@ def values_in(text: str) -> list[Any]:
         value, position = DECODER.raw_decode(text, position)
         values.append(value)
         position = SPACE.match(text, position).end()  # type: ignore[union-attr]
+    if HALF.search(text):
+        refuse_halves(values)
     return values
+
+
+def refuse_halves(values: list[Any]) -> None:
+    """Refuse texts that end in the middle of a character, which no file can hold."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as trouble:
+        half = trouble.object[trouble.start]
+        raise ValueError(f"\\u{ord(half):04x} is half of a character") from None
 
 # %% ../../nbs/60_fleet_tables.ipynb #60-019
 def parsed(text: str, name: str) -> Any:
@@ -308,8 +320,9 @@ def text_table(source: Source, separator: str = ",") -> pd.DataFrame:
     text = source.text()
     error = partial(InputError, file=source.name)
     header = header_of(source, separator)
-    if again := next((name for name in header if header.count(name) > 1), None):
-        raise error("the header names this column twice", row=1, column=again, mend="keep one")
+    if again := [name for name in header if header.count(name) > 1]:
+        raise error("the header names this column twice", row=1, column=again[0] or "without name",
+                    mend="keep one")
     frame = cells_of(text, separator, error)
     if frame.shape[1] != len(header):
         raise error(f"there are {frame.shape[1]} cells under a header of {len(header)}", row=2,
@@ -402,7 +415,10 @@ def seconds_in(texts: pd.Series, source: Source, ledger: Ledger, zone: str = "")
     is_date = texts.notna() & numbers.isna()
     if is_date.any():
         numbers[is_date] = dates_in(texts[is_date].astype(str), source, ledger, zone)
-    return numbers.where(np.isfinite(numbers)).astype("Float64")
+    is_beyond = numbers.abs() > LARGEST
+    note_rows(ledger, source.name, texts.index[is_beyond], "interpreted",
+              f"column {texts.name}: beyond 2**53 s, taken as unknown")
+    return numbers.where(np.isfinite(numbers) & ~is_beyond).astype("Float64")
 
 # %% ../../nbs/60_fleet_tables.ipynb #60-031
 HAS_ZONE = r"(?:[Zz]|UTC|GMT|[+-]\d{2}:?\d{2}|[+-]\d{2})$"
@@ -613,8 +629,9 @@ def column_of(texts: pd.Series, kind: str, path: Path) -> pd.Series:
         return texts.astype("object")
     numbers = pd.to_numeric(texts.where(texts != "", None), errors="coerce").astype("float64")
     is_wrong = (texts != "") & ~np.isfinite(numbers)
+    is_wrong |= numbers.abs() > LARGEST
     if kind == "integer":
-        is_wrong |= (numbers % 1 > 0) | (numbers.abs() > LARGEST)
+        is_wrong |= numbers % 1 > 0
     if is_wrong.any():
         row = texts.index[int(is_wrong.to_numpy().argmax())]
         wanted = "a whole number" if kind == "integer" else "a number of seconds"

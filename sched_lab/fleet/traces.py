@@ -68,7 +68,8 @@ class Rows:
         numbers = known.to_numpy(float, na_value=np.nan)
         is_below = numbers < 0
         self.note(is_below, "interpreted", f"column {column}: below 0, taken as unknown")
-        return np.where(is_below, np.nan, numbers * scale)
+        with np.errstate(over="ignore"):  # such a row is dropped by `without_impossible`
+            return np.where(is_below, np.nan, numbers * scale)
 
     def seconds(self, column: str) -> Floats:
         """Seconds of a column of dates or of seconds, NaN where unknown."""

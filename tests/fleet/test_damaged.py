@@ -1,0 +1,156 @@
+"""Damaged dumps of every format, taken through read, check and explain: one clear line or a line in the ledger each."""
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_lab.fleet.tables import CLUSTER_FILES, CLUSTER_RECORD
+from tests.command_line import assert_refused, call, content
+from tests.fleet.test_command import NODES, REFUSED, TAKEN
+from tests.fleet.test_slurm import ACCOUNTS
+
+HEADER = "name,submit_s,start_s,end_s,num_gpus,gpu_milli,cpu_milli,memory_mib,node,gpu_list,user\n"
+GOOD = "a,0,0,60,1,1000,1000,1024,n0,0,u\nb,10,20,90,1,500,1000,1024,n0,1,v\n"
+OWN = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\n"
+DATED = "name,submit_time,start_time,end_time,num_gpus\n"
+
+
+def row(**cells) -> str:
+    """Add a row to the good ones, with what is said in its cells."""
+    names = HEADER.strip().split(",")
+    good = dict(zip(names, "x,10,20,90,1,500,1000,1024,n0,1,v".split(","), strict=True))
+    return HEADER + GOOD + ",".join((good | cells)[name] for name in names) + "\n"
+
+
+# each is refused in one line, or leaves a line in the ledger or a finding that the good table has not
+TABLES = {
+    "no header": GOOD, "a column twice": HEADER.replace("user", "name") + GOOD,
+    "columns without names": HEADER.replace("gpu_list,user", ",") + GOOD,
+    "a cell too many": HEADER + GOOD + "x,1,2,3,1,1000,1,1,n0,0,u,extra\n", "a cell too few": HEADER + GOOD + "x,1,2\n",
+    "header alone": HEADER, "an open quote": HEADER + GOOD + 'x,"1,2,3\n',
+    "blanks": " \n\n", "NUL": HEADER + GOOD + "x\0,",
+    "cut in a row": (HEADER + GOOD)[:-20], "semicolons": (HEADER + GOOD).replace(",", ";"),
+    "negative start": row(start_s="-5"), "negative GPUs": row(num_gpus="-1"), "half a GPU": row(num_gpus="0.5"),
+    "a billion GPUs": row(num_gpus="1000000000", gpu_milli="1000"), "GPUs beyond numbers": row(num_gpus="9" * 400),
+    "GPUs in words": row(num_gpus="two"), "GPUs in per cent": row(num_gpus="50%"), "no GPUs said": row(num_gpus=""),
+    "share beyond one": row(gpu_milli="1001"), "share of nothing": row(gpu_milli="0"),
+    "negative CPU": row(cpu_milli="-1"),
+    "shares of several": row(num_gpus="2", gpu_list="0-1"), "infinite memory": row(memory_mib="inf"),
+    "memory not a number": row(memory_mib="nan?"), "end before start": row(end_s="1"),
+    "start before submit": row(start_s="5"), "time beyond numbers": row(end_s="1e308"),
+    "a year 9999": row(end_s="253402300799"),
+    "time in words": row(start_s="yesterday"), "unknown node": row(node="n9"), "GPU beyond the node": row(gpu_list="7"),
+    "no list of GPUs": row(gpu_list="zero"), "two lists": row(gpu_list="0-1"), "booked twice": row(gpu_list="0"),
+    "the same name": row(name="a"), "the same row": HEADER + GOOD + GOOD, "no name": row(name=""),
+    "a date that was skipped": DATED + "x,2025-03-30 02:30:00,2025-03-30 03:30:00,2025-03-30 04:00:00,1\n",
+    "a date that came twice": DATED + "x,2025-10-26 02:30:00,2025-10-26 02:45:00,2025-10-26 02:10:00,1\n",
+    "mixed zones": DATED + "x,2025-06-01T00:00:00Z,2025-06-01 01:00:00,2025-06-01T02:00:00+09:00,1\n",
+    "no such date": DATED + "x,2025-02-30 00:00:00,2025-13-01 00:00:00,,1\n",
+    "Latin-1": (HEADER + GOOD).encode() + b"caf\xe9,0,0,60,1,1000,1,1,n0,0,u\n", "noise": bytes(range(256)) * 20,
+    "cut gzip": gzip.compress((HEADER + GOOD).encode())[:-12], "cut UTF-16": (HEADER + GOOD).encode("utf-16")[:-1]}
+# each is read as it stands: strange, and not wrong
+STRANGE = {
+    "gzip": gzip.compress((HEADER + GOOD).encode()), "byte order mark": b"\xef\xbb\xbf" + (HEADER + GOOD).encode(),
+    "UTF-16": (HEADER + GOOD).encode("utf-16"), "lines of Windows": (HEADER + GOOD).replace("\n", "\r\n"),
+    "formula": row(name="=cmd|' /C calc'!A0"), "markup": row(name="<script>alert(1)</script>"),
+    "quotes": row(name='"he said ""no"", \'twice\'"'), "path": row(name="../../etc/passwd"),
+    "right to left": row(name="\u202e\u0627"), "a long name": row(name="x" * 10_000), "a comma": row(name='"a,b"'),
+    "braces": row(name="{{7*7}}${x}%n"), "emoji": row(name="\U0001f600"),
+    "no time": row(submit_s="", start_s="", end_s="")}
+LINES = ACCOUNTS.splitlines(keepends=True)
+OTHERS = {
+    "sacct, cut": ("sacct", ACCOUNTS[:-30]), "sacct, no header": ("sacct", "".join(LINES[1:])),
+    "sacct, a field short": ("sacct", ACCOUNTS + "99|x\n"), "sacct, twice": ("sacct", ACCOUNTS + LINES[-1]),
+    "sacct, header alone": ("sacct", LINES[0]), "sacct, wrong years": ("sacct", ACCOUNTS.replace("202", "992")),
+    "half a character": ("k8s", json.dumps({"kind": "Pod", "metadata": {"name": "\ud800"}})),
+    "half a character in a list": ("k8s", '{"kind": "List", "items": ["\\udc00"]}'),
+    "CPU beyond numbers": ("k8s", TAKEN["negative"].replace(b'"-2Gi"', b'"1e308"')),
+    "NaN in Slurm": ("slurm", '{"jobs": [{"job_id": NaN}]}'), "Slurm, jobs are a text": ("slurm", '{"jobs": "none"}'),
+    "Slurm, cut": ("slurm", '{"jobs": [{"job_id": 1, "name": "x"'),
+    "Slurm, a job is null": ("slurm", '{"jobs": [null, 3]}'),
+    "Slurm, negative times": ("slurm", json.dumps({"jobs": [{
+        "job_id": 1, "name": "x", "submit_time": -5, "start_time": 1e308, "tres_req_str": "gres/gpu=9999999999"}]})),
+    **{f"pods, {kind}": ("k8s", data) for kind, data in {**REFUSED, **TAKEN}.items()}}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.json").write_bytes(NODES)
+    Path("own.csv").write_text(OWN)
+
+
+def write(data: str | bytes) -> None:
+    Path("dump").write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def words_of(folder: str, capsys) -> set[tuple[str, ...]]:
+    """Return what ledger and check say of a cluster, without its rows."""
+    capsys.readouterr()
+    assert call("check", folder, "--json") in (0, 1, 2)
+    said = json.loads(capsys.readouterr().out)["findings"]
+    ledger = pd.read_csv(f"{folder}/ledger.csv", keep_default_na=False)
+    return {(one["kind"],) for one in said} | {(line["what"], line["reason"]) for line in ledger.to_dict("records")}
+
+
+def take_through(code: int, capsys) -> bool:
+    """Hold all commands against what was read; whether it was read."""
+    error = capsys.readouterr().err
+    if code:
+        assert code == 2 and not Path("out").exists()
+        assert "Traceback" not in error and len(error.splitlines()) == 1 and "dump" in error, error
+        return False
+    assert set(content("out")) == {*CLUSTER_FILES, CLUSTER_RECORD}
+    before = content("out")
+    words_of("out", capsys)
+    names = pd.read_csv("out/tasks.csv", dtype=str, keep_default_na=False)["name"]
+    assert names.is_unique and not names.str.contains(r"[\r\n\x00]", regex=True).any()
+    for name in [*names[-2:], "no such task"]:
+        code = call("explain", "out", f"--task={name}", "--out", "why", "--no-charts", "--force")
+        text = capsys.readouterr()
+        assert code in (0, 1, 2) and "Traceback" not in text.err and "Warning" not in text.err
+        assert len(text.err.splitlines()) == 1 if code == 2 else not text.err
+    assert content("out") == before
+    return True
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_damaged_table_is_refused_or_leaves_words(kind, capsys):
+    write(HEADER + GOOD)
+    assert call("read", "csv", "dump", "--nodes", "own.csv", "--out", "good") == 0
+    usual = words_of("good", capsys)
+    write(TABLES[kind])
+    if take_through(call("read", "csv", "dump", "--nodes", "own.csv", "--out", "out"), capsys):
+        assert words_of("out", capsys) - usual
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_a_strange_table_is_read_as_it_stands(kind, capsys):
+    write(STRANGE[kind])
+    assert take_through(call("read", "csv", "dump", "--nodes", "own.csv", "--out", "out"), capsys)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_damaged_dump_of_another_format(kind, capsys):
+    name, data = OTHERS[kind]
+    write(data)
+    take_through(call("read", name, "dump", "--nodes", "nodes.json", "--out", "out"), capsys)
+
+
+def test_there_are_enough_kinds():
+    assert len(TABLES) + len(STRANGE) + len(OTHERS) >= 60
+
+
+def test_a_table_changed_by_hand_is_refused_by_its_row(capsys):
+    write(HEADER + GOOD)
+    assert call("read", "csv", "dump", "--nodes", "own.csv", "--out", "mine") == 0
+    capsys.readouterr()
+    table = Path("mine", "tasks.csv")
+    for old, new in (("b,10", "b,1e300"), ("b,10", "b,soon"), (",500,", ",0.5,"), ("\nb,", "\na,"), ("\nb,", "\n,")):
+        text = table.read_text()
+        table.write_text(text.replace(old, new))
+        assert table.read_text() != text
+        assert_refused(call("explain", "mine", "--task", "a"), capsys, "tasks.csv, row 3")
+        table.write_text(text)

@@ -1,0 +1,367 @@
+"""Every row of a cluster is in the problem or in its ledger, and groups say what labels and taints say."""
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.fleet.problem import (
+    NOWHERE,
+    OPERATORS,
+    Constraint,
+    Rule,
+    Taint,
+    Toleration,
+    constraint_of,
+    meets,
+    place_running,
+    power_of_problem,
+    problem_of,
+    recorded,
+    running_at,
+    tolerates,
+    world_of_problem,
+)
+from sched_lab.fleet.reading import Asked, read_files
+from sched_lab.fleet.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from sched_lab.frames import InputError, embedded
+from sched_lab.online.model import Placements, PowerSettings, check_placements
+from sched_lab.traces import admits
+
+SHARED = Path(__file__).parents[3] / "shared"
+NODE = {"name": "n0", "gpu_model": "T4", "num_gpus": 4, "cpu_milli": 64_000, "memory_mib": 262_144, "labels": "{}"}
+TASK = {"submit_s": 0, "start_s": 5, "end_s": 65, "num_gpus": 1, "gpu_milli": 1000, "cpu_milli": 8000,
+        "memory_mib": 16_384, "node": "n0", "gpu_list": "0"}
+REFUSED = "refused"
+
+
+def tables_of(tasks: list[dict], nodes: list[dict] = ({},)) -> ClusterTables:
+    """Tables whose rows are the good ones but for what is said."""
+    rows = [{**TASK, "name": f"task-{k}", **task} for k, task in enumerate(tasks)] or {"name": []}
+    columns = [{**NODE, "name": f"n{k}", **node} for k, node in enumerate(nodes)]
+    return ClusterTables(with_columns(pd.DataFrame(columns), NODE_COLUMNS),
+                         with_columns(pd.DataFrame(rows), TASK_COLUMNS), Ledger().frame(), {"zero": None})
+
+
+def problem_with(*tasks: dict, nodes: list[dict] = ({},)):
+    return problem_of(tables_of(list(tasks), list(nodes)))
+
+
+def lines(problem, what: str) -> list[tuple]:
+    """Reason and count of the lines of a ledger."""
+    rows = problem.ledger[problem.ledger["what"] == what]
+    return list(zip(rows["reason"], rows["count"], strict=True))
+
+
+def check_accounts(tables: ClusterTables, problem) -> None:
+    """Every row of the tasks is in the problem, once or in parts, or refused; so is every node."""
+    for file, frame, names in (("tasks.csv", tables.tasks, problem.tasks.name),
+                               ("nodes.csv", tables.nodes, problem.cluster.name)):
+        own = set(frame["name"])
+        there = {name if name in own else name.rpartition("/")[0] for name in names}
+        ledger = problem.ledger
+        refused = ledger.loc[(ledger["what"] == REFUSED) & (ledger["file"] == file), "count"].sum()
+        assert there <= own and len(there) + refused == len(frame)
+
+
+def check_record(problem) -> None:
+    """Check that what is on the nodes at each start is a placement, groups included."""
+    record = recorded(problem)
+    for moment in np.unique(record.start_s[np.isfinite(record.start_s)]):
+        rows = np.flatnonzero(running_at(problem, record, moment))
+        check_placements(problem.grouped(), problem.tasks,
+                         Placements(rows, record.node[rows], record.gpu_mask[rows]))
+
+
+def test_a_good_row_stands_as_it_is():
+    problem = problem_with({"user": "u", "queue": "q", "priority": 3, "gpu_models": "T4|A100"})
+    assert problem.ledger.empty
+    assert (problem.submit_s[0], problem.start_s[0], problem.duration_s[0]) == (0, 5, 60)
+    assert (problem.node[0], problem.gpu_mask[0], problem.priority[0]) == (0, 1, 3)
+    assert (problem.user[0], problem.queue[0], problem.tasks.gpu_spec[0]) == ("u", "q", "T4|A100")
+    check_record(problem)
+
+
+@pytest.mark.parametrize(("task", "reason"), [
+    ({"end_s": 4}, "ended before it began"),
+    ({"start_s": None, "submit_s": None}, "an end, and neither submission nor start"),
+    ({"num_gpus": None}, "the number of GPUs is unknown"),
+    ({"gpu_milli": 1500}, "gpu_milli is more than a GPU, 1000"),
+    ({"gpu_milli": 0}, "the task asks for GPUs, and for nothing of each"),
+    ({"num_gpus": -1}, "num_gpus is below 0 or beyond 2**40"),
+    ({"num_gpus": 10**13}, "num_gpus is below 0 or beyond 2**40"),
+    ({"num_gpus": 10**9, "gpu_milli": 500}, "shares of more GPUs than a node has"),
+    ({"cpu_milli": -5}, "cpu_milli is below 0 or beyond 2**40"),
+    ({"constraints": "disk=fast"}, "the constraints cannot be read"),
+    ({"constraints": '{"affinity": [[{"key": "a", "operator": "Like", "values": []}]]}'},
+     "the constraints cannot be read"),
+    ({"constraints": '{"affinity": 3}'}, "the constraints cannot be read"),
+    ({"constraints": '["a"]'}, "the constraints cannot be read"),
+])
+def test_an_impossible_row_is_refused_by_name(task, reason):
+    problem = problem_with({}, task)
+    assert problem.tasks.name.tolist() == ["task-0"] and lines(problem, REFUSED) == [(reason, 1)]
+    assert problem.ledger["row"].tolist() == [3]
+
+
+@pytest.mark.parametrize(("task", "expected"), [
+    ({"submit_s": None}, (5, 5, 60)),
+    ({"submit_s": 9}, (5, 5, 60)),
+    ({"end_s": None}, (0, 5, np.inf)),
+    ({"start_s": None, "node": ""}, (0, np.nan, 65)),
+    ({"start_s": None, "end_s": None, "node": ""}, (0, np.nan, np.inf)),
+    ({"start_s": None, "end_s": None, "submit_s": None, "node": ""}, (0, np.nan, np.inf)),
+    ({"start_s": None, "end_s": None, "submit_s": 7}, (7, 7, np.inf)),
+    ({"start_s": 5.0001, "end_s": 65}, (0, 5, 60)),
+])
+def test_unknown_times_are_understood_as_the_ledger_says(task, expected):
+    problem = problem_with(task)
+    np.testing.assert_equal((problem.submit_s[0], problem.start_s[0], problem.duration_s[0]), expected)
+    assert problem.ledger.empty == (task.get("start_s") == 5.0001)
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e8))
+@settings(deadline=None)
+def test_start_and_duration_are_the_end_to_the_bit(start_s, lasting_s):
+    problem = problem_with({"start_s": start_s, "end_s": start_s + lasting_s, "submit_s": None},
+                           {"start_s": start_s + lasting_s, "end_s": None})
+    assert problem.start_s[0] + problem.duration_s[0] == problem.start_s[1]
+
+
+def test_shares_of_several_gpus_are_several_tasks():
+    problem = problem_with({"num_gpus": 2, "gpu_milli": 300, "gpu_list": "1-3"},
+                           {"num_gpus": 3, "gpu_milli": 142, "mig_profile": "1g.10gb", "gpu_list": "2"})
+    assert problem.tasks.name.tolist() == ["task-0/0", "task-0/1", "task-1/0", "task-1/1", "task-1/2"]
+    assert problem.gpu_mask.tolist() == [2, 8, 4, 4, 4]
+    assert problem.tasks.cpu_milli.tolist() == [8000, 0, 8000, 0, 0]
+    assert problem.tasks.gpu_milli.tolist() == [300, 300, 142, 142, 142]
+    check_record(problem)
+
+
+def test_a_profile_is_a_share():
+    problem = problem_with({"gpu_milli": None, "mig_profile": "2g.20gb"}, {"mig_profile": "9x", "gpu_list": "1"})
+    assert problem.tasks.gpu_milli.tolist() == [285, 1000]
+    assert lines(problem, "interpreted") == [("the MIG profile is unknown: gpu_milli is taken", 1)]
+
+
+def test_nodes_of_unknown_size_are_never_in_the_way():
+    problem = problem_with({}, {"gpu_list": "1", "cpu_milli": None}, nodes=[{"cpu_milli": None, "memory_mib": None}])
+    assert problem.cluster.cpu_milli[0] == 8000 and problem.cluster.memory_mib[0] == 2 * 16_384
+    assert power_of_problem(problem, PowerSettings()).cpu_full_w[0] == 0
+    assert power_of_problem(problem, PowerSettings(cpu_power_w={"unknown": (1, 2, 4)})).cpu_full_w[0] == 2
+    check_record(problem)
+
+
+def test_models_are_kept_with_watts_or_without():
+    problem = problem_with({"node": "n1"}, {"gpu_models": "H999"}, {"gpu_models": "B1"},
+                           nodes=[{"gpu_model": " H999 "}, {"gpu_model": "A100+T4"}, {"num_gpus": 0}])
+    assert problem.cluster.gpu_model.tolist() == ["H999", "A100+T4", ""]
+    assert [reason.partition(":")[0] for reason, _ in lines(problem, "interpreted")] == [
+        "GPUs of several models", "asks for GPU models that no node has"]
+    with pytest.raises(InputError, match="H999"):
+        world_of_problem(problem, PowerSettings())
+
+
+def test_a_node_of_a_billion_gpus_is_refused():
+    problem = problem_with({}, nodes=[{"num_gpus": 10**9}, {}])
+    assert problem.cluster.name.tolist() == ["n1"] and problem.node.tolist() == [-1]
+    assert lines(problem, REFUSED) == [("more than 62 GPUs in a node", 1)]
+    check_accounts(tables_of([{}], [{"num_gpus": 10**9}, {}]), problem)
+
+
+@pytest.mark.parametrize(("tasks", "nodes", "words"), [
+    ([{}], [{"num_gpus": 63}], "there are no nodes"), ([{"end_s": 1}], [{}], "no task that can be replayed"),
+    ([], [{}], "no task that can be replayed"), ([{"constraints": "?"}], [{}], "no task that can be replayed")])
+def test_nothing_to_replay_is_an_error(tasks, nodes, words):
+    with pytest.raises(InputError, match=words):
+        problem_of(tables_of(tasks, nodes))
+
+
+@pytest.mark.parametrize("gpu_list", ["0-1", "4", "x", "0-99999"])
+def test_a_list_that_does_not_fit_is_unknown(gpu_list):
+    problem = problem_with({"gpu_list": gpu_list})
+    assert problem.gpu_mask.tolist() == [0] and recorded(problem).gpu_mask.tolist() == [1]
+    assert lines(problem, "interpreted") == [
+        ("gpu_list does not fit the task or the node: its GPUs are unknown", 1)]
+
+
+def test_gpus_that_are_not_recorded_are_chosen_in_the_order_of_time():
+    share = {"gpu_milli": 400, "gpu_list": ""}
+    problem = problem_with({"gpu_list": "1"}, {"num_gpus": 2, "gpu_list": ""}, share, share, share,
+                           {"start_s": 65, "end_s": 80, "num_gpus": 3, "gpu_list": ""})
+    assert recorded(problem).gpu_mask.tolist() == [2, 5, 8, 8, 8, 7]
+    check_record(problem_with({"gpu_list": "1"}, {"num_gpus": 2, "gpu_list": ""}, share, share))
+
+
+def test_running_tasks_are_taken_from_the_world():
+    problem = problem_with({}, {"num_gpus": 2, "gpu_list": "1-2"}, {"start_s": 70, "end_s": 80})
+    record = recorded(problem)
+    world, class_of = world_of_problem(problem, PowerSettings())
+    place_running(world, problem, class_of, record, running_at(problem, record, 6))
+    assert world.state.gpu_left_milli.tolist() == [[0, 0, 0, 1000]]
+    assert world.state.cpu_left_milli.tolist() == [64_000 - 16_000] and world.residents.sum() == 2
+    for moment, expected in ((4, 0), (5, 2), (65, 0), (70, 1)):
+        assert running_at(problem, record, moment).sum() == expected
+
+
+def test_what_was_booked_twice_is_refused_with_the_node():
+    problem = problem_with({}, {})
+    world, class_of = world_of_problem(problem, PowerSettings())
+    with pytest.raises(InputError, match="node n0.*GPU"):
+        place_running(world, problem, class_of, recorded(problem), np.ones(2, bool))
+
+
+def test_a_cordoned_node_keeps_what_it_has():
+    cordon = '[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]'
+    problem = problem_with({}, nodes=[{"taints": cordon}, {}])
+    assert problem.group.tolist() == ["g0", "g1"] and problem.tasks.cpu_spec.tolist() == ["g1"]
+    world, class_of = world_of_problem(problem, PowerSettings())
+    place_running(world, problem, class_of, recorded(problem), np.ones(1, bool))
+    assert world.state.gpu_left_milli[0].tolist() == [0, 1000, 1000, 1000]
+
+
+def test_a_wish_for_labels_that_no_node_has():
+    problem = problem_with({"constraints": '{"node_selector": {"disk": "fast"}}'})
+    assert problem.tasks.cpu_spec.tolist() == [NOWHERE]
+    assert "no policy can place it" in lines(problem, "interpreted")[0][0]
+
+
+def test_what_is_not_represented_is_named():
+    problem = problem_with({"constraints": '{"group": "app", "most_per_node": 2}'}, {"gpu_list": "1"})
+    assert [reason.partition(" ")[0] for reason, _ in lines(problem, "interpreted")] == ["group", "most_per_node"]
+
+
+@pytest.mark.parametrize("name", ["labels", "taints"])
+@pytest.mark.parametrize("text", ["a=b", "3", "[[" * 2000])
+def test_labels_and_taints_that_cannot_be_read(name, text):
+    problem = problem_with({}, nodes=[{name: text}])
+    assert lines(problem, "interpreted") == [(f"{name} of the node cannot be read: taken as none", 1)]
+
+
+@pytest.mark.parametrize(("rule", "value", "is_met"), [
+    (Rule("k", "In", ("a", "b")), "b", True), (Rule("k", "In", ("a",)), None, False),
+    (Rule("k", "NotIn", ("a",)), None, True), (Rule("k", "NotIn", ("a",)), "a", False),
+    (Rule("k", "Exists", ()), "", True), (Rule("k", "Exists", ()), None, False),
+    (Rule("k", "DoesNotExist", ()), None, True), (Rule("k", "DoesNotExist", ()), "", False),
+    (Rule("k", "Gt", ("4",)), "5", True), (Rule("k", "Gt", ("4",)), "4", False),
+    (Rule("k", "Gt", ("4",)), None, False), (Rule("k", "Gt", ("4",)), "many", False),
+    (Rule("k", "Lt", ("4",)), "3", True), (Rule("k", "Lt", ("4", "5")), "3", False),
+])
+def test_rules_are_those_of_kubernetes(rule, value, is_met):
+    assert meets(rule, value) == is_met
+
+
+@pytest.mark.parametrize(("toleration", "is_covered"), [
+    (Toleration("", "Exists", "", ""), True), (Toleration("k", "Exists", "", ""), True),
+    (Toleration("k", "", "v", ""), True), (Toleration("k", "Equal", "w", ""), False),
+    (Toleration("k", "Equal", "v", "NoExecute"), False), (Toleration("k", "Equal", "v", "NoSchedule"), True),
+    (Toleration("j", "Exists", "", ""), False),
+])
+def test_tolerations_are_those_of_kubernetes(toleration, is_covered):
+    assert tolerates(toleration, Taint("k", "v", "NoSchedule")) == is_covered
+
+
+KEYS = st.sampled_from(["a", "b", "metadata.name"])
+VALUES = st.sampled_from(["1", "2", "n0", "x"])
+RULES = st.fixed_dictionaries({"key": KEYS, "operator": st.sampled_from(OPERATORS),
+                               "values": st.lists(VALUES, max_size=2)})
+TOLERATIONS = st.fixed_dictionaries({}, optional={
+    "key": st.sampled_from(["", "t", "u"]), "operator": st.sampled_from(["", "Equal", "Exists", "Gt"]),
+    "value": st.sampled_from(["", "v"]), "effect": st.sampled_from(["", "NoSchedule", "NoExecute"])})
+ASKED = st.fixed_dictionaries({}, optional={
+    "node_selector": st.dictionaries(st.sampled_from(["a", "b"]), VALUES, max_size=2),
+    "affinity": st.lists(st.lists(RULES, max_size=3), max_size=3),
+    "tolerations": st.lists(TOLERATIONS, max_size=2)})
+TAINTS = st.lists(st.fixed_dictionaries({
+    "key": st.sampled_from(["t", "u"]), "value": st.sampled_from(["", "v"]),
+    "effect": st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])}), max_size=2)
+LABELS = st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES)
+
+
+def admits_directly(constraint: Constraint, name: str, labels: dict, taints: list[dict]) -> bool:
+    """Whether one pod may go to one node, asked without groups."""
+    own = {**labels, "metadata.name": name}
+    for taint in (one for one in taints if one["effect"] != "PreferNoSchedule"):
+        if not any(tolerates(one, Taint(taint["key"], taint["value"], taint["effect"]))
+                   for one in constraint.tolerations):
+            return False
+    if any(own.get(rule.key) not in rule.values for rule in constraint.selector):
+        return False
+    return constraint.terms is None or any(
+        term and all(meets(rule, own.get(rule.key)) for rule in term) for term in constraint.terms)
+
+
+@given(st.lists(st.tuples(LABELS, TAINTS), min_size=1, max_size=6), st.lists(ASKED, min_size=1, max_size=5))
+@settings(deadline=None, max_examples=100)
+def test_groups_say_what_labels_and_taints_say(nodes, asked):
+    texts = [json.dumps(one) if one else "" for one in asked]
+    problem = problem_with(*({"constraints": text} for text in texts), nodes=[
+        {"labels": json.dumps(labels), "taints": json.dumps(taints)} for labels, taints in nodes])
+    assert len(problem.tasks) == len(asked)
+    for text, spec in zip(texts, problem.tasks.cpu_spec, strict=True):
+        for group, name, node in zip(problem.group, problem.cluster.name, nodes, strict=True):
+            assert admits(spec, group) == admits_directly(constraint_of(text), name, *node)
+
+
+def maybe(strategy):
+    return st.one_of(st.none(), strategy)
+
+
+ROWS = st.fixed_dictionaries({
+    "submit_s": maybe(st.integers(0, 9)), "start_s": maybe(st.integers(0, 9)), "end_s": maybe(st.integers(0, 9)),
+    "num_gpus": maybe(st.integers(-1, 5)), "gpu_milli": maybe(st.sampled_from([0, 300, 1000, 2000])),
+    "cpu_milli": maybe(st.integers(-1, 9)), "gpu_list": st.sampled_from(["", "0", "0-1", "x"]),
+    "node": st.sampled_from(["", "n0", "n9"]), "mig_profile": st.sampled_from(["", "1g.5gb", "?"]),
+    "constraints": st.sampled_from(["", "?", '{"node_selector": {"a": "1"}}']),
+    "gpu_models": st.sampled_from(["", "T4", "B1|B2"])})
+
+
+@given(st.lists(ROWS, max_size=8), st.lists(st.sampled_from([
+    {}, {"num_gpus": 99}, {"num_gpus": None}, {"cpu_milli": None}, {"memory_mib": -1}]), max_size=3))
+@settings(deadline=None, max_examples=100)
+def test_counts_add_up_whatever_the_rows_are(rows, nodes):
+    tables = tables_of([{}, *rows], [{}, *nodes])
+    problem = problem_of(tables)
+    check_accounts(tables, problem)
+    record = recorded(problem)
+    assert not (np.isnan(record.start_s) ^ (record.node < 0)).any()
+    assert (record.end_s[record.node >= 0] >= record.start_s[record.node >= 0]).all()
+
+
+SAMPLES = {
+    "kubernetes": (["reference/kubernetes/nodes.json", "reference/kubernetes/pods.json"], ""),
+    "claims": ([f"reference/kubernetes/dra_{name}.json" for name in ("slices", "claims", "pods")], ""),
+    "slurm 22.05": (["reference/slurm/22.05/sinfo.json", "reference/slurm/22.05/squeue.json"], ""),
+    "slurm 24.11": ([f"reference/slurm/24.11/{name}.json" for name in ("nodes_v0.0.42", "jobs", "squeue_v0.0.42")],
+                    ""),
+    "openb": (["data/openb/openb_node_list_all_node.csv", "data/openb/openb_pod_list_default.csv"], ""),
+    "dlrm": (["data/alibaba_v2025/disaggregated_DLRM_trace.csv"], "80%"),
+    "spot": (["data/alibaba_v2026_spot/node_info_df.csv", "data/samples/alibaba_v2026_spot_jobs.csv"], ""),
+    **{name: ([f"data/samples/{name}.csv"], "80%")
+       for name in ("helios", "acme_kalos", "acme_seren", "pai_v2020_task", "philly_flat")}}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_real_samples_become_problems(name):
+    files, size_to = SAMPLES[name]
+    paths = [SHARED / file for file in files]
+    if not all(path.exists() for path in paths):
+        pytest.skip(f"{paths[0]} is not there")
+    tables = read_files("auto", paths, Asked(size_to=size_to))
+    problem = problem_of(tables)
+    check_accounts(tables, problem)
+    check_record(problem)
+    watts = dict.fromkeys(problem.cluster.gpu_model, (0, 0))
+    world, class_of = world_of_problem(problem, PowerSettings(gpu_power_w=watts))
+    assert len(class_of) == len(problem.tasks) and len(world.gpu_model) == len(problem.cluster)
+
+
+def test_the_example_of_the_book():
+    tables = read_files("auto", [embedded("fleet/nodes.json"), embedded("fleet/pods.json")])
+    problem = problem_of(tables)
+    check_accounts(tables, problem)
+    check_record(problem)
+    assert problem.zero == "2026-03-02T07:30:00Z"
