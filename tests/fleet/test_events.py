@@ -1,0 +1,243 @@
+"""The event-driven replay: equal to brute force on random event lists, and to an inflation without departures."""
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sched_lab.cluster import Cluster, default_cluster, toy_cluster
+from sched_lab.fleet import events
+from sched_lab.fleet.events import BACKFILLS, case_of, check_schedule, replay, simulate
+from sched_lab.fleet.problem import Problem, Schedule, recorded
+from sched_lab.frames import InputError
+from sched_lab.online.inflation import inflate
+from sched_lab.online.model import PowerSettings
+from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks
+
+LISTS = 25  # event lists in one example, one after another: each begins with what the one before has left
+APART_S = 1000.0
+POLICIES = ["fgd", "bestfit", "pwr-fgd:0.1", "joint", "random", "gpu-clustering",
+            "fgd@0.4@random@0.7@pwr-fgd:0.2"]
+FORTY = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+
+
+def texts(values) -> np.ndarray:
+    return np.array(list(values), object)
+
+
+def problem_of(cluster: Cluster, tasks: Tasks, submit_s, duration_s, **more) -> Problem:
+    """Problem of timed tasks; without `start_s`, `node` and `gpu_mask` nothing is known of a record."""
+    count = len(tasks)
+    known = {"group": cluster.cpu_model, "start_s": np.full(count, np.nan), "node": np.full(count, -1),
+             "gpu_mask": np.zeros(count, np.int64), "user": texts([""] * count), "queue": texts([""] * count),
+             "priority": np.zeros(count, np.int64), "ledger": pd.DataFrame(), "zero": None} | more
+    return Problem(cluster=cluster, tasks=tasks, submit_s=np.array(submit_s, float),
+                   duration_s=np.array(duration_s, float), **known)
+
+
+@st.composite
+def problems(draw) -> Problem:
+    """Draw a few nodes in two groups, and lists of 10 tasks far apart; in the last list some never end."""
+    node = st.tuples(st.sampled_from([8, 32]), st.sampled_from([2, 16]), st.integers(0, 3),
+                     st.sampled_from(["T4", "G2"]), st.sampled_from(["g0", "g1"]))
+    cpu, memory, gpus, model, group = zip(*draw(st.lists(node, min_size=1, max_size=4)), strict=True)
+    cluster = Cluster(texts(f"n{n}" for n in range(len(cpu))), np.array(cpu) * 1000, np.array(memory) * 1024,
+                      np.array(gpus), texts(m if g else "" for m, g in zip(model, gpus, strict=True)),
+                      texts([""] * len(cpu)))
+    gpu = st.one_of(st.just((0, 0)), st.tuples(st.just(1), st.sampled_from([250, 500, 999])),
+                    st.tuples(st.sampled_from([1, 2]), st.just(1000)))
+    asked = draw(st.lists(st.tuples(st.sampled_from([0, 500, 4000, 8000]), st.sampled_from([0, 1, 3, 8]), gpu,
+                                    st.sampled_from(["", "", "T4"]), st.sampled_from(["", "", "g0", "g0|g1"])),
+                          min_size=1, max_size=6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    count = 10 * LISTS
+    rows = rng.integers(len(asked), size=count)
+    cpu, memory, demand, spec, groups = zip(*(asked[row] for row in rows), strict=True)
+    num, milli = (np.array(column) for column in zip(*demand, strict=True))
+    tasks = Tasks(texts(f"t{n}" for n in range(count)), np.array(cpu), np.array(memory) * 1024, num, milli,
+                  texts(s if n else "" for s, n in zip(spec, num, strict=True)), texts(groups))
+    submit = APART_S * (np.arange(count) // 10) + rng.integers(0, draw(st.sampled_from([1, 10, 60])), count)
+    duration = rng.choice([0, 1, 3, 8, 20.5, 40], size=count)
+    is_last = np.arange(count) >= count - 10
+    duration[is_last & (rng.random(count) < 0.3)] = np.inf
+    priority = rng.integers(0, draw(st.sampled_from([1, 3])), count)
+    return problem_of(cluster, tasks, submit, duration, priority=priority, group=texts(group))
+
+
+def case(problem: Problem, policy: str):
+    return case_of(problem, policy, 0, None, PowerSettings())
+
+
+def assert_equal(one: Schedule, other: Schedule) -> None:
+    for column, values, others in zip(Schedule._fields, one, other, strict=True):
+        np.testing.assert_array_equal(values, others, err_msg=column)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(problem=problems(), backfill=st.sampled_from(BACKFILLS))
+@FORTY
+def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
+    """In all 7 x 60 x 25 event lists."""
+    schedule = replay(problem, policy, backfill=backfill)
+    assert_equal(schedule, simulate(case(problem, policy), backfill, is_plain=True))
+
+
+@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "joint", "random"])
+@pytest.mark.parametrize("size", ["toy", "default"])
+def test_without_departures_it_is_an_inflation(policy, size):
+    """Event by event: what does not fit waits for ever, and others start."""
+    is_toy = size == "toy"
+    cluster = toy_cluster() if is_toy else default_cluster().take(np.arange(0, 1213, 20))
+    tasks = toy_tasks() if is_toy else default_tasks()
+    rows = np.random.default_rng(3).integers(len(tasks), size=30 if is_toy else 700)
+    drawn = tasks.take(rows)
+    named = replace(drawn, name=texts(f"t{n}" for n in range(len(rows))))
+    run = inflate(cluster, named, policy, arrivals=Arrivals(np.arange(len(rows)), np.arange(len(cluster))))
+    never = np.full(len(rows), np.inf)
+    for backfill in ("first-fit", "conservative") if is_toy else ("first-fit",):
+        schedule = replay(problem_of(cluster, named, np.arange(len(rows)), never), policy, backfill=backfill)
+        np.testing.assert_array_equal(schedule.node, run.placements.node)
+        np.testing.assert_array_equal(schedule.gpu_mask, run.placements.gpu_mask)
+        assert (schedule.node < 0).sum() > 0
+
+
+def two_nodes() -> Cluster:
+    """Two GPUs of a T4 node, one of a G2 node; 8 vCPU each."""
+    return Cluster(texts(["a", "b"]), np.array([8000, 8000]), np.array([8192, 8192]), np.array([2, 1]),
+                   texts(["T4", "G2"]), texts(["", ""]))
+
+
+def timed(rows, **more) -> Problem:
+    """Problem of tasks (submit, duration, GPUs, milli), 1 vCPU and 1 GiB each, on two nodes."""
+    submit, duration, num, milli = zip(*rows, strict=True)
+    count = len(rows)
+    tasks = Tasks(texts(f"t{n}" for n in range(count)), np.full(count, 1000), np.full(count, 1024), np.array(num),
+                  np.array(milli), texts([""] * count), texts([""] * count))
+    return problem_of(two_nodes(), tasks, submit, duration, **more)
+
+
+# two GPUs for 10 s, then one for 5; then two, which must wait; one that could be done before; one short one
+LINE = [(0, 10, 2, 1000), (1, 5, 1, 1000), (2, 10, 2, 1000), (3, 20, 1, 1000), (4, 3, 1, 1000)]
+
+
+@pytest.mark.parametrize(("backfill", "starts"), [
+    ("none", [0, 1, 10, 10, 20]),            # t3 waits behind t2, though b is free from 6 on
+    ("first-fit", [0, 1, 10, 6, 20]),        # t3 takes b at 6; t4 finds no gap before 20
+    ("conservative", [0, 1, 10, 6, 20])])
+def test_a_queue_by_hand(backfill, starts):
+    schedule = replay(timed(LINE), backfill=backfill)
+    assert schedule.start_s.tolist() == starts
+
+
+def test_first_fit_may_starve_and_conservative_may_not():
+    """Shares keep one GPU or the other of a busy, so the task for both GPUs waits for their last."""
+    rows = [(0, 10, 1, 1000), (0, 10, 1, 1000), (1, 5, 2, 1000), *((t, 8, 1, 1000) for t in range(3, 60, 3))]
+    rows[1] = (0, 13, 1, 1000)
+    problem = timed(rows)
+    waits = {backfill: replay(problem, backfill=backfill).start_s[2] - 1 for backfill in BACKFILLS}
+    assert waits["none"] == waits["conservative"] < waits["first-fit"]
+
+
+def test_urgent_tasks_go_first():
+    rows = [(0, 10, 2, 1000), (0, 20, 1, 1000), (1, 10, 1, 1000), (2, 10, 2, 1000)]
+    for backfill in BACKFILLS:
+        assert replay(timed(rows), backfill=backfill).start_s.tolist() == [0, 0, 10, 20]
+        urgent = replay(timed(rows, priority=np.array([0, 0, 0, 1])), backfill=backfill)
+        assert urgent.start_s.tolist() == [0, 0, 20, 10]
+
+
+def changed(schedule: Schedule, task: int, **values) -> Schedule:
+    copy = Schedule(*(column.copy() for column in schedule))
+    for name, value in values.items():
+        getattr(copy, name)[task] = value
+    return copy
+
+
+@pytest.mark.parametrize(("task", "values", "sentence"), [
+    (4, {"node": 0, "gpu_mask": 1, "start_s": 4, "end_s": 7}, r"Cond\. 3 \(GPU\): node a holds 2000 of 1000 from 4"),
+    (1, {"start_s": 0.5, "end_s": 5.5}, "time: task t1 starts before it is submitted"),
+    (1, {"end_s": 7}, "time: task t1 does not run for its duration"),
+    (1, {"start_s": np.nan}, "time: task t1 has a node without times"),
+    (2, {"gpu_mask": 1}, r"Cond\. 6 \(GPUs\): task t2 is on node a"),
+    (1, {"gpu_mask": 2}, r"Cond\. 6 \(GPUs\): task t1 is on node b"),
+    (3, {"start_s": 6, "end_s": 26}, "queue: task t2 waits at 6.0 s, and one behind it starts"),
+    (4, {"start_s": 40, "end_s": 43}, "queue: task t4 waits at 20.0 s, and fits on node a"),
+    (4, {"node": -1, "gpu_mask": 0, "start_s": np.nan, "end_s": np.nan},
+     "queue: task t4 waits at 20.0 s, and fits on node a")])
+def test_the_validator_says_what_is_wrong(task, values, sentence):
+    problem = timed(LINE)
+    schedule = replay(problem)
+    check_schedule(problem, schedule, backfill="none")
+    with pytest.raises(ValueError, match=sentence):
+        check_schedule(problem, changed(schedule, task, **values), backfill="none")
+
+
+def test_the_validator_knows_models_groups_cpu_and_memory():
+    problem = timed(LINE)
+    schedule = replay(problem)
+    for column, value, sentence in (
+            ("cpu_spec", "g9", "Cond. 4"), ("gpu_spec", "A100", "Cond. 5"), ("cpu_milli", 9000, "Cond. 1"),
+            ("memory_mib", 9000, "Cond. 2")):
+        asked = getattr(problem.tasks, column).copy()
+        asked[0] = value
+        with pytest.raises(ValueError, match=sentence):
+            check_schedule(replace(problem, tasks=replace(problem.tasks, **{column: asked})), schedule)
+
+
+@pytest.mark.parametrize("backfill", ["first-fit", "conservative"])
+def test_nobody_who_fits_is_left_over(backfill):
+    problem = timed(LINE)
+    left_out = changed(replay(problem, backfill=backfill), 4, node=-1, gpu_mask=0, start_s=np.nan, end_s=np.nan)
+    with pytest.raises(ValueError, match="t4 never starts, and fits on node a in the end"):
+        check_schedule(problem, left_out, backfill=backfill)
+
+
+def test_larger_than_any_node_is_refused_at_once():
+    problem = timed([(0, 10, 2, 1000), (1, 10, 3, 1000), (2, 1, 1, 1000)])
+    schedule = replay(problem)
+    assert schedule.node.tolist() == [0, -1, 1]
+    assert np.isnan(schedule.start_s[1])
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_replay_from_the_middle(backfill):
+    """At 4 s t0 and t1 run where they did by the record, t5 has ended, and t2 has waited since 2 s."""
+    rows = [*LINE[:4], (4, 3, 1, 1000), (0, 2, 1, 1000)]
+    nan = np.nan
+    problem = timed(rows, node=np.array([0, 1, -1, -1, -1, 1]), gpu_mask=np.array([3, 1, 0, 0, 0, 1]),
+                    start_s=np.array([0, 2.0, nan, nan, nan, 0]))
+    schedule = replay(problem, backfill=backfill, at_s=4)
+    assert schedule.node[[0, 1, 5]].tolist() == [0, 1, -1]
+    assert schedule.start_s[[0, 1, 2]].tolist() == [0, 2, 10]
+    assert (schedule.start_s[3] == 7) == (backfill != "none")
+    assert_equal(schedule, simulate(case_of(problem, "fgd", 0, 4, PowerSettings()), backfill, is_plain=True))
+    for task, values, sentence in ((1, {"gpu_mask": 0}, "Cond. 6"), (5, {"node": 1, "gpu_mask": 1, "start_s": 0,
+                                                                        "end_s": 2}, "has ended already"),
+                                   (1, {"start_s": 1, "end_s": 6}, "was moved")):
+        with pytest.raises(ValueError, match=sentence):
+            check_schedule(problem, changed(schedule, task, **values), backfill=backfill, at_s=4)
+
+
+def test_a_record_is_checked_like_a_schedule():
+    problem = timed(LINE[:2], node=np.array([0, 0]), gpu_mask=np.array([3, 1]), start_s=np.array([0.0, 1]))
+    assert [sentence[:7] for sentence in events.violations(problem, recorded(problem))] == ["Cond. 3"]
+
+
+def test_the_plain_engine_takes_over_where_the_index_has_no_room(monkeypatch):
+    cluster = default_cluster().take(np.arange(0, 1213, 30))
+    rows = np.random.default_rng(0).integers(8000, size=400)
+    tasks = default_tasks().take(rows)
+    rng = np.random.default_rng(1)
+    problem = problem_of(cluster, tasks, np.sort(rng.integers(0, 900, 400)), rng.integers(1, 900, 400))
+    wide = simulate(case(problem, "pwr-fgd:0.1"), "first-fit")
+    monkeypatch.setattr(events, "MAX_GROUPS", 2)
+    assert_equal(wide, simulate(case(problem, "pwr-fgd:0.1"), "first-fit"))
+
+
+def test_unknown_rules_are_refused():
+    with pytest.raises(InputError, match="there is no backfill 'easy'"):
+        replay(timed(LINE), backfill="easy")
+    with pytest.raises(InputError):
+        replay(timed(LINE), "fgdx")
