@@ -1,0 +1,276 @@
+"""Policies side by side: bounds that hold, intervals that repeat, changes that are refused or noted."""
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_lab.cluster import toy_cluster
+from sched_lab.fleet.compare import (
+    NOWHERE,
+    Measured,
+    Place,
+    Question,
+    Waits,
+    block_of,
+    changed,
+    compare,
+    differences_of,
+    edges_of,
+    energy_bounds,
+    floors_of,
+    kwh_of,
+    needs_watts,
+    pooled_completions,
+    read_what_if,
+    resampled_sums,
+    wait_bound,
+    waits_of,
+)
+from sched_lab.fleet.events import replay
+from sched_lab.fleet.meter import measure
+from sched_lab.fleet.problem import problem_of, recorded
+from sched_lab.fleet.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from sched_lab.frames import InputError
+from sched_lab.online.model import PowerSettings
+from sched_lab.online.policies import POLICIES
+from sched_lab.traces import toy_tasks
+from tests.fleet.test_meter import problem_like
+
+POWERS = [PowerSettings(), PowerSettings("package"), PowerSettings(load_curve="linear"),
+          PowerSettings(load_curve="0:0,0.5:0.2,1:1")]
+
+
+def random_problem(seed: int, count: int = 40):
+    """Draw tasks for the toy cluster that come within an hour, some of them larger than any node."""
+    rng = np.random.default_rng(seed)
+    tasks = toy_tasks().take(rng.integers(0, 9, count))
+    tasks = replace(tasks, name=np.array([f"t{k}" for k in range(count)], object),
+                    cpu_milli=np.where(rng.random(count) < 0.05, 10**6, tasks.cpu_milli))
+    duration_s = rng.integers(0, 2000, count).astype(float)
+    duration_s[rng.random(count) < 0.05] = np.inf
+    return problem_like(toy_cluster(), tasks, np.sort(rng.integers(0, 3600, count)), duration_s,
+                        user=np.array([f"u{k % 3}" for k in range(count)], object))
+
+
+@pytest.mark.parametrize(("seed", "power"), list(product(range(6), range(len(POWERS)))))
+def test_no_policy_beats_a_bound(seed, power):
+    problem = random_problem(seed)
+    horizon = (float(problem.submit_s[0]), 9000.0)
+    for policy, backfill in (("fgd", "none"), ("pwr", "first-fit"), ("random", "first-fit")):
+        schedule = replay(problem, policy, backfill=backfill, seed=seed)
+        for asleep_w, after_s in ((0.0, 0.0), (7.0, 300.0)):
+            curve = measure(problem, schedule, POWERS[power], [horizon[0], 3000, horizon[1]], after_s, asleep_w)
+            floors = floors_of(problem, POWERS[power], asleep_w)
+            awake, asleep = energy_bounds(problem, schedule, floors, horizon)
+            assert awake <= kwh_of(curve).sum() * (1 + 1e-12)
+            assert asleep <= kwh_of(curve, "asleep_w").sum() * (1 + 1e-12)
+        waits = waits_of(problem, schedule, np.zeros(len(problem.tasks), bool))
+        assert wait_bound(problem, waits) <= np.nanmean(waits.wait_s) * (1 + 1e-12) + 1e-9
+
+
+def test_the_bounds_are_reached_where_nothing_is_lost():
+    """One full GPU on a node, CPUs in whole packages: the cheapest supply is the only one."""
+    cluster = replace(toy_cluster().take(np.array([2])), cpu_milli=np.array([32_000]))
+    tasks = replace(toy_tasks().take(np.array([3])), cpu_milli=np.array([32_000]), num_gpus=np.array([1]),
+                    gpu_milli=np.array([1000]), gpu_spec=np.array([""], object))
+    problem = problem_like(cluster, tasks, [0.0], [1800.0])
+    schedule = replay(problem, "fgd")
+    curve = measure(problem, schedule, PowerSettings(), [0, 3600], 0.0)
+    awake, asleep = energy_bounds(problem, schedule, floors_of(problem, PowerSettings(), 0.0), (0, 3600))
+    assert awake == pytest.approx(kwh_of(curve).sum(), rel=1e-12)
+    assert asleep == pytest.approx(kwh_of(curve, "asleep_w").sum(), rel=1e-12)
+
+
+def test_the_wait_bound_is_that_of_one_machine():
+    """Three tasks on one GPU: the shortest first, as by hand; equal to the best of all orders."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        release = np.sort(rng.integers(0, 6, 4)).astype(float)
+        work = rng.integers(1, 6, 4).astype(float)
+        assert pooled_completions(release, work) == plain_completions(release, work)
+
+
+def plain_completions(release, work):
+    """Second by second: work on what has least left."""
+    left = work.copy()
+    total, now = 0.0, 0.0
+    while left.any():
+        there = np.flatnonzero((release <= now) & (left > 0))
+        now += 1
+        if len(there):
+            task = there[np.argmin(left[there])]
+            left[task] -= 1
+            total += now * (left[task] == 0)
+    return total
+
+
+def test_waits_and_counts_add_up():
+    problem = random_problem(3, 60)
+    found = compare(problem, Question(("fgd", "pwr"), backfill="first-fit"))
+    for name, outcome in found.outcomes.items():
+        row = found.summary.set_index("policy").loc[name]
+        assert row["served_tasks"] + row["refused_tasks"] == len(problem.tasks)
+        assert len(outcome.failures) == row["refused_tasks"]
+        assert set(outcome.failures["state"]) <= {"refused", "waiting"}
+        is_large = problem.tasks.cpu_milli[outcome.failures["task_row"]] == 10**6
+        assert (outcome.failures["state"] == "refused").equals(pd.Series(is_large, name="state"))
+        table = found.waits[found.waits["policy"] == name]
+        for _, part in table.groupby("by"):
+            assert part["tasks"].sum() == row["served_tasks"]
+            assert np.average(part["mean_wait_s"], weights=part["tasks"]) == pytest.approx(row["mean_wait_s"])
+        width = (outcome.curve["end_s"] - outcome.curve["start_s"]) / 3600
+        assert (outcome.curve["allocated_gpu"] * width).sum() == pytest.approx(row["allocated_gpu_h"])
+    assert set(found.waits["by"]) == {"all", "size", "user"}
+    pair = found.differences.set_index("quantity")
+    kwh = found.summary["energy_kwh"]
+    assert pair.loc["energy_kwh", "difference"] == pytest.approx(kwh[1] - kwh[0])
+    assert (pair["low"] <= pair["difference"]).all() and (pair["difference"] <= pair["high"]).all()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_bits_do_not_depend_on_workers(tmp_path, workers):
+    problem = random_problem(5)
+    question = Question(("fgd", "pwr", "random"), seed=3, asleep_after_s=600, price="0.3")
+    alone = compare(problem, question)
+    found = compare(problem, question, Place(tmp_path / "kept", workers, {"problem": "5"}))
+    again = compare(problem, question, Place(tmp_path / "kept", 1, {"problem": "5"}))
+    for other in (found, again):
+        pd.testing.assert_frame_equal(alone.summary, other.summary, check_exact=True)
+        pd.testing.assert_frame_equal(alone.differences, other.differences, check_exact=True)
+    assert NOWHERE.folder is None
+
+
+def test_blocks_are_days_where_there_are_ten():
+    assert block_of(np.arange(0, 86400 * 12 + 1, 3600.0)) == 24
+    assert block_of(np.arange(0, 28 * 3600.0, 3600.0)) == 3
+    assert block_of(edges_of((0.0, 3600.0))) == 4
+    values = np.arange(10.0)[:, None]
+    assert (resampled_sums(values, 10, 1) == 45).all()
+    assert (resampled_sums(values, 3, 1) == resampled_sums(values, 3, 1)).all()
+    assert resampled_sums(np.ones((10, 1)), 4, 0).tolist() == [[10.0]] * 1000
+
+
+def test_a_wait_counts_in_the_hour_in_which_its_task_came():
+    """One task an hour; those of the second half wait a minute longer: the mean depends on which hours are drawn."""
+    begin_s = np.arange(40) * 3600.0
+    curve = pd.DataFrame({"start_s": begin_s, "end_s": begin_s + 3600, "eopc_w": 1.0, "asleep_w": 1.0})
+    none = Measured(curve, Waits(np.zeros(40), np.ones(40)))
+    half = Measured(curve, Waits(np.where(begin_s < 72_000, 0.0, 60.0), np.ones(40)))
+    rows = {row["quantity"]: row for row in differences_of(half, none, begin_s + 5, seed=0)}
+    wait = rows["mean_wait_s"]
+    assert wait["difference"] == 30 and 0 <= wait["low"] < 25 and 35 < wait["high"] <= 60
+    assert (rows["mean_slowdown"]["low"], rows["mean_slowdown"]["high"]) == (0, 0)
+
+
+@pytest.mark.parametrize("span_s", [3600.0, 86400.0, 86400.0 * 149 + 1, 86400.0 * 365 * 8000])
+def test_bins_cover_the_horizon(span_s):
+    edges = edges_of((17.0, 17.0 + span_s))
+    assert edges[0] == 17 and edges[-1] == 17 + span_s and (np.diff(edges) > 0).all()
+    assert 48 <= len(edges) - 1 <= 90_001
+
+
+def test_policies_that_look_at_watts_are_known():
+    assert {name for name in POLICIES if needs_watts(name)} == {
+        "pwr", "pwr-target", "joint-early", "joint-middle", "joint-late", "joint"}
+    assert needs_watts("pwr-fgd:0.1") and not needs_watts("fgd-bestfit:0.5")
+
+
+def tables_like(model: str = "T4") -> ClusterTables:
+    """Two nodes, three tasks, one of them recorded."""
+    nodes = with_columns(pd.DataFrame({
+        "name": ["n0", "n1"], "gpu_model": [model, model], "num_gpus": [2, 2], "cpu_milli": [64_000] * 2,
+        "memory_mib": [65_536] * 2}), NODE_COLUMNS)
+    tasks = with_columns(pd.DataFrame({
+        "name": ["a", "b", "=c()"], "submit_s": [0, 10, 20], "start_s": [5, 10, 20], "end_s": [400, 500, 600],
+        "num_gpus": [1, 1, 2], "gpu_milli": [1000, 300, 1000], "cpu_milli": [4000] * 3, "memory_mib": [1024] * 3,
+        "node": ["n0", "n0", "n1"], "gpu_list": ["0", "1", "0-1"], "gpu_models": ["", model, ""]}), TASK_COLUMNS)
+    return ClusterTables(nodes, tasks, Ledger().frame(), {"zero": None})
+
+
+def test_the_record_is_one_of_the_policies():
+    found = compare(problem_of(tables_like()))
+    assert list(found.outcomes) == ["recorded", "fgd", "pwr-fgd:0.1", "joint"]
+    assert found.summary["mean_wait_s"][0] == pytest.approx(5 / 3)
+    assert found.outcomes["recorded"].findings == ()
+    assert set(found.differences["against"]) == {"recorded"}
+
+
+def test_a_wrong_record_is_measured_with_findings_and_without_bounds():
+    tables = tables_like()
+    tables.tasks.loc[1, ["gpu_milli", "gpu_list"]] = [800, "0"]
+    found = compare(problem_of(tables), Question(("recorded", "fgd")))
+    assert "Cond. 3" in found.outcomes["recorded"].findings[0]
+    assert found.summary.loc[0, ["bound_energy_kwh", "bound_mean_wait_s"]].isna().all()
+    assert found.summary["energy_kwh"].notna().all()
+
+
+def test_unknown_watts_leave_energy_empty():
+    problem = problem_of(tables_like("H999"))
+    found = compare(problem, Question(asleep_after_s=60.0, price="1"))
+    assert list(found.outcomes) == ["recorded", "fgd"]
+    assert found.summary[["energy_kwh", "energy_asleep_kwh", "cost", "bound_energy_kwh"]].isna().all(axis=None)
+    assert found.summary["allocated_gpu_h"].notna().all()
+    assert any("'H999'" in sentence for sentence in found.about["assumptions"])
+    with pytest.raises(InputError, match="H999.*--gpu-power"):
+        compare(problem, Question(("pwr",)))
+    known = PowerSettings(gpu_power_w={"H999": (60, 700)})
+    assert compare(problem, Question(("pwr",), power=known)).summary["energy_kwh"].notna().all()
+
+
+def test_a_replay_goes_on_from_the_record():
+    problem = problem_of(tables_like())
+    found = compare(problem, Question(("recorded", "fgd"), at_s=15.0, backfill="first-fit"))
+    assert found.about["from_s"] == 15
+    fgd = found.outcomes["fgd"].schedule
+    before = recorded(problem)
+    assert fgd.node[:2].tolist() == before.node[:2].tolist() and fgd.start_s[0] == 5
+    assert found.summary["mean_wait_s"].tolist() == [0.0, 0.0]
+    later = compare(problem, Question(("fgd",), at_s=450.0))
+    assert later.problem.tasks.name.tolist() == ["b", "=c()"]
+
+
+@pytest.mark.parametrize(("question", "words"), [
+    (Question(("fgd", "fgd")), "twice"), (Question(("fdg",)), "fdg"), (Question(("fgd",), against="pwr"), "none of"),
+    (Question(("fgd",), price="inf"), "--price"), (Question(("fgd",), carbon="nofile.csv"), "no such file"),
+    (Question(("fgd",), backfill="some"), "some")])
+def test_questions_that_cannot_be_answered(question, words):
+    with pytest.raises(InputError, match=words):
+        compare(problem_of(tables_like()), question)
+
+
+def test_nothing_recorded_cannot_be_compared():
+    tables = tables_like()
+    with pytest.raises(InputError, match="nothing recorded"):
+        compare(problem_of(replace(tables, tasks=tables.tasks.assign(node=""))), Question(("recorded",)))
+
+
+def test_what_if_changes_the_tables():
+    tables = tables_like()
+    more = changed(tables, {"load": 2.5, "nodes": {"scale": 1.5}, "gpu_models": {"T4": "A10"}, "mig": True}, 1)
+    assert more.nodes["name"].tolist() == ["n0", "n1", "n1+1"] and set(more.nodes["gpu_model"]) == {"A10"}
+    assert 6 <= len(more.tasks) <= 9 and more.tasks["name"].is_unique
+    assert set(more.tasks["gpu_models"]) == {"", "A10"}
+    assert set(more.tasks["gpu_milli"]) == {1000, 428}
+    assert (more.ledger["what"] == "what if").sum() == len(more.ledger) == 4
+    pd.testing.assert_frame_equal(more.tasks, changed(tables, {"load": 2.5, "gpu_models": {"T4": "A10"}, "mig": True},
+                                                      1).tasks)
+    fewer = changed(tables, {"load": 0.5, "nodes": {"remove": ["n0"]}}, 0)
+    assert fewer.nodes["name"].tolist() == ["n1"] and len(fewer.tasks) < 3
+    assert compare(problem_of(more), Question(("fgd",))).summary["served_tasks"][0] == len(more.tasks)
+    for said, words in (({"nodes": {"remove": ["n7"]}}, "n7"), ({"gpu_models": {"H1": "T4"}}, "H1")):
+        with pytest.raises(InputError, match=words):
+            changed(tables, said, 0)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("lod = 1.3", "lod"), ("power_cap_w = 5", "power cap"), ("load = 0", "load"), ("load = true", "load"),
+    ("mig = 1", "mig"), ("[nodes]\nscal = 2", "nodes.scal"), ("load =", "TOML"), ("[gpu_models]\nT4 = 3", "T4"),
+    ("[gpu_power_w]\nT4 = [70, 10]", "T4"), ("[gpu_power_w]\nT4 = [1, 2, 3]", "T4"), ("load = nan", "load"),
+    ("nodes = 3", "nodes"), ("\xff", "TOML"), ("[nodes]\nremove = 'n0'", "remove")])
+def test_what_if_files_that_are_refused(tmp_path, text, words):
+    path = tmp_path / "what.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=words):
+        read_what_if(path)

@@ -1,0 +1,150 @@
+"""The meter of a schedule: against EOPC curves, a sum by hand, a slow meter, and damaged series of prices."""
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.cluster import empty_state, toy_cluster
+from sched_lab.fleet.meter import measure
+from sched_lab.fleet.problem import Problem, Schedule
+from sched_lab.frames import InputError
+from sched_lab.online.inflation import inflate
+from sched_lab.online.model import PowerSettings
+from sched_lab.power import datacenter_power_w
+from sched_lab.traces import toy_tasks
+
+MINUTE = 60.0
+NO_LEDGER = pd.DataFrame({name: [] for name in ("file", "row", "what", "reason", "count")})
+
+
+def problem_like(cluster, tasks, submit_s, duration_s, **known) -> Problem:
+    """Make a problem of which nothing was recorded but what is given."""
+    count = len(tasks)
+    texts = np.full(count, "", object)
+    recorded = {"start_s": np.full(count, np.nan), "node": np.full(count, -1), "gpu_mask": np.zeros(count, np.int64),
+                "user": texts, "queue": texts, "priority": np.zeros(count, np.int64), "ledger": NO_LEDGER, "zero": None}
+    return Problem(cluster, tasks, np.full(len(cluster), "g0", object), np.array(submit_s, float),
+                   np.array(duration_s, float), **(recorded | known))
+
+
+def inflated(seed: int = 0, until: float = 0.6):
+    """Fill the toy cluster: a problem whose time is the number of the arrival, and the run."""
+    cluster, tasks = toy_cluster(), toy_tasks()
+    run = inflate(cluster, tasks, "fgd", seed=seed, until=until)
+    rows = run.placements.task_row
+    named = replace(tasks.take(rows), name=np.array([f"t{k}" for k in range(len(rows))], object))
+    at_s = np.arange(len(rows), dtype=float)
+    return problem_like(cluster, named, at_s, np.full(len(rows), np.inf)), run
+
+
+def schedule_of(run, start_s, end_s) -> Schedule:
+    is_placed = run.placements.node >= 0
+    return Schedule(run.placements.node, run.placements.gpu_mask, np.where(is_placed, start_s, np.nan),
+                    np.where(is_placed, end_s, np.nan))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_power_of_an_inflation_is_its_curve_step_by_step(seed):
+    problem, run = inflated(seed, until=1.2)
+    schedule = schedule_of(run, problem.submit_s, problem.duration_s)
+    curve = measure(problem, schedule, PowerSettings(), np.arange(len(problem.tasks) + 1.0))
+    for name in ("eopc_w", "cpu_w", "gpu_w"):
+        assert (curve[name] == run.curve[name]).all()
+    assert np.allclose(curve["allocated_gpu"] * 1000, run.curve["used_gpu_milli"], rtol=0, atol=1e-9)
+
+
+def plain_measure(problem, schedule, edges_s, asleep_after_s):
+    """Power and energy asleep of each bin, recomputed from the definition between all moments."""
+    power = PowerSettings().of(problem.cluster)
+    moments = {*edges_s, *schedule.start_s, *schedule.end_s}
+    finite = {t for t in moments if np.isfinite(t)}
+    cuts = np.array(sorted(finite | {t + asleep_after_s for t in finite}))
+    joules = np.zeros((len(edges_s) - 1, 2))
+    begin = min(edges_s[0], schedule.start_s[schedule.end_s > schedule.start_s].min(initial=np.inf))
+    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+        place = np.searchsorted(edges_s, low, side="right") - 1
+        if not 0 <= place < len(joules):
+            continue
+        state = empty_state(problem.cluster)
+        last_end = np.full(len(problem.cluster), begin)
+        held = np.zeros(len(problem.cluster), int)
+        for task, node in enumerate(schedule.node):
+            if node < 0 or schedule.end_s[task] <= schedule.start_s[task]:
+                continue
+            if schedule.end_s[task] <= low:
+                last_end[node] = max(last_end[node], schedule.end_s[task])
+            elif schedule.start_s[task] <= low:
+                held[node] += 1
+                state.cpu_left_milli[node] -= problem.tasks.cpu_milli[task]
+                for gpu in range(problem.cluster.num_gpus[node]):
+                    if schedule.gpu_mask[task] >> gpu & 1:
+                        state.gpu_left_milli[node, gpu] -= problem.tasks.gpu_milli[task]
+        watts = sum(datacenter_power_w(power, state))
+        saved = 0.0
+        for node in np.flatnonzero((held == 0) & (last_end + asleep_after_s <= low)):
+            alone = problem.cluster.take(np.array([node]))
+            saved += sum(datacenter_power_w(PowerSettings().of(alone), empty_state(alone)))
+        joules[place] += np.array([watts, watts - saved]) * (high - low)
+    return joules / np.diff(edges_s)[:, None]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 3.0, 17.0]))
+def test_the_meter_equals_a_slow_one(seed, asleep_after_s):
+    problem, run = inflated(seed % 5, until=0.9)
+    rng = np.random.default_rng(seed)
+    start_s = rng.integers(0, 60, len(problem.tasks)).astype(float)
+    end_s = start_s + rng.integers(0, 40, len(start_s))
+    end_s[rng.random(len(end_s)) < 0.1] = np.inf
+    schedule = schedule_of(run, start_s, end_s)
+    problem = replace(problem, submit_s=schedule.start_s)
+    edges_s = np.array([10.0, 20.0, 33.0, 90.0])
+    curve = measure(problem, schedule, PowerSettings(), edges_s, asleep_after_s)
+    slow = plain_measure(problem, schedule, edges_s, asleep_after_s)
+    assert np.allclose(curve[["eopc_w", "asleep_w"]], slow, rtol=1e-12)
+    assert (curve["asleep_w"] <= curve["eopc_w"]).all()
+
+
+def test_a_wrong_record_is_measured_and_forgotten_when_it_ends():
+    """Two whole tasks on one GPU: nothing is left, nothing below it, and all is free in the end."""
+    cluster = toy_cluster()
+    tasks = replace(toy_tasks().take(np.array([3, 3])), num_gpus=np.array([1, 1]), gpu_milli=np.array([1000, 1000]))
+    problem = problem_like(cluster, tasks, [0.0, 10.0], [20.0, 20.0])
+    double = Schedule(np.array([0, 0]), np.array([1, 1]), np.array([0.0, 10.0]), np.array([20.0, 30.0]))
+    curve = measure(problem, double, PowerSettings(), [0.0, 10.0, 20.0, 30.0, 40.0])
+    assert curve["allocated_gpu"].tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert curve["running_tasks"].tolist() == [1.0, 2.0, 1.0, 0.0]
+    capacity = cluster.gpu_capacity_milli / 1000
+    assert (curve[["allocated_gpu", "stranded_gpu", "idle_gpu"]].sum(axis=1) == capacity).all()
+    assert (curve[["stranded_gpu", "idle_gpu", "frag_gpu"]] >= 0).all(axis=None)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 89), min_size=1, max_size=6, unique=True))
+def test_bins_add_up_and_waiting_is_the_sum_of_waits(seed, cuts):
+    problem, run = inflated(seed % 5, until=0.9)
+    rng = np.random.default_rng(seed)
+    submit_s = rng.integers(0, 40, len(problem.tasks)).astype(float)
+    start_s = submit_s + rng.integers(0, 20, len(submit_s))
+    schedule = schedule_of(run, start_s, start_s + rng.integers(0, 30, len(start_s)))
+    is_placed = schedule.node >= 0
+    problem = replace(problem, submit_s=np.where(is_placed, submit_s, np.nan))
+    edges_s = np.array([0, *sorted(cuts), 90], float)
+    curve = measure(problem, schedule, PowerSettings(), edges_s, 5.0, 3.0)
+    whole = measure(problem, schedule, PowerSettings(), edges_s[[0, -1]], 5.0, 3.0)
+    total = curve.iloc[:, 2:].mul(np.diff(edges_s), axis=0).sum()
+    assert np.allclose(total, whole.iloc[0, 2:].to_numpy(float) * 90, rtol=1e-12, atol=1e-9)
+    assert np.isclose(total["waiting_tasks"], (schedule.start_s - submit_s)[is_placed].sum())
+    assert np.isclose(total["running_tasks"], (schedule.end_s - schedule.start_s)[is_placed].sum())
+
+
+def test_edges_and_sleep_are_checked():
+    problem, run = inflated()
+    schedule = schedule_of(run, problem.submit_s, problem.duration_s)
+    for edges_s, sleep in (([0.0], ()), ([1.0, 1.0], ()), ([0.0, np.inf], ()), ([0.0, 1.0], (-1.0,)),
+                           ([0.0, 1.0], (1.0, np.nan))):
+        with pytest.raises(InputError):
+            measure(problem, schedule, PowerSettings(), edges_s, *sleep)

@@ -1,0 +1,178 @@
+"""`sched-lab replay`: the files of an answer, what is refused in one line, and folders that are whole or not there."""
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_lab.fleet import command, report
+from sched_lab.frames import embedded
+from tests.command_line import assert_refused, call, content
+
+TASKS = """name,submit_s,start_s,end_s,num_gpus,gpu_milli,node,gpu_list,user,cpu_milli,memory_mib
+a,0,5,4000,1,1000,n0,0,ann,4000,1024
+"=HYPERLINK(""x"")",10,10,9000,1,300,n0,1,<b>bob</b>,4000,1024
+c,20,30,,2,1000,n1,0-1,ann,4000,1024
+"""
+NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\nn1,T4,2,64000,262144\n"
+FILES = {"summary.csv", "waits.csv", "differences.csv", "ledger.csv", "report.html", "summary.json"}
+OF_A_POLICY = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
+COLUMNS = ["policy", "served_tasks", "refused_tasks", "mean_wait_s", "p99_wait_s", "allocated_gpu_h", "stranded_gpu_h",
+           "energy_kwh", "energy_asleep_kwh", "cost", "co2_kg"]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch, request):
+    if "all_its_files" not in request.node.name:
+        monkeypatch.setattr(report, "page_of", lambda comparison: "<!DOCTYPE html>")  # pictures take seconds
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.csv").write_text(TASKS)
+    Path("own.csv").write_text(NODES)
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "mine") == 0
+
+
+def replay(*options, out="out", cluster="mine"):
+    return call("replay", cluster, "--out", out, "--workers", "1", *options)
+
+
+def test_an_answer_has_all_its_files(capsys):
+    capsys.readouterr()
+    assert replay("--asleep-after", "30", "--price", "0.25", "--carbon", "400") == 0
+    policies = ["recorded", "fgd", "pwr-fgd:0.1", "joint"]
+    there = content("out")
+    assert set(there) == FILES | {f"{policy}/{name}" for policy in policies for name in OF_A_POLICY}
+    summary = pd.read_csv("out/summary.csv")
+    assert list(summary)[:len(COLUMNS)] == COLUMNS and summary["policy"].tolist() == policies
+    assert all(name.startswith("bound_") for name in list(summary)[len(COLUMNS):])
+    assert (summary["cost"] - 0.25 * summary["energy_kwh"]).abs().max() < 1e-5
+    assert (summary["co2_kg"] - 0.4 * summary["energy_kwh"]).abs().max() < 1e-5
+    assignments = pd.read_csv("out/recorded/assignments.csv")
+    assert assignments["gpu_list"].tolist() == ["0", "1", "0-1"] and assignments["end_s"].isna().tolist() == [
+        False, False, True]
+    assert assignments["task"][1] == '=HYPERLINK("x")'
+    curve = pd.read_csv("out/fgd/curve.csv")
+    assert (curve[["allocated_gpu", "stranded_gpu", "idle_gpu"]].sum(axis=1) - 4).abs().max() < 2e-6
+    about = json.loads(there["summary.json"])
+    assert about["command"] == "replay" and about["from_s"] == 0 and about["until_s"] == 9000
+    assert "Traceback" not in capsys.readouterr().err
+    assert b"<b>bob" not in there["report.html"] and b"http-equiv=refresh" not in there["report.html"]
+
+
+def test_an_answer_is_kept_replaced_by_force_or_left_alone(capsys):
+    for _ in range(2):
+        assert replay("--policies", "fgd,pwr") == 0
+    assert "(kept)" in capsys.readouterr().out
+    before = content("out")
+    assert replay("--policies", "fgd") == 2 and content("out") == before
+    assert "another question" in capsys.readouterr().err
+    assert replay("--policies", "fgd", "--force") == 0
+    assert set(content("out")) == FILES | {f"fgd/{name}" for name in OF_A_POLICY}
+    assert not list(Path("out").glob(".*"))
+
+
+@pytest.mark.parametrize("name", ["fgd/curve.csv", "summary.csv", "report.html"])
+def test_nothing_foreign_is_overwritten(name):
+    Path("out", name).parent.mkdir(parents=True)
+    Path("out", name).write_text("mine")
+    for options in ((), ("--force",)):
+        assert replay("--policies", "fgd", *options) == 2
+        assert content("out") == {name: b"mine"}
+
+
+def test_a_broken_run_goes_on_where_it_was(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+    with monkeypatch.context() as broken:
+        broken.setattr(command, "write_comparison", stop)
+        assert replay("--policies", "fgd,pwr") != 0
+    assert not FILES & set(content("out"))
+    kept = [name for name in content("out") if name.startswith(".replays/cells/")]
+    assert len(kept) == 4
+    times = {name: Path("out", name).stat().st_mtime_ns for name in kept}
+    assert replay("--policies", "fgd,pwr") == 0
+    assert times and not Path("out/.replays").exists()
+    assert replay("--policies", "fgd,pwr", out="other") == 0
+    assert {k: v for k, v in content("out").items() if k.endswith("csv")} == {
+        k: v for k, v in content("other").items() if k.endswith("csv")}
+
+
+PRICES = {
+    "one row": "time,value\n0,1\n", "late": "time,value\n100,1\n200,1\n", "short": "time,value\n0,1\n10,1\n",
+    "descending": "time,value\n0,1\n0,1\n", "no number": "time,value\n0,much\n9999,1\n", "no time": "when,value\n0,1\n",
+    "dates": "time,value\n2026-01-01,1\n2026-01-02,1\n", "odd time": "time,value\nnoon,1\n9,1\n", "empty": "",
+    "infinite": "time,value\n0,inf\n99999,1\n", "nan time": "time,value\nnan,1\n99999,1\n", "binary": "\0\1\2"}
+
+
+@pytest.mark.parametrize("kind", PRICES)
+def test_damaged_prices_are_refused_by_name(kind, capsys):
+    Path("price.csv").write_text(PRICES[kind])
+    capsys.readouterr()
+    assert_refused(replay("--policies", "fgd", "--price", "price.csv"), capsys, "price.csv")
+
+
+def test_a_series_of_prices_is_paid_hour_by_hour():
+    Path("price.csv").write_text("time,value\n0,0.2\n1800,0.4\n5400,0.1\n12600,9\n")
+    assert replay("--policies", "fgd", "--price", "price.csv") == 0
+    curve = pd.read_csv("out/fgd/curve.csv")
+    assert curve["cost"].sum() == pytest.approx(pd.read_csv("out/summary.csv")["cost"][0], abs=1e-4)
+    hours = (curve["end_s"] - curve["start_s"]) / 3600
+    rate = curve["cost"] / (curve["eopc_w"] / 1000 * hours)
+    assert rate.between(0.0999, 0.4001).all() and rate.iloc[0] == pytest.approx(0.2, abs=1e-3)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (("--policies", "fdg"), "fdg"), (("--backfill", "some"), "some"), (("--price", "x.csv"), "x.csv"),
+    (("--what-if", "absent.toml"), "absent.toml"), (("--gpu-power", "absent.csv"), "absent.csv"),
+    (("--against", "pwr", "--policies", "fgd"), "none of"), (("--load-curve", "odd"), "odd"),
+    (("--policies", "recorded,fgd", "--what-if", "more.toml"), "never was"), (("--at", "5", "--what-if", "more.toml"),
+                                                                             "never was")])
+def test_what_cannot_be_asked_is_one_line(options, words, capsys):
+    Path("more.toml").write_text("load = 1.3\n")
+    capsys.readouterr()
+    assert_refused(replay(*options), capsys, words)
+
+
+def test_a_cluster_without_nodes_names_the_options(capsys):
+    assert call("read", "csv", "jobs.csv", "--out", "alone") == 0
+    capsys.readouterr()
+    assert_refused(replay(cluster="alone"), capsys, "--nodes", "--size-to")
+    assert_refused(replay(cluster="nothing"), capsys, "nothing")
+
+
+def test_a_snapshot_of_pods_is_replayed(capsys):
+    for name in ("nodes.json", "pods.json"):
+        Path(name).write_bytes(embedded(f"fleet/{name}").read_bytes())
+    assert call("read", "k8s", "nodes.json", "pods.json", "--out", "pods") == 0
+    assert replay(cluster="pods") == 0
+    assert replay("--at", "1000", "--backfill", "first-fit", cluster="pods", out="now") == 0
+    assert pd.read_csv("now/summary.csv")["served_tasks"].min() > 0
+
+
+def test_what_if_another_cluster(capsys):
+    Path("more.toml").write_text('load = 2\n[nodes]\nscale = 2\n[gpu_models]\nT4 = "X1"\n[gpu_power_w]\nX1 = [5, 50]\n')
+    assert replay("--what-if", "more.toml") == 0
+    summary = pd.read_csv("out/summary.csv")
+    assert summary["policy"].tolist() == ["fgd", "pwr-fgd:0.1", "joint"]
+    assert (summary["served_tasks"] == 6).all() and summary["energy_kwh"].notna().all()
+    assert (pd.read_csv("out/ledger.csv")["what"] == "what if").sum() == 3
+
+
+def test_a_record_can_be_measured_with_other_models():
+    Path("own.csv").write_text(NODES.replace("T4", ""))
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "odd") == 0
+    Path("named.toml").write_text('[gpu_models]\n"" = "A10"\n')
+    assert replay("--policies", "recorded", "--what-if", "named.toml", cluster="odd") == 0
+    assert pd.read_csv("out/summary.csv")["energy_kwh"].notna().all()
+
+
+def test_unknown_watts_are_said(capsys):
+    Path("own.csv").write_text(NODES.replace("T4", "H999"))
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "odd") == 0
+    capsys.readouterr()
+    assert replay(cluster="odd") == 0
+    error = capsys.readouterr().err
+    assert "'H999'" in error and "--gpu-power" in error
+    assert pd.read_csv("out/summary.csv")["energy_kwh"].isna().all()
+    Path("watts.csv").write_text("model,idle_w,full_w\nH999,60,700\n")
+    assert replay("--gpu-power", "watts.csv", cluster="odd", out="known") == 0
+    assert pd.read_csv("known/summary.csv")["energy_kwh"].notna().all()

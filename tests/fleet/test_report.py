@@ -1,0 +1,269 @@
+"""The page of a comparison: right sentences for any numbers, and nothing that runs for any names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.cluster import Cluster
+from sched_lab.fleet import report
+from sched_lab.fleet.compare import Comparison, Outcome
+from sched_lab.fleet.problem import Problem, Schedule
+from sched_lab.fleet.report import Difference, Reading, answer_of, lanes_of, page_of, percent, thinned, use_of
+from sched_lab.fleet.tables import Ledger
+from sched_lab.traces import Tasks
+from tests.test_pages import HOSTILE, read
+
+NAMES = [name for name in HOSTILE if "\ud800" not in name]
+BASE = {"served_tasks": 4.0, "refused_tasks": 0.0, "mean_wait_s": 600.0, "p99_wait_s": 900.0, "allocated_gpu_h": 40.0,
+        "stranded_gpu_h": 5.0, "energy_kwh": 100.0, "energy_asleep_kwh": 80.0, "cost": np.nan, "co2_kg": np.nan,
+        "bound_mean_wait_s": 0.0, "bound_energy_kwh": 60.0, "bound_energy_asleep_kwh": 50.0}
+
+
+def texts(values: Any) -> Any:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def a_problem(tasks: int = 4, nodes: int = 3, name: str = "n") -> Problem:
+    whole = np.ones(tasks, np.int64)
+    cluster = Cluster(texts([f"{name}{i}" for i in range(nodes)]), np.full(nodes, 8000), np.full(nodes, 8000),
+                      np.full(nodes, 2), texts(["T4"] * nodes), texts([""] * nodes))
+    rows = Tasks(texts([f"{name}{i}" for i in range(tasks)]), 1000 * whole, 0 * whole, whole, 1000 * whole,
+                 texts([""] * tasks), texts([""] * tasks))
+    zeros = np.zeros(tasks)
+    return Problem(cluster, rows, texts(["g0"] * nodes), zeros, zeros + 3600, zeros * np.nan, whole * 0 - 1, whole * 0,
+                   texts([name] * tasks), texts([name] * tasks), whole * 0, Ledger().frame(), None)
+
+
+def an_outcome(problem: Problem, policy: str, row: Mapping[str, float]) -> Outcome:
+    tasks = len(problem.submit_s)
+    node = np.arange(tasks) % len(problem.cluster)
+    start = 600.0 * np.arange(tasks)
+    schedule = Schedule(node, np.ones(tasks, np.int64), start, start + 3600)
+    bins = np.arange(10.0)
+    power_w = 1000 + bins if row["energy_kwh"] >= 0 else bins * np.nan
+    curve = pd.DataFrame({"start_s": 600 * bins, "end_s": 600 * bins + 600, "allocated_gpu": 1 + bins % 3,
+                          "waiting_tasks": bins % 2, "eopc_w": power_w})
+    failures = pd.DataFrame({"task_row": [], "task": [], "state": [], "failed_for": []})
+    return Outcome(policy, schedule, curve, failures)
+
+
+def a_comparison(rows: Mapping[str, Mapping[str, float]], differences: Mapping[str, Mapping[str, Any]] | None = None,
+                 problem: Problem | None = None) -> Comparison:
+    """Make a comparison of rows of a summary, as they differ from `BASE`, and of differences."""
+    problem = problem or a_problem()
+    full = {name: {**BASE, **row} for name, row in rows.items()}
+    summary = pd.DataFrame([{"policy": name, **row} for name, row in full.items()])
+    against = next(iter(rows))
+    lines = [(name, against, quantity, *values, 3600.0, 1000)
+             for name, own in (differences or {}).items() for quantity, values in own.items()]
+    columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
+    parts = [("all", ""), ("size", "1 GPU"), ("user", str(problem.user[0]) if len(problem.user) else "")]
+    waits = pd.DataFrame([(name, by, value, 4, full[name]["mean_wait_s"], 500.0, 900.0, 1.2) for name in rows
+                          for by, value in parts if len(problem.submit_s)],
+                         columns=["policy", "by", "value", "tasks", "mean_wait_s", "p50_wait_s", "p99_wait_s",
+                                  "mean_slowdown"])
+    about = {"policies": list(rows), "against": against, "from_s": 0.0, "until_s": 6000.0, "seed": 0, "price": "",
+             "confidence": 0.95, "assumptions": ["a task runs for as long as it did"]}
+    outcomes = {name: an_outcome(problem, name, full[name]) for name in rows}
+    return Comparison(problem, outcomes, summary, waits, pd.DataFrame(lines, columns=columns), about)
+
+
+def said(comparison: Comparison) -> str:
+    """All sentences of the first screen."""
+    parts = [[part] if isinstance(part, str) else part for part in answer_of(Reading(comparison))]
+    return "\n".join(line for part in parts for line in part)
+
+
+SAVING = {"energy_kwh": (-12.0, -14.0, -10.0), "energy_asleep_kwh": (-2.0, -5.0, 1.0),
+          "mean_wait_s": (-130.0, -300.0, -60.0)}
+
+
+def test_a_clear_saving_is_said_with_its_amount_and_its_interval():
+    row = {"energy_kwh": 88.0, "mean_wait_s": 470.0, "stranded_gpu_h": 4.0}
+    words = said(a_comparison({"recorded": {}, "pwr": row}, {"pwr": SAVING}))
+    assert words.startswith("pwr drew 12 % less energy (10 % to 14 %) than recorded (100 kWh). All policies served")
+    assert "Under pwr a task waited 2.17 min less (60 s to 5 min) than under recorded (10 min in the mean)." in words
+    assert "pwr left fewest GPU hours stranded" in words and "4, against 5 of recorded." in words
+    assert "draws less than 60 kWh, so at most 31.8 % of its energy can still be saved" in words
+    assert "with empty nodes asleep no clear difference" in words and "recorded is what really ran." in words
+
+
+def test_a_policy_that_does_less_work_has_not_saved_it_all():
+    row = {"energy_kwh": 88.0, "served_tasks": 3.0, "refused_tasks": 1.0, "allocated_gpu_h": 30.0}
+    words = said(a_comparison({"fgd": {}, "pwr": row}, {"pwr": SAVING}))
+    assert "It also did 25 % less work (GPU hours), so part of this is no saving." in words
+    assert "fgd served most tasks, 4 of 4, and pwr fewest, 3." in words and "served tasks 1 fewer" in words
+
+
+def test_an_interval_with_zero_in_it_is_no_clear_difference():
+    words = said(a_comparison({"fgd": {}, "pwr": {"energy_kwh": 99.0}},
+                              {"pwr": {"energy_kwh": (-1.0, -3.0, 0.0), "mean_wait_s": (5.0, -9.0, 20.0)}}))
+    assert "No policy drew clearly less energy than fgd (100 kWh)." in words
+    assert "pwr: energy no clear difference; mean wait no clear difference; served tasks the same." in words
+    assert "pwr drew" not in words
+
+
+def test_equal_policies_are_called_equal():
+    zero = {"energy_kwh": (0.0, 0.0, 0.0), "mean_wait_s": (0.0, 0.0, 0.0)}
+    words = said(a_comparison({"fgd": {}, "pwr": {}, "joint": {}}, {"pwr": zero, "joint": zero}))
+    assert "pwr: energy the same; mean wait the same; served tasks the same." in words
+    assert "All left the same number of GPU hours stranded" in words and "same number of tasks, 4 of 4" in words
+
+
+def test_a_policy_alone_is_not_compared():
+    words = said(a_comparison({"fgd": {}}))
+    assert words.startswith("fgd served 4 of 4 tasks; it drew 100 kWh, and a task waited 10 min in the mean.")
+    assert "no other policy to compare it with" in words
+
+
+def test_unknown_watts_are_not_made_up():
+    nothing = dict.fromkeys(("energy_kwh", "energy_asleep_kwh", "bound_energy_kwh", "bound_energy_asleep_kwh"), np.nan)
+    comparison = a_comparison({"recorded": nothing, "fgd": nothing}, {"fgd": {"mean_wait_s": (9.0, 1.0, 20.0)}})
+    words = said(comparison)
+    assert words.startswith("How much energy the policies drew is not known") and "kWh" not in words
+    page = page_of(comparison)
+    assert "Not known, or not asked for: energy_kwh, energy_asleep_kwh, cost" in page
+    assert "Power of the cluster" not in page and "stranded GPU hours" in page
+
+
+def test_nothing_to_serve_is_nothing_to_compare():
+    comparison = a_comparison({"fgd": {"mean_wait_s": np.nan, "served_tasks": 0.0}, "pwr": {"mean_wait_s": np.nan}},
+                              problem=a_problem(0))
+    assert said(comparison) == "There are no tasks, so there is nothing to compare."
+    found = read(page_of(comparison))
+    assert "What was assumed" in found.texts and "Every node" not in found.texts
+
+
+def test_no_task_that_started_has_no_wait():
+    row = {"served_tasks": 0.0, "refused_tasks": 4.0, "mean_wait_s": np.nan, "p99_wait_s": np.nan,
+           "allocated_gpu_h": 0.0}
+    words = said(a_comparison({"fgd": row, "pwr": row}))
+    assert "No task started under fgd, so waits cannot be compared." in words and "0 of 4" in words
+    read(page_of(a_comparison({"fgd": row})))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e7), st.integers(0, 4)), min_size=1, max_size=5), st.data())
+def test_any_numbers_make_sentences(rows, data):
+    names = [f"p{i}" for i in range(len(rows))]
+    table = {name: {"energy_kwh": energy, "mean_wait_s": wait, "served_tasks": float(served),
+                    "bound_energy_kwh": energy / 2}
+             for name, (energy, wait, served) in zip(names, rows, strict=True)}
+    ends = st.tuples(*[st.floats(-1e6, 1e6)] * 3).map(sorted)
+    differences = {}
+    for name in names[1:]:
+        triples = {quantity: data.draw(ends) for quantity in ("energy_kwh", "mean_wait_s")}
+        differences[name] = {quantity: (middle, low, high) for quantity, (low, middle, high) in triples.items()}
+    comparison = a_comparison(table, differences)
+    words = said(comparison)
+    assert "nan" not in words and "inf" not in words and "e+" not in words
+    for name, own in differences.items():
+        _, low, high = own["energy_kwh"]
+        line = next(line for line in words.splitlines() if line.startswith(f"{name}: "))
+        parts = dict(part.split(" ", 1) for part in line.removeprefix(f"{name}: ").split("; "))
+        is_clear = low > 0 or high < 0
+        assert (parts["energy"] not in ("no clear difference", "the same")) == is_clear
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_names_do_nothing(name, monkeypatch):
+    monkeypatch.setattr(report, "svgs_of", lambda charts: None)  # drawn below, all at once
+    problem = a_problem(name=name)
+    ledger = Ledger()
+    ledger.note("pods.json", 1, "refused", name)
+    noted = replace(problem, ledger=ledger.frame(), zero=name)
+    comparison = a_comparison({"fgd": {}, "pwr": {}}, {"pwr": SAVING}, noted)
+    failures = pd.DataFrame({"task_row": [0], "task": [name], "state": ["refused"], "failed_for": [name or "cpu"]})
+    outcomes = {key: replace(outcome, failures=failures, findings=(name,))
+                for key, outcome in comparison.outcomes.items()}
+    about = {**comparison.about, "assumptions": [name], "price": name}
+    read(page_of(replace(comparison, outcomes=outcomes, about=about)))
+
+
+def test_pictures_with_hostile_names_are_pictures():
+    name = "</text><script>alert(1)</script><img src=x onerror=alert(1)> \u202e ' \""
+    page = page_of(a_comparison({"fgd": {}, "pwr": {}}, {"pwr": SAVING}, a_problem(name=name)))
+    found = read(page)
+    assert page.count("<figure>") == 7 and any("<script>alert(1)" in text for text in found.texts)
+
+
+def test_without_the_packages_that_draw_the_numbers_are_there(monkeypatch):
+    monkeypatch.setattr(report, "svgs_of", lambda charts: None)
+    found = read(page_of(a_comparison({"fgd": {}, "pwr": {}}, {"pwr": SAVING})))
+    assert found.texts.count("pip install 'sched_lab[charts]'") == 7 and "energy_kwh" in found.texts
+
+
+def test_a_large_cluster_has_a_hundred_rows_and_every_node_is_in_one():
+    problem = a_problem(tasks=5000, nodes=2345)
+    models = texts([("T4", "A10", "")[i % 3] for i in range(2345)])
+    gpus = np.where(np.arange(2345) % 7 == 0, 0, 1 + np.arange(2345) % 8)
+    lanes = lanes_of(replace(problem, cluster=replace(problem.cluster, gpu_model=models, num_gpus=gpus)))
+    assert len(lanes.names) <= 100 and lanes.capacity.sum() == 1000 * gpus.sum()
+    assert ((lanes.lane >= 0) == (gpus > 0)).all()
+    for lane in range(len(lanes.names)):
+        assert len(set(models[lanes.lane == lane])) == 1
+
+
+def test_use_is_a_share_and_its_integral_is_the_work():
+    problem = a_problem(tasks=6, nodes=3)
+    schedule = an_outcome(problem, "fgd", BASE).schedule
+    edges = np.linspace(0, 9000, 31)
+    use = use_of(problem, schedule, lanes_of(problem), edges)
+    assert use.min() >= -1e-12 and use.max() <= 1 + 1e-12
+    assert (use * 2 * 300).sum() == pytest.approx(6 * 3600)
+
+
+def test_thinning_keeps_the_area():
+    curve = pd.DataFrame({"start_s": [0.0, 1, 3, 7], "end_s": [1.0, 3, 7, 7.5], "eopc_w": [5.0, 1, 2, 8]})
+    few = thinned(curve, ["eopc_w"], 2)
+    assert few["start_s"].tolist() == [0, 3] and few["end_s"].tolist() == [3, 7.5]
+    assert few["eopc_w"].tolist() == pytest.approx([7 / 3, 12 / 4.5])
+    assert len(thinned(curve.head(0), ["eopc_w"])) == 0
+
+
+def test_a_cluster_without_gpus_has_no_heat_map():
+    problem = a_problem()
+    cluster = replace(problem.cluster, num_gpus=np.zeros(3, np.int64), gpu_model=texts([""] * 3))
+    comparison = a_comparison({"fgd": {}, "pwr": {}}, {"pwr": SAVING}, replace(problem, cluster=cluster))
+    page = page_of(comparison)
+    assert read(page).texts.count("Every node") == 0 and page.count("<figure>") == 5
+
+
+def test_a_difference_is_clear_only_without_zero():
+    assert Difference(1.0, 0.5, 2.0).is_clear and Difference(-1.0, -2.0, -0.5).is_clear
+    assert not Difference(1.0, 0.0, 2.0).is_clear and not Difference(np.nan, np.nan, np.nan).is_clear
+    assert percent(0.5) == "50 %"
+
+
+def test_waits_of_other_tasks_are_not_compared_in_silence():
+    """The record never served one task, which waits long under fgd; of the others each waits less."""
+    row = {"mean_wait_s": 6000.0, "served_tasks": 4.0}
+    differences = {"fgd": {"mean_wait_s": (-9.0, -20.0, -2.0)}}
+    words = said(a_comparison({"recorded": {"served_tasks": 3.0}, "fgd": row}, differences))
+    assert "Under fgd a task waited 9 s less (2 s to 20 s) than under recorded (10 min in the mean), counting" in words
+    assert "mean wait 9 s less (2 s to 20 s), counting the tasks that started under both" in words
+    assert "They come from 100 min, and over so short a time are too narrow." in words
+    same = said(a_comparison({"fgd": {}, "pwr": {"mean_wait_s": 470.0}}, {"pwr": SAVING}))
+    assert "counting the tasks" not in same
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 540), st.floats(0, 300)), min_size=1, max_size=6))
+def test_names_of_points_do_not_overlap(points):
+    names = [f"policy-{i}" for i in range(len(points))]
+    found = report.corners_of(np.array(points), names)
+    if found is not None:
+        boxes = [report.box_at(np.array(point), report.CORNERS[corner], len(name))
+                 for point, corner, name in zip(points, found, names, strict=True)]
+        for i, one in enumerate(boxes):
+            assert not any((one[:2] < other[2:]).all() and (other[:2] < one[2:]).all() for other in boxes[:i])
