@@ -1,5 +1,9 @@
 from .check import check_cluster as check_cluster
 from .kubernetes import read_kubernetes as read_kubernetes
+from .move import plan_moves as plan_moves
+from .place import place_tasks as place_tasks
+from .problem import Problem as Problem
+from .problem import problem_of as problem_of
 from .reading import FORMATS as FORMATS
 from .reading import read_files as read_files
 from .slurm import read_slurm as read_slurm

@@ -1,0 +1,283 @@
+"""A plan of migrations is possible step by step, no better than the best one, and that no better than the bound."""
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.cluster import Cluster, empty_state
+from sched_lab.fleet.move import (
+    Layout,
+    Plan,
+    Step,
+    bound_of,
+    check_steps,
+    commands_of,
+    headline_of,
+    in_order,
+    known_power,
+    plan_moves,
+    report_of,
+    system_of,
+)
+from sched_lab.fleet.problem import Problem, recorded
+from sched_lab.frames import InputError
+from sched_lab.online.model import PowerSettings
+from sched_lab.traces import Tasks, admits
+
+MODELS = ["T4", "A100", "T4"]
+
+
+def problem_of_rows(rows: list[dict], models: list[str] = MODELS, cpu_milli: int = 96_000) -> Problem:
+    """Nodes of two GPUs of these models, and running tasks: node, mask, gpus, milli, cpu and wishes."""
+    size = len(models)
+    names = np.array([f"n{node}" for node in range(size)], object)
+    cluster = Cluster(names, np.full(size, cpu_milli), np.full(size, 1000), np.full(size, 2), np.array(models, object),
+                      np.full(size, "", object))
+    rows = [{"name": f"task {k}", "cpu": 0, "memory": 0, "spec": "", "groups": "", **row} for k, row in enumerate(rows)]
+
+    def column(name: str, kind: type) -> np.ndarray:
+        return np.array([row[name] for row in rows], kind)
+
+    tasks = Tasks(column("name", object), column("cpu", int), column("memory", int), column("gpus", int),
+                  column("milli", int), column("spec", object), column("groups", object))
+    zeros = np.zeros(len(rows))
+    texts = np.full(len(rows), "", object)
+    return Problem(cluster, tasks, np.array([f"g{node}" for node in range(size)], object), zeros, zeros + np.inf, zeros,
+                   column("node", int), column("mask", int), texts, texts, zeros.astype(int), pd.DataFrame(), None)
+
+
+def plan_of(problem: Problem, **options) -> Plan:
+    return plan_moves(problem, recorded(problem), 0, **options)
+
+
+def layout_of(problem: Problem, goal: str = "gpus") -> Layout:
+    return Layout(problem, recorded(problem), 0, known_power(problem, PowerSettings(), goal)[0], goal == "watts")
+
+
+class Room:
+    """What is left on the nodes, counted without the package: GPUs by number, CPU, memory."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.left = empty_state(problem.cluster)
+        self.at = {}
+        for task, name in enumerate(problem.tasks.name):
+            gpus = [gpu for gpu in range(2) if problem.gpu_mask[task] >> gpu & 1]
+            self.put(name, int(problem.node[task]), gpus)
+
+    def change(self, name: str, sign: int) -> None:
+        tasks = self.problem.tasks
+        task = list(tasks.name).index(name)
+        node, gpus = self.at[name]
+        self.left.cpu_left_milli[node] += sign * tasks.cpu_milli[task]
+        self.left.memory_left_mib[node] += sign * tasks.memory_mib[task]
+        for gpu in gpus:
+            self.left.gpu_left_milli[node, gpu] += sign * tasks.gpu_milli[task]
+
+    def put(self, name: str, node: int, gpus: list[int]) -> None:
+        self.at[name] = (node, gpus)
+        self.change(name, -1)
+        assert all((left >= 0).all() for left in self.left)
+
+    def idle(self) -> int:
+        return int((self.left.gpu_left_milli == 1000).sum())
+
+    def gpu_watts(self) -> float:
+        watts = {"T4": (10, 70), "A100": (50, 400)}
+        return sum(watts[model][int(left < 1000)] for model, row in
+                   zip(self.problem.cluster.gpu_model, self.left.gpu_left_milli, strict=True) for left in row)
+
+
+def check_plan(problem: Problem, plan: Plan, moves: int) -> None:
+    """Do a plan by hand, from its table alone."""
+    room = Room(problem)
+    tasks = problem.tasks
+    names = list(problem.cluster.name)
+    assert len(plan.table) <= moves and plan.table["step"].tolist() == list(range(1, len(plan.table) + 1))
+    for move in plan.table.itertuples():
+        idle, watts = room.idle(), room.gpu_watts()
+        task = list(tasks.name).index(move.task)
+        node = names.index(move.to_node)
+        gpus = [int(gpu) for gpu in move.to_gpus.split("-") if gpu]
+        assert names[room.at[move.task][0]] == move.from_node != move.to_node
+        assert "-".join(map(str, room.at[move.task][1])) == move.from_gpus
+        assert len(gpus) == tasks.num_gpus[task] and admits(tasks.cpu_spec[task], problem.group[node])
+        assert not gpus or admits(tasks.gpu_spec[task], problem.cluster.gpu_model[node])
+        room.change(move.task, 1)
+        room.put(move.task, node, gpus)
+        assert room.idle() - idle == move.whole_gpus_freed
+        if not tasks.cpu_milli.any():
+            assert watts - room.gpu_watts() == pytest.approx(move.watts_saved)
+    column = "whole_gpus_freed" if plan.goal == "gpus" else "watts_saved"
+    assert plan.gain == pytest.approx(plan.table[column].sum()) and plan.gain <= plan.bound + 1e-6
+
+
+@st.composite
+def states(draw) -> Problem:
+    """Draw running tasks on three nodes that are nowhere too full."""
+    left = np.full((3, 2), 1000)
+    cpu = np.full(3, 96_000)
+    rows = []
+    for node, gpu in [(node, gpu) for node in range(3) for gpu in range(2)] * 2:
+        milli = draw(st.sampled_from([0, 200, 300, 500, 700, 1000]))
+        asked = draw(st.sampled_from([0, 0, 8000, 32_000, 40_000]))
+        if milli > left[node, gpu] or asked > cpu[node] or (milli == 0 and asked == 0):
+            continue
+        left[node, gpu] -= milli
+        cpu[node] -= asked
+        rows.append({"node": node, "mask": (milli > 0) << gpu, "gpus": int(milli > 0), "milli": milli, "cpu": asked,
+                     "spec": draw(st.sampled_from(["", "", "T4"] if node != 1 else ["", "A100"])) if milli else "",
+                     "groups": draw(st.sampled_from(["", "", f"g{node}", f"g{node}|g0"]))})
+    return problem_of_rows(rows or [{"node": 0, "mask": 1, "gpus": 1, "milli": 200}])
+
+
+@given(states(), st.integers(1, 4), st.sampled_from(["gpus", "watts"]), st.sampled_from(["eq1", "package"]))
+@settings(deadline=None, max_examples=60)
+def test_greedy_is_at_most_exact_and_exact_at_most_the_bound(problem, moves, goal, model):
+    power = PowerSettings(model)
+    greedy, exact = (plan_of(problem, moves=moves, goal=goal, is_exact=one, power=power) for one in (False, True))
+    for plan in (greedy, exact):
+        check_plan(problem, plan, moves)
+    known, _ = known_power(problem, power, goal)
+    unit = 1 if goal == "gpus" else 1000
+    bound = bound_of(Layout(problem, recorded(problem), 0, known, goal == "watts"), moves) / unit
+    assert greedy.gain <= exact.gain + 1e-6 and exact.method in ("exact", "search")
+    assert exact.gain <= exact.bound + 1e-6 and exact.bound <= bound + 1e-6 and greedy.gain <= exact.bound + 1e-6
+
+
+def best_by_trying(problem: Problem, moves: int) -> int:
+    """Most idle GPUs after moves, by trying all that are possible."""
+    layout = layout_of(problem)
+    best = 0
+
+    def search(room: Room, left: int, gained: int) -> None:
+        nonlocal best
+        best = max(best, gained)
+        for name, (node, gpus) in list(room.at.items()) if left else []:
+            for to_node in (one for one in range(3) if one != node):
+                for gpu in range(2):
+                    idle = room.idle()
+                    room.change(name, 1)
+                    try:
+                        room.put(name, to_node, [gpu])
+                        search(room, left - 1, gained + room.idle() - idle)
+                    except AssertionError:
+                        pass
+                    room.change(name, 1)
+                    room.put(name, node, gpus)
+
+    search(Room(layout.tasks and problem), moves, 0)
+    return best
+
+
+@given(st.lists(st.sampled_from([0, 200, 400, 600, 1000]), min_size=6, max_size=6))
+@settings(deadline=None, max_examples=25)
+def test_exact_is_what_trying_everything_finds(loads):
+    rows = [{"node": k // 2, "mask": 1 << k % 2, "gpus": 1, "milli": milli} for k, milli in enumerate(loads) if milli]
+    problem = problem_of_rows(rows or [{"node": 0, "mask": 1, "gpus": 1, "milli": 200}])
+    plan = plan_of(problem, moves=2, is_exact=True)
+    assert (plan.gain, plan.method) == (best_by_trying(problem, 2), "exact")
+
+
+def test_moves_that_wait_for_each_other_are_put_in_order():
+    whole = {"node": 2, "mask": 1, "gpus": 1, "milli": 1000, "cpu": 46_000}
+    stays = {"node": 2, "mask": 0, "gpus": 0, "milli": 0, "cpu": 10_000}
+    heavy = {"node": 1, "mask": 0, "gpus": 0, "milli": 0, "cpu": 50_000, "memory": 600}
+    share = {"node": 0, "mask": 1, "gpus": 1, "milli": 300, "memory": 500}
+    steps = in_order(layout_of(problem_of_rows([whole, stays, heavy, share])), {0: (1, -1), 2: (2, -1), 3: (1, 0)})
+    assert [step.task for step in steps] == [0, 2, 3] and [step.to_mask for step in steps] == [2, 0, 1]
+
+
+def test_a_full_node_is_no_place():
+    rows = [{"node": 1, "mask": 3, "gpus": 2, "milli": 1000},
+            *({"node": node, "mask": 3, "gpus": 2, "milli": 1000, "groups": f"g{node}"} for node in (0, 2))]
+    plan = plan_of(problem_of_rows(rows), goal="watts", is_exact=True)
+    assert (plan.gain, plan.bound, plan.method) == (0, 0, "exact")
+
+
+PAIR = [{"node": 0, "mask": 1, "gpus": 1, "milli": 400}, {"node": 1, "mask": 1, "gpus": 1, "milli": 500}]
+
+
+def test_two_shares_become_one_gpu():
+    plan = plan_of(problem_of_rows(PAIR))
+    assert plan.gain == plan.bound == 1 and plan.method == "exact"
+    assert headline_of(plan) == "1 moves (exact): 1 whole GPUs freed, the most possible"
+    report = report_of(plan)
+    assert list(report.tables) == ["moves.csv"] and report.summary["gain"] == 1
+
+
+@pytest.mark.parametrize("change", [
+    {"groups": "g0"}, {"spec": "T4"}, {"memory": 900}, {"cpu": 96_000}])
+def test_what_a_node_must_have_is_kept(change):
+    rows = [{**PAIR[0], **change}, {**PAIR[1], "groups": "g1", "memory": 200, "cpu": 1000}]
+    plan = plan_of(problem_of_rows(rows), moves=3)
+    assert len(plan.table) == 0 and plan.gain == 0
+
+
+def test_parts_of_a_job_stay():
+    rows = [{**PAIR[0], "name": "12/0"}, {**PAIR[1], "name": "12/1"}]
+    plan = plan_of(problem_of_rows(rows))
+    assert plan.about == {"running": 2, "movable": 0, "moves": 0}
+
+
+@pytest.mark.parametrize(("step", "words"), [
+    (Step(0, 0, 1, 1, 2), None), (Step(0, 2, 1, 1, 2), "is not there"), (Step(0, 0, 1, 0, 2), "stays on its node"),
+    (Step(0, 0, 1, 1, 4), "Cond. 6"), (Step(0, 0, 1, 1, 3), "Cond. 6"), (Step(0, 0, 1, 2, 1), "GPU")])
+def test_the_validator_sees_what_is_wrong(step, words):
+    rows = [*PAIR, {"node": 2, "mask": 1, "gpus": 1, "milli": 900}]
+    layout = layout_of(problem_of_rows(rows))
+    if words is None:
+        check_steps(layout, [step])
+        return
+    with pytest.raises(ValueError, match=f"step 1.*{words}"):
+        check_steps(layout, [step])
+
+
+def test_gpus_without_watts_can_be_freed_and_not_be_saved():
+    problem = problem_of_rows(PAIR, ["H999", "H999", "T4"])
+    plan = plan_of(problem)
+    assert plan.gain == 1 and plan.table["watts_saved"].isna().all()
+    with pytest.raises(InputError, match="H999"):
+        plan_of(problem, goal="watts")
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"goal": "peace"}, "no goal"), ({"moves": 0}, "no plan"),
+    ({"goal": "watts", "is_exact": True, "power": PowerSettings(load_curve="linear")}, "step load curve")])
+def test_what_cannot_be_asked(options, words):
+    with pytest.raises(InputError, match=words):
+        plan_of(problem_of_rows(PAIR), **options)
+
+
+def test_a_moment_at_which_nothing_runs_or_too_much():
+    problem = problem_of_rows(PAIR)
+    with pytest.raises(InputError, match="no task with a known place"):
+        plan_moves(problem, recorded(problem), -5)
+    full = problem_of_rows([{**PAIR[0], "milli": 700}, {**PAIR[0], "milli": 700}])
+    with pytest.raises(InputError, match="more than there is"):
+        plan_of(full)
+
+
+def test_commands_quote_what_comes_from_files():
+    evil = "team/x; rm -rf ~ $(id)\n`id`"
+    problem = problem_of_rows([{**PAIR[0], "name": evil}, PAIR[1] | {"groups": "g1"}])
+    problem = replace(problem, cluster=replace(problem.cluster, name=np.array(["--all", "b'", "c"], object)))
+    plan = plan_of(problem)
+    for system in ("kubernetes", "slurm", ""):
+        lines = commands_of(plan, system)
+        assert lines[0].startswith("# 1. ") and "\n" not in lines[0]
+        words = [shlex.split(line) for line in lines[1:]]
+        assert all(line[0] in ("kubectl", "scontrol") for line in words)
+    assert shlex.split(commands_of(plan, "kubernetes")[2]) == [
+        "kubectl", "delete", "pod", "--wait", "--namespace", "team", "--", evil.removeprefix("team/")]
+    assert shlex.split(commands_of(plan, "kubernetes")[1]) == ["kubectl", "cordon", "--", "--all"]
+
+
+@pytest.mark.parametrize(("formats", "system"), [
+    ({"a": "k8s"}, "kubernetes"), ({"a": "sacct"}, "slurm"), ({"a": "openb"}, ""), (None, "")])
+def test_who_runs_the_tasks(formats, system):
+    assert system_of({"formats": formats}) == system
