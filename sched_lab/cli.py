@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from . import __version__, jit
 from .commands import (OLD_OPTIONS, Workers, compiling_said, fail, folder_named,
-                                option, with_new_options, workers_of)
+                                note_call, option, with_new_options, workers_of)
 from .jit import PACKAGE, heard
 
 if TYPE_CHECKING:
@@ -41,28 +41,45 @@ class Entry(NamedTuple):
     compile_s: float = 5
 
 # %% ../nbs/90_cli.ipynb #90-009
-COMMANDS = (
+OF_PAPERS = (
     Entry("inflate", "sched_lab.online.command", "inflate_command",
           "Let random tasks arrive on an empty cluster until it is full, and record every step.",
-          9),
+          16),
     Entry("sweep", "sched_lab.online.command", "sweep_command",
-          "Run every policy of a study on every trace and seed; what is finished is kept.", 9),
+          "Run every policy of a study on every trace and seed; what is finished is kept.", 16),
     Entry("andreas", "sched_lab.andreas.command", "andreas_command",
           "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
-          "day.", 14),
+          "day.", 23),
     Entry("hadar", "sched_lab.hadar.command", "hadar_command",
           "Share GPUs of different speed among training jobs, round by round, until all are done.",
-          8),
+          5),
     Entry("far", "sched_lab.far.command", "far_command",
           "Cut GPUs into instances (MIG) and schedule a batch of tasks on them.", 10),
     Entry("far-run", "sched_lab.far.command", "far_run_command",
           "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
           "instance of its own.", 10),
+)
+
+# %% ../nbs/90_cli.ipynb #90-009b
+OF_A_CLUSTER = (
     Entry("read", "sched_lab.fleet.command", "read_command",
           "Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger."),
     Entry("check", "sched_lab.fleet.command", "check_command",
           "Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked "
           "twice, slips of units and clocks."),
+    Entry("replay", "sched_lab.fleet.command", "replay_command",
+          "Replay the tasks of a cluster at their times under several policies, and compare.", 50),
+    Entry("explain", "sched_lab.fleet.questions", "explain_command",
+          "Explain why a policy puts a task on a node, and what every other node lacks."),
+    Entry("place", "sched_lab.fleet.questions", "place_command",
+          "Place the next tasks on a cluster as it stands, by any policy."),
+    Entry("move", "sched_lab.fleet.questions", "move_command",
+          "Find the migrations that free most whole GPUs, or save most watts."),
+)
+
+# %% ../nbs/90_cli.ipynb #90-009c
+COMMANDS = (
+    *OF_PAPERS, *OF_A_CLUSTER,
     Entry("traces", "sched_lab.cli", "traces_command",
           "Describe a node list and a trace; without any, the embedded default, and where the "
           "public data is."),
@@ -77,13 +94,14 @@ COMMANDS = (
           "stored."),
 )
 
-# %% ../nbs/90_cli.ipynb #90-009b
+# %% ../nbs/90_cli.ipynb #90-009bx
 class Small(NamedTuple):
     """How much work of a command is sooner done interpreted than compiled.
 
     Parameters
     ----------
-    files : options that name the input, and the records of what stands in if one is not given
+    files : options that name the input, or the command itself for what stands after it, and the
+        records of what stands in if one is not given
     records : most records of all files and runs together
     by_policy : the same, for policies that take longer
     larger : options that make more work of the same files
@@ -95,7 +113,7 @@ class Small(NamedTuple):
     larger: tuple[str, ...] = ()
 
 
-PLACING = Small({"--nodes": math.inf, "--tasks": math.inf}, 400, {"joint": 200, "joint-early": 200},
+PLACING = Small({}, 400, {"joint": 200, "joint-early": 200},
                 ("--until", "--arrivals", "--sampling", "--device"))
 BATCH = Small({"--times": math.inf}, 300, {"far-plus": 11, "optimal": 11}, ("--gpus",))
 SMALL = {
@@ -106,21 +124,52 @@ SMALL = {
                    ("--round", "--restart")),
     "far": BATCH,
     "far-run": BATCH,
+    "explain": Small({"explain": math.inf}, 500),
+    "place": Small({"place": math.inf, "--tasks": math.inf}, 500),
+    "move": Small({"move": math.inf}, 100),
+    "replay": Small({"replay": math.inf}, 300),
 }
 
-# %% ../nbs/90_cli.ipynb #90-009c
+# %% ../nbs/90_cli.ipynb #90-009cx
 LARGEST_BYTES = 100_000  # that are read to count records
 
 
 def records_in(file: str | Path) -> float:
-    """Lines of a table, or braces of JSON; infinite for what is large, absent or no plain file."""
+    """Lines of a table, or braces of JSON; infinite for what is large, absent or no plain file.
+
+    Of the folder of a cluster, those of its tasks.
+    """
     try:
+        file = Path(file, "tasks.csv") if os.path.isdir(file) else file
         if not os.path.isfile(file) or os.path.getsize(file) > LARGEST_BYTES:
             return math.inf
         data = Path(file).read_bytes()
     except (OSError, ValueError):
         return math.inf
     return math.inf if b"\0" in data else max(map(data.count, (b"\n", b"\r", b"{")))
+
+
+def arrivals_in(nodes: str | Path, tasks: str | Path) -> float:
+    """How many tasks fill the GPUs of the nodes, about; infinite if the tables do not say."""
+    import csv
+
+    try:
+        with open(nodes, encoding="utf-8-sig") as rows:
+            gpus = sum(int(row["gpu"]) for row in csv.DictReader(rows))
+        with open(tasks, encoding="utf-8-sig") as rows:
+            asked_milli = [int(row["num_gpu"]) * int(row["gpu_milli"])
+                           for row in csv.DictReader(rows)]
+        return 1000 * gpus * len(asked_milli) / sum(asked_milli)
+    except (OSError, KeyError, TypeError, ValueError, ZeroDivisionError, csv.Error):
+        return math.inf
+
+
+def work_of_placing(nodes: str | Path, traces: Sequence[str | Path]) -> float:
+    """Records of a node list and of traces, or eighths of what arrives, whichever is more."""
+    records = sum(map(records_in, (nodes, *traces)))
+    if records == math.inf:
+        return math.inf
+    return max(records, sum(arrivals_in(nodes, trace) for trace in traces) / 8)
 
 
 def number_of(seeds: str) -> int:
@@ -140,7 +189,8 @@ def work_of_study(file: str) -> tuple[float, list[str]]:
         nodes, traces, policies = study["nodes"], study["traces"], study["policies"]
         if study.keys() != {"nodes", "traces", "policies", "seeds"}:
             return math.inf, []
-        records = sum(records_in(Path(file).parent / table) for table in (nodes, *traces.values()))
+        folder = Path(file).parent
+        records = work_of_placing(folder / nodes, [folder / trace for trace in traces.values()])
         return records * len(policies) * number_of(study["seeds"]), list(map(str, policies))
     except (AttributeError, KeyError, TypeError, ValueError):
         return math.inf, []
@@ -160,6 +210,8 @@ def is_small(words: Sequence[str]) -> bool:
     else:
         records = sum(records_in(given[name]) if name in given else stand_in
                       for name, stand_in in small.files.items())
+        if words[0] == "inflate":
+            records = work_of_placing(given.get("--nodes", ""), [given.get("--tasks", "")])
         records *= number_of(given.get("--seeds", "0"))
         policies = [given.get("--policy", "")]
     return records <= min(small.by_policy.get(name, small.records) for name in policies or [""])
@@ -177,7 +229,9 @@ class OurCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, options by their names of today."""
         known = {name for parameter in self.params for name in parameter.opts}
-        return super().parse_args(ctx, with_new_options(args, known))
+        args = with_new_options(args, known)
+        note_call(str(self.name), args)
+        return super().parse_args(ctx, args)
 
 
 class Deferred(TyperCommand):
@@ -278,11 +332,6 @@ def families() -> list[str]:
     return list(dict.fromkeys(names[1] for names in modules if names[-1] == "command"))
 
 
-def papers() -> list[str]:
-    """Families that have stored results: all but that of a reader's own cluster."""
-    return [name for name in families() if name != "fleet"]
-
-
 def in_family(family: str, module: str) -> Any:
     """A module of a family, which may also go by the name of its paper.
 
@@ -293,9 +342,9 @@ def in_family(family: str, module: str) -> Any:
     from .frames import InputError
 
     name = {"pwr": "online"}.get(family, family)
-    there = families() if module == "command" else papers()
-    if name not in there:
-        raise InputError(f"there is no family {family!r}", mend=f"choose one of {', '.join(there)}")
+    if name not in families():
+        raise InputError(f"there is no family {family!r}",
+                         mend=f"choose one of {', '.join(families())}")
     return import_module(f"sched_lab.{name}.{module}")
 
 # %% ../nbs/90_cli.ipynb #90-025c
@@ -386,7 +435,7 @@ def draw_figures(figures: Any, results: Path, folder: Path) -> None:
         typer.echo(save_svg(draw(lambda frame: read_frame(results / frame)), path))
 
 # %% ../nbs/90_cli.ipynb #90-025g
-Paper = Annotated[str, typer.Argument(metavar="|".join(["pwr", *papers()[1:]]),
+Paper = Annotated[str, typer.Argument(metavar="|".join(["pwr", *families()[1:]]),
                                       help="Whose results.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Which experiments. [default: list them]")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with what is stored, and write "

@@ -44,7 +44,7 @@ def files(tmp_path_factory):
     return folder
 
 
-NO_CHARTS = r"sched-lab: warning: tables only, no charts: .*\[charts\]'"
+NO_CHARTS = r"sched-lab: warning: no charts: .*\[charts\]'"
 ANSWERED = {
     "traces --nodes nodes.csv --tasks tasks.csv": [],
     "inflate --nodes nodes.csv --tasks tasks.csv --out inflated": [],

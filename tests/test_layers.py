@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
 BELOW = {"jit", "_moved", "_extras"}  # written by hand, under everything
-INSTRUMENTS = {"arrays", "commands", "frames", "plots", "records", "reports", "reproduction", "streams",
+INSTRUMENTS = {"arrays", "commands", "frames", "pages", "plots", "records", "reports", "reproduction", "streams",
                "sweeps"}
 SPINE = {"cluster", "traces", "power", "frag"}
 FLEET = {"fleet"}  # a reader's own cluster may know every family

@@ -49,7 +49,7 @@ def test_few_names_are_public():
 
 
 PARAMETERS = re.compile(r"Parameters\n\s*-+\n(.*?)(?:\n\s*\n\s*[A-Z]\w+\n\s*-+\n|\Z)", re.S)
-COMMANDS = (".command", ".cli")  # their functions are command lines: the options have help texts
+COMMANDS = (".command", ".questions", ".cli")  # their functions are command lines: the options have help texts
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith(COMMANDS)])
