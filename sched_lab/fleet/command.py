@@ -18,8 +18,8 @@ import pandas as pd
 import typer
 
 from .. import __version__
-from ..commands import (Force, Workers, folder_named, folder_option, option, within,
-                                workers_of)
+from ..commands import (Force, Workers, answer_with, folder_named, folder_option, option,
+                                within, workers_of)
 from .check import check_cluster
 from .compare import (OF_A_RECORD, RECORDED, WATTS_MEND, Comparison, Place,
                                      Question, changed, chosen_policies, compare,
@@ -29,9 +29,9 @@ from .problem import Problem, Schedule, problem_of
 from .reading import FORMATS, Asked, format_named, read_files
 from .tables import (CLUSTER_FILES, CLUSTER_RECORD, ClusterTables, ReadOptions,
                                     cluster_answer, dump_file, read_cluster, write_tables)
-from ..frames import (InputError, embedded, ensure_writable, read_input, write_bytes,
-                              write_json)
-from ..online.command import CpuPower, GpuPower, LoadCurve, PowerName
+from ..frames import (InputError, embedded, ensure_writable, read_input, read_json, sha256,
+                              write_bytes, write_json)
+from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
 from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille, read_cpu_power, read_gpu_power
 from ..reports import PAGE, RECORD, Answer, check_folder, refuse_folder
@@ -173,11 +173,14 @@ AsleepWatts = Annotated[float, option("What a node that sleeps draws.", metavar=
 # %% ../../nbs/90e_fleet_command.ipynb #90e-013c
 WhatIf = Annotated[Path | None, option(
     "Changes to the cluster in a TOML file: load = 1.3, mig = true, nodes.scale, nodes.remove, "
-    "gpu_models, gpu_power_w.", metavar="FILE")]
+    "gpu_models, gpu_power_w, power_cap_w.", metavar="FILE")]
 Against = Annotated[str, option("Policy that the others are compared with. [default: the first]",
                                 metavar="NAME")]
 Seed = Annotated[int, option("Of policies that draw lots, of intervals, and of a changed load.",
                              min=0)]
+ClusterOrJournal = Annotated[Path, typer.Argument(
+    metavar="CLUSTER", parser=folder_named,
+    help="Folder that sched-lab read has written, or a journal of sched-lab serve.")]
 AnswerFolder = Annotated[Path, folder_option(
     "summary.csv, waits.csv, differences.csv, ledger.csv, report.html, and a folder for each "
     "policy")]
@@ -335,9 +338,9 @@ def computed(problem: Problem, asked: Question, place: Place) -> Comparison:
 
 # %% ../../nbs/90e_fleet_command.ipynb #90e-013j1
 def answer_replay(found: Problems, out: Path, asked: Question, told: Mapping[str, Any],
-                  how: tuple[int, bool]) -> None:
-    """Compute and write what is not there yet, and say it; `how`: workers, and force."""
-    workers, force = how
+                  how: tuple[int, str | None, bool]) -> None:
+    """Compute and write what is not there yet, and say it; `how`: workers, Dask, and force."""
+    workers, dask, force = how
     names = chosen_policies(found.problem, asked, models_without_watts(found.problem, asked.power))
     inputs = {**told, "cluster": found.files, "sched_lab": __version__}
     answer = Answer("replay", inputs, answer_files(names))
@@ -348,7 +351,7 @@ def answer_replay(found: Problems, out: Path, asked: Question, told: Mapping[str
     if not is_kept:
         if not workers and len(names) * len(found.problem.tasks) < LITTLE:
             workers = 1
-        place = Place(out / HIDDEN, workers_of(workers), inputs)
+        place = Place(out / HIDDEN, workers_of(workers), inputs, dask)
         comparison = computed(found.problem, replace(asked, policies=names), place)
         headline = "; ".join(words_of(row) for _, row in comparison.summary.iterrows())
         answer.write(out, partial(write_comparison, comparison, found.ledger), headline=headline,
@@ -359,15 +362,55 @@ def answer_replay(found: Problems, out: Path, asked: Question, told: Mapping[str
     lines = answer.in_folder(out)["headline"].replace("; ", "\n")
     typer.echo(f"{lines}\n{out / PAGE}{' (kept)' if is_kept else ''}")
 
+# %% ../../nbs/90e_fleet_command.ipynb #90e-013j3
+def is_journal_file(path: Path) -> bool:
+    """Whether a path is a journal; the engine is imported for a file only."""
+    if not path.is_file():
+        return False
+    from sched_lab.fleet.journal import is_journal
+
+    return is_journal(path)
+
+
+def refuse_questions(**asked: Any) -> None:
+    """Refuse options that a journal has no answer to.
+
+    Raises
+    ------
+    InputError : one was given
+    """
+    for name, value in asked.items():
+        if value not in ("", None):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} does not go with a journal", value=value,
+                             mend="a journal is played again as it is: leave it out")
+
+# %% ../../nbs/90e_fleet_command.ipynb #90e-013j4
+def answer_journal(journal: Path, out: Path, force: bool) -> None:
+    """Play a journal again, write what came of each decision, and say it.
+
+    Raises
+    ------
+    typer.Exit : with code 1, if something differs
+    """
+    from sched_lab.fleet.journal import replay_journal, report_of
+
+    answer = Answer("replay", {"files": {"journal": sha256(journal)}, "sched_lab": __version__},
+                    ("decisions.csv",))
+    answer_with(answer, out, lambda: report_of(replay_journal(journal)), force=force,
+                no_charts=True)
+    if read_json(out / RECORD)["different"]:
+        raise typer.Exit(1)
+
 # %% ../../nbs/90e_fleet_command.ipynb #90e-013k
-def replay_command(cluster: Cluster, out: AnswerFolder, policies: Policies = "",
+def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Policies = "",
                    backfill: Backfill = "none", at: At = None, price: Price = "",
                    carbon: Carbon = "", asleep_after: AsleepAfter = None,
                    asleep_watts: AsleepWatts = 0.0, what_if: WhatIf = None,
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
                    cpu_power: CpuPower = None, load_curve: LoadCurve = "step",
                    against: Against = "", seed: Seed = 0, workers: Workers = 0,
-                   force: Force = False) -> None:
+                   dask: DaskAddress = None, force: Force = False) -> None:
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
@@ -377,8 +420,15 @@ def replay_command(cluster: Cluster, out: AnswerFolder, policies: Policies = "",
     each policy has **assignments.csv**, **curve.csv** (means over the hours), **failures.csv** and
     **summary.json**. **report.html** is all this for a browser.
 
+    A journal is played again as it is: **decisions.csv** says of every decision whether it is the
+    same, bit for bit, and the exit code is 1 if one is not.
+
     Example: sched-lab replay mycluster --policies recorded,fgd,pwr-fgd:0.1 --out answer
     """
+    if is_journal_file(cluster):
+        refuse_questions(policies=policies, at=at, what_if=what_if)
+        answer_journal(cluster, out, force)
+        return
     if backfill not in BACKFILLS:
         raise InputError(f"there is no backfill {backfill!r}",
                          mend=f"choose one of {', '.join(BACKFILLS)}")
@@ -391,11 +441,12 @@ def replay_command(cluster: Cluster, out: AnswerFolder, policies: Policies = "",
                              load_curve)
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
-                  carbon, against)
+                  carbon, against, said.get("power_cap_w"))
     told = {"policies": names, "backfill": backfill, "at": at, "asleep_after": asleep_after,
             "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed}
-    answer_replay(problem_in(cluster, said, seed), out, asked, told, (workers, force))
+    answer_replay(problem_in(cluster, said, seed), out, asked, told,
+                  (workers, dask, force))
 
 # %% ../../nbs/90e_fleet_command.ipynb #90e-014
 EXAMPLES: dict[str, Path | str] = {

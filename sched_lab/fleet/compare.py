@@ -52,6 +52,7 @@ class Question:
     asleep_after_s, asleep_w : when an empty node sleeps, and what it then draws (`measure`)
     price, carbon : EUR/kWh and g/kWh: a number, a CSV file with time and value, or empty
     against : policy that the others are compared with; empty: the first
+    cap_w : most that the nodes may draw together, all awake; None for no cap
     """
 
     policies: tuple[str, ...] = ()
@@ -64,6 +65,7 @@ class Question:
     price: str = ""
     carbon: str = ""
     against: str = ""
+    cap_w: float | None = None
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-008
 WITHOUT_WATTS = ("fgd", "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random")
@@ -129,7 +131,7 @@ def unknown_watts(lacking: Sequence[str]) -> str:
 def replay_cell(problem: Problem, asked: Question, policy: str) -> pd.DataFrame:
     """Schedule of one policy as a frame, checked."""
     schedule = replay(problem, policy, seed=asked.seed, backfill=asked.backfill, at_s=asked.at_s,
-                      power=asked.power)
+                      power=asked.power, cap_w=asked.cap_w)
     return pd.DataFrame(schedule._asdict())
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-011p
@@ -149,11 +151,13 @@ class Place(NamedTuple):
     folder : where finished replays are kept; None: nowhere, one after the other
     workers : processes
     depends_on : what the problem was made of, as JSON
+    dask : address of a Dask scheduler, on whose workers they run instead
     """
 
     folder: Path | None = None
     workers: int = 1
     depends_on: Mapping[str, Any] = {}
+    dask: str | None = None
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-012q
 NOWHERE = Place()
@@ -169,7 +173,8 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str],
         found |= {name: schedule_in(run(policy=name)) for name in others}
     elif others:
         done = sweep(run, [{"policy": name} for name in others], place.folder,
-                     depends_on=place.depends_on, workers=min(place.workers, len(others)))
+                     depends_on=place.depends_on, workers=min(place.workers, len(others)),
+                     dask=place.dask)
         found |= {str(name): schedule_in(part) for name, part in done.frame.groupby("policy")}
     return {name: found[name] for name in names}
 
@@ -602,6 +607,10 @@ def assumptions_of(asked: Question, lacking: Sequence[str], rates: Mapping[str, 
         said.append(f"energy is not known: {unknown_watts(lacking)}")
     else:
         said.append("power is that of the model: idle and full watts of GPUs and CPUs, no cooling")
+    if asked.cap_w is not None:
+        said.append(f"under every policy, but not in the record, a task waits while what it adds "
+                    f"at the place of the policy's choice would lift the power of all nodes, none "
+                    f"of them asleep, above {asked.cap_w:,.10g} W")
     if np.isfinite(asked.asleep_after_s):
         said.append(f"with sleep, a node that is empty for {asked.asleep_after_s / 60:g} min draws "
                     f"{asked.asleep_w:g} W, and wakes at once")
@@ -617,6 +626,7 @@ def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float]
         "at_s": asked.at_s, "seed": asked.seed, "from_s": horizon[0], "until_s": horizon[1],
         "asleep_after_s": asked.asleep_after_s if np.isfinite(asked.asleep_after_s) else None,
         "asleep_w": asked.asleep_w, "price": asked.price, "carbon": asked.carbon,
+        **({} if asked.cap_w is None else {"cap_w": asked.cap_w}),
         "confidence": CONFIDENCE, "assumptions": assumptions}
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-041
@@ -662,13 +672,16 @@ def only(schedule: Schedule, rows: Integers) -> Schedule:
                     schedule.end_s[rows])
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-041bq
-OF_TASKS = ("submit_s", "duration_s", "start_s", "node", "gpu_mask", "user", "queue", "priority")
+OF_TASKS = ("submit_s", "duration_s", "start_s", "node", "gpu_mask", "user", "queue", "priority",
+            "app", "most_per_node", "constraint")
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-041br
 def with_tasks(problem: Problem, rows: Integers) -> Problem:
     """The problem with these tasks only."""
-    return replace(problem, tasks=problem.tasks.take(rows),
-                   **{name: getattr(problem, name)[rows] for name in OF_TASKS})
+    columns: dict[str, Any] = {name: getattr(problem, name) for name in OF_TASKS}
+    some: dict[str, Any] = {
+        name: column if column is None else column[rows] for name, column in columns.items()}
+    return replace(problem, tasks=problem.tasks.take(rows), **some)
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-042
 def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHERE) -> Comparison:
@@ -686,6 +699,9 @@ def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHE
     """
     lacking = models_without_watts(problem, asked.power)
     names = chosen_policies(problem, asked, lacking)
+    if asked.cap_w is not None and lacking:
+        raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
+                         mend=WATTS_MEND)
     blind = replace(asked, power=without_watts(asked.power, lacking))
     rows = rest_of(problem, asked.at_s)
     schedules = {name: only(schedule, rows) for name, schedule in
@@ -726,9 +742,9 @@ def compared(problem: Problem, outcomes: Mapping[str, Outcome], floors: Floors |
                       pd.DataFrame(differences, columns=columns), about)
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-045
-OF_A_RECORD = {"gpu_models", "gpu_power_w"}  # changes that leave what ran as it was
+OF_A_RECORD = {"gpu_models", "gpu_power_w", "power_cap_w"}  # changes that leave what ran as it was
 WHAT_IF = {"load": (int, float), "mig": (bool,), "nodes": (dict,), "gpu_models": (dict,),
-           "gpu_power_w": (dict,)}
+           "gpu_power_w": (dict,), "power_cap_w": (int, float)}
 OF_NODES = {"scale": (int, float), "remove": (list,)}
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-045p
@@ -742,9 +758,10 @@ def check_keys(said: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], p
     """
     for key, value in said.items():
         if key not in known:
-            instead = "a power cap is not represented" if "cap" in key else "there is no such key"
-            raise InputError(f"{inside}{key}: {instead}", file=path, value=key,
-                             mend=f"choose among {', '.join(known)}")
+            is_cap = "cap" in key and "power_cap_w" in known
+            raise InputError(f"{inside}{key}: there is no such key", file=path, value=key,
+                             mend="say power_cap_w = WATTS" if is_cap else
+                             f"choose among {', '.join(known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] == (bool,)):
             raise InputError(f"{inside}{key} = {value!r} is not {known[key][-1].__name__}",
                              file=path, value=key, mend="see sched-lab replay --help")
@@ -769,6 +786,10 @@ def read_what_if(path: str | Path) -> dict[str, Any]:
         if not 0 < number <= 100:
             raise InputError(f"{key} = {number} is not a factor above 0, at most 100", file=path,
                              value=key, mend="give 1.3 for 30 % more, say")
+    if not 0 < said.get("power_cap_w", 1) < np.inf:
+        raise InputError(f"power_cap_w = {said['power_cap_w']} is not a number of watts above 0",
+                         file=path, value="power_cap_w",
+                         mend="write power_cap_w = 50000 for 50 kW, say")
     for model, other in said.get("gpu_models", {}).items():
         if not isinstance(other, str) or not other:
             raise InputError(f"gpu_models.{model} = {other!r} is not the name of a model",

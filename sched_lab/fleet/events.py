@@ -11,21 +11,23 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..jit import first_class, njit, quiet
 from ..arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, State
 from ..frames import InputError
 from .check import Bookings, overfull
-from .problem import (Problem, Schedule, place_running, recorded, running_at,
-                                     world_of_problem)
+from .problem import (Problem, Schedule, Slots, count_slot, limited_world,
+                                     place_running, recorded, running_at, show_slots)
 from ..online.inflation import (MAX_GROUPS, ArrivingTasks, Memory, StagedWeights, decide,
                                         decide_by_index, empty_memory, place, stage_now,
                                         weighing_of)
-from ..online.model import Policy, PowerSettings, World, is_feasible
+from ..online.model import Policy, PowerSettings, World, is_feasible, slots_left
 from ..online.model import _all_admitted as all_admitted
 from ..online.policies import policy_of
 from ..online.score_index import Best, Groups, Index, empty_index, note_change
+from ..power import cpu_power_milliwatt, gpu_power_milliwatt
 
 # %% auto #0
 __all__ = ['check_schedule', 'replay']
@@ -48,6 +50,8 @@ class Case:
     submit_s, duration_s, priority : (tasks,) when it comes, how long it runs, how urgent it is
     comes : (tasks,) whether it comes at all
     schedule : what has been decided before the beginning; changed
+    slots : limits of applications
+    cap_w : most that the nodes may draw together, all awake; None for no cap
     """
 
     policy: Policy
@@ -60,6 +64,8 @@ class Case:
     priority: Integers
     comes: Truths
     schedule: Schedule
+    slots: Slots
+    cap_w: float | None = None
 
 # %% ../../nbs/64_fleet_events.ipynb #64-011
 def nothing_scheduled(num_tasks: int) -> Schedule:
@@ -101,12 +107,38 @@ def hold(world: World, asks: ArrivingTasks, task: int, schedule: Schedule, sign:
     if demand.kind[kind] >= 0:
         world.residents[node, demand.kind[kind]] += sign
 
+# %% ../../nbs/64_fleet_events.ipynb #64-013k
+@njit(cache=True)
+def hold_slot(world: World, asks: ArrivingTasks, slots: Slots, task: int, schedule: Schedule,
+              sign: int) -> None:
+    """As `hold`, and count the task towards the limit of its application."""
+    hold(world, asks, task, schedule, sign)
+    count_slot(world, slots, asks.task[task], schedule.node[task], sign)
+
+# %% ../../nbs/64_fleet_events.ipynb #64-013p
+def count_running(world: World, slots: Slots, class_of: Integers, schedule: Schedule,
+                  is_running: Truths) -> None:
+    """Count tasks that run towards the limits of their applications.
+
+    Raises
+    ------
+    InputError : more of an application are on a node than one of them allows
+    """
+    limits = slots.limits
+    for task in np.flatnonzero(is_running & (slots.limit[class_of] >= 0)).tolist():
+        count_slot(world, slots, class_of[task], schedule.node[task], 1)
+    for node, limit in np.argwhere(limits.num > 0).tolist():
+        if slots_left(limits, limit, node) < 0:
+            raise InputError("more tasks of an application run on a node than one of them allows: "
+                             f"{limits.most[limit]}", file="tasks.csv", column="constraints",
+                             mend="correct most_per_node, or the places of these tasks")
+
 # %% ../../nbs/64_fleet_events.ipynb #64-012
 def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | None,
-            power: PowerSettings) -> Case:
+            power: PowerSettings, cap_w: float | None = None) -> Case:
     """Prepare a replay; parameters as `replay`."""
     chosen = policy_of(policy) if isinstance(policy, str) else policy
-    world, class_of = world_of_problem(problem, power)
+    world, class_of, slots = limited_world(problem, power)
     empty = State(*(left.copy() for left in world.state))
     weighing = weighing_of(chosen, world)
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
@@ -123,8 +155,9 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
         for column, known in zip(schedule, before, strict=True):
             column[runs] = known[runs]
         place_running(world, problem, class_of, before, runs)
+        count_running(world, slots, class_of, before, runs)
     return Case(chosen, world, empty, weighing, asks, submit_s, np.array(problem.duration_s),
-                np.array(problem.priority), comes, schedule)
+                np.array(problem.priority), comes, schedule, slots, cap_w)
 
 # %% ../../nbs/64_fleet_events.ipynb #64-014
 def time_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
@@ -142,17 +175,23 @@ def time_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
             yield f"time: task {name[task]} {words}, at {schedule.start_s[task]} s"
 
 # %% ../../nbs/64_fleet_events.ipynb #64-014p
-def place_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
-    """Tasks where Cond. 4, 5 or 6 does not let them be."""
+def place_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Iterator[str]:
+    """Tasks where Cond. 4, 5 or 6 does not let them be.
+
+    Parameters
+    ----------
+    problem, schedule : as `check_schedule`
+    ran : (tasks,) those that ran before: labels that change, and cordons, evict nobody
+    """
     tasks = np.flatnonzero(schedule.node >= 0)
     node = schedule.node[tasks]
     mask = schedule.gpu_mask[tasks]
     cluster = problem.cluster
     for condition, ok in (
             ("Cond. 4 (placement group)",
-             all_admitted(problem.tasks.cpu_spec[tasks], problem.group[node])),
+             ran[tasks] | all_admitted(problem.tasks.cpu_spec[tasks], problem.group[node])),
             ("Cond. 5 (GPU model)",
-             all_admitted(problem.tasks.gpu_spec[tasks], cluster.gpu_model[node])),
+             ran[tasks] | all_admitted(problem.tasks.gpu_spec[tasks], cluster.gpu_model[node])),
             ("Cond. 6 (GPUs)", (np.bitwise_count(mask) == problem.tasks.num_gpus[tasks])
              & (mask >> cluster.num_gpus[node] == 0))):
         for task in tasks[~ok].tolist():
@@ -187,6 +226,29 @@ def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
             yield (f"{condition}: node {cluster.name[unit // size]} holds {most} of "
                    f"{capacity[unit]} from {from_s} s, with task {problem.tasks.name[task]}")
 
+# %% ../../nbs/64_fleet_events.ipynb #64-015q
+def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Nodes that hold more tasks of an application than one of them allows (Cond. 7), and when."""
+    if problem.app is None or problem.most_per_node is None:
+        return
+    held = (schedule.node >= 0) & (schedule.end_s > schedule.start_s)
+    tasks = np.flatnonzero(held & (problem.most_per_node > 0))
+    node_and_app = zip(schedule.node[tasks].tolist(), problem.app[tasks], strict=True)
+    unit, units = pd.factorize(pd.Index(list(node_and_app), tupleize_cols=False))
+    each = bookings_of(schedule, tasks, unit, np.ones_like(tasks))
+    for most in np.unique(problem.most_per_node[tasks]).tolist():
+        asks = problem.most_per_node[tasks] == most
+        for one, _, from_s, until_s, _ in zip(*overfull(each, np.full(len(units), float(most))),
+                                              strict=True):
+            there = tasks[asks & (unit == one)]
+            there = there[(schedule.start_s[there] < until_s) & (schedule.end_s[there] > from_s)]
+            for task in there[:1].tolist():
+                node, app = units[one]
+                moment_s = max(from_s, schedule.start_s[task])
+                yield (f"Cond. 7 (instances): node {problem.cluster.name[node]} holds more than "
+                       f"{most} tasks of {app} at {moment_s} s, and task "
+                       f"{problem.tasks.name[task]} allows no more")
+
 # %% ../../nbs/64_fleet_events.ipynb #64-019
 def record_violations(problem: Problem, schedule: Schedule, at_s: float) -> Iterator[str]:
     """Tasks of the time before a moment that are not where they were."""
@@ -202,16 +264,30 @@ def record_violations(problem: Problem, schedule: Schedule, at_s: float) -> Iter
             yield f"record: task {problem.tasks.name[task]} {words}, at {at_s} s"
 
 # %% ../../nbs/64_fleet_events.ipynb #64-019p
-def violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
+def violations(problem: Problem, schedule: Schedule, at_s: float | None = None) -> Iterator[str]:
     """Sentences about times and places that cannot be, whoever made the schedule."""
+    ran = np.zeros(len(schedule.node), bool)
+    if at_s is not None:
+        ran = running_at(problem, recorded(problem), at_s)
     yield from time_violations(problem, schedule)
-    yield from place_violations(problem, schedule)
+    yield from place_violations(problem, schedule, ran)
     yield from capacity_violations(problem, schedule)
+    yield from limit_violations(problem, schedule)
+
+# %% ../../nbs/64_fleet_events.ipynb #64-019q
+def empty_out(case: Case) -> None:
+    """Take all tasks out of the world of a case."""
+    for left, full in zip(case.world.state, case.empty, strict=True):
+        left[:] = full
+    case.slots.limits.num[:] = 0
+    if len(case.slots.limits.most):
+        case.world.demand.cpu_is_admitted[:] = case.slots.is_admitted
 
 # %% ../../nbs/64_fleet_events.ipynb #64-016
 END, ARRIVAL, START = range(3)
 OVERTAKEN = -2
 NOTHING = -1
+NOWHERE, AT_ORDER, AT_NODES = range(3)
 
 # %% ../../nbs/64_fleet_events.ipynb #64-016p
 class Happenings(NamedTuple):
@@ -255,16 +331,16 @@ def node_among(world: World, asks: ArrivingTasks, task: int, nodes: list[int]) -
 
 # %% ../../nbs/64_fleet_events.ipynb #64-0171
 @njit(cache=True)
-def retrace(world: World, asks: ArrivingTasks, happenings: Happenings, task_at: Integers,
-            schedule: Schedule, is_in_order: bool) -> tuple[float, int, int]:
+def retrace(world: World, asks: ArrivingTasks, slots: Slots, happenings: Happenings,
+            task_at: Integers, schedule: Schedule, looks: int) -> tuple[float, int, int]:
     """Go through a schedule, and look whether the head of the queue waits for no reason.
 
     Parameters
     ----------
-    world, asks : the empty cluster, in the end in its last state; what tasks ask for
+    world, asks, slots : the empty cluster, in the end in its last state; what tasks ask for
     happenings, task_at : the schedule, and the task at each place of the queue
     schedule : who is where
-    is_in_order : whether the head of the queue is to be looked at
+    looks : what is looked at: `NOWHERE`, whether the head is overtaken, or whether it also fits
 
     Returns
     -------
@@ -286,19 +362,22 @@ def retrace(world: World, asks: ArrivingTasks, happenings: Happenings, task_at: 
         if happenings.what[n] == ARRIVAL:
             heappush(waiting, place_of[task])
         elif happenings.what[n] == END:
-            hold(world, asks, task, schedule, -1)
+            hold_slot(world, asks, slots, task, schedule, -1)
             nodes.append(schedule.node[task])
         else:
             last = max(last, place_of[task])
             if schedule.end_s[task] > now_s:
-                hold(world, asks, task, schedule, 1)
+                hold_slot(world, asks, slots, task, schedule, 1)
         is_over = n + 1 == len(happenings.task) or happenings.time_s[n + 1] > now_s
         while len(waiting) > 0 and is_over and schedule.start_s[task_at[waiting[0]]] <= now_s:
             heappop(waiting)
-        if is_in_order and is_over and len(waiting) > 0:
+        if looks != NOWHERE and is_over and len(waiting) > 0:
             task = task_at[waiting[0]]
             is_new = waiting[0] != head
-            node = node_for(world, asks, task) if is_new else node_among(world, asks, task, nodes)
+            node = NOTHING
+            if looks == AT_NODES:
+                node = node_for(world, asks, task) if is_new else node_among(world, asks, task,
+                                                                             nodes)
             head = waiting[0]
             if head < last or node != NOTHING:
                 return now_s, task, OVERTAKEN if head < last else node
@@ -316,14 +395,15 @@ def queue_violations(case: Case, names: tuple[Any, Any], backfill: str) -> Itera
     """
     task_name, node_name = names
     order = queue_order(case)
-    moment_s, task, node = retrace(case.world, case.asks, happenings_of(case, order), order,
-                                   case.schedule, backfill == "none")
+    looks = NOWHERE if backfill != "none" else AT_NODES if case.cap_w is None else AT_ORDER
+    moment_s, task, node = retrace(case.world, case.asks, case.slots, happenings_of(case, order),
+                                   order, case.schedule, looks)
     if node == OVERTAKEN:
         yield f"queue: task {task_name[task]} waits at {moment_s} s, and one behind it starts"
     elif node != NOTHING:
         yield (f"queue: task {task_name[task]} waits at {moment_s} s, and fits on node "
                f"{node_name[node]}")
-    elif backfill != "none":
+    elif backfill != "none" and case.cap_w is None:
         never = order[case.schedule.node[order] < 0]
         asked = np.column_stack([case.asks.task[never], case.asks.memory_mib[never]])
         for task in never[np.unique(asked, axis=0, return_index=True)[1]].tolist():
@@ -331,34 +411,94 @@ def queue_violations(case: Case, names: tuple[Any, Any], backfill: str) -> Itera
                 yield (f"queue: task {task_name[task]} never starts, and fits on node "
                        f"{node_name[node]} in the end")
 
+# %% ../../nbs/64_fleet_events.ipynb #64-0183
+@njit(cache=True)
+def node_milliwatt(world: World, node: int) -> int:
+    """Power of a node as it stands, awake."""
+    state = world.state
+    return int(cpu_power_milliwatt(world.power, node, state.cpu_left_milli[node])
+               + gpu_power_milliwatt(world.power, node, state.gpu_left_milli[node]))
+
+
+@njit(cache=True)
+def node_milliwatts(world: World) -> Integers:
+    """Power of all nodes, (nodes,)."""
+    return np.array([node_milliwatt(world, node) for node in range(len(world.gpu_model))])
+
+# %% ../../nbs/64_fleet_events.ipynb #64-0184
+@njit(cache=True)
+def first_excess(world: World, asks: ArrivingTasks, happenings: Happenings, schedule: Schedule,
+                 comes: Truths, cap_mw: float) -> tuple[float, int, int]:
+    """Go through a schedule until tasks have started and the nodes draw more than a cap.
+
+    Parameters
+    ----------
+    world, asks, happenings, schedule : as `retrace`
+    comes : (tasks,) whether its start was decided, not recorded
+    cap_mw : the cap, milliwatts
+
+    Returns
+    -------
+    when, the last task that started, and the milliwatts; nothing is wrong with `NOTHING`
+    """
+    share_mw = node_milliwatts(world)
+    now_mw = share_mw.sum()
+    last = NOTHING
+    for n in range(len(happenings.task)):
+        task = happenings.task[n]
+        now_s = happenings.time_s[n]
+        is_start = happenings.what[n] == START and schedule.end_s[task] > now_s
+        if is_start or happenings.what[n] == END:
+            node = schedule.node[task]
+            hold(world, asks, task, schedule, 1 if is_start else -1)
+            now_mw -= share_mw[node]
+            share_mw[node] = node_milliwatt(world, node)
+            now_mw += share_mw[node]
+        if is_start and comes[task]:
+            last = task
+        if n + 1 == len(happenings.task) or happenings.time_s[n + 1] > now_s:
+            if last != NOTHING and now_mw > cap_mw:
+                return now_s, last, now_mw
+            last = NOTHING
+    return 0.0, NOTHING, 0
+
 # %% ../../nbs/64_fleet_events.ipynb #64-019b
 def check_schedule(problem: Problem, schedule: Schedule, *, backfill: str | None = None,
-                   at_s: float | None = None) -> None:
-    """Check a schedule against times, Cond. 1-6 at every moment, and the rules of the queue.
+                   at_s: float | None = None, cap_w: float | None = None,
+                   power: PowerSettings = PowerSettings()) -> None:  # noqa: B008
+    """Check a schedule against times, Cond. 1-7 at every moment, and the rules of the queue.
 
     Parameters
     ----------
     problem, schedule : the tasks, and what became of them
     backfill : rule of the queue, as in `replay`; None for no rule, as with a record
-    at_s : as in `replay`
+    at_s, cap_w, power : as in `replay`
 
     Raises
     ------
     ValueError : naming condition, task, node and time of the first violation
     """
-    for sentence in violations(problem, schedule):
+    for sentence in violations(problem, schedule, at_s):
         raise ValueError(sentence)
     if at_s is not None:
         for sentence in record_violations(problem, schedule, at_s):
             raise ValueError(sentence)
     if backfill is not None:
         watts = dict.fromkeys(problem.cluster.gpu_model, (0, 0))
-        case = case_of(problem, "fgd", 0, at_s, PowerSettings(gpu_power_w=watts))
-        for left, full in zip(case.world.state, case.empty, strict=True):
-            left[:] = full
+        case = case_of(problem, "fgd", 0, at_s, PowerSettings(gpu_power_w=watts), cap_w)
+        empty_out(case)
         names = problem.tasks.name, problem.cluster.name
         for sentence in queue_violations(replace(case, schedule=schedule), names, backfill):
             raise ValueError(sentence)
+    if cap_w is not None:
+        case = replace(case_of(problem, "fgd", 0, at_s, power, cap_w), schedule=schedule)
+        empty_out(case)
+        happenings = happenings_of(case, queue_order(case))
+        moment_s, task, drawn_mw = first_excess(case.world, case.asks, happenings, schedule,
+                                                case.comes, 1000 * cap_w)
+        if task != NOTHING:
+            raise ValueError(f"cap: {drawn_mw / 1000:,.10g} W of {cap_w:,.10g} W from {moment_s} s "
+                             f"on, with task {problem.tasks.name[task]}")
 
 # %% ../../nbs/64_fleet_events.ipynb #64-040
 class TimedTasks(NamedTuple):
@@ -373,6 +513,8 @@ class TimedTasks(NamedTuple):
     request : (tasks,) number of the request; of one request are tasks that ask for the same with
         the same priority
     member : (coming,) tasks by request, each in the order of the queue
+    slots, counted : limits of applications; None instead where nobody has one
+    cap_mw : most that the nodes may draw together, milliwatts; inf for no cap
     """
 
     asks: ArrivingTasks
@@ -383,6 +525,9 @@ class TimedTasks(NamedTuple):
     task_at: Integers
     request: Integers
     member: Integers
+    slots: Slots
+    counted: Slots | None
+    cap_mw: float
 
 # %% ../../nbs/64_fleet_events.ipynb #64-041
 class Queue(NamedTuple):
@@ -461,46 +606,59 @@ def timed_tasks(case: Case) -> tuple[TimedTasks, Queue]:
     coming = np.sort(order)
     arrival = coming[np.argsort(case.submit_s[coming], kind="stable")]
     timed = TimedTasks(case.asks, case.submit_s, case.duration_s, arrival, place_of, order, request,
-                       member)
+                       member, case.slots, case.slots if len(case.slots.limits.most) else None,
+                       np.inf if case.cap_w is None else 1000 * case.cap_w)
     return timed, Queue(first, first.copy(), np.zeros_like(first), np.zeros(1, np.int64))
 
 # %% ../../nbs/64_fleet_events.ipynb #64-030
 @njit(cache=True)
-def show_state(desk: Desk, empty: State, asks: ArrivingTasks, schedule: Schedule,
+def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
                moment_s: float) -> None:
     """Write what the tasks that run at a moment leave free to the world."""
     state = desk.world.state
+    num = timed.slots.limits.num
+    num[:] = 0
     state.cpu_left_milli[:] = empty.cpu_left_milli
     state.memory_left_mib[:] = empty.memory_left_mib
     state.gpu_left_milli[:] = empty.gpu_left_milli
     for task in range(len(schedule.node)):
         if schedule.start_s[task] <= moment_s < schedule.end_s[task]:
-            hold(desk.world, asks, task, schedule, 1)
+            hold(desk.world, timed.asks, task, schedule, 1)
+            limit = timed.slots.limit[timed.asks.task[task]]
+            if limit >= 0:
+                num[schedule.node[task], limit] += 1
 
 # %% ../../nbs/64_fleet_events.ipynb #64-030p
 @njit(cache=True)
-def show_least(desk: Desk, empty: State, asks: ArrivingTasks, schedule: Schedule, from_s: float,
+def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, from_s: float,
                until_s: float) -> None:
     """Write the least that is free at any time of a span to the world, and who is there then."""
     state = desk.world.state
     cpu_left = empty.cpu_left_milli.copy()
     memory_left = empty.memory_left_mib.copy()
     gpu_left = empty.gpu_left_milli.copy()
+    limits = timed.slots.limits
+    num = np.zeros_like(limits.num)
     for task in range(-1, len(schedule.node)):
         moment_s = from_s if task < 0 else schedule.start_s[task]
         if task < 0 or from_s < moment_s < until_s:
-            show_state(desk, empty, asks, schedule, moment_s)
+            show_state(desk, empty, timed, schedule, moment_s)
             cpu_left = np.minimum(cpu_left, state.cpu_left_milli)
             memory_left = np.minimum(memory_left, state.memory_left_mib)
             gpu_left = np.minimum(gpu_left, state.gpu_left_milli)
+            num = np.maximum(num, limits.num)
     desk.world.residents[:] = 0
     for task in range(len(schedule.node)):
         start_s = schedule.start_s[task]
         if start_s <= from_s < schedule.end_s[task] or from_s < start_s < until_s:
-            hold(desk.world, asks, task, schedule, 1)
+            hold(desk.world, timed.asks, task, schedule, 1)
     state.cpu_left_milli[:] = cpu_left
     state.memory_left_mib[:] = memory_left
     state.gpu_left_milli[:] = gpu_left
+    limits.num[:] = num
+    for node in range(len(num)):
+        for limit in range(len(limits.most)):
+            show_slots(desk.world, timed.slots, limit, node)
 
 # %% ../../nbs/64_fleet_events.ipynb #64-031
 @njit(cache=True)
@@ -554,14 +712,21 @@ def give_up_bookings(timed: TimedTasks, schedule: Schedule, now_s: float) -> Non
 def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
                   backfill: int, schedule: Schedule) -> None:
     """Try all waiting tasks in their order; parameters as `replay_plainly`."""
+    is_over = np.zeros(len(timed.task_at), np.bool_)  # requests that found too few watts or no room
     for task in timed.task_at:
         if timed.submit_s[task] > now_s or schedule.node[task] >= 0:
+            continue
+        if timed.cap_mw < np.inf and is_over[timed.request[task]]:
             continue
         for start_s in possible_starts(schedule, now_s, backfill):
             end_s = start_s + timed.duration_s[task]
             until_s = end_s if backfill == CONSERVATIVE else start_s
-            show_least(desk, empty, timed.asks, schedule, start_s, until_s)
+            show_least(desk, empty, timed, schedule, start_s, until_s)
             node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
+            if node >= 0 and timed.cap_mw < np.inf:
+                rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
+                node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
+            is_over[timed.request[task]] = node < 0
             if node >= 0:
                 schedule.node[task] = node
                 schedule.gpu_mask[task] = gpu_mask
@@ -640,6 +805,71 @@ def count_use(desk: Desk, asks: ArrivingTasks, task: int, node: int, sign: int) 
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
 
+# %% ../../nbs/64_fleet_events.ipynb #64-0442
+class Budget(NamedTuple):
+    """Watts under a cap.
+
+    Parameters
+    ----------
+    cap_mw, now_mw : most that the nodes may draw together; (1,) what they draw now
+    share_mw : (nodes,) of it, each node
+    """
+
+    cap_mw: float
+    now_mw: Integers
+    share_mw: Integers
+
+
+def budget_of(case: Case) -> Budget | None:
+    """What the nodes of a case draw at the beginning; None if there is no cap."""
+    if case.cap_w is None:
+        return None
+    share_mw = node_milliwatts(case.world)
+    return Budget(1000.0 * case.cap_w, share_mw.sum(keepdims=True), share_mw)
+
+# %% ../../nbs/64_fleet_events.ipynb #64-0443
+@njit(cache=True)
+def rise_milliwatt(world: World, task: int, node: int, gpu_mask: int) -> int:
+    """Watts that a task of a class adds on these GPUs of a node, in thousandths."""
+    demand = world.demand
+    gpu_left_milli = world.state.gpu_left_milli[node].copy()
+    for gpu in range(len(gpu_left_milli)):
+        gpu_left_milli[gpu] -= demand.gpu_milli[task] * (gpu_mask >> gpu & 1)
+    cpu_left_milli = world.state.cpu_left_milli[node] - demand.cpu_milli[task]
+    return int(cpu_power_milliwatt(world.power, node, cpu_left_milli)
+               + gpu_power_milliwatt(world.power, node, gpu_left_milli)
+               - node_milliwatt(world, node))
+
+# %% ../../nbs/64_fleet_events.ipynb #64-0444
+@njit(cache=True)
+def decide_within(kernels: Any, desk: Desk, budget: Budget | None, asks: ArrivingTasks,
+                  task: int) -> tuple[int, int]:
+    """As `decide_now`; -1 also if the watts would not do."""
+    node, gpu_mask = decide_now(kernels, desk, asks, task)
+    if budget is not None:
+        if node >= 0:
+            rise_mw = rise_milliwatt(desk.world, asks.task[task], node, gpu_mask)
+            if budget.now_mw[0] + rise_mw > budget.cap_mw:
+                return -1, 0
+    return node, gpu_mask
+
+# %% ../../nbs/64_fleet_events.ipynb #64-0445
+@njit(cache=True)
+def count_watts(budget: Budget | None, world: World, node: int) -> None:
+    """Count the power of a node that has changed."""
+    if budget is not None:
+        now_mw = node_milliwatt(world, node)
+        budget.now_mw[0] += now_mw - budget.share_mw[node]
+        budget.share_mw[node] = now_mw
+
+
+@njit(cache=True)
+def num_tried(budget: Budget | None, queue: Queue) -> int:
+    """How many active requests cannot fit unless something ends: those of before, without a cap."""
+    if budget is not None:
+        return 0
+    return int(queue.num_active[0])
+
 # %% ../../nbs/64_fleet_events.ipynb #64-045
 class Moment(NamedTuple):
     """What happens now.
@@ -649,11 +879,13 @@ class Moment(NamedTuple):
     now_s : the time
     ends : heap of (end, task) of those that run, with a last one that never ends
     nodes : nodes that tasks leave now
+    budget : watts under a cap, if there is one
     """
 
     now_s: float
     ends: list[tuple[float, int]]
     nodes: list[int]
+    budget: Budget | None
 
 # %% ../../nbs/64_fleet_events.ipynb #64-046
 @njit(cache=True)
@@ -670,6 +902,8 @@ def begin(desk: Desk, timed: TimedTasks, moment: Moment, task: int, place_of_tas
     if end_s > moment.now_s:
         place(desk.world, asks.task[task], asks.memory_mib[task], node, gpu_mask)
         count_use(desk, asks, task, node, 1)
+        count_slot(desk.world, timed.counted, asks.task[task], node, 1)
+        count_watts(moment.budget, desk.world, node)
     if moment.now_s < end_s < np.inf:
         heappush(moment.ends, (end_s, task))
 
@@ -682,6 +916,8 @@ def end_all(desk: Desk, timed: TimedTasks, moment: Moment, schedule: Schedule) -
         node = schedule.node[task]
         hold(desk.world, timed.asks, task, schedule, -1)
         count_use(desk, timed.asks, task, node, -1)
+        count_slot(desk.world, timed.counted, timed.asks.task[task], node, -1)
+        count_watts(moment.budget, desk.world, node)
         moment.nodes.append(node)
 
 # %% ../../nbs/64_fleet_events.ipynb #64-047
@@ -697,7 +933,7 @@ def serve_in_order(kernels: Any, desk: Desk, timed: TimedTasks, moment: Moment, 
     """
     while len(waiting) > 0:
         task = timed.task_at[waiting[0]]
-        node, gpu_mask = decide_now(kernels, desk, timed.asks, task)
+        node, gpu_mask = decide_within(kernels, desk, moment.budget, timed.asks, task)
         if node < 0:
             return True
         heappop(waiting)
@@ -750,7 +986,7 @@ def serve_first_fit(kernels: Any, desk: Desk, timed: TimedTasks, moment: Moment,
     while len(heads) > 0:
         _, request = heappop(heads)
         task = timed.member[queue.head[request]]
-        node, gpu_mask = decide_now(kernels, desk, timed.asks, task)
+        node, gpu_mask = decide_within(kernels, desk, moment.budget, timed.asks, task)
         if node >= 0:
             begin(desk, timed, moment, task, (node, gpu_mask), schedule)
             queue.head[request] += 1
@@ -767,7 +1003,7 @@ def serve_first_fit(kernels: Any, desk: Desk, timed: TimedTasks, moment: Moment,
 # %% ../../nbs/64_fleet_events.ipynb #64-051
 @njit(cache=True)
 def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_first_fit: bool,
-                  schedule: Schedule) -> None:
+                  budget: Budget | None, schedule: Schedule) -> None:
     """Replay event by event.
 
     Parameters
@@ -775,6 +1011,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     kernels, desk : the policy's scores; the cluster and what is known of it
     timed, queue : the tasks; nobody waits yet
     is_first_fit : whether others may start when the first one cannot
+    budget : watts under a cap; None for no cap
     schedule : those that run already; completed
     """
     ends = [(np.inf, -1)]
@@ -791,10 +1028,10 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
         if arrived < len(timed.arrival):
             now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
         nodes.clear()
-        moment = Moment(now_s, ends, nodes)
+        moment = Moment(now_s, ends, nodes, budget)
         end_all(desk, timed, moment, schedule)
         is_blocked &= len(nodes) == 0
-        num_old = queue.num_active[0]
+        num_old = num_tried(budget, queue)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             task = timed.arrival[arrived]
             arrived += 1
@@ -902,6 +1139,50 @@ def is_enough(plan: Plan, task: int, node: int, cpu: int, memory: int, left: Int
     return bool(cpu >= demand.cpu_milli[kind] and memory >= plan.timed.asks.memory_mib[task]
                 and num_fit >= demand.num_gpus[kind])
 
+# %% ../../nbs/64_fleet_events.ipynb #64-0544k
+@njit(cache=True)
+def most_at_once(plan: Plan, node: int, limit: int, from_s: float, until_s: float) -> int:
+    """Most tasks with a limit that a node holds at any moment of a span."""
+    slots = plan.timed.slots
+    schedule = plan.schedule
+    most = 0
+    task = plan.first[node]
+    while task >= 0:
+        moment_s = max(from_s, schedule.start_s[task])
+        is_there = moment_s < schedule.end_s[task] and (moment_s == from_s or moment_s < until_s)
+        if is_there and slots.limit[plan.timed.asks.task[task]] == limit:
+            num = 0
+            other = plan.first[node]
+            while other >= 0:
+                is_held = schedule.start_s[other] <= moment_s < schedule.end_s[other]
+                num += is_held and slots.limit[plan.timed.asks.task[other]] == limit
+                other = plan.after[other]
+            most = max(most, num)
+        task = plan.after[task]
+    return most
+
+# %% ../../nbs/64_fleet_events.ipynb #64-0544l
+@njit(cache=True)
+def is_open(plan: Plan, task: int, node: int, from_s: float, until_s: float) -> bool:
+    """Whether a node admits a task (Cond. 4 and 5), and has a slot for it in all of a span."""
+    world = plan.desk.world
+    slots = plan.timed.slots
+    kind = plan.timed.asks.task[task]
+    if world.demand.num_gpus[kind] > 0:
+        if not world.demand.gpu_is_admitted[kind, world.gpu_model[node]]:
+            return False
+    limit = slots.limit[kind]
+    if limit < 0:
+        return bool(world.demand.cpu_is_admitted[kind, world.cpu_model[node]])
+    most = slots.limits.most[limit]
+    held = 0
+    for other in range(slots.limits.span[limit, 0], slots.limits.span[limit, 1]):
+        num = most_at_once(plan, node, other, from_s, until_s)
+        if num > 0:
+            held += num
+            most = min(most, slots.limits.most[other])
+    return bool(slots.is_admitted[kind, node] and held < most)
+
 # %% ../../nbs/64_fleet_events.ipynb #64-0544p
 @njit(cache=True)
 def fits_span(plan: Plan, task: int, node: int, from_s: float) -> bool:
@@ -910,19 +1191,16 @@ def fits_span(plan: Plan, task: int, node: int, from_s: float) -> bool:
     if not is_enough(plan, task, node, cpu, memory, plan.room[1]):
         return False
     cpu, memory = least_left(plan, node, from_s, from_s + plan.timed.duration_s[task])
-    return is_enough(plan, task, node, cpu, memory, plan.room[0])
+    return (is_enough(plan, task, node, cpu, memory, plan.room[0])
+            and is_open(plan, task, node, from_s, from_s + plan.timed.duration_s[task]))
 
 # %% ../../nbs/64_fleet_events.ipynb #64-0544q
 @njit(cache=True)
 def earliest_start(plan: Plan, task: int, now_s: float) -> float:
     """First moment from which on some node has room for a task until it ends; inf if never."""
-    demand = plan.desk.world.demand
-    kind = plan.timed.asks.task[task]
     best_s = np.inf
     for node in range(len(plan.first)):
-        is_right = demand.cpu_is_admitted[kind, plan.desk.world.cpu_model[node]] and (
-            demand.num_gpus[kind] == 0
-            or demand.gpu_is_admitted[kind, plan.desk.world.gpu_model[node]])
+        is_right = is_open(plan, task, node, np.inf, np.inf)  # at the end of time nobody is there
         if is_right and now_s < best_s and fits_span(plan, task, node, now_s):
             return now_s
         other = plan.first[node] if is_right else -1
@@ -932,6 +1210,25 @@ def earliest_start(plan: Plan, task: int, now_s: float) -> float:
                 best_s = end_s
             other = plan.after[other]
     return best_s
+
+# %% ../../nbs/64_fleet_events.ipynb #64-0544r
+@njit(cache=True)
+def show_limits(plan: Plan, node: int, from_s: float, until_s: float) -> None:
+    """Write the most that a node holds of each limit in a span, and to whom it is open then."""
+    slots = plan.timed.slots
+    limits = slots.limits
+    if len(limits.most) == 0:
+        return
+    limits.num[node] = 0
+    task = plan.first[node]
+    while task >= 0:
+        limit = slots.limit[plan.timed.asks.task[task]]
+        if limit >= 0:
+            limits.num[node, limit] = most_at_once(plan, node, limit, from_s, until_s)
+        task = plan.after[task]
+    for limit in range(len(limits.most)):
+        if limits.span[limit, 0] == limit:
+            show_slots(plan.desk.world, slots, limit, node)
 
 # %% ../../nbs/64_fleet_events.ipynb #64-0545
 @njit(cache=True)
@@ -956,6 +1253,7 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
         if is_there and kind >= 0:
             desk.world.residents[node, kind] += 1
         task = plan.after[task]
+    show_limits(plan, node, from_s, until_s)
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
 
@@ -1115,13 +1413,35 @@ def simulate(case: Case, backfill: str, is_plain: bool = False) -> Schedule:
                 np.full(len(case.comes), -1), np.zeros((2, case.empty.gpu_left_milli.shape[1]),
                                                        np.int64)))
         else:
-            replay_events(kernels, desk, timed, queue, rule == FIRST_FIT, case.schedule)
+            replay_events(kernels, desk, timed, queue, rule == FIRST_FIT, budget_of(case),
+                          case.schedule)
     return case.schedule
+
+# %% ../../nbs/64_fleet_events.ipynb #64-059a
+def check_cap(case: Case, backfill: str) -> None:
+    """Refuse a cap that cannot be held.
+
+    Raises
+    ------
+    InputError : with conservative backfill, or lower than what the cluster draws without tasks
+    """
+    if case.cap_w is None:
+        return
+    if backfill == "conservative":
+        raise InputError("a cap on power and conservative backfill do not go together: a booking "
+                         "would have to promise watts for later, on which all other nodes draw",
+                         value=str(case.cap_w), mend="choose --backfill none or first-fit")
+    empty = case.world._replace(state=case.empty)
+    idle_w = node_milliwatts(empty).sum() / 1000
+    if not case.cap_w >= idle_w:
+        raise InputError(f"the cluster draws {idle_w:,.10g} W without any task, and the cap is "
+                         f"{case.cap_w:,.10g} W", value=str(case.cap_w),
+                         mend="raise the cap, or remove nodes")
 
 # %% ../../nbs/64_fleet_events.ipynb #64-060
 def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
            backfill: str = "none", at_s: float | None = None,
-           power: PowerSettings | None = None) -> Schedule:
+           power: PowerSettings | None = None, cap_w: float | None = None) -> Schedule:
     """Let the tasks of a problem come, wait, run and go, placed by one policy.
 
     Parameters
@@ -1132,7 +1452,8 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     backfill : who may start before an earlier task that has to wait, one of `BACKFILLS`
     at_s : begin with what ran at this second by the record, and go on from there; None for an
         empty cluster
-    power : watts, for policies that ask
+    power : watts, for policies that ask, and for the cap
+    cap_w : most that the nodes may draw together, all awake; None for no cap
 
     Returns
     -------
@@ -1140,11 +1461,14 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
 
     Raises
     ------
-    InputError : no such policy or backfill, or no watts for a model
+    InputError : no such policy or backfill, no watts for a model, or a cap that cannot be held
     """
     if backfill not in BACKFILLS:
         raise InputError(f"there is no backfill {backfill!r}",
                          mend=f"choose one of {', '.join(BACKFILLS)}")
-    schedule = simulate(case_of(problem, policy, seed, at_s, power or PowerSettings()), backfill)
-    check_schedule(problem, schedule, backfill=backfill, at_s=at_s)
+    settings = power or PowerSettings()
+    case = case_of(problem, policy, seed, at_s, settings, cap_w)
+    check_cap(case, backfill)
+    schedule = simulate(case, backfill)
+    check_schedule(problem, schedule, backfill=backfill, at_s=at_s, cap_w=cap_w, power=settings)
     return schedule

@@ -16,8 +16,9 @@ import pandas as pd
 
 from ..arrays import Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, State
-from .problem import (Problem, Schedule, place_running, recorded, running_at,
-                                     world_of_problem)
+from .problem import (Constraint, Problem, Rule, Schedule, Sight, constraint_of,
+                                     limits_of, meets, place_running, recorded, running_at,
+                                     tolerates, world_of_problem)
 from ..frag import fragmentation
 from ..frames import InputError, Later
 from ..online.fgd import fgd, fgd_points
@@ -26,7 +27,7 @@ from ..online.inflation import draw_gpus, stage_now, weighing_of
 from ..online.joint import (EARLY, JOINT, LATE, MIDDLE, Prices, usual_ratio,
                                     worth_milliwatt)
 from ..online.model import (AS_IS, ONE_AT_RANDOM, Kernel, Policy, PowerSettings, Score,
-                                    World, gpu_indices, is_share)
+                                    World, gpu_indices, is_share, slots_left)
 from ..online.policies import POLICIES, policy_of
 from ..online.pwr import pwr
 from ..power import GPU_POWER_W, cpu_power_milliwatt, gpu_power_milliwatt
@@ -52,6 +53,7 @@ class Moment(NamedTuple):
     task : class of the task, row of `world.demand`
     memory_mib : memory of the task
     die : a large random number, for policies that draw
+    slots : (nodes,) how many more tasks of its application each node may hold; None for any number
     """
 
     world: World
@@ -59,6 +61,7 @@ class Moment(NamedTuple):
     task: int
     memory_mib: int
     die: int = 0
+    slots: Integers | None = None
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-007
 def gpus_that_fit(moment: Moment) -> Truths:
@@ -73,7 +76,8 @@ def gpus_that_fit(moment: Moment) -> Truths:
 def lacks_of(moment: Moment) -> dict[str, Integers]:
     """What each node lacks for the task by reason, (nodes,) each; 0 throughout if it is feasible.
 
-    An amount for CPU, memory and GPUs; 1 for a group or a GPU model that the task does not admit.
+    An amount for CPU, memory and GPUs; 1 for a group or a GPU model that the task does not admit;
+    tasks of its application that would have to leave, if that has a limit.
     """
     world = moment.world
     demand = world.demand
@@ -86,6 +90,8 @@ def lacks_of(moment: Moment) -> dict[str, Integers]:
         "group": ~demand.cpu_is_admitted[task, world.cpu_model],
         "gpu_model": asks_gpus & ~demand.gpu_is_admitted[task, world.gpu_model]}
     amounts["gpu_model"] &= world.power.num_gpus > 0  # without GPUs it lacks GPUs
+    if moment.slots is not None:
+        amounts["instances"] = 1 - moment.slots
     return {reason: np.maximum(amount, 0).astype(np.int64) for reason, amount in amounts.items()}
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-009
@@ -388,7 +394,9 @@ def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment
                if left_milli[gpu] < asked_milli}
     for gpu, milli in missing.items():
         left_milli[gpu] += milli
-    return moment._replace(world=world._replace(state=state)), missing
+    slots = None if moment.slots is None else np.maximum(moment.slots, np.arange(
+        len(moment.slots)) == node)
+    return moment._replace(world=world._replace(state=state), slots=slots), missing
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-042
 def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
@@ -397,12 +405,14 @@ def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
 
     None if no refused node could take the task even without any other task on it.
     """
-    empty = lacks_of(moment._replace(world=moment.world._replace(state=moment.empty)))
+    empty = lacks_of(moment._replace(world=moment.world._replace(state=moment.empty), slots=None))
     demand = moment.world.demand
     asked = (demand.cpu_milli[moment.task], moment.memory_mib, demand.num_gpus[moment.task])
     share = np.sum([
         ballot.lacks[reason] / max(1, int(amount))
         for reason, amount in zip(("cpu_milli", "memory_mib", "gpus"), asked, strict=True)], axis=0)
+    instances = ballot.lacks.get("instances", np.zeros(len(share), np.int64))
+    share = share + instances
     could = np.flatnonzero(is_refused(ballot.lacks) & ~is_refused(empty))
     if not len(could):
         return None
@@ -410,6 +420,7 @@ def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
     other, missing = freed(moment, ballot.lacks, node)
     return {"node": names[node], "cpu_milli": int(ballot.lacks["cpu_milli"][node]),
             "memory_mib": int(ballot.lacks["memory_mib"][node]), "gpu_milli_by_gpu": missing,
+            **({"instances": int(instances[node])} if instances[node] else {}),
             "would_win": bool(vote(other, policy).nodes[0] == node)}
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-044
@@ -443,16 +454,57 @@ def gpu_words(num_gpus: int, gpu_milli: int) -> str:
         return f"a GPU with {gpu_milli} milli free"
     return "a free GPU" if num_gpus == 1 else f"{num_gpus} free GPUs"
 
+# %% ../../nbs/68_fleet_explain.ipynb #68-048l
+RULES = {"In": "wants {}", "NotIn": "must not be {}", "Exists": "must be there",
+         "DoesNotExist": "must not be there", "Gt": "wants more than {}",
+         "Lt": "wants less than {}"}
+
+
+def rule_words(rule: Rule, value: str | None) -> str:
+    """What a label is, and what a rule wants it to be."""
+    label = rule.key if rule.key == "metadata.name" else f"label {rule.key}"
+    now = "is missing" if value is None else f"is {value or 'empty'}"
+    return f"{label} {now}, {RULES[rule.operator].format(' or '.join(rule.values))}"
+
+# %% ../../nbs/68_fleet_explain.ipynb #68-048m
+def objections(sight: Sight, constraint: Constraint, node: int) -> list[str]:
+    """What labels and taints of a node keep a task away, in words; none if it is admitted."""
+    labels = sight.labels[node]
+    words = [f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not "
+             "tolerated" for taint in sight.taint_sets[sight.taint_code[node]]
+             if not any(tolerates(one, taint) for one in constraint.tolerations)]
+    failed = [[rule_words(rule, labels.get(rule.key)) for rule in term
+               if not meets(rule, labels.get(rule.key))]
+              for term in (constraint.selector, *(constraint.terms or ()))]
+    words += failed[0]
+    if constraint.terms is not None and not any(term and not why for term, why in zip(
+            constraint.terms, failed[1:], strict=True)):
+        why_none = [" and ".join(why) for why in failed[1:] if why]
+        several = f"none of {len(why_none)} alternatives holds: " if len(why_none) > 1 else ""
+        words.append(several + " | ".join(why_none) or "its affinity admits no node")
+    return words
+
 # %% ../../nbs/68_fleet_explain.ipynb #68-049
-def why_not(moment: Moment, lacks: dict[str, Integers], node: int, gpu_model: str,
+def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: dict[str, str],
             admitted: str) -> str:
-    """Every condition that a node violates, and by how much."""
+    """Every condition that a node violates, and by how much.
+
+    Parameters
+    ----------
+    moment, lacks, node : the task before the nodes, `lacks_of` it, which node
+    about_node : gpu_model of the node, and its objection
+    admitted : GPU models that the task admits
+    """
     demand = moment.world.demand
+    gpu_model = about_node["gpu_model"]
     words = []
     if lacks["group"][node]:
-        words.append("its labels or taints keep the task away")
+        words.append(about_node.get("objection") or "its labels or taints keep the task away")
     if lacks["gpu_model"][node]:
         words.append(f"its GPU model is {gpu_model or 'unknown'}, not {any_of(admitted)}")
+    if "instances" in lacks and lacks["instances"][node]:
+        too_many = number_words(int(lacks["instances"][node]), "tasks")
+        words.append(f"is at the limit of its application ({too_many} of it would have to leave)")
     if missing := amount_words(lacks["cpu_milli"][node], lacks["memory_mib"][node]):
         words.append(f"lacks {' and '.join(missing)}")
     present = int(moment.world.power.num_gpus[node])
@@ -485,7 +537,7 @@ def node_rows(moment: Moment, ballot: Ballot, nodes: pd.DataFrame,
     Parameters
     ----------
     moment, ballot : the task before the nodes, and what they said
-    nodes : name and gpu_model of each node
+    nodes : name and gpu_model of each node, and its objection to the task, if known
     admitted : GPU models that the task admits
     """
     refused = is_refused(ballot.lacks)
@@ -493,8 +545,7 @@ def node_rows(moment: Moment, ballot: Ballot, nodes: pd.DataFrame,
     for place, node in enumerate([*ballot.nodes.tolist(), *np.flatnonzero(refused).tolist()]):
         row = {"node": nodes["name"][node], "rank": None, "line": "", "points": None}
         if refused[node]:
-            model = nodes["gpu_model"][node]
-            row["line"] = why_not(moment, ballot.lacks, node, model, admitted)
+            row["line"] = why_not(moment, ballot.lacks, node, nodes.loc[node].to_dict(), admitted)
         else:
             row |= {"rank": place + 1, "line": standing(ballot, place),
                     "points": int(ballot.total[place]) / ballot.unit}
@@ -550,7 +601,7 @@ def explained(moment: Moment, policy: Policy, nodes: pd.DataFrame,
     Parameters
     ----------
     moment, policy : the task before the nodes, and who decides
-    nodes : name and gpu_model of each node
+    nodes : name and gpu_model of each node, and its objection to the task, if known
     about : what is said of the task (`about_task`) and of the state
     """
     ballot = vote(moment, policy)
@@ -641,7 +692,7 @@ def best_lines(explanation: Explanation) -> list[str]:
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-062
 REASONS = {"cpu_milli": "vCPU", "memory_mib": "memory", "gpus": "GPUs", "group": "labels or taints",
-           "gpu_model": "GPU model"}
+           "gpu_model": "GPU model", "instances": "limit of its application"}
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-063
 def refused_lines(explanation: Explanation) -> list[str]:
@@ -684,7 +735,10 @@ def change_lines(about: dict[str, Any]) -> list[str]:
     if near := about["nearest"]:
         gpus = [f"{milli} milli of GPU {gpu}" for gpu, milli in near["gpu_milli_by_gpu"].items()]
         amounts = [*amount_words(near["cpu_milli"], near["memory_mib"]), *gpus]
-        lines.append(f"{near['node']} could take it with {' and '.join(amounts)} more free, and "
+        needs = [f"{' and '.join(amounts)} more free"] if amounts else []
+        if "instances" in near:
+            needs.append(f"{number_words(near['instances'], 'tasks')} of its application less")
+        lines.append(f"{near['node']} could take it with {' and '.join(needs)}, and "
                      f"{'would win' if near['would_win'] else 'would not win'}")
     elif not about["choice"]:
         lines.append("no node could take it even without any other task")
@@ -796,6 +850,26 @@ def with_record(explanation: Explanation, problem: Problem, row: int) -> Explana
     ran = {"node": name, "gpu_list": gpu_indices(problem.gpu_mask[row]), "line": line}
     return replace(explanation, about=explanation.about | {"ran": ran})
 
+# %% ../../nbs/68_fleet_explain.ipynb #68-083p
+def slots_for(problem: Problem, schedule: Schedule, row: int,
+              is_running: Truths) -> Integers | None:
+    """How many more tasks of a task's application each node may hold, (nodes,); None for any."""
+    limit, limits = limits_of(problem)
+    if limit[row] < 0:
+        return None
+    held = is_running & (limit >= 0)
+    np.add.at(limits.num, (schedule.node[held], limit[held]), 1)
+    return np.array([slots_left(limits, limit[row], node) for node in range(len(limits.num))])
+
+# %% ../../nbs/68_fleet_explain.ipynb #68-083q
+def objections_of(problem: Problem, row: int) -> list[str]:
+    """What labels and taints of each node keep a task away, in words; empty if none or unknown."""
+    if problem.sight is None or problem.constraint is None:
+        return [""] * len(problem.cluster)
+    asked = constraint_of(problem.constraint[row]) or Constraint()
+    return ["; ".join(objections(problem.sight, asked, node))
+            for node in range(len(problem.cluster))]
+
 # %% ../../nbs/68_fleet_explain.ipynb #68-084
 def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | None = None,
             schedule: Schedule | None = None, power: PowerSettings | None = None,
@@ -827,8 +901,10 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     world, class_of = world_of_problem(problem, settings)
     empty = State(*(amount.copy() for amount in world.state))
     place_running(world, problem, class_of, schedule, is_running)
-    moment = Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die)
-    nodes = pd.DataFrame({"name": problem.cluster.name, "gpu_model": problem.cluster.gpu_model})
+    moment = Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,
+                    slots_for(problem, schedule, row, is_running))
+    nodes = pd.DataFrame({"name": problem.cluster.name, "gpu_model": problem.cluster.gpu_model,
+                          "objection": objections_of(problem, row)})
     about = {"task": about_task(problem.tasks, row), "at_s": at_s, "state": source,
              "running": int(is_running.sum()), "zero": problem.zero}
     found = explained(moment, chosen, nodes, about)

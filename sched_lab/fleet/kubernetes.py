@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -71,7 +72,13 @@ SUFFIXES = {
 def quantity(written: Any) -> Fraction | None:
     """Number that a quantity of Kubernetes stands for; None if it is none."""
     text = text_at({"it": written}, "it").strip()
-    found = QUANTITY.fullmatch(text) if len(text) < 60 else None
+    return number_of(text) if len(text) < 60 else None
+
+
+@lru_cache(maxsize=2**12)  # pods ask for the same amounts again and again
+def number_of(text: str) -> Fraction | None:
+    """Number that the text of a quantity stands for; None if it is none."""
+    found = QUANTITY.fullmatch(text)
     if found is None:
         return None
     power = Fraction(10)**int(found[2][1:]) if found[2] else SUFFIXES[found[3] or ""]
@@ -365,6 +372,8 @@ def read_slices(dump: Dump) -> dict[str, NodeGpus]:
             continue
         for body in objects_at(spec, "devices"):
             device = device_of(body)
+            if objects_at(body, "taints"):
+                dump.note(item, "extra column", "taints of devices are not honoured")
             dump.devices[driver, text_at(spec, "pool", "name"), device.name] = device
             by_node.setdefault(node, []).append(device)
     return {node: gpus_of_devices(devices) for node, devices in by_node.items()}
@@ -469,6 +478,42 @@ def asked_by(container: Any, item: Item, dump: Dump) -> Amounts:
         asked[name] = number  # type: ignore[assignment]
     return asked
 
+# %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-040p
+def in_force(status: Any, item: Item, dump: Dump) -> Amounts:
+    """Amounts that a container or a pod has by its status, the larger of allocated and actual."""
+    amounts: Amounts = Counter()
+    for said in (dig(status, "resources", "requests"), dig(status, "allocatedResources")):
+        if said:
+            amounts |= asked_by({"resources": {"requests": said}}, item, dump)
+    return amounts
+
+
+def asked_now(container: Any, item: Item, dump: Dump) -> Amounts:
+    """Amounts of a container; while it is resized, the largest of asked, allocated and actual."""
+    asked = asked_by(container, item, dump)
+    name = text_at(container, "name")
+    found = [one for kind in ("containerStatuses", "initContainerStatuses")
+             for one in objects_at(item.body, "status", kind) if text_at(one, "name") == name]
+    now = in_force(found[0], item, dump) if found and name else Counter()
+    is_refused = any(text_at(one, "type") == "PodResizePending"
+                     and text_at(one, "reason") == "Infeasible"
+                     for one in objects_at(item.body, "status", "conditions"))
+    largest = Counter({**asked, **now}) if is_refused else asked | now
+    if now and any(largest[one] != asked[one] for one in now):
+        dump.note(item, "interpreted", "the pod is being resized: the largest of what it asks for, "
+                  "is allocated and has; what it has, if the node cannot do it")
+    return largest
+
+# %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-040q
+def asked_of_pod(item: Item, total: Amounts, dump: Dump) -> Amounts:
+    """Amounts that are asked for by the pod as a whole, in place of those of its containers."""
+    said = dig(item.body, "spec", "resources")
+    requests, limits = (asked_by({"resources": {"requests": dig(said, name)}}, item, dump)
+                        for name in ("requests", "limits"))
+    asked = Counter({name: requests[name] if name in requests else total[name] or limits[name]
+                     for name in requests | limits})
+    return asked | in_force(dig(item.body, "status"), item, dump) if asked else asked
+
 # %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-041
 def asked_by_pod(item: Item, dump: Dump) -> Amounts:
     """Amounts that a pod asks for, by resource."""
@@ -476,17 +521,16 @@ def asked_by_pod(item: Item, dump: Dump) -> Amounts:
     staying: Amounts = Counter()
     largest: Amounts = Counter()
     for container in objects_at(spec, "initContainers"):
-        asked = asked_by(container, item, dump)
+        asked = asked_now(container, item, dump)
         largest |= staying + asked
         if text_at(container, "restartPolicy") == "Always":
             staying += asked
     together = staying
     for container in objects_at(spec, "containers"):
-        together = together + asked_by(container, item, dump)
+        together = together + asked_now(container, item, dump)
+    total = together | largest
     overhead = {"resources": {"requests": dig(spec, "overhead")}}
-    total = (together | largest) + asked_by(overhead, item, dump)
-    of_pod = asked_by({"resources": dig(spec, "resources")}, item, dump)
-    return Counter({**total, **of_pod})
+    return Counter({**total, **asked_of_pod(item, total, dump)}) + asked_by(overhead, item, dump)
 
 # %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-044
 class Holding(NamedTuple):
@@ -529,7 +573,7 @@ def held_by_openb(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> lis
     place = "alibabacloud.com/gpu-"
     if f"{place}milli" not in said and not asked[f"{place}milli"]:
         return None
-    milli = whole(said.get(f"{place}milli", asked[f"{place}milli"]))
+    milli = whole(said.get(f"{place}milli", str(asked[f"{place}milli"])))
     count = whole(said.get(f"{place}count", 1))
     if milli is None or count is None or milli < 0 or count < 0:
         dump.note(item, "interpreted", "gpu-milli or gpu-count is no number, taken as no GPU")
@@ -647,7 +691,8 @@ def claims_of(item: Item) -> list[tuple[str, str]]:
 def held_by_claims(item: Item, dump: Dump, asked: Amounts,
                    gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by its ResourceClaims."""
-    if not objects_at(item.body, "spec", "resourceClaims"):
+    if not objects_at(item.body, "spec", "resourceClaims") and not any(
+            key in dump.claims for key in claims_of(item)):
         return None
     holdings: list[Holding] = []
     pod = pod_name(item)
@@ -823,7 +868,9 @@ NOT_HONOURED = {
     "podAntiAffinity": ("spec", "affinity", "podAntiAffinity"),
     "preferred nodeAffinity": (*NODE_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution"),
     "topologySpreadConstraints": ("spec", "topologySpreadConstraints"),
-    "schedulingGates": ("spec", "schedulingGates")}
+    "schedulingGates": ("spec", "schedulingGates"),
+    "nominatedNodeName": ("status", "nominatedNodeName")}
+MIRROR = "kubernetes.io/config.mirror"
 
 # %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-069
 def rules_in(term: dict[str, Any]) -> list[dict[str, Any]]:
@@ -843,19 +890,42 @@ def terms_of(item: Item) -> list[list[dict[str, Any]]]:
     required = dig(item.body, *NODE_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution")
     return [rules_in(term) for term in objects_at(required, "nodeSelectorTerms")]
 
+# %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-069p
+def tolerations_of(item: Item) -> list[dict[str, str]]:
+    """Tolerations of a pod for taints that keep it away, but for those that every pod gets."""
+    names = ("key", "operator", "value", "effect")
+    return [{name: text_at(one, name) for name in names if name in one}
+            for one in objects_at(item.body, "spec", "tolerations")
+            if text_at(one, "effect") in ("", "NoSchedule", "NoExecute")
+            and not (text_at(one, "key").startswith("node.kubernetes.io/")
+                     and dig(one, "tolerationSeconds") is not None)]
+
+
+def note_ties(item: Item, dump: Dump) -> None:
+    """Note what ties a pod to nodes and is neither label nor taint."""
+    ports = [port for container in objects_at(item.body, "spec", "containers")
+             for port in objects_at(container, "ports")]
+    volumes = objects_at(item.body, "spec", "volumes")
+    for name, is_so in (("hostPort", any(dig(one, "hostPort") for one in ports)),
+                        ("persistentVolumeClaim",
+                         any(dig(one, "persistentVolumeClaim") for one in volumes))):
+        if is_so:
+            dump.note(item, "extra column", f"{name} of pods is not honoured")
+
 # %% ../../nbs/60a_fleet_kubernetes.ipynb #60a-070
 def constraints_of(item: Item, dump: Dump) -> str:
     """What the node of a pod must have beside room, as JSON; empty if nothing."""
     for name, path in NOT_HONOURED.items():
         if dig(item.body, *path):
             dump.note(item, "extra column", f"{name} of pods is not honoured")
-    names = ("key", "operator", "value", "effect")
-    tolerations = [{name: text_at(one, name) for name in names if name in one}
-                   for one in objects_at(item.body, "spec", "tolerations")]
-    kept = [one for one in tolerations if text_at(one, "effect") in ("", "NoSchedule", "NoExecute")
-            and not text_at(one, "key").startswith("node.kubernetes.io/")]
+    note_ties(item, dump)
+    if texts_at(item.body, "metadata", "annotations").get(MIRROR):
+        dump.note(item, "interpreted", "a static pod, which no scheduler moves: on its node only")
+        own = {"key": "metadata.name", "operator": "In",
+               "values": [text_at(item.body, "spec", "nodeName")]}
+        return as_json({"affinity": [[own]], "tolerations": [{"operator": "Exists"}]})
     said = {"node_selector": texts_at(item.body, "spec", "nodeSelector"),
-            "affinity": terms_of(item), "tolerations": kept}
+            "affinity": terms_of(item), "tolerations": tolerations_of(item)}
     said = {name: value for name, value in said.items() if value}
     return as_json(said) if said else ""
 

@@ -20,11 +20,11 @@ import pandas as pd
 from ..jit import njit
 from ..arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, State, check_state
-from .problem import Problem, Schedule, power_of_problem, running_at
+from .problem import Problem, Schedule, limits_of, power_of_problem, running_at
 from ..frames import InputError
 from ..online.inflation import _admitted
 from ..online.model import (Placements, PowerSettings, check_placements, final_state,
-                                    gpu_indices, idle_gpus, is_share)
+                                    gpu_indices, idle_gpus, is_share, slots_left)
 from ..power import GPU_POWER_W, Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..reports import Report
 
@@ -114,6 +114,19 @@ def is_part(names: Sequence[str]) -> Truths:
     count = Counter(whole)
     return np.array([bool(name) and count[name] > 1 for name in whole], bool)
 
+# %% ../../nbs/68a_fleet_move.ipynb #68a-010p
+def count_limits(layout: Layout) -> None:
+    """Count who is where towards the limits of applications."""
+    held = layout.limit >= 0
+    layout.limits.num[:] = 0
+    np.add.at(layout.limits.num, (layout.node[held], layout.limit[held]), 1)
+
+
+def has_slot(layout: Layout, task: int, node: int) -> bool:
+    """Whether a node has a slot for a task (Cond. 7)."""
+    limit = layout.limit[task]
+    return bool(limit < 0 or slots_left(layout.limits, limit, node) > 0)
+
 # %% ../../nbs/68a_fleet_move.ipynb #68a-011
 class Layout:
     """Who is where at a moment, and what is left.
@@ -141,6 +154,9 @@ class Layout:
         self.gpu_mask = schedule.gpu_mask[self.rows]
         self.power = power
         self.is_watts = is_watts
+        number, self.limits = limits_of(problem)
+        self.limit = number[self.rows]
+        count_limits(self)
         self.state = final_state(self.cluster, self.tasks, self.placements())
         try:
             check_state(self.cluster, self.state)
@@ -191,6 +207,8 @@ def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
     state.cpu_left_milli[node] += sign * asked.cpu_milli
     state.memory_left_mib[node] += sign * asked.memory_mib
     state.gpu_left_milli[node, gpu_indices(mask)] += sign * asked.gpu_milli
+    if layout.limit[task] >= 0:
+        layout.limits.num[node, layout.limit[task]] -= sign
     return worth_of(layout, node) - before
 
 # %% ../../nbs/68a_fleet_move.ipynb #68a-012d
@@ -217,6 +235,8 @@ def best_step(layout: Layout, task: int) -> Step | None:
     table, kind = layout.may_host
     may_host = table[kind[task]].copy()
     may_host[node] = False
+    if layout.limit[task] >= 0:
+        may_host &= [has_slot(layout, task, other) for other in range(len(may_host))]
     to_node, to_mask, _ = best_offer(layout.power, layout.is_watts, layout.state,
                                      asked_of(layout, task), may_host)
     return Step(task, node, mask, to_node, to_mask) if to_node >= 0 else None
@@ -440,6 +460,21 @@ def on_node(layout: Layout, choices: Choices, node: int) -> Iterator[tuple[int, 
             if place == node:
                 yield task, variable, gpu
 
+# %% ../../nbs/68a_fleet_move.ipynb #68a-025a
+def limit_instances(layout: Layout, program: Program, ways: Sequence[tuple[int, int, int]]) -> None:
+    """Write the limits of applications on a node into a program, given the ways to be on it."""
+    for start, stop in np.unique(layout.limits.span, axis=0).tolist():
+        of_app: dict[int, list[int]] = {}
+        for task, variable, _ in ways:
+            if start <= layout.limit[task] < stop:
+                of_app.setdefault(task, []).append(variable)
+        everyone = dict.fromkeys((one for own in of_app.values() for one in own), 1.0)
+        for task, own in of_app.items():
+            most = int(layout.limits.most[layout.limit[task]])
+            if most < len(of_app):  # whoever is there holds the others to its own limit
+                rest = float(len(of_app) - most)
+                program.row({**everyone, **dict.fromkeys(own, 1.0 + rest)}, high=len(of_app))
+
 # %% ../../nbs/68a_fleet_move.ipynb #68a-025b
 def limit_node(layout: Layout, choices: Choices, program: Program, node: int) -> None:
     """Write the conditions of a node and its GPUs into a program."""
@@ -449,6 +484,7 @@ def limit_node(layout: Layout, choices: Choices, program: Program, node: int) ->
                              (tasks.memory_mib, layout.cluster.memory_mib)):
         program.row({variable: float(demand[task]) for task, variable, _ in ways},
                     high=float(capacity[node]))
+    limit_instances(layout, program, ways)
     count = int(layout.power.num_gpus[node])
     whole = {variable: float(tasks.num_gpus[task]) for task, variable, gpu in ways if gpu < 0}
     shared = choices.shared[node, :count].tolist()
@@ -562,7 +598,7 @@ def step_to(layout: Layout, task: int, node: int, gpu: int,
         mask = idle_gpus(left, asked.num_gpus)
     is_held = all(left[one] >= asked.gpu_milli for one in gpu_indices(mask))
     if (mask.bit_count() < asked.num_gpus or not is_held
-            or not has_room(layout.state, asked, node)):
+            or not has_room(layout.state, asked, node) or not has_slot(layout, task, node)):
         return None
     return Step(task, int(layout.node[task]), int(layout.gpu_mask[task]), node, mask)
 
@@ -700,7 +736,7 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
 
     Returns
     -------
-    plan, each of its moves checked against Cond. 1-6 in the state after it
+    plan, each of its moves checked against Cond. 1-7 in the state after it
 
     Raises
     ------
@@ -731,6 +767,7 @@ def restore(layout: Layout, start: Placements) -> None:
     layout.node[:] = start.node
     layout.gpu_mask[:] = start.gpu_mask
     layout.state = final_state(layout.cluster, layout.tasks, layout.placements())
+    count_limits(layout)
 
 # %% ../../nbs/68a_fleet_move.ipynb #68a-037b
 def tried(layout: Layout, steps: list[Step]) -> tuple[int, list[Step]]:
@@ -753,9 +790,29 @@ def finished(layout: Layout, steps: Sequence[Step], method: str, bound: float,
     unit = 1 if goal == "gpus" else 1000
     return Plan(table, goal, float(table[column].sum()), bound / unit, method, at_s, about)
 
+# %% ../../nbs/68a_fleet_move.ipynb #68a-038p
+def check_limit(layout: Layout, node: Integers, task: int) -> None:
+    """Check Cond. 7 where a task has gone.
+
+    Parameters
+    ----------
+    layout : the limits
+    node : (tasks,) where everyone is
+    task : which one has moved
+
+    Raises
+    ------
+    ValueError : a node holds more tasks of its application than one of them allows
+    """
+    start, stop = layout.limits.span[layout.limit[task]] if layout.limit[task] >= 0 else (0, 0)
+    there = layout.limit[(node == node[task]) & (layout.limit >= start) & (layout.limit < stop)]
+    if len(there) and len(there) > layout.limits.most[there].min():
+        raise ValueError(f"Cond. 7 (instances): node {layout.cluster.name[node[task]]} holds "
+                         f"{len(there)} tasks of the application of {layout.tasks.name[task]}")
+
 # %% ../../nbs/68a_fleet_move.ipynb #68a-039
 def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
-    """Check that moves can be done one after the other (Cond. 1-6 after each).
+    """Check that moves can be done one after the other (Cond. 1-7 after each).
 
     Raises
     ------
@@ -775,6 +832,7 @@ def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
             check_state(layout.cluster, final_state(layout.cluster, layout.tasks, everyone))
             check_placements(layout.cluster, layout.tasks, Placements._make(
                 column[[step.task]] for column in everyone))
+            check_limit(layout, node, step.task)
         except ValueError as trouble:
             raise ValueError(f"step {number}: {trouble}") from None
 

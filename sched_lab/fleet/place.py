@@ -13,7 +13,8 @@ import pandas as pd
 
 from ..arrays import Integers, Truths
 from .events import replay
-from .problem import Problem, Schedule, problem_of, recorded, running_at
+from .problem import (Problem, Schedule, limits_of, problem_of, recorded,
+                                     running_at)
 from .tables import TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from ..frames import InputError
 from ..online.inflation import failures_frame
@@ -89,8 +90,8 @@ class Placed:
     Parameters
     ----------
     table : one row per task: task, came ("new" or "waiting"), node ("" if none), gpu_list, and
-        failed_for (what alone was in the way on some node: cpu, memory, gpu, model; "several" if
-        nothing was alone in the way)
+        failed_for (what alone was in the way on some node: cpu, memory, gpu, model, instances;
+        "several" if nothing was alone in the way)
     problem, schedule : the present, and where all of it is
     ledger : what was refused or interpreted in the new tasks
     at_s, policy : when, and by which policy
@@ -112,7 +113,7 @@ def reasons_for(problem: Problem, schedule: Schedule, is_running: Truths) -> dic
     queue = waits[np.lexsort((waits, problem.submit_s[waits], -problem.priority[waits]))]
     rows = np.concatenate([np.flatnonzero(is_running), queue])
     placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
-    failures = failures_frame(problem.grouped(), problem.tasks, placements)
+    failures = failures_frame(problem.grouped(), problem.tasks, placements, limits_of(problem))
     return dict(zip(failures["task_row"].tolist(), failures["failed_for"], strict=True))
 
 # %% ../../nbs/67_fleet_place.ipynb #67-011b

@@ -18,7 +18,8 @@ from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, check_state, 
 from .check import Columns, gpus_of
 from .tables import ClusterTables, Ledger, milli_of_profile, note_rows
 from ..frames import InputError
-from ..online.model import Placements, PowerSettings, World, final_state, world_of
+from ..online.model import (Demand, Limits, Placements, PowerSettings, World, final_state,
+                                    no_limits, slots_left, world_of)
 from ..power import Power
 from ..traces import Tasks, models_of, target_workload, task_classes
 
@@ -42,6 +43,10 @@ class Problem:
     priority : (tasks,) larger goes first
     ledger : rows refused or interpreted on the way here: file, row, what, reason, count
     zero : ISO time of second 0; None if there were no dates
+    app, most_per_node : (tasks,) application, and most tasks of it on the node; empty, and 0,
+        without a limit; None if no task has one
+    sight, constraint : labels and taints of the nodes, and what each task says of them, (tasks,);
+        None if nobody asked
     """
 
     cluster: Cluster
@@ -57,6 +62,10 @@ class Problem:
     priority: Integers
     ledger: pd.DataFrame
     zero: str | None
+    app: Texts | None = None
+    most_per_node: Integers | None = None
+    sight: Sight | None = None
+    constraint: Texts | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -279,15 +288,21 @@ class Constraint(NamedTuple):
     selector : rules that it must all meet
     terms : lists of rules, of which it must meet one; None if there are none
     tolerations : taints that it may have
+    app, most_per_node : so many tasks of this application on a node; empty, and 0, for any number
     others : names of what is not understood
     """
 
     selector: tuple[Rule, ...] = ()
     terms: tuple[tuple[Rule, ...], ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    app: str = ""
+    most_per_node: int = 0
     others: tuple[str, ...] = ()
 
 # %% ../../nbs/63_fleet_problem.ipynb #63-019b
+MOST_PER_NODE = 2**31
+
+
 def rule_of(said: Any) -> Rule:
     """Rule of a term.
 
@@ -300,8 +315,24 @@ def rule_of(said: Any) -> Rule:
         raise ValueError(f"no operator {rule.operator}")
     return rule
 
+# %% ../../nbs/63_fleet_problem.ipynb #63-019c
+def limit_in(said: Any) -> tuple[str, int]:
+    """Application and limit of a cell of the column `constraints`; empty, and 0, if it has none.
+
+    Raises
+    ------
+    ValueError : one without the other, or no whole number above 0
+    """
+    app = said.get("group", "")
+    most = said.get("most_per_node", 0)
+    is_number = type(most) is int and 0 < most <= MOST_PER_NODE
+    is_there = isinstance(app, str) and bool(app) and is_number
+    if not is_there and (app != "" or most != 0):
+        raise ValueError(f"{most!r} of {app!r} is no limit")
+    return app, most
+
 # %% ../../nbs/63_fleet_problem.ipynb #63-020
-UNDERSTOOD = ("node_selector", "affinity", "tolerations")
+UNDERSTOOD = ("node_selector", "affinity", "tolerations", "group", "most_per_node")
 
 
 def constraint_of(text: str) -> Constraint | None:
@@ -316,7 +347,7 @@ def constraint_of(text: str) -> Constraint | None:
         tolerations = tuple(Toleration(*(str(one.get(name, "")) for name in Toleration._fields))
                             for one in said.get("tolerations", ()))
         return Constraint(selector, terms and tuple(tuple(map(rule_of, term)) for term in terms),
-                          tolerations, tuple(sorted(set(said) - set(UNDERSTOOD))))
+                          tolerations, *limit_in(said), tuple(sorted(set(said) - set(UNDERSTOOD))))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -436,9 +467,27 @@ def spec_of(is_admitted: Truths) -> str:
         return ""
     return "|".join(f"g{group}" for group in groups) or NOWHERE
 
+# %% ../../nbs/63_fleet_problem.ipynb #63-025c
+class Placement(NamedTuple):
+    """Where tasks may be.
+
+    Parameters
+    ----------
+    group : (nodes,) placement group of each node that is kept
+    spec : (rows,) admissible groups of each task
+    app, most_per_node : (rows,) as in `Problem`
+    sight : labels and taints of the nodes that are kept
+    """
+
+    group: Texts
+    spec: Texts
+    app: Texts
+    most_per_node: Integers
+    sight: Sight
+
 # %% ../../nbs/63_fleet_problem.ipynb #63-026
-def placement_of(tasks: Draft, nodes: Draft) -> tuple[Texts, Texts]:
-    """Group of each node that is kept, (nodes,), and admissible groups of each task, (rows,)."""
+def placement_of(tasks: Draft, nodes: Draft) -> Placement:
+    """What labels, taints and constraints say of nodes that are kept, and of tasks."""
     codes, texts = pd.factorize(tasks.columns.texts("constraints"))
     found = [constraint_of(text) for text in texts]
     tasks.refuse(np.array([one is None for one in found], bool)[codes],
@@ -454,7 +503,10 @@ def placement_of(tasks: Draft, nodes: Draft) -> tuple[Texts, Texts]:
     tasks.note(~is_possible[codes], "no node has the labels that it asks for, and "
                "only taints that it tolerates: no policy can place it")
     specs = np.array([spec_of(admitted) for admitted in admits_group], object)
-    return np.array([f"g{one}" for one in number], object), specs[codes]
+    app = np.array([one.app for one in constraints], object)
+    most = np.array([one.most_per_node for one in constraints], np.int64)
+    return Placement(np.array([f"g{one}" for one in number], object), specs[codes], app[codes],
+                     most[codes], sight)
 
 # %% ../../nbs/63_fleet_problem.ipynb #63-030
 UNKNOWN_CPU = "unknown"
@@ -588,6 +640,15 @@ def tasks_of(draft: Draft, demands: Demands, parts: Parts, specs: tuple[Texts, T
                  np.where(is_several, 1, demands.num_gpus[row]), demands.gpu_milli[row],
                  gpu_spec[row], cpu_spec[row])
 
+# %% ../../nbs/63_fleet_problem.ipynb #63-036c
+def limits_in(placement: Placement, parts: Parts) -> tuple[Texts | None, Integers | None]:
+    """Application and limit of each task, (tasks,), None if none has one; a row counts once."""
+    is_limited = (placement.most_per_node[parts.row] > 0) & (parts.part == 0)
+    if not is_limited.any():
+        return None, None
+    return (np.where(is_limited, placement.app[parts.row], ""),
+            np.where(is_limited, placement.most_per_node[parts.row], 0))
+
 # %% ../../nbs/63_fleet_problem.ipynb #63-037
 def refuse_empty(draft: Draft) -> None:
     """Refuse a table of which no row is left."""
@@ -618,17 +679,19 @@ def problem_of(tables: ClusterTables) -> Problem:
     times = times_of(draft)
     cluster = cluster_of(nodes, demands)
     refuse_empty(draft)
-    group, cpu_spec = placement_of(draft, nodes)
+    placement = placement_of(draft, nodes)
     refuse_empty(draft)
-    specs = (wishes_of(draft, demands, cluster), cpu_spec)
+    specs = (wishes_of(draft, demands, cluster), placement.spec)
     parts = parts_of(draft, demands)
     node, gpu_mask = places_of(draft, demands, parts, cluster)
     priority = known_or(draft.columns.numbers("priority"), 0)
     user, queue = (draft.columns.texts(name)[parts.row] for name in ("user", "queue"))
     return Problem(
-        cluster, tasks_of(draft, demands, parts, specs), group, times.submit_s[parts.row],
+        cluster, tasks_of(draft, demands, parts, specs), placement.group, times.submit_s[parts.row],
         times.duration_s[parts.row], times.start_s[parts.row], node, gpu_mask, user, queue,
-        priority[parts.row], ledger.frame(), tables.about.get("zero"))
+        priority[parts.row], ledger.frame(), tables.about.get("zero"),
+        *limits_in(placement, parts), placement.sight,
+        draft.columns.texts("constraints")[parts.row])
 
 # %% ../../nbs/63_fleet_problem.ipynb #63-039
 def places_of(draft: Draft, demands: Demands, parts: Parts,
@@ -743,9 +806,14 @@ def place_running(world: World, problem: Problem, class_of: Integers, schedule: 
 
     Raises
     ------
-    InputError : a node does not have what they hold together
+    InputError : a node does not have what they hold together, or as many GPUs as one asks for
     """
     rows = np.flatnonzero(is_running)
+    count = np.bitwise_count(schedule.gpu_mask[rows])
+    for task in rows[count != problem.tasks.num_gpus[rows]].tolist():
+        raise InputError(f"task {problem.tasks.name[task]!r:.60} runs on a node with fewer GPUs "
+                         "than it asks for", file="tasks.csv", mend="see sched-lab check, and "
+                         "correct its node or num_gpus")
     placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
     left = final_state(problem.cluster, problem.tasks, placements)
     try:
@@ -759,3 +827,78 @@ def place_running(world: World, problem: Problem, class_of: Integers, schedule: 
     kind = world.demand.kind[class_of[rows]]
     has_gpu = kind >= 0
     np.add.at(world.residents, (placements.node[has_gpu], kind[has_gpu]), 1)
+
+# %% ../../nbs/63_fleet_problem.ipynb #63-046l
+def limits_of(problem: Problem) -> tuple[Integers, Limits]:
+    """Number of the limit of each task, (tasks,), -1 for none; the limits, nobody counted yet."""
+    number = np.full(len(problem.tasks), -1)
+    if problem.app is None or problem.most_per_node is None:
+        return number, no_limits(len(problem.cluster))
+    rows = np.flatnonzero(problem.most_per_node > 0)
+    app = np.unique(problem.app[rows].astype(str), return_inverse=True)[1]
+    pairs, number[rows] = np.unique(np.column_stack([app, problem.most_per_node[rows]]), axis=0,
+                                    return_inverse=True)
+    span = np.column_stack([np.searchsorted(pairs[:, 0], pairs[:, 0], side)
+                            for side in ("left", "right")])
+    return number, Limits(pairs[:, 1].copy(), span,
+                          np.zeros((len(problem.cluster), len(pairs)), np.int64))
+
+# %% ../../nbs/63_fleet_problem.ipynb #63-046m
+class Slots(NamedTuple):
+    """Limits, as they open and close nodes to the classes of a world.
+
+    Parameters
+    ----------
+    limits : of the applications, and who is where
+    limit : (classes,) number of the class's limit, -1 for none
+    span : (limits, 2) classes with each limit: from the first number on, before the second
+    is_admitted : (classes, nodes) Cond. 4 alone; (0, 0) if nobody has a limit
+    """
+
+    limits: Limits
+    limit: Integers
+    span: Integers
+    is_admitted: Truths
+
+# %% ../../nbs/63_fleet_problem.ipynb #63-046n
+def no_slots(world: World) -> Slots:
+    """Slots where nobody has a limit."""
+    limits = no_limits(len(world.gpu_model))
+    none = np.full(len(world.demand.cpu_milli), -1)
+    return Slots(limits, none, limits.span, np.zeros((0, 0), np.bool_))
+
+
+def limited_world(problem: Problem, power: PowerSettings) -> tuple[World, Integers, Slots]:
+    """As `world_of_problem`, with classes that know their limit; and the limits."""
+    world, class_of = world_of_problem(problem, power)
+    limit, limits = limits_of(problem)
+    if len(limits.most) == 0:
+        return world, class_of, no_slots(world)
+    pairs, number = np.unique(np.column_stack([limit, class_of]), axis=0, return_inverse=True)
+    of_limit, kind = np.ascontiguousarray(pairs.T)
+    is_admitted = np.ascontiguousarray(world.demand.cpu_is_admitted[kind][:, world.cpu_model])
+    demand = Demand(*(column[kind] for column in world.demand))
+    span = np.searchsorted(of_limit, np.arange(len(limits.most))[:, None] + [0, 1])
+    return (world._replace(cpu_model=np.arange(len(problem.cluster)),
+                           demand=demand._replace(cpu_is_admitted=is_admitted.copy())),
+            number.ravel(), Slots(limits, of_limit, span, is_admitted))
+
+# %% ../../nbs/63_fleet_problem.ipynb #63-046p
+@njit(cache=True)
+def show_slots(world: World, slots: Slots, limit: int, node: int) -> None:
+    """Write to the table of Cond. 4 to which classes of an application a node is open."""
+    span = slots.limits.span
+    for other in range(span[limit, 0], span[limit, 1]):
+        is_open = slots_left(slots.limits, other, node) > 0
+        for task in range(slots.span[other, 0], slots.span[other, 1]):
+            world.demand.cpu_is_admitted[task, node] = slots.is_admitted[task, node] and is_open
+
+
+@njit(cache=True)
+def count_slot(world: World, slots: Slots | None, task: int, node: int, sign: int) -> None:
+    """Count a task that comes to a node (sign 1) or leaves it (-1), if its class has a limit."""
+    if slots is not None:
+        limit = slots.limit[task]
+        if limit >= 0:
+            slots.limits.num[node, limit] += sign
+            show_slots(world, slots, limit, node)

@@ -21,9 +21,9 @@ from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
 from ..frag import fragmentation, fragmentation_reference_milli
 from ..frames import InputError
 from .policies import policy_of
-from .model import (ONE_AT_RANDOM, RESOURCES, Placements, Policy,
+from .model import (ONE_AT_RANDOM, RESOURCES, Limits, Placements, Policy,
                                     PowerSettings, World, check_placements, gpu_indices,
-                                    is_feasible, stage_starts, world_of)
+                                    is_feasible, no_limits, slots_left, stage_starts, world_of)
 from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
                                           first_highest, first_member, is_sum, note_change,
                                           refresh, row_of)
@@ -119,13 +119,16 @@ def empty_memory(num_classes: int, num_nodes: int, num_scores: int,
 
 # %% ../../nbs/26_inflation.ipynb #26-019
 @njit(cache=True)
-def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task: int) -> int:
-    """Score a task class again on the nodes that changed since it was last scored; return its row.
+def outdated(world: World, memory: Memory, task: int) -> tuple[int, int]:
+    """Note the nodes that changed since a task class was last scored, and whether it fits there.
 
     Parameters
     ----------
-    kernels, weights : the policy's scores, those without weight are left out
     world, memory, task : the cluster, what is known of it, the task class
+
+    Returns
+    -------
+    row of the class, and number of nodes to score again, the first of `memory.stale`
     """
     row = task % len(memory.owner)
     if memory.owner[row] != task:
@@ -139,6 +142,19 @@ def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task:
             if memory.is_feasible[row, node]:
                 memory.stale[num_stale] = node
                 num_stale += 1
+    return row, num_stale
+
+# %% ../../nbs/26_inflation.ipynb #26-019p
+@njit(cache=True)
+def rescore(kernels: Any, weights: Integers, world: World, memory: Memory, task: int) -> int:
+    """Score a task class again on the nodes that changed since it was last scored; return its row.
+
+    Parameters
+    ----------
+    kernels, weights : the policy's scores, those without weight are left out
+    world, memory, task : the cluster, what is known of it, the task class
+    """
+    row, num_stale = outdated(world, memory, task)
     for part in range(len(weights)):
         if weights[part] > 0:
             kernels[part](world, task, memory.stale[:num_stale], memory.score[part, row],
@@ -897,23 +913,26 @@ def check(cluster: Cluster, tasks: Tasks, run: Run) -> None:
 simulate = inflate  # the name that all families share
 
 # %% ../../nbs/26_inflation.ipynb #26-054b
-LACKS = ("cpu", "memory", "gpu", "model")
+LACKS = ("cpu", "memory", "gpu", "model", "instances")
 SEVERAL = 1 << len(LACKS)
 
 
 class Asked(NamedTuple):
-    """(arrivals,) what each task asks for, and its row in the table of admitted nodes."""
+    """(arrivals,) what each task asks for, its row in the table of admitted nodes, its limit."""
 
     cpu_milli: Integers
     memory_mib: Integers
     gpu_milli: Integers
     num_gpus: Integers
     kind: Integers
+    limit: Integers
 
 
 @njit(cache=True)
-def lacking(left: State, asked: Asked, arrival: int, admitted: Truths, node: int) -> int:
+def lacking(left: State, asked: Asked, arrival: int, admitted: Truths, limits: Limits,
+            node: int) -> int:
     """What a node lacks for an arriving task, as a bit mask over `LACKS`."""
+    limit = asked.limit[arrival]
     gpu_milli = max(asked.gpu_milli[arrival], 1)
     num_fit = 0
     for gpu in range(left.gpu_left_milli.shape[1]):
@@ -921,11 +940,13 @@ def lacking(left: State, asked: Asked, arrival: int, admitted: Truths, node: int
     return (int(left.cpu_left_milli[node] < asked.cpu_milli[arrival]) +
             2 * int(left.memory_left_mib[node] < asked.memory_mib[arrival]) +
             4 * int(num_fit < asked.num_gpus[arrival]) +
-            8 * int(not admitted[asked.kind[arrival], node]))
+            8 * int(not admitted[asked.kind[arrival], node]) +
+            16 * int(limit >= 0 and slots_left(limits, limit, node) <= 0))
 
 # %% ../../nbs/26_inflation.ipynb #26-054bp
 @njit(cache=True)
-def reasons(left: State, asked: Asked, admitted: Truths, placements: Placements) -> Integers:
+def reasons(left: State, asked: Asked, admitted: Truths, limits: Limits,
+            placements: Placements) -> Integers:
     """What alone was in the way of each arrival; 0 if it was placed.
 
     Parameters
@@ -933,6 +954,7 @@ def reasons(left: State, asked: Asked, admitted: Truths, placements: Placements)
     left : the empty cluster; changed
     asked : what the arrivals ask for
     admitted : (kinds, nodes) whether the models are right
+    limits : of applications; changed
     placements : where they went
 
     Returns
@@ -948,9 +970,11 @@ def reasons(left: State, asked: Asked, admitted: Truths, placements: Placements)
             for gpu in range(left.gpu_left_milli.shape[1]):
                 is_taken = placements.gpu_mask[a] >> gpu & 1
                 left.gpu_left_milli[n, gpu] -= asked.gpu_milli[a] * is_taken
+            if asked.limit[a] >= 0:
+                limits.num[n, asked.limit[a]] += 1
             continue
         for n in range(len(left.cpu_left_milli)):
-            lack = lacking(left, asked, a, admitted, n)
+            lack = lacking(left, asked, a, admitted, limits, n)
             if lack == 0:
                 raise ValueError("a task failed although a node had room for it")
             if lack & (lack - 1) == 0:
@@ -977,12 +1001,14 @@ def _admitted(cluster: Cluster, tasks: Tasks) -> tuple[Truths, Integers]:
     return table, kind
 
 # %% ../../nbs/26_inflation.ipynb #26-054cp
-def failures_frame(cluster: Cluster, tasks: Tasks, placements: Placements) -> pd.DataFrame:
+def failures_frame(cluster: Cluster, tasks: Tasks, placements: Placements,
+                   limited: tuple[Integers, Limits] | None = None) -> pd.DataFrame:
     """Why tasks failed, from the placements alone.
 
     Parameters
     ----------
     cluster, tasks, placements : what a run was made of, and `Run.placements`
+    limited : (tasks,) limit of each, and the limits, with nobody placed; None if there are none
 
     Returns
     -------
@@ -995,9 +1021,10 @@ def failures_frame(cluster: Cluster, tasks: Tasks, placements: Placements) -> pd
     """
     rows = placements.task_row
     table, kind = _admitted(cluster, tasks)
+    limit, limits = limited or (np.full(len(tasks), -1), no_limits(len(cluster)))
     asked = Asked(tasks.cpu_milli[rows], tasks.memory_mib[rows], tasks.gpu_milli[rows],
-                  tasks.num_gpus[rows], kind[rows])
-    alone = reasons(empty_state(cluster), asked, table, placements)
+                  tasks.num_gpus[rows], kind[rows], limit[rows])
+    alone = reasons(empty_state(cluster), asked, table, limits, placements)
     words = {mask: "|".join(word for bit, word in enumerate(LACKS) if mask >> bit & 1) or "several"
              for mask in np.unique(alone).tolist()}
     event = np.flatnonzero(placements.node < 0)

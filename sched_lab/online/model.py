@@ -372,6 +372,45 @@ def is_feasible(world: World, task: int, node: int) -> bool:
         num_fit += state.gpu_left_milli[node, gpu] >= demand.gpu_milli[task]
     return bool(num_fit >= demand.num_gpus[task])
 
+# %% ../../nbs/20_online_model.ipynb #20-027m
+class Limits(NamedTuple):
+    """How many tasks of an application a node may hold, and how many it holds (Cond. 7).
+
+    Parameters
+    ----------
+    most : (limits,) a node with a task of this limit holds at most so many of the application
+    span : (limits, 2) limits of the same application: from the first number on, before the second
+    num : (nodes, limits) tasks with the limit on the node
+    """
+
+    most: Integers
+    span: Integers
+    num: Integers
+
+
+def no_limits(num_nodes: int) -> Limits:
+    """Limits where nobody has one."""
+    return Limits(np.zeros(0, np.int64), np.zeros((0, 2), np.int64),
+                  np.zeros((num_nodes, 0), np.int64))
+
+# %% ../../nbs/20_online_model.ipynb #20-027p
+@njit(cache=True)
+def slots_left(limits: Limits, limit: int, node: int) -> int:
+    """How many more tasks with a limit a node may hold (Cond. 7); 0 or less if none.
+
+    Parameters
+    ----------
+    limits : who is where
+    limit, node : number of the limit, row of the node
+    """
+    most = limits.most[limit]
+    num = 0
+    for other in range(limits.span[limit, 0], limits.span[limit, 1]):
+        if limits.num[node, other] > 0:
+            num += limits.num[node, other]
+            most = min(most, limits.most[other])
+    return int(most - num)
+
 # %% ../../nbs/20_online_model.ipynb #20-029
 @njit(cache=True)
 def idle_gpus(gpu_left_milli: Integers, num_gpus: int) -> int:

@@ -265,7 +265,8 @@ def test_what_if_changes_the_tables():
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("lod = 1.3", "lod"), ("power_cap_w = 5", "power cap"), ("load = 0", "load"), ("load = true", "load"),
+    ("lod = 1.3", "lod"), ("gpu_cap_w = 5", "say power_cap_w = WATTS"),
+    ("power_cap_w = 0", "power_cap_w = 0"), ("load = 0", "load"), ("load = true", "load"),
     ("mig = 1", "mig"), ("[nodes]\nscal = 2", "nodes.scal"), ("load =", "TOML"), ("[gpu_models]\nT4 = 3", "T4"),
     ("[gpu_power_w]\nT4 = [70, 10]", "T4"), ("[gpu_power_w]\nT4 = [1, 2, 3]", "T4"), ("load = nan", "load"),
     ("nodes = 3", "nodes"), ("\xff", "TOML"), ("[nodes]\nremove = 'n0'", "remove")])

@@ -63,7 +63,10 @@ def problems(draw) -> Problem:
     is_last = np.arange(count) >= count - 10
     duration[is_last & (rng.random(count) < 0.3)] = np.inf
     priority = rng.integers(0, draw(st.sampled_from([1, 3])), count)
-    return problem_of(cluster, tasks, submit, duration, priority=priority, group=texts(group))
+    limit = draw(st.lists(st.sampled_from([("", 0), ("x", 1), ("x", 3), ("y", 2)]), min_size=4, max_size=4))
+    app, most = zip(*(limit[row] for row in rng.integers(4, size=count)), strict=True)
+    return problem_of(cluster, tasks, submit, duration, priority=priority, group=texts(group), app=texts(app),
+                      most_per_node=np.array(most))
 
 
 def case(problem: Problem, policy: str):
@@ -82,6 +85,21 @@ def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
     """In all 7 x 60 x 25 event lists."""
     schedule = replay(problem, policy, backfill=backfill)
     assert_equal(schedule, simulate(case(problem, policy), backfill, is_plain=True))
+
+
+def idle_w(problem: Problem) -> float:
+    """Return what the nodes draw without tasks."""
+    return float(events.node_milliwatts(case(problem, "fgd").world).sum() / 1000)
+
+
+@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "random"])
+@given(problem=problems(), backfill=st.sampled_from(BACKFILLS[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
+@FORTY
+def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
+    cap_w = idle_w(problem) + spare_w
+    schedule = replay(problem, policy, backfill=backfill, cap_w=cap_w)
+    plain = simulate(replace(case(problem, policy), cap_w=cap_w), backfill, is_plain=True)
+    assert_equal(schedule, plain)
 
 
 @pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "joint", "random"])
@@ -138,6 +156,112 @@ def test_first_fit_may_starve_and_conservative_may_not():
     problem = timed(rows)
     waits = {backfill: replay(problem, backfill=backfill).start_s[2] - 1 for backfill in BACKFILLS}
     assert waits["none"] == waits["conservative"] < waits["first-fit"]
+
+
+def limited(most, rows, app="x", **more) -> Problem:
+    """Tasks of one application, with these limits, on nodes a and b."""
+    return timed(rows, app=texts([app] * len(rows)), most_per_node=np.array(most), **more)
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_an_application_spreads_over_nodes_and_waits(backfill):
+    """One to a node: the third waits for the first to end, and one without a limit does not mind."""
+    rows = [(0, 10, 0, 0), (0, 20, 0, 0), (1, 5, 0, 0), (2, 5, 0, 0)]
+    problem = limited([1, 1, 1, 0], rows)
+    schedule = replay(problem, backfill=backfill)
+    assert sorted(schedule.node[:2]) == [0, 1] and schedule.start_s[:3].tolist() == [0, 0, 10]
+    assert schedule.start_s[3] == (10 if backfill == "none" else 2)
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_newcomer_keeps_the_limits_of_those_who_are_there(backfill):
+    """Two of limit 1 are alone on their nodes; one of limit 3 waits for the first of them, and then shares nothing."""
+    problem = limited([1, 1, 3, 3], [(0, 10, 0, 0), (0, 20, 0, 0), (1, 15, 0, 0), (1, 4, 0, 0)])
+    schedule = replay(problem, backfill=backfill)
+    assert schedule.start_s.tolist() == [0, 0, 10, 10] and schedule.node[2] == schedule.node[3] == schedule.node[0]
+
+
+def test_limits_of_two_applications_do_not_meet():
+    problem = limited([1, 1], [(0, 10, 2, 1000), (1, 10, 0, 0)])
+    others = replace(problem, app=texts(["x", "y"]))
+    assert replay(problem).node.tolist() == [0, 1]
+    assert replay(others).node.tolist() == replay(timed([(0, 10, 2, 1000), (1, 10, 0, 0)])).node.tolist()
+
+
+def test_the_validator_knows_limits():
+    problem = limited([1, 3, 0], [(0, 10, 0, 0), (4, 3, 0, 0), (0, 5, 0, 0)])
+    one = Schedule(np.array([0, 0, 0]), np.zeros(3, int), np.array([0.0, 4, 0]), np.array([10.0, 7, 5]))
+    with pytest.raises(ValueError, match=r"Cond\. 7 \(instances\): node a holds more than 1 tasks of x at 4.0 s, and"):
+        check_schedule(problem, one)
+    check_schedule(replace(problem, most_per_node=np.array([2, 3, 0])), one)
+    check_schedule(replace(problem, app=texts(["x", "y", ""])), one)
+    check_schedule(problem, changed(one, 1, node=1))
+    with pytest.raises(ValueError, match="queue: task t1 waits at 4.0 s, and fits on node b"):
+        check_schedule(problem, changed(one, 1, start_s=10, end_s=13), backfill="none")
+
+
+def test_a_replay_from_the_middle_counts_those_who_run():
+    """At 2 s t0 has one node for itself, and t1 the other; t2 may begin when t0 ends."""
+    nan = np.nan
+    problem = limited([1, 1, 1], [(0, 10, 0, 0), (0, 20, 0, 0), (1, 5, 0, 0)], node=np.array([1, 0, -1]),
+                      start_s=np.array([0, 0, nan]))
+    for backfill in BACKFILLS:
+        schedule = replay(problem, backfill=backfill, at_s=2)
+        assert schedule.start_s[2] == 10 and schedule.node[2] == 1
+    with pytest.raises(InputError, match="more tasks of an application run on a node"):
+        replay(replace(problem, node=np.array([1, 1, -1])), at_s=2)
+
+
+# a T4 in use adds 60 W, a G2 more; CPUs of 1 vCPU add 0.. 105 W once for each package in use
+WATTS = PowerSettings(gpu_power_w={"T4": (10, 70), "G2": (30, 150)}, cpu_power_w={"": (0, 0, 4)})
+
+
+def test_a_task_waits_for_watts():
+    """Three GPUs: 10 + 10 + 30 W idle. With 110 W only one T4 can be busy, with 170 W both, with 290 W all."""
+    rows = [(0, 10, 1, 1000), (0, 20, 1, 1000), (0, 5, 1, 1000)]
+    problem = replace(timed(rows), tasks=replace(timed(rows).tasks, gpu_spec=texts(["T4", "T4", "G2"])))
+    for cap_w, starts in ((290, [0, 0, 0]), (289, [0, 0, 10]), (170, [0, 0, 20]), (110, [0, 10, None])):
+        for backfill in BACKFILLS[:2]:
+            schedule = replay(problem, backfill=backfill, cap_w=cap_w, power=WATTS)
+            assert schedule.start_s.tolist()[:2] == starts[:2]
+            assert starts[2] is None and np.isnan(schedule.start_s[2]) or schedule.start_s[2] == starts[2]
+
+
+def test_who_needs_few_watts_may_go_before_who_needs_many():
+    problem = timed([(0, 10, 1, 1000), (1, 5, 1, 1000), (2, 5, 0, 0)])
+    problem = replace(problem, tasks=replace(problem.tasks, gpu_spec=texts(["T4", "G2", ""])))
+    starts = [replay(problem, backfill=backfill, cap_w=170, power=WATTS).start_s.tolist() for backfill in BACKFILLS[:2]]
+    assert starts == [[0, 10, 10], [0, 10, 2]]
+
+
+def test_the_validator_knows_the_cap():
+    problem = timed([(0, 10, 1, 1000), (4, 5, 1, 1000)])
+    schedule = replay(problem, power=WATTS)
+    check_schedule(problem, schedule, backfill="none", power=WATTS, cap_w=230)
+    with pytest.raises(ValueError, match="cap: 170 W of 169 W from 4.0 s on, with task t1"):
+        check_schedule(problem, schedule, backfill="none", power=WATTS, cap_w=169)
+    late = replay(problem, power=WATTS, cap_w=169)
+    assert late.start_s.tolist() == [0, 10]
+    overtaken = replace(problem, submit_s=np.array([4.0, 0]))
+    with pytest.raises(ValueError, match="queue: task t1 waits at 4.0 s, and one behind it starts"):
+        late = changed(late, 0, start_s=4, end_s=14, gpu_mask=2)
+        check_schedule(overtaken, late, backfill="none", power=WATTS, cap_w=169)
+
+
+def test_what_runs_already_may_draw_more_than_the_cap():
+    problem = timed([(0, 10, 2, 1000), (1, 5, 1, 250)], node=np.array([0, -1]), gpu_mask=np.array([3, 0]),
+                    start_s=np.array([0, np.nan]))
+    problem = replace(problem, tasks=replace(problem.tasks, gpu_spec=texts(["T4", "T4"])))
+    schedule = replay(problem, at_s=2, power=WATTS, cap_w=110)
+    assert schedule.start_s.tolist() == [0, 10]
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"backfill": "conservative", "cap_w": 500}, "do not go together"), ({"cap_w": 49}, "draws 50 W without any task"),
+    ({"cap_w": np.nan}, "draws 50 W")])
+def test_caps_that_cannot_be_held(options, words):
+    with pytest.raises(InputError, match=words):
+        replay(timed(LINE), power=WATTS, **options)
 
 
 def test_urgent_tasks_go_first():

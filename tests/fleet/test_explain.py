@@ -201,6 +201,46 @@ def test_the_state_is_that_of_the_record_when_the_task_came():
     assert lines["ant"] == "lacks 4 free GPUs (has 1 of 2)" and lines["cat"] == "lacks 4 free GPUs (has 1 of 1)"
 
 
+NONE = "none of 2 alternatives holds: "
+LABELS = ['{"zone": "a"}', '{"zone": "b"}', "", '{"zone": "a", "disk": "ssd"}']
+TAINTS = ["", "", "", '[{"key": "x", "value": "y", "effect": "NoSchedule"}]']
+
+
+@pytest.mark.parametrize(("constraints", "lines"), [
+    ({"node_selector": {"zone": "a"}},
+     ["", "label zone is b, wants a", "label zone is missing, wants a", "taint x=y:NoSchedule is not tolerated"]),
+    ({"affinity": [[{"key": "zone", "operator": "NotIn", "values": ["a"]}]],
+      "tolerations": [{"key": "x", "operator": "Exists"}]},
+     ["label zone is a, must not be a", "", "", "label zone is a, must not be a"]),
+    ({"affinity": [[{"key": "zone", "operator": "In", "values": ["c", "d"]}],
+                   [{"key": "disk", "operator": "Exists", "values": []}]]},
+     [f"{NONE}label zone is a, wants c or d | label disk is missing, must be there",
+      f"{NONE}label zone is b, wants c or d | label disk is missing, must be there",
+      f"{NONE}label zone is missing, wants c or d | label disk is missing, must be there",
+      "taint x=y:NoSchedule is not tolerated"]),
+    ({"affinity": [], "tolerations": [{"operator": "Exists"}]}, ["its affinity admits no node"] * 4)])
+def test_labels_and_taints_are_called_by_name(constraints, lines):
+    nodes = pd.DataFrame({"name": CLUSTER.name, "gpu_model": "T4", "num_gpus": 2, "cpu_milli": 8000,
+                          "memory_mib": 4096, "labels": LABELS, "taints": TAINTS})
+    problem = problem_of(tables([{"name": "one", **SHARE, "constraints": json.dumps(constraints)}], nodes))
+    found = explain(problem, "one").nodes.set_index("node")["line"]
+    assert ["" if lines[k] == "" else found[name] for k, name in enumerate(CLUSTER.name)] == lines
+    assert all("label" not in found[name] for name, line in zip(CLUSTER.name, lines, strict=True) if not line)
+
+
+def test_a_limit_of_an_application_is_a_reason():
+    limit = {"constraints": '{"group": "web", "most_per_node": 1}', "num_gpus": 0}
+    story = [{"name": f"web {name}", "submit_s": 0, "start_s": 0, "node": name, **limit} for name in CLUSTER.name[:3]]
+    story += [{"name": "again", "submit_s": 5, **limit}, {"name": "other", "submit_s": 5, "num_gpus": 0}]
+    found = explain(problem_of(tables(story)), "again")
+    assert found.about["choice"]["node"] == "dog" and found.about["refused"] == {"instances": 3}
+    assert found.nodes["line"][1] == "is at the limit of its application (1 task of it would have to leave)"
+    assert found.about["nearest"]["instances"] == 1
+    assert any("could take it with 1 task of its application less" in line for line in found.lines())
+    assert "limit of its application 3" in " ".join(found.lines())
+    assert "lacks_instances" not in explain(problem_of(tables(story)), "other").nodes
+
+
 def test_everything_is_in_the_json_and_in_the_files(tmp_path):
     for task in ("second", "waits"):
         found = explain(problem_of(tables(STORY)), task, "pwr-fgd:0.1")

@@ -341,6 +341,86 @@ def test_init_containers_are_a_maximum_and_those_that_stay_add():
     assert read(node(), one).tasks["cpu_milli"].tolist() == [3750]
 
 
+def test_resources_of_the_pod_as_a_whole_and_overhead():
+    """By KEP-2837 the pod's own requests count, its limit where nothing is requested; overhead comes on top."""
+    whole = {"requests": {"cpu": "4"}, "limits": {"cpu": "5", "memory": "2Gi"}}
+    one = pod(requests={"cpu": "1", "memory": "1Gi", GPU: "1"}, resources=whole, overhead={"cpu": "250m"})
+    two = pod("two", resources={"limits": {"cpu": "2"}})
+    tasks = read(node(labels=A100, **{"nvidia.com__gpu": "2"}), one, two).tasks
+    assert tasks[["cpu_milli", "memory_mib", "num_gpus"]].values.tolist() == [[4250, 1024, 1], [2000, 0, 0]]
+
+
+@pytest.mark.parametrize(("status", "conditions", "cpu_milli"), [
+    ({"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}, [], 1000),
+    ({"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}}, [], 3000),
+    ({"allocatedResources": {"cpu": "500m"}, "resources": {"requests": {"cpu": "500m"}}}, [], 1000),
+    ({"allocatedResources": {"cpu": "500m"}, "resources": {"requests": {"cpu": "500m"}}},
+     [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}], 500),
+    ({"allocatedResources": [], "resources": "3"}, [], 1000)])
+def test_a_pod_that_is_resized_holds_the_largest(status, conditions, cpu_milli):
+    one = pod(containers=[{"name": "main", "resources": {"requests": {"cpu": "1"}}}])
+    one["status"] |= {"containerStatuses": [{"name": "main", **status}], "conditions": conditions}
+    tables = read(node(), one)
+    assert tables.tasks["cpu_milli"].tolist() == [cpu_milli]
+    assert ("being resized" in reasons(tables)) == (cpu_milli != 1000)
+
+
+def test_a_resize_of_the_pod_as_a_whole():
+    one = pod(resources={"requests": {"cpu": "1"}})
+    one["status"] |= {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "1500m"}}
+    assert read(node(), one).tasks["cpu_milli"].tolist() == [2000]
+
+
+def test_what_a_live_server_adds_is_read_or_said():
+    """A static pod, one of a DaemonSet, a gated one, one with ports and volumes, a debugged one."""
+    static = pod("static", annotations={"kubernetes.io/config.mirror": "x"},
+                 tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
+    agent = pod("agent", tolerations=[
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}],
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}})
+    gated = pod("gated", at="", phase="Pending", schedulingGates=[{"name": "wait"}])
+    gated["status"]["nominatedNodeName"] = "n"
+    tied = pod("tied", hostNetwork=True, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+               containers=[{"name": "c", "ports": [{"containerPort": 1, "hostPort": 1}]}],
+               ephemeralContainers=[{"name": "debug", "resources": {"requests": {"cpu": "7"}}}])
+    one = node(spec={"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
+                     "unschedulable": True})
+    one["status"] |= {"declaredFeatures": ["X"], "nodeInfo": {"swap": {"capacity": 8}}}
+    one["metadata"] |= {"managedFields": [{"manager": "kubelet"}], "ownerReferences": [{}]}
+    tables = read(one, static, agent, gated, tied)
+    assert tables.tasks["cpu_milli"].tolist() == [0, 0, 0, 0]
+    pins = [json.loads(text)["affinity"][0][0]["values"] for text in tables.tasks["constraints"][:2]]
+    assert pins == [["n"], ["n"]]
+    kept = [json.loads(text)["tolerations"] for text in tables.tasks["constraints"][:2]]
+    assert kept[0] == [{"operator": "Exists"}]
+    assert [one["key"] for one in kept[1]] == ["node.kubernetes.io/unschedulable"]
+    for name in ("schedulingGates", "nominatedNodeName", "hostPort", "persistentVolumeClaim"):
+        assert f"extra column: {name} of pods is not honoured" in reasons(tables)
+    assert "a static pod" in reasons(tables)
+
+
+def test_an_extended_resource_that_is_a_claim():
+    """By KEP-5004 the scheduler makes a claim for `example.com/gpu`; if the claim is there, its device is."""
+    gpus = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(2)]
+    gpus[1]["taints"] = [{"key": "x", "effect": "NoSchedule"}]
+    slices = {"kind": "ResourceSlice", "metadata": {"name": "s"},
+              "spec": {"driver": "gpu.nvidia.com", "nodeName": "n", "pool": {"name": "n"},
+                       "devices": gpus}}
+    result = {"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-1"}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "made", "namespace": "team"}, "spec": {},
+             "status": {"allocation": {"devices": {"results": [result]}}}}
+    one = pod(requests={"example.com/gpu": "1"})
+    one["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "made"}
+    tables = read(node(), slices, claim, one)
+    assert holds(tables) == [(1, 1000, "", "1")] and tables.nodes["num_gpus"].tolist() == [2]
+    assert "taints of devices are not honoured" in reasons(tables)
+    plain = pod(requests={GPU: "1"})
+    plain["status"] = one["status"]
+    assert holds(read(node(labels=A100, **{"nvidia.com__gpu": "2"}), plain)) == [(1, 1000, "", "")]
+
+
 def test_phases():
     over = pod("over", phase="Succeeded")
     over["status"]["containerStatuses"] = [{"state": {"terminated": {"finishedAt": end}}} for end in (STARTED, ENDED)]

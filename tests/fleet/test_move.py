@@ -37,7 +37,8 @@ def problem_of_rows(rows: list[dict], models: list[str] = MODELS, cpu_milli: int
     names = np.array([f"n{node}" for node in range(size)], object)
     cluster = Cluster(names, np.full(size, cpu_milli), np.full(size, 1000), np.full(size, 2), np.array(models, object),
                       np.full(size, "", object))
-    rows = [{"name": f"task {k}", "cpu": 0, "memory": 0, "spec": "", "groups": "", **row} for k, row in enumerate(rows)]
+    blank = {"cpu": 0, "memory": 0, "spec": "", "groups": "", "app": "", "most": 0}
+    rows = [{"name": f"task {k}", **blank, **row} for k, row in enumerate(rows)]
 
     def column(name: str, kind: type) -> np.ndarray:
         return np.array([row[name] for row in rows], kind)
@@ -47,7 +48,8 @@ def problem_of_rows(rows: list[dict], models: list[str] = MODELS, cpu_milli: int
     zeros = np.zeros(len(rows))
     texts = np.full(len(rows), "", object)
     return Problem(cluster, tasks, np.array([f"g{node}" for node in range(size)], object), zeros, zeros + np.inf, zeros,
-                   column("node", int), column("mask", int), texts, texts, zeros.astype(int), pd.DataFrame(), None)
+                   column("node", int), column("mask", int), texts, texts, zeros.astype(int), pd.DataFrame(), None,
+                   column("app", object), column("most", int))
 
 
 def plan_of(problem: Problem, **options) -> Plan:
@@ -56,6 +58,23 @@ def plan_of(problem: Problem, **options) -> Plan:
 
 def layout_of(problem: Problem, goal: str = "gpus") -> Layout:
     return Layout(problem, recorded(problem), 0, known_power(problem, PowerSettings(), goal)[0], goal == "watts")
+
+
+LIMITED = [{"node": 0, "mask": 1, "gpus": 1, "milli": 300, "app": "x", "most": 1},
+           {"node": 2, "mask": 1, "gpus": 1, "milli": 300, "app": "x", "most": 2}]
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_a_move_keeps_the_limits_of_applications(is_exact):
+    """Both would share a GPU of one T4; but the first bears no other of its application on its node."""
+    free = [{**row, "app": "", "most": 0} for row in LIMITED]
+    assert plan_of(problem_of_rows(free), is_exact=is_exact).gain == 1
+    assert plan_of(problem_of_rows(LIMITED), is_exact=is_exact).gain == 0
+    other = [LIMITED[0], {**LIMITED[1], "app": "y"}]
+    assert plan_of(problem_of_rows(other), is_exact=is_exact).gain == 1
+    problem = problem_of_rows(LIMITED)
+    with pytest.raises(ValueError, match=r"step 1: Cond\. 7 \(instances\): node n0 holds 2 tasks"):
+        check_steps(layout_of(problem), [Step(1, 2, 1, 0, 1)])
 
 
 class Room:
@@ -82,6 +101,11 @@ class Room:
         self.at[name] = (node, gpus)
         self.change(name, -1)
         assert all((left >= 0).all() for left in self.left)
+        apps = dict(zip(self.problem.tasks.name, zip(self.problem.app, self.problem.most_per_node, strict=True),
+                        strict=True))
+        there = [apps[one] for one, (at, _) in self.at.items() if at == node]
+        for app, most in there:
+            assert not app or [one for one, _ in there].count(app) <= most
 
     def idle(self) -> int:
         return int((self.left.gpu_left_milli == 1000).sum())
@@ -132,6 +156,11 @@ def states(draw) -> Problem:
         rows.append({"node": node, "mask": (milli > 0) << gpu, "gpus": int(milli > 0), "milli": milli, "cpu": asked,
                      "spec": draw(st.sampled_from(["", "", "T4"] if node != 1 else ["", "A100"])) if milli else "",
                      "groups": draw(st.sampled_from(["", "", f"g{node}", f"g{node}|g0"]))})
+    for app in "xy" if draw(st.booleans()) else "":
+        members = draw(st.lists(st.sampled_from(rows), max_size=6)) if rows else []
+        held = [sum(1 for row in members if row["node"] == node) for node in range(3)]
+        for row in members:
+            row |= {"app": app, "most": max(held) + draw(st.integers(0, 1))}
     return problem_of_rows(rows or [{"node": 0, "mask": 1, "gpus": 1, "milli": 200}])
 
 

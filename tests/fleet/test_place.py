@@ -67,3 +67,18 @@ def test_running_tasks_without_a_place_are_counted():
 def test_what_cannot_be_placed_is_an_error(tasks, new, words):
     with pytest.raises(InputError, match=words):
         place_tasks(tables_of(tasks), new, at_s=9)
+
+
+def test_limits_of_applications_hold_for_new_tasks():
+    limit = {"num_gpus": 0, "constraints": '{"group": "web", "most_per_node": 2}'}
+    tables = tables_of([{**RUNS, **limit, "gpu_list": ""}, {**RUNS, "node": "n1"}], nodes=[{}, {"cpu_milli": 9000}])
+    placed = place_tasks(tables, tasks_named("a", "b", "c", "d", cpu_milli=500, **limit), at_s=9)
+    assert sorted(placed.table["node"]) == ["", "n0", "n1", "n1"]
+    assert placed.table["failed_for"].tolist()[-1] == "instances"
+
+
+def test_a_running_task_stays_on_a_node_that_was_cordoned():
+    cordon = '[{"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}]'
+    tables = tables_of([RUNS], nodes=[{"taints": cordon}])
+    placed = place_tasks(tables, tasks_named("a"), at_s=9)
+    assert placed.table["failed_for"].tolist() == ["model"] and placed.schedule.node.tolist() == [0, -1]

@@ -16,6 +16,8 @@ from sched_lab.fleet.problem import (
     Taint,
     Toleration,
     constraint_of,
+    limited_world,
+    limits_of,
     meets,
     place_running,
     power_of_problem,
@@ -230,8 +232,29 @@ def test_a_wish_for_labels_that_no_node_has():
 
 
 def test_what_is_not_represented_is_named():
-    problem = problem_with({"constraints": '{"group": "app", "most_per_node": 2}'}, {"gpu_list": "1"})
-    assert [reason.partition(" ")[0] for reason, _ in lines(problem, "interpreted")] == ["group", "most_per_node"]
+    problem = problem_with({"constraints": '{"spread": "zone", "pod_affinity": []}'}, {"gpu_list": "1"})
+    assert [reason.partition(" ")[0] for reason, _ in lines(problem, "interpreted")] == ["pod_affinity", "spread"]
+
+
+def test_limits_of_applications():
+    shares = {"num_gpus": 2, "gpu_milli": 500, "constraints": '{"group": "a", "most_per_node": 3}'}
+    problem = problem_with({"constraints": '{"group": "b", "most_per_node": 2}'}, {}, shares,
+                           {"constraints": '{"group": "a", "most_per_node": 1}'})
+    assert problem.app.tolist() == ["b", "", "a", "", "a"] and problem.most_per_node.tolist() == [2, 0, 3, 0, 1]
+    number, limits = limits_of(problem)
+    assert number.tolist() == [2, -1, 1, -1, 0] and limits.most.tolist() == [1, 3, 2]
+    assert limits.span.tolist() == [[0, 2], [0, 2], [2, 3]]
+    world, class_of, slots = limited_world(problem, PowerSettings())
+    assert slots.limit[class_of].tolist() == number.tolist()
+    assert problem_with({}).app is None
+
+
+@pytest.mark.parametrize("said", ['{"group": "a"}', '{"most_per_node": 2}', '{"group": "a", "most_per_node": 0}',
+                                  '{"group": "a", "most_per_node": "2"}', '{"group": ["a"], "most_per_node": 2}',
+                                  '{"group": "a", "most_per_node": true}', '{"group": "a", "most_per_node": 1e400}'])
+def test_limits_that_are_none(said):
+    problem = problem_with({"constraints": said}, {})
+    assert lines(problem, "refused") == [("the constraints cannot be read", 1)]
 
 
 @pytest.mark.parametrize("name", ["labels", "taints"])

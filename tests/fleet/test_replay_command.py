@@ -176,3 +176,25 @@ def test_unknown_watts_are_said(capsys):
     Path("watts.csv").write_text("model,idle_w,full_w\nH999,60,700\n")
     assert replay("--gpu-power", "watts.csv", cluster="odd", out="known") == 0
     assert pd.read_csv("known/summary.csv")["energy_kwh"].notna().all()
+
+
+def test_a_power_cap_is_held_and_said(capsys):
+    """Two nodes draw 40 W of GPUs and their CPUs idle; one busy T4 adds 60 W beside its CPU."""
+    capped = ("--policies", "fgd", "--what-if", "cap.toml")
+    Path("cap.toml").write_text("power_cap_w = 10\n")
+    assert_refused(replay(*capped), capsys, "without any task, and the cap is 10 W")
+    Path("cap.toml").write_text("power_cap_w = 400\n")
+    assert_refused(replay(*capped, "--backfill", "conservative"), capsys, "do not go together")
+    assert replay(*capped) == 0
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["cap_w"] == 400 and any("above 400 W" in one for one in summary["assumptions"])
+    assert pd.read_csv("out/fgd/curve.csv")["eopc_w"].max() <= 400
+
+
+def test_replays_on_dask_are_the_same(capsys):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as dask:
+        assert replay("--policies", "fgd,bestfit", "--dask", dask.scheduler_address, out="there") == 0
+    assert replay("--policies", "fgd,bestfit", out="here") == 0
+    there, here = content("there"), content("here")
+    assert {name for name in here if there[name] != here[name]} <= {"summary.json"}

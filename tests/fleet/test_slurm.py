@@ -2,15 +2,21 @@
 
 import copy
 import json
+import random
+import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sched_lab.fleet.check import check_cluster
+from sched_lab.fleet.problem import problem_of, recorded
+from sched_lab.fleet.reading import read_files
 from sched_lab.fleet.slurm import gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
-from sched_lab.fleet.tables import Ledger, ReadOptions, Source, sources_of, tables_of
+from sched_lab.fleet.tables import Ledger, ReadOptions, Source, sources_of, tables_of, write_cluster
 from sched_lab.frames import InputError
 from sched_lab.traces import find_reference
+from tests.command_line import PROGRAM
 from tests.fleet.test_kubernetes import STRANGE, holds, places, reasons
 
 HEAD = "JobID|User|Partition|Submit|Start|End|State|NNodes|NodeList|AllocTRES"
@@ -326,3 +332,50 @@ def test_any_line_of_accounts_is_read_or_in_the_ledger(line):
         assert "dump" in str(error)
     else:
         assert tables.tasks["name"].is_unique
+
+
+RECORDED = ("nodes_v0.0.42.json", "jobs.json")
+DAMAGE = [*STRANGE, "gone"]
+
+
+def damaged(value, dice, times):
+    """Put something strange, or nothing, into some places of a copy."""
+    value = copy.deepcopy(value)
+    for _ in range(times):
+        path = dice.choice(list(places(value)))
+        inner = value
+        for key in path[:-1]:
+            inner = inner[key]
+        strange = dice.choice(DAMAGE)
+        if strange == "gone":
+            del inner[path[-1]]
+        else:
+            inner[path[-1]] = strange
+    return value
+
+
+@needs_samples
+@pytest.mark.parametrize("seed", range(40))
+def test_recorded_dumps_that_are_damaged_become_a_problem_or_one_error(seed, tmp_path):
+    dice = random.Random(seed)
+    files = []
+    for name in RECORDED:
+        value = json.loads(find_reference(f"slurm/24.11/{name}").read_bytes())
+        files.append(tmp_path / name)
+        files[-1].write_text(json.dumps(damaged(value, dice, 3 * (1 + seed % 5))))
+    try:
+        tables = read_files("slurm", files)
+        findings = check_cluster(tables)
+        problem = problem_of(tables)
+    except InputError as error:
+        assert str(error) and "\n" not in str(error)
+        return
+    assert findings.exit_code in (0, 1, 2) and len(problem.tasks) <= 8 * len(tables.tasks)
+    ran = recorded(problem)
+    assert (ran.node < len(problem.cluster)).all() and not (ran.end_s < ran.start_s).any()
+    if seed < 4:
+        write_cluster(tables, tmp_path / "cluster")
+        words = ["replay", "cluster", "--policies", "fgd", "--no-charts", "--out", "answer"]
+        done = subprocess.run([*PROGRAM, *words], cwd=tmp_path, capture_output=True, text=True, timeout=110)
+        assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
+        assert (tmp_path / "answer" / "summary.csv").exists() == (done.returncode == 0)
