@@ -172,49 +172,6 @@ SUBJECTS = {
        for policy in ("hadar", "planned")},
 }
 
-# --- commands, with nothing compiled yet and again
-
-COMMANDS = {
-    "inflate": ("online", "inflate --nodes nodes.csv --tasks tasks.csv --policy pwr-fgd:0.1"),
-    "inflate default": ("online", "inflate --policy fgd"),
-    "sweep": ("online", "sweep study.toml --workers 1"),
-    "andreas": ("andreas", "andreas --instance jobs.json --policy local --simulate"),
-    "hadar": ("hadar", "hadar --jobs jobs.csv --cluster cluster.csv --throughputs throughputs.csv --policy planned"),
-    "far": ("far", "far --gpu A100 --times times.csv --policy far-plus"),
-    "far-run": ("far", "far-run --gpu A100 --times times.csv --policy far-plus --dry-run"),
-}
-
-
-def command_rows(before: Path, after: Path, rounds: int) -> list[dict[str, Any]]:
-    """Processor time and peak memory of each command of the README, cold and warm."""
-    rows = []
-    for name, (family, words) in COMMANDS.items():
-        times: dict[str, list[float]] = {}
-        peak: dict[str, float] = {}
-        for word, checkout in (("before", before), ("after", after)) * rounds:
-            with tempfile.TemporaryDirectory() as folder:
-                paths = {"PYTHONPATH": str(checkout.resolve()), "NUMBA_CACHE_DIR": f"{folder}/cache"}
-                environment = {**os.environ, **paths}
-                for state, arguments in (("", ["example", family, "."]), ("cold", [*words.split(), "--out", "1"]),
-                                         ("warm", [*words.split(), "--out", "2"])):
-                    pid = subprocess.Popen([sys.executable, "-m", "sched_lab", *arguments], env=environment, cwd=folder,
-                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid
-                    _, status, used = os.wait4(pid, 0)
-                    if status:
-                        raise SystemExit(f"sched-lab {' '.join(arguments)} ended with {status} in {checkout}")
-                    times.setdefault(f"{word} {state}", []).append(used.ru_utime + used.ru_stime)
-                    peak[f"{word} {state}"] = used.ru_maxrss / 1024
-        for state in ("cold", "warm"):
-            row = {"subject": f"sched-lab {name}, {state}"}
-            for word in ("before", "after"):
-                row |= {f"{word}_s": min(times[f"{word} {state}"]), f"{word}_mib": peak[f"{word} {state}"]}
-            row["ratio"] = row["before_s"] / row["after_s"]
-            rows.append(row)
-            print("{subject:46s} {before_s:9.2f} s {after_s:9.2f} s {ratio:7.1f} x {before_mib:6.0f} "
-                  "{after_mib:6.0f} MiB".format(**row), flush=True)
-    return rows
-
-
 def measure(name: str, size: int, repeats: int) -> dict[str, Any]:
     """Best processor time of a few calls after the first, peak memory, and what came out."""
     import resource
@@ -303,8 +260,6 @@ def main() -> None:
         parser.error("name the checkout before, and the one after")
     rows = [row for name in SUBJECTS if name.startswith(options.only)
             for row in rows_of(name, options.before, options.after, options)]
-    if "commands".startswith(options.only):
-        rows += command_rows(options.before, options.after, options.rounds)
     if options.out:
         with options.out.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(rows[0]), restval="")

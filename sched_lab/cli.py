@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -44,20 +44,20 @@ class Entry(NamedTuple):
 OF_PAPERS = (
     Entry("inflate", "sched_lab.online.command", "inflate_command",
           "Let random tasks arrive on an empty cluster until it is full, and record every step.",
-          16),
+          7),
     Entry("sweep", "sched_lab.online.command", "sweep_command",
-          "Run every policy of a study on every trace and seed; what is finished is kept.", 16),
+          "Run every policy of a study on every trace and seed; what is finished is kept.", 7),
     Entry("andreas", "sched_lab.andreas.command", "andreas_command",
           "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
-          "day.", 23),
+          "day.", 7),
     Entry("hadar", "sched_lab.hadar.command", "hadar_command",
           "Share GPUs of different speed among training jobs, round by round, until all are done.",
-          5),
+          3),
     Entry("far", "sched_lab.far.command", "far_command",
-          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them.", 10),
+          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them.", 5),
     Entry("far-run", "sched_lab.far.command", "far_run_command",
           "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
-          "instance of its own.", 10),
+          "instance of its own.", 5),
 )
 
 # %% ../nbs/90_cli.ipynb #90-009b
@@ -68,13 +68,18 @@ OF_A_CLUSTER = (
           "Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked "
           "twice, slips of units and clocks."),
     Entry("replay", "sched_lab.fleet.command", "replay_command",
-          "Replay the tasks of a cluster at their times under several policies, and compare.", 50),
+          "Replay the tasks of a cluster at their times under several policies, and compare.", 20),
     Entry("explain", "sched_lab.fleet.questions", "explain_command",
           "Explain why a policy puts a task on a node, and what every other node lacks."),
     Entry("place", "sched_lab.fleet.questions", "place_command",
           "Place the next tasks on a cluster as it stands, by any policy."),
     Entry("move", "sched_lab.fleet.questions", "move_command",
           "Find the migrations that free most whole GPUs, or save most watts."),
+    Entry("recommend", "sched_lab.fleet.bridge_command", "recommend_command",
+          "Say where each pending pod of a dump should go, and what is in the way of those that "
+          "cannot run."),
+    Entry("serve", "sched_lab.fleet.bridge_command", "serve_command",
+          "Answer a live kube-scheduler as its extender, by any policy.", 16),
 )
 
 # %% ../nbs/90_cli.ipynb #90-009c
@@ -127,6 +132,7 @@ SMALL = {
     "explain": Small({"explain": math.inf}, 500),
     "place": Small({"place": math.inf, "--tasks": math.inf}, 500),
     "move": Small({"move": math.inf}, 100),
+    "recommend": Small({"--nodes": math.inf, "--pods": math.inf}, 2000),
     "replay": Small({"replay": math.inf}, 300),
 }
 
@@ -497,6 +503,22 @@ def reproduce_command(family: Paper, names: Names = None, check: Check = False,
 # %% ../nbs/90_cli.ipynb #90-027
 UsageError: Any = typer.BadParameter.__base__  # Click's own class, wherever Typer keeps its Click
 
+# %% ../nbs/90_cli.ipynb #90-027c
+@contextlib.contextmanager
+def first_run(words: Sequence[str], compile_s: float) -> Iterator[None]:
+    """Compile what is missing in two processes, and say it.
+
+    Parameters
+    ----------
+    words : of the command line
+    compile_s : about how long that takes if nothing is there, on two processors
+    """
+    from ._ahead import helped, processors
+
+    about_s = compile_s if processors() > 1 else 1.7 * compile_s
+    with compiling_said(about_s), helped(words):
+        yield
+
 # %% ../nbs/90_cli.ipynb #90-027x
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line.
@@ -516,9 +538,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     compile_s = {entry.name: entry.compile_s for entry in COMMANDS}.get(words[0], 0.0)
     is_own = arguments is None and compile_s > 0  # a command of a terminal, not a call
     jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
-    said = compiling_said(compile_s) if is_own else contextlib.nullcontext()
+    ready = first_run(words, compile_s) if is_own else contextlib.nullcontext()
     try:
-        with heard(), said:
+        with heard(), ready:
             status = app(words, prog_name="sched-lab", standalone_mode=False)
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "sched-lab"

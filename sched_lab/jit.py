@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import gc
+import glob
 import hashlib
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -132,9 +134,13 @@ def _emit_late() -> None:
 
     class Nested(event.Listener):  # type: ignore[misc]
         depth = 0
+        plain_thresholds = gc.get_threshold()
 
         def on_start(self, event: Any) -> None:
             self.depth += 1
+            if self.depth == 1:     # a tenth of the time went into looking for garbage where there is none
+                self.plain_thresholds = gc.get_threshold()
+                gc.set_threshold(50_000, 20, 100)
             dispatcher = event.data["dispatcher"]
             function = dispatcher.py_func
             if self.depth > 1 and function.__module__.startswith("numba.") and "<locals>" in function.__qualname__:
@@ -142,6 +148,8 @@ def _emit_late() -> None:
 
         def on_end(self, event: Any) -> None:
             self.depth -= 1
+            if not self.depth:
+                gc.set_threshold(*self.plain_thresholds)
 
     def set_env(self: Any, name: str, env: Any) -> None:
         if self._engine.is_symbol_defined(name):    # else `emit` does it
@@ -165,6 +173,22 @@ def _unkept_form(function: F, options: dict[str, Any], form: str) -> F:
     return compiled
 
 
+def _save_apart(file: Any, key: Any, data: Any) -> None:
+    """Keep code under a name that says what it is, and then say so in the index.
+
+    Numba numbers the files of a function: two processes that compile at once could write into one file, each another
+    thing. Here one that overwrites what the other has added to the index loses it, and it is compiled once more.
+    """
+    base = file._index_name.removesuffix(".nbi")
+    known = file._load_index()
+    if not known:       # nothing, or all of it is stale
+        for old in Path(file._cache_path).glob(f"{glob.escape(base)}.*.nbc"):
+            old.unlink(missing_ok=True)
+    name = f"{base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
+    file._save_data(name, data)
+    file._save_index(file._load_index() | {key: name})
+
+
 def _kept_form(function: F, options: dict[str, Any], form: str) -> F:
     """A function whose compiled code is kept on disk, each form of it under a key of its own."""
     import numba
@@ -176,6 +200,8 @@ def _kept_form(function: F, options: dict[str, Any], form: str) -> F:
             kept._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
             key_of = kept._index_key
             kept._index_key = lambda *about: (*key_of(*about), form)
+            kept._cache_file.save = partial(_save_apart, kept._cache_file)
+            compiled.form = form                                # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):                      # other numba internals; no writable cache folder
         return _unkept_form(function, options, form)
     return compiled
@@ -188,6 +214,7 @@ def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[
     most functions are called from compiled code only. A function that compiled code calls is compiled a second time if
     Python calls it too.
     """
+    unliteral: Any = import_module("numba.core.types").unliteral
     outer: Any = form_of(function, options, "from Python")
     if hasattr(outer, "get_call_template") and hasattr(outer, "get_overload"):
 
@@ -195,7 +222,13 @@ def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[
         def inner() -> Any:
             return form_of(function, options | {"no_cpython_wrapper": True}, "from compiled code")
 
-        outer.get_call_template = lambda arguments, keywords: inner().get_call_template(arguments, keywords)
+        def template_for(arguments: Any, keywords: Any) -> Any:
+            """One form for all numbers: numba would make one more for a variable that begins as a literal."""
+            plain = {name: unliteral(kind) for name, kind in keywords.items()}
+            return inner().get_call_template(tuple(map(unliteral, arguments)), plain)
+
+        outer.inner = inner
+        outer.get_call_template = template_for
         outer.get_overload = lambda signature: inner().get_overload(signature)
     compiled: F = outer
     return compiled
@@ -275,6 +308,23 @@ def first_class(function: F, *arguments: Any) -> F:
     error_model = getattr(function, "targetoptions", {}).get("error_model", "python")
     compiled: F = _compiled_for(python, tuple(map(type_of, arguments)), error_model)
     return compiled
+
+
+def compile_form(function: Any, form: str, types: tuple[Any, ...]) -> None:
+    """Compile and keep one form of a function for one list of argument types, unless it has been kept.
+
+    Parameters
+    ----------
+    function : made by ``njit``
+    form : "from Python", "from compiled code" or "as a value"
+    """
+    if form == "as a value":
+        _compiled_for(function.py_func, types, function.targetoptions.get("error_model", "python"))
+        return
+    compiled = function if form == "from Python" else function.inner()
+    kept = compiled._cache
+    if kept._index_key(types, compiled.targetctx.codegen()) not in kept._cache_file._load_index():
+        compiled.compile(types)
 
 
 @contextmanager

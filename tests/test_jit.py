@@ -1,4 +1,5 @@
 """Compiled functions follow the sources they are made of, and the package works without a compiler."""
+import gc
 import os
 import re
 import shutil
@@ -209,6 +210,77 @@ def twice(n):
 def thrice(n):
     return 3 * depth(n)
 """
+
+
+def test_a_variable_that_begins_as_a_literal_makes_no_second_form():
+    pytest.importorskip("numba")
+
+    @compat.njit()
+    def following(x):
+        return x + 1
+
+    @compat.njit()
+    def count(n):
+        at = 0
+        while at < n:
+            at = following(at)
+        return at
+
+    assert count(3) == 3
+    assert [str(kinds) for kinds in following.inner().signatures] == ["(int64,)"]
+
+
+def test_the_collector_of_garbage_is_as_before_after_compiling():
+    pytest.importorskip("numba")
+    before = gc.get_threshold()
+    seen = []
+
+    @compat.njit()
+    def half(x):
+        return x / 2
+
+    compile_ = half._compiler.compile
+    half._compiler.compile = lambda *about: (seen.append(gc.get_threshold()), compile_(*about))[1]
+    assert half(4) == 2
+    assert seen == [(50_000, 20, 100)] and gc.get_threshold() == before
+
+
+class Folder:
+    """What numba calls a cache file: an index of what is in which data file, here of one function named f."""
+
+    _index_name = "f.nbi"
+
+    def __init__(self, path: Path, known: dict[str, str]) -> None:
+        self._cache_path = str(path)
+        self.index = known
+
+    def _load_index(self) -> dict[str, str]:
+        return self.index
+
+    def _save_index(self, known: dict[str, str]) -> None:
+        self.index = known
+
+    def _save_data(self, name: str, data: str) -> None:
+        Path(self._cache_path, name).write_text(data)
+
+    def read(self, key: str) -> str:
+        return Path(self._cache_path, self.index[key]).read_text()
+
+
+def test_two_processes_never_keep_different_code_in_one_file(tmp_path):
+    one, two = Folder(tmp_path, {"old": "f.1.nbc"}), Folder(tmp_path, {"old": "f.1.nbc"})
+    (tmp_path / "f.1.nbc").write_text("old code")
+    compat._save_apart(one, "int", "code of int")       # neither sees what the other adds to its index
+    compat._save_apart(two, "float", "code of float")
+    assert (one.read("int"), two.read("float"), one.read("old")) == ("code of int", "code of float", "old code")
+
+
+def test_stale_code_goes_when_the_first_new_one_is_kept(tmp_path):
+    for name in ("f.1.nbc", "f.abc.nbc", "f2.1.nbc"):
+        (tmp_path / name).write_text("")
+    folder = Folder(tmp_path, {})
+    compat._save_apart(folder, "int", "code")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["f2.1.nbc", folder.index["int"]])
 
 
 def test_machine_code_is_made_of_what_python_calls_alone(toy):

@@ -19,7 +19,7 @@ Graph = dict[str, set[str]]
 def layer(module: str) -> str:
     """Name of the layer a module belongs to; unknown modules have none."""
     top = module.partition(".")[0]
-    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, FLEET, {"cli", "__main__"}), strict=True):
+    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, FLEET, {"cli", "_ahead", "__main__"}), strict=True):
         if top in members and (name in ("families", "fleet")) >= ("." in module):
             return name
     return "no layer"

@@ -39,14 +39,25 @@ def pressure_s(jobs: Jobs, now_s: float) -> Floats:
 
 # %% ../../nbs/33_greedy.ipynb #33-008p
 @njit(cache=True)
-def assign_by_pressure(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers, Integers]:
-    """Place all jobs on empty nodes, highest pressure first; node and configuration (jobs,)."""
+def assign_in_order(fleet: Fleet, jobs: Jobs, now_s: float,
+                    order: Integers) -> tuple[Integers, Integers]:
+    """Place all jobs on empty nodes in this order; node and configuration (jobs,)."""
     node = np.empty(len(jobs.due_s), np.int64)
     configuration = np.empty(len(jobs.due_s), np.int64)
-    order = np.argsort(-pressure_s(jobs, now_s), kind="mergesort")
     place_all(fleet, OpenNodes(*open_lists(fleet, fleet.node_gpus)), order,
               candidates(fleet, jobs.times_s, jobs.due_s, now_s), node, configuration)
     return node, configuration
+
+
+def by_pressure(jobs: Jobs, now_s: float) -> Integers:
+    """Jobs by falling pressure; equals as they stand."""
+    order: Integers = np.argsort(-pressure_s(jobs, now_s), kind="stable")
+    return order
+
+
+def assign_by_pressure(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers, Integers]:
+    """Place all jobs on empty nodes, highest pressure first; node and configuration (jobs,)."""
+    return assign_in_order(fleet, jobs, now_s, by_pressure(jobs, now_s))
 
 # %% ../../nbs/33_greedy.ipynb #33-008q
 def greedy(fleet: Fleet, jobs: Jobs, now_s: float) -> Assignment:
@@ -300,10 +311,13 @@ def wishes_of(options: Integers, tickets: Floats) -> tuple[Integers, Integers]:
     wish = np.empty((len(options), NUM_SECTORS), np.int64)
     num_draws = np.ones(len(options), np.int64)
     for job in range(len(options)):
-        last = (tickets[job] < np.inf).sum() - 1
+        last = -1
+        while last + 1 < tickets.shape[1] and tickets[job, last + 1] < np.inf:
+            last += 1
         if last < 0:  # no choice: the stream moves on by two draws
             num_draws[job] = 2
-            wish[job] = options[job, 0]
+            for sector in range(NUM_SECTORS):
+                wish[job, sector] = options[job, 0]
             continue
         scale = SPAN / tickets[job, last] if tickets[job, last] > 0 else np.inf
         i = 0
@@ -322,10 +336,10 @@ def facts_of(fleet: Fleet, jobs: Jobs, now_s: float, waiting_eur: Floats) -> Flo
     """(jobs, configurations, 3) what an objective needs to know, but for rounding; see `Tables`."""
     facts = np.zeros((*jobs.times_s.shape, 3))
     for job in range(len(waiting_eur)):
-        for c in np.flatnonzero(jobs.times_s[job] < np.inf):
+        for c in range(jobs.times_s.shape[1]):
             gpus = fleet.configuration_gpus[c]
-            if gpus < fleet.cost_eur_per_h.shape[1]:
-                time_s = jobs.times_s[job, c]
+            time_s = jobs.times_s[job, c]
+            if time_s < np.inf and gpus < fleet.cost_eur_per_h.shape[1]:
                 late_s = max(now_s + time_s - jobs.due_s[job], 0.0)
                 eur_per_h = fleet.cost_eur_per_h[fleet.configuration_type[c], gpus]
                 facts[job, c, 0] = time_s
@@ -349,19 +363,22 @@ def shelves_of(fleet: Fleet, options: Integers) -> tuple[Integers, Integers, Int
     first, following, _ = open_lists(fleet, fleet.node_gpus)
     num_types, levels = first.shape
     head = np.full((num_types, levels + 1), len(fleet.node_type))
-    head[:, :levels] = first
+    for kind in range(num_types):
+        for level in range(levels):
+            head[kind, level] = first[kind, level]
     shelf = fleet.configuration_type * (levels + 1) + fleet.configuration_gpus
     least = np.full(num_types, levels)
-    for row in options:
-        for c in row[row >= 0]:
+    for c in options.ravel():
+        if c >= 0:
             kind = fleet.configuration_type[c]
             least[kind] = min(least[kind], fleet.configuration_gpus[c])
     is_useless = np.zeros(head.shape, np.int64)
     for kind in range(num_types):
-        is_useless[kind, :least[kind]] = 1
+        for level in range(least[kind]):
+            is_useless[kind, level] = 1
     return shelf, head.reshape(-1), following, is_useless.reshape(-1)
 
-
+# %% ../../nbs/33_greedy.ipynb #33-037g2
 @njit(cache=True)
 def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Tables:
     """Prepare the rounds of a call."""
@@ -369,19 +386,26 @@ def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Tab
     options, tickets = choices_of(fleet, jobs, now_s)
     limit = np.full(len(weight), 0.5)
     lightest = weight.min() if len(weight) else 0.0
-    for job in np.flatnonzero(weight > 0):
-        limit[job] = 0.5 * lightest / weight[job]
+    for job in range(len(weight)):
+        if weight[job] > 0:
+            limit[job] = 0.5 * lightest / weight[job]
     if how.as_code:
-        tickets[:] = np.inf  # no choice
+        tickets = np.full(tickets.shape, np.inf)  # no choice
     wish, num_draws = wishes_of(options, tickets)
     if how.as_code:
-        num_draws[:] = 0
+        num_draws = np.zeros_like(num_draws)
     from_s = now_s if how.as_code else now_s + how.period_s
-    waiting_eur = how.rho * weight * np.maximum(from_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
+    slow_s = slowest_s(jobs.times_s)
+    waiting_eur = np.empty(len(weight))
+    for job in range(len(weight)):
+        late_s = max(from_s + slow_s[job] - jobs.due_s[job], 0.0)
+        waiting_eur[job] = how.rho * weight[job] * late_s
     power = powers_of(len(weight) + num_draws.sum() + 1)
     shelf, head, following, is_useless = shelves_of(fleet, options)
-    level = len(head) // len(fleet.cost_eur_per_h) * fleet.node_type + fleet.node_gpus
-    num_useful = (is_useless[level] == 0).sum()
+    num_useful = 0
+    for node in range(len(fleet.node_type)):
+        own = len(head) // len(fleet.cost_eur_per_h) * fleet.node_type[node]
+        num_useful += 1 - is_useless[own + fleet.node_gpus[node]]
     return Tables(options, tickets, weight, waiting_eur, limit, wish, num_draws, power,
                   facts_of(fleet, jobs, now_s, waiting_eur), fleet.configuration_gpus, shelf,
                   head, following, is_useless, num_useful)
@@ -418,7 +442,8 @@ def play_of(fleet: Fleet, tables: Tables, engine: Integers) -> Play:
     """Room for the rounds of a call; all nodes are free."""
     num_jobs = len(tables.options)
     first = np.zeros((len(fleet.node_type), 2))
-    first[:, 0] = np.inf
+    for node in range(len(first)):
+        first[node, 0] = np.inf
     return Play(np.empty(num_jobs, np.int64), np.empty(num_jobs, np.int64), np.zeros(2, np.int64),
                 engine, tables.head.copy(), tables.following.copy(),
                 np.empty((num_jobs, 3), np.int64), np.zeros(3, np.int64), first)
@@ -546,7 +571,10 @@ def most_eur(tables: Tables) -> float:
 @njit(cache=True)
 def is_kept(search: Search, play: Play) -> bool:
     """Whether a round decides as the best one does."""
-    if play.counts[0] != (search.node >= 0).sum():
+    num_run = 0
+    for node in search.node:
+        num_run += node >= 0
+    if play.counts[0] != num_run:
         return False
     for k in range(play.counts[0]):
         job = play.placed[k, 0]
@@ -567,6 +595,15 @@ def objective_eur(fleet: Fleet, jobs: Jobs, now_s: float, decision: Assignment,
 
 
 @njit(cache=True)
+def note_best(search: Search, value_eur: float, decision: Assignment) -> None:
+    """Keep a decision as the best one."""
+    search.value_eur[0] = value_eur
+    for job in range(len(search.node)):
+        search.node[job] = decision.node[job]
+        search.configuration[job] = decision.configuration[job]
+
+
+@njit(cache=True)
 def judge(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, search: Search,
           play: Play) -> None:
     """Value a round exactly, and keep it if it is better than the best."""
@@ -576,9 +613,7 @@ def judge(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, search: Se
         decision.configuration[play.placed[k, 0]] = play.placed[k, 2]
     value_eur = objective_eur(fleet, jobs, now_s, decision, how)
     if value_eur < search.value_eur[0]:
-        search.value_eur[0] = value_eur
-        search.node[:] = decision.node
-        search.configuration[:] = decision.configuration
+        note_best(search, value_eur, decision)
 
 # %% ../../nbs/33_greedy.ipynb #33-037q
 @njit(cache=True)
@@ -636,7 +671,8 @@ def play_rounds(tables: Tables, play: Play, order: Integers, pressure: Floats, b
             begin = end
         play.engine[0] = leap(play.engine[0], tables.power[last])
         if num_tied > 0:
-            order[:begin] = play.job[:begin]
+            for turn in range(begin):
+                order[turn] = play.job[turn]
             if begin < len(order):
                 order[begin] = play.at[0]
             sort_again(order[:begin + 1], pressure)
@@ -661,10 +697,8 @@ def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, sear
     tables = tables_of(fleet, jobs, now_s, how)
     play = play_of(fleet, tables, search.state)
     if number == 0:
-        decision = Assignment(*assign_by_pressure(fleet, jobs, now_s))
-        search.node[:] = decision.node
-        search.configuration[:] = decision.configuration
-        search.value_eur[0] = objective_eur(fleet, jobs, now_s, decision, how)
+        decision = Assignment(*assign_in_order(fleet, jobs, now_s, search.order))
+        note_best(search, objective_eur(fleet, jobs, now_s, decision, how), decision)
         number = 1
     if len(search.order) == 0:
         return how.max_iterations
@@ -692,7 +726,7 @@ def assign_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions)
     """Play all rounds of randomized greedy, in pieces; the best of them."""
     count = len(jobs.due_s)
     with heard():
-        order = np.argsort(-pressure_s(jobs, now_s), kind="stable")
+        order = by_pressure(jobs, now_s)
         search = Search(order, np.array([max(how.seed % MODULUS, 1)]), np.full(count, -1),
                         np.full(count, -1), np.array([np.inf]))
         number = 0

@@ -110,12 +110,16 @@ def reopen(fleet: Fleet, opened: OpenNodes, free: Integers) -> None:
     free : (nodes,) free GPUs
     """
     for kind in range(len(opened.head)):
-        own = np.flatnonzero(fleet.node_type == kind)
-        if (free[own] != opened.free[own]).any():
-            opened.head[kind, :] = -1
-            opened.free[own] = free[own]
-            for node in own[::-1]:
-                put_back(fleet, opened, node)
+        is_news = False
+        for node in range(len(free)):
+            is_news |= fleet.node_type[node] == kind and free[node] != opened.free[node]
+        if is_news:
+            for level in range(opened.head.shape[1]):
+                opened.head[kind, level] = -1
+            for node in range(len(free) - 1, -1, -1):
+                if fleet.node_type[node] == kind:
+                    opened.free[node] = free[node]
+                    put_back(fleet, opened, node)
 
 # %% ../../nbs/32_rules.ipynb #32-014q
 @njit(cache=True)

@@ -113,7 +113,8 @@ def lose_started_epoch(state: State, epochs: Integers, job: int) -> None:
     left = (1 - state.done_percent[job] / 100) * epochs[job]
     if left > 0:
         whole = np.ceil(left - 1e-9)
-        state.times_s[job] *= whole / left
+        for c in range(state.times_s.shape[1]):
+            state.times_s[job, c] *= whole / left
         state.done_percent[job] = 100 * (1 - whole / epochs[job])
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-021
