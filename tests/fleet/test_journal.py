@@ -1,0 +1,235 @@
+"""A journal plays itself again bit for bit, says what was torn off, and no other file is written to."""
+import json
+from pathlib import Path
+
+import pytest
+
+from sched_lab import __version__
+from sched_lab.fleet.journal import Journal, is_journal, replay_journal
+from sched_lab.fleet.live import (
+    Asked,
+    BindFailed,
+    Bound,
+    Committing,
+    LiveCluster,
+    LiveNode,
+    LivePod,
+    LiveSettings,
+    NodeGone,
+    NodeSeen,
+    Passed,
+    PodGone,
+    PodSeen,
+    Share,
+)
+from sched_lab.frames import InputError, OutputError
+from sched_lab.online.model import PowerSettings
+from sched_lab.traces import toy_tasks
+from tests.command_line import call
+
+SETTINGS = LiveSettings("pwr-fgd:0.1", toy_tasks(), PowerSettings("package", {"B9": (10, 20)}, None, "linear"), 20.0, 5)
+NODES = [NodeSeen(LiveNode(name, "T4" if name < "c" else "B9", 2, 8000, None, '{"zone": "öst"}')) for name in "abcd"]
+
+
+def ask(number: int, *nodes: str, milli: int = 300) -> Asked:
+    who = LivePod(f"u{number}", f"team/pod-{number}", 700, 64, (Share(1, milli),) if number % 4 else ())
+    return Asked(who, nodes or None, float(number) / 3, number % 5 > 0)
+
+
+EVENTS = [*NODES, *(ask(number) for number in range(8)), ask(9, "b", "d", "a"), ask(10, "d", "c", "b", "a"),
+          ask(11, "c"), ask(12, "c", "strange"), Committing("u3", 4.5), Bound("u3"), BindFailed("u6"), Passed(25.25),
+          PodSeen(LivePod("x", "x", 1, 1, (Share(1, 10, "1"), Share(1, 20)), "T4", "", "a")), PodGone("u1"),
+          NodeGone("b"), PodSeen(LivePod("y", "y", 1, 1)), ask(13), ask(14, milli=2000), ask(15, "nowhere")]
+
+
+def written(path: Path, events=EVENTS, settings: LiveSettings = SETTINGS) -> LiveCluster:
+    journal = Journal(path, LiveCluster(settings))
+    for event in events:
+        journal.apply(event)
+    journal.close()
+    return journal.live
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    written(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path, recorded) -> Path:
+    file = tmp_path / "journal"
+    file.write_bytes(recorded)
+    return file
+
+
+def test_a_journal_plays_itself_again(path):
+    frame = replay_journal(path)
+    assert frame["same"].all() and frame.attrs["torn_bytes"] == 0
+    assert frame["what"].tolist() == ["decision"] * 15 + ["state"]
+    asked = frame[frame["what"] == "decision"]
+    assert asked["pod"].tolist()[:2] == ["team/pod-0", "team/pod-1"] and (asked["milliseconds"] >= 0).all()
+    chosen = [json.loads(said).get("node", "") for said in asked["said"]]
+    assert set(chosen) >= {"", "a", "c"} and "refused" in json.loads(asked["said"].iloc[-2])
+
+
+def test_it_has_all_that_a_replay_needs(path):
+    first, *lines = map(json.loads, path.read_text().splitlines())
+    assert (first["journal"], first["sched_lab"], first["policy"], first["seed"]) == (1, __version__, "pwr-fgd:0.1", 5)
+    assert len(first["target"]["sha256"]) == 64 and sum(first["target"]["classes"]["count"]) >= 8
+    assert lines[0]["event"] == "NodeSeen" and lines[0]["node"]["labels"] == '{"zone": "öst"}'
+    names = {line["pod"]["uid"]: {key: line[key] for key in ("nodes", "but") if key in line}
+             for line in lines if line.get("event") == "Asked"}
+    assert [names[f"u{n}"] for n in (7, 9, 10, 11, 12)] == [{}, {"but": ["c"]}, {"but": []}, {"nodes": ["c"]},
+                                                            {"nodes": ["c", "strange"]}]
+
+
+def test_what_has_changed_is_found(path):
+    text = path.read_text()
+    told = text.replace('"gpu_list":"0","runner_up"', '"gpu_list":"1","runner_up"', 1)
+    assert told != text
+    path.write_text(told)
+    assert (~replay_journal(path)["same"]).sum() == 1
+    lines = text.splitlines(keepends=True)
+    moved = next(k for k, line in enumerate(lines) if '"Bound"' in line)
+    path.write_text("".join(lines[:moved] + lines[moved + 1:]))  # an event is missing
+    frame = replay_journal(path)
+    assert set(frame.loc[~frame["same"], "what"]) == {"version", "decision", "state"}
+
+
+def test_a_torn_last_line_is_left_out_and_cut_off_by_the_next_writer(path, recorded):
+    path.write_bytes(recorded[:-30])
+    frame = replay_journal(path)
+    lines = recorded.splitlines(keepends=True)
+    assert frame["same"].all() and frame.attrs["torn_bytes"] == len(lines[-1]) - 30
+    assert path.read_bytes() == recorded[:-30]  # reading changes nothing
+    written(path)
+    assert path.read_bytes().startswith(b"".join(lines[:-1]) + b'{"journal"')
+    again = replay_journal(path)
+    assert again["same"].all() and again.attrs["torn_bytes"] == 0 and (again["what"] == "decision").sum() == 30
+
+
+@pytest.mark.parametrize("length", [0, 3, 20])
+def test_a_journal_that_was_killed_in_its_first_line_is_begun_again(path, recorded, length):
+    path.write_bytes(recorded[:length])
+    written(path)
+    assert replay_journal(path)["same"].all()
+
+
+@pytest.mark.parametrize("content", [b"name,cpu\n", b"\n", b'{"items": []}', b"{", b"\x00" * 40])
+def test_another_file_is_neither_written_nor_read(tmp_path, content):
+    file = tmp_path / "precious"
+    file.write_bytes(content)
+    if content != b"{":  # the beginning of a first line, torn
+        with pytest.raises(OutputError, match="is not a journal"):
+            Journal(file, LiveCluster(SETTINGS))
+        assert file.read_bytes() == content
+    with pytest.raises(InputError, match="not a journal"):
+        replay_journal(file)
+    assert not is_journal(file)
+
+
+def test_places_that_cannot_be_written_are_refused(tmp_path):
+    for place, why in ((tmp_path, "directory"), (tmp_path / "no" / "where", "No such file"),
+                       ("/dev/null", "plain file")):
+        with pytest.raises(OutputError, match=why):
+            Journal(place, LiveCluster(SETTINGS))
+    with pytest.raises(InputError, match="not a journal"):
+        replay_journal(tmp_path / "missing")
+
+
+def test_two_do_not_write_one_journal(path):
+    first = Journal(path, LiveCluster(SETTINGS))
+    with pytest.raises(OutputError, match="another process"):
+        Journal(path, LiveCluster(SETTINGS))
+    first.close()
+    Journal(path, LiveCluster(SETTINGS)).close()
+
+
+class Full:
+    """A file on a disk that fills up."""
+
+    def write(self, data) -> int:
+        raise OSError(28, "No space left on device")
+
+    def fileno(self) -> int:
+        raise AssertionError("nothing was written that could be forced to the disk")
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *trouble) -> None:
+        pass
+
+
+def test_after_a_line_that_cannot_be_written_there_is_no_other(path):
+    journal = Journal(path, LiveCluster(SETTINGS))
+    journal._lines.file.close()
+    journal._lines.file = Full()
+    for _ in range(2):
+        with pytest.raises(OutputError, match=r"No space left|earlier line"):
+            journal.apply(NODES[0])
+    journal.close()
+
+
+def test_without_a_file_events_are_applied_all_the_same():
+    journal = Journal(None, LiveCluster(SETTINGS))
+    journal.apply(NODES[0])
+    assert journal.apply(ask(1)).node == "a"
+    journal.close()
+
+
+@pytest.mark.parametrize(("line", "why"), [
+    (b"{]\n", "no JSON"), (b"[1]\n", "no JSON"), (b"[" * 50_000 + b"\n", "no JSON"),
+    (b'{"event": "Exploded", "version": 4}\n', "no line of a journal"),
+    (b'{"event": "Bound", "version": 4}\n', "no line of a journal"),
+    (b'{"event": "Asked", "version": 4, "pod": 7}\n', "no line of a journal"),
+    (b'{"journal": 99}\n', "form 99")])
+def test_a_line_that_is_none_is_named(path, recorded, line, why):
+    path.write_bytes(recorded + line)
+    with pytest.raises(InputError, match=why) as trouble:
+        replay_journal(path)
+    assert trouble.value.row == recorded.count(b"\n") + 1
+
+
+def test_a_target_that_was_edited_is_refused(path, recorded):
+    first, _, rest = recorded.partition(b"\n")
+    header = json.loads(first)
+    header["target"]["classes"]["count"][0] += 1
+    path.write_bytes(json.dumps(header, separators=(",", ":")).encode() + b"\n" + rest)
+    with pytest.raises(InputError, match="not the one that was written"):
+        replay_journal(path)
+
+
+def test_the_state_is_written_every_so_often(tmp_path, monkeypatch):
+    monkeypatch.setattr("sched_lab.fleet.journal.STATE_EVERY", 10)
+    written(tmp_path / "journal")
+    frame = replay_journal(tmp_path / "journal")
+    assert (frame["what"] == "state").sum() == len(EVENTS) // 10 + 1 and frame["same"].all()
+
+
+# --- the command
+
+def test_the_command_plays_a_journal_again(path, tmp_path, capsys):
+    out = tmp_path / "answer"
+    for said in ("", "(kept)"):
+        assert call("replay", path, "--out", out) == 0
+        printed = capsys.readouterr().out
+        assert "15 decisions and 1 states are the same again" in printed and said in printed
+    table = (out / "decisions.csv").read_text().splitlines()
+    assert table[0] == "line,what,version,pod,said,now,same,milliseconds" and len(table) == 17
+    assert json.loads((out / "summary.json").read_text())["different"] == 0
+
+
+def test_the_command_says_what_differs_and_exits_1(path, tmp_path, recorded, capsys):
+    path.write_bytes(recorded.replace(b'"gpu_list":"0","runner_up"', b'"gpu_list":"1","runner_up"', 1) + b'{"torn')
+    for _ in range(2):  # computed, then kept
+        assert call("replay", path, "--out", tmp_path / "answer") == 1
+        printed = capsys.readouterr().out
+        assert "1 of 16" in printed and "6 bytes" in printed
+
+
+def test_a_journal_has_a_policy_of_its_own(path, tmp_path, capsys):
+    assert call("replay", path, "--policies", "fgd", "--out", tmp_path / "answer") == 2
+    assert "--policies" in capsys.readouterr().err
