@@ -1,0 +1,598 @@
+"""The extender's protocol: recorded exchanges, every dialect, every way in which a binding ends."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from sched_lab.fleet.bridge import ApiError, Bridge, BridgeSettings, Objects, node_of, pod_of, wish_of
+from sched_lab.fleet.journal import Journal
+from sched_lab.fleet.live import LiveCluster, LiveSettings, NodeSeen, PodSeen, Share
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+from tests.fleet.test_kubernetes import node, pod
+
+NODES = find_reference("kubernetes/nodes.json")
+needs_recordings = pytest.mark.skipif(NODES is None, reason="the recorded exchanges are not on this machine")
+GPU = "alibabacloud.com/gpu-index"
+
+
+def openb_node(name, gpus=2, model="T4", cpu="8", **more):
+    one = node(name, labels={"alibabacloud.com/gpu-card-model": model}, **more)
+    one["status"]["allocatable"] |= {"cpu": cpu, "alibabacloud.com/gpu-count": str(gpus)}
+    return one
+
+
+def openb_pod(name, milli=1000, count=1, cpu="1", at="", uid=None, **annotations):
+    said = {"alibabacloud.com/gpu-milli": str(milli), "alibabacloud.com/gpu-count": str(count), **annotations}
+    one = pod(name, {"cpu": cpu}, said if milli else {}, at=at, phase="Running" if at else "Pending")
+    one["metadata"]["uid"] = f"uid-{name}" if uid is None else uid
+    return one
+
+
+class Server:
+    """Pods in a dictionary; `says` is what bind does, one a call: an error, or None."""
+
+    def __init__(self):
+        self.pods: dict[str, dict] = {}
+        self.says: list = []
+        self.sent: list[tuple] = []
+        self.looks: list = []
+
+    def bind(self, namespace, name, uid, node, annotations):
+        self.sent.append((namespace, name, uid, node, annotations))
+        trouble = self.says.pop(0) if self.says else None
+        happens = trouble is None or getattr(trouble, "happens", False)
+        if happens and name in self.pods:
+            self.pods[name]["spec"]["nodeName"] = node
+            self.pods[name]["metadata"].setdefault("annotations", {}).update(annotations)
+        if trouble is not None:
+            raise trouble
+
+    def pod(self, namespace, name):
+        if self.looks and (trouble := self.looks.pop(0)):
+            raise trouble
+        return self.pods.get(name)
+
+
+def lost(happens):
+    trouble = ApiError(0, "time-out")
+    trouble.happens = happens
+    return trouble
+
+
+def bridge_of(*nodes, mode="decide", journal=None, **settings):
+    live = LiveCluster(LiveSettings())
+    kept = None if journal is None else Journal(journal, live)
+    bridge = Bridge(live, kept, Server(), mode, BridgeSettings(**settings))
+    for one in nodes:
+        bridge.tell(NodeSeen(bridge.objects.node(one)))
+    return bridge
+
+
+def names_of(bridge):
+    return list(bridge.live.names)
+
+
+def filtered(bridge, body, at_s=0.0, names=None):
+    bridge.api.pods.setdefault(body["metadata"]["name"], body)
+    return bridge.filter({"Pod": body, "Nodes": None, "NodeNames": names or names_of(bridge)}, at_s)
+
+
+def bound(bridge, body, where, at_s=0.0, **more):
+    meta = body["metadata"]
+    request = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta.get("uid", ""), "Node": where}
+    return bridge.bind(request | more, at_s)["Error"]
+
+
+# --- the protocol
+
+
+@needs_recordings
+def test_recorded_exchanges_are_answered_as_recorded_in_meaning():
+    """One node of those asked, the one that was recorded where the policy is the same; no error; whole nodes bind."""
+    bridge = bridge_of(*json.loads(NODES.read_text())["items"])
+    verbs = Counter()
+    for path in sorted(NODES.parent.glob("extender.jsonl*")):
+        for line in [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines():
+            one = json.loads(line)
+            verb = one["path"].strip("/")
+            verbs[verb] += 1
+            if verb == "bind":
+                assert bridge.bind(one["request"], 0.0) == one["response"]
+            elif verb in ("decide", "filter"):
+                bridge.api.pods[one["request"]["Pod"]["metadata"]["name"]] = one["request"]["Pod"]
+                answer = bridge.filter(one["request"], 0.0)
+                assert (answer["Error"] or "") == (one["response"]["Error"] or "")
+                assert len(answer["NodeNames"]) == min(1, len(one["response"]["NodeNames"]))
+                assert set(answer["NodeNames"]) <= set(one["request"]["NodeNames"])
+            else:
+                answer = bridge.prioritize(one["request"], 0.0)
+                assert [host["Host"] for host in answer] == one["request"]["NodeNames"]
+                assert all(type(host["Score"]) is int for host in answer)
+    assert verbs["decide"] >= 2 and verbs["bind"] >= 1
+    assert all(set(sent[-1]) <= {GPU} for sent in bridge.api.sent) and GPU in bridge.api.sent[0][-1]
+
+
+@needs_recordings
+def test_recorded_claims_pass_and_bind_where_the_scheduler_chose():
+    """With DRA the scheduler chooses devices: every node that it names may take the pod, and nothing is written."""
+    bridge = bridge_of(*json.loads(NODES.read_text())["items"], mode="score")
+    lines = (NODES.parent / "extender_exchanges_dra.jsonl").read_text().splitlines()
+    pods = {}
+    for one in map(json.loads, lines):
+        request = one["q"]
+        if one["verb"] == "filter":
+            pods[request["Pod"]["metadata"]["name"]] = request["Pod"]
+            assert bridge.filter(request, 0.0)["NodeNames"] == request["NodeNames"]
+        elif one["verb"] == "prioritize":
+            assert len(bridge.prioritize(request, 0.0)) == len(request["NodeNames"])
+        else:
+            bridge.api.pods = pods
+            assert bridge.bind(request, 0.0) == {"Error": ""}
+    assert len(bridge.api.sent) == 4 and {str(sent[-1]) for sent in bridge.api.sent} == {"{}"}
+
+
+@needs_recordings
+def test_the_recorded_cluster_is_read_as_it_was_bound():
+    """Every pod of the dump holds the GPUs of its annotation, and nothing is over 1000."""
+    bridge = bridge_of(*json.loads(NODES.read_text())["items"])
+    bodies = json.loads((NODES.parent / "pods.json").read_text())["items"]
+    for body in bodies:
+        if body["spec"].get("nodeName"):
+            seen = bridge.objects.pod(body)
+            assert seen.shares[0].gpu_list == body["metadata"]["annotations"][GPU]
+            bridge.tell(PodSeen(seen))
+    assert bridge.live.violations() == [] and bridge.live.gauges()["pods"] > 50
+
+
+def test_keys_are_read_whatever_their_case():
+    bridge = bridge_of(openb_node("a"))
+    body = openb_pod("p")
+    answer = bridge.filter({"pod": body, "NODENAMES": ["a", "a"]}, 0.0)
+    assert answer["NodeNames"] == ["a"] and answer["Error"] == ""
+    assert bridge.prioritize({"Pod": body, "nodeNames": ["a"]}, 0.0) == [{"Host": "a", "Score": 1}]
+    assert bridge.bind({"podname": "p", "PODNAMESPACE": "team", "podUid": "uid-p", "node": "a"}, 0.0) == {"Error": ""}
+
+
+def test_whole_nodes_are_answered_with_whole_nodes():
+    nodes = [openb_node("a", cpu="1"), openb_node("b")]
+    bridge = bridge_of(*nodes)
+    request = {"Pod": openb_pod("p", cpu="4"), "Nodes": {"items": nodes}, "NodeNames": None}
+    answer = bridge.filter(request, 0.0)
+    assert answer["Nodes"]["items"] == [nodes[1]] and answer["NodeNames"] is None
+
+
+def test_nodes_can_be_learnt_from_requests():
+    bridge = bridge_of(nodes_in_request=True)
+    nodes = [openb_node("a", gpus=0), openb_node("b")]
+    for one in nodes:
+        one["metadata"]["resourceVersion"] = "5"
+    ask = {"Pod": openb_pod("p"), "Nodes": {"items": nodes}}
+    assert [one["metadata"]["name"] for one in bridge.filter(ask, 0.0)["Nodes"]["items"]] == ["b"]
+    version = bridge.live.version
+    bridge.prioritize(ask, 0.0)
+    assert bridge.live.version == version, "nodes of the same version are not read again"
+    nodes[0]["metadata"]["resourceVersion"], nodes[0]["status"]["allocatable"]["alibabacloud.com/gpu-count"] = "6", "2"
+    ask = {"Pod": openb_pod("q", count=2), "Nodes": {"items": nodes}}
+    assert [one["metadata"]["name"] for one in bridge.filter(ask, 0.0)["Nodes"]["items"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [None, [], "x", 7, {}, {"Pod": None, "NodeNames": []}, {"Pod": {}, "NodeNames": []}, {"Pod": openb_pod("p")},
+     {"Pod": openb_pod("p"), "NodeNames": "a"}, {"Pod": openb_pod("p"), "NodeNames": [1]},
+     {"Pod": openb_pod("p"), "NodeNames": None, "Nodes": {"items": None}}, {"Pod": [], "NodeNames": []},
+     {"Pod": openb_pod("p"), "Nodes": {"items": [{}]}}, {"Pod": openb_pod("p"), "Nodes": {"items": ["a"]}},
+     {"Pod": openb_pod("p"), "Nodes": ["a"]}],
+)  # fmt: skip
+def test_a_request_that_is_none_is_refused_with_a_mend(request_):
+    bridge = bridge_of(openb_node("a"))
+    for verb in (bridge.filter, bridge.prioritize, bridge.bind):
+        with pytest.raises(InputError, match=";"):
+            verb(request_, 0.0)
+    assert bridge.live.reservations == {}
+
+
+@pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "Node"])
+def test_a_binding_names_its_pod_and_node(missing):
+    bridge = bridge_of(openb_node("a"))
+    request = {"PodName": "p", "PodNamespace": "team", "PodUID": "u", "Node": "a"} | {missing: None}
+    with pytest.raises(InputError, match=f"column {missing}"):
+        bridge.bind(request, 0.0)
+    with pytest.raises(InputError, match="no UID"):
+        bridge.bind(request | {missing: "x", "PodUID": 7}, 0.0)
+
+
+def test_there_is_no_other_mode():
+    with pytest.raises(InputError, match="choose one of decide, score, observe"):
+        bridge_of(mode="guess")
+
+
+# --- deciding
+
+
+def test_names_count_in_any_order_and_others_of_the_same_number_are_others():
+    bridge = bridge_of(openb_node("a"), openb_node("b"), openb_node("c"))
+    given = [["b", "a"], ["a", "b"], ["b", "c"], ["a", "c"], ["c", "b", "a"], ["b", "a", "b"]]
+    found = [filtered(bridge, openb_pod(f"p{row}"), names=names)["NodeNames"] for row, names in enumerate(given)]
+    assert found == [["a"], ["a"], ["b"], ["c"], ["b"], []]
+
+
+def test_decide_reserves_what_it_answers_and_says_why_nothing_fits():
+    bridge = bridge_of(openb_node("a"), openb_node("b", gpus=1, model="P100"))
+    first = filtered(bridge, openb_pod("p", count=2))
+    assert first["NodeNames"] == ["a"] and bridge.live.holds("uid-p").shares == (Share(2, 1000, "0-1"),)
+    assert filtered(bridge, openb_pod("q"))["NodeNames"] == ["b"]
+    none = filtered(bridge, openb_pod("r", 500), names=["b", "a", "new"])
+    assert none["NodeNames"] == [] and none["Error"] == "" and list(none["FailedNodes"]) == ["b", "a", "new"]
+    assert "500 milli" in none["FailedNodes"]["a"] and "not known" in none["FailedNodes"]["new"]
+    assert filtered(bridge, openb_pod("s", **{"alibabacloud.com/gpu-card-model": "A10"}))["NodeNames"] == []
+
+
+def test_a_pod_without_gpus_is_placed_and_bound_without_an_annotation():
+    bridge = bridge_of(openb_node("a", gpus=0, cpu="4"))
+    body = openb_pod("p", milli=0, cpu="3")
+    assert filtered(bridge, body)["NodeNames"] == ["a"] and bound(bridge, body, "a") == ""
+    assert bridge.api.sent == [("team", "p", "uid-p", "a", {})]
+    assert "1000 left" in filtered(bridge, openb_pod("q", milli=0, cpu="2"))["FailedNodes"]["a"]
+
+
+def test_node_and_gpus_are_one_write_under_a_name_that_can_be_set():
+    bridge = bridge_of(openb_node("a", gpus=4), gpu_index="lab/gpus")
+    body = openb_pod("p", count=2)
+    filtered(bridge, body)
+    assert bound(bridge, body, "a") == "" and bridge.api.sent[0][-1] == {"lab/gpus": "0-1"}
+    again = bridge.objects.pod(bridge.api.pods["p"])
+    version = bridge.live.version
+    bridge.tell(PodSeen(again))
+    assert bridge.live.version == version and again == bridge.live.holds("uid-p"), "the watch brings no news"
+
+
+def test_reservations_lapse_without_anybody_keeping_the_clock():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    assert filtered(bridge, openb_pod("p"))["NodeNames"] == ["a"]
+    assert filtered(bridge, openb_pod("q"), at_s=20.0)["NodeNames"] == []
+    assert filtered(bridge, openb_pod("q"), at_s=40.0)["NodeNames"] == ["a"]
+    assert "does not fit on a any more" in bound(bridge, bridge.api.pods["p"], "a", 41.0)
+
+
+def test_asking_again_does_not_hold_twice():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    for at_s in (0.0, 1.0, 2.0):
+        assert filtered(bridge, openb_pod("p"), at_s)["NodeNames"] == ["a"]
+    assert len(bridge.live.reservations) == 1
+
+
+def test_a_toleration_that_a_dump_leaves_out_counts_here():
+    """The scheduler puts daemons on cordoned nodes."""
+    bridge = bridge_of(openb_node("a", spec={"unschedulable": True}))
+    daemon = openb_pod("p", milli=0)
+    assert "taints" in filtered(bridge, daemon)["FailedNodes"]["a"]
+    daemon["spec"]["tolerations"] = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
+    assert filtered(bridge, daemon)["NodeNames"] == ["a"]
+
+
+def test_without_a_uid_the_name_is_one():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    body = openb_pod("p", uid="")
+    assert filtered(bridge, body)["NodeNames"] == ["a"] and list(bridge.live.reservations) == ["team/p"]
+    assert bound(bridge, body, "a") == "" and bridge.api.sent[0][2] == ""
+    other = openb_pod("q")
+    bridge = bridge_of(openb_node("a", gpus=1))
+    filtered(bridge, other)
+    assert bound(bridge, other, "a", PodUID="") == "" and bridge.live.holds("uid-q").node == "a"
+
+
+# --- binding
+
+
+def test_a_binding_that_was_lost_and_happened_is_found_out():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    body = openb_pod("p")
+    filtered(bridge, body)
+    bridge.api.says = [lost(True), ApiError(409, "already assigned")]
+    assert bound(bridge, body, "a") == "" and len(bridge.api.sent) == 2
+    assert not bridge.live.reservations and bridge.live.holds("uid-p").shares[0].gpu_list == "0"
+
+
+def test_a_second_binding_says_nothing_of_the_first_one_that_is_under_way():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    body = openb_pod("p")
+    filtered(bridge, body)
+    request = {"PodName": "p", "PodNamespace": "lab", "PodUID": "uid-p", "Node": "a"}
+    first = bridge.binding(request, 0.0)
+    assert next(first).method == "bind"  # written, and not answered yet
+    bridge.api.says = [ApiError(403, "forbidden")]
+    assert "under way already" in bound(bridge, body, "a") and not bridge.api.sent
+    assert bridge.live.reservations["uid-p"].is_committing
+    with pytest.raises(StopIteration) as end:
+        first.send(None)
+    assert end.value.value["Error"] == "" and not bridge.live.reservations
+    assert bridge.live.holds("uid-p").node == "a" and not bridge.sending
+
+
+REFUSALS = {  # what bind says -> how often it is sent, whether the GPU is free afterwards
+    "no": ([ApiError(403, "forbidden")], 1, True),
+    "gone": ([ApiError(404, "no pod")], 1, True),
+    "conflict": ([ApiError(409, "being deleted")], 1, True),
+    "busy": ([ApiError(429)] * 3, 3, True),
+    "broken": ([ApiError(500)] * 3, 3, False),
+    "lost": ([lost(False)] * 3, 3, False),
+    "lost, then no": ([lost(False), ApiError(403)], 2, False),
+    "lost, then conflict": ([lost(False), ApiError(409)], 2, False),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_gpus_are_free_again_when_a_binding_certainly_failed_and_not_before(name):
+    says, times, is_free = REFUSALS[name]
+    bridge = bridge_of(openb_node("a", gpus=1))
+    body = openb_pod("p")
+    filtered(bridge, body)
+    bridge.api.says = list(says)
+    assert bound(bridge, body, "a") and len(bridge.api.sent) == times
+    assert (filtered(bridge, openb_pod("q"), 50.0)["NodeNames"] == ["a"]) == is_free
+    assert (filtered(bridge, body, 51.0)["NodeNames"] == ["a"]) != is_free  # q has it, or p still does
+    if not is_free:  # the scheduler tries again, and it works
+        assert bound(bridge, body, "a", 52.0) == "" and bridge.doubts == {} and not bridge.live.reservations
+
+
+def test_pauses_grow_with_what_the_server_wants_within_bounds():
+    paused = []
+    bridge = bridge_of(openb_node("a", gpus=1))
+    bridge.pause = paused.append
+    filtered(bridge, body := openb_pod("p"))
+    bridge.api.says = [ApiError(429, retry_after_s=60.0), ApiError(500), None]
+    assert bound(bridge, body, "a") == "" and paused == [1.0, 0.4]
+
+
+@pytest.mark.parametrize("truth", ["bound", "elsewhere", "not bound", "gone", "another", "no answer"])
+def test_a_doubt_is_settled_by_a_look_when_it_is_old_enough(truth):
+    bridge = bridge_of(openb_node("a", gpus=1), openb_node("b", gpus=1, model="P100"))
+    body = openb_pod("p", **{"alibabacloud.com/gpu-card-model": "T4"})
+    filtered(bridge, body)
+    bridge.api.says = [lost(False)] * 3
+    assert "may have been bound" in bound(bridge, body, "a", 10.0)
+    bridge.settle(60.0)
+    assert list(bridge.doubts) == ["uid-p"] and bridge.live.reservations["uid-p"].is_committing
+    if truth in ("bound", "elsewhere"):
+        bridge.api.pods["p"] = openb_pod("p", at="a" if truth == "bound" else "b", **{GPU: "0"})
+    elif truth == "gone":
+        bridge.api.pods.pop("p")
+    elif truth == "another":
+        bridge.api.pods["p"] = openb_pod("p", uid="other")
+    elif truth == "no answer":
+        bridge.api.looks = [ApiError(500)]
+    bridge.settle(101.0)
+    held = bridge.live.holds("uid-p")
+    assert (held and held.node) == {"bound": "a", "elsewhere": "b", "no answer": "a"}.get(truth)
+    assert bool(bridge.doubts) == bool(bridge.live.reservations) == (truth == "no answer")
+
+
+def test_a_doubt_that_the_watch_has_settled_is_none():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    filtered(bridge, body := openb_pod("p"))
+    bridge.api.says = [lost(True)] * 3
+    bridge.api.looks = [ApiError(500)]
+    assert "may have been bound" in bound(bridge, body, "a")
+    bridge.tell(PodSeen(bridge.objects.pod(bridge.api.pods["p"])))
+    assert bridge.settle(1.0) == {"Doubts": 0} and bridge.live.holds("uid-p").node == "a"
+    assert bound(bridge, body, "a", 2.0) == "" and len(bridge.api.sent) == 3, "it is bound, nothing is sent"
+
+
+def test_a_pod_whose_binding_is_in_doubt_is_sent_nowhere_else():
+    bridge = bridge_of(openb_node("a"), openb_node("b"))
+    filtered(bridge, body := openb_pod("p"))
+    bridge.api.says = [lost(False)] * 3
+    bound(bridge, body, "a")
+    answer = filtered(bridge, body, 1.0, names=["b"])
+    assert answer["NodeNames"] == [] and "about to be" in answer["FailedNodes"]["b"]
+    assert "about to be" in bound(bridge, body, "b", 2.0)
+
+
+def test_the_watch_may_be_faster_than_the_answer_of_a_binding():
+    bridge = bridge_of(openb_node("a", gpus=1))
+    filtered(bridge, body := openb_pod("p"))
+    steps = bridge.binding({"PodName": "p", "PodNamespace": "team", "PodUID": "uid-p", "Node": "a"}, 0.0)
+    call = next(steps)
+    assert call.method == "bind"
+    assert filtered(bridge, openb_pod("q"), 1.0)["NodeNames"] == [], "other questions are answered meanwhile"
+    bridge.api.bind(*call.arguments)
+    bridge.tell(PodSeen(bridge.objects.pod(bridge.api.pods["p"])))
+    with pytest.raises(StopIteration) as done:
+        steps.send(None)
+    assert done.value.value == {"Error": ""} and bridge.live.holds("uid-p").node == "a"
+    assert body["spec"]["nodeName"] == "a"
+
+
+def test_after_a_restart_gpus_are_found_again_on_the_node_or_refused():
+    bridge = bridge_of(openb_node("a", gpus=2), openb_node("b", gpus=2))
+    bridge.tell(PodSeen(bridge.objects.pod(openb_pod("old", at="b", **{GPU: "0"}))))
+    bridge.api.pods = {name: openb_pod(name, count=count) for name, count in (("p", 1), ("q", 2), ("r", 1))}
+    assert bound(bridge, openb_pod("p"), "b") == "" and bridge.api.sent[0][-1] == {GPU: "1"}
+    assert "q does not fit on b any more: 2 GPUs" in bound(bridge, openb_pod("q", count=2), "b")
+    assert bound(bridge, openb_pod("none"), "b") == "there is no pod team/none"
+    assert "another pod is called team/r" in bound(bridge, openb_pod("r", uid="new"), "b")
+    assert "does not fit on nowhere any more: " in bound(bridge, openb_pod("r"), "nowhere")
+    bridge.api.pods["r"] = openb_pod("r", at="a", **{GPU: "1"})
+    assert bound(bridge, openb_pod("r"), "b") == "team/r is bound to a" and bridge.live.holds("uid-r").node == "a"
+    bridge.api.looks = [ApiError(503)]
+    assert "cannot be looked at: 503" in bound(bridge, openb_pod("s"), "a")
+    assert len(bridge.api.sent) == 1 and not bridge.live.reservations
+
+
+# --- the other modes
+
+
+def test_score_returns_all_that_fit_and_whole_numbers():
+    bridge = bridge_of(openb_node("a"), openb_node("b"), openb_node("c", gpus=0), mode="score")
+    bridge.tell(PodSeen(bridge.objects.pod(openb_pod("old", 500, at="b", **{GPU: "0"}))))
+    body = openb_pod("p", 500)
+    assert filtered(bridge, body, names=["c", "b", "a"])["NodeNames"] == ["b", "a"] and not bridge.live.reservations
+    hosts = bridge.prioritize({"Pod": body, "NodeNames": ["c", "b", "a"]}, 0.0)
+    score = {host["Host"]: host["Score"] for host in hosts}
+    assert score["c"] == 0 and score["b"] > score["a"] >= 1 and {type(one) for one in score.values()} == {int}
+
+
+def test_score_has_the_race_and_refuses_who_comes_second():
+    bridge = bridge_of(openb_node("a", gpus=1), mode="score")
+    pods = [openb_pod("p"), openb_pod("q")]
+    assert [filtered(bridge, body)["NodeNames"] for body in pods] == [["a"], ["a"]]
+    assert bound(bridge, pods[0], "a") == "" and bridge.api.sent[0][-1] == {GPU: "0"}
+    assert "does not fit on a any more" in bound(bridge, pods[1], "a") and len(bridge.api.sent) == 1
+
+
+def test_observe_changes_nothing_and_writes_down_what_it_would_have_done(tmp_path):
+    bridge = bridge_of(openb_node("a", gpus=1), openb_node("b", gpus=0), mode="observe", journal=tmp_path / "j")
+    digest = bridge.live.digest()
+    body = openb_pod("p")
+    for name in ("p", "q"):  # nothing is reserved: both would have got the same GPU
+        assert filtered(bridge, openb_pod(name), names=["b", "a"])["NodeNames"] == ["b", "a"]
+    assert bridge.prioritize({"Pod": body, "NodeNames": ["b", "a"]}, 0.0) == [
+        {"Host": "b", "Score": 0}, {"Host": "a", "Score": 0}]  # fmt: skip
+    assert bridge.live.digest() == digest
+    assert bound(bridge, body, "b") == "" and bridge.api.sent == [("team", "p", "uid-p", "b", {})]
+    bridge.api.says = [lost(True)] * 3
+    assert bound(bridge, openb_pod("q"), "b") == ""
+    bridge.api.says = [ApiError(409)]
+    assert "409" in bound(bridge, openb_pod("r"), "b")
+    mig = pod("mig", {"nvidia.com/mig-1g.5gb": "1"}, at="")
+    assert filtered(bridge, mig, names=["b", "a"])["NodeNames"] == ["b", "a"], "not in charge: not refused either"
+    bridge.journal.close()
+    lines = [json.loads(line) for line in (tmp_path / "j").read_text().splitlines()]
+    assert [line["decision"]["node"] for line in lines if line.get("event") == "Asked"] == ["a", "a"]
+
+
+# --- dialects
+
+HAMI = {"hami.io/node-nvidia-register": "GPU-0,10,16384,100,NVIDIA-T4,0,true:GPU-1,10,16384,100,NVIDIA-T4,0,true:"}
+LABELS = {"nvidia.com/gpu.product": "T4", "nvidia.com/gpu.memory": "16384"}
+
+
+def plain(name="n", product="T4", memory="16384", gpus="2", **labels):
+    own = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": memory}
+    more = {f"nvidia.com/gpu.{key}": value for key, value in labels.items()}
+    return node(name, labels={key: value for key, value in (own | more).items() if value}, nvidia_com__gpu="0") | {
+        "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": gpus}}}  # fmt: skip
+
+
+def wish(nodes, requests=None, annotations=None, **spec):
+    objects = Objects()
+    names = [objects.node(one).name for one in nodes]
+    return wish_of(objects, pod("p", requests or {}, annotations or {}, at="", **spec), names)
+
+
+ASKED = {  # dialect -> nodes, requests, annotations, share
+    "openb": ([openb_node("n")], {}, {"alibabacloud.com/gpu-milli": "250"}, (1, 250)),
+    "openb, resource": ([openb_node("n")], {"alibabacloud.com/gpu-milli": "1k"}, {}, (1, 1000)),
+    "plugin": ([plain()], {"nvidia.com/gpu": "2"}, {}, (2, 1000)),
+    "plugin, shared in time": ([plain(gpus="8", replicas="4")], {"nvidia.com/gpu": "1"}, {}, (1, 250)),
+    "HAMi, MiB": ([node("n", annotations=HAMI)], {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}, {}, (1, 250)),
+    "HAMi, cores": (
+        [node("n", annotations=HAMI)],
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096", "nvidia.com/gpucores": "40"}, {}, (1, 400)),
+    "HAMi, percent": ([plain()], {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "30"}, {}, (1, 300)),
+    "KAI": ([plain()], {}, {"gpu-fraction": "0.5"}, (1, 500)),
+    "KAI, MiB": ([plain()], {}, {"gpu-memory": "8192"}, (1, 500)),
+    "Volcano": ([plain()], {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "2048"}, {}, (1, 125)),
+    "another maker": ([node("n", amd_com__gpu="2")], {"amd.com/gpu": "2"}, {}, (2, 1000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_dialect_can_be_asked_in(name):
+    nodes, requests, annotations, share = ASKED[name]
+    found = wish(nodes, requests, annotations)
+    assert found.refused == "" and found.excluded == {} and found.pod.shares == (Share(*share),)
+
+
+MIXED = [plain("n"), plain("m", "A100", "81920")]
+REFUSED = {  # what is asked -> nodes, requests, annotations, words
+    "MiB of two kinds": (MIXED, {"nvidia.com/gpumem": "4096"}, {}, "nvidia.com/gpumem.*16384, 81920"),
+    "MiB of two kinds, KAI": (MIXED, {}, {"gpu-memory": "4096"}, "gpu-memory is in MiB.*16384, 81920"),
+    "MiB, Volcano": (MIXED, {"volcano.sh/vgpu-memory": "1"}, {}, "volcano.sh/vgpu-memory"),
+    "MiB of unknown": ([plain(memory="")], {"nvidia.com/gpumem": "4096"}, {}, "memory of GPUs here is unknown"),
+    "MiB without GPUs": ([openb_node("n", gpus=0)], {"nvidia.com/gpumem": "4096"}, {}, "GPUs here is unknown"),
+    "more MiB than there are": ([plain()], {"nvidia.com/gpumem": "20000"}, {}, "more than the 16384 MiB"),
+    "more than all cores": ([plain()], {"nvidia.com/gpucores": "150"}, {}, "nvidia.com/gpucores is more than 100"),
+    "an instance of MIG": ([plain()], {"nvidia.com/mig-1g.5gb": "1"}, {}, "nvidia.com/mig-1g.5gb is no share"),
+    "a part of an Intel GPU": ([plain()], {"gpu.intel.com/millicores": "1"}, {}, "gpu.intel.com/millicores"),
+    "a resource of somebody": ([plain()], {"aliyun.com/gpu-mem": "4"}, {}, "aliyun.com/gpu-mem is no share"),
+    "a GPU by name": ([plain()], {"nvidia.com/gpu": "1"}, {"nvidia.com/use-gpuuuid": "GPU-0"}, "use-gpuuuid"),
+    "not a model": ([plain()], {"nvidia.com/gpu": "1"}, {"nvidia.com/nouse-gputype": "T4"}, "nouse-gputype"),
+    "two dialects": ([plain()], {"nvidia.com/gpu": "1"}, {"gpu-fraction": "0.5"}, "several ways, KAI and NVIDIA"),
+    "no share of a GPU": ([plain()], {}, {"gpu-fraction": "1.5"}, "no share of a GPU"),
+    "no number": ([openb_node("n")], {}, {"alibabacloud.com/gpu-milli": "half"}, "no number"),
+    "more than a GPU": ([openb_node("n")], {}, {"alibabacloud.com/gpu-milli": "1500"}, "more than a GPU"),
+    "a count of nothing": ([openb_node("n")], {}, {"alibabacloud.com/gpu-count": "2"}, "gpu-count without"),
+    "parts of two kinds": (
+        [plain("n", replicas="2"), plain("m", replicas="4")], {"nvidia.com/gpu": "1"}, {}, "1/2, 1/4 of a GPU"),
+    "an instance as a GPU": (
+        [plain(product="A100-SXM4-40GB-MIG-1g.5gb", gpus="7")], {"nvidia.com/gpu": "1"}, {}, "instance of MIG"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_represented_is_refused_by_name(name):
+    nodes, requests, annotations, words = REFUSED[name]
+    bridge = bridge_of(*nodes)
+    asked = pod("p", requests, annotations, at="")
+    names = [one["metadata"]["name"] for one in nodes]
+    answer = bridge.filter({"Pod": asked, "NodeNames": names}, 0.0)
+    assert answer["NodeNames"] == [] and answer["Error"] == "" and not bridge.live.reservations
+    why = answer["FailedAndUnresolvableNodes"]
+    assert list(why) == names
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(why[names[0]])
+    bridge.api.pods["p"] = asked
+    if len(names) == 1:  # on one of two nodes it may have one meaning
+        assert bound(bridge, asked, names[0]) == f"team/p: {why[names[0]]}" and not bridge.api.sent
+    assert bridge.prioritize({"Pod": asked, "NodeNames": names}, 0.0)[0]["Score"] == 0
+
+
+@pytest.mark.parametrize(
+    "requests, annotations, words",
+    [({"nvidia.com/gpu": "2", "nvidia.com/gpumem": "4096"}, {}, "shares of several GPUs"),
+     ({}, {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, "shares of several GPUs")],
+)  # fmt: skip
+def test_what_the_cluster_cannot_count_is_refused_by_the_cluster(requests, annotations, words):
+    answer = filtered(bridge_of(plain()), pod("p", requests, annotations, at=""))
+    assert words in answer["FailedAndUnresolvableNodes"]["n"] and answer["NodeNames"] == []
+
+
+def test_mib_are_fine_where_the_pod_chooses_one_kind():
+    for chosen in ({"annotations": {"nvidia.com/use-gputype": "A100"}},
+                   {"nodeSelector": {"nvidia.com/gpu.product": "A100"}}):  # fmt: skip
+        found = wish(MIXED, {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}, **chosen)
+        assert found.refused == "" and found.pod.shares == (Share(1, 100),) and found.pod.gpu_models == "A100"
+
+
+def test_whole_gpus_go_where_gpus_are_whole_and_the_others_say_so():
+    nodes = [plain("n", replicas="2"), plain("m")]
+    bridge = bridge_of(*nodes)
+    assert filtered(bridge, pod("p", {"nvidia.com/gpu": "2"}, at=""))["NodeNames"] == ["m"]
+    none = filtered(bridge, pod("q", {"nvidia.com/gpu": "1"}, at=""))
+    assert none["FailedNodes"]["n"] == "nvidia.com/gpu is a part of a GPU here"
+    bridge.api.pods["q"] = pod("q", {"nvidia.com/gpu": "1"}, at="")
+    assert bound(bridge, bridge.api.pods["q"], "n") == ""  # there alone it has one meaning
+    assert bridge.api.sent[-1][-1] == {GPU: "0"} and bridge.live.holds("team/q").shares[0].gpu_milli == 500
+
+
+def test_a_pod_that_reserves_gpus_for_others_is_refused_and_holds_nothing():
+    holder = pod("p", {"nvidia.com/gpu": "1"}, at="")
+    holder["metadata"]["namespace"] = "kai-resource-reservation"
+    assert pod_of(holder) is None
+    answer = filtered(bridge_of(plain()), holder)
+    assert "reserves a GPU" in answer["FailedAndUnresolvableNodes"]["n"]
+
+
+def test_a_claim_is_left_to_the_scheduler_and_the_rest_is_counted():
+    claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c0"}]}
+    found = wish([plain()], {"cpu": "2", "nvidia.com/gpu": "1"}, **claims)
+    assert found.refused == "" and found.pod.shares == (Share(1, 1000),) and found.pod.cpu_milli == 2000
+
+
+def test_objects_can_be_read_alone():
+    assert node_of(openb_node("n", model="A10")).gpu_model == "A10"
+    assert pod_of(openb_pod("p", at="n", **{GPU: "1"})).shares == (Share(1, 1000, "1"),)

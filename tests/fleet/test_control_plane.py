@@ -1,0 +1,432 @@
+"""A real scheduler binds 2,000 pods of openb through `sched-lab serve`, each where `inflate` puts it, GPU for GPU.
+
+The programs are found as controller-runtime's envtest finds them: KUBEBUILDER_ASSETS names a folder with etcd,
+kube-apiserver and kube-scheduler. Without it, all but those three are tried: the same objects, the same comparison,
+and the same `sched-lab serve`, against a small API server and a scheduler of a dozen lines.
+
+Nodes are called n00000, n00001, ... in the order of the cluster of `inflate`, since ties go to the first name. Pods
+are created one at a time, the next when the last has its node: so they are decided in order whatever the queue does.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+from sched_lab.cluster import read_nodes
+from sched_lab.fleet.bridge import Bridge, node_of, pod_of
+from sched_lab.fleet.live import LiveCluster, LiveSettings, NodeSeen
+from sched_lab.frames import embedded
+from sched_lab.online.inflation import inflate
+from sched_lab.online.model import gpu_indices
+from sched_lab.traces import Arrivals, find_data, read_tasks
+from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "lab"
+GPU_INDEX = "alibabacloud.com/gpu-index"
+NUM_PODS = 2000
+ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
+PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler")
+LACKING = [name for name in PROGRAMS if not shutil.which(name, path=ASSETS or os.devnull)]
+START_S = 60.0
+
+
+# --- what is created, and what is expected
+
+
+def trace():
+    """Nodes and tasks of openb, and the file of the tasks; the embedded ones where openb is not there."""
+    nodes = find_data("openb/openb_node_list_gpu_node.csv") or embedded("nodes.csv")
+    tasks = find_data("openb/openb_pod_list_default.csv") or embedded("tasks.csv")
+    return read_nodes(nodes), read_tasks(tasks), tasks
+
+
+def node_name(row: int) -> str:
+    return f"n{row:05d}"
+
+
+def pod_name(row: int) -> str:
+    return f"p{row:05d}"
+
+
+def node_body(cluster, row: int) -> dict:
+    """Return a node as openb's simulator states it, ready for pods without a kubelet."""
+    amounts = {
+        "cpu": f"{cluster.cpu_milli[row]}m",
+        "memory": f"{cluster.memory_mib[row]}Mi",
+        "pods": "500",
+        "alibabacloud.com/gpu-count": str(cluster.num_gpus[row]),
+        "alibabacloud.com/gpu-milli": str(1000 * cluster.num_gpus[row]),
+    }
+    model = {"alibabacloud.com/gpu-card-model": cluster.gpu_model[row]} if cluster.gpu_model[row] else {}
+    condition = {"type": "Ready", "status": "True", "reason": "fake", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": node_name(row), "labels": model},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [condition]},
+    }
+
+
+def pod_body(tasks, row: int, number: int) -> dict:
+    """Return a pod that asks for what a task asks for; its GPUs in annotations."""
+    said = {}
+    if tasks.num_gpus[row]:
+        said = {"alibabacloud.com/gpu-count": str(tasks.num_gpus[row]),
+                "alibabacloud.com/gpu-milli": str(tasks.gpu_milli[row])}  # fmt: skip
+        if tasks.gpu_spec[row]:
+            said["alibabacloud.com/gpu-card-model"] = tasks.gpu_spec[row]
+    amounts = {"cpu": f"{tasks.cpu_milli[row]}m", "memory": f"{tasks.memory_mib[row]}Mi"}
+    container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": pod_name(number), "namespace": NAMESPACE, "annotations": said},
+        "spec": {"containers": [container], "automountServiceAccountToken": False},
+    }
+
+
+def expected(cluster, tasks, rows) -> list[tuple[str, str]]:
+    """Return node and GPUs of each arrival, as `inflate` places them; all must find room."""
+    run = inflate(cluster, tasks, "fgd", arrivals=Arrivals(rows, np.arange(len(cluster))))
+    assert (run.placements.node >= 0).all(), "the comparison is of pods that fit"
+    masks = run.placements.gpu_mask.tolist()
+    return [(node_name(node), "-".join(map(str, gpu_indices(mask))))
+            for node, mask in zip(run.placements.node.tolist(), masks, strict=True)]  # fmt: skip
+
+
+def place_of(body: dict) -> tuple[str, str]:
+    """Return node and GPUs of a pod as the API server has them."""
+    return body["spec"].get("nodeName", ""), body["metadata"].get("annotations", {}).get(GPU_INDEX, "")
+
+
+def differences(found: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> list[str]:
+    """Return a line for each pod that is elsewhere, or on other GPUs."""
+    return [f"{pod_name(number)}: {one}, and inflate has {other}"
+            for number, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other]  # fmt: skip
+
+
+# --- programs
+
+
+class Client:
+    """A few calls of the API, without the official client, which is under test itself."""
+
+    def __init__(self, address: str, token: str = "") -> None:
+        self.address = address
+        self.headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self.context = ssl._create_unverified_context() if address.startswith("https") else None
+
+    def call(self, method: str, path: str, body: dict | None = None):
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.address + path, data, self.headers, method=method)
+        with urlopen(request, timeout=10, context=self.context) as response:
+            text = response.read()
+        return json.loads(text) if text[:1] == b"{" else text.decode()
+
+    def create_nodes(self, cluster) -> None:
+        for row in range(len(cluster)):
+            body = node_body(cluster, row)
+            made = self.call("POST", "/api/v1/nodes", body)
+            if not made.get("status", {}).get("allocatable"):
+                self.call("PUT", f"/api/v1/nodes/{node_name(row)}/status", made | {"status": body["status"]})
+
+    def create_pod(self, body: dict) -> None:
+        self.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body)
+
+    def wait_for_node(self, name: str, seconds: float = 30.0) -> dict:
+        """Return a pod when it has a node; say what the server knows of it if it gets none."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
+        return wait_for(lambda: body if place_of(body := self.call("GET", path))[0] else None, seconds,
+                        lambda: f"{name} has no node: {self.call('GET', path).get('status')}")  # fmt: skip
+
+
+def wait_for(look, seconds: float, trouble=lambda: "it did not happen"):
+    """Return what `look` finds, which may take a while."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        if found := look():
+            return found
+        time.sleep(0.002)
+    raise AssertionError(f"after {seconds:g} s: {trouble()}")
+
+
+def answers(address: str, path: str, token: str = ""):
+    """Whether a server answers 200 at a path."""
+    try:
+        return Client(address, token).call("GET", path) is not None
+    except (HTTPError, URLError, OSError):
+        return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens at."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@contextmanager
+def running(name: str, command: list, folder: Path, is_ready, seconds: float = START_S):
+    """Run a program until the end of the block; what it says is in a file, and in the error if it ends before."""
+    log = folder / f"{name}.log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen([str(part) for part in command], cwd=folder, stdout=file, stderr=file,
+                                   env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})  # fmt: skip
+
+    def tail() -> str:
+        state = "runs" if process.poll() is None else f"has ended with {process.returncode}"
+        return f"{name} {state}; its last words: {log.read_text(errors='replace')[-3000:]}"
+
+    try:
+        wait_for(lambda: process.poll() is not None or is_ready(), seconds, tail)
+        assert process.poll() is None, tail()
+        yield process
+        assert process.poll() is None, tail()
+    except BaseException:
+        print(tail())
+        raise
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End a program, kindly first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            process.send_signal(number)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def scheduler_config(kubeconfig: Path, extender: str) -> dict:
+    """Return a KubeSchedulerConfiguration that asks one extender about every pod."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 2000, "burst": 4000},
+        "leaderElection": {"leaderElect": False},
+        "percentageOfNodesToScore": 100,
+        "profiles": [{"schedulerName": "default-scheduler"}],
+        "extenders": [
+            {
+                "urlPrefix": extender,
+                "filterVerb": "filter",
+                "bindVerb": "bind",
+                "nodeCacheCapable": True,
+                "httpTimeout": "10s",
+                "ignorable": False,
+            }
+        ],
+    }
+
+
+@contextmanager
+def extender_served(folder: Path, kubeconfig: Path, target: Path):
+    """Run `sched-lab serve` in mode decide; lend its address."""
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host", "127.0.0.1",
+               "--port", port, "--kubeconfig", kubeconfig, "--journal", folder / "journal.jsonl",
+               "--target", target, "--rest", "0"]  # fmt: skip
+    with running("sched-lab", command, folder, lambda: answers(address, "/readyz"), 180.0):
+        yield address
+
+
+# --- the real control plane
+
+
+def server_command(folder: Path, etcd: str, port: int) -> list:
+    """Return the command of kube-apiserver; writes its key and token."""
+    key = folder / "accounts.key"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    (folder / "tokens.csv").write_text('secret,admin,admin,"system:masters"\n')
+    return [
+        shutil.which("kube-apiserver", path=ASSETS), f"--etcd-servers={etcd}", "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={folder / 'certificates'}",
+        f"--token-auth-file={folder / 'tokens.csv'}", "--authorization-mode=RBAC",
+        f"--service-account-issuer=https://127.0.0.1:{port}", f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24",
+        "--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+    ]  # fmt: skip
+
+
+@contextmanager
+def control_plane(folder: Path):
+    """Run etcd and kube-apiserver; lend a client and a kubeconfig file."""
+    client_port, peer_port, port = free_ports(3)
+    etcd = f"http://127.0.0.1:{client_port}"
+    command = [shutil.which("etcd", path=ASSETS), "--data-dir", folder / "etcd", "--listen-client-urls", etcd,
+               "--advertise-client-urls", etcd, "--listen-peer-urls", f"http://127.0.0.1:{peer_port}",
+               "--unsafe-no-fsync"]  # fmt: skip
+    address = f"https://127.0.0.1:{port}"
+    with running("etcd", command, folder, lambda: answers(etcd, "/health")):
+        command = server_command(folder, etcd, port)
+        with running("kube-apiserver", command, folder, lambda: answers(address, "/readyz", "secret")):
+            config = kubeconfig_for(address, folder / "kubeconfig", token="secret")
+            said = json.loads(config.read_text())
+            said["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True  # its own, self-made, on loopback
+            config.write_text(json.dumps(said))
+            yield Client(address, "secret"), config
+
+
+def made_namespace(client: Client) -> bool:
+    """Whether the namespace is there; a server that has just started may not take it yet."""
+    try:
+        client.call("POST", "/api/v1/namespaces", {"kind": "Namespace", "apiVersion": "v1", "metadata": {
+            "name": NAMESPACE}})  # fmt: skip
+    except HTTPError as trouble:
+        return trouble.code == 409
+    except URLError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(bool(LACKING), reason="KUBEBUILDER_ASSETS names no folder with etcd, kube-apiserver and "
+                    f"kube-scheduler ({', '.join(LACKING)} missing): no real scheduler is asked")
+@pytest.mark.timeout(1800)
+def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
+    pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
+    cluster, tasks, target = trace()
+    rows = np.arange(NUM_PODS)
+    wanted = expected(cluster, tasks, rows)
+    with ExitStack() as stack:
+        client, kubeconfig = stack.enter_context(control_plane(tmp_path))
+        wait_for(lambda: made_namespace(client), START_S)
+        client.create_nodes(cluster)
+        extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
+        config = tmp_path / "scheduler.json"
+        config.write_text(json.dumps(scheduler_config(kubeconfig, extender)))
+        command = [shutil.which("kube-scheduler", path=ASSETS), f"--config={config}", "--secure-port=0"]
+        stack.enter_context(running("kube-scheduler", command, tmp_path, lambda: True))
+        found = []
+        for number, row in enumerate(rows.tolist()):
+            client.create_pod(pod_body(tasks, row, number))
+            found.append(place_of(client.wait_for_node(pod_name(number))))
+            assert found[-1] == wanted[number], differences(found, wanted[: number + 1])
+    assert differences(found, wanted) == [] and len(found) == NUM_PODS
+
+
+# --- the same without the three programs
+
+
+def schedule_once(client: Client, extender: str, names: list[str], body: dict) -> None:
+    """Ask an extender about one pod, and bind it, as the scheduler does in mode decide."""
+    pod = client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{body['metadata']['name']}")
+    asked = Client(extender)
+    answer = asked.call("POST", "/filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
+    assert not answer["Error"] and len(answer["NodeNames"]) == 1, answer
+    meta = pod["metadata"]
+    request = {"PodName": meta["name"], "PodNamespace": NAMESPACE, "PodUID": meta["uid"],
+               "Node": answer["NodeNames"][0]}  # fmt: skip
+    assert asked.call("POST", "/bind", request) == {"Error": ""}
+
+
+def small(count: int = 12, num_pods: int = 16):
+    """Take a few nodes and tasks of the trace."""
+    cluster, tasks, target = trace()
+    nodes = cluster.take(np.linspace(0, len(cluster) - 1, count).astype(int))
+    fits = [row for row in range(400) if not tasks.gpu_spec[row] and tasks.num_gpus[row] <= 1]
+    return nodes, tasks, target, np.array(fits[:num_pods])
+
+
+def test_objects_say_what_tasks_say():
+    """What the readers make of a node and a pod is the row that it was made of."""
+    cluster, tasks, _, rows = small()
+    for row in range(len(cluster)):
+        node = node_of(node_body(cluster, row))
+        said = (node.gpu_model, node.num_gpus, node.cpu_milli, node.memory_mib)
+        model = cluster.gpu_model[row] if cluster.num_gpus[row] else node.gpu_model
+        assert said == (model, cluster.num_gpus[row], cluster.cpu_milli[row], cluster.memory_mib[row])
+    for number, row in enumerate(rows.tolist()):
+        pod = pod_of(pod_body(tasks, row, number))
+        assert (pod.cpu_milli, pod.memory_mib) == (tasks.cpu_milli[row], tasks.memory_mib[row])
+        assert [share[:2] for share in pod.shares] == ([(tasks.num_gpus[row], tasks.gpu_milli[row])] * bool(pod.shares))
+        assert bool(pod.shares) == bool(tasks.num_gpus[row]) and pod.gpu_models == tasks.gpu_spec[row]
+
+
+def test_differences_are_found():
+    wanted = [("n00000", "0"), ("n00001", "0-1")]
+    assert differences(wanted, wanted) == []
+    assert differences([("n00000", "1"), ("n00001", "0-1")], wanted) == [
+        "p00000: ('n00000', '1'), and inflate has ('n00000', '0')"]  # fmt: skip
+    assert len(differences([("", ""), ("n00002", "0-1")], wanted)) == 2
+
+
+def test_the_configuration_is_the_recorded_one_in_what_matters(tmp_path):
+    config = scheduler_config(tmp_path / "kubeconfig", "http://127.0.0.1:8888")
+    (extender,) = config["extenders"]
+    assert config["percentageOfNodesToScore"] == 100 and extender["nodeCacheCapable"] is True
+    assert (extender["filterVerb"], extender["bindVerb"], extender["ignorable"]) == ("filter", "bind", False)
+    assert "managedResources" not in extender, "every pod is asked about, those without GPUs, too"
+
+
+def test_a_small_scheduler_places_pods_as_inflate_does():
+    """Bridge and arithmetic alone: filter and bind of each pod, in order, against the same inflation."""
+    cluster, tasks, _, rows = small()
+    wanted = expected(cluster, tasks, rows)
+    api = FakeApi()
+
+    class Here:
+        def bind(self, namespace, name, uid, node, annotations):
+            meta = {"uid": uid, "annotations": annotations}
+            api.store.bind(namespace, name, {"metadata": meta, "target": {"kind": "Node", "name": node}})
+
+        def pod(self, namespace, name):
+            return api.store.get("pods", name, namespace)
+
+    bridge = Bridge(LiveCluster(LiveSettings(target=tasks)), None, Here(), "decide")
+    for row in range(len(cluster)):
+        bridge.tell(NodeSeen(bridge.objects.node(node_body(cluster, row))))
+    names = [node_name(row) for row in reversed(range(len(cluster)))]
+    for number, row in enumerate(rows.tolist()):
+        pod = api.store.create("pods", pod_body(tasks, row, number), NAMESPACE)
+        answer = bridge.filter({"Pod": pod, "NodeNames": names}, float(number))
+        request = {"PodName": pod_name(number), "PodNamespace": NAMESPACE, "PodUID": pod["metadata"]["uid"],
+                   "Node": answer["NodeNames"][0]}  # fmt: skip
+        assert bridge.bind(request, float(number)) == {"Error": ""}
+    found = [place_of(api.store.get("pods", pod_name(number), NAMESPACE)) for number in range(len(rows))]
+    assert differences(found, wanted) == [] and len(set(found)) > 4
+    assert bridge.live.violations() == []
+
+
+def test_the_command_places_pods_as_inflate_does_for_a_small_scheduler(tmp_path):
+    """All of the real test but the three programs: kubeconfig, list and watch, `sched-lab serve`, its journal."""
+    for name in ("kubernetes", "uvicorn", "starlette"):
+        pytest.importorskip(name, reason="the extra `kubernetes` is not installed")
+    cluster, tasks, target, rows = small()
+    wanted = expected(cluster, tasks, rows)
+    api = FakeApi()
+    with served(api) as address, ExitStack() as stack:
+        client = Client(address)
+        client.create_nodes(cluster)
+        extender = stack.enter_context(
+            extender_served(tmp_path, kubeconfig_for(address, tmp_path / "kubeconfig"), target))
+        names = [node_name(row) for row in range(len(cluster))]
+        found = []
+        for number, row in enumerate(rows.tolist()):
+            body = pod_body(tasks, row, number)
+            client.create_pod(body)
+            schedule_once(client, extender, names, body)
+            found.append(place_of(client.wait_for_node(pod_name(number))))
+    assert differences(found, wanted) == []
+    events = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert sum(event.get("event") == "Asked" for event in events) == len(rows)
