@@ -1,0 +1,575 @@
+"""The bridge behind HTTP: who may ask, how much and for how long; hostile callers; an orderly end."""
+import base64
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sched_lab.fleet.serve import (
+    Address,
+    Extender,
+    Intake,
+    Limits,
+    Secret,
+    Works,
+    check_address,
+    server_of,
+    watch_with,
+)
+from sched_lab.frames import InputError
+
+QUICK = Limits(body_bytes=1 << 20, held_bytes=3 << 20, header_s=0.3, body_s=0.3, idle_s=5.0, answer_s=5.0,
+               connections=40, requests=8, drain_s=0.3, finish_s=5.0)
+POD = {"Pod": {"metadata": {"name": "p", "namespace": "lab", "uid": "u"}}, "NodeNames": ["n1", "n0"]}
+BIND = {"PodName": "p", "PodNamespace": "lab", "PodUID": "u", "Node": "n0"}
+
+
+class StandIn:
+    """Answers as the bridge does: the first node by name; a bind that a test can hold up."""
+
+    mode = "decide"
+
+    def __init__(self):
+        self.told = []
+        self.may_bind = threading.Event()
+        self.may_bind.set()
+        self.begun = threading.Event()
+        self.is_closed = False
+
+    def filter(self, request, at_s):
+        names = request.get("NodeNames")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError("NodeNames is no list of names")
+        return {"NodeNames": sorted(names)[:1], "FailedNodes": {}, "Error": ""}
+
+    def prioritize(self, request, at_s):
+        if request.get("NodeNames") == ["bug"]:
+            raise ZeroDivisionError("a bug")
+        return [{"Host": name, "Score": 1} for name in request.get("NodeNames", [])]
+
+    def binding(self, request, at_s):
+        try:
+            yield SimpleNamespace(method="pause", arguments=(0.0,))
+            yield SimpleNamespace(method="bind", arguments=(request.get("Node"),))
+        except ConnectionError as error:
+            return {"Error": f"it failed: {error}"}
+        return {"Error": ""}
+
+    def settling(self, at_s):
+        return {}
+        yield
+
+    def bind(self, node):
+        """Bind as the API server does."""
+        self.begun.set()
+        assert self.may_bind.wait(10)
+        if node == "bad":
+            raise ConnectionError("no")
+
+    def tell(self, event):
+        if event == "broken":
+            raise ValueError("a bug")
+        self.told.append(event)
+
+    def gauges(self):
+        return {"eopc_w": 1500.0, "stranded_gpu_milli": 2500, "lapsed": 3, "reservations": 1}
+
+    def close(self):
+        self.is_closed = True
+
+
+class Running:
+    """A server in a thread, and what its callers see."""
+
+    def __init__(self, limits=QUICK, secret=None, address=None, needs_certificate=False, warm=lambda: None,
+                 prepare=lambda extender: None, rest_s=0.0):
+        self.bridge = StandIn()
+        works = Works(self.bridge, self.bridge, self.bridge.gauges, warm, self.bridge.close, rest_s=rest_s)
+        self.extender = Extender(works, Intake(limits, secret, needs_certificate))
+        prepare(self.extender)
+        self.server = server_of(self.extender, address or Address(port=0))
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        for _ in range(1000):
+            if self.server.started:
+                break
+            time.sleep(0.01)
+        self.port = self.server.servers[0].sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, *_):
+        self.extender.health.stop(0)
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+    def ready(self):
+        for _ in range(1000):
+            if self.get("/readyz")[0] == 200:
+                return self
+            time.sleep(0.01)
+        raise AssertionError("never ready")
+
+    def ask(self, verb, content, method="POST", headers=None):
+        """Status and body of one request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        with contextlib.closing(connection):
+            body = content if isinstance(content, bytes | None) else json.dumps(content).encode()
+            connection.request(method, f"/{verb}", body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def get(self, path, headers=None):
+        return self.ask(path[1:], None, "GET", headers)
+
+    def raw(self, data=b""):
+        """Open a socket and send this."""
+        one = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        one.sendall(data)
+        return one
+
+
+@pytest.fixture(scope="module")
+def running():
+    with Running() as one:
+        yield one.ready()
+
+
+def heard_until_closed(one):
+    """All that a server sends before it hangs up."""
+    parts = b""
+    with contextlib.suppress(ConnectionResetError):
+        while data := one.recv(65536):
+            parts += data
+    return parts
+
+
+def head(verb, length, more=b""):
+    return b"POST /%s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n" % (verb, length, more)
+
+
+# --- the protocol
+
+def test_the_three_verbs_answer(running):
+    assert running.ask("filter", POD) == (200, b'{"NodeNames":["n0"],"FailedNodes":{},"Error":""}')
+    assert json.loads(running.ask("prioritize", POD)[1]) == [{"Host": "n1", "Score": 1}, {"Host": "n0", "Score": 1}]
+    assert running.ask("bind", BIND) == (200, b'{"Error":""}')
+    assert json.loads(running.ask("bind", BIND | {"Node": "bad"})[1]) == {"Error": "it failed: no"}
+
+
+def test_an_answer_comes_in_one_piece(running):
+    """Headers and body apart cost 40 ms each time where Nagle's algorithm is on."""
+    body = json.dumps(POD).encode()
+    with running.raw() as one:
+        for _ in range(20):
+            one.sendall(head(b"filter", len(body)) + body)
+            assert one.recv(65536).endswith(b'"Error":""}')
+
+
+def test_a_filter_is_answered_while_a_bind_is_in_flight(running):
+    running.bridge.may_bind.clear()
+    running.bridge.begun.clear()
+    found = []
+    binding = threading.Thread(target=lambda: found.append(running.ask("bind", BIND)))
+    try:
+        binding.start()
+        assert running.bridge.begun.wait(5)
+        assert running.ask("filter", POD)[0] == 200
+        assert running.extender.running == 1 and not found
+    finally:
+        running.bridge.may_bind.set()
+        binding.join(5)
+    assert found == [(200, b'{"Error":""}')]
+
+
+def test_a_mistake_of_ours_is_told_to_the_log_alone(running, caplog):
+    status, text = running.ask("prioritize", {"NodeNames": ["bug"]})
+    assert status == 500 and b"ZeroDivision" not in text and b"log" in text
+    assert "ZeroDivisionError" in caplog.text
+    assert running.ask("filter", POD)[0] == 200
+
+
+# --- hostile callers
+
+@pytest.mark.parametrize(("body", "status"), [
+    (b"", 400), (b"{", 400), (b"[" * 100_000, 400), (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, 400),
+    (b"[]", 400), (b"null", 400), (b'"x"', 400), (b'{"NodeNames": NaN}', 400), (b'{"NodeNames": "\xff\xfe"}', 400),
+    (b'{"NodeNames": [1]}', 400), (b'{"NodeNames": "\\ud800"}', 400), (b"{}", 400),
+    (b'{"NodeNames": ["a"], "NodeNames": ["b"]}', 200)])
+def test_what_is_no_question_is_refused(running, body, status):
+    found, text = running.ask("filter", body)
+    assert found == status and b"Traceback" not in text and (status == 200 or b'"Error":' in text)
+
+
+def test_many_names_are_answered(running):
+    names = [f"node-{number:05d}" for number in range(70_000)]
+    assert json.loads(running.ask("filter", {"NodeNames": names})[1])["NodeNames"] == ["node-00000"]
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+SHAPES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+    st.sampled_from(["Pod", "NodeNames", "Nodes", "metadata", "items", "x"]), inner, max_size=3), max_leaves=8)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SHAPES)
+def test_any_shape_of_json_is_answered(running, shape):
+    status, text = running.ask("filter", shape)
+    assert status in (200, 400) and isinstance(json.loads(text), dict)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", "filter", 405), ("PUT", "bind", 405), ("DELETE", "prioritize", 405), ("POST", "healthz", 405),
+    ("POST", "", 404), ("POST", "filter/", 404), ("POST", "preempt", 404), ("GET", "../etc/passwd", 404),
+    ("BREW", "filter", 400), ("POST", "filter?x=1", 200)])
+def test_other_methods_and_paths(running, method, path, status):
+    assert running.ask(path, POD, method)[0] == status
+
+
+def test_what_is_no_http_is_refused(running):
+    for data in (b"\x16\x03\x01\x02\x00\x01\x00", b"HELLO\r\n\r\n", b"\0" * 1000):
+        with running.raw(data) as one:
+            assert b" 400 " in heard_until_closed(one)
+
+
+def test_a_slow_head_is_cut_off(running):
+    """Also if a byte comes from time to time, or nothing but empty lines."""
+    for first, drip in ((b"", b""), (b"POST /filter HTTP/1.1\r\n", b"a"), (b"", b"\r\n")):
+        began_s = time.monotonic()
+        with running.raw(first) as one:
+            with contextlib.suppress(OSError):
+                while time.monotonic() < began_s + 2:
+                    one.sendall(drip)
+                    one.settimeout(0.05)
+                    with contextlib.suppress(TimeoutError):
+                        if b"" == one.recv(1000):
+                            break
+        assert time.monotonic() - began_s < 1.5
+
+
+def test_a_slow_body_is_cut_off(running):
+    with running.raw(head(b"filter", 100) + b"{") as one:
+        assert b" 408 " in heard_until_closed(one)
+
+
+def test_a_long_head_is_cut_off(running):
+    with running.raw(b"POST /filter HTTP/1.1\r\n") as one:
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 50 << 20:
+                one.sendall(b"a: " + b"b" * 50_000 + b"\r\n")
+                sent += 50_000
+        assert sent < 10 << 20
+
+
+def test_endless_chunks_and_trailers_are_cut_off(running):
+    start = b"POST /filter HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+    for begin, part in ((start, chunk), (start + b"0\r\n", b"a: " + b"b" * 9000 + b"\r\n")):
+        with running.raw(begin) as one:
+            sent = 0
+            with contextlib.suppress(OSError):
+                while sent < 50 << 20:
+                    one.sendall(part)
+                    sent += len(part)
+            assert sent < 20 << 20
+
+
+def test_a_body_that_is_announced_too_long_is_not_read(running):
+    with running.raw(head(b"filter", 1 << 40)) as one:
+        assert b" 413 " in heard_until_closed(one)
+
+
+def test_bodies_together_are_bounded(running):
+    """Held bytes never exceed the limit, and are given back."""
+    most = []
+    held = [running.raw(head(b"filter", 1 << 20) + b" " * (900 << 10)) for _ in range(8)]
+    for one in held:
+        most.append(running.extender.intake.held_bytes)
+        with one:
+            heard_until_closed(one)
+    assert max(most) <= QUICK.held_bytes
+    assert running.extender.intake.held_bytes == 0 and running.extender.running == 0
+    assert running.ask("filter", POD)[0] == 200
+
+
+def test_many_connections_neither_end_it_nor_stay():
+    limits = Limits(**{**vars(QUICK), "header_s": 3.0})
+    with Running(limits) as one:
+        one.ready()
+        crowd = [one.raw() for _ in range(120)]
+        for _ in range(100):
+            if len(one.server.server_state.connections) == QUICK.connections:
+                break
+            time.sleep(0.01)
+        assert len(one.server.server_state.connections) == QUICK.connections
+        assert sum(was_closed(other) for other in crowd) == 120 - QUICK.connections
+        for other in crowd:
+            other.close()
+        for _ in range(300):
+            if not one.server.server_state.connections:
+                break
+            time.sleep(0.01)
+        assert one.ask("filter", POD)[0] == 200
+
+
+def was_closed(one):
+    """Whether the server has hung up."""
+    one.settimeout(0.02)
+    try:
+        return one.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_memory_stays_bounded_under_attack(running):
+    resident = psutil.Process().memory_info
+    before = resident().rss
+    body = b'{"NodeNames": ["' + b"x" * 1_000_000
+    for _ in range(60):
+        running.ask("filter", body)
+    assert resident().rss - before < 60 << 20
+
+
+def test_an_answer_that_nobody_fetches_is_dropped():
+    names = json.dumps({"NodeNames": ["n" * 50] * 15_000}).encode()
+    limits = Limits(**{**vars(QUICK), "answer_s": 0.5, "idle_s": 0.5})
+    with Running(limits) as one, one.ready().raw() as deaf:
+        with contextlib.suppress(OSError):
+            for _ in range(30):
+                deaf.settimeout(0.2)
+                deaf.sendall(head(b"prioritize", len(names)) + names)
+        for _ in range(100):
+            if not one.server.server_state.connections:
+                break
+            time.sleep(0.05)
+        assert not one.server.server_state.connections
+
+
+# --- who may ask
+
+def test_a_token_is_asked_for_and_read_again(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    with Running(secret=Secret(file)) as one:
+        one.ready()
+        basic = base64.b64encode(b"any:first").decode()
+        for shown, status in (("Bearer first", 200), ("bearer first", 200), (f"Basic {basic}", 200), ("", 401),
+                              ("Bearer", 401), ("Bearer firs", 401), ("Bearer second", 401), ("Basic !", 401),
+                              ("Digest first", 401), ("Bearer \xff", 401)):
+            headers = {"Authorization": shown} if shown else {}
+            assert one.ask("filter", POD, headers=headers)[0] == status, shown
+            assert one.ask("metrics", None, "GET", headers)[0] == status
+        other = tmp_path / "new"
+        other.write_text("second")
+        os.replace(other, file)
+        assert one.ask("filter", POD, headers={"Authorization": "Bearer first"})[0] == 401
+        assert one.ask("filter", POD, headers={"Authorization": "Bearer second"})[0] == 200
+        file.unlink()
+        assert one.ask("filter", POD, headers={"Authorization": "Bearer second"})[0] == 401
+        file.write_text("")
+        assert one.ask("filter", POD, headers={"Authorization": "Bearer "})[0] == 401
+        assert one.get("/healthz")[0] == 200
+
+
+def test_a_token_file_that_says_nothing_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        Secret(tmp_path / "absent")
+    (tmp_path / "empty").write_text(" \n")
+    with pytest.raises(InputError, match="no token"):
+        Secret(tmp_path / "empty")
+
+
+def test_others_reach_us_only_if_something_is_asked_for():
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
+        check_address(host, False)
+    for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""):
+        with pytest.raises(InputError, match="reserve GPUs"):
+            check_address(host, False)
+        check_address(host, True)
+
+
+OPENSSL = shutil.which("openssl")
+
+
+def signed(folder, name, ca=None):
+    """Make a key and a certificate, signed by an authority or by itself."""
+    words = [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{name}.key", "-out", f"{name}.crt"]
+    words += ["-CA", f"{ca}.crt", "-CAkey", f"{ca}.key", "-addext", "basicConstraints=CA:FALSE"] if ca else []
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificates, and is not on this machine")
+def test_certificates_are_asked_for_checked_and_renewed(tmp_path):
+    for name, ca in (("ca", None), ("server", "ca"), ("client", "ca"), ("stranger", None), ("renewed", "ca")):
+        signed(tmp_path, name, ca)
+    files = {name: (tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+             for name in ("server", "client", "stranger", "renewed")}
+    address = Address("127.0.0.1", 0, *files["server"], tmp_path / "ca.crt")
+
+    def ask(verb, method, client=None):
+        """Status of a request over TLS, and who answered."""
+        context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+        if client:
+            context.load_cert_chain(*files[client])
+        with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", one.port, timeout=10, context=context)) as c:
+            c.request(method, f"/{verb}", json.dumps(POD))
+            name = c.sock.getpeercert()["subject"][0][0][1]
+            return c.getresponse().status, name
+
+    with Running(address=address, needs_certificate=True) as one:
+        while ask("readyz", "GET")[0] != 200:
+            time.sleep(0.01)
+        assert ask("filter", "POST", "client") == (200, "server")
+        assert ask("filter", "POST")[0] == 401 and ask("metrics", "GET")[0] == 401
+        with pytest.raises((ssl.SSLError, OSError)):
+            ask("filter", "POST", "stranger")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            one.ask("filter", POD)  # without TLS
+        for new, old in zip(files["renewed"], files["server"], strict=True):
+            os.replace(new, old)
+        files["server"] = files["client"]
+        for _ in range(60):
+            if ask("filter", "POST", "client") == (200, "renewed"):
+                break
+            time.sleep(0.05)
+        assert ask("filter", "POST", "client") == (200, "renewed")
+
+
+# --- readiness, metrics, the end
+
+def test_nothing_is_answered_while_writes_of_an_earlier_process_may_land():
+    began_s = time.monotonic()
+    with Running(rest_s=0.6) as one:
+        assert one.ask("filter", POD)[0] == one.ask("bind", POD)[0] == one.ask("prioritize", POD)[0] == 503
+        assert one.get("/readyz")[0] == 503 and b"writes of an earlier process" in one.get("/readyz")[1]
+        assert one.get("/healthz")[0] == 200
+        assert one.ready().ask("filter", POD)[0] == 200 and time.monotonic() - began_s >= 0.6
+
+
+def test_it_is_ready_when_lists_are_read_and_kernels_warm():
+    may_warm = threading.Event()
+    listed = {kind: threading.Event() for kind in ("nodes", "pods")}
+
+    class Api:
+        def list(self, kind):
+            assert listed[kind].wait(10)
+            return [f"{kind}-1", f"{kind}-2"], "7"
+
+        def watch(self, kind, version):
+            return iter(())
+
+    def follow(api, kind, tell, pause):
+        for what in api.list(kind)[0]:
+            tell(what)
+            yield
+        while True:
+            for _ in api.watch(kind, "7"):
+                yield
+            pause(0.05)
+            yield
+
+    with Running(warm=lambda: may_warm.wait(10), prepare=lambda one: watch_with(one, Api(), follow)) as one:
+        assert one.get("/readyz") == (503, b"waiting for kernels, nodes, pods\n") and one.get("/healthz")[0] == 200
+        assert one.ask("filter", POD)[0] == 503 and b"eopc" not in one.get("/metrics")[1]
+        may_warm.set()
+        listed["nodes"].set()
+        time.sleep(0.2)
+        assert one.get("/readyz") == (503, b"waiting for pods\n")
+        listed["pods"].set()
+        assert one.ready().ask("filter", POD)[0] == 200
+        assert one.bridge.told == ["nodes-1", "nodes-2", "pods-1", "pods-2"]
+        time.sleep(0.2)
+        assert b'sched_lab_watch_restarts_total{kind="pods"}' in one.get("/metrics")[1]
+
+
+@pytest.mark.parametrize("what", ["broken", "raised", "ended", "warm"])
+def test_what_must_not_fail_ends_it(what):
+    def follow(api, kind, tell, pause):
+        if what == "broken":
+            tell("broken")
+        if what == "raised":
+            raise ValueError("a bug")
+        while what != "ended":
+            yield
+            pause(0.01)
+
+    def warm():
+        if what == "warm":
+            raise ValueError("a bug")
+
+    one = Running(warm=warm, prepare=lambda extender: watch_with(extender, None, follow))
+    one.thread.start()
+    one.thread.join(10)
+    assert not one.thread.is_alive() and one.bridge.is_closed
+    assert "has ended" in str(one.extender.health.failure) if what == "ended" else isinstance(
+        one.extender.health.failure, ValueError)
+
+
+def test_why_nothing_is_listed_is_logged(caplog):
+    class Api:
+        def list(self, kind):
+            raise PermissionError("nodes is forbidden")
+
+    def follow(api, kind, tell, pause):
+        while True:
+            with contextlib.suppress(PermissionError):
+                api.list(kind)
+            pause(0.05)
+            yield
+
+    with Running(prepare=lambda one: watch_with(one, Api(), follow)) as one:
+        time.sleep(0.3)
+        assert one.get("/readyz")[0] == 503 and "cannot list nodes: nodes is forbidden" in caplog.text
+
+
+def test_metrics_say_what_happened(running):
+    running.ask("filter", POD)
+    running.ask("filter", {"NodeNames": []})
+    running.ask("bind", BIND | {"Node": "bad"})
+    text = running.get("/metrics")[1].decode()
+    for line in ('sched_lab_decisions_total{mode="decide",outcome="fits"}',
+                 'sched_lab_decisions_total{mode="decide",outcome="none"}', 'sched_lab_bind_failures_total',
+                 'sched_lab_requests_total{status="200",verb="filter"}', "sched_lab_eopc_watts 1500.0",
+                 "sched_lab_gpus_stranded 2.5", "sched_lab_reservations_lapsed_total 3.0",
+                 'sched_lab_request_seconds_bucket{le="0.003",verb="filter"}', "process_resident_memory_bytes"):
+        assert line in text, line
+
+
+def test_the_end_is_orderly():
+    with Running(Limits(**{**vars(QUICK), "drain_s": 1.0})) as one:
+        one.ready().bridge.may_bind.clear()
+        found = []
+        binding = threading.Thread(target=lambda: found.append(one.ask("bind", BIND)))
+        binding.start()
+        assert one.bridge.begun.wait(5)
+        one.server.handle_exit(15, None)
+        time.sleep(0.4)
+        assert one.get("/readyz") == (503, b"ending\n")
+        assert one.ask("filter", POD)[0] == 200  # others have not heard of it yet
+        time.sleep(1.2)
+        with pytest.raises(OSError):
+            one.ask("filter", POD)
+        assert not one.bridge.is_closed
+        one.bridge.may_bind.set()
+        binding.join(5)
+        one.thread.join(10)
+        assert found == [(200, b'{"Error":""}')] and one.bridge.is_closed and not one.thread.is_alive()
+
+

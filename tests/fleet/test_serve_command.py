@@ -1,0 +1,337 @@
+"""`sched-lab recommend` and `serve`: exit codes, one line for what is wrong, and a whole pod's way over HTTP."""
+import http.client
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sched_lab.fleet.bridge import ApiError
+from sched_lab.fleet.bridge_command import server_of, workload_in
+from sched_lab.fleet.journal import replay_journal
+from sched_lab.frames import InputError
+from tests.command_line import PROGRAM, assert_refused, call
+
+
+def node(name, gpus=2, model="T4"):
+    return {"kind": "Node", "apiVersion": "v1", "spec": {},
+            "metadata": {"name": name, "resourceVersion": "5",
+                         "labels": {"alibabacloud.com/gpu-card-model": model}},
+            "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "alibabacloud.com/gpu-milli": str(1000 * gpus),
+                                       "alibabacloud.com/gpu-count": str(gpus)}}}
+
+
+def pod(name, milli=500, count=1, at="", **annotations):
+    amounts = {"cpu": "1", "memory": "1Gi", "alibabacloud.com/gpu-milli": str(milli)}
+    said = {"alibabacloud.com/gpu-count": str(count), "alibabacloud.com/gpu-milli": str(milli), **annotations}
+    return {"kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": name, "namespace": "lab", "uid": f"uid-{name}", "annotations": said,
+                         "creationTimestamp": "2026-03-02T08:00:00Z", "resourceVersion": "6"},
+            "spec": {"containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+                     **({"nodeName": at} if at else {})},
+            "status": {"phase": "Running", "startTime": "2026-03-02T08:00:10Z"} if at else {"phase": "Pending"}}
+
+
+def listed(*items):
+    return {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": list(items)}
+
+
+# --- recommend
+
+@pytest.fixture
+def dump(tmp_path, monkeypatch):
+    """Work in a folder with a node of two GPUs and four pods, of which one runs."""
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.json").write_text(json.dumps(listed(node("n0"), node("n1", 1, "A10"))))
+    pods = listed(pod("runs", 700, at="n0", **{"alibabacloud.com/gpu-index": "0"}), pod("half"), pod("whole", 1000),
+                  pod("pair", 1000, 2))
+    Path("pods.json").write_text(json.dumps(pods))
+    return tmp_path
+
+
+FILES = ("--nodes", "nodes.json", "--pods", "pods.json")
+
+
+def test_recommend_says_where_and_why_not(dump, capsys):
+    code = call("recommend", *FILES)
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 1 and lines[-1] == "fgd: 2 of 3 pending pods can run"
+    assert re.fullmatch(r"lab/half: n[01], GPU [01]", lines[0])
+    assert re.fullmatch(r"lab/whole: n[01], GPU [01]", lines[1])
+    assert lines[2].startswith("lab/pair: no node of 2 (") and "lacks" in lines[2]
+    assert call("recommend", *FILES, "--policy", "pwr-fgd:0.1", "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["policy"] == "pwr-fgd:0.1" and [one["node"] == "" for one in told["pods"]] == [False, False, True]
+
+
+def test_recommend_is_0_if_all_can_run(dump, capsys):
+    Path("pods.json").write_text(json.dumps(listed(pod("half"))))
+    assert call("recommend", *FILES) == 0
+    Path("pods.json").write_text(json.dumps(listed(pod("runs", at="n0"))))
+    assert call("recommend", *FILES) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "fgd: 0 of 0 pending pods can run"
+
+
+def test_recommend_names_what_cannot_be_asked_at_all(dump, capsys):
+    Path("tasks.csv").write_text("name,num_gpus,gpu_milli,cpu_milli,memory_mib\nodd,1,1500,1000,1024\n")
+    assert call("recommend", "--nodes", "nodes.json", "--pods", "tasks.csv") == 1
+    assert "odd: gpu_milli is more than a GPU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("--nodes", "absent.json", "--pods", "pods.json"), "absent.json"), (("--nodes", "nodes.json"), "--pods"),
+    ((*FILES, "--policy", "fdg"), "did you mean fgd"), ((*FILES, "--gpu-power", "absent.csv"), "absent.csv")])
+def test_recommend_refuses_in_one_line(dump, arguments, words, capsys):
+    assert_refused(call("recommend", *arguments), capsys, words)
+
+
+def test_recommend_refuses_damaged_files(dump, capsys):
+    for text in ("", "{", "[]", '{"items": [1]}', "\udcff"):
+        Path("pods.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+        assert_refused(call("recommend", *FILES), capsys, "sched-lab: ")
+
+
+# --- serve: what is refused before it starts
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("--mode", "rule"), "choose one of decide, score, observe"), (("--policy", "fdg"), "did you mean fgd"),
+    (("--host", "0.0.0.0"), "reserve GPUs"), (("--tls-cert", "cert.pem"), "go together"),
+    (("--client-ca", "ca.pem"), "needs TLS"), (("--lapse", "0"), "--lapse"),
+    (("--rest", "-1"), "--rest"), (("--lapse", "nan"), "--lapse"),
+    (("--port", "65536"), "--port"), (("--kubeconfig", "absent"), "no way to a cluster"),
+    (("--target", "absent.csv"), "absent.csv"), (("--token-file", "absent"), "cannot be read"),
+    (("--journal", "pods.json"), "not a journal"), (("--tls-cert", "pods.json", "--tls-key", "pods.json"), "TLS")])
+def test_serve_refuses_in_one_line(dump, arguments, words, capsys):
+    kubeconfig_for(1)
+    given = arguments if "--kubeconfig" in arguments else ("--kubeconfig", "kubeconfig", *arguments)
+    assert_refused(call("serve", *given), capsys, words)
+
+
+def test_a_port_that_is_taken_is_one_line(dump, capsys):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as other:
+        port = other.server_address[1]
+        kubeconfig_for(port)
+        assert_refused(call("serve", "--kubeconfig", "kubeconfig", "--port", port), capsys, "cannot listen on")
+
+
+def test_a_target_workload_is_any_file_with_tasks(dump):
+    tasks = workload_in("pods.json")
+    assert tasks.gpu_milli.tolist() == [700, 500, 1000, 1000] and tasks.num_gpus.tolist() == [1, 1, 1, 2]
+
+
+# --- serve: an API server that is none, and a pod's way
+
+class FakeApi(http.server.ThreadingHTTPServer):
+    """Lists, watches without news, and bindings."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), FakeHandler)
+        self.objects = {"nodes": [node("n0"), node("n1")],
+                        "pods": [pod("runs", 1000, at="n0", **{"alibabacloud.com/gpu-index": "1"})]}
+        self.bound = []
+        self.may_bind = threading.Event()
+        self.may_bind.set()
+        self.ending = threading.Event()
+
+
+class FakeHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, body, status=200):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        if "watch=" in query.lower():
+            self.send_response(200)
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.server.ending.wait(30)
+            self.close_connection = True
+        else:
+            self.answer(listed(*self.server.objects[path.rpartition("/")[2]]))
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.may_bind.wait(10)
+        self.server.bound.append((self.path, body))
+        self.answer({"kind": "Status", "status": "Success"}, 201)
+
+
+def kubeconfig_for(port):
+    Path("kubeconfig").write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}))
+
+
+@pytest.fixture
+def api(dump):
+    with FakeApi() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        kubeconfig_for(server.server_address[1])
+        yield server
+        server.ending.set()
+        server.shutdown()
+
+
+class Serving:
+    """The command in a process of its own."""
+
+    def __init__(self, *arguments):
+        words = [*PROGRAM, "serve", "--kubeconfig", "kubeconfig", "--port", "0", "--rest", "0", *arguments]
+        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
+                                        env=os.environ | {"SCHED_LAB_COMPILE": "never"})
+        self.lines = []
+
+    def __enter__(self):
+        for line in self.process.stderr:
+            self.lines.append(json.loads(line))
+            if self.lines[-1]["message"] == "listening":
+                break
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.lines[-1]["port"], timeout=20)
+        while self.ask("readyz", None, "GET")[0] != 200:
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        self.connection.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.lines += map(json.loads, self.process.communicate(timeout=30)[1].splitlines())
+        return self.process.returncode
+
+    def ask(self, verb, content, method="POST"):
+        self.connection.request(method, f"/{verb}", content and json.dumps(content))
+        answer = self.connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text.decode()
+
+
+BIND = {"PodName": "new", "PodNamespace": "lab", "PodUID": "uid-new", "Node": "n0"}
+
+
+def test_a_pod_is_filtered_reserved_and_bound(api):
+    asked = {"Pod": pod("new", 1000), "Nodes": None, "NodeNames": ["n0", "n1"]}
+    with Serving("--journal", "j.jsonl", "--policy", "fgd") as one:
+        status, answer = one.ask("filter", asked)
+        assert status == 200 and answer["Error"] == "" and len(answer["NodeNames"]) == 1
+        chosen = answer["NodeNames"][0]
+        api.may_bind.clear()
+        found = []
+        other = http.client.HTTPConnection("127.0.0.1", one.connection.port, timeout=20)
+        binding = threading.Thread(target=lambda: (
+            other.request("POST", "/bind", json.dumps(BIND | {"Node": chosen})),
+            found.append(json.loads(other.getresponse().read()))))
+        binding.start()
+        begun = time.monotonic()
+        status, second = one.ask("filter", {**asked, "Pod": pod("next", 1000)})
+        assert status == 200 and second["NodeNames"] and time.monotonic() - begun < 5 and not found
+        api.may_bind.set()
+        binding.join(10)
+        other.close()
+        assert found == [{"Error": ""}]
+        path, body = api.bound[0]
+        assert path.endswith("/api/v1/namespaces/lab/pods/new/binding") and body["target"]["name"] == chosen
+        assert re.fullmatch(r"[01]", body["metadata"]["annotations"]["alibabacloud.com/gpu-index"])
+        status, text = one.ask("metrics", None, "GET")
+        assert 'sched_lab_decisions_total{mode="decide",outcome="fits"} 2.0' in text
+        assert "sched_lab_gpus 4.0" in text and "sched_lab_reservations 1.0" in text
+        assert one.end() == 0
+    start = next(line for line in one.lines if line["message"] == "listening")
+    assert start["target"] == "embedded" and start["policy"] == "fgd" and start["mode"] == "decide"
+    played = replay_journal("j.jsonl")
+    assert played["same"].all() and (played["what"] == "decision").sum() == 2
+
+
+def test_who_looks_on_decides_nothing(api):
+    asked = {"Pod": pod("new", 1000, 3), "NodeNames": ["n0", "n1"]}
+    with Serving("--mode", "observe", "--journal", "j.jsonl") as one:
+        assert one.ask("filter", asked)[1]["NodeNames"] == ["n0", "n1"]
+        assert len({score["Score"] for score in one.ask("prioritize", asked)[1]}) == 1
+    assert replay_journal("j.jsonl")["same"].all()
+
+
+WRONG = (None, 0, -1, 1e308, True, "", "x" * 1000, [], [[]], [None], {}, {"a": {}}, ["n0", None], {"a": ["b"]})
+FIELDS = [("Pod",), ("NodeNames",), ("Nodes",), ("Nodes", "items"), *(("Pod", name) for name in (
+    "metadata", "spec", "status")), *(("Pod", "metadata", name) for name in (
+        "annotations", "labels", "name", "uid", "namespace")), *(("Pod", "spec", name) for name in (
+            "containers", "tolerations", "nodeSelector", "affinity", "initContainers", "overhead", "resourceClaims"))]
+
+
+def with_value(question, path, value):
+    """Put a value into a copy of a question."""
+    first, *rest = path
+    return {**question, first: with_value(question.get(first) or {}, rest, value) if rest else value}
+
+
+def test_hostile_questions_to_the_real_bridge(api):
+    """Whatever a field holds, the answer is no traceback and no status of 500."""
+    whole = {"Pod": pod("new"), "NodeNames": ["n0"]}
+    questions = [(verb, with_value(whole, path, value)) for verb in ("filter", "prioritize")
+                 for path in FIELDS for value in WRONG]
+    questions += [("bind", {**BIND, "PodName": "absent/..", name: value}) for name in BIND for value in WRONG[:6]]
+    with Serving() as one:
+        failed = []
+        for verb, question in questions:
+            status, _ = one.ask(verb, question)
+            if status not in (200, 400):
+                failed.append((verb, question, status))
+            reopen(one)
+        assert failed == []
+        many = [f"n{number}" for number in range(100_000)]
+        assert one.ask("filter", {**whole, "NodeNames": many})[0] == 200
+        assert one.ask("filter", whole)[1]["NodeNames"] == ["n0"]
+
+
+def reopen(one):
+    """Connect anew, where the last answer was a refusal."""
+    if one.connection.sock is None:
+        one.connection = http.client.HTTPConnection("127.0.0.1", one.connection.port, timeout=20)
+
+
+def test_serving_loads_no_charts_and_no_solvers():
+    program = ("import sys, sched_lab.fleet.bridge_command, sched_lab.fleet.serve\n"
+               "heavy = {'altair', 'vl_convert', 'matplotlib', 'scipy.optimize', 'scipy.sparse', 'ortools',\n"
+               "         'sqlalchemy'}\n"
+               "print(sorted(heavy & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+# --- without a way to an API server
+
+
+def test_nodes_in_requests_need_no_api_server_and_binds_are_refused(monkeypatch, tmp_path):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    server = server_of(None, True)
+    for ask in (server.bind, server.pod):
+        with pytest.raises(ApiError, match="give --kubeconfig FILE") as refused:
+            ask("lab", "p")
+        assert not refused.value.is_unsure  # so GPUs are free again at once
+    with pytest.raises(InputError, match="no way to a cluster"):
+        server_of(None, False)
+    with pytest.raises(InputError):
+        server_of(tmp_path / "absent.yaml", True)
