@@ -1,0 +1,435 @@
+"""Instances on cut GPUs: where one goes, which layout serves most, who must end first, and what cannot be read."""
+
+import json
+from collections import Counter
+from functools import cache
+from itertools import product
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_lab.far.mig import MODELS as TREES
+from sched_lab.fleet.mig_nodes import (
+    MIG_MODELS,
+    WHOLE,
+    Instance,
+    MigGpu,
+    choose_instance,
+    cuts_of_model,
+    ends_for,
+    has_room,
+    instances_of,
+    less,
+    mig_parted,
+    model_named,
+    most_of,
+    most_served,
+    profile_named,
+    read_mig,
+    recommend_mig,
+    report_of,
+)
+from sched_lab.fleet.tables import Source, sources_of
+from sched_lab.frames import InputError
+from sched_lab.traces import find_reference
+from tests.command_line import call
+
+A100 = cuts_of_model("A100-40GB")
+RECORDED = [find_reference(f"kubernetes/dra_{kind}.json") for kind in ("slices", "claims", "pods")]
+needs_samples = pytest.mark.skipif(None in RECORDED, reason="the recorded ResourceSlices are not on this machine")
+PRODUCT = "nvidia.com/gpu.product"
+
+
+def node(name, product="NVIDIA-A100-SXM4-40GB", labels=None, **amounts):
+    allocatable = {"cpu": "8", "memory": "32Gi"} | {f"nvidia.com/{key}": str(n) for key, n in amounts.items()}
+    return {"kind": "Node", "metadata": {"name": name, "labels": {PRODUCT: product} | (labels or {})},
+            "status": {"allocatable": allocatable}}
+
+
+def pod(name, at="", phase="", created="2026-01-01T00:00:00Z", priority=0, claims=(), **limits):
+    limits = {key if "/" in key else f"nvidia.com/{key}": str(n) for key, n in limits.items()}
+    return {"kind": "Pod", "metadata": {"name": name, "namespace": "t", "creationTimestamp": created},
+            "spec": {"nodeName": at, "priority": priority, "containers": [{"resources": {"limits": limits}}],
+                     "resourceClaims": [{"name": one, "resourceClaimName": one} for one in claims]},
+            "status": {"phase": phase or ("Running" if at else "Pending")}}
+
+
+def read(*objects):
+    return read_mig([Source("all.json", json.dumps({"items": objects}).encode())])
+
+
+def place_of(profile, start, cuts=A100):
+    return next(k for k, one in enumerate(cuts.placements) if one[:2] == (profile, start))
+
+
+def gpu(*held, cuts=A100, name="0"):
+    """Return a GPU on which pods p0, p1, ... have instances."""
+    return MigGpu("n", name, cuts, tuple(Instance(place_of(*one, cuts), f"t/p{k}") for k, one in enumerate(held)))
+
+
+# --- table and trees
+
+def test_placements_are_those_that_the_driver_prints():
+    """`nvidia-smi mig -lgipp` of an H100 with 80 GB: starts, and memory slices blocked."""
+    printed = {"1g.10gb": ((0, 1, 2, 3, 4, 5, 6), 1), "1g.10gb+me": ((0, 1, 2, 3, 4, 5, 6), 1),
+               "1g.20gb": ((0, 2, 4, 6), 2), "2g.20gb": ((0, 2, 4), 2), "3g.40gb": ((0, 4), 4),
+               "4g.40gb": ((0,), 4), "7g.80gb": ((0,), 8)}
+    cuts = cuts_of_model("H100-80GB")
+    assert {name: (tuple(one.start for one in cuts.placements if one.profile == name),
+                   sum(next(one.needs for one in cuts.placements if one.profile == name)[:8]))
+            for name in cuts.profiles} == printed
+
+
+@pytest.mark.parametrize("model", MIG_MODELS)
+def test_the_table_is_whole(model):
+    tree, memories, names = MIG_MODELS[model]
+    assert len(memories) == len(names.split()) and tree in TREES
+    cuts = cuts_of_model(model)
+    most = dict(zip(cuts.profiles, most_of(cuts, cuts.capacity), strict=True))
+    for profile, memory in zip(names.split(), memories, strict=True):
+        by_table = {1: 4 if tree == "A30" else 7, 2: 2 if tree == "A30" else 3, 4: 1, 3: 2, 7: 1}[int(profile[0])]
+        by_table = 1 if "+me" in profile else 4 if profile[0] == "1" and memory == 2 else by_table
+        assert most[profile] == by_table, profile
+
+
+def test_only_one_instance_has_the_media_engines():
+    used = gpu(("1g.5gb+me", 6))
+    assert choose_instance([used], "1g.5gb+me") is None
+    assert choose_instance([used], "1g.5gb") is not None
+
+
+@pytest.mark.parametrize(("product", "memory", "profiles", "model"), [
+    ("NVIDIA-A100-SXM4-40GB", None, (), "A100-40GB"), ("A100-PCIE-80GB", None, (), "A100-80GB"),
+    ("NVIDIA-H100-80GB-HBM3", 81559, (), "H100-80GB"), ("NVIDIA-H100-NVL", 95830, (), "H100-94GB"),
+    ("NVIDIA-H200", 143771, (), "H200-141GB"), ("NVIDIA-A30", None, (), "A30-24GB"), ("A100", 40960, (), "A100-40GB"),
+    ("A100", None, ("3g.20gb",), "A100-40GB"), ("A100", None, ("1g.10gb",), ""), ("A100", None, (), ""),
+    ("Tesla-T4", 15360, (), ""), ("NVIDIA-A100-SXM4-40GB", None, ("3g.40gb",), ""), ("NVIDIA-A3000", None, (), "")])
+def test_a_gpu_is_found_in_the_table(product, memory, profiles, model):
+    assert model_named(product, memory, set(profiles)) == model
+
+
+@pytest.mark.parametrize("written", ["nvidia.com/mig-1g.10gb.me", "mig-1g.10gb+me", "1G.10GB+ME", "1g.10gb.me.shared"])
+def test_a_profile_has_one_name(written):
+    assert profile_named(written) == "1g.10gb+me"
+
+
+# --- one instance
+
+def test_three_slices_go_where_four_still_fit():
+    assert choose_instance([gpu()], "mig-3g.20gb") == (0, 4, "")
+    assert choose_instance([gpu()], "3g.20gb", {"4g.20gb": 1}) == (0, 4, "")
+
+
+def test_a_gpu_that_is_broken_already_goes_first():
+    assert choose_instance([gpu(), gpu(("4g.20gb", 0)), gpu()], "1g.5gb") == (1, 6, "")
+    assert choose_instance([gpu(("3g.20gb", 0)), gpu(("3g.20gb", 4))], "2g.10gb", {"4g.20gb": 1}) == (0, 4, "")
+
+
+def test_weights_decide():
+    """A 1g beside a 2g at 4: slice 6 is all that is left on the right; without demand any place is as good."""
+    assert choose_instance([gpu()], "2g.10gb", {"3g.20gb": 1}) == (0, 0, "")
+    assert choose_instance([gpu()], "2g.10gb", {"3g.20gb": 1, "4g.20gb": 1}) == (0, 4, "")
+
+
+def test_an_instance_that_exists_is_taken_before_one_that_is_as_good():
+    idle = MigGpu("n", "0", A100, (Instance(place_of("2g.10gb", 2)),))
+    assert choose_instance([idle], "2g.10gb", {"7g.40gb": 1}) == (0, 2, "")
+
+
+def test_nothing_fits_where_nothing_is_left_or_nothing_is_known():
+    assert choose_instance([gpu(("7g.40gb", 0))], "1g.5gb") is None
+    assert choose_instance([gpu()], "1g.10gb.xl") is None and choose_instance([], "1g.5gb") is None
+    assert choose_instance([MigGpu("n", "0", A100, (Instance(WHOLE, "t/p"),))], "1g.5gb") is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_what_is_chosen_fits_and_no_place_loses_less(data):
+    model = data.draw(st.sampled_from(["A30-24GB", "A100-40GB", "H200-141GB"]))
+    cuts = cuts_of_model(model)
+    held = []
+    left = cuts.capacity
+    for number in data.draw(st.lists(st.integers(0, len(cuts.placements) - 1), max_size=6)):
+        if has_room(cuts.placements[number].needs, left):
+            left = less(left, cuts.placements[number].needs)
+            held.append(Instance(number, f"t/p{len(held)}"))
+    profile = data.draw(st.sampled_from(cuts.profiles))
+    found = choose_instance([MigGpu("n", "0", cuts, tuple(held))], profile)
+    after = {one.start: less(left, one.needs) for one in cuts.placements
+             if one.profile == profile and has_room(one.needs, left)}
+    assert (found is None) == (not after)
+    if found is not None:
+        assert min(after[found.start]) >= 0
+
+        def useful(rest):  # shares by hand: what of the GPU's slices and engines an instance takes
+            return sum(n * sum(next(one.needs for one in cuts.placements if one.profile == name))
+                       for name, n in zip(cuts.profiles, most_of(cuts, rest), strict=True))
+        assert useful(after[found.start]) == max(map(useful, after.values()))
+
+
+# --- layouts
+
+@cache
+def fitting(*gpus):
+    """Every count of instances by profile that fits, by trying everything."""
+    found = {(0,) * len(A100.profiles)}
+    for one in gpus:
+        here = {((0,) * len(A100.profiles), one.left)}
+        done = set()
+        while here:
+            counts, left = here.pop()
+            done.add((counts, left))
+            for place in A100.placements:
+                if "+me" not in place.profile and has_room(place.needs, left):
+                    index = A100.profiles.index(place.profile)
+                    more = (*counts[:index], counts[index] + 1, *counts[index + 1:])
+                    here |= {(more, less(left, place.needs))} - done
+        found = {tuple(map(sum, zip(a, b, strict=True))) for a in found for b, _ in done}
+    return found
+
+
+@pytest.mark.parametrize("gpus", [(gpu(),), (gpu(("1g.5gb", 5)),), (gpu(("1g.10gb", 0)),),
+                                  (gpu(("2g.10gb", 0)), gpu(("3g.20gb", 4), name="1"))])
+def test_no_layout_serves_more(gpus):
+    for wanted in product(range(3), range(1), range(2), range(3), range(2), range(2), range(2)):
+        demand = {(False, (name,)): n for name, n in zip(A100.profiles, wanted, strict=True)}
+        best = max(sum(map(min, wanted, counts)) for counts in fitting(*gpus))
+        assert len(most_served(gpus, demand).places) == best, wanted
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from([f"mig-{name}" for name in A100.profiles]), max_size=14),
+       st.lists(st.sampled_from([f"mig-{name}" for name in A100.profiles]), max_size=5), st.integers(1, 3))
+def test_a_layout_holds(asks, running, number):
+    """No counter is taken twice, what runs stays, each pod that waits is told one thing, and the YAML says the same."""
+    shown = Counter(running)
+    running = [pod(f"r{k}", "n", **{name.replace("+", "."): 1}) for k, name in enumerate(running)]
+    objects = [node("n", **{name.replace("+", "."): count for name, count in shown.items()}, gpu=number),
+               *running, *(pod(f"w{k}", **{name.replace("+", "."): 1}) for k, name in enumerate(asks))]
+    cluster = read(*objects)
+    plan = recommend_mig(cluster)
+    rows = plan.table
+    for one in cluster.gpus:
+        here = rows[(rows["gpu"] == one.name) & rows["state"].isin(["in use", "idle", "ready", "new"])]
+        left = one.cuts.capacity
+        for row in here.itertuples():
+            left = less(left, one.cuts.placements[place_of(row.profile, row.start)].needs)
+        assert min(left) >= 0
+    assert sorted(rows.loc[rows["state"] == "in use", "pod"]) == sorted(f"t/r{k}" for k in range(len(running)))
+    waiting = rows[rows["state"].isin(["ready", "new", "later", "nowhere"])]
+    assert sorted(waiting["pod"]) == sorted(f"t/w{k}" for k in range(len(asks)))
+    assert (rows.loc[rows["state"] == "later", "after"] != "").all()
+    config = yaml.safe_load(mig_parted(plan))["mig-configs"]["sched-lab-n"]
+    stated = sum((Counter(one.get("mig-devices", {})) for one in config), Counter())
+    assert stated == Counter(rows.loc[rows["state"].isin(["in use", "idle", "ready", "new"]), "profile"])
+    assert [one["devices"] for one in config] == [[int(one.name)] for one in cluster.gpus]
+
+
+def test_older_and_more_urgent_pods_are_served_first():
+    cluster = read(node("n", **{"mig-7g.40gb": 1}), pod("late", created="2026-01-03T00:00:00Z", **{"mig-4g.20gb": 1}),
+                   pod("old", created="2026-01-02T00:00:00Z", **{"mig-4g.20gb": 1}),
+                   pod("urgent", created="2026-01-09T00:00:00Z", priority=5, **{"mig-4g.20gb": 1}))
+    rows = recommend_mig(cluster).table.set_index("pod")
+    assert rows.loc["t/urgent", "state"] == "new"
+    assert rows.loc["t/old", "after"] == "t/urgent" and rows.loc["t/late", "after"] == "t/old"
+
+
+def test_a_pod_that_asks_for_several_instances_has_them_on_one_node():
+    nodes = [node(name, **{"mig-4g.20gb": 1}) for name in "ab"]
+    busy = pod("busy", "a", **{"mig-4g.20gb": 1})
+    both = pod("both", **{"mig-3g.20gb": 2})
+    rows = recommend_mig(read(*nodes, busy, both)).table
+    assert set(rows.loc[rows["pod"] == "t/both", "node"]) == {"b"}
+    rows = recommend_mig(read(*nodes, busy, pod("more", "b", **{"mig-4g.20gb": 1}), both)).table
+    later = rows[rows["pod"] == "t/both"]
+    assert list(later["state"]) == ["later"] * 2 and set(later["after"]) <= {"", "t/busy"}
+    assert "t/busy" in set(later["after"]) and set(later["node"]) == {"a"}
+
+
+def test_a_pod_that_has_to_end_anyway_makes_room_for_the_next():
+    cluster = read(node("n", **{"mig-7g.40gb": 1, "mig-4g.20gb": 1, "mig-3g.20gb": 1}),
+                   *(pod(f"has-{size}", "n", **{f"mig-{size}": 1}) for size in ("7g.40gb", "4g.20gb", "3g.20gb")),
+                   *(pod(f"w{k}", **{"mig-2g.10gb": 1}) for k in range(3)))
+    later = recommend_mig(cluster).table.query("state == 'later'")
+    assert set(later["after"]) == {"t/has-7g.40gb"} and sorted(later["start"]) == [0, 2, 4]
+
+
+def test_pods_end_where_they_overlap():
+    holds = [(False, 4, "small", (1, 1, 0, 0)), (False, 8, "other", (0, 0, 1, 1))]
+    assert ends_for((1, 0, 0, 0), (1, 1, 1, 1), holds) == ("small",)
+    assert ends_for((0, 1, 1, 0), (1, 1, 1, 1), holds) == ("other", "small")
+    assert ends_for((0, 0, 0, 2), (1, 1, 1, 1), holds) is None
+    assert ends_for((3,), (7,), [(False, 4, "four", (4,)), (False, 3, "three", (3,))]) == ("four",)
+
+
+# --- what is read
+
+def test_counts_that_divide_are_cut_alike():
+    cluster = read(node("n", labels={"nvidia.com/gpu.count": "2"}, **{"mig-3g.20gb": 2, "mig-1g.5gb": 8}))
+    assert [sorted(A100.placements[one.placement].profile for one in each.instances) for each in cluster.gpus] == [
+        ["1g.5gb"] * 4 + ["3g.20gb"]] * 2
+
+
+def test_a_node_that_shows_instances_as_gpus():
+    cluster = read(node("n", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", {"nvidia.com/mig.strategy": "single"}, gpu=14),
+                   pod("runs", "n", gpu=1), pod("waits", gpu=1))
+    table = instances_of(cluster)
+    assert len(cluster.gpus) == 2 and set(table["profile"]) == {"1g.5gb"} and list(table["pod"]).count("t/runs") == 1
+    assert [ask.profiles for ask in cluster.asks] == [("1g.5gb",)]
+
+
+def test_gpus_that_are_not_cut_can_be():
+    cluster = read(node("n", gpu=2), pod("runs", "n", gpu=1), pod("waits", **{"mig-3g.20gb": 1}))
+    plan = recommend_mig(cluster)
+    assert plan.table[["gpu", "profile", "state", "pod"]].to_numpy().tolist() == [
+        ["0", "whole", "in use", "t/runs"], ["1", "3g.20gb", "new", "t/waits"]]
+    config = yaml.safe_load(mig_parted(plan))["mig-configs"]["sched-lab-n"]
+    assert config[0] == {"devices": [0], "mig-enabled": False} and config[1]["mig-devices"] == {"3g.20gb": 1}
+
+
+def test_what_cannot_be_used_is_in_the_ledger():
+    cluster = read(node("good", gpu=1), node("odd", **{"mig-1g.7gb": 1}), node("many", **{"mig-4g.20gb": 1000}),
+                   pod("ghost", "good", **{"mig-1g.5gb": 1}))
+    said = " ".join(cluster.ledger["reason"])
+    assert "not in the table of profiles" in said and "can be cut into" in said and "does not show" in said
+    assert {one.node for one in cluster.gpus} == {"good"}
+
+
+def test_nodes_without_such_gpus_are_refused():
+    for one in (node("n", "Tesla-T4", gpu=1), node("n", labels={"nvidia.com/mig.capable": "false"}, gpu=1)):
+        with pytest.raises(InputError, match="no node has a GPU that can be cut"):
+            read(one)
+
+
+def test_ended_pods_hold_nothing_and_ask_for_nothing():
+    cluster = read(node("n", **{"mig-7g.40gb": 1}), pod("done", "n", "Succeeded", **{"mig-7g.40gb": 1}),
+                   pod("failed", "", "Failed", **{"mig-7g.40gb": 1}), pod("cpu"), pod("waits", **{"mig-7g.40gb": 1}))
+    assert recommend_mig(cluster).table[["state", "pod"]].to_numpy().tolist() == [["ready", "t/waits"]]
+
+
+def test_pods_must_end_before_mig_parted_changes_a_gpu():
+    cluster = read(node("n", **{"mig-3g.20gb": 1, "mig-1g.5gb": 1}), pod("# end: [", "n", **{"mig-3g.20gb": 1}),
+                   pod("waits", **{"mig-4g.20gb": 1}))
+    text = mig_parted(recommend_mig(cluster))
+    assert '# must end before this GPU changes: "t/# end: ["' in text
+    assert yaml.safe_load(text)["mig-configs"]["sched-lab-n"][0]["mig-devices"] == {"3g.20gb": 1, "4g.20gb": 1}
+
+
+# --- DRA
+
+def slices(profiles=("1g.5gb", "3g.20gb", "4g.20gb"), name="n", driver="gpu.nvidia.com"):
+    """Publish a GPU as a driver does that counts memory slices, one device for each placement."""
+    spec = {"driver": driver, "nodeName": name, "pool": {"name": name}}
+    counters = {f"memory-slice-{k}": {"value": "1"} for k in range(8)} | {"multiprocessors": {"value": "98"}}
+    devices = [{"name": f"gpu-0-mig-{one.profile}-{one.start}", "attributes": {"profile": {"string": one.profile}},
+                "consumesCounters": [{"counterSet": "set", "counters": {
+                    f"memory-slice-{k}": {"value": str(need)} for k, need in enumerate(one.needs[:8]) if need}
+                    | {"multiprocessors": {"value": str(14 * int(one.profile[0]))}}}]}
+               for one in A100.placements if one.profile in profiles]
+    devices.append({"name": "gpu-0", "consumesCounters": [{"counterSet": "set", "counters": counters}]})
+    return [{"kind": "ResourceSlice", "metadata": {"name": f"{name}-{part}"}, "spec": spec | body} for part, body in (
+        ("c", {"sharedCounters": [{"name": "set", "counters": counters}]}), ("d", {"devices": devices}))]
+
+
+def claim(name, profile="", device="", node="n"):
+    rule = {"cel": {"expression": f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"}}
+    wish = {"deviceClassName": "mig.nvidia.com", "selectors": [rule] if profile else []}
+    results = [{"driver": "gpu.nvidia.com", "pool": node, "device": device}] if device else []
+    return {"kind": "ResourceClaim", "metadata": {"name": name, "namespace": "t"},
+            "spec": {"devices": {"requests": [{"name": "g", "exactly": wish}]}},
+            "status": {"allocation": {"devices": {"results": results}}} if device else {}}
+
+
+def test_a_slice_is_read_as_the_tree_would_have_it():
+    cluster = read(*slices())
+    assert choose_instance(cluster.gpus, "3g.20gb") == (0, 4, "gpu-0-mig-3g.20gb-4")
+    assert choose_instance(cluster.gpus, "whole") == (0, 0, "gpu-0")
+    assert mig_parted(recommend_mig(cluster)) == ""
+
+
+def test_claims_say_which_device_is_in_use():
+    cluster = read(*slices(), claim("has", device="gpu-0-mig-1g.5gb-2"), claim("wants", "4g.20gb"),
+                   claim("all"), pod("has", "n", claims=["has"]), pod("wants", claims=["wants"]),
+                   pod("all", claims=["all"]))
+    rows = recommend_mig(cluster).table.set_index("pod")
+    assert rows.loc["t/has", ["device", "state", "known"]].tolist() == ["gpu-0-mig-1g.5gb-2", "in use", "claim"]
+    assert rows.loc["t/wants", ["device", "state", "after"]].tolist() == ["gpu-0-mig-4g.20gb-0", "later", "t/has"]
+    assert rows.loc["t/all", "device"] == "gpu-0"
+
+
+def test_claims_take_devices_and_resources_take_what_a_plugin_has():
+    """Each where the other has the better place: an idle instance there, a GPU that is broken already here."""
+    claims = [claim("c", "3g.20gb"), pod("c", claims=["c"]), claim("has", device="gpu-0-mig-1g.5gb-6", node="d"),
+              pod("has", "d", claims=["has"])]
+    cluster = read(*slices(name="d"), node("p", **{"mig-3g.20gb": 2}), *claims, pod("r", **{"mig-1g.5gb": 1}))
+    rows = recommend_mig(cluster).table.set_index("pod")
+    assert rows.loc[["t/c", "t/r"], "node"].tolist() == ["d", "p"]
+
+
+def test_counters_of_any_amount_and_any_number_are_read_quickly():
+    """Devices that counters alone would allow twice, and as many as a slice may have."""
+    spec = {"driver": "gpu.lab", "nodeName": "n", "pool": {"name": "n"}}
+    body = spec | {"sharedCounters": [{"name": "s", "counters": {"units": {"value": "1500m"}}}],
+                   "devices": [{"name": f"d{k}", "attributes": {"profile": {"string": "1g.5gb"}}, "consumesCounters": [
+                       {"counterSet": "s", "counters": {"units": {"value": "100m"}}}]} for k in range(64)]}
+    cluster = read({"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": body})
+    cuts = cluster.gpus[0].cuts
+    assert most_of(cuts, cuts.capacity) == (15,)
+
+
+@needs_samples
+def test_recorded_gpus_under_dra():
+    cluster = read_mig(sources_of(RECORDED))
+    assert instances_of(cluster)[["node", "device", "pod"]].to_numpy().tolist() == [
+        [f"n000{1 + k // 2}", f"gpu-0-mig-3g-{k % 2}", f"lab/dra{(k + 2) % 4}"] for k in range(4)]
+    plan = recommend_mig(cluster)
+    later = plan.table[plan.table["state"] == "later"]
+    assert later[["pod", "profile", "after"]].to_numpy().tolist() == [
+        ["lab/dra4", "3g.20gb", "lab/dra2"], ["lab/dra5", "whole", "lab/dra0|lab/dra1"]]
+
+
+# --- files
+
+def test_a_report_has_the_table_and_the_configuration(tmp_path):
+    cluster = read(node("n", **{"mig-3g.20gb": 1}), pod("waits", **{"mig-4g.20gb": 1}), pod("no", **{"mig-1g.9gb": 1}))
+    report = report_of(recommend_mig(cluster))
+    report.write_tables(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "layout.csv", "ledger.csv", "mig-parted.yaml", "summary.json"]
+    assert json.loads((tmp_path / "summary.json").read_text())["served"] == 1
+    assert "4g.20gb" in yaml.safe_load((tmp_path / "mig-parted.yaml").read_text())["mig-configs"]["sched-lab-n"][0][
+        "mig-devices"]
+    assert recommend_mig(cluster).lines() == [
+        "1 of 2 pods that wait for MIG instances can be served", "t/no (1g.9gb): no GPU here can make such an instance"]
+
+
+@pytest.mark.parametrize(("asked", "code", "said"), [
+    ("4g.20gb", 0, "# 1 of 1 pods"), ("1g.9gb", 1, "no GPU here can make such an instance")])
+def test_the_command_prints_a_file_for_mig_parted(tmp_path, capsys, asked, code, said):
+    for name, body in (("nodes", node("n", **{"mig-3g.20gb": 1})),
+                       ("pods", pod("# a\nversion: v9", **{f"mig-{asked}": 1}))):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"items": [body]}))
+    files = "--nodes", tmp_path / "nodes.json", "--pods", tmp_path / "pods.json"
+    assert call("recommend", *files, "--mig") == code
+    text = capsys.readouterr().out
+    assert said in text
+    assert list(yaml.safe_load(text)) == ["version", "mig-configs"] and yaml.safe_load(text)["version"] == "v1"
+    assert call("recommend", *files, "--mig", "--json") == code
+    told = json.loads(capsys.readouterr().out)
+    assert told["layout"][-1 if code else 0]["pod"] == "t/# a\nversion: v9" and said.removeprefix("# ") in str(told)
+
+
+def test_the_command_refuses_files_without_such_gpus(tmp_path, capsys):
+    path = tmp_path / "nodes.json"
+    path.write_text(json.dumps({"items": [node("n", "Tesla-T4", gpu=1)]}))
+    assert call("recommend", "--nodes", path, "--pods", path, "--mig") == 2
+    assert "no node has a GPU that can be cut" in capsys.readouterr().err
+
+
+def test_files_that_are_no_objects_are_one_error():
+    with pytest.raises(InputError):
+        read_mig([Source("bad.json", b"{")])
+    with pytest.raises(InputError):
+        read_mig([])
