@@ -29,7 +29,7 @@ def reqs(key: str) -> list[str]:
 
 
 # what 'all' brings; the others need a GPU, or are for whoever changes the package
-ALL = ("charts", "solvers", "profiles", "mariadb", "traces", "distributed", "parquet")
+ALL = ("charts", "solvers", "profiles", "mariadb", "traces", "distributed", "parquet", "kubernetes")
 extras = {name: reqs(f"{name}_requirements") for name in (*ALL, "gpu", "nvml", "book", "lab")}
 extras["all"] = sum((extras[name] for name in ALL), [])
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need,
@@ -44,7 +44,7 @@ setup(
     keywords=cfg["keywords"].split(),
     url=cfg["git_url"],
     packages=find_packages(include=[lib, lib + ".*"]),
-    package_data={lib: ["py.typed"], "": ["*.pyi"]},
+    package_data={lib: ["py.typed", "_ahead.json"], "": ["*.pyi"]},
     cmdclass={"build_py": BuildWithData},
     install_requires=reqs("requirements"),
     extras_require=extras,

@@ -20,6 +20,9 @@ EXTRA_OF = {
     "sqlalchemy": "profiles", "pymysql": "mariadb",
     "pooch": "traces", "pyarrow": "parquet",
     "dask": "distributed", "distributed": "distributed",
+    "kubernetes": "kubernetes", "starlette": "kubernetes", "uvicorn": "kubernetes",
+    "httptools": "kubernetes", "uvloop": "kubernetes", "orjson": "kubernetes",
+    "prometheus_client": "kubernetes",
     "cupy": "gpu", "array_api_compat": "gpu", "pynvml": "nvml",
 }
 

@@ -84,6 +84,7 @@ REFUSED = {
     "fetch openb --to out": "pooch, which is not installed; .*traces",
     "sweep study.toml --dask tcp://localhost:1 --out out": "distributed, which is not installed; .*distributed",
     "inflate --nodes nodes.csv --tasks tasks.csv --device cuda --out out": ".*gpu",
+    "serve --mode observe": ".*kubernetes",
 }
 
 

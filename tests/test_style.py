@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "sched_lab"
 MODULES = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in PACKAGE.rglob("*.py")
                  if not path.name.startswith("_"))
-MOST_PUBLIC_NAMES = 350
+MOST_PUBLIC_NAMES = 375
 MOST_PARAMETERS = 7
 
 
@@ -49,7 +49,8 @@ def test_few_names_are_public():
 
 
 PARAMETERS = re.compile(r"Parameters\n\s*-+\n(.*?)(?:\n\s*\n\s*[A-Z]\w+\n\s*-+\n|\Z)", re.S)
-COMMANDS = (".command", ".questions", ".cli")  # their functions are command lines: the options have help texts
+# their functions are command lines: the options have help texts
+COMMANDS = (".command", ".questions", ".bridge_command", ".cli")
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith(COMMANDS)])
