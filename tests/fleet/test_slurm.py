@@ -375,7 +375,7 @@ def test_recorded_dumps_that_are_damaged_become_a_problem_or_one_error(seed, tmp
     assert (ran.node < len(problem.cluster)).all() and not (ran.end_s < ran.start_s).any()
     if seed < 4:
         write_cluster(tables, tmp_path / "cluster")
-        words = ["replay", "cluster", "--policies", "fgd", "--no-charts", "--out", "answer"]
+        words = ["replay", "cluster", "--policies", "fgd", "--out", "answer"]
         done = subprocess.run([*PROGRAM, *words], cwd=tmp_path, capture_output=True, text=True, timeout=110)
-        assert done.returncode in (0, 2) and "Traceback" not in done.stderr, done.stderr
-        assert (tmp_path / "answer" / "summary.csv").exists() == (done.returncode == 0)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "answer" / "report.html").exists()
