@@ -130,6 +130,9 @@ def cluster_of(table: pd.DataFrame) -> Cluster:
     return Cluster(_texts(table["sn"]), cpu_milli, memory_mib, num_gpus, _texts(gpu_model),
                    _texts(table["cpu_model"]))
 
+# %% ../nbs/10_cluster.ipynb #10-029c
+MOST_SAID = 20  # names in a message
+
 # %% ../nbs/10_cluster.ipynb #10-030
 def read_nodes(path: str | Path, known_models: Collection[str] | None = None) -> Cluster:
     """Read a node list: CSV with sn, cpu_milli, memory_mib, gpu, model and, if known, cpu_model.
@@ -147,11 +150,13 @@ def read_nodes(path: str | Path, known_models: Collection[str] | None = None) ->
     has_gpus = table["gpu"] > 0
     is_unknown = has_gpus & ~table["model"].isin(table["model"] if known_models is
                                                  None else list(known_models))
+    choices = ", ".join(known_models or ())
+    if len(known_models or ()) > MOST_SAID:
+        choices = "what sched-lab hardware lists; --hardware FILE adds more"
     for is_wrong, words, mend in ((has_gpus & (table["model"] == ""),
                                    "the node has GPUs but no model", "name the GPU model"),
                                   (is_unknown, "has no power entry",
-                                   f"add one, or choose from {', '.join(known_models or ())}"),
-                                  ):
+                                   f"add one, or choose from {choices}")):
         if is_wrong.any():
             row = int(table.index[int(np.argmax(is_wrong))])
             model = table["model"][row]

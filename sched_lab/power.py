@@ -14,7 +14,7 @@ import pandas as pd
 
 from .jit import njit
 from .arrays import Integers, Texts
-from .cluster import WHOLE_GPU_MILLI, Cluster, State
+from .cluster import MOST_SAID, WHOLE_GPU_MILLI, Cluster, State
 from .frames import Column, InputError, read_table
 
 # %% auto #0
@@ -141,13 +141,23 @@ class Power(NamedTuple):
     is_package: bool
 
 # %% ../nbs/12_power.ipynb #12-013
+def mend_of(what: str, model: str, table: Mapping[str, Any]) -> str:
+    """What to do so that a model has watts."""
+    if len(table) <= MOST_SAID:
+        return f"add one; there are {', '.join(filter(None, table))}"
+    cores = "" if what == "GPU" else ", cores = 16"
+    return (f'give --hardware FILE with [{what.lower()}."{model:.40}"] and idle_w = 50, '
+            f"full_w = 300{cores}, say, or --{what.lower()}-power FILE; sched-lab hardware lists "
+            "what is known")
+
+
 def _watts(models: Texts, table: Mapping[str, tuple[int, ...]], what: str) -> Integers:
     """Entries of the models, (nodes, entries)."""
     for model in models:
         if model not in table:
             raise InputError(f"there is no power entry for {what} model {model!r}",
                              column=f"{what.lower()}_model", value=model,
-                             mend=f"add one; there are {', '.join(filter(None, table))}")
+                             mend=mend_of(what, model, table))
     return np.array([table[model] for model in models], np.int64).reshape(len(models), -1)
 
 # %% ../nbs/12_power.ipynb #12-013p

@@ -20,7 +20,8 @@ from ..cluster import (WHOLE_GPU_MILLI, Cluster, State, empty_state, read_nodes,
                                toy_cluster)
 from ..frag import Target, target_of
 from ..frames import embedded
-from ..power import GPU_POWER_W, Power, power_of
+from ..hardware import known_cpu_w, known_gpu_w
+from ..power import Power, power_of
 from ..traces import TaskClasses, Tasks, admits, read_tasks, toy_tasks
 
 # %% auto #0
@@ -309,8 +310,8 @@ class PowerSettings(NamedTuple):
     Parameters
     ----------
     model : "eq1" counts CPUs as Eq. 1 is printed, "package" as the authors' code does
-    gpu_power_w : idle and full watts by GPU model, to add or override
-    cpu_power_w : idle and full watts and cores by CPU model, to add or override
+    gpu_power_w : idle and full watts by GPU model, to add to what is known or override it
+    cpu_power_w : idle and full watts and cores by CPU model, likewise
     load_curve : how power rises with load, "step", "linear", "concave" or knots
     """
 
@@ -321,7 +322,8 @@ class PowerSettings(NamedTuple):
 
     def of(self, cluster: Cluster) -> Power:
         """Power model of a cluster."""
-        return power_of(cluster, *self)
+        return power_of(cluster, self.model, known_gpu_w(self.gpu_power_w),
+                        known_cpu_w(self.cpu_power_w), self.load_curve)
 
 # %% ../../nbs/20_online_model.ipynb #20-020s
 def read(nodes: str | Path | None = None, tasks: str | Path | None = None,
@@ -339,7 +341,7 @@ def read(nodes: str | Path | None = None, tasks: str | Path | None = None,
     """
     watts = (power.gpu_power_w if power else None) or {}
     cluster = read_nodes(nodes or embedded("nodes.csv"),
-                         known_models=GPU_POWER_W.keys() | watts.keys())
+                         known_models=known_gpu_w(watts))
     return cluster, read_tasks(tasks or embedded("tasks.csv"))
 
 
