@@ -74,6 +74,12 @@ NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables on
 Workers = Annotated[
     int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
 
+# %% ../nbs/85_commands.ipynb #85-009b
+HardwareFile = Annotated[
+    Path | None,
+    option("Catalogue of GPUs and CPUs of one's own, TOML, laid over what sched-lab hardware "
+           "lists; --gpu-power and --cpu-power win over it.", "--hardware", metavar="FILE")]
+
 # %% ../nbs/85_commands.ipynb #85-010
 MOST_WORKERS = 8  # on each core
 
@@ -93,6 +99,20 @@ def workers_of(workers: int) -> int:
         raise InputError(f"--workers {workers} on {cores} cores",
                          mend=f"give 0 to {MOST_WORKERS * cores}")
     return workers or cores
+
+# %% ../nbs/85_commands.ipynb #85-010n
+Price = Annotated[str, option(
+    "Price of energy in EUR/kWh: a number, or a CSV file with the columns time (seconds, or "
+    "dates) and value. [default: 0.17168313, as in ANDREAS]", "--price",
+    metavar="FILE|NUMBER")]
+Carbon = Annotated[str, option(
+    "CO2 intensity of energy in g/kWh, as --price. [default: 214, the EU in 2023]", "--carbon",
+    metavar="FILE|NUMBER")]
+AsleepAfter = Annotated[float | None, option(
+    "Also add up the energy if a node sleeps once it has been empty for so long. "
+    "[default: not]", "--asleep-after", metavar="MINUTES", callback=within(0, 1e9))]
+AsleepWatts = Annotated[float, option("What a node that sleeps draws.", "--asleep-watts",
+                                      metavar="W", callback=within(0, 1e6))]
 
 # %% ../nbs/85_commands.ipynb #85-012
 def policy_option(table: PolicyTable[Any]) -> Any:
@@ -247,6 +267,19 @@ def compiling_said(about_s: float) -> Iterator[None]:
 def checksums_of(files: Mapping[str, InputFile]) -> dict[str, str]:
     """Checksums of input files, by option."""
     return {name: file.sha256 for name, file in files.items()}
+
+# %% ../nbs/85_commands.ipynb #85-019a
+def series_files(**given: str) -> dict[str, InputFile]:
+    """Files among options that take a number or a file, by name: `series_files(price=price)`."""
+    from .frames import read_input
+
+    def is_number(text: str) -> bool:
+        try:
+            return float(text) == float(text)
+        except ValueError:
+            return False
+    return {name: read_input(text) for name, text in given.items()
+            if text and not is_number(text)}
 
 # %% ../nbs/85_commands.ipynb #85-019b
 def can_draw() -> bool:

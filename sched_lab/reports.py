@@ -29,6 +29,22 @@ RECORD = "summary.json"
 PAGE = "report.html"
 MOST_FILES = 60  # whose checksums a page shows
 
+# %% ../nbs/81a_reports.ipynb #81a-003n
+ENERGY_MEANINGS = {
+    "energy_kwh": "energy of the whole run, with all nodes on, kWh",
+    "asleep_kwh": "the same with empty nodes asleep, kWh",
+    "energy_eur": "what energy_kwh costs, EUR",
+    "co2_kg": "CO2 that energy_kwh stands for, kg",
+    "energy_assumptions": "whose watts, price and intensity these are, and what is left out"}
+
+
+def energy_sentence(summary: Mapping[str, Any]) -> str:
+    """What was drawn, paid and emitted, in a sentence; the numbers are those of a summary."""
+    asleep = (f" ({summary['asleep_kwh']:,.1f} kWh with empty nodes asleep)"
+              if "asleep_kwh" in summary else "")
+    return (f"It draws {summary['energy_kwh']:,.1f} kWh{asleep}, which cost "
+            f"{summary['energy_eur']:,.2f} EUR and stand for {summary['co2_kg']:,.1f} kg of CO2.")
+
 # %% ../nbs/81a_reports.ipynb #81a-005
 class Origin(NamedTuple):
     """Where a report comes from.

@@ -17,18 +17,20 @@ import typer
 
 from .. import __version__
 from ..cluster import Cluster, read_nodes
-from ..commands import (Force, Workers, as_called, can_draw, checksums_of, folder_option,
-                                option, policy_option, progress, warnings_said, workers_of)
+from ..commands import (Carbon, Force, HardwareFile, Price, Workers, as_called, can_draw,
+                                checksums_of, folder_option, option, policy_option, progress,
+                                series_files, warnings_said, workers_of)
 from ..frames import (InputError, as_plain, embedded, ensure_writable, input_key,
                               read_input, read_json, remove_leftovers, write_frame)
+from ..meter import Tariff, tariff_of
 from .evaluation import (Study, compare, compare_streamed, parse_seeds, read_study,
                                          run_cell, run_study, stream_study)
 from .inflation import SAMPLINGS, Run, inflate
 from .model import Policy, PowerSettings
 from .policies import ARITHMETICS, POLICIES, policy_of
-from .report import TABLES, headline, page_of_runs, run_report
-from ..power import (GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power,
-                             read_gpu_power)
+from .report import HOUR_S, TABLES, headline, page_of_runs, run_report
+from ..hardware import known_gpu_w, watts_of_files
+from ..power import POWER_MODELS, load_permille
 from ..pages import mark_of, write_page
 from ..reports import (PAGE, Answer, Origin, check_folder, input_difference,
                                refuse_folder)
@@ -48,6 +50,7 @@ class Inflation:
     policy, until, power : as `inflate` gets them for every seed
     sampling : how to draw a workload
     recorded : workload of a seed, or None to draw one
+    tariff : what an hour at a load is billed with
     inputs : what a result depends on, for its key
     """
 
@@ -58,6 +61,7 @@ class Inflation:
     power: PowerSettings
     sampling: str
     recorded: Callable[[int], Arrivals] | None
+    tariff: Tariff
     inputs: dict[str, Any]
 
     def answer(self, seed: int) -> Answer:
@@ -66,7 +70,7 @@ class Inflation:
 
     def write(self, run: Run, seed: int, folder: Path, force: bool) -> None:
         """Write a run into its folder, all or nothing."""
-        report = run_report(self.cluster, self.tasks, run)
+        report = run_report(self.cluster, self.tasks, run, self.power, self.tariff)
         self.answer(seed).write(folder, report.write_tables, force=force)
 
 # %% ../../nbs/90a_online_command.ipynb #90a-006
@@ -115,12 +119,14 @@ class InputPaths:
     arrivals: Path | None
     gpu_power: Path | None
     cpu_power: Path | None
+    hardware: Path | None = None
 
     def given(self) -> dict[str, Path]:
         """Files to read, by what they are."""
         paths = {"nodes": self.nodes or embedded("nodes.csv"),
                  "tasks": self.tasks or embedded("tasks.csv"), "arrivals": self.arrivals,
-                 "gpu_power": self.gpu_power, "cpu_power": self.cpu_power}
+                 "gpu_power": self.gpu_power, "cpu_power": self.cpu_power,
+                 "hardware": self.hardware}
         return {name: path for name, path in paths.items() if path}
 
 # %% ../../nbs/90a_online_command.ipynb #90a-009
@@ -130,7 +136,7 @@ def inflation_of(paths: InputPaths, options: dict[str, Any]) -> Inflation:
     Parameters
     ----------
     paths : the files
-    options : policy, power, arithmetic, until, sampling, load_curve
+    options : policy, power, arithmetic, until, sampling, load_curve, price, carbon
 
     Raises
     ------
@@ -139,17 +145,20 @@ def inflation_of(paths: InputPaths, options: dict[str, Any]) -> Inflation:
     policy = policy_of(options["policy"], options["arithmetic"])
     load_permille(options["load_curve"])
     files = {name: read_input(path) for name, path in paths.given().items()}
-    watts = read_gpu_power(files["gpu_power"]) if paths.gpu_power else {}
-    cpu_watts = read_cpu_power(files["cpu_power"]) if paths.cpu_power else {}
-    cluster = read_nodes(files["nodes"], known_models=GPU_POWER_W.keys() | watts.keys())
+    watts, cpu_watts = watts_of_files(files.get("hardware"), files.get("gpu_power"),
+                                      files.get("cpu_power"))
+    cluster = read_nodes(files["nodes"], known_models=known_gpu_w(watts))
     trace = read_tasks(files["tasks"])
     recorded = None
     if paths.arrivals:
         recorded = partial(read_arrivals, files["arrivals"], cluster=cluster, tasks=trace)
     power = PowerSettings(options["power"], watts, cpu_watts, options["load_curve"])
+    rates = {name: options[name] for name in ("price", "carbon")}
+    tariff = tariff_of(**rates, horizon=(0.0, HOUR_S))
+    files |= series_files(**rates)
     inputs = {**options, "files": checksums_of(files), "sched_lab": __version__}
     return Inflation(cluster, trace, policy, options["until"], power, options["sampling"],
-                     recorded, inputs)
+                     recorded, tariff, inputs)
 
 # %% ../../nbs/90a_online_command.ipynb #90a-011
 NodesFile = Annotated[
@@ -280,6 +289,7 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
                     cpu_power: CpuPower = None, load_curve: LoadCurve = "step",
                     arithmetic: Arithmetic = "exact", until: Until = None,
                     device: ArrayDevice = None, report: WithPage = False,
+                    hardware: HardwareFile = None, price: Price = "", carbon: Carbon = "",
                     force: Force = False) -> None:
     """Let random tasks arrive on an empty cluster until it is full, and record every step.
 
@@ -288,8 +298,9 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     capacity), eopc_w (power of the datacenter), cpu_w, gpu_w, used_gpu_milli, arrived_gpu_milli,
     frag_milli and failed (failures so far); **failures.csv** has what alone was in the way of each
     failed task on some node (cpu, memory, gpu, model; or several things on every node);
-    **summary.json** has the end. With --seeds, each seed has a sub-folder, and finished ones are
-    kept. With --report, **report.html** says to a person how they ended.
+    **summary.json** has the end, and what an hour at half load, at four fifths and at the end costs
+    and emits (a series has to cover second 0 to 3600). With --seeds, each seed has a sub-folder,
+    and finished ones are kept. With --report, **report.html** says to a person how they ended.
 
     Example: sched-lab inflate --nodes nodes.csv --tasks tasks.csv --policy pwr-fgd:0.1 --seeds 0-9
     --out results
@@ -297,8 +308,10 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     chosen = check_choice(seeds, arrivals, seed, until)
     ensure_writable(out)
     options = {"policy": policy, "power": power, "arithmetic": arithmetic, "until": until,
-               "sampling": sampling, "load_curve": load_curve}
-    inflation = inflation_of(InputPaths(nodes, tasks, arrivals, gpu_power, cpu_power), options)
+               "sampling": sampling, "load_curve": load_curve, "price": price,
+               "carbon": carbon}
+    paths = InputPaths(nodes, tasks, arrivals, gpu_power, cpu_power, hardware)
+    inflation = inflation_of(paths, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
     check_seed_folders(inflation, folders, out, force)
     if report and (out / PAGE).exists() and not is_our_page(out / PAGE):

@@ -23,7 +23,8 @@ from ..cluster import Cluster, read_nodes
 from .model import PowerSettings
 from .policies import ARITHMETICS, policy_of
 from .inflation import SAMPLINGS, inflate, on_grid
-from ..power import GPU_POWER_W, POWER_MODELS, load_permille, read_cpu_power, read_gpu_power
+from ..hardware import CpuWatts, GpuWatts, known_gpu_w, watts_of_files
+from ..power import POWER_MODELS, load_permille
 from ..streams import Dataset, Streamed, stream
 from ..sweeps import Cell, Grid, Shown, Sweep, sweep
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
@@ -44,6 +45,7 @@ class Study:
     arrivals : file of recorded workloads by name of the trace; empty to draw them
     options : until, sampling, power, arithmetic, load_curve; what is not there is as in `inflate`
     gpu_power, cpu_power : files with watts to add or override, if any
+    hardware : a catalogue of one's own, if any; the tables of watts win over it
     step : distance of the grid on which curves are kept
     """
 
@@ -56,6 +58,7 @@ class Study:
     gpu_power: Path | None = None
     cpu_power: Path | None = None
     step: float = 0.005
+    hardware: Path | None = None
 
     def grid(self) -> Grid:
         """One cell for each trace, policy and seed, made when asked for."""
@@ -69,6 +72,7 @@ class Study:
     def checksums(self) -> dict[str, str]:
         """Checksums of all files, by their role; taken once, and workers read no other files."""
         files = {"nodes": self.nodes, "gpu_power": self.gpu_power, "cpu_power": self.cpu_power,
+                 "hardware": self.hardware,
                  **{f"trace {name}": path for name, path in self.traces.items()},
                  **{f"arrivals {name}": path for name, path in self.arrivals.items()}}
         return {name: sha256(path) for name, path in files.items() if path}
@@ -81,8 +85,6 @@ class Study:
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-008
 Known = tuple[Path, str]  # a file, and the checksum it must have
-GpuWatts = dict[str, tuple[int, int]]
-CpuWatts = dict[str, tuple[int, int, int]]
 
 
 @lru_cache(maxsize=8)
@@ -113,14 +115,10 @@ def arrivals_in(arrivals: Known, seed: int, nodes: Known, models: frozenset[str]
 # %% ../../nbs/26a_evaluation.ipynb #26a-008q
 def watts_in(study: Study) -> tuple[GpuWatts, CpuWatts]:
     """Watts of GPU and CPU models that a study adds or overrides."""
+    paths = {"hardware": study.hardware, "gpu_power": study.gpu_power, "cpu_power": study.cpu_power}
     known = study.checksums
-    gpu_power_w: GpuWatts = {}
-    cpu_power_w: CpuWatts = {}
-    if study.gpu_power:
-        gpu_power_w = read_gpu_power(read_input(study.gpu_power, known["gpu_power"]))
-    if study.cpu_power:
-        cpu_power_w = read_cpu_power(read_input(study.cpu_power, known["cpu_power"]))
-    return gpu_power_w, cpu_power_w
+    return watts_of_files(*(path and read_input(path, known[name])
+                            for name, path in paths.items()))
 
 # %% ../../nbs/26a_evaluation.ipynb #26a-008r
 def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
@@ -132,7 +130,7 @@ def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     trace, policy, seed : of the run
     """
     gpu_power_w, cpu_power_w = watts_in(study)
-    models = frozenset(GPU_POWER_W.keys() | gpu_power_w.keys())
+    models = frozenset(known_gpu_w(gpu_power_w))
     known = study.checksums
     options = study.options
     nodes = (study.nodes, known["nodes"])
@@ -225,6 +223,7 @@ KINDS: dict[str, tuple[Kind, str]] = {
     "load_curve": ((str, list), "a name, or knots [[0, 0], [0.5, 0.7], [1, 1]]"),
     "gpu_power": (str, "a file name"),
     "cpu_power": (str, "a file name"),
+    "hardware": (str, "a file name"),
     "traces": (dict, "a table of file names"),
     "arrivals": (dict, "a table of file names"),
 }
@@ -313,7 +312,7 @@ def read_study(path: str | Path) -> Study:
                   files("traces") or {"default": embedded("tasks.csv")},
                   settings.get("policies", ["fgd", "pwr", "pwr-fgd:0.1"]), parse_seeds(seeds),
                   files("arrivals"), options, file("gpu_power"), file("cpu_power"),
-                  float(settings.get("step", 0.005)))
+                  float(settings.get("step", 0.005)), file("hardware"))
     check_study(study, path)
     return study
 
@@ -332,7 +331,7 @@ def check_study(study: Study, path: Path) -> None:
         raise InputError(
             f"the trace {min(missing)} has no recorded arrivals", file=path,
             mend="give a file for every trace under [arrivals], or leave [arrivals] out")
-    models = frozenset(GPU_POWER_W.keys() | watts_in(study)[0].keys())
+    models = frozenset(known_gpu_w(watts_in(study)[0]))
     known = study.checksums
     nodes = (study.nodes, known["nodes"])
     cluster_in(nodes, models)

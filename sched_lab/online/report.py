@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..cluster import Cluster
+from ..arrays import Floats
+from ..cluster import Cluster, empty_state
+from ..meter import (OUTSIDE, Bill, Holdings, Tariff, bill_of_curve, tariff_of,
+                             watts_in_words, with_edges)
 from .inflation import Run, failures_frame, inflate
-from .model import Policy, PowerSettings
+from .model import Placements, Policy, PowerSettings
 from ..frames import Later, read_json
 from ..pages import Page, Part, Picture, Section, Table
-from ..reports import Origin, Report, assumed, repeated
+from ..power import datacenter_power_w
+from ..reports import ENERGY_MEANINGS, Origin, Report, assumed, repeated
 from ..traces import Arrivals, Tasks
 
 if TYPE_CHECKING:
@@ -44,6 +48,62 @@ def headline(summary: Mapping[str, Any]) -> str:
     return (f"{summary['policy']}, {summary['arrivals']} arrivals to x = {summary['x']:.3f}: "
             f"{power_kw:.1f} kW, {served}, {summary['failed']} failed{f' ({why})' if why else ''}")
 
+# %% ../../nbs/26b_online_report.ipynb #26br-005n
+def holdings_of(cluster: Cluster, tasks: Tasks, placements: Placements, start_s: Floats,
+                end_s: Floats | float = np.inf) -> tuple[Cluster, Holdings]:
+    """What the placed arrivals hold, as the meter takes it; the others hold nothing.
+
+    Parameters
+    ----------
+    cluster, tasks, placements : of a run
+    start_s, end_s : (arrivals,) when each begins and ends, seconds
+    """
+    placed = np.flatnonzero(placements.node >= 0)
+    rows = placements.task_row[placed]
+    times = (np.broadcast_to(one, len(placements.node))[placed] for one in (start_s, end_s))
+    return cluster, Holdings(placements.node[placed], placements.gpu_mask[placed],
+                             tasks.gpu_milli[rows], tasks.cpu_milli[rows], *times)
+
+# %% ../../nbs/26b_online_report.ipynb #26br-005o
+HOUR_S = 3600.0
+LEVELS = (0.5, 0.8)  # arrived GPU demand over the capacity
+
+
+def hour_at(power_w: float, tariff: Tariff, words: str) -> Bill:
+    """What an hour costs in which this power is drawn."""
+    edges_s = with_edges(np.array([0.0, HOUR_S]), [tariff.price, tariff.carbon])
+    curve = pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:], "power_w": power_w})
+    return bill_of_curve(curve, tariff, words)
+
+# %% ../../nbs/26b_online_report.ipynb #26br-005p
+def hour_row(level: str, bill: Bill, used_gpu: float) -> dict[str, Any]:
+    """An hour at a load; a GPU hour that is served bears its part of the whole."""
+    row: dict[str, Any] = {"at": level, "served_gpu_h": round(used_gpu, 3)}
+    amounts = {name: round(getattr(bill, name), 6) for name in ("energy_kwh", "energy_eur",
+                                                                "co2_kg")}
+    each = {f"{name}_per_gpu_h": round(amount / used_gpu, 6) if used_gpu else None
+            for name, amount in amounts.items()}
+    return row | amounts | each
+
+# %% ../../nbs/26b_online_report.ipynb #26br-005q
+def hours_of(cluster: Cluster, run: Run, power: PowerSettings,
+             tariff: Tariff) -> tuple[list[dict[str, Any]], Bill]:
+    """What an hour costs at each load that the run came to, and at its end."""
+    nodes = power.of(cluster)
+    words = " ".join((watts_in_words(nodes), OUTSIDE, tariff.words))
+    x = run.curve["x"].to_numpy() if len(run.curve) else np.zeros(0)
+    rows_at = {f"x = {level:g}": int(np.argmax(x >= level)) for level in LEVELS
+               if (x >= level).any()}
+    rows = []
+    for level, row in {**rows_at, "end": len(x) - 1}.items():
+        has_begun = row >= 0
+        power_w = (run.curve["eopc_w"].iloc[row] if has_begun else
+                   sum(datacenter_power_w(nodes, empty_state(cluster))))
+        used = run.curve["used_gpu_milli"].iloc[row] / 1000 if has_begun else 0.0
+        bill = hour_at(float(power_w), tariff, words)
+        rows.append(hour_row(level, bill, float(used)))
+    return rows, bill
+
 # %% ../../nbs/26b_online_report.ipynb #26br-007
 @dataclass(frozen=True)
 class RunReport(Report):
@@ -52,16 +112,21 @@ class RunReport(Report):
     run: Run
 
 
-def run_report(cluster: Cluster, tasks: Tasks, run: Run) -> RunReport:
+def run_report(cluster: Cluster, tasks: Tasks, run: Run, power: PowerSettings | None = None,
+               tariff: Tariff | None = None) -> RunReport:
     """Report of a run that is there already, such as one of many that went in lockstep.
 
     Parameters
     ----------
     cluster, tasks : what the run was made of
     run : from `inflate` or `simulate_together`
+    power : how nodes drew power in the run
+    tariff : what an hour at a load is billed with, the default one if not given
     """
     failures = failures_frame(cluster, tasks, run.placements)
-    summary = {**run.summary, "failed_for": dict(Counter(failures["failed_for"]))}
+    hours, bill = hours_of(cluster, run, power or PowerSettings(), tariff or tariff_of())
+    summary = {**run.summary, "failed_for": dict(Counter(failures["failed_for"])),
+               **bill.summary(), "hours": hours}
     tables = dict(zip(TABLES, (run.assignments, run.curve, failures), strict=True))
     return RunReport(summary, tables, {}, headline(summary), run)
 
@@ -80,7 +145,8 @@ def report_of(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, s
     InputError : as `inflate`
     """
     run = inflate(cluster, tasks, policy, seed=seed, until=until, arrivals=arrivals, power=power)
-    return run_report(cluster, tasks, run)
+    settings = PowerSettings(power) if isinstance(power, str) else power
+    return run_report(cluster, tasks, run, settings)
 
 # %% ../../nbs/26b_online_report.ipynb #26br-012q
 POINTS = 120  # of a curve in a picture
@@ -88,7 +154,11 @@ MOST_CURVES = 10
 MEANINGS = {
     "x": "arrived GPU demand over the capacity", "power_kw": "power of the cluster at the end",
     "grar": "share of the arrived GPU demand that is served", "arrivals": "tasks that came",
-    "failed": "tasks that found no place"}
+    "failed": "tasks that found no place", "at": "where the cluster stands still for an hour",
+    "served_gpu_h": "GPU hours that tasks have in it",
+    **ENERGY_MEANINGS, "energy_kwh": "energy of the hour, kWh",
+    **{f"{name}_per_gpu_h": f"{words} for a GPU hour that is served" for name, words in (
+        ("energy_kwh", "kWh"), ("energy_eur", "EUR"), ("co2_kg", "kg of CO2"))}}
 
 
 def ends_frame(summaries: Mapping[int, Mapping[str, Any]]) -> pd.DataFrame:
@@ -121,6 +191,26 @@ def sentences_of(policy: str, ends: pd.DataFrame) -> list[str]:
     last = (f"{served}{spread_of(ran['failed'], ',.0f')} of {spread_of(ran['arrivals'], ',.0f')} "
             "tasks find no place.")
     return [first, last[0].upper() + last[1:]]
+
+# %% ../../nbs/26b_online_report.ipynb #26br-012r1
+def hours_frame(summaries: Mapping[int, Mapping[str, Any]]) -> pd.DataFrame:
+    """What an hour costs at each load, the mean of the seeds that came so far."""
+    rows = [row for about in summaries.values() for row in about.get("hours", ())]
+    if not rows:
+        return pd.DataFrame()
+    means = pd.DataFrame(rows).groupby("at", sort=False).mean().astype(float).round(4)
+    return means.loc[sorted(means.index, key=lambda at: (at == "end", at))].reset_index()
+
+
+def hour_sentences(summaries: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """What an hour at the end costs and emits, and what that rests on."""
+    hours = hours_frame(summaries)
+    if hours.empty:
+        return []
+    last = hours.iloc[-1]
+    return [f"An hour at the end takes {last['energy_kwh']:,.1f} kWh, which cost "
+            f"{last['energy_eur']:,.2f} EUR and stand for {last['co2_kg']:,.1f} kg of CO2.",
+            str(next(iter(summaries.values()))["energy_assumptions"])]
 
 # %% ../../nbs/26b_online_report.ipynb #26br-012s
 def curves_frame(folders: Mapping[int, Path]) -> pd.DataFrame:
@@ -189,9 +279,12 @@ def page_of_runs(folders: Mapping[int, Path], origin: Origin, mark: str, *,
     ways = pd.DataFrame({"in the way": list(failed), "tasks": list(failed.values())})
     policy = str(next(iter(records.values()))["policy"])
     there: list[Part] = [*pictures[1:], Table(ends, MEANINGS, most_rows=40)]
+    if len(hours := hours_frame(records)):
+        there += ["What an hour costs in which the cluster stands still:", Table(hours, MEANINGS)]
     if failed:
         there += ["What alone was in the way of failed tasks on some node, or together on all:",
                   Table(ways.sort_values("tasks", ascending=False, kind="stable"))]
     sections = [Section("What is there", there), assumed(origin), repeated(origin, written)]
     return Page("What does the cluster draw, and what can it serve, until it is full?",
-                [*sentences_of(policy, ends), *pictures[:1]], sections, origin.command_line, mark)
+                [*sentences_of(policy, ends), *hour_sentences(records), *pictures[:1]], sections,
+                origin.command_line, mark)

@@ -96,6 +96,23 @@ def test_gpu_power_can_be_added(files, capsys):
     assert inflate("--gpu-power", "watts.csv") == 0
 
 
+def test_a_catalogue_adds_models_and_its_checksum_is_in_the_record(files, capsys):
+    Path("nodes.csv").write_text(NODES.replace("A100", "H999"))
+    assert inflate() == 2 and "--hardware FILE" in capsys.readouterr().err
+    Path("own.toml").write_text('[gpu."H999"]\nidle_w = 70\nfull_w = 700\n')
+    assert inflate("--hardware", "own.toml") == 0
+    said = json.loads(Path("out/seed-0/summary.json").read_text())["inputs"]["files"]
+    assert said["hardware"] == sha256("own.toml")
+    Path("study.toml").write_text('nodes = "nodes.csv"\npolicies = ["fgd"]\nseeds = "0"\nstep = 0.5\n'
+                                  'hardware = "own.toml"\n[traces]\nmine = "tasks.csv"\n')
+    assert call("sweep", "study.toml", "--out", "study", "--workers", "1") == 0
+    curve = pd.read_csv("study/results.csv")["eopc_w"]
+    Path("watts.csv").write_text("model,idle_w,full_w\nH999,1070,1700\n")  # the table wins
+    assert inflate("--hardware", "own.toml", "--gpu-power", "watts.csv", out="more") == 0
+    first = [pd.read_csv(f"{folder}/seed-0/curve.csv")["eopc_w"][0] for folder in ("out", "more")]
+    assert first[1] - first[0] == 1000 and curve.notna().all()
+
+
 # --- the real trace, if it is here
 
 
@@ -132,7 +149,7 @@ WRONG_FILES = {
     "share of several GPUs": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "500"), ["row 4", "column gpu_milli", "500"]),
     "no demand on one GPU": ("tasks.csv", edited(TASKS, 2, "gpu_milli", "0"), ["row 2", "column gpu_milli"]),
     "ragged row": ("tasks.csv", TASKS + "five,1000\n", ["row 6", "cells"]),
-    "unknown GPU model": ("nodes.csv", edited(NODES, 3, "model", "B200"), ["row 3", "column model", "B200", "power"]),
+    "unknown GPU model": ("nodes.csv", edited(NODES, 3, "model", "X900"), ["row 3", "column model", "X900", "power"]),
     "GPUs without a model": ("nodes.csv", edited(NODES, 3, "model", ""), ["row 3", "column model"]),
     "duplicate node": ("nodes.csv", edited(NODES, 4, "sn", "ant"), ["row 4", "column sn", "ant", "row 2"]),
     "too many GPUs": ("nodes.csv", edited(NODES, 2, "gpu", "64"), ["row 2", "column gpu", "64"]),

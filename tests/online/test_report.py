@@ -9,11 +9,12 @@ import pytest
 from sched_lab import online
 from sched_lab.cluster import default_cluster
 from sched_lab.frames import InputError
+from sched_lab.meter import meter, tariff_of
 from sched_lab.online.inflation import inflate
 from sched_lab.online.lockstep import simulate_together
 from sched_lab.online.model import PowerSettings, read, toy
 from sched_lab.online.policies import POLICIES
-from sched_lab.online.report import TABLES, headline, report_of, run_report
+from sched_lab.online.report import TABLES, headline, holdings_of, report_of, run_report
 from sched_lab.traces import Arrivals, default_tasks
 
 IN_ORDER = Arrivals(np.arange(9), np.arange(4))
@@ -32,8 +33,42 @@ def test_the_folder_holds_the_tables_and_the_summary(tmp_path):
 
 def test_the_summary_is_that_of_the_run_and_says_why_tasks_failed():
     report = report_of(*toy(), "fgd", arrivals=IN_ORDER)
-    assert report.summary == report.run.summary | {"failed_for": {"gpu|model": 1}}
+    energy = {"energy_kwh", "energy_eur", "co2_kg", "energy_assumptions", "hours"}
+    assert {name: value for name, value in report.summary.items() if name not in energy} == (
+        report.run.summary | {"failed_for": {"gpu|model": 1}})
     assert report.headline == "fgd, 9 arrivals to x = 0.900: 1.4 kW, GRAR 0.8413, 1 failed (gpu|model 1)"
+
+
+def test_an_hour_at_a_load_costs_what_the_curve_draws_there():
+    power = PowerSettings("package", load_curve="linear")
+    run = inflate(*toy(), "fgd", arrivals=IN_ORDER, power=power)
+    report = run_report(*toy(), run, power, tariff_of("0.5", "100"))
+    curve = report.run.curve
+    rows = [int(np.argmax(curve["x"] >= level)) for level in (0.5, 0.8)] + [len(curve) - 1]
+    hours = pd.DataFrame(report.summary["hours"])
+    assert hours["at"].tolist() == ["x = 0.5", "x = 0.8", "end"]
+    kwh = curve["eopc_w"].to_numpy()[rows] / 1000
+    served = curve["used_gpu_milli"].to_numpy()[rows] / 1000
+    for name, expected in {"energy_kwh": kwh, "energy_eur": 0.5 * kwh, "co2_kg": 0.1 * kwh, "served_gpu_h": served,
+                           "energy_eur_per_gpu_h": 0.5 * kwh / served}.items():
+        assert np.allclose(hours[name], expected, rtol=0, atol=1e-6)
+    assert report.summary["energy_kwh"] == hours["energy_kwh"].iloc[-1]
+
+
+@pytest.mark.parametrize("name", ["fgd", "pwr"])
+def test_the_meter_of_arrivals_one_a_second_is_the_curve_to_the_milliwatt(name):
+    run = inflate(*toy(), name, seed=1, until=1.2)
+    seconds = np.arange(len(run.curve) + 1.0)
+    cluster, holdings = holdings_of(*toy(), run.placements, seconds[:-1])
+    drawn = meter(cluster, holdings, PowerSettings().of(cluster), seconds)
+    for ours, theirs in (("power_w", "eopc_w"), ("cpu_w", "cpu_w"), ("gpu_w", "gpu_w")):
+        assert (drawn[ours] == run.curve[theirs]).all()
+
+
+def test_a_run_without_arrivals_is_billed_for_idle_nodes():
+    report = report_of(*toy(), "fgd", arrivals=Arrivals(np.zeros(0, np.int64), np.arange(4)))
+    assert [row["at"] for row in report.summary["hours"]] == ["end"]
+    assert report.summary["energy_kwh"] == 0.25 and report.summary["hours"][0]["energy_eur_per_gpu_h"] is None
 
 
 @pytest.mark.parametrize("change", [{"arrivals": 0}, {"grar": None}, {"failed_for": {}}])
