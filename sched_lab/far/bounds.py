@@ -14,6 +14,8 @@ import numpy as np
 from ..jit import njit
 from ..arrays import Floats, Integers, Truths
 from .mig import Mig, Schedule, Tree, without_reconfiguration
+from .mixed import mixed_bound
+from .profiles import ProfileMig
 from .refine import check_times, far
 from .repartition import schedule_of
 from .tasks import Batch
@@ -140,6 +142,8 @@ def bound(mig: Mig, batch: Batch, *, with_reconfiguration: bool = True) -> float
     Turek, Wolf and Yu, "Approximate algorithms for scheduling parallelizable tasks", 1992, and the
     proposition on creations in this chapter
     """
+    if isinstance(mig, ProfileMig) or batch.terms is not None:
+        return mixed_bound(mig, batch.times_s, batch.terms)
     return lower_bound(mig, batch.times_s, with_reconfiguration=with_reconfiguration)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-022

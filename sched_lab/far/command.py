@@ -7,21 +7,28 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from .. import __version__
-from ..commands import (Force, NoCharts, answer_with, checksums_of, folder_option, option,
-                                policy_option, warnings_said, within)
+from ..commands import (Carbon, Force, HardwareFile, NoCharts, Price, answer_with,
+                                checksums_of, folder_option, option, policy_option,
+                                series_files, warnings_said, within)
+from .due import OBJECTIVES, check_objective
+from .energy import Charge
 from .execution import (Backend, NvmlBackend, SimulatedBackend, execute,
                                      dry_run as dry_run_of)
-from .mig import MODELS, mig_of
+from .mig import MODELS, Mig, mig_of
 from .policies import POLICIES, policy_of
-from .report import CHARTS, TABLES, report_of
+from .layout import PROFILE
+from .profiles import (HAS_TERMS, PROFILE_NAME, ProfileMig, profiled, read_gpus,
+                                    read_now, read_operations, read_profiled, with_now)
+from .report import CHARTS, LAYOUT, TABLES, report_of
 from .tasks import Batch, read_times
-from ..frames import (Column, InputError, InputFile, embedded, ensure_writable, read_input,
-                              read_table, write_bytes, write_json)
+from ..frames import (Column, InputError, InputFile, embedded, ensure_writable, read_header,
+                              read_input, read_table, write_bytes, write_json)
+from ..hardware import Hardware, hardware_of
 from ..reports import PAGE, RECORD, Answer, check_folder
 
 if TYPE_CHECKING:
@@ -33,9 +40,13 @@ __all__ = ['EXAMPLES', 'far_command', 'far_run_command']
 # %% ../../nbs/90d_far_command.ipynb #90d-006
 Times = Annotated[
     Path,
-    option("Run times: task, and seconds for each instance size (columns 1, 2, 3, 4, 7); empty "
-           "where the task does not fit.")]
-GpuName = Annotated[str, option("GPU model.", metavar="|".join(MODELS))]
+    option("Run times: task, and seconds for each profile (columns 1g.10gb, ...) or size (1, 2, 3, "
+           "4, 7), empty where the task does not fit; memory_gib, release_s, due_s and weight if "
+           "there are any.")]
+GpuName = Annotated[
+    str,
+    option(f"GPU model: {', '.join(MODELS)}, or one that sched-lab hardware lists; several as "
+           "'H100 PCIe=2,H200=1', or as a file .csv with model and count.", metavar="MODEL")]
 Gpus = Annotated[int, option("How many GPUs of that model.", max=1024)]
 PolicyName = Annotated[str, policy_option(POLICIES)]
 BatchColumn = Annotated[
@@ -46,33 +57,107 @@ OneSequence = Annotated[
     option("Creations and destructions of different GPUs wait for each other too.",
            "--one-sequence")]
 ScheduleFolder = Annotated[Path, folder_option(", ".join((*TABLES, RECORD, *CHARTS, PAGE)))]
+NowFile = Annotated[
+    Path | None,
+    option("Instances that exist now: gpu, profile, start, and until_s, when what runs there ends; "
+           "empty if nothing does.", "--now", metavar="FILE")]
+OperationsFile = Annotated[
+    Path | None,
+    option("How long cutting takes, as measured: profile, create_s, destroy_s, and model if that "
+           "matters.", "--operations", metavar="FILE")]
+Objective = Annotated[
+    str, option(f"What is to be least: {' or '.join(OBJECTIVES)} (weighted).", "--objective",
+                metavar="|".join(OBJECTIVES))]
+
+# %% ../../nbs/90d_far_command.ipynb #90d-006p
+class Asked(NamedTuple):
+    """What a command line says of a problem: files read, catalogue, and options."""
+
+    files: dict[str, InputFile]
+    hardware: Hardware
+    gpu: str
+    gpus: int
+    batch: str | None
+    one_sequence: bool
+
+
+def is_plain(asked: Asked) -> bool:
+    """Whether a problem has sizes and times of one of the paper's models, and no more."""
+    header = read_header(asked.files["times"])
+    more = {"memory_gib", *HAS_TERMS} & set(header)
+    profiles = any(PROFILE_NAME.fullmatch(name) for name in header)
+    return asked.gpu in MODELS and not (more or profiles) and not (
+        {"now", "operations"} & set(asked.files))
+
+
+def has_layout(mig: Mig) -> bool:
+    """Whether a schedule on these GPUs has commands that cut them."""
+    return isinstance(mig, ProfileMig) and all(PROFILE.fullmatch(profile.name)
+                                               for _, profile in mig.columns)
+
+# %% ../../nbs/90d_far_command.ipynb #90d-006q
+def problem_of(asked: Asked) -> tuple[Mig, Batch]:
+    """GPUs and batch of a command line.
+
+    Raises
+    ------
+    InputError : at the first thing that is wrong
+    """
+    files = asked.files
+    if is_plain(asked):
+        mig = mig_of(asked.gpu, asked.gpus, has_one_sequence=asked.one_sequence)
+        return mig, read_times(files["times"], mig, batch=asked.batch)
+    if asked.one_sequence:
+        raise InputError("--one-sequence goes with sizes and times alone", mend="leave it out")
+    is_list = "=" in asked.gpu or "gpu" in files
+    if is_list and asked.gpus != 1:
+        raise InputError(f"--gpus {asked.gpus} beside a list of GPUs", mend="leave --gpus out")
+    text = asked.gpu if is_list else f"{asked.gpu}={asked.gpus}"
+    gpus = read_gpus(text if "gpu" not in files else asked.gpu, asked.hardware)
+    now = read_now(files["now"], gpus) if "now" in files else []
+    own = read_operations(files["operations"], asked.hardware) if "operations" in files else {}
+    profile_mig = profiled(gpus, own=own, now=[one[:3] for one in now])
+    tasks = read_profiled(files["times"], profile_mig, batch=asked.batch,
+                          hardware=asked.hardware)
+    return profile_mig, with_now(profile_mig, tasks, now)
 
 # %% ../../nbs/90d_far_command.ipynb #90d-007
 def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: Gpus = 1,
                 policy: PolicyName = "far", batch: BatchColumn = None,
-                one_sequence: OneSequence = False, force: Force = False,
-                no_charts: NoCharts = False) -> None:
+                objective: Objective = "makespan", now: NowFile = None,
+                operations: OperationsFile = None, hardware: HardwareFile = None,
+                price: Price = "", carbon: Carbon = "", one_sequence: OneSequence = False,
+                force: Force = False, no_charts: NoCharts = False) -> None:
     """Cut GPUs into instances (MIG) and schedule a batch of tasks on them.
 
     **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv**
     every creation and destruction of an instance; **summary.json** makespan_s, lower_bound_s (no
     schedule ends earlier), rho (over perfectly shared work) and optimum_s where it is known;
     **gantt.html** and **gantt.svg** show the schedule, and **report.html** says all of it to a
-    person.
+    person. With real profiles **mig-parted.yaml** and **layout.sh** say how to cut, stage by stage.
 
     Example: sched-lab far --gpu A100 --times times.csv --policy far-plus --out schedule
     """
-    mig = mig_of(gpu, gpus, has_one_sequence=one_sequence)
     policy_of(policy)
-    file = read_input(times)
+    check_objective(objective)
+    given = {"times": times, "now": now, "operations": operations, "hardware": hardware,
+             "gpu": Path(gpu) if gpu.endswith(".csv") else None}
+    files = {name: read_input(path) for name, path in given.items() if path}
+    files |= series_files(price=price, carbon=carbon)
+    catalogue = hardware_of(files.get("hardware"))
+    asked = Asked(files, catalogue, files.get("gpu", gpu), gpus, batch, one_sequence)
     with warnings_said():
-        tasks = read_times(file, mig, batch=batch)
+        mig, tasks = problem_of(asked)
     inputs = {
-        "gpu": gpu, "gpus": gpus, "policy": policy, "batch": batch, "one_sequence": one_sequence,
-        "files": checksums_of({"times": file}), "sched_lab": __version__}
-    answer = Answer("far", inputs, TABLES, (*CHARTS, PAGE))
-    answer_with(answer, out, partial(report_of, mig, tasks, policy), force=force,
-                no_charts=no_charts)
+        "gpu": gpu, "gpus": gpus, "policy": policy, "objective": objective, "batch": batch,
+        "one_sequence": one_sequence, "price": price, "carbon": carbon,
+        "files": checksums_of(files), "sched_lab": __version__}
+    charge = Charge(catalogue, files.get("price", price), files.get("carbon", carbon))
+    answer = Answer("far", inputs, (*TABLES, *(LAYOUT if has_layout(mig) else ())),
+                    (*CHARTS, PAGE))
+    compute = partial(report_of, mig, tasks, policy, objective=objective, charge=charge)
+    answer_with(answer, out, compute, force=force, no_charts=no_charts)
+
 
 # %% ../../nbs/90d_far_command.ipynb #90d-009
 def write_execution(steps: pd.DataFrame, folder: Path) -> None:
@@ -154,4 +239,7 @@ def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", g
         raise typer.Exit(1)
 
 # %% ../../nbs/90d_far_command.ipynb #90d-014
-EXAMPLES: dict[str, Path | str] = {"times.csv": embedded("toy/mig_times.csv")}
+EXAMPLES: dict[str, Path | str] = {
+    "times.csv": embedded("toy/mig_times.csv"),
+    **{name: embedded(f"far/{name}") for name in ("models.csv", "gpus.csv", "now.csv",
+                                                  "operations.csv")}}

@@ -292,7 +292,7 @@ def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
 # %% ../../nbs/54_multibatch.ipynb #54-015
 def slice_work(tree: Tree, load_s: Floats) -> Floats:
     """(GPUs, slices) run time of all tasks that block a slice."""
-    work_s = np.zeros((tree.gpu[-1] + 1, tree.span[0]))
+    work_s = np.zeros((tree.gpu[-1] + 1, tree.span.max()))
     for i in range(len(load_s)):
         first = tree.first_slice[i]
         work_s[tree.gpu[i], first:first + tree.span[i]] += load_s[i]

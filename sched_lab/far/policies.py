@@ -14,12 +14,14 @@ import numpy as np
 from ..arrays import Floats, Integers
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
 from .bounds import Optimum, optimum_with_reconfiguration
+from .due import best_list, check_objective, far_dated
 from .lockstep import far_together, fix_partition_best_together, runs_that_fit
 from .mig import Mig, Schedule
 from .multibatch import chain
 from .plus import far_plus
+from .profiles import ProfileMig, check_problem
 from .refine import far
-from .tasks import Batch, check_result, read_problem, toy_problem
+from .tasks import Batch, check_result, no_terms, read_problem, toy_problem
 from ..records import PolicyRecord, PolicyTable
 from ..frames import InputError
 
@@ -36,11 +38,14 @@ class Solver:
     schedule : called with GPUs and run times in s, (tasks, sizes); returns a schedule
     is_planner : decides for a batch as a whole: plans of several batches are joined
     prove : called alike, says also what no schedule beats; None if it cannot
+    dated : called with a problem and an objective, where there are profiles, releases, due dates or
+        instances at the start; None if it knows sizes and times only
     """
 
     schedule: Callable[[Mig, Floats], Schedule]
     is_planner: bool = False
     prove: Callable[[Mig, Floats], Optimum] | None = None
+    dated: Callable[[Mig, Batch, str], Schedule] | None = None
 
 # %% ../../nbs/58a_far_policies.ipynb #58a-p07
 def far_schedule(mig: Mig, times_s: Floats) -> Schedule:
@@ -57,13 +62,22 @@ def best_schedule(mig: Mig, times_s: Floats) -> Schedule:
     """The best schedule that exact search finds."""
     return optimum_with_reconfiguration(mig, times_s).schedule
 
+
+def list_schedule(mig: Mig, times_s: Floats) -> Schedule:
+    """What the search over lists comes to for tasks that are all there, none of which is due."""
+    none = np.full(len(times_s), "", object)
+    return best_list(mig, Batch(none, times_s, none, no_terms(len(times_s))))
+
+
 # %% ../../nbs/58a_far_policies.ipynb #58a-p09
 POLICIES: PolicyTable[Solver] = PolicyTable(
     PolicyRecord("far", "the paper's algorithm: sizes, order and cuts in three phases",
-                 "Villarrubia et al. 2025, Section 3", Solver(far_schedule, is_planner=True),
-                 far_together),
+                 "Villarrubia et al. 2025, Section 3",
+                 Solver(far_schedule, is_planner=True, dated=far_dated), far_together),
     PolicyRecord("far-plus", "searches longer than far, never worse", "ours, chapter 58",
                  Solver(far_plus_schedule, is_planner=True)),
+    PolicyRecord("lists", "searches orders and instances, for due dates or for the makespan",
+                 "ours, chapter 57b", Solver(list_schedule, is_planner=True, dated=best_list)),
     PolicyRecord("optimal", "exact search, for small batches", "ours, chapter 55",
                  Solver(best_schedule, is_planner=True, prove=optimum_with_reconfiguration)),
     PolicyRecord("miso", "chooses partition after partition by the sum of speedups",
@@ -108,8 +122,30 @@ def planned_together(mig: Mig, times_s: Sequence[Floats], solver: Solver) -> Sch
         return chain(mig, times_s, plans=plans).schedule
     return solver.schedule(mig, np.concatenate([np.zeros((0, len(mig.sizes))), *times_s]))
 
+# %% ../../nbs/58a_far_policies.ipynb #58a-p18d
+def is_dated(mig: Mig, batch: Batch, objective: str) -> bool:
+    """Whether a problem has more than sizes and times: profiles, terms, another objective."""
+    is_other = check_objective(objective) != "makespan"
+    return is_other or isinstance(mig, ProfileMig) or batch.terms is not None
+
+
+def _dated(mig: Mig, batch: Batch, policy: str, objective: str) -> Schedule:
+    """Run a policy that knows profiles, releases and due dates.
+
+    Raises
+    ------
+    InputError : if this one does not
+    """
+    solve = policy_of(policy).scalar_form.dated
+    if solve is None:
+        can = [name for name, record in POLICIES.items() if record.scalar_form.dated]
+        raise InputError(f"the policy {policy!r} knows no profiles, releases or due dates",
+                         mend=f"give one of {', '.join(can)}")
+    return solve(mig, batch, objective)
+
 # %% ../../nbs/58a_far_policies.ipynb #58a-p18
-def simulate(mig: Mig, batch: Batch, policy: str = "far") -> Schedule:
+def simulate(mig: Mig, batch: Batch, policy: str = "far",
+             objective: str = "makespan") -> Schedule:
     """Schedule a batch, or batches one after the other, and check the result.
 
     Parameters
@@ -117,6 +153,7 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far") -> Schedule:
     mig : the GPUs
     batch : tasks, their run times, and the batch that each belongs to
     policy : a name of `POLICIES`, or `fixpart:P`
+    objective : "makespan" or "tardiness"; what is to be least
 
     Returns
     -------
@@ -124,9 +161,13 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far") -> Schedule:
 
     Raises
     ------
-    InputError : if there is no such policy, or it cannot place a task
+    InputError : if there is no such policy or objective, or it cannot place a task
     """
     solver = policy_of(policy).scalar_form
+    if is_dated(mig, batch, objective):
+        schedule = _dated(mig, batch, policy, objective)
+        check_problem(mig, batch, schedule)
+        return schedule
     rows = batches_of(batch)
     schedule = planned_together(mig, [batch.times_s[own] for own in rows], solver)
     back = np.argsort(np.concatenate([np.zeros(0, np.int64), *rows]))
@@ -160,6 +201,9 @@ def simulate_together(mig: Mig, batches: Sequence[Batch], policy: str = "far", *
     if any(len(batches_of(batch)) > 1 for batch in batches):
         raise InputError("a chain of batches cannot run in lockstep",
                          mend="give batches whose tasks are all in one group")
+    if any(is_dated(mig, batch, "makespan") for batch in batches):
+        raise InputError("lockstep knows no profiles, releases or due dates",
+                         mend="run the batches one by one")
     times_s = [batch.times_s for batch in batches]
     lots = runs_that_fit(mig, times_s, device, at_once, max_bytes)
     schedules = [schedule for runs in lots for schedule in together(runs)]
@@ -170,7 +214,7 @@ def simulate_together(mig: Mig, batches: Sequence[Batch], policy: str = "far", *
 # %% ../../nbs/58a_far_policies.ipynb #58a-p21b
 read = read_problem  # the names of the face
 toy = toy_problem
-check = check_result
+check = check_problem
 
 # %% ../../nbs/58a_far_policies.ipynb #58a-p26
 PLANNERS = {name: record.scalar_form.schedule for name, record in POLICIES.items()

@@ -29,7 +29,7 @@ ROUNDING = 1e-12  # relative error that a running sum of works may have
 @njit(cache=True)
 def slice_ends(tree: Tree, end_s: Floats) -> Floats:
     """(GPUs, slices) when each slice has run its last task: the latest end on its path."""
-    slice_end_s = np.zeros((tree.gpu[-1] + 1, tree.span[0]))
+    slice_end_s = np.zeros((tree.gpu[-1] + 1, tree.span.max()))
     for i in range(len(end_s)):
         for piece in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i]):
             slice_end_s[tree.gpu[i], piece] = max(slice_end_s[tree.gpu[i], piece], end_s[i])
@@ -60,7 +60,7 @@ def alternative(tree: Tree, slice_end_s: Floats, i: int) -> int:
     best = -1
     best_s = np.inf
     for other in range(len(tree.gpu)):
-        if other == i or tree.size[other] != tree.size[i]:
+        if other == i or tree.size_index[other] != tree.size_index[i]:
             continue
         other_s = latest_s(tree, slice_end_s, other)
         if other_s < best_s:

@@ -6,23 +6,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from .._moved import moved
 from .bounds import bound
+from .due import tardiness_bound, tardiness_s
+from .energy import NOTHING_SAID, Charge, energy_of
+from .layout import PROFILE, layout_script, mig_parted
 from .mig import Mig, Schedule, operations_frame, schedule_chart, schedule_frame
+from .mixed import fluid_s, resources_of
 from .multibatch import ideal_s
-from .policies import batches_of, policy_of, simulate
+from .policies import batches_of, is_dated, policy_of, simulate
+from .profiles import ProfileMig
 from .tasks import Batch
-from ..frames import InputError
-from ..reports import Report
+from ..frames import InputError, write_bytes
+from ..reports import ENERGY_MEANINGS, Report, energy_sentence
 
 # %% auto #0
 __all__ = ['ScheduleReport', 'report_of']
+
+# %% ../../nbs/58c_far_report.ipynb #58a-012i
+def ideal_of(mig: Mig, batch: Batch) -> float:
+    """Least work of all tasks, spread evenly over what the GPUs have, in s."""
+    if isinstance(mig, ProfileMig):
+        return fluid_s(resources_of(mig), batch.times_s)[0]
+    return ideal_s(mig, [batch.times_s])
+
+
+def lateness_of(mig: Mig, batch: Batch, schedule: Schedule) -> dict[str, Any]:
+    """What a summary says of due dates; nothing if no task has one."""
+    if batch.terms is None or not np.isfinite(batch.terms.due_s).any():
+        return {}
+    late_s = tardiness_s(batch.terms, schedule.end_s)
+    return {"tardiness_s": float((batch.terms.weight * late_s).sum()),
+            "tardiness_bound_s": tardiness_bound(mig, batch), "late": int((late_s > 1e-9).sum())}
 
 # %% ../../nbs/58c_far_report.ipynb #58a-012
 def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[str, Any]:
@@ -33,7 +56,7 @@ def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[
     mig, batch : the problem
     policy : who made the schedule
     """
-    ideal = ideal_s(mig, [batch.times_s])
+    ideal = ideal_of(mig, batch)
     num_batches = len(batches_of(batch))
     bound_s = bound(mig, batch, with_reconfiguration=not len(schedule.existing))
     summary: dict[str, Any] = {
@@ -41,6 +64,7 @@ def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[
         "batches": num_batches, "makespan_s": schedule.makespan_s,
         "rho": schedule.makespan_s / ideal, "ideal_s": ideal, "lower_bound_s": bound_s,
         "reconfigurations": len(schedule.operated)}
+    summary |= lateness_of(mig, batch, schedule)
     prove = policy_of(policy).scalar_form.prove
     if prove is not None and num_batches == 1:
         best = prove(mig, batch.times_s)
@@ -51,10 +75,13 @@ def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[
 
 def headline_of(summary: Mapping[str, Any]) -> str:
     """Say in a few words what summary.json says."""
-    return f"makespan {summary['makespan_s']:.2f} s, rho {summary['rho']:.3f}"
+    is_late = summary.get("objective") == "tardiness"
+    late = f"tardiness {summary['tardiness_s']:.2f} s, " if is_late else ""
+    return f"{late}makespan {summary['makespan_s']:.2f} s, rho {summary['rho']:.3f}"
 
 # %% ../../nbs/58c_far_report.ipynb #58a-012p
 TABLES = ("schedule.csv", "reconfigurations.csv")
+LAYOUT = ("mig-parted.yaml", "layout.sh")
 CHARTS = ("gantt.html", "gantt.svg")
 
 
@@ -64,6 +91,14 @@ def tasks_frame(batch: Batch, schedule: Schedule) -> pd.DataFrame:
     if (batch.group != "").any():
         group_of = dict(zip(batch.name, batch.group, strict=True))
         tasks.insert(1, "batch", tasks["task"].map(group_of))
+    if isinstance(mig := schedule.mig, ProfileMig):
+        order = np.array([batch.name.tolist().index(name) for name in tasks["task"]], np.int64)
+        rows = schedule.instance[order]
+        tasks["model"] = [mig.gpus[gpu].name for gpu in tasks["gpu"]]
+        tasks["profile"] = [mig.profile(i).name for i in rows.tolist()]
+        tasks["place"] = mig.start[rows]
+        if batch.terms is not None and np.isfinite(batch.terms.due_s).any():
+            tasks["tardiness_s"] = tardiness_s(batch.terms, schedule.end_s)[order]
     return tasks
 
 # %% ../../nbs/58c_far_report.ipynb #58a-013m
@@ -77,7 +112,13 @@ MEANINGS = {
     "lower_bound_s": "s, no schedule ends earlier", "optimum_s": "s, the best schedule of all",
     "ideal_s": "s, the work spread evenly over all slices",
     "rho": "makespan over that ideal", "reconfigurations": "creations and destructions",
-    "tasks": "in all", "gpus": "GPUs of this model"}
+    "tasks": "in all", "gpus": "GPUs of this model",
+    "model": "of the GPU", "profile": "of the instance", "place": "its first memory slice",
+    "mig-parted.yaml": "a configuration for mig-parted after each stage",
+    "layout.sh": "nvidia-smi commands, one stage a call",
+    "tardiness_s": "s after the due date, weighted in the sum",
+    "tardiness_bound_s": "s, no schedule stays below", "late": "tasks after their due date",
+    **ENERGY_MEANINGS}
 
 
 def sentences_of(summary: Mapping[str, Any]) -> list[str]:
@@ -97,16 +138,39 @@ class ScheduleReport(Report):
     """A report with the schedule that it is about."""
 
     schedule: Schedule
+    layout: Mapping[str, str] = field(default_factory=dict)
 
     question: ClassVar[str] = "How is the GPU cut, and when is the batch done?"
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
 
     def answer(self) -> list[str]:
         """When all is done, and how much sooner it could be."""
-        return sentences_of(self.summary)
+        late = [f"{self.summary['late']} tasks are late, by {self.summary['tardiness_s']:.2f} s in "
+                "all, weighted."] if "late" in self.summary else []
+        drawn = [energy_sentence(self.summary), self.summary["energy_assumptions"]] if (
+            "energy_kwh" in self.summary) else []
+        return sentences_of(self.summary) + late + drawn
 
+    def write_tables(self, folder: Path) -> None:
+        """Write the tables, and the layout, into a folder that exists."""
+        super().write_tables(folder)
+        for name, text in self.layout.items():
+            write_bytes(text.encode(), Path(folder, name))
 
-def report_of(mig: Mig, batch: Batch, policy: str = "far") -> ScheduleReport:
+# %% ../../nbs/58c_far_report.ipynb #58a-013n
+def layout_of(batch: Batch, schedule: Schedule) -> dict[str, str]:
+    """The files of a layout, on GPUs whose profiles have NVIDIA's names."""
+    mig = schedule.mig
+    if not isinstance(mig, ProfileMig) or not all(
+            PROFILE.fullmatch(profile.name) for _, profile in mig.columns):
+        return {}
+    names = batch.name.tolist()
+    return dict(zip(LAYOUT, (mig_parted(schedule, names), layout_script(schedule, names)),
+                    strict=True))
+
+# %% ../../nbs/58c_far_report.ipynb #58a-014r
+def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "makespan",
+              charge: Charge = NOTHING_SAID) -> ScheduleReport:
     """Schedule a batch and say how far the result is from the best possible.
 
     Parameters
@@ -114,6 +178,8 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far") -> ScheduleReport:
     mig : the GPUs
     batch : tasks, their run times, and the batch that each belongs to
     policy : a name of `POLICIES`, or `fixpart:P`
+    objective : "makespan" or "tardiness"; what is to be least
+    charge : by what energy is billed
 
     Returns
     -------
@@ -126,8 +192,11 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far") -> ScheduleReport:
     """
     if not len(batch):
         raise InputError("there is no task to schedule", mend="give one row per task")
-    schedule = simulate(mig, batch, policy)
+    schedule = simulate(mig, batch, policy, objective)
     summary = summary_of(mig, batch, policy, schedule)
+    summary |= {"objective": objective} if is_dated(mig, batch, objective) else {}
+    bill = energy_of(mig, batch, schedule, charge)
+    summary |= bill.summary() if bill else {}
     headline = headline_of(summary)
     frames = (tasks_frame(batch, schedule).round(9), operations_frame(schedule).round(9))
 
@@ -136,7 +205,8 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far") -> ScheduleReport:
         return schedule_chart(schedule, batch.name.tolist(), title=f"{policy}: {headline}")
 
     return ScheduleReport(summary, dict(zip(TABLES, frames, strict=True)),
-                          dict.fromkeys(CHARTS, draw), headline, schedule)
+                          dict.fromkeys(CHARTS, draw), headline, schedule,
+                          layout_of(batch, schedule))
 
 # %% ../../nbs/58c_far_report.ipynb #58a-025
 __getattr__ = moved(__name__)  # names that went to other modules

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,32 @@ from .mig import Mig, Schedule, check_schedule, mig_of
 
 # %% auto #0
 __all__ = ['Batch', 'read_problem', 'toy_problem', 'check_result', 'generate_times']
+
+# %% ../../nbs/50a_far_tasks.ipynb #50a-006t
+class Terms(NamedTuple):
+    """When tasks may start and should be done, and what the GPUs hold when the clock starts.
+
+    Parameters
+    ----------
+    release_s, due_s : (tasks,) when each may start at the earliest, and should be done; infinite
+        where it does not matter
+    weight : (tasks,) what a second of lateness counts
+    instance : (existing,) rows of the tree that exist when the clock starts
+    until_s : (existing,) when what runs there ends; 0 if nothing does
+    """
+
+    release_s: Floats
+    due_s: Floats
+    weight: Floats
+    instance: Integers
+    until_s: Floats
+
+
+def no_terms(num_tasks: int) -> Terms:
+    """All tasks are there, none is due, and the GPUs are empty."""
+    none = np.zeros(0, np.int64)
+    return Terms(np.zeros(num_tasks), np.full(num_tasks, np.inf), np.ones(num_tasks), none,
+                 np.zeros(0))
 
 # %% ../../nbs/50a_far_tasks.ipynb #50a-007
 @dataclass(frozen=True)
@@ -31,11 +58,13 @@ class Batch:
     times_s : (tasks, sizes) run time on each instance size of the GPU model, infinite where the
         task does not fit
     group : (tasks,) batch that each task belongs to, "" if all are one batch
+    terms : releases, due dates and what exists at the start; None if there is nothing to say
     """
 
     name: Texts
     times_s: Floats
     group: Texts
+    terms: Terms | None = None
 
     def __len__(self) -> int:
         return len(self.name)
@@ -121,9 +150,25 @@ def toy_problem(model: str = "A30", num_gpus: int = 1) -> tuple[Mig, Batch]:
     mig = mig_of(model, num_gpus)
     return mig, toy_batch(mig)
 
+# %% ../../nbs/50a_far_tasks.ipynb #50a-016cx
+def _with_running(schedule: Schedule, times_s: Floats, terms: Terms) -> tuple[Schedule, Floats]:
+    """A schedule and its times with one more task for each that runs when the clock starts."""
+    busy = terms.until_s > 0
+    instance = terms.instance[busy]
+    until_s = terms.until_s[busy]
+    now_s = np.full((len(instance), times_s.shape[1]), np.inf)
+    now_s[np.arange(len(instance)), schedule.mig.tree.size_index[instance]] = until_s
+    whole = replace(schedule, instance=np.append(schedule.instance, instance),
+                    start_s=np.append(schedule.start_s, 0 * until_s),
+                    end_s=np.append(schedule.end_s, until_s),
+                    existing=np.union1d(schedule.existing, terms.instance))
+    return whole, np.vstack([times_s, now_s])
+
 # %% ../../nbs/50a_far_tasks.ipynb #50a-016c
 def check_result(mig: Mig, batch: Batch, schedule: Schedule) -> None:
     """Check that a schedule is one of these tasks on these GPUs, and that it is valid.
+
+    What runs when the clock starts counts as a task that ends when it does.
 
     Parameters
     ----------
@@ -142,7 +187,14 @@ def check_result(mig: Mig, batch: Batch, schedule: Schedule) -> None:
     is_same = schedule.mig.tree is mig.tree or all(map(np.array_equal, mig.tree, schedule.mig.tree))
     if not is_same:
         raise ValueError("the schedule is made for other GPUs")
-    check_schedule(schedule, batch.times_s)
+    if batch.terms is None:
+        check_schedule(schedule, batch.times_s)
+    else:
+        whole, times_s = _with_running(schedule, batch.times_s, batch.terms)
+        already_s = np.zeros(len(times_s) - len(batch))
+        release_s = np.append(batch.terms.release_s, already_s)
+        check_schedule(whole, times_s, release_s=release_s)
+
 
 # %% ../../nbs/50a_far_tasks.ipynb #50a-018
 SCALINGS = {"poor": {1: 0.5, 2: 0.5},
