@@ -28,9 +28,11 @@ def reqs(key: str) -> list[str]:
     return shlex.split(cfg.get(key, ""))
 
 
-# what 'all' brings; the others need a GPU, or are for whoever changes the package
-ALL = ("charts", "solvers", "profiles", "mariadb", "traces", "distributed", "parquet", "kubernetes")
-extras = {name: reqs(f"{name}_requirements") for name in (*ALL, "gpu", "nvml", "book", "lab")}
+# what 'all' brings; the others need a GPU or a database server, or are for whoever changes us
+ALL = ("charts", "solvers", "profiles", "mariadb", "service", "traces", "distributed", "parquet",
+       "kubernetes")
+REST = ("postgresql", "gpu", "nvml", "book", "lab")
+extras = {name: reqs(f"{name}_requirements") for name in (*ALL, *REST)}
 extras["all"] = sum((extras[name] for name in ALL), [])
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need,
 # without a GPU

@@ -17,7 +17,7 @@ from types import FrameType, ModuleType
 EXTRA_OF = {
     "altair": "charts", "vl_convert": "charts",
     "scipy": "solvers", "ortools": "solvers",
-    "sqlalchemy": "profiles", "pymysql": "mariadb",
+    "sqlalchemy": "profiles", "pymysql": "mariadb", "psycopg": "postgresql",
     "pooch": "traces", "pyarrow": "parquet",
     "dask": "distributed", "distributed": "distributed",
     "kubernetes": "kubernetes", "starlette": "kubernetes", "uvicorn": "kubernetes",
@@ -36,9 +36,9 @@ def _is_asked_by_us() -> bool:
     return frame is not None and str(frame.f_globals.get("__name__")).startswith("sched_lab.")
 
 
-def _refusal(package: str) -> Exception:
+def _refusal(package: str, extra: str = "") -> Exception:
     """The error of chapter 81, which is loaded for it."""
-    refused: Exception = import_module(f"{__package__}.frames").MissingPackage(package, EXTRA_OF[package])
+    refused: Exception = import_module(f"{__package__}.frames").MissingPackage(package, extra or EXTRA_OF[package])
     return refused
 
 
@@ -60,13 +60,17 @@ def name_extras() -> None:
         sys.meta_path.append(_Refuser)
 
 
-def need(*packages: str) -> None:
-    """Refuse now what a later import would refuse; nothing is loaded.
+def need(*packages: str, extra: str = "") -> None:
+    """Refuse now what a later import would refuse; nothing is loaded. An `extra` may bring all of them.
 
     Raises
     ------
     MissingPackage : one is not installed
     """
     for package in packages:
-        if find_spec(package) is None:
-            raise _refusal(package)
+        try:
+            found = find_spec(package)
+        except ModuleNotFoundError:  # refused by the table, which names one extra for each package
+            found = None
+        if found is None:
+            raise _refusal(package, extra)

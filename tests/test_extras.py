@@ -85,6 +85,7 @@ REFUSED = {
     "sweep study.toml --dask tcp://localhost:1 --out out": "distributed, which is not installed; .*distributed",
     "inflate --nodes nodes.csv --tasks tasks.csv --device cuda --out out": ".*gpu",
     "serve --mode observe": ".*kubernetes",
+    "andreas serve --cluster jobs.json": "sqlalchemy, which is not installed; .*service",
 }
 
 
@@ -118,6 +119,9 @@ def test_extras_are_declared_and_the_readme_names_them():
     settings.read(ROOT / "settings.ini", encoding="utf-8")
     extras = set(EXTRA_OF.values())
     assert {f"{name}_requirements" for name in extras} <= settings["DEFAULT"].keys()
+    declared = (ROOT / "setup.py").read_text(encoding="utf-8")
+    asked = [key.removesuffix("_requirements") for key in settings["DEFAULT"] if key.endswith("_requirements")]
+    assert all(f'"{name}"' in declared for name in asked if name)
     base = {re.split("[<>=]", word)[0] for word in shlex.split(settings["DEFAULT"]["requirements"])}
     assert not base & {name.replace("_", "-") for name in EXTRA_OF} and len(base) <= 10
     assert all(f"`{name}`" in (ROOT / "README.md").read_text(encoding="utf-8") for name in {*extras, "all"})

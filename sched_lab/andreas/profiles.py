@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import (URL, Column, Connection, Double, Engine, Integer, MetaData, Row, String,
-                        Table, create_engine, func, insert, make_url, select, update)
+                        Table, create_engine, func, insert, inspect, make_url, select, update)
 from sqlalchemy.event import listen
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateColumn, CreateTable
 
 from .model import (Assignment, Configuration, DueDate, Fleet, Instance, Instant,
                                      Jobs, Price, RunTime, check_assignment, parse_instance)
@@ -49,7 +49,8 @@ JOB = Table("job", METADATA, Column("number", Integer, primary_key=True),
                                                               nullable=False),
             Column("submission_s", Double, nullable=False), Column("due_s", Double, nullable=False),
             Column("weight_eur_per_s", Double, nullable=False), Column("node", NAME),
-            Column("configuration", NAME), Column("end_s", Double), **ON_MARIADB)
+            Column("configuration", NAME), Column("end_s", Double), Column("sequence", Integer),
+            Column("report_s", Double), Column("start_s", Double), **ON_MARIADB)
 DECISION = Table("decision", METADATA,
                  Column("number", Integer, primary_key=True, autoincrement=False),
                  Column("job", NAME, primary_key=True), Column("now_s", Double, nullable=False),
@@ -57,7 +58,24 @@ DECISION = Table("decision", METADATA,
                  Column("configuration", NAME), **ON_MARIADB)
 
 # %% ../../nbs/35a_profiles.ipynb #35a-010
-def _engine(address: str | Path) -> Engine:
+def _on_server(url: URL, wait_s: float) -> Engine:
+    """Engine for a server, which is waited for so long and no longer."""
+    if url.get_backend_name() == "postgresql":
+        milli = math.ceil(1000 * wait_s)
+        limits: dict[str, Any] = {
+            "connect_timeout": math.ceil(wait_s), "tcp_user_timeout": milli,
+            "options": f"-c lock_timeout={milli} -c statement_timeout={milli + 5000}"}
+        url = url.set(drivername="postgresql+psycopg")
+    else:  # MariaDB also answers to mysql://
+        limits = {
+            "connect_timeout": math.ceil(wait_s), "read_timeout": math.ceil(wait_s) + 5,
+            "write_timeout": math.ceil(wait_s) + 5,
+            "init_command": f"SET SESSION innodb_lock_wait_timeout={math.ceil(wait_s)}"}
+        url = url.set(drivername="mariadb+pymysql")
+    return create_engine(url, connect_args=limits, pool_pre_ping=True)
+
+
+def _engine(address: str | Path, wait_s: float) -> Engine:
     """Engine for the file of a SQLite database, or for a URL."""
     text = str(address)
     try:
@@ -65,41 +83,55 @@ def _engine(address: str | Path) -> Engine:
     except (ArgumentError, ValueError):
         raise InputError("the URL of the database cannot be read",
                          mend="write mariadb://user:password@host:port/name") from None
-    if (kind := url.get_backend_name()) not in ("sqlite", "mariadb", "mysql"):
+    if (kind := url.get_backend_name()) not in ("sqlite", "mariadb", "mysql", "postgresql"):
         raise InputError(f"{kind!r} is no database that we know",
-                         mend="give a SQLite file or the URL of a MariaDB server")
-    if kind != "sqlite":  # MariaDB also answers to mysql://
-        return create_engine(url.set(drivername="mariadb+pymysql"), pool_pre_ping=True)
-    engine = create_engine(url, connect_args={"timeout": WAIT_S})
+                         mend="give a SQLite file or the URL of a MariaDB or PostgreSQL server")
+    if kind != "sqlite":
+        return _on_server(url, wait_s)
+    engine = create_engine(url, connect_args={"timeout": wait_s})
     listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
 
 # %% ../../nbs/35a_profiles.ipynb #35a-011
-def open_database(address: str | Path = ":memory:") -> Engine:
+def _complete(connection: Connection) -> None:
+    """Create tables, and columns that an earlier release did not have."""
+    for table in METADATA.sorted_tables:
+        connection.execute(CreateTable(table, if_not_exists=True))
+        known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:
+                words = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {words}")
+
+# %% ../../nbs/35a_profiles.ipynb #35a-011p
+def open_database(address: str | Path = ":memory:", wait_s: float = WAIT_S) -> Engine:
     """Open a database and create its tables where they are missing.
 
     Parameters
     ----------
     address : file of a SQLite database, or URL such as mariadb://user:password@host:port/name
+    wait_s : for a server that does not answer, and for other writers
 
     Raises
     ------
-    InputError : if there is no such database, or the driver of MariaDB is not installed
+    InputError : if there is no such database, or the driver of its server is not installed
     """
     try:
-        engine = _engine(address)
+        engine = _engine(address, wait_s)
     except ModuleNotFoundError as error:
-        raise InputError(f"MariaDB needs the package {error.name}",
-                         mend="pip install 'sched_lab[mariadb]'") from None
+        kind, extra = (("PostgreSQL", "postgresql") if error.name == "psycopg"
+                       else ("MariaDB", "mariadb"))
+        raise InputError(f"{kind} needs the package {error.name}",
+                         mend=f"pip install 'sched_lab[{extra}]'") from None
     try:
         with engine.begin() as connection:
-            for table in METADATA.sorted_tables:
-                connection.execute(CreateTable(table, if_not_exists=True))
+            _complete(connection)
     except SQLAlchemyError as error:  # a DBAPIError wraps what the driver says
         engine.dispose()
         raise InputError(f"cannot open the database {engine.url}: {getattr(error, 'orig', error)}",
-                         mend="give a SQLite file or the URL of a MariaDB server") from None
+                         mend="give a SQLite file or the URL of a MariaDB or PostgreSQL server"
+                         ) from None
     return engine
 
 # %% ../../nbs/35a_profiles.ipynb #35a-014
@@ -386,10 +418,12 @@ class JobManager:
                             now_s, event)
 
     def jobs(self) -> pd.DataFrame:
-        """All jobs by submission, with their state: waiting, running or done."""
-        frame = _frame(self.database, JOB).drop(columns="number")
-        states = np.select([frame["end_s"].notna(), frame["node"].notna()], ["done", "running"],
-                           "waiting")
+        """All jobs by submission, with their state: waiting, running, done or cancelled."""
+        frame = _frame(self.database, JOB).drop(columns=["number", "sequence", "report_s",
+                                                         "start_s"])
+        is_cancelled = frame["end_s"].notna() & (frame["epochs_done"] < frame["epochs"])
+        states = np.select([is_cancelled, frame["end_s"].notna(), frame["node"].notna()],
+                           ["cancelled", "done", "running"], "waiting")
         return frame.assign(state=states)
 
     def decisions(self) -> pd.DataFrame:
