@@ -34,7 +34,7 @@ class PolicyRecord(Generic[Form]):
     scalar_form : what the engine of the family calls for one run
     array_form : what its lockstep engine calls for many runs; None if there is none
     options : names of the options that the policy listens to
-    decides_once : whether it takes a single decision only, and not those of a whole day
+    is_slow : whether a decision may take seconds, so that it is left out where all are compared
     """
 
     name: str
@@ -43,7 +43,7 @@ class PolicyRecord(Generic[Form]):
     scalar_form: Form
     array_form: Any | None = None
     options: tuple[str, ...] = ()
-    decides_once: bool = False
+    is_slow: bool = False
 
 # %% ../nbs/84_records.ipynb #84-007
 _TABLES: list[PolicyTable[Any]] = []

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .model import SECONDS_PER_HOUR, Fleet, Instance, Jobs
+from .machines import site_of, watts_to_eur_per_s
+from .model import SECONDS_PER_HOUR, Fleet, Instance, Jobs, Site
 from ..arrays import Floats
 
 # %% auto #0
@@ -36,13 +37,55 @@ def least_energy_eur(fleet: Fleet, jobs: Jobs) -> Floats:
             least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
     return least_eur
 
+# %% ../../nbs/35b_andreas_bounds.ipynb #35b-006b
+def least_watts(site: Site, fleet: Fleet, node: int, gpus: int) -> float:
+    """Watts of a GPU in the best company, for a job with so many GPUs of this node."""
+    is_part = site.machine == site.machine[node]
+    others = fleet.node_gpus[is_part].sum() - fleet.node_gpus[node]
+    used = np.arange(gpus, fleet.node_gpus[node] + 1)
+    base_w = site.base_w[site.machine[node]]
+    watts = site.added_w[fleet.node_type[node], used] / used + base_w / (used + others)
+    return float(watts.min())
+
+
+def least_energy_on_site(site: Site, fleet: Fleet, jobs: Jobs) -> Floats:
+    """(jobs,) the same of machines, at the price for which the table was made."""
+    least_eur = np.full(len(jobs.due_s), np.inf)
+    for node in range(len(fleet.node_type)):
+        is_offered = ((fleet.configuration_type == fleet.node_type[node])
+                      & (fleet.configuration_gpus <= fleet.node_gpus[node]))
+        for c in np.flatnonzero(is_offered):
+            gpus = int(fleet.configuration_gpus[c])
+            watts = gpus * least_watts(site, fleet, node, gpus)
+            eur_per_s = watts_to_eur_per_s(site, watts, site.eur_per_kwh)
+            can = np.isfinite(jobs.times_s[:, c])
+            least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
+    return least_eur
+
+# %% ../../nbs/35b_andreas_bounds.ipynb #35b-006d
+def cheapest_times(instance: Instance, from_s: Floats) -> Floats | float:
+    """(jobs,) lowest price from a moment on, over the one that the table was made for."""
+    if instance.prices is None:
+        return 1.0
+    since_s, eur_per_kwh = instance.prices
+    to_come = np.minimum.accumulate(eur_per_kwh[::-1])[::-1]
+    step = np.maximum(np.searchsorted(since_s, from_s, side="right") - 1, 0)
+    lowest: Floats = to_come[step] / site_of(instance).eur_per_kwh
+    return lowest
+
 # %% ../../nbs/35b_andreas_bounds.ipynb #35b-007
 def lower_bound_eur(instance: Instance) -> float:
     """What no scheduler can go below, in EUR: each job alone, at once, and in the best company."""
     jobs = instance.jobs
+    site = instance.site
+    from_s = jobs.submission_s
+    if instance.present is not None:
+        from_s = np.maximum(from_s, instance.now_s)
     fastest_s = usable_s(instance.fleet, jobs).min(axis=1, initial=np.inf)
-    late_s = np.maximum(jobs.submission_s + fastest_s - jobs.due_s, 0.0)
-    least_eur = least_energy_eur(instance.fleet, jobs)
+    late_s = np.maximum(from_s + fastest_s - jobs.due_s, 0.0)
+    least_eur = (least_energy_eur(instance.fleet, jobs) if site is None else
+                 least_energy_on_site(site, instance.fleet, jobs))
+    least_eur = least_eur * cheapest_times(instance, from_s)
     return float((least_eur + jobs.weight_eur_per_s * late_s).sum())
 
 # %% ../../nbs/35b_andreas_bounds.ipynb #35b-007p

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from threading import Thread
+from threading import RLock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,8 @@ CHARGES = ("first", "cheapest", "node", "share")
 SCALE = 1000.0  # HiGHS takes 1e-6 for nothing; in thousandths of a EUR that is 1e-9 EUR
 # relative to the value, or to 1 EUR if that is more: how near a bound must be to prove it
 TOLERANCE = 1e-6
+MOST_NODES = 2**31 - 1  # of branch and bound: as many as there may be
+OUT_OF_TIME = 1  # status of a search that the clock has stopped
 MOST_ASSIGNMENTS = 1_000_000  # that brute force tries
 
 # %% ../../nbs/34_exact.ipynb #34-016
@@ -141,12 +145,14 @@ class Solution(NamedTuple):
     x : variables, None if it found nothing
     value, bound : of the objective
     is_proved : whether it finished
+    is_out_of_time : whether the clock stopped it
     """
 
     x: Floats | None
     value: float
     bound: float
     is_proved: bool
+    is_out_of_time: bool = False
 
 # %% ../../nbs/34_exact.ipynb #34-024a
 def _leave(worker: Thread, status: int) -> None:
@@ -174,6 +180,25 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
         status = getattr(stop, "code", 130)  # of a shell for Ctrl-C
         atexit.register(_leave, worker, status if isinstance(status, int) else 1)
         raise
+
+# %% ../../nbs/34_exact.ipynb #34-024c
+_SILENCE = RLock()
+
+
+@contextmanager
+def without_stdout() -> Iterator[None]:
+    """Throw away what is written to file descriptor 1, also by libraries that are not in Python."""
+    with _SILENCE, open(os.devnull, "wb") as nowhere:
+        if sys.stdout is not None:  # which it is if it was closed
+            sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(nowhere.fileno(), 1)
+        try:
+            yield
+        finally:
+            ctypes.CDLL(None).fflush(None)  # what C still holds
+            os.dup2(kept, 1)
+            os.close(kept)
 
 # %% ../../nbs/34_exact.ipynb #34-025
 Terms = tuple[Sequence[int] | Integers, Sequence[float] | Floats | Integers | float]
@@ -206,9 +231,9 @@ class Model:
                 entries[int(variable)] = entries.get(int(variable), 0.0) + float(value)
         self.rows.append((entries, lower, upper))
 
-    def solve(self, time_limit_s: float, gap: float) -> Solution:
+    def solve(self, time_limit_s: float, gap: float, most_nodes: int = MOST_NODES) -> Solution:
         """Minimise with HiGHS."""
-        return _minimise(self, time_limit_s, gap)
+        return _minimise(self, time_limit_s, gap, most_nodes)
 
 # %% ../../nbs/34_exact.ipynb #34-025p
 def _matrix(model: Model) -> Any:
@@ -221,21 +246,24 @@ def _matrix(model: Model) -> Any:
     return scipy.sparse.coo_array((x, (r.astype(int), v.astype(int))), shape).tocsc()
 
 # %% ../../nbs/34_exact.ipynb #34-025q
-def _minimise(model: Model, time_limit_s: float, gap: float) -> Solution:
+def _minimise(model: Model, time_limit_s: float, gap: float, most_nodes: int) -> Solution:
     """Minimise with HiGHS."""
     import scipy.optimize
 
     optimize: Any = scipy.optimize  # has no types
     rows = optimize.LinearConstraint(_matrix(model), [row[1] for row in model.rows],
                                      [row[2] for row in model.rows])
-    options = {"time_limit": time_limit_s, "mip_rel_gap": gap}
-    done = in_a_thread(
-        partial(optimize.milp, SCALE * np.array(model.cost), integrality=model.is_binary,
-                constraints=rows, bounds=optimize.Bounds(0, model.upper), options=options))
+    options = {"time_limit": time_limit_s, "mip_rel_gap": gap, "node_limit": most_nodes}
+    with without_stdout():
+        done = in_a_thread(
+            partial(optimize.milp, SCALE * np.array(model.cost), integrality=model.is_binary,
+                    constraints=rows, bounds=optimize.Bounds(0, model.upper), options=options))
     bound = -np.inf if done.mip_dual_bound is None else float(done.mip_dual_bound / SCALE)
+    is_out_of_time = done.status == OUT_OF_TIME
     if done.x is None:  # status 2: there is no solution
-        return Solution(None, np.inf, np.inf if done.status == 2 else bound, done.status == 2)
-    return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0)
+        bound = np.inf if done.status == 2 else bound
+        return Solution(None, np.inf, bound, done.status == 2, is_out_of_time)
+    return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0, is_out_of_time)
 
 # %% ../../nbs/34_exact.ipynb #34-029
 def _add_running(model: Model, fleet: Fleet, places: Places, num_jobs: int,
@@ -321,13 +349,15 @@ class Exact:
     value, bound : objective of the assignment (infinite without one), and a number that no
         assignment is below
     is_proved : whether the solver proved that nothing is better (without an assignment: that there
-        is none); false if it ran out of time or stopped at a gap
+        is none); false if it was stopped: by the clock, at a gap, or at a number of nodes
+    is_out_of_time : whether the clock stopped it, so that another machine may find another one
     """
 
     assignment: Assignment | None
     value: float
     bound: float
     is_proved: bool
+    is_out_of_time: bool = False
 
     @property
     def gap(self) -> float:
@@ -340,7 +370,8 @@ def _exact(solution: Solution, places: Places, x: Integers, fleet: Fleet, jobs: 
            objective: Callable[[Assignment], float]) -> Exact:
     """Read the assignment off, and evaluate it."""
     if solution.x is None:
-        return Exact(None, np.inf, max(solution.bound, 0.0), solution.is_proved)
+        return Exact(None, np.inf, max(solution.bound, 0.0), solution.is_proved,
+                     solution.is_out_of_time)
     node = np.full(len(jobs.due_s), -1)
     configuration = np.full(len(jobs.due_s), -1)
     chosen = np.flatnonzero(solution.x[x] > 0.5)
@@ -351,7 +382,8 @@ def _exact(solution: Solution, places: Places, x: Integers, fleet: Fleet, jobs: 
     value = objective(assignment)
     is_tight = abs(value - solution.bound) <= TOLERANCE * max(1.0, abs(value))
     is_proved = solution.is_proved and is_tight
-    return Exact(assignment, value, min(max(solution.bound, 0.0), value), is_proved)
+    bound = min(max(solution.bound, 0.0), value)
+    return Exact(assignment, value, bound, is_proved, solution.is_out_of_time)
 
 # %% ../../nbs/34_exact.ipynb #34-037
 def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float,
@@ -376,14 +408,16 @@ def _check_numbers(fleet: Fleet, jobs: Jobs, time_limit_s: float, gap: float,
 
 # %% ../../nbs/34_exact.ipynb #34-038
 def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, objective: Objective = EQ_1, *,
-                time_limit_s: float = 60.0, gap: float = 0.0) -> Exact:
+                time_limit_s: float = 60.0, gap: float = 0.0,
+                most_nodes: int = MOST_NODES) -> Exact:
     """Minimise Eq. 1 over all assignments (Appendix A, corrected).
 
     Parameters
     ----------
     fleet, jobs, now_s : nodes, the queue and the present time
     objective : the variant of Eq. 1
-    time_limit_s, gap : when to stop; the gap is relative
+    time_limit_s, gap, most_nodes : when to stop: by the clock, at a relative gap, or after so many
+        nodes of branch and bound, which does not depend on the machine
 
     Raises
     ------
@@ -408,7 +442,7 @@ def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, objective: Objective = E
         for variable, cost_eur in zip(v, places.cost_eur, strict=True):
             model.cost[variable] = float(cost_eur)
     value_of = partial(objective_eur, fleet, jobs, now_s, objective=objective)
-    return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, value_of)
+    return _exact(model.solve(time_limit_s, gap, most_nodes), places, x, fleet, jobs, value_of)
 
 # %% ../../nbs/34_exact.ipynb #34-046
 def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x: Integers,

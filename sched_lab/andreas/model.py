@@ -71,6 +71,70 @@ class Jobs(NamedTuple):
     weight_eur_per_s: Floats
     times_s: Floats
 
+# %% ../../nbs/30_andreas_model.ipynb #30-012b
+class Present(NamedTuple):
+    """What runs at the present time, and how far each job has come.
+
+    Parameters
+    ----------
+    node, configuration : (jobs,) where each job runs, -1 if it does not
+    done : (jobs,) part of each job that is done, from 0 to less than 1; `times_s` is what is left
+    """
+
+    node: Integers
+    configuration: Integers
+    done: Floats
+
+
+class Memory(NamedTuple):
+    """What jobs need on each of their GPUs, and what a GPU of each type has, in MiB.
+
+    Parameters
+    ----------
+    job_mib : (jobs,) 0 if unknown
+    gpu_mib : (types,) infinite if unknown
+    """
+
+    job_mib: Floats
+    gpu_mib: Floats
+
+# %% ../../nbs/30_andreas_model.ipynb #30-012c
+class Prices(NamedTuple):
+    """Price of electricity in steps of time.
+
+    Parameters
+    ----------
+    since_s : (steps,) when each price begins to hold, ascending; the first one holds before, too
+    eur_per_kwh : (steps,)
+    """
+
+    since_s: Floats
+    eur_per_kwh: Floats
+
+
+class Site(NamedTuple):
+    """What machines draw: a machine is one node of a fleet, or one for each type of its GPUs.
+
+    Parameters
+    ----------
+    machine_name : (machines,) names
+    machine : (nodes,) the machine that each node is, or is a part of
+    base_w : (machines,) of a machine that is switched on, none of its GPUs in use
+    added_w : (types, most GPUs + 1) what so many GPUs in use add to that
+    eur_per_kwh, pue : for which `Fleet.cost_eur_per_h` was computed
+    off_after_s, off_w : how long a machine is empty before it is switched off, 0 for at once, and
+        what it draws then
+    """
+
+    machine_name: tuple[str, ...]
+    machine: Integers
+    base_w: Floats
+    added_w: Floats
+    eur_per_kwh: float
+    pue: float
+    off_after_s: float = 0.0
+    off_w: float = 0.0
+
 # %% ../../nbs/30_andreas_model.ipynb #30-013
 class Assignment(NamedTuple):
     """What runs where from now on.
@@ -95,6 +159,7 @@ class Instance:
     epochs : (jobs,) how many equal parts a job has, between which it can be interrupted without
         loss; 0 if unknown
     now_s : present time
+    present, memory, site, prices : what else is known, or None
     """
 
     node_name: tuple[str, ...]
@@ -104,6 +169,10 @@ class Instance:
     jobs: Jobs
     epochs: Integers
     now_s: float = 0.0
+    present: Present | None = None
+    memory: Memory | None = None
+    site: Site | None = None
+    prices: Prices | None = None
 
     def configuration_name(self, configuration: int) -> str:
         """A configuration as the instance file writes it: TESLA,2."""
@@ -117,6 +186,7 @@ LEAST_S = 1e-6
 MOST_EUR = 1e6  # for a second of delay, or an hour of a node
 MOST_EPOCHS = 10**9
 MOST_GPUS = 1000
+MOST_MIB = 1e9
 
 
 def _configuration(text: str) -> str:
@@ -136,6 +206,7 @@ RunTime = Annotated[FiniteFloat, Field(ge=LEAST_S, le=MOST_S)]
 Instant = Annotated[FiniteFloat, Field(ge=0, le=MOST_S)]
 DueDate = Annotated[FiniteFloat, Field(ge=-MOST_S, le=MOST_S)]
 Price = Annotated[FiniteFloat, Field(ge=0, le=MOST_EUR)]
+MemorySize = Annotated[FiniteFloat, Field(ge=0, le=MOST_MIB)]
 
 
 class _Entry(BaseModel):
@@ -150,6 +221,7 @@ class NodeEntry(_Entry):
     id: Name
     gpu: Name
     num_gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)]
+    memory_mib: MemorySize | None = None
 
 # %% ../../nbs/30_andreas_model.ipynb #30-016
 class JobEntry(_Entry):
@@ -161,6 +233,10 @@ class JobEntry(_Entry):
     weight_eur_per_s: Price
     times_s: Annotated[dict[Configuration, RunTime], Field(min_length=1)]
     epochs: Annotated[int, Field(ge=0, le=MOST_EPOCHS)] = 0
+    epochs_done: Annotated[FiniteFloat, Field(ge=0, le=MOST_EPOCHS)] = 0.0
+    memory_mib: MemorySize = 0.0
+    node: Name | None = None
+    configuration: Configuration | None = None
 
 
 class InstanceFile(_Entry):
@@ -198,12 +274,26 @@ def _check_prices(given: InstanceFile, file: Path | None) -> None:
                     f"nodes[{number}] ({node.id}): no price with {count} {node.gpu} in use",
                     file=file, mend=f'add "{name}" to cost_eur_per_h')
 
+# %% ../../nbs/30_andreas_model.ipynb #30-019b
+def _memory_of(given: InstanceFile, file: Path | None) -> dict[str, float]:
+    """MiB of a GPU of each type that the nodes have, infinite if unknown; refuse two sizes."""
+    found: dict[str, float] = {}
+    for number, node in enumerate(given.nodes):
+        own_mib = np.inf if node.memory_mib is None else node.memory_mib
+        if found.setdefault(node.gpu, own_mib) != own_mib:
+            raise InputError(
+                f"nodes[{number}] ({node.id}): a {node.gpu} of {own_mib:g} MiB, and another node "
+                f"has some of {found[node.gpu]:g} MiB", file=file,
+                mend="give GPUs of different size different names, such as A100-40 and A100-80")
+    return found
+
 # %% ../../nbs/30_andreas_model.ipynb #30-021
 def _check_jobs(given: InstanceFile, file: Path | None) -> None:
     """Refuse unknown GPU types and jobs that can never run; warn of early due dates."""
     owned: dict[str, int] = {}
     for node in given.nodes:
         owned[node.gpu] = max(node.num_gpus, owned.get(node.gpu, 0))
+    gpu_mib = _memory_of(given, file)
     known = owned.keys() | {_split(name)[0] for name in given.cost_eur_per_h}
     for number, job in enumerate(given.jobs):
         entry = f"jobs[{number}] ({job.id})"
@@ -211,13 +301,60 @@ def _check_jobs(given: InstanceFile, file: Path | None) -> None:
         if unknown := [gpu for gpu, _ in configurations if gpu not in known]:
             raise InputError(f"{entry}: times_s has the unknown GPU type {unknown[0]!r}", file=file,
                              mend=f"use one of {', '.join(sorted(known))}")
-        if not any(count <= owned.get(gpu, 0) for gpu, count in configurations):
+        offered = [gpu for gpu, count in configurations if count <= owned.get(gpu, 0)]
+        if not offered:
             raise InputError(f"{entry} fits on no node", file=file,
                              mend="give it a time on a configuration that some node offers")
+        most_mib = max(gpu_mib[gpu] for gpu in offered)
+        if job.memory_mib > most_mib:
+            raise InputError(f"{entry} needs {job.memory_mib:g} MiB on each GPU and fits on no "
+                             f"node: the GPUs that it has a time on have {most_mib:g} MiB at most",
+                             file=file,
+                             mend="give it a time on a larger GPU, or correct memory_mib")
         if job.due_s < job.submission_s:
             warnings.warn(
                 f"{file or 'instance'}: {entry} is due before it is submitted; correct due_s or "
                 "submission_s, unless it is meant", stacklevel=3)
+
+# %% ../../nbs/30_andreas_model.ipynb #30-021b
+def _trouble_now(given: InstanceFile, job: JobEntry, node: NodeEntry | None) -> tuple[str, str]:
+    """What is wrong with where a job runs now, and the mend; two empty texts if nothing is."""
+    if job.epochs_done > 0 and not job.epochs_done < job.epochs:
+        return (f"{job.epochs_done:g} of {job.epochs} epochs are done",
+                "leave a job out that is done, or correct epochs")
+    if (job.node is None) != (job.configuration is None):
+        return "node or configuration is missing", "give both of a job that runs, or none"
+    if job.node is None or job.configuration is None:
+        return "", ""
+    if node is None:
+        return f"it runs on the unknown node {job.node!r:.60}", "name one of nodes"
+    if job.configuration not in job.times_s or _split(job.configuration)[0] != node.gpu:
+        return (f"it runs on {job.configuration} of {node.id}, where it cannot",
+                f"name a configuration of its times_s, of type {node.gpu}")
+    if node.memory_mib is not None and job.memory_mib > node.memory_mib:
+        return (f"it runs on {node.id} and needs more memory than a {node.gpu} there has",
+                "correct memory_mib, or the node")
+    if (job.submission_s if job.node else 0.0) > given.now_s:
+        return (f"it runs, and is submitted after the present time of {given.now_s:g} s",
+                "correct submission_s or now_s")
+    return "", ""
+
+# %% ../../nbs/30_andreas_model.ipynb #30-021c
+def _check_now(given: InstanceFile, file: Path | None) -> None:
+    """Refuse a present state that cannot be."""
+    named = {node.id: node for node in given.nodes}
+    free = {node.id: node.num_gpus for node in given.nodes}
+    for number, job in enumerate(given.jobs):
+        entry = f"jobs[{number}] ({job.id})"
+        problem, mend = _trouble_now(given, job, named.get(job.node or ""))
+        if problem:
+            raise InputError(f"{entry}: {problem}", file=file, mend=mend)
+        if job.node is not None and job.configuration is not None:
+            free[job.node] -= _split(job.configuration)[1]
+            if free[job.node] < 0:
+                raise InputError(f"{entry}: with it, node {job.node} has {-free[job.node]} GPUs "
+                                 "more in use than it has", file=file,
+                                 mend="correct node or configuration of what runs there")
 
 # %% ../../nbs/30_andreas_model.ipynb #30-023
 def _fleet_of(given: InstanceFile, types: list[str],
@@ -237,12 +374,45 @@ def _fleet_of(given: InstanceFile, types: list[str],
 
 # %% ../../nbs/30_andreas_model.ipynb #30-023p
 def _times_s(given: InstanceFile, configurations: list[tuple[str, int]]) -> Floats:
-    """(jobs, configurations) run times, infinite where there is none."""
+    """(jobs, configurations) run times that are left, infinite where there is none."""
     rows = [[job.times_s.get(f"{gpu},{count}", np.inf) for gpu, count in configurations]
             for job in given.jobs]
-    return np.array(rows).reshape(len(given.jobs), len(configurations))
+    times_s = np.array(rows).reshape(len(given.jobs), len(configurations))
+    for row, job in enumerate(given.jobs):
+        if job.epochs_done:
+            times_s[row] *= 1 - job.epochs_done / job.epochs
+    return times_s
 
 
+def without_small(times_s: Floats, memory: Memory | None, configuration_type: Integers) -> Floats:
+    """The same run times, infinite on GPUs that have too little memory."""
+    if memory is None:
+        return times_s
+    too_small = memory.job_mib[:, None] > memory.gpu_mib[configuration_type][None, :]
+    return np.where(too_small, np.inf, times_s)
+
+# %% ../../nbs/30_andreas_model.ipynb #30-023q
+def _present_of(given: InstanceFile, configurations: list[tuple[str, int]]) -> Present | None:
+    """What runs now, and how far jobs have come; None if nothing runs or has run."""
+    if not any(job.node or job.epochs_done for job in given.jobs):
+        return None
+    names = sorted(node.id for node in given.nodes)
+    node = [names.index(job.node) if job.node else -1 for job in given.jobs]
+    place = [configurations.index(_split(job.configuration)) if job.configuration else -1
+             for job in given.jobs]
+    done = [job.epochs_done / max(job.epochs, 1) for job in given.jobs]
+    return Present(np.array(node), np.array(place), np.array(done))
+
+
+def _needs_of(given: InstanceFile, types: list[str]) -> Memory | None:
+    """What jobs need and GPUs have; None if nobody says."""
+    if not any(job.memory_mib for job in given.jobs):
+        return None
+    known = _memory_of(given, None)
+    return Memory(np.array([job.memory_mib for job in given.jobs]),
+                  np.array([known.get(name, np.inf) for name in types]))
+
+# %% ../../nbs/30_andreas_model.ipynb #30-023r
 def _instance_of(given: InstanceFile) -> Instance:
     """Lay a checked instance out as arrays."""
     priced = {_split(name)[0] for name in given.cost_eur_per_h}
@@ -250,11 +420,14 @@ def _instance_of(given: InstanceFile) -> Instance:
     configurations = sorted({_split(name) for job in given.jobs for name in job.times_s})
     rows = [[job.submission_s, job.due_s, job.weight_eur_per_s] for job in given.jobs]
     submission_s, due_s, weight = (column.copy() for column in np.array(rows).reshape(-1, 3).T)
-    jobs = Jobs(submission_s, due_s, weight, _times_s(given, configurations))
+    fleet = _fleet_of(given, types, configurations)
+    memory = _needs_of(given, types)
+    times_s = without_small(_times_s(given, configurations), memory, fleet.configuration_type)
     return Instance(tuple(sorted(node.id for node in given.nodes)),
-                    tuple(job.id for job in given.jobs), tuple(types),
-                    _fleet_of(given, types, configurations), jobs,
-                    np.array([job.epochs for job in given.jobs], np.int64), given.now_s)
+                    tuple(job.id for job in given.jobs), tuple(types), fleet,
+                    Jobs(submission_s, due_s, weight, times_s),
+                    np.array([job.epochs for job in given.jobs], np.int64), given.now_s,
+                    _present_of(given, configurations), memory)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-025
 def _place(location: Sequence[int | str], value: Mapping[str, Any]) -> str:
@@ -312,6 +485,7 @@ def parse_instance(value: Mapping[str, Any], file: Path | None = None) -> Instan
     _unique(given.jobs, "jobs", file)
     _check_prices(given, file)
     _check_jobs(given, file)
+    _check_now(given, file)
     return _instance_of(given)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-037
@@ -404,6 +578,18 @@ def _check_progress(done: Floats, tolerance: float, may_lose_progress: bool) -> 
     if wrong.any():
         raise ValueError(f"job {np.argmax(wrong)} has run {done[np.argmax(wrong)]:.6f} of itself")
 
+# %% ../../nbs/30_andreas_model.ipynb #30-047q
+def _check_knowledge(instance: Instance, job: Integers, configuration: Integers,
+                     start_s: Floats) -> None:
+    """Refuse runs on GPUs with too little memory, and runs before a present state."""
+    memory = instance.memory
+    if memory is not None:
+        kind = instance.fleet.configuration_type[configuration]
+        if (wrong := memory.job_mib[job] > memory.gpu_mib[kind]).any():
+            raise ValueError(f"job {job[np.argmax(wrong)]} needs more memory than its GPUs have")
+    if instance.present is not None and (early := start_s < instance.now_s).any():
+        raise ValueError(f"job {job[np.argmax(early)]} runs before the present time")
+
 # %% ../../nbs/30_andreas_model.ipynb #30-048
 def check_schedule(instance: Instance, history: pd.DataFrame, *, tolerance: float = 1e-6,
                    may_lose_progress: bool = False) -> None:
@@ -431,6 +617,7 @@ def check_schedule(instance: Instance, history: pd.DataFrame, *, tolerance: floa
     slack_s = tolerance * max(1.0, float(end_s.max(initial=0.0)))
     if (early := start_s < jobs.submission_s[job] - slack_s).any():
         raise ValueError(f"job {job[np.argmax(early)]} runs before it is submitted")
+    _check_knowledge(instance, job, configuration, start_s + slack_s)
     part = (end_s - start_s) / jobs.times_s[job, configuration]
     done = np.bincount(job, part, minlength=len(jobs.due_s))
     _check_progress(np.asarray(done, np.float64), tolerance, may_lose_progress)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
-from .exact import solve_exact
+import numpy as np
+
+from .exact import objective_eur, places_of, solve_exact
 from .greedy import (DEFAULTS, SearchOptions, assign_by_pressure,
                                       check_options, randomized_greedy)
 from .lockstep import random_rounds
@@ -16,7 +19,6 @@ from .model import Assignment, Fleet, Jobs
 from .rollout import rollout
 from .rules import (Rule, Running, edf, fifo, fill_up, nothing_runs,
                                      priority)
-from ..frames import InputError
 from ..records import PolicyRecord, PolicyTable
 
 # %% auto #0
@@ -50,15 +52,60 @@ def decide_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions
     """Follow the simple policy that gets the whole queue done at least cost."""
     return rollout(fleet, jobs, now_s, tries=how.tries, seed=how.seed)[0]
 
+# %% ../../nbs/34b_andreas_policies.ipynb #34b-009c
+MOST_NODES = 1000  # of branch and bound, for one decision
+
+
+class Proof(NamedTuple):
+    """How good a decision is by Eq. 1.
+
+    Parameters
+    ----------
+    gap : how much better another one could be, relative to its value; 0 to 1
+    is_proved : whether none is better
+    is_out_of_time : whether the clock stopped the search, so that another machine may decide
+        otherwise
+    """
+
+    gap: float
+    is_proved: bool
+    is_out_of_time: bool
+
+
+class Judged(Assignment):
+    """An assignment, and how good it is."""
+
+    proof: Proof
+
+# %% ../../nbs/34b_andreas_policies.ipynb #34b-009p
+def cheapest_alone(fleet: Fleet, jobs: Jobs) -> Assignment:
+    """The one run that costs least energy, if somebody can run at all."""
+    waits = np.full(len(jobs.due_s), -1)
+    alone = Assignment(waits, waits.copy())
+    places = places_of(fleet, jobs)
+    if len(places.job):
+        least = np.argmin(places.cost_eur)
+        alone.node[places.job[least]] = places.node[least]
+        alone.configuration[places.job[least]] = places.configuration[least]
+    return alone
+
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-010
 def decide_exactly(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
                    running: Running) -> Assignment:
-    """Minimise Eq. 1 over all assignments of the whole queue to empty nodes."""
-    found = solve_exact(fleet, jobs, now_s, time_limit_s=how.time_limit_s).assignment
-    if found is None:
-        raise InputError(f"no assignment found in {how.time_limit_s:g} s",
-                         mend="give a longer time limit, or policy local")
-    return found
+    """Minimise Eq. 1 over all assignments of the whole queue to empty nodes, and say how well."""
+    found = solve_exact(fleet, jobs, now_s, time_limit_s=how.time_limit_s, most_nodes=MOST_NODES)
+    known = [] if found.assignment is None else [found.assignment]
+    if not found.is_proved:
+        kept = Assignment(*fill_up(fleet, jobs, now_s, edf(jobs), running))
+        known += [kept, decide_by_rollout(fleet, jobs, now_s, how, running)]
+    value = partial(objective_eur, fleet, jobs, now_s)
+    best = min(known, key=value)
+    least = value(best)
+    is_best = found.is_proved or least <= 0
+    gap = 0.0 if is_best else (least - found.bound) / least
+    judged = Judged(*(best if (best.node >= 0).any() else cheapest_alone(fleet, jobs)))
+    judged.proof = Proof(gap, found.is_proved, found.is_out_of_time)
+    return judged
 
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-012
 def decide_at_random_together(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
@@ -82,14 +129,14 @@ POLICIES: PolicyTable[Decide] = PolicyTable(
     PolicyRecord("local", "plays simple policies to the end of the queue and follows the cheapest",
                  "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries")),
     PolicyRecord("exact",
-                 "the proved optimum of Eq. 1, or the best within the time limit; decides once",
+                 "the proved optimum of Eq. 1, or the best within the time limit, and its gap",
                  "Filippini et al. 2021, Appendix A, corrected", decide_exactly,
-                 options=("time_limit_s",), decides_once=True))
+                 options=("seed", "tries", "time_limit_s"), is_slow=True))
 
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-016p
 def day_policies() -> list[str]:
-    """Names of the policies that can decide at every event of a day."""
-    return [name for name, record in POLICIES.items() if not record.decides_once]
+    """Names of the policies that decide at every event of a day in a moment."""
+    return [name for name, record in POLICIES.items() if not record.is_slow]
 
 # %% ../../nbs/34b_andreas_policies.ipynb #34b-018
 def policy_of(name: str, how: SearchOptions = DEFAULTS) -> Optimiser:

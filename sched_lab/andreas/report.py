@@ -14,17 +14,21 @@ import numpy as np
 import pandas as pd
 
 from .bounds import lower_bound_eur
+from .energy import bill_of_day, with_prices
 from .exact import solve_exact
 from .greedy import DEFAULTS, SearchOptions, check_options
+from .machines import fleet_at, price_at, twice_w, watts_to_eur_per_s
 from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Instance, Jobs,
                                      check_assignment)
 from .policies import POLICIES
 from .proxy import PERIOD_S, RHO, cost_eur_per_s, paper_objective
-from .rules import nothing_runs
-from .simulation import (INTERVAL, JOB_COLOURS, Simulation, bill, gantt_frame,
-                                          simulate)
+from .rules import Running, nothing_runs
+from .simulation import (INTERVAL, JOB_COLOURS, LOSSES, Simulation, bill,
+                                          gantt_frame, simulate)
 from ..frames import InputError, MissingPackage
+from ..meter import Tariff, default_tariff
 from ..plots import gantt_chart
+from ..reports import ENERGY_MEANINGS, energy_sentence
 from ..reports import Report as PlainReport
 
 if TYPE_CHECKING:
@@ -43,9 +47,20 @@ def _submitted(instance: Instance) -> tuple[np.ndarray[Any, np.dtype[np.int64]],
     here = np.flatnonzero(instance.jobs.submission_s <= instance.now_s)
     return here, Jobs(*(column[here] for column in instance.jobs))
 
+# %% ../../nbs/36_andreas_report.ipynb #36-009q
+def _running(instance: Instance, here: np.ndarray[Any, np.dtype[np.int64]]) -> Running:
+    """What runs now of the jobs that have been submitted."""
+    nothing = nothing_runs(instance.fleet, len(here))
+    if instance.present is None:
+        return nothing
+    node, configuration, _ = instance.present
+    return Running(node[here], configuration[here], nothing.opened)
+
 # %% ../../nbs/36_andreas_report.ipynb #36-010
 def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -> Assignment:
-    """Assign the jobs that have been submitted, as if nothing ran yet; the others have no place.
+    """Assign the jobs that have been submitted; the others have no place.
+
+    What runs now is part of the instance; if it says nothing of it, all nodes are free.
 
     Parameters
     ----------
@@ -59,15 +74,31 @@ def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -
     """
     decide = POLICIES.record(policy).scalar_form
     check_options(how)
-    fleet = instance.fleet
+    fleet = fleet_at(instance, instance.now_s)
     here, jobs = _submitted(instance)
-    found = decide(fleet, jobs, instance.now_s, how, nothing_runs(fleet, len(here)))
+    found = decide(fleet, jobs, instance.now_s, how, _running(instance, here))
     check_assignment(fleet, jobs.times_s, found)
     node = np.full(len(instance.job_name), -1)
     configuration = np.full(len(instance.job_name), -1)
     node[here] = found.node
     configuration[here] = found.configuration
     return Assignment(node, configuration)
+
+# %% ../../nbs/36_andreas_report.ipynb #36-012b
+def interruptions(instance: Instance, assignment: Assignment, loss: str) -> dict[str, Any]:
+    """What a decision does to jobs that run now, and how many started epochs that costs."""
+    present = instance.present
+    if present is None:
+        return {}
+    runs = present.node >= 0
+    is_kept = (runs & (present.node == assignment.node)
+               & (present.configuration == assignment.configuration))
+    is_stopped = runs & (assignment.node < 0)
+    loses = {"none": False, "moved": runs & ~is_kept, "always": runs}[loss]
+    left = (1 - present.done) * instance.epochs
+    lost = np.where(loses, np.ceil(left - 1e-9) - left, 0.0)
+    return {"kept": int(is_kept.sum()), "moved": int((runs & ~is_kept & ~is_stopped).sum()),
+            "stopped": int(is_stopped.sum()), "lost_epochs": round(float(lost.sum()), 9)}
 
 # %% ../../nbs/36_andreas_report.ipynb #36-013p
 def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dict[str, Any]:
@@ -77,7 +108,8 @@ def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dic
     """
     _, jobs = _submitted(instance)
     try:
-        best = solve_exact(instance.fleet, jobs, instance.now_s, time_limit_s=time_limit_s)
+        best = solve_exact(fleet_at(instance, instance.now_s), jobs, instance.now_s,
+                           time_limit_s=time_limit_s)
     except MissingPackage as error:
         warnings.warn(f"no distance from the best: {error}, and give --force", stacklevel=3)
         return {}
@@ -85,6 +117,17 @@ def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dic
     if best.bound > LEAST_EUR:
         gap |= {"gap_percent": 100 * (objective_eur / best.bound - 1)}
     return gap
+
+# %% ../../nbs/36_andreas_report.ipynb #36-013q
+def _twice_eur_per_s(instance: Instance, used: np.ndarray[Any, np.dtype[np.int64]]) -> float:
+    """What the price table counts twice of machines that are two nodes, now."""
+    site = instance.site
+    if site is None:
+        return 0.0
+    eur_per_kwh = site.eur_per_kwh
+    if instance.prices is not None:
+        eur_per_kwh = float(price_at(instance.prices, instance.now_s))
+    return watts_to_eur_per_s(site, twice_w(site, used), eur_per_kwh)
 
 # %% ../../nbs/36_andreas_report.ipynb #36-014
 def decision_costs(instance: Instance, assignment: Assignment,
@@ -99,19 +142,26 @@ def decision_costs(instance: Instance, assignment: Assignment,
     assignment : of all its jobs
     time_limit_s : of the search for the best decision
     """
-    fleet = instance.fleet
+    fleet = fleet_at(instance, instance.now_s)
     here, jobs = _submitted(instance)
     own = Assignment(*(part[here] for part in assignment))
     used = check_assignment(fleet, jobs.times_s, own)
     objective_eur = paper_objective(fleet, jobs, instance.now_s, *own, RHO, PERIOD_S)
     costs = {
         "objective_eur": float(objective_eur),
-        "energy_eur_per_h": SECONDS_PER_HOUR * float(cost_eur_per_s(fleet, used)),
+        "energy_eur_per_h": SECONDS_PER_HOUR * (float(cost_eur_per_s(fleet, used))
+                                                - _twice_eur_per_s(instance, used)),
         "running": int((own.node >= 0).sum()), "waiting": int((own.node < 0).sum()),
         "not_submitted": len(instance.job_name) - len(here)}
     if len(here) <= EXACT_JOBS:
         costs |= gap_of(instance, costs["objective_eur"], time_limit_s)
     return costs
+
+# %% ../../nbs/36_andreas_report.ipynb #36-016a
+def _machine_name(instance: Instance, node: int) -> str:
+    """Name of the machine that a node is, or is a part of."""
+    site = instance.site
+    return instance.node_name[node] if site is None else site.machine_name[site.machine[node]]
 
 # %% ../../nbs/36_andreas_report.ipynb #36-017
 def run_frame(simulation: Simulation) -> pd.DataFrame:
@@ -122,7 +172,7 @@ def run_frame(simulation: Simulation) -> pd.DataFrame:
     configuration = history["configuration"].to_numpy(np.int64)
     return pd.DataFrame({
         "job": [instance.job_name[job] for job in history["job"]],
-        "node": [instance.node_name[node] for node in history["node"]],
+        "node": [_machine_name(instance, node) for node in history["node"]],
         "gpu_type": [instance.type_name[kind] for kind in fleet.configuration_type[configuration]],
         "gpus": fleet.configuration_gpus[configuration],
         "start_s": history["start_s"], "end_s": history["end_s"]})
@@ -137,7 +187,7 @@ def headline_of(summary: Mapping[str, Any]) -> str:
             f"Eq. 1 {summary['objective_eur']:.2f} EUR")
 
 # %% ../../nbs/36_andreas_report.ipynb #36-018u
-MEANINGS = {
+MEANINGS = ENERGY_MEANINGS | {
     "gantt": "Every GPU over time, and the job that runs on it.",
     "schedule.csv": "every uninterrupted run of a job",
     "start_s": "s, when it begins", "end_s": "s, when it ends",
@@ -147,9 +197,17 @@ MEANINGS = {
     "running": "jobs that run", "waiting": "jobs that wait",
     "not_submitted": "jobs that had not come yet",
     "total_eur": "EUR, energy and penalties", "energy_eur": "EUR",
+    "energy_kwh": "energy of the machines, cooling included, kWh",
+    "empty_eur": "EUR, of it for machines that are empty",
+    "kept": "running jobs that stay where they are", "moved": "running jobs that go elsewhere",
+    "stopped": "running jobs that have to wait", "lost_epochs": "started epochs that are lost",
     "penalty_eur": "EUR, for jobs that end late",
     "lower_bound_eur": "EUR, no scheduler pays less",
-    "makespan_s": "s, until the last job ends", "late_jobs": "jobs that end late"}
+    "makespan_s": "s, until the last job ends", "late_jobs": "jobs that end late",
+    "mean_gap_percent": "%, how much better a decision could be by Eq. 1, at most",
+    "largest_gap_percent": "%, the same of the worst decision",
+    "decisions_not_proved": "decisions that may not be the best by Eq. 1",
+    "decisions_out_of_time": "decisions that the clock stopped: they may differ elsewhere"}
 
 
 def saving_of(paid: float, least: float) -> str:
@@ -199,9 +257,10 @@ class Report(PlainReport):
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
 
     def answer(self) -> list[str]:
-        """What it costs, and how much of that could be saved at most."""
-        return day_sentences(self.summary) if "total_eur" in self.summary else (
-            decision_sentences(self.summary))
+        """What it costs, how much of that could be saved at most, and what it draws."""
+        summary = self.summary
+        said = (day_sentences if "total_eur" in summary else decision_sentences)(summary)
+        return [*said, energy_sentence(summary)] if "energy_kwh" in summary else said
 
 # %% ../../nbs/36_andreas_report.ipynb #36-018r
 TABLES = ("schedule.csv",)
@@ -232,6 +291,18 @@ def _as_carried_out(instance: Instance, policy: str, assignment: Assignment) -> 
     history = pd.DataFrame(dict(zip(HISTORY, columns, strict=True)))
     return Simulation(instance, policy, end_s, history, pd.DataFrame(columns=list(INTERVAL)))
 
+# %% ../../nbs/36_andreas_report.ipynb #36-020g
+def _proof_costs(simulation: Simulation) -> dict[str, Any]:
+    """How good the decisions of a day are by Eq. 1, if the policy says so."""
+    if not simulation.proofs:
+        return {}
+    gap, is_proved, is_out_of_time = (np.array(column)
+                                      for column in zip(*simulation.proofs, strict=True))
+    return {"mean_gap_percent": 100 * float(gap.mean()),
+            "largest_gap_percent": 100 * float(gap.max()),
+            "decisions_not_proved": int((~is_proved).sum()),
+            "decisions_out_of_time": int(is_out_of_time.sum())}
+
 # %% ../../nbs/36_andreas_report.ipynb #36-020p
 def _day_costs(simulation: Simulation) -> dict[str, Any]:
     """The bill of a simulated day, in total and by job."""
@@ -242,25 +313,39 @@ def _day_costs(simulation: Simulation) -> dict[str, Any]:
              "penalty_eur": simulation.penalty_eur, "lower_bound_eur": bound_eur}
     if bound_eur > LEAST_EUR:
         costs |= {"above_bound_percent": 100 * (total_eur / bound_eur - 1)}
-    return costs | {
-        "makespan_s": simulation.makespan_s, "late_jobs": int((jobs["tardiness_s"] > 0).sum()),
-        "decisions": len(simulation.intervals), "jobs": jobs.to_dict("records")}
+    if simulation.instance.site is not None:
+        costs |= {"empty_eur": simulation.empty_eur}
+    late = int((jobs["tardiness_s"] > 0).sum())
+    costs |= {"makespan_s": simulation.makespan_s, "late_jobs": late,
+              "decisions": len(simulation.intervals)}
+    return costs | _proof_costs(simulation) | {"jobs": jobs.to_dict("records")}
 
 # %% ../../nbs/36_andreas_report.ipynb #36-020q
-def _decided(instance: Instance, policy: str,
-             how: SearchOptions) -> tuple[Simulation, dict[str, Any]]:
+def _decided(instance: Instance, policy: str, how: SearchOptions,
+             loss: str) -> tuple[Simulation, dict[str, Any]]:
     """One decision, as if it were carried out, and its costs."""
     decision = decide_now(instance, policy, how)
     costs = decision_costs(instance, decision, how.time_limit_s)
     is_timed = "time_limit_s" in POLICIES.record(policy).options
     if is_timed and "bound_eur" not in costs:  # who searched for a bound says how near it is
         costs |= gap_of(instance, costs["objective_eur"], how.time_limit_s)
+    costs |= interruptions(instance, decision, loss)
     return _as_carried_out(instance, policy, decision), costs
+
+# %% ../../nbs/36_andreas_report.ipynb #36-020s
+def energy_costs(simulation: Simulation, tariff: Tariff) -> dict[str, Any]:
+    """Energy, money and CO2 of what was decided or simulated; nothing if nothing runs."""
+    if not len(simulation.history):
+        return {}
+    begin_s = float(simulation.history["start_s"].min())
+    horizon = (min(begin_s, simulation.horizon[0]), simulation.horizon[1]) if len(
+        simulation.intervals) else (begin_s, float(simulation.history["end_s"].max()))
+    return bill_of_day(simulation, tariff, horizon).summary()
 
 # %% ../../nbs/36_andreas_report.ipynb #36-021
 def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = False,
-              period_s: float = np.inf, loss: str = "none",
-              how: SearchOptions = DEFAULTS) -> Report:
+              period_s: float = np.inf, loss: str = "none", how: SearchOptions = DEFAULTS,
+              tariff: Tariff | None = None) -> Report:
     """Decide once at the present time, or simulate from first submission to last completion.
 
     Parameters
@@ -268,8 +353,9 @@ def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = Fa
     instance : the problem and its present time
     policy : a name of `POLICIES`
     is_simulated : a whole day, not one decision
-    period_s, loss : of a simulation; see `simulate`
+    period_s, loss : see `simulate`; of a decision, what it costs the jobs that run
     how : options of the search
+    tariff : price and intensity of energy; without, the price table's and a default
 
     Raises
     ------
@@ -277,13 +363,16 @@ def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = Fa
     """
     if not instance.job_name:
         raise InputError("there is no job to schedule", mend="give the instance one job or more")
+    if loss not in LOSSES:
+        raise InputError(f"unknown loss {loss!r}", mend=f"give one of {', '.join(LOSSES)}")
+    instance = with_prices(instance, tariff)
     if is_simulated:
         done = simulate(instance, policy, period_s=period_s, loss=loss, how=how)
         costs = _day_costs(done)
     else:
-        done, costs = _decided(instance, policy, how)
+        done, costs = _decided(instance, policy, how, loss)
     about = {"policy": policy, "is_simulated": is_simulated, "seed": how.seed}
-    return _report_on(done, about | costs)
+    return _report_on(done, about | energy_costs(done, tariff or default_tariff()) | costs)
 
 # %% ../../nbs/36_andreas_report.ipynb #36-099
 from .._moved import moved

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple
@@ -16,9 +16,11 @@ import pandas as pd
 
 from ..jit import heard, njit
 from .greedy import DEFAULTS, SearchOptions, check_options
+from .machines import (draws_of, energy_by_job, eur_of, fleet_at, next_change_s,
+                                        price_at, twice_w, watts_to_eur_per_s)
 from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs,
                                      check_schedule)
-from .policies import POLICIES, Decide
+from .policies import POLICIES, Decide, Judged, Proof
 from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
 from .rules import OpenNodes, Running, open_nodes
 from ..arrays import Floats, Integers
@@ -77,7 +79,7 @@ class State(NamedTuple):
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-010p
 def initial_state(fleet: Fleet, jobs: Jobs) -> State:
-    """Nothing has run yet."""
+    """Nothing has run yet, or so nobody says."""
     count = len(jobs.due_s)
     return State(jobs.times_s.copy(), np.zeros(count), np.full(count, -1), np.full(count, -1),
                  np.zeros(count), np.full(count, np.nan), open_nodes(fleet, fleet.node_gpus))
@@ -91,6 +93,16 @@ def remaining(jobs: Jobs, state: State, chosen: Integers) -> Jobs:
     """
     return Jobs(jobs.submission_s[chosen], jobs.due_s[chosen], jobs.weight_eur_per_s[chosen],
                 state.times_s[chosen])
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35-010s
+def resume(instance: Instance, state: State) -> None:
+    """Let a state begin with what runs at the present time, if the problem says so."""
+    present = instance.present
+    if present is not None:
+        state.node[:] = present.node
+        state.configuration[:] = present.configuration
+        state.done_percent[:] = 100 * present.done
+        state.start_s[:] = instance.now_s
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-013p
 def ask(decide: Decide, fixed: Fixed, state: State, queue: Integers, now_s: float,
@@ -183,6 +195,7 @@ class Day:
 
     Parameters
     ----------
+    instance : the problem
     fixed, state : what never changes, and what does
     coming, comes_s : (jobs,) by submission, and when, then infinity
     now_s : present time
@@ -190,8 +203,10 @@ class Day:
     arrived : how many have come
     runs, intervals : noted so far
     least_left, in_vain : epochs that were left at best, and decisions since then
+    proofs : how good the decisions are, of a policy that says so
     """
 
+    instance: Instance
     fixed: Fixed
     state: State
     coming: Integers
@@ -203,16 +218,19 @@ class Day:
     intervals: list[Interval] = field(default_factory=list)
     least_left: float = np.inf
     in_vain: int = 0
+    proofs: list[Proof] = field(default_factory=list)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-029r
 def begin(instance: Instance) -> Day:
-    """Wait for the first submission."""
+    """Wait for the first submission, or go on from the present time."""
     fixed = Fixed(instance.fleet, instance.jobs, instance.epochs)
     submission_s = instance.jobs.submission_s
     coming = np.argsort(submission_s, kind="stable")
     comes_s = np.append(submission_s[coming], np.inf)
     state = initial_state(fixed.fleet, fixed.jobs)
-    return Day(fixed, state, coming, comes_s, float(comes_s[0]), coming[:0])
+    resume(instance, state)
+    now_s = float(comes_s[0]) if instance.present is None else instance.now_s
+    return Day(instance, fixed, state, coming, comes_s, now_s, coming[:0])
 
 
 def admit(day: Day) -> None:
@@ -243,12 +261,31 @@ def dismiss(day: Day, loss: int) -> None:
     day.least_left = min(day.least_left, left - 1e-9)
     day.queue = queue[~is_done]
 
+# %% ../../nbs/35_andreas_simulation.ipynb #35-029s3
+def terms_now(day: Day) -> Fixed:
+    """The same terms at the prices of this moment."""
+    if day.instance.prices is None:
+        return day.fixed
+    return day.fixed._replace(fleet=fleet_at(day.instance, day.now_s))
+
+
+def counted_twice_eur(day: Day, fixed: Fixed, decision: Assignment, interval_s: float) -> float:
+    """What the price table charges twice of machines that are two nodes."""
+    site = day.instance.site
+    if site is None:
+        return 0.0
+    prices = day.instance.prices
+    eur_per_kwh = site.eur_per_kwh if prices is None else float(price_at(prices, day.now_s))
+    watts = twice_w(site, gpus_in_use(fixed.fleet, *decision))
+    return interval_s * watts_to_eur_per_s(site, watts, eur_per_kwh)
+
 # %% ../../nbs/35_andreas_simulation.ipynb #35-029t
-def live_on(day: Day, decision: Assignment, period_s: float, loss: int) -> None:
+def live_on(day: Day, fixed: Fixed, decision: Assignment, period_s: float, loss: int) -> None:
     """Do as decided until the next event.
 
     Parameters
     ----------
+    fixed : the terms of this moment
     decision : (queue,) where each job of the queue runs from now on
     period_s, loss : longest time until then, and what an interruption costs
     """
@@ -259,9 +296,11 @@ def live_on(day: Day, decision: Assignment, period_s: float, loss: int) -> None:
     is_running = (state.node[queue] >= 0) & (state.start_s[queue] < day.now_s)
     note_runs(day, queue[is_other & is_running])
     begin_s = day.now_s
-    most_s = min(period_s, float(day.comes_s[day.arrived]) - begin_s)
-    interval_s, energy_eur, penalty_eur = carry_out(day.fixed, state, queue, decision, begin_s,
-                                                    most_s, loss)
+    most_s = min(period_s, float(day.comes_s[day.arrived]) - begin_s,
+                 next_change_s(day.instance.prices, begin_s) - begin_s)
+    interval_s, energy_eur, penalty_eur = carry_out(fixed, state, queue, decision, begin_s, most_s,
+                                                    loss)
+    energy_eur -= counted_twice_eur(day, fixed, decision, interval_s)
     day.now_s = begin_s + interval_s
     day.intervals.append((begin_s, day.now_s, energy_eur, penalty_eur, len(queue)))
     dismiss(day, loss)
@@ -280,8 +319,11 @@ def run_events(instance: Instance, decide: Decide, how: SearchOptions, period_s:
     while day.in_vain < PATIENCE:
         admit(day)
         if len(day.queue):
-            decision = ask(decide, day.fixed, day.state, day.queue, day.now_s, how)
-            live_on(day, decision, period_s, loss)
+            fixed = terms_now(day)
+            decision = ask(decide, fixed, day.state, day.queue, day.now_s, how)
+            if isinstance(decision, Judged):
+                day.proofs.append(decision.proof)
+            live_on(day, fixed, Assignment(*decision), period_s, loss)
         elif day.arrived < len(day.coming):
             day.now_s = float(day.comes_s[day.arrived])
         else:
@@ -302,6 +344,8 @@ class Simulation:
     intervals : one row per decision: start_s, end_s, energy_eur, penalty_eur of jobs that ended,
         queue (jobs in it)
     loss : what an interruption cost
+    empty_eur : energy cost of machines that were switched on, or off, and empty
+    proofs : how good each decision is by Eq. 1, of a policy that says so
     """
 
     instance: Instance
@@ -310,11 +354,21 @@ class Simulation:
     history: pd.DataFrame
     intervals: pd.DataFrame
     loss: str = "none"
+    proofs: tuple[Proof, ...] = ()
+    empty_eur: float = 0.0
 
     @property
     def energy_eur(self) -> float:
-        """Cost of the energy of all nodes in use."""
-        return float(self.intervals["energy_eur"].sum())
+        """Cost of the energy of all nodes in use, and of empty ones if that is known."""
+        return float(self.intervals["energy_eur"].sum()) + self.empty_eur
+
+    @property
+    def horizon(self) -> tuple[float, float]:
+        """First event and last completion."""
+        begin_s = self.instance.jobs.submission_s.min(initial=np.inf)
+        if self.instance.present is not None:
+            begin_s = self.instance.now_s
+        return min(float(begin_s), self.makespan_s), self.makespan_s
 
     @property
     def penalty_eur(self) -> float:
@@ -363,6 +417,15 @@ def check_simulation(instance: Instance, simulation: Simulation) -> None:
 # %% ../../nbs/35_andreas_simulation.ipynb #35-032r
 check = check_simulation  # its name in the face of the family
 
+# %% ../../nbs/35_andreas_simulation.ipynb #35-032t
+def with_empty_machines(done: Simulation) -> Simulation:
+    """The same simulation, with what empty machines cost, if that is known."""
+    if done.instance.site is None:
+        return done
+    draws = draws_of(done.instance, done.history, done.horizon)
+    empty_eur = eur_of(done.instance, draws[~draws["is_used"].astype(bool)])
+    return replace(done, empty_eur=empty_eur)
+
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033
 def _check_clock(jobs: Jobs) -> None:
     """Refuse run times that are lost in the rounding of so late a clock."""
@@ -377,11 +440,8 @@ def _check_clock(jobs: Jobs) -> None:
                          "leave out such short or such long jobs")
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033o
-def _check_terms(instance: Instance, policy: str, period_s: float, loss: str) -> None:
+def _check_terms(instance: Instance, period_s: float, loss: str) -> None:
     """Refuse what makes no simulation."""
-    if POLICIES.record(policy).decides_once:
-        raise InputError(f"policy {policy!r} decides once, not at every event of a day",
-                         mend="take one decision, without --simulate, or policy local")
     if loss not in LOSSES:
         raise InputError(f"unknown loss {loss!r}", mend=f"give one of {', '.join(LOSSES)}")
     if not period_s > 0:
@@ -395,7 +455,7 @@ def _check_terms(instance: Instance, policy: str, period_s: float, loss: str) ->
 def _simulate(instance: Instance, policy: str, decide: Decide, how: SearchOptions,
               period_s: float, loss: str) -> Simulation:
     """Run an instance with one form of a policy, and check what happened."""
-    _check_terms(instance, policy, period_s, loss)
+    _check_terms(instance, period_s, loss)
     check_options(how)
     with heard():
         day = run_events(instance, decide, how, float(period_s), LOSSES[loss])
@@ -405,19 +465,22 @@ def _simulate(instance: Instance, policy: str, decide: Decide, how: SearchOption
                          mend="give a longer period_s, or another loss")
     history = pd.DataFrame(day.runs, columns=list(HISTORY))
     intervals = pd.DataFrame(day.intervals, columns=list(INTERVAL))
-    done = Simulation(instance, policy, day.state.end_s, history, intervals, loss)
+    done = Simulation(instance, policy, day.state.end_s, history, intervals, loss,
+                      tuple(day.proofs))
     check_simulation(instance, done)
-    return done
+    return with_empty_machines(done)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033q
 def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf,
              loss: str = "none", how: SearchOptions = DEFAULTS) -> Simulation:
     """Run an instance from the first submission to the last completion, and check what happened.
 
+    If jobs run at its present time, or are partly done, the day begins then.
+
     Parameters
     ----------
     instance : the problem
-    policy : a name of `POLICIES`, but none that decides once
+    policy : a name of `POLICIES`
     period_s : longest time between two decisions, H
     loss : what an interruption costs: "none", nothing; "moved", the started epoch of a job that
         is moved or stopped; "always", that of every job at every decision
@@ -467,20 +530,29 @@ def _shares_eur(fleet: Fleet, node: int, runs: pd.DataFrame) -> Floats:
     shares: Floats = (is_on * gpus[:, None] / np.maximum(used, 1)) @ price_eur
     return shares
 
+# %% ../../nbs/35_andreas_simulation.ipynb #35-042q
+def _shares_of_nodes(instance: Instance, history: pd.DataFrame) -> Floats:
+    """(jobs,) energy cost of each job by the price table."""
+    energy_eur: Floats = np.zeros(len(instance.job_name))
+    place = history["node"].to_numpy(np.int64)
+    for node in range(len(instance.fleet.node_type)):
+        runs = history.iloc[np.flatnonzero(place == node)]
+        np.add.at(energy_eur, runs["job"].to_numpy(np.int64),
+                  _shares_eur(instance.fleet, node, runs))
+    return energy_eur
+
 # %% ../../nbs/35_andreas_simulation.ipynb #35-043
 def bill(simulation: Simulation) -> pd.DataFrame:
     """What each job cost: a row each with job, energy_eur, penalty_eur, end_s and tardiness_s.
 
-    Neighbours share the cost of a node by their GPUs.
+    Neighbours share the cost of a node by their GPUs; what empty machines draw is nobody's.
     """
     instance = simulation.instance
     jobs = instance.jobs
-    energy_eur = np.zeros(len(jobs.due_s))
-    place = simulation.history["node"].to_numpy(np.int64)
-    for node in range(len(instance.fleet.node_type)):
-        runs = simulation.history.iloc[np.flatnonzero(place == node)]
-        shares_eur = _shares_eur(instance.fleet, node, runs)
-        np.add.at(energy_eur, runs["job"].to_numpy(np.int64), shares_eur)
+    if instance.site is None and instance.prices is None:
+        energy_eur = _shares_of_nodes(instance, simulation.history)
+    else:
+        energy_eur = energy_by_job(instance, simulation.history, simulation.horizon)
     late_s = np.maximum(simulation.end_s - jobs.due_s, 0.0)
     return pd.DataFrame({"job": instance.job_name, "energy_eur": energy_eur,
                          "penalty_eur": jobs.weight_eur_per_s * late_s, "end_s": simulation.end_s,

@@ -193,7 +193,6 @@ def test_a_due_date_before_the_submission_is_a_warning(capsys):
 
 @pytest.mark.parametrize(("options", "words"), [
     (["--policy", "best"], ["'best'", "local", "exact"]),
-    (["--policy", "exact", "--simulate"], ["exact", "--simulate"]),
     (["--policy", "edf", "--simulate", "--period", "0"], ["period", "0"]),
     (["--policy", "edf", "--simulate", "--loss", "all"], ["'all'", "moved"]),
     (["--policy", "exact", "--time-limit", "-1"], ["-1"]),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from sched_lab.andreas import exact
+from sched_lab.andreas import exact, policies
 from sched_lab.andreas.exact import (
     CHARGES,
     MOST_ASSIGNMENTS,
@@ -19,12 +19,15 @@ from sched_lab.andreas.exact import (
     solve_code_objective,
     solve_exact,
 )
-from sched_lab.andreas.greedy import SearchOptions, greedy, randomized_greedy
+from sched_lab.andreas.greedy import DEFAULTS, SearchOptions, greedy, randomized_greedy
 from sched_lab.andreas.instances import generate, toy_instance
 from sched_lab.andreas.model import Assignment, Fleet, Jobs, check_assignment
+from sched_lab.andreas.policies import MOST_NODES, cheapest_alone, decide_exactly
 from sched_lab.andreas.proxy import code_objective, paper_objective
+from sched_lab.andreas.report import report_of
 from sched_lab.andreas.rollout import rollout
-from sched_lab.andreas.rules import assign_by_rule, edf, fifo, priority
+from sched_lab.andreas.rules import Running, assign_by_rule, edf, fifo, nothing_runs, open_nodes, priority
+from sched_lab.andreas.simulation import simulate
 from sched_lab.frames import InputError
 from tests.andreas.cases import CASES as STORED_CASES
 from tests.andreas.cases import golden, instance_of
@@ -644,3 +647,94 @@ def test_jobs_that_fit_nowhere_wait():
 def test_the_same_question_has_the_same_answer(toy):
     first, second = (solve_exact(*toy, 0.0) for _ in range(2))
     assert first.value == second.value and (first.assignment.node == second.assignment.node).all()
+
+
+# --- at every event of a day -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_decision_of_a_day_is_what_brute_force_finds(seed):
+    fleet, jobs, now_s, _, _ = random_case(seed, 3, 2)
+    found = decide_exactly(fleet, jobs, now_s, DEFAULTS, nothing_runs(fleet, 3))
+    check_assignment(fleet, jobs.times_s, found)
+    best, least = brute_force(fleet, jobs, lambda one: objective_eur(fleet, jobs, now_s, one))
+    assert found.proof == (0.0, True, False)
+    if (best.node >= 0).any():
+        assert objective_eur(fleet, jobs, now_s, found) == pytest.approx(least, rel=1e-6, abs=1e-8)
+
+
+def test_if_all_may_wait_the_cheapest_run_goes_alone(toy):
+    fleet, jobs = toy
+    safe = jobs._replace(due_s=np.full(4, 1e6))
+    assert (solve_exact(fleet, safe, 0.0).assignment.node == -1).all()
+    found = decide_exactly(fleet, safe, 0.0, DEFAULTS, nothing_runs(fleet, 4))
+    ran = np.flatnonzero(found.node >= 0)
+    assert len(ran) == 1 and found.proof.gap == 0
+    least = min(objective_eur(fleet, safe, 0.0, one) for one in all_assignments(fleet, safe) if (one.node >= 0).any())
+    assert objective_eur(fleet, safe, 0.0, found) == pytest.approx(least)
+    nowhere = queue_of(0, [[np.inf, np.inf]])
+    assert cheapest_alone(box(), nowhere).node.tolist() == [-1]
+
+
+def told_nothing(*_, **__) -> Told:
+    """HiGHS has found nothing when the clock stops it."""
+    return Told(None, 1, None)
+
+
+def test_out_of_time_the_best_of_what_runs_and_of_local_is_taken(toy, monkeypatch):
+    fleet, jobs = toy
+    monkeypatch.setattr(scipy.optimize, "milp", told_nothing)
+    place = Assignment(np.array([0, -1, -1, 2]), np.array([1, -1, -1, 0]))  # the optimum, 4.62 EUR, and it runs
+    running = Running(*place, open_nodes(fleet, fleet.node_gpus))
+    found = decide_exactly(fleet, jobs, 0.0, DEFAULTS, running)
+    by_local = rollout(fleet, jobs, 0.0)[0]
+    values = [objective_eur(fleet, jobs, 0.0, one) for one in (found, by_local)]
+    assert found.proof == (1.0, False, True) and values[0] <= values[1]
+    # who runs goes on; B or C may join on n2, at 0.36 or 0.24 EUR more
+    monkeypatch.setattr(policies, "decide_by_rollout", lambda *_: Assignment(np.full(4, -1), np.full(4, -1)))
+    kept = decide_exactly(fleet, jobs, 0.0, DEFAULTS, Running(*place, open_nodes(fleet, fleet.node_gpus)))
+    assert kept.node[[0, 3]].tolist() == [0, 2] and objective_eur(fleet, jobs, 0.0, kept) <= 4.62 + 0.36 + 1e-9
+
+
+def test_what_the_solver_has_found_is_kept_if_it_is_better(toy, monkeypatch):
+    fleet, jobs = toy
+    solved = scipy.optimize.milp
+    asked: list[dict[str, Any]] = []
+
+    def stopped(*given: Any, options: dict[str, Any], **named: Any) -> Any:
+        asked.append(dict(options))  # SciPy takes things out of it
+        done = solved(*given, options=options, **named)
+        done.status = 4  # stopped at a number of nodes
+        return done
+
+    monkeypatch.setattr(scipy.optimize, "milp", stopped)
+    found = decide_exactly(fleet, jobs, 0.0, DEFAULTS, nothing_runs(fleet, 4))
+    assert objective_eur(fleet, jobs, 0.0, found) == pytest.approx(4.62)
+    assert asked[0]["node_limit"] == MOST_NODES and asked[0]["time_limit"] == DEFAULTS.time_limit_s
+    assert not found.proof.is_proved and not found.proof.is_out_of_time and found.proof.gap <= 1e-6
+
+
+def test_a_day_repeats_to_the_last_bit_and_says_how_good_its_decisions_are():
+    instance = generate(3, 1, 1.0)
+    one, other = (simulate(instance, "exact") for _ in range(2))
+    assert one.history.equals(other.history) and one.intervals.equals(other.intervals)
+    assert len(one.proofs) == len(one.intervals) and all(proof == (0.0, True, False) for proof in one.proofs)
+    summary = report_of(instance, "exact", is_simulated=True).summary
+    assert [summary[key] for key in ("mean_gap_percent", "largest_gap_percent", "decisions_not_proved",
+                                     "decisions_out_of_time")] == [0, 0, 0, 0]
+    assert "mean_gap_percent" not in report_of(instance, "greedy", is_simulated=True).summary
+
+
+def test_a_day_without_time_ends_all_the_same_and_says_so(monkeypatch):
+    monkeypatch.setattr(scipy.optimize, "milp", told_nothing)
+    summary = report_of(toy_instance(), "exact", is_simulated=True).summary
+    assert summary["decisions_not_proved"] == summary["decisions_out_of_time"] == summary["decisions"]
+    assert summary["mean_gap_percent"] == summary["largest_gap_percent"] == 100
+
+
+def test_two_late_jobs_side_by_side_by_hand():
+    # 3600 s on one GPU, 2000 s on both, 0.001 EUR/s. Eq. 1: 7.56 side by side, 2.30 + 390 one after the other.
+    fleet = Fleet(np.array([0]), np.array([2]), np.array([0, 0]), np.array([1, 2]), np.array([[0, 0.36, 0.54]]))
+    jobs = queue_of(0, [[3600.0, 2000.0]] * 2)
+    found = decide_exactly(fleet, jobs, 0.0, DEFAULTS, nothing_runs(fleet, 2))
+    assert found.configuration.tolist() == [0, 0] and objective_eur(fleet, jobs, 0.0, found) == pytest.approx(7.56)
+    assert sorted(rollout(fleet, jobs, 0.0)[0].configuration.tolist()) == [-1, 1]

@@ -529,12 +529,11 @@ def test_a_day_without_end_is_refused_and_its_job_named():
     assert simulate(one_gpu([{}]), "fifo", loss="always", period_s=50).end_s.tolist() == [100]
 
 
-def test_a_policy_that_decides_once_makes_no_day():
-    once = [name for name, record in POLICIES.items() if record.decides_once]
-    assert once and not {*once} & {*day_policies()}
-    for name in once:
-        with pytest.raises(InputError, match=f"policy '{name}' decides once"):
-            simulate(toy_instance(), name)
+def test_a_slow_policy_makes_a_day_when_it_is_asked_for_by_name():
+    slow = [name for name, record in POLICIES.items() if record.is_slow]
+    assert slow == ["exact"] and not {*slow} & {*day_policies()}
+    done = simulate(toy_instance(), "exact")
+    assert len(done.proofs) == len(done.intervals) and not simulate(toy_instance(), "greedy").proofs
 
 
 # --- lockstep and the validator --------------------------------------------------------------------------------------
