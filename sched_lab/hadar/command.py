@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from .. import __version__
-from ..commands import (Force, NoCharts, answer_with, checksums_of, folder_option, option,
+from ..commands import (AsleepAfter, AsleepWatts, Carbon, Force, HardwareFile, NoCharts,
+                                Price, answer_with, checksums_of, folder_option, option,
                                 policy_option, within)
-from ..frames import embedded, read_input
+from ..frames import embedded, read_input, sha256
+from .energy import AWAKE, Sleep
 from .model import read_workload
-from .policies import POLICIES
-from .report import CHARTS, TABLES, report_of
+from .policies import POLICIES, record_of
+from .report import CHARTS, TABLES, EnergyTerms, report_of
 from .simulation import RESTART_S, ROUND_S
+from ..hardware import hardware_of
 from ..reports import PAGE, Answer
 
 # %% auto #0
@@ -44,29 +47,55 @@ RestartDelay = Annotated[float, option("What a job loses when its GPUs change (s
 RoundsFolder = Annotated[Path, folder_option(f"{', '.join(TABLES)}, summary.json, "
                                              f"{', '.join(CHARTS)} and {PAGE}")]
 
+# %% ../../nbs/90c_hadar_command.ipynb #90c-005f
+def energy_terms(hardware: Path | None, price: str, carbon: str, asleep_after: float | None,
+                 asleep_watts: float) -> EnergyTerms:
+    """What the options say; nothing was asked if none is given."""
+    sleep = AWAKE if asleep_after is None else Sleep(60 * asleep_after, asleep_watts)
+    return EnergyTerms(None if hardware is None else hardware_of(hardware), price, carbon, sleep)
+
+
+def energy_inputs(price: str, carbon: str, asleep_after: float | None,
+                  asleep_watts: float) -> dict[str, Any]:
+    """What the answer depends on, a file by its checksum."""
+    rates = {"price": price, "carbon": carbon}
+    said = {name: sha256(text) if text and Path(text).is_file() else text
+            for name, text in rates.items()}
+    return {**said, "asleep_after": asleep_after, "asleep_watts": asleep_watts}
+
 # %% ../../nbs/90c_hadar_command.ipynb #90c-006
 def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
                   throughputs: ThroughputsFile = None, policy: PolicyName = "hadar",
                   round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S,
+                  hardware: HardwareFile = None, price: Price = "", carbon: Carbon = "",
+                  asleep_after: AsleepAfter = None, asleep_watts: AsleepWatts = 0.0,
                   force: Force = False, no_charts: NoCharts = False) -> None:
     """Share GPUs of different speed among training jobs, round by round, until all are done.
 
-    **jobs.csv** has name, workers, arrival_s, start_s, end_s and jct_s; **rounds.csv** round,
-    start_s, job, node, type and gpus; **summary.json** TTD, completion times, utilisation and a
-    bound on TTD that no schedule beats; **places.svg**, **progress.svg** and **usage.svg** show who
-    ran where, jobs done, and GPUs in use, and **report.html** says all of it to a person.
+    **jobs.csv** has name, workers, arrival_s, start_s, end_s, jct_s and energy_kwh; **rounds.csv**
+    round, start_s, job, node, type and gpus; **summary.json** TTD, completion times, utilisation
+    and a bound on TTD that no schedule beats; energy, its cost and its CO2 with what they rest on,
+    if the hardware catalogue knows the GPU types; **places.svg**, **progress.svg** and
+    **usage.svg** show who ran where, jobs done, and GPUs in use, and **report.html** says all of it
+    to a person.
 
     Example: sched-lab hadar --jobs jobs.csv --cluster cluster.csv --throughputs speeds.csv
     --policy hadar --out run
     """
-    POLICIES.record(policy)
+    record_of(policy)
     given = {"jobs": jobs, "cluster": cluster, "throughputs": throughputs}
     files = {
-        name: read_input(path or embedded(f"toy/hadar_{name}.csv")) for name, path in given.items()}
+        name: read_input(path or embedded(f"toy/hadar_{name}.csv"))
+        for name, path in given.items()}
     workload = read_workload(**files)
+    if hardware is not None:
+        files["hardware"] = read_input(hardware)
     inputs = {
         "policy": policy, "round": round_s, "restart": restart_s,
+        **energy_inputs(price, carbon, asleep_after, asleep_watts),
         "files": checksums_of(files), "sched_lab": __version__}
-    compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s)
+    terms = energy_terms(hardware, price, carbon, asleep_after, asleep_watts)
+    compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s,
+                      energy=terms)
     answer = Answer("hadar", inputs, TABLES, (*CHARTS, PAGE))
     answer_with(answer, out, compute, force=force, no_charts=no_charts)

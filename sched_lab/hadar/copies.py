@@ -143,7 +143,7 @@ class _Slots:
         self.measured = np.zeros((2, *self.rate.shape))  # steps, and s that they took
         self.start_s = np.full(num_jobs, np.nan)
         self.end_s = np.full(num_jobs, np.nan)
-        self.places: list[tuple[Integers, ...]] = []
+        self.places: list[tuple[Integers | Floats, ...]] = []
         self.intervals: list[tuple[float, float, float, int, int, bool, int]] = []
 
     def pass_slot(self, active: Integers, now_s: float) -> None:
@@ -159,16 +159,16 @@ class _Slots:
         self.start_s[job] = np.fmin(self.start_s[job], now_s)
         for finished in active[self.left[active] == 0]:
             self.end_s[finished] = now_s + ran_s[job == finished].max()
-        self.places.append((np.full(len(job), len(self.places)), job, node, done))
+        self.places.append((np.full(len(job), len(self.places)), job, node, done, ran_s))
         self.intervals.append(
             (now_s, how.slot_s, float(ran_s.sum()), len(active), len(node), True, 1))
 
     def finish(self) -> Simulation:
         """The result, once all is done."""
-        number, job, node, done = (np.concatenate(column)
-                                   for column in zip(*self.places, strict=True))
+        number, job, node, done, ran_s = (np.concatenate(column)
+                                          for column in zip(*self.places, strict=True))
         history = pd.DataFrame({
-            "round": number, "job": job, "node": node, "gpus": 1, "steps": done})
+            "round": number, "job": job, "node": node, "gpus": 1, "steps": done, "ran_s": ran_s})
         intervals = pd.DataFrame(self.intervals, columns=list(INTERVAL_COLUMNS))
         return Simulation(self.workload, self.start_s, self.end_s, history, intervals)
 

@@ -339,6 +339,7 @@ class TypePlan:
         self.how = how
         self.rate = np.where(fits, gang_rate(state.cluster, state.jobs), 0.0)
         self.rate[self.rate < SLOWEST * self.rate.max(axis=1, keepdims=True)] = 0.0
+        self.spare = self.rate  # where a job may run while its own type has no room
         self.steps_on = np.zeros(self.rate.shape)
         self.remaining = state.remaining
         self.deadline_s = 0.0
@@ -351,10 +352,13 @@ class TypePlan:
         self.remaining = state.remaining
         self.age += 1
         if self.age > self.how.plan_rounds or (self.steps_on[state.active].sum(axis=1) <= 0).any():
-            self.steps_on, length_s = plan_types(state, self.rate, self.how.restart_s,
-                                                 self.how.round_s)
+            self.steps_on, length_s = self.solve(state)
             self.deadline_s = max(self.deadline_s, state.now_s + length_s)
             self.age = 1
+
+    def solve(self, state: State) -> tuple[Floats, float]:
+        """(jobs, types) steps of each job for each type, and s until all are done."""
+        return plan_types(state, self.rate, self.how.restart_s, self.how.round_s)
 
     def urgent_first(self, state: State, on: Integers) -> Integers:
         """Active jobs in the order in which they choose; (active,) `on` is where they run now."""
@@ -380,18 +384,22 @@ class Planned(PlanOptions):
 
     plan: TypePlan | None = None
 
+    def new_plan(self, state: State) -> TypePlan:
+        """What is kept from round to round."""
+        return TypePlan(state, self)
+
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
         cluster = state.cluster
         jobs = state.jobs
         if self.plan is None:
-            self.plan = TypePlan(state, self)
+            self.plan = self.new_plan(state)
             self.chosen = np.full(len(jobs.steps), -1)
         plan = self.plan
         plan.update(state, self.chosen)
         on = self.chosen[state.active]
         order = plan.urgent_first(state, on)
-        self.chosen = pick_in_order(order, plan.wanted(state, on), jobs.workers, plan.rate,
+        self.chosen = pick_in_order(order, plan.wanted(state, on), jobs.workers, plan.spare,
                                     type_gpus(cluster, plan.rate.shape[1]))
         return place_large_first(cluster, jobs, state.previous, self.chosen,
                                  order[self.chosen[order] >= 0])

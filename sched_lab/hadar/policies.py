@@ -17,11 +17,14 @@ from ..frames import InputError
 from .baselines import Gavel, Tiresias, YarnCs
 from .bounds import bound
 from .copies import HadarE, run_copies
+from .energy import draw_of, watts_of
+from .green import EnergyFirst, GreenHadar, GreenPlanned
 from .model import (Scheduler, Workload, check_simulation, read_workload,
                                    toy_workload)
 from .planned import Planned, mean_jct_bound_s
 from .primal_dual import Hadar
 from .simulation import RESTART_S, ROUND_S, Simulation, run_rounds
+from ..hardware import Hardware
 from ..records import PolicyRecord, PolicyTable
 
 # %% auto #0
@@ -39,9 +42,15 @@ class Gangs:
 
     make: Callable[[float, float], Scheduler]
 
-    def run(self, workload: Workload, round_s: float, restart_s: float) -> Simulation:
+    def scheduler(self, workload: Workload, round_s: float, restart_s: float,
+                  hardware: Hardware | None = None) -> Scheduler:
+        """A fresh one for a workload; most need to know nothing of it."""
+        return self.make(round_s, restart_s)
+
+    def run(self, workload: Workload, round_s: float, restart_s: float,
+            hardware: Hardware | None = None) -> Simulation:
         """Run all jobs to completion."""
-        scheduler = self.make(round_s, restart_s)
+        scheduler = self.scheduler(workload, round_s, restart_s, hardware)
         return run_rounds(workload, scheduler, round_s=round_s, restart_s=restart_s)
 
     def bound_s(self, workload: Workload) -> float:
@@ -64,9 +73,15 @@ class Copies:
 
     make: Callable[[float, float], HadarE]
 
-    def run(self, workload: Workload, round_s: float, restart_s: float) -> Simulation:
+    def scheduler(self, workload: Workload, round_s: float, restart_s: float,
+                  hardware: Hardware | None = None) -> HadarE:
+        """How the nodes are shared; it needs to know nothing of the workload."""
+        return self.make(round_s, restart_s)
+
+    def run(self, workload: Workload, round_s: float, restart_s: float,
+            hardware: Hardware | None = None) -> Simulation:
         """Run all jobs to completion; every copy loses `restart_s` in every round."""
-        return run_copies(workload, self.make(round_s, restart_s))
+        return run_copies(workload, self.scheduler(workload, round_s, restart_s))
 
     def bound_s(self, workload: Workload) -> float:
         """What the TTD is never below, whoever shares out the nodes."""
@@ -134,11 +149,67 @@ POLICIES: PolicyTable[Form] = PolicyTable(
         "planned-area", "ends near the bound, jobs of little GPU time first", "ours, chapter 46",
         Gangs(lambda round_s, restart_s: Planned(round_s, restart_s, by_area=True)),
         options=ENGINE),
+    patterns={
+        "hadar-green:PRICE": "as hadar, but a kWh above a job's least costs PRICE of its utility",
+        "planned-green:SLACK": "as planned, but draws little and ends SLACK later, 0.1 for 10 %",
+        "energy-first:RATIO": "runs a job where it draws at most RATIO times its least, small "
+                              "energies first"},
 )
 
+# %% ../../nbs/47_hadar_policies.ipynb #47-009h
+MakeGreen = Callable[[float, float, float, tuple[float, ...]], Scheduler]
+MAKE_GREEN: dict[str, MakeGreen] = {
+    "hadar-green": lambda price, round_s, restart_s, gpu_w: GreenHadar(
+        round_s=round_s, restart_s=restart_s, gpu_w=gpu_w, per_kwh=price),
+    "planned-green": lambda slack, round_s, restart_s, gpu_w: GreenPlanned(
+        round_s, restart_s, gpu_w=gpu_w, slack=slack),
+    "energy-first": lambda ratio, round_s, restart_s, gpu_w: EnergyFirst(gpu_w, ratio)}
+
+
+@dataclass(frozen=True)
+class GreenGangs(Gangs):
+    """Gangs under a scheduler that knows watts.
+
+    Parameters
+    ----------
+    make_green : number, round_s, restart_s, W of each type -> a fresh scheduler
+    number : the one in its name
+    """
+
+    make_green: MakeGreen
+    number: float
+
+    def scheduler(self, workload: Workload, round_s: float, restart_s: float,
+                  hardware: Hardware | None = None) -> Scheduler:
+        """A fresh one, told what holding a GPU of each type adds while nodes stay on."""
+        draw = draw_of(workload.cluster, watts_of(workload.type_name, hardware))
+        return self.make_green(self.number, round_s, restart_s, tuple(draw.busy_w.tolist()))
+
+# %% ../../nbs/47_hadar_policies.ipynb #47-009i
+def record_of(name: str) -> PolicyRecord[Form]:
+    """Record of a policy, also of one with a number in its name.
+
+    Raises
+    ------
+    InputError : if there is none of this name, or the number makes no sense
+    """
+    stem, _, text = name.partition(":")
+    if stem not in MAKE_GREEN:
+        return POLICIES.record(name)
+    pattern = next(key for key in POLICIES.patterns if key.startswith(f"{stem}:"))
+    try:
+        number = float(text)
+    except ValueError:
+        raise InputError(f"{name!r} has no number", value=name,
+                         mend=f"write {pattern}, a number for the capitals") from None
+    make = MAKE_GREEN[stem]
+    make(number, ROUND_S, RESTART_S, ())  # refuses a number that makes no sense
+    form = GreenGangs(lambda round_s, restart_s: make(number, round_s, restart_s, ()), make, number)
+    return PolicyRecord(name, POLICIES.patterns[pattern], "ours, chapter 46b", form, options=ENGINE)
+
 # %% ../../nbs/47_hadar_policies.ipynb #47-011
-def policy_of(name: str, round_s: float = ROUND_S,
-              restart_s: float = RESTART_S) -> Scheduler | HadarE:
+def policy_of(name: str, round_s: float = ROUND_S, restart_s: float = RESTART_S,
+              workload: Workload | None = None) -> Scheduler | HadarE:
     """A fresh scheduler by its name in `POLICIES`.
 
     Parameters
@@ -146,12 +217,18 @@ def policy_of(name: str, round_s: float = ROUND_S,
     name : a key of `POLICIES`
     round_s : s, time between two decisions
     restart_s : s, lost by a job whose GPUs change
+    workload : whose GPU types a policy that prices energy has to know
 
     Raises
     ------
-    InputError : if there is none of this name
+    InputError : if there is none of this name, or it prices energy and is told no workload
     """
-    return POLICIES.record(name).scalar_form.make(round_s, restart_s)
+    form = record_of(name).scalar_form
+    if workload is not None:
+        return form.scheduler(workload, round_s, restart_s)
+    if isinstance(form, GreenGangs):
+        raise InputError(f"policy {name!r} has to know what GPUs draw", mend="give the workload")
+    return form.make(round_s, restart_s)
 
 # %% ../../nbs/47_hadar_policies.ipynb #47-012
 def options_of(scheduler: object) -> dict[str, Any]:
@@ -177,7 +254,7 @@ def _by_name(error: InputError, policy: str, workload: Workload) -> InputError:
 
 # %% ../../nbs/47_hadar_policies.ipynb #47-016
 def simulate(workload: Workload, policy: str = "hadar", *, round_s: float = ROUND_S,
-             restart_s: float = RESTART_S) -> Simulation:
+             restart_s: float = RESTART_S, hardware: Hardware | None = None) -> Simulation:
     """Run all jobs to completion under a policy, as gangs or as copies.
 
     Parameters
@@ -186,6 +263,8 @@ def simulate(workload: Workload, policy: str = "hadar", *, round_s: float = ROUN
     policy : a key of `POLICIES`
     round_s : s, time between two decisions
     restart_s : s, lost by a job whose GPUs change; by every copy in every round
+    hardware : watts of the GPU types, for a policy that prices energy; the package's own catalogue
+        if left out
 
     Raises
     ------
@@ -193,9 +272,9 @@ def simulate(workload: Workload, policy: str = "hadar", *, round_s: float = ROUN
         cannot run a job
     """
     _check_question(workload, round_s, restart_s)
-    form = POLICIES.record(policy).scalar_form
+    form = record_of(policy).scalar_form
     try:
-        return form.run(workload, float(round_s), float(restart_s))
+        return form.run(workload, float(round_s), float(restart_s), hardware)
     except InputError as error:
         raise _by_name(error, policy, workload) from None
 

@@ -16,12 +16,17 @@ import pandas as pd
 
 from .. import plots
 from .._moved import moved
-from ..frames import Later, MissingPackage
+from ..frames import InputError, Later, MissingPackage
+from .energy import (AWAKE, Sleep, bill_run, draw_of, energy_bound_wh, energy_of,
+                                    watts_of, window_of)
+from .fluid import MANY_JOBS
 from .model import SECONDS_PER_HOUR, Workload
-from .policies import POLICIES, options_of, policy_of, simulate
+from .policies import Copies, options_of, record_of, simulate
 from .simulation import (RESTART_S, ROUND_S, Simulation, jobs_frame, rounds_frame,
                                         summary)
-from ..reports import Report
+from ..hardware import Hardware
+from ..meter import tariff_of
+from ..reports import ENERGY_MEANINGS, Report, energy_sentence
 
 if TYPE_CHECKING:
     import altair as alt
@@ -229,7 +234,9 @@ MEANINGS = {
     "lower_bound_h": "h, no schedule is done earlier", "mean_jct_h": "h, mean from arrival to end",
     "mean_jct_bound_h": "h, no schedule has a smaller mean",
     "gru": "share of the GPUs' time in which they were used",
-    "restarts": "times that a job changed its GPUs"}
+    "restarts": "times that a job changed its GPUs",
+    **ENERGY_MEANINGS, "idle_kwh": "of energy_kwh, GPUs that nobody holds, kWh",
+    "energy_bound_kwh": "kWh, no schedule that takes as long draws less, with all nodes on"}
 
 # %% ../../nbs/48_hadar_report.ipynb #48-026n
 def sentences_of(summary: Mapping[str, Any]) -> list[str]:
@@ -245,8 +252,14 @@ def sentences_of(summary: Mapping[str, Any]) -> list[str]:
         spared = 100 * (1 - bound_h / summary["ttd_h"])
         done += (f". No schedule is done before {bound_h:.2f} h, so at most {spared:.0f} % of the "
                  "time can be saved.")
-    return [done, f"A job is done {summary['mean_jct_h']:.2f} h after it arrives, in the mean; "
-                  f"{100 * summary['gru']:.0f} % of the GPUs' time is used."]
+    words = [done, f"A job is done {summary['mean_jct_h']:.2f} h after it arrives, in the mean; "
+                   f"{100 * summary['gru']:.0f} % of the GPUs' time is used."]
+    if summary["energy_kwh"] is None:
+        return [*words, summary["energy_assumptions"]]
+    idle = 100 * summary["idle_kwh"] / max(summary["energy_kwh"], 1e-12)
+    words += [energy_sentence(summary), f"{idle:.0f} % of that is drawn by GPUs that nobody holds.",
+              summary["energy_assumptions"]]
+    return words
 
 # %% ../../nbs/48_hadar_report.ipynb #48-026p
 @dataclass(frozen=True)
@@ -296,26 +309,83 @@ def _bounds_of(form: Any, workload: Workload) -> Bounds:
         warnings.warn(f"no bounds: {error}, and give --force", stacklevel=3)
         return Bounds(None, None)
 
+# %% ../../nbs/48_hadar_report.ipynb #48-028f
+class EnergyTerms(NamedTuple):
+    """What energy is counted with; who gives none gets none if a GPU type is not known.
+
+    Parameters
+    ----------
+    hardware : watts by GPU type; the package's own if None
+    price, carbon : as `meter.tariff_of` takes them; a file has to cover the run
+    sleep : what empty nodes do, told beside nodes that stay on
+    """
+
+    hardware: Hardware | None = None
+    price: str = ""
+    carbon: str = ""
+    sleep: Sleep = AWAKE
+
+
+def _bound_kwh(run: Simulation, draw: Any, is_forked: bool) -> float | None:
+    """What no schedule of this length draws less than; None if it is not known."""
+    if len(run.end_s) > MANY_JOBS:
+        return None
+    try:
+        bound_wh = energy_bound_wh(run.workload, draw, run.ttd_s, is_forked=is_forked)
+    except MissingPackage:
+        return None  # the warning is that of the other bounds
+    return round(bound_wh / 1000, 6) if np.isfinite(bound_wh) else None
+
+# %% ../../nbs/48_hadar_report.ipynb #48-028g
+def energy_summary(run: Simulation, terms: EnergyTerms, *,
+                   is_forked: bool = False) -> tuple[dict[str, Any], Any]:
+    """What summary.json says of energy, and (jobs,) kWh of each job; None if it is not known.
+
+    Raises
+    ------
+    InputError : if energy was asked for and the watts of a type are not known
+    """
+    try:
+        watts = watts_of(run.workload.type_name, terms.hardware)
+        tariff = tariff_of(terms.price, terms.carbon, None, window_of(run))
+        bill = bill_run(run, watts, tariff, terms.sleep)
+    except InputError as error:
+        if terms != EnergyTerms():
+            raise
+        unknown = dict.fromkeys(("energy_kwh", "energy_eur", "co2_kg", "idle_kwh",
+                                 "energy_bound_kwh"))
+        return {**unknown, "energy_assumptions": f"Energy is not known: {error}."}, None
+    account = energy_of(run, watts)
+    draw = draw_of(run.workload.cluster, watts)
+    of_type = dict(zip(run.workload.type_name, account.jobs_wh.sum(axis=0) / 1000, strict=True))
+    about = {**bill.summary(), "idle_kwh": round(float(account.idle_wh.sum()) / 1000, 6),
+             "jobs_kwh_by_type": {name: round(float(kwh), 6) for name, kwh in of_type.items()},
+             "energy_bound_kwh": _bound_kwh(run, draw, is_forked)}
+    return about, account.jobs_wh.sum(axis=1) / 1000
+
 # %% ../../nbs/48_hadar_report.ipynb #48-028p
 def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROUND_S,
-              restart_s: float = RESTART_S) -> RunReport:
+              restart_s: float = RESTART_S, energy: EnergyTerms | None = None) -> RunReport:
     """Run all jobs to completion and say what it took.
 
     Parameters
     ----------
     workload : jobs and nodes
-    policy : a key of `POLICIES`
+    policy : a name of `POLICIES`
     round_s : s, time between two decisions
     restart_s : s, lost by a job whose GPUs change; by every copy in every round
+    energy : watts, prices and sleep; if left out, those of the package, where it knows the GPUs
 
     Raises
     ------
-    InputError : if there is no job or no such policy, the lengths make no sense, or the policy
-        cannot run a job
+    InputError : if there is no job or no such policy, the lengths make no sense, the policy
+        cannot run a job, or the energy is asked for and a GPU type is not known
     """
-    run = simulate(workload, policy, round_s=round_s, restart_s=restart_s)
-    form = POLICIES.record(policy).scalar_form
-    options = options_of(policy_of(policy, float(round_s), float(restart_s)))
+    terms = energy or EnergyTerms()
+    run = simulate(workload, policy, round_s=round_s, restart_s=restart_s, hardware=terms.hardware)
+    form = record_of(policy).scalar_form
+    scheduler = form.scheduler(workload, float(round_s), float(restart_s), terms.hardware)
+    options = options_of(scheduler)
     bounds = _bounds_of(form, workload)
     measures = summary(run)
     about = {
@@ -327,8 +397,11 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
         "lower_bound_h": _hours(bounds.ttd_s),
         "above_bound_percent": bounds.ttd_s and 100 * (run.ttd_s / bounds.ttd_s - 1),
         "mean_jct_bound_h": _hours(bounds.mean_jct_s)}
+    drawn, job_kwh = energy_summary(run, terms, is_forked=isinstance(form, Copies))
+    about |= drawn
     headline = _headline_of(about)
-    tables = {"jobs.csv": jobs_frame(run).round(9), "rounds.csv": rounds_frame(run).round(9)}
+    jobs = jobs_frame(run) if job_kwh is None else jobs_frame(run).assign(energy_kwh=job_kwh)
+    tables = {"jobs.csv": jobs.round(9), "rounds.csv": rounds_frame(run).round(9)}
     charts = _charts_of(run, bounds.ttd_s, f"{policy}: {headline}")
     return RunReport(about, tables, charts, headline, run)
 

@@ -28,7 +28,7 @@ def test_every_stored_frame_has_one_experiment():
     assert sorted(frames) == sorted(f"hadar/{path.name}" for path in (RESULTS / "hadar").glob("*.csv"))
     assert all(name == experiment.name and experiment.sentence for name, experiment in EXPERIMENTS.items())
     needy = {name for name, experiment in EXPERIMENTS.items() if experiment.needs}
-    assert needy == {"trace", "variants", "speed_ratios"}
+    assert needy == {"energy", "trace", "variants", "speed_ratios"}
 
 
 def test_every_cell_is_stored_once():
@@ -36,7 +36,7 @@ def test_every_cell_is_stored_once():
         frame = read(f"hadar/{name}.csv")
         given = pd.MultiIndex.from_frame(pd.DataFrame(cells))
         rows = frame[list(given.names)]
-        rows = rows.drop_duplicates() if name == "speed_ratios" else rows
+        rows = rows.drop_duplicates() if name in ("speed_ratios", "energy_fronts") else rows
         assert sorted(given) == sorted(pd.MultiIndex.from_frame(rows)), name
 
 

@@ -77,8 +77,7 @@ def test_settings_are_what_the_constructor_takes_and_can_be_written():
 
 def test_one_record_adds_a_policy(monkeypatch):
     mine = PolicyRecord("yarn-cs-one-type", "waits for one type", "ours", Gangs(lambda *_: YarnCs(mixed=False)))
-    for module in (policies, report):
-        monkeypatch.setattr(module, "POLICIES", PolicyTable(*POLICIES.values(), mine))
+    monkeypatch.setattr(policies, "POLICIES", PolicyTable(*POLICIES.values(), mine))
     assert report.report_of(toy_workload(), "yarn-cs-one-type").summary["options"] == {"mixed": False}
 
 
