@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 
 from .compare import (Question, compare, energy_bounds, floors_of, with_tasks)
+from .day import draw_day, example_cluster, nodes_of
+from .day_run import run_day
 from .events import replay
 from .meter import measure
 from .problem import Problem, Schedule, problem_of
@@ -185,6 +187,19 @@ def twin_day(place: Workplace) -> Mapping[str, pd.DataFrame]:
             frames.append(hours.assign(day=day, run=run))
     return {"fleet/twin_day.csv": pd.concat(frames, ignore_index=True).round(6)}
 
+# %% ../../nbs/69_fleet_experiments.ipynb #69-0146
+DAY_SEEDS = tuple(range(30))
+
+
+def day_cell(seed: int) -> pd.DataFrame:
+    """All variants of one day of the example."""
+    return run_day(draw_day(nodes_of(example_cluster()), seed))
+
+
+def days(place: Workplace) -> Mapping[str, pd.DataFrame]:
+    """Thirty days."""
+    return {"fleet/day.csv": place.sweep(day_cell, grid(seed=list(DAY_SEEDS)), "day").round(6)}
+
 # %% ../../nbs/69_fleet_experiments.ipynb #69-015
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("month", "what a policy saves in a busy month, at three loads",
@@ -195,6 +210,8 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("twin-day", "a day under each of five policies, and under a twin of them",
                ("fleet/twin_day.csv",), 0.5, {"policies": TWIN_POLICIES, "copies": TWIN_COPIES},
                twin_day, needs=OPENB),
+    Experiment("day", "one day of one cluster with and without the idea of each paper, 30 times",
+               ("fleet/day.csv",), 4.0, {"seeds": DAY_SEEDS}, days),
     Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",
                ("fleet/others.csv",), 1.0, {"policies": BLIND}, others,
                needs=tuple(name for files in OTHERS.values() for name in files[:2] if name)))}
