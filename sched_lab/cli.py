@@ -50,6 +50,9 @@ OF_PAPERS = (
     Entry("andreas", "sched_lab.andreas.command", "andreas_command",
           "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
           "day.", 7),
+    Entry("andreas serve", "sched_lab.andreas.service_command", "andreas_serve_command",
+          "Run the job manager of ANDREAS as a service: submit, cancel and report jobs, read the "
+          "plan.", 7),
     Entry("hadar", "sched_lab.hadar.command", "hadar_command",
           "Share GPUs of different speed among training jobs, round by round, until all are done.",
           3),
@@ -75,6 +78,8 @@ OF_A_CLUSTER = (
           "Place the next tasks on a cluster as it stands, by any policy."),
     Entry("move", "sched_lab.fleet.questions", "move_command",
           "Find the migrations that free most whole GPUs, or save most watts."),
+    Entry("day", "sched_lab.fleet.day_command", "day_command",
+          "Let days pass on the nodes of a cluster, with and without the idea of each paper.", 20),
     Entry("recommend", "sched_lab.fleet.bridge_command", "recommend_command",
           "Say where each pending pod of a dump should go, and what is in the way of those that "
           "cannot run."),
@@ -85,6 +90,10 @@ OF_A_CLUSTER = (
 # %% ../nbs/90_cli.ipynb #90-009c
 COMMANDS = (
     *OF_PAPERS, *OF_A_CLUSTER,
+    Entry("hardware", "sched_lab.hardware_command", "hardware_command",
+          "Show what is known of GPUs, CPU packages and MIG instances, and who says so."),
+    Entry("calibrate", "sched_lab.hardware_command", "calibrate_command",
+          "Fit idle and full watts and the load curve of GPUs to a recording of DCGM's exporter."),
     Entry("traces", "sched_lab.cli", "traces_command",
           "Describe a node list and a trace; without any, the embedded default, and where the "
           "public data is."),
@@ -262,6 +271,12 @@ class Table(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = {entry.name: Deferred(entry) for entry in COMMANDS}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command of two words, such as `andreas serve`, or else of one."""
+        if (name := " ".join(args[:2])) in self.commands and len(args) > 1:
+            return name, self.commands[name], args[2:]
+        return super().resolve_command(ctx, args)
 
 # %% ../nbs/90_cli.ipynb #90-011c
 app = typer.Typer(name="sched-lab", cls=Table, rich_markup_mode="markdown",

@@ -485,6 +485,10 @@ def node_chart(frame: pd.DataFrame, *, title: str = "") -> alt.LayerChart:
         width=_GPU_PX * num_gpus, height=alt.Step(_NODE_PX))
     return chart
 
+# %% ../nbs/82_plots.ipynb #82-024n
+# what neither XML nor Arrow can hold, such as a lone surrogate
+_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 # %% ../nbs/82_plots.ipynb #82-025
 GANTT_COLOURS = {"task": "#86BBDD", "create": "#4D4D4D", "destroy": "#B8B8B8"}
 _LANE_PX = 30
@@ -497,8 +501,8 @@ _LEAST_PX = 4
 
 def lane_names(names: Sequence[str], lanes: alt.Y) -> alt.Chart:
     """Names at the left of a chart whose lane k reaches from k to k + 1 on the scale of `lanes`."""
-    data = pd.DataFrame({
-        "middle": np.arange(len(names)) + 0.5, "name": [str(name) for name in names]})
+    seen = [_NO_XML.sub("\ufffd", str(name)) for name in names]
+    data = pd.DataFrame({"middle": np.arange(len(names)) + 0.5, "name": seen})
     down = lanes.copy()
     down.shorthand = "middle:Q"
     chart: alt.Chart = alt.Chart(data).mark_text(align="right", x=-8, color=SOFT_INK, fontSize=12,
@@ -576,7 +580,6 @@ def gantt_chart(frame: pd.DataFrame, lanes: Sequence[str], *, title: str = "",
 # as wide as the letters that vl-convert measures
 _SVG_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _TITLE_LETTERS = 64
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def _vega_lite() -> str:

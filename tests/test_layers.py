@@ -8,10 +8,11 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
 BELOW = {"jit", "_moved", "_extras"}  # written by hand, under everything
 INSTRUMENTS = {"arrays", "commands", "frames", "pages", "plots", "records", "reports", "reproduction", "streams",
-               "sweeps"}
-SPINE = {"cluster", "traces", "power", "frag"}
+               "sweeps", "web"}
+SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter"}
 FLEET = {"fleet"}  # a reader's own cluster may know every family
 FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET
+LINE = {"cli", "hardware_command", "_ahead", "__main__"}
 RANKS = ["instruments", "spine", "families", "fleet", "cli"]
 Graph = dict[str, set[str]]
 
@@ -19,7 +20,7 @@ Graph = dict[str, set[str]]
 def layer(module: str) -> str:
     """Name of the layer a module belongs to; unknown modules have none."""
     top = module.partition(".")[0]
-    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, FLEET, {"cli", "_ahead", "__main__"}), strict=True):
+    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, FLEET, LINE), strict=True):
         if top in members and (name in ("families", "fleet")) >= ("." in module):
             return name
     return "no layer"

@@ -191,7 +191,7 @@ def dask_process(file: Path, *role: str) -> Iterator[str]:
                           stderr=subprocess.DEVNULL, cwd=file.parent) as process:
         try:
             for _ in range(1200):
-                if file.exists():
+                if file.exists() and file.stat().st_size:    # it is there before it is written
                     break
                 assert process.poll() is None
                 time.sleep(0.1)

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 from ..cluster import State
-from ..commands import option, policy_option, within
+from ..commands import HardwareFile, option, policy_option, within
 from .bridge import (GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings,
                                      Objects)
 from .explain import (REASONS, Moment, is_refused, lacks_of, objections_of,
@@ -34,7 +34,8 @@ from .twin import OBJECTIVES, LiveTwin, Lookout, Overheard, Twin
 from ..frames import InputError
 from ..online.model import PowerSettings
 from ..online.policies import POLICIES, policy_of
-from ..power import GPU_POWER_W, read_gpu_power
+from ..hardware import hardware_of, watts_of_files
+from ..power import GPU_POWER_W
 from ..traces import Tasks, models_of
 
 if TYPE_CHECKING:
@@ -156,14 +157,15 @@ GpuPower = Annotated[Path | None, option(
     "Watts of GPU models, to add or override: model, idle_w, full_w.")]
 
 
-def power_of_files(gpu_power: Path | None) -> PowerSettings:
+def power_of_files(hardware: Path | None, gpu_power: Path | None) -> PowerSettings:
     """Power settings with watts of one's own."""
-    return PowerSettings(gpu_power_w=read_gpu_power(gpu_power) if gpu_power else None)
+    gpu_w, cpu_w = watts_of_files(hardware, gpu_power)
+    return PowerSettings("eq1", gpu_w or None, cpu_w or None)
 
 # %% ../../nbs/90g_bridge_command.ipynb #90g-012
 def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fgd",
                       as_json: AsJson = False, seed: Seed = 0, gpu_power: GpuPower = None,
-                      mig: AsMig = False) -> None:
+                      mig: AsMig = False, hardware: HardwareFile = None) -> None:
     """Say where each pending pod of a dump should go, and what is in the way of those that cannot
     run.
 
@@ -175,10 +177,11 @@ def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fg
     """
     policy_of(policy)
     if mig:
-        text, is_served = mig_advice(list(dict.fromkeys([nodes, pods])), as_json)
+        files = list(dict.fromkeys([nodes, pods]))
+        text, is_served = mig_advice(files, as_json, hardware_of(hardware).migs)
         typer.echo(text, nl=as_json)
         raise typer.Exit(0 if is_served else 1)
-    power = power_of_files(gpu_power)
+    power = power_of_files(hardware, gpu_power)
     advice = advise(read_files("auto", list(dict.fromkeys([nodes, pods]))), policy, power, seed)
     run = sum(one.node != "" for one in advice)
     if as_json:
@@ -413,7 +416,8 @@ def serve_command(mode: Mode = "decide", policy: PolicyName = "fgd", host: Host 
                   client_ca: ClientCa = None, insecure: Insecure = False, target: TargetFile = "",
                   gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
                   rest: Rest = REST_S,
-                  gpu_power: GpuPower = None, seed: Seed = 0, twin: TwinPolicies = "",
+                  gpu_power: GpuPower = None, hardware: HardwareFile = None, seed: Seed = 0,
+                  twin: TwinPolicies = "",
                   objective: Objective = "watts", twin_every: TwinEvery = 60.0,
                   twin_use: TwinUse = False) -> None:
     """Answer a live kube-scheduler as its extender, by any policy.
@@ -430,7 +434,7 @@ def serve_command(mode: Mode = "decide", policy: PolicyName = "fgd", host: Host 
     guard = Guard(host, port, token_file, tls_cert, tls_key, client_ca, insecure)
     guard.check()
     settings = LiveSettings(policy, workload_in(target) if target else None,
-                            power_of_files(gpu_power), lapse, seed)
+                            power_of_files(hardware, gpu_power), lapse, seed)
     api = server_of(kubeconfig, nodes_in_request)
     written = Journal(journal, LiveCluster(settings))
     ahead = live_twin(twin, policy, objective, twin_every) if twin else None

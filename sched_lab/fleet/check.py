@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .tables import ClusterTables, milli_of_profile, read_cluster
 from ..cluster import WHOLE_GPU_MILLI
 from ..frames import InputError
-from ..power import GPU_POWER_W
+from ..hardware import known_gpu_w
 from ..traces import models_of
 
 # %% auto #0
@@ -168,7 +168,7 @@ def check_models(pair: Pair) -> Iterator[Found]:
     is_silent = has_gpus & (models == "")
     yield from pair.nodes.found(
         "no GPU model", "gpu_model", is_silent, lambda row: "the node has GPUs of no known model",
-        "name the model if power matters, one of " + ", ".join(sorted(pair.watts)), "note")
+        "name the model if power matters; sched-lab hardware lists those that are known", "note")
     unknown = [model for model in pd.unique(models) if model and model not in pair.watts]
     for model in unknown:
         near = [name for name in sorted(pair.watts) if name.lower() in words_of(model)]
@@ -176,7 +176,7 @@ def check_models(pair: Pair) -> Iterator[Found]:
         yield from pair.nodes.found(
             "no watts", "gpu_model", has_gpus & (models == model),
             lambda row: f"the watts of {models[row]!r} are not known",
-            f"give idle and full watts of {model!r} in a table of GPU power{hint}", "note")
+            f"give idle_w and full_w of {model!r} with --hardware FILE{hint}", "note")
 
 
 def words_of(model: str) -> list[str]:
@@ -682,5 +682,5 @@ def check_cluster(cluster: ClusterTables | str | Path,
         except InputError as error:
             return Checked(f"{cluster}: not a cluster", findings_frame([unreadable(error)]))
     pair = Pair(Columns("nodes.csv", cluster.nodes), Columns("tasks.csv", cluster.tasks),
-                frozenset({*GPU_POWER_W, *(gpu_power_w or ())}))
+                frozenset(known_gpu_w(gpu_power_w)))
     return Checked(size_of(pair), findings_frame([one for check in CHECKS for one in check(pair)]))

@@ -18,8 +18,9 @@ import pandas as pd
 import typer
 
 from .. import __version__
-from ..commands import (Force, Workers, answer_with, folder_named, folder_option, option,
-                                within, workers_of)
+from ..commands import (AsleepAfter, AsleepWatts, Carbon, Force, HardwareFile, Price,
+                                Workers, answer_with, folder_named, folder_option, option,
+                                workers_of)
 from .check import check_cluster
 from .compare import (OF_A_RECORD, RECORDED, WATTS_MEND, Comparison, Place,
                                      Question, changed, chosen_policies, compare,
@@ -33,7 +34,8 @@ from ..frames import (InputError, embedded, ensure_writable, read_input, read_js
                               write_bytes, write_json)
 from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
 from ..online.model import PowerSettings, gpu_indices
-from ..power import load_permille, read_cpu_power, read_gpu_power
+from ..hardware import watts_of_files
+from ..power import load_permille
 from ..reports import PAGE, RECORD, Answer, check_folder, refuse_folder
 
 # %% auto #0
@@ -134,7 +136,8 @@ Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
 AsJson = Annotated[bool, option("Print JSON, every finding with its first rows.", "--json")]
 
 # %% ../../nbs/90e_fleet_command.ipynb #90e-012
-def check_command(cluster: Cluster, as_json: AsJson = False) -> None:
+def check_command(cluster: Cluster, as_json: AsJson = False,
+                  hardware: HardwareFile = None) -> None:
     """Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked twice,
     slips of units and clocks.
 
@@ -144,7 +147,7 @@ def check_command(cluster: Cluster, as_json: AsJson = False) -> None:
 
     Example: sched-lab check mycluster
     """
-    checked = check_cluster(cluster)
+    checked = check_cluster(cluster, watts_of_files(hardware)[0])
     typer.echo(json.dumps(checked.as_json(), indent=1, ensure_ascii=False) if as_json
                else "\n".join(checked.summary()))
     if checked.exit_code:
@@ -159,16 +162,6 @@ Backfill = Annotated[str, option("Which tasks may start before an earlier one th
 At = Annotated[float | None, option(
     "Let policies decide from this second on; what ran then stays where it is. "
     "[default: from the beginning, on an empty cluster]", metavar="SECONDS")]
-Price = Annotated[str, option(
-    "Price of energy in EUR/kWh: a number, or a CSV file with the columns time (seconds, or "
-    "dates) and value. [default: no cost]", metavar="FILE|NUMBER")]
-Carbon = Annotated[str, option(
-    "CO2 intensity of energy in g/kWh, as --price. [default: no CO2]", metavar="FILE|NUMBER")]
-AsleepAfter = Annotated[float | None, option(
-    "Also add up the energy if a node sleeps once it has been empty for so long. "
-    "[default: not]", metavar="MINUTES", callback=within(0, 1e9))]
-AsleepWatts = Annotated[float, option("What a node that sleeps draws.", metavar="W",
-                                      callback=within(0, 1e6))]
 
 # %% ../../nbs/90e_fleet_command.ipynb #90e-013c
 WhatIf = Annotated[Path | None, option(
@@ -408,9 +401,9 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                    carbon: Carbon = "", asleep_after: AsleepAfter = None,
                    asleep_watts: AsleepWatts = 0.0, what_if: WhatIf = None,
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
-                   cpu_power: CpuPower = None, load_curve: LoadCurve = "step",
-                   against: Against = "", seed: Seed = 0, workers: Workers = 0,
-                   dask: DaskAddress = None, force: Force = False) -> None:
+                   cpu_power: CpuPower = None, hardware: HardwareFile = None,
+                   load_curve: LoadCurve = "step", against: Against = "", seed: Seed = 0,
+                   workers: Workers = 0, dask: DaskAddress = None, force: Force = False) -> None:
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
@@ -436,15 +429,15 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     said = read_what_if(what_if) if what_if else {}
     check_what_if(said, names, at)
     load_permille(load_curve)
-    watts = {**(read_gpu_power(gpu_power) if gpu_power else {}), **said.get("gpu_power_w", {})}
-    settings = PowerSettings(power, watts, read_cpu_power(cpu_power) if cpu_power else None,
-                             load_curve)
+    gpu_w, cpu_w = watts_of_files(hardware, gpu_power, cpu_power)
+    settings = PowerSettings(power, gpu_w | said.get("gpu_power_w", {}), cpu_w or None, load_curve)
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
                   carbon, against, said.get("power_cap_w"))
     told = {"policies": names, "backfill": backfill, "at": at, "asleep_after": asleep_after,
             "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
-            "what_if": said, "power": settings._asdict(), "against": against, "seed": seed}
+            "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
+            **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
     answer_replay(problem_in(cluster, said, seed), out, asked, told,
                   (workers, dask, force))
 

@@ -21,16 +21,17 @@ from ..jit import njit
 from ..arrays import Floats, Integers, Texts, Truths
 from ..cluster import WHOLE_GPU_MILLI, empty_state
 from .events import replay, violations
-from .meter import (Rate, amounts_in, coarser, measure, rate_of, refused_tasks,
-                                   with_edges)
+from .meter import measure, refused_tasks
 from .problem import (Problem, Schedule, power_of_problem, recorded, running_at,
                                      world_of_problem)
 from .tables import ClusterTables, Ledger, milli_of_profile, note_rows
 from ..frames import InputError, read_bytes
+from ..meter import Tariff, amounts_in, coarser, tariff_of, with_edges
 from ..online.inflation import failures_frame
 from ..online.model import Placements, PowerSettings
 from ..online.policies import POLICIES, policy_of
-from ..power import GPU_POWER_W, Power, cpu_power_milliwatt, gpu_power_milliwatt
+from ..hardware import knows_gpu_w
+from ..power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..sweeps import sweep
 from ..traces import gpu_requests, models_of
 
@@ -50,7 +51,8 @@ class Question:
     seed : of policies that draw lots, and of the intervals
     power : how nodes draw power
     asleep_after_s, asleep_w : when an empty node sleeps, and what it then draws (`measure`)
-    price, carbon : EUR/kWh and g/kWh: a number, a CSV file with time and value, or empty
+    price, carbon : EUR/kWh and g/kWh: a number, a CSV file with time and value, or empty for
+        the default
     against : policy that the others are compared with; empty: the first
     cap_w : most that the nodes may draw together, all awake; None for no cap
     """
@@ -70,15 +72,15 @@ class Question:
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-008
 WITHOUT_WATTS = ("fgd", "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random")
 RECORDED = "recorded"
-WATTS_MEND = ("give --gpu-power FILE with the columns model, idle_w, full_w, and name the models "
-              "in nodes.csv, or with --what-if")
+WATTS_MEND = ("give --hardware FILE with idle_w and full_w of [gpu.\"MODEL\"], or --gpu-power FILE "
+              "with the columns model, idle_w, full_w, and name the models in nodes.csv, or with "
+              "--what-if")
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-008p
 def models_without_watts(problem: Problem, power: PowerSettings) -> list[str]:
     """GPU models of a problem of which no watts are known, "" for GPUs of no known model."""
-    known = {**GPU_POWER_W, **(power.gpu_power_w or {})}
     models = pd.unique(problem.cluster.gpu_model[problem.cluster.num_gpus > 0])
-    return [model for model in models if model not in known]
+    return [model for model in models if not knows_gpu_w(model, power.gpu_power_w)]
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-008q
 def needs_watts(policy: str) -> bool:
@@ -208,25 +210,17 @@ def edges_of(horizon: tuple[float, float]) -> Floats:
     edges = first + width * np.arange(int((last - first) / width) + 1)
     return np.append(edges[edges < last], last)
 
-# %% ../../nbs/64b_fleet_compare.ipynb #64b-015
-def rates_of(asked: Question, zero: str | None, horizon: tuple[float, float]) -> dict[str, Rate]:
-    """What is asked to be added up beside energy."""
-    given = {"cost": ("--price", asked.price), "co2_kg": ("--carbon", asked.carbon)}
-    return {name: rate_of(said, option, zero, horizon)
-            for name, (option, said) in given.items() if said}
-
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-015p
 def curve_over(problem: Problem, schedule: Schedule, asked: Question, edges_s: Floats,
-               rates: Mapping[str, Rate]) -> pd.DataFrame:
-    """`measure` between edges, with cost and CO2 of each bin, NaN if not asked for."""
-    fine = measure(problem, schedule, asked.power, with_edges(edges_s, list(rates.values())),
+               tariff: Tariff) -> pd.DataFrame:
+    """`measure` between edges, with cost and CO2 of each bin."""
+    fine = measure(problem, schedule, asked.power, with_edges(edges_s, list(tariff[:2])),
                    asked.asleep_after_s, asked.asleep_w)
     if not np.isfinite(asked.asleep_after_s):
         fine["asleep_w"] = np.nan
-    sums = {"cost": 1.0, "co2_kg": 1000.0}
-    for name, unit in sums.items():
-        fine[name] = amounts_in(fine, rates[name]) / unit if name in rates else np.nan
-    return coarser(fine, edges_s, tuple(sums))
+    fine["cost"] = amounts_in(fine, tariff.price, "eopc_w")
+    fine["co2_kg"] = amounts_in(fine, tariff.carbon, "eopc_w") / 1000
+    return coarser(fine, edges_s, ("cost", "co2_kg"))
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-017
 SHORT_S = 10
@@ -597,7 +591,7 @@ def summary_of(outcome: Outcome, waits: Waits,
                    strict=True))}
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-040
-def assumptions_of(asked: Question, lacking: Sequence[str], rates: Mapping[str, Rate]) -> list[str]:
+def assumptions_of(asked: Question, lacking: Sequence[str], tariff: Tariff) -> list[str]:
     """What the numbers of a comparison rest on."""
     said = [f"tasks wait in the order of their submission, with backfill {asked.backfill}",
             "a task runs for as long as it did, wherever it runs",
@@ -607,6 +601,7 @@ def assumptions_of(asked: Question, lacking: Sequence[str], rates: Mapping[str, 
         said.append(f"energy is not known: {unknown_watts(lacking)}")
     else:
         said.append("power is that of the model: idle and full watts of GPUs and CPUs, no cooling")
+        said.append(tariff.words.rstrip("."))
     if asked.cap_w is not None:
         said.append(f"under every policy, but not in the record, a task waits while what it adds "
                     f"at the place of the policy's choice would lift the power of all nodes, none "
@@ -614,8 +609,7 @@ def assumptions_of(asked: Question, lacking: Sequence[str], rates: Mapping[str, 
     if np.isfinite(asked.asleep_after_s):
         said.append(f"with sleep, a node that is empty for {asked.asleep_after_s / 60:g} min draws "
                     f"{asked.asleep_w:g} W, and wakes at once")
-    return said + [f"{name}: {given}" for name, given in (
-        ("price in EUR/kWh", asked.price), ("intensity in g/kWh", asked.carbon)) if given]
+    return said
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-040p
 def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float],
@@ -631,10 +625,10 @@ def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float]
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-041
 def outcome_of(problem: Problem, name: str, schedule: Schedule, asked: Question, edges_s: Floats,
-               rates: Mapping[str, Rate]) -> Outcome:
+               tariff: Tariff) -> Outcome:
     """Measure one schedule."""
     findings = findings_of(problem, schedule) if name == RECORDED else ()
-    return Outcome(name, schedule, curve_over(problem, schedule, asked, edges_s, rates),
+    return Outcome(name, schedule, curve_over(problem, schedule, asked, edges_s, tariff),
                    failures_of(problem, schedule, asked.power), findings)
 
 # %% ../../nbs/64b_fleet_compare.ipynb #64b-041p
@@ -709,13 +703,13 @@ def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHE
     problem = with_tasks(problem, rows)
     horizon = horizon_of(problem, list(schedules.values()), asked.at_s)
     edges_s = edges_of(horizon)
-    rates = rates_of(asked, problem.zero, horizon)
-    outcomes = {name: outcome_of(problem, name, schedule, blind, edges_s, rates)
+    tariff = tariff_of(asked.price, asked.carbon, problem.zero, horizon)
+    outcomes = {name: outcome_of(problem, name, schedule, blind, edges_s, tariff)
                 for name, schedule in schedules.items()}
     floors = None if lacking else floors_of(problem, asked.power, asked.asleep_w)
     if lacking:
         outcomes = {name: without_power(outcome) for name, outcome in outcomes.items()}
-    assumptions = assumptions_of(asked, lacking, rates)
+    assumptions = assumptions_of(asked, lacking, tariff)
     about = about_of(asked, names, horizon, assumptions)
     return compared(problem, outcomes, floors, about)
 

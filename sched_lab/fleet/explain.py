@@ -30,7 +30,8 @@ from ..online.model import (AS_IS, ONE_AT_RANDOM, Kernel, Policy, PowerSettings,
                                     World, gpu_indices, is_share, slots_left)
 from ..online.policies import POLICIES, policy_of
 from ..online.pwr import pwr
-from ..power import GPU_POWER_W, cpu_power_milliwatt, gpu_power_milliwatt
+from ..hardware import knows_gpu_w
+from ..power import cpu_power_milliwatt, gpu_power_milliwatt
 from ..reports import Report
 from ..traces import Tasks
 
@@ -835,8 +836,8 @@ def settings_for(problem: Problem, policy: Policy, power: PowerSettings) -> Powe
     """Power settings in which unknown GPU models draw nothing, if the policy does not mind."""
     if needs_watts(policy):
         return power
-    known = GPU_POWER_W | dict(power.gpu_power_w or {})
-    unknown = {model: (0, 0) for model in problem.cluster.gpu_model if model not in known}
+    unknown = {model: (0, 0) for model in problem.cluster.gpu_model
+               if not knows_gpu_w(model, power.gpu_power_w)}
     return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})})
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-083

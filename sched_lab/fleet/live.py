@@ -29,7 +29,7 @@ from ..online.joint import stranded_milli, usual_ratio
 from ..online.model import (ONE_AT_RANDOM, Demand, Policy, PowerSettings, Score, World,
                                     gpu_indices, world_of)
 from ..online.policies import POLICIES, policy_of
-from ..power import GPU_POWER_W
+from ..hardware import knows_gpu_w
 from ..traces import TaskClasses, Tasks, admits, default_tasks, models_of, target_workload
 
 # %% auto #0
@@ -440,11 +440,11 @@ def name_of_score(score: Score) -> str:
 
 def barred_by(node: LiveNode, power: PowerSettings, needs_watts: bool) -> str:
     """Why nothing can be placed on a node, whatever is asked for; empty if nothing is wrong."""
-    known = GPU_POWER_W | dict(power.gpu_power_w or {})
+    model = node.gpu_model.strip()
     if node.num_gpus > MAX_GPUS_PER_NODE:
         return f"more than {MAX_GPUS_PER_NODE} GPUs"
-    if needs_watts and node.num_gpus > 0 and node.gpu_model.strip() not in (*known, ""):
-        return f"no watts are known of GPU model {node.gpu_model.strip()!r:.60}"
+    if needs_watts and node.num_gpus > 0 and model and not knows_gpu_w(model, power.gpu_power_w):
+        return f"no watts are known of GPU model {model!r:.60}"
     return ""
 
 # %% ../../nbs/65_fleet_live.ipynb #65-042
@@ -461,8 +461,8 @@ def cluster_of_nodes(nodes: Sequence[LiveNode]) -> Cluster:
 
 def watts_for(cluster: Cluster, power: PowerSettings) -> PowerSettings:
     """Power settings in which models and sizes that are unknown draw nothing."""
-    known = GPU_POWER_W | dict(power.gpu_power_w or {})
-    unknown = {model: (0, 0) for model in cluster.gpu_model if model not in known}
+    unknown = {model: (0, 0) for model in cluster.gpu_model
+               if not knows_gpu_w(model, power.gpu_power_w)}
     return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})},
                           cpu_power_w={**NO_CPU_POWER, **(power.cpu_power_w or {})})
 

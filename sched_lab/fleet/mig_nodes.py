@@ -11,56 +11,68 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..far.mig import MODELS as TREES
 from .kubernetes import (Dump, Holding, Item, NodeGpus, asked_by_pod, attribute,
                                         claims_of, dig, held_by, load, node_rows, objects_at,
                                         pod_name, requested_by, text_at, texts_at, whole)
 from .tables import Ledger, Source, milli_of_profile, sources_of
 from ..frames import InputError, write_bytes
+from ..hardware import MigProfile, MigTable, default_hardware
 from ..reports import Report
 
 # %% auto #0
 __all__ = ['choose_instance', 'read_mig', 'instances_of', 'recommend_mig']
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-006
-SEVEN = (1, 1, 2, 2, 4, 4, 8)  # memory slices of 1g, 1g+me, 1g with double memory, 2g, 3g, 4g, 7g
-FOUR = (1, 1, 2, 2, 4)  # of 1g, 1g+me, 2g, 2g+me, 4g
+def rows_of_table(table: MigTable) -> tuple[MigProfile, ...]:
+    """Profiles of a table that can be placed."""
+    return tuple(one for one in table.profiles if not one.name.endswith("+me.all"))
+
 
 MIG_MODELS: dict[str, tuple[str, tuple[int, ...], str]] = {
-    "A30-24GB": ("A30", FOUR, "1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb"),
-    "A100-40GB": ("A100", SEVEN, "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb"),
-    "A100-80GB": ("A100", SEVEN, "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),
-    "H100-80GB": ("H100", SEVEN, "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),
-    "H100-94GB": ("H100", SEVEN, "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb"),
-    "H200-141GB": ("H100", SEVEN, "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"),
-    "B200-180GB": ("B200", SEVEN, "1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")}
+    name: (table.tree, tuple(one.memory_slices for one in rows_of_table(table)),
+           " ".join(one.name for one in rows_of_table(table)))
+    for name, table in default_hardware().migs.items()}
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-007
 def profile_named(written: str) -> str:
     """Profile as NVIDIA writes it, `1g.10gb+me`, of the name of a resource or an attribute."""
     name = written.strip().lower().removeprefix("nvidia.com/").removeprefix("mig-")
-    return re.sub(r"[.+]me$", "+me", name.removesuffix(".shared"))
+    return re.sub(r"[.+](me|gfx)$", r"+\1", name.removesuffix(".shared"))
 
 
-def model_named(product: str, memory_mib: int | None, profiles: set[str]) -> str:
+Tables = Mapping[str, MigTable]
+
+
+def model_named(product: str, memory_mib: int | None, profiles: set[str],
+                tables: Tables | None = None) -> str:
     """Line of the table for a product label, the memory of a GPU and the profiles that it shows.
 
     Empty if no line agrees with all of them, or more than one.
+
+    Parameters
+    ----------
+    product, memory_mib, profiles : of a GPU, as far as a node shows them
+    tables : of a catalogue; None for the one that comes with the package
     """
+    known = tables or default_hardware().migs
     words = set(re.split(r"[^A-Z0-9]+", product.upper()))
-    lines = [name for name in MIG_MODELS if name.split("-")[0] in words]
-    lines = [name for name in lines if name.split("-")[1] in words] or lines
+    lines = [name for name in known if set(name.upper().split("-")[:-1] or [name]) <= words]
+    lines = [name for name in lines if name.split("-")[-1] in words] or lines
     if len(lines) > 1 and memory_mib:
-        lines = [name for name in lines
-                 if abs(1024 * int(name.split("-")[1].removesuffix("GB")) - memory_mib) < 3000]
-    lines = [name for name in lines if profiles <= set(MIG_MODELS[name][2].split())]
+        lines = [name for name in lines if abs(memory_of(known[name]) - memory_mib) < 3000]
+    lines = [name for name in lines if profiles <= {one.name for one in known[name].profiles}]
     return lines[0] if len(lines) == 1 else ""
+
+
+def memory_of(table: MigTable) -> int:
+    """Memory of a GPU of a table, MiB: that of its largest instance."""
+    return max(one.memory_mib for one in table.profiles)
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-009
 Amounts = tuple[int, ...]
@@ -107,26 +119,22 @@ class Cuts:
 cuts_with = lru_cache(maxsize=2**16)(Cuts)
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-010
-def starts_of(tree: str, size: int, memory: int) -> list[int]:
-    """Where FAR's tree has an instance of so many compute slices, with so much memory."""
-    shape = TREES[tree][0]
-    starts = sorted({first for first, slices, _ in shape if slices == size})
-    if size == 1 and memory == 2:  # two slices of memory begin at an even one
-        return [first for first in starts if first % 2 == 0]
-    return starts
-
-
-@cache
+@lru_cache
 def cuts_of_model(model: str) -> Cuts:
-    """What a GPU of the table can be cut into: a counter a memory slice, and the media engines."""
-    tree, memories, names = MIG_MODELS[model]
-    slices = max(memories)
+    """What a GPU of the table can be cut into."""
+    return cuts_of_table(default_hardware().migs[model])
+
+
+def cuts_of_table(table: MigTable) -> Cuts:
+    """What a GPU can be cut into: a counter for each memory slice, and one for the engines."""
+    rows = rows_of_table(table)
+    slices = max(one.memory_slices for one in rows)
     placements = []
-    for name, memory in zip(names.split(), memories, strict=True):
-        for start in starts_of(tree, int(name[0]), memory):
-            bits = [int(start <= slot < start + memory) for slot in range(slices)]
-            placements.append(Placement(name, start, (*bits, int(name.endswith("+me")))))
-    return cuts_with(model, (1,) * (slices + 1), tuple(placements))
+    for one in rows:
+        for start in one.starts:
+            bits = [int(start <= slot < start + one.memory_slices) for slot in range(slices)]
+            placements.append(Placement(one.name, start, (*bits, int(one.name.endswith("+me")))))
+    return cuts_with(table.name, (1,) * (slices + 1), tuple(placements))
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-016
 def has_room(needs: Amounts, left: Amounts) -> bool:
@@ -438,7 +446,7 @@ def cut_as_counted(node: str, cuts: Cuts, counts: Counter[str], labelled: int) -
     return []
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-035
-def gpus_of_plugin(item: Item, dump: Dump) -> list[MigGpu]:
+def gpus_of_plugin(item: Item, dump: Dump, tables: Tables) -> list[MigGpu]:
     """GPUs of a node with NVIDIA's device plugin that are cut, or that can be."""
     shown = dump.nodes[text_at(item.body, "metadata", "name")]
     labels = texts_at(item.body, "metadata", "labels")
@@ -451,13 +459,14 @@ def gpus_of_plugin(item: Item, dump: Dump) -> list[MigGpu]:
     if shown.profile:
         counts = Counter({profile_named(shown.profile): uncut})
         uncut = 0
-    model = model_named("+".join(shown.models), shown.memory_mib, set(counts))
+    model = model_named("+".join(shown.models), shown.memory_mib, set(counts),
+                        tables)
     if not model or shown.replicas > 1 or labels.get("nvidia.com/mig.capable") == "false":
         if counts:
             dump.note(item, "dropped", "instances on a GPU that is not in the table of profiles")
         return []
     labelled = 0 if shown.profile else (whole(labels.get("nvidia.com/gpu.count")) or 0) - uncut
-    cuts = cuts_of_model(model)
+    cuts = cuts_of_table(tables[model])
     cut = cut_as_counted(node, cuts, counts, max(labelled, 0)) if counts else []
     if counts and not cut:
         dump.note(item, "dropped", f"no GPUs of {model} can be cut into the instances it shows")
@@ -569,12 +578,13 @@ def urgency(item: Item) -> tuple[int, str]:
     return -priority, text_at(item.body, "metadata", "creationTimestamp")
 
 # %% ../../nbs/66d_fleet_mig_nodes.ipynb #66d-041b
-def read_mig(sources: Sequence[Source]) -> MigCluster:
+def read_mig(sources: Sequence[Source], tables: Tables | None = None) -> MigCluster:
     """Read GPUs that are cut or can be, and the pods that wait for instances.
 
     Parameters
     ----------
     sources : JSON with nodes, pods and, for DRA, ResourceSlices and ResourceClaims
+    tables : of a catalogue, what GPUs can be cut into; None for the one of the package
 
     Raises
     ------
@@ -583,7 +593,9 @@ def read_mig(sources: Sequence[Source]) -> MigCluster:
     ledger = Ledger()
     dump = load(sources, ledger)
     node_rows(dump)
-    by_plugin = [gpu for item in dump.items.get("Node", []) for gpu in gpus_of_plugin(item, dump)]
+    known = tables or default_hardware().migs
+    by_plugin = [gpu for item in dump.items.get("Node", [])
+                 for gpu in gpus_of_plugin(item, dump, known)]
     gpus = [*with_pods(by_plugin, dump), *gpus_of_slices(dump)]
     if not gpus:
         raise InputError("no node has a GPU that can be cut",
@@ -970,19 +982,21 @@ def printable(value: Any) -> Any:
         letter if letter.isprintable() else "?" for letter in value)
 
 
-def mig_advice(files: Sequence[str | Path], as_json: bool) -> tuple[str, bool]:
+def mig_advice(files: Sequence[str | Path], as_json: bool,
+               tables: Tables | None = None) -> tuple[str, bool]:
     """What `sched-lab recommend --mig` prints, and whether every pod that waits is served.
 
     Parameters
     ----------
     files : with nodes, pods and, for DRA, ResourceSlices and ResourceClaims
     as_json : the table and the sentences in JSON
+    tables : as in `read_mig`
 
     Raises
     ------
     InputError : as `read_mig`
     """
-    plan = recommend_mig(read_mig(sources_of(list(files))))
+    plan = recommend_mig(read_mig(sources_of(list(files)), tables))
     is_served = plan.num_served == len(plan.cluster.asks)
     if not as_json:
         return text_of(plan), is_served

@@ -25,7 +25,8 @@ from ..frames import InputError
 from ..online.inflation import _admitted
 from ..online.model import (Placements, PowerSettings, check_placements, final_state,
                                     gpu_indices, idle_gpus, is_share, slots_left)
-from ..power import GPU_POWER_W, Power, cpu_power_milliwatt, gpu_power_milliwatt
+from ..hardware import knows_gpu_w
+from ..power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..reports import Report
 
 # %% auto #0
@@ -667,8 +668,8 @@ def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[Powe
     if goal not in GOALS:
         raise InputError(f"there is no goal {goal!r}", value=goal,
                          mend=f"choose one of {', '.join(GOALS)}")
-    watts = {**GPU_POWER_W, **(power.gpu_power_w or {}), "": (0, 0)}
-    unknown = set(problem.cluster.gpu_model) - set(watts)
+    unknown = {model for model in problem.cluster.gpu_model
+               if model and not knows_gpu_w(model, power.gpu_power_w)}
     if unknown and goal == "gpus":
         power = power._replace(gpu_power_w={
             **(power.gpu_power_w or {}), **dict.fromkeys(unknown, (0, 0))})

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..commands import (Force, NoCharts, answer_with, folder_named, folder_option, option,
-                                policy_option, within)
+from ..commands import (Force, HardwareFile, NoCharts, answer_with, folder_named,
+                                folder_option, option, policy_option, within)
 from .explain import explain, settings_for
 from .move import commands_of, plan_moves, system_of
 from .move import report_of as report_of_plan
@@ -26,7 +26,7 @@ from .tables import ClusterTables, read_cluster
 from ..frames import InputError, sha256, write_bytes
 from ..online.model import PowerSettings
 from ..online.policies import POLICIES, policy_of
-from ..power import read_gpu_power
+from ..hardware import watts_of_files
 from ..reports import Answer, Report
 
 # %% auto #0
@@ -96,9 +96,10 @@ ExplanationFolder = Annotated[Path | None, option(
     metavar="DIR", parser=folder_named)]
 
 # %% ../../nbs/90f_fleet_questions.ipynb #90f-011
-def power_of_files(gpu_power: Path | None) -> PowerSettings:
+def power_of_files(hardware: Path | None, gpu_power: Path | None) -> PowerSettings:
     """Power settings with watts of one's own."""
-    return PowerSettings(gpu_power_w=read_gpu_power(gpu_power) if gpu_power else None)
+    gpu_w, cpu_w = watts_of_files(hardware, gpu_power)
+    return PowerSettings("eq1", gpu_w or None, cpu_w or None)
 
 # %% ../../nbs/90f_fleet_questions.ipynb #90f-012
 def checksums(cluster: Path, **files: Path | None) -> dict[str, str]:
@@ -108,7 +109,8 @@ def checksums(cluster: Path, **files: Path | None) -> dict[str, str]:
 
 # %% ../../nbs/90f_fleet_questions.ipynb #90f-013
 def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd", at: At = None,
-                    state: State = "", gpu_power: GpuPower = None, as_json: AsJson = False,
+                    state: State = "", gpu_power: GpuPower = None,
+                    hardware: HardwareFile = None, as_json: AsJson = False,
                     out: ExplanationFolder = None, force: Force = False,
                     no_charts: NoCharts = False) -> None:
     """Explain why a policy puts a task on a node, and what every other node lacks.
@@ -124,14 +126,15 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
     tables = read_cluster(cluster)
     problem = problem_of(tables)
     check_task(tables, problem, task)
-    power = power_of_files(gpu_power)
+    power = power_of_files(hardware, gpu_power)
     schedule = schedule_for(problem, state, policy, power)
     found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
     typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if as_json
                else "\n".join(found.lines()))
     if out is not None:
         asked = {"task": task, "policy": policy, "at": at, "state": state,
-                 "files": checksums(cluster, gpu_power=gpu_power), "sched_lab": __version__}
+                 "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
+                 "sched_lab": __version__}
         answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
         answer_with(answer, out, found.report, force=force, no_charts=no_charts)
     if found.about["choice"] is None:
@@ -149,7 +152,8 @@ PlacementsFolder = Annotated[Path, folder_option("placements.csv, ledger.csv and
 # %% ../../nbs/90f_fleet_questions.ipynb #90f-019
 def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = None,
                   policy: PolicyName = "fgd", at: Now = None, seed: Seed = 0,
-                  gpu_power: GpuPower = None, force: Force = False) -> None:
+                  gpu_power: GpuPower = None, hardware: HardwareFile = None,
+                  force: Force = False) -> None:
     """Place the next tasks on a cluster as it stands, by any policy.
 
     What runs at the moment stays where it is; tasks that wait come first, and then those of
@@ -160,10 +164,10 @@ def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = Non
     """
     policy_of(policy)
     tables = read_cluster(cluster)
-    power = power_of_files(gpu_power)
+    power = power_of_files(hardware, gpu_power)
     new = {f"new {number}": Path(path) for number, path in enumerate(tasks or ())}
     asked = {"policy": policy, "at": at, "seed": seed, "sched_lab": __version__,
-             "files": checksums(cluster, gpu_power=gpu_power, **new)}
+             "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware, **new)}
 
     def compute() -> Report:
         rows = read_files("auto", tasks).tasks if tasks else tables.tasks[:0]
@@ -194,7 +198,8 @@ PlanFolder = Annotated[Path, folder_option("moves.csv, commands.sh and summary.j
 
 # %% ../../nbs/90f_fleet_questions.ipynb #90f-022
 def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves = 10,
-                 goal: Goal = "gpus", gpu_power: GpuPower = None, force: Force = False) -> None:
+                 goal: Goal = "gpus", gpu_power: GpuPower = None, hardware: HardwareFile = None,
+                 force: Force = False) -> None:
     """Find the migrations that free most whole GPUs, or save most watts.
 
     **moves.csv** has the moves in an order in which each finds room, and what each of them brings;
@@ -207,12 +212,12 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
         raise InputError(f"--for {goal} is no goal", value=goal, mend="give gpus or watts")
     tables = read_cluster(cluster)
     problem = problem_of(tables)
-    power = power_of_files(gpu_power)
+    power = power_of_files(hardware, gpu_power)
     schedule_for(problem, "recorded", "fgd", power)  # refuses a cluster of which nothing is known
     if goal == "gpus":
         power = settings_for(problem, policy_of("fgd"), power)
     asked = {"at": at, "moves": moves, "goal": goal, "sched_lab": __version__,
-             "files": checksums(cluster, gpu_power=gpu_power)}
+             "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware)}
 
     def compute() -> Report:
         at_s = latest_s(tables) if at is None else at

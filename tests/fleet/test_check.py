@@ -93,11 +93,11 @@ def test_nodes_are_overbooked_in_gpus_cpu_and_memory():
 
 
 def test_watts_are_missed_for_named_models_only():
-    strange = [{**NODES[0], "gpu_model": "NVIDIA-A100-SXM4-80GB"}, NODES[1]]
+    strange = [{**NODES[0], "gpu_model": "NVIDIA-A100-SXM9-96GB"}, NODES[1]]
     checked = check_cluster(cluster({}, nodes=strange))
     assert checked.findings["kind"].tolist() == ["no watts"] and checked.exit_code == 0
     assert "A100 may be the same" in checked.findings["mend"][0]
-    assert check_cluster(cluster({}, nodes=strange), {"NVIDIA-A100-SXM4-80GB": (50, 400)}).exit_code == 0
+    assert check_cluster(cluster({}, nodes=strange), {"NVIDIA-A100-SXM9-96GB": (50, 400)}).exit_code == 0
     silent = check_cluster(cluster({}, nodes=[{**NODES[0], "gpu_model": ""}, NODES[1]]))
     assert silent.findings["severity"].tolist() == ["note"] and silent.exit_code == 0
 

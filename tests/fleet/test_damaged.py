@@ -140,7 +140,7 @@ def ask_all(name: str, capsys) -> None:
     assert code in (0, 1, 2) and "Traceback" not in text.err and "Warning" not in text.err
     assert len(text.err.splitlines()) == 1 if code == 2 else not text.err
     Path("new.csv").write_text("name,num_gpus,gpu_milli,cpu_milli,memory_mib\nnew one,1,500,1000,1024\n")
-    for words in (("replay", "out", "--policies", "fgd", "--no-charts", "--backfill", "first-fit"),
+    for words in (("replay", "out", "--policies", "fgd", "--backfill", "first-fit"),
                   ("place", "out", "--tasks", "new.csv")):
         code = call(*words, "--out", words[0], "--force")
         error = capsys.readouterr().err

@@ -33,6 +33,7 @@ from sched_lab.fleet.mig_nodes import (
 )
 from sched_lab.fleet.tables import Source, sources_of
 from sched_lab.frames import InputError
+from sched_lab.hardware import read_hardware
 from sched_lab.traces import find_reference
 from tests.command_line import call
 
@@ -92,6 +93,28 @@ def test_the_table_is_whole(model):
         by_table = {1: 4 if tree == "A30" else 7, 2: 2 if tree == "A30" else 3, 4: 1, 3: 2, 7: 1}[int(profile[0])]
         by_table = 1 if "+me" in profile else 4 if profile[0] == "1" and memory == 2 else by_table
         assert most[profile] == by_table, profile
+
+
+def test_a_catalogue_of_ones_own_says_what_a_gpu_can_be_cut_into(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text("""[mig."B300-268GB".profiles]
+"1g.34gb" = { compute = 1, memory = 1, memory_mib = 33000, starts = [0, 1, 2, 3, 4, 5, 6], most = 7 }
+"7g.268gb" = { compute = 7, memory = 8, memory_mib = 270000, starts = [0], most = 1 }
+""")
+    objects = [node("n", "NVIDIA-B300-SXM6-AC", gpu=1), pod("a", **{"mig-1g.34gb": 2})]
+    source = [Source("all.json", json.dumps({"items": objects}).encode())]
+    with pytest.raises(InputError, match="no node has a GPU that can be cut"):
+        read_mig(source)
+    plan = recommend_mig(read_mig(source, read_hardware(path).migs))
+    assert plan.num_served == 1 and plan.table["profile"].tolist() == ["1g.34gb", "1g.34gb"]
+
+
+@pytest.mark.parametrize(("product", "memory", "model"), [
+    ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97887, "RTX-PRO-6000-96GB"),
+    ("NVIDIA-GB200", 189471, "GB200-186GB"),
+    ("NVIDIA-RTX-6000-Ada-Generation", 49140, ""), ("NVIDIA-B200", 183359, "B200-180GB")])
+def test_gpus_of_today_are_in_the_table(product, memory, model):
+    assert model_named(product, memory, set()) == model
 
 
 def test_only_one_instance_has_the_media_engines():

@@ -10,6 +10,7 @@ from sched_lab.fleet.events import replay
 from sched_lab.fleet.explain import explain
 from sched_lab.fleet.problem import problem_of
 from sched_lab.fleet.tables import read_cluster
+from sched_lab.frames import sha256
 from tests.command_line import assert_refused, call, content
 
 NODES = ("name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,32000,65536\nn1,T4,2,32000,65536\n"
@@ -154,5 +155,11 @@ def test_watts_that_nobody_knows_matter_to_power_only(capsys):
     capsys.readouterr()
     assert_refused(call("explain", "new", "--task", "later", "--policy", "pwr"), capsys, "H999")
     assert_refused(call("move", "new", "--for", "watts", "--out", "out"), capsys, "H999")
+    Path("own.toml").write_text('[gpu."H999"]\nidle_w = 50\nfull_w = 500\n')
+    for command, options in (("explain", ("--task", "later", "--policy", "pwr")), ("move", ("--for", "watts")),
+                             ("place", ("--policy", "pwr"))):
+        assert call(command, "new", *options, "--hardware", "own.toml", "--out", f"own {command}") == 0
+        said = json.loads(Path(f"own {command}/summary.json").read_text())["inputs"]["files"]
+        assert said["hardware"] == sha256("own.toml")
     Path("watts.csv").write_text("model,idle_w,full_w\nH999,50,500\n")
     assert call("explain", "new", "--task", "later", "--policy", "pwr", "--gpu-power", "watts.csv") == 0

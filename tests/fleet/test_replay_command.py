@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.fleet import command, report
-from sched_lab.frames import embedded
+from sched_lab.frames import embedded, sha256
 from tests.command_line import assert_refused, call, content
 
 TASKS = """name,submit_s,start_s,end_s,num_gpus,gpu_milli,node,gpu_list,user,cpu_milli,memory_mib
@@ -176,6 +176,23 @@ def test_unknown_watts_are_said(capsys):
     Path("watts.csv").write_text("model,idle_w,full_w\nH999,60,700\n")
     assert replay("--gpu-power", "watts.csv", cluster="odd", out="known") == 0
     assert pd.read_csv("known/summary.csv")["energy_kwh"].notna().all()
+
+
+def energy_kwh(folder):
+    return pd.read_csv(f"{folder}/summary.csv")["energy_kwh"]
+
+
+def test_a_cluster_of_today_needs_no_option_and_a_catalogue_changes_it():
+    Path("own.csv").write_text(NODES.replace("T4", "NVIDIA-H100-80GB-HBM3"))
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "new") == 0
+    assert replay("--policies", "recorded,fgd", cluster="new") == 0
+    assert energy_kwh("out").notna().all()
+    Path("own.toml").write_text('[gpu."H100"]\nidle_w = 140\n')
+    assert replay("--policies", "recorded,fgd", "--hardware", "own.toml", cluster="new", out="warm") == 0
+    assert (energy_kwh("warm") > energy_kwh("out")).all()
+    said = json.loads(Path("warm/summary.json").read_text())["inputs"]
+    assert said["files"] == {"hardware": sha256("own.toml")}
+    assert set(map(tuple, said["power"]["gpu_power_w"].values())) == {(140, 700)}
 
 
 def test_a_power_cap_is_held_and_said(capsys):
