@@ -37,7 +37,7 @@ def test_every_command_runs_as_pasted_in_an_empty_folder(tmp_path):
     lines = shell_lines()
     commands = [line for line in lines if line.startswith("sched-lab ")]
     names = {"example", "inflate", "sweep", "andreas", "hadar", "far", "far-run", "reproduce", "read", "check",
-             "replay", "explain", "place", "move", "recommend"}
+             "replay", "explain", "place", "move", "recommend", "hardware", "day"}
     assert {line.split()[1] for line in commands} == names
     assert set(lines) - set(commands) == {"make book", "make test", "pip install .", "pip install '.[all]'"}
     program = f'sched-lab() {{ "{sys.executable}" -m sched_lab "$@"; }}'

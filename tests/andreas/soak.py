@@ -20,7 +20,6 @@ from typing import Any
 from sqlalchemy import select
 
 from sched_lab.andreas.profiles import DECISION, JOB, open_database
-from tests.andreas import soak_service
 
 CLUSTER = {"nodes": [{"id": f"v{k}", "gpu": "TESLA", "num_gpus": 2} for k in range(4)]
            + [{"id": f"t{k}", "gpu": "TURING", "num_gpus": 1} for k in range(2)],
@@ -49,7 +48,7 @@ class Service:
         self.start()
 
     def start(self) -> None:
-        self.process = self.forking.Process(target=soak_service.run, args=(self.words, self.folder / "log"))
+        self.process = self.forking.Process(target=serve, args=(self.words, self.folder / "log"))
         self.process.start()
 
     def kill(self) -> None:
@@ -102,6 +101,13 @@ class Caller:
             self.retries += 1
             time.sleep(0.02)
         raise Violation(f"{method} {path} was not answered for {PATIENCE_S} s")
+
+
+def serve(words: list[str], log: Path) -> None:
+    """Be the service; only the process that forks imports its module, which leaves all code interpreted."""
+    from tests.andreas import soak_service
+
+    soak_service.run(words, log)
 
 
 @dataclass
