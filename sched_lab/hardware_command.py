@@ -163,7 +163,7 @@ Calibrated = Annotated[Path, folder_option(
 # %% ../nbs/90i_hardware_command.ipynb #90i-023
 def calibrate_command(files: Recorded, out: Calibrated, model: OneModel = "", force: Force = False,
                       no_charts: NoCharts = False) -> None:
-    """Fit idle and full watts and the load curve of GPUs to what was recorded of them.
+    """Fit idle and full watts and the load curve of GPUs to a recording of DCGM's exporter.
 
     **hardware.toml** is a file for --hardware; **calibration.csv** has a row for each model,
     **residuals.csv** one for each bin of load. What too few readings say stays as the catalogue

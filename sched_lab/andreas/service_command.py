@@ -128,7 +128,7 @@ def andreas_serve_command(
         queue: Queue = 2000, host: Host = "127.0.0.1", port: Port = 8890,
         token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
         client_ca: ClientCa = None, insecure: Insecure = False) -> None:
-    """Run the job manager of ANDREAS: submit, cancel and report jobs, and read the plan, over HTTP.
+    """Run the job manager of ANDREAS as a service: submit, cancel and report jobs, read the plan.
 
     GET / describes it, with an OpenAPI document; /healthz and /readyz are for probes, /metrics for
     Prometheus. Whatever was answered is in the database: it may be killed at any moment, and goes

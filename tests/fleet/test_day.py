@@ -243,7 +243,7 @@ def test_the_report_says_what_was_drawn():
     assert report.headline.startswith("all four ideas save") and list(report.tables) == ["days.csv", "effects.csv"]
     assert "drawn in proportion" in report.summary["drawn"] and "EUR/kWh" in report.summary["energy_assumptions"]
     assert report.summary["all_kwh"] > report.summary["bound_kwh"] > 0
-    assert report.charts["worth.svg"]().to_dict()["hconcat"]
+    assert report.charts["worth.svg"]().to_dict()["vconcat"]
 
 
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\n" + "".join(
