@@ -62,8 +62,9 @@ class WarmKernel:
 
 def become_kernel(argv: list[str], env: dict[str, str], cwd: str) -> None:
     """Be the kernel that was asked for, until it ends."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    print(os.getpid(), flush=True)  # not before: who ends a kernel ends its process group
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env, JPY_PARENT_PID=str(os.getppid()))
@@ -86,12 +87,10 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while line := sys.stdin.readline():
         wish = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
+        if os.fork() == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             become_kernel(**wish)
             os._exit(0)
-        print(pid, flush=True)
 
 
 if __name__ == "__main__":
