@@ -4,15 +4,12 @@ A shell without job control starts what it puts in the background deaf to Ctrl-C
 tests send that signal, so they listen to it again.
 """
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.command_line import NODES, TASKS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
-from scheduler import pytest_xdist_make_scheduler  # noqa: E402, F401
+from tests.scheduler import pytest_xdist_make_scheduler  # noqa: F401
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
