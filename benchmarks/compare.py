@@ -161,7 +161,7 @@ class Subject(NamedTuple):
 SUBJECTS = {
     **{f"inflate {policy}": Subject(inflation(policy), sizes, "x nodes") for policy, sizes in {
         "fgd": (1, 4, 16, 100), "pwr-fgd:0.1": (1, 4, 16, 100), "bestfit": (1, 4, 16), "joint": (1, 4),
-        "pwr-target": (1, 4)}.items()},
+        "pwr-target": (1, 4), "bid": (1, 4)}.items()},
     "far": Subject(far_batch, (10, 100, 1000, 10_000, 100_000), "tasks"),
     "andreas rg decision": Subject(andreas_decision, (100, 1000, 10_000), "jobs"),
     **{f"andreas {policy} simulation": Subject(andreas_simulation(policy), (10, 30, 100), "nodes")

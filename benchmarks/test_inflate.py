@@ -18,7 +18,7 @@ FILES = {"nodes": find_data("openb/openb_node_list_gpu_node.csv"),
          "arrivals": find_reference("pwr/arrivals/default.json.gz")}
 pytestmark = pytest.mark.skipif(None in FILES.values(),
                                 reason="needs the openb trace and its recorded arrivals")
-POLICIES = ("fgd", "pwr", "pwr-fgd:0.1")
+POLICIES = ("fgd", "pwr", "pwr-fgd:0.1", "bid")
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..jit import first_class, njit, quiet
+from ..jit import njit, quiet
 from ..arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, State
 from ..frames import InputError
 from .check import Bookings, overfull
 from .problem import (Problem, Schedule, Slots, count_slot, limited_world,
                                      place_running, recorded, running_at, show_slots)
+from ..online.bid import count_placed, is_due
 from ..online.inflation import (MAX_GROUPS, ArrivingTasks, Memory, StagedWeights, decide,
-                                        decide_by_index, empty_memory, place, stage_now,
-                                        weighing_of)
+                                        decide_by_index, empty_memory, kernels_for, place,
+                                        stage_now, weighing_of)
 from ..online.model import Policy, PowerSettings, World, is_feasible, slots_left
 from ..online.model import _all_admitted as all_admitted
 from ..online.policies import policy_of
@@ -574,9 +575,7 @@ def queue_order(case: Case) -> Integers:
 # %% ../../nbs/64_fleet_events.ipynb #64-020p
 def kernels_of(case: Case, index: Index) -> tuple[Any, ...]:
     """Scores of a policy in the form that compiled code calls, as many for every policy."""
-    room = index.stale, index.score[0], index.gpu_mask[0]
-    kernels = tuple(first_class(score.kernel, case.world, 0, *room) for score in case.policy.scores)
-    return kernels + kernels[-1:] * (4 - len(kernels))
+    return kernels_for(case.policy, case.world, index)
 
 # %% ../../nbs/64_fleet_events.ipynb #64-020q
 @njit(cache=True)
@@ -670,6 +669,16 @@ def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks,
     stage = stage_now(desk.weighing, 0, desk.in_use)
     return decide(kernels, desk.weighing, stage, desk.world, desk.memory, asks, task)
 
+
+@njit(cache=True)
+def price_anew(kernels: Any, desk: Desk) -> None:
+    """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
+    index = desk.by_score
+    if desk.world.bids.served_w[0] > 0:
+        kernels[-1](desk.world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
+        index.owner[:] = -1
+        desk.memory.owner[:] = -1
+
 # %% ../../nbs/64_fleet_events.ipynb #64-031p
 @njit(cache=True)
 def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
@@ -732,6 +741,11 @@ def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now
                 schedule.gpu_mask[task] = gpu_mask
                 schedule.start_s[task] = start_s
                 schedule.end_s[task] = end_s
+                show_state(desk, empty, timed, schedule, start_s)
+                if end_s > start_s:
+                    count_placed(desk.world, timed.asks.task[task])
+                if is_due(desk.world):
+                    price_anew(kernels, desk)
                 break
         if schedule.node[task] < 0 and backfill == NONE:
             return
@@ -749,6 +763,7 @@ def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, ba
     timed, schedule : the tasks; those that run already, completed
     backfill : place in `BACKFILLS`
     """
+    price_anew(kernels, desk)
     now_s = next_moment(timed, schedule, -np.inf)
     while now_s < np.inf:
         if backfill == CONSERVATIVE:
@@ -904,6 +919,7 @@ def begin(desk: Desk, timed: TimedTasks, moment: Moment, task: int, place_of_tas
         count_use(desk, asks, task, node, 1)
         count_slot(desk.world, timed.counted, asks.task[task], node, 1)
         count_watts(moment.budget, desk.world, node)
+        count_placed(desk.world, asks.task[task])
     if moment.now_s < end_s < np.inf:
         heappush(moment.ends, (end_s, task))
 
@@ -938,6 +954,8 @@ def serve_in_order(kernels: Any, desk: Desk, timed: TimedTasks, moment: Moment, 
             return True
         heappop(waiting)
         begin(desk, timed, moment, task, (node, gpu_mask), schedule)
+        if is_due(desk.world):
+            price_anew(kernels, desk)
     return False
 
 # %% ../../nbs/64_fleet_events.ipynb #64-048
@@ -989,6 +1007,8 @@ def serve_first_fit(kernels: Any, desk: Desk, timed: TimedTasks, moment: Moment,
         node, gpu_mask = decide_within(kernels, desk, moment.budget, timed.asks, task)
         if node >= 0:
             begin(desk, timed, moment, task, (node, gpu_mask), schedule)
+            if is_due(desk.world):
+                price_anew(kernels, desk)
             queue.head[request] += 1
             if queue.head[request] < queue.tail[request]:
                 heappush(heads, (timed.place[timed.member[queue.head[request]]], request))
@@ -1014,6 +1034,7 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     budget : watts under a cap; None for no cap
     schedule : those that run already; completed
     """
+    price_anew(kernels, desk)
     ends = [(np.inf, -1)]
     for task in range(len(schedule.end_s)):
         if schedule.end_s[task] < np.inf:
@@ -1418,6 +1439,20 @@ def simulate(case: Case, backfill: str, is_plain: bool = False) -> Schedule:
     return case.schedule
 
 # %% ../../nbs/64_fleet_events.ipynb #64-059a
+def check_prices(case: Case, backfill: str) -> None:
+    """Refuse prices that would have to be known for later.
+
+    Raises
+    ------
+    InputError : a policy with prices, and conservative backfill
+    """
+    if case.policy.dials and backfill == "conservative":
+        raise InputError(f"{case.policy.name!r} and conservative backfill do not go together: its "
+                         "prices are those of the cluster as it stands, and a booking would need "
+                         "those of later", value=case.policy.name,
+                         mend="choose --backfill none or first-fit")
+
+
 def check_cap(case: Case, backfill: str) -> None:
     """Refuse a cap that cannot be held.
 
@@ -1461,7 +1496,8 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
 
     Raises
     ------
-    InputError : no such policy or backfill, no watts for a model, or a cap that cannot be held
+    InputError : no such policy or backfill, no watts for a model, a cap that cannot be held, or
+        prices and conservative backfill
     """
     if backfill not in BACKFILLS:
         raise InputError(f"there is no backfill {backfill!r}",
@@ -1469,6 +1505,7 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     settings = power or PowerSettings()
     case = case_of(problem, policy, seed, at_s, settings, cap_w)
     check_cap(case, backfill)
+    check_prices(case, backfill)
     schedule = simulate(case, backfill)
     check_schedule(problem, schedule, backfill=backfill, at_s=at_s, cap_w=cap_w, power=settings)
     return schedule

@@ -23,6 +23,7 @@ from ..frag import fragmentation
 from ..frames import InputError, Later
 from ..online.fgd import fgd, fgd_points
 from ..online.foresight import NodeState, known_price, outlook_milliwatt, pwr_target
+from ..online.bid import BID, cost_milliwatt, put_prices
 from ..online.inflation import draw_gpus, stage_now, weighing_of
 from ..online.joint import (EARLY, JOINT, LATE, MIDDLE, Prices, usual_ratio,
                                     worth_milliwatt)
@@ -153,6 +154,8 @@ def parts_of(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
         (moment.empty.cpu_left_milli, state.cpu_left_milli),
         (moment.empty.memory_left_mib, state.memory_left_mib))]
     weighing = weighing_of(policy, moment.world._replace(state=moment.empty))
+    if policy.dials:
+        put_prices(moment.world)
     weights = weighing.weights[stage_now(weighing, 0, np.array(in_use))]
     score = np.zeros(len(moment.world.gpu_model), np.int32)
     gpu_mask = np.zeros(len(score), np.int64)
@@ -252,10 +255,19 @@ def worth_at(lost_w: tuple[int, int]) -> Worth:
     return worth
 
 
+def worth_of_bid(stage: int) -> Worth:
+    """The same at the prices that the dials of a policy with bids have put into the world."""
+    def worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+        fragmented_w, stranded_w = world.bids.lost_w[stage].tolist()
+        return worth_at((fragmented_w, stranded_w))(world, node, cpu_left_milli, gpu_left_milli)
+    return worth
+
+
 WORTHS: dict[Kernel, Worth] = {
     fgd: unbroken, pwr: undrawn, pwr_target: outlook, **{
         score.kernel: worth_at(lost_w)
-        for score, lost_w in zip(JOINT.scores, (EARLY, MIDDLE, LATE), strict=True)}}
+        for score, lost_w in zip(JOINT.scores, (EARLY, MIDDLE, LATE), strict=True)}, **{
+        score.kernel: worth_of_bid(stage) for stage, score in enumerate(BID.scores)}}
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-027
 def gpu_score(moment: Moment, part: Part, node: int, gpu_mask: int) -> int | None:
@@ -275,6 +287,9 @@ def gpu_score(moment: Moment, part: Part, node: int, gpu_mask: int) -> int | Non
     rise = worth(world, node, cpu_after, gpu_left - taken) - worth(world, node, cpu_left, gpu_left)
     if part.form.kernel is fgd:
         return int(fgd_points(rise / (WHOLE_GPU_MILLI * world.target.num_tasks)))
+    if part.form in BID.scores:
+        cost = cost_milliwatt(world, world.bids.dual, moment.task)
+        return int(rise - cost[world.bids.type_of[node]])
     return int(rise)
 
 # %% ../../nbs/68_fleet_explain.ipynb #68-028

@@ -23,11 +23,12 @@ from .problem import (ENOUGH, LARGEST_AMOUNT, NO_CPU_POWER, UNKNOWN_CPU,
                                      pick_gpus, taints_in, tolerates)
 from ..frames import InputError
 from ..jit import njit
+from ..online.bid import put_prices
 from ..online.inflation import (Memory, add_points, draw_gpus, empty_memory,
                                         node_share, nth_marked, outdated, stage_now, weighing_of)
 from ..online.joint import stranded_milli, usual_ratio
-from ..online.model import (ONE_AT_RANDOM, Demand, Policy, PowerSettings, Score, World,
-                                    gpu_indices, world_of)
+from ..online.model import (ONE_AT_RANDOM, Demand, Policy, PowerSettings, Score,
+                                    World, gpu_indices, no_bids, world_of)
 from ..online.policies import POLICIES, policy_of
 from ..hardware import knows_gpu_w
 from ..traces import TaskClasses, Tasks, admits, default_tasks, models_of, target_workload
@@ -760,6 +761,7 @@ class Engine:
     ----------
     stock, sheet : the nodes; what the last ballot came to
     weighing, stage : weights of the policy's scores, and which of them hold now
+    has_prices : whether the policy asks what room is worth
     """
 
     def __init__(self, stock: Stock, policy: Policy) -> None:
@@ -767,8 +769,9 @@ class Engine:
         self.sheet = empty_sheet(len(policy.scores), len(stock.nodes))
         self.weighing = weighing_of(policy, stock.world._replace(state=stock.empty))
         self.stage = 0
+        self.has_prices = policy.dials is not None
         self.names = [name_of_score(score) for score in policy.scores]
-        self._kernels = [score.kernel for score in policy.scores]
+        self.kernels = [score.kernel for score in policy.scores]
         self._everywhere = np.ones(len(stock.nodes), bool)
         self._asked: tuple[Sequence[str], Truths] = ((), np.zeros(len(stock.nodes), bool))
 
@@ -793,22 +796,26 @@ class Engine:
         if stage != self.stage:
             self.stock.memory.owner[:] = -1  # scores without weight so far are not known
             self.stage = stage
+        if self.has_prices:  # of the cluster as it stands: the answer must not depend on the past
+            put_prices(self.stock.world)
+            self.stock.memory.owner[:] = -1
         return Question(task, within(pod.memory_mib), die, self.mask_of(nodes),
                         self.stock.is_open)
 
-    def ballot(self, question: Question) -> tuple[int, int, int]:
-        """Best node, the next, and GPUs; the rest is in `sheet`."""
-        world = self.stock.world
-        memory = self.stock.memory
-        row, num_stale = outdated(world, memory, question.task)
-        weights = self.weights
-        if num_stale:
-            for part in np.flatnonzero(weights).tolist():
-                self._kernels[part](world, question.task, memory.stale[:num_stale],
-                                    memory.score[part, row], memory.gpu_mask[part, row])
-        first, second, mask = elect(self.sheet, weights, self.weighing.normalise, world, memory,
-                                    row, question)
-        return int(first), int(second), int(mask)
+# %% ../../nbs/65_fleet_live.ipynb #65-055c
+def ballot(engine: Engine, question: Question) -> tuple[int, int, int]:
+    """Best node, the next, and GPUs; the rest is in the engine's sheet."""
+    world = engine.stock.world
+    memory = engine.stock.memory
+    row, num_stale = outdated(world, memory, question.task)
+    weights = engine.weights
+    if num_stale:
+        for part in np.flatnonzero(weights).tolist():
+            engine.kernels[part](world, question.task, memory.stale[:num_stale],
+                                 memory.score[part, row], memory.gpu_mask[part, row])
+    first, second, mask = elect(engine.sheet, weights, engine.weighing.normalise, world, memory,
+                                row, question)
+    return int(first), int(second), int(mask)
 
 # %% ../../nbs/65_fleet_live.ipynb #65-055b
 def mask_of_names(row_of: Mapping[str, int], names: Sequence[str]) -> Truths:
@@ -823,7 +830,7 @@ def mask_of_names(row_of: Mapping[str, int], names: Sequence[str]) -> Truths:
 # %% ../../nbs/65_fleet_live.ipynb #65-056
 def decide(engine: Engine, about: Decision, question: Question) -> Decision:
     """A decision with the choice of the nodes in it."""
-    first, second, mask = engine.ballot(question)
+    first, second, mask = ballot(engine, question)
     sheet = engine.sheet
     failed = tuple((way, count) for way, count in zip(WAYS, sheet.failed.tolist(), strict=False)
                    if count)
@@ -1100,6 +1107,7 @@ def copy_of(stock: Stock, pods: Sequence[LivePod]) -> WorldCopy:
     world = stock.world._replace(
         state=State(*(array.copy() for array in stock.world.state)), demand=demand,
         residents=stock.world.residents.copy(), notes=np.full(4, -1.0),
+        bids=no_bids(stock.world.gpu_model, stock.world.power.num_gpus),
         known=known._replace(key=np.zeros_like(known.key), value=np.zeros_like(known.value),
                              num=np.zeros_like(known.num), asked=np.zeros_like(known.asked)))
     return WorldCopy(world, State(*(array.copy() for array in stock.empty)),
@@ -1230,7 +1238,7 @@ class Telling(Asking):
             return {}
         engine = self._ready()
         die = die_of(self.settings.seed, self._num_decisions)
-        engine.ballot(engine.question_of(pod, nodes, die))
+        ballot(engine, engine.question_of(pod, nodes, die))
         rows = np.flatnonzero(engine.sheet.can_host).tolist()
         return dict(zip([engine.stock.names[row] for row in rows],
                         engine.sheet.total[rows].tolist(), strict=True))

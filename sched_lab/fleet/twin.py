@@ -160,7 +160,8 @@ def copied(part: Any) -> Any:
 
 def with_own_state(world: World) -> World:
     """The same world, to be changed without harm."""
-    return world._replace(state=copied(world.state), residents=world.residents.copy())
+    return world._replace(state=copied(world.state), residents=world.residents.copy(),
+                          bids=copied(world.bids))
 
 # %% ../../nbs/66c_fleet_twin.ipynb #66c-016
 @dataclass(frozen=True)
@@ -391,7 +392,7 @@ class Lanes:
             self._fixed = fixed(base)
             self._lanes = {name: lane_of(script.case(policy, with_own_state(base), empty))
                            for name, policy in self.policies.items()}
-        case = script.case(self.policies[names[0]], world, empty)
+        case = script.case(self.policies[names[0]], with_own_state(world), empty)
         timed, queue = timed_tasks(case)
         held = in_use(empty, world.state)
         for name in names:

@@ -20,13 +20,14 @@ from ..arrays import Floats, Integers, Texts, Truths
 from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
 from ..frag import fragmentation, fragmentation_reference_milli
 from ..frames import InputError
+from .bid import count_placed, is_due, pricing, set_dials
 from .policies import policy_of
 from .model import (ONE_AT_RANDOM, RESOURCES, Limits, Placements, Policy,
                                     PowerSettings, World, check_placements, gpu_indices,
                                     is_feasible, no_limits, slots_left, stage_starts, world_of)
 from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
                                           first_highest, first_member, is_sum, note_change,
-                                          refresh, row_of)
+                                          price_anew, refresh, row_of)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt
 from ..traces import Arrivals, Tasks, admits, most_popular, task_classes
 
@@ -440,13 +441,21 @@ def decide(kernels: Any, weighing: StagedWeights, stage: int, world: World, memo
 
 # %% ../../nbs/26_inflation.ipynb #26-039b
 @njit(cache=True)
+def price_plainly(kernels: Any, world: World, memory: Memory) -> None:
+    """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
+    if world.bids.served_w[0] > 0:
+        kernels[-1](world, 0, memory.stale[:0], memory.score[0, 0], memory.gpu_mask[0, 0])
+        memory.owner[:] = -1
+
+
+@njit(cache=True)
 def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
            arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> None:
     """Place arriving tasks one by one; write node, GPUs and the curve after every arrival.
 
     Parameters
     ----------
-    kernels, weighing : the policy's scores and their weights
+    kernels, weighing : the policy's scores, the last one its prices, and their weights
     world, memory : the cluster, empty; what is known of it
     arriving : the tasks
     is_exact : arithmetic of the curve's fragmentation
@@ -454,6 +463,7 @@ def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
     """
     stage = 0
     books = open_books(world, is_exact, trail)
+    price_plainly(kernels, world, memory)
     for arrival in range(len(arriving.task)):
         before = stage
         stage = stage_now(weighing, before, books.in_use)
@@ -463,6 +473,9 @@ def replay(kernels: Any, weighing: StagedWeights, world: World, memory: Memory,
         enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
         if node >= 0:
             memory.version[node] += 1
+            count_placed(world, arriving.task[arrival])
+            if is_due(world):
+                price_plainly(kernels, world, memory)
 
 # %% ../../nbs/26_inflation.ipynb #26-039d
 @fast
@@ -641,6 +654,7 @@ def replay_by_index(kernels: Any, weighing: StagedWeights, world: World, index: 
     """
     stage = 0
     books = open_books(world, is_exact, trail)
+    price_anew(kernels, world, index)
     for arrival in range(len(arriving.task)):
         before = stage
         stage = stage_now(weighing, before, books.in_use)
@@ -652,6 +666,9 @@ def replay_by_index(kernels: Any, weighing: StagedWeights, world: World, index: 
         enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
         if node >= 0:
             note_change(index, node)
+            count_placed(world, arriving.task[arrival])
+            if is_due(world):
+                price_anew(kernels, world, index)
     return True
 
 # %% ../../nbs/26_inflation.ipynb #26-041
@@ -659,11 +676,21 @@ MAX_GROUPS = 256
 
 
 def weighing_of(policy: Policy, world: World) -> StagedWeights:
-    """Weights of a policy's scores on a cluster without tasks."""
+    """Weights of a policy's scores on a cluster without tasks, which learns the policy's dials."""
+    set_dials(world, policy.dials)
     return StagedWeights(
         np.array([score.normalise for score in policy.scores]),
         np.array([policy.weights, *(later for _, later in policy.later)], np.int64),
         stage_starts(policy, world.state))
+
+
+def kernels_for(policy: Policy, world: World, index: Index) -> tuple[Any, ...]:
+    """Scores of a policy as values, as many for every policy: one compiled engine. Prices last."""
+    kernels = [score.kernel for score in policy.scores]
+    kernels += kernels[-1:] * (4 - len(kernels))
+    room = index.stale, index.score[0], index.gpu_mask[0]
+    return tuple(first_class(kernel, world, 0, *room)
+                 for kernel in (*kernels, pricing if policy.dials else kernels[-1]))
 
 
 def empty_trail(num_arrivals: int) -> Trail:
@@ -697,11 +724,7 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     trail = empty_trail(len(task))
     several = (weighing.weights > 0).sum(axis=1).max() > 1
     index = empty_index(*size, MAX_GROUPS if several else 1)
-    kernels = tuple(
-        first_class(score.kernel, world, 0, index.stale, index.score[0], index.gpu_mask[0])
-        for score in policy.scores)
-    # as many for every policy: one compiled engine
-    kernels += kernels[-1:] * (4 - len(kernels))
+    kernels = kernels_for(policy, world, index)
     empty = [array.copy() for array in (*world.state, world.residents)]
     with quiet():
         is_done = engine == "index" and replay_by_index(kernels, weighing, world, index, arriving,

@@ -158,6 +158,39 @@ class Known(NamedTuple):
     num: Integers
     asked: Integers
 
+# %% ../../nbs/20_online_model.ipynb #20-018o
+NUM_ROWS = 7
+
+
+class Bids(NamedTuple):
+    """Prices on what the nodes of a type have; the engine has them computed anew along the way.
+
+    Parameters
+    ----------
+    type_of : (nodes,) type of each node
+    dual, before : (types, `NUM_ROWS`) GPUs that one more unit would serve, now and before the last
+        change
+    served_w : (1,) watts for a GPU that is not served; 0 if nobody asks for prices
+    lost_w : (3, 2) watts for a fragmented GPU and for a stranded one, early, middle and late
+    placed_milli : (1,) GPU demand placed since the last change
+    """
+
+    type_of: Integers
+    dual: Floats
+    before: Floats
+    served_w: Floats
+    lost_w: Integers
+    placed_milli: Integers
+
+
+def no_bids(gpu_model: Integers, num_gpus: Integers) -> Bids:
+    """Prices of zero for nodes of these models with so many GPUs."""
+    pairs = np.column_stack([gpu_model, num_gpus])
+    type_of = np.unique(pairs, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+    dual = np.zeros((int(type_of.max(initial=-1)) + 1, NUM_ROWS))
+    return Bids(type_of, dual, dual.copy(), np.zeros(1), np.zeros((3, 2), np.int64),
+                np.zeros(1, np.int64))
+
 # %% ../../nbs/20_online_model.ipynb #20-018p
 class World(NamedTuple):
     """All that a score may look at; only the engine writes to `state` and `residents`.
@@ -176,6 +209,7 @@ class World(NamedTuple):
     notes : (4,) vCPU and GPU of the largest node, prices of full processors; -1 if nobody has
         asked for them yet
     known : what has been computed of nodes in the states they were in
+    bids : prices on what nodes have, for a policy that asks for them
     """
 
     gpu_model: Integers
@@ -187,6 +221,7 @@ class World(NamedTuple):
     residents: Integers
     notes: Floats
     known: Known
+    bids: Bids
 
 # %% ../../nbs/20_online_model.ipynb #20-020
 def _codes(names: Texts) -> tuple[list[str], Integers]:
@@ -236,7 +271,8 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
     residents = np.zeros((len(cluster), max(1, int(demand.kind.max(initial=0)) + 1)), np.int64)
     return World(gpu_model, cpu_model, state, demand, power,
                  target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents,
-                 np.full(4, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]))
+                 np.full(4, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]),
+                 no_bids(gpu_model, power.num_gpus))
 
 # %% ../../nbs/20_online_model.ipynb #20-020j
 @njit(cache=True, error_model="numpy")
@@ -492,6 +528,7 @@ class Score:
     reference: Kernel | None = None
     loads: ClassVar[tuple[float, ...]] = ()
     load_of: ClassVar[tuple[str, ...]] = ("gpu",)
+    dials: ClassVar[tuple[float, float] | None] = None
 
     @property
     def scores(self) -> tuple[Score, ...]:
@@ -511,12 +548,13 @@ class Stages:
     ----------
     scores : one for each stage, the first from the beginning
     loads : loads at which the second, the third, ... begins, ascending
-    load_of : as in `Policy`
+    load_of, dials : as in `Policy`
     """
 
     scores: tuple[Score, ...]
     loads: tuple[float, ...]
     load_of: tuple[str, ...] = ("gpu",)
+    dials: tuple[float, float] | None = None
 
 # %% ../../nbs/20_online_model.ipynb #20-032p
 @dataclass(frozen=True)
@@ -535,6 +573,7 @@ class Policy:
         fullest counts
     array_forms : array form of each score; None if one has none, or in reference arithmetic: the
         policy does not go in lockstep
+    dials : of a policy with prices, how much service and savings count; else None
     """
 
     name: str
@@ -544,6 +583,7 @@ class Policy:
     later: tuple[tuple[float, tuple[int, ...]], ...] = ()
     load_of: tuple[str, ...] = ("gpu",)
     array_forms: tuple[Any, ...] | None = None
+    dials: tuple[float, float] | None = None
 
 # %% ../../nbs/20_online_model.ipynb #20-042b
 NEVER = 2**62

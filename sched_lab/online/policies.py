@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from .._moved import moved
 from ..frames import InputError
 from ..records import PolicyRecord, PolicyTable
+from .bid import BID, dials_of
 from .baselines import bestfit, clustering, dotprod, packing, random
 from .fgd import fgd, fgd_reference
 from .foresight import pwr_target
@@ -64,8 +66,11 @@ POLICIES: PolicyTable[Score | Stages] = PolicyTable(
                  "ours, chapter 24a", JOINT.scores[2], JOINT_ARRAYS.forms[2]),
     PolicyRecord("joint", "saves power and wastes little: three prices as the cluster fills",
                  "ours, chapter 24a", JOINT, JOINT_ARRAYS),
+    PolicyRecord("bid", "serves most: also charges for room what it is worth to those who come",
+                 "ours, chapter 24c", BID),
     patterns={
         "pwr-fgd:ALPHA": "weighs pwr with ALPHA from 0 to 1 and fgd with the rest; any two mix",
+        "bid:SERVED:SAVED": "is bid with SERVED watts at stake for a GPU, and SAVED from 0 to 2",
         "pwr@LOAD@fgd": "is the first until LOAD of all GPU is in use, then the second"})
 
 # %% ../../nbs/25_policies.ipynb #25-014
@@ -155,7 +160,7 @@ def policy_of(name: str, arithmetic: str = "exact",
     Parameters
     ----------
     name : "fgd", say; "pwr-fgd:0.1" for 0.1 PWR + 0.9 FGD; "pwr@0.8@fgd" for PWR until 80 % of all
-        GPU is in use
+        GPU is in use; "bid:300:1" for bid with dials of your own
     arithmetic : "exact", or "reference" for the authors' floating-point order
     table : the policies that names are about
 
@@ -166,15 +171,18 @@ def policy_of(name: str, arithmetic: str = "exact",
 
     Raises
     ------
-    InputError : no such policy or arithmetic, alpha outside [0, 1], or loads that do not ascend
-        between 0 and 1
+    InputError : no such policy or arithmetic, alpha outside [0, 1], loads that do not ascend
+        between 0 and 1, or dials out of range
     """
     if arithmetic not in ARITHMETICS:
         raise InputError(f"there is no arithmetic {arithmetic!r}",
                          mend=f"choose one of {', '.join(ARITHMETICS)}")
     if name in table:
         form = table[name].scalar_form
-        return _policy(name, arithmetic, _stages_of(table[name]), form.loads, form.load_of)
+        policy = _policy(name, arithmetic, _stages_of(table[name]), form.loads, form.load_of)
+        return replace(policy, dials=form.dials)
+    if name.startswith("bid:"):
+        return replace(policy_of("bid", arithmetic, table), name=name, dials=dials_of(name))
     texts = name.split("@")
     stages = [_mix(text, table) for text in texts[::2]]
     loads = _loads(texts[1::2])

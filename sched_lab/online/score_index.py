@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..jit import njit
 from ..arrays import Integers
+from .bid import cost_milliwatt
 from .model import World, is_feasible
 
 # %% auto #0
@@ -546,3 +547,36 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
             if not is_done:
                 forget(index, row)  # once more without the groups that have become empty
     return row if is_done else -1
+
+# %% ../../nbs/25a_score_index.ipynb #25a-031c
+@fast
+def shift_scores(index: Index, world: World) -> None:
+    """Bring all rows from the prices before the last change to those of now."""
+    bids = world.bids
+    best = index.best
+    memory_left_mib = world.state.memory_left_mib
+    num_regions = count_regions(best.score.shape[1])
+    for row in range(len(index.owner)):
+        task = index.owner[row]
+        if task < 0:
+            continue
+        rise = cost_milliwatt(world, bids.before, task) - cost_milliwatt(world, bids.dual, task)
+        value = index.value[row]
+        highest = best.score[row]
+        highest[:] = NOWHERE
+        for node in range(len(memory_left_mib)):
+            if value[node] != NOWHERE:
+                value[node] += rise[bids.type_of[node]]
+                block = num_regions + node // BLOCK
+                region = node // BLOCK**2
+                highest[block] = max(highest[block], value[node])
+                highest[region] = max(highest[region], value[node])
+        best.asked_mib[row] = MOST_MIB + 1
+
+# %% ../../nbs/25a_score_index.ipynb #25a-031d
+@fast
+def price_anew(kernels: Any, world: World, index: Index) -> None:
+    """Let the last of the kernels compute prices, if the policy asks for them."""
+    if world.bids.served_w[0] > 0:
+        kernels[-1](world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
+        shift_scores(index, world)

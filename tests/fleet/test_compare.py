@@ -173,7 +173,7 @@ def test_bins_cover_the_horizon(span_s):
 
 def test_policies_that_look_at_watts_are_known():
     assert {name for name in POLICIES if needs_watts(name)} == {
-        "pwr", "pwr-target", "joint-early", "joint-middle", "joint-late", "joint"}
+        "pwr", "pwr-target", "joint-early", "joint-middle", "joint-late", "joint", "bid"}
     assert needs_watts("pwr-fgd:0.1") and not needs_watts("fgd-bestfit:0.5")
 
 

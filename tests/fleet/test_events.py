@@ -1,5 +1,6 @@
 """The event-driven replay: equal to brute force on random event lists, and to an inflation without departures."""
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -87,12 +88,17 @@ def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
     assert_equal(schedule, simulate(case(problem, policy), backfill, is_plain=True))
 
 
+def test_prices_are_not_known_ahead():
+    with pytest.raises(InputError, match="'bid:300:1' and conservative backfill"):
+        replay(timed([(0, 5, 1, 1000)]), "bid:300:1", backfill="conservative")
+
+
 def idle_w(problem: Problem) -> float:
     """Return what the nodes draw without tasks."""
     return float(events.node_milliwatts(case(problem, "fgd").world).sum() / 1000)
 
 
-@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "random"])
+@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "random", "bid"])
 @given(problem=problems(), backfill=st.sampled_from(BACKFILLS[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
 @FORTY
 def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
@@ -102,8 +108,8 @@ def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, sp
     assert_equal(schedule, plain)
 
 
-@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "joint", "random"])
-@pytest.mark.parametrize("size", ["toy", "default"])
+@pytest.mark.parametrize(("policy", "size"), [
+    *product(["fgd", "pwr-fgd:0.1", "joint", "random"], ["toy", "default"]), ("bid", "default")])
 def test_without_departures_it_is_an_inflation(policy, size):
     """Event by event: what does not fit waits for ever, and others start."""
     is_toy = size == "toy"
