@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..arrays import Integers
 from ..cluster import Cluster, describe_nodes, empty_state, read_nodes
 from ..frames import sha256
 from .bounds import METHODS, Service, eopc_lower_bound_w, grar_upper_bound
 from .evaluation import (Known, Study, arrivals_in, cluster_in, compare, run_cell,
                                          tasks_in)
-from .inflation import Run, cut, inflate, mean_curve, on_grid, saving_percent
+from .inflation import (Run, cut, inflate, mean_curve, on_grid, sample_arrivals,
+                                        saving_percent)
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
 from .policies import policy_of
 from .pwr_results import CLAIMS as DEFAULT_CLAIMS, EVALUATION
@@ -188,6 +191,18 @@ def sensitivity(place: Workplace) -> pd.DataFrame:
                          load_curve=curve)
         parts.append(means(place, study, f"watts-{number}").assign(watts=name))
     return pd.concat(parts, ignore_index=True)
+
+# %% ../../nbs/29c_online_experiments.ipynb #29c-017c
+TRAIN = ("default", "gpuspec10", "gpuspec20", "gpuspec33", "multigpu50", "gpushare100")
+SERVED_W = (0, 100, 300, 1000, 3000)
+SAVED_SHARES = (0, 0.25, 0.5, 0.75, 1, 1.5)
+TUNED = ("fgd", *(f"bid:{served}:{saved}" for served in SERVED_W for saved in SAVED_SHARES))
+
+
+def bid_tuning(place: Workplace) -> pd.DataFrame:
+    """Turn both dials of bid on six traces, on drawn workloads."""
+    study = study_of(place, TUNED, RECORDED[:5], TRAIN, is_recorded=False)
+    return means(place, study, "bid-tuning")
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-019
 def curves_of(runs: pd.DataFrame, policy: str) -> list[pd.DataFrame]:
@@ -456,6 +471,136 @@ def bounds_frontier(place: Workplace) -> pd.DataFrame:
     frame.insert(0, "seed", RECORDED[0])
     return frame
 
+# %% ../../nbs/29c_online_experiments.ipynb #29c-0317
+JUDGES = tuple(range(47, 62))
+TO_JUDGE = (*FGD_TO_PWR, *PAPER[6:10], "joint")
+JUDGE_STEP = 0.02
+WHOLE = ["eopc_w", "used_gpu_milli", "arrived_gpu_milli"]
+
+
+def judged(place: Workplace, policies: tuple[str, ...], name: str,
+           traces: tuple[str, ...] = TRACES) -> pd.DataFrame:
+    """What each run serves and draws, on all seeds that judge.
+
+    Parameters
+    ----------
+    policies, traces : who runs, and where
+    name : of the sweep
+    """
+    study = study_of(place, policies, JUDGES, traces, is_recorded=False, step=JUDGE_STEP)
+    frame = runs_of(place, study, name)[["trace", "policy", "seed", "x", *WHOLE]].copy()
+    frame[WHOLE] = frame[WHOLE].round().astype(np.int64)
+    return frame
+
+
+def equal_service(place: Workplace) -> pd.DataFrame:
+    """Let the paper's policies and ours serve and draw, on seeds that nothing was tuned on."""
+    return judged(place, TO_JUDGE, "judged")
+
+
+SCARCE = ("gpuspec10", "gpuspec20", "gpuspec25", "gpuspec33")
+FAMILY = {  # where bids differ most from joint's prices, more of the way to joint is looked at
+    "bid:1000:0.5": TRACES, "bid:300:1": SCARCE, "bid:1000:0": ("default", *SCARCE[1:])}
+
+
+def bid_family(place: Workplace) -> pd.DataFrame:
+    """Let points between the two dials of bid serve and draw, on seeds that tuned nothing."""
+    return pd.concat([judged(place, (policy,), "family", traces)
+                      for policy, traces in FAMILY.items()], ignore_index=True)
+
+# %% ../../nbs/29c_online_experiments.ipynb #29c-0319
+PARTS = {0.5: (0.9, 1.0), 0.8: (0.9, 1.0), 1.0: (0.82, 0.86, 0.9, 0.93, 0.95, 0.97)}
+
+
+def part_served(files: TraceFiles, seed: int, x: float, share: float) -> float:
+    """Bound on the power of any scheduler that serves a share of a drawn workload, watts.
+
+    Parameters
+    ----------
+    files, seed : of the workload
+    x, share : demand that has come, and how much of it is served at least
+    """
+    cluster, tasks, rows = drawn_prefix(files, seed, x)
+    wanted = (np.ceil(share * demand[rows].sum() - 1e-6)
+              for demand in (tasks.gpu_demand_milli, tasks.cpu_milli))
+    return eopc_lower_bound_w(cluster, tasks, rows, power="package",
+                              served=Service(*map(int, wanted)), method="aggregated")
+
+
+def drawn_prefix(files: TraceFiles, seed: int, x: float) -> tuple[Cluster, Tasks, Integers]:
+    """Nodes, trace, and the arrivals of a drawn workload until demand reaches x."""
+    cluster = cluster_in(files.nodes, frozenset(GPU_POWER_W))
+    tasks = tasks_in(files.tasks)
+    return cluster, tasks, sample_arrivals(cluster, tasks, seed, x).task_row
+
+# %% ../../nbs/29c_online_experiments.ipynb #29c-0319s1
+def part_rows(files: Mapping[str, TraceFiles], trace: str, seed: int, x: float) -> pd.DataFrame:
+    """The most that can be served of a workload, and the least power for each part of it.
+
+    Parameters
+    ----------
+    files : by trace
+    trace, seed, x : the arrivals
+    """
+    most = grar_upper_bound(*drawn_prefix(files[trace], seed, x), method="aggregated")
+    shares = [np.floor(most * part * 1e7) / 1e7 for part in PARTS[x]]
+    bounds_w = [part_served(files[trace], seed, x, share) for share in shares]
+    return pd.DataFrame({"grar_bound": round(most, 7), "share": shares,
+                         "eopc_bound_w": np.round(bounds_w, 2)})
+
+
+def equal_service_bounds(place: Workplace) -> pd.DataFrame:
+    """Bound what anybody can serve, and the power of whoever serves a part of it."""
+    files = {trace: files_of(place, trace) for trace in TRACES}
+    inputs = {trace: known.checksums() for trace, known in files.items()}
+    return place.sweep(partial(part_rows, files),
+                       grid(trace=list(TRACES), seed=[JUDGES[0]], x=list(PARTS)), "parts",
+                       depends_on={"inputs": inputs})
+
+# %% ../../nbs/29c_online_experiments.ipynb #29c-0319s2
+CHANGES = ("nodes", "tasks", "half CPU")
+CHANGED_TRACES = ("default", "gpuspec25", "multigpu40")
+CHANGED = ("fgd", "pwr-fgd:0.1", "pwr", "joint", "bid:1000:0.5")
+CHANGED_SEEDS = JUDGES[:3]
+
+
+def changed(cluster: Cluster, tasks: Tasks, change: str, seed: int) -> tuple[Cluster, Tasks]:
+    """Cluster and trace with one of `CHANGES`, as the seed draws it."""
+    rng = np.random.default_rng((seed, CHANGES.index(change)))
+    if change == "half CPU":
+        return cluster, replace(tasks, cpu_milli=tasks.cpu_milli // 2)
+    num = len(cluster) if change == "nodes" else len(tasks)
+    rows = np.sort(rng.integers(num, size=num))
+    names = np.array([f"{change[:-1]}-{row}" for row in range(num)], object)
+    if change == "nodes":
+        return replace(cluster.take(rows), name=names), tasks
+    return cluster, replace(tasks.take(rows), name=names)
+
+
+def changed_run(files: Mapping[str, TraceFiles], trace: str, change: str, policy: str,
+                seed: int) -> pd.DataFrame:
+    """What a run serves and draws where the cluster or the trace is not the one known.
+
+    Parameters
+    ----------
+    files : by trace
+    trace, change, policy, seed : of the run
+    """
+    cluster, tasks, _ = drawn_prefix(files[trace], seed, 1.0)
+    run = inflate(*changed(cluster, tasks, change, seed), policy, seed=seed, power="package")
+    return on_grid(run.curve, JUDGE_STEP)[["x", *WHOLE]].round(
+        dict.fromkeys(WHOLE, 0)).astype(dict.fromkeys(WHOLE, np.int64))
+
+
+def bid_changed(place: Workplace) -> pd.DataFrame:
+    """Let the family and its rivals run where the cluster or the trace is not the one known."""
+    files = {trace: files_of(place, trace) for trace in CHANGED_TRACES}
+    inputs = {trace: known.checksums() for trace, known in files.items()}
+    cells = grid(trace=list(CHANGED_TRACES), change=list(CHANGES),
+                 policy=list(CHANGED), seed=list(CHANGED_SEEDS))
+    return place.sweep(partial(changed_run, files), cells, "changed",
+                       depends_on={"inputs": inputs})
+
 # %% ../../nbs/29c_online_experiments.ipynb #29c-033
 NODE_LISTS = ("gpu_node", "all_node")
 COUNTED = ("default", *(f"gpushare{x}" for x in (40, 60, 80, 100)),
@@ -527,6 +672,8 @@ STUDIES = (
     experiment("watts", sensitivity, 11, {
         "watts": WATTS, "policies": SENSITIVE, "seeds": RECORDED[:2], "step": 0.1,
         "arithmetic": "exact", "traces": SOME_TRACES}),
+    experiment("bid-tuning", bid_tuning, 12, {
+        "policies": TUNED, "seeds": RECORDED[:5], "step": 0.1, "traces": TRAIN, **EXACT}),
 )
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-038
@@ -553,6 +700,19 @@ ON_BOUNDS = (
     experiment("bounds-frontier", bounds_frontier, 5, {
         "shares": SHARES, "seeds": RECORDED[:1], "x": 1.0, **BOUNDS, "rounds": FRONTIER_ROUNDS}),
 )
+JUDGED = (
+    experiment("equal-service", equal_service, 6, {
+        "policies": TO_JUDGE, "traces": TRACES, "seeds": JUDGES, "step": JUDGE_STEP, **EXACT},
+               "equal_service.csv.gz"),
+    experiment("equal-service-bounds", equal_service_bounds, 2, {
+        "traces": TRACES, "seeds": JUDGES[:1], "parts": PARTS, **EXACT}),
+    experiment("bid-family", bid_family, 6, {
+        "points": FAMILY, "traces": TRACES, "seeds": JUDGES, "step": JUDGE_STEP, **EXACT},
+               "bid_family.csv.gz"),
+    experiment("bid-changed", bid_changed, 2, {
+        "policies": CHANGED, "traces": CHANGED_TRACES, "changes": CHANGES,
+        "seeds": CHANGED_SEEDS, "step": JUDGE_STEP, **EXACT}, "bid_changed.csv.gz"),
+)
 COUNTS = Experiment(
     "traces", "Count what the chapters say about the public trace.",
     ("traces/default_statistics.csv", "traces/default_popularity.csv", "traces/openb_nodes.csv",
@@ -574,7 +734,7 @@ def speed(device: str) -> Experiment:
 # %% ../../nbs/29c_online_experiments.ipynb #29c-042
 EXPERIMENTS: dict[str, Experiment] = {
     each.name: each
-    for each in (*STUDIES, *ON_DEFAULT, *ON_BOUNDS, COUNTS, speed("cpu"), speed("cuda"))}
+    for each in (*STUDIES, *ON_DEFAULT, *ON_BOUNDS, *JUDGED, COUNTS, speed("cpu"), speed("cuda"))}
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-044
 def gap_to_bound(policies: Any, bounds: Any) -> tuple[str, str]:
