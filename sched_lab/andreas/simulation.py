@@ -106,16 +106,19 @@ def resume(instance: Instance, state: State) -> None:
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-013p
 def ask(decide: Decide, fixed: Fixed, state: State, queue: Integers, now_s: float,
-        how: SearchOptions) -> Assignment:
+        how: SearchOptions, off: Floats | None = None) -> Assignment:
     """Node and configuration of each job of the queue from now on, as a policy decides.
 
     Parameters
     ----------
     decide : scalar or array form of a policy
     queue : numbers of the jobs in it
+    off : (jobs,) factors by which it misjudges what is left of each job
     """
     running = Running(state.node[queue], state.configuration[queue], state.opened)
     here = remaining(fixed.jobs, state, queue)
+    if off is not None:
+        here = here._replace(times_s=here.times_s * off[queue, None])
     return decide(fixed.fleet, here, now_s, how, running)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-017
@@ -307,20 +310,21 @@ def live_on(day: Day, fixed: Fixed, decision: Assignment, period_s: float, loss:
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-030
 def run_events(instance: Instance, decide: Decide, how: SearchOptions, period_s: float,
-               loss: int) -> Day:
+               loss: int, off: Floats | None = None) -> Day:
     """Run all jobs; `end_s` of the last state is NaN for jobs that were given up.
 
     Parameters
     ----------
     decide : scalar or array form of a policy
     period_s, loss : longest time between two decisions, and what an interruption costs
+    off : (jobs,) factors by which the policy misjudges run times
     """
     day = begin(instance)
     while day.in_vain < PATIENCE:
         admit(day)
         if len(day.queue):
             fixed = terms_now(day)
-            decision = ask(decide, fixed, day.state, day.queue, day.now_s, how)
+            decision = ask(decide, fixed, day.state, day.queue, day.now_s, how, off)
             if isinstance(decision, Judged):
                 day.proofs.append(decision.proof)
             live_on(day, fixed, Assignment(*decision), period_s, loss)
@@ -440,7 +444,8 @@ def _check_clock(jobs: Jobs) -> None:
                          "leave out such short or such long jobs")
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033o
-def _check_terms(instance: Instance, period_s: float, loss: str) -> None:
+def _check_terms(instance: Instance, period_s: float, loss: str,
+                 off: Floats | None = None) -> None:
     """Refuse what makes no simulation."""
     if loss not in LOSSES:
         raise InputError(f"unknown loss {loss!r}", mend=f"give one of {', '.join(LOSSES)}")
@@ -449,16 +454,20 @@ def _check_terms(instance: Instance, period_s: float, loss: str) -> None:
     if loss != "none" and not (instance.epochs > 0).all():
         raise InputError("the loss of a started epoch needs the epochs of every job",
                          mend="add epochs to the jobs")
+    if off is not None and not (np.shape(off) == instance.jobs.due_s.shape
+                                and ((np.asarray(off) > 0) & np.isfinite(off)).all()):
+        raise InputError("run times cannot be misjudged by these factors",
+                         mend="give one number above 0 for each job")
     _check_clock(instance.jobs)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033p
 def _simulate(instance: Instance, policy: str, decide: Decide, how: SearchOptions,
-              period_s: float, loss: str) -> Simulation:
+              period_s: float, loss: str, off: Floats | None = None) -> Simulation:
     """Run an instance with one form of a policy, and check what happened."""
-    _check_terms(instance, period_s, loss)
+    _check_terms(instance, period_s, loss, off)
     check_options(how)
     with heard():
-        day = run_events(instance, decide, how, float(period_s), LOSSES[loss])
+        day = run_events(instance, decide, how, float(period_s), LOSSES[loss], off)
     if (endless := np.isnan(day.state.end_s)).any():
         name = instance.job_name[int(np.argmax(endless))]
         raise InputError(f"job {name} gets no further: each decision costs its started epoch",
@@ -472,7 +481,8 @@ def _simulate(instance: Instance, policy: str, decide: Decide, how: SearchOption
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033q
 def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf,
-             loss: str = "none", how: SearchOptions = DEFAULTS) -> Simulation:
+             loss: str = "none", how: SearchOptions = DEFAULTS,
+             misjudged_by: Floats | None = None) -> Simulation:
     """Run an instance from the first submission to the last completion, and check what happened.
 
     If jobs run at its present time, or are partly done, the day begins then.
@@ -485,6 +495,8 @@ def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf
     loss : what an interruption costs: "none", nothing; "moved", the started epoch of a job that
         is moved or stopped; "always", that of every job at every decision
     how : options of the search, among them the H of Eq. 1
+    misjudged_by : (jobs,) factors: the policy believes that what is left of a job takes so many
+        times as long as it does; it knows the truth if left out
 
     Raises
     ------
@@ -496,7 +508,7 @@ def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf
     Filippini et al. 2021, Section V
     """
     decide = POLICIES.record(policy).scalar_form
-    return _simulate(instance, policy, decide, how, period_s, loss)
+    return _simulate(instance, policy, decide, how, period_s, loss, misjudged_by)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-041q
 def simulate_together(instance: Instance, policy: str = "rg", *, device: str = "cpu",

@@ -5,7 +5,7 @@
 # %% ../../nbs/68c_fleet_day_run.ipynb #68c-004
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -410,6 +410,40 @@ def parts_of(day: Day) -> tuple[dict[bool, Schedule], dict[bool, Room], Plans]:
     rooms = {on: room_of(day, schedule) for on, schedule in services.items()}
     return services, rooms, {on: cut(day, on) for on in (False, True)}
 
+# %% ../../nbs/68c_fleet_day_run.ipynb #68c-040p
+def taking_it_for(believed: Day, decide: Decide) -> Decide:
+    """Decide as if the day were another one."""
+    def decide_so(_: Day, now: Now) -> Places:
+        return decide(believed, now)
+
+    return decide_so
+
+# %% ../../nbs/68c_fleet_day_run.ipynb #68c-040q
+Parts = tuple[dict[bool, Schedule], dict[bool, Room], Plans]
+
+
+def variants_of(day: Day, parts: Parts,
+                believed: Day | None = None) -> Iterator[tuple[str, Happened, float]]:
+    """What each variant makes of a day, checked, and the GPU that its services strand.
+
+    Parameters
+    ----------
+    day, parts : what is true, and `parts_of` it
+    believed : what those who decide about jobs take the day for; the truth if left out
+    """
+    services, rooms, batches = parts
+    cases = [(name, name, TRAINER["A" in name, "H" in name]) for name in VARIANTS]
+    cases += [(name, *case) for name, case in EXTRA.items()]
+    trained: dict[tuple[bool, str], tuple[Runs, Floats]] = {}
+    for name, ideas, trainer in cases:
+        has_p = "P" in ideas
+        if (has_p, trainer) not in trained:
+            decide = taking_it_for(believed or day, TRAINERS[trainer])
+            trained[has_p, trainer] = train(day, rooms[has_p], decide)
+        happened = Happened(services[has_p], *trained[has_p, trainer], batches["F" in ideas])
+        check_day(day, happened)
+        yield name, happened, rooms[has_p].stranded_gpu
+
 # %% ../../nbs/68c_fleet_day_run.ipynb #68c-041
 def run_day(day: Day) -> pd.DataFrame:
     """Let a day pass in all variants; each is checked.
@@ -427,22 +461,12 @@ def run_day(day: Day) -> pd.DataFrame:
     ------
     InputError : the work of the day does not fit before the horizon
     """
-    services, rooms, batches = parts_of(day)
+    parts = parts_of(day)
     bound = bound_of_day(day)
-    cases = [(name, name, TRAINER["A" in name, "H" in name]) for name in VARIANTS]
-    cases += [(name, *case) for name, case in EXTRA.items()]
-    trained: dict[tuple[bool, str], tuple[Runs, Floats]] = {}
-    rows = []
-    for name, ideas, trainer in cases:
-        has_p = "P" in ideas
-        if (has_p, trainer) not in trained:
-            trained[has_p, trainer] = train(day, rooms[has_p], TRAINERS[trainer])
-        happened = Happened(services[has_p], *trained[has_p, trainer], batches["F" in ideas])
-        check_day(day, happened)
-        rows.append({"variant": name, **bill_of_day(day, happened),
-                     "stranded_gpu": rooms[has_p].stranded_gpu, "bound_kwh": bound["energy_kwh"],
-                     "bound_eur": bound["total_eur"]})
-    return pd.DataFrame(rows)
+    return pd.DataFrame([
+        {"variant": name, **bill_of_day(day, happened), "stranded_gpu": stranded_gpu,
+         "bound_kwh": bound["energy_kwh"], "bound_eur": bound["total_eur"]}
+        for name, happened, stranded_gpu in variants_of(day, parts)])
 
 # %% ../../nbs/68c_fleet_day_run.ipynb #68c-043
 RESAMPLES = 2000

@@ -17,6 +17,7 @@ from .compare import (Question, compare, energy_bounds, floors_of, with_tasks)
 from .day import draw_day, example_cluster, nodes_of
 from .day_run import run_day
 from .events import replay
+from .headlines import HEADLINES, ROBUST
 from .meter import measure
 from .problem import Problem, Schedule, problem_of
 from .reading import Asked, read_files
@@ -134,13 +135,34 @@ OTHERS = {
 BLIND = ("fgd", "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random")
 
 
+def months(place: Workplace, name: str, copies: tuple[int, ...], seeds: tuple[int, ...],
+           policies: tuple[str, ...]) -> pd.DataFrame:
+    """Busy months under each policy.
+
+    Parameters
+    ----------
+    name : of the sweep
+    copies, seeds, policies : loads, turns, and who places
+    """
+    nodes, tasks = (str(place.data(each)) for each in OPENB)
+    return place.sweep(partial(month_cell, (nodes, tasks)),
+                       grid(copies=list(copies), seed=list(seeds), policy=list(policies)), name,
+                       depends_on={each: sha256(place.data(each)) for each in OPENB}).round(6)
+
+
 def month(place: Workplace) -> Mapping[str, pd.DataFrame]:
     """Every load, seed and policy."""
-    nodes, tasks = (str(place.data(name)) for name in OPENB)
-    frame = place.sweep(partial(month_cell, (nodes, tasks)),
-                        grid(copies=list(COPIES), seed=list(SEEDS), policy=list(POLICIES)),
-                        "month", depends_on={name: sha256(place.data(name)) for name in OPENB})
-    return {"fleet/month.csv": frame.round(6)}
+    return {"fleet/month.csv": months(place, "month", COPIES, SEEDS, POLICIES)}
+
+
+BID_COPIES = (12, 19, 22)  # loads of about a half, four fifths and 95 %
+BID_RIVALS = ("fgd", "pwr-fgd:0.5", "joint", "bid:1000:0.5", "bid:300:1")
+BID_SEEDS = (0,)
+
+
+def bid_month(place: Workplace) -> Mapping[str, pd.DataFrame]:
+    """Busy months at three loads, under bid and its rivals."""
+    return {"fleet/bid_month.csv": months(place, "bid-month", BID_COPIES, BID_SEEDS, BID_RIVALS)}
 
 # %% ../../nbs/69_fleet_experiments.ipynb #69-014
 def recorded_times(place: Workplace) -> Mapping[str, pd.DataFrame]:
@@ -205,6 +227,10 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("month", "what a policy saves in a busy month, at three loads",
                ("fleet/month.csv",), 8.0, {"copies": COPIES, "seeds": SEEDS, "policies": POLICIES},
                month, needs=OPENB),
+    Experiment("bid-month", "what bid saves in a busy month, at three loads",
+               ("fleet/bid_month.csv",), 2.0,
+               {"copies": BID_COPIES, "seeds": BID_SEEDS, "policies": BID_RIVALS}, bid_month,
+               needs=OPENB),
     Experiment("openb", "the whole trace at its recorded times on its whole cluster",
                ("fleet/openb.csv",), 1.5, {"policies": POLICIES}, recorded_times, needs=OPENB),
     Experiment("twin-day", "a day under each of five policies, and under a twin of them",
@@ -215,5 +241,6 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
     Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",
                ("fleet/others.csv",), 1.0, {"policies": BLIND}, others,
                needs=tuple(name for files in OTHERS.values() for name in files[:2] if name)))}
-CLAIMS: tuple[Claim, ...] = ()
+EXPERIMENTS |= ROBUST
+CLAIMS: tuple[Claim, ...] = HEADLINES
 FIGURES: dict[str, Callable[..., alt.TopLevelMixin]] = {}
