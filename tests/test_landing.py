@@ -1,0 +1,147 @@
+"""The first page: its numbers are those of stored frames, its minutes those of words, its map that of imports."""
+import html
+import importlib
+import re
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_lab.andreas.experiments import by_greedy
+from sched_lab.far.proofs import tight_instance_a100
+from sched_lab.frames import read_frame
+from sched_lab.hadar.bounds import check_theorem, refused_job
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "data" / "results"
+INDEX = (ROOT / "index.md").read_text(encoding="utf-8")
+FINDINGS = [" ".join(html.unescape(item).split())
+            for item in re.findall(r"^- (\*\*.*?)(?=\n- |\n\n)", INDEX, flags=re.M | re.S)]
+
+
+@pytest.fixture(scope="module")
+def landing():
+    """Import the extension that computes paths and map."""
+    pytest.importorskip("sphinx_external_toc", reason="the book's requirements are not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "_ext"))
+        yield importlib.import_module("book_landing")
+
+
+# --- findings
+
+def pwr_says() -> list[str]:
+    saving = read_frame(RESULTS / "pwr/sensitivity.csv").query("trace == 'default' and x == 0.5")
+    by_table = saving.query("policy == 'pwr'").set_index("watts")["saving_percent"]
+    assert by_table["linear"] > by_table["paper"] / 2    # most
+    return [f"{by_table['linear']:.1f} of its {by_table['paper']:.1f} %"]
+
+
+def theorem_says() -> list[str]:
+    printed = check_theorem(refused_job(4), "printed")
+    mended = check_theorem(refused_job(4))
+    assert not printed.bound_holds and mended.bound_holds
+    return [f"may earn {printed.primal:g} where {printed.optimum:g} is possible", "4/3 of $\\alpha_\\delta P_f + B$"]
+
+
+def andreas_says() -> list[str]:
+    saved = by_greedy(read_frame(RESULTS / "andreas/sweep.csv"))
+    both = (saved.unstack("scenario") >= [62, 30]).all(axis=1) | (saved.unstack("scenario") >= [30, 62]).all(axis=1)
+    assert not both.any()
+    return [f"small nodes save {saved[1, '1.0']:.0f} %, large ones save {saved[2, '1.0']:.1f} %",
+            f"large ones save {saved[2, '1.4']:.0f} %, small ones lose {-saved[1, '1.4']:.0f} %"]
+
+
+def far_says() -> list[str]:
+    proved = read_frame(RESULTS / "far/ratios.csv").query("model == 'A100' and num_gpus == 1")["proved_factor"]
+    chapter = (ROOT / "nbs/55a_far_proofs.ipynb").read_text(encoding="utf-8")    # where it is computed
+    assert set(proved) == {2} and "Ratio(far_s=2.0, optimum_s=1.000001)" in chapter
+    assert len(tight_instance_a100(1e-6)) == 3
+    ours = read_frame(RESULTS / "far/single.csv").query("quantity == 'p_ref_percent' and num_tasks >= 20")["mean"]
+    tables = pd.read_csv(ROOT / "data/paper/far_tables.csv")
+    paper = tables.query("quantity == 'p_ref_percent' and num_tasks >= 20")["paper"]
+    return ["twice the best time", "three tasks",
+            f"at most {ours.max():.1f} % on large batches, not {paper.min():.1f} to {paper.max():.0f} %"]
+
+
+def bounds_say() -> list[str]:
+    policies = read_frame(RESULTS / "pwr/default_policies.csv").query("x == 0.5").set_index("policy")["eopc_w"]
+    seeds = read_frame(RESULTS / "pwr/bounds_policies.csv")["seed"].unique()
+    bounds = read_frame(RESULTS / "pwr/bounds.csv").query("trace == 'default' and method == 'patterns' and x == 0.5")
+    least_w = bounds[bounds["seed"].isin(seeds)]["eopc_bound_w"].mean()
+    above = 100 * (policies / least_w - 1)
+    return [f"draws at most {above['pwr']:.1f} % more than the least that is possible, FGD {above['fgd']:.1f} %"]
+
+
+SAYS = [pwr_says, theorem_says, andreas_says, far_says, bounds_say]
+
+
+@pytest.mark.parametrize(("number", "says"), [*enumerate(SAYS)])
+def test_a_finding_says_what_the_frames_say(number, says):
+    assert [words for words in says() if words not in FINDINGS[number]] == []
+
+
+def test_there_are_five_findings_and_each_leads_to_its_chapter():
+    assert len(FINDINGS) == 5
+    assert [found for found in FINDINGS if not re.search(r"\{doc\}`nbs/\d\d\w*`", found)] == []
+
+
+# --- paths
+
+def paths() -> dict[str, list[str]]:
+    """Lines of each path, by whom it is for."""
+    found = re.findall(r"\{grid-item-card\} (.*?)\n```\{path\}\n(.*?)```", INDEX, re.S)
+    return {who: [line for line in lines.splitlines() if not line.startswith(":")] for who, lines in found}
+
+
+@pytest.mark.parametrize(("who", "least", "most"), [
+    ("A manager", 8, 12), ("A cluster engineer", 40, 55), ("A student, for a term", 200, 600),
+    ("A researcher", 60, 240)])
+def test_a_path_takes_as_long_as_its_reader_has(landing, who, least, most):
+    names = [name for _, stage in landing.stages(paths()[who]) for name in stage]
+    assert len(names) == len(set(names)) > 3
+    assert least <= landing.reading(ROOT, names).minutes <= most
+
+
+def test_words_are_those_that_are_read(landing):
+    assert landing.count_words("Two words $$ x = y $$ and, 3.5 well-known ones: `x`.\n```sh\nnot these\n```") == 7
+    whole, opening = (landing.reading(ROOT, [name]) for name in ("22_fgd", "22_fgd!"))
+    assert 0 < opening.words < 250 < 1000 < whole.words and (opening.exercises, whole.exercises) == (0, 3)
+    with pytest.raises(Exception, match="there is no chapter 22_fdg"):
+        landing.reading(ROOT, ["22_fdg"])
+
+
+def test_commands_are_those_of_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^sched-lab \S.*", INDEX, re.M)
+    known = readme.splitlines()
+    assert len(commands) >= 4
+    assert [line for line in commands if not any(given.startswith(line) for given in known)] == []
+
+
+# --- map
+
+@pytest.fixture(scope="module")
+def graph(landing):
+    """Read the parts of the book, and count the imports between them."""
+    parts = landing.parts_of(ROOT)
+    return parts, landing.uses(ROOT, parts)
+
+
+def test_the_map_has_every_chapter_and_every_import(landing, graph):
+    parts, edges = graph
+    for form in (landing.WIDE, landing.NARROW):
+        drawn = landing.Map(form, lambda docname: docname).draw(parts, edges)
+        linked = re.findall(r'<a href="nbs/(\w+)"', drawn)
+        assert sorted(linked) == sorted(path.stem for path in (ROOT / "nbs").glob("[0-9]*.ipynb"))
+    online, spine = (next(n for n, part in enumerate(parts) if word in part.caption) for word in ("Online", "spine"))
+    assert edges[online, spine] > 20 and not edges[spine, online]
+
+
+def test_parts_stand_above_what_they_use(landing, graph):
+    parts, edges = graph
+    level = landing.levels(len(parts), edges)
+    assert all(level[user] > level[used] for user, used in edges) and max(level) == 4
+    with pytest.raises(Exception, match="circle"):
+        landing.levels(2, Counter({(0, 1): 1, (1, 0): 1}))
