@@ -12,16 +12,27 @@ cp = ConfigParser(delimiters=["="])
 cp.read(here / "settings.ini", encoding="utf-8")
 cfg = cp["DEFAULT"]
 lib = cfg["lib_path"]
+# what `sched-lab book` copies: BOOK_PARTS of chapter 90
+BOOK = ("nbs/*.ipynb", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
 
 
 class BuildWithData(build_py):
-    """Ship data/embedded inside the wheel as <package>/data; a checkout reads it where it is."""
+    """Ship data/embedded inside the wheel as <package>/data, and the chapters as <package>/book.
+
+    A checkout reads both where they are.
+    """
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
             data = Path(self.build_lib, lib, "data")
             shutil.copytree(here / "data" / "embedded", data, dirs_exist_ok=True)
+            for part in BOOK:
+                for path in filter(Path.is_file, here.glob(part)):
+                    copy = Path(self.build_lib, lib, "book", path.relative_to(here))
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, copy)
+            shutil.copytree(here / "_assets" / "widgets", data / "widgets", dirs_exist_ok=True)
 
 
 def reqs(key: str) -> list[str]:
@@ -30,13 +41,14 @@ def reqs(key: str) -> list[str]:
 
 # what 'all' brings; the others need a GPU or a database server, or are for whoever changes us
 ALL = ("charts", "solvers", "profiles", "mariadb", "service", "traces", "distributed", "parquet",
-       "kubernetes")
-REST = ("postgresql", "gpu", "nvml", "book", "lab")
+       "kubernetes", "widgets")
+REST = ("postgresql", "gpu", "nvml", "paper", "book", "pdf", "lab")
 extras = {name: reqs(f"{name}_requirements") for name in (*ALL, *REST)}
 extras["all"] = sum((extras[name] for name in ALL), [])
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need,
 # without a GPU
-extras["dev"] = extras["all"] + extras["book"] + extras["lab"] + reqs("dev_requirements")
+extras["dev"] = sum((extras[name] for name in ("all", "book", "pdf", "lab")),
+                    reqs("dev_requirements"))
 
 setup(
     version=cfg["version"],

@@ -1,9 +1,10 @@
 """Write the two reference pages as the rest of the book reads.
 
-* API: ``api.md`` holds the introduction and a mark; below it come all modules in the order of their
-  chapters, so that a new chapter is listed by itself. Our docstrings say ``name : description`` and
-  no types (annotations have them). Napoleon would take what follows the colon for a type, so the
-  sections are turned into fields here.
+* API: one page for each part of the book, ``api/*.md``, that is headed "API: " and the part's caption in
+  ``_toc.yml`` and holds a mark. In the place of the mark come the part's modules in the order of their
+  chapters, so that a new chapter is listed by itself; ``api.md`` lists the pages. Our docstrings say
+  ``name : description`` and no types (annotations have them). Napoleon would take what follows the
+  colon for a type, so the sections are turned into fields here.
 * Bibliography: a source is labelled as the text cites it, "Lettich et al., 2024".
 """
 
@@ -13,6 +14,9 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from inspect import isfunction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +25,7 @@ import yaml
 from pybtex.plugin import register_plugin
 from pybtex.style.formatting.alpha import Style as AlphaStyle
 from pybtex.style.labels import BaseLabelStyle
+from sphinx.errors import ExtensionError
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
 RULE = re.compile(r"-{3,}\s*")
@@ -71,6 +76,7 @@ def docstring_fields(app: Any, what: str, name: str, obj: Any, options: Any,
 
 
 MARK = "<!-- modules -->"
+HEAD = "# API: "
 
 
 def module_of(notebook: Path) -> str:
@@ -80,20 +86,38 @@ def module_of(notebook: Path) -> str:
     return found[1] if found else ""
 
 
-def face(stub: Path) -> Iterator[tuple[str, str]]:
-    """Yield each name of a family's face, and where it is defined."""
-    for node in ast.parse(stub.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module or ''}.{alias.name}".lstrip(".")
+def home_of(module: str, name: str) -> str:
+    """Return where that is defined which a module, or a family, has under a name."""
+    value = getattr(import_module(module), name)
+    value = getattr(value, "py_func", value)
+    named = getattr(value, "__qualname__", "")
+    return f"{value.__module__}.{named}" if named else f"{module}.{name}"
+
+
+@cache
+def face(family: str, package: Path) -> dict[str, str]:
+    """Return where each name of a family's face is defined; nothing if the family has no face."""
+    stub = package / family / "__init__.pyi"
+    body = ast.parse(stub.read_text(encoding="utf-8")).body if family and stub.is_file() else []
+    return {alias.asname or alias.name:
+            home_of(".".join(filter(None, (package.name, family, node.module))), alias.name)
+            for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 
 def face_table(family: str, package: Path) -> list[str]:
     """Return a table of the names of a family's face, as Markdown."""
-    stub = package / family / "__init__.pyi"
-    rows = [f"| `{family}.{name}` | {{py:obj}}`{home} <{package.name}.{family}.{home}>` |"
-            for name, home in (face(stub) if stub.is_file() else ())]
+    rows = [f"| `{family}.{name}` | {{py:obj}}`{home.removeprefix(f'{package.name}.')} <{home}>` |"
+            for name, home in face(family, package).items()]
     return ["| name | is short for |", "|---|---|", *rows, ""] if rows else []
+
+
+def unlisted(module: str, package: Path) -> list[str]:
+    """Return functions of a module that the face of its family has, and ``__all__`` has not."""
+    whole = f"{package.name}.{module}"
+    listed = import_module(whole).__all__
+    homes = (home.rpartition(".") for home in face(family_of(module), package).values())
+    names = dict.fromkeys(name for home, _, name in homes if home == whole and name not in listed)
+    return [name for name in names if isfunction(getattr(import_module(whole), name))]
 
 
 def data_of(file: Path) -> Iterator[tuple[str, str]]:
@@ -121,31 +145,88 @@ def data_directives(module: str, file: Path) -> list[str]:
     return lines
 
 
-def api_page(root: Path) -> list[str]:
-    """Return the lines that list every module, part by part, in the order of the chapters."""
-    lines: list[str] = []
-    seen: set[str] = set()
+def modules_by_part(root: Path) -> dict[str, dict[str, str]]:
+    """Return the chapter of each module, in the order of the book, by the caption of its part."""
+    found = {}
     for part in yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["parts"]:
         files = [root / f"{entry['file']}.ipynb" for entry in part["chapters"]]
         modules = {module_of(file): file.stem for file in files if file.is_file()}
         modules.pop("", None)
         if modules:
-            lines += [f"## {part['caption']}", ""]
-        for module, chapter in modules.items():
-            family = module.partition(".")[0] if "." in module else ""
-            if family and family not in seen:
-                lines += face_table(family, root / "sched_lab")
-            seen.add(family)
-            lines += [f"### `{module}`", "", f"{{doc}}`nbs/{chapter}`", "", "```{eval-rst}",
-                      f".. automodule:: sched_lab.{module}", "   :members:", "   :undoc-members:",
-                      *data_directives(module, root / "sched_lab" / f"{module.replace('.', '/')}.py"), "```", ""]
+            found[part["caption"]] = modules
+    return found
+
+
+def family_of(module: str) -> str:
+    """Return the family that a module belongs to; "" if to none."""
+    return module.rpartition(".")[0].partition(".")[0]
+
+
+def module_lines(module: str, chapter: str, package: Path) -> list[str]:
+    """Return the lines that describe a module."""
+    return [f"## `{module}`", "", f"{{doc}}`/nbs/{chapter}`", "", "```{eval-rst}",
+            f".. automodule:: {package.name}.{module}", "   :members:", "   :undoc-members:",
+            *data_directives(module, package / f"{module.replace('.', '/')}.py"),
+            *(f".. autofunction:: {package.name}.{module}.{name}" for name in unlisted(module, package)),
+            "```", ""]
+
+
+def part_lines(parts: dict[str, dict[str, str]], caption: str, package: Path) -> list[str]:
+    """Return the lines of the page of a part; the face of a family stands where its first module does."""
+    homes: dict[str, str] = {}
+    for part, modules in parts.items():
+        for module in modules:
+            homes.setdefault(family_of(module), part)
+    lines: list[str] = []
+    for family in filter(None, homes):
+        if homes[family] == caption:
+            lines += face_table(family, package)
+    for module, chapter in parts[caption].items():
+        lines += module_lines(module, chapter, package)
     return lines
+
+
+def part_of(source: str, parts: dict[str, dict[str, str]]) -> str:
+    """Return the caption of the part that a page of the reference is about.
+
+    Raises
+    ------
+    ExtensionError : its heading names no part that has modules
+    """
+    head = source.partition("\n")[0]
+    if (caption := head.removeprefix(HEAD)) not in parts:
+        raise ExtensionError(f"api: {head!r} names no part of _toc.yml that has modules; "
+                             f"choose one of {', '.join(parts)}")
+    return caption
+
+
+def contents_lines(root: Path, parts: dict[str, dict[str, str]]) -> list[str]:
+    """Return a table of the parts and their modules, as Markdown.
+
+    Raises
+    ------
+    ExtensionError : a part has no page
+    """
+    pages = {part_of(file.read_text(encoding="utf-8"), parts): file.stem
+             for file in sorted((root / "api").glob("*.md"))}
+    if missing := [caption for caption in parts if caption not in pages]:
+        raise ExtensionError(f"api: no page for {missing[0]!r}: write api/NAME.md with the heading "
+                             f"'{HEAD}{missing[0]}' and the mark {MARK}, and list it in _toc.yml")
+    rows = [f"| {{doc}}`{caption} <api/{pages[caption]}>` | "
+            + ", ".join(f"{{py:mod}}`{module} <sched_lab.{module}>`" for module in modules) + " |"
+            for caption, modules in parts.items()]
+    return ["| part | modules |", "|---|---|", *rows]
 
 
 def list_modules(app: Any, docname: str, source: list[str]) -> None:
     """Put the modules in the place of the mark."""
-    if docname == "api":
-        source[0] = source[0].replace(MARK, "\n".join(api_page(Path(app.srcdir))))
+    if docname != "api" and not docname.startswith("api/"):
+        return
+    root = Path(app.srcdir)
+    parts = modules_by_part(root)
+    lines = contents_lines(root, parts) if docname == "api" else part_lines(
+        parts, part_of(source[0], parts), root / "sched_lab")
+    source[0] = source[0].replace(MARK, "\n".join(lines))
 
 
 class AuthorYearLabels(BaseLabelStyle):

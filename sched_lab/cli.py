@@ -103,6 +103,8 @@ COMMANDS = (
     Entry("example", "sched_lab.cli", "example_command",
           "Write small files to try the other commands with, and to start from: online for "
           "inflate, sweep and traces."),
+    Entry("book", "sched_lab.cli", "book_command",
+          "Copy the chapters into a folder, and open them in JupyterLab."),
     Entry("reproduce", "sched_lab.cli", "reproduce_command",
           "List what computes the stored results of a family, compute it again, or check what is "
           "stored."),
@@ -514,6 +516,79 @@ def reproduce_command(family: Paper, names: Names = None, check: Check = False,
         draw_figures(home.FIGURES, stored, figures)
     if check and not is_same:
         raise typer.Exit(1)
+
+# %% ../nbs/90_cli.ipynb #90-025k
+BOOK_PARTS = ("nbs/*.ipynb", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
+BOOK_MARK = ".sched_lab-book"  # in a copy: of which version it is
+
+
+def book_files() -> dict[str, bytes]:
+    """What the chapters need, by its place in a copy: from the package, or of the checkout.
+
+    Raises
+    ------
+    InputError : there are no chapters, as in an archive that was built without them
+    """
+    from .frames import InputError, read_bytes
+
+    home = next((home for home in (PACKAGE / "book", CHECKOUT) if any(home.glob(BOOK_PARTS[0]))),
+                None)
+    if home is None:
+        raise InputError(f"there are no chapters in {PACKAGE / 'book'}",
+                         mend="install the package anew, or work in a checkout")
+    return {path.relative_to(home).as_posix(): read_bytes(path) for part in BOOK_PARTS
+            for path in sorted(home.glob(part)) if path.is_file()}
+
+# %% ../nbs/90_cli.ipynb #90-025l
+def copy_book(folder: Path) -> int:
+    """Write what is missing of the chapters into a folder; return how many files that were.
+
+    Raises
+    ------
+    OutputError : a file of another origin, or a copy of another version, is in the way
+    """
+    from .frames import ensure_writable, read_bytes, write_bytes
+    from .reports import refuse_folder
+
+    files = {folder / BOOK_MARK: f"{__version__}\n".encode(),
+             **{folder / name: data for name, data in book_files().items()}}
+    ensure_writable(folder)
+    there = [path for path in files if os.path.lexists(path)]
+    is_copy = folder / BOOK_MARK in there
+    for path in there[:1] if is_copy else there:
+        if not (path.is_file() and read_bytes(path) == files[path]):
+            what = "a copy of another version" if is_copy else "a file of this name already"
+            refuse_folder(path, f"there is {what}", "choose another folder")
+    for path in files.keys() - set(there):
+        write_bytes(files[path], path)
+    return len(files) - len(there)
+
+# %% ../nbs/90_cli.ipynb #90-025n
+BookFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", parser=folder_named, help="Where to copy them.")]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Copy, and do not start JupyterLab.")]
+
+
+def book_command(folder: BookFolder, no_open: NoOpen = False) -> None:
+    """Copy the chapters into a folder, and open them in JupyterLab.
+
+    A second call writes what is missing and leaves the rest as you have changed it.
+
+    Example: sched-lab book mybook
+    """
+    from importlib.util import find_spec
+
+    typer.echo(f"{folder}: {copy_book(folder)} files written")
+    lab = ["-m", "jupyterlab", f"--ServerApp.root_dir={folder.resolve()}",
+           str(min(folder.resolve().glob(BOOK_PARTS[0])))]
+    if no_open:
+        return
+    if find_spec("jupyterlab"):
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, *lab])
+    else:
+        typer.echo(f"JupyterLab is not installed: pip install 'sched_lab[lab]', then jupyter lab "
+                   f"{folder}")
 
 # %% ../nbs/90_cli.ipynb #90-027
 UsageError: Any = typer.BadParameter.__base__  # Click's own class, wherever Typer keeps its Click

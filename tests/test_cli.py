@@ -9,6 +9,7 @@ import sys
 import threading
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import pytest
 
 from sched_lab import __version__
 from sched_lab.andreas.instances import TOY
+from sched_lab.cli import BOOK_PARTS
 from sched_lab.cli import COMMANDS as COMMAND_TABLE
 from sched_lab.frames import embedded, sha256
 from sched_lab.reproduction import Claim, Experiment
@@ -276,6 +278,31 @@ def test_examples_are_written_and_never_overwrite(files, capsys):
     assert not Path("study.toml").exists()
     assert call("example", "gavel", ".") == 2 and call("example", "far", "") == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_book_is_copied_once_and_never_over_the_files_of_others(files, capsys, monkeypatch):
+    assert re.search(r"^BOOK = (.*)$", (Path(__file__).parents[1] / "setup.py").read_text(), re.M)[1] == str(
+        BOOK_PARTS).replace("'", '"')
+    theirs = Path("shelf/nbs/22_fgd.ipynb")
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+    assert call("book", "shelf", "--no-open") == 2 and [*theirs.parent.iterdir()] == [theirs]
+    assert theirs.read_text() == "theirs" and "choose another folder" in capsys.readouterr().err
+    assert call("book", "mine", "--no-open") == 0
+    chapters = Path(__file__).parents[1] / "nbs"
+    assert {path.name for path in Path("mine/nbs").iterdir()} == {path.name for path in chapters.glob("*.ipynb")}
+    Path("mine/nbs/22_fgd.ipynb").write_text("changed by its reader")
+    Path("mine/nbs/23_pwr.ipynb").unlink()
+    started = []
+    monkeypatch.setattr("os.execv", lambda program, words: started.append(words))
+    assert call("book", "mine") == 0 and "1 files written" in capsys.readouterr().out
+    assert Path("mine/nbs/22_fgd.ipynb").read_text() == "changed by its reader"
+    assert Path("mine/nbs/23_pwr.ipynb").is_file()
+    assert bool(started) == bool(find_spec("jupyterlab"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert call("book", "mine") == 0 and "JupyterLab is not installed: pip install" in capsys.readouterr().out
+    Path("mine/.sched_lab-book").write_text("0.0.1")
+    assert call("book", "mine", "--no-open") == 2 and "a copy of another version" in capsys.readouterr().err
 
 
 # --- the table of commands
