@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book check test alone sync lint unit nbval pages browser bench lab export clean
+.PHONY: help setup results html book pdf paper check test alone sync lint unit nbval pages browser bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -38,6 +38,16 @@ html: setup      ## render the stored chapters, without a run
 
 book: results html  ## build the book
 	@printf '\nresults  %s\nbook     file://%s\n' '$(OUT)' "$(abspath _build/html/index.html)"
+
+pdf: html        ## the whole book as _build/book.pdf; needs Chromium or Chrome
+	$(BIN)/python tools/make_pdf.py
+
+$(VENV)/.sched_lab-paper: $(STAMP)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[paper]'
+	touch $@
+
+paper: $(VENV)/.sched_lab-paper  ## the findings as a short paper, read from the stored frames
+	$(BIN)/python paper/make.py
 
 # --- the checks, cheap ones first; the first failure stops
 
@@ -64,7 +74,7 @@ lint: setup      ## ruff and mypy
 
 unit: setup
 	$(call step,tests)
-	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py
+	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py --ignore tests/test_touch_pages.py
 
 nbval: setup
 	$(call step,chapters give their stored outputs)
@@ -75,7 +85,7 @@ pages: html
 
 browser: setup
 	$(call step,pages of the book in a browser)
-	pytest -q $(XDIST) tests/test_book_pages.py
+	pytest -q $(XDIST) tests/test_book_pages.py tests/test_touch_pages.py
 
 # --- by hand
 

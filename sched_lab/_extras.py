@@ -23,7 +23,7 @@ EXTRA_OF = {
     "kubernetes": "kubernetes", "starlette": "kubernetes", "uvicorn": "kubernetes",
     "httptools": "kubernetes", "uvloop": "kubernetes", "orjson": "kubernetes",
     "prometheus_client": "kubernetes",
-    "cupy": "gpu", "array_api_compat": "gpu", "pynvml": "nvml",
+    "anywidget": "widgets", "cupy": "gpu", "array_api_compat": "gpu", "pynvml": "nvml",
 }
 
 

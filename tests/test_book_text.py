@@ -3,6 +3,7 @@ import html
 import json
 import os
 import re
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,7 @@ NAMES = {Path(entry["file"]).name: entry.get("title") for entry in TOC if entry[
 PAGES = [*(f"nbs/{name}.html" for name in NAMES), "index.html"]
 REFERENCE = re.compile(r'<a class="reference internal" href="([^"#]*)[^"]*"><span class="doc">(.*?)</span></a>', re.S)
 SIDEBAR = re.compile(r'<li class="toctree-l1[^"]*"><a class="[^"]*" href="([^"]*)">(.*?)</a>', re.S)
+QUESTION = re.compile(r'<span class="question">(.*?)</span>', re.S)
 CITED = re.compile(r'href="([^"]*bibliography\.html)?#(id\d+)"[^>]*>(.*?)</a>', re.S)
 LABEL = re.compile(r'<div class="citation" id="(\w+)"[^>]*>\s*<span class="label">(.*?)</span>\s*<(?:span|p)\b', re.S)
 
@@ -61,8 +63,21 @@ def wrong_headings(page: str, markup: str) -> list[str]:
 
 def wrong_sidebar(page: str, markup: str) -> list[str]:
     """List chapters that the sidebar of a page leaves out or calls otherwise."""
-    shown = {Path(page if link == "#" else link).stem: text(label) for link, label in SIDEBAR.findall(markup)}
+    shown = {Path(page if link == "#" else link).stem: text(QUESTION.sub("", label))
+             for link, label in SIDEBAR.findall(markup)}
     return [f"{name}: {shown.get(name)}" for name in NAMES if shown.get(name) != spoken(name)]
+
+
+def wrong_questions(markup: str) -> list[str]:
+    """List chapters whose question the sidebar of a page leaves out, or tells otherwise than their notebook."""
+    asked = {Path(link).stem: text("".join(QUESTION.findall(label))) for link, label in SIDEBAR.findall(markup)}
+    return [f"{name}: {asked.get(name)}" for name in NAMES if asked.get(name) != heading(name)]
+
+
+def heading(name: str) -> str:
+    """Return the first line of a chapter, without mathematics and quotes that the page sets otherwise."""
+    cells = json.loads((ROOT / "nbs" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ").replace("'", "’")
 
 
 def test_every_chapter_has_a_short_name_of_its_own():
@@ -70,6 +85,10 @@ def test_every_chapter_has_a_short_name_of_its_own():
     assert set(NAMES) == files
     assert all(NAMES.values()) and len(set(NAMES.values())) == len(NAMES)
     assert max(map(len, NAMES.values())) <= 20
+
+
+def test_every_chapter_asks_a_question():
+    assert [name for name in NAMES if not heading(name).endswith("?")] == []
 
 
 def test_the_readme_calls_chapters_as_the_book_does():
@@ -92,6 +111,13 @@ def test_headings_and_sidebar_have_the_number_of_the_file(page):
     assert wrong_headings(page, article(page)) == []
     assert wrong_sidebar(page, whole) == []
     assert f"<title>{spoken(Path(page).stem)}: " in html.unescape(whole)
+
+
+@built
+def test_the_sidebar_asks_what_the_chapters_ask():
+    whole = (HTML / "index.html").read_text(encoding="utf-8")
+    assert wrong_questions(whole) == []
+    assert len(wrong_questions(whole.replace("Which placement wastes least?", "Which one?"))) == 1
 
 
 @built
@@ -134,6 +160,41 @@ def test_faults_would_be_found():
     assert wrong_sidebar("index.html", side.replace("22 FGD", "8 FGD"))
 
 
+# --- what a reader knows at the end
+
+# chapter 00 is for looking up
+UNSAID = {"00"}
+
+
+def last_cell(name: str) -> tuple[str, str]:
+    """Return id and text of the last cell of a chapter."""
+    cell = json.loads((ROOT / "nbs" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"][-1]
+    return cell["id"], "".join(cell["source"])
+
+
+def unclear(said: str) -> list[str]:
+    """List what is wrong with the end of a chapter: it is three plain sentences below one heading."""
+    head, *items = [line for line in said.splitlines() if line]
+    wrong = [] if head == "## What you now know" and len(items) == 3 else [f"{head}: {len(items)} items"]
+    return wrong + [item for item in items if not re.fullmatch(r"- [^-].*[.]", item)
+                    or re.search(r"[.?!] [A-Z]", item) or len(item.split()) > 45]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if number(name) not in UNSAID])
+def test_a_chapter_ends_with_what_a_reader_now_knows(name):
+    cell, said = last_cell(name)
+    assert cell == f"{number(name)}-know"
+    assert unclear(said) == []
+
+
+def test_an_unclear_end_would_be_found():
+    good = "## What you now know\n\n- You can do one thing.\n- A law holds: 3.5 W.\n- It pays from 64 on."
+    assert unclear(good) == []
+    for bad in (good.replace("now ", ""), good.rsplit("\n", 1)[0], good.replace("3.5 W.", "3.5 W. And more."),
+                good.replace("from 64 on.", "from 64 on")):
+        assert unclear(bad)
+
+
 # --- sources and docstrings
 
 @built
@@ -147,16 +208,18 @@ def test_sources_are_labelled_as_they_are_cited():
 
 @built
 def test_every_public_name_is_in_the_reference():
-    page = (HTML / "api.html").read_text(encoding="utf-8")
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (HTML / "api").glob("*.html")}
+    assert len(pages) == 8 and max(map(len, pages.values())) < 700_000
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts)
                for path in (ROOT / "sched_lab").rglob("*.py") if not path.name.startswith("_")]
     names = [f"{module}.{name}" for module in modules for name in getattr(import_module(module), "__all__", ())]
-    assert len(names) > 200 and [name for name in names if f'id="{name}"' not in page] == []
+    anchors = set(re.findall(r'id="(.*?)"', "".join(pages.values())))
+    assert len(names) > 200 and [name for name in names if name not in anchors] == []
 
 
 @built
 def test_api_takes_no_description_for_a_type():
-    page = article("api.html")
+    page = "".join(article(f"api/{path.name}") for path in (HTML / "api").glob("*.html"))
     assert "<strong>seed</strong>" in page
     assert re.findall(r"<strong>[^<]*</strong> \(<em>.*?</em>", page) == []
 
@@ -166,6 +229,18 @@ def reference(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "_ext"))
     yield pytest.importorskip("book_reference", reason="the book's requirements are not installed")
     sys.modules.pop("book_reference", None)
+
+
+def test_every_part_has_a_page_in_the_reference(reference, tmp_path):
+    parts = reference.modules_by_part(ROOT)
+    assert len(reference.contents_lines(ROOT, parts)) == len(parts) + 2
+    shutil.copytree(ROOT / "api", tmp_path / "api")
+    (tmp_path / "api" / "far.md").unlink()
+    with pytest.raises(reference.ExtensionError, match="no page for 'Cutting one GPU: FAR'"):
+        reference.contents_lines(tmp_path, parts)
+    (tmp_path / "api" / "far.md").write_text("# API: FRA\n", encoding="utf-8")
+    with pytest.raises(reference.ExtensionError, match="'# API: FRA' names no part"):
+        reference.contents_lines(tmp_path, parts)
 
 
 def test_docstrings_become_fields(reference):

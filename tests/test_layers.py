@@ -12,7 +12,7 @@ INSTRUMENTS = {"arrays", "commands", "frames", "pages", "plots", "records", "rep
 SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter"}
 FLEET = {"fleet"}  # a reader's own cluster may know every family
 FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET
-LINE = {"cli", "hardware_command", "_ahead", "__main__"}
+LINE = {"cli", "hardware_command", "touch", "_ahead", "__main__"}
 RANKS = ["instruments", "spine", "families", "fleet", "cli"]
 Graph = dict[str, set[str]]
 
