@@ -12,7 +12,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor,
+                                wait)
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_uint
 from dataclasses import dataclass, replace
@@ -272,9 +273,46 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
+# %% ../../nbs/57_far_execution.ipynb #57-040o
+class _Site:
+    """Instances that exist, and how many steps are at work; once it is closed, none begins.
+
+    A pool of threads does not know a thread during whose start it was interrupted, so it cannot
+    wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.alive = dict[int, Any]()
+        self.at_work = 0
+        self.is_closed = False
+        self.changed = threading.Condition()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Count a step while it is at work."""
+        with self.changed:
+            if self.is_closed:
+                raise CancelledError
+            self.at_work += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.at_work -= 1
+                self.changed.notify_all()
+
+    def close(self) -> None:
+        """Let no further step begin."""
+        with self.changed:
+            self.is_closed = True
+
+    def wait(self) -> None:
+        """Wait until no step is at work."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.at_work)
+
 # %% ../../nbs/57_far_execution.ipynb #57-040p
-def _leave_nothing(backend: Backend, pool: ThreadPoolExecutor, alive: dict[int, Any],
-                   mig: Mig) -> None:
+def _leave_nothing(backend: Backend, pool: ThreadPoolExecutor, site: _Site, mig: Mig) -> None:
     """End what runs and destroy what exists."""
     problems: list[str] = []
 
@@ -285,33 +323,36 @@ def _leave_nothing(backend: Backend, pool: ThreadPoolExecutor, alive: dict[int, 
             problems.append(f"{what} ({error})")
 
     with _deaf_to_ctrl_c():
+        site.close()
         attempt("tasks that run", backend.stop)
         pool.shutdown(cancel_futures=True)
-        for instance, handle in alive.items():
+        site.wait()
+        for instance, handle in site.alive.items():
             attempt(mig.name(instance), partial(backend.destroy, handle))
         attempt("the connection to the machine", backend.close)
     if problems:
         raise SchedLabError(f"left behind, because it could not be ended: {', '.join(problems)}")
 
 # %% ../../nbs/57_far_execution.ipynb #57-040q
-def _perform(backend: Backend, alive: dict[int, Any], begun: float, step: Step) -> Outcome:
+def _perform(backend: Backend, site: _Site, begun: float, step: Step) -> Outcome:
     """Do a step, and keep the book of the instances that exist.
 
     Parameters
     ----------
-    alive : handle of each instance that exists, changed in place
+    site : what exists, changed in place
     begun : when the execution began
     """
-    begin = time.monotonic()
-    exit_code = None
-    if step.kind == "create":
-        alive[step.instance] = backend.create(step.instance)
-    elif step.kind == "run":
-        exit_code = backend.run(alive[step.instance], step.task)
-    else:
-        backend.destroy(alive[step.instance])
-        del alive[step.instance]
-    end = time.monotonic()
+    with site.step():
+        begin = time.monotonic()
+        exit_code = None
+        if step.kind == "create":
+            site.alive[step.instance] = backend.create(step.instance)
+        elif step.kind == "run":
+            exit_code = backend.run(site.alive[step.instance], step.task)
+        else:
+            backend.destroy(site.alive[step.instance])
+            del site.alive[step.instance]
+        end = time.monotonic()
     return Outcome((begin - begun) * backend.scale, (end - begun) * backend.scale, exit_code)
 
 
@@ -346,15 +387,15 @@ def execute(schedule: Schedule, names: Names, backend: Backend) -> pd.DataFrame:
     end_s, exit_code
     """
     steps = steps_of(schedule, names)
-    alive = dict[int, Any]()
+    site = _Site()
     num_sequences = len(set(schedule.mig.tree.sequence.tolist()))
     pool = ThreadPoolExecutor(schedule.mig.total_slices + num_sequences)
     try:
         backend.open(schedule)
-        perform = partial(_perform, backend, alive, time.monotonic())
+        perform = partial(_perform, backend, site, time.monotonic())
         outcomes = _follow(steps, lambda step: pool.submit(perform, step))
     finally:
-        _leave_nothing(backend, pool, alive, schedule.mig)
+        _leave_nothing(backend, pool, site, schedule.mig)
     return _executed(schedule.mig, steps, outcomes)
 
 # %% ../../nbs/57_far_execution.ipynb #57-043

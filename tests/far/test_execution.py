@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -229,6 +230,34 @@ def test_ctrl_c_destroys_everything():
         execute(plan, batch.name, machine)
     assert machine.alive() == [] and machine.calls[-1][0] == "close"
     assert ("run", 2, 3) not in machine.calls
+
+
+def test_nothing_is_left_by_a_thread_that_the_pool_does_not_know(monkeypatch):
+    plan, batch = toy_plan()
+    shutdown = ThreadPoolExecutor.shutdown
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown",
+                        lambda pool, **words: shutdown(pool, wait=False, cancel_futures=True))
+    is_stopped = threading.Event()
+
+    class Late(Recorder):
+        def create(self, instance):
+            if self.events:     # the second one is still being made when all ends
+                is_stopped.wait(10)
+                time.sleep(0.2)
+            return super().create(instance)
+
+        def run(self, handle, task):
+            raise RuntimeError("run broke")
+
+        def stop(self):
+            super().stop()
+            is_stopped.set()
+
+    machine = Late(batch.times_s * 1e5, scale=100)
+    with pytest.raises(RuntimeError, match="run broke"):
+        execute(plan, batch.name, machine)
+    time.sleep(0.5)
+    assert len(machine.events) == 4 and machine.alive() == [] and machine.calls[-1][0] == "close"
 
 
 def test_a_second_ctrl_c_does_not_interrupt_the_cleaning():
