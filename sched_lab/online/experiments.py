@@ -21,7 +21,9 @@ from .evaluation import (Known, Study, arrivals_in, cluster_in, compare, run_cel
                                          tasks_in)
 from .inflation import (Run, cut, inflate, mean_curve, on_grid, sample_arrivals,
                                         saving_percent)
+from .model import Placements, final_state
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
+from .patterns import place_by_patterns
 from .policies import policy_of
 from .pwr_results import CLAIMS as DEFAULT_CLAIMS, EVALUATION
 from .pwr_traces import CLAIMS as TRACE_CLAIMS
@@ -203,6 +205,45 @@ def bid_tuning(place: Workplace) -> pd.DataFrame:
     """Turn both dials of bid on six traces, on drawn workloads."""
     study = study_of(place, TUNED, RECORDED[:5], TRAIN, is_recorded=False)
     return means(place, study, "bid-tuning")
+
+# %% ../../nbs/29c_online_experiments.ipynb #29c-017q
+PATTERN_TRACES = ("default", "multigpu50", "gpushare100", "gpuspec33")
+PATTERN_POLICIES = ("fgd", "bid:1000:0", "bid:1000:0.5", "patterns:1000", "patterns:3000")
+
+
+def pattern_run(files: Mapping[str, TraceFiles], trace: str, policy: str,
+                seed: int) -> dict[str, float]:
+    """What a run serves at the end and draws at half, with prices of patterns or of types.
+
+    Parameters
+    ----------
+    files : by trace
+    trace, policy, seed : of the run
+    """
+    cluster = cluster_in(files[trace].nodes, frozenset(GPU_POWER_W))
+    tasks = tasks_in(files[trace].tasks)
+    name, *served_w = policy.split(":")
+    if name == "patterns":
+        workload = sample_arrivals(cluster, tasks, seed)
+        placements = place_by_patterns(cluster, tasks, workload, float(served_w[0]))
+    else:
+        placements = inflate(cluster, tasks, policy, seed=seed, power="package").placements
+    asked = tasks.take(placements.task_row).gpu_demand_milli
+    half = Placements(*(column[:len(cut(cluster, tasks, placements.task_row, 0.5))]
+                        for column in placements))
+    power = power_of(cluster, "package")
+    return {"grar": float(asked @ (placements.node >= 0) / asked.sum()),
+            "eopc_w": sum(datacenter_power_w(power, final_state(cluster, tasks, half)))}
+
+
+def pattern_prices(place: Workplace) -> pd.DataFrame:
+    """Let prices of node patterns place on the seeds that tuned `bid`."""
+    files = {trace: files_of(place, trace) for trace in PATTERN_TRACES}
+    inputs = {trace: known.checksums() for trace, known in files.items()}
+    cells = grid(trace=list(PATTERN_TRACES), policy=list(PATTERN_POLICIES),
+                 seed=list(RECORDED[:5]))
+    return place.sweep(partial(pattern_run, files), cells, "patterns",
+                       depends_on={"inputs": inputs})
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-019
 def curves_of(runs: pd.DataFrame, policy: str) -> list[pd.DataFrame]:
@@ -498,15 +539,14 @@ def equal_service(place: Workplace) -> pd.DataFrame:
     return judged(place, TO_JUDGE, "judged")
 
 
-SCARCE = ("gpuspec10", "gpuspec20", "gpuspec25", "gpuspec33")
-FAMILY = {  # where bids differ most from joint's prices, more of the way to joint is looked at
-    "bid:1000:0.5": TRACES, "bid:300:1": SCARCE, "bid:1000:0": ("default", *SCARCE[1:])}
+FAMILY = (  # on three or more of the twelve frontiers that tuning drew, and the default point
+    "bid:0:0.5", "bid:0:0.75", "bid:0:1.5", "bid:100:1", "bid:100:1.5", "bid:300:0", "bid:300:0.5",
+    "bid:300:1", "bid:300:1.5", "bid:1000:0", "bid:1000:0.25", "bid:1000:0.5", "bid:1000:0.75")
 
 
 def bid_family(place: Workplace) -> pd.DataFrame:
     """Let points between the two dials of bid serve and draw, on seeds that tuned nothing."""
-    return pd.concat([judged(place, (policy,), "family", traces)
-                      for policy, traces in FAMILY.items()], ignore_index=True)
+    return judged(place, FAMILY, "family")
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-0319
 PARTS = {0.5: (0.9, 1.0), 0.8: (0.9, 1.0), 1.0: (0.82, 0.86, 0.9, 0.93, 0.95, 0.97)}
@@ -559,9 +599,9 @@ def equal_service_bounds(place: Workplace) -> pd.DataFrame:
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-0319s2
 CHANGES = ("nodes", "tasks", "half CPU")
-CHANGED_TRACES = ("default", "gpuspec25", "multigpu40")
-CHANGED = ("fgd", "pwr-fgd:0.1", "pwr", "joint", "bid:1000:0.5")
-CHANGED_SEEDS = JUDGES[:3]
+CHANGED_TRACES = ("default", "gpushare60", "multigpu40", "gpuspec20", "gpuspec25", "gpuspec33")
+CHANGED = ("fgd", "pwr-fgd:0.1", "pwr", "joint", "bid:100:1", "bid:1000:0.5", "bid:1000:0")
+CHANGED_SEEDS = JUDGES[:5]
 
 
 def changed(cluster: Cluster, tasks: Tasks, change: str, seed: int) -> tuple[Cluster, Tasks]:
@@ -674,6 +714,8 @@ STUDIES = (
         "arithmetic": "exact", "traces": SOME_TRACES}),
     experiment("bid-tuning", bid_tuning, 12, {
         "policies": TUNED, "seeds": RECORDED[:5], "step": 0.1, "traces": TRAIN, **EXACT}),
+    experiment("pattern-prices", pattern_prices, 9, {
+        "policies": PATTERN_POLICIES, "seeds": RECORDED[:5], "traces": PATTERN_TRACES, **EXACT}),
 )
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-038
@@ -706,10 +748,10 @@ JUDGED = (
                "equal_service.csv.gz"),
     experiment("equal-service-bounds", equal_service_bounds, 2, {
         "traces": TRACES, "seeds": JUDGES[:1], "parts": PARTS, **EXACT}),
-    experiment("bid-family", bid_family, 6, {
-        "points": FAMILY, "traces": TRACES, "seeds": JUDGES, "step": JUDGE_STEP, **EXACT},
+    experiment("bid-family", bid_family, 25, {
+        "policies": FAMILY, "traces": TRACES, "seeds": JUDGES, "step": JUDGE_STEP, **EXACT},
                "bid_family.csv.gz"),
-    experiment("bid-changed", bid_changed, 2, {
+    experiment("bid-changed", bid_changed, 8, {
         "policies": CHANGED, "traces": CHANGED_TRACES, "changes": CHANGES,
         "seeds": CHANGED_SEEDS, "step": JUDGE_STEP, **EXACT}, "bid_changed.csv.gz"),
 )
