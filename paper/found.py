@@ -42,6 +42,7 @@ THEIRS_HADAR = "embedded/paper/hadar.csv"
 SINGLE, CHAINS, RATIOS, DISTANCE, PLUS = (
     f"far/{name}.csv" for name in ("single", "chains", "ratios", "distance", "plus"))
 MONTH, DAY = "fleet/month.csv", "fleet/day.csv"
+WRONG_MIX, WRONG_JOBS, WRONG_TABLE = (f"fleet/robust_{name}.csv" for name in ("placing", "hadar", "far"))
 MIXES = ["pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.2", "pwr-fgd:0.5"]
 LIGHT, HALF, HIGH = 0.2, 0.5, 0.8
 
@@ -291,6 +292,40 @@ number("bid.saved", "29e_bid_results", FAMILY, EQUAL)(
 def _(family: pd.DataFrame, equal: pd.DataFrame) -> str:
     more = [served_points(family, equal, trace) for trace in sorted(family["trace"].unique())]
     return str(sum(values.mean() > half_width(values) for values in more))
+
+
+# --- decided with what is wrong (chapter 71)
+
+
+def saved_with(placing: pd.DataFrame, policy: str, *, today: bool) -> pd.Series:
+    """Power saved (%) against FGD that knows the mix, with today's target or wholly another month's."""
+    power_w = placing.groupby(["policy", "month", "share"])["eopc_w"].mean()
+    own = power_w[policy].xs(0.0 if today else 1.0, level="share")
+    return 100 * (1 - own / power_w["fgd", "today", 0.0])
+
+
+for policy, name in (("joint", "joint"), ("pwr-fgd:0.1", "mix")):
+    number(f"robust.{name}", "71_robustness", WRONG_MIX)(
+        lambda p, policy=policy: percent(saved_with(p, policy, today=True).iloc[0]))
+    number(f"robust.{name}-least", "71_robustness", WRONG_MIX)(
+        lambda p, policy=policy: percent(saved_with(p, policy, today=False).min()))
+
+
+def ahead_of_gavel(jobs: pd.DataFrame, column: str, longer: float) -> float:
+    """How much less Planned takes than Gavel (%) when lengths are off by a factor."""
+    own = jobs[(jobs["longer"] == longer) & (jobs["faster"] == 1) & (jobs["catalogue"] == -1)]
+    mean = own.groupby("scheduler")[column].mean()
+    return 100 * (1 - float(mean["Planned"] / mean["Gavel max-min"]))
+
+
+for name, column in (("end", "ttd_h"), ("mean", "mean_jct_h")):
+    for told, longer in (("", 1.0), ("-wrong", 2.0)):
+        number(f"robust.{name}{told}", "71_robustness", WRONG_JOBS)(
+            lambda j, column=column, longer=longer: percent(ahead_of_gavel(j, column, longer)))
+for told, most in (("", 1.0), ("-wrong", 1.1)):
+    number(f"robust.ideal{told}", "71_robustness", WRONG_TABLE)(
+        lambda t, most=most: percent(100 * (t.query(
+            "num_tasks == 35 and most == @most and policy == 'far'")["rho"].mean() - 1)))
 
 
 # --- ANDREAS (chapters 39, 34a)
