@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import colorsys
+import copy
 import html
 import json
 import re
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import textwrap
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Required, TypedDict, Unpack
 
@@ -648,7 +649,7 @@ _PAGE = """<!DOCTYPE html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data: blob:;
  style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'">
 <script>{program}</script></head>
-<body><div id="chart"></div>
+<body><div id="chart" role="group" aria-label="{said}"></div>
 <script type="application/json" id="spec">{spec}</script>
 <script>
 const menu = {{export: true, source: false, compiled: false, editor: false}};
@@ -671,7 +672,9 @@ def _chart_page(spec: dict[str, Any], program: str) -> bytes:
     title = spec.get("title") or "chart"
     words = title.get("text", "chart") if isinstance(title, dict) else title
     name = html.escape(" ".join(words) if isinstance(words, list) else words)
-    return _PAGE.format(title=name, program=program, spec=script_json(spec)).encode()
+    spec = finished(spec)
+    said = html.escape(spec["description"])
+    return _PAGE.format(title=name, said=said, program=program, spec=script_json(spec)).encode()
 
 
 def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
@@ -691,6 +694,373 @@ def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     program = vl_convert.javascript_bundle(  # type: ignore[call-arg]  # its stub lacks a default
         vl_version=_vega_lite())
     return write_bytes(_chart_page(_specification(chart), program), path)
+
+# %% ../nbs/82_plots.ipynb #82-033ma
+Part = dict[str, Any]  # a chart in Vega-Lite, or a part of one
+_PANELS = ("hconcat", "vconcat", "concat")
+
+
+def _title_of(channel: Part) -> str:
+    """What an axis or a legend shows."""
+    inner = channel.get("axis") or channel.get("legend") or {}
+    title = channel.get("title") or inner.get("title") or channel.get("field") or ""
+    return " ".join(map(str, title)) if isinstance(title, list) else str(title).replace("_", " ")
+
+
+def _heading(part: Part) -> str:
+    """Title and subtitle of a chart as one line."""
+    title = part.get("title") or ""
+    parts = title if isinstance(title, dict) else {"text": title}
+    lines = [parts.get("text", ""), parts.get("subtitle", "")]
+    words = [" ".join(map(str, line)) if isinstance(line, list) else str(line) for line in lines]
+    return ". ".join(word.strip().rstrip(".") for word in words if word.strip())
+
+
+class Unit(NamedTuple):
+    """One mark of a chart.
+
+    Parameters
+    ----------
+    mark : line, bar, ...
+    encoding : its channels, those of the layers around it too
+    rows : its data; none if they are computed when the chart is drawn
+    part : where it stands in the chart
+    """
+
+    mark: str
+    encoding: Part
+    rows: list[Part]
+    part: Part
+
+# %% ../nbs/82_plots.ipynb #82-033mb
+def _units(part: Part, datasets: Mapping[str, list[Part]], above: Part | None = None,
+           panels: bool = True) -> Iterator[Unit]:
+    """Every mark of a chart, from the back to the front."""
+    around: Part = {
+        "data": part.get("data") or (above or {}).get("data") or {},
+        "encoding": {**(above or {}).get("encoding", {}), **part.get("encoding", {})},
+        "transform": [*(above or {}).get("transform", []), *part.get("transform", [])]}
+    if "mark" in part:
+        mark = part["mark"] if isinstance(part["mark"], str) else part["mark"]["type"]
+        rows = datasets.get(around["data"].get("name", "")) or around["data"].get("values") or []
+        yield Unit(mark, around["encoding"], [] if around["transform"] else rows, part)
+    inner = [*part.get("layer", []), *([part["spec"]] if "spec" in part else [])]
+    for one in inner + [one for way in _PANELS if panels for one in part.get(way, [])]:
+        yield from _units(one, datasets, around)
+
+# %% ../nbs/82_plots.ipynb #82-033mc
+_SAYS = {"line": "Lines", "area": "Areas", "bar": "Bars", "point": "Points", "circle": "Points",
+         "tick": "Ticks", "rect": "Cells", "rule": "Rules", "text": "Words"}
+_MOST_NAMES = 9
+
+
+def _named(names: Iterable[Any]) -> str:
+    """Names, the first few of many."""
+    known = [_written(name, {}) for name in dict.fromkeys(names)]
+    more = [f"{len(known) - _MOST_NAMES} more"] if len(known) > _MOST_NAMES + 1 else []
+    return "; ".join(known[: _MOST_NAMES if more else None] + more)
+
+
+def _written(value: Any, channel: Part) -> str:
+    """A value as its axis writes it."""
+    if not isinstance(value, int | float):
+        return str(value)
+    is_share = str((channel.get("axis") or {}).get("format", "")).endswith("%")
+    return f"{100 * value:.4g} %" if is_share else f"{value:.5g}"
+
+
+def _values(unit: Unit, channel: str) -> list[Any]:
+    """What a mark shows on a channel, row by row; none if a row has nothing."""
+    field = unit.encoding.get(channel, {}).get("field")
+    values = [row.get(field) for row in unit.rows]
+    return [] if any(value is None for value in values) else values
+
+# %% ../nbs/82_plots.ipynb #82-033md
+def _extremes(pairs: Sequence[tuple[Any, Any]], channel: Part) -> str:
+    """Least and most of pairs of a value and a name."""
+    least, most = (choose(pairs, key=lambda pair: pair[0]) for choose in (min, max))
+    first, last = (f"{_written(value, channel)} ({name})" for value, name in (least, most))
+    return f"all {_written(most[0], channel)}" if least[0] == most[0] else f"from {first} to {last}"
+
+
+def _line_ends(unit: Unit) -> str:
+    """Where lines end, or where a single one begins and ends."""
+    x, y, names = (_values(unit, channel) for channel in ("x", "y", "color"))
+    if not x or not y or not all(isinstance(value, int | float) for value in y):
+        return ""
+    lines: dict[Any, dict[Any, Any]] = {}
+    for across, up, name in zip(x, y, names or [""] * len(x), strict=True):
+        lines.setdefault(name, {})[across] = up
+    shared = set.intersection(*(set(line) for line in lines.values()))
+    if not shared:
+        return ""
+    ends = [_written(end, unit.encoding["x"]) for end in (min(shared), max(shared))]
+    if len(lines) == 1:
+        line = next(iter(lines.values()))
+        low, high = (_written(line[end], unit.encoding["y"]) for end in (min(shared), max(shared)))
+        return f"From {low} at {ends[0]} to {high} at {ends[1]}."
+    at_end = [(line[max(shared)], name) for name, line in lines.items()]
+    return f"At {ends[1]}: {_extremes(at_end, unit.encoding['y'])}."
+
+# %% ../nbs/82_plots.ipynb #82-033me
+def _range(unit: Unit) -> str:
+    """Least and most of what bars, points or areas show, and where."""
+    kinds = {axis: unit.encoding.get(axis, {}).get("type") for axis in "xy"}
+    amount = "x" if kinds["x"] == "quantitative" and kinds["y"] != "quantitative" else "y"
+    values = _values(unit, amount)
+    if not values or not all(isinstance(value, int | float) for value in values):
+        return ""
+    others = [_values(unit, one) for one in ("y" if amount == "x" else "x", "color", "facet")]
+    names = [_named(name).replace("; ", ", ") for name in zip(*filter(None, others),
+                                                              strict=True)]
+    if not names:
+        return ""
+    title = _title_of(unit.encoding[amount])
+    return f"{title}: {_extremes(list(zip(values, names, strict=True)), unit.encoding[amount])}."
+
+
+def _boxes(rows: Sequence[Part]) -> str:
+    """What a node chart shows."""
+    nodes: dict[Any, list[str]] = {}
+    for row in rows:
+        label = str(row["label"]).strip()
+        nodes.setdefault(row["node"], []).append(label or str(row["used_milli"]))
+    said = "; ".join(f"{node}: {', '.join(boxes)}" for node, boxes in nodes.items())
+    return f"A row for each node, a box for each GPU, filled by what is in use. {said}."
+
+
+def _lanes(rows: Sequence[Part], names: Iterable[Any], x_title: str) -> str:
+    """What a Gantt chart shows."""
+    kinds = [str(row.get("kind", "bar")) for row in rows]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)) or "none"
+    since, until = (f"{choose((row.get(end, 0) for row in rows), default=0):.5g}"
+                    for choose, end in ((min, "start"), (max, "end")))
+    return f"Bars by lane ({_named(names)}) over {x_title}, {since} to {until}: {counts}."
+
+# %% ../nbs/82_plots.ipynb #82-033mf
+def _main_unit(units: Sequence[Unit]) -> Unit:
+    """The mark that carries the message: one with series, and lines before areas and bars."""
+    order = [*_SAYS]
+    return min(units, key=lambda unit: (
+        not unit.encoding.get("color", {}).get("field"),
+        order.index(unit.mark) if unit.mark in order else len(order)))
+
+
+def _series_of(main: Unit, facets: Part) -> str:
+    """Names of the series, and of the panels."""
+    color = main.encoding.get("color", {})
+    known = _values(main, "color") or (color.get("scale") or {}).get("domain") or []
+    is_named = color.get("field") and known and color.get("type") != "quantitative"
+    seen = [row[facets["field"]] for row in main.rows if facets.get("field") in row]
+    panels = f" A panel for each {_title_of(facets)}: {_named(seen)}." if seen else ""
+    return panels + (f" Series: {_named(known)}." if is_named else "")
+
+# %% ../nbs/82_plots.ipynb #82-033mg
+def _panel_says(part: Part, datasets: Mapping[str, list[Part]], above: Part) -> str:
+    """Axes, series and the answer of one panel."""
+    units = list(_units(part, datasets, above, panels=False))
+    for unit in units:
+        row = unit.rows[0] if unit.rows else {}
+        if {"node", "used_milli", "label"} <= row.keys():
+            return _boxes(unit.rows)
+        if {"top", "bottom", "start", "end"} <= row.keys():
+            names = [row["name"] for unit in units for row in unit.rows if "middle" in row]
+            return _lanes(unit.rows, names, _title_of(unit.encoding["x"]))
+    if not units:
+        return ""
+    main = _main_unit(units)
+    axes = " by ".join(filter(None, (_title_of(main.encoding.get(axis, {})) for axis in "yx")))
+    facet = part.get("facet") or main.encoding.get("facet") or {}
+    facets = facet if "field" in facet else facet.get("column") or facet.get("row") or {}
+    answer = _line_ends(main) if main.mark == "line" and not facets else ""
+    shown = f"{_SAYS.get(main.mark, 'Marks')} of {axes or 'the data'}.{_series_of(main, facets)}"
+    return f"{shown} {answer or _range(main)}".strip()
+
+# %% ../nbs/82_plots.ipynb #82-033mh
+def described(spec: Part) -> str:
+    """What a chart shows, for who does not see it: title, axes, series and the answer.
+
+    Parameters
+    ----------
+    spec : of Vega-Lite; its own `description` goes before all
+    """
+    if own := str(spec.get("description", "")).strip():
+        return own
+    datasets = spec.get("datasets", {})
+    panels: list[tuple[Part, Part]] = [(spec, {})]
+    for part, above in panels:
+        panels += [(one, {**above, **part}) for way in _PANELS for one in part.get(way, [])]
+    binds = [param.get("bind") for param in spec.get("params", [])]
+    choices = [f"Choose {bind.get('name', '')}{_named(bind['options'])}."
+               for bind in binds if isinstance(bind, dict) and "options" in bind]
+    said = [text for part, above in panels for text in (
+        _heading(part) or _heading(part.get("spec", {})), _panel_says(part, datasets, above))]
+    return str(_readable(" ".join(text if text.endswith((".", "?", "!")) else f"{text}."
+                                  for text in said + choices if text)))
+
+# %% ../nbs/82_plots.ipynb #82-033qa
+_CROWD = 60  # points of lines from which on a chart can be enlarged
+_WITH_KEY = "wheel![event.ctrlKey || event.metaKey]"  # the wheel alone moves the page
+_WITH_MOUSE = "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!"
+_AGAIN = ("event.shiftKey || (length(data('{0}_store')) === 1 && data('{0}_store')[0].values[0] "
+          "=== (datum.value || item().items[0].items[0].datum.value))")  # the same name once more
+
+
+def _is_curve(line: Unit) -> bool:
+    """Whether a mark is lines with names, a value for each x."""
+    x, y, color = (line.encoding.get(channel, {}) for channel in ("x", "y", "color"))
+    is_plain = not {"aggregate", "bin", "timeUnit", "stack"} & {*x, *y}
+    has_panels = {"row", "column", "facet", "detail"} & line.encoding.keys()
+    fields = [channel.get("field") for channel in (x, y, color)]
+    return line.mark == "line" and is_plain and not has_panels and all(fields) and (
+        y.get("type") == "quantitative" and color.get("type") == "nominal")
+
+
+def _curve_of(part: Part, datasets: Mapping[str, list[Part]], above: Part) -> Unit | None:
+    """The lines of a panel, if nothing else in it answers the mouse."""
+    units = list(_units(part, datasets, above, panels=False))
+    curves = [unit for unit in units if unit.mark == "line"]
+    others = [unit for unit in units if unit.mark not in ("line", "point", "circle")]
+    is_free = not any("tooltip" in unit.encoding for unit in others)
+    return curves[0] if len(curves) == 1 and is_free and _is_curve(curves[0]) else None
+
+# %% ../nbs/82_plots.ipynb #82-033qb
+def _series_names(line: Unit) -> list[Any]:
+    """Names of the lines, in the order of the legend."""
+    color = line.encoding["color"]
+    return list((color.get("scale") or {}).get("domain") or dict.fromkeys(_values(line, "color")))
+
+
+def _format(channel: Part) -> str:
+    """How the box at the mouse writes a number."""
+    is_share = str((channel.get("axis") or {}).get("format", "")).endswith("%")
+    return ".1%" if is_share else ".5~g"
+
+
+def _rule_at_mouse(line: Unit, groups: Sequence[str], near: str) -> Part:
+    """A rule at the x next to the mouse, with a box that lists all series there."""
+    x, y, color = (line.encoding[channel] for channel in ("x", "y", "color"))
+    keys = [{"label": name, "series": f"s{number}"}
+            for number, name in enumerate(_series_names(line))]
+    named = {"data": {"values": keys}, "key": "label", "fields": ["series"]}
+    steps: list[Part] = [
+        {"lookup": color["field"], "from": named},
+        {"pivot": "series", "value": y["field"], "groupby": [x["field"], *groups], "op": "mean"}]
+    wanted = f"isValid(datum.{{0}}) ? format(datum.{{0}}, '{_format(y)}') : '\u2013'"
+    steps += [{"calculate": wanted.format(key["series"]), "as": key["series"]} for key in keys]
+    form = {"format": _format(x)} if x.get("type") == "quantitative" else {}
+    tips = [{"field": x["field"], "type": x["type"], "title": _title_of(x), **form}]
+    tips += [{"field": key["series"], "type": "nominal", "title": str(key["label"]) or " "}
+             for key in keys]
+    seen = {"condition": [{"param": near, "empty": False, "value": 0.5}], "value": 0}
+    return {"mark": {"type": "rule", "color": LINE, "clip": True}, "transform": steps,
+            "encoding": {"x": x, "tooltip": tips, "opacity": seen}}
+
+# %% ../nbs/82_plots.ipynb #82-033qc
+def _param(spec: Part, name: str, of: Part, view: str, **bind: str) -> str:
+    """Name of a parameter of a chart: one that does the same is asked to serve another view."""
+    params = spec.setdefault("params", [])
+    for param in params:
+        if param["name"].startswith(name) and param.get("select") == of:
+            param["views"].append(view)
+            return str(param["name"])
+    name += f"_{len(params)}" if any(param["name"] == name for param in params) else ""
+    params.append({"name": name, "select": of, "views": [view], **bind})
+    return name
+
+
+def _without_old_rule(spec: Part, part: Part) -> None:
+    """Take away the box for one point, and the rule that came with it."""
+    old = {view for param in spec.get("params", []) for view in param.get("views", [])
+           if (param.get("select") or {}).get("nearest")}
+    part["layer"] = [one for one in part["layer"] if not (
+        "rule" in str(one.get("mark")) and "'near" in str(one["encoding"].get("opacity")))]
+    for one in part["layer"]:
+        if str(one.get("mark")) and one.get("encoding", {}).get("tooltip") is not None:
+            del one["encoding"]["tooltip"]
+        if one.get("name") in old:
+            view = one.pop("name")
+            for param in spec["params"]:
+                if view in param.get("views", []):
+                    param["views"].remove(view)
+
+# %% ../nbs/82_plots.ipynb #82-033qd
+def _touch(spec: Part, part: Part, line: Unit, view: str, facets: Sequence[str]) -> None:
+    """Let a panel of lines list all series at the mouse, isolate one of them, and be enlarged."""
+    if "layer" not in part:
+        keys = [key for key in ("mark", "encoding", "name") if key in part]
+        part["layer"] = [{key: part.pop(key) for key in keys}]
+    else:
+        _without_old_rule(spec, part)
+    one = next(one for one in part["layer"] if _mark_of(one) == "line")
+    one["name"] = one.get("name") or f"{view}_lines"
+    color = line.encoding["color"]
+    if color.get("legend", {}) is not None and "opacity" not in one.get("encoding", {}):
+        picked = _param(spec, "picked", {"type": "point", "fields": [color["field"]]}, one["name"],
+                        bind="legend")
+        seen = {"condition": [{"param": picked, "value": 1}], "value": 0.12}
+        one["encoding"] = {**one.get("encoding", {}), "opacity": seen}
+    x = line.encoding["x"]["field"]
+    choice = {"type": "point", "fields": [x], "nearest": True, "on": "pointerover",
+              "clear": "pointerout"}
+    near = _param(spec, "near", choice, f"{view}_rule")
+    rule = _rule_at_mouse(line, facets, near)
+    rule["transform"] = [*one.get("transform", []), *rule["transform"]]
+    own = {"data": one["data"]} if "data" in one else {}
+    part["layer"].append({**own, **rule, "name": f"{view}_rule"})
+    axes = [axis for axis in "xy" if line.encoding[axis].get("type") == "quantitative"]
+    is_crowded = not 0 < len(line.rows) < _CROWD
+    if not facets and is_crowded and axes == ["x", "y"]:
+        zoomed = {"type": "interval", "encodings": axes, "zoom": _WITH_KEY,
+                  "translate": _WITH_MOUSE}
+        spec["params"].append({"name": f"{view}_zoomed", "select": zoomed, "bind": "scales",
+                               "views": [one["name"]]})
+
+
+def _mark_of(part: Part) -> str:
+    """Kind of mark, "" of what has none itself."""
+    mark = part.get("mark", "")
+    return str(mark if isinstance(mark, str) else mark["type"])
+
+# %% ../nbs/82_plots.ipynb #82-033qe
+def _touch_panels(spec: Part, part: Part, above: Part, facets: Sequence[str], place: str) -> None:
+    """Find the panels of lines, and let each answer the mouse."""
+    inner = [part["spec"]] if "spec" in part else []
+    inner += [one for way in (*_PANELS, "layer") for one in part.get(way, [])]
+    is_panel = "mark" in part or any(_mark_of(one) == "line" for one in part.get("layer", []))
+    if is_panel and not any("encoding" in one and "layer" in one for one in (part, above)):
+        line = _curve_of(part, spec.get("datasets", {}), above)
+        if line and not (facets and "transform" in line.part):
+            _touch(spec, part, line, place, facets)
+        return
+    facet = part.get("facet") or {}
+    fields = [one["field"] for one in (facet, *facet.values())
+              if isinstance(one, dict) and "field" in one]
+    for number, one in enumerate(inner):
+        _touch_panels(spec, one, {**above, **part}, [*facets, *fields], f"{place}_{number}")
+    if fields and (rule := part["spec"].get("layer", [{}])[-1]).get("name") == f"{place}_0_rule":
+        part.setdefault("transform", []).append(rule["transform"].pop(0))  # no look-up in panels
+
+
+def finished(spec: Part) -> Part:
+    """A chart that says what it shows, and lines that can be asked; the same if it was finished.
+
+    Parameters
+    ----------
+    spec : of Vega-Lite
+    """
+    done = copy.deepcopy(spec)
+    if any("panel" in str(param.get("views")) for param in spec.get("params", [])):
+        return done
+    done["description"] = described(spec)
+    _touch_panels(done, done, {}, [], "panel")
+    done["params"] = [param for param in done.get("params", []) if param.get("views") != []]
+    for param in done["params"]:
+        if param.get("bind") == "legend":
+            param["select"] = {**param["select"], "toggle": _AGAIN.format(param["name"])}
+    if not done["params"]:
+        del done["params"]
+    return done
 
 # %% ../nbs/82_plots.ipynb #82-033b
 DRAWN_WITHIN_S = 300  # all charts of a folder

@@ -185,6 +185,17 @@ def test_a_helper_is_open_where_its_page_speaks_of_it():
         "Show BEFORE, AFTER, WORDS", "Show Helper, helper"]
 
 
+@pytest.mark.parametrize("source, is_folded", [
+    ("import os\n\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import abc", True),
+    ("import os\nos.name", False), ("if os:\n    import abc", False),
+    ("%matplotlib inline\nimport os", False), ("", False)])
+def test_a_cell_that_only_imports_is_folded(source, is_folded):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("#| export\n" + source)])
+    cell = extension().read_nb(nbformat.writes(notebook)).cells[0]
+    assert ("hide-input" in cell.metadata.tags) == is_folded
+    assert cell.metadata.get("mystnb", {}).get("code_prompt_show") == ("Show imports" if is_folded else None)
+
+
 def test_a_page_asks_for_nothing_and_shows_no_source(tmp_path):
     page = save_html(gantt(["a"], ["a"]), tmp_path / "a.html").read_text()
     assert "default-src 'none'" in page and "source: false" in page and "editor: false" in page

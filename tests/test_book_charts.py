@@ -1,0 +1,169 @@
+"""Every chart of the built book: described, legible on a phone, dark in the dark, asked by mouse and by keyboard."""
+import json
+import os
+import re
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests import test_book_pages
+from tests.test_book_pages import BROWSER, DRIVER, HTML, wait
+
+browser = test_book_pages.browser
+
+BLOCK = re.compile(r'<div class="vega-view" role="img" aria-label="([^"]*)">.*?class="vega-spec">(.*?)</script', re.S)
+CHARTS = {path: found for path in sorted(HTML.rglob("*.html")) if "_static" not in path.parts
+          and (found := BLOCK.findall(path.read_text(encoding="utf-8")))}
+SOME = list(CHARTS)[::1 if os.environ.get("ALL_PAGES") else 6]     # each is opened; all of them: `make access`
+LEAST_PX = 11
+GENERIC = re.compile(r"^(chart|figure|plot|diagram|marks of the data)?\.?$", re.I)
+DRAWN = """return [...document.querySelectorAll('.vega-chart')].every((c) => c.dataset.drawn
+    && c.dataset.room == c.clientWidth);"""
+PHONE = """return [...document.querySelectorAll('.vega-chart')].flatMap((chart) => {
+    const svg = chart.querySelector('svg'), box = svg.getBoundingClientRect(), bad = [];
+    const scale = box.width / svg.viewBox.baseVal.width, name = svg.ariaLabel.slice(0, 60);
+    const seen = (t) => t.textContent.trim() && t.getBoundingClientRect().width;
+    const texts = [...svg.querySelectorAll('text')].filter(seen);
+    const least = Math.min(...texts.map((t) => parseFloat(getComputedStyle(t).fontSize) * scale));
+    if (least < arguments[0] - 0.01) bad.push(`text of ${least.toFixed(1)} px: ${name}`);
+    if (box.right > innerWidth + 1 || chart.scrollWidth > chart.clientWidth + 1) bad.push('too wide: ' + name);
+    return bad;
+});"""
+
+pytestmark = [
+    pytest.mark.skipif(not CHARTS, reason=f"no built book in {HTML.name}: run `make html`"),
+    pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed"),
+]
+
+
+def described_badly(labels):
+    """List the descriptions that say nothing, or the same as another chart of their page."""
+    return [label for label in labels if GENERIC.match(label.strip()) or len(label) < 25 or labels.count(label) > 1]
+
+
+def open_page(driver, page, width=1280):
+    """Open a page of the book from its folder, in a window of this width."""
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get(page.as_uri())
+    wait(driver, DRAWN)
+    assert driver.execute_script(DRAWN)
+
+
+@pytest.mark.parametrize("page", CHARTS, ids=lambda page: page.stem)
+def test_every_chart_says_what_it_shows(page):
+    assert described_badly([label for label, _ in CHARTS[page]]) == []
+
+
+def test_bad_descriptions_would_be_found():
+    good = "Lines of power (kW) by time (h). At 3: from 2 (a) to 4 (b)."
+    assert described_badly(["", "Chart.", "A title", good]) == ["", "Chart.", "A title"]
+    assert described_badly([good, good]) == [good, good]
+
+
+@pytest.mark.parametrize("width", [360, 390])
+@pytest.mark.parametrize("page", SOME, ids=lambda page: page.stem)
+def test_a_phone_shows_all_of_it(browser, page, width):
+    open_page(browser, page, width)
+    assert browser.execute_script(PHONE, LEAST_PX) == []
+
+
+def with_chart(condition):
+    """Find the first page with a chart like this, and which of its charts it is."""
+    return next((page, number) for page, found in CHARTS.items()
+                for number, (_, spec) in enumerate(found) if condition(json.loads(spec.replace("&quot;", '"'))))
+
+
+def parameters(spec):
+    """Names of what a chart lets be chosen."""
+    return " ".join(str(param.get("bind", "")) + param["name"] for param in spec.get("params", []))
+
+
+def crowded(browser):
+    """Open the first chart of lines that can be enlarged."""
+    page, number = with_chart(lambda spec: "scales" in parameters(spec) and "layer" in spec
+                              and "tooltip" in spec["layer"][-1].get("encoding", {}))
+    open_page(browser, page)
+    chart = browser.find_elements(By.CSS_SELECTOR, ".vega-chart")[number]
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
+    spec = json.loads(CHARTS[page][number][1])
+    return chart, [line["title"] for line in spec["layer"][-1]["encoding"]["tooltip"]]
+
+
+def test_the_mouse_lists_all_series(browser):
+    chart, titles = crowded(browser)
+    plot = chart.find_element(By.CSS_SELECTOR, ".mark-line.role-mark, .mark-group .mark-line")
+    ActionChains(browser).move_to_element(plot).move_by_offset(3, 3).perform()
+    wait(browser, "return document.querySelector('#vg-tooltip-element.visible')", 5)
+    keys = [cell.text.rstrip(":") for cell in browser.find_elements(By.CSS_SELECTOR, "#vg-tooltip-element td.key")]
+    assert keys == titles and len(keys) >= 3
+
+
+SHOWN = """return [...arguments[0].querySelectorAll('.mark-line path')].filter(
+    (path) => +(path.getAttribute('opacity') ?? 1) > 0.5).length;"""
+
+
+def test_a_click_on_the_legend_isolates(browser):
+    chart, _ = crowded(browser)
+    every = browser.execute_script(SHOWN, chart)
+    name = chart.find_element(By.CSS_SELECTOR, ".role-legend-label text")
+    ActionChains(browser).move_to_element(name).click().perform()
+    wait(browser, SHOWN.replace("length;", "length == 1;").replace("arguments[0]", "document"), 1)
+    assert browser.execute_script(SHOWN, chart) == 1 < every
+    ActionChains(browser).move_to_element(name).pause(0.6).click().pause(0.3).perform()
+    assert browser.execute_script(SHOWN, chart) == every
+
+
+TICKS = "return [...arguments[0].querySelectorAll('.role-axis-label text')].map((t) => t.textContent).sort().join(' ');"
+
+
+def test_the_wheel_moves_the_page_and_enlarges_with_ctrl(browser):
+    chart, _ = crowded(browser)
+    before = browser.execute_script(TICKS, chart)
+    plot = chart.find_element(By.CSS_SELECTOR, ".mark-line")
+    wheel = """const box = arguments[0].querySelector('svg').getBoundingClientRect();
+        const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+        const event = new WheelEvent('wheel', {deltaY: -300, ctrlKey: arguments[1], bubbles: true, cancelable: true,
+            clientX: x, clientY: y});
+        document.elementFromPoint(x, y).dispatchEvent(event); return event.defaultPrevented;"""
+    assert browser.execute_script(wheel, chart, False) is False
+    assert browser.execute_script(TICKS, chart) == before
+    assert browser.execute_script(wheel, chart, True) is True
+    ActionChains(browser).pause(0.3).perform()
+    assert browser.execute_script(TICKS, chart) != before
+    ActionChains(browser).move_to_element(plot).double_click().pause(0.3).perform()
+    assert browser.execute_script(TICKS, chart) == before
+
+
+def test_values_are_reached_by_keyboard(browser):
+    chart, titles = crowded(browser)
+    assert not chart.find_elements(By.CSS_SELECTOR, ".vega-rows")               # made when it is asked for
+    chart.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
+    wait(browser, "return document.querySelector('.vega-rows td')", 5)
+    assert [cell.text for cell in chart.find_elements(By.CSS_SELECTOR, ".vega-rows th")] == titles
+    assert len(chart.find_elements(By.CSS_SELECTOR, ".vega-rows tbody tr")) >= 10
+    ActionChains(browser).send_keys(Keys.TAB).perform()
+    assert browser.switch_to.active_element.get_attribute("aria-label") == "Values of the chart"
+
+
+@pytest.mark.parametrize("page", SOME, ids=lambda page: page.stem)
+def test_every_chart_has_its_values(browser, page):
+    open_page(browser, page)
+    empty = """for (const box of document.querySelectorAll('.vega-values')) { box.open = true; box.ontoggle(); }
+        return [...document.querySelectorAll('.vega-chart')].filter((c) => !c.querySelector('.vega-rows td')
+            || /undefined|NaN|object/.test(c.querySelector('.vega-rows').textContent)).map(
+            (c) => c.querySelector('svg').ariaLabel);"""
+    assert browser.execute_script(empty) == []
+
+
+def test_charts_follow_the_mode_of_the_page(browser):
+    """Switched live; the sheet is dark then, and what is drawn on it light."""
+    chart, _ = crowded(browser)
+    look = """document.documentElement.dataset.theme = arguments[1];
+        return [getComputedStyle(arguments[0].querySelector('.vega-view')).backgroundColor,
+                getComputedStyle(arguments[0].querySelector('svg')).filter];"""
+    assert browser.execute_script(look, chart, "light")[1] == "none"
+    sheet, turned = browser.execute_script(look, chart, "dark")
+    assert sheet == "rgb(31, 31, 31)" and turned.startswith("invert(0.9)")
