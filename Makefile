@@ -15,14 +15,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book pdf paper check test alone sync lint unit nbval pages browser bench lab export clean
+.PHONY: help setup results html book pdf paper check test alone sync lint unit nbval pages browser access speed bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
 
+# axe checks the pages; the browser that its package depends on is left out
 $(STAMP): settings.ini constraints.txt setup.py pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --constraint constraints.txt axe-playwright-python || echo 'no axe: the pages are not checked by it'
 	touch $@
 
 setup: $(STAMP)  ## virtual environment with the pinned versions (once; again when the pins change)
@@ -74,7 +76,7 @@ lint: setup      ## ruff and mypy
 
 unit: setup
 	$(call step,tests)
-	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py --ignore tests/test_touch_pages.py
+	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py --ignore tests/test_touch_pages.py --ignore tests/test_book_charts.py
 
 nbval: setup
 	$(call step,chapters give their stored outputs)
@@ -85,9 +87,16 @@ pages: html
 
 browser: setup
 	$(call step,pages of the book in a browser)
-	pytest -q $(XDIST) tests/test_book_pages.py tests/test_touch_pages.py
+	pytest -q $(XDIST) tests/test_book_pages.py tests/test_touch_pages.py tests/test_book_charts.py
 
 # --- by hand
+
+access: html     ## axe on every page of the book, on desktop and phone, light and dark; every chart on a phone
+	ALL_PAGES=1 pytest -q $(XDIST) tests/test_book_charts.py
+	$(BIN)/python tools/check_access.py
+
+speed: html      ## kilobytes and first paint of the heaviest pages on a slow line
+	$(BIN)/python tools/time_pages.py
 
 bench: setup     ## benchmarks
 	pytest -q -o faulthandler_timeout=0 --timeout 0 benchmarks    # some take longer than a test may

@@ -49,6 +49,13 @@ def fold(soup: BeautifulSoup) -> None:
         details.extend([summary, part.extract()])
 
 
+def name_folds(soup: BeautifulSoup) -> None:
+    """Give the arrow of each fold a name, which the theme does not."""
+    for summary in soup.select("li.has-children > details > summary"):
+        above = summary.find_previous("a")
+        summary["aria-label"] = f"Pages of {above.get_text(' ', strip=True) if above else 'this part'}"
+
+
 def wrap_toctree(app: Any, pagename: str, templatename: str, context: dict[str, Any],
                  doctree: Any) -> None:
     """Let the theme's function for the sidebar return ours."""
@@ -62,6 +69,7 @@ def wrap_toctree(app: Any, pagename: str, templatename: str, context: dict[str, 
         if kind == "sidebar":
             ask(app.env, pagename, soup)
             fold(soup)
+            name_folds(soup)
         return soup
 
     context["generate_toctree_html"] = with_questions

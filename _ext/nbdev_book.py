@@ -7,16 +7,17 @@ included. ``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, 
 * ``#| hide`` and ``#| default_exp`` cells removed from the page,
 * ``#| exporti`` cells as code where the page speaks of them (an example uses one of their names, or the
   text has it as `` `name` ``), and folded under their names where it does not,
+* cells that only import folded,
 * ``#| hide_input`` / ``#| hide_output`` / ``#| code-fold: true`` as cell tags,
 * ``#| eval: false`` cells never executed,
 * under an ``#| export`` cell a line "exported to <module>" that links to the API page,
-* Vega-Lite outputs as an HTML block drawn by the vendored Vega (``_assets/book-vega.js``); a stored
-PNG, if
-  there is one, is shown until the live chart replaces it.
+* Vega-Lite outputs, with what ``sched_lab.plots.finished`` adds, as an HTML block drawn by the vendored Vega
+  (``_assets/book-vega.js``); a stored PNG, if there is one, is shown until the live chart replaces it.
 """
 
 from __future__ import annotations
 
+import ast
 import html
 import json
 import re
@@ -24,6 +25,8 @@ from typing import Any
 
 import nbformat
 from nbformat.v4 import new_markdown_cell
+
+from sched_lab.plots import finished
 
 DIRECTIVE = re.compile(r"^#\|\s*(?P<name>[\w-]+):?\s*(?P<arg>.*?)\s*$")
 VEGALITE = re.compile(r"application/vnd\.vegalite\.v\d+[.+]json")
@@ -53,20 +56,41 @@ def names_spoken_of(cells: list[Any]) -> set[str]:
     return set(re.findall(r"\w+", "\n".join(texts)))
 
 
+def fold(cell: Any, what: str) -> None:
+    """Fold a cell; on the fold stands what it holds."""
+    cell.metadata["tags"].append("hide-input")
+    cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
+
+
 def fold_helpers(cell: Any, spoken_of: set[str]) -> None:
     """Fold a cell with none of these names; what it defines is written on the fold."""
     names = re.findall(r"\w+", " ".join(map(" ".join, DEFINED.findall(cell.source))))
     if spoken_of.isdisjoint(names):
-        cell.metadata["tags"].append("hide-input")
-        cell.metadata["mystnb"] = {"code_prompt_show": f"Show {', '.join(names)}",
-                                   "code_prompt_hide": f"Hide {', '.join(names)}"}
+        fold(cell, ", ".join(names))
+
+
+def is_import(statement: ast.stmt) -> bool:
+    """Tell whether a statement imports, be it for the type checker alone."""
+    if isinstance(statement, ast.If):
+        return ast.unparse(statement.test) == "TYPE_CHECKING" and all(map(is_import, statement.body))
+    return isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def fold_imports(cell: Any) -> None:
+    """Fold a cell that only imports."""
+    try:
+        statements = ast.parse(cell.source).body
+    except SyntaxError:     # a line magic
+        return
+    if statements and "hide-input" not in cell.metadata["tags"] and all(map(is_import, statements)):
+        fold(cell, "imports")
 
 
 def chart_label(spec: dict[str, Any]) -> str:
-    """Return the title of a chart as plain text, for screen readers."""
+    """Return what a chart shows as plain text, for screen readers; its title if it does not say."""
     title = spec.get("title") or "chart"
     text = title.get("text", "chart") if isinstance(title, dict) else title
-    return " ".join(map(str, text)) if isinstance(text, list) else str(text)
+    return str(spec.get("description") or (" ".join(map(str, text)) if isinstance(text, list) else text))
 
 
 def vega_block(spec: dict[str, Any], png: str | None) -> str:
@@ -76,7 +100,8 @@ def vega_block(spec: dict[str, Any], png: str | None) -> str:
     still = (f'<img alt="{label}" src="data:image/png;base64,{png.strip()}">' if png
              else f"<noscript>The chart “{label}” is drawn by JavaScript.</noscript>")
     return (
-        f'<div class="vega-chart" role="img" aria-label="{label}"><div class="vega-view">{still}</div>'
+        f'<div class="vega-chart"><div class="vega-view" role="img" aria-label="{label}">{still}</div>'
+        f'<details class="vega-values"><summary>Values as a table</summary></details>'
         f'<script type="application/json" class="vega-spec">{data}</script></div>')
 
 
@@ -85,7 +110,7 @@ def render_charts(cell: nbformat.NotebookNode) -> None:
     for out in cell.get("outputs", []):
         data = out.get("data", {})
         if key := next((k for k in data if VEGALITE.fullmatch(k)), None):
-            data["text/html"] = vega_block(data.pop(key), data.get("image/png"))
+            data["text/html"] = vega_block(finished(data.pop(key)), data.get("image/png"))
 
 
 def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
@@ -118,6 +143,7 @@ def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:
                         f"```{{div}} nb-export\nexported to {{py:mod}}`{target}`\n```"))
         if not cell.source.strip():
             tags.append("remove-cell")
+        fold_imports(cell)
         render_charts(cell)
     nb.cells = cells
     return nb
@@ -146,4 +172,5 @@ def setup(app: Any) -> dict[str, Any]:
     app.connect("html-page-context", trim_scripts, priority=900)
     app.add_js_file("book-vega.js", defer="defer")
     app.add_css_file("book.css")
+    app.add_css_file("book-charts.css")
     return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}

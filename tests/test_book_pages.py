@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,8 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tools.check_access import MODES, SLOW, axe, grave_violations  # noqa: E402
+
 HTML = Path(os.environ.get("BOOK_HTML", Path(__file__).parents[1] / "_build" / "html")).resolve()
-PAGES = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html") if "_static" not in p.parts)
+EVERY = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html") if "_static" not in p.parts)
+LISTINGS = [page for page in EVERY if page.startswith("_modules")]     # of one template: every twelfth is seen
+PAGES = sorted({*EVERY} - {*LISTINGS} | {*LISTINGS[::12]})
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
@@ -59,19 +65,34 @@ for (const mode of ['light', 'dark']) {
     }
 }
 return bad;"""
-PHONE = 390
-SMALL = """const bad = [], scrollable = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX);
+PHONE, NARROW_PHONE = 390, 360
+NARROW = """const bad = [], scrollable = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX);
 const scrolls = (e) => e && (scrollable(e) || scrolls(e.parentElement));
 const wide = document.documentElement.scrollWidth - window.innerWidth;
 if (wide > 0) bad.push('page is ' + wide + ' px too wide');
-for (const m of document.querySelectorAll('mjx-container'))
-    if (m.getBoundingClientRect().right > window.innerWidth && !scrolls(m)) bad.push('cut off: ' + m.textContent);
+for (const e of document.querySelectorAll('mjx-container, table, pre, img, svg.picture'))
+    if (e.getBoundingClientRect().right > window.innerWidth + 1 && !scrolls(e))
+        bad.push('cut off: ' + e.textContent.slice(0, 60));
+for (const e of document.querySelectorAll('h1, h2, h3, h4'))
+    if (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 9) bad.push('clipped: ' + e.textContent);
+return bad;"""
+SMALL = """const bad = [];
 for (const c of document.querySelectorAll('.vega-chart')) {
     const drawn = c.querySelector('svg'), width = drawn ? drawn.getBoundingClientRect().width : 0;
     if (width > c.clientWidth + 1) bad.push('chart is cut off: ' + c.ariaLabel);
     if (width < 0.85 * drawn?.viewBox.baseVal.width) bad.push('chart is too small to read: ' + c.ariaLabel);
 }
 return bad;"""
+MEASURE = """const long = [], range = document.createRange();
+for (const p of document.querySelectorAll('.bd-article :is(p, li, dd)')) {
+    const holds = p.querySelector('p, ul, ol, pre, table, mjx-container, svg');
+    if (holds || p.closest('table') || p.textContent.length < 300) continue;
+    range.selectNodeContents(p);
+    const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top / 12))).size;
+    const each = Math.round(p.textContent.length / lines);
+    if (each > 90) long.push(`${each} characters a line: ${p.textContent.slice(0, 40)}`);
+}
+return long;"""
 REFITTED = """return [...document.querySelectorAll('.vega-chart')].every((c) => c.dataset.room == c.clientWidth);"""
 
 pytestmark = [
@@ -152,12 +173,15 @@ def problems(driver, url: str, patience: float = 20.0) -> list[str]:
     return found + (["[object Object] on the page"] if "[object Object]" in text else [])
 
 
-def on_a_phone(driver, patience: float = 20.0) -> list[str]:
-    """List what is wrong with the open page when the window is as wide as a phone."""
+def on_a_phone(driver, patience: float = 20.0, theme: str = "") -> list[str]:
+    """List what is wrong with the open page when the window is as wide as a phone; with axe, if a theme is named."""
     size = {"width": PHONE, "height": 844, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     wait(driver, REFITTED, patience)
-    found = driver.execute_script(SMALL)
+    found = driver.execute_script(SMALL) + driver.execute_script(NARROW)
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "width": NARROW_PHONE})
+    found += driver.execute_script(NARROW)
+    found += grave_violations(driver, "phone", theme, SLOW) if theme else []
     driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     return found
 
@@ -166,8 +190,23 @@ def on_a_phone(driver, patience: float = 20.0) -> list[str]:
 def test_page(browser, site, page):
     assert problems(browser, site + page) == []
     if not page.startswith("_modules"):
-        assert on_a_phone(browser) == []
+        number = PAGES.index(page)     # every fourth page in one mode; all pages, modes and slow rules: `make access`
+        window, theme = MODES[number // 4 % 4] if axe() and number % 4 == 0 else ("", "")
+        assert on_a_phone(browser, theme=theme if window == "phone" else "") == []
+        assert browser.execute_script(MEASURE) == []
         assert browser.execute_script(CONTRAST) == []
+        if window == "desktop":
+            assert grave_violations(browser, window, theme, SLOW) == []
+
+
+@pytest.mark.skipif(not axe(), reason="axe is not installed: run `make setup`")
+def test_violations_would_be_found(browser, tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text('<html><title>x</title><img src="data:,"><button></button><p style="color:#aaa">pale</p>'
+                    '<pre style="width:90px; overflow-x:auto">as wide as a phone, or wider</pre>', encoding="utf-8")
+    browser.get(page.as_uri())
+    found = {violation.split()[1] for violation in grave_violations(browser, "phone", "light")}
+    assert found == {"image-alt", "button-name", "html-has-lang", "scrollable-region-focusable", "color-contrast"}
 
 
 @pytest.mark.parametrize("address", ["site", "folder"])
@@ -186,6 +225,113 @@ def test_search_shows_excerpts(browser, site, address):
     assert [title for title, text in shown if len(text) <= len(title) + 4] == []
     excerpts = browser.execute_script("return document.querySelectorAll('#search-results p.context').length")
     assert excerpts >= 10
+
+
+# --- by keyboard
+
+FOCUS = """const e = document.activeElement, mark = (x, p) => x && (getComputedStyle(x, p).boxShadow !== 'none'
+    || getComputedStyle(x, p).outlineStyle !== 'none' && parseFloat(getComputedStyle(x, p).outlineWidth) > 0);
+if (!e || e === document.body) return null;
+e.dataset.visited = 1;
+const box = e.getBoundingClientRect(), title = e.closest('.admonition-title');
+return [e.tagName + ': ' + (e.ariaLabel || e.title || e.textContent).trim().slice(0, 50),
+        mark(e) || mark(e, '::after') || mark(title, '::before') || [...e.children].some((x) => mark(x)),
+        box.width > 0 && box.bottom > 0 && box.top < innerHeight];"""
+UNVISITED = """return [...document.querySelectorAll('a[href], button, input, select, summary')].filter((e) =>
+    !e.dataset.visited && !e.disabled && e.getBoundingClientRect().width
+    && e.checkVisibility({visibilityProperty: true, opacityProperty: true})).map((e) => e.outerHTML.slice(0, 100))"""
+IN_WIDGET = "return !!document.activeElement.closest('.widget')"
+WIDGETS = {"index.html", "nbs/25_policies.html", "nbs/33_greedy.html", "nbs/41_hadar_primal_dual.html",
+           "nbs/53_refine.html"}
+STILL = "document.head.insertAdjacentHTML('beforeend', '<style>* { transition: none !important }</style>')"
+JUMPS = "return [...document.querySelectorAll('[tabindex]')].filter((e) => e.tabIndex > 0).length"
+
+
+def press(driver, *keys: str) -> None:
+    """Press keys, one after another; ``CONTROL+k`` means both at once."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+    for key in keys:
+        *held, last = [getattr(Keys, name, name) for name in key.split("+")]
+        chain = ActionChains(driver)
+        for name in held:
+            chain.key_down(name)
+        chain.send_keys(last)
+        for name in held:
+            chain.key_up(name)
+        chain.perform()
+
+
+VISITED = [("nbs/22_fgd.html", 1280), ("nbs/60_fleet_tables.html", NARROW_PHONE), ("cite.html", 1280)]
+
+
+@pytest.mark.parametrize(("page", "width"), VISITED)
+def test_the_keyboard_reaches_everything_and_one_sees_where_it_is(browser, site, page, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert problems(browser, site + page) == []
+    browser.execute_script(STILL)
+    time.sleep(0.5)                                                # the theme and the book look for boxes that scroll
+    seen: list = []
+    while len(seen) < 400:
+        press(browser, "TAB")
+        if (now := browser.execute_script(FOCUS)) is None:
+            break
+        seen.append(now)
+    unvisited = browser.execute_script(UNVISITED)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert seen[0][0] == "A: Skip to main content" and 30 < len(seen) < 400
+    assert [name for name, marked, shown in seen if not (marked and shown)] == []
+    assert unvisited == []
+    assert browser.execute_script(JUMPS) == 0
+
+
+def test_skip_link_search_and_sidebar_work_by_keyboard(browser, site):
+    assert problems(browser, site + "nbs/22_fgd.html") == []
+    press(browser, "TAB", "ENTER", "TAB")
+    assert browser.execute_script("return !!document.activeElement.closest('main')")
+    is_open = "return document.getElementById('{}').open"
+    press(browser, "CONTROL+k")
+    assert browser.execute_script(is_open.format("pst-search-dialog"))
+    press(browser, "ESCAPE")
+    assert not browser.execute_script(is_open.format("pst-search-dialog"))
+    size = {"width": PHONE, "height": 844, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    for side in ("primary", "secondary"):
+        panel = f"pst-{side}-sidebar-modal"
+        browser.execute_script(f"document.querySelector('.{side}-toggle').focus()")
+        press(browser, "ENTER")
+        assert browser.execute_script(is_open.format(panel))
+        assert browser.execute_script(f"return document.getElementById('{panel}').querySelectorAll('a').length") > 3
+        press(browser, "ESCAPE")
+        wait(browser, is_open.format(panel).replace("return ", "return !"))
+        assert not browser.execute_script(is_open.format(panel))
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    press(browser, "CONTROL+k", "power", "ENTER")
+    wait(browser, "return location.pathname.endsWith('search.html')")
+    assert browser.current_url.endswith("search.html?q=power")
+
+
+@pytest.mark.parametrize("page", sorted(WIDGETS))
+def test_a_widget_is_used_by_keyboard_alone(browser, site, page):
+    assert problems(browser, site + page) == []
+    wait(browser, "return [...document.querySelectorAll('.widget[data-widget]')].every((w) => w.dataset.state)")
+    state = "return [...document.querySelectorAll('.widget')].map((w) => w.innerHTML).join()"
+    control = "[...document.querySelectorAll('.widget :is(input, select, button)')]"
+    names = browser.execute_script(f"return {control}.map((e) => e.tagName)")
+    assert {"INPUT", "BUTTON"} <= set(names)
+    used = {"INPUT": "ARROW_LEFT", "SELECT": "ARROW_DOWN", "BUTTON": "ENTER"}
+    changed = []
+    for place, name in enumerate(names):
+        focus = f"const e = {control}[{place}]; e?.focus(); return e && document.activeElement === e"
+        if not browser.execute_script(focus):
+            continue                                               # out of use at the moment
+        before = browser.execute_script(state)
+        press(browser, used[name])
+        changed.append(browser.execute_script(state) != before)
+        assert browser.execute_script(IN_WIDGET), f"the focus was lost after control {place}"
+    assert sum(changed) >= 0.7 * len(names)
+    assert WIDGETS == {p for p in PAGES if 'data-widget="' in (HTML / p).read_text(encoding="utf-8")}
 
 
 def test_pages_open_from_a_folder(browser):

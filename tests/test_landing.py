@@ -96,7 +96,7 @@ def paths() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("who", "least", "most"), [
-    ("A manager", 8, 12), ("A cluster engineer", 40, 55), ("A student, for a term", 200, 600),
+    ("A manager", 5, 12), ("A cluster engineer", 30, 55), ("A student, for a term", 200, 600),
     ("A researcher", 60, 240)])
 def test_a_path_takes_as_long_as_its_reader_has(landing, who, least, most):
     names = [name for _, stage in landing.stages(paths()[who]) for name in stage]

@@ -87,6 +87,11 @@ globalThis.schedLab ??= (() => {
   const script = (file) => loaded[file] ??= new Promise((done, failed) => {
     document.head.append(h("script", { src: here + file, onload: done, onerror: () => failed(new Error(`cannot load ${file}`)) }));
   });
+  // Who works by keyboard stays in the widget when the button that was pressed is gone, or out of use.
+  const keepFocus = ({ detail, currentTarget: root }) => {
+    if (detail || root.contains(document.activeElement) && !document.activeElement.disabled) return;
+    (root.querySelector("button.primary:not(:disabled)") ?? root.querySelector("button:not(:disabled)"))?.focus();
+  };
   const fill = async (place) => {
     const name = place.dataset.widget;
     try {
@@ -95,6 +100,7 @@ globalThis.schedLab ??= (() => {
       const lab = { ...(await open(name)), h, slider, table };
       const root = h("section", { "aria-label": fronts[name].title });
       place.replaceChildren(root);
+      root.addEventListener("click", keepFocus);
       fronts[name].show(root, lab);
       place.dataset.state = "ready";
     } catch (error) {
