@@ -606,7 +606,7 @@ def timed_tasks(case: Case) -> tuple[TimedTasks, Queue]:
     arrival = coming[np.argsort(case.submit_s[coming], kind="stable")]
     timed = TimedTasks(case.asks, case.submit_s, case.duration_s, arrival, place_of, order, request,
                        member, case.slots, case.slots if len(case.slots.limits.most) else None,
-                       np.inf if case.cap_w is None else 1000 * case.cap_w)
+                       np.inf if case.cap_w is None else 1000.0 * case.cap_w)
     return timed, Queue(first, first.copy(), np.zeros_like(first), np.zeros(1, np.int64))
 
 # %% ../../nbs/64_fleet_events.ipynb #64-030
