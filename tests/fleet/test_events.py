@@ -233,6 +233,13 @@ def test_a_task_waits_for_watts():
             assert starts[2] is None and np.isnan(schedule.start_s[2]) or schedule.start_s[2] == starts[2]
 
 
+@pytest.mark.parametrize("cap_w", [170, 170.0, None])
+def test_a_cap_has_one_type_whatever_it_is(cap_w):
+    """Else the engine would be compiled once more for it."""
+    timed_case = replace(case(timed([(0, 10, 1, 1000)]), "fgd"), cap_w=cap_w)
+    assert type(events.timed_tasks(timed_case)[0].cap_mw) is float
+
+
 def test_who_needs_few_watts_may_go_before_who_needs_many():
     problem = timed([(0, 10, 1, 1000), (1, 5, 1, 1000), (2, 5, 0, 0)])
     problem = replace(problem, tasks=replace(problem.tasks, gpu_spec=texts(["T4", "G2", ""])))
