@@ -223,9 +223,10 @@ def pattern_run(files: Mapping[str, TraceFiles], trace: str, policy: str,
     cluster = cluster_in(files[trace].nodes, frozenset(GPU_POWER_W))
     tasks = tasks_in(files[trace].tasks)
     name, *served_w = policy.split(":")
-    if name == "patterns":
+    if name in ("patterns", "both"):
         workload = sample_arrivals(cluster, tasks, seed)
-        placements = place_by_patterns(cluster, tasks, workload, float(served_w[0]))
+        placements = place_by_patterns(cluster, tasks, workload, float(served_w[0]),
+                                       name == "both")
     else:
         placements = inflate(cluster, tasks, policy, seed=seed, power="package").placements
     asked = tasks.take(placements.task_row).gpu_demand_milli
@@ -243,6 +244,14 @@ def pattern_prices(place: Workplace) -> pd.DataFrame:
     cells = grid(trace=list(PATTERN_TRACES), policy=list(PATTERN_POLICIES),
                  seed=list(RECORDED[:5]))
     return place.sweep(partial(pattern_run, files), cells, "patterns",
+                       depends_on={"inputs": inputs})
+
+def pattern_judged(place: Workplace) -> pd.DataFrame:
+    """Let prices of node patterns beside those of types place where tasks insist on models."""
+    files = {"gpuspec25": files_of(place, "gpuspec25")}
+    inputs = {trace: known.checksums() for trace, known in files.items()}
+    cells = grid(trace=list(files), policy=["both:1000"], seed=list(range(47, 62)))
+    return place.sweep(partial(pattern_run, files), cells, "judged",
                        depends_on={"inputs": inputs})
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-019
@@ -716,6 +725,8 @@ STUDIES = (
         "policies": TUNED, "seeds": RECORDED[:5], "step": 0.1, "traces": TRAIN, **EXACT}),
     experiment("pattern-prices", pattern_prices, 9, {
         "policies": PATTERN_POLICIES, "seeds": RECORDED[:5], "traces": PATTERN_TRACES, **EXACT}),
+    experiment("pattern-judged", pattern_judged, 9, {
+        "policies": ["both:1000"], "seeds": list(range(47, 62)), "traces": ["gpuspec25"], **EXACT}),
 )
 
 # %% ../../nbs/29c_online_experiments.ipynb #29c-038

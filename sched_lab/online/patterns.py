@@ -405,7 +405,8 @@ class Shop:
                                  np.array([values.idle for values in every]))
 
 # %% ../../nbs/28a_patterns.ipynb #28a-031
-def decided(shop: Shop, task: int, nodes: Integers, served_w: float) -> tuple[int, int]:
+def decided(shop: Shop, task: int, nodes: Integers, served_w: float,
+            is_beside: bool) -> tuple[int, int]:
     """Node and GPUs of a task; without GPU `bid` decides alone."""
     world = shop.world
     score = np.zeros(len(world.gpu_model), np.int32)
@@ -414,18 +415,19 @@ def decided(shop: Shop, task: int, nodes: Integers, served_w: float) -> tuple[in
     if world.demand.num_gpus[task] == 0:
         node = int(nodes[score[nodes].argmax()])
         return node, int(masks[node])
-    type_cost = cost_milliwatt(world, world.bids.dual, task)
+    type_cost = cost_milliwatt(world, world.bids.dual, task) * (not is_beside)
     return choose_by_patterns(shop.tables, world, task, nodes, score, type_cost, served_w)
 
 # %% ../../nbs/28a_patterns.ipynb #28a-030
-def place_by_patterns(cluster: Cluster, tasks: Tasks, workload: Arrivals,
-                      served_w: float) -> Placements:
+def place_by_patterns(cluster: Cluster, tasks: Tasks, workload: Arrivals, served_w: float,
+                      is_beside: bool = False) -> Placements:
     """Let prices of patterns place a workload; the placements are checked against Cond. 1-6.
 
     Parameters
     ----------
     cluster, tasks, workload : nodes, trace, drawn arrivals
     served_w : watts for a GPU that is not served
+    is_beside : add the cost of patterns to that of types, instead of replacing it
     """
     rows = workload.task_row
     order = np.argsort(workload.node_rank)
@@ -439,7 +441,8 @@ def place_by_patterns(cluster: Cluster, tasks: Tasks, workload: Arrivals,
         task, memory_mib = int(kind_of[row]), int(tasks.memory_mib[row])
         nodes = hosts(world, task, memory_mib)
         if len(nodes):
-            chosen[arrival], gpu_mask[arrival] = decided(shop, task, nodes, served_w)
+            chosen[arrival], gpu_mask[arrival] = decided(shop, task, nodes, served_w,
+                                                           is_beside)
             place(world, task, memory_mib, chosen[arrival], gpu_mask[arrival])
             count_placed(world, task)
             shop.renew(int(world.demand.gpu_milli[task] * world.demand.num_gpus[task]))

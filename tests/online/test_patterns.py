@@ -4,6 +4,7 @@ import pytest
 
 from sched_lab.cluster import toy_cluster
 from sched_lab.frames import read_frame
+from sched_lab.online.bid import _bid
 from sched_lab.online.experiments import PATTERN_POLICIES, PATTERN_TRACES
 from sched_lab.online.inflation import sample_arrivals
 from sched_lab.online.model import PowerSettings, final_state, world_of
@@ -11,8 +12,11 @@ from sched_lab.online.patterns import (
     MICRO,
     Classes,
     Patterns,
+    Shop,
     class_prices,
     classes_of,
+    decided,
+    hosts,
     node_value,
     place_by_patterns,
     rounded_pairs,
@@ -63,6 +67,27 @@ def test_a_workload_is_placed_the_same_twice():
     first, again = (place_by_patterns(cluster, tasks, workload, 1000.0) for _ in range(2))
     assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
     assert (first.node >= 0).sum() >= 3 and (final_state(cluster, tasks, first).gpu_left_milli >= 0).all()
+
+
+def test_the_cost_of_types_stands_beside_that_of_patterns_only_where_asked():
+    world = toy_world()
+    shop = Shop(world)
+    world.bids.dual[[0, 1, 3]] = 3  # only node 1 is free of the cost of its type
+    differs = 0
+    for task in range(len(world.demand.num_gpus)):
+        nodes = hosts(world, task, 0)
+        score, masks = np.zeros(len(world.gpu_model), np.int32), np.zeros(len(world.gpu_model), np.int64)
+        _bid(0, world, task, nodes, score, masks)
+        beside, instead = (decided(shop, task, nodes, 0.0, is_beside)[0] for is_beside in (True, False))
+        assert score[beside] == score[nodes].max()
+        differs += score[instead] != score[beside]
+    assert differs
+
+
+def test_the_sum_of_both_costs_was_judged_on_fifteen_seeds_of_one_trace():
+    runs = read_frame("data/results/pwr/pattern_judged.csv")
+    assert set(runs["trace"]) == {"gpuspec25"} and set(runs["policy"]) == {"both:1000"}
+    assert sorted(runs["seed"]) == list(range(47, 62)) and runs["grar"].between(0.94, 0.97).all()
 
 
 def test_every_run_is_stored():
