@@ -92,7 +92,7 @@ browser: setup
 # --- by hand
 
 access: html     ## axe on every page of the book, on desktop and phone, light and dark; every chart on a phone
-	ALL_PAGES=1 pytest -q $(XDIST) tests/test_book_charts.py
+	ALL_PAGES=1 pytest -q $(XDIST) tests/test_book_charts.py tests/test_book_pages.py
 	$(BIN)/python tools/check_access.py
 
 speed: html      ## kilobytes and first paint of the heaviest pages on a slow line

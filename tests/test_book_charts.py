@@ -16,7 +16,7 @@ browser = test_book_pages.browser
 BLOCK = re.compile(r'<div class="vega-view" role="img" aria-label="([^"]*)">.*?class="vega-spec">(.*?)</script', re.S)
 CHARTS = {path: found for path in sorted(HTML.rglob("*.html")) if "_static" not in path.parts
           and (found := BLOCK.findall(path.read_text(encoding="utf-8")))}
-SOME = list(CHARTS)[::1 if os.environ.get("ALL_PAGES") else 6]     # each is opened; all of them: `make access`
+SOME = list(CHARTS)[::1 if os.environ.get("ALL_PAGES") else 8]     # each is opened; all of them: `make access`
 LEAST_PX = 11
 GENERIC = re.compile(r"^(chart|figure|plot|diagram|marks of the data)?\.?$", re.I)
 DRAWN = """return [...document.querySelectorAll('.vega-chart')].every((c) => c.dataset.drawn

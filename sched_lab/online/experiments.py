@@ -22,6 +22,7 @@ from .evaluation import (Known, Study, arrivals_in, cluster_in, compare, run_cel
 from .inflation import (Run, cut, inflate, mean_curve, on_grid, sample_arrivals,
                                         saving_percent)
 from .model import Placements, final_state
+from .memory import price_memory
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
 from .patterns import place_by_patterns
 from .policies import policy_of
@@ -245,6 +246,7 @@ def pattern_prices(place: Workplace) -> pd.DataFrame:
                  seed=list(RECORDED[:5]))
     return place.sweep(partial(pattern_run, files), cells, "patterns",
                        depends_on={"inputs": inputs})
+
 
 def pattern_judged(place: Workplace) -> pd.DataFrame:
     """Let prices of node patterns beside those of types place where tasks insist on models."""
@@ -650,6 +652,41 @@ def bid_changed(place: Workplace) -> pd.DataFrame:
     return place.sweep(partial(changed_run, files), cells, "changed",
                        depends_on={"inputs": inputs})
 
+# %% ../../nbs/29c_online_experiments.ipynb #29c-0319s4
+MEMORY = ("as it is", "half CPU", "half CPU, no memory")
+MEMORY_POLICIES = ("fgd", "bid:1000:0", "bid:1000:0+memory", "bid:1000:0.5", "bid:1000:0.5+memory")
+
+
+def memory_run(files: Mapping[str, TraceFiles], trace: str, change: str, policy: str,
+               seed: int) -> dict[str, float]:
+    """What a run serves at the end and draws at half, memory priced or not.
+
+    Parameters
+    ----------
+    files : by trace
+    trace, change, policy, seed : of the run; `change` is one of `MEMORY`
+    """
+    cluster = cluster_in(files[trace].nodes, frozenset(GPU_POWER_W))
+    tasks = tasks_in(files[trace].tasks)
+    if "half CPU" in change:
+        tasks = replace(tasks, cpu_milli=tasks.cpu_milli // 2)
+    if "no memory" in change:
+        tasks = replace(tasks, memory_mib=tasks.memory_mib * 0)
+    name, *memory = policy.split("+")
+    run = inflate(cluster, tasks, price_memory(name, tasks) if memory else name, seed=seed,
+                  power="package")
+    return {"grar": run.summary["grar"],
+            "eopc_w": float(on_grid(run.curve, 0.5).set_index("x")["eopc_w"].loc[0.5])}
+
+
+def memory_prices(place: Workplace) -> pd.DataFrame:
+    """Let a price of memory place, and take memory away, where tasks ask for half their CPU."""
+    files = {trace: files_of(place, trace) for trace in CHANGED_TRACES}
+    inputs = {trace: known.checksums() for trace, known in files.items()}
+    cells = grid(trace=list(CHANGED_TRACES), change=list(MEMORY), policy=list(MEMORY_POLICIES),
+                 seed=list(CHANGED_SEEDS))
+    return place.sweep(partial(memory_run, files), cells, "memory", depends_on={"inputs": inputs})
+
 # %% ../../nbs/29c_online_experiments.ipynb #29c-033
 NODE_LISTS = ("gpu_node", "all_node")
 COUNTED = ("default", *(f"gpushare{x}" for x in (40, 60, 80, 100)),
@@ -765,6 +802,9 @@ JUDGED = (
     experiment("bid-changed", bid_changed, 8, {
         "policies": CHANGED, "traces": CHANGED_TRACES, "changes": CHANGES,
         "seeds": CHANGED_SEEDS, "step": JUDGE_STEP, **EXACT}, "bid_changed.csv.gz"),
+    experiment("memory-prices", memory_prices, 6, {
+        "policies": MEMORY_POLICIES, "traces": CHANGED_TRACES, "changes": MEMORY,
+        "seeds": CHANGED_SEEDS, **EXACT}),
 )
 COUNTS = Experiment(
     "traces", "Count what the chapters say about the public trace.",
