@@ -294,6 +294,41 @@ def _(family: pd.DataFrame, equal: pd.DataFrame) -> str:
     return str(sum(values.mean() > half_width(values) for values in more))
 
 
+# --- what prices of types cannot see (chapters 28a, 28b): a row for each run
+
+PATTERNS, BOTH, MEMORY = "pwr/pattern_prices.csv", "pwr/pattern_judged.csv", "pwr/memory_prices.csv"
+
+
+def points_above_fgd(runs: pd.DataFrame, policy: str) -> pd.Series:
+    """Points of GRAR above FGD, by seed."""
+    grar = runs.pivot(index="seed", columns="policy", values="grar")
+    return 100 * (grar[policy] - grar["fgd"])
+
+
+def on_half_the_cpu(runs: pd.DataFrame, policy: str) -> float:
+    """Points of GRAR above FGD on the default trace with half the CPU for each task."""
+    rows = runs[(runs["trace"] == "default") & (runs["change"] == "half CPU")]
+    return float(points_above_fgd(rows, policy).mean())
+
+
+for policy, name in (("patterns:3000", "patterns"), ("bid:1000:0", "types")):
+    number(f"pieces.{name}", "28a_patterns", PATTERNS)(
+        lambda p, policy=policy: fixed(
+            points_above_fgd(p[p["trace"] == "gpushare100"], policy).mean(), 2))
+
+
+@number("pieces.both", "28a_patterns", BOTH, EQUAL)
+def _(both: pd.DataFrame, equal: pd.DataFrame) -> str:
+    fgd = runs_at(equal, "gpuspec25", "fgd", 1)
+    more = both.set_index("seed")["grar"] - fgd["used_gpu_milli"] / fgd["arrived_gpu_milli"]
+    return fixed(100 * more.dropna().mean(), 2)
+
+
+number("memory.behind", "28b_memory", MEMORY)(lambda m: fixed(-on_half_the_cpu(m, BID), 2))
+number("memory.ahead", "28b_memory", MEMORY)(
+    lambda m: fixed(on_half_the_cpu(m, f"{BID}+memory"), 2))
+
+
 # --- decided with what is wrong (chapter 71)
 
 
