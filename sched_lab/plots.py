@@ -9,6 +9,7 @@ import colorsys
 import copy
 import html
 import json
+import os
 import re
 import subprocess
 import sys
@@ -66,9 +67,20 @@ def book_theme() -> alt.theme.ThemeConfig:
 
 # %% ../nbs/82_plots.ipynb #82-005p
 def use_book_style() -> None:
-    """Switch the book's look on; a chapter calls this once, in its first cell."""
+    """Switch the book's look on; a chapter calls this once, in its first cell.
+
+    In JupyterLab and Notebook, whose server names its sessions, charts answer as in the book.
+    """
     alt.theme.register("sched_lab", enable=True)(book_theme)
-    alt.renderers.enable("mimetype")
+    alt.renderers.register("sched_lab", _shown)
+    alt.renderers.enable("sched_lab" if "JPY_SESSION_NAME" in os.environ else "mimetype")
+
+
+def _shown(spec: dict[str, Any], **metadata: Any) -> Any:
+    """The chart as a notebook shows it, `finished`."""
+    from altair.vegalite.v5.display import mimetype_renderer
+
+    return mimetype_renderer(finished(spec), **metadata)
 
 # %% ../nbs/82_plots.ipynb #82-007
 POLICY_COLOURS = {

@@ -32,6 +32,7 @@ from sched_lab.plots import (
     SPOKEN,
     band_chart,
     curve_chart,
+    finished,
     fixed_colour,
     gantt_chart,
     node_chart,
@@ -41,6 +42,7 @@ from sched_lab.plots import (
     save_svg,
     script_json,
     stacked_area_chart,
+    use_book_style,
 )
 from sched_lab.records import PolicyRecord, PolicyTable
 
@@ -366,3 +368,19 @@ def test_titles_fit_in_other_fonts(tmp_path):
         lines = re.findall(r"<t(?:ext|span)[^>]*>([^<]{20,})<", svg)
         assert len(lines) >= 3 and max(map(len, lines)) * 0.7 * 15 <= wide
         assert "Arial" in svg and 'font-family="sans-serif"' not in svg
+
+
+@pytest.mark.parametrize(("server", "answers"), [("nbs/22_fgd.ipynb", True), (None, False)])
+def test_a_chart_answers_in_jupyterlab_and_is_stored_as_it_was_written(monkeypatch, server, answers):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    if server:
+        monkeypatch.setenv("JPY_SESSION_NAME", server)
+    use_book_style()
+    rows = pd.DataFrame({"x": [0, 1, 2] * 2, "y": range(6), "policy": ["fgd"] * 3 + ["pwr"] * 3})
+    chart = curve_chart(rows, "x", "y", "policy", x_title="load", y_title="kW", title="Watts")
+    shown = chart._repr_mimebundle_()
+    spec = (shown[0] if isinstance(shown, tuple) else shown)["application/vnd.vegalite.v5+json"]
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    use_book_style()
+    assert ("description" in spec) == answers == ("panel_rule" in str(spec["params"]))
+    assert finished(spec) == finished(finished(spec))
