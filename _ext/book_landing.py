@@ -93,6 +93,8 @@ def stages(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 def in_words(minutes: int) -> str:
     """Return a time as one says it."""
+    if minutes == 1:
+        return "1 minute"
     return f"{minutes} minutes" if minutes < 100 else f"{round(minutes / 30) / 2:g} hours"
 
 

@@ -145,3 +145,8 @@ def test_parts_stand_above_what_they_use(landing, graph):
     assert all(level[user] > level[used] for user, used in edges) and max(level) == 4
     with pytest.raises(Exception, match="circle"):
         landing.levels(2, Counter({(0, 1): 1, (1, 0): 1}))
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(1, "1 minute"), (99, "99 minutes"), (150, "2.5 hours")])
+def test_a_time_is_said_as_people_say_it(landing, minutes, said):
+    assert landing.in_words(minutes) == said
