@@ -6,9 +6,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.sched_lab-installed
 JOBS   ?= 2
 OUT    := _build/results/default
-# a worker that had to be ended is not replaced: xdist would then wait for ever for tests it had given away
-XDIST  := -n $(JOBS) --max-worker-restart 0
-NBVAL  := --nbval --nbval-cell-timeout 240 --nbval-current-env --nbval-sanitize-with nbs/sanitize.cfg $(XDIST) --dist loadfile
+XDIST  := -n $(JOBS)
+NBVAL  := --nbval --nbval-cell-timeout 1140 --nbval-kernel-startup-timeout 600 --nbval-current-env --nbval-sanitize-with nbs/sanitize.cfg $(XDIST) --dist loadfile
 step    = @printf '\n--- %s\n' "$(1)"
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
