@@ -198,6 +198,15 @@ def group_classes(world: World, fits: Truths) -> tuple[Integers, Integers]:
 
 # %% ../../nbs/24c_bid.ipynb #24c-021
 @njit(cache=True, error_model="numpy")
+def total_of(amounts: Floats) -> float:
+    """Sum from the first to the last, compiled or not; NumPy has an order of its own."""
+    total = 0.0
+    for amount in amounts:
+        total += amount
+    return total
+
+
+@njit(cache=True, error_model="numpy")
 def usual_mix(world: World, group_of: Integers, num_groups: int) -> tuple[Floats, Floats]:
     """What the mean task of a group needs, and how many come for a GPU that is asked for.
 
@@ -217,7 +226,7 @@ def usual_mix(world: World, group_of: Integers, num_groups: int) -> tuple[Floats
         needs_of(target.cpu_milli[m], target.gpu_milli[m], target.num_gpus[m], need)
         needs[group_of[m]] += target.count[m] * need
         count[group_of[m]] += target.count[m]
-    gpus = max(needs[:, 0].sum(), 1e-9)
+    gpus = max(total_of(needs[:, 0]), 1e-9)
     for group in range(num_groups):
         needs[group] /= max(count[group], 1.0)
     return needs, count / gpus
@@ -268,7 +277,7 @@ def put_prices(world: World) -> None:
         needs, per_gpu = usual_mix(world, group_of, len(first))
         matrix, gain = program_of(needs, fits[first])
         for pressure in PRESSURES:
-            asked = pressure * room[:, 0].sum() * per_gpu
+            asked = pressure * total_of(room[:, 0]) * per_gpu
             price = dual_prices(matrix, np.concatenate((room.ravel(), asked)), gain)[1]
             bids.dual[:] += price[:room.size].reshape(room.shape) / len(PRESSURES)
 

@@ -1,4 +1,7 @@
 """Bid prices prove their program's value; the engines agree on them; one end of the family is joint."""
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -171,3 +174,41 @@ def test_a_name_says_what_the_dials_are():
 def test_it_does_not_go_in_lockstep():
     with pytest.raises(InputError, match="bid"):
         simulate_together(FEW, TASKS, ["bid"], [0])
+
+
+PRICES = """
+import sys
+import numpy as np
+import sched_lab.jit
+sched_lab.jit.is_interpreted = sys.argv[1] == "interpreted"
+from sched_lab.cluster import default_cluster
+from sched_lab.online.bid import DIALS, cost_milliwatt, put_prices, set_dials
+from sched_lab.online.model import PowerSettings, world_of
+from sched_lab.traces import default_tasks, target_workload, task_classes
+
+cluster = default_cluster().take(np.arange(0, 1213, 25))
+tasks = default_tasks()
+classes, _ = task_classes(tasks)
+world = world_of(cluster, classes, target_workload(tasks), PowerSettings().of(cluster))
+set_dials(world, DIALS)
+rng = np.random.default_rng(7)
+full = [left.copy() for left in world.state]
+for _ in range(6):
+    for left, capacity in zip(world.state, full, strict=True):
+        left[:] = capacity * rng.choice([0, 0.25, 0.5, 1], capacity.shape)
+    put_prices(world)
+    print(*(price.hex() for price in world.bids.dual.ravel().tolist()))
+    print(*(cost for task in range(len(classes)) for cost in cost_milliwatt(world, world.bids.dual, task).tolist()))
+"""
+
+
+def prices_on(kind: str) -> str:
+    """Prices of six states in a process of its own: on this CPU, on the oldest of its kind, or without a compiler."""
+    other = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""} if kind == "generic" else {}
+    return subprocess.run([sys.executable, "-c", PRICES, kind], env=os.environ | other, check=True, text=True,
+                          capture_output=True, timeout=1200).stdout
+
+
+@pytest.mark.parametrize("kind", ["generic", "interpreted"])
+def test_one_dual_of_several_is_the_same_on_every_cpu(kind):
+    assert prices_on(kind) == prices_on("this") != ""
