@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -105,6 +106,8 @@ class Meters:
                                  registry=registry)
         self.thinking = Histogram("andreas_decision_seconds", "Time of the policy.",
                                   buckets=SECONDS, registry=registry)
+        self.undecided = Counter("andreas_decision_failures", "Decisions that failed by a mistake "
+                                 "of ours.", registry=registry)
         self.failures = Counter("andreas_database_failures", "Transactions that failed.",
                                 registry=registry)
 
@@ -260,6 +263,10 @@ async def keep_thinking(manager: Manager) -> None:
             LOG.warning("no decision: %s", refusal)
             manager.wake("restart")
             await asyncio.sleep(RETRY_S)
+        except Exception:  # the queue is the same after a restart: ending would not mend it
+            LOG.exception("no decision: our mistake")
+            manager.meters.undecided.inc()
+            await asyncio.sleep(RETRY_S)
 
 
 async def open_book(manager: Manager) -> None:
@@ -358,7 +365,8 @@ async def get_jobs(asked: Asked) -> tuple[Any, int]:
     text = asked.query.get("after", "0")
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise Refusal(400, f"after is {text!r:.60}: give the number of a job")
-    rows = list(asked.manager.book.jobs.values())[int(text):int(text) + MOST_LISTED]
+    later = (row for row in asked.manager.book.jobs.values() if row.number > int(text))
+    rows = list(islice(later, MOST_LISTED))
     now_s = asked.manager.now_s()
     return {"jobs": [told(asked.manager.book, row, now_s) for row in rows],
             "next": rows[-1].number if len(rows) == MOST_LISTED else None}, 200

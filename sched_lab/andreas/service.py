@@ -18,7 +18,10 @@ from ..arrays import Integers
 from ..frames import InputError
 from .greedy import SearchOptions
 from .model import (
+    LEAST_S,
+    MOST_EPOCHS,
     MOST_GPUS,
+    MOST_S,
     Assignment,
     Configuration,
     DueDate,
@@ -49,7 +52,7 @@ class Submit(Command):
     id: Key
     application: Label
     batch: Number
-    epochs: Number
+    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)]
     due_s: DueDate
     weight_eur_per_s: Price
 
@@ -183,6 +186,11 @@ class Book:
     ----------
     prices : cost_eur_per_h of the instance file
     bounds : most of what is kept
+
+    Attributes
+    ----------
+    damaged : stored jobs and samples that cannot be read, with the reason; their ids stay taken
+    last_number : of all stored jobs, the damaged ones included
     """
 
     prices: Mapping[str, float]
@@ -192,6 +200,8 @@ class Book:
     nodes: dict[str, Node] = field(default_factory=dict)
     samples: dict[str, Measure] = field(default_factory=dict)
     pools: dict[tuple[str, int], dict[str, Pool]] = field(default_factory=dict)
+    damaged: dict[tuple[Literal["job", "sample"], str], str] = field(default_factory=dict)
+    last_number: int = 0
     version: int = 0
     revision: int = 0
     last_s: float = 0.0
@@ -218,6 +228,7 @@ class Book:
     def put(self, job: Job) -> None:
         """Replace a row of the jobs."""
         self.jobs[job.given.id] = job
+        self.last_number = max(self.last_number, job.number)
         if job.end_s is None:
             self.queue[job.given.id] = job
         else:
@@ -248,8 +259,16 @@ class Refused(InputError):
         self.kind = kind
 
 
+def refuse_damaged(book: Book, kind: Literal["job", "sample"], name: str) -> None:
+    """Refuse what would touch a row that cannot be read."""
+    if why := book.damaged.get((kind, name)):
+        raise Refused("conflict", f"the stored {kind} {name!r:.110} cannot be read: {why}",
+                      "mend its row in the database, and start the service again")
+
+
 def job_of(book: Book, job: str) -> Job:
     """A job by its id."""
+    refuse_damaged(book, "job", job)
     if job not in book.jobs:
         raise Refused("unknown", f"there is no job {job!r:.110}", "submit it first")
     return book.jobs[job]
@@ -257,31 +276,56 @@ def job_of(book: Book, job: str) -> Job:
 
 def later(book: Book, now_s: float) -> float:
     """Present time, which never goes back, whatever the clock does."""
-    return max(now_s, book.last_s)
+    return min(max(now_s, book.last_s), MOST_S)
 
 
-def usable_s(book: Book, job: Submit) -> dict[str, float]:
-    """Seconds per epoch of a job on configurations that some known node has."""
-    most: dict[str, int] = {}
-    for node in book.nodes.values():
-        most[node.gpu] = max(node.num_gpus, most.get(node.gpu, 0))
+LEAST_EPOCHS = 0.5  # that are left of a job that has not said that it is done
+LEAST_EPOCH_S = LEAST_S / LEAST_EPOCHS
+
+
+def largest_nodes(nodes: Iterable[Node]) -> dict[str, int]:
+    """Most GPUs of each type on one of some nodes."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        found[node.gpu] = max(node.num_gpus, found.get(node.gpu, 0))
+    return found
+
+
+def times_s(book: Book, job: Submit, largest: Mapping[str, int],
+            epochs: float) -> dict[str, float]:
+    """Seconds of so many epochs of a job on each measured configuration that a node has.
+
+    A time that an instance may not have is left out, whatever samples came after the job.
+
+    Parameters
+    ----------
+    largest : most GPUs of each type on a node
+    epochs : how many
+    """
     found = {}
     for name, seconds in book.epoch_s(job.application, job.batch).items():
         gpu, _, count = name.rpartition(",")
-        if int(count) <= most.get(gpu, 0):
-            found[name] = seconds
+        if int(count) <= largest.get(gpu, 0) and LEAST_S <= epochs * seconds <= MOST_S:
+            found[name] = epochs * seconds
     return found
 
 
 def check_runnable(book: Book, job: Submit) -> None:
-    """Refuse a job without a profile, or without a node for it."""
+    """Refuse a job without a profile, without a node for it, or that would never end."""
     measured = book.epoch_s(job.application, job.batch)
     what = f"application {job.application!r} with batch {job.batch}"
     if not measured:
         raise Refused("wrong", f"no profile of {what}", "send a sample of it first")
-    if not usable_s(book, job):
+    largest = largest_nodes(book.nodes.values())
+    on_nodes = {name: seconds for name, seconds in measured.items()
+                if int(name.rpartition(",")[2]) <= largest.get(name.rpartition(",")[0], 0)}
+    if not on_nodes:
         raise Refused("wrong", f"no node has what {what} is profiled on: {', '.join(measured)}",
                       "send a sample on a configuration that a node has")
+    if not times_s(book, job, largest, job.epochs):
+        least_s = job.epochs * min(on_nodes.values())
+        raise Refused("wrong", f"{job.epochs} epochs of {what} would take {least_s:g} s",
+                      f"give it a number of epochs that takes {LEAST_S:g} to {MOST_S:g} s")
 
 
 def submit(book: Book, job: Submit, now_s: float) -> Change | None:
@@ -301,6 +345,7 @@ def submit(book: Book, job: Submit, now_s: float) -> Change | None:
     ------
     Refused : the id is another job's, no node can run it, or the queue is full
     """
+    refuse_damaged(book, "job", job.id)
     if job.id in book.jobs:
         if book.jobs[job.id].given == job:
             return None
@@ -310,11 +355,10 @@ def submit(book: Book, job: Submit, now_s: float) -> Change | None:
                       "submit it when some are done")
     check_runnable(book, job)
     now_s = later(book, now_s)
-    return Change("submission", now_s, (Job(len(book.jobs) + 1, job, now_s),))
+    return Change("submission", now_s, (Job(book.last_number + 1, job, now_s),))
 
 
 DRIFT = 0.1  # of the epochs that are left; so far may a report be off before we think again
-LEAST_EPOCHS = 0.5  # that are left of a job that has not said that it is done
 
 
 def assumed_epochs(book: Book, job: Job, now_s: float) -> float:
@@ -324,6 +368,11 @@ def assumed_epochs(book: Book, job: Job, now_s: float) -> float:
     epoch_s = book.epoch_s(job.given.application, job.given.batch)[job.configuration]
     left = job.given.epochs - job.epochs_done
     return min(max(now_s - job.since_s, 0.0) / epoch_s, left - LEAST_EPOCHS)
+
+
+def left_epochs(book: Book, job: Job, now_s: float) -> float:
+    """Epochs that a job still needs, as far as can be told."""
+    return job.given.epochs - job.epochs_done - assumed_epochs(book, job, now_s)
 
 
 def is_off(book: Book, job: Job, epochs_done: int, now_s: float) -> bool:
@@ -388,6 +437,11 @@ def measure(book: Book, sample: Measure, now_s: float) -> Change | None:
     book, now_s : what is known, and when
     sample : what was measured
     """
+    refuse_damaged(book, "sample", sample.id)
+    epoch_s = sample.seconds / sample.epochs
+    if not LEAST_EPOCH_S <= epoch_s:
+        raise Refused("wrong", f"an epoch of {epoch_s:g} s is shorter than {LEAST_EPOCH_S:g} s",
+                      "count more work as an epoch")
     if (known := book.samples.get(sample.id)) is not None:
         if known == sample:
             return None
@@ -455,21 +509,12 @@ class Question(NamedTuple):
     configuration: Integers
 
 
-def left_s(book: Book, job: Job, present: Mapping[str, int], now_s: float) -> dict[str, float]:
-    """Seconds that a job still needs on each configuration that a present node has."""
-    left = job.given.epochs - job.epochs_done - assumed_epochs(book, job, now_s)
-    times = book.epoch_s(job.given.application, job.given.batch)
-    return {name: left * seconds for name, seconds in times.items()
-            if int(name.rpartition(",")[2]) <= present.get(name.rpartition(",")[0], 0)}
-
-
 def question_of(book: Book, now_s: float) -> Question | None:
     """What to ask the optimizer; None if there is nothing to place, or nowhere."""
     nodes = [node for node in book.nodes.values() if node.is_present]
-    present: dict[str, int] = {}
-    for node in nodes:
-        present[node.gpu] = max(node.num_gpus, present.get(node.gpu, 0))
-    times = {job.given.id: left_s(book, job, present, now_s) for job in book.queue.values()}
+    largest = largest_nodes(nodes)
+    times = {job.given.id: times_s(book, job.given, largest, left_epochs(book, job, now_s))
+             for job in book.queue.values()}
     asked = [job for job in book.queue.values() if times[job.given.id]]
     if not asked:
         return None
@@ -559,7 +604,7 @@ def lay(book: Book, places: Places, event: str, now_s: float) -> Change | None:
     for job in book.queue.values():
         place: tuple[str | None, str | None] = places.get(job.given.id, (None, None))
         node = book.nodes.get(place[0] or "")
-        if node is None or not node.is_present or not _has(node, place[1] or ""):
+        if node is None or not node.is_present or not has(node, place[1] or ""):
             place = (None, None)
         if place != (job.node, job.configuration):
             start_s = now_s if place[0] else None
@@ -567,7 +612,7 @@ def lay(book: Book, places: Places, event: str, now_s: float) -> Change | None:
     return Change(event, now_s, tuple(moved), tuple(moved), asks=False) if moved else None
 
 
-def _has(node: Node, configuration: str) -> bool:
+def has(node: Node, configuration: str) -> bool:
     """Whether a node, which may have joined anew as another one, has a configuration."""
     gpu, _, count = configuration.rpartition(",")
     return node.gpu == gpu and int(count) <= node.num_gpus
@@ -598,8 +643,7 @@ def expected_end_s(book: Book, job: Job, now_s: float) -> float | None:
     if job.node is None or job.configuration is None:
         return None
     epoch_s = book.epoch_s(job.given.application, job.given.batch)[job.configuration]
-    left = job.given.epochs - job.epochs_done - assumed_epochs(book, job, now_s)
-    return now_s + left * epoch_s
+    return now_s + left_epochs(book, job, now_s) * epoch_s
 
 
 def price_eur_per_h(book: Book) -> float:

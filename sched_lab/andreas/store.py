@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
+from pydantic import ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 from sqlalchemy import (
     Boolean,
     Column,
@@ -23,9 +26,22 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ..frames import InputError, SchedLabError
-from .profiles import DECISION, JOB, METADATA, NAME, ON_MARIADB, SAMPLE, open_database
-from .service import Book, Bounds, Change, Job, Measure, Node, Submit
+from .model import Configuration
+from .profiles import (
+    DECISION,
+    JOB,
+    METADATA,
+    NAME,
+    ON_MARIADB,
+    SAMPLE,
+    Sample,
+    Submission,
+    Word,
+    open_database,
+)
+from .service import Book, Bounds, Change, Job, Join, Measure, Node, Submit, has
 
+LOG = logging.getLogger("sched_lab.serve")
 NODE = Table("node", METADATA, Column("id", NAME, primary_key=True),
              Column("gpu", NAME, nullable=False), Column("num_gpus", Integer, nullable=False),
              Column("is_present", Boolean, nullable=False), **ON_MARIADB)
@@ -87,7 +103,7 @@ def write_sample(connection: Connection, sample: Measure) -> None:
 def write(connection: Connection, book: Book, change: Change) -> None:
     """Write all rows of a change but that of the writer."""
     if change.jobs:
-        write_jobs(connection, change.jobs, len(book.jobs))
+        write_jobs(connection, change.jobs, book.last_number)
     if change.node:
         write_node(connection, change.node)
     if change.sample:
@@ -99,26 +115,113 @@ def write(connection: Connection, book: Book, change: Change) -> None:
                                               for job in change.moved])
 
 
+class StoredJob(Submission):
+    """What a row of the table of jobs has to be."""
+
+    model_config = ConfigDict(strict=True)
+
+    epochs_done: Annotated[int, Field(ge=0)]
+    sequence: Annotated[int, Field(ge=0)] | None
+    report_s: FiniteFloat | None
+    node: Word | None
+    configuration: Configuration | None
+    start_s: FiniteFloat | None
+    end_s: FiniteFloat | None
+
+    @model_validator(mode="after")
+    def whole(self) -> Self:
+        """Check what columns have to do with each other."""
+        if self.epochs_done > self.epochs:
+            raise ValueError(f"{self.epochs_done} of {self.epochs} epochs are done")
+        if (self.node is None) != (self.configuration is None):
+            raise ValueError("node or configuration is missing")
+        return self
+
+
 def job_in(row: Row[Any]) -> Job:
-    """A row of the table of jobs."""
+    """A row of the table of jobs, placed or not.
+
+    Raises
+    ------
+    ValidationError : a value is impossible
+    """
+    stored = StoredJob.model_validate(row, from_attributes=True)
     given = Submit.model_construct(**{name: getattr(row, name) for name in Submit.model_fields})
     start_s = row.start_s if row.start_s is not None or row.node is None else row.submission_s
-    return Job(row.number, given, row.submission_s, row.epochs_done, row.sequence or 0,
-               row.report_s, row.node, row.configuration, start_s, row.end_s)
+    return Job(row.number, given, stored.submission_s, stored.epochs_done, stored.sequence or 0,
+               stored.report_s, stored.node, stored.configuration, start_s, stored.end_s)
+
+
+def words_of_row(error: ValidationError) -> str:
+    """The first thing that is wrong with a row."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place} {first['input']!r:.60}: {first['msg']}" if place else first["msg"]
+
+
+def leave_out(table: Table, row: Row[Any], error: ValidationError) -> str:
+    """Say that a row is left out; return why."""
+    why = words_of_row(error)
+    fields = {"table": table.name, "row": getattr(row, "number", None) or row.id, "why": why}
+    LOG.error("a row of the database cannot be read, and is left out", extra={"fields": fields})
+    return why
+
+
+def read_nodes(book: Book, connection: Connection) -> None:
+    """Read nodes."""
+    for row in connection.execute(select(NODE).order_by(NODE.c.id)):
+        try:
+            given = Join.model_validate({"gpu": row.gpu, "num_gpus": row.num_gpus})
+        except ValidationError as error:
+            leave_out(NODE, row, error)
+        else:
+            book.nodes[row.id] = Node(row.id, given.gpu, given.num_gpus, bool(row.is_present))
+
+
+def read_samples(book: Book, connection: Connection) -> None:
+    """Read samples, and the ids of those that have one."""
+    keys = {row.number: row.id for row in connection.execute(select(SAMPLE_KEY))}
+    for row in connection.execute(select(SAMPLE).order_by(SAMPLE.c.number)):
+        key = keys.get(row.number)
+        try:
+            sample = Sample.model_validate(row, from_attributes=True, strict=True)
+        except ValidationError as error:
+            why = leave_out(SAMPLE, row, error)
+            if key:
+                book.damaged["sample", key] = why
+            continue
+        book.pool(sample.application, sample.batch, sample.configuration).add(
+            sample.epochs, sample.seconds)
+        if key:
+            book.samples[key] = Measure.model_construct(id=key, **sample.model_dump())
+
+
+def read_jobs(book: Book, connection: Connection) -> None:
+    """Read jobs, after nodes and samples; who is where there is no place for it waits."""
+    free = {name: node.num_gpus for name, node in book.nodes.items() if node.is_present}
+    for row in connection.execute(select(JOB).order_by(JOB.c.number)):
+        book.last_number = max(book.last_number, row.number)
+        try:
+            job = job_in(row)
+        except ValidationError as error:
+            book.damaged["job", str(row.id)] = leave_out(JOB, row, error)
+            continue
+        if job.node is not None and job.configuration is not None:
+            times = book.epoch_s(job.given.application, job.given.batch)
+            gpus = int(job.configuration.rpartition(",")[2])
+            if (gpus <= free.get(job.node, 0) and job.configuration in times
+                    and has(book.nodes[job.node], job.configuration)):
+                free[job.node] -= gpus
+            else:
+                job = replace(job, node=None, configuration=None, start_s=None)
+        book.put(job)
 
 
 def read_into(book: Book, connection: Connection) -> None:
     """Fill an empty book."""
-    for row in connection.execute(select(JOB).order_by(JOB.c.number)):
-        book.put(job_in(row))
-    for row in connection.execute(select(NODE).order_by(NODE.c.id)):
-        book.nodes[row.id] = Node(row.id, row.gpu, row.num_gpus, bool(row.is_present))
-    keys = {row.number: row.id for row in connection.execute(select(SAMPLE_KEY))}
-    for row in connection.execute(select(SAMPLE).order_by(SAMPLE.c.number)):
-        book.pool(row.application, row.batch, row.configuration).add(row.epochs, row.seconds)
-        if key := keys.get(row.number):
-            values = {name: getattr(row, name) for name in Measure.model_fields if name != "id"}
-            book.samples[key] = Measure.model_construct(id=key, **values)
+    read_nodes(book, connection)
+    read_samples(book, connection)
+    read_jobs(book, connection)
     newest = select(DECISION.c.number).order_by(DECISION.c.number.desc()).limit(1)
     book.version = connection.execute(newest).scalar() or 0
 

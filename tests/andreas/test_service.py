@@ -4,32 +4,43 @@ import http.client
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sched_lab.andreas.greedy import SearchOptions
+from sched_lab.andreas.policies import POLICIES
 from sched_lab.andreas.profiles import METADATA, open_database
 from sched_lab.andreas.service import (
     Book,
     Bounds,
+    Change,
     Join,
     Measure,
     Refused,
     Report,
     Submit,
+    answer_of,
     cancel,
     expected_end_s,
     is_off,
+    is_valid,
     join,
+    later,
+    lay,
     leave,
     measure,
+    plan_of,
+    question_of,
     report,
     submit,
 )
+from sched_lab.andreas.store import Store, commit, read_book
 from tests.andreas.soak import CLUSTER, Caller, soak, teach
 from tests.andreas.test_profiles import mariadb_url  # noqa: F401
 
@@ -95,6 +106,119 @@ def test_a_job_of_a_lost_node_waits_and_keeps_what_it_reported(book: Book) -> No
     book.apply(change)
     assert (book.jobs["a"].state, book.jobs["a"].epochs_done) == ("waiting", 2)
     assert leave(book, "v1", 26.0) is None
+
+
+# --- what was accepted can be loaded and decided
+
+def accepted(book: Book, make: Callable[[], Change | None]) -> bool:
+    """Whether a command is accepted; then it is applied."""
+    try:
+        change = make()
+    except Refused as refused:
+        assert refused.kind == "wrong"
+        return False
+    assert change is not None
+    book.apply(change)
+    return True
+
+
+@pytest.mark.parametrize("epochs", [1, 3_000_000, 10**9])
+@pytest.mark.parametrize("sampled", [1, 1_000_000, 2**31 - 1])
+@pytest.mark.parametrize("seconds", [1e-6, 0.5, 3600.0, 1e10])
+def test_what_is_accepted_can_be_decided(seconds: float, sampled: int, epochs: int) -> None:
+    """The sample or the job is refused at the door, or a decision can be made until the job's last moment."""
+    book = Book({"TESLA,1": 0.12})
+    assert accepted(book, lambda: join(book, "v1", Join(gpu="TESLA", num_gpus=1), 0.0))
+    sample = Measure(id="m", application="lstm", batch=32, configuration="TESLA,1", epochs=sampled, seconds=seconds)
+    if not accepted(book, lambda: measure(book, sample, 0.0)):
+        assert seconds / sampled < 2e-6
+        return
+    if not accepted(book, lambda: submit(book, given(epochs=epochs), 0.0)):
+        assert epochs * seconds / sampled > 1e10
+        return
+    for done, at_s in ((0, 1.0), (epochs - 1, 2.0), (epochs - 1, 9e9)):
+        book.put(replace(book.jobs["a"], epochs_done=done))
+        question = question_of(book, at_s)
+        assert question is not None
+        places = answer_of(question, POLICIES.record("greedy").scalar_form, SearchOptions())
+        change = lay(book, places, "period", at_s)
+        if change is not None:
+            book.apply(change)
+        assert json.dumps(plan_of(book, at_s), allow_nan=False) and book.jobs["a"].state == "running"
+
+
+def test_a_sample_that_makes_a_job_endless_lets_it_wait(book: Book) -> None:
+    """It was accepted, and later samples say that it would take three centuries."""
+    book.apply(submit(book, given(epochs=10**8), 0.0))  # type: ignore[arg-type]
+    book.apply(measure(book, Measure(id="n", application="lstm", batch=32, configuration="TESLA,1", epochs=1,
+                                     seconds=1e6), 1.0))  # type: ignore[arg-type]
+    assert question_of(book, 2.0) is None and plan_of(book, 2.0)["waiting"] == ["a"]
+
+
+DAMAGES = {  # a statement for SQLite, and whether the job is left out
+    "a job that would never end": ("UPDATE job SET epochs = 1000000000", False),
+    "more epochs done than there are": ("UPDATE job SET epochs_done = 99", True),
+    "no epochs": ("UPDATE job SET epochs = 0", True),
+    "a text for a number": ("UPDATE job SET batch = 'many'", True),
+    "no due date": ("UPDATE job SET due_s = 9e999", True),
+    "half a place": ("UPDATE job SET node = 'v0'", True),
+    "a node that is not there": ("UPDATE job SET node = 'x', configuration = 'TESLA,1'", False),
+    "a configuration that the node lacks": ("UPDATE job SET node = 'v0', configuration = 'TURING,1'", False),
+    "more GPUs than the node has": ("UPDATE job SET node = 'v0', configuration = 'TESLA,9'", False),
+    "no configuration": ("UPDATE job SET node = 'v0', configuration = 'TESLA'", True),
+    "a sample of nothing": ("UPDATE sample SET epochs = 0 WHERE number = 1", False),
+    "a sample without a count": ("UPDATE sample SET configuration = 'TESLA' WHERE number = 1", False),
+    "a sample in no time": ("UPDATE sample SET seconds = 1e-6, epochs = 2000000000", False),
+    "a node without GPUs": ("UPDATE node SET num_gpus = 0 WHERE id = 'v1'", False),
+    "a clock that was far ahead": ("UPDATE writer SET last_s = 1e300", False),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The row is left out, or the job waits; its id stays taken; all else is decided, after a restart too."""
+    file = tmp_path / "jobs.db"
+    store = Store(str(file))
+    prices = CLUSTER["cost_eur_per_h"]
+    book = read_book(store, prices)
+
+    def carry_out(book: Book, store: Store, change: Change | None) -> None:
+        assert change is not None
+        commit(store, book, change)
+        book.apply(change)
+
+    for node in CLUSTER["nodes"]:
+        carry_out(book, store, join(book, node["id"], Join(gpu=node["gpu"], num_gpus=node["num_gpus"]), 0.0))
+    for number, configuration in enumerate(("TESLA,1", "TURING,1")):
+        carry_out(book, store, measure(book, Measure(id=f"m{number}", application="lstm", batch=32, epochs=1,
+                                                     configuration=configuration, seconds=10.0), 0.0))
+    carry_out(book, store, submit(book, given(id="a"), 1.0))
+    store.database.dispose()
+    statement, is_left_out = DAMAGES[damage]
+    with contextlib.closing(sqlite3.connect(file)) as direct, direct:
+        direct.execute(statement)
+    for round_ in range(2):
+        store = Store(str(file))
+        book = read_book(store, prices)
+        assert (("job", "a") in book.damaged) == is_left_out
+        if is_left_out:
+            assert "is left out" in caplog.text
+            with pytest.raises(Refused, match="cannot be read"):
+                submit(book, given(id="a"), 2.0)
+        fresh = given(id=f"fresh{round_}", application=f"conv{round_}")
+        for number, configuration in enumerate(("TESLA,1", "TURING,1")):
+            carry_out(book, store, measure(book, Measure(
+                id=f"c{round_}{number}", application=fresh.application, batch=32, configuration=configuration,
+                epochs=1, seconds=20.0), 2.0))
+        carry_out(book, store, submit(book, fresh, 2.0))
+        question = question_of(book, later(book, 3.0))
+        assert question is not None
+        places = answer_of(question, POLICIES.record("greedy").scalar_form, SearchOptions())
+        change = lay(book, places, "period", later(book, 3.0))
+        assert change is not None and is_valid(book, change)
+        carry_out(book, store, change)
+        assert json.dumps(plan_of(book, 3.0), allow_nan=False) and book.jobs[fresh.id].state == "running"
+        store.database.dispose()
 
 
 # --- short soaks
