@@ -143,9 +143,12 @@ class Stated(NamedTuple):
         return self.rows.numbers(*self.column(quantity))
 
     def seconds(self, quantity: str) -> Floats:
-        """Seconds; dates are understood."""
-        column, size = self.column(quantity)
-        return self.rows.seconds(column) * size
+        """Moments in seconds; dates are understood."""
+        return self.rows.seconds(*self.column(quantity))
+
+    def durations(self, quantity: str) -> Floats:
+        """Durations in seconds; hh:mm:ss is understood."""
+        return self.rows.durations(*self.column(quantity))
 
     def texts(self, quantity: str) -> pd.Series:
         """Texts, empty where unknown."""
@@ -157,14 +160,14 @@ def own_times(stated: Stated) -> dict[str, Floats]:
     submit, start, end = map(stated.seconds, ("submit", "start", "end"))
     note = partial(stated.rows.note, what="interpreted")
     if stated.has("wait") and not stated.has("start"):
-        start = submit + stated.numbers("wait")
+        start = submit + stated.durations("wait")
         note(np.isfinite(start), reason="start_s is submission and wait")
     if stated.has("duration") and not (stated.has("start") or stated.has("wait")):
         stated.rows.note(np.isfinite(submit), "assumed", "no column states a start: taken to start "
                          "when submitted")
         start = submit
     if stated.has("duration") and not stated.has("end"):
-        end = start + stated.numbers("duration")
+        end = start + stated.durations("duration")
         note(np.isfinite(end), reason="end_s is start and duration")
     elif stated.has("duration"):
         column, unit_s = stated.column("duration")
@@ -240,7 +243,7 @@ def read_own(files: Sequence[Source], ledger: Ledger,
     nodes = []
     tasks = []
     for source in files:
-        rows = Rows(source, text_table(source), ledger, options.zone)
+        rows = Rows(source, text_table(source), ledger, options)
         stated = Stated(rows, stated_columns(source, options.columns))
         if not stated.columns:
             raise InputError("no column has a name that is known", file=source.name, row=1,

@@ -60,6 +60,7 @@ from .compare import (
     models_without_watts,
     read_what_if,
 )
+from .dates import ORDERS, check_order
 from .events import BACKFILLS
 from .problem import Problem, Schedule, problem_of
 from .reading import FORMATS, Asked, format_named, read_files
@@ -93,6 +94,8 @@ SizeTo = Annotated[str, option(
     metavar="SHARE")]
 Zone = Annotated[str, option("Time zone of dates that name none. [default: UTC]",
                              metavar="NAME")]
+Dates = Annotated[str, option("Order of day, month and year in dates that can be read in several, "
+                              "such as 01.02.2024.", metavar="|".join(ORDERS))]
 ClusterFolder = Annotated[Path, folder_option(", ".join((*CLUSTER_FILES, CLUSTER_RECORD)))]
 
 
@@ -136,7 +139,7 @@ def warn_of(tables: ClusterTables) -> None:
 
 def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: Nodes = None,
                  map: Map = None, size_to: SizeTo = "", zone: Zone = "",
-                 force: Force = False) -> None:
+                 dates: Dates = "", force: Force = False) -> None:
     """Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger.
 
     **nodes.csv** and **tasks.csv** have the same columns whatever the files were; **ledger.csv**
@@ -147,13 +150,14 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
     """
     if format != "auto":
         format_named(format)
-    asked = Asked(ReadOptions(map_of(map or ()), zone), tuple(nodes or ()), size_to)
+    check_order(dates)
+    asked = Asked(ReadOptions(map_of(map or ()), zone, dates), tuple(nodes or ()), size_to)
     paths = [dump_file(path) for path in files]
     extra = [dump_file(path) for path in asked.nodes]
     inputs = {
         "format": format, "files": {str(path): path.sha256 for path in paths},
         "nodes": {str(path): path.sha256 for path in extra}, "map": dict(asked.options.columns),
-        "size_to": size_to, "zone": zone, "sched_lab": __version__}
+        "size_to": size_to, "zone": zone, "dates": dates, "sched_lab": __version__}
     answer = cluster_answer(inputs)
     check_folder(out, answer, force=force)
     ensure_writable(out)

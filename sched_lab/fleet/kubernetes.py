@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ..frames import InputError
+from .dates import seconds_of
 from .tables import Format, Ledger, ReadOptions, Source, encoding_of, milli_of_profile
 
 __all__ = ['read_kubernetes']
@@ -51,11 +51,7 @@ def texts_at(value: Any, *path: str) -> dict[str, str]:
 
 def seconds_at(value: Any, *path: str) -> float | None:
     """Seconds since 1970 of the date at the end of a path; None if it is none."""
-    try:
-        moment = datetime.fromisoformat(text_at(value, *path))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    return seconds_of(text_at(value, *path))
 
 
 QUANTITY = re.compile(

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..frames import InputError
+from .dates import seconds_in
 from .kubernetes import as_json, dig, instances_on_one, objects_at, text_at
 from .tables import (
     UNKNOWN,
@@ -24,7 +25,6 @@ from .tables import (
     encoding_of,
     milli_of_profile,
     note_rows,
-    seconds_in,
 )
 
 __all__ = ['FORMATS', 'read_slurm']
@@ -620,9 +620,9 @@ def jobs_only(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFra
 
 
 def account_times(cells: pd.DataFrame, source: Source, ledger: Ledger,
-                  zone: str) -> pd.DataFrame:
+                  options: ReadOptions) -> pd.DataFrame:
     """Submission, start and end of the jobs of `sacct -P`, and whether they are over."""
-    read = partial(seconds_in, source=source, ledger=ledger, zone=zone)
+    read = partial(seconds_in, source=source, ledger=ledger, options=options)
     times = pd.DataFrame({
         f"{name.lower()}_s": read(cells[name].where(cells[name] != "None", ""))
         for name in ("Submit", "Start", "End")})
@@ -656,7 +656,7 @@ def account_demand(cells: pd.DataFrame) -> pd.DataFrame:
 def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.DataFrame:
     """Rows of the jobs of `sacct -P`."""
     cells = jobs_only(account_lines(source, dump.ledger), source, dump.ledger)
-    times = account_times(cells, source, dump.ledger, options.zone)
+    times = account_times(cells, source, dump.ledger, options)
     cells = cells.loc[times.index]
     jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].join(
         times).join(account_demand(cells))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ['NODE_COLUMNS', 'TASK_COLUMNS', 'CLUSTER_FILES', 'CLUSTER_RECORD', 'Ledger', 'Source', 'sources_of', 'text_table',
-           'numbers_in', 'seconds_in', 'unique_names', 'ClusterTables', 'tables_of', 'with_names', 'write_cluster',
+           'numbers_in', 'unique_names', 'ClusterTables', 'tables_of', 'with_names', 'write_cluster',
            'cluster_answer', 'read_cluster', 'ReadOptions', 'Format', 'milli_of_profile']
 
 NODE_COLUMNS = {
@@ -375,6 +375,95 @@ def short_row(text: str, separator: str, width: int) -> int:
 UNKNOWN = {"", "none", "null", "nan", "n/a", "na", "unknown", "nil", "-"}
 
 
+class Cells(NamedTuple):
+    """The cells of a column that say something, and whom to tell about them.
+
+    Parameters
+    ----------
+    texts : the cells, indexed by their place in the column
+    rows : (n_rows,) number of each row in the file
+    name : of the column
+    source, ledger : the file, and where doubts go
+    """
+
+    texts: pd.Series
+    rows: pd.Index
+    name: str
+    source: Source
+    ledger: Ledger
+
+    def note(self, is_so: pd.Series, reason: str) -> None:
+        """Put the cells of a mask, indexed as the texts, into the ledger."""
+        places = is_so.index[is_so.to_numpy(bool)]
+        note_rows(self.ledger, self.source.name, self.rows[places], "interpreted",
+                  f"column {self.name}: {reason}")
+
+    def row_of(self, text: str) -> int:
+        """First row with a text."""
+        place = int((self.texts == text).to_numpy().argmax())
+        return int(self.rows[self.texts.index[place]])
+
+    def error(self, text: str, problem: str, mend: str) -> InputError:
+        """Error about the first cell with a text."""
+        return InputError(problem, file=self.source.name, row=self.row_of(text), column=self.name,
+                          value=text, mend=mend)
+
+    def column(self, numbers: pd.Series) -> pd.Series:
+        """All of the column, unknown where the cells say nothing."""
+        whole = numbers.reindex(range(len(self.rows))).astype("Float64")
+        return whole.set_axis(self.rows).rename(self.name)
+
+
+def cells_in(texts: pd.Series, source: Source, ledger: Ledger) -> Cells:
+    """Cells of a column that say something."""
+    known = texts.astype("object").where(texts.notna(), "").astype(str).str.strip()
+    known = known.reset_index(drop=True)
+    return Cells(known[~known.str.lower().isin(UNKNOWN)], texts.index, str(texts.name), source,
+                 ledger)
+
+
+DECIMAL_COMMA = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+"
+COMMAS_OF_THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"
+POINTS_OF_THOUSANDS = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
+
+
+def plain_numbers(cells: Cells) -> pd.Series:
+    """Finite numbers of cells, NaN for those that are none; a comma is read in one way.
+
+    Raises
+    ------
+    InputError : a comma may be a decimal one or stand between thousands
+    """
+    texts = cells.texts
+    has_comma = texts.str.contains(",", regex=False)
+    if has_comma.any():
+        is_decimal = texts.str.fullmatch(DECIMAL_COMMA)
+        is_thousands = texts.str.fullmatch(COMMAS_OF_THOUSANDS)
+        decided = (is_decimal != is_thousands) & has_comma
+        readings = {"decimal": bool((is_decimal & decided).any()),
+                    "of thousands": bool((is_thousands & decided).any())}
+        doubtful = texts[is_decimal & is_thousands]
+        if all(readings.values()) or (len(doubtful) and not any(readings.values())):
+            text = texts[is_decimal if all(readings.values()) else doubtful.index].iloc[0]
+            raise cells.error(text, f"the comma of {text!r:.60} may be a decimal one or stand "
+                              "between thousands", "write all numbers of a column with a point, "
+                              "and nothing between thousands")
+        name = next((name for name, is_so in readings.items() if is_so), "")
+        if name:
+            cells.note(is_decimal if name == "decimal" else is_thousands,
+                       f"commas are {name}")
+        if name == "decimal":
+            has_point = texts.str.contains(".", regex=False) & ~has_comma
+            if (wrong := texts[has_point & ~texts.str.fullmatch(POINTS_OF_THOUSANDS)]).size:
+                raise cells.error(wrong.iloc[0], f"{wrong.iloc[0]!r:.60} has a point, and others "
+                                  "a decimal comma", "write all numbers of a column alike")
+            texts = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        elif name:
+            texts = texts.where(~is_thousands, texts.str.replace(",", "", regex=False))
+    numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
+    return numbers.where(np.isfinite(numbers))
+
+
 def numbers_in(texts: pd.Series, source: Source, ledger: Ledger) -> pd.Series:
     """Numbers of a column of texts; a cell that is none becomes unknown, and the ledger says so.
 
@@ -385,83 +474,10 @@ def numbers_in(texts: pd.Series, source: Source, ledger: Ledger) -> pd.Series:
     source : the file
     ledger : where it is noted
     """
-    texts = texts.astype("object").where(~texts.astype(str).str.lower().isin(UNKNOWN), None)
-    numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
-    is_wrong = texts.notna() & ~np.isfinite(numbers)
-    note_rows(ledger, source.name, texts.index[is_wrong], "interpreted",
-              f"column {texts.name}: not a finite number, taken as unknown")
-    return numbers.where(np.isfinite(numbers)).astype("Float64")
-
-
-def seconds_in(texts: pd.Series, source: Source, ledger: Ledger, zone: str = "") -> pd.Series:
-    """Seconds since 1970 of a column of dates, or the numbers if it has numbers.
-
-    Parameters
-    ----------
-    texts : (n_rows,), indexed by row and named as the column: dates, with or without a zone, or
-        numbers of seconds; empty, `None` and the like are unknown
-    source : the file
-    ledger : what is noted: dates without a zone, dates that no clock showed, cells that are no date
-    zone : IANA name of the zone of dates that have none, such as `Europe/Berlin`; empty for UTC
-    """
-    texts = texts.astype("object").where(~texts.astype(str).str.lower().isin(UNKNOWN), None)
-    numbers = pd.to_numeric(texts, errors="coerce").astype("float64")
-    is_date = texts.notna() & numbers.isna()
-    if is_date.any():
-        numbers[is_date] = dates_in(texts[is_date].astype(str), source, ledger, zone)
-    is_beyond = numbers.abs() > LARGEST
-    note_rows(ledger, source.name, texts.index[is_beyond], "interpreted",
-              f"column {texts.name}: beyond 2**53 s, taken as unknown")
-    return numbers.where(np.isfinite(numbers) & ~is_beyond).astype("Float64")
-
-
-HAS_ZONE = r"(?:[Zz]|UTC|GMT|[+-]\d{2}:?\d{2}|[+-]\d{2})$"
-
-
-def dates_in(texts: pd.Series, source: Source, ledger: Ledger, zone: str) -> pd.Series:
-    """Seconds since 1970 of texts that are dates; no date is unknown."""
-    texts = texts.where(texts.str.contains(r"\d"), "?")  # "now" is no date
-    has_zone = texts.str.contains(r"\d[T ]?.*:.*" + HAS_ZONE, regex=True)
-    seconds = pd.Series(np.nan, index=texts.index)
-    if has_zone.any():
-        dates = pd.to_datetime(texts[has_zone], utc=True, format="mixed", errors="coerce")
-        seconds[has_zone] = epoch_of(dates)
-        note_rows(ledger, source.name, dates.index[dates.isna()], "interpreted",
-                  f"column {texts.name}: not a date, taken as unknown")
-    if not has_zone.all():
-        local = pd.to_datetime(texts[~has_zone], utc=True, format="mixed",
-                               errors="coerce").dt.tz_localize(None)
-        seconds[~has_zone] = epoch_of(placed(local, source, ledger, zone))
-        note_rows(ledger, source.name, local.index[local.notna()], "interpreted",
-                  f"column {texts.name}: dates without a zone, read as {zone or 'UTC'}")
-        note_rows(ledger, source.name, local.index[local.isna()], "interpreted",
-                  f"column {texts.name}: not a date, taken as unknown")
-    return seconds
-
-
-def epoch_of(dates: pd.Series) -> pd.Series:
-    """Seconds since 1970 of dates in UTC; NaN for no date."""
-    start = pd.Timestamp(0, tz="UTC").as_unit("us")  # nanoseconds end in 2262
-    seconds: pd.Series = (dates.dt.as_unit("us") - start).dt.total_seconds()
-    return seconds
-
-
-def placed(local: pd.Series, source: Source, ledger: Ledger, zone: str) -> pd.Series:
-    """Dates of a zone, in UTC."""
-    try:
-        here = local.dt.tz_localize(zone or "UTC", ambiguous=np.ones(len(local), dtype=bool),
-                                    nonexistent="NaT")
-        later = local.dt.tz_localize(zone or "UTC", ambiguous=np.zeros(len(local), dtype=bool),
-                                     nonexistent="NaT")
-    except (KeyError, ValueError, OSError):
-        raise InputError(f"there is no time zone {zone!r}", value=zone,
-                         mend="give a name such as Europe/Berlin, or UTC") from None
-    note_rows(ledger, source.name, local.index[(here != later) & here.notna()], "interpreted",
-              f"column {local.name}: this hour came twice in {zone}, taken as the earlier one")
-    note_rows(ledger, source.name, local.index[here.isna() & local.notna()], "interpreted",
-              f"column {local.name}: this hour never came in {zone}, taken as unknown")
-    in_utc: pd.Series = here.dt.tz_convert("UTC")
-    return in_utc
+    cells = cells_in(texts, source, ledger)
+    numbers = plain_numbers(cells)
+    cells.note(numbers.isna(), "not a finite number, taken as unknown")
+    return cells.column(numbers)
 
 
 def unique_names(frame: pd.DataFrame, file: str, ledger: Ledger) -> pd.DataFrame:
@@ -500,18 +516,13 @@ def without_impossible(frame: pd.DataFrame, file: str, ledger: Ledger, what: str
     return frame
 
 
-FIRST_EPOCH_S = 1e9
-FIRST_EPOCH_MS = 1e11
+FIRST_EPOCH_S = 5e8  # from here on, seconds are those since 1970
 
 
-def since_zero(tasks: pd.DataFrame, file: str,
-               ledger: Ledger) -> tuple[pd.DataFrame, str | None]:
+def since_zero(tasks: pd.DataFrame, file: str) -> tuple[pd.DataFrame, str | None]:
     """Tasks with times since the earliest of them, and that moment; None if there were no dates."""
     present = [name for name in TIMES if name in tasks]
     times = tasks[present].apply(pd.to_numeric, errors="coerce").astype("Float64")
-    if times.size and (times.min().min() is not pd.NA) and times.min().min() > FIRST_EPOCH_MS:
-        ledger.note(file, None, "interpreted", "times beyond 10^11 are milliseconds", len(times))
-        times = times / 1000
     earliest = times.min().min() if times.size else pd.NA
     if pd.isna(earliest) or earliest <= FIRST_EPOCH_S:
         return tasks.assign(**times), None
@@ -556,7 +567,7 @@ def tables_of(nodes: pd.DataFrame, tasks: pd.DataFrame, ledger: Ledger, file: st
     tasks = with_names(tasks)
     nodes = unique_names(without_impossible(nodes, file, ledger, "node"), file, ledger)
     tasks = unique_names(without_impossible(tasks, file, ledger, "task"), file, ledger)
-    tasks, zero = since_zero(tasks, file, ledger)
+    tasks, zero = since_zero(tasks, file)
     if not len(nodes):
         ledger.note(file, None, "interpreted", "there are no nodes in these files: give --nodes "
                     "or --size-to")
@@ -695,10 +706,12 @@ class ReadOptions(NamedTuple):
     ----------
     columns : names of columns in the file, by canonical name (`--map num_gpus=gpus`)
     zone : IANA name of the zone of dates that have none; empty for UTC
+    dates : dmy, mdy or ymd, the order of dates that can be read in several; empty to refuse those
     """
 
     columns: Mapping[str, str] = {}
     zone: str = ""
+    dates: str = ""
 
 
 @dataclass(frozen=True)

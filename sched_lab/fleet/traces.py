@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..frames import InputError
+from .dates import durations_in, seconds_in
 from .tables import (
     Format,
     Ledger,
@@ -24,7 +25,6 @@ from .tables import (
     header_of,
     note_rows,
     numbers_in,
-    seconds_in,
     text_table,
 )
 
@@ -44,14 +44,14 @@ class Rows:
     source : the file
     cells : (rows, columns) texts; the index is the line in the file
     ledger : where doubts go
-    zone : zone of dates that have none
+    options : how dates are to be read
     used : columns that were asked for
     """
 
     source: Source
     cells: pd.DataFrame
     ledger: Ledger
-    zone: str = ""
+    options: ReadOptions = ReadOptions()
     used: set[str] = field(default_factory=set)
 
     def note(self, is_so: Flags, what: str, reason: str) -> None:
@@ -75,9 +75,13 @@ class Rows:
         with np.errstate(over="ignore"):  # such a row is dropped by `without_impossible`
             return np.where(is_below, np.nan, numbers * scale)
 
-    def seconds(self, column: str) -> Floats:
-        """Seconds of a column of dates or of seconds, NaN where unknown."""
-        return self.numbers(column, read=partial(seconds_in, zone=self.zone))
+    def seconds(self, column: str, unit_s: float = 1) -> Floats:
+        """Seconds of a column of dates, or of numbers of a unit, NaN where unknown."""
+        return self.numbers(column, read=partial(seconds_in, options=self.options, unit_s=unit_s))
+
+    def durations(self, column: str, unit_s: float = 1) -> Floats:
+        """Seconds of a column of `hh:mm:ss`, or of numbers of a unit, NaN where unknown."""
+        return self.numbers(column, read=partial(durations_in, unit_s=unit_s))
 
     def note_rest(self) -> None:
         """Name the columns that nobody asked for."""
@@ -161,15 +165,16 @@ def kind_of(source: Source, kinds: Sequence[Kind]) -> tuple[Kind | None, bool]:
     return None, False
 
 
-def rows_of(source: Source, kind: Kind, lacks_header: bool, ledger: Ledger, zone: str) -> Rows:
+def rows_of(source: Source, kind: Kind, lacks_header: bool, ledger: Ledger,
+            options: ReadOptions) -> Rows:
     """Rows of a table of a known kind."""
     if not lacks_header:
-        return Rows(source, text_table(source), ledger, zone)
+        return Rows(source, text_table(source), ledger, options)
     ledger.note(source.name, None, "interpreted", "there is no header: columns as in its README")
     whole = Source(source.name, f"{','.join(kind.header)}\n{source.text()}".encode(), source.sha256)
     cells = text_table(whole)
     cells.index = cells.index - 1
-    return Rows(source, cells, ledger, zone)
+    return Rows(source, cells, ledger, options)
 
 
 Frames = dict[str, list[pd.DataFrame]]
@@ -186,7 +191,7 @@ def frames_of(kinds: Sequence[Kind], files: Sequence[Source], ledger: Ledger,
             raise InputError(f"no table of this trace; its columns are "
                              f"{', '.join(header_of(source)[:12])}", file=source.name, row=1,
                              mend=f"give a table with {wanted}")
-        rows = rows_of(source, kind, lacks_header, ledger, options.zone)
+        rows = rows_of(source, kind, lacks_header, ledger, options)
         frames[kind.holds].append(kind.read(rows))
         rows.note_rest()
     return frames
@@ -214,7 +219,7 @@ def is_one_of(kinds: Sequence[Kind], source: Source) -> bool:
 
 def compare_durations(rows: Rows, column: str, *lasting_s: Floats, unit_s: float = 1) -> None:
     """Note the rows in which a stated duration is none of these, and those an hour off."""
-    stated_s = rows.numbers(column, unit_s)
+    stated_s = rows.durations(column, unit_s)
     off_s = np.min(np.abs([stated_s - seconds for seconds in lasting_s]), axis=0)
     is_off = off_s > max(1, unit_s)
     hours = np.rint(off_s / 3600)
@@ -432,7 +437,7 @@ def spot_nodes(rows: Rows) -> pd.DataFrame:
 def spot_tasks(rows: Rows) -> pd.DataFrame:
     """Jobs of the trace of 2026, one row for each worker."""
     submit = rows.seconds("submit_time")
-    duration = rows.numbers("duration")
+    duration = rows.durations("duration")
     demand = gpu_demand(rows, rows.numbers("gpu_request"))
     is_known = np.isfinite(duration)
     rows.note(is_known, "assumed", "the trace has no start: taken to start when submitted")
@@ -458,7 +463,7 @@ SPOT = (Kind("nodes", frozenset({"node_name", "gpu_model", "gpu_capacity_num"}),
 def philly_flat(rows: Rows) -> pd.DataFrame:
     """Jobs of the flat form."""
     submit = rows.seconds("timestamp")
-    duration = rows.numbers("duration")
+    duration = rows.durations("duration")
     rows.note(np.isfinite(duration), "assumed",
               "the trace has no start: taken to start when submitted")
     rows.ledger.note(rows.source.name, None, "filled in", "jobs have no names: called job-ROW",
@@ -537,7 +542,7 @@ def philly_jobs(source: Source, ledger: Ledger, options: ReadOptions) -> pd.Data
         numbers += [number] * len(rows)
     texts = [tuple("" if cell is None else str(cell) for cell in row) for row in found]
     cells = pd.DataFrame(texts, index=numbers, columns=list(ATTEMPT), dtype="object")
-    return philly_attempts(Rows(source, cells, ledger, options.zone))
+    return philly_attempts(Rows(source, cells, ledger, options))
 
 
 def philly_attempts(rows: Rows) -> pd.DataFrame:

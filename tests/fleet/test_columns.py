@@ -47,6 +47,23 @@ def test_dates_and_zones():
     assert read(text, zone="Europe/Berlin").tasks["submit_s"].tolist() == [0, 0]
 
 
+DAYS = "name,num_gpus,submitted\na,1,31.01.2024\nb,1,01.02.2024\nc,1,12.02.2024\nd,1,13.02.2024\n"
+
+
+def test_days_and_months_are_not_swapped_row_by_row():
+    tables = read(DAYS, {"submit_s": "submitted"})
+    assert (tables.tasks["submit_s"] / 86400).tolist() == [0, 1, 12, 13] and tables.about["zero"][:10] == "2024-01-31"
+    assert "read day first" in "\n".join(tables.ledger["reason"])
+
+
+def test_times_of_several_units_and_forms():
+    tables = read("name,sub_ms,start_min,run\na,1700000000000,28333334,0:10:00\nb,1700000060000,28333335,1:00:00\n",
+                  {"submit_ms": "sub_ms", "start_min": "start_min", "duration_h": "run"})
+    assert tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy().tolist() == [[0, 40, 640], [60, 100, 3700]]
+    dated = read("name,end_min\na,2024-01-31 00:10:00\nb,2024-01-31 00:20:00\n")
+    assert dated.tasks["end_s"].tolist() == [0, 600]
+
+
 def test_a_job_on_several_nodes_and_names_filled_in():
     tables = read("num_gpus,num_nodes,cpus\n6,2,8\n1,1,4\n")
     assert tables.tasks["name"].tolist() == ["task-2/0", "task-2/1", "task-3"]
