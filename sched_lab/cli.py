@@ -339,11 +339,13 @@ CacheFolder = Annotated[
     option("Where to keep it. [default: the user cache]", metavar="DIR", parser=folder_named)]
 
 
-def fetch_command(name: Annotated[str, typer.Argument(metavar="openb", help="Which data set.")],
-                  to: CacheFolder = None) -> None:
+DataSet = Annotated[str, typer.Argument(metavar="openb", help="Which data set.")]
+
+
+def fetch_command(name: DataSet = "openb", to: CacheFolder = None) -> None:
     """Download a public data set with its checksums: openb is Alibaba's GPU cluster trace of 2023.
 
-    Example: sched-lab fetch openb --to data
+    Example: sched-lab fetch --to data
     """
     from .frames import InputError
     from .traces import fetch_openb
@@ -387,7 +389,7 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
 
     Example: sched-lab example online .
     """
-    from .frames import ensure_writable, read_bytes, write_bytes
+    from .frames import ensure_writable, write_bytes
     from .reports import refuse_folder
 
     examples = in_family(family, "command").EXAMPLES
@@ -395,7 +397,7 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
     files = {folder / name: content.encode() if isinstance(content, str) else content.read_bytes()
              for name, content in examples.items()}
     for path, data in files.items():
-        if os.path.lexists(path) and not (path.is_file() and read_bytes(path) == data):
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data):
             refuse_folder(path, "there is a file of this name already",
                           "move it away, or choose another folder")
     for path, data in files.items():
@@ -404,22 +406,22 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
         typer.echo(path)
 
 
-CHECKOUT = PACKAGE.parent
-
-
-def results_in(folder: Path | None) -> Path:
-    """Folder of stored results.
+def results_in(folder: Path | None, *, check: bool) -> Path:
+    """Folder of stored results; to compare with, also the one that an installed package has.
 
     Raises
     ------
-    InputError : there is none
+    InputError : there is none, or it is the package's own and would be written to
     """
-    from .frames import InputError
+    from .frames import InputError, book_home
 
-    results = folder or CHECKOUT / "data" / "results"
+    results = folder or book_home() / "data" / "results"
     if not results.is_dir():
         raise InputError(f"there are no stored results in {results}",
                          mend="give their folder with --results")
+    if not (folder or check) and PACKAGE in results.parents:
+        raise InputError("the results of an installed package stay as they are",
+                         mend="compare with them, with --check, or give a folder with --results")
     return results
 
 
@@ -431,13 +433,22 @@ def find_anything(name: str) -> Path | None:
 
 
 def workplace_for(family: str, results: Path, workers: int) -> Workplace:
-    """Where experiments compute: in `_build` of the checkout, or else beside the results."""
+    """Where experiments compute: in `_build` of the checkout, or else beside the results.
+
+    Beside what an installed package has, nothing is written: then it is the user's cache.
+    """
     from functools import partial
+
+    from platformdirs import user_cache_path
 
     from .reproduction import Workplace
 
-    ours = results.resolve() == CHECKOUT / "data" / "results"
-    cells = CHECKOUT / "_build" / "cells" if ours else results / ".cells"
+    place = results.resolve()
+    cells = results / ".cells"
+    if PACKAGE in place.parents:
+        cells = user_cache_path("sched_lab") / "cells"
+    elif place == PACKAGE.parent / "data" / "results":
+        cells = PACKAGE.parent / "_build" / "cells"
     return Workplace(cells / family, workers, find_anything, partial(typer.echo, err=True))
 
 
@@ -462,15 +473,16 @@ def draw_figures(figures: Any, results: Path, folder: Path) -> None:
         typer.echo(save_svg(draw(lambda frame: read_frame(results / frame)), path))
 
 
-Paper = Annotated[str, typer.Argument(metavar="|".join(["pwr", *families()[1:]]),
-                                      help="Whose results.")]
+PAPERS = ("pwr", *families()[1:])
+Paper = Annotated[str | None, typer.Argument(metavar="|".join(PAPERS), help="Whose results. "
+                                             "[default: list those of all]")]
 Names = Annotated[list[str] | None, typer.Argument(help="Which experiments. [default: list them]")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with what is stored, and write "
                                      "nothing; without names, the cheap experiments.")]
 Minutes = Annotated[float, option("With --check and no names: the most an experiment may take.")]
 ResultsFolder = Annotated[
-    Path | None, option("Stored results. [default: data/results of the checkout]", metavar="DIR",
-                        parser=folder_named)]
+    Path | None, option("Stored results. [default: data/results of the checkout or the package]",
+                        metavar="DIR", parser=folder_named)]
 FiguresFolder = Annotated[
     Path | None, option("Draw the figures into this folder too, from what is stored.",
                         metavar="DIR", parser=folder_named)]
@@ -479,9 +491,8 @@ FiguresFolder = Annotated[
 def reproduce_each(home: Any, names: Sequence[str], workplace: Workplace, results: Path, *,
                    check: bool, command: str) -> bool:
     """Reproduce experiments and print a line for each frame; whether none came out differently."""
-    from .reproduction import check_names, reproduce
+    from .reproduction import reproduce
 
-    check_names(home.EXPERIMENTS, names)
     is_same = True
     for name in names:
         found = reproduce(home.EXPERIMENTS, home.CLAIMS, [name], results=results,
@@ -494,26 +505,40 @@ def reproduce_each(home: Any, names: Sequence[str], workplace: Workplace, result
     return is_same
 
 
-def reproduce_command(family: Paper, names: Names = None, check: Check = False,
+def reproduce_command(family: Paper = None, names: Names = None, check: Check = False,
                       workers: Workers = 0, minutes: Minutes = 1.0, results: ResultsFolder = None,
                       figures: FiguresFolder = None) -> None:
     """List what computes the stored results of a family, compute it again, or check what is stored.
 
     A killed run goes on where it stood. With --check, exit code 1 means that a frame came out
-    differently, and each published claim that moves is named. Columns of times are not compared;
-    experiments whose data is not on this machine are skipped.
+    differently, and each published claim that moves is named. Columns of times are not compared.
+    Without names, experiments whose data is not on this machine are skipped.
 
     Example: sched-lab reproduce andreas sweep --check --workers 4
     """
+    from .frames import InputError
+    from .reproduction import check_names
+
+    if family is None:
+        if check or figures:
+            raise InputError("whose results to take is not said",
+                             mend=f"choose one of {', '.join(PAPERS)}")
+        for paper in PAPERS:
+            typer.echo(f"sched-lab reproduce {paper}")
+            list_experiments(in_family(paper, "experiments").EXPERIMENTS)
+        return
     home = in_family(family, "experiments")
     if not (names or check or figures):
         list_experiments(home.EXPERIMENTS)
         return
-    stored = results_in(results)
+    stored = results_in(results, check=check or not names)
     chosen = names or [name for name, one in home.EXPERIMENTS.items()
                        if check and one.minutes <= minutes]
     paper = {"online": "pwr"}.get(family, family)
     place = workplace_for(paper, stored, workers_of(workers))
+    check_names(home.EXPERIMENTS, chosen)
+    for file in [file for name in names or () for file in home.EXPERIMENTS[name].needs]:
+        place.data(file)
     is_same = reproduce_each(home, chosen, place, stored, check=check,
                              command=f"sched-lab reproduce {paper}")
     if figures:
@@ -533,14 +558,13 @@ def book_files() -> dict[str, bytes]:
     ------
     InputError : there are no chapters, as in an archive that was built without them
     """
-    from .frames import InputError, read_bytes
+    from .frames import InputError, book_home
 
-    home = next((home for home in (PACKAGE / "book", CHECKOUT) if any(home.glob(BOOK_PARTS[0]))),
-                None)
-    if home is None:
-        raise InputError(f"there are no chapters in {PACKAGE / 'book'}",
+    home = book_home()
+    if not any(home.glob(BOOK_PARTS[0])):
+        raise InputError(f"there are no chapters in {home}",
                          mend="install the package anew, or work in a checkout")
-    return {path.relative_to(home).as_posix(): read_bytes(path) for part in BOOK_PARTS
+    return {path.relative_to(home).as_posix(): path.read_bytes() for part in BOOK_PARTS
             for path in sorted(home.glob(part)) if path.is_file()}
 
 
@@ -551,7 +575,7 @@ def copy_book(folder: Path) -> int:
     ------
     OutputError : a file of another origin, or a copy of another version, is in the way
     """
-    from .frames import ensure_writable, read_bytes, write_bytes
+    from .frames import ensure_writable, write_bytes
     from .reports import refuse_folder
 
     files = {folder / BOOK_MARK: f"{__version__}\n".encode(),
@@ -560,7 +584,7 @@ def copy_book(folder: Path) -> int:
     there = [path for path in files if os.path.lexists(path)]
     is_copy = folder / BOOK_MARK in there
     for path in there[:1] if is_copy else there:
-        if not (path.is_file() and read_bytes(path) == files[path]):
+        if not (path.is_file() and path.read_bytes() == files[path]):
             what = "a copy of another version" if is_copy else "a file of this name already"
             refuse_folder(path, f"there is {what}", "choose another folder")
     for path in files.keys() - set(there):

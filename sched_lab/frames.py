@@ -34,8 +34,8 @@ from . import __version__
 from ._moved import moved
 from .jit import PACKAGE
 
-__all__ = ['SchedLabError', 'OutputError', 'InputError', 'embedded', 'Column', 'read_input', 'read_table', 'write_json',
-           'read_json', 'write_frame', 'read_frame', 'is_finished', 'atomic_folder']
+__all__ = ['SchedLabError', 'OutputError', 'InputError', 'expect_error', 'embedded', 'Column', 'read_input', 'read_table',
+           'write_json', 'read_json', 'write_frame', 'read_frame', 'is_finished', 'atomic_folder']
 
 
 class SchedLabError(Exception):
@@ -70,6 +70,27 @@ class InputError(SchedLabError, ValueError):
         self.mend = mend
 
 
+@contextmanager
+def expect_error(kind: type[BaseException], words: str = "") -> Iterator[None]:
+    """Check that what is done inside ends in an error, and that its message has some words.
+
+    Parameters
+    ----------
+    kind : of the error; any other one passes through
+    words : part of its message
+
+    Raises
+    ------
+    AssertionError : nothing went wrong, or the message says something else
+    """
+    try:
+        yield
+    except kind as error:
+        assert words in str(error), f"{words!r} is not in {str(error)!r}"
+    else:
+        raise AssertionError(f"no {kind.__name__} was raised")
+
+
 def embedded(name: str) -> Path:
     """Path of a file that comes with the package.
 
@@ -82,6 +103,11 @@ def embedded(name: str) -> Path:
             return folder / name
     raise FileNotFoundError(f"embedded data file {name!r} is missing from {PACKAGE / 'data'}: "
                             "reinstall sched_lab")
+
+
+def book_home() -> Path:
+    """Folder of chapters, stored results and the papers' numbers: in the package, or the checkout around it."""
+    return PACKAGE / "book" if (PACKAGE / "book").is_dir() else PACKAGE.parent
 
 
 class Later:

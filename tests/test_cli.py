@@ -48,7 +48,9 @@ def test_traces_describes_nodes_and_tasks(files, capsys):
     assert "openb" in capsys.readouterr().out
 
 
-def test_fetch_knows_its_data_sets(capsys):
+def test_fetch_knows_its_data_sets(capsys, monkeypatch):
+    monkeypatch.setattr("sched_lab.traces.fetch_openb", lambda to, progressbar: Path("here", "openb"))
+    assert call("fetch") == 0 and capsys.readouterr().out == "here/openb\n"
     assert call("fetch", "closedb") == 2
     assert "openb" in capsys.readouterr().err
 
@@ -409,9 +411,38 @@ def test_a_difference_ends_with_exit_code_1_and_names_the_claim(maths, tmp_path,
     assert content(tmp_path) == before
 
 
-def test_absent_data_is_said_and_is_no_difference(maths, tmp_path, capsys):
-    assert reproduce(tmp_path, "cubes", "--check") == 0
+def test_absent_data_is_skipped_unless_it_is_asked_for(maths, tmp_path, capsys):
+    assert reproduce(tmp_path, "--check", "--minutes", 60) == 1    # squares are not stored yet
     assert "maths/cubes.csv: skipped: no/such.csv is not here" in capsys.readouterr().out
+    assert reproduce(tmp_path, "squares", "cubes", "--check") == 2
+    said = capsys.readouterr()
+    assert said.out == "" and "no/such.csv is not here; run sched-lab fetch openb" in said.err
+
+
+def test_an_installed_package_is_compared_with_and_never_written_to(maths, tmp_path, capsys, monkeypatch):
+    package = tmp_path / "site-packages" / "sched_lab"
+    assert reproduce(tmp_path, "squares") == 0
+    (package / "book" / "data").mkdir(parents=True)
+    (tmp_path / "results").rename(package / "book" / "data" / "results")
+    for module in ("frames", "cli"):
+        monkeypatch.setattr(f"sched_lab.{module}.PACKAGE", package)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = content(package)
+    capsys.readouterr()
+    assert call("reproduce", "far", "squares", "--check", "--workers", 1) == 0
+    assert "maths/squares.csv: same" in capsys.readouterr().out
+    assert call("reproduce", "far", "squares") == 2 and "stay as they are" in capsys.readouterr().err
+    assert call("reproduce", "far", "--figures", tmp_path / "figures") == 0
+    assert content(package) == before
+
+
+def test_experiments_of_all_families_are_listed(capsys):
+    assert call("reproduce") == 0
+    said = capsys.readouterr().out
+    for family in ("pwr", "andreas", "hadar", "far", "fleet"):
+        assert f"sched-lab reproduce {family}\n" in said
+    assert "cluster-power" in said and "chains" in said
+    assert call("reproduce", "--check") == 2 and "choose one of pwr," in capsys.readouterr().err
 
 
 def test_figures_are_drawn_from_what_is_stored(maths, tmp_path, capsys):

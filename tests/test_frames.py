@@ -27,6 +27,7 @@ from sched_lab.frames import (
     SchedLabError,
     atomic_folder,
     ensure_writable,
+    expect_error,
     input_key,
     is_finished,
     read_frame,
@@ -49,6 +50,16 @@ FRAME = pd.DataFrame({"policy": ["fgd", "pwr"], "load": [0.1, 1 / 3], "placed": 
 def tree(folder: Path) -> list[str]:
     """Everything below a folder, hidden files included."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(("error", "words"), [
+    (None, ""), (InputError("no row"), "no column"), (KeyError("row"), "row")])
+def test_an_error_is_expected_by_its_kind_and_its_words(error: Exception | None, words: str) -> None:
+    with expect_error(InputError, "no row"):
+        raise InputError("there is no row 3")
+    with pytest.raises(KeyError if isinstance(error, KeyError) else AssertionError), expect_error(InputError, words):
+        if error:
+            raise error
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

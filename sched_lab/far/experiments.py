@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..arrays import Floats
-from ..frames import InputError
-from ..jit import PACKAGE
+from ..frames import book_home
 from ..reproduction import Claim, Experiment, Workplace
 from ..sweeps import grid
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
@@ -241,17 +240,8 @@ CELL = ["scaling", "width", "num_tasks", "quantity"]
 
 
 def paper_tables() -> pd.DataFrame:
-    """Tables 4 to 9 as printed: table, the cell, and the paper's number.
-
-    Raises
-    ------
-    InputError : if there is no checkout around the package
-    """
-    path = PACKAGE.parent / "data" / "paper" / "far_tables.csv"
-    if not path.is_file():
-        raise InputError("the paper's tables are not here", file=path,
-                         mend="work in a checkout of the repository")
-    return pd.read_csv(path)
+    """Tables 4 to 9 as printed: table, the cell, and the paper's number."""
+    return pd.read_csv(book_home() / "data" / "paper" / "far_tables.csv")
 
 
 def beside(table: int, frame: pd.DataFrame) -> pd.DataFrame:

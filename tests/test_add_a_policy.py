@@ -1,0 +1,85 @@
+"""What the chapter on adding a policy writes down, done in a copy of the book: it works, and prints what it says."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CELLS = json.loads((ROOT / "nbs" / "91_add_a_policy.ipynb").read_text(encoding="utf-8"))["cells"]
+TEXT = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
+PYTHON = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
+CONTENTS = re.search(r"^```yaml\n(.*?)^```", TEXT, flags=re.M | re.S)[1]
+PRINTED = dict(re.findall(r"^```console\n\$ (.*?)\n(.*?)\n```", TEXT, flags=re.M | re.S))
+REFERENCE = """import sys
+from pathlib import Path
+sys.path.insert(0, "_ext")
+from book_reference import modules_by_part, part_lines
+parts = modules_by_part(Path("."))
+caption = next(name for name in parts if name.startswith("Online"))
+print(*part_lines(parts, caption, Path("sched_lab")), sep="\\n")
+"""
+
+
+def put_before(path: Path, line: str, added: str) -> None:
+    """Write text before the one line of a file that holds other text."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    place, = (number for number, text in enumerate(lines) if line in text)
+    path.write_text("".join([*lines[:place], added, *lines[place:]]), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """Take the three steps in a copy; return what its commands print."""
+    copy = tmp_path_factory.mktemp("copy")
+    for name in ("settings.ini", "pyproject.toml", "_toc.yml"):
+        shutil.copy(ROOT / name, copy)
+    unneeded = shutil.ignore_patterns("results", ".*", "*.svg", "__pycache__")
+    for name in ("sched_lab", "nbs", "tests", "data", "_ext"):
+        shutil.copytree(ROOT / name, copy / name, ignore=unneeded)
+    *chapter, imported, record = PYTHON
+    new = nbformat.v4.new_notebook()
+    new.cells = [nbformat.v4.new_markdown_cell("# Where is most room?\n\n> The node with most GPU free.", id="24d-000"),
+                 *(nbformat.v4.new_code_cell(text.strip(), id=f"24d-{number:03}")
+                   for number, text in enumerate(chapter, 1))]
+    path = re.search(r"nbs/\w+", CONTENTS)[0]
+    assert not (ROOT / f"{path}.ipynb").exists()
+    nbformat.write(new, copy / f"{path}.ipynb")
+    put_before(copy / "_toc.yml", "file: nbs/25_policies", CONTENTS)
+    policies = copy / "nbs" / "25_policies.ipynb"
+    put_before(policies, '"    patterns={\\n"', f"    {json.dumps('    ' + record)},\n")
+    put_before(policies, '"from sched_lab.online.pwr import pwr', f"    {json.dumps(imported)},\n")
+    subprocess.run([Path(sys.executable).with_name("nbdev_export")], cwd=copy, check=True, capture_output=True)
+
+    def run(*command):
+        settings = os.environ | {"PYTHONPATH": str(copy), "COLUMNS": "100", "TERM": "dumb"}
+        done = subprocess.run([sys.executable, *command], cwd=copy, env=settings, text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+    return run
+
+
+def test_the_command_knows_it(printed):
+    words = " ".join(printed("-m", "sched_lab", "inflate", "--help").replace("│", " ").split())
+    assert PRINTED["sched-lab inflate --help"] in words
+
+
+def test_the_tests_of_every_policy_pass(printed):
+    command = "pytest -q tests/test_faces.py -k worst-fit"
+    said = printed("-m", *command.split(), "--color=no", "-p", "no:cacheprovider")
+    assert PRINTED[command] in said
+
+
+def test_the_reference_has_its_module_in_the_order_of_the_chapters(printed):
+    headings = [line for line in printed("-c", REFERENCE).splitlines() if line.startswith("## `online.")]
+    assert PRINTED["make html"] in "\n".join(headings)
+
+
+def test_a_command_runs_it(printed):
+    command = "inflate --policy worst-fit --out run"
+    assert printed("-m", "sched_lab", *command.split()).strip() == PRINTED[f"sched-lab {command}"]
