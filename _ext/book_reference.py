@@ -1,8 +1,7 @@
 """Write the two reference pages as the rest of the book reads.
 
-* API: one page for each part of the book, ``api/*.md``, that is headed "API: " and the part's caption in
-  ``_toc.yml`` and holds a mark. In the place of the mark come the part's modules in the order of their
-  chapters, so that a new chapter is listed by itself; ``api.md`` lists the pages. Our docstrings say
+* API: one page for each folder of the package, ``api/*.md``, with a mark. In the place of the mark come the
+  folder's modules, those of chapters in their order, so that a new one is listed by itself; ``api.md`` lists the pages. Our docstrings say
   ``name : description`` and no types (annotations have them). Napoleon would take what follows the
   colon for a type, so the sections are turned into fields here.
 * Bibliography: a source is labelled as the text cites it, "Lettich et al., 2024".
@@ -114,7 +113,7 @@ def face_table(family: str, package: Path) -> list[str]:
 def unlisted(module: str, package: Path) -> list[str]:
     """Return functions of a module that the face of its family has, and ``__all__`` has not."""
     whole = f"{package.name}.{module}"
-    listed = import_module(whole).__all__
+    listed = getattr(import_module(whole), "__all__", ())
     homes = (home.rpartition(".") for home in face(family_of(module), package).values())
     names = dict.fromkeys(name for home, _, name in homes if home == whole and name not in listed)
     return [name for name in names if isfunction(getattr(import_module(whole), name))]
@@ -145,16 +144,33 @@ def data_directives(module: str, file: Path) -> list[str]:
     return lines
 
 
-def modules_by_part(root: Path) -> dict[str, dict[str, str]]:
-    """Return the chapter of each module, in the order of the book, by the caption of its part."""
-    found = {}
-    for part in yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["parts"]:
-        files = [root / f"{entry['file']}.ipynb" for entry in part["chapters"]]
-        modules = {module_of(file): file.stem for file in files if file.is_file()}
-        modules.pop("", None)
-        if modules:
-            found[part["caption"]] = modules
+def chapters(root: Path) -> dict[str, str]:
+    """Return the chapter of each module that one exports, in the order of the book."""
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    files = [root / f"{entry['file']}.ipynb" for part in toc["parts"] for entry in part["chapters"]]
+    found = {module_of(file): file.stem for file in files if file.is_file()}
+    found.pop("", None)
     return found
+
+
+def modules_by_page(root: Path) -> dict[str, dict[str, str]]:
+    """Return the modules of each page of the reference: those of chapters in the order of the book, then the others.
+
+    A page lists the folder of the package that it is called after. What is in no folder is the spine if a chapter
+    exports it, and the command line if it is written by hand. Each module comes with its chapter, "" if it has none.
+    """
+    package = root / "sched_lab"
+    exported = chapters(root)
+    files = (path.relative_to(package).with_suffix("").parts for path in sorted(package.rglob("[!_]*.py")))
+    modules = dict.fromkeys([*exported, *(".".join(parts) for parts in files)], "") | exported
+    pages: dict[str, dict[str, str]] = {file.stem: {} for file in sorted((root / "api").glob("*.md"))}
+    for module, chapter in modules.items():
+        page = module.partition(".")[0] if "." in module else "spine" if chapter else "command_line"
+        if page not in pages:
+            raise ExtensionError(f"api: no page for {module}: write api/{page}.md with a heading that begins with "
+                                 f"'{HEAD}' and the mark {MARK}, and list it in _toc.yml")
+        pages[page][module] = chapter
+    return pages
 
 
 def family_of(module: str) -> str:
@@ -163,58 +179,31 @@ def family_of(module: str) -> str:
 
 
 def module_lines(module: str, chapter: str, package: Path) -> list[str]:
-    """Return the lines that describe a module."""
-    return [f"## `{module}`", "", f"{{doc}}`/nbs/{chapter}`", "", "```{eval-rst}",
-            f".. automodule:: {package.name}.{module}", "   :members:", "   :undoc-members:",
+    """Return the lines that describe a module; what it defines only if it says what of that is public."""
+    listed = hasattr(import_module(f"{package.name}.{module}"), "__all__")
+    return [f"## `{module}`", "", *([f"{{doc}}`/nbs/{chapter}`", ""] if chapter else []), "```{eval-rst}",
+            f".. automodule:: {package.name}.{module}",
+            *(["   :members:", "   :undoc-members:"] if listed else []),
             *data_directives(module, package / f"{module.replace('.', '/')}.py"),
             *(f".. autofunction:: {package.name}.{module}.{name}" for name in unlisted(module, package)),
             "```", ""]
 
 
-def part_lines(parts: dict[str, dict[str, str]], caption: str, package: Path) -> list[str]:
-    """Return the lines of the page of a part; the face of a family stands where its first module does."""
-    homes: dict[str, str] = {}
-    for part, modules in parts.items():
-        for module in modules:
-            homes.setdefault(family_of(module), part)
-    lines: list[str] = []
-    for family in filter(None, homes):
-        if homes[family] == caption:
-            lines += face_table(family, package)
-    for module, chapter in parts[caption].items():
+def page_lines(page: str, modules: dict[str, str], package: Path) -> list[str]:
+    """Return the lines of a page: the face of the family, if it is one of a family, and the modules."""
+    lines = face_table(page, package)
+    for module, chapter in modules.items():
         lines += module_lines(module, chapter, package)
     return lines
 
 
-def part_of(source: str, parts: dict[str, dict[str, str]]) -> str:
-    """Return the caption of the part that a page of the reference is about.
-
-    Raises
-    ------
-    ExtensionError : its heading names no part that has modules
-    """
-    head = source.partition("\n")[0]
-    if (caption := head.removeprefix(HEAD)) not in parts:
-        raise ExtensionError(f"api: {head!r} names no part of _toc.yml that has modules; "
-                             f"choose one of {', '.join(parts)}")
-    return caption
-
-
-def contents_lines(root: Path, parts: dict[str, dict[str, str]]) -> list[str]:
-    """Return a table of the parts and their modules, as Markdown.
-
-    Raises
-    ------
-    ExtensionError : a part has no page
-    """
-    pages = {part_of(file.read_text(encoding="utf-8"), parts): file.stem
-             for file in sorted((root / "api").glob("*.md"))}
-    if missing := [caption for caption in parts if caption not in pages]:
-        raise ExtensionError(f"api: no page for {missing[0]!r}: write api/NAME.md with the heading "
-                             f"'{HEAD}{missing[0]}' and the mark {MARK}, and list it in _toc.yml")
-    rows = [f"| {{doc}}`{caption} <api/{pages[caption]}>` | "
+def contents_lines(root: Path, pages: dict[str, dict[str, str]]) -> list[str]:
+    """Return a table of the pages and their modules, as Markdown."""
+    heads = {page: (root / "api" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix(HEAD)
+             for page in pages}
+    rows = [f"| {{doc}}`{heads[page]} <api/{page}>` | "
             + ", ".join(f"{{py:mod}}`{module} <sched_lab.{module}>`" for module in modules) + " |"
-            for caption, modules in parts.items()]
+            for page, modules in pages.items()]
     return ["| part | modules |", "|---|---|", *rows]
 
 
@@ -223,9 +212,9 @@ def list_modules(app: Any, docname: str, source: list[str]) -> None:
     if docname != "api" and not docname.startswith("api/"):
         return
     root = Path(app.srcdir)
-    parts = modules_by_part(root)
-    lines = contents_lines(root, parts) if docname == "api" else part_lines(
-        parts, part_of(source[0], parts), root / "sched_lab")
+    pages = modules_by_page(root)
+    page = docname.removeprefix("api").removeprefix("/")
+    lines = page_lines(page, pages[page], root / "sched_lab") if page else contents_lines(root, pages)
     source[0] = source[0].replace(MARK, "\n".join(lines))
 
 

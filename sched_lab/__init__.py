@@ -13,9 +13,7 @@ line, the chapter on notation first; `sched-lab --help` lists the commands.
 """
 
 from ._extras import name_extras
-from ._moved import serve_old_paths
 
 __version__ = "0.1.0"
 
-serve_old_paths()
 name_extras()

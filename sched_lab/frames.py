@@ -31,7 +31,6 @@ import numpy as np
 import pandas as pd
 
 from . import __version__
-from ._moved import moved
 from .jit import PACKAGE
 
 __all__ = ['SchedLabError', 'OutputError', 'InputError', 'expect_error', 'embedded', 'Column', 'read_input', 'read_table',
@@ -811,6 +810,3 @@ def ensure_writable(path: str | Path) -> None:
             file.write(b"x")
     except (OSError, ValueError) as trouble:
         _refuse_output(path, trouble)
-
-
-__getattr__ = moved(__name__)  # names that live in `reports` now

@@ -781,8 +781,3 @@ def randomized_greedy(fleet: Fleet, jobs: Jobs, now_s: float,
     check_options(how)
     found = assign_at_random(fleet, jobs, now_s, how)
     return Assignment(found.node, found.configuration), float(found.value_eur[0])
-
-# %% ../../nbs/33_greedy.ipynb #33-099
-from .._moved import moved
-
-__getattr__ = moved(__name__)

@@ -368,8 +368,3 @@ def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = Fa
         done, costs = _decided(instance, policy, how, loss)
     about = {"policy": policy, "is_simulated": is_simulated, "seed": how.seed}
     return _report_on(done, about | energy_costs(done, tariff or default_tariff()) | costs)
-
-
-from .._moved import moved
-
-__getattr__ = moved(__name__)

@@ -577,8 +577,3 @@ def rollout(fleet: Fleet, jobs: Jobs, now_s: float, *, tries: int = 20,
     if not len(jobs.due_s):
         return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64)), 0.0
     return assign_by_rollout(fleet, jobs, float(now_s), BASE_POLICIES, tries, seed)
-
-# %% ../../nbs/34a_rollout.ipynb #34a-099
-from .._moved import moved
-
-__getattr__ = moved(__name__)

@@ -285,8 +285,3 @@ def fill_up(fleet: Fleet, jobs: Jobs, now_s: float, urgency: Floats,
     placed = assign_waiting(fleet, some, now_s, running.opened, urgency[waiting])
     node[waiting], configuration[waiting] = placed
     return node, configuration
-
-# %% ../../nbs/32_rules.ipynb #32-099
-from .._moved import moved
-
-__getattr__ = moved(__name__)

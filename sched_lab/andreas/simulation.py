@@ -602,8 +602,3 @@ def gantt_frame(simulation: Simulation) -> tuple[pd.DataFrame, list[str]]:
     frame = pd.DataFrame(rows, columns=["lane", "num_lanes", "start", "end", "label", "kind"])
     names = zip(instance.node_name, fleet.node_gpus, strict=True)
     return frame, [f"{name} GPU {i}" for name, count in names for i in range(count)]
-
-# %% ../../nbs/35_andreas_simulation.ipynb #35-099
-from .._moved import moved
-
-__getattr__ = moved(__name__)

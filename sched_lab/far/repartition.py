@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._moved import moved
 from ..jit import njit
 from ..arrays import Floats, Integers, Truths
 from .mig import Mig, Schedule, Tree
@@ -310,6 +309,3 @@ def schedule_of(mig: Mig, times_s: Floats, instance: Integers) -> Schedule:
     order = np.argsort(-time_s, kind="stable")
     start_s = in_a_row(order, instance, ran.created_s, time_s)
     return Schedule(mig, instance, start_s, start_s + time_s, *_operations(tree, ran))
-
-# %% ../../nbs/52_repartition.ipynb #52-098z
-__getattr__ = moved(__name__)

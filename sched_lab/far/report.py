@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from .._moved import moved
 from ..frames import InputError, write_bytes
 from ..reports import ENERGY_MEANINGS, Report, energy_sentence
 from .bounds import bound
@@ -205,6 +204,3 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "
     return ScheduleReport(summary, dict(zip(TABLES, frames, strict=True)),
                           dict.fromkeys(CHARTS, draw), headline, schedule,
                           layout_of(batch, schedule))
-
-
-__getattr__ = moved(__name__)  # names that went to other modules

@@ -379,7 +379,7 @@ def watch_with(extender: Extender, api: Any, follow: Follow,
     ----------
     extender : not running yet
     api : as `follow` takes it
-    follow : of {doc}`66a_fleet_follow`, or a stand-in
+    follow : of {py:mod}`fleet.follow <sched_lab.fleet.follow>`, or a stand-in
     kinds : one after the other: what a pod holds may be known only beside its node
     """
     for kind in kinds:

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._moved import moved
 from ..arrays import Floats, Integers
 from .fluid import makespan_bound_s
 from .model import Jobs, Workload
@@ -507,6 +506,3 @@ def most_busy(jobs: Jobs, gpus: Integers, num_rounds: int, pace: Pace = "slowest
                           bounds=optimize.Bounds(0, 1),
                           constraints=optimize.LinearConstraint(np.array(row), low, high))
     return None if found.x is None else round(-found.fun)
-
-# %% ../../nbs/45_hadar_bounds.ipynb #45-090
-__getattr__ = moved(__name__)

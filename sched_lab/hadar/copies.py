@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._moved import moved
 from ..arrays import Floats, Integers
 from ..frames import InputError
 from .fork import (GPUS, Order, assign_nodes, divide_steps, estimated_rate,
@@ -259,6 +258,3 @@ def node_workload(cluster: str, mix: str, formula: str = "fp32/sqrt(V)", *,
     nodes = tuple(f"{name}-{number}" for number, name in enumerate(NODES[cluster]))
     one_gpu_each = Cluster(node_type, np.ones(len(node_type), np.int64))
     return Workload(names, nodes, types, one_gpu_each, jobs)
-
-# %% ../../nbs/44a_copies.ipynb #44a-090
-__getattr__ = moved(__name__)

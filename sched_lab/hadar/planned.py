@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._moved import moved
 from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
 from .baselines import one_type_rate, places_kept
@@ -403,6 +402,3 @@ class Planned(PlanOptions):
                                     type_gpus(cluster, plan.rate.shape[1]))
         return place_large_first(cluster, jobs, state.previous, self.chosen,
                                  order[self.chosen[order] >= 0])
-
-# %% ../../nbs/46_hadar_planned.ipynb #46-090
-__getattr__ = moved(__name__)

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from .. import plots
-from .._moved import moved
 from ..frames import InputError, Later, MissingPackage
 from ..hardware import Hardware
 from ..meter import tariff_of
@@ -399,6 +398,3 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
     tables = {"jobs.csv": jobs.round(9), "rounds.csv": rounds_frame(run).round(9)}
     charts = _charts_of(run, bounds.ttd_s, f"{policy}: {headline}")
     return RunReport(about, tables, charts, headline, run)
-
-
-__getattr__ = moved(__name__)

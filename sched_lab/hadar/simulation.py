@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .._moved import moved
 from ..arrays import Floats, Integers, Truths
 from ..frames import InputError
 from .model import (SECONDS_PER_HOUR, Allocation, Foresighted, Jobs, Scheduler,
@@ -480,6 +479,3 @@ def run_rounds(workload: Workload, scheduler: Scheduler, *, round_s: float = ROU
     while (record.remaining > 0).any():
         now_s = _advance(record, scheduler, now_s, clock)
     return record.finish()
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-090
-__getattr__ = moved(__name__)

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._moved import moved
 from ..arrays import Array, Floats, Integers, free_bytes, get_xp, in_rows, put, that_fit, to_host
 from ..cluster import Cluster, State, empty_state
 from ..frames import InputError
@@ -943,6 +942,3 @@ def simulate_together(cluster: Cluster, tasks: Tasks,
     at_once = lockstep_size(setting, chosen, draws, len(replicas), where)
     workloads = {seed: about_workload(until, how, settings) for seed, how in arrivals.items()}
     return runs_of(cluster, replicas_run(setting, replicas, draws, at_once, workloads))
-
-
-__getattr__ = moved(__name__)

@@ -12,7 +12,6 @@ from fractions import Fraction
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
-from .._moved import moved
 from ..frames import InputError
 from ..records import PolicyRecord, PolicyTable
 from .bid import BID, dials_of
@@ -193,4 +192,3 @@ def policy_of(name: str, arithmetic: str = "exact",
 
 # %% ../../nbs/25_policies.ipynb #25-048z
 STAGES_OF_JOINT = {"joint": "joint-early@0.5@joint-middle@0.8@joint-late"}  # for one release
-__getattr__ = moved(__name__)
