@@ -149,13 +149,21 @@ class Part(NamedTuple):
 
 
 def parts_of(root: Path) -> list[Part]:
-    """Return the parts of the table of contents that export a module."""
+    """Return the parts of the table of contents that have chapters, with the modules of the folders that these export to.
+
+    The last of them has what is in no folder and written by hand: the command line.
+    """
+    package = root / "sched_lab"
     parts = []
     for given in yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["parts"]:
-        notebooks = [root / f"{entry['file']}.ipynb" for entry in given["chapters"]]
-        modules = {module_of(file) for file in notebooks if file.is_file()} - {""}
+        notebooks = [file for entry in given["chapters"] if (file := root / f"{entry['file']}.ipynb").is_file()]
+        modules = {module_of(file) for file in notebooks} - {""}
+        for folder in {module.rpartition(".")[0] for module in modules} - {""}:
+            modules |= {f"{folder}.{file.stem}" for file in package.joinpath(*folder.split(".")).glob("[!_]*.py")}
         files = [(entry["file"], entry.get("title", entry["file"])) for entry in given["chapters"]]
-        parts += [Part(given["caption"], files, modules)] if modules else []
+        parts += [Part(given["caption"], files, modules)] if notebooks else []
+    known = set().union(*(part.modules for part in parts))
+    parts[-1].modules.update({file.stem for file in package.glob("[!_]*.py")} - known)
     return parts
 
 

@@ -1,7 +1,7 @@
-"""What no notebook can hold (hand-written: the one module not exported from a chapter).
-
-``njit`` compiles when numba is there and changes nothing when it is not.
+"""``njit`` compiles when numba is there and changes nothing when it is not.
 """
+
+# A module, written by hand.
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def paths() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("who", "least", "most"), [
-    ("A manager", 5, 12), ("A cluster engineer", 30, 55), ("A student, for a term", 200, 600),
+    ("A manager", 5, 12), ("A cluster engineer", 15, 55), ("A student, for a term", 200, 600),
     ("A researcher", 60, 240)])
 def test_a_path_takes_as_long_as_its_reader_has(landing, who, least, most):
     names = [name for _, stage in landing.stages(paths()[who]) for name in stage]
@@ -142,7 +142,8 @@ def test_the_map_has_every_chapter_and_every_import(landing, graph):
 def test_parts_stand_above_what_they_use(landing, graph):
     parts, edges = graph
     level = landing.levels(len(parts), edges)
-    assert all(level[user] > level[used] for user, used in edges) and max(level) == 4
+    assert all(level[user] > level[used] for user, used in edges)
+    assert parts[level.index(max(level))].caption == "Make it yours"
     with pytest.raises(Exception, match="circle"):
         landing.levels(2, Counter({(0, 1): 1, (1, 0): 1}))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
-BELOW = {"jit", "_moved", "_extras"}  # written by hand, under everything
+BELOW = {"jit", "_extras"}  # written by hand, under everything
 INSTRUMENTS = {"arrays", "commands", "frames", "pages", "plots", "records", "reports", "reproduction", "streams",
                "sweeps", "web"}
 SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter"}
