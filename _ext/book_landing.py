@@ -149,7 +149,7 @@ class Part(NamedTuple):
 
 
 def parts_of(root: Path) -> list[Part]:
-    """Return the parts of the table of contents that have chapters, with the modules of the folders that these export to.
+    """Return the parts of the book that have chapters, with the modules of the folders that these export to.
 
     The last of them has what is in no folder and written by hand: the command line.
     """

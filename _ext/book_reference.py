@@ -1,9 +1,9 @@
 """Write the two reference pages as the rest of the book reads.
 
 * API: one page for each folder of the package, ``api/*.md``, with a mark. In the place of the mark come the
-  folder's modules, those of chapters in their order, so that a new one is listed by itself; ``api.md`` lists the pages. Our docstrings say
-  ``name : description`` and no types (annotations have them). Napoleon would take what follows the
-  colon for a type, so the sections are turned into fields here.
+  folder's modules, those of chapters in their order, so that a new one is listed by itself; ``api.md`` lists the
+  pages. Our docstrings say ``name : description`` and no types (annotations have them). Napoleon would take what
+  follows the colon for a type, so the sections are turned into fields here.
 * Bibliography: a source is labelled as the text cites it, "Lettich et al., 2024".
 """
 

@@ -11,7 +11,7 @@ included. ``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, 
 * ``#| hide_input`` / ``#| hide_output`` / ``#| code-fold: true`` as cell tags,
 * ``#| eval: false`` cells never executed,
 * under an ``#| export`` cell a line "exported to <module>" that links to the API page,
-* Vega-Lite outputs, with what ``sched_lab.plots.finished`` adds, as an HTML block drawn by the vendored Vega
+* Vega-Lite outputs, with what ``sched_lab.lab.plots.finished`` adds, as an HTML block drawn by the vendored Vega
   (``_assets/book-vega.js``); a stored PNG, if there is one, is shown until the live chart replaces it.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_markdown_cell
 
-from sched_lab.plots import finished
+from sched_lab.lab.plots import finished
 
 DIRECTIVE = re.compile(r"^#\|\s*(?P<name>[\w-]+):?\s*(?P<arg>.*?)\s*$")
 VEGALITE = re.compile(r"application/vnd\.vegalite\.v\d+[.+]json")

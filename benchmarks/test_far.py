@@ -2,7 +2,6 @@
 import numpy as np
 import pytest
 
-from sched_lab.arrays import get_xp, synchronise
 from sched_lab.far.allocations import raises
 from sched_lab.far.baselines import first_free
 from sched_lab.far.bounds import lower_bound
@@ -11,7 +10,8 @@ from sched_lab.far.mig import mig_of
 from sched_lab.far.plus import far_plus
 from sched_lab.far.refine import best_plan, far
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.frames import InputError
+from sched_lab.lab.arrays import get_xp, synchronise
+from sched_lab.lab.frames import InputError
 
 BATCHES = 20
 # Section 6.4.2, which has 1 to 2 ms for 10 to 35 tasks

@@ -4,8 +4,8 @@ from functools import cache, partial
 
 import pytest
 
-from sched_lab.arrays import copy_bandwidth_bytes_per_s, get_xp, synchronise
-from sched_lab.frames import InputError
+from sched_lab.lab.arrays import copy_bandwidth_bytes_per_s, get_xp, synchronise
+from sched_lab.lab.frames import InputError
 from sched_lab.online.lockstep import bytes_per_replica
 from sched_lab.online.lockstep_results import (
     PAIR_SCORES,

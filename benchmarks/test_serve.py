@@ -24,12 +24,12 @@ ORDERS = 20  # of the names: the scheduler sends the same nodes in ever another 
 def serve_nodes(num_nodes, policy, folder):
     """Serve copies of the embedded cluster, and say the port on standard output."""
     from sched_lab.cluster import read_nodes
-    from sched_lab.fleet.bridge import Bridge
-    from sched_lab.fleet.bridge_command import warm_up
-    from sched_lab.fleet.journal import Journal
-    from sched_lab.fleet.live import LiveCluster, LiveNode, LiveSettings, NodeSeen
-    from sched_lab.fleet.serve import Address, Extender, Intake, Limits, Works, server_of
-    from sched_lab.frames import embedded
+    from sched_lab.fleet.live.bridge import Bridge
+    from sched_lab.fleet.live.bridge_command import warm_up
+    from sched_lab.fleet.live.core import LiveCluster, LiveNode, LiveSettings, NodeSeen
+    from sched_lab.fleet.live.journal import Journal
+    from sched_lab.fleet.live.serve import Address, Extender, Intake, Limits, Works, server_of
+    from sched_lab.lab.frames import embedded
 
     class AtOnce:
         def bind(self, *arguments):

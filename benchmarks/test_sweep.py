@@ -2,11 +2,11 @@
 import psutil
 import pytest
 
+from sched_lab.lab.reproduction import Workplace
+from sched_lab.lab.streams import stream
+from sched_lab.lab.sweeps import Grid, count_cores
 from sched_lab.online.evaluation import run_study
 from sched_lab.online.experiments import PAPER, RECORDED, TRACES, study_of
-from sched_lab.reproduction import Workplace
-from sched_lab.streams import stream
-from sched_lab.sweeps import Grid, count_cores
 from sched_lab.traces import find_data, find_reference
 
 FILES = find_data("openb/openb_pod_list_default.csv"), find_reference(
@@ -34,7 +34,7 @@ class Peak:
 @pytest.mark.parametrize("arithmetic", ["reference", "exact"])
 def test_1430_runs(benchmark, tmp_path, monkeypatch, arithmetic):
     """Nothing is kept from before: every run is computed, and every cell written."""
-    from sched_lab import sweeps
+    from sched_lab.lab import sweeps
     peak = Peak()
     write = sweeps.write_frame
 
@@ -58,7 +58,7 @@ def half(policy, seed):
 def test_a_million_cells(benchmark, tmp_path):
     """Two columns of one row for each cell; memory is looked at whenever a part is written."""
     pytest.importorskip("pyarrow")
-    from sched_lab import streams
+    from sched_lab.lab import streams
     peak = Peak()
     write = streams.write_bytes
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import default_cluster
-from sched_lab.fleet.events import hold
-from sched_lab.fleet.problem import Schedule
-from sched_lab.fleet.twin import Twin, coming, copied
+from sched_lab.fleet.live.twin import Twin, coming, copied
+from sched_lab.fleet.replay.events import hold
+from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.online.inflation import ArrivingTasks, play, sample_arrivals
 from sched_lab.online.model import PowerSettings, world_of
 from sched_lab.online.policies import policy_of

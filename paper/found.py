@@ -17,12 +17,12 @@ import pandas as pd
 from sched_lab.andreas.experiments import CLAIMS as ANDREAS_CLAIMS
 from sched_lab.andreas.experiments import by_greedy, by_method, reduction_percent
 from sched_lab.far.experiments import beside, refinement_gain
-from sched_lab.fleet.day import example_cluster
-from sched_lab.fleet.day_run import ALL, PLAIN, effects_of
-from sched_lab.frames import read_frame, read_sidecar
+from sched_lab.fleet.ask.day import example_cluster
+from sched_lab.fleet.ask.day_run import ALL, PLAIN, effects_of
+from sched_lab.lab.frames import read_frame, read_sidecar
+from sched_lab.lab.reproduction import Claim, claims_frame
 from sched_lab.online.experiments import excess_percent
 from sched_lab.online.pwr_traces import CLAIMS as TRACE_CLAIMS
-from sched_lab.reproduction import Claim, claims_frame
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"paper": ROOT / "data", "embedded": ROOT / "data"}

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from . import jit
+from .lab import jit
 
 LIST = Path(__file__).with_suffix(".json")
 STAND_IN = {"sweep": "inflate", "far-run": "far"}    # commands that need what another one needs

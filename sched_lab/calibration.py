@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .frames import (Column, InputError, InputFile, Later, read_input, read_table,
+from .lab.frames import (Column, InputError, InputFile, Later, read_input, read_table,
                               write_bytes)
 from .hardware import GpuModel, Hardware, Watts, default_hardware, words_of
 from .power import load_permille
-from .reports import Report
+from .lab.reports import Report
 
 if TYPE_CHECKING:
     import altair as alt

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from . import __version__, jit
-from .commands import (
+from . import __version__
+from .lab import jit
+from .lab.commands import (
     OLD_OPTIONS,
     Workers,
     compiling_said,
@@ -30,10 +31,10 @@ from .commands import (
     with_new_options,
     workers_of,
 )
-from .jit import PACKAGE, heard
+from .lab.jit import PACKAGE, heard
 
 if TYPE_CHECKING:
-    from .reproduction import Workplace
+    from .lab.reproduction import Workplace
 
 __all__ = ['COMMANDS', 'main']
 
@@ -78,18 +79,18 @@ OF_A_CLUSTER = (
           "twice, slips of units and clocks."),
     Entry("replay", "sched_lab.fleet.command", "replay_command",
           "Replay the tasks of a cluster at their times under several policies, and compare.", 20),
-    Entry("explain", "sched_lab.fleet.questions", "explain_command",
+    Entry("explain", "sched_lab.fleet.ask.questions", "explain_command",
           "Explain why a policy puts a task on a node, and what every other node lacks."),
-    Entry("place", "sched_lab.fleet.questions", "place_command",
+    Entry("place", "sched_lab.fleet.ask.questions", "place_command",
           "Place the next tasks on a cluster as it stands, by any policy."),
-    Entry("move", "sched_lab.fleet.questions", "move_command",
+    Entry("move", "sched_lab.fleet.ask.questions", "move_command",
           "Find the migrations that free most whole GPUs, or save most watts."),
-    Entry("day", "sched_lab.fleet.day_command", "day_command",
+    Entry("day", "sched_lab.fleet.ask.day_command", "day_command",
           "Let days pass on the nodes of a cluster, with and without the idea of each paper.", 20),
-    Entry("recommend", "sched_lab.fleet.bridge_command", "recommend_command",
+    Entry("recommend", "sched_lab.fleet.live.bridge_command", "recommend_command",
           "Say where each pending pod of a dump should go, and what is in the way of those that "
           "cannot run."),
-    Entry("serve", "sched_lab.fleet.bridge_command", "serve_command",
+    Entry("serve", "sched_lab.fleet.live.bridge_command", "serve_command",
           "Answer a live kube-scheduler as its extender, by any policy.", 16),
 )
 
@@ -320,7 +321,7 @@ def traces_command(nodes: NodesFile = None, tasks: TasksFile = None) -> None:
     Example: sched-lab traces --nodes nodes.csv --tasks tasks.csv
     """
     from .cluster import describe_nodes, read_nodes
-    from .frames import embedded
+    from .lab.frames import embedded
     from .traces import describe_tasks, find_data, read_tasks
 
     cluster = read_nodes(nodes or embedded("nodes.csv"))
@@ -347,7 +348,7 @@ def fetch_command(name: DataSet = "openb", to: CacheFolder = None) -> None:
 
     Example: sched-lab fetch --to data
     """
-    from .frames import InputError
+    from .lab.frames import InputError
     from .traces import fetch_openb
 
     if name != "openb":
@@ -368,7 +369,7 @@ def in_family(family: str, module: str) -> Any:
     ------
     InputError : there is no such family
     """
-    from .frames import InputError
+    from .lab.frames import InputError
 
     name = {"pwr": "online"}.get(family, family)
     if name not in families():
@@ -389,8 +390,8 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
 
     Example: sched-lab example online .
     """
-    from .frames import ensure_writable, write_bytes
-    from .reports import refuse_folder
+    from .lab.frames import ensure_writable, write_bytes
+    from .lab.reports import refuse_folder
 
     examples = in_family(family, "command").EXAMPLES
     ensure_writable(folder)
@@ -413,7 +414,7 @@ def results_in(folder: Path | None, *, check: bool) -> Path:
     ------
     InputError : there is none, or it is the package's own and would be written to
     """
-    from .frames import InputError, book_home
+    from .lab.frames import InputError, book_home
 
     results = folder or book_home() / "data" / "results"
     if not results.is_dir():
@@ -441,7 +442,7 @@ def workplace_for(family: str, results: Path, workers: int) -> Workplace:
 
     from platformdirs import user_cache_path
 
-    from .reproduction import Workplace
+    from .lab.reproduction import Workplace
 
     place = results.resolve()
     cells = results / ".cells"
@@ -464,8 +465,8 @@ def list_experiments(experiments: Any) -> None:
 
 def draw_figures(figures: Any, results: Path, folder: Path) -> None:
     """Draw the figures of a family from the stored frames."""
-    from .frames import read_frame
-    from .plots import save_svg, use_book_style
+    from .lab.frames import read_frame
+    from .lab.plots import save_svg, use_book_style
 
     use_book_style()
     for name, draw in figures.items():
@@ -491,7 +492,7 @@ FiguresFolder = Annotated[
 def reproduce_each(home: Any, names: Sequence[str], workplace: Workplace, results: Path, *,
                    check: bool, command: str) -> bool:
     """Reproduce experiments and print a line for each frame; whether none came out differently."""
-    from .reproduction import reproduce
+    from .lab.reproduction import reproduce
 
     is_same = True
     for name in names:
@@ -516,8 +517,8 @@ def reproduce_command(family: Paper = None, names: Names = None, check: Check = 
 
     Example: sched-lab reproduce andreas sweep --check --workers 4
     """
-    from .frames import InputError
-    from .reproduction import check_names
+    from .lab.frames import InputError
+    from .lab.reproduction import check_names
 
     if family is None:
         if check or figures:
@@ -558,7 +559,7 @@ def book_files() -> dict[str, bytes]:
     ------
     InputError : there are no chapters, as in an archive that was built without them
     """
-    from .frames import InputError, book_home
+    from .lab.frames import InputError, book_home
 
     home = book_home()
     if not any(home.glob(BOOK_PARTS[0])):
@@ -575,8 +576,8 @@ def copy_book(folder: Path) -> int:
     ------
     OutputError : a file of another origin, or a copy of another version, is in the way
     """
-    from .frames import ensure_writable, write_bytes
-    from .reports import refuse_folder
+    from .lab.frames import ensure_writable, write_bytes
+    from .lab.reports import refuse_folder
 
     files = {folder / BOOK_MARK: f"{__version__}\n".encode(),
              **{folder / name: data for name, data in book_files().items()}}
@@ -671,7 +672,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except Exception as error:
-        from .frames import SchedLabError
+        from .lab.frames import SchedLabError
 
         if not isinstance(error, SchedLabError):
             raise

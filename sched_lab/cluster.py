@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .arrays import Integers, Texts
-from .frames import Column, InputError, embedded, read_table
+from .lab.arrays import Integers, Texts
+from .lab.frames import Column, InputError, embedded, read_table
 
 # %% auto #0
 __all__ = ['Cluster', 'State', 'empty_state', 'check_state', 'read_nodes', 'toy_cluster', 'describe_nodes', 'generate_nodes',

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .jit import njit
-from .arrays import Floats, Integers, Truths
+from .lab.jit import njit
+from .lab.arrays import Floats, Integers, Truths
 from .cluster import WHOLE_GPU_MILLI, Cluster, State
 from .traces import TaskClasses, admits
 

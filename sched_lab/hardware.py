@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from .frames import InputError, embedded, read_input
+from .lab.frames import InputError, embedded, read_input
 from .power import GPU_POWER_W, load_permille, read_cpu_power, read_gpu_power
 
 # %% auto #0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import __version__
-from .commands import Force, HardwareFile, NoCharts, answer_with, folder_option, option
-from .frames import InputError, sha256
 from .hardware import CpuModel, GpuModel, Hardware, MigTable, Watts, hardware_of
+from .lab.commands import Force, HardwareFile, NoCharts, answer_with, folder_option, option
+from .lab.frames import InputError, sha256
 
 if TYPE_CHECKING:
     from sched_lab.calibration import CalibrationReport
@@ -176,7 +176,7 @@ def calibrate_command(files: Recorded, out: Calibrated, model: OneModel = "", fo
         read_recording,
         report_of_fits,
     )
-    from sched_lab.reports import PAGE, Answer
+    from sched_lab.lab.reports import PAGE, Answer
 
     asked = {"model": model, "files": {name: sha256(name) for name in files},
              "sched_lab": __version__}

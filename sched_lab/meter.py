@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .jit import njit
-from .arrays import Floats, Integers, Truths
+from .lab.jit import njit
+from .lab.arrays import Floats, Integers, Truths
 from .cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
-from .frames import Column, InputError, read_table
+from .lab.frames import Column, InputError, read_table
 from .power import (Power, cpu_power_milliwatt, gpu_power_milliwatt,
                              load_permille)
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .jit import njit
-from .arrays import Integers, Texts
+from .lab.jit import njit
+from .lab.arrays import Integers, Texts
 from .cluster import MOST_SAID, WHOLE_GPU_MILLI, Cluster, State
-from .frames import Column, InputError, read_table
+from .lab.frames import Column, InputError, read_table
 
 # %% auto #0
 __all__ = ['read_gpu_power', 'read_cpu_power', 'load_permille', 'Power', 'power_of', 'cpu_power_w', 'gpu_power_w',

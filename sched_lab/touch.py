@@ -18,18 +18,18 @@ from .andreas.model import Fleet
 from .andreas.model import Jobs as DueJobs
 from .andreas.proxy import code_objective, paper_objective
 from .andreas.rules import OpenNodes, assign_waiting, open_lists
-from .arrays import Floats, Integers
 from .cluster import WHOLE_GPU_MILLI, Cluster
 from .far.allocations import cheapest_size, raise_longest
 from .far.bounds import charges_of, least_work, start_loss
 from .far.mig import Mig, Tree, mig_of
 from .far.refine import Lists, _refine
 from .far.repartition import in_a_row, repartition, run_events
-from .frames import InputError, embedded
 from .hadar.model import State as HadarState
 from .hadar.model import nothing_runs, toy_workload
 from .hadar.primal_dual import Hadar, Place, Terms, best_place, node_prices, take
-from .jit import PACKAGE, njit
+from .lab.arrays import Floats, Integers
+from .lab.frames import InputError, embedded
+from .lab.jit import PACKAGE, njit
 from .online.fgd import fgd
 from .online.inflation import (
     Memory,

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .frames import Column, InputError, OutputError, embedded, read_json, read_table
-from .jit import PACKAGE
-from .arrays import Integers, Texts
+from .lab.frames import Column, InputError, OutputError, embedded, read_json, read_table
+from .lab.jit import PACKAGE
+from .lab.arrays import Integers, Texts
 from .cluster import WHOLE_GPU_MILLI, Cluster
 
 # %% auto #0

@@ -9,7 +9,8 @@ from importlib import import_module
 
 import pytest
 
-from sched_lab import _ahead, jit
+from sched_lab import _ahead
+from sched_lab.lab import jit
 
 LISTED = json.loads(_ahead.LIST.read_text(encoding="utf-8"))
 
@@ -48,8 +49,8 @@ def test_a_type_without_a_spelling_is_refused():
 
 
 TOY = {
-    "callee": "from sched_lab.jit import njit\n\n@njit()\ndef rate(x):\n    return x * 2\n",
-    "caller": "from sched_lab.jit import njit\nfrom sched_lab.callee import rate\n\n"
+    "callee": "from sched_lab.lab.jit import njit\n\n@njit()\ndef rate(x):\n    return x * 2\n",
+    "caller": "from sched_lab.lab.jit import njit\nfrom sched_lab.callee import rate\n\n"
               "@njit()\ndef cost(x):\n    return rate(x) + 1\n",
 }
 LIST = {"types": ["int64", ["set"]], "cases": {"cost": [0, 1, 2, 3]}, "functions": [
@@ -57,7 +58,8 @@ LIST = {"types": ["int64", ["set"]], "cases": {"cost": [0, 1, 2, 3]}, "functions
     ["sched_lab.caller", "cost", "from Python", [0, 0]], ["sched_lab.caller", "cost", "from Python", [0]]]}
 HELPED = """
 import time
-from sched_lab import _ahead, jit
+from sched_lab import _ahead
+from sched_lab.lab import jit
 _ahead.processors = lambda: {processors}
 helpers = []
 class Noted(_ahead.Helper):

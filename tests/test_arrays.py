@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from sched_lab import arrays
-from sched_lab.arrays import (
+from sched_lab.lab import arrays
+from sched_lab.lab.arrays import (
     DEVICES,
     best_time_s,
     copy_bandwidth_bytes_per_s,
@@ -22,7 +22,7 @@ from sched_lab.arrays import (
     to_host,
     traffic_of,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 
 def here(device):

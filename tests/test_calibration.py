@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from sched_lab.calibration import LOADS, POWER, drawn, fit_all, fit_model, pooled, read_recording, residuals_of
-from sched_lab.frames import InputError
 from sched_lab.hardware import default_hardware, read_hardware
+from sched_lab.lab.frames import InputError
 from tests.command_line import call
 
 CURVE = "0:0,0.25:0.5,0.5:0.75,1:1"

@@ -20,8 +20,8 @@ from sched_lab import __version__
 from sched_lab.andreas.instances import TOY
 from sched_lab.cli import BOOK_PARTS
 from sched_lab.cli import COMMANDS as COMMAND_TABLE
-from sched_lab.frames import embedded, sha256
-from sched_lab.reproduction import Claim, Experiment
+from sched_lab.lab.frames import embedded, sha256
+from sched_lab.lab.reproduction import Claim, Experiment
 from tests.command_line import NODES, PROGRAM, STUDY, TASKS, assert_refused, call, content
 
 # --- the rest
@@ -323,7 +323,7 @@ def test_the_table_alone_loads_no_family(arguments):
                "print(*sys.modules, file=sys.stderr)")
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split())
-    assert not loaded & {"numpy", "pandas", "numba", "scipy", "altair", "sched_lab.frames"}
+    assert not loaded & {"numpy", "pandas", "numba", "scipy", "altair", "sched_lab.lab.frames"}
     assert not [name for name in loaded if re.match(r"sched_lab\.(online|andreas|hadar|far)\b", name)]
 
 

@@ -22,7 +22,7 @@ from sched_lab.cluster import (
     read_nodes,
     toy_cluster,
 )
-from sched_lab.frames import InputError, read_frame, sha256
+from sched_lab.lab.frames import InputError, read_frame, sha256
 from sched_lab.traces import find_data
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import typer
 
-from sched_lab.commands import answer_with, fail, folder_named, progress, warnings_said, with_new_options, within
-from sched_lab.reports import Answer, Report
+from sched_lab.lab.commands import answer_with, fail, folder_named, progress, warnings_said, with_new_options, within
+from sched_lab.lab.reports import Answer, Report
 
 ASKED = Answer("greet", {"name": "Ada"}, ("words.csv",))
 

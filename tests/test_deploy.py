@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from sched_lab._extras import EXTRA_OF
-from sched_lab.fleet.bridge import MODES
-from sched_lab.fleet.bridge_command import Guard, advise, serve_command
-from sched_lab.fleet.kubernetes import read_kubernetes
-from sched_lab.fleet.tables import Ledger, ReadOptions, Source, tables_of
+from sched_lab.fleet.live.bridge import MODES
+from sched_lab.fleet.live.bridge_command import Guard, advise, serve_command
+from sched_lab.fleet.read.kubernetes import read_kubernetes
+from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
 
@@ -176,7 +176,7 @@ def test_the_trial_has_a_scheduler_with_this_configuration():
 
 def methods_used():
     """Return methods of the official client that the bridge's own client calls, by its source."""
-    tree = ast.parse((ROOT / "sched_lab" / "fleet" / "follow.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "sched_lab" / "fleet" / "live" / "follow.py").read_text(encoding="utf-8"))
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Attribute) and node.value.attr == "_core"}
 

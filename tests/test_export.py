@@ -1,4 +1,4 @@
-"""What chapters export is what the notebooks hold, and modules are left alone; the notebooks are clean; nothing in the tree knows this machine."""
+"""Chapters export what the package has, modules are left alone, notebooks are clean, nothing knows this machine."""
 import re
 import shutil
 import subprocess
@@ -6,7 +6,6 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 
-import nbformat
 import pytest
 import yaml
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sched_lab._extras import EXTRA_OF, need
-from sched_lab.frames import MissingPackage
+from sched_lab.lab.frames import MissingPackage
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = """import sys

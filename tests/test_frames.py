@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab import frames
-from sched_lab.frames import (
+from sched_lab.lab import frames
+from sched_lab.lab.frames import (
     Column,
     InputError,
     OutputError,
@@ -161,7 +161,7 @@ def test_key_depends_on_what_is_asked_not_how() -> None:
 
 
 def test_key_is_the_same_in_another_process() -> None:
-    code = "from sched_lab.frames import input_key; print(input_key({'s': {'b', 'a', 'c'}, 'x': 0.1}))"
+    code = "from sched_lab.lab.frames import input_key; print(input_key({'s': {'b', 'a', 'c'}, 'x': 0.1}))"
     keys = {subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, check=True,
                            capture_output=True, text=True).stdout for seed in ("1", "2")}
     assert keys == {input_key({"s": ["a", "b", "c"], "x": 0.1}) + "\n"}
@@ -327,7 +327,7 @@ def test_file_in_the_way_changes_nothing(tmp_path: Path) -> None:
 
 WRITER = """
 import os, sys, time
-from sched_lab import frames
+from sched_lab.lab import frames
 folder = sys.argv[1]
 
 def stuck(_):

@@ -6,7 +6,6 @@ import pytest
 
 from sched_lab.cluster import toy_cluster
 from sched_lab.far.mig import MODELS as TREES
-from sched_lab.frames import InputError, embedded
 from sched_lab.hardware import (
     default_hardware,
     known_gpu_w,
@@ -20,6 +19,7 @@ from sched_lab.hardware import (
     watts_of_files,
     words_of,
 )
+from sched_lab.lab.frames import InputError, embedded
 from sched_lab.online.model import PowerSettings
 from sched_lab.power import CPU_POWER_W, GPU_POWER_W
 from tests.command_line import call

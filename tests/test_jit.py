@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import sched_lab.jit as compat
+import sched_lab.lab.jit as compat
 
-CALLEE = "from sched_lab.jit import njit\n\n@njit()\ndef rate(x):\n    return x * {factor}\n"
-CALLER = ("from sched_lab.jit import njit\nfrom sched_lab.callee import rate\n\n"
+CALLEE = "from sched_lab.lab.jit import njit\n\n@njit()\ndef rate(x):\n    return x * {factor}\n"
+CALLER = ("from sched_lab.lab.jit import njit\nfrom sched_lab.callee import rate\n\n"
           "@njit()\ndef cost(x):\n    return rate(x) + 1\n")
 RUN = "from sched_lab.caller import cost\nprint(cost(10), sum(cost.stats.cache_hits.values()))"
 
@@ -103,7 +103,7 @@ def test_without_numba_the_function_is_left_alone(toy):
 
 
 def test_nothing_loads_the_compiler_where_functions_stay_pythons_own(toy):
-    code = ("import sys, sched_lab.jit as jit\njit.is_interpreted = True\nfrom sched_lab.caller import cost\n"
+    code = ("import sys, sched_lab.lab.jit as jit\njit.is_interpreted = True\nfrom sched_lab.caller import cost\n"
             "print(cost(10), type(cost).__name__, 'numba' in sys.modules)")
     assert run(toy, code) == ["21", "function", "False"]
 
@@ -122,7 +122,7 @@ def test_a_function_of_a_notebook_is_not_cached():
     assert double(4) == 8 and not list(double.stats.cache_hits)
 
 
-ENGINE = """from sched_lab.jit import njit
+ENGINE = """from sched_lab.lab.jit import njit
 
 @njit()
 def run(functions, x):
@@ -131,7 +131,7 @@ def run(functions, x):
         total += function(x)
     return total
 """
-VALUES = """from sched_lab.jit import first_class, quiet
+VALUES = """from sched_lab.lab.jit import first_class, quiet
 from sched_lab.callee import rate
 from sched_lab.caller import cost
 from sched_lab.engine import run
@@ -192,7 +192,7 @@ def test_what_only_compiled_code_calls_has_no_entry_from_python():
 
 DEEP = """
 import numba
-from sched_lab.jit import njit
+from sched_lab.lab.jit import njit
 
 @numba.njit(cache=True)
 def depth(n):

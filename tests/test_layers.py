@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
-BELOW = {"jit", "_extras"}  # written by hand, under everything
-INSTRUMENTS = {"arrays", "commands", "frames", "pages", "plots", "records", "reports", "reproduction", "streams",
-               "sweeps", "web"}
+BELOW = {"_extras"}  # under everything
 SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter"}
+LAB = {"lab"}      # instruments: callables and tidy frames only
 FLEET = {"fleet"}  # a reader's own cluster may know every family
-FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET
+FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET - LAB
 LINE = {"cli", "hardware_command", "touch", "_ahead", "__main__"}
 RANKS = ["instruments", "spine", "families", "fleet", "cli"]
 Graph = dict[str, set[str]]
@@ -20,8 +19,8 @@ Graph = dict[str, set[str]]
 def layer(module: str) -> str:
     """Name of the layer a module belongs to; unknown modules have none."""
     top = module.partition(".")[0]
-    for name, members in zip(RANKS, (INSTRUMENTS, SPINE, FAMILIES, FLEET, LINE), strict=True):
-        if top in members and (name in ("families", "fleet")) >= ("." in module):
+    for name, members in zip(RANKS, (LAB, SPINE, FAMILIES, FLEET, LINE), strict=True):
+        if top in members and (name in ("instruments", "families", "fleet")) >= ("." in module):
             return name
     return "no layer"
 
@@ -109,16 +108,17 @@ def test_the_package_keeps_its_layers():
 
 
 def test_every_module_that_the_layers_name_exists():
-    assert BELOW | INSTRUMENTS | SPINE | FAMILIES | FLEET | {"cli"} <= set(modules_of(PACKAGE))
+    assert BELOW | LAB | SPINE | FAMILIES | FLEET | {"cli"} <= set(modules_of(PACKAGE))
     assert len(FAMILIES) >= 4
 
 
-NUMBERS = {"cluster": 10, "power": 12, "online.policy": 20, "online.fgd": 22, "fleet.tables": 60, "fleet.check": 62,
-           "hadar.model": 40, "frames": 81}
-GOOD: Graph = {"cluster": {"frames", "jit"}, "power": {"cluster"}, "online.fgd": {"online.policy", "power"},
-               "online.policy": {"cluster"}, "hadar.model": {"cluster"}, "frames": {"plots"}, "plots": set(),
-               "fleet.check": {"fleet.tables", "online.fgd", "hadar.model"}, "fleet.tables": {"frames"},
-               "cli": {"online.fgd", "fleet.check", "hadar.model", "frames"}, "jit": set()}
+NUMBERS = {"cluster": 10, "power": 12, "online.policy": 20, "online.fgd": 22, "fleet.read.tables": 60,
+           "fleet.read.check": 62, "hadar.model": 40, "lab.frames": 81}
+GOOD: Graph = {"cluster": {"lab.frames", "lab.jit"}, "power": {"cluster"}, "online.fgd": {"online.policy", "power"},
+               "online.policy": {"cluster"}, "hadar.model": {"cluster"}, "lab.frames": {"lab.plots"},
+               "fleet.read.check": {"fleet.read.tables", "online.fgd", "hadar.model"},
+               "fleet.read.tables": {"lab.frames"}, "lab.plots": set(), "lab.jit": set(), "_extras": set(),
+               "cli": {"online.fgd", "fleet.read.check", "hadar.model", "lab.frames"}}
 
 
 def test_a_good_graph_passes():
@@ -127,18 +127,18 @@ def test_a_good_graph_passes():
 
 @pytest.mark.parametrize(("module", "imported", "message"), [
     ("cluster", "online.fgd", "upwards"),
-    ("frames", "cluster", "upwards"),
+    ("lab.frames", "cluster", "upwards"),
     ("online.fgd", "cli", "upwards"),
     ("hadar.model", "online.fgd", "family to family"),
-    ("online.fgd", "fleet.tables", "upwards"),
-    ("fleet.check", "cli", "upwards"),
-    ("fleet.tables", "fleet.check", "later chapter"),
+    ("online.fgd", "fleet.read.tables", "upwards"),
+    ("fleet.read.check", "cli", "upwards"),
+    ("fleet.read.tables", "fleet.read.check", "later chapter"),
     ("cluster", "power", "later chapter"),
     ("online.policy", "online.fgd", "later chapter"),
-    ("plots", "frames", "cycle"),
-    ("jit", "frames", "imports nothing"),
-    ("helpers", "frames", "no layer"),
-    ("power.tables", "frames", "no layer"),
+    ("lab.plots", "lab.frames", "cycle"),
+    ("_extras", "lab.frames", "imports nothing"),
+    ("helpers", "lab.frames", "no layer"),
+    ("power.tables", "lab.frames", "no layer"),
 ])
 def test_a_bad_edge_is_found(module, imported, message):
     graph = GOOD | {module: GOOD.get(module, set()) | {imported}}

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab import commands
 from sched_lab.cluster import Cluster, empty_state
-from sched_lab.frames import InputError
+from sched_lab.lab import commands
+from sched_lab.lab.frames import InputError
+from sched_lab.lab.reports import ENERGY_MEANINGS, energy_sentence
 from sched_lab.meter import (
     KNOWN_RATES,
     Holdings,
@@ -22,7 +23,6 @@ from sched_lab.meter import (
     tariff_of,
 )
 from sched_lab.power import datacenter_power_w, power_of
-from sched_lab.reports import ENERGY_MEANINGS, energy_sentence
 
 
 def texts_of(*texts):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_lab.frames import OutputError
-from sched_lab.pages import (
+from sched_lab.lab.frames import OutputError
+from sched_lab.lab.pages import (
     ATTRIBUTES,
     SHAPES,
     STYLE,
@@ -136,7 +136,7 @@ def test_two_columns_of_one_name_are_two_columns() -> None:
 
 def test_chart_texts_with_hostile_names_are_texts(tmp_path: Path) -> None:
     """The drawing program escapes names, and the page would not rely on it."""
-    from sched_lab.plots import gantt_chart, save_svg
+    from sched_lab.lab.plots import gantt_chart, save_svg
 
     names = [name for name in HOSTILE if 0 < len(name.strip()) < 100 and "\ud800" not in name]
     rows = [(lane, 1, 0.0, 9.0, name, "task") for lane, name in enumerate(names)]
@@ -202,7 +202,7 @@ def test_the_page_of_a_command_answers_first_and_says_how_to_repeat_it(tmp_path:
 
 
 def test_without_the_packages_that_draw_the_page_says_how_to_get_them(tmp_path: Path) -> None:
-    from sched_lab.reports import Origin, Report
+    from sched_lab.lab.reports import Origin, Report
 
     report = Report({"words": 2}, {"words.csv": pd.DataFrame({"word": ["a", "b"]})}, {"words.svg": None}, "2 words")
     report.write_tables(tmp_path)

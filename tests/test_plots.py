@@ -17,15 +17,14 @@ import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab import records
 from sched_lab.andreas.simulation import JOB_COLOURS
 from sched_lab.far.mig import mig_of, schedule_chart
 from sched_lab.far.refine import far
-from sched_lab.frames import SchedLabError
 from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.report import places_chart, report_of, usage_chart
-from sched_lab.online.policies import POLICIES
-from sched_lab.plots import (
+from sched_lab.lab import records
+from sched_lab.lab.frames import SchedLabError
+from sched_lab.lab.plots import (
     BOUND_STYLES,
     GANTT_COLOURS,
     POLICY_COLOURS,
@@ -44,7 +43,8 @@ from sched_lab.plots import (
     stacked_area_chart,
     use_book_style,
 )
-from sched_lab.records import PolicyRecord, PolicyTable
+from sched_lab.lab.records import PolicyRecord, PolicyTable
+from sched_lab.online.policies import POLICIES
 
 EXTENSION = Path(__file__).parents[1] / "_ext" / "nbdev_book.py"
 HOSTILE = ["</script><script>document.title=1</script>", "<!--<script>", "it's", 'a "b"', "a\\", "a\\'];alert(1)//",

@@ -8,7 +8,7 @@ import pytest
 
 from sched_lab.andreas.instances import TOY
 from sched_lab.cli import main
-from sched_lab.frames import embedded
+from sched_lab.lab.frames import embedded
 from tests.test_book_pages import BROWSER, DRIVER, FLAGS
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, empty_state, toy_cluster
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.power import (

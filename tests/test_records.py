@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sched_lab.frames import InputError
-from sched_lab.records import PolicyRecord, PolicyTable
+from sched_lab.lab.frames import InputError
+from sched_lab.lab.records import PolicyRecord, PolicyTable
 
 
 def table() -> PolicyTable[str]:

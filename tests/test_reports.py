@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_lab import frames, reports
-from sched_lab.frames import OutputError, write_bytes, write_json
+from sched_lab.lab import frames, reports
+from sched_lab.lab.frames import OutputError, write_bytes, write_json
 
 
 def tree(folder: Path) -> list[str]:
@@ -56,7 +56,7 @@ def test_the_headline_of_an_answer_is_in_its_record(tmp_path: Path) -> None:
 
 def test_frames_still_knows_what_moved_to_reports(tmp_path: Path) -> None:
     for name in ("Answer", "check_folder", "refuse_folder", "input_difference"):
-        with pytest.warns(DeprecationWarning, match=f"now sched_lab.reports.{name}") as said:
+        with pytest.warns(DeprecationWarning, match=f"now sched_lab.lab.reports.{name}") as said:
             assert getattr(frames, name) is getattr(reports, name)
         assert said[0].filename == __file__
     with warnings.catch_warnings(), pytest.raises(AttributeError, match="has no attribute 'answer'"):

@@ -9,8 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_lab.frames import InputError, read_frame, read_sidecar
-from sched_lab.reproduction import Claim, Experiment, Workplace, claims_frame, difference, experiments_frame, reproduce
+from sched_lab.lab.frames import InputError, read_frame, read_sidecar
+from sched_lab.lab.reproduction import (
+    Claim,
+    Experiment,
+    Workplace,
+    claims_frame,
+    difference,
+    experiments_frame,
+    reproduce,
+)
 
 
 def square(n: int) -> dict[str, float]:

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab import streams
-from sched_lab.frames import InputError, OutputError
-from sched_lab.streams import Dataset, stream
-from sched_lab.sweeps import Grid, Shown, SweepError, grid, sweep
+from sched_lab.lab import streams
+from sched_lab.lab.frames import InputError, OutputError
+from sched_lab.lab.streams import Dataset, stream
+from sched_lab.lab.sweeps import Grid, Shown, SweepError, grid, sweep
 from tests.test_sweeps import SCHEDULER, dask_process
 
 pytest.importorskip("pyarrow")
@@ -168,8 +168,8 @@ def test_a_second_call_computes_nothing(done: Path) -> None:
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from sched_lab import streams
-from sched_lab.sweeps import Grid
+from sched_lab.lab import streams
+from sched_lab.lab.sweeps import Grid
 streams.CELLS_PER_PART = 10
 streams.AIM_S = 0.05
 
@@ -373,8 +373,8 @@ def test_a_grid_is_the_list_of_its_cells(axes: dict[str, list[int]], at: int) ->
 
 MANY = """
 import gc, sys, threading, time, psutil
-from sched_lab.streams import stream
-from sched_lab.sweeps import Grid
+from sched_lab.lab.streams import stream
+from sched_lab.lab.sweeps import Grid
 
 def few(seed):
     return {"x": seed / 2, "note": "n"}

@@ -1,4 +1,4 @@
-"""How the package is written, as far as it protects who uses it: documented parameters, relative imports, light imports."""
+"""How the package is written, where that protects a user: documented parameters, relative and light imports."""
 import inspect
 import re
 import subprocess
@@ -68,7 +68,8 @@ def test_chapter_and_module_share_a_name():
     for path in NOTEBOOKS:
         if found := re.search(r'^\s*"#\| default_exp ([\w.]+)', path.read_text(encoding="utf-8"), re.M):
             name = path.stem.partition("_")[2]
-            if name not in (found[1].rpartition(".")[2], found[1].replace(".", "_")):
+            top, last = found[1].partition(".")[0], found[1].rpartition(".")[2]
+            if name not in (last, f"{top}_{last}"):
                 strangers.append(f"{path.stem} exports {found[1]}")
     assert strangers == []
 

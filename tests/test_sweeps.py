@@ -28,9 +28,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab import sweeps
-from sched_lab.frames import InputError, OutputError, read_frame, read_sidecar
-from sched_lab.sweeps import Shown, SweepError, grid, progress_note, sweep
+from sched_lab.lab import sweeps
+from sched_lab.lab.frames import InputError, OutputError, read_frame, read_sidecar
+from sched_lab.lab.sweeps import Shown, SweepError, grid, progress_note, sweep
 
 CELLS = grid(policy=["left", "right"], seed=range(3))
 MARKS: list[tuple[str, int]] = []  # cells computed in this process
@@ -510,7 +510,7 @@ def test_the_package_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from sched_lab.sweeps import grid, sweep
+from sched_lab.lab.sweeps import grid, sweep
 
 def slow(n):
     (Path(os.environ["MARKS"]) / f"{n}-{time.time_ns()}").touch()
@@ -582,7 +582,7 @@ def test_a_killed_sweep_goes_on_where_it_stood(workers: int, how: signal.Signals
 STUCK = """
 import sys
 from pathlib import Path
-from sched_lab.sweeps import grid, sweep
+from sched_lab.lab.sweeps import grid, sweep
 
 def stuck(n):
     Path(sys.argv[1], f"at-{n}").touch()
@@ -610,7 +610,7 @@ def test_no_process_outlives_a_killed_sweep(how: signal.Signals, tmp_path: Path)
 
 MANY = """
 import os, signal, sys, psutil
-from sched_lab.sweeps import SweepError, grid, sweep
+from sched_lab.lab.sweeps import SweepError, grid, sweep
 
 def some(n, way):
     if (n, way) == (2, "fails"):
@@ -687,7 +687,8 @@ def test_a_module_that_workers_do_not_find_is_named(tmp_path: Path, monkeypatch:
 
 @pytest.mark.skipif(os.name != "posix", reason="limits")
 def test_more_workers_than_the_system_allows(tmp_path: Path) -> None:
-    program = ("import resource, sys, math\nfrom sched_lab.sweeps import *\nfrom sched_lab.sweeps import SweepError\n"
+    program = ("import resource, sys, math\nfrom sched_lab.lab.sweeps import *\n"
+               "from sched_lab.lab.sweeps import SweepError\n"
                "resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))\n"
                "try: sweep(dict, grid(x=range(99)), sys.argv[1], workers=99)\n"
                "except SweepError as error: print(error)")

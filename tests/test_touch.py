@@ -23,9 +23,9 @@ from sched_lab.far.allocations import family
 from sched_lab.far.bounds import lower_bound
 from sched_lab.far.mig import mig_of
 from sched_lab.far.refine import far
-from sched_lab.frames import InputError, MissingPackage
 from sched_lab.hadar.model import nothing_runs
 from sched_lab.hadar.primal_dual import Place, find_alloc, node_prices, serve
+from sched_lab.lab.frames import InputError, MissingPackage
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
 

@@ -22,7 +22,7 @@ import pytest
 
 from sched_lab import traces
 from sched_lab.cluster import default_cluster, toy_cluster
-from sched_lab.frames import InputError, OutputError, SchedLabError, read_frame, sha256
+from sched_lab.lab.frames import InputError, OutputError, SchedLabError, read_frame, sha256
 from sched_lab.traces import (
     CLASS_KEY,
     OPENB_FILES,

@@ -49,7 +49,7 @@ def record(words: list[str]) -> None:
     from numba.core import event
 
     from sched_lab import _ahead, cli
-    from sched_lab.jit import PACKAGE
+    from sched_lab.lab.jit import PACKAGE
 
     top = Node(None)
     under = [top]

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import psutil
 
-from sched_lab.sweeps import SweepError, grid, sweep
+from sched_lab.lab.sweeps import SweepError, grid, sweep
 
 CELLS = 6
 HANG_S = 120

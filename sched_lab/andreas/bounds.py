@@ -9,7 +9,7 @@ import numpy as np
 
 from .machines import site_of, watts_to_eur_per_s
 from .model import SECONDS_PER_HOUR, Fleet, Instance, Jobs, Site
-from ..arrays import Floats
+from ..lab.arrays import Floats
 
 # %% auto #0
 __all__ = ['lower_bound_eur']

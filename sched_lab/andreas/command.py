@@ -13,7 +13,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from .. import __version__
-from ..commands import (
+from ..hardware import hardware_of
+from ..lab.commands import (
     AsleepWatts,
     Carbon,
     Force,
@@ -28,10 +29,9 @@ from ..commands import (
     warnings_said,
     within,
 )
-from ..frames import InputError, InputFile, embedded, read_input
-from ..hardware import hardware_of
+from ..lab.frames import InputError, InputFile, embedded, read_input
+from ..lab.reports import PAGE, Answer
 from ..meter import Tariff, tariff_of
-from ..reports import PAGE, Answer
 from .files import Files, Terms, read_files
 from .greedy import SearchOptions
 from .instances import TOY

@@ -12,9 +12,9 @@ import numpy as np
 from .machines import draws_of, eur_of, integral_until, kwh_of, site_of
 from .model import SECONDS_PER_HOUR, Instance, Prices
 from .simulation import Simulation
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from ..cluster import Cluster
-from ..frames import InputError
+from ..lab.frames import InputError
 from ..meter import Bill, Holdings, NodeWatts, Rate, Tariff, check_cover
 
 # %% auto #0

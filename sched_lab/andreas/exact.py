@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .proxy import PERIOD_S, RHO, code_objective, gpus_in_use, slowest_s
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['Objective', 'Exact', 'solve_exact', 'solve_code_objective']

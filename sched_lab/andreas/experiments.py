@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..plots import policy_colours
-from ..reproduction import Claim, Experiment, Workplace
-from ..sweeps import grid
+from ..lab.plots import policy_colours
+from ..lab.reproduction import Claim, Experiment, Workplace
+from ..lab.sweeps import grid
 from .greedy import SearchOptions
 from .instances import armida, generate
 from .simulation import Simulation, simulate

@@ -18,8 +18,8 @@ from .instances import PRICE_EUR_PER_KWH, PRIORITIES, PUE
 from .model import (LEAST_S, MOST_EPOCHS, MOST_EUR, MOST_GPUS, MOST_S,
                                      SECONDS_PER_HOUR, Fleet, Instance, Jobs, Memory, Present, Site,
                                      energy_cost_eur_per_h, without_small)
-from ..arrays import Floats
-from ..frames import Column, InputError, read_header, read_table
+from ..lab.arrays import Floats
+from ..lab.frames import Column, InputError, read_header, read_table
 from ..hardware import Hardware, meant_by
 
 # %% auto #0

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import heard, njit
+from ..lab.jit import heard, njit
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .proxy import (PERIOD_S, RHO, code_objective, cost_eur_per_s,
                                      paper_objective, slowest_s)
 from .rules import OpenNodes, candidates, open_lists, place_all, take
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['greedy', 'SearchOptions', 'randomized_greedy']

@@ -29,9 +29,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from .. import __version__, web
-from ..web import Address, Endpoint, Health, Intake, Limits, Refusal, body_of, in_json, probe_of
-from ..web import question_of as object_in
+from .. import __version__
+from ..lab import web
+from ..lab.web import Address, Endpoint, Health, Intake, Limits, Refusal, body_of, in_json, probe_of
+from ..lab.web import question_of as object_in
 from .greedy import SearchOptions
 from .policies import Decide
 from .service import (

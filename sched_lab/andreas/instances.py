@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..frames import InputError, embedded, read_json
+from ..lab.frames import InputError, embedded, read_json
 from .model import Instance, energy_cost_eur_per_h, parse_instance
 
 # %% auto #0

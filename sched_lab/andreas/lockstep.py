@@ -8,9 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, Floats, Integers, free_bytes, get_xp, put, that_fit, to_device, to_host
-from ..frames import InputError
-from ..jit import njit
+from ..lab.arrays import (
+    Array,
+    Floats,
+    Integers,
+    free_bytes,
+    get_xp,
+    put,
+    that_fit,
+    to_device,
+    to_host,
+)
+from ..lab.frames import InputError
+from ..lab.jit import njit
 from .greedy import (
     DEFAULTS,
     MODULUS,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from .instances import PRICE_EUR_PER_KWH, PUE
 from .model import (HISTORY, SECONDS_PER_HOUR, Fleet, Instance, Prices, Site)
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 
 # %% auto #0
 __all__ = []

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from ..arrays import Floats, Integers
-from ..frames import InputError, read_json
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError, read_json
 
 # %% auto #0
 __all__ = ['energy_cost_eur_per_h', 'Fleet', 'Jobs', 'Assignment', 'Instance', 'parse_instance', 'read_instance',

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..records import PolicyRecord, PolicyTable
+from ..lab.records import PolicyRecord, PolicyTable
 from .exact import objective_eur, places_of, solve_exact
 from .greedy import DEFAULTS, SearchOptions, assign_by_pressure, check_options, randomized_greedy
 from .lockstep import random_rounds

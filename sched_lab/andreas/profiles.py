@@ -36,7 +36,7 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateColumn, CreateTable
 
-from ..frames import InputError
+from ..lab.frames import InputError
 from .model import (
     Assignment,
     Configuration,

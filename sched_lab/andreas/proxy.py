@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..jit import njit
+from ..lab.jit import njit
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['code_objective', 'paper_objective', 'proxy_eur']

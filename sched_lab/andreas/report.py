@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..frames import InputError, MissingPackage
+from ..lab.frames import InputError, MissingPackage
+from ..lab.plots import gantt_chart
+from ..lab.reports import ENERGY_MEANINGS, energy_sentence
+from ..lab.reports import Report as PlainReport
 from ..meter import Tariff, default_tariff
-from ..plots import gantt_chart
-from ..reports import ENERGY_MEANINGS, energy_sentence
-from ..reports import Report as PlainReport
 from .bounds import lower_bound_eur
 from .energy import bill_of_day, with_prices
 from .exact import solve_exact

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import heard, njit
+from ..lab.jit import heard, njit
 from .greedy import MODULUS, draw
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['rollout']

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import njit
+from ..lab.jit import njit
 from .model import Assignment, Fleet, Jobs
 from .proxy import gpus_in_use
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['assign_by_rule']

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..arrays import Integers
-from ..frames import InputError
+from ..lab.arrays import Integers
+from ..lab.frames import InputError
 from .greedy import SearchOptions
 from .model import (
     LEAST_S,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._extras import need
-from ..commands import option, policy_option, within
-from ..frames import InputError, read_json
+from ..lab.commands import option, policy_option, within
+from ..lab.frames import InputError, read_json
 from .greedy import SearchOptions
 from .model import parse_instance
 from .policies import POLICIES, day_policies
@@ -90,7 +90,7 @@ def manager_of(cluster: Path, database: str, policy: str, period_s: float, wait_
     from sched_lab.andreas.http import SMALL, Manager, Works
     from sched_lab.andreas.service import Join
     from sched_lab.andreas.store import Store
-    from sched_lab.web import Intake
+    from sched_lab.lab.web import Intake
 
     check_policy(policy)
     given = cluster_in(cluster)
@@ -110,7 +110,7 @@ def check_guard(host: str, is_guarded: bool, *, certificate: Path | None, key: P
     ------
     InputError : naming the option
     """
-    from sched_lab.web import check_address
+    from sched_lab.lab.web import check_address
 
     if (certificate is None) != (key is None):
         raise InputError("--tls-cert and --tls-key go together", mend="give both, or neither")
@@ -136,7 +136,7 @@ def andreas_serve_command(
     need(*PACKAGES, extra="service")
     from sched_lab.andreas.http import SMALL, serve
     from sched_lab.andreas.service import Bounds
-    from sched_lab.web import Address, Intake, Secret, log_in_json
+    from sched_lab.lab.web import Address, Intake, Secret, log_in_json
 
     check_guard(host, bool(token_file or client_ca or insecure), certificate=tls_cert, key=tls_key,
                 client_ca=client_ca)

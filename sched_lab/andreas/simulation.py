@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..jit import heard, njit
+from ..lab.jit import heard, njit
 from .greedy import DEFAULTS, SearchOptions, check_options
 from .machines import (draws_of, energy_by_job, eur_of, fleet_at, next_change_s,
                                         price_at, twice_w, watts_to_eur_per_s)
@@ -23,8 +23,8 @@ from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs
 from .policies import POLICIES, Decide, Judged, Proof
 from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
 from .rules import OpenNodes, Running, open_nodes
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['Simulation', 'check_simulation', 'simulate', 'simulate_together', 'bill']
@@ -578,7 +578,7 @@ def _beside(free: Integers, gpus: int) -> Integers:
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-049p
 def gantt_frame(simulation: Simulation) -> tuple[pd.DataFrame, list[str]]:
-    """Rectangles for `sched_lab.plots.gantt_chart`, and the names of its lanes: one for each GPU.
+    """Rectangles for `lab.plots.gantt_chart`, and the names of its lanes: one for each GPU.
 
     The history does not say which GPUs of a node a job has; the lowest free ones are drawn, side by
     side if possible.

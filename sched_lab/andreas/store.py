@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from ..frames import InputError, SchedLabError
+from ..lab.frames import InputError, SchedLabError
 from .model import Configuration
 from .profiles import (
     DECISION,

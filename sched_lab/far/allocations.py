@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..jit import njit
-from ..arrays import Floats, Integers
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers
 
 # %% auto #0
 __all__ = []

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import njit
-from ..arrays import Floats, Integers
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers
 from .mig import Mig, Schedule, Tree, partitions
 from .refine import check_times
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['partition_name', 'parse_partition', 'fix_partition', 'fix_partition_best', 'miso']

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import njit
-from ..arrays import Floats, Integers, Truths
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers, Truths
 from .mig import Mig, Schedule, Tree, without_reconfiguration
 from .mixed import mixed_bound
 from .profiles import ProfileMig
 from .refine import check_times, far
 from .repartition import schedule_of
 from .tasks import Batch
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['bound', 'Optimum', 'optimum', 'optimum_with_reconfiguration']

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from .. import __version__
-from ..commands import (
+from ..hardware import Hardware, hardware_of
+from ..lab.commands import (
     Carbon,
     Force,
     HardwareFile,
@@ -26,7 +27,7 @@ from ..commands import (
     warnings_said,
     within,
 )
-from ..frames import (
+from ..lab.frames import (
     Column,
     InputError,
     InputFile,
@@ -38,8 +39,7 @@ from ..frames import (
     write_bytes,
     write_json,
 )
-from ..hardware import Hardware, hardware_of
-from ..reports import PAGE, RECORD, Answer, check_folder
+from ..lab.reports import PAGE, RECORD, Answer, check_folder
 from .due import OBJECTIVES, check_objective
 from .energy import Charge
 from .execution import Backend, NvmlBackend, SimulatedBackend, execute

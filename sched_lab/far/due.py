@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .lists import OPEN, Frame, frame_of, play
 from .mig import Mig, Schedule
 from .mixed import (far_mixed, fluid_s, mixed_bound, resources_of,
                                  schedule_by_parts)
 from .multibatch import chain
 from .tasks import Batch, Terms, no_terms
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = []

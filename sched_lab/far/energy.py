@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Texts
+from ..lab.arrays import Texts
 from ..cluster import Cluster
 from .mig import Mig, Schedule
 from .profiles import ProfileMig, slices_of

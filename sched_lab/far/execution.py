@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats, Texts
+from ..lab.arrays import Floats, Texts
 from .mig import Mig, Schedule, check_schedule
-from ..frames import InputError, SchedLabError
+from ..lab.frames import InputError, SchedLabError
 
 # %% auto #0
 __all__ = ['steps_of', 'dry_run', 'Backend', 'execute', 'SimulatedBackend', 'NvmlBackend']

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats
-from ..frames import book_home
-from ..reproduction import Claim, Experiment, Workplace
-from ..sweeps import grid
+from ..lab.arrays import Floats
+from ..lab.frames import book_home
+from ..lab.reproduction import Claim, Experiment, Workplace
+from ..lab.sweeps import grid
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
 from .bounds import lower_bound, optimum_with_reconfiguration
 from .mig import Mig, Schedule, check_schedule, mig_of

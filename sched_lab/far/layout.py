@@ -15,7 +15,7 @@ import numpy as np
 
 from .mig import Schedule
 from .profiles import ProfileMig, fault_of
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .mig import Mig, Schedule
 from .profiles import ProfileMig
 from .tasks import Terms

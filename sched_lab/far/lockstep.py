@@ -10,8 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..arrays import Array, Floats, Integers, free_bytes, get_xp, put, that_fit, to_device, to_host
-from ..frames import InputError
+from ..lab.arrays import (
+    Array,
+    Floats,
+    Integers,
+    free_bytes,
+    get_xp,
+    put,
+    that_fit,
+    to_device,
+    to_host,
+)
+from ..lab.frames import InputError
 from .allocations import EQUAL_WORK
 from .baselines import fix_partition, on_all_gpus, partition_name
 from .bounds import start_loss

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats, Integers, Truths
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.frames import InputError
 
 if TYPE_CHECKING:
     import altair as alt
@@ -431,7 +431,7 @@ def schedule_chart(schedule: Schedule, names: Sequence[str], *, title: str = "",
     title : of the chart
     since_s, until_s : the part to draw; by default all
     """
-    from sched_lab.plots import gantt_chart
+    from sched_lab.lab.plots import gantt_chart
     lanes = [f"S{k}" for k in range(schedule.mig.num_slices)]
     if schedule.mig.num_gpus > 1:
         lanes = [f"GPU {gpu} {lane}" for gpu in range(schedule.mig.num_gpus) for lane in lanes]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .mig import Mig, Schedule
 from .profiles import ProfileMig, Row, _families, plain_columns, slices_of
 from .refine import far_plan

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Floats, Integers, Truths
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers, Truths
 from .mig import Mig, Schedule, Tree
 from .refine import REACHES, check_times, far_plan, latest_s, refine
 from .repartition import HeapEntry, loads, needed, pop, push, run_plan
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['Chain', 'chain']

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import njit
-from ..arrays import Floats, Integers
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers
 from .bounds import optimum_with_reconfiguration
 from .mig import Mig, Schedule, Tree
 from .refine import (Family, check_times, family_of, far, last_end_s, only_member,
                                   placed, refine)
 from .repartition import loads, run_events, run_plan, schedule_of
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['FarPlus', 'far_plus']

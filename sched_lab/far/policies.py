@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from ..arrays import Floats, Integers
-from ..frames import InputError
-from ..records import PolicyRecord, PolicyTable
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
+from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
 from .bounds import Optimum, optimum_with_reconfiguration
 from .due import best_list, check_objective, far_dated

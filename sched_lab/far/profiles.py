@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .mig import MODELS, Mig, Schedule, Tree, _lives, _relatives
 from .tasks import LONGEST_S, SHORTEST_S, Batch, check_result, no_terms
-from ..frames import Column, InputError, read_header, read_table
+from ..lab.frames import Column, InputError, read_header, read_table
 from ..hardware import GpuModel, Hardware, MigProfile, Watts, default_hardware
 
 # %% auto #0

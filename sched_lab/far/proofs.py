@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .bounds import optimum
-from ..arrays import Floats
+from ..lab.arrays import Floats
 from .mig import Mig, without_reconfiguration
 from .refine import best_plan, far_plan
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['proved_factor']

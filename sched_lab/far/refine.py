@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import njit
-from ..arrays import Floats, Integers
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers
 from .allocations import cheapest_sizes, go_to, least_makespans, raises_of
 from .mig import Mig, Schedule, Tree
 from .repartition import loads, repartition, run_plan, schedule_of, times_on
 from .tasks import LONGEST_S, SHORTEST_S
-from ..frames import InputError
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['Far', 'far']

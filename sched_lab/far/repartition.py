@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import njit
-from ..arrays import Floats, Integers, Truths
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers, Truths
 from .mig import Mig, Schedule, Tree
 
 # %% auto #0

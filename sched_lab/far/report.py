@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ..frames import InputError, write_bytes
-from ..reports import ENERGY_MEANINGS, Report, energy_sentence
+from ..lab.frames import InputError, write_bytes
+from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
 from .bounds import bound
 from .due import tardiness_bound, tardiness_s
 from .energy import NOTHING_SAID, Charge, energy_of

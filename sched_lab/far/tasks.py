@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..frames import Column, InputError, embedded, read_table
-from ..arrays import Floats, Integers, Texts
+from ..lab.frames import Column, InputError, embedded, read_table
+from ..lab.arrays import Floats, Integers, Texts
 from .mig import Mig, Schedule, check_schedule, mig_of
 
 # %% auto #0

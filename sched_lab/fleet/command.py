@@ -17,7 +17,8 @@ import pandas as pd
 import typer
 
 from .. import __version__
-from ..commands import (
+from ..hardware import watts_of_files
+from ..lab.commands import (
     AsleepAfter,
     AsleepWatts,
     Carbon,
@@ -31,7 +32,7 @@ from ..commands import (
     option,
     workers_of,
 )
-from ..frames import (
+from ..lab.frames import (
     InputError,
     embedded,
     ensure_writable,
@@ -41,13 +42,24 @@ from ..frames import (
     write_bytes,
     write_json,
 )
-from ..hardware import watts_of_files
+from ..lab.reports import PAGE, RECORD, Answer, check_folder, refuse_folder
 from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
 from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille
-from ..reports import PAGE, RECORD, Answer, check_folder, refuse_folder
-from .check import check_cluster
-from .compare import (
+from .dates import ORDERS, check_order
+from .read.check import check_cluster
+from .read.reading import FORMATS, Asked, format_named, read_files
+from .read.tables import (
+    CLUSTER_FILES,
+    CLUSTER_RECORD,
+    ClusterTables,
+    ReadOptions,
+    cluster_answer,
+    dump_file,
+    read_cluster,
+    write_tables,
+)
+from .replay.compare import (
     OF_A_RECORD,
     RECORDED,
     WATTS_MEND,
@@ -60,20 +72,8 @@ from .compare import (
     models_without_watts,
     read_what_if,
 )
-from .dates import ORDERS, check_order
-from .events import BACKFILLS
-from .problem import Problem, Schedule, problem_of
-from .reading import FORMATS, Asked, format_named, read_files
-from .tables import (
-    CLUSTER_FILES,
-    CLUSTER_RECORD,
-    ClusterTables,
-    ReadOptions,
-    cluster_answer,
-    dump_file,
-    read_cluster,
-    write_tables,
-)
+from .replay.events import BACKFILLS
+from .replay.problem import Problem, Schedule, problem_of
 
 __all__ = ['EXAMPLES', 'read_command', 'check_command', 'replay_command']
 
@@ -246,7 +246,7 @@ def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:
 
 def write_comparison(comparison: Comparison, ledger: pd.DataFrame, folder: Path) -> None:
     """Write an answer into a folder that exists."""
-    from .report import page_of
+    from .replay.report import page_of
 
     for name, table in zip(TABLES, (comparison.summary, comparison.waits, comparison.differences,
                                     ledger), strict=True):
@@ -396,7 +396,7 @@ def is_journal_file(path: Path) -> bool:
     """Whether a path is a journal; the engine is imported for a file only."""
     if not path.is_file():
         return False
-    from sched_lab.fleet.journal import is_journal
+    from sched_lab.fleet.live.journal import is_journal
 
     return is_journal(path)
 
@@ -422,7 +422,7 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
     ------
     typer.Exit : with code 1, if something differs
     """
-    from sched_lab.fleet.journal import replay_journal, report_of
+    from sched_lab.fleet.live.journal import replay_journal, report_of
 
     answer = Answer("replay", {"files": {"journal": sha256(journal)}, "sched_lab": __version__},
                     ("decisions.csv",))

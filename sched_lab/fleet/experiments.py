@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from .compare import (Question, compare, energy_bounds, floors_of, with_tasks)
-from .day import draw_day, example_cluster, nodes_of
-from .day_run import run_day
-from .events import replay
-from .headlines import HEADLINES, ROBUST
-from .meter import measure
-from .problem import Problem, Schedule, problem_of
-from .reading import Asked, read_files
-from .twin import Twin, hours_of
-from ..frames import sha256
+from .replay.compare import (Question, compare, energy_bounds, floors_of, with_tasks)
+from .ask.day import draw_day, example_cluster, nodes_of
+from .ask.day_run import run_day
+from .replay.events import replay
+from .ask.headlines import HEADLINES, ROBUST
+from .replay.meter import measure
+from .replay.problem import Problem, Schedule, problem_of
+from .read.reading import Asked, read_files
+from .live.twin import Twin, hours_of
+from ..lab.frames import sha256
 from ..online.experiments import GPU_NODES, PAPER, pods
 from ..online.model import PowerSettings
-from ..reproduction import Claim, Experiment, Workplace
-from ..sweeps import grid
+from ..lab.reproduction import Claim, Experiment, Workplace
+from ..lab.sweeps import grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

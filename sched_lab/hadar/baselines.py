@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 from .fluid import (Matrix, gpu_rows, shortest_fluid, solved, time_rows,
                                    work_rows)
 from .model import (Allocation, Cluster, Jobs, State, gpus_in_use, joined,

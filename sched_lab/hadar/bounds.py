@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
+from ..lab.arrays import Floats, Integers
 from .fluid import makespan_bound_s
 from .model import Jobs, Workload
 from .primal_dual import price

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import __version__
-from ..commands import (
+from ..hardware import hardware_of
+from ..lab.commands import (
     AsleepAfter,
     AsleepWatts,
     Carbon,
@@ -24,9 +25,8 @@ from ..commands import (
     policy_option,
     within,
 )
-from ..frames import embedded, read_input, sha256
-from ..hardware import hardware_of
-from ..reports import PAGE, Answer
+from ..lab.frames import embedded, read_input, sha256
+from ..lab.reports import PAGE, Answer
 from .energy import AWAKE, Sleep
 from .model import read_workload
 from .policies import POLICIES, record_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 from .fork import (GPUS, Order, assign_nodes, divide_steps, estimated_rate,
                                   nodes_needed, refine, serving_order)
 from .model import Cluster, Jobs, Workload

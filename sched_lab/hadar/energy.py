@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers, Texts
+from ..lab.arrays import Floats, Integers, Texts
 from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
 from ..cluster import Cluster as SpineCluster
-from ..frames import InputError
+from ..lab.frames import InputError
 from .fluid import gpu_rows, makespan_bound_s, solved, time_rows, work_rows
 from .model import SECONDS_PER_HOUR, Cluster, Jobs, Workload, type_gpus
 from .planned import gang_rate, gpu_seconds, type_prices

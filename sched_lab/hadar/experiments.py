@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .. import plots
-from ..frames import embedded, sha256
-from ..reproduction import Claim, Experiment, Workplace
-from ..sweeps import Cell, grid
+from ..lab import plots
+from ..lab.frames import embedded, sha256
+from ..lab.reproduction import Claim, Experiment, Workplace
+from ..lab.sweeps import Cell, grid
 from ..traces import find_data
 from .baselines import Gavel, RoundShares, Tiresias, YarnCs
 from .bounds import check_theorem, forked_utilisation, most_busy, refused_job

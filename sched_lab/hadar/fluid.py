@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 from .model import Cluster, Jobs, type_gpus
 
 # %% auto #0

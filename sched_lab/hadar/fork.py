@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats, Integers, Truths
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.frames import InputError
 from .model import Jobs
 from .primal_dual import Utility, density, speeds_of
 

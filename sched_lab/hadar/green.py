@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import InputError
 from .baselines import one_type_rate
 from .energy import least_energy
 from .fluid import shortest_fluid
@@ -21,7 +21,7 @@ from .planned import (CRUMB, Planned, TypePlan, gang_rate, pick_in_order,
                                      place_large_first, rounds_needed)
 from .primal_dual import (TIE, Hadar, Place, Terms, candidate, is_same, node_prices,
                                          old_place, payoff_of, places_of, take, usable_nodes)
-from ..jit import njit
+from ..lab.jit import njit
 
 # %% auto #0
 __all__ = ['GreenHadar', 'EnergyFirst', 'GreenPlanned']

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats, Integers
-from ..frames import Column, InputError, embedded, read_header, read_table
+from ..lab.arrays import Floats, Integers
+from ..lab.frames import Column, InputError, embedded, read_header, read_table
 
 # %% auto #0
 __all__ = ['Cluster', 'Jobs', 'Workload', 'Allocation', 'check_allocation', 'check_simulation', 'Throughputs', 'read_throughputs',

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import Floats, Integers, Truths
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.frames import InputError
 from .baselines import one_type_rate, places_kept
 from .fluid import MANY_JOBS, MANY_TYPES, best_prices, shortest_fluid
 from .model import (Allocation, Cluster, Jobs, State, joined, type_gpus)
-from ..jit import njit
+from ..lab.jit import njit
 
 # %% auto #0
 __all__ = ['type_prices', 'mean_jct_bound_s', 'Planned']

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..frames import InputError
 from ..hardware import Hardware
-from ..records import PolicyRecord, PolicyTable
+from ..lab.frames import InputError
+from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import Gavel, Tiresias, YarnCs
 from .bounds import bound
 from .copies import HadarE, run_copies

@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from ..arrays import Floats, Integers, Truths
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.frames import InputError
 from .model import (Allocation, Cluster, Jobs, Places, State, allocation_of,
                                    gpus_in_use, joined, nothing_runs, round_rate)
-from ..jit import njit
+from ..lab.jit import njit
 
 # %% auto #0
 __all__ = ['HadarOptions', 'Hadar']

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .. import plots
-from ..frames import InputError, Later, MissingPackage
 from ..hardware import Hardware
+from ..lab import plots
+from ..lab.frames import InputError, Later, MissingPackage
+from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
 from ..meter import tariff_of
-from ..reports import ENERGY_MEANINGS, Report, energy_sentence
 from .energy import AWAKE, Sleep, bill_run, draw_of, energy_bound_wh, energy_of, watts_of, window_of
 from .fluid import MANY_JOBS
 from .model import SECONDS_PER_HOUR, Workload

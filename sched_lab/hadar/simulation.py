@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats, Integers, Truths
-from ..frames import InputError
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.frames import InputError
 from .model import (SECONDS_PER_HOUR, Allocation, Foresighted, Jobs, Scheduler,
                                    State, Workload, check_allocation, gang_rates, nothing_runs,
                                    round_rate)
-from ..jit import njit
+from ..lab.jit import njit
 
 # %% auto #0
 __all__ = ['Simulation', 'summary', 'run_rounds']

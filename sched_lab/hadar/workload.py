@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..frames import Column, InputError, embedded, read_table
+from ..lab.frames import Column, InputError, embedded, read_table
 from .model import (SECONDS_PER_HOUR, Cluster, Jobs, Throughputs, Workload,
                                    read_throughputs)
 

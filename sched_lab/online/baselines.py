@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Integers
+from ..lab.jit import njit
+from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from .model import World, idle_gpus, is_share
 

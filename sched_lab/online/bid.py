@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Floats, Integers, Truths
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI
 from ..frag import fragmentation
-from ..frames import InputError
+from ..lab.frames import InputError
 from .foresight import known_price, outlook_milliwatt
 from .joint import EARLY, LATE, MIDDLE, stranded_milli, usual_ratio
 from .model import (NUM_ROWS, OUTLOOK, RESOURCES, Score, Stages, World, learn,

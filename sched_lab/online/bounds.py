@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..jit import njit
-from ..arrays import Floats, Integers, Truths
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
-from ..frames import InputError
+from ..lab.frames import InputError
 from .inflation import cut, inflate, sample_arrivals
 from .model import Placements, final_state
 from ..power import Power, cpu_power_w, gpu_power_w, power_of

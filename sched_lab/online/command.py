@@ -16,7 +16,8 @@ import typer
 
 from .. import __version__
 from ..cluster import Cluster, read_nodes
-from ..commands import (
+from ..hardware import known_gpu_w, watts_of_files
+from ..lab.commands import (
     Carbon,
     Force,
     HardwareFile,
@@ -33,7 +34,7 @@ from ..commands import (
     warnings_said,
     workers_of,
 )
-from ..frames import (
+from ..lab.frames import (
     InputError,
     as_plain,
     embedded,
@@ -44,11 +45,10 @@ from ..frames import (
     remove_leftovers,
     write_frame,
 )
-from ..hardware import known_gpu_w, watts_of_files
+from ..lab.pages import mark_of, write_page
+from ..lab.reports import PAGE, Answer, Origin, check_folder, input_difference, refuse_folder
 from ..meter import Tariff, tariff_of
-from ..pages import mark_of, write_page
 from ..power import POWER_MODELS, load_permille
-from ..reports import PAGE, Answer, Origin, check_folder, input_difference, refuse_folder
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 from .evaluation import (
     Study,

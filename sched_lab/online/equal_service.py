@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats
-from ..frames import InputError
+from ..lab.arrays import Floats
+from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = []

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..cluster import Cluster, read_nodes
-from ..frames import InputError, embedded, read_bytes, read_input, sha256
 from ..hardware import CpuWatts, GpuWatts, known_gpu_w, watts_of_files
+from ..lab.frames import InputError, embedded, read_bytes, read_input, sha256
+from ..lab.streams import Dataset, Streamed, stream
+from ..lab.sweeps import Cell, Grid, Shown, Sweep, sweep
 from ..power import POWER_MODELS, load_permille
-from ..streams import Dataset, Streamed, stream
-from ..sweeps import Cell, Grid, Shown, Sweep, sweep
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 from .inflation import SAMPLINGS, inflate, on_grid
 from .model import PowerSettings

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..arrays import Integers
 from ..cluster import Cluster, describe_nodes, empty_state, read_nodes
-from ..frames import sha256
+from ..lab.arrays import Integers
+from ..lab.frames import sha256
+from ..lab.reproduction import Claim, Experiment, Workplace
+from ..lab.sweeps import grid
 from ..power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
-from ..reproduction import Claim, Experiment, Workplace
-from ..sweeps import grid
 from ..traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
 from .bounds import METHODS, Service, eopc_lower_bound_w, grar_upper_bound
 from .evaluation import Known, Study, arrivals_in, cluster_in, compare, run_cell, tasks_in
@@ -885,7 +885,7 @@ def lines(frame: pd.DataFrame, y: str, y_title: str, **options: Any) -> alt.Laye
     y, y_title : column, and what stands beside the axis
     options : of `curve_chart`
     """
-    from sched_lab.plots import curve_chart
+    from sched_lab.lab.plots import curve_chart
 
     chart = curve_chart(frame, "x", y, "policy", x_title=DEMAND, y_title=y_title, x_percent=True,
                         **options)
@@ -897,7 +897,7 @@ def lines(frame: pd.DataFrame, y: str, y_title: str, **options: Any) -> alt.Laye
 
 def fgd_power_chart(read: Read) -> alt.TopLevelMixin:
     """Fig. 1: power of FGD on the Default trace, and the share of the GPUs in it."""
-    from sched_lab.plots import stacked_area_chart
+    from sched_lab.lab.plots import stacked_area_chart
 
     mean = read(EVALUATION)
     own = mean[(mean["trace"] == "default") & (mean["policy"] == "fgd")]

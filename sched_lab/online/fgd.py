@@ -10,8 +10,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Integers
+from ..lab.jit import njit
+from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target, cpu_level, fragmentation_reference_milli, usable
 from .model import (FRAGMENTATION, Demand, World, idle_gpus, is_share, learn,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Integers
+from ..lab.jit import njit
+from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target
 from .model import (OUTLOOK, World, idle_gpus, is_share, learn, slot_of_state,

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..jit import first_class, njit, quiet
-from ..arrays import Floats, Integers, Texts, Truths
+from ..lab.jit import first_class, njit, quiet
+from ..lab.arrays import Floats, Integers, Texts, Truths
 from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
 from ..frag import fragmentation, fragmentation_reference_milli
-from ..frames import InputError
+from ..lab.frames import InputError
 from .bid import count_placed, is_due, pricing, set_dials
 from .policies import policy_of
 from .model import (ONE_AT_RANDOM, RESOURCES, Limits, Placements, Policy,

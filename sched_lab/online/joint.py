@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Integers
+from ..lab.jit import njit
+from ..lab.arrays import Integers
 from ..frag import Target, fragmentation
 from .foresight import (NodeState, Request, gpu_choices, known_price,
                                         left_after, outlook_milliwatt)

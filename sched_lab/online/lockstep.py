@@ -12,9 +12,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..arrays import Array, Floats, Integers, free_bytes, get_xp, in_rows, put, that_fit, to_host
 from ..cluster import Cluster, State, empty_state
-from ..frames import InputError
+from ..lab.arrays import (
+    Array,
+    Floats,
+    Integers,
+    free_bytes,
+    get_xp,
+    in_rows,
+    put,
+    that_fit,
+    to_host,
+)
+from ..lab.frames import InputError
 from ..power import Power
 from ..traces import Arrivals, Tasks, target_workload, task_classes
 from .inflation import (

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..arrays import best_time_s, copy_bandwidth_bytes_per_s, get_xp, synchronise, traffic_of
 from ..cluster import State, default_cluster, empty_state
+from ..lab.arrays import best_time_s, copy_bandwidth_bytes_per_s, get_xp, synchronise, traffic_of
 from ..power import power_of
 from ..traces import default_tasks, target_workload, task_classes
 from .inflation import play, sample_arrivals

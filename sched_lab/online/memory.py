@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Integers
-from ..jit import njit
+from ..lab.arrays import Integers
+from ..lab.jit import njit
 from ..traces import Tasks, task_classes
 from .joint import stranded_milli, usual_ratio
 from .model import Policy, Score, World

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..jit import njit
-from ..arrays import Floats, Integers, Texts, Truths
+from ..lab.jit import njit
+from ..lab.arrays import Floats, Integers, Texts, Truths
 from ..cluster import (WHOLE_GPU_MILLI, Cluster, State, empty_state, read_nodes,
                                toy_cluster)
 from ..frag import Target, target_of
-from ..frames import embedded
+from ..lab.frames import embedded
 from ..hardware import known_cpu_w, known_gpu_w
 from ..power import Power, power_of
 from ..traces import TaskClasses, Tasks, admits, read_tasks, toy_tasks

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..arrays import Array, Integers, put, to_device
+from ..lab.arrays import Array, Integers, put, to_device
 from ..cluster import WHOLE_GPU_MILLI, Cluster, State
 from ..frag import Target
 from .fgd import fgd_points

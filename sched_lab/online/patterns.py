@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, Cluster
-from ..jit import njit
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.jit import njit
 from ..traces import Arrivals, Tasks, most_popular, task_classes
 from .bid import (
     _bid,

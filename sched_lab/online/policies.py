@@ -12,8 +12,8 @@ from fractions import Fraction
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
-from ..frames import InputError
-from ..records import PolicyRecord, PolicyTable
+from ..lab.frames import InputError
+from ..lab.records import PolicyRecord, PolicyTable
 from .bid import BID, dials_of
 from .baselines import bestfit, clustering, dotprod, packing, random
 from .fgd import fgd, fgd_reference

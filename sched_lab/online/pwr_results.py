@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..reproduction import Claim, claims_frame
+from ..lab.reproduction import Claim, claims_frame
 
 if TYPE_CHECKING:
     from IPython.display import Markdown

@@ -12,7 +12,7 @@ import numpy as np
 
 from .pwr_results import (COMPETITORS, EVALUATION, MIXES, POWER, SELECTED, Rule,
                                           Table, claimed, is_around, several, status)
-from ..reproduction import Claim
+from ..lab.reproduction import Claim
 
 # %% auto #0
 __all__ = []

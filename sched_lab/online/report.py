@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..arrays import Floats
 from ..cluster import Cluster, empty_state
-from ..frames import Later, read_json
+from ..lab.arrays import Floats
+from ..lab.frames import Later, read_json
+from ..lab.pages import Page, Part, Picture, Section, Table
+from ..lab.reports import ENERGY_MEANINGS, Origin, Report, assumed, repeated
 from ..meter import (
     OUTSIDE,
     Bill,
@@ -26,9 +28,7 @@ from ..meter import (
     watts_in_words,
     with_edges,
 )
-from ..pages import Page, Part, Picture, Section, Table
 from ..power import datacenter_power_w
-from ..reports import ENERGY_MEANINGS, Origin, Report, assumed, repeated
 from ..traces import Arrivals, Tasks
 from .inflation import Run, failures_frame, inflate
 from .model import Placements, Policy, PowerSettings
@@ -251,7 +251,7 @@ PICTURES = {
 
 def run_pictures(folders: Mapping[int, Path], can_draw: bool) -> list[Part]:
     """Pictures of the runs; words in their place if they cannot be drawn."""
-    from ..plots import draw_apart
+    from ..lab.plots import draw_apart
 
     svgs: dict[str, str] = {}
     frame = curves_frame(folders) if can_draw else pd.DataFrame()

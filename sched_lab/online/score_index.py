@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Integers
-from ..jit import njit
+from ..lab.arrays import Integers
+from ..lab.jit import njit
 from .bid import cost_milliwatt
 from .model import World, is_feasible
 

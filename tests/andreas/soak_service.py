@@ -2,7 +2,7 @@
 import os
 from pathlib import Path
 
-from sched_lab import jit
+from sched_lab.lab import jit
 
 jit.is_interpreted = True   # the queue of a soak is short
 

@@ -12,7 +12,7 @@ from sched_lab.andreas.instances import generate
 from sched_lab.andreas.machines import draws_of, energy_by_job, eur_of, fleet_at, integral_until, price_at, site_of
 from sched_lab.andreas.model import HISTORY, Fleet, Instance, Jobs, Prices, Site, check_schedule
 from sched_lab.andreas.simulation import simulate
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.meter import check_holdings, default_tariff, meter
 
 SITE = Site(("mixed", "small"), np.array([0, 0, 1]), np.array([360.0, 360.0]),

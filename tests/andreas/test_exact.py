@@ -28,7 +28,7 @@ from sched_lab.andreas.report import report_of
 from sched_lab.andreas.rollout import rollout
 from sched_lab.andreas.rules import Running, assign_by_rule, edf, fifo, nothing_runs, open_nodes, priority
 from sched_lab.andreas.simulation import simulate
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from tests.andreas.cases import CASES as STORED_CASES
 from tests.andreas.cases import golden, instance_of
 

@@ -15,7 +15,7 @@ from sched_lab.andreas.model import parse_instance
 from sched_lab.andreas.policies import day_policies
 from sched_lab.andreas.report import report_of
 from sched_lab.andreas.simulation import LOSSES, simulate
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 FEW = SearchOptions(max_iterations=10, tries=2)
 HUGE = [1e11, 1e300, 1e308, 10**19, 10**400, -1e11, -1e308, float("inf"), float("nan")]

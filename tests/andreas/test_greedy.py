@@ -19,7 +19,7 @@ from sched_lab.andreas.greedy import (
 from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from tests.andreas.cases import CASES, each_case, golden, instance_of
 
 M = 2**31 - 1

@@ -25,7 +25,7 @@ from sched_lab.andreas.instances import (
     run_times_s,
     toy_instance,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data, find_reference
 
 SIMULATED = find_reference("andreas/golden_sim.json")

@@ -37,8 +37,8 @@ from sched_lab.andreas.lockstep import (
 from sched_lab.andreas.model import Assignment, Fleet, Jobs
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.andreas.rules import open_nodes, place_all
-from sched_lab.arrays import get_xp
-from sched_lab.frames import InputError
+from sched_lab.lab.arrays import get_xp
+from sched_lab.lab.frames import InputError
 from tests.andreas.cases import each_case, golden, instance_of
 
 

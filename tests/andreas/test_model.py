@@ -22,7 +22,7 @@ from sched_lab.andreas.model import (
     parse_instance,
     read_instance,
 )
-from sched_lab.frames import InputError, write_json
+from sched_lab.lab.frames import InputError, write_json
 from tests.andreas.cases import each_case, golden
 
 CHAPTER = Path(__file__).parents[2] / "nbs" / "30_andreas_model.ipynb"

@@ -10,7 +10,7 @@ from sched_lab.andreas.instances import generate, toy_instance
 from sched_lab.andreas.model import Assignment, Jobs, check_assignment
 from sched_lab.andreas.policies import POLICIES, policy_of
 from sched_lab.andreas.rules import Running, nothing_runs, open_nodes
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 FEW = SearchOptions(max_iterations=30, tries=3)
 

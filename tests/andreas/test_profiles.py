@@ -19,7 +19,7 @@ from sqlalchemy.exc import InvalidRequestError
 from sched_lab.andreas.instances import profiles
 from sched_lab.andreas.model import Assignment, Fleet, Jobs
 from sched_lab.andreas.profiles import METADATA, JobManager, Profiler, open_database
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 NODES = [{"id": "v1", "gpu": "TESLA", "num_gpus": 1}]
 COST = {"TESLA,1": 0.12}

@@ -21,7 +21,7 @@ from sched_lab.andreas.proxy import (
     proxy_eur,
     slowest_s,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from tests.andreas.cases import each_case, golden, instance_of
 
 

@@ -29,7 +29,7 @@ from sched_lab.andreas.rollout import (
     rollout,
     room_of,
 )
-from sched_lab.frames import InputError, read_frame
+from sched_lab.lab.frames import InputError, read_frame
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results" / "andreas"
 NAMES = [(order, place) for place in (BY_PRICE, IN_TIME) for order in (PRESSURE, EXPENSE)]

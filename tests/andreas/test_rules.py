@@ -24,7 +24,7 @@ from sched_lab.andreas.rules import (
     reopen,
     take,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from tests.andreas.cases import each_case, golden, instance_of
 
 REFERENCE_NAME = {fifo: "FIFO", edf: "EDF", priority: "PS"}

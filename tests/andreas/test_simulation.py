@@ -21,7 +21,7 @@ from sched_lab.andreas.simulation import (
     simulate,
     simulate_together,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
 RULES = ("fifo", "edf", "priority")

@@ -3,7 +3,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.arrays import Floats
 from sched_lab.far.baselines import (
     MAPPINGS,
     best_partition,
@@ -21,7 +20,8 @@ from sched_lab.far.baselines import (
 from sched_lab.far.mig import Mig, check_schedule, mig_of, partitions, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
-from sched_lab.frames import InputError
+from sched_lab.lab.arrays import Floats
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
 A30 = mig_of("A30")

@@ -22,7 +22,7 @@ from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfigurati
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads, run_plan, schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch, toy_problem
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
 SLACK = 1 + 1e-9

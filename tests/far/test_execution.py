@@ -31,7 +31,7 @@ from sched_lab.far.mig import Schedule, check_schedule, mig_of
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
-from sched_lab.frames import InputError, SchedLabError
+from sched_lab.lab.frames import InputError, SchedLabError
 
 A30 = mig_of("A30")
 A100 = mig_of("A100")

@@ -17,8 +17,8 @@ from sched_lab.far.experiments import (
     judged,
     paper_tables,
 )
-from sched_lab.frames import input_key, read_frame, read_sidecar
-from sched_lab.reproduction import claims_frame
+from sched_lab.lab.frames import input_key, read_frame, read_sidecar
+from sched_lab.lab.reproduction import claims_frame
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 

@@ -27,7 +27,7 @@ from sched_lab.far.refine import (
 )
 from sched_lab.far.repartition import loads, longest_first, repartition, run_plan, schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
 MODELS = ("A30", "A100", "H100", "B200")

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.arrays import get_xp, to_host
 from sched_lab.far.allocations import family, first_allocation, least_makespans, raises
 from sched_lab.far.baselines import best_partition, first_free, fix_partition_best, partition_name
 from sched_lab.far.bounds import area_bound, least_work, longest_bound, lower_bound
@@ -30,7 +29,8 @@ from sched_lab.far.mig import mig_of, without_reconfiguration
 from sched_lab.far.refine import ROUNDING, best_plan, far
 from sched_lab.far.repartition import longest_first, repartition
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.frames import InputError
+from sched_lab.lab.arrays import get_xp, to_host
+from sched_lab.lab.frames import InputError
 
 
 def cuda_is_absent() -> str:

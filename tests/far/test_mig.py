@@ -19,7 +19,7 @@ from sched_lab.far.mig import (
     schedule_frame,
     without_reconfiguration,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 A30 = mig_of("A30")
 A100 = mig_of("A100")

@@ -19,7 +19,7 @@ from sched_lab.far.multibatch import (
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
 GOLDEN = find_reference("far/golden.json")

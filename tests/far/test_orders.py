@@ -13,8 +13,8 @@ from sched_lab.far.bounds import optimum_with_reconfiguration
 from sched_lab.far.mig import Mig, check_schedule, mig_of
 from sched_lab.far.plus import far_plus
 from sched_lab.far.refine import far
-from sched_lab.frames import InputError
-from sched_lab.jit import heard
+from sched_lab.lab.frames import InputError
+from sched_lab.lab.jit import heard
 
 SLACK = 1 + 1e-9
 INF = np.inf

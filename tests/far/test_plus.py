@@ -6,7 +6,7 @@ from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.plus import best_plans, energy, far_plus, heaviest_path_s, keep_best
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads, run_plan
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 MIGS = [mig_of(model, gpus) for model in ("A30", "A100", "H100", "B200") for gpus in (1, 2)]
 EVERY_MIG = [*MIGS, *(without_reconfiguration(mig) for mig in MIGS)]

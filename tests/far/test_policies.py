@@ -11,7 +11,7 @@ from sched_lab.far.bounds import bound
 from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.policies import POLICIES, batches_of, policy_of, simulate, simulate_together
 from sched_lab.far.tasks import SCALINGS, WIDTHS, Batch, check_result, generate_times, toy_batch
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 A30 = mig_of("A30")
 NAMES = (*POLICIES, "fixpart:2-2")

@@ -40,7 +40,7 @@ from sched_lab.far.profiles import (
 )
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import Batch, Terms, no_terms, toy_batch
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 H100 = model_named("H100 PCIe")
 H200 = model_named("H200")

@@ -19,7 +19,7 @@ from sched_lab.far.proofs import (
 )
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import schedule_of
-from sched_lab.frames import read_frame
+from sched_lab.lab.frames import read_frame
 
 MIGS = {f"{gpus} x {model}": mig_of(model, gpus) for model in ("A30", "A100", "H100") for gpus in (1, 2)}
 RATIOS = Path(__file__).resolve().parents[2] / "data" / "results" / "far" / "ratios.csv"

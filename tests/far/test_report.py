@@ -7,8 +7,8 @@ from sched_lab.far.mig import mig_of
 from sched_lab.far.policies import POLICIES
 from sched_lab.far.report import CHARTS, TABLES, report_of
 from sched_lab.far.tasks import Batch, toy_batch
-from sched_lab.frames import InputError, read_json
-from sched_lab.reports import RECORD
+from sched_lab.lab.frames import InputError, read_json
+from sched_lab.lab.reports import RECORD
 
 A30 = mig_of("A30")
 TOY = toy_batch(A30)

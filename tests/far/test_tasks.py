@@ -23,7 +23,7 @@ from sched_lab.far.tasks import (
     toy_batch,
     toy_problem,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 A30 = mig_of("A30")
 A100 = mig_of("A100")

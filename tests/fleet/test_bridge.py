@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from sched_lab.fleet.bridge import ApiError, Bridge, BridgeSettings, Objects, node_of, pod_of, wish_of
-from sched_lab.fleet.journal import Journal
-from sched_lab.fleet.live import LiveCluster, LiveSettings, NodeSeen, PodSeen, Share
-from sched_lab.frames import InputError
+from sched_lab.fleet.live.bridge import ApiError, Bridge, BridgeSettings, Objects, node_of, pod_of, wish_of
+from sched_lab.fleet.live.core import LiveCluster, LiveSettings, NodeSeen, PodSeen, Share
+from sched_lab.fleet.live.journal import Journal
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 from tests.fleet.test_kubernetes import node, pod
 

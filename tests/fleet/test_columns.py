@@ -1,9 +1,9 @@
 """A table of one's own: the map, its units, and what contradicts itself."""
 import pytest
 
-from sched_lab.fleet.columns import MEASURES, read_own, unit_of
-from sched_lab.fleet.tables import Ledger, ReadOptions, Source, tables_of
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.columns import MEASURES, read_own, unit_of
+from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
+from sched_lab.lab.frames import InputError
 
 
 def read(text: str, columns=None, zone: str = ""):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.tables import CLUSTER_FILES, CLUSTER_RECORD
-from sched_lab.frames import embedded
+from sched_lab.fleet.read.tables import CLUSTER_FILES, CLUSTER_RECORD
+from sched_lab.lab.frames import embedded
 from sched_lab.traces import find_data, find_reference
 from tests.command_line import assert_refused, call, content
 from tests.fleet.test_slurm import ACCOUNTS

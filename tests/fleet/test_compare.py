@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import toy_cluster
-from sched_lab.fleet.compare import (
+from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from sched_lab.fleet.replay.compare import (
     NOWHERE,
     Measured,
     Place,
@@ -28,11 +29,10 @@ from sched_lab.fleet.compare import (
     wait_bound,
     waits_of,
 )
-from sched_lab.fleet.events import replay
-from sched_lab.fleet.meter import measure
-from sched_lab.fleet.problem import problem_of, recorded
-from sched_lab.fleet.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
-from sched_lab.frames import InputError
+from sched_lab.fleet.replay.events import replay
+from sched_lab.fleet.replay.meter import measure
+from sched_lab.fleet.replay.problem import problem_of, recorded
+from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import POLICIES
 from sched_lab.traces import toy_tasks

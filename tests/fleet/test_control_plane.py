@@ -26,9 +26,9 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.fleet.bridge import Bridge, node_of, pod_of
-from sched_lab.fleet.live import LiveCluster, LiveSettings, NodeSeen
-from sched_lab.frames import embedded
+from sched_lab.fleet.live.bridge import Bridge, node_of, pod_of
+from sched_lab.fleet.live.core import LiveCluster, LiveSettings, NodeSeen
+from sched_lab.lab.frames import embedded
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import gpu_indices
 from sched_lab.traces import Arrivals, find_data, read_tasks

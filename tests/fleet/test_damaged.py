@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.tables import CLUSTER_FILES, CLUSTER_RECORD
+from sched_lab.fleet.read.tables import CLUSTER_FILES, CLUSTER_RECORD
 from tests.command_line import assert_refused, call, content
 from tests.fleet.test_command import NODES, REFUSED, TAKEN
 from tests.fleet.test_slurm import ACCOUNTS

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.fleet.dates import durations_in, seconds_in, seconds_of
-from sched_lab.fleet.tables import Ledger, ReadOptions, Source
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source
+from sched_lab.lab.frames import InputError
 
 
 def read(*texts, zone: str = "", dates: str = "", unit_s: float = 1, ledger: Ledger | None = None, as_=seconds_in):

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import Cluster
-from sched_lab.fleet.compare import energy_bounds, floors_of
-from sched_lab.fleet.day import (
+from sched_lab.fleet.ask.day import (
     ASLEEP_W,
     COUNTS,
     HORIZON_S,
@@ -26,7 +25,7 @@ from sched_lab.fleet.day import (
     power_of_nodes,
     whole_day,
 )
-from sched_lab.fleet.day_run import (
+from sched_lab.fleet.ask.day_run import (
     ALL,
     EXTRA,
     IDEAS,
@@ -44,7 +43,8 @@ from sched_lab.fleet.day_run import (
     settled,
     train,
 )
-from sched_lab.frames import InputError
+from sched_lab.fleet.replay.compare import energy_bounds, floors_of
+from sched_lab.lab.frames import InputError
 from sched_lab.meter import check_holdings
 from tests.command_line import assert_refused, call
 

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, default_cluster, toy_cluster
-from sched_lab.fleet import events
-from sched_lab.fleet.events import BACKFILLS, case_of, check_schedule, replay, simulate
-from sched_lab.fleet.problem import Problem, Schedule, recorded
-from sched_lab.frames import InputError
+from sched_lab.fleet.replay import events
+from sched_lab.fleet.replay.events import BACKFILLS, case_of, check_schedule, replay, simulate
+from sched_lab.fleet.replay.problem import Problem, Schedule, recorded
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks

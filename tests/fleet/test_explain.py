@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import State, toy_cluster
-from sched_lab.fleet.explain import (
+from sched_lab.fleet.ask.explain import (
     Ballot,
     Moment,
     Part,
@@ -28,9 +28,9 @@ from sched_lab.fleet.explain import (
     winner_past,
     winning_shares,
 )
-from sched_lab.fleet.problem import Schedule, problem_of, recorded
-from sched_lab.fleet.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from sched_lab.fleet.replay.problem import Schedule, problem_of, recorded
+from sched_lab.lab.frames import InputError
 from sched_lab.online.bid import pricing
 from sched_lab.online.inflation import ArrivingTasks, decide, empty_memory, price_plainly, stage_now, weighing_of
 from sched_lab.online.model import Score, is_feasible, world_of

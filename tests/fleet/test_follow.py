@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sched_lab.fleet.bridge import Objects
-from sched_lab.fleet.follow import ApiError, KubernetesApi, follow, pause_s
-from sched_lab.fleet.live import NodeGone, NodeSeen, PodGone, PodSeen
-from sched_lab.frames import InputError
+from sched_lab.fleet.live.bridge import Objects
+from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone, PodSeen
+from sched_lab.fleet.live.follow import ApiError, KubernetesApi, follow, pause_s
+from sched_lab.lab.frames import InputError
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.fleet.test_kubernetes import node, pod
 
@@ -179,7 +179,7 @@ def server(tmp_path):
 
 def test_a_list_comes_in_pages_of_one_version(server, monkeypatch):
     api, client = server
-    monkeypatch.setattr("sched_lab.fleet.follow.PAGE", 3)
+    monkeypatch.setattr("sched_lab.fleet.live.follow.PAGE", 3)
     for k in range(8):
         api.store.create("nodes", node(f"n{k}"))
     bodies, version = client.list("nodes")
@@ -189,7 +189,7 @@ def test_a_list_comes_in_pages_of_one_version(server, monkeypatch):
 
 def test_pages_that_expire_are_asked_for_in_one_piece(server, monkeypatch):
     api, client = server
-    monkeypatch.setattr("sched_lab.fleet.follow.PAGE", 3)
+    monkeypatch.setattr("sched_lab.fleet.live.follow.PAGE", 3)
     for k in range(8):
         api.store.create("nodes", node(f"n{k}"))
     api.trouble["list"] = [None, 410]
@@ -212,7 +212,7 @@ def test_what_went_wrong_has_a_status(server, trouble, status):
 
 def test_a_server_that_says_nothing_is_given_up(server, monkeypatch):
     api, client = server
-    monkeypatch.setattr("sched_lab.fleet.follow.CALL_S", 0.1)
+    monkeypatch.setattr("sched_lab.fleet.live.follow.CALL_S", 0.1)
     api.trouble["bind"] = ["silent"]
     with pytest.raises(ApiError, match="imeout") as found:
         client.bind("team", "p", "", "n", {})
@@ -301,7 +301,7 @@ def test_a_kubeconfig_that_is_none_is_said(tmp_path, monkeypatch):
 
 
 def test_the_official_client_is_loaded_when_it_is_used():
-    code = "import sched_lab.fleet.follow, sys; print('kubernetes' in sys.modules)"
+    code = "import sched_lab.fleet.live.follow, sys; print('kubernetes' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert json.loads(done.stdout.strip().lower()) is False

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sched_lab import __version__
-from sched_lab.fleet.journal import Journal, is_journal, replay_journal
-from sched_lab.fleet.live import (
+from sched_lab.fleet.live.core import (
     Asked,
     BindFailed,
     Bound,
@@ -22,7 +21,8 @@ from sched_lab.fleet.live import (
     PodSeen,
     Share,
 )
-from sched_lab.frames import InputError, OutputError
+from sched_lab.fleet.live.journal import Journal, is_journal, replay_journal
+from sched_lab.lab.frames import InputError, OutputError
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import toy_tasks
 from tests.command_line import call
@@ -203,7 +203,7 @@ def test_a_target_that_was_edited_is_refused(path, recorded):
 
 
 def test_the_state_is_written_every_so_often(tmp_path, monkeypatch):
-    monkeypatch.setattr("sched_lab.fleet.journal.STATE_EVERY", 10)
+    monkeypatch.setattr("sched_lab.fleet.live.journal.STATE_EVERY", 10)
     written(tmp_path / "journal")
     frame = replay_journal(tmp_path / "journal")
     assert (frame["what"] == "state").sum() == len(EVENTS) // 10 + 1 and frame["same"].all()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.kubernetes import is_kubernetes, quantity, read_kubernetes
-from sched_lab.fleet.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.kubernetes import is_kubernetes, quantity, read_kubernetes
+from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
 CREATED, STARTED, ENDED = "2026-03-02T08:00:00Z", "2026-03-02T08:00:10Z", "2026-03-02T09:00:00Z"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import default_cluster
-from sched_lab.fleet.live import (
+from sched_lab.fleet.live.core import (
     Asked,
     BindFailed,
     Bound,
@@ -29,7 +29,7 @@ from sched_lab.fleet.live import (
     Share,
     left_on,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate, sample_arrivals
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Arrivals, default_tasks, toy_tasks
@@ -94,7 +94,7 @@ def played(cluster, tasks, policy: str, rows, names=None) -> tuple[list, list]:
 
 
 INTERPRETED = """
-import sched_lab.jit as jit
+import sched_lab.lab.jit as jit
 jit.is_interpreted = True
 import numpy as np
 from tests.fleet.test_live import played
@@ -375,7 +375,7 @@ def test_many_classes_share_the_rows_and_change_no_answer(monkeypatch):
     many = [pod(f"u{k}", (1, 1 + 7 * k % 90), cpu=k % 50) for k in range(120)]
     wide = cluster_with(A, B)
     wide.scores(P)  # its rows are there now
-    monkeypatch.setattr("sched_lab.fleet.live.room_for_classes", lambda num_nodes: 4)
+    monkeypatch.setattr("sched_lab.fleet.live.core.room_for_classes", lambda num_nodes: 4)
     narrow = cluster_with(A, B)
     for each in many:
         assert wide.apply(asked(each)) == narrow.apply(asked(each))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import empty_state, toy_cluster
-from sched_lab.fleet.meter import measure
-from sched_lab.fleet.problem import Problem, Schedule
-from sched_lab.frames import InputError
+from sched_lab.fleet.replay.meter import measure
+from sched_lab.fleet.replay.problem import Problem, Schedule
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.power import datacenter_power_w

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.far.mig import MODELS as TREES
-from sched_lab.fleet.mig_nodes import (
+from sched_lab.fleet.ask.mig_nodes import (
     MIG_MODELS,
     WHOLE,
     Instance,
@@ -31,9 +31,9 @@ from sched_lab.fleet.mig_nodes import (
     recommend_mig,
     report_of,
 )
-from sched_lab.fleet.tables import Source, sources_of
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.tables import Source, sources_of
 from sched_lab.hardware import read_hardware
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 from tests.command_line import call
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, empty_state
-from sched_lab.fleet.move import (
+from sched_lab.fleet.ask.move import (
     Layout,
     Plan,
     Step,
@@ -23,8 +23,8 @@ from sched_lab.fleet.move import (
     report_of,
     system_of,
 )
-from sched_lab.fleet.problem import Problem, recorded
-from sched_lab.frames import InputError
+from sched_lab.fleet.replay.problem import Problem, recorded
+from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Tasks, admits
 

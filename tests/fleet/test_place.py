@@ -3,10 +3,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.place import headline_of, latest_s, place_tasks, present_of, report_of, with_new
-from sched_lab.fleet.problem import problem_of
-from sched_lab.fleet.tables import TASK_COLUMNS, with_columns
-from sched_lab.frames import InputError
+from sched_lab.fleet.ask.place import headline_of, latest_s, place_tasks, present_of, report_of, with_new
+from sched_lab.fleet.read.tables import TASK_COLUMNS, with_columns
+from sched_lab.fleet.replay.problem import problem_of
+from sched_lab.lab.frames import InputError
 from sched_lab.online.model import Placements, check_placements
 from tests.fleet.test_problem import tables_of
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.problem import (
+from sched_lab.fleet.read.reading import Asked, read_files
+from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from sched_lab.fleet.replay.problem import (
     NOWHERE,
     OPERATORS,
     Constraint,
@@ -27,9 +29,7 @@ from sched_lab.fleet.problem import (
     tolerates,
     world_of_problem,
 )
-from sched_lab.fleet.reading import Asked, read_files
-from sched_lab.fleet.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
-from sched_lab.frames import InputError, embedded
+from sched_lab.lab.frames import InputError, embedded
 from sched_lab.online.model import Placements, PowerSettings, check_placements
 from sched_lab.traces import admits
 

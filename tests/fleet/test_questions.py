@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.events import replay
-from sched_lab.fleet.explain import explain
-from sched_lab.fleet.problem import problem_of
-from sched_lab.fleet.tables import read_cluster
-from sched_lab.frames import sha256
+from sched_lab.fleet.ask.explain import explain
+from sched_lab.fleet.read.tables import read_cluster
+from sched_lab.fleet.replay.events import replay
+from sched_lab.fleet.replay.problem import problem_of
+from sched_lab.lab.frames import sha256
 from tests.command_line import assert_refused, call, content
 
 NODES = ("name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,32000,65536\nn1,T4,2,32000,65536\n"

@@ -1,9 +1,9 @@
 """All moments of the gap between filter and bind: none is wrong by the rules, and each rule is needed."""
 import pytest
 
-import sched_lab.fleet.race as race_module
-from sched_lab.fleet.live import Passed
-from sched_lab.fleet.race import FORGOTTEN, LEAKED, OVERFULL, REFUSED, TWICE, Race, compare, walk
+import sched_lab.fleet.live.race as race_module
+from sched_lab.fleet.live.core import Passed
+from sched_lab.fleet.live.race import FORGOTTEN, LEAKED, OVERFULL, REFUSED, TWICE, Race, compare, walk
 
 
 def test_a_filter_that_only_says_what_fits_overfills_a_gpu():

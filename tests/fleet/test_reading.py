@@ -4,9 +4,9 @@ import json
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.reading import FORMATS, Asked, known_models, mean_demand, read_files, recognised, share_of
-from sched_lab.fleet.tables import ReadOptions, Source
-from sched_lab.frames import InputError, embedded
+from sched_lab.fleet.read.reading import FORMATS, Asked, known_models, mean_demand, read_files, recognised, share_of
+from sched_lab.fleet.read.tables import ReadOptions, Source
+from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data, find_reference
 from tests.fleet.test_slurm import ACCOUNTS, DUMP
 from tests.fleet.test_traces import PHILLY_JSON, SAMPLES

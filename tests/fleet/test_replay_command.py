@@ -5,8 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.fleet import command, report
-from sched_lab.frames import embedded, sha256
+from sched_lab.fleet import command
+from sched_lab.fleet.replay import report
+from sched_lab.lab.frames import embedded, sha256
 from tests.command_line import assert_refused, call, content
 
 TASKS = """name,submit_s,start_s,end_s,num_gpus,gpu_milli,node,gpu_list,user,cpu_milli,memory_mib

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster
-from sched_lab.fleet import report
-from sched_lab.fleet.compare import Comparison, Outcome
-from sched_lab.fleet.problem import Problem, Schedule
-from sched_lab.fleet.report import Difference, Reading, answer_of, lanes_of, page_of, percent, thinned, use_of
-from sched_lab.fleet.tables import Ledger
+from sched_lab.fleet.read.tables import Ledger
+from sched_lab.fleet.replay import report
+from sched_lab.fleet.replay.compare import Comparison, Outcome
+from sched_lab.fleet.replay.problem import Problem, Schedule
+from sched_lab.fleet.replay.report import Difference, Reading, answer_of, lanes_of, page_of, percent, thinned, use_of
 from sched_lab.traces import Tasks
 from tests.test_pages import HOSTILE, read
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.serve import (
+from sched_lab.fleet.live.serve import (
     Address,
     Extender,
     Intake,
@@ -28,7 +28,7 @@ from sched_lab.fleet.serve import (
     server_of,
     watch_with,
 )
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 
 QUICK = Limits(body_bytes=1 << 20, held_bytes=3 << 20, header_s=0.3, body_s=0.3, idle_s=5.0, answer_s=5.0,
                connections=40, requests=8, drain_s=0.3, finish_s=5.0)

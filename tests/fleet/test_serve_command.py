@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sched_lab.fleet.bridge import ApiError
-from sched_lab.fleet.bridge_command import server_of, workload_in
-from sched_lab.fleet.journal import replay_journal
-from sched_lab.frames import InputError
+from sched_lab.fleet.live.bridge import ApiError
+from sched_lab.fleet.live.bridge_command import server_of, workload_in
+from sched_lab.fleet.live.journal import replay_journal
+from sched_lab.lab.frames import InputError
 from tests.command_line import PROGRAM, assert_refused, call
 
 
@@ -311,7 +311,7 @@ def reopen(one):
 
 
 def test_serving_loads_no_charts_and_no_solvers():
-    program = ("import sys, sched_lab.fleet.bridge_command, sched_lab.fleet.serve\n"
+    program = ("import sys, sched_lab.fleet.live.bridge_command, sched_lab.fleet.live.serve\n"
                "heavy = {'altair', 'vl_convert', 'matplotlib', 'scipy.optimize', 'scipy.sparse', 'ortools',\n"
                "         'sqlalchemy'}\n"
                "print(sorted(heavy & set(sys.modules)))")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.check import check_cluster
-from sched_lab.fleet.problem import problem_of, recorded
-from sched_lab.fleet.reading import read_files
-from sched_lab.fleet.slurm import gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
-from sched_lab.fleet.tables import Ledger, ReadOptions, Source, sources_of, tables_of, write_cluster
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.check import check_cluster
+from sched_lab.fleet.read.reading import read_files
+from sched_lab.fleet.read.slurm import gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
+from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, sources_of, tables_of, write_cluster
+from sched_lab.fleet.replay.problem import problem_of, recorded
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 from tests.command_line import PROGRAM
 from tests.fleet.test_kubernetes import STRANGE, holds, places, reasons

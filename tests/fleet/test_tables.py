@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sched_lab.fleet.dates import seconds_in
-from sched_lab.fleet.tables import (
+from sched_lab.fleet.read.tables import (
     CLUSTER_FILES,
     ClusterTables,
     Ledger,
@@ -25,7 +25,7 @@ from sched_lab.fleet.tables import (
     text_table,
     write_cluster,
 )
-from sched_lab.frames import InputError, OutputError
+from sched_lab.lab.frames import InputError, OutputError
 
 
 def some_tables(**columns) -> ClusterTables:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.check import check_cluster
-from sched_lab.fleet.columns import FORMATS as OWN
-from sched_lab.fleet.tables import (
+from sched_lab.fleet.read.check import check_cluster
+from sched_lab.fleet.read.columns import FORMATS as OWN
+from sched_lab.fleet.read.tables import (
     ClusterTables,
     Ledger,
     ReadOptions,
@@ -20,8 +20,8 @@ from sched_lab.fleet.tables import (
     tables_of,
     write_cluster,
 )
-from sched_lab.fleet.traces import FORMATS, MOST_PARTS
-from sched_lab.frames import InputError
+from sched_lab.fleet.read.traces import FORMATS, MOST_PARTS
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data
 
 BY_NAME = {form.name: form for form in (*FORMATS, *OWN)}

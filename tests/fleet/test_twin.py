@@ -9,11 +9,8 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import Cluster
-from sched_lab.fleet import twin as twins
-from sched_lab.fleet.bridge import Bridge
-from sched_lab.fleet.events import replay
-from sched_lab.fleet.journal import Journal, replay_journal
-from sched_lab.fleet.live import (
+from sched_lab.fleet.live.bridge import Bridge
+from sched_lab.fleet.live.core import (
     Asked,
     Bound,
     Committing,
@@ -28,9 +25,12 @@ from sched_lab.fleet.live import (
     PolicyChosen,
     Share,
 )
-from sched_lab.fleet.problem import Problem
-from sched_lab.fleet.twin import LiveTwin, Twin
-from sched_lab.frames import InputError
+from sched_lab.fleet.live.core import twin as twins
+from sched_lab.fleet.live.journal import Journal, replay_journal
+from sched_lab.fleet.live.twin import LiveTwin, Twin
+from sched_lab.fleet.replay.events import replay
+from sched_lab.fleet.replay.problem import Problem
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import play
 from sched_lab.online.model import PowerSettings, world_of
 from sched_lab.online.policies import policy_of

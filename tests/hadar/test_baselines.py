@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.frames import InputError
 from sched_lab.hadar.baselines import (
     Gavel,
     RoundShares,
@@ -26,6 +25,7 @@ from sched_lab.hadar.baselines import (
 from sched_lab.hadar.model import Cluster, Jobs, State, allocation_of, figure_one, nothing_runs, type_gpus
 from sched_lab.hadar.simulation import rounds_frame, run_rounds
 from sched_lab.hadar.workload import read_gavel_throughputs
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data
 from tests.hadar.cases import RUNS, TOY, TYPES, golden, golden_workload, random_workload, run_name, toy_golden
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from sched_lab.cli import main
-from sched_lab.frames import embedded
 from sched_lab.hadar.model import allocation_of, check_allocation, read_workload
 from sched_lab.hadar.policies import POLICIES, Copies
 from sched_lab.hadar.simulation import run_rounds
+from sched_lab.lab.frames import embedded
 
 NUMBERS = {"jobs.csv", "rounds.csv", "summary.json"}
 RESULT = NUMBERS | {"places.svg", "progress.svg", "usage.svg", "report.html"}

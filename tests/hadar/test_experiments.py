@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.frames import embedded, read_frame
 from sched_lab.hadar import experiments as chapter
 from sched_lab.hadar.experiments import CELLS, CLAIMS, EXPERIMENTS, FIGURES, NodeEvidence, Number
-from sched_lab.reproduction import Workplace, claims_frame, reproduce
+from sched_lab.lab.frames import embedded, read_frame
+from sched_lab.lab.reproduction import Workplace, claims_frame, reproduce
 from sched_lab.traces import find_data
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import optimize
 from scipy.optimize import linprog
 
-from sched_lab.frames import InputError
 from sched_lab.hadar import fluid
 from sched_lab.hadar.fluid import (
     best_prices,
@@ -25,6 +24,7 @@ from sched_lab.hadar.fluid import (
 )
 from sched_lab.hadar.model import Cluster, Jobs, type_gpus
 from sched_lab.hadar.workload import draw_workload, read_gavel_throughputs
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data, find_reference
 from tests.hadar.cases import random_workload
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_lab.frames import InputError
 from sched_lab.hadar.fork import (
     GPUS,
     PMI,
@@ -29,6 +28,7 @@ from sched_lab.hadar.fork import (
     train,
     training_curve,
 )
+from sched_lab.lab.frames import InputError
 from tests.hadar.cases import TOY, toy_golden, workload_of
 
 # --- the reference implementation ------------------------------------------------------------------------------------

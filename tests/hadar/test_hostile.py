@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 
-from sched_lab.frames import InputError
 from sched_lab.hadar.model import read_workload
 from sched_lab.hadar.report import report_of
+from sched_lab.lab.frames import InputError
 
 JOBS = "name,arrival_s,steps,workers,model,weight\na,{arrival_s},{steps},{workers},m,{weight}\nb,600,5000,1,m,1\n"
 NODES = "node,type,gpus\nx,v,{gpus}\ny,k,4\n"

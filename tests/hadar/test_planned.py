@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.frames import InputError
 from sched_lab.hadar import planned
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
@@ -28,6 +27,7 @@ from sched_lab.hadar.planned import (
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import run_rounds
 from sched_lab.hadar.workload import default_throughputs, draw_workload, read_gavel_throughputs
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data
 from tests.hadar.cases import random_workload
 

@@ -2,7 +2,6 @@
 import numpy as np
 import pytest
 
-from sched_lab.frames import InputError
 from sched_lab.hadar import policies, report
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.bounds import bound
@@ -12,7 +11,8 @@ from sched_lab.hadar.planned import Planned, mean_jct_bound_s
 from sched_lab.hadar.policies import POLICIES, Copies, Gangs, options_of, policy_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import run_rounds
-from sched_lab.records import PolicyRecord, PolicyTable
+from sched_lab.lab.frames import InputError
+from sched_lab.lab.records import PolicyRecord, PolicyTable
 
 GANGS = [name for name, record in POLICIES.items() if isinstance(record.scalar_form, Gangs)]
 COPIES = [name for name, record in POLICIES.items() if isinstance(record.scalar_form, Copies)]

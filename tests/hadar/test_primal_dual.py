@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.frames import InputError
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import (
     Allocation,
@@ -50,6 +49,7 @@ from sched_lab.hadar.primal_dual import (
 )
 from sched_lab.hadar.simulation import keeps_place, run_rounds
 from sched_lab.hadar.workload import read_gavel_throughputs
+from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data
 from tests.hadar.cases import CASES, TOY, random_gangs, toy_golden
 

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab import reports as module
-from sched_lab.frames import InputError, OutputError, read_json
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.bounds import bound
 from sched_lab.hadar.copies import HadarE, node_workload, run_copies
@@ -22,6 +20,8 @@ from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, report_of, usage_frame
 from sched_lab.hadar.simulation import run_rounds, summary
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
+from sched_lab.lab import reports as module
+from sched_lab.lab.frames import InputError, OutputError, read_json
 from tests.hadar.cases import random_workload
 
 GANGS = {  # the same schedulers, made without the table of names

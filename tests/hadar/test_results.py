@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.frames import embedded, read_frame
 from sched_lab.hadar import experiments as chapter
+from sched_lab.lab.frames import embedded, read_frame
 from sched_lab.traces import find_data
 
 RESULTS = Path(__file__).parents[2] / "data" / "results" / "hadar"

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.frames import InputError
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Allocation, Cluster, Jobs, Workload, allocation_of, round_rate
@@ -18,6 +17,7 @@ from sched_lab.hadar.simulation import (
     run_whole_steps,
     summary,
 )
+from sched_lab.lab.frames import InputError
 from tests.hadar.cases import RUNS, TYPES, golden, golden_workload, random_workload, run_name
 
 seeds = st.integers(0, 10**6)

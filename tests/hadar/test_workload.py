@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.frames import InputError, embedded
 from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
 from sched_lab.hadar.model import SECONDS_PER_HOUR, type_gpus
 from sched_lab.hadar.workload import (
@@ -24,6 +23,7 @@ from sched_lab.hadar.workload import (
     read_gavel_throughputs,
     synthetic_throughputs,
 )
+from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data, find_reference
 
 SPEEDS = default_throughputs()

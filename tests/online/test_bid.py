@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from sched_lab.cluster import Cluster, default_cluster, empty_state
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.online.bid import (
     DIALS,
     STEP,
@@ -179,8 +179,8 @@ def test_it_does_not_go_in_lockstep():
 PRICES = """
 import sys
 import numpy as np
-import sched_lab.jit
-sched_lab.jit.is_interpreted = sys.argv[1] == "interpreted"
+import sched_lab.lab.jit
+sched_lab.lab.jit.is_interpreted = sys.argv[1] == "interpreted"
 from sched_lab.cluster import default_cluster
 from sched_lab.online.bid import DIALS, cost_milliwatt, put_prices, set_dials
 from sched_lab.online.model import PowerSettings, world_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.frames import read_frame, sha256
+from sched_lab.lab.frames import read_frame, sha256
 from sched_lab.online.evaluation import parse_seeds
 from sched_lab.traces import find_data, find_reference
 from tests.command_line import (

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import linprog
 
 from sched_lab.cluster import toy_cluster
-from sched_lab.frames import InputError, read_frame
+from sched_lab.lab.frames import InputError, read_frame
 from sched_lab.online.equal_service import (
     LEVELS,
     Curves,

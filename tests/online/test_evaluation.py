@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.frames import InputError, embedded, read_frame
+from sched_lab.lab.frames import InputError, embedded, read_frame
+from sched_lab.lab.sweeps import SweepError
 from sched_lab.online.evaluation import Study, compare, read_study, run_study, tasks_in
 from sched_lab.online.inflation import on_grid
-from sched_lab.sweeps import SweepError
 from sched_lab.traces import find_data, find_reference
 
 TOY = Study(embedded("toy/nodes.csv"), {"toy": embedded("toy/tasks.csv")}, ("fgd", "pwr", "random"), (0, 1, 2),

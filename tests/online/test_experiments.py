@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sched_lab.frames import InputError, read_frame, write_frame
+from sched_lab.lab.frames import InputError, read_frame, write_frame
+from sched_lab.lab.reproduction import claims_frame, reproduce
 from sched_lab.online.experiments import (
     CLAIMS,
     EXPERIMENTS,
@@ -15,7 +16,6 @@ from sched_lab.online.experiments import (
     frontier_row,
     policy_row,
 )
-from sched_lab.reproduction import claims_frame, reproduce
 from sched_lab.traces import find_data, find_reference
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"

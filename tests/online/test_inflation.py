@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import default_cluster, toy_cluster
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import (
     CURVE,
     LACKS,
@@ -202,7 +202,7 @@ def test_a_kernel_that_names_gpus_without_room_stops_the_run():
             score[node] = 0
             gpu_mask[node] = 1
 
-    from sched_lab.jit import njit
+    from sched_lab.lab.jit import njit
     policy = Policy("careless", (Score(njit(cache=False)(careless)),), (1000,))
     with pytest.raises(ValueError, match="cannot hold"):
         inflate(toy_cluster(), toy_tasks(), policy, arrivals=IN_ORDER)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab.arrays import DEVICES
 from sched_lab.cluster import default_cluster, toy_cluster
-from sched_lab.frames import InputError
+from sched_lab.lab.arrays import DEVICES
+from sched_lab.lab.frames import InputError
 from sched_lab.online import lockstep as module
 from sched_lab.online.inflation import draw_gpus, inflate, nth_marked
 from sched_lab.online.lockstep import (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import toy_cluster
-from sched_lab.frames import read_frame
+from sched_lab.lab.frames import read_frame
 from sched_lab.online.bid import set_dials
 from sched_lab.online.experiments import CHANGED_SEEDS, CHANGED_TRACES, MEMORY, MEMORY_POLICIES
 from sched_lab.online.inflation import play

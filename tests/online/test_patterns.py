@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import toy_cluster
-from sched_lab.frames import read_frame
+from sched_lab.lab.frames import read_frame
 from sched_lab.online.bid import _bid
 from sched_lab.online.experiments import PATTERN_POLICIES, PATTERN_TRACES
 from sched_lab.online.inflation import sample_arrivals

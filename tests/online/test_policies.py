@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, default_cluster, read_nodes
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
-from sched_lab.frames import InputError
-from sched_lab.jit import first_class, njit, quiet
+from sched_lab.lab.frames import InputError
+from sched_lab.lab.jit import first_class, njit, quiet
+from sched_lab.lab.records import PolicyRecord, PolicyTable
 from sched_lab.online import bid, inflation
 from sched_lab.online.fgd import fgd_points, fgd_score, fgd_score_reference
 from sched_lab.online.inflation import Run, inflate, sample_arrivals
@@ -49,7 +50,6 @@ from sched_lab.power import (
     gpu_power_w,
     power_of,
 )
-from sched_lab.records import PolicyRecord, PolicyTable
 from sched_lab.traces import (
     Arrivals,
     Tasks,

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.frames import read_frame
+from sched_lab.lab.frames import read_frame
 from sched_lab.online.inflation import inflate, mean_curve, on_grid
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import find_data, find_reference, read_arrivals, read_tasks

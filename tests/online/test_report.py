@@ -8,7 +8,7 @@ import pytest
 
 from sched_lab import online
 from sched_lab.cluster import default_cluster
-from sched_lab.frames import InputError
+from sched_lab.lab.frames import InputError
 from sched_lab.meter import meter, tariff_of
 from sched_lab.online.inflation import inflate
 from sched_lab.online.lockstep import simulate_together

@@ -154,7 +154,7 @@ def marking_kernel(world, task, nodes, score, gpu_mask):
 @given(cases(), st.sampled_from([AS_IS, HUNDRED_IF_EQUAL, ONE_AT_RANDOM]))
 @many
 def test_a_kernel_of_ones_own_works_alone_and_in_company(case, normalise):
-    from sched_lab.jit import njit
+    from sched_lab.lab.jit import njit
     own = Score(OWN.setdefault("kernel", njit(cache=False)(marking_kernel)), normalise)
     assert_equal(case, Policy("own", (own,), (1000,)))
     assert_equal(case, Policy("mixed", (own, *policy_of("pwr").scores), (300, 700)))
@@ -166,7 +166,7 @@ OWN: dict[str, object] = {}
 @given(cases(), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 7)), max_size=300), st.booleans())
 @few
 def test_what_the_index_knows_is_what_scoring_every_node_says(case, changes, is_mixed):
-    from sched_lab.jit import first_class, quiet
+    from sched_lab.lab.jit import first_class, quiet
     policy = policy_of("pwr-fgd:0.5" if is_mixed else "fgd")
     world = world_for(case)
     num_classes = len(world.demand.cpu_milli)

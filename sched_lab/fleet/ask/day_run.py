@@ -1,0 +1,616 @@
+"""Services first, training on what they leave, batches beside them; sixteen variants of one day, each checked, each billed."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ... import andreas, far
+from ...andreas.rules import assign_by_rule, edf
+from ...hadar import Allocation, Hadar, State
+from ...hadar import Cluster as Gangs
+from ...hadar import Jobs as GangJobs
+from ...hadar.simulation import RESTART_S
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.frames import InputError
+from ...lab.reports import Report
+from ...meter import Tariff
+from ..replay.compare import interval_of
+from ..replay.events import replay
+from ..replay.problem import Schedule
+from .day import (
+    ASLEEP_AFTER_S,
+    ASLEEP_W,
+    COUNTS,
+    HORIZON_S,
+    TICK_S,
+    WORKER_MILLI,
+    Day,
+    Happened,
+    Nodes,
+    Runs,
+    bill_of_day,
+    bound_of_day,
+    check_day,
+    drawn_of,
+    least_prices,
+    pace_of,
+)
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ['run_day', 'effects_of']
+
+NUM_TICKS = int(HORIZON_S / TICK_S)
+
+
+class Room(NamedTuple):
+    """What services leave to training.
+
+    Parameters
+    ----------
+    is_whole : (ticks, nodes, GPUs) whether no service holds any of a GPU
+    usable : (ticks, nodes) GPUs that training can have
+    stranded_gpu : mean over the first day of what is neither held nor usable, on all general nodes
+    """
+
+    is_whole: Truths
+    usable: Integers
+    stranded_gpu: float
+
+
+def taken_by_services(day: Day, services: Schedule) -> tuple[Integers, Integers]:
+    """Milli-GPU of each GPU (ticks, nodes, GPUs) and milli-vCPU (ticks, nodes) that they hold."""
+    cluster = day.nodes.cluster
+    gpu = np.zeros((NUM_TICKS, len(cluster), int(cluster.num_gpus.max())), np.int64)
+    cpu = np.zeros(gpu.shape[:2], np.int64)
+    tasks = day.services.tasks
+    bits = services.gpu_mask[:, None] >> np.arange(gpu.shape[2]) & 1
+    for task, (node, start_s, end_s) in enumerate(zip(services.node, services.start_s,
+                                                      services.end_s, strict=True)):
+        during = slice(int(start_s / TICK_S), int(end_s / TICK_S))
+        gpu[during, node] += tasks.gpu_milli[task] * bits[task]
+        cpu[during, node] += tasks.cpu_milli[task]
+    return gpu, cpu
+
+
+def room_of(day: Day, services: Schedule) -> Room:
+    """What services leave to training, tick by tick."""
+    cluster = day.nodes.cluster
+    gpu, cpu = taken_by_services(day, services)
+    exists = np.arange(gpu.shape[2]) < cluster.num_gpus[:, None]
+    is_whole = (gpu == 0) & exists
+    workers = (cluster.cpu_milli - cpu) // WORKER_MILLI
+    usable = np.minimum(is_whole.sum(axis=2), workers)
+    of_day = slice(int(24 * 3600 / TICK_S))
+    free = ((1000 - gpu) * exists).sum(axis=2) / 1000 - usable
+    general = day.nodes.mig_model == ""
+    stranded = float(free[of_day][:, general].sum(axis=1).mean())
+    return Room(is_whole, np.where(day.nodes.train_type >= 0, usable, 0), stranded)
+
+
+Places = dict[int, dict[int, int]]  # job -> node -> GPUs
+
+
+class Now(NamedTuple):
+    """What a decision can see.
+
+    Parameters
+    ----------
+    at_s : the tick
+    active : jobs that are there and not done
+    left : (jobs,) steps
+    free : (nodes,) GPUs that are open
+    places : where jobs are that ran until now
+    """
+
+    at_s: float
+    active: Integers
+    left: Floats
+    free: Integers
+    places: Places
+
+
+Decide = Callable[[Day, Now], Places]
+
+
+@lru_cache(maxsize=4)
+def mean_rates(day: Day) -> Floats:
+    """(jobs, counts, 1) speed on a GPU of the cluster that is drawn by lot."""
+    types = day.nodes.train_type
+    gpus = np.bincount(types[types >= 0], day.nodes.cluster.num_gpus[types >= 0])
+    times = (1 / day.training.rate) @ (gpus / gpus.sum())
+    rates: Floats = 1 / times[:, :, None]
+    return rates
+
+
+def known_rates(day: Day, is_blind: bool) -> tuple[Floats, Integers]:
+    """Speeds as a decision believes them, (jobs, counts, types), and (nodes,) the type of each."""
+    types = day.nodes.train_type
+    return (mean_rates(day), np.minimum(types, 0)) if is_blind else (day.training.rate, types)
+
+
+@lru_cache(maxsize=4)
+def costs_eur_per_h(day: Day, is_blind: bool) -> Floats:
+    """(types, GPUs + 1) cost of an hour of a node with so many GPUs in use, at the mean price."""
+    types = known_rates(day, is_blind)[1]
+    prices = least_prices(day.nodes)
+    watts = prices.gpu_w + WORKER_MILLI / 1000 * prices.cpu_w
+    of_type = [watts[types == kind].mean() for kind in range(int(types.max()) + 1)]
+    gpus = np.arange(int(day.nodes.cluster.num_gpus.max()) + 1)
+    watt_hours: Floats = np.outer(of_type, gpus)
+    return watt_hours / 1000 * float(day.tariff.price.value.mean())
+
+
+def fleet_of(day: Day, is_blind: bool, node: Integers, free: Integers) -> andreas.Fleet:
+    """Some nodes and their open GPUs in the terms of ANDREAS."""
+    types = known_rates(day, is_blind)[1]
+    num_types = int(types.max()) + 1
+    return andreas.Fleet(types[node], free[node], np.repeat(np.arange(num_types), len(COUNTS)),
+                         np.tile(np.array(COUNTS), num_types), costs_eur_per_h(day, is_blind))
+
+
+def queue_of(day: Day, now: Now, jobs: Integers, rate: Floats) -> andreas.Jobs:
+    """Some jobs in the terms of ANDREAS: run times of what is left, types first, then counts."""
+    times_s = now.left[jobs, None, None] / rate[jobs].transpose(0, 2, 1)
+    training = day.training
+    return andreas.Jobs(training.submit_s[jobs], training.due_s[jobs],
+                        training.weight_eur_per_s[jobs],
+                        np.ascontiguousarray(times_s.reshape(len(jobs), -1)))
+
+
+def places_in(assigned: andreas.Assignment, fleet: andreas.Fleet, jobs: Integers,
+              node: Integers) -> Places:
+    """What ANDREAS assigned, by the numbers of the day."""
+    return {int(jobs[i]): {int(node[assigned.node[i]]):
+                           int(fleet.configuration_gpus[assigned.configuration[i]])}
+            for i in np.flatnonzero(assigned.node >= 0)}
+
+
+def that_stay(day: Day, now: Now) -> tuple[Places, Integers]:
+    """Running jobs that still have room where they are, by due date, and the GPUs then open."""
+    free = now.free.copy()
+    kept: Places = {}
+    for job in sorted(now.places, key=lambda one: day.training.due_s[one]):
+        place = now.places[job]
+        if all(free[node] >= gpus for node, gpus in place.items()):
+            kept[job] = place
+            for node, gpus in place.items():
+                free[node] -= gpus
+    return kept, free
+
+
+def decide_plainly(day: Day, now: Now) -> Places:
+    """EDF on the users' numbers of GPUs, blind to types, without preemption."""
+    kept, free = that_stay(day, now)
+    jobs = np.array([job for job in now.active if job not in kept], np.int64)
+    node = np.flatnonzero(free > 0)
+    if not len(jobs) or not len(node):
+        return kept
+    rate, _ = known_rates(day, True)
+    fleet = fleet_of(day, True, node, free)
+    queue = queue_of(day, now, jobs, rate)
+    queue.times_s[np.array(COUNTS) != day.training.gpus[jobs, None]] = np.inf
+    return kept | places_in(assign_by_rule(fleet, queue, now.at_s, edf), fleet, jobs, node)
+
+
+def settled(day: Day, now: Now, types: Integers, wanted: Places) -> Places:
+    """The same numbers and types, as many jobs as possible where they were."""
+    free = now.free.copy()
+    found: Places = {}
+    asks = {job: next(iter(place.items())) for job, place in wanted.items()}
+    for job, (node, gpus) in asks.items():
+        old = now.places.get(job, {})
+        if len(old) == 1:
+            (was, had), = old.items()
+            if had == gpus and types[was] == types[node] and free[was] >= gpus:
+                found[job] = old
+                free[was] -= gpus
+    for job, (node, gpus) in asks.items():
+        if job not in found:
+            fits = np.flatnonzero((types == types[node]) & (free >= gpus))
+            if not len(fits):
+                return wanted
+            best = int(fits[np.argmin(free[fits])])
+            found[job] = {best: gpus}
+            free[best] -= gpus
+    return found
+
+
+def decide_by_pressure(day: Day, now: Now, *, is_blind: bool) -> Places:
+    """Number of GPUs and order as ANDREAS decides; with the types, too, if not blind."""
+    node = np.flatnonzero(now.free > 0)
+    if not len(node):
+        return {}
+    rate, types = known_rates(day, is_blind)
+    fleet = fleet_of(day, is_blind, node, now.free)
+    queue = queue_of(day, now, now.active, rate)
+    assigned = andreas.policy_of("greedy")(fleet, queue, now.at_s)
+    return settled(day, now, types, places_in(assigned, fleet, now.active, node))
+
+
+def gang_jobs(day: Day, gpus: Integers) -> GangJobs:
+    """All jobs in the terms of Hadar, with gangs of this size."""
+    training = day.training
+    row = np.arange(len(gpus))
+    size = np.searchsorted(COUNTS, gpus)
+    return GangJobs(training.submit_s, training.steps, gpus, np.ones(len(gpus)),
+                    np.ascontiguousarray(training.rate[row, size]),
+                    np.ascontiguousarray(training.spread[row, size]))
+
+
+def round_of_hadar(day: Day, now: Now, jobs: GangJobs, active: Integers) -> Places:
+    """Who of some jobs runs where, by Hadar's prices."""
+    node = np.flatnonzero(now.free > 0)
+    if not len(node) or not len(active):
+        return {}
+    number = {int(one): i for i, one in enumerate(node)}
+    whole = {job: place for job, place in now.places.items()
+             if sum(place.values()) == jobs.workers[job]
+             and all(now.free[at] >= gpus for at, gpus in place.items())}
+    old = sorted((job, number[at], gpus) for job, place in whole.items()
+                 for at, gpus in place.items())
+    previous = Allocation(*np.array(old, np.int64).reshape(-1, 3).T.copy())
+    gangs = Gangs(day.nodes.train_type[node], now.free[node])
+    none = np.zeros(len(now.left))
+    state = State(gangs, jobs, now.at_s, active, now.left, previous, none, none)
+    found = Hadar(round_s=TICK_S, restart_s=RESTART_S).allocate(state)
+    places: Places = {}
+    for job, at, gpus in zip(*(column.tolist() for column in found), strict=True):
+        places.setdefault(job, {})[int(node[at])] = gpus
+    return places
+
+
+def decide_by_price(day: Day, now: Now) -> Places:
+    """Hadar's round on the users' numbers of GPUs."""
+    return round_of_hadar(day, now, gang_jobs(day, day.training.gpus), now.active)
+
+
+def decide_by_both(day: Day, now: Now) -> Places:
+    """ANDREAS says who runs and on how many GPUs, Hadar where."""
+    chosen = decide_by_pressure(day, now, is_blind=True)
+    gpus = day.training.gpus.copy()
+    for job, place in chosen.items():
+        gpus[job] = sum(place.values())
+    active = np.array(sorted(chosen), np.int64)
+    return round_of_hadar(day, now, gang_jobs(day, gpus), active)
+
+
+TRAINERS: Mapping[str, Decide] = {
+    "plain": decide_plainly, "andreas": partial(decide_by_pressure, is_blind=True),
+    "hadar": decide_by_price, "both": decide_by_both,
+    "andreas-types": partial(decide_by_pressure, is_blind=False)}
+
+
+def lowest_bits(is_open: Truths, gpus: int) -> int:
+    """Mask of the first open GPUs; they are then closed."""
+    chosen = np.flatnonzero(is_open)[:gpus]
+    if len(chosen) < gpus:
+        raise ValueError(f"{gpus} GPUs are asked for on a node where {len(chosen)} are open")
+    is_open[chosen] = False
+    return int((1 << chosen).sum())
+
+
+def seats_of(places: Places, held: Places, is_whole: Truths) -> Places:
+    """GPUs of each job on each node as bit masks.
+
+    Parameters
+    ----------
+    places : job -> node -> number of GPUs
+    held : the masks until now
+    is_whole : (nodes, GPUs) open GPUs
+    """
+    is_open = is_whole.copy()
+    bits = 1 << np.arange(is_whole.shape[1])
+    seats: Places = {}
+    for job, place in places.items():
+        old = held.get(job, {})
+        can_stay = old.keys() == place.keys() and all(
+            old[node].bit_count() == gpus and is_open[node][(bits & old[node]) > 0].all()
+            for node, gpus in place.items())
+        if can_stay:
+            seats[job] = old
+            for node, mask in old.items():
+                is_open[node, (bits & mask) > 0] = False
+    for job, place in places.items():
+        if job not in seats:
+            seats[job] = {node: lowest_bits(is_open[node], gpus) for node, gpus in place.items()}
+    return seats
+
+
+class Ledger:
+    """Runs under way, and those that are over."""
+
+    def __init__(self) -> None:
+        self.held: Places = {}
+        self.since_s: dict[int, float] = {}
+        self.rows: list[tuple[int, int, int, float, float]] = []
+
+    def close(self, job: int, end_s: float) -> None:
+        """Note the end of a run."""
+        start_s = self.since_s.pop(job)
+        self.rows += [(job, node, mask, start_s, end_s)
+                      for node, mask in self.held.pop(job).items()]
+
+    def move(self, seats: Places, now_s: float) -> None:
+        """Note who goes on, who begins and who stops."""
+        for job in [one for one in self.held if seats.get(one) != self.held[one]]:
+            self.close(job, now_s)
+        for job, seat in seats.items():
+            if job not in self.held:
+                self.held[job] = seat
+                self.since_s[job] = now_s
+
+
+def pass_tick(day: Day, ledger: Ledger, now_s: float, left: Floats, end_s: Floats) -> None:
+    """Let the running jobs run until the next tick."""
+    for job, seat in list(ledger.held.items()):
+        node, mask = (np.array(part) for part in zip(*seat.items(), strict=True))
+        pace = pace_of(day, job, node, mask)
+        begin_s = now_s + (RESTART_S if ledger.since_s[job] == now_s else 0.0)
+        needs_s = left[job] / pace
+        if begin_s + needs_s <= now_s + TICK_S:
+            left[job] = 0.0
+            end_s[job] = begin_s + needs_s
+            ledger.close(job, end_s[job])
+        else:
+            left[job] -= pace * (now_s + TICK_S - begin_s)
+
+
+def train(day: Day, room: Room, decide: Decide) -> tuple[Runs, Floats]:
+    """Run all jobs on what services leave.
+
+    Raises
+    ------
+    InputError : they are not done before the horizon
+    """
+    submit_s = day.training.submit_s
+    left = day.training.steps.copy()
+    end_s = np.full(len(left), np.nan)
+    ledger = Ledger()
+    for tick in range(NUM_TICKS):
+        now_s = tick * TICK_S
+        active = np.flatnonzero((submit_s <= now_s) & (left > 0))
+        if not len(active):
+            continue
+        counts = {job: {node: mask.bit_count() for node, mask in seat.items()}
+                  for job, seat in ledger.held.items()}
+        places = decide(day, Now(now_s, active, left, room.usable[tick], counts))
+        ledger.move(seats_of(places, ledger.held, room.is_whole[tick]), now_s)
+        pass_tick(day, ledger, now_s, left, end_s)
+    if (left > 0).any():
+        raise InputError(f"{int((left > 0).sum())} jobs are not done {HORIZON_S / 3600:g} h after "
+                         "the day began", mend="give a cluster with more GPUs for training")
+    job, node, mask, start_s, stop_s = zip(*ledger.rows, strict=True)
+    return Runs(np.array(job), np.array(node), np.array(mask), np.array(start_s),
+                np.array(stop_s)), end_s
+
+
+IDEAS = {"P": "PWR+FGD", "A": "ANDREAS", "H": "Hadar", "F": "FAR"}
+SERVICE_POLICY = {False: "bestfit", True: "pwr-fgd:0.1"}
+FIXED = {"A30": "2-2", "A100": "2-2-3", "H100": "2-2-3", "B200": "2-2-3"}
+PLAIN, ALL = "plain", "PAHF"
+VARIANTS = tuple("".join(idea for idea, on in zip(IDEAS, bits, strict=True) if on) or PLAIN
+                 for bits in product((False, True), repeat=len(IDEAS)))
+TRAINER = {(False, False): "plain", (True, False): "andreas", (False, True): "hadar",
+           (True, True): "both"}
+EXTRA = {"types": ("", "andreas-types"), "PF types": ("PF", "andreas-types")}
+
+
+def cut(day: Day, has_far: bool) -> tuple[far.Schedule, ...]:
+    """Schedules of the batches."""
+    return tuple(far.simulate(work.mig, work.batch,
+                              "far" if has_far else f"fixpart:{FIXED[work.mig.model]}")
+                 for work in day.batches)
+
+
+Plans = dict[bool, tuple[far.Schedule, ...]]
+
+
+def parts_of(day: Day) -> tuple[dict[bool, Schedule], dict[bool, Room], Plans]:
+    """Services, what they leave, and batches, without and with the idea."""
+    services = {on: replay(day.services, policy, backfill="first-fit", power=day.nodes.power)
+                for on, policy in SERVICE_POLICY.items()}
+    rooms = {on: room_of(day, schedule) for on, schedule in services.items()}
+    return services, rooms, {on: cut(day, on) for on in (False, True)}
+
+
+def taking_it_for(believed: Day, decide: Decide) -> Decide:
+    """Decide as if the day were another one."""
+    def decide_so(_: Day, now: Now) -> Places:
+        return decide(believed, now)
+
+    return decide_so
+
+
+Parts = tuple[dict[bool, Schedule], dict[bool, Room], Plans]
+
+
+def variants_of(day: Day, parts: Parts,
+                believed: Day | None = None) -> Iterator[tuple[str, Happened, float]]:
+    """What each variant makes of a day, checked, and the GPU that its services strand.
+
+    Parameters
+    ----------
+    day, parts : what is true, and `parts_of` it
+    believed : what those who decide about jobs take the day for; the truth if left out
+    """
+    services, rooms, batches = parts
+    cases = [(name, name, TRAINER["A" in name, "H" in name]) for name in VARIANTS]
+    cases += [(name, *case) for name, case in EXTRA.items()]
+    trained: dict[tuple[bool, str], tuple[Runs, Floats]] = {}
+    for name, ideas, trainer in cases:
+        has_p = "P" in ideas
+        if (has_p, trainer) not in trained:
+            decide = taking_it_for(believed or day, TRAINERS[trainer])
+            trained[has_p, trainer] = train(day, rooms[has_p], decide)
+        happened = Happened(services[has_p], *trained[has_p, trainer], batches["F" in ideas])
+        check_day(day, happened)
+        yield name, happened, rooms[has_p].stranded_gpu
+
+
+def run_day(day: Day) -> pd.DataFrame:
+    """Let a day pass in all variants; each is checked.
+
+    Parameters
+    ----------
+    day : nodes and work
+
+    Returns
+    -------
+    one row per variant: variant ("plain" has no idea, "PAHF" has all), what
+    `bill_of_day` says, stranded_gpu, and the bounds as bound_kwh and bound_eur
+
+    Raises
+    ------
+    InputError : the work of the day does not fit before the horizon
+    """
+    parts = parts_of(day)
+    bound = bound_of_day(day)
+    return pd.DataFrame([
+        {"variant": name, **bill_of_day(day, happened), "stranded_gpu": stranded_gpu,
+         "bound_kwh": bound["energy_kwh"], "bound_eur": bound["total_eur"]}
+        for name, happened, stranded_gpu in variants_of(day, parts)])
+
+
+RESAMPLES = 2000
+
+
+def savings_of(values: pd.DataFrame, idea: str) -> dict[str, Floats]:
+    """What an idea saves on each day, alone, last, and in the mean of all orders.
+
+    Parameters
+    ----------
+    values : a row per day, a column per variant
+    idea : of `IDEAS`
+    """
+    def of(ideas: set[str]) -> Floats:
+        return values["".join(one for one in IDEAS if one in ideas) or PLAIN].to_numpy(float)
+
+    def added_to(before: set[str]) -> Floats:
+        return of(before) - of(before | {idea})
+
+    orders = [set(order[:order.index(idea)]) for order in permutations(IDEAS)]
+    return {"alone": added_to(set()), "last": added_to(set(IDEAS) - {idea}),
+            "share": np.mean([added_to(before) for before in orders], axis=0)}
+
+
+def effects_of(days: pd.DataFrame, column: str) -> pd.DataFrame:
+    """What each idea saves, over paired days.
+
+    Parameters
+    ----------
+    days : rows of `run_day`, with the column seed
+    column : an amount of which less is better
+
+    Returns
+    -------
+    one row per idea and way (alone, last, share), and for all ideas together: idea, way, saving,
+    low and high (95 % interval), each per day
+    """
+    values = days.pivot(index="seed", columns="variant", values=column)
+    together = {"together": (values[PLAIN] - values[ALL]).to_numpy(float)}
+    found = {IDEAS[idea]: savings_of(values, idea) for idea in IDEAS} | {"all four": together}
+    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    rows = [(idea, way, saved.mean(), *interval_of(saved[draws].mean(axis=1)))
+            for idea, ways in found.items() for way, saved in ways.items()]
+    return pd.DataFrame(rows, columns=["idea", "way", "saving", "low", "high"])
+
+
+SHOWN = {"total_eur": "EUR a day", "energy_kwh": "kWh a day", "mean_jct_h": "hours of a mean job"}
+WAYS = {"alone": "alone, on the plain cluster", "share": "share, mean of all orders",
+        "last": "last, to the other three", "together": "all four together"}
+
+
+def worth_chart(days: pd.DataFrame) -> alt.TopLevelMixin:
+    """What each idea saves, with 95 % intervals."""
+    import altair as alt
+
+    panels = []
+    for column, title in SHOWN.items():
+        effects = effects_of(days, column)
+        effects["way"] = effects["way"].map(WAYS)
+        base = alt.Chart(effects, title=title, width=440, height=alt.Step(12)).encode(
+            alt.Y("idea:N", title=None, sort=[*IDEAS.values(), "all four"]),
+            alt.YOffset("way:N", sort=list(WAYS.values())),
+            alt.Color("way:N", title=None, sort=list(WAYS.values()),
+                      legend=alt.Legend(orient="bottom", columns=2)))
+        panels.append(base.mark_rule().encode(alt.X("low:Q", title="saved"), alt.X2("high:Q"))
+                      + base.mark_point(filled=True, size=45).encode(
+                          alt.X("saving:Q"), tooltip=list(effects.columns)))
+    return alt.vconcat(*panels)
+
+
+TABLES = ("days.csv", "effects.csv")
+CHARTS = ("worth.svg",)
+MEANINGS = {
+    "worth": "What each idea saves, alone, last, and in the mean of all orders",
+    "days.csv": "every variant of every day", "effects.csv": "what each idea saves",
+    "variant": "ideas that are there: P PWR+FGD, A ANDREAS, H Hadar, F FAR; types: ANDREAS with "
+    "the run times on each type, as its paper has it",
+    "plain_eur": "EUR a day without any idea", "all_eur": "EUR a day with all four",
+    "bound_eur": "EUR a day that no schedule can go below",
+    "plain_kwh": "kWh a day without any idea", "all_kwh": "kWh a day with all four",
+    "bound_kwh": "kWh a day that no schedule can go below",
+    "drawn": "what is not from the cluster and was drawn", "saving": "mean over the days",
+    "low": "lower end of the 95 % interval", "high": "upper end of the 95 % interval"}
+
+
+class DayReport(Report):
+    """What each paper's idea is worth on a cluster."""
+
+    question: ClassVar[str] = "What is each paper's idea worth on this cluster?"
+    meanings: ClassVar[Mapping[str, str]] = MEANINGS
+
+    def answer(self) -> list[str]:
+        """The result, what was drawn, and what energy rests on."""
+        return [f"{self.headline}.", self.summary["drawn"], self.summary["energy_assumptions"]]
+
+
+def headline_of(days: pd.DataFrame, effects: pd.DataFrame) -> str:
+    """What all ideas save, which of them has the largest share, and whose share is a loss."""
+    shares = effects[effects["way"] == "share"].set_index("idea")
+    best = str(shares["saving"].idxmax())
+    largest = float(shares["saving"].max())
+    whole = effects[effects["way"] == "together"].iloc[0]
+    plain = days.loc[days["variant"] == PLAIN, "total_eur"].mean()
+    likely = (f" (95 %: {whole['low']:,.0f} to {whole['high']:,.0f})"
+              if days["seed"].nunique() > 1 else "")
+    dear = [f"{idea} costs {-saving:,.0f} EUR" for idea, saving in shares["saving"].items()
+            if saving < -0.5]
+    what = "save" if whole["saving"] >= 0 else "cost"
+    words = (f"all four ideas {what} {abs(whole['saving']):,.0f} "
+             f"{'of' if what == 'save' else 'more than'} {plain:,.0f} EUR a day{likely}")
+    return "; ".join([f"{words}, {best} most with {largest:,.0f} EUR", *dear])
+
+
+def report_of_days(days: pd.DataFrame, nodes: Nodes, tariff: Tariff) -> DayReport:
+    """Report of some days of a cluster.
+
+    Parameters
+    ----------
+    days : rows of `run_day`, with the column seed
+    nodes, tariff : what they were computed with
+    """
+    effects = pd.concat([effects_of(days, column).assign(quantity=column) for column in SHOWN])
+    means = days.groupby("variant").mean(numeric_only=True)
+    summary: dict[str, Any] = {"days": int(days["seed"].nunique()), "nodes": len(nodes.cluster)}
+    for what, name in ((PLAIN, "plain"), (ALL, "all")):
+        summary |= {f"{name}_eur": round(means["total_eur"][what], 6),
+                    f"{name}_kwh": round(means["energy_kwh"][what], 6)}
+    summary |= {"bound_eur": round(means["bound_eur"].mean(), 6),
+                "bound_kwh": round(means["bound_kwh"].mean(), 6), "drawn": drawn_of(nodes),
+                "energy_assumptions": f"Watts of the catalogue; an empty node sleeps after "
+                f"{ASLEEP_AFTER_S / 60:g} minutes and then draws {ASLEEP_W:g} W; cooling, network "
+                f"and disks lie outside. {tariff.words}"}
+    words = headline_of(days, effects[effects["quantity"] == "total_eur"])
+    return DayReport(summary, dict(zip(TABLES, (days.round(6), effects.round(6)), strict=True)),
+                     {CHARTS[0]: partial(worth_chart, days)}, words)

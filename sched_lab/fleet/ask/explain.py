@@ -1,0 +1,946 @@
+"""The best of all nodes is a claim about every node: one line for each of them proves it, and says what would have to change."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ...cluster import WHOLE_GPU_MILLI, State
+from ...frag import fragmentation
+from ...hardware import knows_gpu_w
+from ...lab.arrays import Integers, Truths
+from ...lab.frames import InputError, Later
+from ...lab.reports import Report
+from ...online.bid import BID, cost_milliwatt, put_prices
+from ...online.fgd import fgd, fgd_points
+from ...online.foresight import NodeState, known_price, outlook_milliwatt, pwr_target
+from ...online.inflation import draw_gpus, stage_now, weighing_of
+from ...online.joint import EARLY, JOINT, LATE, MIDDLE, Prices, usual_ratio, worth_milliwatt
+from ...online.model import (
+    AS_IS,
+    ONE_AT_RANDOM,
+    Kernel,
+    Policy,
+    PowerSettings,
+    Score,
+    World,
+    gpu_indices,
+    is_share,
+    slots_left,
+)
+from ...online.policies import POLICIES, policy_of
+from ...online.pwr import pwr
+from ...power import cpu_power_milliwatt, gpu_power_milliwatt
+from ...traces import Tasks
+from ..replay.problem import (
+    Constraint,
+    Problem,
+    Rule,
+    Schedule,
+    Sight,
+    constraint_of,
+    limits_of,
+    meets,
+    place_running,
+    recorded,
+    running_at,
+    tolerates,
+    world_of_problem,
+)
+
+if TYPE_CHECKING:
+    import altair as alt
+else:
+    alt = Later("altair")  # needed for drawings only
+
+__all__ = ['Explanation', 'explain']
+
+
+class Moment(NamedTuple):
+    """A task in front of a cluster: all that a policy looks at.
+
+    Parameters
+    ----------
+    world : the nodes as they stand without the task
+    empty : state of the same nodes without any task
+    task : class of the task, row of `world.demand`
+    memory_mib : memory of the task
+    die : a large random number, for policies that draw
+    slots : (nodes,) how many more tasks of its application each node may hold; None for any number
+    """
+
+    world: World
+    empty: State
+    task: int
+    memory_mib: int
+    die: int = 0
+    slots: Integers | None = None
+
+
+def gpus_that_fit(moment: Moment) -> Truths:
+    """GPUs that have enough left for the task, (nodes, GPUs)."""
+    world = moment.world
+    left_milli = world.state.gpu_left_milli
+    is_there = np.arange(left_milli.shape[1]) < world.power.num_gpus[:, None]
+    has_room: Truths = is_there & (left_milli >= world.demand.gpu_milli[moment.task])
+    return has_room
+
+
+def lacks_of(moment: Moment) -> dict[str, Integers]:
+    """What each node lacks for the task by reason, (nodes,) each; 0 throughout if it is feasible.
+
+    An amount for CPU, memory and GPUs; 1 for a group or a GPU model that the task does not admit;
+    tasks of its application that would have to leave, if that has a limit.
+    """
+    world = moment.world
+    demand = world.demand
+    task = moment.task
+    asks_gpus = demand.num_gpus[task] > 0
+    amounts = {
+        "cpu_milli": demand.cpu_milli[task] - world.state.cpu_left_milli,
+        "memory_mib": moment.memory_mib - world.state.memory_left_mib,
+        "gpus": demand.num_gpus[task] - gpus_that_fit(moment).sum(axis=1),
+        "group": ~demand.cpu_is_admitted[task, world.cpu_model],
+        "gpu_model": asks_gpus & ~demand.gpu_is_admitted[task, world.gpu_model]}
+    amounts["gpu_model"] &= world.power.num_gpus > 0  # without GPUs it lacks GPUs
+    if moment.slots is not None:
+        amounts["instances"] = 1 - moment.slots
+    return {reason: np.maximum(amount, 0).astype(np.int64) for reason, amount in amounts.items()}
+
+
+def is_refused(lacks: dict[str, Integers]) -> Truths:
+    """Whether a node lacks anything, (nodes,)."""
+    refused: Truths = np.any([amount > 0 for amount in lacks.values()], axis=0)
+    return refused
+
+
+def points_of(score: Integers, normalise: int, die: int) -> Integers:
+    """Points of the feasible nodes for one score, (feasible,), spread as the engine spreads them.
+
+    Parameters
+    ----------
+    score : (feasible,) what the policy's function wrote, at least one node
+    normalise, die : as in `Score`; a large random number
+    """
+    if normalise == ONE_AT_RANDOM:
+        return np.where(np.arange(len(score)) == die % len(score), 100, 0)
+    if normalise < 0:
+        return score
+    width = int(score.max() - score.min())
+    if width == 0:
+        return np.full(len(score), normalise)
+    spread: Integers = (score - score.min()) * 100 // width
+    return spread
+
+
+class Part(NamedTuple):
+    """What one score of a policy says of the feasible nodes, (feasible,) each.
+
+    Parameters
+    ----------
+    name, weight, form : of the score
+    score, points : as its function writes it, and as it is added up
+    gpu_mask : GPUs that the task would get
+    """
+
+    name: str
+    weight: int
+    form: Score
+    score: Integers
+    points: Integers
+    gpu_mask: Integers
+
+
+def name_of(form: Score) -> str:
+    """Name of a score in the table of policies; that of its function if it is not there."""
+    alone = [record.name for record in POLICIES.values() if record.scalar_form.scores == (form,)]
+    return alone[0] if alone else str(getattr(form.kernel, "__name__", "score"))
+
+
+def parts_of(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
+    """Every score that has a weight at this moment, on the feasible nodes."""
+    state = moment.world.state
+    in_use = [int((before - now).sum()) for before, now in (
+        (moment.empty.gpu_left_milli, state.gpu_left_milli),
+        (moment.empty.cpu_left_milli, state.cpu_left_milli),
+        (moment.empty.memory_left_mib, state.memory_left_mib))]
+    weighing = weighing_of(policy, moment.world._replace(state=moment.empty))
+    if policy.dials:
+        put_prices(moment.world)
+    weights = weighing.weights[stage_now(weighing, 0, np.array(in_use))]
+    score = np.zeros(len(moment.world.gpu_model), np.int32)
+    gpu_mask = np.zeros(len(score), np.int64)
+    parts = []
+    for form, weight in zip(policy.scores, weights.tolist(), strict=True):
+        if weight > 0:
+            form.kernel(moment.world, moment.task, nodes, score, gpu_mask)
+            here = score[nodes].astype(np.int64)
+            parts.append(Part(name_of(form), weight, form, here,
+                              points_of(here, form.normalise, moment.die), gpu_mask[nodes]))
+    return parts
+
+
+class Ballot(NamedTuple):
+    """What all nodes say to a task.
+
+    Parameters
+    ----------
+    lacks : `lacks_of` the moment
+    nodes : (feasible,) rows of the nodes that could take it, the best first
+    parts, total : scores and weighted sum, in the same order
+    gpu_mask : GPUs that the task gets on the first of these nodes; 0 if there is none
+    """
+
+    lacks: dict[str, Integers]
+    nodes: Integers
+    parts: list[Part]
+    total: Integers
+    gpu_mask: int
+
+    @property
+    def unit(self) -> int:
+        """Sum of the weights: sums over it are points."""
+        return sum(part.weight for part in self.parts)
+
+    @property
+    def word(self) -> str:
+        """Unit of the sums: points, or milliwatts that are added up as they are."""
+        is_power = any(part.form.normalise == AS_IS and part.form.kernel in WORTHS
+                       and part.form.kernel is not fgd for part in self.parts)
+        return "mW" if is_power else "points"
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether one of the scores is a draw."""
+        return any(part.form.normalise == ONE_AT_RANDOM for part in self.parts)
+
+    @property
+    def is_mix(self) -> bool:
+        """Whether two scores were weighed, so that another weight might change the verdict."""
+        return len(self.parts) == 2 and not self.is_drawn
+
+
+def vote(moment: Moment, policy: Policy) -> Ballot:
+    """Ask every node, and put the feasible ones in order: most points first, then as they stand."""
+    lacks = lacks_of(moment)
+    nodes = np.flatnonzero(~is_refused(lacks))
+    if not len(nodes):
+        return Ballot(lacks, nodes, [], np.zeros(0, np.int64), 0)
+    parts = parts_of(moment, policy, nodes)
+    total = np.sum([part.weight * part.points for part in parts], axis=0)
+    order = np.argsort(-total, kind="stable")
+    ranked = [part._replace(score=part.score[order], points=part.points[order],
+                            gpu_mask=part.gpu_mask[order]) for part in parts]
+    marked = max(ranked, key=lambda part: part.weight).gpu_mask[0]  # the first of equals
+    num_gpus = moment.world.demand.num_gpus[moment.task]
+    gpu_mask = draw_gpus(int(marked), int(num_gpus), moment.die >> 31)
+    return Ballot(lacks, nodes[order], ranked, total[order], int(gpu_mask))
+
+
+Worth = Callable[[World, int, int, Integers], int]
+
+
+def unbroken(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """Minus the fragmentation of a node, for FGD."""
+    return -fragmentation(world.target, world.gpu_model[node], cpu_left_milli, gpu_left_milli)
+
+
+def undrawn(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """Minus the power of a node in milliwatts, for PWR."""
+    return -(cpu_power_milliwatt(world.power, node, cpu_left_milli)
+             + gpu_power_milliwatt(world.power, node, gpu_left_milli))
+
+
+def outlook(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """Minus the power, plus what it saves the next task."""
+    return outlook_milliwatt(world.power, world.target, known_price(world), node,
+                             world.gpu_model[node], cpu_left_milli, gpu_left_milli)
+
+
+def worth_at(lost_w: tuple[int, int]) -> Worth:
+    """Outlook less fragments and stranded GPU at these prices, for the joint policies."""
+    def worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+        prices = Prices(lost_w, known_price(world), usual_ratio(world.target))
+        here = NodeState(node, world.gpu_model[node], cpu_left_milli, gpu_left_milli)
+        return worth_milliwatt(prices, world.power, world.target, here)
+    return worth
+
+
+def worth_of_bid(stage: int) -> Worth:
+    """The same at the prices that the dials of a policy with bids have put into the world."""
+    def worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+        fragmented_w, stranded_w = world.bids.lost_w[stage].tolist()
+        return worth_at((fragmented_w, stranded_w))(world, node, cpu_left_milli, gpu_left_milli)
+    return worth
+
+
+WORTHS: dict[Kernel, Worth] = {
+    fgd: unbroken, pwr: undrawn, pwr_target: outlook, **{
+        score.kernel: worth_at(lost_w)
+        for score, lost_w in zip(JOINT.scores, (EARLY, MIDDLE, LATE), strict=True)}, **{
+        score.kernel: worth_of_bid(stage) for stage, score in enumerate(BID.scores)}}
+
+
+def gpu_score(moment: Moment, part: Part, node: int, gpu_mask: int) -> int | None:
+    """Score of a node if the task got just these GPUs: worth after less worth before.
+
+    None for a score that is not of this form: it is the same on all GPUs that fit.
+    """
+    world = moment.world
+    worth = WORTHS.get(part.form.kernel)
+    if worth is None:
+        return None
+    cpu_left = world.state.cpu_left_milli[node]
+    gpu_left = world.state.gpu_left_milli[node]
+    taken = np.zeros_like(gpu_left)
+    taken[gpu_indices(gpu_mask)] = world.demand.gpu_milli[moment.task]
+    cpu_after = cpu_left - world.demand.cpu_milli[moment.task]
+    rise = worth(world, node, cpu_after, gpu_left - taken) - worth(world, node, cpu_left, gpu_left)
+    if part.form.kernel is fgd:
+        return int(fgd_points(rise / (WHOLE_GPU_MILLI * world.target.num_tasks)))
+    if part.form in BID.scores:
+        cost = cost_milliwatt(world, world.bids.dual, moment.task)
+        return int(rise - cost[world.bids.type_of[node]])
+    return int(rise)
+
+
+def gpu_rows(moment: Moment, ballot: Ballot) -> Iterator[dict[str, Any]]:
+    """Every GPU of every node: what is left, whether it fits, and what it would score."""
+    world = moment.world
+    fits = gpus_that_fit(moment)
+    chooses = is_share(world.demand.gpu_milli[moment.task])
+    position = {node: place for place, node in enumerate(ballot.nodes.tolist())}
+    known: dict[tuple[Any, ...], int | None] = {}
+    is_there = np.arange(fits.shape[1]) < world.power.num_gpus[:, None]
+    for node, gpu in np.argwhere(is_there).tolist():
+        left = world.state.gpu_left_milli[node]
+        row: dict[str, Any] = {"node": node, "gpu": gpu, "left_milli": int(left[gpu]),
+                               "fits": bool(fits[node, gpu])}
+        row["given"] = position.get(node) == 0 and bool(ballot.gpu_mask >> gpu & 1)
+        for part in ballot.parts if node in position and fits[node, gpu] else ():
+            score: int | None = int(part.score[position[node]])
+            if chooses and part.form.kernel in WORTHS:
+                key = part.name, node, int(left[gpu])  # GPUs with equally much left are alike
+                if key not in known:
+                    known[key] = gpu_score(moment, part, node, 1 << gpu)
+                score = known[key]
+            row[f"{part.name}_score"] = score
+        yield row
+
+
+End = tuple[Fraction, bool]  # of a range, and whether it belongs to it
+
+
+def winning_shares(ballot: Ballot, place: int) -> tuple[End, End] | None:
+    """Shares of the second score's weight, 0 to 1, with which a node would win; None if with none.
+
+    Parameters
+    ----------
+    ballot : of a policy with two scores
+    place : of the node in the ranking
+    """
+    zero, one = (part.points - part.points[place] for part in ballot.parts)
+    low: End = (Fraction(0), True)
+    high: End = (Fraction(1), True)
+    for other in range(len(ballot.nodes)):
+        ahead = int(zero[other])  # of the node at share 0
+        slope = int(one[other]) - ahead
+        wins_tie = bool(ballot.nodes[place] <= ballot.nodes[other])
+        if slope == 0:
+            if ahead > 0 or not (ahead < 0 or wins_tie):
+                return None
+        elif slope < 0:
+            low = max(low, (Fraction(ahead, -slope), wins_tie), key=lambda end: (end[0], -end[1]))
+        else:
+            high = min(high, (Fraction(-ahead, slope), wins_tie))
+    return (low, high) if low[0] < high[0] or low == high and low[1] else None
+
+
+def winner_past(ballot: Ballot, end: End, is_above: bool) -> int:
+    """Place of the node that wins where the range of another ends: at the end, or just past it."""
+    share, is_in = end
+    zero, one = (part.points for part in ballot.parts)
+    sums = (share.denominator - share.numerator) * zero + share.numerator * one
+    best = np.flatnonzero(sums == sums.max())
+    if is_in:  # past it, the steepest of those that are equal there
+        gain = (one - zero)[best] * (1 if is_above else -1)
+        best = best[gain == gain.max()]
+    return int(best[np.argmin(ballot.nodes[best])])
+
+
+def range_of(ballot: Ballot, place: int, names: Sequence[str]) -> dict[str, Any] | None:
+    """With which shares a node wins, for JSON, and who wins past each end."""
+    ends = winning_shares(ballot, place)
+    if ends is None:
+        return None
+    about: dict[str, Any] = {}
+    for name, end, last in zip(("from", "until"), ends, (0, 1), strict=True):
+        about[name] = {"value": float(end[0]), "exact": str(end[0]), "included": end[1]}
+        if end != (Fraction(last), True):
+            about[name]["then"] = names[ballot.nodes[winner_past(ballot, end, last == 1)]]
+    return about
+
+
+def runner_up_of(ballot: Ballot, names: Sequence[str]) -> dict[str, Any] | None:
+    """The second best node, what it lacks by score, and with which weights it would have won."""
+    if len(ballot.nodes) < 2:
+        return None
+    behind = {part.name: part.weight * int(part.points[0] - part.points[1]) / ballot.unit
+              for part in ballot.parts}
+    lacking = int(ballot.total[0] - ballot.total[1]) / ballot.unit
+    about = {"node": names[ballot.nodes[1]], "points_lacking": lacking,
+             "points_lacking_by_score": behind}
+    return about | ({"weights_to_win": range_of(ballot, 1, names)} if ballot.is_mix else {})
+
+
+def weight_of(ballot: Ballot, names: Sequence[str]) -> dict[str, Any] | None:
+    """The weight of a mix of two scores, and the weights with which the verdict is the same."""
+    if not ballot.is_mix:
+        return None
+    return {"score": ballot.parts[1].name, "now": ballot.parts[1].weight / ballot.unit,
+            "same_verdict": range_of(ballot, 0, names)}
+
+
+def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment, dict[int, int]]:
+    """The moment with just so much freed on a node that it can take the task.
+
+    Returns
+    -------
+    the other moment, and the milli-GPU that were freed on each GPU
+    """
+    world = moment.world
+    state = State(*(amount.copy() for amount in world.state))
+    state.cpu_left_milli[node] += lacks["cpu_milli"][node]
+    state.memory_left_mib[node] += lacks["memory_mib"][node]
+    left_milli = state.gpu_left_milli[node]
+    asked_milli = int(world.demand.gpu_milli[moment.task])
+    present = range(int(world.power.num_gpus[node]))
+    num_gpus = world.demand.num_gpus[moment.task]
+    emptiest = sorted(present, key=lambda gpu: -left_milli[gpu])[:num_gpus]
+    missing = {gpu: int(asked_milli - left_milli[gpu]) for gpu in sorted(emptiest)
+               if left_milli[gpu] < asked_milli}
+    for gpu, milli in missing.items():
+        left_milli[gpu] += milli
+    slots = None if moment.slots is None else np.maximum(moment.slots, np.arange(
+        len(moment.slots)) == node)
+    return moment._replace(world=world._replace(state=state), slots=slots), missing
+
+
+def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
+               names: Sequence[str]) -> dict[str, Any] | None:
+    """The refused node that lacks the smallest part of what is asked for, and whether it would win.
+
+    None if no refused node could take the task even without any other task on it.
+    """
+    empty = lacks_of(moment._replace(world=moment.world._replace(state=moment.empty), slots=None))
+    demand = moment.world.demand
+    asked = (demand.cpu_milli[moment.task], moment.memory_mib, demand.num_gpus[moment.task])
+    share = np.sum([
+        ballot.lacks[reason] / max(1, int(amount))
+        for reason, amount in zip(("cpu_milli", "memory_mib", "gpus"), asked, strict=True)], axis=0)
+    instances = ballot.lacks.get("instances", np.zeros(len(share), np.int64))
+    share = share + instances
+    could = np.flatnonzero(is_refused(ballot.lacks) & ~is_refused(empty))
+    if not len(could):
+        return None
+    node = int(could[np.argmin(share[could])])
+    other, missing = freed(moment, ballot.lacks, node)
+    return {"node": names[node], "cpu_milli": int(ballot.lacks["cpu_milli"][node]),
+            "memory_mib": int(ballot.lacks["memory_mib"][node]), "gpu_milli_by_gpu": missing,
+            **({"instances": int(instances[node])} if instances[node] else {}),
+            "would_win": bool(vote(other, policy).nodes[0] == node)}
+
+
+def about_task(tasks: Tasks, row: int) -> dict[str, Any]:
+    """What a task asks for."""
+    amounts = {name: int(getattr(tasks, name)[row])
+               for name in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli")}
+    return {"name": str(tasks.name[row]), **amounts, "gpu_models": str(tasks.gpu_spec[row])}
+
+
+def number_words(number: float, unit: str) -> str:
+    """A number with its unit, such as 1 point or 2 points."""
+    return f"{number:,.7g} {unit.removesuffix('s') if number == 1 else unit}"
+
+
+def amount_words(cpu_milli: float, memory_mib: float) -> list[str]:
+    """CPU and memory above 0, in words."""
+    memory = f"{memory_mib / 1024:.4g} GiB" if memory_mib >= 1024 else f"{memory_mib:g} MiB"
+    return [*([f"{cpu_milli / 1000:g} vCPU"] if cpu_milli else []),
+            *([memory] if memory_mib else [])]
+
+
+def any_of(models: str) -> str:
+    """A list of models in words."""
+    return models.replace("|", " or ")
+
+
+def gpu_words(num_gpus: int, gpu_milli: int) -> str:
+    """GPUs that are asked for, in words."""
+    if is_share(gpu_milli):
+        return f"a GPU with {gpu_milli} milli free"
+    return "a free GPU" if num_gpus == 1 else f"{num_gpus} free GPUs"
+
+
+RULES = {"In": "wants {}", "NotIn": "must not be {}", "Exists": "must be there",
+         "DoesNotExist": "must not be there", "Gt": "wants more than {}",
+         "Lt": "wants less than {}"}
+
+
+def rule_words(rule: Rule, value: str | None) -> str:
+    """What a label is, and what a rule wants it to be."""
+    label = rule.key if rule.key == "metadata.name" else f"label {rule.key}"
+    now = "is missing" if value is None else f"is {value or 'empty'}"
+    return f"{label} {now}, {RULES[rule.operator].format(' or '.join(rule.values))}"
+
+
+def objections(sight: Sight, constraint: Constraint, node: int) -> list[str]:
+    """What labels and taints of a node keep a task away, in words; none if it is admitted."""
+    labels = sight.labels[node]
+    words = [f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not "
+             "tolerated" for taint in sight.taint_sets[sight.taint_code[node]]
+             if not any(tolerates(one, taint) for one in constraint.tolerations)]
+    failed = [[rule_words(rule, labels.get(rule.key)) for rule in term
+               if not meets(rule, labels.get(rule.key))]
+              for term in (constraint.selector, *(constraint.terms or ()))]
+    words += failed[0]
+    if constraint.terms is not None and not any(term and not why for term, why in zip(
+            constraint.terms, failed[1:], strict=True)):
+        why_none = [" and ".join(why) for why in failed[1:] if why]
+        several = f"none of {len(why_none)} alternatives holds: " if len(why_none) > 1 else ""
+        words.append(several + " | ".join(why_none) or "its affinity admits no node")
+    return words
+
+
+def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: dict[str, str],
+            admitted: str) -> str:
+    """Every condition that a node violates, and by how much.
+
+    Parameters
+    ----------
+    moment, lacks, node : the task before the nodes, `lacks_of` it, which node
+    about_node : gpu_model of the node, and its objection
+    admitted : GPU models that the task admits
+    """
+    demand = moment.world.demand
+    gpu_model = about_node["gpu_model"]
+    words = []
+    if lacks["group"][node]:
+        words.append(about_node.get("objection") or "its labels or taints keep the task away")
+    if lacks["gpu_model"][node]:
+        words.append(f"its GPU model is {gpu_model or 'unknown'}, not {any_of(admitted)}")
+    if "instances" in lacks and lacks["instances"][node]:
+        too_many = number_words(int(lacks["instances"][node]), "tasks")
+        words.append(f"is at the limit of its application ({too_many} of it would have to leave)")
+    if missing := amount_words(lacks["cpu_milli"][node], lacks["memory_mib"][node]):
+        words.append(f"lacks {' and '.join(missing)}")
+    present = int(moment.world.power.num_gpus[node])
+    if lacks["gpus"][node]:
+        num_gpus = int(demand.num_gpus[moment.task])
+        milli = int(demand.gpu_milli[moment.task])
+        largest = int(moment.world.state.gpu_left_milli[node].max())
+        has = (f"largest {largest}" if is_share(milli) else
+               f"has {num_gpus - lacks['gpus'][node]} of {present}")
+        words.append("has no GPU" if not present else f"lacks {gpu_words(num_gpus, milli)} ({has})")
+    return "; ".join(words)
+
+
+def standing(ballot: Ballot, place: int) -> str:
+    """Why a feasible node won, or did not."""
+    behind = int(ballot.total[0] - ballot.total[place])
+    if place == 0:
+        return "chosen"
+    if ballot.is_drawn:
+        return "not drawn"
+    if behind == 0:
+        return "as many points, but later in the order of the nodes"
+    return f"{number_words(behind / ballot.unit, ballot.word)} fewer"
+
+
+def node_rows(moment: Moment, ballot: Ballot, nodes: pd.DataFrame,
+              admitted: str) -> Iterator[dict[str, Any]]:
+    """A line of the proof for every node, the best first, refused nodes last.
+
+    Parameters
+    ----------
+    moment, ballot : the task before the nodes, and what they said
+    nodes : name and gpu_model of each node, and its objection to the task, if known
+    admitted : GPU models that the task admits
+    """
+    refused = is_refused(ballot.lacks)
+    largest = moment.world.state.gpu_left_milli.max(axis=1)
+    for place, node in enumerate([*ballot.nodes.tolist(), *np.flatnonzero(refused).tolist()]):
+        row = {"node": nodes["name"][node], "rank": None, "line": "", "points": None}
+        if refused[node]:
+            row["line"] = why_not(moment, ballot.lacks, node, nodes.loc[node].to_dict(), admitted)
+        else:
+            row |= {"rank": place + 1, "line": standing(ballot, place),
+                    "points": int(ballot.total[place]) / ballot.unit}
+            row |= {f"{part.name}_{what}": int(getattr(part, what)[place])
+                    for part in ballot.parts for what in ("score", "points")}
+        row |= {f"lacks_{reason}": int(amount[node]) for reason, amount in ballot.lacks.items()}
+        yield row | {"largest_gpu_milli": int(largest[node])}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a task goes where it goes, node by node.
+
+    Parameters
+    ----------
+    about : task, policy and weights, state; chosen node and GPUs, how many nodes were refused and
+        why, runner-up, nearest refused node, and where the task really ran
+    nodes : one row for each node, the best first: node, rank, line of the proof, points, score and
+        points by part, what it lacks
+    gpus : one row for each GPU: node, gpu, left_milli, fits, given, score by part
+    """
+
+    about: dict[str, Any]
+    nodes: pd.DataFrame
+    gpus: pd.DataFrame
+
+    def lines(self) -> list[str]:
+        """What a person reads: the verdict, the best nodes, the refused ones by reason."""
+        return [*verdict_lines(self.about), *best_lines(self), *refused_lines(self),
+                *change_lines(self.about)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return {**self.about, "nodes": records_of(self.nodes), "gpus": records_of(self.gpus)}
+
+    def report(self) -> Report:
+        """The same as files: explanation.json beside tables and a picture."""
+        return Report(self.about, {"nodes.csv": self.nodes, "gpus.csv": self.gpus},
+                      {"explanation.svg": lambda: picture(self)},
+                      verdict_line(self.about))
+
+
+def records_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows without the cells that are empty."""
+    return [{str(name): value for name, value in row.items() if not pd.isna(value)}
+            for row in frame.astype(object).to_dict("records")]
+
+
+def explained(moment: Moment, policy: Policy, nodes: pd.DataFrame,
+              about: dict[str, Any]) -> Explanation:
+    """Explain one decision.
+
+    Parameters
+    ----------
+    moment, policy : the task before the nodes, and who decides
+    nodes : name and gpu_model of each node, and its objection to the task, if known
+    about : what is said of the task (`about_task`) and of the state
+    """
+    ballot = vote(moment, policy)
+    names = nodes["name"].tolist()
+    rows = node_rows(moment, ballot, nodes, about["task"]["gpu_models"])
+    table = pd.DataFrame(rows).astype({"rank": "Int64"})
+    gpus = pd.DataFrame(gpu_rows(moment, ballot), columns=gpu_columns(ballot))
+    counts = {reason: int((amount > 0).sum()) for reason, amount in ballot.lacks.items()}
+    found = len(ballot.nodes) > 0
+    choice = {"node": names[ballot.nodes[0]], "gpu_list": gpu_indices(ballot.gpu_mask),
+              "points": table["points"][0]} if found else None
+    return Explanation(
+        {**about, "policy": policy.name,
+         "weights": {part.name: part.weight / ballot.unit for part in ballot.parts},
+         "unit": ballot.word, "choice": choice,
+         "num_nodes": len(names), "num_feasible": len(ballot.nodes),
+         "is_drawn": ballot.is_drawn, "weight": weight_of(ballot, names),
+         "refused": {reason: count for reason, count in counts.items() if count},
+         "runner_up": runner_up_of(ballot, names),
+         "nearest": nearest_of(moment, policy, ballot, names)},
+        table, gpus.assign(node=[names[node] for node in gpus["node"]]))
+
+
+def gpu_columns(ballot: Ballot) -> list[str]:
+    """Columns of the table of GPUs."""
+    return ["node", "gpu", "left_milli", "fits", "given",
+            *(f"{part.name}_score" for part in ballot.parts)]
+
+
+def place_words(place: dict[str, Any]) -> str:
+    """A node and GPUs in words."""
+    gpus = place["gpu_list"]
+    return f"{place['node']}, GPU {'-'.join(map(str, gpus))}" if gpus else str(place["node"])
+
+
+def asked_words(task: dict[str, Any]) -> str:
+    """What a task asks for."""
+    asked = amount_words(task["cpu_milli"], task["memory_mib"])
+    if task["num_gpus"]:
+        asked.append(gpu_words(task["num_gpus"], task["gpu_milli"]))
+    models = f" of model {any_of(task['gpu_models'])}" if task["gpu_models"] else ""
+    return f"{task['name']} asks for {', '.join(asked) or 'nothing'}{models}"
+
+
+def verdict_line(about: dict[str, Any]) -> str:
+    """Where a policy puts the task."""
+    choice = about["choice"]
+    if choice is None:
+        return f"none of {about['num_nodes']:,} nodes can take it, whatever the policy"
+    points = number_words(choice["points"], about["unit"])
+    by = "by a draw" if about["is_drawn"] else f"with {points}"
+    return (f"{about['policy']} puts it on {place_words(choice)}, {by}; "
+            f"{about['num_feasible']:,} of {about['num_nodes']:,} nodes could take it")
+
+
+def verdict_lines(about: dict[str, Any]) -> list[str]:
+    """What is asked for and when, the answer, and what really happened."""
+    lines = [asked_words(about["task"])]
+    if "at_s" in about:
+        lines.append(f"at {about['at_s']:,.10g} s, running ({about['state']}): "
+                     f"{number_words(about['running'], 'tasks')}")
+    lines.append(verdict_line(about))
+    if ran := about.get("ran"):
+        choice = about["choice"]
+        is_there = choice is not None and ran["node"] == choice["node"]
+        lines.append("it really ran there" if is_there else
+                     f"it really ran on {place_words(ran)}: {ran['line']}")
+    return lines
+
+
+MOST_SHOWN = 5
+
+
+def best_lines(explanation: Explanation) -> list[str]:
+    """The best nodes, points part by part; nodes that are alike to the policy share a line."""
+    weights = explanation.about["weights"]
+    best = explanation.nodes.dropna(subset="rank")
+    alike = [*(f"{name}_points" for name in weights), "line"]
+    lines = []
+    for _, rows in best.groupby(alike, sort=False):
+        first = rows.iloc[0]
+        others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        sums = " + ".join(f"{weight:.6g} x {name} {first[f'{name}_points']:.0f}"
+                          for name, weight in weights.items())
+        lines.append(f"  {first['rank']}. {first['node']}{others}: {sums} = {first['points']:.6g} "
+                     f"({first['line']})")
+    return lines[:MOST_SHOWN]
+
+
+REASONS = {"cpu_milli": "vCPU", "memory_mib": "memory", "gpus": "GPUs", "group": "labels or taints",
+           "gpu_model": "GPU model", "instances": "limit of its application"}
+
+
+def refused_lines(explanation: Explanation) -> list[str]:
+    """How many nodes were refused for which reasons, and the first of them."""
+    about = explanation.about
+    number = about["num_nodes"] - about["num_feasible"]
+    if not number:
+        return []
+    counts = ", ".join(f"{REASONS[reason]} {count:,}" for reason, count in about["refused"].items())
+    refused = explanation.nodes.tail(number).head(max(0, MOST_SHOWN - about["num_feasible"]))
+    return [f"refused {number:,} (a node may lack several things): {counts}",
+            *(f"  {name}: {line}" for name, line in zip(refused["node"], refused["line"],
+                                                        strict=True))]
+
+
+def weight_lines(about: dict[str, Any]) -> list[str]:
+    """With which weights the verdict holds, and who wins beyond."""
+    weight = about["weight"]
+    if not weight:
+        return []
+    same = weight["same_verdict"]
+    past = [f"; {word if same[end]['included'] else 'at'} {same[end]['value']:.6g} "
+            f"{same[end]['then']} wins"
+            for end, word in (("from", "below"), ("until", "above")) if "then" in same[end]]
+    return [f"the verdict is the same for weights of {weight['score']} from "
+            f"{same['from']['value']:.6g} to {same['until']['value']:.6g} (it is "
+            f"{weight['now']:.6g}){''.join(past)}"]
+
+
+def change_lines(about: dict[str, Any]) -> list[str]:
+    """What would have to change for another node to win."""
+    lines = []
+    second = about["runner_up"]
+    if second and not about["is_drawn"]:
+        lacking = number_words(second["points_lacking"], about["unit"])
+        lines.append(f"runner-up {second['node']} " + (
+            f"lacks {lacking}" if second["points_lacking"]
+            else "has as many points, and comes later in the order of the nodes"))
+    lines += weight_lines(about)
+    if near := about["nearest"]:
+        gpus = [f"{milli} milli of GPU {gpu}" for gpu, milli in near["gpu_milli_by_gpu"].items()]
+        amounts = [*amount_words(near["cpu_milli"], near["memory_mib"]), *gpus]
+        needs = [f"{' and '.join(amounts)} more free"] if amounts else []
+        if "instances" in near:
+            needs.append(f"{number_words(near['instances'], 'tasks')} of its application less")
+        lines.append(f"{near['node']} could take it with {' and '.join(needs)}, and "
+                     f"{'would win' if near['would_win'] else 'would not win'}")
+    elif not about["choice"]:
+        lines.append("no node could take it even without any other task")
+    return lines
+
+
+MOST_DRAWN = 8
+
+
+def points_chart(explanation: Explanation) -> alt.Chart:
+    """Points of the best nodes, part by part."""
+    weights = explanation.about["weights"]
+    best = explanation.nodes.dropna(subset="rank").head(MOST_DRAWN)
+    bars = pd.DataFrame([{"node": f"{row['rank']}. {row['node']}", "score": name,
+                          "points": weight * row[f"{name}_points"]}
+                         for row in best.to_dict("records") for name, weight in weights.items()])
+    chart: alt.Chart = alt.Chart(bars, title="Points of the best nodes").mark_bar().encode(
+        alt.X("points:Q", title=f"weight times points ({explanation.about['unit']})"),
+        alt.Y("node:N", sort=None, title=None), alt.Color("score:N", title=None),
+        tooltip=["node:N", "score:N", "points:Q"]).properties(width=420)
+    return chart
+
+
+def refused_chart(explanation: Explanation) -> alt.Chart:
+    """How many nodes were refused for which reason."""
+    counts = pd.DataFrame([{"reason": REASONS[reason], "nodes": count}
+                           for reason, count in explanation.about["refused"].items()])
+    chart: alt.Chart = alt.Chart(counts, title="Refused nodes").mark_bar(color="#9A9A9A").encode(
+        alt.X("nodes:Q", title="nodes that lack it", axis=alt.Axis(tickMinStep=1, format="d")),
+        alt.Y("reason:N", sort="-x", title=None), tooltip=["reason:N", "nodes:Q"])
+    return chart.properties(width=420)
+
+
+def picture(explanation: Explanation) -> alt.VConcatChart:
+    """Points of the best nodes above the reasons for which others were refused."""
+    about = explanation.about
+    charts = [points_chart(explanation)] if about["num_feasible"] else []
+    charts += [refused_chart(explanation)] if about["refused"] else []
+    both: alt.VConcatChart = alt.vconcat(*charts)
+    return both
+
+
+MOST_NAMES = 100_000  # among which near ones are looked for
+
+
+def row_of_task(problem: Problem, name: str) -> int:
+    """Row of a task.
+
+    Raises
+    ------
+    InputError : there is none of this name; the nearest names are in the message
+    """
+    rows = np.flatnonzero(problem.tasks.name == name)
+    if len(rows):
+        return int(rows[0])
+    names = [str(one) for one in problem.tasks.name[:MOST_NAMES]]
+    inside = [one for one in names if name and name in one][:3]
+    near = inside or difflib.get_close_matches(name, names, n=3)
+    raise InputError(f"there is no task {name!r:.80}", file="tasks.csv", column="name", value=name,
+                     mend=f"did you mean {', '.join(near)}?" if near
+                     else f"there are {', '.join(names[:3])}, ...")
+
+
+def moment_of(problem: Problem, schedule: Schedule, row: int) -> float:
+    """When a task was placed; if it never was, the last known moment at which it waited, s."""
+    if np.isfinite(schedule.start_s[row]):
+        return float(schedule.start_s[row])
+    if np.isfinite(problem.duration_s[row]):  # withdrawn, or a table without starts
+        return float(problem.submit_s[row])
+    times = np.concatenate([problem.submit_s, schedule.start_s, schedule.end_s])
+    return float(times[np.isfinite(times)].max())
+
+
+def before(problem: Problem, schedule: Schedule, row: int, at_s: float) -> Truths:
+    """Tasks that hold something when it is a task's turn, (tasks,).
+
+    Of those that start in the same moment as the task, those that come before it in the queue.
+    """
+    is_running = running_at(problem, schedule, at_s)
+    is_running[row] = False
+    if schedule.start_s[row] == at_s:
+        position = np.empty(len(problem.tasks), np.int64)
+        position[np.lexsort((problem.submit_s, -problem.priority))] = np.arange(len(position))
+        is_running &= (schedule.start_s < at_s) | (position < position[row])
+    return is_running
+
+
+def needs_watts(policy: Policy) -> bool:
+    """Whether a policy asks for power, so that every GPU model must have watts."""
+    return any(score.kernel in WORTHS and score.kernel is not fgd for score in policy.scores)
+
+
+def settings_for(problem: Problem, policy: Policy, power: PowerSettings) -> PowerSettings:
+    """Power settings in which unknown GPU models draw nothing, if the policy does not mind."""
+    if needs_watts(policy):
+        return power
+    unknown = {model: (0, 0) for model in problem.cluster.gpu_model
+               if not knows_gpu_w(model, power.gpu_power_w)}
+    return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})})
+
+
+def with_record(explanation: Explanation, problem: Problem, row: int) -> Explanation:
+    """The same, with where the task really ran."""
+    node = problem.node[row]
+    if node < 0:
+        return explanation
+    name = str(problem.cluster.name[node])
+    line = explanation.nodes.loc[explanation.nodes["node"] == name, "line"].iloc[0]
+    ran = {"node": name, "gpu_list": gpu_indices(problem.gpu_mask[row]), "line": line}
+    return replace(explanation, about=explanation.about | {"ran": ran})
+
+
+def slots_for(problem: Problem, schedule: Schedule, row: int,
+              is_running: Truths) -> Integers | None:
+    """How many more tasks of a task's application each node may hold, (nodes,); None for any."""
+    limit, limits = limits_of(problem)
+    if limit[row] < 0:
+        return None
+    held = is_running & (limit >= 0)
+    np.add.at(limits.num, (schedule.node[held], limit[held]), 1)
+    return np.array([slots_left(limits, limit[row], node) for node in range(len(limits.num))])
+
+
+def objections_of(problem: Problem, row: int) -> list[str]:
+    """What labels and taints of each node keep a task away, in words; empty if none or unknown."""
+    if problem.sight is None or problem.constraint is None:
+        return [""] * len(problem.cluster)
+    asked = constraint_of(problem.constraint[row]) or Constraint()
+    return ["; ".join(objections(problem.sight, asked, node))
+            for node in range(len(problem.cluster))]
+
+
+def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | None = None,
+            schedule: Schedule | None = None, power: PowerSettings | None = None,
+            die: int = 0) -> Explanation:
+    """Explain where a policy puts a task, and why not elsewhere.
+
+    Parameters
+    ----------
+    problem : a cluster and its tasks
+    task, policy : names
+    at_s : the moment, s; if it is not given, the task's start in the schedule, or the last moment
+        at which it waited
+    schedule : what was running; the record if it is not given
+    power : how nodes draw power
+    die : a large random number, for a policy that draws
+
+    Raises
+    ------
+    InputError : no such task or policy; a GPU model without watts, and the policy asks for power;
+        more was running than there is
+    """
+    row = row_of_task(problem, task)
+    chosen = policy_of(policy)
+    source = "recorded" if schedule is None else "replayed"
+    schedule = recorded(problem) if schedule is None else schedule
+    at_s = moment_of(problem, schedule, row) if at_s is None else at_s
+    is_running = before(problem, schedule, row, at_s)
+    settings = settings_for(problem, chosen, power or PowerSettings())
+    world, class_of = world_of_problem(problem, settings)
+    empty = State(*(amount.copy() for amount in world.state))
+    place_running(world, problem, class_of, schedule, is_running)
+    moment = Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,
+                    slots_for(problem, schedule, row, is_running))
+    nodes = pd.DataFrame({"name": problem.cluster.name, "gpu_model": problem.cluster.gpu_model,
+                          "objection": objections_of(problem, row)})
+    about = {"task": about_task(problem.tasks, row), "at_s": at_s, "state": source,
+             "running": int(is_running.sum()), "zero": problem.zero}
+    found = explained(moment, chosen, nodes, about)
+    return with_record(found, problem, row)

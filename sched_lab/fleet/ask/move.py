@@ -1,0 +1,897 @@
+"""A few migrations make whole GPUs free, or save watts: the best few, in an order in which no node is ever too full."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ...cluster import WHOLE_GPU_MILLI, State, check_state
+from ...hardware import knows_gpu_w
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.frames import InputError
+from ...lab.jit import njit
+from ...lab.reports import Report
+from ...online.inflation import _admitted
+from ...online.model import (
+    Placements,
+    PowerSettings,
+    check_placements,
+    final_state,
+    gpu_indices,
+    idle_gpus,
+    is_share,
+    slots_left,
+)
+from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
+from ..replay.problem import Problem, Schedule, limits_of, power_of_problem, running_at
+
+__all__ = ['Plan', 'plan_moves']
+
+GOALS = {"gpus": "whole GPUs freed", "watts": "watts saved"}
+
+
+@njit(cache=True)
+def worth(power: Power, is_watts: bool, node: int, cpu_left_milli: int,
+          gpu_left_milli: Integers) -> int:
+    """What the state of a node counts for: idle GPUs, or milliwatts that it does not draw."""
+    if is_watts:
+        return -(cpu_power_milliwatt(power, node, cpu_left_milli)
+                 + gpu_power_milliwatt(power, node, gpu_left_milli))
+    idle = 0
+    for gpu in range(power.num_gpus[node]):
+        idle += gpu_left_milli[gpu] == WHOLE_GPU_MILLI
+    return idle
+
+
+class Asked(NamedTuple):
+    """What a task holds on its node."""
+
+    cpu_milli: int
+    memory_mib: int
+    num_gpus: int
+    gpu_milli: int
+
+
+@njit(cache=True)
+def has_room(state: State, asked: Asked, node: int) -> bool:
+    """Whether a node has what a task needs (Cond. 1 to 3)."""
+    num_fit = 0
+    for left in state.gpu_left_milli[node]:
+        num_fit += left >= max(1, asked.gpu_milli)
+    return bool(state.cpu_left_milli[node] >= asked.cpu_milli
+                and state.memory_left_mib[node] >= asked.memory_mib and num_fit >= asked.num_gpus)
+
+
+NONE = -(2**62)
+
+
+@njit(cache=True)
+def best_offer(power: Power, is_watts: bool, state: State, asked: Asked,
+               may_host: Truths) -> tuple[int, int, int]:
+    """Node that loses least by taking a task, -1 if none; its GPUs as a bit mask; the gain.
+
+    Parameters
+    ----------
+    power, is_watts : as `worth`
+    state : what is left, the task taken off its node
+    asked, may_host : what it needs; (nodes,) where it may go
+    """
+    best = (NONE, NONE)
+    place = (-1, 0)
+    for node in range(len(may_host)):
+        if not may_host[node] or not has_room(state, asked, node):
+            continue
+        row = state.gpu_left_milli[node]
+        before = worth(power, is_watts, node, state.cpu_left_milli[node], row)
+        shares = is_share(asked.gpu_milli)
+        for gpu in range(len(row) if shares else 1):
+            if shares and row[gpu] < asked.gpu_milli:
+                continue
+            mask = 1 << gpu if shares else idle_gpus(row, asked.num_gpus)
+            after = row.copy()
+            for one in range(len(row)):
+                after[one] -= asked.gpu_milli * (mask >> one & 1)
+            gain = worth(power, is_watts, node, state.cpu_left_milli[node] - asked.cpu_milli,
+                         after) - before
+            fullness = -after[gpu] if shares else -after.sum()
+            if (gain, fullness) > best:
+                best = (gain, fullness)
+                place = (node, mask)
+    return place[0], place[1], best[0]
+
+
+PART = re.compile(r"(.+)/[0-9]+")
+
+
+def is_part(names: Sequence[str]) -> Truths:
+    """Whether a task is one of several parts of a job, `JOB/0`, `JOB/1`, ..., (tasks,)."""
+    whole = [found[1] if (found := PART.fullmatch(name)) else "" for name in names]
+    count = Counter(whole)
+    return np.array([bool(name) and count[name] > 1 for name in whole], bool)
+
+
+def count_limits(layout: Layout) -> None:
+    """Count who is where towards the limits of applications."""
+    held = layout.limit >= 0
+    layout.limits.num[:] = 0
+    np.add.at(layout.limits.num, (layout.node[held], layout.limit[held]), 1)
+
+
+def has_slot(layout: Layout, task: int, node: int) -> bool:
+    """Whether a node has a slot for a task (Cond. 7)."""
+    limit = layout.limit[task]
+    return bool(limit < 0 or slots_left(layout.limits, limit, node) > 0)
+
+
+class Layout:
+    """Who is where at a moment, and what is left.
+
+    Parameters
+    ----------
+    problem, schedule, at_s : who runs where at which moment
+    power : power model of the nodes
+    is_watts : whether worth is power, not idle GPUs
+
+    Raises
+    ------
+    InputError : nothing runs then, or more than there is
+    """
+
+    def __init__(self, problem: Problem, schedule: Schedule, at_s: float, power: Power,
+                 is_watts: bool) -> None:
+        self.rows = np.flatnonzero(running_at(problem, schedule, at_s))
+        if not len(self.rows):
+            raise InputError(f"no task with a known place runs at {at_s:g} s", value=str(at_s),
+                             mend="choose another moment, --at SECONDS")
+        self.cluster = problem.grouped()
+        self.tasks = problem.tasks.take(self.rows)
+        self.node = schedule.node[self.rows]
+        self.gpu_mask = schedule.gpu_mask[self.rows]
+        self.power = power
+        self.is_watts = is_watts
+        number, self.limits = limits_of(problem)
+        self.limit = number[self.rows]
+        count_limits(self)
+        self.state = final_state(self.cluster, self.tasks, self.placements())
+        try:
+            check_state(self.cluster, self.state)
+        except ValueError as trouble:
+            raise InputError(f"tasks that run at {at_s:g} s hold more than there is: {trouble}",
+                             mend="see sched-lab check") from None
+
+    def placements(self) -> Placements:
+        """Where the running tasks are."""
+        return Placements(np.arange(len(self.node)), self.node.copy(), self.gpu_mask.copy())
+
+    @cached_property
+    def may_host(self) -> tuple[Truths, Integers]:
+        """Nodes that each kind of task may go to, (kinds, nodes), and kinds, (tasks,)."""
+        return _admitted(self.cluster, self.tasks)
+
+    @cached_property
+    def is_movable(self) -> Truths:
+        """Whether a task may go to another node at all, (tasks,)."""
+        table, kind = self.may_host
+        own = table[kind, self.node]
+        others: Truths = table.sum(axis=1)[kind] - own > 0
+        return others & ~is_part(list(self.tasks.name))
+
+
+class Step(NamedTuple):
+    """A move: which running task, from where, and to where."""
+
+    task: int
+    from_node: int
+    from_mask: int
+    to_node: int
+    to_mask: int
+
+
+def asked_of(layout: Layout, task: int) -> Asked:
+    """What a running task holds."""
+    tasks = layout.tasks
+    return Asked(*(int(column[task]) for column in (
+        tasks.cpu_milli, tasks.memory_mib, tasks.num_gpus, tasks.gpu_milli)))
+
+
+def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
+    """Give back what a task holds on a node (1), or take it (-1); how much the worth grows."""
+    asked = asked_of(layout, task)
+    state = layout.state
+    before = worth_of(layout, node)
+    state.cpu_left_milli[node] += sign * asked.cpu_milli
+    state.memory_left_mib[node] += sign * asked.memory_mib
+    state.gpu_left_milli[node, gpu_indices(mask)] += sign * asked.gpu_milli
+    if layout.limit[task] >= 0:
+        layout.limits.num[node, layout.limit[task]] -= sign
+    return worth_of(layout, node) - before
+
+
+def worth_of(layout: Layout, node: int) -> int:
+    """Worth of a node as it is."""
+    state = layout.state
+    return int(worth(layout.power, layout.is_watts, node, int(state.cpu_left_milli[node]),
+                     state.gpu_left_milli[node]))
+
+
+def carry(layout: Layout, step: Step, *, back: bool = False) -> int:
+    """Do a move, or undo it; how much the worth grows."""
+    source = (step.to_node, step.to_mask) if back else (step.from_node, step.from_mask)
+    target = (step.from_node, step.from_mask) if back else (step.to_node, step.to_mask)
+    gain = shift(layout, step.task, *source, 1) + shift(layout, step.task, *target, -1)
+    layout.node[step.task], layout.gpu_mask[step.task] = target
+    return gain
+
+
+def best_step(layout: Layout, task: int) -> Step | None:
+    """The move of a task that loses least by its arrival; None if it fits nowhere else."""
+    node = int(layout.node[task])
+    mask = int(layout.gpu_mask[task])
+    table, kind = layout.may_host
+    may_host = table[kind[task]].copy()
+    may_host[node] = False
+    if layout.limit[task] >= 0:
+        may_host &= [has_slot(layout, task, other) for other in range(len(may_host))]
+    to_node, to_mask, _ = best_offer(layout.power, layout.is_watts, layout.state,
+                                     asked_of(layout, task), may_host)
+    return Step(task, node, mask, to_node, to_mask) if to_node >= 0 else None
+
+
+def gpu_ranges(layout: Layout) -> Integers:
+    """What an idle GPU of each node is worth, (nodes,): 1, or milliwatts."""
+    power = layout.power
+    if not layout.is_watts:
+        return np.ones(len(power.num_gpus), np.int64)
+    return np.asarray(1000 * (power.gpu_full_w - power.gpu_idle_w), np.int64)
+
+
+def tenants_of(layout: Layout) -> dict[tuple[int, int], list[int]]:
+    """Tasks on each shared GPU, by node and number of the GPU, the largest first."""
+    tasks = layout.tasks
+    shares = np.flatnonzero((tasks.num_gpus > 0) & (tasks.gpu_milli < WHOLE_GPU_MILLI))
+    tenants: dict[tuple[int, int], list[int]] = {}
+    for task in shares[np.argsort(-tasks.gpu_milli[shares], kind="stable")].tolist():
+        gpu = int(layout.gpu_mask[task]).bit_length() - 1
+        tenants.setdefault((int(layout.node[task]), gpu), []).append(task)
+    return tenants
+
+
+def is_step(power: Power) -> bool:
+    """Whether a processor that is in use at all draws full power."""
+    return bool((power.load_permille[1:] == 1000).all())
+
+
+def cpu_credits(layout: Layout) -> Integers:
+    """Most milliwatts of CPUs that leaving saves, (tasks,); 0 if worth is idle GPUs."""
+    power = layout.power
+    if not layout.is_watts:
+        return np.zeros(len(layout.node), np.int64)
+    node = layout.node
+    package = 2000 * power.cpu_cores[node]
+    packages = -(-layout.tasks.cpu_milli // package) + (0 if is_step(power) else 1)
+    is_even = power.is_package | (power.cpu_milli[node] % package == 0)
+    watts = power.cpu_full_w[node] - np.where(is_even, power.cpu_idle_w[node], 0)
+    return np.where(layout.tasks.cpu_milli > 0, 1000 * packages * watts, 0)
+
+
+def credits_of(layout: Layout) -> Floats:
+    """Most that moving each task can gain, (tasks,), by {eq}`eq-move-credit`."""
+    ranges = gpu_ranges(layout)
+    tasks = layout.tasks
+    table, kind = layout.may_host
+    least = np.array([ranges[hosts].min(initial=NONE if not hosts.any() else 2**40)
+                      for hosts in table])[kind]
+    least = np.where(least == NONE, 0, least)
+    is_whole = tasks.gpu_milli == WHOLE_GPU_MILLI
+    credit = cpu_credits(layout) + np.where(
+        is_whole, tasks.num_gpus * (ranges[layout.node] - least), 0).astype(float)
+    together = not layout.is_watts or is_step(layout.power)
+    for (node, _), tenants in tenants_of(layout).items():
+        credit[tenants] += ranges[node] / (len(tenants) if together else 1)
+    return np.where(layout.is_movable, np.maximum(credit, 0), 0)
+
+
+def bundles_of(layout: Layout) -> list[list[int]]:
+    """What may move together, the most promising first."""
+    credit = credits_of(layout)
+    bundles = list(tenants_of(layout).values())
+    if layout.is_watts:
+        bundles += [[task] for task in np.flatnonzero(credit > 0).tolist()]
+    bundles = [bundle for bundle in bundles if layout.is_movable[bundle].all()]
+    load = layout.tasks.gpu_milli
+
+    def promise(bundle: list[int]) -> tuple[float, int]:
+        return -float(credit[bundle].mean()), int(load[bundle].sum())
+
+    return sorted((bundle for bundle in bundles if credit[bundle].any()), key=promise)
+
+
+def moved(layout: Layout, bundle: Sequence[int]) -> tuple[list[Step], int]:
+    """Move a bundle task by task to the best places; moves and gain, none if one fits nowhere."""
+    steps: list[Step] = []
+    gain = 0
+    for task in bundle:
+        step = best_step(layout, task)
+        if step is None:
+            unmove(layout, steps)
+            return [], 0
+        gain += carry(layout, step)
+        steps.append(step)
+    return steps, gain
+
+
+def unmove(layout: Layout, steps: Sequence[Step]) -> None:
+    """Undo moves."""
+    for step in reversed(steps):
+        carry(layout, step, back=True)
+
+
+def greedy_steps(layout: Layout, moves: int) -> list[Step]:
+    """Moves of the bundle that gains most for each, then of the next; the layout changes.
+
+    Parameters
+    ----------
+    layout : the state
+    moves : most moves
+    """
+    plan: list[Step] = []
+    while len(plan) < moves:
+        best: list[Step] = []
+        rate = 0.0
+        credit = credits_of(layout)
+        for bundle in bundles_of(layout):
+            if credit[bundle].mean() <= rate:
+                break
+            if len(bundle) > moves - len(plan):
+                continue
+            steps, gain = moved(layout, bundle)
+            unmove(layout, steps)
+            if steps and gain / len(steps) > rate:
+                best = steps
+                rate = gain / len(steps)
+        if not best:
+            break
+        for step in best:
+            carry(layout, step)
+        plan += best
+    return plan
+
+
+def bound_of(layout: Layout, moves: int) -> float:
+    """What no plan of so many moves gains more than: GPUs, or milliwatts."""
+    largest = np.sort(credits_of(layout))[::-1][:moves]
+    total = float(largest.sum())
+    if layout.is_watts:
+        return total
+    tenants = tenants_of(layout)
+    shares = sum(int(layout.tasks.gpu_milli[task]) for held in tenants.values() for task in held)
+    return float(min(np.floor(total + 1e-9), len(tenants) - -(-shares // WHOLE_GPU_MILLI)))
+
+
+MOST_BRANCHES = 1000  # a limit of time would make the plan depend on the machine
+
+
+class Program:
+    """A linear program in whole numbers, written row by row; it is minimised."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.most: list[float] = []
+        self.rows: list[tuple[dict[int, float], float, float]] = []
+
+    def variable(self, cost: float = 0, most: float = 1) -> int:
+        """Add a whole number from 0 to `most`."""
+        self.cost.append(cost)
+        self.most.append(most)
+        return len(self.cost) - 1
+
+    def row(self, cells: dict[int, float], low: float = -np.inf, high: float = np.inf) -> None:
+        """Add a condition on a weighted sum."""
+        if cells:
+            self.rows.append((cells, low, high))
+
+    def solve(self) -> tuple[Integers, float] | None:
+        """Best numbers that were found, and a bound on the cost; None if none were found."""
+        from scipy import optimize, sparse
+
+        cells = [(row, column, value) for row, (line, _, _) in enumerate(self.rows)
+                 for column, value in line.items()]
+        row, column, value = (np.array(one) for one in zip(*cells, strict=True))
+        matrix = sparse.csr_array((value, (row, column)), (len(self.rows), len(self.cost)))
+        low, high = (np.array([line[side] for line in self.rows]) for side in (1, 2))
+        found = optimize.milp(
+            np.array(self.cost), integrality=np.ones(len(self.cost)),
+            bounds=optimize.Bounds(0, np.array(self.most)),
+            constraints=optimize.LinearConstraint(matrix, low, high),
+            options={"node_limit": MOST_BRANCHES, "mip_rel_gap": 0.0})
+        if found.x is None:
+            return None
+        return np.rint(found.x).astype(np.int64), float(found.mip_dual_bound)
+
+
+@dataclass
+class Choices:
+    """Variables of the program of a layout.
+
+    Parameters
+    ----------
+    stays : (tasks,) variable of staying
+    goes : node and GPU (-1 for a task that is no share) by variable, for each task
+    shared : variable of each GPU, (nodes, GPUs), -1 where a node has no such
+    """
+
+    stays: list[int]
+    goes: list[dict[int, tuple[int, int]]]
+    shared: Integers
+
+
+def choices_of(layout: Layout, program: Program) -> Choices:
+    """Write the choices of each task into a program."""
+    table, kind = layout.may_host
+    num_gpus = layout.power.num_gpus
+    stays = [program.variable() for _ in layout.node]
+    goes: list[dict[int, tuple[int, int]]] = []
+    for task, own in enumerate(layout.node):
+        hosts = np.flatnonzero(table[kind[task]] & layout.is_movable[task])
+        shares = is_share(layout.tasks.gpu_milli[task])
+        places = [(int(node), gpu) for node in hosts if node != own
+                  for gpu in (range(num_gpus[node]) if shares else (-1,))]
+        goes.append({program.variable(): place for place in places})
+        program.row(dict.fromkeys((stays[task], *goes[task]), 1.0), 1, 1)
+    shared = np.array([[program.variable() if gpu < count else -1
+                        for gpu in range(layout.state.gpu_left_milli.shape[1])]
+                       for count in num_gpus])
+    return Choices(stays, goes, shared)
+
+
+def on_node(layout: Layout, choices: Choices, node: int) -> Iterator[tuple[int, int, int]]:
+    """Task, variable and GPU (-1 for none in particular) of each way to be on a node."""
+    for task, own in enumerate(layout.node):
+        if own == node:
+            mask = int(layout.gpu_mask[task])
+            shares = is_share(layout.tasks.gpu_milli[task])
+            yield task, choices.stays[task], mask.bit_length() - 1 if shares else -1
+        for variable, (place, gpu) in choices.goes[task].items():
+            if place == node:
+                yield task, variable, gpu
+
+
+def limit_instances(layout: Layout, program: Program, ways: Sequence[tuple[int, int, int]]) -> None:
+    """Write the limits of applications on a node into a program, given the ways to be on it."""
+    for start, stop in np.unique(layout.limits.span, axis=0).tolist():
+        of_app: dict[int, list[int]] = {}
+        for task, variable, _ in ways:
+            if start <= layout.limit[task] < stop:
+                of_app.setdefault(task, []).append(variable)
+        everyone = dict.fromkeys((one for own in of_app.values() for one in own), 1.0)
+        for task, own in of_app.items():
+            most = int(layout.limits.most[layout.limit[task]])
+            if most < len(of_app):  # whoever is there holds the others to its own limit
+                rest = float(len(of_app) - most)
+                program.row({**everyone, **dict.fromkeys(own, 1.0 + rest)}, high=len(of_app))
+
+
+def limit_node(layout: Layout, choices: Choices, program: Program, node: int) -> None:
+    """Write the conditions of a node and its GPUs into a program."""
+    tasks = layout.tasks
+    ways = list(on_node(layout, choices, node))
+    for demand, capacity in ((tasks.cpu_milli, layout.cluster.cpu_milli),
+                             (tasks.memory_mib, layout.cluster.memory_mib)):
+        program.row({variable: float(demand[task]) for task, variable, _ in ways},
+                    high=float(capacity[node]))
+    limit_instances(layout, program, ways)
+    count = int(layout.power.num_gpus[node])
+    whole = {variable: float(tasks.num_gpus[task]) for task, variable, gpu in ways if gpu < 0}
+    shared = choices.shared[node, :count].tolist()
+    program.row({**whole, **dict.fromkeys(shared, 1.0)}, high=count)
+    for gpu, is_shared in enumerate(shared):
+        load = {variable: float(tasks.gpu_milli[task]) for task, variable, at in ways if at == gpu}
+        program.row({**load, is_shared: -float(WHOLE_GPU_MILLI)}, high=0)
+        held = {choices.stays[task]: 1.0 for task, own in enumerate(layout.node)
+                if own == node and tasks.gpu_milli[task] == WHOLE_GPU_MILLI
+                and int(layout.gpu_mask[task]) >> gpu & 1}
+        program.row({**held, is_shared: 1.0}, high=1)
+
+
+def charge_node(layout: Layout, choices: Choices, program: Program, node: int) -> None:
+    """Write the cost of a node into a program: its GPUs in use, and its packages if it is power."""
+    price = float(gpu_ranges(layout)[node])
+    power = layout.power
+    tasks = layout.tasks
+    ways = list(on_node(layout, choices, node))
+    for variable in choices.shared[node, : power.num_gpus[node]]:
+        program.cost[variable] = price
+    if not layout.is_watts:
+        return
+    for task, variable, gpu in ways:
+        if gpu < 0:
+            program.cost[variable] += price * tasks.num_gpus[task]
+    capacity = int(power.cpu_milli[node])
+    size = 2000 * int(power.cpu_cores[node])
+    idle, full = (1000.0 * watts[node] for watts in (power.cpu_idle_w, power.cpu_full_w))
+    used = {variable: float(tasks.cpu_milli[task]) for task, variable, _ in ways}
+    if full > 0:
+        most = -(-capacity // size) + 1
+        busy = program.variable(full - (idle if power.is_package else 0), most)
+        rounded = 2000 * -(-capacity // 2000) - capacity if power.is_package else 0
+        program.row({busy: size, **{key: -value for key, value in used.items()}}, low=rounded)
+        if not power.is_package:
+            unused = program.variable(idle, most)
+            program.row({unused: size, **used}, low=capacity - size + 1)
+
+
+def program_of(layout: Layout, moves: int) -> tuple[Program, Choices]:
+    """The program whose best numbers are the best state after so many moves."""
+    program = Program()
+    choices = choices_of(layout, program)
+    for node in range(len(layout.cluster)):
+        limit_node(layout, choices, program, node)
+        charge_node(layout, choices, program, node)
+    for variable in choices.stays:
+        program.cost[variable] -= nudge(moves)
+    program.row(dict.fromkeys(choices.stays, 1.0), low=len(choices.stays) - moves)
+    return program, choices
+
+
+def nudge(moves: int) -> float:
+    """What staying is worth: so little that all moves together weigh less than half a unit."""
+    return 0.5 / (moves + 1)
+
+
+def cost_now(layout: Layout) -> float:
+    """Cost of the state as it is, by the program's own account."""
+    if not layout.is_watts:
+        return float(len(tenants_of(layout)))
+    idle_w = layout.power.gpu_idle_w * layout.power.num_gpus
+    packages = np.zeros(len(idle_w))
+    if layout.power.is_package:
+        cores = -(-layout.power.cpu_milli // 2000)
+        packages = 1000.0 * layout.power.cpu_idle_w * -(-cores // layout.power.cpu_cores)
+    drawn = sum(-worth_of(layout, node) for node in range(len(idle_w)))
+    return float(drawn - 1000 * idle_w.sum() - packages.sum())
+
+
+def in_order(layout: Layout, goals: dict[int, tuple[int, int]],
+             failed: set[frozenset[int]] | None = None) -> list[Step] | None:
+    """Moves to given places in an order in which each has room; None if there is none.
+
+    Parameters
+    ----------
+    layout : the state; changes if an order is found
+    goals : node and GPU of each task that moves, GPU -1 if it is no share
+    failed : sets of tasks still to move from which there is no way
+    """
+    failed = set() if failed is None else failed
+    left = frozenset(goals)
+    if not goals:
+        return []
+    if left in failed:
+        return None
+    for task, (node, gpu) in goals.items():
+        step = step_to(layout, task, node, gpu, goals)
+        if step is None:
+            continue
+        carry(layout, step)
+        others = {other: place for other, place in goals.items() if other != task}
+        rest = in_order(layout, others, failed)
+        if rest is not None:
+            return [step, *rest]
+        carry(layout, step, back=True)
+    failed.add(left)
+    return None
+
+
+def step_to(layout: Layout, task: int, node: int, gpu: int,
+            goals: dict[int, tuple[int, int]]) -> Step | None:
+    """The move of a task to a place, if there is room now."""
+    asked = asked_of(layout, task)
+    left = layout.state.gpu_left_milli[node].copy()
+    mask = 1 << gpu if gpu >= 0 else 0
+    if gpu < 0 and asked.num_gpus:
+        meant = [at for other, at in goals.values() if other == node and at >= 0]
+        left[meant] = 0
+        mask = idle_gpus(left, asked.num_gpus)
+    is_held = all(left[one] >= asked.gpu_milli for one in gpu_indices(mask))
+    if (mask.bit_count() < asked.num_gpus or not is_held
+            or not has_room(layout.state, asked, node) or not has_slot(layout, task, node)):
+        return None
+    return Step(task, int(layout.node[task]), int(layout.gpu_mask[task]), node, mask)
+
+
+MOST_CUTS = 50
+
+
+def exact_steps(layout: Layout, moves: int) -> tuple[list[Step], float, float]:
+    """Best plan in which no task moves twice, as far as it was found, and two bounds.
+
+    The first bound is one on any plan, the second on plans in which no task moves twice.
+
+    Parameters
+    ----------
+    layout : the state; changes if a plan is found
+    moves : most moves
+    """
+    program, choices = program_of(layout, moves)
+    now = cost_now(layout)
+    bound = np.inf
+    for number in range(MOST_CUTS):
+        found = program.solve()
+        if found is None:
+            break
+        numbers, least = found
+        stayers = len(choices.stays) - moves
+        reach = float(np.floor(now - least - stayers * nudge(moves) + 1e-4))
+        bound = min(bound, reach) if number == 0 else bound
+        chosen = {task: variable for task, goes in enumerate(choices.goes)
+                  for variable in goes if numbers[variable]}
+        goals = {task: choices.goes[task][variable] for task, variable in chosen.items()}
+        steps = in_order(layout, goals)
+        if steps is not None:
+            return steps, bound, reach
+        program.row(dict.fromkeys(chosen.values(), 1.0), high=len(chosen) - 1)
+    return [], bound, np.inf
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Migrations, in an order in which each is possible.
+
+    Parameters
+    ----------
+    table : one row per move: step, task, from_node, to_node, gpus (that the task holds), from_gpus,
+        to_gpus ("0-2"), whole_gpus_freed and watts_saved (by this move; watts nan if unknown)
+    goal : "gpus" or "watts"
+    gain, bound : of the plan, and what no plan of so many moves exceeds: GPUs or watts
+    method : "greedy", "exact" if no plan of so many moves that moves no task twice is better, or
+        "search" if the search for that one was given up
+    at_s : moment of the state
+    about : running, movable and moves: numbers of tasks
+    """
+
+    table: pd.DataFrame
+    goal: str
+    gain: float
+    bound: float
+    method: str
+    at_s: float
+    about: dict[str, int]
+
+
+def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[Power, bool]:
+    """Power model of the nodes, and whether the watts of all GPU models are known."""
+    if goal not in GOALS:
+        raise InputError(f"there is no goal {goal!r}", value=goal,
+                         mend=f"choose one of {', '.join(GOALS)}")
+    unknown = {model for model in problem.cluster.gpu_model
+               if model and not knows_gpu_w(model, power.gpu_power_w)}
+    if unknown and goal == "gpus":
+        power = power._replace(gpu_power_w={
+            **(power.gpu_power_w or {}), **dict.fromkeys(unknown, (0, 0))})
+    return power_of_problem(problem, power), not unknown
+
+
+def table_of(layout: Layout, steps: Sequence[Step], has_watts: bool) -> pd.DataFrame:
+    """Rows of a plan; the layout is at its beginning, and changes."""
+    rows = []
+    for number, step in enumerate(steps, 1):
+        gains = {}
+        for is_watts in (False, True):
+            layout.is_watts = is_watts
+            gains[is_watts] = carry(layout, step)
+            if not is_watts:
+                carry(layout, step, back=True)
+        gpus = asked_of(layout, step.task)
+        held = gpus.num_gpus * gpus.gpu_milli / WHOLE_GPU_MILLI
+        names = [str(layout.cluster.name[node]) for node in (step.from_node, step.to_node)]
+        lists = ["-".join(map(str, gpu_indices(mask))) for mask in (step.from_mask, step.to_mask)]
+        rows.append((number, str(layout.tasks.name[step.task]), *names, held, *lists, gains[False],
+                     gains[True] / 1000 if has_watts else np.nan))
+    return pd.DataFrame(rows, columns=MOVE_COLUMNS)
+
+
+MOVE_COLUMNS = ["step", "task", "from_node", "to_node", "gpus", "from_gpus", "to_gpus",
+                "whole_gpus_freed", "watts_saved"]
+
+SMALL = 1000  # variables
+
+
+def is_small(layout: Layout) -> bool:
+    """Whether the best plan is looked for if nobody says."""
+    table, kind = layout.may_host
+    gpus = np.where(is_share_of(layout), layout.power.num_gpus.max(initial=1), 1)
+    is_few = bool((table.sum(axis=1)[kind] * gpus).sum() <= SMALL)
+    return is_few and has_exact(layout) and find_spec("scipy") is not None
+
+
+def is_share_of(layout: Layout) -> Truths:
+    """Whether each task is a share, (tasks,)."""
+    milli = layout.tasks.gpu_milli
+    return np.asarray((milli > 0) & (milli < WHOLE_GPU_MILLI), bool)
+
+
+def has_exact(layout: Layout) -> bool:
+    """Whether the program knows this objective."""
+    return not layout.is_watts or is_step(layout.power)
+
+
+def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int = 10,
+               goal: str = "gpus", is_exact: bool | None = None,
+               power: PowerSettings = PowerSettings()) -> Plan:  # noqa: B008
+    """Choose migrations of running tasks that free most whole GPUs, or save most watts.
+
+    Parameters
+    ----------
+    problem, schedule : who runs where
+    at_s : the moment, seconds
+    moves : most migrations, at least 1
+    goal : "gpus" or "watts"
+    is_exact : whether to look for the best plan; None does so for small states
+    power : watts of the models
+
+    Returns
+    -------
+    plan, each of its moves checked against Cond. 1-7 in the state after it
+
+    Raises
+    ------
+    InputError : no such goal, nothing runs then, more runs than there is room for, a GPU model
+        without watts, or an exact plan for watts under a load curve that is no step
+    """
+    known, has_watts = known_power(problem, power, goal)
+    if moves < 1:
+        raise InputError(f"{moves} moves are no plan", value=str(moves), mend="give 1 or more")
+    layout = Layout(problem, schedule, at_s, known, goal == "watts")
+    if is_exact and not has_exact(layout):
+        raise InputError("exact plans for watts need the step load curve",
+                         mend="choose the greedy plan, or --load-curve step")
+    bound = bound_of(layout, moves)
+    plans = [tried(layout, greedy_steps(layout, moves))]
+    method = "greedy"
+    if is_exact or (is_exact is None and is_small(layout)):
+        steps, limit, reach = exact_steps(layout, moves)
+        plans.append(tried(layout, steps))
+        bound = min(bound, limit)
+        method = "exact" if plans[-1][0] >= reach else "search"
+    best = max(reversed(plans), key=lambda plan: plan[0])[1]
+    return finished(layout, best, method, bound, (goal, at_s, has_watts))
+
+
+def restore(layout: Layout, start: Placements) -> None:
+    """Put all tasks back."""
+    layout.node[:] = start.node
+    layout.gpu_mask[:] = start.gpu_mask
+    layout.state = final_state(layout.cluster, layout.tasks, layout.placements())
+    count_limits(layout)
+
+
+def tried(layout: Layout, steps: list[Step]) -> tuple[int, list[Step]]:
+    """What a plan gains that has been done, and the plan; the layout is as before it again."""
+    gain = -sum(carry(layout, step, back=True) for step in reversed(steps))
+    return gain, steps
+
+
+def finished(layout: Layout, steps: Sequence[Step], method: str, bound: float,
+             asked: tuple[str, float, bool]) -> Plan:
+    """The plan of some moves, checked."""
+    goal, at_s, has_watts = asked
+    start = layout.placements()
+    table = table_of(layout, steps, has_watts)
+    restore(layout, start)
+    check_steps(layout, steps)
+    column = "whole_gpus_freed" if goal == "gpus" else "watts_saved"
+    about = {"running": len(layout.node), "movable": int(layout.is_movable.sum()),
+             "moves": len(steps)}
+    unit = 1 if goal == "gpus" else 1000
+    return Plan(table, goal, float(table[column].sum()), bound / unit, method, at_s, about)
+
+
+def check_limit(layout: Layout, node: Integers, task: int) -> None:
+    """Check Cond. 7 where a task has gone.
+
+    Parameters
+    ----------
+    layout : the limits
+    node : (tasks,) where everyone is
+    task : which one has moved
+
+    Raises
+    ------
+    ValueError : a node holds more tasks of its application than one of them allows
+    """
+    start, stop = layout.limits.span[layout.limit[task]] if layout.limit[task] >= 0 else (0, 0)
+    there = layout.limit[(node == node[task]) & (layout.limit >= start) & (layout.limit < stop)]
+    if len(there) and len(there) > layout.limits.most[there].min():
+        raise ValueError(f"Cond. 7 (instances): node {layout.cluster.name[node[task]]} holds "
+                         f"{len(there)} tasks of the application of {layout.tasks.name[task]}")
+
+
+def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
+    """Check that moves can be done one after the other (Cond. 1-7 after each).
+
+    Raises
+    ------
+    ValueError : naming the step and the condition
+    """
+    node = layout.node.copy()
+    mask = layout.gpu_mask.copy()
+    for number, step in enumerate(steps, 1):
+        if (node[step.task], mask[step.task]) != (step.from_node, step.from_mask):
+            raise ValueError(f"step {number}: {layout.tasks.name[step.task]} is not there")
+        if step.to_node == step.from_node:
+            raise ValueError(f"step {number}: {layout.tasks.name[step.task]} stays on its node")
+        node[step.task] = step.to_node
+        mask[step.task] = step.to_mask
+        everyone = Placements(np.arange(len(node)), node, mask)
+        try:
+            check_state(layout.cluster, final_state(layout.cluster, layout.tasks, everyone))
+            check_placements(layout.cluster, layout.tasks, Placements._make(
+                column[[step.task]] for column in everyone))
+            check_limit(layout, node, step.task)
+        except ValueError as trouble:
+            raise ValueError(f"step {number}: {trouble}") from None
+
+
+def kubernetes_commands(task: str, from_node: str, to_node: str) -> list[str]:
+    """Commands that have a pod made anew elsewhere."""
+    namespace, _, pod = PART.sub(r"\1", task).rpartition("/") if task.count("/") > 1 else (
+        task.rpartition("/"))
+    where = ["--namespace", namespace] if namespace else []
+    return [shlex.join(["kubectl", "cordon", "--", from_node]),
+            shlex.join(["kubectl", "delete", "pod", "--wait", *where, "--", pod]),
+            shlex.join(["kubectl", "uncordon", "--", from_node])]
+
+
+def slurm_commands(task: str, from_node: str, to_node: str) -> list[str]:
+    """Commands that have a job run again on another node."""
+    return [shlex.join(["scontrol", "requeuehold", task]),
+            shlex.join(["scontrol", "update", f"JobId={task}", f"ReqNodeList={to_node}"]),
+            shlex.join(["scontrol", "release", task])]
+
+
+SYSTEMS = {"kubernetes": kubernetes_commands, "slurm": slurm_commands}
+
+
+def system_of(about: Any) -> str:
+    """Who runs the tasks of a cluster, by the formats of its files; empty if neither."""
+    formats = set((about.get("formats") or {}).values())
+    if formats & {"slurm", "sacct"}:
+        return "slurm"
+    return "kubernetes" if "k8s" in formats else ""
+
+
+def commands_of(plan: Plan, system: str) -> list[str]:
+    """Lines of a shell script for a plan: a comment for each move, and its commands if known."""
+    lines = []
+    for step, *names in plan.table[["step", "task", "from_node", "to_node"]].to_numpy():
+        task, from_node, to_node = map(str, names)
+        said = f"{step}. {task}: {from_node} -> {to_node}"
+        lines.append("# " + re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", said))
+        if system:
+            lines += SYSTEMS[system](task, from_node, to_node)
+    return lines
+
+
+def headline_of(plan: Plan) -> str:
+    """What a plan comes to, in a line."""
+    unit = "whole GPUs freed" if plan.goal == "gpus" else "W saved"
+    best = "the most possible" if plan.gain >= plan.bound - 1e-6 else (
+        f"no plan of so many moves exceeds {plan.bound:g}")
+    return f"{plan.about['moves']} moves ({plan.method}): {plan.gain:g} {unit}, {best}"
+
+
+def report_of(plan: Plan) -> Report:
+    """Report of a plan: moves.csv and a summary."""
+    summary = {"goal": plan.goal, "at_s": plan.at_s, "method": plan.method, "gain": plan.gain,
+               "bound": plan.bound, **plan.about}
+    return Report(summary, {"moves.csv": plan.table.round(3)}, {}, headline_of(plan))

@@ -1,0 +1,184 @@
+"""New tasks meet the cluster as it is now: what runs stays, what waits goes first, and each new task gets a node or the reason why not."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...lab.arrays import Integers, Truths
+from ...lab.frames import InputError
+from ...lab.reports import Report
+from ...online.inflation import failures_frame
+from ...online.model import Placements, Policy, PowerSettings, gpu_indices
+from ...traces import Tasks
+from ..read.tables import TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from ..replay.events import replay
+from ..replay.problem import Problem, Schedule, limits_of, problem_of, recorded, running_at
+
+__all__ = ['Placed', 'place_tasks']
+
+
+def of_rows(problem: Problem, rows: Integers) -> Problem:
+    """The same problem with some of its tasks."""
+    some: dict[str, Any] = {}
+    for field in fields(problem):
+        value = getattr(problem, field.name)
+        if isinstance(value, Tasks):
+            some[field.name] = value.take(rows)
+        elif isinstance(value, np.ndarray) and field.name != "group":
+            some[field.name] = value[rows]
+    return replace(problem, **some)
+
+
+def latest_s(tables: ClusterTables) -> float:
+    """Last second at which a task of a record came, started or ended; 0 if there are no times."""
+    times = tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy(float, na_value=np.nan)
+    return float(np.max(times, initial=0.0, where=np.isfinite(times)))
+
+
+def with_new(tables: ClusterTables, new: pd.DataFrame, at_s: float) -> ClusterTables:
+    """The tables with more tasks, which come now.
+
+    Raises
+    ------
+    InputError : a new task has the name of one that is there
+    """
+    if again := set(new["name"]) & set(tables.tasks["name"]):
+        raise InputError(f"{min(again)!r:.60} is a task of the cluster already", column="name",
+                         mend="give new tasks names of their own")
+    unplaced = {"start_s": None, "end_s": None, "node": "", "gpu_list": "", "submit_s": at_s}
+    added = with_columns(new.assign(**unplaced), TASK_COLUMNS)
+    together = [frame.astype(object) for frame in (tables.tasks, added)]
+    return replace(tables, tasks=with_columns(pd.concat(together), TASK_COLUMNS))
+
+
+def is_among(problem: Problem, names: set[str]) -> Truths:
+    """Whether each task, or the row that it is a part of, has one of these names, (tasks,)."""
+    return np.array([name in names or name.rpartition("/")[0] in names
+                     for name in problem.tasks.name], bool)
+
+
+def present_of(problem: Problem, is_new: Truths, at_s: float) -> tuple[Problem, Truths]:
+    """What runs, waits and is new at a moment, all of it without an end; whether each runs."""
+    record = recorded(problem)
+    is_running = running_at(problem, record, at_s) & ~is_new
+    has_started = problem.start_s <= at_s
+    is_withdrawn = np.isnan(problem.start_s) & (problem.submit_s + problem.duration_s <= at_s)
+    is_waiting = (problem.submit_s <= at_s) & ~has_started & ~is_withdrawn
+    rows = np.flatnonzero(is_running | is_waiting | is_new)
+    runs = is_running[rows]
+    some = of_rows(problem, rows)
+    present = replace(
+        some, duration_s=np.full(len(rows), np.inf), node=np.where(runs, some.node, -1),
+        start_s=np.where(runs, some.start_s, np.nan),
+        gpu_mask=np.where(runs, record.gpu_mask[rows], 0))
+    return present, runs
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where waiting and new tasks go.
+
+    Parameters
+    ----------
+    table : one row per task: task, came ("new" or "waiting"), node ("" if none), gpu_list, and
+        failed_for (what alone was in the way on some node: cpu, memory, gpu, model, instances;
+        "several" if nothing was alone in the way)
+    problem, schedule : the present, and where all of it is
+    ledger : what was refused or interpreted in the new tasks
+    at_s, policy : when, and by which policy
+    num_lost : running tasks whose place is unknown
+    """
+
+    table: pd.DataFrame
+    problem: Problem
+    schedule: Schedule
+    ledger: pd.DataFrame
+    at_s: float
+    policy: str
+    num_lost: int
+
+
+def reasons_for(problem: Problem, schedule: Schedule, is_running: Truths) -> dict[int, str]:
+    """What was in the way of each task that was not placed, by its row."""
+    waits = np.flatnonzero(~is_running)
+    queue = waits[np.lexsort((waits, problem.submit_s[waits], -problem.priority[waits]))]
+    rows = np.concatenate([np.flatnonzero(is_running), queue])
+    placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
+    failures = failures_frame(problem.grouped(), problem.tasks, placements, limits_of(problem))
+    return dict(zip(failures["task_row"].tolist(), failures["failed_for"], strict=True))
+
+
+def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
+             is_new: Truths) -> pd.DataFrame:
+    """Rows of the tasks that did not run already."""
+    why = reasons_for(problem, schedule, is_running)
+    names = np.append(problem.cluster.name, "")
+    rows = np.flatnonzero(~is_running).tolist()
+    return pd.DataFrame({
+        "task": problem.tasks.name[rows], "came": np.where(is_new[rows], "new", "waiting"),
+        "node": names[schedule.node[rows]],
+        "gpu_list": ["-".join(map(str, gpu_indices(mask))) for mask in schedule.gpu_mask[rows]],
+        "failed_for": [why.get(row, "") for row in rows]})
+
+
+def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy = "fgd", *,
+                at_s: float | None = None, seed: int = 0,
+                power: PowerSettings | None = None) -> Placed:
+    """Place waiting and new tasks on a cluster as it is at a moment.
+
+    Parameters
+    ----------
+    tables : the cluster and what is recorded of it
+    new : tasks, if any, with the columns of `TASK_COLUMNS`; their times and places do not count
+    policy : a name for `policy_of`, or a policy
+    at_s : the moment, seconds; None for the last one of the record
+    seed : of a policy that draws lots
+    power : watts, for policies that ask
+
+    Raises
+    ------
+    InputError : a new task has the name of an old one, no new task can be placed anywhere, the
+        cluster holds more than there is, or no such policy
+    """
+    moment = latest_s(tables) if at_s is None else at_s
+    ledger = Ledger().frame()
+    if len(new):
+        alone = with_new(replace(tables, tasks=tables.tasks[:0]), new, moment)
+        ledger = problem_of(alone).ledger
+    whole = problem_of(with_new(tables, new, moment))
+    names = set(new["name"])
+    problem, is_running = present_of(whole, is_among(whole, names), moment)
+    schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment, power=power)
+    table = table_of(problem, schedule, is_running, is_among(problem, names))
+    is_lost = (whole.node < 0) & (whole.start_s <= moment) & (
+        whole.start_s + whole.duration_s > moment)
+    name = policy if isinstance(policy, str) else policy.name
+    return Placed(table, problem, schedule, ledger, moment, name, int(is_lost.sum()))
+
+
+def headline_of(placed: Placed) -> str:
+    """How many tasks found a place, in a line."""
+    new = placed.table["came"] == "new"
+    has_node = placed.table["node"] != ""
+    said = (f"{placed.policy}: {int((new & has_node).sum())} of {int(new.sum())} new tasks placed "
+            f"at {placed.at_s:g} s, after {int((~new & has_node).sum())} of {int((~new).sum())} "
+            "that waited")
+    lost = f"; {placed.num_lost} running tasks have no known place" if placed.num_lost else ""
+    return said + lost
+
+
+def report_of(placed: Placed) -> Report:
+    """Report of a placement: placements.csv, ledger.csv of the new tasks, summary."""
+    failed = placed.table.loc[placed.table["node"] == "", "failed_for"]
+    summary = {
+        "policy": placed.policy, "at_s": placed.at_s, "tasks": len(placed.table),
+        "placed": int((placed.table["node"] != "").sum()), "lost": placed.num_lost,
+        "failed_for": {str(why): int(count) for why, count in failed.value_counts().items()}}
+    return Report(summary, {"placements.csv": placed.table, "ledger.csv": placed.ledger}, {},
+                  headline_of(placed))

@@ -1,0 +1,236 @@
+"""`sched-lab explain` says why a task is where it is, or waits; `place` where the next tasks go; `move` which tasks to move for room, or for power."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ... import __version__
+from ...hardware import watts_of_files
+from ...lab.commands import (
+    Force,
+    HardwareFile,
+    NoCharts,
+    answer_with,
+    folder_named,
+    folder_option,
+    option,
+    policy_option,
+    within,
+)
+from ...lab.frames import InputError, sha256, write_bytes
+from ...lab.reports import Answer, Report
+from ...online.model import PowerSettings
+from ...online.policies import POLICIES, policy_of
+from ..read.reading import read_files
+from ..read.tables import ClusterTables, read_cluster
+from ..replay.problem import Problem, Schedule, problem_of, recorded
+from .explain import explain, settings_for
+from .move import commands_of, plan_moves, system_of
+from .move import report_of as report_of_plan
+from .place import latest_s, place_tasks
+from .place import report_of as report_of_placed
+
+__all__ = ['explain_command', 'place_command', 'move_command']
+
+STATES = ("recorded", "replayed")
+
+
+def schedule_for(problem: Problem, state: str, policy: str,
+                 power: PowerSettings) -> Schedule | None:
+    """What was running: None for the record, or the policy's own replay.
+
+    Raises
+    ------
+    InputError : no such state, or nothing is recorded
+    """
+    if state not in ("", *STATES):
+        raise InputError(f"there is no state {state!r}", value=state,
+                         mend=f"choose one of {', '.join(STATES)}")
+    has_record = bool((recorded(problem).node >= 0).any())
+    if state == "recorded" and not has_record:
+        raise InputError("no task has both a node and a time: nothing is recorded",
+                         file="tasks.csv", mend="leave out --state, or give --state replayed")
+    if state == "recorded" or (has_record and not state):
+        return None
+    from ..replay.events import replay
+
+    return replay(problem, policy, power=power)
+
+
+def check_task(tables: ClusterTables, problem: Problem, name: str) -> None:
+    """Refuse a task that is in the table, and cannot be placed by any policy.
+
+    Raises
+    ------
+    InputError : naming its row and the reason
+    """
+    rows = tables.tasks.index[tables.tasks["name"] == name]
+    is_whole = (problem.tasks.name == name).any() or (problem.tasks.name == f"{name}/0").any()
+    if len(rows) and not is_whole:
+        lines = problem.ledger[(problem.ledger["file"] == "tasks.csv")
+                               & (problem.ledger["what"] == "refused")]
+        row = int(rows[0]) + 2
+        here = lines[lines["row"] == row]  # a reason names its first row only
+        reasons = " or ".join((here if len(here) else lines)["reason"])
+        raise InputError(f"the task {name!r:.60} cannot be replayed: {reasons}",
+                         file="tasks.csv", row=row, mend="see sched-lab check")
+
+
+Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
+                                         help="Folder that sched-lab read has written.")]
+TaskName = Annotated[str, option("Name of the task, as in tasks.csv.", "--task", metavar="NAME")]
+PolicyName = Annotated[str, policy_option(POLICIES)]
+FARTHEST_S = 1e12
+At = Annotated[float | None, option(
+    "The moment, seconds since the zero of the cluster. [default: the task's start; if it has not "
+    "started, the last known moment]", metavar="SECONDS", callback=within(-FARTHEST_S, FARTHEST_S))]
+State = Annotated[str, option(
+    "What was running then: what really ran, or what the policy itself would have placed. "
+    "[default: recorded, if anything is]", metavar="|".join(STATES))]
+GpuPower = Annotated[Path | None, option(
+    "Watts of GPU models, to add or override: model, idle_w, full_w.")]
+AsJson = Annotated[bool, option("Print JSON: every node, every GPU, every score.", "--json")]
+ExplanationFolder = Annotated[Path | None, option(
+    "Folder for nodes.csv, gpus.csv, summary.json and explanation.svg. [default: none]",
+    metavar="DIR", parser=folder_named)]
+
+
+def power_of_files(hardware: Path | None, gpu_power: Path | None) -> PowerSettings:
+    """Power settings with watts of one's own."""
+    gpu_w, cpu_w = watts_of_files(hardware, gpu_power)
+    return PowerSettings("eq1", gpu_w or None, cpu_w or None)
+
+
+def checksums(cluster: Path, **files: Path | None) -> dict[str, str]:
+    """Checksums of all files that an answer depends on."""
+    paths = {"nodes": cluster / "nodes.csv", "tasks": cluster / "tasks.csv", **files}
+    return {name: sha256(path) for name, path in paths.items() if path}
+
+
+def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd", at: At = None,
+                    state: State = "", gpu_power: GpuPower = None,
+                    hardware: HardwareFile = None, as_json: AsJson = False,
+                    out: ExplanationFolder = None, force: Force = False,
+                    no_charts: NoCharts = False) -> None:
+    """Explain why a policy puts a task on a node, and what every other node lacks.
+
+    For every node there is a line: what it lacks (vCPU, memory, GPUs, the GPU model, labels or
+    taints), or its points, score by score and GPU by GPU. Then follow the runner-up, the weights
+    with which the verdict would be another, and what would have to be freed. The exit code is 0 if
+    a node can take the task, 1 if none can, and 2 if the question cannot be answered.
+
+    Example: sched-lab explain mycluster --task train-7 --policy pwr-fgd:0.1
+    """
+    policy_of(policy)
+    tables = read_cluster(cluster)
+    problem = problem_of(tables)
+    check_task(tables, problem, task)
+    power = power_of_files(hardware, gpu_power)
+    schedule = schedule_for(problem, state, policy, power)
+    found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
+    typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if as_json
+               else "\n".join(found.lines()))
+    if out is not None:
+        asked = {"task": task, "policy": policy, "at": at, "state": state,
+                 "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
+                 "sched_lab": __version__}
+        answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
+        answer_with(answer, out, found.report, force=force, no_charts=no_charts)
+    if found.about["choice"] is None:
+        raise typer.Exit(1)
+
+
+NewTasks = Annotated[list[str] | None, option(
+    "File with tasks, of any format; may be repeated.", "--tasks", metavar="FILE")]
+Now = Annotated[float | None, option(
+    "The moment, seconds since the zero of the cluster. [default: the last known moment]", "--at",
+    metavar="SECONDS", callback=within(-FARTHEST_S, FARTHEST_S))]
+Seed = Annotated[int, option("Of a policy that draws.", min=0)]
+PlacementsFolder = Annotated[Path, folder_option("placements.csv, ledger.csv and summary.json")]
+
+
+def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = None,
+                  policy: PolicyName = "fgd", at: Now = None, seed: Seed = 0,
+                  gpu_power: GpuPower = None, hardware: HardwareFile = None,
+                  force: Force = False) -> None:
+    """Place the next tasks on a cluster as it stands, by any policy.
+
+    What runs at the moment stays where it is; tasks that wait come first, and then those of
+    --tasks. **placements.csv** has task, node and GPUs, or why it found no place; **ledger.csv**
+    what was interpreted in the new tasks.
+
+    Example: sched-lab place mycluster --tasks next.csv --policy pwr-fgd:0.1 --out placements
+    """
+    policy_of(policy)
+    tables = read_cluster(cluster)
+    power = power_of_files(hardware, gpu_power)
+    new = {f"new {number}": Path(path) for number, path in enumerate(tasks or ())}
+    asked = {"policy": policy, "at": at, "seed": seed, "sched_lab": __version__,
+             "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware, **new)}
+
+    def compute() -> Report:
+        rows = read_files("auto", tasks).tasks if tasks else tables.tasks[:0]
+        placed = place_tasks(tables, rows, policy, at_s=at, seed=seed, power=power)
+        return report_of_placed(placed)
+
+    answer_with(Answer("place", asked, ("placements.csv", "ledger.csv")), out, compute,
+                force=force, no_charts=True)
+
+
+@dataclass(frozen=True)
+class PlanReport(Report):
+    """A plan with the commands that carry it out."""
+
+    commands: tuple[str, ...]
+
+    def write_tables(self, folder: Path) -> None:
+        """Write the plan and its commands into a folder that exists."""
+        super().write_tables(folder)
+        text = "".join(f"{line}\n" for line in self.commands)
+        write_bytes(text.encode(), Path(folder, "commands.sh"))
+
+
+Moves = Annotated[int, option("Most migrations.", min=1, max=1000)]
+Goal = Annotated[str, option("What they are for: whole GPUs freed, or watts saved.", "--for",
+                             metavar="gpus|watts")]
+PlanFolder = Annotated[Path, folder_option("moves.csv, commands.sh and summary.json")]
+
+
+def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves = 10,
+                 goal: Goal = "gpus", gpu_power: GpuPower = None, hardware: HardwareFile = None,
+                 force: Force = False) -> None:
+    """Find the migrations that free most whole GPUs, or save most watts.
+
+    **moves.csv** has the moves in an order in which each finds room, and what each of them brings;
+    **commands.sh** what a person can run, after reading it; **summary.json** what no plan of so
+    many moves exceeds.
+
+    Example: sched-lab move mycluster --moves 5 --for gpus --out plan
+    """
+    if goal not in ("gpus", "watts"):
+        raise InputError(f"--for {goal} is no goal", value=goal, mend="give gpus or watts")
+    tables = read_cluster(cluster)
+    problem = problem_of(tables)
+    power = power_of_files(hardware, gpu_power)
+    schedule_for(problem, "recorded", "fgd", power)  # refuses a cluster of which nothing is known
+    if goal == "gpus":
+        power = settings_for(problem, policy_of("fgd"), power)
+    asked = {"at": at, "moves": moves, "goal": goal, "sched_lab": __version__,
+             "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware)}
+
+    def compute() -> Report:
+        at_s = latest_s(tables) if at is None else at
+        plan = plan_moves(problem, recorded(problem), at_s, moves=moves, goal=goal,
+                               power=power)
+        commands = commands_of(plan, system_of(tables.about))
+        return PlanReport(**vars(report_of_plan(plan)), commands=tuple(commands))
+
+    answer_with(Answer("move", asked, ("moves.csv", "commands.sh")), out, compute, force=force,
+                no_charts=True)

@@ -1,0 +1,1 @@
+"""A live scheduler is answered: decisions, journal, extender."""

@@ -1,0 +1,458 @@
+"""`sched-lab serve` answers a live scheduler; `recommend` says from a dump where each pending pod should go."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+import numpy as np
+import typer
+
+from ...cluster import State
+from ...hardware import hardware_of, watts_of_files
+from ...lab.commands import HardwareFile, option, policy_option, within
+from ...lab.frames import InputError
+from ...online.model import PowerSettings
+from ...online.policies import POLICIES, policy_of
+from ...power import GPU_POWER_W
+from ...traces import Tasks, models_of
+from ..ask.explain import (
+    REASONS,
+    Moment,
+    is_refused,
+    lacks_of,
+    objections_of,
+    settings_for,
+    why_not,
+)
+from ..ask.mig_nodes import mig_advice
+from ..ask.place import Placed, place_tasks
+from ..read.reading import read_files
+from ..read.tables import ClusterTables, Ledger
+from ..replay.problem import (
+    demands_of,
+    draft_of,
+    parts_of,
+    place_running,
+    refuse_empty,
+    tasks_of,
+    times_of,
+    world_of_problem,
+)
+from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings, Objects
+from .core import Asked, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, Share
+from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
+from .journal import Journal
+from .twin import OBJECTIVES, LiveTwin, Lookout, Overheard, Twin
+
+if TYPE_CHECKING:
+    from sched_lab.fleet.live.serve import Extender
+
+__all__ = ['recommend_command', 'serve_command']
+
+
+class Advice(NamedTuple):
+    """Where a pod should go, or why it cannot run now.
+
+    Parameters
+    ----------
+    pod : namespace and name
+    node : its node, "" if there is none
+    gpu_list : its GPUs there, such as "0-1"
+    why : what is in the way; "" if nothing is
+    """
+
+    pod: str
+    node: str
+    gpu_list: str
+    why: str
+
+    def line(self) -> str:
+        """The same for a person."""
+        gpus = f", GPU {self.gpu_list}" if self.gpu_list else ""
+        return f"{self.pod}: {self.node}{gpus}" if self.node else f"{self.pod}: {self.why}"
+
+
+def pending_in(tables: ClusterTables) -> dict[str, int]:
+    """Pods that wait for a node, by name, with their rows in the table."""
+    tasks = tables.tasks
+    waits = tasks["start_s"].isna() & tasks["end_s"].isna() & (tasks["node"] == "")
+    return {str(tasks["name"].iloc[row]): int(row) for row in np.flatnonzero(waits)}
+
+
+def refusal_of(tables: ClusterTables, row: int) -> str:
+    """Why no problem can be made of a task; empty if it can."""
+    ledger = Ledger()
+    draft = draft_of("tasks.csv", tables.tasks.iloc[[row]], ledger)
+    demands_of(draft)
+    times_of(draft)
+    said = ledger.frame()
+    return "; ".join(said.loc[said["what"] == "refused", "reason"])
+
+
+def obstacle(moment: Moment, placed: Placed, row: int) -> str:
+    """What is in the way of a task on the nodes, counted, and the least of it in words."""
+    lacks = lacks_of(moment)
+    if not is_refused(lacks).all():
+        return "a node has room, and others of its parts found none"
+    count = np.sum([amount > 0 for amount in lacks.values()], axis=0)
+    node = int(np.argmin(count))
+    problem = placed.problem
+    counted = ", ".join(f"{REASONS[reason]} {int((amount > 0).sum()):,}"
+                        for reason, amount in lacks.items() if (amount > 0).any())
+    about_node = {"gpu_model": problem.cluster.gpu_model[node],
+                  "objection": objections_of(problem, row)[node]}
+    words = why_not(moment, lacks, node, about_node, str(problem.tasks.gpu_spec[row]))
+    return f"no node of {len(count):,} ({counted}); {problem.cluster.name[node]}: {words}"
+
+
+def obstacles_of(placed: Placed, rows: Sequence[int], power: PowerSettings) -> dict[int, str]:
+    """What is in the way of each of some tasks, by row."""
+    problem = placed.problem
+    settings = settings_for(problem, policy_of(placed.policy), power)
+    world, class_of = world_of_problem(problem, settings)
+    empty = State(*(amount.copy() for amount in world.state))
+    place_running(world, problem, class_of, placed.schedule, placed.schedule.node >= 0)
+    moments = {row: Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]))
+               for row in rows}
+    return {row: obstacle(moment, placed, row) for row, moment in moments.items()}
+
+
+def advice_on(placed: Placed, power: PowerSettings, pods: Collection[str]) -> dict[str, Advice]:
+    """Where the waiting tasks of a placement go, by pod; a task of several parts as one."""
+    row_of = {str(name): row for row, name in enumerate(placed.problem.tasks.name)}
+    table = placed.table
+    lost = [row_of[name] for name in table.loc[table["node"] == "", "task"]]
+    words = obstacles_of(placed, lost, power) if lost else {}
+    found: dict[str, Advice] = {}
+    for task, node, gpus in table[["task", "node", "gpu_list"]].itertuples(index=False):
+        pod = task if task in pods else task.rpartition("/")[0]
+        here = Advice(pod, node, gpus, words.get(row_of[task], ""))
+        before = found.get(pod, here)
+        if before is not here and before.node == node and node:
+            here = here._replace(gpu_list=f"{before.gpu_list}-{gpus}")
+        elif before is not here:
+            here = Advice(pod, "", "", before.why or here.why or "its GPUs are on several nodes")
+        found[pod] = here
+    return found
+
+
+def advise(tables: ClusterTables, policy: str, power: PowerSettings, seed: int) -> list[Advice]:
+    """Where every pending pod should go, in the order of the table."""
+    pending = pending_in(tables)
+    refused = {name: why for name, row in pending.items() if (why := refusal_of(tables, row))}
+    found: dict[str, Advice] = {}
+    if len(refused) < len(pending):
+        placed = place_tasks(tables, tables.tasks[:0], policy, seed=seed, power=power)
+        found = advice_on(placed, power, pending.keys())
+    return [found.get(name) or Advice(name, "", "", refused.get(name, "it does not wait any more"))
+            for name in pending]
+
+
+NodesFile = Annotated[str, option("Nodes, as kubectl get nodes -o json prints them, or of any "
+                                  "other format of sched-lab read.", metavar="FILE")]
+PodsFile = Annotated[str, option("Pods of all namespaces, running and pending, in the same way.",
+                                 metavar="FILE")]
+PolicyName = Annotated[str, policy_option(POLICIES)]
+AsJson = Annotated[bool, option("Print JSON.", "--json")]
+AsMig = Annotated[bool, option(
+    "Say instead how to cut GPUs for the pods that ask for MIG instances, and who must end first: "
+    "a file for mig-parted. ResourceSlices and claims may be in the same files.", "--mig")]
+Seed = Annotated[int, option("Of a policy that draws.", min=0)]
+GpuPower = Annotated[Path | None, option(
+    "Watts of GPU models, to add or override: model, idle_w, full_w.")]
+
+
+def power_of_files(hardware: Path | None, gpu_power: Path | None) -> PowerSettings:
+    """Power settings with watts of one's own."""
+    gpu_w, cpu_w = watts_of_files(hardware, gpu_power)
+    return PowerSettings("eq1", gpu_w or None, cpu_w or None)
+
+
+def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fgd",
+                      as_json: AsJson = False, seed: Seed = 0, gpu_power: GpuPower = None,
+                      mig: AsMig = False, hardware: HardwareFile = None) -> None:
+    """Say where each pending pod of a dump should go, and what is in the way of those that cannot
+    run.
+
+    Nothing is changed. Pods are placed one after the other, those of higher priority first, so all
+    that is said can be done together. The exit code is 0 if all can run, 1 if some cannot, and 2 if
+    the files cannot be used.
+
+    Example: sched-lab recommend --nodes nodes.json --pods pods.json --policy pwr-fgd:0.1
+    """
+    policy_of(policy)
+    if mig:
+        files = list(dict.fromkeys([nodes, pods]))
+        text, is_served = mig_advice(files, as_json, hardware_of(hardware).migs)
+        typer.echo(text, nl=as_json)
+        raise typer.Exit(0 if is_served else 1)
+    power = power_of_files(hardware, gpu_power)
+    advice = advise(read_files("auto", list(dict.fromkeys([nodes, pods]))), policy, power, seed)
+    run = sum(one.node != "" for one in advice)
+    if as_json:
+        told = [one._asdict() for one in advice]
+        typer.echo(json.dumps({"policy": policy, "pods": told}, indent=1, ensure_ascii=False))
+    else:
+        lines = [one.line() for one in advice]
+        typer.echo("\n".join([*lines, f"{policy}: {run} of {len(advice)} pending pods can run"]))
+    if run < len(advice):
+        raise typer.Exit(1)
+
+
+def workload_in(file: str) -> Tasks:
+    """Tasks of a file, of any format, as a target workload.
+
+    Raises
+    ------
+    InputError : there is no task in it that asks for something possible
+    """
+    tables = read_files("auto", [file])
+    draft = draft_of(file, tables.tasks, Ledger())
+    demands = demands_of(draft)
+    refuse_empty(draft)
+    models = ["|".join(models_of(text)) for text in draft.columns.texts("gpu_models")]
+    specs = np.where(demands.num_gpus > 0, np.array(models, object), "")
+    any_cpu = np.full(len(specs), "", object)
+    return tasks_of(draft, demands, parts_of(draft, demands), (specs, any_cpu))
+
+
+def warm_up(settings: LiveSettings) -> None:
+    """Ask what a scheduler asks of a small cluster, so that all that is needed is compiled."""
+    live = LiveCluster(settings)
+    model = min(GPU_POWER_W)
+    for node in (LiveNode("a", model, 4, 64_000, 65_536), LiveNode("b", "", 0, 64_000, 65_536)):
+        live.apply(NodeSeen(node))
+    for number, shares in enumerate([(), (Share(1, 500),), (Share(2, 1000),), (Share(9, 1000),)]):
+        pod = LivePod(f"u{number}", f"lab/p{number}", 1000, 1024, shares)
+        live.scores(pod)
+        live.apply(Asked(pod, None, 0.0, True))
+        live.why_not(pod)
+    live.gauges()
+
+
+class BesideNodes(Objects):
+    """Reads pods beside what another reader knows about nodes.
+
+    Parameters
+    ----------
+    nodes : the other reader, in another thread
+    """
+
+    def __init__(self, nodes: Objects) -> None:
+        super().__init__(nodes.gpu_index)
+        self.nodes = nodes
+
+    def pod(self, body: dict[str, Any]) -> LivePod | None:
+        """Read a pod, beside a copy."""
+        self.gpus = dict(self.nodes.gpus)
+        return super().pod(body)
+
+
+def followers_of(bridge: Bridge) -> Any:
+    """The function that follows a kind of object for a bridge."""
+    readers = {"nodes": bridge.objects, "pods": BesideNodes(bridge.objects)}
+    return lambda api, kind, tell, pause: follow(api, kind, tell, pause, readers[kind])
+
+
+class NoServer:
+    """Stands in for an API server that there is no way to: every call is refused."""
+
+    def bind(self, *arguments: Any) -> None:
+        """Refuse a bind."""
+        raise ApiError(403, "no way to the API server; give --kubeconfig FILE")
+
+    def pod(self, *arguments: Any) -> None:
+        """Refuse a look, in the same words."""
+        self.bind()
+
+
+def server_of(kubeconfig: Path | None, nodes_in_request: bool) -> KubernetesApi | NoServer:
+    """The API server; a stand-in if no file is named, none is found and nodes need no watch.
+
+    Raises
+    ------
+    InputError : there is no way to a server, and it is needed
+    """
+    try:
+        return KubernetesApi(kubeconfig)
+    except InputError:
+        if kubeconfig is not None or not nodes_in_request:
+            raise
+    return NoServer()
+
+
+class Guard(NamedTuple):
+    """Who may ask, and where.
+
+    Parameters
+    ----------
+    host, port : to listen on
+    token_file, certificate, key, client_ca : files, if any
+    is_insecure : whether anybody may ask from elsewhere
+    """
+
+    host: str
+    port: int
+    token_file: Path | None
+    certificate: Path | None
+    key: Path | None
+    client_ca: Path | None
+    is_insecure: bool
+
+    def check(self) -> None:
+        """Refuse what does not go together, or lets anybody in.
+
+        Raises
+        ------
+        InputError : naming the option
+        """
+        from sched_lab.fleet.live.serve import check_address
+
+        if (self.certificate is None) != (self.key is None):
+            raise InputError("--tls-cert and --tls-key go together", mend="give both, or neither")
+        if self.client_ca and not self.certificate:
+            raise InputError("--client-ca needs TLS", mend="give --tls-cert and --tls-key, too")
+        is_guarded = bool(self.token_file or self.client_ca)
+        check_address(self.host, is_guarded or self.is_insecure)
+
+
+LARGE_BODY = 256 << 20  # nodes of 50 KB each in a request, five thousand of them
+
+
+def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal, guard: Guard,
+                about: dict[str, Any], lookout: Lookout | None = None,
+                rest_s: float = 0.0) -> Extender:
+    """A bridge with its API, its journal and its guard, not running; `about` is logged."""
+    from sched_lab.fleet.live.serve import Extender, Intake, Limits, Secret, Works, watch_with
+
+    is_large = bridge.settings.nodes_in_request
+    limits = Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if is_large else Limits()
+    secret = Secret(guard.token_file) if guard.token_file else None
+    intake = Intake(limits, secret, guard.client_ca is not None)
+    live = journal.live
+    works = Works(bridge, api, live.gauges, partial(warm_up, live.settings), journal.close, about,
+                  0.0 if bridge.mode == "observe" or isinstance(api, NoServer) else rest_s)
+    works = lookout.over(works) if lookout else works
+    extender = Extender(works, intake)
+    if isinstance(api, KubernetesApi):
+        kinds = ("pods",) if is_large else ("nodes", "pods")
+        watch_with(extender, api, followers_of(bridge), kinds)
+    return extender
+
+
+Mode = Annotated[str, option(
+    "What is answered. decide: one node, which is reserved, and the bind; score: the nodes that "
+    "can take the pod, and points; observe: all nodes and equal points, and the journal says what "
+    "would have been chosen.", metavar="|".join(MODES))]
+Host = Annotated[str, option("Address to listen on.", metavar="ADDRESS")]
+Port = Annotated[int, option("Port; 0 for any that is free.", min=0, max=65535)]
+Kubeconfig = Annotated[Path | None, option(
+    "How to reach the API server. [default: the service account of the pod, or else the usual "
+    "file]", metavar="FILE")]
+NodesInRequest = Annotated[bool, option(
+    "Learn nodes from requests (nodeCacheCapable: false) and not from a watch; without a way to "
+    "the API server no pod that runs is known, and binds are refused.",
+    "--nodes-in-request")]
+JournalFile = Annotated[Path | None, option(
+    "Write every event and decision there, one JSON object a line; sched-lab replay plays it "
+    "again. [default: none]", "--journal", metavar="FILE")]
+TokenFile = Annotated[Path | None, option(
+    "Secret that callers show, as a bearer token or as the password in urlPrefix; read again when "
+    "it changes.", metavar="FILE")]
+TlsCert = Annotated[Path | None, option("Certificate to serve HTTPS with.", metavar="FILE")]
+TlsKey = Annotated[Path | None, option("Its key.", metavar="FILE")]
+ClientCa = Annotated[Path | None, option(
+    "Authorities whose certificates callers have to show (mTLS).", metavar="FILE")]
+Insecure = Annotated[bool, option(
+    "Listen on any address without asking who calls.", "--insecure")]
+
+TargetFile = Annotated[str, option(
+    "Tasks or pods whose popular classes are the target workload, of any format of sched-lab read. "
+    "[default: embedded, like openb]", "--target", metavar="FILE")]
+GpuIndex = Annotated[str, option("Annotation that gets the GPUs of a pod.",
+                                 "--gpu-index-annotation", metavar="NAME")]
+LONGEST_LAPSE_S = 3600
+Lapse = Annotated[float, option("Age at which a reservation that is not bound lapses, in seconds.",
+                                metavar="SECONDS", callback=within(1, LONGEST_LAPSE_S))]
+PAUSES_S = BridgeSettings().pauses_s
+MARGIN_S = 5.5  # for the server to end what it has begun, and for the watch to tell
+REST_S = (len(PAUSES_S) + 1) * (CONNECT_S + CALL_S) + sum(PAUSES_S) + MARGIN_S
+Rest = Annotated[float, option("How long after its start nothing is answered, since a bind of an "
+                               "earlier process may still land; not in mode observe.",
+                               metavar="SECONDS", callback=within(0, LONGEST_LAPSE_S))]
+
+
+def check_choice(mode: str, policy: str) -> None:
+    """Refuse a mode or a policy that there is not.
+
+    Raises
+    ------
+    InputError : naming those that there are
+    """
+    policy_of(policy)
+    if mode not in MODES:
+        raise InputError(f"there is no mode {mode!r:.40}",
+                         mend=f"choose one of {', '.join(MODES)}")
+
+
+TwinPolicies = Annotated[str, option(
+    "Policies that a twin plays forward with the last pods, such as pwr-fgd:0.1,joint, besides "
+    "that of --policy. [default: no twin]", "--twin", metavar="POLICY,...")]
+Objective = Annotated[str, option("What the twin looks for.", metavar="|".join(OBJECTIVES))]
+TwinEvery = Annotated[float, option("How often the twin looks.", metavar="SECONDS",
+                                    callback=within(1, 86_400))]
+TwinUse = Annotated[bool, option(
+    "Change to the policy that the twin proposes, by an event of the journal; without this, it is "
+    "a line of the log and a gauge.", "--twin-use")]
+
+
+def live_twin(policies: str, policy: str, objective: str, every_s: float) -> LiveTwin:
+    """The twin of some options, the policy in use first."""
+    others = [name for name in policies.split(",") if name != policy]
+    return LiveTwin(Twin([policy, *others], objective), every_s, "memoryless")
+
+
+def serve_command(mode: Mode = "decide", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
+                  port: Port = 8888, kubeconfig: Kubeconfig = None,
+                  nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
+                  token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
+                  client_ca: ClientCa = None, insecure: Insecure = False, target: TargetFile = "",
+                  gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
+                  rest: Rest = REST_S,
+                  gpu_power: GpuPower = None, hardware: HardwareFile = None, seed: Seed = 0,
+                  twin: TwinPolicies = "",
+                  objective: Objective = "watts", twin_every: TwinEvery = 60.0,
+                  twin_use: TwinUse = False) -> None:
+    """Answer a live kube-scheduler as its extender, by any policy.
+
+    Endpoints are /filter, /prioritize and /bind, /healthz and /readyz for probes, and /metrics for
+    Prometheus. The log is JSON, a line each, on standard error. SIGTERM ends it: not ready first,
+    then what runs is finished and the journal is written out.
+
+    Example: sched-lab serve --mode observe --policy pwr-fgd:0.1 --journal decisions.jsonl
+    """
+    from sched_lab.fleet.live.serve import Address, log_in_json, serve
+
+    check_choice(mode, policy)
+    guard = Guard(host, port, token_file, tls_cert, tls_key, client_ca, insecure)
+    guard.check()
+    settings = LiveSettings(policy, workload_in(target) if target else None,
+                            power_of_files(hardware, gpu_power), lapse, seed)
+    api = server_of(kubeconfig, nodes_in_request)
+    written = Journal(journal, LiveCluster(settings))
+    ahead = live_twin(twin, policy, objective, twin_every) if twin else None
+    told = cast(Journal, Overheard(written, ahead)) if ahead else written
+    bridge = Bridge(written.live, told, mode=mode,
+                    settings=BridgeSettings(gpu_index_annotation, nodes_in_request))
+    about = {"policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
+             "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation}
+    lookout = Lookout(bridge, ahead, is_used=twin_use) if ahead else None
+    extender = extender_of(bridge, api, written, guard, about, lookout, rest)
+    log_in_json()
+    serve(extender, Address(host, port, tls_cert, tls_key, client_ca))

@@ -1,0 +1,1110 @@
+"""One number fixes every fault of a year, so that the worst afternoon of it can be had again."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from itertools import repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...cluster import WHOLE_GPU_MILLI
+from ...traces import toy_tasks
+from .bridge import GPU_INDEX, Api, ApiError, Bridge, BridgeSettings, Call, Objects, Steps
+from .core import (
+    BindFailed,
+    Committing,
+    Decision,
+    Event,
+    LiveCluster,
+    LiveSettings,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+)
+from .follow import follow
+from .journal import Journal
+
+__all__ = ['Outcome', 'simulate']
+
+Body = dict[str, Any]
+
+
+class Broken(Exception):
+    """Something that must not be."""
+
+
+def number_of(body: Body) -> int:
+    """Version of an object."""
+    return int(body["metadata"]["resourceVersion"])
+
+
+class Store:
+    """Objects, the versions of all changes, and a history that is forgotten bit by bit.
+
+    Attributes
+    ----------
+    objects : by kind and name; a change makes a new one, none is ever altered
+    history : by kind, (change, object) in order of versions
+    version, oldest : of the last change; of the first that a watch may begin at
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Body]] = {"nodes": {}, "pods": {}}
+        self.history: dict[str, list[tuple[str, Body]]] = {"nodes": [], "pods": []}
+        self.version = 0
+        self.oldest = 0
+
+    def write(self, kind: str, change: str, body: Body) -> Body:
+        """Make a change: ADDED, MODIFIED or DELETED."""
+        self.version += 1
+        metadata = {**body["metadata"], "resourceVersion": str(self.version)}
+        new = {**body, "metadata": metadata}
+        if change == "DELETED":
+            del self.objects[kind][metadata["name"]]
+        else:
+            self.objects[kind][metadata["name"]] = new
+        self.history[kind].append((change, new))
+        return new
+
+    def compact(self) -> None:
+        """Forget the history."""
+        self.oldest = self.version
+        self.history = {"nodes": [], "pods": []}
+
+
+def next_change(store: Store, kind: str, version: int) -> tuple[str, Body] | None:
+    """First change of a kind after a version; None if there is none.
+
+    Raises
+    ------
+    ApiError : 410, the history is no longer there
+    """
+    if version < store.oldest:
+        raise ApiError(410, "too old resource version")
+    history = store.history[kind]
+    place = bisect_right(history, version, key=lambda entry: number_of(entry[1]))
+    return history[place] if place < len(history) else None
+
+
+def bind_pod(store: Store, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
+    """Give a pod its node, if it is that pod and has none.
+
+    Raises
+    ------
+    ApiError : 404 or 409
+    """
+    body = store.objects["pods"].get(name)
+    if body is None:
+        raise ApiError(404, f"pods {name} not found")
+    metadata = body["metadata"]
+    if uid != metadata["uid"] or body["spec"].get("nodeName"):
+        raise ApiError(409, f"pod {name} is another one, or assigned to a node")
+    written = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
+    store.write("pods", "MODIFIED", {**body, "metadata": written,
+                                     "spec": {**body["spec"], "nodeName": node}})
+
+
+WEIGHTS = {  # how often each thing happens; those that are faults are drawn anew for each seed
+    "create": 12.0, "ask": 24.0, "bind": 12.0, "answer": 30.0, "tell nodes": 4.0,
+    "tell pods": 24.0, "pass": 6.0, "settle": 3.0, "end": 9.0, "return": 1.0}
+FAULT_WEIGHTS = {
+    "give up": 2.0, "lose patience": 2.0, "place by others": 1.0, "vanish": 0.4, "relabel": 0.3,
+    "restart": 0.3, "jump": 0.4, "compact": 0.6, "replace": 1.0, "land": 2.0}
+FAULT_RATES = {  # how often a call, or a step of a watch, goes wrong
+    "refused": 0.1, "failed": 0.1, "unsure": 0.15, "list fails": 0.2, "watch ends": 0.1,
+    "watch repeats": 0.05, "stale": 0.2, "some nodes": 0.2}
+
+
+class Swarm(NamedTuple):
+    """What may happen in one run, and how often.
+
+    Parameters
+    ----------
+    what, upto : names of actions, and the sums of their weights
+    rates : of faults, 0 to 1
+    """
+
+    what: tuple[str, ...]
+    upto: tuple[float, ...]
+    rates: dict[str, float]
+
+
+def swarm_of(dice: random.Random, without: Sequence[str] = ()) -> Swarm:
+    """Draw which faults may happen: each is left out in two runs of five.
+
+    Parameters
+    ----------
+    dice : of the run
+    without : faults that do not happen, whatever was drawn
+    """
+    drawn = {name: most * 2 * dice.random() * (dice.random() < 0.6)
+             for name, most in {**FAULT_WEIGHTS, **FAULT_RATES}.items()}
+    drawn |= dict.fromkeys(without, 0.0)
+    weights = {**WEIGHTS, **{name: drawn[name] for name in FAULT_WEIGHTS}}
+    upto = []
+    total = 0.0
+    for weight in weights.values():
+        total += weight
+        upto.append(total)
+    return Swarm(tuple(weights), tuple(upto), {name: drawn[name] for name in FAULT_RATES})
+
+
+CLIENT_S, SERVER_S = 8.0, 60.0  # a call is given up; a write that was given up cannot land any more
+
+
+@dataclass
+class Errand:
+    """An answer of the bridge that is under way, with its calls to the server.
+
+    Parameters
+    ----------
+    steps : of the bridge
+    call, sent_s : what it waits for, and since when
+    answer : what the server said, or raises; None while it has said nothing
+    uid, name, node : what the scheduler wants bound; empty when the bridge settles doubts
+    is_awaited : whether the scheduler still waits for it
+    """
+
+    steps: Steps
+    call: Call
+    sent_s: float
+    uid: str = ""
+    name: str = ""
+    node: str = ""
+    answer: tuple[Any] | ApiError | None = None
+    is_awaited: bool = True
+
+
+class Stray(NamedTuple):
+    """A write that nobody waits for any more, and until when it may land."""
+
+    arguments: tuple[Any, ...]
+    until_s: float
+
+
+class Memo(Journal):
+    """The journal of one life of a bridge, also kept in memory.
+
+    Parameters
+    ----------
+    live : the cluster
+    path : of the file; None for none
+    """
+
+    def __init__(self, live: LiveCluster, path: Path | None = None) -> None:
+        super().__init__(path, live)
+        self.lines: list[tuple[Event, int, Decision | None]] = []
+
+    def apply(self, event: Event) -> Decision | None:
+        """Apply an event, and keep it with the version after it and what was decided."""
+        decision = super().apply(event)
+        self.lines.append((event, self.live.version, decision))
+        return decision
+
+
+SETTINGS = LiveSettings(target=toy_tasks())
+
+
+@dataclass(frozen=True)
+class Makers:
+    """What is simulated, so that a copy with a bug can be, too.
+
+    Parameters
+    ----------
+    live, bridge, journal : make the decision core, the bridge around it, and what it writes
+    rests : a bridge that has ended begins again only when its last writes have landed or not
+    mode, settings : of the bridge; of the core
+    without : faults that do not happen
+    """
+
+    live: Callable[[LiveSettings], LiveCluster] = LiveCluster
+    bridge: Callable[..., Bridge] = Bridge
+    journal: Callable[[LiveCluster, Path | None], Memo] = Memo
+    rests: bool = True
+    mode: str = "decide"
+    settings: LiveSettings = SETTINGS
+    without: tuple[str, ...] = ()
+
+
+class Simulation:
+    """A cluster, a scheduler and a bridge between them; one seed fixes all that happens.
+
+    Parameters
+    ----------
+    seed : of everything
+    makers : what is simulated
+    says : is told every step in words, if it is given
+    path : file of the journal; None for none
+
+    Attributes
+    ----------
+    live, memo, bridge, followers : of this life of the bridge
+    listed, has_more : kinds that it has a list of; whether a watch has more to tell
+    store, ours : the truth; who was bound by us, by uid
+    queue, told : pods that the scheduler wants placed; where it was told to, by name
+    errands, strays : answers under way; writes that nobody waits for
+    now_s, origin_s : time; what the clock of this bridge began at
+    """
+
+    live: LiveCluster
+    memo: Memo
+    bridge: Bridge
+    followers: dict[str, Iterator[str]]
+    listed: set[str]
+    has_more: dict[str, bool]
+
+    def __init__(self, seed: int, makers: Makers, says: Callable[[str], object] | None,
+                 path: Path | None) -> None:
+        self.dice = random.Random(seed)
+        self.makers = makers
+        self.says = says
+        self.path = path
+        self.swarm = swarm_of(self.dice, makers.without)
+        self.store = Store()
+        self.ours: set[str] = set()
+        self.queue: list[Body] = []
+        self.told: dict[str, tuple[Body, str]] = {}
+        self.errands: list[Errand] = []
+        self.strays: list[Stray] = []
+        self.away: list[Body] = []
+        self.num_pods = self.num_decisions = 0
+        self.now_s = self.origin_s = 0.0
+        self.is_calm = False
+        add_nodes(self)
+        begin(self)
+
+    def happens(self, fault: str) -> bool:
+        """Whether a fault happens now."""
+        rate = 0.0 if self.is_calm else self.swarm.rates[fault]
+        return rate > 0 and self.dice.random() < rate
+
+    def pick(self, things: Sequence[Any]) -> Any:
+        """One of some things."""
+        return things[int(self.dice.random() * len(things))]
+
+    def say(self, *words: object) -> None:
+        """Tell what happens."""
+        if self.says is not None:
+            self.says(f"{self.now_s:8.1f} s  {' '.join(map(str, words))}")
+
+
+def add_nodes(sim: Simulation) -> None:
+    """Two to eight small nodes."""
+    for number in range(2 + int(sim.dice.random() * 7)):
+        model = sim.pick(("T4", "A10"))
+        gpus = sim.pick((0, 1, 1, 2, 2, 4))
+        sim.store.write("nodes", "ADDED", {
+            "metadata": {"name": f"n{number}", "uid": f"node{number}",
+                         "labels": {"alibabacloud.com/gpu-card-model": model}},
+            "spec": {}, "status": {"allocatable": {
+                "cpu": str(sim.pick((4, 8, 16))), "memory": f"{sim.pick((16, 32))}Gi",
+                "alibabacloud.com/gpu-count": str(gpus)}}})
+
+
+def new_pod(sim: Simulation, name: str) -> Body:
+    """A pod that asks for a share, for GPUs, or for none."""
+    sim.num_pods += 1
+    milli = sim.pick((0, 200, 300, 300, 500, 500, 700, 1000, 1000))
+    count = sim.pick((1, 1, 1, 2)) if milli == WHOLE_GPU_MILLI else 1
+    asks = {"alibabacloud.com/gpu-milli": str(milli), "alibabacloud.com/gpu-count": str(count)}
+    resources = {"cpu": sim.pick(("250m", "500m", "1", "2")), "memory": sim.pick(("1Gi", "2Gi"))}
+    return {"metadata": {"name": name, "namespace": "default", "uid": f"u{sim.num_pods}",
+                         "annotations": asks if milli else {}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": resources}}]},
+            "status": {"phase": "Pending"}}
+
+
+def begin(sim: Simulation) -> None:
+    """Start a bridge: it knows nothing, and its clock begins anywhere."""
+    sim.origin_s = sim.now_s - 1000 * sim.dice.random()
+    sim.live = sim.makers.live(sim.makers.settings)
+    sim.memo = sim.makers.journal(sim.live, sim.path)
+    sim.bridge = sim.makers.bridge(sim.live, sim.memo, None, sim.makers.mode)
+    sim.followers = {kind: follow(Door(sim), kind, sim.bridge.tell, lambda seconds: None,
+                                  sim.bridge.objects) for kind in ("nodes", "pods")}
+    sim.listed = set()
+    sim.has_more = {"nodes": True, "pods": True}
+
+
+def at_s(sim: Simulation) -> float:
+    """What the clock of the bridge shows."""
+    return sim.now_s - sim.origin_s
+
+
+def is_ready(sim: Simulation) -> bool:
+    """Whether the bridge has its lists, and answers."""
+    return len(sim.listed) == 2
+
+
+def tell(sim: Simulation, kind: str) -> str:
+    """One step of a watch."""
+    if kind == "pods" and "nodes" not in sim.listed:
+        return ""
+    step = next(sim.followers[kind])
+    if step == "listed":
+        sim.listed.add(kind)
+    if step in ("listed", "changed"):
+        sim.say(f"watch of {kind}: {step}")
+    return step
+
+
+class Door:
+    """The API as the bridge has it: with everything that goes wrong on the way."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+
+    def list(self, kind: str) -> tuple[list[Body], str]:
+        """Objects of a kind, and the version of the list."""
+        if self.sim.happens("list fails"):
+            raise ApiError(self.sim.pick((0, 429, 500)), "no list")
+        store = self.sim.store
+        return list(store.objects[kind].values()), str(store.version)
+
+    def watch(self, kind: str, version: str) -> Iterator[tuple[str, Body]]:
+        """Changes since a version, and a bookmark where there is none."""
+        store = self.sim.store
+        place = int(version)
+        while not self.sim.happens("watch ends"):
+            if self.sim.happens("watch repeats"):
+                place = min(place, max(store.oldest, place - int(8 * self.sim.dice.random())))
+            found = next_change(store, kind, place)
+            self.sim.has_more[kind] = found is not None
+            place = store.version if found is None else number_of(found[1])
+            bookmark = {"metadata": {"resourceVersion": str(place)}}
+            yield found if found is not None else ("BOOKMARK", bookmark)
+        if self.sim.dice.random() < 0.5:
+            raise ApiError(0, "connection lost")
+
+    def bind(self, namespace: str, name: str, uid: str, node: str,
+             annotations: dict[str, str]) -> None:
+        """Not used: the bridge hands its calls out."""
+        raise NotImplementedError
+
+    def pod(self, namespace: str, name: str) -> Body | None:
+        """Not used: the bridge hands its calls out."""
+        raise NotImplementedError
+
+
+def write(sim: Simulation, arguments: tuple[Any, ...]) -> None:
+    """Carry out a bind that has arrived, and look at what it has done.
+
+    Raises
+    ------
+    ApiError : as the server refuses
+    Broken : a GPU, or a node, holds more of ours than it has
+    """
+    _, name, uid, node, annotations = arguments
+    bind_pod(sim.store, name, uid, node, annotations)
+    sim.say(f"server: {uid} is bound to {node} {annotations.get(GPU_INDEX, '')}")
+    if uid in sim.ours:
+        raise Broken(f"{uid} is bound twice")
+    sim.ours.add(uid)
+    check_node(sim, node)
+
+
+def held_by_ours(sim: Simulation, node: str) -> Iterator[Body]:
+    """Pods on a node that we have put there and that run."""
+    for body in sim.store.objects["pods"].values():
+        if (body["spec"].get("nodeName") == node and body["metadata"]["uid"] in sim.ours
+                and body["status"]["phase"] not in ("Succeeded", "Failed")):
+            yield body
+
+
+def check_node(sim: Simulation, name: str) -> None:
+    """See that our pods on a node hold no more than it has.
+
+    Raises
+    ------
+    Broken : they do
+    """
+    node = sim.store.objects["nodes"].get(name)
+    if node is None:
+        return
+    has = node["status"]["allocatable"]
+    gpus = [WHOLE_GPU_MILLI] * int(has["alibabacloud.com/gpu-count"])
+    cpu_milli = 1000 * int(has["cpu"])
+    for body in held_by_ours(sim, name):
+        said = body["metadata"]["annotations"]
+        milli = int(said.get("alibabacloud.com/gpu-milli", 0))
+        chosen = [int(gpu) for gpu in said.get(GPU_INDEX, "").split("-") if gpu]
+        if milli and len(set(chosen)) != int(said["alibabacloud.com/gpu-count"]):
+            raise Broken(f"{body['metadata']['uid']} on {name} got GPUs {chosen}")
+        for gpu in chosen:
+            gpus[gpu] -= milli
+        cpu = body["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+        cpu_milli -= int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
+    if min(gpus, default=0) < 0 or cpu_milli < 0:
+        raise Broken(f"node {name} has {gpus} milli-GPU and {cpu_milli} milli-vCPU left")
+
+
+def advance(sim: Simulation, errand: Errand) -> None:
+    """Hand the server's answer to the bridge, which makes its next call or has done."""
+    answer = errand.answer
+    errand.answer = None
+    errand.sent_s = sim.now_s
+    try:
+        if isinstance(answer, ApiError):
+            errand.call = errand.steps.throw(answer)
+        else:
+            errand.call = errand.steps.send(answer and answer[0])
+    except StopIteration as done:
+        sim.errands.remove(errand)
+        finish(sim, errand, done.value)
+
+
+def finish(sim: Simulation, errand: Errand, said: Body) -> None:
+    """See that a bind that succeeded did, and let the scheduler know.
+
+    Raises
+    ------
+    Broken : the bridge said that a pod is where it is not
+    """
+    if not errand.uid:
+        return
+    sim.say(f"bridge: bind of {errand.uid} to {errand.node}: {said['Error'] or 'done'}")
+    body = sim.store.objects["pods"].get(errand.name)
+    is_it = body is not None and body["metadata"]["uid"] == errand.uid
+    if not said["Error"] and is_it and body is not None:
+        if body["spec"].get("nodeName") != errand.node:
+            raise Broken(f"bind said yes, but {errand.uid} is not on {errand.node}")
+    elif said["Error"] and errand.is_awaited and is_it and body is not None:
+        sim.queue.append(body)
+
+
+def run_errand(sim: Simulation, errand: Errand) -> None:
+    """Let the server answer a call, or the bridge hear the answer."""
+    if errand.answer is not None:
+        advance(sim, errand)
+    elif errand.call.method == "pause":
+        errand.answer = (None,)
+    elif errand.call.method == "pod":
+        errand.answer = looked_at(sim, errand.call.arguments)
+    else:
+        errand.answer = tried(sim, errand.call.arguments)
+
+
+def looked_at(sim: Simulation, arguments: tuple[Any, ...]) -> tuple[Any] | ApiError:
+    """Answer to a look at a pod."""
+    for fault, statuses in (("refused", (429,)), ("failed", (500, 503)), ("unsure", (0,))):
+        if sim.happens(fault):
+            return ApiError(sim.pick(statuses), fault)
+    return (sim.store.objects["pods"].get(arguments[1]),)
+
+
+def tried(sim: Simulation, arguments: tuple[Any, ...]) -> tuple[Any] | ApiError:
+    """Answer to a bind: it is done or not, now or later, and the answer may be lost."""
+    if sim.happens("refused"):
+        return ApiError(429, "too many requests", 1.0)
+    trouble = next((ApiError(status, fault) for fault, status in (("failed", 500), ("unsure", 0))
+                    if sim.happens(fault)), None)
+    fate = sim.dice.random() if trouble is not None else 1.0
+    if fate < 1 / 3:
+        return trouble or ApiError(0)
+    if fate < 2 / 3:
+        sim.strays.append(Stray(arguments, sim.now_s + SERVER_S))
+        return trouble or ApiError(0)
+    try:
+        write(sim, arguments)
+    except ApiError as refused:
+        return trouble or refused
+    return trouble or (None,)
+
+
+def create(sim: Simulation) -> None:
+    """A user asks for a pod."""
+    if len(sim.queue) + len(sim.told) < 8:
+        body = sim.store.write("pods", "ADDED", new_pod(sim, f"p{sim.num_pods}"))
+        sim.queue.append(body)
+        sim.say(f"user: {body['metadata']['uid']} is created")
+
+
+def is_stale(sim: Simulation, body: Body) -> bool:
+    """Whether a pod is no longer as the scheduler has it."""
+    now = sim.store.objects["pods"].get(body["metadata"]["name"])
+    return (now is None or now["metadata"]["uid"] != body["metadata"]["uid"]
+            or bool(now["spec"].get("nodeName")))
+
+
+def ask(sim: Simulation) -> None:
+    """The scheduler asks for the next pod, and remembers where it was told to."""
+    if not sim.queue or not is_ready(sim):
+        return
+    body = sim.queue.pop(0)
+    uid = body["metadata"]["uid"]
+    if is_stale(sim, body) and not sim.happens("stale"):
+        return
+    names = [*sim.store.objects["nodes"], *(node["metadata"]["name"] for node in sim.away)]
+    if sim.happens("some nodes"):
+        names = [name for name in names if sim.dice.random() < 0.5]
+    request = {"Pod": body, "Nodes": None, "NodeNames": names}
+    found = sim.bridge.filter(request, at_s(sim))["NodeNames"]
+    if found and sim.makers.mode != "decide":
+        scores = sim.bridge.prioritize({**request, "NodeNames": found}, at_s(sim))
+        best = max(one["Score"] for one in scores)
+        found = [one["Host"] for one in scores if one["Score"] == best]
+    sim.say(f"scheduler: filter for {uid}: {found}")
+    if found:
+        sim.told[uid] = (body, sim.pick(found))
+    else:
+        sim.queue.append(body)
+    check_promises(sim)
+
+
+def check_promises(sim: Simulation) -> None:
+    """See that the core has promised nothing twice, by its own validator.
+
+    Raises
+    ------
+    Broken : it has
+    """
+    if ours := [line for line in sim.live.violations() if line.startswith("ours")]:
+        raise Broken(ours[0])
+
+
+def bind(sim: Simulation) -> None:
+    """The scheduler binds one of the pods that it was told a node for."""
+    if not sim.told or not is_ready(sim):
+        return
+    uid = sim.pick(list(sim.told))
+    body, node = sim.told.pop(uid)
+    name = body["metadata"]["name"]
+    sim.say(f"scheduler: bind {uid} to {node}")
+    steps = sim.bridge.binding({"PodName": name, "PodNamespace": "default", "PodUID": uid,
+                                "Node": node}, at_s(sim))
+    errand = Errand(steps, Call("pause", (0.0,)), sim.now_s, uid, name, node)
+    sim.errands.append(errand)
+    advance(sim, errand)
+
+
+def settle(sim: Simulation) -> None:
+    """The bridge lets time pass, and looks after old doubts."""
+    if is_ready(sim) and all(errand.uid for errand in sim.errands):
+        errand = Errand(sim.bridge.settling(at_s(sim)), Call("pause", (0.0,)), sim.now_s)
+        sim.errands.append(errand)
+        advance(sim, errand)
+
+
+def answer(sim: Simulation) -> None:
+    """One of the answers under way goes on."""
+    if sim.errands:
+        run_errand(sim, sim.pick(sim.errands))
+
+
+def give_up(sim: Simulation) -> None:
+    """The scheduler drops what it was told, and asks again later."""
+    if sim.told:
+        uid = sim.pick(list(sim.told))
+        sim.say(f"scheduler: gives up {uid}")
+        sim.queue.append(sim.told.pop(uid)[0])
+
+
+def lose_patience(sim: Simulation) -> None:
+    """The scheduler does not wait for a bind any longer; the bridge goes on."""
+    awaited = [errand for errand in sim.errands if errand.uid and errand.is_awaited]
+    if awaited:
+        errand = sim.pick(awaited)
+        errand.is_awaited = False
+        body = sim.store.objects["pods"].get(errand.name)
+        sim.say(f"scheduler: waits no longer for {errand.uid}")
+        if body is not None:
+            sim.queue.append(body)
+
+
+def end(sim: Simulation) -> None:
+    """A pod is deleted, or ends."""
+    names = list(sim.store.objects["pods"])
+    if len(names) < 4 and sim.dice.random() < 0.7:
+        return
+    if names:
+        body = sim.store.objects["pods"][sim.pick(names)]
+        has_node = bool(body["spec"].get("nodeName"))
+        is_over = body["status"]["phase"] == "Succeeded"
+        if has_node and not is_over and sim.dice.random() < 0.5:
+            sim.store.write("pods", "MODIFIED", {**body, "status": {"phase": "Succeeded"}})
+        else:
+            sim.store.write("pods", "DELETED", body)
+        sim.say(f"user: {body['metadata']['uid']} ends")
+
+
+def replace(sim: Simulation) -> None:
+    """A pod is deleted, and another one of the same name is created."""
+    names = list(sim.store.objects["pods"])
+    if names:
+        name = sim.pick(names)
+        old = sim.store.write("pods", "DELETED", sim.store.objects["pods"][name])
+        new = sim.store.write("pods", "ADDED", new_pod(sim, name))
+        sim.queue.append(new)
+        sim.say(f"user: {old['metadata']['uid']} is replaced by {new['metadata']['uid']}")
+
+
+def place_by_others(sim: Simulation) -> None:
+    """Somebody else puts a pod somewhere, with or without saying on which GPUs."""
+    nodes = list(sim.store.objects["nodes"].values())
+    body = new_pod(sim, f"p{sim.num_pods}")
+    if not nodes:
+        return
+    node = sim.pick(nodes)
+    said = body["metadata"]["annotations"]
+    count = int(node["status"]["allocatable"]["alibabacloud.com/gpu-count"])
+    if said and count and sim.dice.random() < 0.7:
+        said = {**said, "alibabacloud.com/gpu-count": "1",
+                GPU_INDEX: str(int(sim.dice.random() * count))}
+    sim.store.write("pods", "ADDED", {
+        **body, "metadata": {**body["metadata"], "annotations": said},
+        "spec": {**body["spec"], "nodeName": node["metadata"]["name"]}})
+    sim.say(f"others: {body['metadata']['uid']} is on {node['metadata']['name']}")
+
+
+def vanish(sim: Simulation) -> None:
+    """A node goes, and its pods stay in the books for a while."""
+    names = list(sim.store.objects["nodes"])
+    if len(names) > 1:
+        name = sim.pick(names)
+        sim.away.append(sim.store.write("nodes", "DELETED", sim.store.objects["nodes"][name]))
+        sim.say(f"node {name} vanishes")
+
+
+def come_back(sim: Simulation) -> None:
+    """A node comes back, as it was."""
+    if sim.away:
+        body = sim.away.pop(int(sim.dice.random() * len(sim.away)))
+        sim.store.write("nodes", "ADDED", body)
+        sim.say(f"node {body['metadata']['name']} comes back")
+
+
+def relabel(sim: Simulation) -> None:
+    """A node gets a label."""
+    body = sim.store.objects["nodes"][sim.pick(list(sim.store.objects["nodes"]))]
+    labels = {**body["metadata"]["labels"], "rack": sim.pick(("r1", "r2"))}
+    sim.store.write("nodes", "MODIFIED", {**body, "metadata": {**body["metadata"],
+                                                               "labels": labels}})
+
+
+def pass_time(sim: Simulation, by_s: float | None = None) -> None:
+    """Time goes by: calls are given up, and strays can land no more."""
+    for errand in [one for one in sim.errands if one.answer is not None]:
+        advance(sim, errand)  # a bridge is not slower than that
+    sim.now_s += 2 * sim.dice.random() if by_s is None else by_s
+    sim.strays = [stray for stray in sim.strays if stray.until_s > sim.now_s]
+    for errand in sim.errands:
+        if errand.answer is None and sim.now_s > errand.sent_s + CLIENT_S:
+            if errand.call.method == "bind" and sim.dice.random() < 0.5:
+                sim.strays.append(Stray(errand.call.arguments, errand.sent_s + SERVER_S))
+            errand.answer = ApiError(0, "time-out") if errand.call.method != "pause" else (None,)
+
+
+def jump(sim: Simulation) -> None:
+    """The bridge stands still for up to two minutes, and everybody else does not."""
+    by_s = 120 * sim.dice.random()
+    sim.say(f"the bridge stands still for {by_s:.0f} s")
+    pass_time(sim, by_s)
+
+
+def land(sim: Simulation) -> None:
+    """A stray write lands."""
+    if sim.strays:
+        stray = sim.strays.pop(int(sim.dice.random() * len(sim.strays)))
+        if sim.now_s < stray.until_s:
+            try:
+                write(sim, stray.arguments)
+            except ApiError as refused:
+                sim.say(f"server: a stray write is refused: {refused}")
+
+
+def compact(sim: Simulation) -> None:
+    """The server forgets old changes."""
+    sim.store.compact()
+
+
+def restart(sim: Simulation) -> None:
+    """The bridge is killed, and another one starts."""
+    sim.say("the bridge is killed")
+    for errand in sim.errands:
+        if errand.answer is None and errand.call.method == "bind":
+            sim.strays.append(Stray(errand.call.arguments, errand.sent_s + SERVER_S))
+        errand.steps.close()
+        if errand.uid and errand.is_awaited and errand.name in sim.store.objects["pods"]:
+            sim.queue.append(sim.store.objects["pods"][errand.name])
+    sim.errands.clear()
+    check_journal(sim)
+    if sim.makers.rests:
+        while sim.strays and sim.dice.random() < 0.9:
+            land(sim)
+        sim.now_s += SERVER_S
+        sim.strays.clear()
+    begin(sim)
+
+
+def check_journal(sim: Simulation) -> None:
+    """See that the journal leads a new core to the same state, by the same decisions.
+
+    Raises
+    ------
+    Broken : it does not
+    """
+    sim.num_decisions += sum(decision is not None for _, _, decision in sim.memo.lines)
+    again = sim.makers.live(sim.makers.settings)
+    for number, (event, version, decision) in enumerate(sim.memo.lines):
+        if again.apply(event) != decision or again.version != version:
+            raise Broken(f"line {number} of the journal, {type(event).__name__}, replays to "
+                         f"version {again.version}, not {version}, or decides otherwise")
+    if again.digest() != sim.live.digest():
+        raise Broken("the journal leads to another state")
+    sim.memo.close()
+
+
+ACTIONS: dict[str, Callable[[Simulation], object]] = {
+    "create": create, "ask": ask, "bind": bind, "answer": answer,
+    "tell nodes": lambda sim: tell(sim, "nodes"), "tell pods": lambda sim: tell(sim, "pods"),
+    "pass": pass_time, "settle": settle, "end": end, "return": come_back, "give up": give_up,
+    "lose patience": lose_patience, "place by others": place_by_others, "vanish": vanish,
+    "relabel": relabel, "restart": restart, "jump": jump, "compact": compact, "replace": replace,
+    "land": land}
+
+
+def step(sim: Simulation) -> None:
+    """Let one thing happen."""
+    swarm = sim.swarm
+    drawn = sim.dice.random() * swarm.upto[-1]
+    ACTIONS[swarm.what[bisect_right(swarm.upto, drawn)]](sim)
+
+
+def calm_down(sim: Simulation) -> None:
+    """Let everything that is under way come to its end, without further faults."""
+    sim.is_calm = True
+    sim.told.clear()
+    for _ in range(3):
+        for _ in range(200):
+            if not sim.errands:
+                break
+            run_errand(sim, sim.errands[0])
+        while sim.strays:
+            land(sim)
+        pass_time(sim, 200.0)  # reservations lapse, doubts are old
+        follow_up(sim)
+        settle(sim)
+    follow_up(sim)
+
+
+def follow_up(sim: Simulation) -> None:
+    """Let the watches tell all there is."""
+    for kind in ("nodes", "pods"):
+        sim.has_more[kind] = True
+        while sim.has_more[kind]:
+            tell(sim, kind)
+
+
+def check_end(sim: Simulation) -> None:
+    """See that the bridge knows exactly what is true, and keeps nothing for anybody.
+
+    Raises
+    ------
+    Broken : it does not
+    """
+    if sim.live.reservations:
+        raise Broken(f"reserved for ever: {', '.join(sorted(sim.live.reservations))}")
+    truth = LiveCluster(sim.makers.settings)
+    objects = Objects()
+    for body in sim.store.objects["nodes"].values():
+        truth.apply(NodeSeen(objects.node(body)))
+    for body in sim.store.objects["pods"].values():
+        pod = objects.pod(body)
+        if pod is not None and body["status"]["phase"] != "Succeeded":
+            truth.apply(PodSeen(pod))
+    if truth.digest() != sim.live.digest():
+        uids = [f"u{number}" for number in range(1, sim.num_pods + 1)]
+        wrong = [f"{uid}: {sim.live.holds(uid)}, not {truth.holds(uid)}" for uid in uids
+                 if sim.live.holds(uid) != truth.holds(uid)]
+        waiting = sorted({*sim.live.pending} ^ {*truth.pending})
+        raise Broken(f"not the truth in the end: {'; '.join(wrong)} {waiting}")
+
+
+class Outcome(NamedTuple):
+    """What came of one run.
+
+    Parameters
+    ----------
+    seed, steps : of the run; up to the step at which it broke
+    decisions : that the core made
+    finding : what was broken; empty if nothing was
+    is_at_end : whether it was found only when everything had calmed down
+    """
+
+    seed: int
+    steps: int
+    decisions: int
+    finding: str = ""
+    is_at_end: bool = False
+
+
+def simulate(seed: int, steps: int = 400, makers: Makers = Makers(),
+             says: Callable[[str], object] | None = None, path: Path | None = None) -> Outcome:
+    """Let a bridge live through the faults of one seed.
+
+    Parameters
+    ----------
+    seed : fixes everything
+    steps : how many things happen before all calms down
+    makers : what is simulated
+    says : is told every step in words, if it is given
+    path : file of the journal, which goes on from life to life; None for none
+    """
+    sim = Simulation(seed, makers, says, path)
+    done = 0
+    finding = ""
+    try:
+        while done < steps:
+            done += 1
+            step(sim)
+        done += 1
+        calm_down(sim)
+        check_end(sim)
+        check_journal(sim)
+    except Broken as broken:
+        finding = str(broken)
+        sim.num_decisions += sum(decision is not None for _, _, decision in sim.memo.lines)
+    return Outcome(seed, min(done, steps), sim.num_decisions, finding, done > steps)
+
+
+def shrunk(found: Outcome, makers: Makers = Makers()) -> Outcome:
+    """Return the shortest run of the same seed that breaks."""
+    for steps in range(1, found.steps):
+        shorter = simulate(found.seed, steps, makers)
+        if shorter.finding:
+            return shorter
+    return found
+
+
+def command_of(found: Outcome) -> str:
+    """Return the command that replays a run."""
+    return f"python -m sched_lab.fleet.live.faults --seed {found.seed} --steps {found.steps}"
+
+
+class LapsesWhileCommitting(LiveCluster):
+    """Bug: a reservation lapses although its bind is under way."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event, but not that a bind begins."""
+        return None if isinstance(event, Committing) else super().apply(event)
+
+
+class CountsTwice(LiveCluster):
+    """Bug: a pod that is seen on its node counts beside its reservation."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event; a pod that is known by its reservation is taken for another."""
+        if isinstance(event, PodSeen) and event.pod.node and event.pod.uid in self.reservations:
+            event = PodSeen(with_fields(event.pod, uid=f"{event.pod.uid} again"))
+        return super().apply(event)
+
+
+class KeepsDeleted(LiveCluster):
+    """Bug: a reservation outlives its pod."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event, but not that a pod has gone for which something is reserved."""
+        is_kept = isinstance(event, PodGone) and event.uid in self.reservations
+        return None if is_kept else super().apply(event)
+
+
+class WrongMask(LiveCluster):
+    """Bug: a pod that was not placed in this life is counted on the first GPUs."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event."""
+        if isinstance(event, PodSeen) and event.pod.node and self.holds(event.pod.uid) is None:
+            shares = tuple(share._replace(gpu_list="-".join(map(str, range(share.num_gpus))))
+                           for share in event.pod.shares)
+            event = PodSeen(with_fields(event.pod, shares=shares))
+        return super().apply(event)
+
+
+class ForgetsPods(LiveCluster):
+    """Bug: with a node its pods are forgotten."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event."""
+        if isinstance(event, NodeGone):
+            for uid in [uid for uid, one in self._register.holdings.items()
+                        if one.pod.node == event.name]:
+                super().apply(PodGone(uid))
+        return super().apply(event)
+
+
+class DropsLines(Memo):
+    """Bug: every fiftieth line of the journal is lost."""
+
+    num_seen = 0
+
+    def apply(self, event: Event) -> Decision | None:
+        """Apply an event, and keep most of them."""
+        decision = super().apply(event)
+        self.num_seen += 1
+        if self.num_seen % 50 == 0:
+            self.lines.pop()
+        return decision
+
+
+class ForgetsOnTrouble(Bridge):
+    """Bug: trouble of some kind with a bind is taken for a no, without a look."""
+
+    statuses: tuple[int, ...] = (409,)
+
+    def binding(self, request: Any, at_s: float) -> Steps:
+        """Steps of a bind that is given up too early."""
+        steps = super().binding(request, at_s)
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    found = yield call
+                except ApiError as trouble:
+                    if trouble.status in self.statuses and call.method == "bind":
+                        self.tell(BindFailed(request["PodUID"]))
+                        return {"Error": str(trouble)}
+                    call = steps.throw(trouble)
+                else:
+                    call = steps.send(found)
+        except StopIteration as done:
+            said: dict[str, Any] = done.value
+            return said
+
+
+class ForgetsOnTimeOut(ForgetsOnTrouble):
+    """Bug: a time-out is taken for a no."""
+
+    statuses = (0,)
+
+
+def hasty(live: LiveCluster, journal: Journal, api: Api | None, mode: str) -> Bridge:
+    """Bug: a doubt is settled while its write may still be under way."""
+    return Bridge(live, journal, api, mode, BridgeSettings(doubt_s=0.0))
+
+
+BUGS: dict[str, dict[str, Any]] = {
+    "a reservation lapses while it is committing": {"live": LapsesWhileCommitting},
+    "409 is taken for a failed bind": {"bridge": ForgetsOnTrouble},
+    "a time-out is taken for a failed bind": {"bridge": ForgetsOnTimeOut},
+    "a pod counts beside its reservation": {"live": CountsTwice},
+    "a reservation outlives its pod": {"live": KeepsDeleted},
+    "wrong GPUs after a restart": {"live": WrongMask},
+    "a node takes its pods along": {"live": ForgetsPods},
+    "the journal loses a line": {"journal": DropsLines},
+    "a doubt is settled at once": {"bridge": hasty},
+    "a new bridge answers at once": {"rests": False}}
+
+
+def hunt(makers: Makers, most: int = 2000, steps: int = 400) -> tuple[int, Outcome | None]:
+    """Go through seeds until something breaks.
+
+    Returns
+    -------
+    how many decisions that took, and the run that broke; None if none of `most` seeds did
+    """
+    decisions = 0
+    for seed in range(most):
+        found = simulate(seed, steps, makers)
+        decisions += found.decisions
+        if found.finding:
+            return decisions, found
+    return decisions, None
+
+
+def chunk_of_seeds(first: int, count: int, steps: int) -> dict[str, Any]:
+    """Run some seeds, one after the other; what a line of a store says of them."""
+    began_s = time.perf_counter()
+    outcomes = [simulate(seed, steps) for seed in range(first, first + count)]
+    broken = [found._asdict() for found in outcomes if found.finding]
+    return {"first": first, "count": count, "steps": steps, "broken": broken,
+            "decisions": sum(found.decisions for found in outcomes),
+            "seconds": round(time.perf_counter() - began_s, 2)}
+
+
+def stored_chunks(path: Path, steps: int) -> dict[int, dict[str, Any]]:
+    """Chunks that a store has already, by their first seed; a torn last line is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    chunks = [json.loads(line) for line in lines]
+    return {chunk["first"]: chunk for chunk in chunks if chunk["steps"] == steps}
+
+
+CHUNK = 20
+
+
+def soak(path: Path, decisions: int, steps: int, workers: int) -> dict[int, dict[str, Any]]:
+    """Run seeds until so many decisions were made; what a store has is not done again.
+
+    Parameters
+    ----------
+    path : a line for every `CHUNK` seeds
+    decisions, steps : to make in all; in a run
+    workers : processes
+    """
+    chunks = stored_chunks(path, steps)
+    with ProcessPoolExecutor(workers) as pool, \
+            path.open("a", encoding="utf-8") as file:
+        while sum(chunk["decisions"] for chunk in chunks.values()) < decisions:
+            firsts = [CHUNK * number for number in range(len(chunks) + 4 * workers)]
+            todo = [first for first in firsts if first not in chunks][:4 * workers]
+            for chunk in pool.map(chunk_of_seeds, todo, repeat(CHUNK), repeat(steps)):
+                chunks[chunk["first"]] = chunk
+                file.write(json.dumps(chunk) + "\n")
+                file.flush()
+            print(summary(chunks), flush=True)
+    return chunks
+
+
+def summary(chunks: dict[int, dict[str, Any]]) -> str:
+    """How many decisions, how fast, and what broke."""
+    decisions = sum(chunk["decisions"] for chunk in chunks.values())
+    seconds = sum(chunk["seconds"] for chunk in chunks.values())
+    broken = [found for chunk in chunks.values() for found in chunk["broken"]]
+    commands = "".join(f"\n  {command_of(Outcome(**found))}\n    {found['finding']}"
+                       for found in broken)
+    return (f"{len(chunks) * CHUNK} seeds, {decisions} decisions, "
+            f"{decisions / max(seconds, 0.01):.0f} a second and process, "
+            f"{len(broken)} broken{commands}")
+
+
+def replayed(seed: int, steps: int) -> bool:
+    """Print a run step by step, and the shortest run of its seed that breaks; whether one does."""
+    found = simulate(seed, steps, says=print)
+    print(found.finding or f"nothing broke in {found.decisions} decisions")
+    if found.finding:
+        shortest = shrunk(found)
+        print(f"shortest: {command_of(shortest)}\n  {shortest.finding}")
+    return bool(found.finding)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay one seed, or run many; 1 if something broke."""
+    parser = argparse.ArgumentParser(prog="python -m sched_lab.fleet.live.faults",
+                                     description=main.__doc__)
+    parser.add_argument("--seed", type=int, help="replay this seed")
+    parser.add_argument("--steps", type=int, default=400, help="of a run")
+    parser.add_argument("--decisions", type=int, default=10_000, help="to make, seed after seed")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--store", type=Path, default=Path("faults.jsonl"),
+                        help="what is there is not done again")
+    chosen = parser.parse_args(arguments)
+    if chosen.seed is not None:
+        return int(replayed(chosen.seed, chosen.steps))
+    chunks = soak(chosen.store, chosen.decisions, chosen.steps, chosen.workers)
+    print(summary(chunks))
+    return int(any(chunk["broken"] for chunk in chunks.values()))
+
+
+if __name__ == "__main__" and __spec__ is not None:  # as a program, not in this chapter
+    sys.exit(main())

@@ -1,0 +1,403 @@
+"""A list is a photograph and a watch is a film; joined at one version number they miss nothing, and when the film tears there is a new photograph."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ...lab.frames import InputError
+from ..read.kubernetes import dig, text_at
+from .bridge import Api as Api
+from .bridge import ApiError as ApiError
+from .bridge import Objects, is_over, uid_of
+from .core import Event, LiveNode, LivePod, NodeGone, NodeSeen, PodGone, PodSeen
+
+__all__ = ['follow', 'KubernetesApi']
+
+
+def number_of(version: str) -> int | None:
+    """Number of a version; None if it is not one that can be compared."""
+    return int(version) if version.isascii() and version.isdigit() and len(version) < 19 else None
+
+
+def later(version: str, other: str) -> str:
+    """The later of two versions; the other if they cannot be compared."""
+    numbers = [number_of(version), number_of(other)]
+    if not other or (None not in numbers and numbers[0] > numbers[1]):  # type: ignore[operator]
+        return version
+    return other
+
+
+class Known:
+    """What was told of the objects of a kind.
+
+    Parameters
+    ----------
+    kind : "nodes" or "pods"
+    objects : reads them
+    """
+
+    def __init__(self, kind: str, objects: Objects) -> None:
+        self.kind = kind
+        self.objects = objects
+        self.told: dict[str, LiveNode | LivePod] = {}
+        self.numbers: dict[str, int] = {}  # of the last change, of objects that are gone, too
+        self.floor = -1  # what is not later than the last list is in it
+
+    def key_of(self, body: dict[str, Any]) -> str:
+        """What an object is known by: a pod of the same name may be another."""
+        return uid_of(body) if self.kind == "pods" else text_at(body, "metadata", "name")
+
+    def is_news(self, key: str, body: dict[str, Any]) -> bool:
+        """Whether a change is later than what is known of its object; it is known then."""
+        number = number_of(text_at(body, "metadata", "resourceVersion"))
+        if number is None:
+            return True
+        if number <= max(self.floor, self.numbers.get(key, -1)):
+            return False
+        self.numbers[key] = number
+        return True
+
+    def keys(self) -> list[str]:
+        """All that the cluster was told of, also by others: a bridge asks about pods, too."""
+        others = self.objects.told if self.kind == "pods" else {}
+        return list({**self.told, **others})
+
+    def gone(self, key: str) -> Event:
+        """The event that an object is not there any more."""
+        self.told.pop(key, None)
+        if self.kind == "pods":
+            self.objects.told.pop(key, None)
+            return PodGone(key)
+        self.objects.gpus.pop(key, None)
+        return NodeGone(key)
+
+
+def event_of(known: Known, change: str, body: dict[str, Any]) -> Event | None:
+    """The event of a change; None if it changes nothing that counts."""
+    key = known.key_of(body)
+    if not key or not known.is_news(key, body):
+        return None
+    if change == "DELETED":
+        return known.gone(key)
+    seen = thing_of(known, body)
+    if seen is None:
+        return known.gone(key) if key in known.told or key in known.objects.told else None
+    if known.told.get(key) == seen:
+        return None
+    known.told[key] = seen
+    return NodeSeen(seen) if isinstance(seen, LiveNode) else PodSeen(seen)
+
+
+def thing_of(known: Known, body: dict[str, Any]) -> LiveNode | LivePod | None:
+    """An object as the live cluster takes it; None if it counts for nothing."""
+    if known.kind == "nodes":
+        return known.objects.node(body)
+    return None if is_over(body) else known.objects.pod(body)
+
+
+def events_of_list(known: Known, bodies: Iterable[dict[str, Any]], version: str,
+                   before: Iterable[str] | None = None) -> Iterator[Event]:
+    """Events that lead from what was told to what a list of some version shows.
+
+    Parameters
+    ----------
+    known, bodies, version : what was told; the objects of the list, and its version
+    before : keys of what was told before the list was asked for, gone if it is not in it; None for
+        all that was told by now
+    """
+    present = {known.key_of(body): body for body in bodies}
+    for key in [key for key in (known.keys() if before is None else before) if key not in present]:
+        yield known.gone(key)
+    known.numbers.clear()
+    known.floor = -1
+    for body in present.values():
+        event = event_of(known, "ADDED", body)
+        if event is not None:
+            yield event
+    known.floor = number_of(version) or -1
+
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 30.0
+
+
+def pause_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**min(failures - 1, 20))
+
+
+def follow(api: Api, kind: str, tell: Callable[[Any], object], pause: Callable[[float], None],
+           objects: Objects | None = None, relist_after: int = 12) -> Iterator[str]:
+    """Tell of every node or pod that comes, changes or goes, for ever.
+
+    Parameters
+    ----------
+    api : lists and watches
+    kind : "nodes" or "pods"; nodes should be listed first, since shares in MiB need them
+    tell : takes an event of the live cluster
+    pause : waits for some seconds
+    objects : the reader of the bridge that is told; None for one of its own
+    relist_after : so many watches, after which there is a new list
+
+    Yields
+    ------
+    what the step was: "listed", "changed", "unchanged", or "paused"
+    """
+    known = Known(kind, objects or Objects())
+    version = ""
+    failures = watches = 0
+    while True:
+        failures += 1  # until something arrives
+        try:
+            if not version or watches >= relist_after:
+                before = known.keys()
+                bodies, version = api.list(kind)
+                watches = 0
+                for event in events_of_list(known, bodies, version, before):
+                    tell(event)
+                yield "listed"
+            watches += 1
+            for change, body in api.watch(kind, version):
+                failures = 0
+                version = later(version, text_at(body, "metadata", "resourceVersion"))
+                yield told_of(known, change, body, tell)
+        except ApiError as trouble:
+            version = "" if trouble.status == 410 else version
+            failures = max(failures, 1)
+        if failures:
+            pause(pause_s(failures))
+            yield "paused"
+
+
+def told_of(known: Known, change: str, body: dict[str, Any],
+            tell: Callable[[Any], object]) -> str:
+    """Tell of a change of a watch; what the step was."""
+    event = None if change == "BOOKMARK" else event_of(known, change, body)
+    if event is None:
+        return "unchanged"
+    tell(event)
+    return "changed"
+
+
+PAGE = 500
+CONNECT_S = 5.0
+LIST_S = 60.0
+CALL_S = 3.0  # the scheduler waits for the answer
+WATCH_S = 300
+SILENCE_S = 150.0  # a bookmark comes about once a minute
+
+
+def error_of(status: int, reason: str, headers: Any = None) -> ApiError:
+    """The error of a response."""
+    wait = str((headers or {}).get("Retry-After", ""))
+    return ApiError(status, reason, float(wait) if wait.isdigit() else 0.0)
+
+
+def answered(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """The response of a call of the official client.
+
+    Raises
+    ------
+    ApiError : the server refused, or there was no answer
+    """
+    from kubernetes.client.exceptions import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        return call(*arguments, _preload_content=False, **named)
+    except ApiException as trouble:
+        said = parsed_or_none(trouble.body or "")
+        raise error_of(trouble.status or 0, text_at(said, "message") or str(trouble.reason),
+                       trouble.headers) from None
+    except (HTTPError, OSError) as trouble:
+        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
+
+
+def parsed_or_none(text: str | bytes) -> Any:
+    """Value of a JSON text; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def object_in(response: Any) -> dict[str, Any]:
+    """The object in a response.
+
+    Raises
+    ------
+    ApiError : it broke off, or is none
+    """
+    from urllib3.exceptions import HTTPError
+
+    try:
+        body = parsed_or_none(response.data)
+    except (HTTPError, OSError) as trouble:
+        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
+    if not isinstance(body, dict):
+        raise ApiError(0, "the answer is no JSON object")
+    return body
+
+
+def lines_of(response: Any) -> Iterator[bytes]:
+    """Lines of a response as they come; a last one that is cut short is left out.
+
+    Raises
+    ------
+    ApiError : the connection broke
+    """
+    from urllib3.exceptions import HTTPError
+
+    rest = b""
+    try:
+        for chunk in response.stream(2**16):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from filter(None, lines)
+    except (HTTPError, OSError) as trouble:
+        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
+    finally:
+        response.close()
+
+
+def changes_in(lines: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Changes of a watch.
+
+    Raises
+    ------
+    ApiError : the server says so, or a line is no change
+    """
+    for line in lines:
+        said = parsed_or_none(line)
+        change = text_at(said, "type")
+        body = dig(said, "object")
+        if change == "ERROR":
+            raise ApiError(int(dig(body, "code") or 500), text_at(body, "message"))
+        if not change or not isinstance(body, dict):
+            raise ApiError(0, "a line of the watch is no change")
+        yield change, body
+
+
+def client_of(kubeconfig: str | Path | None) -> Any:
+    """The official client, by a kubeconfig file, or by what a pod is given, or by the default file.
+
+    Raises
+    ------
+    InputError : there is no way to a cluster
+    """
+    from kubernetes import client, config
+
+    settings = client.Configuration()
+    try:
+        load_into(settings, config, kubeconfig)
+    except (config.ConfigException, OSError) as trouble:
+        raise InputError(f"no way to a cluster: {trouble}", file=kubeconfig,
+                         mend="give a kubeconfig file") from None
+    settings.retries = False
+    return client.CoreV1Api(client.ApiClient(settings))
+
+
+def load_into(settings: Any, config: Any, kubeconfig: str | Path | None) -> None:
+    """Read a kubeconfig file; without one, the service account of a pod, or the default file."""
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=settings)
+            return
+    except config.ConfigException:
+        pass  # not in a cluster
+    config.load_kube_config(kubeconfig and str(kubeconfig), client_configuration=settings,
+                            persist_config=False)
+
+
+class KubernetesApi:
+    """An API server, through the official client.
+
+    Parameters
+    ----------
+    kubeconfig : file; None for the service account of the pod, or the default file outside one
+
+    Raises
+    ------
+    InputError : there is no way to a cluster
+    """
+
+    def __init__(self, kubeconfig: str | Path | None = None) -> None:
+        self._core = client_of(kubeconfig)
+        self._lists = {"nodes": self._core.list_node,
+                       "pods": self._core.list_pod_for_all_namespaces}
+
+    def list(self, kind: str) -> tuple[list[dict[str, Any]], str]:
+        """Objects of a kind and the version of the list, as `Api` has it."""
+        try:
+            return listed(self._lists[kind], PAGE)
+        except ApiError as trouble:
+            if trouble.status != 410:
+                raise
+        return listed(self._lists[kind], None)
+
+    def watch(self, kind: str, version: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Changes since a version, as `Api` has it.
+
+        Parameters
+        ----------
+        kind : "nodes" or "pods"
+        version : of a list, or of the last change
+        """
+        response = answered(
+            self._lists[kind], watch=True, resource_version=version, timeout_seconds=WATCH_S,
+            allow_watch_bookmarks=True, _request_timeout=(CONNECT_S, SILENCE_S))
+        return changes_in(lines_of(response))
+
+    def bind(self, namespace: str, name: str, uid: str, node: str,
+             annotations: dict[str, str]) -> None:
+        """Give a pod its node and annotations, as `Api` has it.
+
+        Parameters
+        ----------
+        namespace, name, uid : of the pod
+        node : name
+        annotations : are merged into those of the pod
+        """
+        written = {"name": name, "namespace": namespace, "annotations": annotations}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "target": target,
+                "metadata": {**written, "uid": uid} if uid else written}
+        object_in(answered(self._core.create_namespaced_pod_binding, name, namespace, body,
+                           _request_timeout=(CONNECT_S, CALL_S)))
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A pod as it is now, as `Api` has it.
+
+        Parameters
+        ----------
+        namespace, name : of the pod
+        """
+        try:
+            return object_in(answered(self._core.read_namespaced_pod, name, namespace,
+                                      _request_timeout=(CONNECT_S, CALL_S)))
+        except ApiError as trouble:
+            if trouble.status == 404:
+                return None
+            raise
+
+
+def listed(call: Callable[..., Any], page: int | None) -> tuple[list[dict[str, Any]], str]:
+    """Objects of a list and its version, page by page.
+
+    Raises
+    ------
+    ApiError : the server refused, or pages expired (410)
+    """
+    bodies: list[dict[str, Any]] = []
+    after: str | None = None
+    while True:
+        found = object_in(answered(call, limit=page, _continue=after,
+                                   _request_timeout=(CONNECT_S, LIST_S)))
+        bodies += [one for one in found.get("items") or [] if isinstance(one, dict)]
+        after = text_at(found, "metadata", "continue") or None
+        if after is None:
+            return bodies, text_at(found, "metadata", "resourceVersion")

@@ -1,0 +1,486 @@
+"""The bridge behind HTTP: who may ask, how much, for how long, and what is measured."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...lab import web
+from ...lab.frames import InputError
+from ...lab.web import Address as Address
+from ...lab.web import (
+    Endpoint,
+    Health,
+    OrderlyServer,
+    Refusal,
+    body_of,
+    in_json,
+    probe_of,
+    question_of,
+)
+from ...lab.web import Intake as Intake
+from ...lab.web import Limits as Limits
+from ...lab.web import Secret as Secret
+from ...lab.web import log_in_json as log_in_json
+
+__all__ = ['Extender', 'serve']
+
+LOG = logging.getLogger("sched_lab.serve")
+
+
+def check_address(host: str, is_guarded: bool) -> None:
+    """Refuse to listen where others can reach us, if anybody may ask.
+
+    Parameters
+    ----------
+    host : name or address to listen on
+    is_guarded : whether a token or a client's certificate is asked for
+
+    Raises
+    ------
+    InputError : others can reach it, and nothing is asked for
+    """
+    web.check_address(host, is_guarded, "reserve GPUs and bind pods")
+
+
+GAUGES = {
+    "eopc_w": ("eopc_watts", 1, "Power of the nodes by Eq. 1-2."),
+    "gpus": ("gpus", 1, "GPUs of the nodes."),
+    "used_gpu_milli": ("gpus_used", 0.001, "GPUs that pods hold, bound or reserved."),
+    "fragmentation_gpu_milli": ("fragmentation_gpus",  0.001, "GPUs that are free and of no use "
+                                "to a task of the target workload, expected."),
+    "stranded_gpu_milli": ("gpus_stranded", 0.001, "GPUs that are free beyond what the CPU "
+                           "beside them can serve at the usual ratio."),
+    "pods": ("pods", 1, "Pods that hold something."),
+    "reservations": ("reservations", 1, "Reservations that are not bound yet."),
+}
+SECONDS = (.0005, .001, .002, .003, .005, .01, .015, .025, .05, .1, .25, 1, 5)
+
+
+class ClusterGauges(Collector):
+    """Gauges of the cluster, computed when they are asked for."""
+
+    def __init__(self, gauges: Callable[[], Mapping[str, float]]) -> None:
+        self.gauges = gauges
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each gauge; lapsed reservations are a counter."""
+        losses = GaugeMetricFamily("sched_lab_twin_loss", "What a twin expects of each policy, by "
+                                   "its objective; less is better.", labels=["policy"])
+        for name, value in self.gauges().items():
+            if name in GAUGES:
+                metric, factor, words = GAUGES[name]
+                yield GaugeMetricFamily(f"sched_lab_{metric}", words, value=factor * value)
+            elif name == "lapsed":
+                yield CounterMetricFamily("sched_lab_reservations_lapsed", "Reservations that "
+                                          "ended by time.", value=value)
+            elif name.startswith("twin "):
+                losses.add_metric([name.removeprefix("twin ")], value)
+        if losses.samples:
+            yield losses
+
+
+class Meters:
+    """What Prometheus may read.
+
+    Parameters
+    ----------
+    gauges : of the cluster; empty while they are not known yet
+    """
+
+    def __init__(self, gauges: Callable[[], Mapping[str, float]]) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("sched_lab_requests", "Requests by verb and status of HTTP.",
+                                ["verb", "status"], registry=registry)
+        self.decisions = Counter("sched_lab_decisions", "Filters by mode and outcome.",
+                                 ["mode", "outcome"], registry=registry)
+        self.seconds = Histogram("sched_lab_request_seconds", "From the head of a request to its "
+                                 "answer.", ["verb"], buckets=SECONDS, registry=registry)
+        self.binds = Counter("sched_lab_bind_failures", "Binds that failed.", registry=registry)
+        self.watches = Counter("sched_lab_watch_restarts", "Watches that were begun again.",
+                               ["kind"], registry=registry)
+        self.registry.register(ClusterGauges(gauges))
+        ProcessCollector(registry=self.registry)
+
+
+def outcome_of(answer: Mapping[str, Any]) -> str:
+    """What became of a filter: `fits`, `none` or `error`."""
+    if answer.get("Error"):
+        return "error"
+    nodes = answer.get("NodeNames") or (answer.get("Nodes") or {}).get("items")
+    return "fits" if nodes else "none"
+
+
+class Call(Protocol):
+    """A call to carry out: a method of the API, or "pause"."""
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What it is called with."""
+
+
+Steps = Generator[Any, Any, dict[str, Any]]
+
+
+class Answering(Protocol):
+    """What is served: the bridge, or a stand-in."""
+
+    mode: str
+
+    def filter(self, request: Any, at_s: float) -> dict[str, Any]:
+        """Which nodes may take the pod."""
+
+    def prioritize(self, request: Any, at_s: float) -> list[dict[str, Any]]:
+        """How good each node is."""
+
+    def binding(self, request: Any, at_s: float) -> Steps:
+        """Steps of a bind."""
+
+    def settling(self, at_s: float) -> Steps:
+        """Steps that let time pass: reservations lapse, doubts are settled."""
+
+    def tell(self, event: Any) -> Any:
+        """Take an event of the cluster."""
+
+
+async def carry_out(call: Call, api: Any, pool: ThreadPoolExecutor) -> Any:
+    """Carry out a call in a thread; a pause needs none."""
+    if call.method == "pause":
+        return await asyncio.sleep(*call.arguments)
+    action = partial(getattr(api, call.method), *call.arguments)
+    return await asyncio.get_running_loop().run_in_executor(pool, action)
+
+
+async def walked(steps: Steps, api: Any, pool: ThreadPoolExecutor) -> dict[str, Any]:
+    """Carry out the calls of a generator, hand it what comes of them; return what it returns."""
+    try:
+        call = next(steps)
+        while True:
+            try:
+                found = await carry_out(call, api, pool)
+            except Exception as trouble:
+                call = steps.throw(trouble)
+            else:
+                call = steps.send(found)
+    except StopIteration as done:
+        return dict(done.value)
+
+
+EARLIER = "writes of an earlier process"  # that Extender.health may wait for
+
+
+@dataclass(frozen=True)
+class Works:
+    """What an extender is made of.
+
+    Parameters
+    ----------
+    bridge : answers
+    api : of the API server, whose methods are called in threads
+    gauges : of the cluster, for the metrics
+    warm : done once in a thread, before questions are answered: compiles kernels
+    close : done last: writes out the journal
+    about : what is logged when it listens: policy, target workload
+    rest_s : from the start to the first answer, while writes of an earlier process may land
+    """
+
+    bridge: Answering
+    api: Any
+    gauges: Callable[[], Mapping[str, float]] = dict
+    warm: Callable[[], Any] = dict
+    close: Callable[[], Any] = dict
+    about: Mapping[str, Any] = field(default_factory=dict)
+    rest_s: float = 0.0
+
+
+class Extender:
+    """A bridge behind HTTP; `app_of` makes the application.
+
+    Parameters
+    ----------
+    works : what it is made of
+    intake : who may ask, and how much
+    """
+
+    def __init__(self, works: Works, intake: Intake) -> None:
+        self.works = works
+        self.bridge = works.bridge
+        self.intake = intake
+        self.limits = intake.limits
+        self.health = Health({"kernels", EARLIER} if works.rest_s else {"kernels"})
+        self.meters = Meters(lambda: {} if self.health.waits_for else works.gauges())
+        self.running = 0
+        self.pool = ThreadPoolExecutor(self.limits.requests, "call")
+        self.threads: list[threading.Thread] = []
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.room = threading.BoundedSemaphore(self.limits.events)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is logged when it listens."""
+        return {"mode": self.bridge.mode, **self.works.about}
+
+
+async def decide(extender: Extender, verb: str, question: dict[str, Any]) -> Any:
+    """The bridge's answer to a question, counted."""
+    bridge = extender.bridge
+    at_s = time.monotonic()
+    if verb == "prioritize":
+        return bridge.prioritize(question, at_s)
+    if verb == "filter":
+        answer = bridge.filter(question, at_s)
+        extender.meters.decisions.labels(bridge.mode, outcome_of(answer)).inc()
+        return answer
+    answer = await walked(bridge.binding(question, at_s), extender.works.api, extender.pool)
+    if answer["Error"]:
+        extender.meters.binds.inc()
+        LOG.warning("a bind failed", extra={"fields": {"error": answer["Error"]}})
+    return answer
+
+
+async def answered(extender: Extender, verb: str, request: Request) -> Response:
+    """The answer to a request, or the reason why there is none."""
+    health = extender.health
+    try:
+        extender.intake.admit(request)
+        if health.waits_for:
+            raise Refusal(503, f"not ready: {health.words()}")
+        if extender.running >= extender.limits.requests:
+            raise Refusal(503, "too many requests at once; ask again")
+        extender.running += 1
+        try:
+            body = await body_of(extender.intake, request)
+            return in_json(await decide(extender, verb, question_of(body)))
+        finally:
+            extender.running -= 1
+    except Refusal as refusal:
+        return in_json({"Error": str(refusal)}, refusal.status)
+    except InputError as error:
+        return in_json({"Error": str(error)}, 400)
+    except ClientDisconnect:
+        return Response(status_code=400)  # nobody is there to read it
+
+
+def endpoint_of(extender: Extender, verb: str) -> Endpoint:
+    """Answers one verb, and measures it; a mistake of ours is told to the log alone."""
+    async def answer(request: Request) -> Response:
+        began_s = time.perf_counter()
+        try:
+            response = await answered(extender, verb, request)
+        except Exception:
+            LOG.exception("our mistake, in %s", verb)
+            response = in_json({"Error": "the extender failed; its log says how"}, 500)
+        extender.meters.requests.labels(verb, response.status_code).inc()
+        extender.meters.seconds.labels(verb).observe(time.perf_counter() - began_s)
+        return response
+    return answer
+
+
+def metrics_of(extender: Extender) -> Endpoint:
+    """Answers Prometheus."""
+    async def answer(request: Request) -> Response:
+        try:
+            extender.intake.admit(request)
+        except Refusal as refusal:
+            return in_json({"Error": str(refusal)}, refusal.status)
+        text = generate_latest(extender.meters.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return answer
+
+
+class Heard:
+    """An API that says when a watch begins."""
+
+    def __init__(self, api: Any, begun: Callable[[str], None]) -> None:
+        self.api = api
+        self.begun = begun
+
+    def list(self, kind: str) -> Any:
+        """As the API lists; why it does not is logged, since we are not ready before it does."""
+        try:
+            return self.api.list(kind)
+        except Exception as trouble:
+            LOG.warning("cannot list %s: %s", kind, trouble)
+            raise
+
+    def watch(self, kind: str, version: str) -> Any:
+        """As the API watches."""
+        self.begun(kind)
+        return self.api.watch(kind, version)
+
+
+def on_loop(extender: Extender, action: Callable[..., None], *arguments: Any) -> None:
+    """Let the loop do something that must not fail, in the order in which it is asked to."""
+    def act() -> None:
+        extender.room.release()
+        try:
+            action(*arguments)
+        except Exception as error:
+            extender.health.fail(error)
+
+    extender.room.acquire()
+    assert extender.loop is not None
+    with contextlib.suppress(RuntimeError):  # it has ended
+        extender.loop.call_soon_threadsafe(act)
+
+
+Follow = Callable[[Any, str, Callable[[Any], None], Callable[[float], Any]], Iterator[Any]]
+
+
+def note_watch(extender: Extender, kind: str) -> None:
+    """Note that a watch has begun: the first means that the list has been read."""
+    if kind not in extender.health.waits_for:
+        extender.meters.watches.labels(kind).inc()
+        return
+    extender.health.done(kind)
+    if extender.threads:
+        extender.threads.pop(0).start()
+
+
+def follow_on(extender: Extender, api: Any, follow: Follow, kind: str) -> None:
+    """Follow one kind of object until the end; runs in a thread."""
+    stopping = extender.health.stopping
+    heard = Heard(api, partial(on_loop, extender, note_watch, extender))
+    tell = partial(on_loop, extender, extender.bridge.tell)
+    try:
+        for _ in follow(heard, kind, tell, stopping.wait):
+            if stopping.is_set():
+                return
+        raise RuntimeError(f"the follower of {kind} has ended")
+    except Exception as error:
+        on_loop(extender, extender.health.fail, error)
+
+
+def watch_with(extender: Extender, api: Any, follow: Follow,
+               kinds: Sequence[str] = ("nodes", "pods")) -> None:
+    """Let an extender follow objects, and answer nothing before all have been listed.
+
+    Parameters
+    ----------
+    extender : not running yet
+    api : as `follow` takes it
+    follow : of {py:mod}`fleet.live.follow <sched_lab.fleet.live.follow>`, or a stand-in
+    kinds : one after the other: what a pod holds may be known only beside its node
+    """
+    for kind in kinds:
+        extender.health.waits_for.add(kind)
+        extender.threads.append(threading.Thread(
+            target=follow_on, args=(extender, api, follow, kind), daemon=True))
+
+
+TICK_S = 1.0
+
+
+async def tick(extender: Extender) -> None:
+    """Let time pass for the bridge."""
+    while True:
+        if not extender.health.waits_for:
+            steps = extender.bridge.settling(time.monotonic())
+            await walked(steps, extender.works.api, extender.pool)
+        await asyncio.sleep(TICK_S)
+
+
+async def warm_up(extender: Extender) -> None:
+    """Compile in a thread: probes are answered meanwhile."""
+    await asyncio.get_running_loop().run_in_executor(extender.pool, extender.works.warm)
+    extender.health.done("kernels")
+
+
+async def rest(extender: Extender) -> None:
+    """Let writes of an earlier process land, so that the watch tells of them, or die."""
+    await asyncio.sleep(extender.works.rest_s)
+    extender.health.done(EARLIER)
+
+
+def note_end(health: Health, task: asyncio.Task[None]) -> None:
+    """A task that fails ends the process."""
+    if not task.cancelled() and (error := task.exception()):
+        health.fail(error)
+
+
+def app_of(extender: Extender) -> Starlette:
+    """The ASGI application of an extender."""
+    @contextlib.asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[dict[str, Any]]:
+        extender.loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(job(extender)) for job in (warm_up, rest, tick)]
+        for task in tasks:
+            task.add_done_callback(partial(note_end, extender.health))
+        if extender.threads:
+            extender.threads.pop(0).start()
+        yield {"limits": extender.limits}
+        extender.health.stopping.set()
+        for task in tasks:
+            task.cancel()
+        extender.pool.shutdown(cancel_futures=True)
+        extender.works.close()
+
+    health = extender.health
+    verbs = [Route(f"/{verb}", endpoint_of(extender, verb), methods=["POST"])
+             for verb in ("filter", "prioritize", "bind")]
+    app = Starlette(lifespan=life, routes=[
+        *verbs, Route("/metrics", metrics_of(extender)),
+        Route("/healthz", probe_of(lambda: health.failure is None, health.words)),
+        Route("/readyz", probe_of(lambda: health.is_ready, health.words))])
+    app.router.redirect_slashes = False
+    return app
+
+
+def server_of(extender: Extender, address: Address) -> OrderlyServer:
+    """The server of an extender, not started.
+
+    Parameters
+    ----------
+    extender : what is served
+    address : where
+
+    Raises
+    ------
+    InputError : a certificate or key cannot be used
+    """
+    return web.server_of(app_of(extender), extender, address)
+
+
+def serve(extender: Extender, address: Address) -> None:
+    """Serve until somebody says to end.
+
+    Parameters
+    ----------
+    extender : what is served
+    address : where
+
+    Raises
+    ------
+    InputError : nobody can listen there, or a certificate cannot be used
+    Exception : what failed that must not fail
+    """
+    web.serve(app_of(extender), extender, address)

@@ -1,0 +1,1 @@
+"""From files of any kind to one checked pair of tables."""

@@ -1,0 +1,682 @@
+"""A dump is believed when its rows agree: times, sizes, units, and no GPU given away twice."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ...cluster import WHOLE_GPU_MILLI
+from ...hardware import known_gpu_w
+from ...lab.frames import InputError
+from ...traces import models_of
+from .tables import ClusterTables, milli_of_profile, read_cluster
+
+__all__ = ['Checked', 'check_cluster']
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+EXIT_CODES = {"note": 0, "finding": 1, "unusable": 2}
+MOST_SHOWN = 20  # rows of one kind of finding that are spelled out
+MOST_NAMES = 5  # tasks that a double booking names
+
+
+class Found(NamedTuple):
+    """What one check found.
+
+    Parameters
+    ----------
+    severity : note, finding or unusable
+    kind : in two or three words
+    file, column : where
+    rows : positions in that table, (n,); empty for all of it
+    words : sentence for each of them, by its place in `rows`
+    mend : what to do
+    """
+
+    severity: str
+    kind: str
+    file: str
+    column: str
+    rows: Indices
+    words: Callable[[int], str]
+    mend: str
+
+    def lines(self) -> list[dict[str, Any]]:
+        """One record for each of the first rows."""
+        shown: list[int | None] = [row + 2 for row in self.rows[:MOST_SHOWN].tolist()]
+        return [{"severity": self.severity, "kind": self.kind, "file": self.file, "row": row,
+                 "column": self.column, "problem": self.words(place), "mend": self.mend,
+                 "count": max(1, len(self.rows))} for place, row in enumerate(shown or [None])]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table whose numbers are floats, NaN where unknown, and whose texts are never missing.
+
+    Parameters
+    ----------
+    file : name of the table
+    frame : nodes or tasks
+    """
+
+    file: str
+    frame: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def numbers(self, column: str) -> Floats:
+        """Numbers of a column, (rows,)."""
+        return self.frame[column].to_numpy(float, na_value=np.nan)
+
+    def texts(self, column: str) -> NDArray[np.object_]:
+        """Texts of a column, (rows,)."""
+        return self.frame[column].fillna("").astype(str).to_numpy(object)
+
+    def found(self, kind: str, column: str, is_so: Flags, words: Callable[[int], str], mend: str,
+              severity: str = "finding") -> Iterator[Found]:
+        """Yield what a mask says, if it says something."""
+        rows = np.flatnonzero(is_so)
+        if len(rows):
+            yield Found(severity, kind, self.file, column, rows, lambda k: words(int(rows[k])),
+                        mend)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both tables.
+
+    Parameters
+    ----------
+    nodes, tasks : their columns
+    watts : models of GPUs whose watts are known
+    """
+
+    nodes: Columns
+    tasks: Columns
+    watts: frozenset[str]
+
+
+def table(severity: str, kind: str, file: str, sentence: str, mend: str) -> Found:
+    """A finding about all of a table."""
+    return Found(severity, kind, file, "", np.empty(0, np.int64), lambda _: sentence, mend)
+
+
+def shown(number: float) -> str:
+    """A number as a sentence shows it."""
+    return f"{number:,.10g}"
+
+
+def sentence_of(sentence: str, values: Floats, row: int) -> str:
+    """A sentence with the value of a row in it."""
+    return sentence.format(shown(values[row]))
+
+
+def check_content(pair: Pair) -> Iterator[Found]:
+    """Nodes, tasks and times that a replay needs."""
+    if not len(pair.nodes):
+        yield table("unusable", "no nodes", "nodes.csv", "there are no nodes",
+                    "read again with --nodes FILE, or with --size-to 80%")
+    if not len(pair.tasks):
+        yield table("unusable", "no tasks", "tasks.csv", "there are no tasks",
+                    "read again, with a file that has some")
+        return
+    if all(np.isnan(pair.tasks.numbers(name)).all() for name in ("submit_s", "start_s")):
+        yield table("finding", "no times", "tasks.csv", "no task has a time",
+                    "fill in submit_s, or replay the tasks in the order of the table")
+    gpus = pair.tasks.numbers("num_gpus")
+    if len(gpus) and not (gpus > 0).any():
+        yield table("note", "no GPU tasks", "tasks.csv", "no task asks for a GPU",
+                    "map a column to num_gpus if one says so")
+
+
+COUNTS = ("num_gpus", "gpu_milli", "cpu_milli", "memory_mib", "gpu_memory_mib")
+
+
+def check_counts(pair: Pair) -> Iterator[Found]:
+    """Counts below zero, and numbers of GPUs that are unknown."""
+    for columns in (pair.nodes, pair.tasks):
+        for name in [name for name in COUNTS if name in columns.frame]:
+            values = columns.numbers(name)
+            yield from columns.found("negative count", name, values < 0,
+                                     partial(sentence_of, "{} is negative", values),
+                                     "give 0 or more, or leave the cell empty")
+        unknown = np.isnan(columns.numbers("num_gpus"))
+        yield from columns.found("unknown GPUs", "num_gpus", unknown,
+                                 lambda row: "the number of GPUs is unknown",
+                                 "give it, 0 for none, or take the row out")
+
+
+def check_models(pair: Pair) -> Iterator[Found]:
+    """GPU models whose watts are not known."""
+    models = pair.nodes.texts("gpu_model")
+    has_gpus = pair.nodes.numbers("num_gpus") > 0
+    is_silent = has_gpus & (models == "")
+    yield from pair.nodes.found(
+        "no GPU model", "gpu_model", is_silent, lambda row: "the node has GPUs of no known model",
+        "name the model if power matters; sched-lab hardware lists those that are known", "note")
+    unknown = [model for model in pd.unique(models) if model and model not in pair.watts]
+    for model in unknown:
+        near = [name for name in sorted(pair.watts) if name.lower() in words_of(model)]
+        hint = f"; {near[0]} may be the same" if near else ""
+        yield from pair.nodes.found(
+            "no watts", "gpu_model", has_gpus & (models == model),
+            lambda row: f"the watts of {models[row]!r} are not known",
+            f"give idle_w and full_w of {model!r} with --hardware FILE{hint}", "note")
+
+
+def words_of(model: str) -> list[str]:
+    """Words of a name such as NVIDIA-A100-SXM4-80GB, in small letters."""
+    return re.split(r"[^a-z0-9]+", model.lower())
+
+
+def check_demands(pair: Pair) -> Iterator[Found]:
+    """GPU demands that are neither a share of one GPU nor whole GPUs nor instances."""
+    tasks = pair.tasks
+    gpus = tasks.numbers("num_gpus")
+    milli = tasks.numbers("gpu_milli")
+    profiles = tasks.texts("mig_profile")
+    has_profile = profiles != ""
+    known = {name: milli_of_profile(name) is not None for name in pd.unique(profiles) if name}
+    is_known = np.array([known.get(name, True) for name in profiles], bool)
+    yield from tasks.found("unknown MIG profile", "mig_profile", ~is_known,
+                           lambda row: f"{profiles[row]!r} is no profile",
+                           "write 1g.10gb, for instance")
+
+    def words(row: int) -> str:
+        return f"{shown(milli[row])} thousandths of each of {shown(gpus[row])} GPUs"
+
+    beyond = (milli > WHOLE_GPU_MILLI) | ((gpus > 0) & (milli == 0))
+    yield from tasks.found("impossible share", "gpu_milli", beyond, words,
+                           "gpu_milli is the demand on each GPU: give 1 to 1000")
+    several = (gpus > 1) & (milli < WHOLE_GPU_MILLI) & (milli > 0) & ~has_profile
+    yield from tasks.found("shares of several", "gpu_milli", several, words,
+                           "only one GPU can be shared: split the task, or give 1000")
+    yield from tasks.found("share of nothing", "gpu_milli", (gpus == 0) & (milli > 0), words,
+                           "give num_gpus 1, or gpu_milli 0")
+
+
+HOUR_S = 3600.0
+SPAN_OF_SECONDS = 3e10  # a thousand years
+FARTHEST_ZONES_S = 26 * HOUR_S
+
+
+def lag_words(early: str, late: str, lag_s: Floats) -> Callable[[int], str]:
+    """Sentence about two times in the wrong order."""
+    return lambda row: f"{late} is {shown(-lag_s[row])} s before {early}"
+
+
+def check_times(pair: Pair) -> Iterator[Found]:
+    """Times in the wrong order."""
+    submit, start, end = map(pair.tasks.numbers, ("submit_s", "start_s", "end_s"))
+    for early, late, lag_s in (
+            ("start_s", "end_s", end - start), ("submit_s", "start_s", start - submit),
+            ("submit_s", "end_s", np.where(np.isnan(start), end - submit, 0))):
+        kind = f"{late.removesuffix('_s')} before {early.removesuffix('_s')}"
+        mend = "correct one of the two times, or take the row out"
+        words = lag_words(early, late, lag_s)
+        is_hour = (lag_s < 0) & (lag_s >= -HOUR_S)
+        yield from pair.tasks.found(
+            kind, late, is_hour, words, "a clock put back an hour looks like this: add an hour to "
+            f"{late} if the zone changed then, or else correct it")
+        yield from pair.tasks.found(kind, late, lag_s < -HOUR_S, words, mend)
+    yield from pair.tasks.found("a thousand years", "end_s", end - submit > SPAN_OF_SECONDS,
+                                partial(sentence_of, "ends at {} s", end),
+                                "correct it, or leave the cell empty if the task still runs")
+    for name, times in (("submit_s", submit), ("start_s", start), ("end_s", end)):
+        yield from pair.tasks.found("negative time", name, times < 0,
+                                    partial(sentence_of, "{} s is before the zero", times),
+                                    "times are seconds since the earliest: give 0 or more")
+
+
+def check_clock(pair: Pair) -> Iterator[Found]:
+    """Clocks that were put back, and columns in two zones."""
+    submit = pair.tasks.numbers("submit_s")
+    rows = np.flatnonzero(np.isfinite(submit))
+    step_s = np.diff(submit[rows])
+    is_back = step_s < 0
+    is_hour = (step_s <= -HOUR_S / 4) & (step_s >= -HOUR_S)
+    if is_back.sum() <= max(2, len(rows) // 1000) and len(rows) >= 10 and is_hour.any():
+        back_s = -step_s[is_hour]
+        yield Found("finding", "clock put back", "tasks.csv", "submit_s", rows[1:][is_hour],
+                    lambda k: f"{shown(back_s[k])} s before the row above, though nearly all rows "
+                    "are in order", "give times with their zone, or in UTC")
+    wait_s = pair.tasks.numbers("start_s") - submit
+    known = wait_s[np.isfinite(wait_s)]
+    if len(known) >= 10 and (shift_s := zone_shift(known)):
+        sentence = (f"starts lie {shift_s / HOUR_S:+g} h from submissions in {len(known)} tasks, "
+                    "as if the two columns were in different time zones")
+        yield table("finding" if shift_s < 0 else "note", "mixed zones", "tasks.csv", sentence,
+                    "give both columns in one zone")
+
+
+def zone_shift(wait_s: Floats) -> float:
+    """Half hours by which all waits are shifted, s; 0 if they do not look shifted.
+
+    The shortest wait of a trace is nearly 0, so it shows the shift.
+    """
+    low = float(np.quantile(wait_s, 0.01))
+    shift_s = np.floor(low / (HOUR_S / 2) + 0.1) * HOUR_S / 2
+    is_shifted = abs(low) >= HOUR_S * 0.9 and abs(low) <= FARTHEST_ZONES_S
+    is_near = low - shift_s <= 600
+    return float(shift_s) if is_shifted and is_near else 0.0
+
+
+SHAPE = ["num_gpus", "gpu_models", "cpu_milli", "memory_mib"]
+OFFER = ["gpu_model", "num_gpus", "cpu_milli", "memory_mib"]
+
+
+def fits_nowhere(pair: Pair) -> Flags:
+    """Tasks that no node could hold, (tasks,)."""
+    shape = pair.tasks.frame[SHAPE].groupby(SHAPE, dropna=False, sort=False).ngroup().to_numpy()
+    asked = pair.tasks.frame[SHAPE].iloc[np.unique(shape, return_index=True)[1]]
+    wishes = asked["gpu_models"].fillna("").astype(str)
+    gpus, cpu, memory = (asked[name].to_numpy(float, na_value=np.nan) for name in
+                         ("num_gpus", "cpu_milli", "memory_mib"))
+    fits = np.zeros(len(asked), bool)
+    for offer in pair.nodes.frame[OFFER].drop_duplicates().to_numpy(object):
+        model, *sizes = offer
+        has_gpus, has_cpu, has_memory = (np.inf if pd.isna(size) else size for size in sizes)
+        admits = wishes.map(lambda wish, has=model: not models_of(wish) or has in models_of(wish))
+        is_too_small = (gpus > has_gpus) | (cpu > has_cpu) | (memory > has_memory)
+        fits |= ~is_too_small & (admits.to_numpy() | ~(gpus > 0))
+    return ~fits[shape]
+
+
+def check_sizes(pair: Pair) -> Iterator[Found]:
+    """Tasks larger than any node."""
+    if not len(pair.nodes) or not len(pair.tasks):
+        return
+    asked = {name: pair.tasks.numbers(name) for name in ("num_gpus", "cpu_milli", "memory_mib")}
+    largest = {name: np.nanmax(np.nan_to_num(pair.nodes.numbers(name), nan=np.inf))
+               for name in asked}
+    wishes = pair.tasks.texts("gpu_models")
+
+    def words(row: int) -> str:
+        beyond = [f"{name} {shown(values[row])}, and the largest node has {shown(largest[name])}"
+                  for name, values in asked.items() if values[row] > largest[name]]
+        all_of_it = " and ".join(f"{name} {shown(values[row])}" for name, values in asked.items()
+                                 if values[row] > 0)
+        models = f" on {wishes[row]}" if wishes[row] else ""
+        return f"asks for {'; '.join(beyond) or f'{all_of_it}{models}, which no node has at once'}"
+
+    yield from pair.tasks.found("larger than any node", "num_gpus", fits_nowhere(pair), words,
+                                "split the task, correct its demand, or add nodes that can hold it")
+
+
+def gpus_of(text: str) -> list[int]:
+    """Numbers of GPUs of a text such as "0-2"; empty if it is none."""
+    parts = text.split("-")
+    return [int(part) for part in parts] if all(map(str.isdecimal, parts)) else []
+
+
+def node_positions(pair: Pair) -> Indices:
+    """Position of each task's node in the table of nodes, -1 if it is not there, (tasks,)."""
+    position = {name: node for node, name in reversed([*enumerate(pair.nodes.texts("name"))])}
+    codes, distinct = pd.factorize(pair.tasks.texts("node"))
+    return np.array([position.get(name, -1) for name in distinct] or [-1], np.int64)[codes]
+
+
+def check_places(pair: Pair) -> Iterator[Found]:
+    """Nodes and GPUs that do not exist."""
+    tasks = pair.tasks
+    node = node_positions(pair)
+    names = tasks.texts("node")
+    if len(pair.nodes):
+        yield from tasks.found("unknown node", "node", (names != "") & (node < 0),
+                               lambda row: f"there is no node {names[row]!r:.60}",
+                               "add it to nodes.csv, or correct the name")
+    lists = tasks.texts("gpu_list")
+    codes, distinct = pd.factorize(lists)
+    numbers = [gpus_of(text) for text in distinct]
+    count = np.array([len(set(found)) for found in numbers] or [0])[codes]
+    highest = np.array([max(found, default=-1) for found in numbers] or [0])[codes]
+    is_listed = lists != ""
+    yield from tasks.found("no GPU list", "gpu_list", is_listed & (count == 0),
+                           lambda row: f"{lists[row]!r:.60} is no list of GPUs",
+                           "write 0-2 for 0 and 2")
+    size = np.append(pair.nodes.numbers("num_gpus"), np.nan)[node]
+    yield from tasks.found("GPU beyond the node", "gpu_list", highest >= size,
+                           lambda row: f"GPU {highest[row]} of a node with {shown(size[row])} GPUs",
+                           "GPUs are counted from 0: correct the list or the node")
+    gpus = tasks.numbers("num_gpus")
+    is_other = is_listed & (count > 0) & (count != gpus) & (tasks.texts("mig_profile") == "")
+    yield from tasks.found("another number of GPUs", "gpu_list", is_other,
+                           lambda row: f"{count[row]} GPUs are listed, and {shown(gpus[row])} "
+                           "were asked for",
+                           "correct the list or num_gpus")
+
+
+class Bookings(NamedTuple):
+    """Who holds how much of what, from when to when; arrays (bookings,).
+
+    Parameters
+    ----------
+    unit : number of the GPU or node
+    task : position of the task
+    start_s, end_s : from, and until when
+    weight : how much of it
+    """
+
+    unit: Indices
+    task: Indices
+    start_s: Floats
+    end_s: Floats
+    weight: Indices
+
+    def lasting(self) -> Bookings:
+        """Those that hold something for some time."""
+        is_so = (self.end_s > self.start_s) & (self.weight > 0)
+        return Bookings._make(array[is_so] for array in self)
+
+
+class Overfull(NamedTuple):
+    """Spells in which units hold more than they have; arrays (spells,)."""
+
+    unit: Indices
+    task: Indices
+    from_s: Floats
+    until_s: Floats
+    most: Indices
+
+
+def overfull(bookings: Bookings, capacity: Floats) -> Overfull:
+    """Find all spells in which a unit is overfull.
+
+    Parameters
+    ----------
+    bookings : who holds what
+    capacity : (units,) what each unit has; NaN if unknown
+
+    Returns
+    -------
+    unit, the task with which it became overfull, from and until when, and the largest load
+    """
+    unit, task, start_s, end_s, weight = bookings.lasting()
+    time_s = np.concatenate([start_s, end_s])
+    units = np.concatenate([unit, unit])
+    change = np.concatenate([weight, -weight])
+    order = np.lexsort((change > 0, time_s, units))
+    load = np.cumsum(change[order])
+    before = load - change[order]
+    limit = np.where(np.isnan(capacity), np.inf, capacity)[units[order]]
+    rise = np.flatnonzero((load > limit) & (before <= limit))
+    fall = np.flatnonzero((load <= limit) & (before > limit))
+    spells = np.stack([rise, fall], axis=1).ravel()
+    most = np.maximum.reduceat(load, spells)[::2] if len(spells) else load[:0]
+    where = order[rise]
+    tasks = np.concatenate([task, task])
+    return Overfull(units[where], tasks[where], time_s[where], time_s[order[fall]], most)
+
+
+def presence(tasks: Columns) -> tuple[Floats, Floats]:
+    """From and until when each task is there, (tasks,)."""
+    submit, start, end = map(tasks.numbers, ("submit_s", "start_s", "end_s"))
+    since = np.where(np.isfinite(submit), submit, -np.inf)
+    return np.where(np.isfinite(start), start, since), np.where(np.isfinite(end), end, np.inf)
+
+
+def gpu_bookings(pair: Pair, node: Indices) -> tuple[Bookings, Indices]:
+    """Bookings of single GPUs, and the number of the first GPU of each node, (nodes + 1,)."""
+    codes, distinct = pd.factorize(pair.tasks.texts("gpu_list"))
+    lists = [gpus_of(text) for text in distinct]
+    count = np.array([len(found) for found in lists] or [0])[codes]
+    task = np.repeat(np.arange(len(codes)), count)
+    numbers = np.concatenate([np.empty(0, np.int64), *(
+        np.array(lists[code], np.int64) for code in codes if lists[code])])
+    size = np.nan_to_num(pair.nodes.numbers("num_gpus")).clip(0).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(size)])
+    is_there = (node[task] >= 0) & (numbers < np.append(size, 0)[node[task]])
+    task = task[is_there]
+    start, end = presence(pair.tasks)
+    weight = np.nan_to_num(pair.tasks.numbers("gpu_milli")).astype(np.int64)
+    unit = first[node[task]] + numbers[is_there]
+    return Bookings(unit, task, start[task], end[task], weight[task]), first
+
+
+def node_bookings(pair: Pair, node: Indices, weight: Floats) -> Bookings:
+    """Bookings of whole nodes by tasks that are on one."""
+    start, end = presence(pair.tasks)
+    task = np.flatnonzero(node >= 0)
+    whole = np.nan_to_num(weight).clip(0, 2**53).astype(np.int64)
+    return Bookings(node[task], task, start[task], end[task], whole[task])
+
+
+def holders(bookings: Bookings, unit: int, moment_s: float) -> Indices:
+    """Tasks that hold something of a unit at a moment."""
+    is_so = ((bookings.unit == unit) & (bookings.start_s <= moment_s) & (bookings.end_s > moment_s)
+             & (bookings.weight > 0))
+    return np.asarray(bookings.task[is_so], np.int64)
+
+
+def booked_twice(pair: Pair, kind: str, bookings: Bookings, capacity: Floats,
+                 name_of: Callable[[int], str]) -> Iterator[Found]:
+    """A finding for each spell in which a unit is overfull."""
+    spells = overfull(bookings, capacity)
+    if not len(spells.unit):
+        return
+    order = np.argsort(spells.from_s, kind="stable")
+    spells = Overfull._make(array[order] for array in spells)
+    names = pair.tasks.texts("name")
+
+    def words(spell: int) -> str:
+        unit = int(spells.unit[spell])
+        held = holders(bookings, unit, spells.from_s[spell])
+        tasks = ", ".join(map(str, names[held[:MOST_NAMES]]))
+        more = f" and {len(held) - MOST_NAMES} more" if len(held) > MOST_NAMES else ""
+        share = f"{shown(spells.most[spell])} of {shown(capacity[unit])}"
+        spell_s = f"{shown(spells.from_s[spell])} s until {shown(spells.until_s[spell])} s"
+        return f"{name_of(unit)} holds {share} from {spell_s}: {tasks}{more}"
+
+    yield Found("finding", kind, "tasks.csv", "node", spells.task, words,
+                "one of these rows has a wrong place, time or demand: correct it or take it out")
+
+
+def resource_name(column: str, names: NDArray[np.object_], node: int) -> str:
+    """Name of the CPU or memory of a node."""
+    return f"{column} of {names[node]}"
+
+
+def check_bookings(pair: Pair) -> Iterator[Found]:
+    """GPUs, and CPU and memory of nodes, that were given away twice."""
+    if not len(pair.nodes) or not len(pair.tasks):
+        return
+    node = node_positions(pair)
+    names = pair.nodes.texts("name")
+    bookings, first = gpu_bookings(pair, node)
+
+    def gpu_name(unit: int) -> str:
+        place = int(np.searchsorted(first, unit, side="right")) - 1
+        return f"GPU {unit - first[place]} of {names[place]}"
+
+    yield from booked_twice(pair, "GPU booked twice", bookings,
+                            np.full(int(first[-1]), float(WHOLE_GPU_MILLI)), gpu_name)
+    demand = pair.tasks.numbers("num_gpus") * pair.tasks.numbers("gpu_milli")
+    is_listed = pair.tasks.texts("gpu_list") != ""
+    if not is_listed[node >= 0].all():
+        yield from booked_twice(pair, "GPUs of a node overbooked",
+                                node_bookings(pair, node, demand),
+                                pair.nodes.numbers("num_gpus") * WHOLE_GPU_MILLI,
+                                lambda unit: f"{names[unit]} (milli-GPU)")
+    for column, what in (("cpu_milli", "CPU"), ("memory_mib", "memory")):
+        yield from booked_twice(
+            pair, f"{what} overbooked", node_bookings(pair, node, pair.tasks.numbers(column)),
+            pair.nodes.numbers(column), partial(resource_name, column, names))
+
+
+class Slip(NamedTuple):
+    """A column that looks as if it had another unit.
+
+    Parameters
+    ----------
+    file, column : where
+    is_so : values -> whether they look like it; gets the positive values, and the largest node's
+    sentence, mend : what to say
+    """
+
+    file: str
+    column: str
+    is_so: Callable[[Floats, float], Any]
+    sentence: str
+    mend: str
+
+
+def mostly_beyond(values: Floats, largest: float, factor: float) -> bool:
+    """Whether half of the values exceed the largest node, and nearly none does in a finer unit."""
+    beyond = np.mean(values > largest) >= 0.5
+    return bool(beyond and np.mean(values / factor > largest) <= 0.05)
+
+
+def whole_cores(values: Floats, largest: float) -> bool:
+    """Whether these are small numbers, not round as thousandths are, and would fit as cores."""
+    is_round = bool((values % 5 == 0).all())
+    return bool(values.max() <= 512 and not is_round and np.mean(1000 * values > largest) <= 0.05)
+
+
+FEW = 5  # values from which a column can be judged
+SLIPS = (
+    Slip("tasks.csv", "num_gpus", lambda v, top: mostly_beyond(v, top, 100) and (v % 5 == 0).all(),
+         "GPUs look like per cent of a GPU",
+         "divide num_gpus by 100; below 1, give 1 and gpu_milli"),
+    Slip("nodes.csv", "num_gpus", lambda v, _: (v >= 100).all() and (v % 100 == 0).all(),
+         "GPUs of nodes look like per cent of a GPU", "divide num_gpus by 100"),
+    Slip("tasks.csv", "gpu_milli", lambda v, _: 1 < v.max() <= 100,
+         "shares look like per cent of a GPU", "multiply gpu_milli by 10"),
+    Slip("tasks.csv", "gpu_milli", lambda v, _: v.max() <= 1,
+         "shares look like GPUs", "multiply gpu_milli by 1000"),
+    Slip("tasks.csv", "cpu_milli", lambda v, top: top > 512 and whole_cores(v, top),
+         "CPU looks like cores", "multiply cpu_milli by 1000"),
+    Slip("nodes.csv", "cpu_milli", lambda v, _: v.max() <= 512,
+         "CPU of nodes looks like cores", "multiply cpu_milli by 1000"),
+    Slip("nodes.csv", "memory_mib", lambda v, _: v.max() <= 4096,
+         "memory of nodes looks like GiB", "multiply memory_mib by 1024"),
+    Slip("nodes.csv", "memory_mib", lambda v, _: v.min() >= 2**26,
+         "memory of nodes looks like KiB or bytes", "divide memory_mib by 1024 or by 1048576"),
+    Slip("tasks.csv", "memory_mib", lambda v, top: mostly_beyond(v, top, 2**20),
+         "memory looks like KiB or bytes", "divide memory_mib by 1024 or by 1048576"),
+    Slip("tasks.csv", "submit_s", lambda v, _: np.ptp(v) > SPAN_OF_SECONDS,
+         "times span more than a thousand years, like milliseconds", "divide all times by 1000"),
+)
+
+
+def check_units(pair: Pair) -> Iterator[Found]:
+    """Columns that look as if they had another unit."""
+    both = {columns.file: columns for columns in (pair.nodes, pair.tasks)}
+    for file, column, is_so, sentence, mend in SLIPS:
+        values = both[file].numbers(column)
+        values = values[values > 0]
+        offered = pair.nodes.numbers(column) if column in pair.nodes.frame else np.empty(0)
+        largest = float(np.max(offered, initial=0.0, where=np.isfinite(offered)))
+        fewest = FEW if file == "tasks.csv" else 1
+        if len(values) >= fewest and is_so(values, largest or np.inf):
+            middle = f"; half of them are {np.median(values):g} or more"
+            yield table("finding", "unit slip", file, f"{column}: {sentence}{middle}", mend)
+
+
+CHECKS = (check_content, check_counts, check_models, check_demands, check_units, check_times,
+          check_clock, check_sizes, check_places, check_bookings)
+FINDING_COLUMNS = ["severity", "kind", "file", "row", "column", "problem", "mend", "count"]
+
+
+def findings_frame(found: Sequence[Found]) -> pd.DataFrame:
+    """Findings as a frame, the gravest first."""
+    lines = [line for one in sorted(found, key=lambda one: -EXIT_CODES[one.severity])
+             for line in one.lines()]
+    frame = pd.DataFrame(lines, columns=FINDING_COLUMNS)
+    return frame.astype({"row": "Int64", "count": "int64"})
+
+
+def unreadable(error: InputError) -> Found:
+    """The finding that the folder cannot be read."""
+    sentence = str(error)
+    row = np.array([error.row - 2] if error.row else [], np.int64)
+    return Found("unusable", "not readable", Path(error.file or "").name, error.column or "", row,
+                 lambda _: sentence, error.mend or "mend the file")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check_cluster` found.
+
+    Parameters
+    ----------
+    size : what the cluster has, in a line
+    findings : severity, kind, file, row, column, problem, mend, count; the first rows of each kind
+    """
+
+    size: str
+    findings: pd.DataFrame
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the cluster is usable as it is, 1 if there are findings, 2 if it is unusable."""
+        return max(map(EXIT_CODES.__getitem__, self.findings["severity"]), default=0)
+
+    def summary(self) -> list[str]:
+        """Lines that a person reads in ten seconds: one for each kind, and a verdict."""
+        verdict = ("usable", "usable, but see the findings", "unusable")[self.exit_code]
+        return [self.size, *kind_lines(self.findings), verdict]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        rows = self.findings.astype(object).where(self.findings.notna(), None)
+        return {"size": self.size, "exit_code": self.exit_code, "findings": rows.to_dict("records")}
+
+
+def kind_lines(findings: pd.DataFrame) -> list[str]:
+    """One line for each kind of finding: how often, where first, and the mend."""
+    lines = []
+    for _, rows in findings.groupby(["severity", "kind", "column", "mend"], sort=False):
+        first = rows.iloc[0]
+        column = f", column {first['column']}" if first["column"] else ""
+        row = "" if pd.isna(first["row"]) else f" row {first['row']}"
+        count = f" ({first['count']:,} rows)" if first["count"] > 1 else ""
+        lines.append(f"{first['severity']}: {first['kind']}{count}: {first['file']}{row}{column}: "
+                     f"{first['problem']}; {first['mend']}")
+    return lines
+
+
+def size_of(pair: Pair) -> str:
+    """Nodes, GPUs, tasks and days of a cluster, in a line."""
+    gpus = np.nansum(pair.nodes.numbers("num_gpus"))
+    times = np.concatenate([pair.tasks.numbers(name) for name in ("submit_s", "start_s", "end_s")])
+    times = times[np.isfinite(times)]
+    days = f" in {np.ptp(times) / 86400:.1f} days" if len(times) else ""
+    ran = int((pair.tasks.texts("node") != "").sum())
+    placed = f", {ran:,} of them on a known node" if ran else ""
+    return (f"{len(pair.nodes):,} nodes with {gpus:,.0f} GPUs, {len(pair.tasks):,} tasks{days}"
+            f"{placed}")
+
+
+def check_cluster(cluster: ClusterTables | str | Path,
+                  gpu_power_w: Mapping[str, Any] | None = None) -> Checked:
+    """Look for all that cannot be right in a cluster; nothing is changed.
+
+    Parameters
+    ----------
+    cluster : its tables, or the folder with them
+    gpu_power_w : watts of GPU models beside those that the book knows
+
+    Returns
+    -------
+    findings with row and mend; a folder that cannot be read is unusable, and that is the finding
+    """
+    if not isinstance(cluster, ClusterTables):
+        try:
+            cluster = read_cluster(cluster)
+        except InputError as error:
+            return Checked(f"{cluster}: not a cluster", findings_frame([unreadable(error)]))
+    pair = Pair(Columns("nodes.csv", cluster.nodes), Columns("tasks.csv", cluster.tasks),
+                frozenset(known_gpu_w(gpu_power_w)))
+    return Checked(size_of(pair), findings_frame([one for check in CHECKS for one in check(pair)]))

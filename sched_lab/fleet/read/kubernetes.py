@@ -1,0 +1,1072 @@
+"""Nodes, pods, claims and slices in, in whichever of eight dialects; nodes and timed tasks out."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from ...lab.frames import InputError
+from ..dates import seconds_of
+from .tables import Format, Ledger, ReadOptions, Source, encoding_of, milli_of_profile
+
+__all__ = ['read_kubernetes']
+
+
+def dig(value: Any, *path: str) -> Any:
+    """Value at the end of a path of names; None if the path ends before."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def text_at(value: Any, *path: str) -> str:
+    """Text at the end of a path; numbers as they are written, anything else empty."""
+    found = dig(value, *path)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return found if isinstance(found, str) else str(found) if is_number else ""
+
+
+def objects_at(value: Any, *path: str) -> list[dict[str, Any]]:
+    """Objects in the list at the end of a path."""
+    found = dig(value, *path)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def texts_at(value: Any, *path: str) -> dict[str, str]:
+    """Names and texts of the object at the end of a path."""
+    found = dig(value, *path)
+    return {name: text_at(found, name) for name in found} if isinstance(found, dict) else {}
+
+
+def seconds_at(value: Any, *path: str) -> float | None:
+    """Seconds since 1970 of the date at the end of a path; None if it is none."""
+    return seconds_of(text_at(value, *path))
+
+
+QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
+SUFFIXES = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    **{name: Fraction(10**(3 * power)) for power, name in enumerate("kMGTPE", 1)},
+    **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", 1)}}
+
+
+def quantity(written: Any) -> Fraction | None:
+    """Number that a quantity of Kubernetes stands for; None if it is none."""
+    text = text_at({"it": written}, "it").strip()
+    return number_of(text) if len(text) < 60 else None
+
+
+@lru_cache(maxsize=2**12)  # pods ask for the same amounts again and again
+def number_of(text: str) -> Fraction | None:
+    """Number that the text of a quantity stands for; None if it is none."""
+    found = QUANTITY.fullmatch(text)
+    if found is None:
+        return None
+    power = Fraction(10)**int(found[2][1:]) if found[2] else SUFFIXES[found[3] or ""]
+    return Fraction(found[1]) * power
+
+
+KINDS = {
+    "nodes": "Node", "pods": "Pod", "resourceSlices": "ResourceSlice",
+    "resourceClaims": "ResourceClaim", "podGroups": "PodGroup", "queues": "Queue"}
+
+
+class Item(NamedTuple):
+    """An object of a dump."""
+
+    file: str
+    row: int
+    kind: str
+    body: dict[str, Any]
+    event_s: float | None = None
+    is_deleted: bool = False
+
+
+def unfolded(value: Any, kind: str = "") -> Iterator[tuple[str, dict[str, Any], Any, bool]]:
+    """Objects in a value, however they are packed: kind, object, time and end of its event."""
+    if isinstance(value, list):
+        for one in value:
+            yield from unfolded(one, kind)
+    elif not isinstance(value, dict):
+        return
+    elif isinstance(resource := value.get("resource", value.get("object")), dict) and (
+            "event" in value or "type" in value):
+        event = text_at(value, "event") or text_at(value, "type")
+        is_deleted = event.lower() in ("delete", "deleted")
+        yield (text_at(resource, "kind") or kind, resource, value.get("time"), is_deleted)
+    elif isinstance(value.get("items"), list):
+        yield from unfolded(value["items"], text_at(value, "kind").removesuffix("List"))
+    elif isinstance(value.get("rawObjects"), dict):
+        yield from unfolded(value["rawObjects"])
+    elif "metadata" not in value and any(isinstance(value.get(name), list) for name in KINDS):
+        for name, objects in value.items():
+            if isinstance(objects, list):
+                yield from unfolded(objects, KINDS.get(name) or name)
+    else:
+        yield text_at(value, "kind") or kind, value, None, False
+
+
+def items_of(source: Source) -> list[Item]:
+    """Objects in a file."""
+    return [Item(source.name, row, kind, body, seconds_at({"t": time}, "t"), is_deleted)
+            for row, (kind, body, time, is_deleted) in enumerate(unfolded(source.json()), 1)]
+
+
+@dataclass
+class Dump:
+    """Objects by kind, and what was learnt from them on the way to the tables."""
+
+    ledger: Ledger
+    items: dict[str, list[Item]] = field(default_factory=dict)
+    nodes: dict[str, NodeGpus] = field(default_factory=dict)
+    devices: dict[tuple[str, str, str], Device] = field(default_factory=dict)
+    claims: dict[tuple[str, str], Item] = field(default_factory=dict)
+    claims_held: dict[tuple[str, str], str] = field(default_factory=dict)
+    reserved: dict[str, str] = field(default_factory=dict)
+
+    def note(self, item: Item, what: str, reason: str) -> None:
+        """Write into the ledger what was done with an object."""
+        self.ledger.note(item.file, item.row, what, reason)
+
+
+def latest(items: Sequence[Item], ledger: Ledger) -> list[Item]:
+    """Each object once, as it was last; the objects of a name that was given again are several."""
+    found: dict[tuple[str, ...], Item] = {}
+    for item in items:
+        names = [text_at(item.body, "metadata", name) for name in ("namespace", "name", "uid")]
+        key = (item.kind, *names)
+        if key in found:
+            before = found[key]
+            is_event = item.event_s is not None
+            ledger.note(before.file, before.row, "interpreted" if is_event else "dropped",
+                        "an earlier state of the object, a later one is read" if is_event else
+                        f"the {item.kind} is there again further on, which is read instead")
+            if item.is_deleted and not dig(item.body, "spec"):
+                item = item._replace(body=before.body)
+        found[key] = item
+    return list(found.values())
+
+
+class NodeGpus(NamedTuple):
+    """What a node says about its GPUs.
+
+    Parameters
+    ----------
+    models : of its GPUs, each once
+    num_gpus, memory_mib : how many, and the memory of each; None if unknown
+    replicas : how many pods share a GPU by time slicing
+    profile : of the instances, if each of them is shown as a GPU
+    uuids : names of the GPUs, by number
+    """
+
+    models: tuple[str, ...] = ()
+    num_gpus: int = 0
+    memory_mib: int | None = None
+    replicas: int = 1
+    profile: str = ""
+    uuids: tuple[str, ...] = ()
+
+
+def whole(written: Any, scale: int = 1, *, down: bool = False) -> int | None:
+    """A quantity in units of the table, rounded up or down; None if there is none."""
+    number = quantity(written)
+    if number is None:
+        return None
+    return math.floor(number * scale) if down else math.ceil(number * scale)
+
+
+def mebibytes(written: Any, *, down: bool = False) -> int | None:
+    """A quantity of bytes in MiB."""
+    number = quantity(written)
+    if number is None:
+        return None
+    return math.floor(number / 2**20) if down else math.ceil(number / 2**20)
+
+
+MIG_SUFFIX = re.compile(r"-MIG-(\d+g\.\d+gb[\w.+]*)$", re.I)
+
+
+def model_of(product: str) -> str:
+    """Model of a product label, without what sharing added to it."""
+    return MIG_SUFFIX.sub("", product.removesuffix("-SHARED")).strip()
+
+
+def instances_on_one(profile: str) -> int:
+    """How many instances of a profile fit on one GPU; two of three slices leave one idle."""
+    share = milli_of_profile(profile) or 1000
+    return 1 if share > 500 else 1000 // share
+
+
+def gpus_by_plugin(item: Item, dump: Dump) -> NodeGpus:
+    """GPUs of a node as NVIDIA's device plugin and its labels show them."""
+    labels = texts_at(item.body, "metadata", "labels")
+    allocatable = texts_at(item.body, "status", "allocatable")
+    product = labels.get("nvidia.com/gpu.product", "")
+    shown = sum(whole(allocatable.get(name), down=True) or 0
+                for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared"))
+    models = (model_of(product),) if product else ()
+    memory = whole(labels.get("nvidia.com/gpu.memory"), down=True)
+    if found := MIG_SUFFIX.search(product.removesuffix("-SHARED")):
+        return gpus_of_instances(item, dump, shown, found[1])
+    gpus = NodeGpus(models, shown, memory)
+    if (replicas := replicas_of(labels)) > 1 and shown:
+        dump.note(item, "interpreted", f"each GPU is shown {replicas} times, shared in time")
+        gpus = gpus._replace(num_gpus=-(-shown // replicas), replicas=replicas)
+    return with_instances(item, dump, gpus, allocatable)
+
+
+def replicas_of(labels: dict[str, str]) -> int:
+    """How often a GPU is shown, by the labels of its node."""
+    if labels.get("nvidia.com/gpu.sharing-strategy", "") == "none":
+        return 1
+    return min(max(whole(labels.get("nvidia.com/gpu.replicas")) or 1, 1), 1000)
+
+
+def gpus_of_instances(item: Item, dump: Dump, shown: int, profile: str) -> NodeGpus:
+    """GPUs of a node on which every GPU is an instance of one profile."""
+    labels = texts_at(item.body, "metadata", "labels")
+    model = model_of(labels["nvidia.com/gpu.product"])
+    replicas = replicas_of(labels)
+    instances = -(-shown // replicas)
+    named = re.search(r"(\d+)GB", model)
+    dump.note(item, "interpreted", f"its GPUs are instances of {profile}, "
+              f"{instances_on_one(profile)} on each")
+    return NodeGpus((model,), -(-instances // instances_on_one(profile)),
+                    int(named[1]) * 1024 if named else None, replicas, profile.lower())
+
+
+def with_instances(item: Item, dump: Dump, gpus: NodeGpus,
+                   allocatable: dict[str, str]) -> NodeGpus:
+    """The same GPUs, and those that are cut into instances with names of their own."""
+    shares = 0
+    for name, amount in allocatable.items():
+        if name.startswith("nvidia.com/mig-"):
+            profile = name.removeprefix("nvidia.com/mig-")
+            shares += (milli_of_profile(profile) or 1000) * (whole(amount, down=True) or 0)
+    if not shares:
+        return gpus
+    count = gpus.num_gpus + -(-shares // 1000)
+    labelled = whole(dig(item.body, "metadata", "labels", "nvidia.com/gpu.count")) or 0
+    dump.note(item, "interpreted", "GPUs cut into instances are counted by their slices")
+    return gpus._replace(num_gpus=max(count, min(labelled, 64)))
+
+
+class Device(NamedTuple):
+    """A GPU, or a part of one, that a program has registered."""
+
+    name: str
+    model: str = ""
+    memory_mib: int | None = None
+    profile: str = ""
+    parent: str = ""
+    is_healthy: bool = True
+
+# where the entry of a GPU has memory, model and health
+REGISTERS = {
+    "hami.io/node-nvidia-register": (2, 4, 6), "hami.io/node-register-nvidia": (2, 4, 6),
+    "volcano.sh/node-vgpu-register": (2, 3, 4)}
+
+
+def registered(written: str, places: tuple[int, int, int]) -> list[Device]:
+    """Devices of a register."""
+    try:
+        entries = objects_at({"it": json.loads(written)}, "it")
+    except (ValueError, RecursionError):
+        entries = []
+    if entries:
+        return [Device(text_at(entry, "id"), text_at(entry, "type"), whole(entry.get("devmem")),
+                       is_healthy=entry.get("health") is True) for entry in entries]
+    memory, model, health = places
+    cells = [entry.strip().split(",") for entry in written.split(":") if entry.strip()]
+    return [Device(cell[0], cell[model], whole(cell[memory]), is_healthy=cell[health] == "true")
+            for cell in cells if len(cell) > max(places)]
+
+
+def gpus_by_register(item: Item, dump: Dump) -> NodeGpus:
+    """GPUs of a node as the register of HAMi or Volcano has them."""
+    annotations = texts_at(item.body, "metadata", "annotations")
+    for name, places in REGISTERS.items():
+        if devices := registered(annotations.get(name, ""), places):
+            healthy = [device for device in devices if device.is_healthy]
+            if len(healthy) < len(devices):
+                dump.note(item, "dropped", f"GPUs that are not healthy, by {name}")
+            memories = [device.memory_mib for device in healthy if device.memory_mib]
+            models = dict.fromkeys(device.model.removeprefix("NVIDIA-") for device in healthy)
+            return NodeGpus(tuple(models), len(healthy), min(memories, default=None),
+                            uuids=tuple(device.name for device in devices))
+        if annotations.get(name):
+            dump.note(item, "interpreted", f"{name} cannot be read")
+    return NodeGpus()
+
+
+OTHER_GPUS = ("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+
+
+def gpus_by_count(item: Item, dump: Dump) -> NodeGpus:
+    """GPUs of a node as openb's annotations have them, or another maker's plugin."""
+    labels = texts_at(item.body, "metadata", "labels")
+    allocatable = texts_at(item.body, "status", "allocatable")
+    count = whole(allocatable.get("alibabacloud.com/gpu-count"), down=True) or 0
+    milli = whole(allocatable.get("alibabacloud.com/gpu-milli"), down=True) or 0
+    if milli > 1000 * count > 0:
+        dump.note(item, "interpreted", "gpu-milli and gpu-count differ, gpu-count is taken")
+    model = labels.get("alibabacloud.com/gpu-card-model", "")
+    for name in OTHER_GPUS:
+        count = count or whole(allocatable.get(name), down=True) or 0
+        model = model or labels.get(f"{name}.product-name", "")
+    return NodeGpus((model,) if model else (), count or milli // 1000)
+
+
+def attribute(device: dict[str, Any], *names: str) -> str:
+    """Text of the first attribute that a device has of these names, qualified or not."""
+    device = device.get("basic", device) if isinstance(device.get("basic"), dict) else device
+    attributes = dig(device, "attributes")
+    for key in attributes if isinstance(attributes, dict) else ():
+        if key.rpartition("/")[2] in names:
+            value = dig(attributes, key)
+            return text_at(value, "string") or text_at(value, "version") or text_at(value, "int")
+    return ""
+
+
+def device_of(body: dict[str, Any]) -> Device:
+    """A device of a slice."""
+    basic = body.get("basic") if isinstance(body.get("basic"), dict) else body
+    memory = dig(basic, "capacity", "memory")
+    sets = objects_at(basic, "consumesCounters")
+    profile = attribute(body, "profile").lower()
+    return Device(text_at(body, "name"), attribute(body, "productName", "model"),
+                  mebibytes(dig(memory, "value") if isinstance(memory, dict) else memory),
+                  profile if milli_of_profile(profile) else "",
+                  text_at(sets[0], "counterSet") if sets else attribute(body, "parentUUID"))
+
+
+def read_slices(dump: Dump) -> dict[str, NodeGpus]:
+    """GPUs of each node as its ResourceSlices show them."""
+    by_node: dict[str, list[Device]] = {}
+    for item in dump.items.get("ResourceSlice", []):
+        spec = dig(item.body, "spec")
+        node = text_at(spec, "nodeName") or text_at(spec, "pool", "name")
+        driver = text_at(spec, "driver")
+        if driver and not any(word in driver for word in ("gpu", "nvidia", "amd")):
+            dump.note(item, "dropped", f"the ResourceSlice of driver {driver} has no GPUs")
+            continue
+        for body in objects_at(spec, "devices"):
+            device = device_of(body)
+            if objects_at(body, "taints"):
+                dump.note(item, "extra column", "taints of devices are not honoured")
+            dump.devices[driver, text_at(spec, "pool", "name"), device.name] = device
+            by_node.setdefault(node, []).append(device)
+    return {node: gpus_of_devices(devices) for node, devices in by_node.items()}
+
+
+def gpus_of_devices(devices: Sequence[Device]) -> NodeGpus:
+    """GPUs that a driver has published, each possible part of them beside the whole."""
+    parents = dict.fromkeys(device.parent for device in devices if device.parent)
+    alone = [device for device in devices if not device.parent and not device.profile]
+    memories = [device.memory_mib for device in devices if device.memory_mib]
+    models = dict.fromkeys(device.model for device in devices if device.model)
+    names = (*parents, *(device.name for device in alone))
+    return NodeGpus(tuple(models), len(names), max(memories, default=None), uuids=names)
+
+
+def gpus_of(item: Item, dump: Dump, by_slices: dict[str, NodeGpus]) -> NodeGpus:
+    """GPUs of a node, by the first dialect in which it has any."""
+    name = text_at(item.body, "metadata", "name")
+    said = {
+        "register": gpus_by_register(item, dump), "count": gpus_by_count(item, dump),
+        "slices": by_slices.get(name, NodeGpus()), "plugin": gpus_by_plugin(item, dump)}
+    chosen = next((gpus for gpus in said.values() if gpus.num_gpus), NodeGpus())
+    others = {gpus.num_gpus for gpus in said.values() if gpus.num_gpus} - {chosen.num_gpus}
+    if others and chosen is not said["register"]:
+        dump.note(item, "interpreted", f"the node has {chosen.num_gpus} GPUs in one way of "
+                  f"counting and {sorted(others)[0]} in another, the first is taken")
+    known = said["plugin"]
+    return chosen._replace(models=chosen.models or known.models,
+                           memory_mib=chosen.memory_mib or known.memory_mib)
+
+
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def taints_of(item: Item) -> str:
+    """Taints of a node as JSON; empty if there are none."""
+    names = ("key", "value", "effect")
+    taints = [{str(name): text_at(taint, name) for name in names if name in taint}
+              for taint in objects_at(item.body, "spec", "taints")]
+    if dig(item.body, "spec", "unschedulable") is True and CORDON not in taints:
+        taints.append(CORDON)
+    return as_json(taints) if taints else ""
+
+
+def as_json(value: Any) -> str:
+    """JSON on one line, names sorted."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def node_row(item: Item, dump: Dump, gpus: NodeGpus) -> dict[str, Any]:
+    """Row of a node."""
+    allocatable = texts_at(item.body, "status", "allocatable")
+    if not allocatable and (allocatable := texts_at(item.body, "status", "capacity")):
+        dump.note(item, "filled in", "the node has no allocatable, its capacity is taken")
+    if len(gpus.models) > 1:
+        dump.note(item, "interpreted", "the node has GPUs of several models, named together")
+    for name in ("cpu", "memory"):
+        if quantity(allocatable.get(name)) is None:
+            dump.note(item, "interpreted", f"{name} of the node is no quantity, unknown")
+    return {
+        "name": text_at(item.body, "metadata", "name"), "gpu_model": "+".join(gpus.models),
+        "num_gpus": gpus.num_gpus, "cpu_milli": whole(allocatable.get("cpu"), 1000, down=True),
+        "memory_mib": mebibytes(allocatable.get("memory"), down=True),
+        "gpu_memory_mib": gpus.memory_mib,
+        "labels": as_json(texts_at(item.body, "metadata", "labels")), "taints": taints_of(item)}
+
+
+def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
+    """Rows of all nodes, by file and row; a node that only a slice knows has GPUs and no more."""
+    by_slices = read_slices(dump)
+    rows = {}
+    for item in dump.items.get("Node", []):
+        name = text_at(item.body, "metadata", "name")
+        dump.nodes[name] = gpus_of(item, dump, by_slices)
+        rows[item.file, item.row] = node_row(item, dump, dump.nodes[name])
+        if item.is_deleted:
+            dump.note(item, "interpreted", "the node was removed while events were recorded")
+    for item in dump.items.get("ResourceSlice", []):
+        name = text_at(item.body, "spec", "nodeName")
+        if name in by_slices and name not in dump.nodes:
+            dump.note(item, "filled in", "the node is known from its ResourceSlices only")
+            gpus = dump.nodes[name] = by_slices[name]
+            rows[item.file, item.row] = {
+                "name": name, "gpu_model": "+".join(gpus.models), "num_gpus": gpus.num_gpus,
+                "gpu_memory_mib": gpus.memory_mib, "labels": "{}"}
+    return rows
+
+
+Amounts = Counter[str]
+
+
+def asked_by(container: Any, item: Item, dump: Dump) -> Amounts:
+    """Amounts that a container asks for, by resource."""
+    resources = dig(container, "resources")
+    written = texts_at(resources, "limits") | texts_at(resources, "requests")
+    asked: Amounts = Counter()
+    for name, text in written.items():
+        number = quantity(text)
+        if number is None or number < 0:
+            dump.note(item, "interpreted", f"the amount of {name} is no quantity, taken as 0")
+            continue
+        asked[name] = number  # type: ignore[assignment]
+    return asked
+
+
+def in_force(status: Any, item: Item, dump: Dump) -> Amounts:
+    """Amounts that a container or a pod has by its status, the larger of allocated and actual."""
+    amounts: Amounts = Counter()
+    for said in (dig(status, "resources", "requests"), dig(status, "allocatedResources")):
+        if said:
+            amounts |= asked_by({"resources": {"requests": said}}, item, dump)
+    return amounts
+
+
+def asked_now(container: Any, item: Item, dump: Dump) -> Amounts:
+    """Amounts of a container; while it is resized, the largest of asked, allocated and actual."""
+    asked = asked_by(container, item, dump)
+    name = text_at(container, "name")
+    found = [one for kind in ("containerStatuses", "initContainerStatuses")
+             for one in objects_at(item.body, "status", kind) if text_at(one, "name") == name]
+    now = in_force(found[0], item, dump) if found and name else Counter()
+    is_refused = any(text_at(one, "type") == "PodResizePending"
+                     and text_at(one, "reason") == "Infeasible"
+                     for one in objects_at(item.body, "status", "conditions"))
+    largest = Counter({**asked, **now}) if is_refused else asked | now
+    if now and any(largest[one] != asked[one] for one in now):
+        dump.note(item, "interpreted", "the pod is being resized: the largest of what it asks for, "
+                  "is allocated and has; what it has, if the node cannot do it")
+    return largest
+
+
+def asked_of_pod(item: Item, total: Amounts, dump: Dump) -> Amounts:
+    """Amounts that are asked for by the pod as a whole, in place of those of its containers."""
+    said = dig(item.body, "spec", "resources")
+    requests, limits = (asked_by({"resources": {"requests": dig(said, name)}}, item, dump)
+                        for name in ("requests", "limits"))
+    asked = Counter({name: requests[name] if name in requests else total[name] or limits[name]
+                     for name in requests | limits})
+    return asked | in_force(dig(item.body, "status"), item, dump) if asked else asked
+
+
+def asked_by_pod(item: Item, dump: Dump) -> Amounts:
+    """Amounts that a pod asks for, by resource."""
+    spec = dig(item.body, "spec")
+    staying: Amounts = Counter()
+    largest: Amounts = Counter()
+    for container in objects_at(spec, "initContainers"):
+        asked = asked_now(container, item, dump)
+        largest |= staying + asked
+        if text_at(container, "restartPolicy") == "Always":
+            staying += asked
+    together = staying
+    for container in objects_at(spec, "containers"):
+        together = together + asked_now(container, item, dump)
+    total = together | largest
+    overhead = {"resources": {"requests": dig(spec, "overhead")}}
+    return Counter({**total, **asked_of_pod(item, total, dump)}) + asked_by(overhead, item, dump)
+
+
+class Holding(NamedTuple):
+    """GPUs of which a pod has the same share each."""
+
+    num_gpus: int
+    gpu_milli: int
+    mig_profile: str = ""
+    gpu_list: str = ""
+
+
+def memory_share(mib: Any, gpus: NodeGpus, item: Item, dump: Dump) -> int:
+    """Thousandths of a GPU that so much of its memory is; 1000 if its memory is unknown."""
+    memory = whole(mib)
+    total = gpus.memory_mib
+    if memory is None or memory <= 0:
+        return 0
+    if not total:
+        memories = Counter(other.memory_mib for other in dump.nodes.values() if other.memory_mib)
+        total = memories.most_common(1)[0][0] if memories else None
+        dump.note(item, "interpreted", "a share in MiB, with no node: of the commonest GPU here"
+                  if total else "a share in MiB of a GPU of unknown memory, taken as whole")
+    return min(-(-1000 * memory // total), 1000) if total else 1000
+
+
+def numbers_of_gpus(uuids: Sequence[str], gpus: NodeGpus) -> str:
+    """Numbers of GPUs on their node, as `0-2`; empty if one of them is unknown there."""
+    if not uuids or not set(uuids) <= set(gpus.uuids):
+        return ""
+    return "-".join(str(number) for number in sorted({gpus.uuids.index(name) for name in uuids}))
+
+
+Asked = Callable[[Item, "Dump", Amounts, NodeGpus], "list[Holding] | None"]
+GPU_SET = re.compile(r"\d{1,4}(?:[-,|]\d{1,4})*")
+
+
+def held_by_openb(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
+    """What a pod holds by the annotations of openb."""
+    said = texts_at(item.body, "metadata", "annotations")
+    place = "alibabacloud.com/gpu-"
+    if f"{place}milli" not in said and not asked[f"{place}milli"]:
+        return None
+    milli = whole(said.get(f"{place}milli", str(asked[f"{place}milli"])))
+    count = whole(said.get(f"{place}count", 1))
+    if milli is None or count is None or milli < 0 or count < 0:
+        dump.note(item, "interpreted", "gpu-milli or gpu-count is no number, taken as no GPU")
+        return []
+    if milli > 1000:
+        dump.note(item, "interpreted", "gpu-milli is more than a GPU, taken as whole GPUs")
+        count = count if count > 1 else -(-milli // 1000)
+    index = said.get(f"{place}index", "").strip("- ")
+    gpu_list = re.sub(r"[,|]", "-", index) if GPU_SET.fullmatch(index) else ""
+    return [Holding(count, min(milli, 1000), "", gpu_list)] if milli and count else []
+
+
+def held_by_kai(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
+    """What a pod holds by the annotations of KAI and Run:ai."""
+    said = texts_at(item.body, "metadata", "annotations")
+    if not {"gpu-fraction", "gpu-memory"} & set(said):
+        return None
+    fraction = quantity(said.get("gpu-fraction", 0))
+    count = whole(said.get("gpu-fraction-num-devices", 1)) or 1
+    milli = memory_share(said.get("gpu-memory"), gpus, item, dump)
+    if fraction is None or fraction < 0 or (fraction > 1 and fraction % 1):
+        dump.note(item, "interpreted", "gpu-fraction is no share of a GPU, taken as whole")
+        fraction = quantity("1")
+    if fraction and fraction > 1:
+        return [Holding(int(fraction), 1000)]
+    milli = math.ceil(fraction * 1000) if fraction else milli
+    return [Holding(count, milli, "", group_list(item, dump))] if milli and count > 0 else []
+
+
+def groups_of(item: Item) -> list[str]:
+    """Groups of pods that share a GPU, to which a pod of KAI belongs."""
+    labels = texts_at(item.body, "metadata", "labels")
+    return [value or name for name, value in labels.items()
+            if name == "runai-gpu-group" or name.startswith("runai-gpu-group/")]
+
+
+def group_list(item: Item, dump: Dump) -> str:
+    """Numbers of the GPUs that were reserved for the groups of a pod."""
+    numbers = [dump.reserved.get(group, "") for group in groups_of(item)]
+    known = numbers and all(re.fullmatch(r"\d{1,4}", number) for number in numbers)
+    return "-".join(sorted(set(numbers), key=int)) if known else ""
+
+
+def is_reservation(item: Item) -> bool:
+    """Whether a pod only reserves a GPU for pods that share it."""
+    namespace = text_at(item.body, "metadata", "namespace")
+    return namespace in ("kai-resource-reservation", "runai-reservation")
+
+
+ALLOCATED = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate",
+             "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate", "4pd.io/vgpu-ids-new")
+VIRTUAL = (  # number, memory in MiB, percent of the cores, percent of the memory
+    ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores",
+     "nvidia.com/gpumem-percentage"),
+    ("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores",
+     "volcano.sh/vgpu-memory-percentage"),
+    ("volcano.sh/gpu-number", "volcano.sh/gpu-memory", "", ""))
+
+
+def held_virtually(item: Item, dump: Dump, asked: Amounts,
+                   gpus: NodeGpus) -> list[Holding] | None:
+    """What a pod holds by HAMi or Volcano: as allocated, or else as it asks."""
+    said = texts_at(item.body, "metadata", "annotations")
+    for name in ALLOCATED:
+        if devices := allocated_devices(said.get(name, "")):
+            return holdings_of_devices(devices, gpus, item, dump)
+    for number, memory, cores, percentage in VIRTUAL:
+        is_named = asked[number] and number != "nvidia.com/gpu"
+        if not (is_named or asked[memory] or asked[cores] or asked[percentage]):
+            continue
+        count = math.ceil(asked[number]) or 1
+        share = max(memory_share(str(asked[memory]), gpus, item, dump) if asked[memory] else 0,
+                    math.ceil(10 * asked[cores]), math.ceil(10 * asked[percentage]))
+        takes_all = not (asked[memory] or asked[percentage])
+        return [Holding(count, 1000 if takes_all else min(share, 1000))]
+    return None
+
+
+def allocated_devices(written: str) -> list[tuple[str, str, str]]:
+    """Device, MiB and percent of cores of each entry that a scheduler has written on a pod."""
+    entries = [entry.split(",") for part in written.split(";") for entry in part.split(":")]
+    return [(entry[0].strip(), entry[2], entry[3]) for entry in entries
+            if len(entry) >= 4 and entry[0].strip()]
+
+
+def holdings_of_devices(devices: Sequence[tuple[str, str, str]], gpus: NodeGpus, item: Item,
+                        dump: Dump) -> list[Holding]:
+    """Holdings by share, of the devices that were allocated to a pod."""
+    held: dict[str, int] = {}
+    for uuid, memory, cores in devices:
+        share = max(memory_share(memory, gpus, item, dump), 10 * (whole(cores) or 0))
+        held[uuid] = min(held.get(uuid, 0) + share, 1000)
+    shares: dict[int, list[str]] = {}
+    for uuid, milli in held.items():
+        shares.setdefault(milli or 1000, []).append(uuid)
+    return [Holding(len(uuids), milli, "", numbers_of_gpus([name.split("[")[0] for name in uuids],
+                                                           gpus))
+            for milli, uuids in shares.items()]
+
+
+PROFILE_WISH = re.compile(r"(?<![\w.])(?:mig-)?(\d+g\.\d+gb(?:\.\w+)?)", re.I)
+
+
+def claims_of(item: Item) -> list[tuple[str, str]]:
+    """Namespace and name of the claims that a pod names."""
+    namespace = text_at(item.body, "metadata", "namespace")
+    made = {text_at(one, "name"): text_at(one, "resourceClaimName")
+            for one in objects_at(item.body, "status", "resourceClaimStatuses")}
+    names = [text_at(one, "resourceClaimName") or made.get(text_at(one, "name"), "")
+             for one in objects_at(item.body, "spec", "resourceClaims")]
+    extended = text_at(item.body, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    return [(namespace, name) for name in [*names, extended] if name]
+
+
+def held_by_claims(item: Item, dump: Dump, asked: Amounts,
+                   gpus: NodeGpus) -> list[Holding] | None:
+    """What a pod holds by its ResourceClaims."""
+    if not objects_at(item.body, "spec", "resourceClaims") and not any(
+            key in dump.claims for key in claims_of(item)):
+        return None
+    holdings: list[Holding] = []
+    pod = pod_name(item)
+    for key in claims_of(item):
+        claim = dump.claims.get(key)
+        if claim is None:
+            dump.note(item, "interpreted", "the ResourceClaim of the pod is not in the files")
+        elif dump.claims_held.setdefault(key, pod) != pod:
+            dump.note(item, "interpreted", "the pod shares a ResourceClaim that another pod has")
+        else:
+            holdings += holdings_of_claim(claim, dump, gpus)
+    return merged(holdings)
+
+
+def holdings_of_claim(claim: Item, dump: Dump, gpus: NodeGpus) -> list[Holding]:
+    """Holdings of a claim: of the devices it was allocated, or else of those it requests."""
+    results = objects_at(claim.body, "status", "allocation", "devices", "results")
+    holdings = []
+    for result in (one for one in results if one.get("adminAccess") is not True):
+        names = [text_at(result, name) for name in ("driver", "pool", "device")]
+        device = dump.devices.get((names[0], names[1], names[2]))
+        if device is None:
+            profile = PROFILE_WISH.search(names[2])
+            device = Device(names[2], profile=profile[1].lower() if profile else "")
+            dump.note(claim, "interpreted", "a device of the claim is in no ResourceSlice")
+        milli = milli_of_profile(device.profile) or 1000
+        place = numbers_of_gpus([device.parent or device.name], gpus)
+        holdings.append(Holding(1, milli, device.profile if milli < 1000 else "", place))
+    return holdings if results else requested_by(claim, dump)
+
+
+def requested_by(claim: Item, dump: Dump) -> list[Holding]:
+    """Holdings that a claim requests; of several choices, the first."""
+    holdings = []
+    for request in objects_at(claim.body, "spec", "devices", "requests"):
+        choices = objects_at(request, "firstAvailable")
+        exactly = dig(request, "exactly")
+        wish = choices[0] if choices else exactly if isinstance(exactly, dict) else request
+        if choices[1:]:
+            dump.note(claim, "interpreted", "of the choices of a claim the first is taken")
+        if text_at(wish, "allocationMode") == "All":
+            dump.note(claim, "interpreted", "a claim for all devices of a node, taken as one")
+        rules = " ".join(text_at(one, "cel", "expression") for one in objects_at(wish, "selectors"))
+        profile = PROFILE_WISH.search(rules) or PROFILE_WISH.search(text_at(wish,
+                                                                            "deviceClassName"))
+        count = max(whole(wish.get("count", 1)) or 1, 1)
+        name = profile[1].lower() if profile else ""
+        holdings.append(Holding(count, milli_of_profile(name) or 1000, name))
+    return holdings
+
+
+def merged(holdings: Sequence[Holding]) -> list[Holding]:
+    """The same holdings, those of one share and profile together."""
+    found: dict[tuple[int, str], Holding] = {}
+    for one in holdings:
+        key = (one.gpu_milli, one.mig_profile)
+        before = found.get(key, Holding(0, *key))
+        places = [place for place in (before.gpu_list, one.gpu_list) if place]
+        known = one.gpu_list and (before.gpu_list or not before.num_gpus)
+        numbers = sorted({int(number) for place in places for number in place.split("-")})
+        found[key] = Holding(before.num_gpus + one.num_gpus, *key,
+                             "-".join(map(str, numbers)) if known else "")
+    return list(found.values())
+
+
+def held_by_plugin(item: Item, dump: Dump, asked: Amounts,
+                   gpus: NodeGpus) -> list[Holding] | None:
+    """What a pod holds by NVIDIA's device plugin, or another maker's."""
+    holdings = []
+    for name, amount in asked.items():
+        if name.startswith("nvidia.com/mig-") and amount:
+            profile = name.removeprefix("nvidia.com/mig-").removesuffix(".shared").lower()
+            milli = milli_of_profile(profile)
+            if milli is None:
+                dump.note(item, "interpreted", f"{name} is no known profile, taken as whole GPUs")
+            holdings.append(Holding(math.ceil(amount), milli or 1000, profile))
+    number = sum(asked[name] for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared", *OTHER_GPUS))
+    if number:
+        holdings.append(whole_or_replica(math.ceil(number), item, dump, asked, gpus))
+    return holdings or None
+
+
+def whole_or_replica(count: int, item: Item, dump: Dump, asked: Amounts,
+                     gpus: NodeGpus) -> Holding:
+    """What `nvidia.com/gpu` of a pod means on its node, or on any, if all are alike."""
+    if not text_at(item.body, "spec", "nodeName") and dump.nodes:
+        alike = {(other.replicas, other.profile) for other in dump.nodes.values() if other.num_gpus}
+        if len(alike) == 1:
+            replicas, profile = alike.pop()
+            gpus = gpus._replace(replicas=replicas, profile=profile)
+        elif alike and alike != {(1, "")}:
+            dump.note(item, "interpreted", "the pod waits, and nvidia.com/gpu is a whole GPU on "
+                      "some nodes only: taken as whole")
+    milli = milli_of_profile(gpus.profile) or 1000
+    if gpus.replicas > 1:
+        dump.note(item, "interpreted", "a GPU shared in time, taken as one part of its replicas")
+    return Holding(count, max(milli // gpus.replicas, 1), gpus.profile)
+
+
+DIALECTS: tuple[Asked, ...] = (
+    held_by_openb, held_by_kai, held_virtually, held_by_claims, held_by_plugin)
+
+
+def held_by(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding]:
+    """What a pod holds of GPUs, by the first dialect that it speaks."""
+    for dialect in DIALECTS:
+        holdings = dialect(item, dump, asked, gpus)
+        if holdings is not None:
+            return holdings
+    return []
+
+
+def condition_s(item: Item, kind: str, status: str) -> float | None:
+    """When a condition of a pod turned to a status."""
+    times = [seconds_at(one, "lastTransitionTime")
+             for one in objects_at(item.body, "status", "conditions")
+             if text_at(one, "type") == kind and text_at(one, "status") == status]
+    return max((time for time in times if time is not None), default=None)
+
+
+def start_of(item: Item, dump: Dump) -> float | None:
+    """When a pod with a node got it."""
+    start = seconds_at(item.body, "status", "startTime")
+    if start is None and (start := condition_s(item, "PodScheduled", "True")) is not None:
+        dump.note(item, "filled in", "no startTime, the time of condition PodScheduled is taken")
+    if start is None:
+        dump.note(item, "interpreted", "the pod has a node, but no time of its start")
+    return start
+
+
+def end_of(item: Item, dump: Dump) -> float | None:
+    """When a pod that has ended did; None if nothing says so."""
+    ends = [seconds_at(one, "state", "terminated", "finishedAt")
+            for one in objects_at(item.body, "status", "containerStatuses")]
+    end = max((time for time in ends if time is not None), default=None)
+    if end is None and item.is_deleted and item.event_s is not None:
+        dump.note(item, "filled in", "the pod was deleted, the time of that event is its end")
+        return item.event_s
+    for kind in ("Ready", "ContainersReady", "DisruptionTarget"):
+        if end is None and (end := condition_s(item, kind, "True" if kind == "DisruptionTarget"
+                                               else "False")) is not None:
+            dump.note(item, "filled in", f"no finishedAt, the time of condition {kind} is taken")
+    return end
+
+
+def times_of(item: Item, dump: Dump) -> dict[str, float | None] | None:
+    """When a pod came, started and ended; None if it holds nothing and never will."""
+    phase = text_at(item.body, "status", "phase")
+    has_node = bool(text_at(item.body, "spec", "nodeName"))
+    times = {"submit_s": seconds_at(item.body, "metadata", "creationTimestamp")}
+    if times["submit_s"] is None:
+        dump.note(item, "interpreted", "creationTimestamp is no date, the submission is unknown")
+    is_over = phase in ("Succeeded", "Failed") or item.is_deleted
+    if is_over and not has_node:
+        dump.note(item, "dropped", "the pod is over and never had a node")
+        return None
+    if not is_over and phase not in ("Running", "Pending"):
+        dump.note(item, "interpreted", f"phase {phase or 'is missing'}: taken as it has a node "
+                  "or not")
+    if has_node:
+        times["start_s"] = start_of(item, dump)
+    if is_over and (end := end_of(item, dump)) is None:
+        dump.note(item, "dropped", "the pod is over, and nothing says since when")
+        return None
+    return times | ({"end_s": end} if is_over else {})
+
+
+MODEL_LABELS = ("alibabacloud.com/gpu-card-model", "nvidia.com/gpu.product",
+                "amd.com/gpu.product-name")
+NODE_AFFINITY = ("spec", "affinity", "nodeAffinity")
+NOT_HONOURED = {
+    "podAffinity": ("spec", "affinity", "podAffinity"),
+    "podAntiAffinity": ("spec", "affinity", "podAntiAffinity"),
+    "preferred nodeAffinity": (*NODE_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution"),
+    "topologySpreadConstraints": ("spec", "topologySpreadConstraints"),
+    "schedulingGates": ("spec", "schedulingGates"),
+    "nominatedNodeName": ("status", "nominatedNodeName")}
+MIRROR = "kubernetes.io/config.mirror"
+
+
+def rules_in(term: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rules of a term of node affinity, each with key, operator and values."""
+    rules = [*objects_at(term, "matchExpressions"), *objects_at(term, "matchFields")]
+    found = []
+    for rule in rules:
+        values = rule.get("values")
+        texts = [text_at({"it": one}, "it") for one in values] if isinstance(values, list) else []
+        found.append({"key": text_at(rule, "key"), "operator": text_at(rule, "operator"),
+                      "values": texts})
+    return found
+
+
+def terms_of(item: Item) -> list[list[dict[str, Any]]]:
+    """Terms of required node affinity, of which a node must match one."""
+    required = dig(item.body, *NODE_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution")
+    return [rules_in(term) for term in objects_at(required, "nodeSelectorTerms")]
+
+
+def tolerations_of(item: Item) -> list[dict[str, str]]:
+    """Tolerations of a pod for taints that keep it away, but for those that every pod gets."""
+    names = ("key", "operator", "value", "effect")
+    return [{name: text_at(one, name) for name in names if name in one}
+            for one in objects_at(item.body, "spec", "tolerations")
+            if text_at(one, "effect") in ("", "NoSchedule", "NoExecute")
+            and not (text_at(one, "key").startswith("node.kubernetes.io/")
+                     and dig(one, "tolerationSeconds") is not None)]
+
+
+def note_ties(item: Item, dump: Dump) -> None:
+    """Note what ties a pod to nodes and is neither label nor taint."""
+    ports = [port for container in objects_at(item.body, "spec", "containers")
+             for port in objects_at(container, "ports")]
+    volumes = objects_at(item.body, "spec", "volumes")
+    for name, is_so in (("hostPort", any(dig(one, "hostPort") for one in ports)),
+                        ("persistentVolumeClaim",
+                         any(dig(one, "persistentVolumeClaim") for one in volumes))):
+        if is_so:
+            dump.note(item, "extra column", f"{name} of pods is not honoured")
+
+
+def constraints_of(item: Item, dump: Dump) -> str:
+    """What the node of a pod must have beside room, as JSON; empty if nothing."""
+    for name, path in NOT_HONOURED.items():
+        if dig(item.body, *path):
+            dump.note(item, "extra column", f"{name} of pods is not honoured")
+    note_ties(item, dump)
+    if texts_at(item.body, "metadata", "annotations").get(MIRROR):
+        dump.note(item, "interpreted", "a static pod, which no scheduler moves: on its node only")
+        own = {"key": "metadata.name", "operator": "In",
+               "values": [text_at(item.body, "spec", "nodeName")]}
+        return as_json({"affinity": [[own]], "tolerations": [{"operator": "Exists"}]})
+    said = {"node_selector": texts_at(item.body, "spec", "nodeSelector"),
+            "affinity": terms_of(item), "tolerations": tolerations_of(item)}
+    said = {name: value for name, value in said.items() if value}
+    return as_json(said) if said else ""
+
+
+def models_wanted(item: Item) -> str:
+    """Models that a pod accepts, as `A100|T4`; empty for any."""
+    said = texts_at(item.body, "metadata", "annotations")
+    wish = said.get("alibabacloud.com/gpu-card-model", "") or said.get("nvidia.com/use-gputype",
+                                                                       "").replace(",", "|")
+    selector = texts_at(item.body, "spec", "nodeSelector")
+    models = [model for model in wish.split("|") if model]
+    models += [model_of(selector[name]) for name in MODEL_LABELS if selector.get(name)]
+    terms = terms_of(item)
+    named = [[model_of(value) for rule in term if rule["key"] in MODEL_LABELS
+              and rule["operator"] == "In" for value in rule["values"]] for term in terms]
+    if not models and terms and all(named):
+        models = [model for term in named for model in term]
+    return "|".join(dict.fromkeys(models))
+
+
+QUEUES = (("labels", "kai.scheduler/queue"), ("labels", "runai/queue"),
+          ("labels", "kueue.x-k8s.io/queue-name"),
+          ("annotations", "scheduling.volcano.sh/queue-name"), ("labels", "queue"))
+KNOWN = re.compile(r"cpu|memory|ephemeral-storage|pods|hugepages-.*|nvidia\.com/(?:gpu.*|mig-.*)|"
+                   r"alibabacloud\.com/gpu-.*|volcano\.sh/v?gpu-.*|amd\.com/gpu|gpu\.intel\.com/.*")
+
+
+def pod_name(item: Item) -> str:
+    """Namespace and name of a pod; empty if it has no name."""
+    namespace = text_at(item.body, "metadata", "namespace")
+    name = text_at(item.body, "metadata", "name")
+    return f"{namespace}/{name}" if namespace and name else name
+
+
+def queue_of(item: Item) -> str:
+    """Queue in which a pod waits; empty if nothing names one."""
+    names = (text_at(item.body, "metadata", kind, name) for kind, name in QUEUES)
+    return next((name for name in names if name), "")
+
+
+def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
+    """Rows of a pod: one for each share of GPUs that it holds, or one if it holds none."""
+    if is_reservation(item):
+        dump.note(item, "dropped", "the pod reserves a GPU for pods that are rows themselves")
+        return []
+    times = times_of(item, dump)
+    if times is None:
+        return []
+    asked = asked_by_pod(item, dump)
+    for name in (name for name in asked if not KNOWN.fullmatch(name)):
+        dump.note(item, "extra column", f"resource {name} is not in the tables")
+    node = text_at(item.body, "spec", "nodeName")
+    holdings = held_by(item, dump, asked, dump.nodes.get(node, NodeGpus()))
+    row = {"name": pod_name(item), **times, **holder_of(item, dump), "node": node}
+    demand = {"cpu_milli": math.ceil(1000 * asked["cpu"]),
+              "memory_mib": math.ceil(asked["memory"] / 2**20)}
+    return rows_of_holdings(row, demand, holdings, item, dump)
+
+
+def holder_of(item: Item, dump: Dump) -> dict[str, Any]:
+    """Whose a pod is, and where it may go."""
+    priority = dig(item.body, "spec", "priority")
+    is_number = isinstance(priority, int) and not isinstance(priority, bool)
+    return {
+        "user": text_at(item.body, "metadata", "namespace"), "queue": queue_of(item),
+        "priority": priority if is_number and abs(priority) < 2**40 else None,
+        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump)}
+
+
+def rows_of_holdings(row: dict[str, Any], demand: dict[str, int], holdings: Sequence[Holding],
+                     item: Item, dump: Dump) -> list[dict[str, Any]]:
+    """A row for each holding, of which the first has processors and memory."""
+    if not holdings:
+        return [{**row, **demand, "num_gpus": 0, "gpu_milli": 0}]
+    if len(holdings) == 1:
+        return [{**row, **demand, **holdings[0]._asdict()}]
+    dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
+    nothing = dict.fromkeys(demand, 0)
+    return [{**row, **(nothing if number else demand), **one._asdict(),
+             "name": f"{row['name']}/{number}"} for number, one in enumerate(holdings)]
+
+
+READ = ("Node", "Pod", "ResourceSlice", "ResourceClaim")
+MARKS = re.compile(r'"(?:kind|rawObjects|pods|nodes|resource|object|apiVersion)"\s*:')
+
+
+def is_kubernetes(source: Source) -> bool:
+    """Whether a file has objects of Kubernetes."""
+    try:
+        head = source.data[:4096].decode(encoding_of(source.data), errors="replace").lstrip()
+        if head[:1] not in ("{", "[") or '"jobs"' in head[:200]:
+            return False
+        return any(kind in READ and (text_at(body, "kind") or dig(body, "metadata"))
+                   for kind, body, _, _ in unfolded(source.json()))
+    except InputError:
+        return bool(MARKS.search(head) and ("apiVersion" in head or "metadata" in head))
+
+
+def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
+    """Objects of all files, each once, by kind."""
+    found = {source.name: items_of(source) for source in sources}
+    for name in [name for name, items in found.items() if not items]:
+        ledger.note(name, None, "dropped", "there is no object in the file")
+    items = latest([item for items in found.values() for item in items], ledger)
+    dump = Dump(ledger)
+    for item in items:
+        if item.kind in READ:
+            dump.items.setdefault(item.kind, []).append(item)
+        else:
+            kind = item.kind if isinstance(item.kind, str) and item.kind else "without a kind"
+            dump.note(item, "extra column", f"objects {kind:.60} are not read")
+    for item in dump.items.get("ResourceClaim", []):
+        dump.claims[text_at(item.body, "metadata", "namespace"),
+                    text_at(item.body, "metadata", "name")] = item
+    for item in dump.items.get("Pod", []):
+        index = text_at(item.body, "metadata", "annotations", "run.ai/reserve_for_gpu_index")
+        if is_reservation(item):
+            dump.reserved |= dict.fromkeys(groups_of(item), index)
+    return dump
+
+
+def read_kubernetes(sources: Sequence[Source], ledger: Ledger,
+                    options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read objects of Kubernetes.
+
+    Parameters
+    ----------
+    sources : JSON: lists of objects, events, an export of kube-scheduler-simulator, a KAI snapshot
+    ledger : where it is noted what was dropped, filled in or interpreted
+    options : nothing of them is used
+
+    Returns
+    -------
+    rows of nodes, rows of tasks, with times in seconds since 1970
+
+    Raises
+    ------
+    InputError : a file is not JSON, or there is neither a node nor a pod in any
+    """
+    dump = load(sources, ledger)
+    nodes = node_rows(dump)
+    if not nodes and not dump.items.get("Pod"):
+        raise InputError("there is neither a Node nor a Pod in it", file=sources[0].name,
+                         mend="give the output of kubectl get nodes,pods -A -o json")
+    pods = [(item.row, row) for item in dump.items.get("Pod", []) for row in pod_rows(item, dump)]
+    return (pd.DataFrame(list(nodes.values()), index=[row for _, row in nodes]),
+            pd.DataFrame([row for _, row in pods], index=[number for number, _ in pods]))
+
+
+FORMATS = (
+    Format("k8s", "objects of Kubernetes as kubectl prints them in JSON, watches, exports of "
+           "kube-scheduler-simulator, snapshots of KAI", is_kubernetes, read_kubernetes),)

@@ -1,0 +1,379 @@
+"""Files of whichever kind in, a cluster out: every format is a line of one table, and `auto` asks each of them whether it knows the file."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...lab.frames import InputError
+from ...power import GPU_POWER_W
+from . import columns, kubernetes, slurm, traces
+from .tables import (
+    FIRST_EPOCH_S,
+    TIMES,
+    ClusterTables,
+    Format,
+    Ledger,
+    ReadOptions,
+    Source,
+    sources_of,
+    tables_of,
+)
+
+__all__ = ['FORMATS', 'read_files']
+
+FORMATS: dict[str, Format] = {
+    one.name: one
+    for one in (*kubernetes.FORMATS, *slurm.FORMATS, *traces.FORMATS, *columns.FORMATS)}
+
+
+def format_named(name: str) -> Format:
+    """Format of a name.
+
+    Raises
+    ------
+    InputError : there is none
+    """
+    if name in FORMATS:
+        return FORMATS[name]
+    names = ["auto", *FORMATS]
+    near = difflib.get_close_matches(name, names, n=1)
+    meant = f"did you mean {near[0]}? There are" if near else "choose one of"
+    raise InputError(f"there is no format {name!r}", value=name,
+                     mend=f"{meant} {', '.join(names)}")
+
+
+def recognised(source: Source, options: ReadOptions) -> Format | None:
+    """Format that knows a file; None if no format does."""
+    found = next((one for one in FORMATS.values() if one.recognises(source)), None)
+    return FORMATS["csv"] if found is None and options.columns else found
+
+
+def grouped(sources: Sequence[Source], name: str, options: ReadOptions,
+            ledger: Ledger) -> dict[str, list[Source]]:
+    """Files by format; formats with one reader together."""
+    if name != "auto":
+        return {format_named(name).name: list(sources)}
+    groups: dict[str, list[Source]] = {}
+    for source in sources:
+        found = recognised(source, options)
+        if found is None and "!" in source.name and len(sources) > 1:
+            ledger.note(source.name, None, "dropped", "no format knows this file of the archive")
+            continue
+        if found is None:
+            source.text()  # is it text at all?
+            raise InputError("no format knows this file", file=source.name,
+                             mend=f"name its format, one of {', '.join(FORMATS)}, or map the "
+                             "columns of a CSV file by --map")
+        same = next((one for one in groups if FORMATS[one].read == found.read), found.name)
+        groups.setdefault(same, []).append(source)
+    return groups
+
+
+def earliest_of(tasks: pd.DataFrame) -> float:
+    """Earliest time in some rows; NaN if there is none."""
+    there = [name for name in TIMES if name in tasks]
+    times = tasks[there].apply(pd.to_numeric, errors="coerce").astype("Float64")
+    return float(np.nanmin(times.to_numpy("float64", na_value=np.nan), initial=np.inf))
+
+
+def check_zeros(parts: Mapping[str, pd.DataFrame]) -> None:
+    """Refuse files of which some have dates and some count from a zero of their own."""
+    starts = {name: earliest_of(tasks) for name, tasks in parts.items()}
+    dated = [name for name, start in starts.items() if FIRST_EPOCH_S < start < math.inf]
+    others = [name for name, start in starts.items() if start <= FIRST_EPOCH_S]
+    if dated and others:
+        raise InputError(f"{dated[0]} has dates, and {others[0]} counts time from its own zero",
+                         mend="read them apart")
+
+
+def read_groups(groups: Mapping[str, Sequence[Source]], ledger: Ledger,
+                options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of nodes and rows of tasks of all files."""
+    nodes = []
+    tasks = {}
+    for name, sources in groups.items():
+        some_nodes, tasks[name] = FORMATS[name].read(sources, ledger, options)
+        nodes.append(some_nodes)
+    check_zeros(tasks)
+    return together(nodes), together(list(tasks.values()))
+
+
+def together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of several frames, of which those without any have no say about columns."""
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled) if filled else pd.DataFrame()
+
+
+def share_of(written: str) -> float:
+    """Share that `80%` or `0.8` is.
+
+    Raises
+    ------
+    InputError : it is no number, not positive, or more than the whole
+    """
+    text = written.strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise InputError(f"--size-to {written!r} is not a share", value=written,
+                         mend="write 80% or 0.8: more than nothing, at most all")
+    return share
+
+
+def floats(frame: pd.DataFrame, name: str) -> np.ndarray:
+    """A column as floats, NaN where unknown."""
+    return frame[name].to_numpy("float64", na_value=np.nan)
+
+
+def with_ends(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+    """The same tasks; those that have started and have no end hold until the last time of all."""
+    submit, start, end = (floats(tasks, name) for name in TIMES)
+    since = start if np.isfinite(start).any() else submit  # without any start, they came and ran
+    is_open = np.isfinite(since) & ~np.isfinite(end)
+    last = float(np.nanmax(np.concatenate([submit, start, end]), initial=-np.inf))
+    ledger.note("--size-to", None, "assumed", "tasks without an end hold what they have until the "
+                "last time of the trace", int(is_open.sum()))
+    return tasks.assign(end_s=np.where(is_open, last, end))
+
+
+def held_of(tasks: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """When tasks started, or came if that is unknown, and for how long they held; NaN unknown."""
+    start = np.where(np.isnan(floats(tasks, "start_s")), floats(tasks, "submit_s"),
+                     floats(tasks, "start_s"))
+    end = floats(tasks, "end_s")
+    return start, np.where(end >= start, end - start, np.nan)
+
+
+def span_of(tasks: pd.DataFrame) -> float:
+    """Seconds from the first start to the last end.
+
+    Raises
+    ------
+    InputError : no task has a start and an end
+    """
+    start, held_s = held_of(tasks)
+    if not np.isfinite(held_s).any():
+        raise InputError("no task has a time at which it started and one at which it ended",
+                         mend="give nodes with --nodes; --size-to needs to know when tasks ran")
+    return max(float(np.nanmax(start + held_s) - np.nanmin(start)), 1e-9)
+
+
+def mean_demand(tasks: pd.DataFrame, span_s: float | None = None) -> dict[str, float]:
+    """Mean of what the tasks hold: GPUs, cpu_milli, memory_mib.
+
+    Parameters
+    ----------
+    span_s : the time over which the mean is; None for that of these tasks
+    """
+    span_s = span_s or span_of(tasks)
+    _, held_s = held_of(tasks)
+    gpus = floats(tasks, "num_gpus") * floats(tasks, "gpu_milli") / 1000
+    amounts = {"gpus": gpus} | {name: floats(tasks, name) for name in ("cpu_milli", "memory_mib")}
+    return {name: float(np.nansum(amount * held_s) / span_s) for name, amount in amounts.items()}
+
+
+SHAPE = ["gpu_model", "num_gpus", "cpu_milli", "memory_mib", "gpu_memory_mib"]
+
+
+def shape_of_tasks(tasks: pd.DataFrame, demand: Mapping[str, float]) -> dict[str, Any]:
+    """Shape of a node on which every task fits, and whose GPUs are its scarcest part."""
+    largest = np.nanmax(floats(tasks, "num_gpus"), initial=0)
+    gpus = 2**max(3, math.ceil(math.log2(max(largest, 1))))
+    shape: dict[str, Any] = {"gpu_model": "", "num_gpus": gpus}
+    for name in ("cpu_milli", "memory_mib"):
+        amounts = floats(tasks, name)
+        if np.isfinite(amounts).any():
+            balanced = demand[name] / demand["gpus"] * gpus if demand["gpus"] else 0
+            shape[name] = math.ceil(max(np.nanmax(amounts), balanced))
+    return shape
+
+
+def commonest_shape(nodes: pd.DataFrame) -> dict[str, Any] | None:
+    """Shape that most of the nodes with GPUs have; None if no node has any."""
+    with_gpus = nodes[nodes["num_gpus"].fillna(0) > 0]
+    if not len(with_gpus):
+        return None
+    counts = with_gpus.groupby(SHAPE, dropna=False, sort=False).size()
+    first = counts.index[int(counts.to_numpy().argmax())]
+    return {name: None if pd.isna(value) else value
+            for name, value in zip(SHAPE, first, strict=True)}
+
+
+def tasks_by_model(tasks: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Tasks by the first model that they accept; those that accept any are with the most."""
+    first = tasks["gpu_models"].str.partition("|")[0]
+    named = first[(first != "") & (tasks["num_gpus"].fillna(0) > 0)]
+    if not len(named):
+        return {"": tasks}
+    commonest = named.value_counts().index[0]
+    first = first.where(first.isin(named.unique()), commonest)
+    return {str(model): rows for model, rows in tasks.groupby(first, sort=False)}
+
+
+MOST_NODES = 10**6
+
+
+def sized(tables: ClusterTables, written: str, ledger: Ledger) -> list[pd.DataFrame]:
+    """Rows of nodes such that the mean demand of the tasks is this share of their GPUs."""
+    share = share_of(written)
+    tasks = with_ends(tables.tasks, ledger)
+    shape = commonest_shape(tables.nodes)
+    if shape:
+        return [nodes_for(mean_demand(tasks), share, shape)]
+    by_model = tasks_by_model(tasks)
+    span_s = span_of(tasks)
+    demands = [mean_demand(some, span_s) for some in by_model.values()]
+    return [nodes_for(demand, share, shape_of_tasks(some, demand) | {"gpu_model": model},
+                      f"{model}-" if len(by_model) > 1 else "")
+            for demand, (model, some) in zip(demands, by_model.items(), strict=True)]
+
+
+def nodes_for(demand: Mapping[str, float], share: float, shape: Mapping[str, Any],
+              prefix: str = "") -> pd.DataFrame:
+    """Equal nodes of which a demand is a share."""
+    if not demand["gpus"]:
+        raise InputError("the tasks hold no GPU on average, so no share of any",
+                         mend="give nodes with --nodes")
+    count = math.ceil(demand["gpus"] / (share * int(shape["num_gpus"])))
+    if count > MOST_NODES:
+        raise InputError(f"{count} nodes would be needed",
+                         mend=f"at most {MOST_NODES} are made; see whether GPUs are in percent")
+    width = len(str(count))
+    names = [f"node-{prefix}{number:0{width}}" for number in range(1, count + 1)]
+    return pd.DataFrame({"name": names, **shape, "labels": "{}"})
+
+
+def shape_in_words(nodes: pd.DataFrame) -> str:
+    """What each of these equal nodes has."""
+    first = nodes.iloc[0]
+    model = first["gpu_model"] or "of a model that is not known"
+    parts = [f"{first['num_gpus']} GPUs {model}"]
+    for name, unit in (("cpu_milli", "milli-vCPU"), ("memory_mib", "MiB")):
+        if name in first and not pd.isna(first[name]):
+            parts.append(f"{first[name]} {unit}")
+    return ", ".join(parts)
+
+
+def known_model(name: str) -> str:
+    """The only known model among the words of a name; empty if there is none, or several."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    found = [model for model in GPU_POWER_W if model.lower() in words]
+    return found[0] if len(found) == 1 else ""
+
+
+def known_models(names: Sequence[str]) -> dict[str, str]:
+    """Known models by the names that are to be replaced."""
+    known = {name: known_model(name) for name in names if name and known_model(name)}
+    meant = list(known.values())
+    return {name: model for name, model in known.items()
+            if name != model and meant.count(model) == 1}
+
+
+def with_known_models(nodes: pd.DataFrame, tasks: pd.DataFrame, file: str,
+                      ledger: Ledger) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The same rows, GPU models by their known names."""
+    models = list(nodes["gpu_model"].dropna().unique()) if "gpu_model" in nodes else []
+    wishes = list(tasks["gpu_models"].dropna().unique()) if "gpu_models" in tasks else []
+    parts = [part for wish in wishes for part in wish.split("|")]
+    known = known_models(list(dict.fromkeys([*models, *parts])))
+    for name, model in known.items():
+        count = int((nodes["gpu_model"] == name).sum()) if models else 0
+        ledger.note(file, None, "interpreted", f"GPU {name} is model {model}", max(count, 1))
+    if models:
+        nodes = nodes.assign(gpu_model=nodes["gpu_model"].replace(known))
+    renamed = {wish: "|".join(known.get(part, part) for part in wish.split("|")) for wish in wishes}
+    if wishes:
+        tasks = tasks.assign(gpu_models=tasks["gpu_models"].replace(renamed))
+    return nodes, tasks
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a reader of this book asks for, beside the files.
+
+    Parameters
+    ----------
+    options : what the formats may be told
+    nodes : files with nodes, if not in the others
+    size_to : share of the GPUs that the mean demand is to be, such as `80%`; empty for none
+    """
+
+    options: ReadOptions = ReadOptions()
+    nodes: tuple[str, ...] = ()
+    size_to: str = ""
+
+
+def nodes_in(paths: Sequence[str | Path], ledger: Ledger, options: ReadOptions) -> pd.DataFrame:
+    """Rows of nodes of files that were given for their nodes."""
+    sources = sources_of(paths)
+    nodes, tasks = read_groups(grouped(sources, "auto", options, ledger), ledger, options)
+    if not len(nodes):
+        raise InputError("there is no node in it", file=sources[0].name,
+                         mend="give a file with nodes to --nodes")
+    for source in sources:
+        ledger.note(source.name, None, "assumed", "nodes are those of --nodes", len(nodes))
+    if len(tasks):
+        ledger.note(sources[0].name, None, "dropped", "tasks in a file of --nodes", len(tasks))
+    return nodes
+
+
+def read_files(format: str, paths: Sequence[str | Path],
+               asked: Asked = Asked()) -> ClusterTables:  # noqa: B008
+    """Read files into a cluster.
+
+    Parameters
+    ----------
+    format : a name of `FORMATS`, or auto
+    paths : the files
+    asked : a map of columns, a zone, nodes, a share to size the cluster to
+
+    Returns
+    -------
+    tables, with a ledger of all that was not taken as it stood
+
+    Raises
+    ------
+    InputError : a file is missing, damaged or of no known format; or there is nothing in it
+    """
+    ledger = Ledger()
+    sources = sources_of(paths)
+    groups = grouped(sources, format, asked.options, ledger)
+    nodes, tasks = read_groups(groups, ledger, asked.options)
+    if asked.nodes:
+        if len(nodes):
+            ledger.note(asked.nodes[0], None, "dropped", "nodes of the files, for those of --nodes",
+                        len(nodes))
+        nodes = nodes_in(asked.nodes, ledger, asked.options)
+    about = {"formats": {source.name: name for name, some in groups.items() for source in some},
+             "zone": asked.options.zone or "UTC"}
+    name = ", ".join(source.name for source in sources[:3])
+    nodes, tasks = with_known_models(nodes, tasks, name, ledger)
+    return with_size(tables_of(nodes, tasks, ledger, name, about), ledger, asked.size_to)
+
+
+def with_size(tables: ClusterTables, ledger: Ledger, size_to: str) -> ClusterTables:
+    """The same tables, with as many nodes as a share asks for, if it does."""
+    if not size_to:
+        return tables
+    groups = sized(tables, size_to, ledger)
+    for rows in groups:
+        ledger.note("--size-to", None, "assumed", f"nodes of {shape_in_words(rows)}, so that the "
+                    f"mean demand for GPUs is {size_to} of them", len(rows))
+    nodes = pd.concat(groups, ignore_index=True)
+    made = tables_of(nodes, tables.tasks, ledger, "--size-to", tables.about)
+    lines = made.ledger[~made.ledger["reason"].str.startswith("there are no nodes")]
+    return replace(made, tasks=tables.tasks, about=tables.about,
+                   ledger=lines.reset_index(drop=True))

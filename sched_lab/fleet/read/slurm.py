@@ -1,0 +1,802 @@
+"""What `scontrol`, `sinfo`, `squeue` and `sacct` print, from 22.05 to 25, as nodes and timed tasks."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ...lab.frames import InputError
+from ..dates import seconds_in
+from .kubernetes import as_json, dig, instances_on_one, objects_at, text_at
+from .tables import (
+    UNKNOWN,
+    Format,
+    Ledger,
+    ReadOptions,
+    Source,
+    encoding_of,
+    milli_of_profile,
+    note_rows,
+)
+
+__all__ = ['FORMATS', 'read_slurm']
+
+MOST_HOSTS = 100_000
+BRACKET = re.compile(r"\[([^\[\]]*)\]")
+
+
+def numbers_in_ranges(written: str) -> list[str]:
+    """Numbers of `01-03,7`, as they are written; with a step, as in `1-9:2`, every second."""
+    numbers: list[str] = []
+    for part in written.split(","):
+        found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part.strip())
+        if found is None:
+            return []
+        last = int(found[2] or found[1])
+        steps = range(int(found[1]), last + 1, int(found[3] or 1) or 1)
+        if len(steps) + len(numbers) > MOST_HOSTS:
+            return []
+        numbers += [str(number).zfill(len(found[1])) for number in steps]
+    return numbers
+
+
+def hosts_in(written: str) -> list[str]:
+    """Hosts of a list; empty if there are none, or if it is no list."""
+    if written.strip().lower() in (*UNKNOWN, "(null)", "none assigned"):
+        return []
+    names = re.split(r",(?![^\[]*\])", written.strip())
+    done: list[str] = []
+    while names:
+        name = names.pop(0)
+        found = BRACKET.search(name)
+        if found is None:
+            if "[" in name or "]" in name:
+                return []
+            done.append(name.strip())
+            continue
+        numbers = numbers_in_ranges(found[1])
+        if not numbers or len(done) + len(names) + len(numbers) > MOST_HOSTS:
+            return []
+        names = [name[:found.start()] + one + name[found.end():] for one in numbers] + names
+    return [name for name in done if name]
+
+
+class Gres(NamedTuple):
+    """Generic resources of one type.
+
+    Parameters
+    ----------
+    kind : gpu, shard or mps
+    model : the type; empty if there is none
+    number : how many
+    gpu_list : numbers of the GPUs, as `0-3`; empty if unknown
+    """
+
+    kind: str
+    model: str
+    number: int
+    gpu_list: str = ""
+
+
+GRES = re.compile(r"(?<![\w.-])(?:gres[/:])?(gpu|shard|mps)(?::(?!\d+(?:[,(\s]|$))([\w.+-]+))?"
+                  r"(?:[:=](\d{1,12})([kKmM]?))?(?:\(([^()]*)\))?(?=[,\s]|$)")
+
+
+def without_sums(found: Sequence[Gres]) -> list[Gres]:
+    """The same resources, where those without a type are the sum: less those that have one."""
+    typed: dict[str, int] = {}
+    for one in found:
+        typed[one.kind] = typed.get(one.kind, 0) + (one.number if one.model else 0)
+    rest = [one if one.model else one._replace(number=one.number - typed[one.kind])
+            for one in found]
+    return [one for one in rest if one.number > 0]
+
+
+def gres_in(written: str) -> list[Gres]:
+    """Generic resources of a text; of a sum over types, what the types leave of it."""
+    found = []
+    for kind, model, number, unit, place in GRES.findall(written):
+        count = int(number or 1) * {"k": 1024, "m": 1024**2}.get(unit.lower(), 1)
+        indices = re.search(r"IDX:([\d,-]+)", place)
+        numbers = numbers_in_ranges(indices[1].strip(",")) if indices else []
+        found.append(Gres(kind, model, count, "-".join(numbers)))
+    return without_sums(found) if "=" in written else found
+
+
+def profile_of(model: str) -> str:
+    """Profile of instances that a type names; empty if it names none."""
+    found = re.search(r"(\d+g\.\d+gb(?:\.\w+)?)$", model.lower())
+    return found[1] if found and milli_of_profile(found[1]) else ""
+
+
+def memory_in(written: str) -> int | None:
+    """MiB of the memory in a list of trackable resources, such as `cpu=4,mem=62.50G`."""
+    found = re.search(r"(?:^|,)mem=(\d+(?:\.\d*)?)([KMGTP]?)", written)
+    return None if found is None else mebibytes_of(found[1], found[2])
+
+
+def mebibytes_of(number: str, unit: str) -> int:
+    """A number of Slurm's units of memory in MiB; without a unit they are MiB."""
+    power = {"K": -1, "": 0, "M": 0, "G": 1, "T": 2, "P": 3}[unit.upper()]
+    return int(-(-float(number) * 1024.0**power // 1))
+
+
+def number_at(value: Any, *path: str) -> float | None:
+    """Number at the end of a path; None if it is not set, infinite or none."""
+    found = dig(value, *path)
+    if isinstance(found, dict):
+        is_set = found.get("set") is True and found.get("infinite") is not True
+        found = found.get("number") if is_set else None
+    if isinstance(found, str) and re.fullmatch(r"\d{1,15}", found):
+        found = int(found)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return found if is_number and abs(found) < 2**53 else None
+
+
+def words_at(value: Any, *path: str) -> list[str]:
+    """Words at the end of a path, be they a list or one text, in capitals."""
+    found = dig(value, *path)
+    if isinstance(found, dict):
+        found = found.get("current")
+    words = found if isinstance(found, list) else [found]
+    return [word.upper() for word in words if isinstance(word, str) and word]
+
+
+UNUSABLE = {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "MAINT", "POWERED_DOWN",
+            "POWERING_DOWN", "NOT_RESPONDING", "UNKNOWN", "ERROR", "FUTURE", "INVALID_REG"}
+
+
+def features_in(value: Any) -> list[str]:
+    """Features of a node: a list, or a text with commas."""
+    words = value if isinstance(value, list) else str(value or "").split(",")
+    return [word.strip() for word in words if isinstance(word, str) and word.strip()]
+
+
+def labels_of(partitions: Sequence[str], features: Sequence[str]) -> dict[str, str]:
+    """Labels of a node."""
+    return ({f"partition/{name}": "true" for name in partitions if name}
+            | {f"feature/{name}": "true" for name in features})
+
+
+class Shape(NamedTuple):
+    """GPUs of a node, and into how many parts each of them may be shared."""
+
+    models: tuple[str, ...]
+    num_gpus: int
+    parts: Mapping[str, float]
+
+
+def shape_of(gres: Sequence[Gres]) -> Shape:
+    """GPUs of a node from its generic resources; instances are counted by those that fit on one."""
+    models: dict[str, int] = {}
+    for one in (one for one in gres if one.kind == "gpu"):
+        profile = profile_of(one.model)
+        name = one.model[:-len(profile)].rstrip("_.-") if profile else one.model
+        on_one = instances_on_one(profile) if profile else 1
+        models[name] = models.get(name, 0) - (-one.number // on_one)
+    total = sum(models.values())
+    parts = {one.kind: one.number / total for one in gres if one.kind != "gpu" and total}
+    return Shape(tuple(name for name in models if name), total, parts)
+
+
+def node_row(record: Any, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
+    """Row of a node of `scontrol show nodes` or of the `sinfo` of 22.05."""
+    states = [word for word in (*words_at(record, "state"), *words_at(record, "state_flags"))]
+    bad = [word for word in states if word.rstrip("*~#!%$@^-+") in UNUSABLE]
+    cpus = number_at(record, "effective_cpus") or number_at(record, "cpus")
+    memory = number_at(record, "real_memory")
+    kept = number_at(record, "specialized_memory") or 0
+    features = features_in(dig(record, "features")) or features_in(dig(record, "active_features"))
+    row = gpu_columns(text_at(record, "gres"), text_at(record, "name"), dump, place)
+    return row | {
+        "cpu_milli": None if cpus is None else int(1000 * cpus),
+        "memory_mib": None if memory is None else int(max(memory - kept, 0)),
+        "labels": labels_of(features_in(dig(record, "partitions")), features),
+        "taints": as_json([{"key": "slurm/state", "value": bad[0], "effect": "NoSchedule"}]
+                          ) if bad else ""}
+
+
+class Records:
+    """What the files have, and what was learnt of the nodes on the way."""
+
+    def __init__(self, ledger: Ledger, count: int = 1) -> None:
+        self.ledger = ledger
+        self.count = count  # rows that a note is about
+        self.shapes: dict[str, Shape] = {}
+        self.labels: set[str] = set()
+
+    def note(self, place: tuple[str, int], what: str, reason: str) -> None:
+        """Write into the ledger what was done with a record."""
+        self.ledger.note(*place, what, reason, self.count)
+
+    def of_rows(self, count: int) -> Records:
+        """The same records, of which each note is about so many rows."""
+        same = Records(self.ledger, count)
+        same.shapes = self.shapes
+        return same
+
+
+def gpu_columns(written: str, name: str, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
+    """Name of a node, and columns of its GPUs."""
+    gres = gres_in(written)
+    shape = shape_of(gres)
+    dump.shapes[name] = shape
+    if any(profile_of(one.model) for one in gres):
+        dump.note(place, "interpreted", "GPUs cut into instances are counted by those that fit")
+    if len(shape.models) > 1:
+        dump.note(place, "interpreted", "the node has GPUs of several models, named together")
+    if shape.num_gpus and not shape.models:
+        dump.note(place, "interpreted", "the GPUs of the node have no type, their model is unknown")
+    return {"name": name, "gpu_model": "+".join(shape.models), "num_gpus": shape.num_gpus}
+
+
+def group_rows(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
+    """Rows of the nodes of one line of the grouped `sinfo --json`."""
+    rows = []
+    for what in ("cpus", "memory"):
+        if number_at(record, what, "minimum") != number_at(record, what, "maximum"):
+            dump.note(place, "interpreted", f"nodes of a group differ in {what}: the least")
+    names = features_in(dig(record, "nodes", "nodes"))
+    for name in chain.from_iterable(map(hosts_in, names)):
+        rows.append(node_row({
+            "name": name, "gres": text_at(record, "gres", "total"),
+            "state": dig(record, "node", "state"), "features": dig(record, "features", "total"),
+            "cpus": dig(record, "cpus", "minimum"), "real_memory": dig(record, "memory", "minimum"),
+            "partitions": [text_at(record, "partition", "name")]}, dump, place))
+    return rows
+
+
+def node_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFrame:
+    """Rows of nodes of all files."""
+    rows: dict[str, dict[str, Any]] = {}
+    places: list[int] = []
+    for file, document in documents:
+        found = [(number, row) for number, record in enumerate(objects_at(document, "nodes"), 1)
+                 for row in (node_row(record, dump, (file, number)),)]
+        found += [(number, row) for number, record in enumerate(objects_at(document, "sinfo"), 1)
+                  for row in group_rows(record, dump, (file, number))]
+        for number, row in found:
+            before = rows.get(row["name"])
+            if before is None:
+                places.append(number)
+                rows[row["name"]] = row
+            elif before | {"labels": row["labels"]} == row:
+                before["labels"] = before["labels"] | row["labels"]
+            else:
+                dump.note((file, number), "dropped", "the node is there already, and differs")
+    for row in rows.values():
+        dump.labels |= set(row["labels"])
+        row["labels"] = as_json(row["labels"])
+    return pd.DataFrame(list(rows.values()), index=places)
+
+
+def first_of(record: Any, *paths: tuple[str, ...]) -> float | None:
+    """Number at the end of the first path that has one."""
+    found = (number_at(record, *path) for path in paths)
+    return next((number for number in found if number is not None), None)
+
+
+def name_of(record: Any) -> str:
+    """Number of a job, with its place in an array or in a heterogeneous job."""
+    array = number_at(record, "array_job_id") or number_at(record, "array", "job_id")
+    het = number_at(record, "het_job_id") or number_at(record, "het", "job_id")
+    task = first_of(record, ("array_task_id",), ("array", "task_id"))
+    offset = first_of(record, ("het_job_offset",), ("het", "job_offset"))
+    if array and task is not None:
+        return f"{array:.0f}_{task:.0f}"
+    if het:
+        return f"{het:.0f}+{offset or 0:.0f}"
+    job = number_at(record, "job_id")
+    return "" if job is None else f"{job:.0f}"
+
+
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
+           "RESV_DEL_HOLD"}
+HOLDING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+
+
+def state_of(words: Sequence[str]) -> str:
+    """Whether a job waits, runs or is over, by the words of its state."""
+    states = {word.split(" ")[0].rstrip("+") for word in words}
+    if states & {"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}:
+        return "runs"
+    if states & (WAITING | HOLDING) and not states & {"COMPLETED", "CANCELLED", "FAILED",
+                                                      "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"}:
+        return "waits" if states & WAITING else "runs"
+    return "is over"
+
+
+def times_of(record: Any, state: str, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
+    """When a job came, started and ended; a time of 0 is unknown."""
+    times: dict[str, Any] = {}
+    for name, paths in TIME_FIELDS.items():
+        found = [number_at(record, *path) for path in paths]
+        times[name] = next((time for time in found if time), None)
+    if state == "waits":
+        return {"submit_s": times["submit_s"]}
+    if state == "runs":
+        if times["end_s"]:
+            dump.note(place, "interpreted", "the job runs, and the end of its time limit is not "
+                      "its end")
+        times["end_s"] = None
+    return times
+
+
+TIME_FIELDS = {
+    "submit_s": (("submit_time", ), ("time", "submission")),
+    "start_s": (("start_time", ), ("time", "start")),
+    "end_s": (("end_time", ), ("time", "end"))}
+
+
+def tres_text(record: Any, which: str) -> str:
+    """Trackable resources of a record of `sacct --json` as a text like that of `squeue`."""
+    parts = []
+    for one in objects_at(record, "tres", which):
+        kind = text_at(one, "type")
+        name = f"{kind}/{text_at(one, 'name')}" if text_at(one, "name") else kind
+        unit = "M" if kind == "mem" else ""
+        parts.append(f"{name}={number_at(one, 'count') or 0:.0f}{unit}")
+    return ",".join(parts)
+
+
+class Demand(NamedTuple):
+    """What a job has or asks for on one node."""
+
+    node: str
+    gres: tuple[Gres, ...]
+    cpus: float | None
+    memory_mib: float | None
+
+
+def split(total: float | None, parts: int) -> list[float | None]:
+    """A number in so many parts, as even as whole numbers can be."""
+    if total is None:
+        return [None] * parts
+    low, more = divmod(int(total), parts)
+    return [low + (number < more) for number in range(parts)]
+
+
+def split_gres(gres: Sequence[Gres], parts: int) -> list[tuple[Gres, ...]]:
+    """Generic resources of a job on each of its nodes, if only their sum is known."""
+    shares = [split(one.number, parts) for one in gres]
+    return [tuple(one._replace(number=int(share[part] or 0), gpu_list="")
+                  for one, share in zip(gres, shares, strict=True) if share[part])
+            for part in range(parts)]
+
+
+def gres_by_node(record: Any, parts: int, dump: Records,
+                 place: tuple[str, int]) -> list[tuple[Gres, ...]]:
+    """Generic resources of a job on each of its nodes, from the first place that knows."""
+    detail = dig(record, "gres_detail")
+    texts = [text for text in detail if isinstance(text, str)] if isinstance(detail, list) else []
+    if len(texts) == parts and any(map(gres_in, texts)):
+        return [tuple(gres_in(text)) for text in texts]
+    total = ",".join(texts) or text_at(record, "tres_alloc_str") or tres_text(record, "allocated")
+    asked = text_at(record, "tres_req_str") or tres_text(record, "requested")
+    per_node = text_at(record, "tres_per_node")
+    if gres := gres_in(total):
+        return split_gres(gres, parts)
+    if gres := gres_in(per_node):
+        return [tuple(gres)] * parts
+    per_task = gres_in(text_at(record, "tres_per_task"))
+    tasks = number_at(record, "tasks") or 1
+    if per_task:
+        per_task = [one._replace(number=int(one.number * tasks)) for one in per_task]
+    gres = gres_in(text_at(record, "tres_per_job")) or per_task or gres_in(asked)
+    if not gres and gres_in(text_at(record, "tres_per_socket")):
+        dump.note(place, "interpreted", "GPUs asked for by socket are taken as one socket a node")
+        return [tuple(gres_in(text_at(record, "tres_per_socket")))] * parts
+    return split_gres(gres, parts)
+
+
+def given(record: Any) -> dict[str, tuple[float | None, float | None]]:
+    """Processors and MiB of a job on each of its nodes, where its record has them."""
+    nodes = dig(record, "job_resources", "nodes")
+    found = objects_at(nodes, "allocation") or objects_at(record, "job_resources",
+                                                          "allocated_nodes")
+    return {text_at(one, "name") or text_at(one, "nodename"): (
+        number_at(one, "cpus", "count") or number_at(one, "cpus"),
+        number_at(one, "memory", "allocated") or number_at(one, "memory_allocated"))
+            for one in found}
+
+
+def demands_of(record: Any, state: str, dump: Records, place: tuple[str, int]) -> list[Demand]:
+    """What a job has or asks for, node by node."""
+    hosts = hosts_in(text_at(record, "nodes")) if state != "waits" else []
+    asked = number_at(record, "node_count") or number_at(record, "allocation_nodes") or 1
+    parts = len(hosts) or int(min(max(asked, 1), MOST_HOSTS))
+    tres = (text_at(record, "tres_alloc_str") or text_at(record, "tres_req_str")
+            or tres_text(record, "allocated") or tres_text(record, "requested"))
+    counted = re.search(r"(?:^|,)cpu=(\d+)", tres)
+    cpus = int(counted[1]) if counted else number_at(record, "cpus") or number_at(
+        record, "required", "CPUs")
+    by_node = given(record)
+    cells = zip(hosts or [""] * parts, gres_by_node(record, parts, dump, place),
+                split(cpus, parts), split(memory_of(record, tres, cpus, parts), parts), strict=True)
+    return [Demand(host, gres, by_node.get(host, (None, None))[0] or cpu,
+                   by_node.get(host, (None, None))[1] or memory)
+            for host, gres, cpu, memory in cells]
+
+
+def memory_of(record: Any, tres: str, cpus: float | None, parts: int) -> float | None:
+    """MiB of a job on all its nodes."""
+    per_node = number_at(record, "memory_per_node") or number_at(record, "required",
+                                                                 "memory_per_node")
+    per_cpu = number_at(record, "memory_per_cpu") or number_at(record, "required",
+                                                               "memory_per_cpu")
+    if (known := memory_in(tres)) is not None:
+        return known
+    return per_node * parts if per_node else per_cpu * cpus if per_cpu and cpus else None
+
+
+def constraints_of(record: Any, dump: Records, place: tuple[str, int]) -> str:
+    """What the nodes of a job must have, as JSON; empty if nothing."""
+    partitions = [f"partition/{name.strip()}" for name in text_at(record, "partition").split(",")]
+    known = [name for name in partitions if name in dump.labels]
+    wanted = re.split(r"[&,]", text_at(record, "features")) if text_at(record, "features") else []
+    if any(re.search(r"[^\w.:-]", name) for name in wanted):
+        dump.note(place, "extra column", "features with more than & are not honoured")
+        wanted = []
+    rules = [{"key": f"feature/{name}", "operator": "Exists", "values": []} for name in wanted
+             if f"feature/{name}" in dump.labels]
+    for name, operator in (("excluded_nodes", "NotIn"), ("required_nodes", "In")):
+        if hosts := hosts_in(text_at(record, name)):
+            rules.append({"key": "metadata.name", "operator": operator, "values": hosts})
+    terms = [[{"key": name, "operator": "Exists", "values": []}, *rules] for name in known]
+    return as_json({"affinity": terms or [rules]}) if terms or rules else ""
+
+
+class Share(NamedTuple):
+    """So many GPUs of which a job has the same share each."""
+
+    num_gpus: int
+    gpu_milli: int
+    mig_profile: str = ""
+    gpu_list: str = ""
+    gpu_models: str = ""
+
+
+def share_of(gres: Gres, demand: Demand, dump: Records, place: tuple[str, int]) -> Share:
+    """What generic resources are in GPUs and thousandths of them."""
+    profile = profile_of(gres.model)
+    model = gres.model[:-len(profile)].rstrip("_.-") if profile else gres.model
+    if gres.kind == "gpu":
+        milli = milli_of_profile(profile) if profile else 1000
+        return Share(gres.number, milli or 1000, profile, gres.gpu_list, model)
+    known = [shape.parts[gres.kind] for name, shape in dump.shapes.items()
+             if gres.kind in shape.parts and demand.node in ("", name)]
+    parts = known[0] if known else {"mps": 100.0}.get(gres.kind, 1.0)
+    if not known:
+        dump.note(place, "interpreted", f"{gres.kind} without a node that has it, taken as "
+                  f"{parts:.0f} to a GPU")
+    milli = int(-(-1000 * gres.number // parts))
+    gpus = max(-(-milli // 1000), 1)
+    return Share(gpus, min(-(-milli // gpus), 1000), "", gres.gpu_list, model)
+
+
+def shares_of(demand: Demand, wish: str | None, dump: Records,
+              place: tuple[str, int]) -> list[Share]:
+    """Shares of a job on one node, with the model that it asked for."""
+    shares = [share_of(gres, demand, dump, place) for gres in demand.gres]
+    if wish is None and any(share.gpu_models for share in shares):
+        dump.note(place, "interpreted", "what the job asked for is not there: the model of GPU "
+                  "that it got is taken as asked for")
+    return [share if wish is None else share._replace(gpu_models=wish)
+            for share in shares] or [Share(0, 0)]
+
+
+def wish_of(asked: str) -> str | None:
+    """Model of GPUs that a request names, empty for any; None if it asks for none."""
+    gres = [one for one in gres_in(asked) if one.kind == "gpu"]
+    models = [one.model[:len(one.model) - len(profile_of(one.model))].rstrip("_.-")
+              for one in gres]
+    return "|".join(dict.fromkeys(filter(None, models))) if gres else None
+
+
+def asked_of(record: Any) -> str:
+    """What a job asks for, as one text."""
+    fields = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")
+    texts = [text_at(record, name) for name in fields]
+    return ",".join(filter(None, [*texts, tres_text(record, "requested")]))
+
+
+def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
+    """Rows of a job: one for each node and each share of GPUs."""
+    state = state_of(words_at(record, "job_state") or words_at(record, "state"))
+    times = times_of(record, state, dump, place)
+    if state == "is over" and not times.get("start_s"):
+        dump.note(place, "dropped", "the job ended without a start")
+        return []
+    row = {
+        **times, "user": text_at(record, "user_name") or text_at(record, "user")
+        or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
+        "priority": number_at(record, "priority"),
+        "constraints": constraints_of(record, dump, place)}
+    wish = wish_of(asked_of(record))
+    parts = [(demand, share, number == 0) for demand in demands_of(record, state, dump, place)
+             for number, share in enumerate(shares_of(demand, wish, dump, place))]
+    if len(parts) > 1:
+        dump.note(place, "interpreted", "a job on several nodes, or with several shares of GPUs, "
+                  "is several rows, JOB/0, JOB/1, ...")
+    return [named_row(row, name, demand, share, is_first)
+            for base in names_of(record, dump, place) for part, (demand, share, is_first)
+            in enumerate(parts) for name in (f"{base}/{part}" if len(parts) > 1 else base,)]
+
+
+def named_row(row: dict[str, Any], name: str, demand: Demand, share: Share,
+              is_first: bool) -> dict[str, Any]:
+    """A row, of which the first on each node has its processors and its memory."""
+    cpus = demand.cpus if is_first else 0
+    memory = demand.memory_mib if is_first else 0
+    return {**row, "name": name, "node": demand.node, **share._asdict(), "memory_mib": memory,
+            "cpu_milli": None if cpus is None else 1000 * cpus}
+
+
+def names_of(record: Any, dump: Records, place: tuple[str, int]) -> list[str]:
+    """Names of a job; a waiting array is one record for many."""
+    name = name_of(record)
+    written = text_at(record, "array_task_string") or text_at(record, "array", "task")
+    numbers = numbers_in_ranges(written.split("%")[0]) if written else []
+    if "_" in name or not numbers:
+        return [name]
+    dump.note(place, "interpreted", "a record for all waiting jobs of an array, one row for each")
+    array = number_at(record, "array_job_id") or number_at(record, "array", "job_id")
+    return [f"{array:.0f}_{number}" if array else f"{name}_{number}" for number in numbers]
+
+
+USED = {
+    "account", "allocation_nodes", "array", "array_job_id", "array_task_id", "array_task_string",
+    "association", "cpus", "end_time", "excluded_nodes", "features", "gres_detail", "het",
+    "het_job_id", "het_job_offset", "job_id", "job_resources", "job_state", "memory_per_cpu",
+    "memory_per_node", "node_count", "nodes", "partition", "priority", "required",
+    "required_nodes", "start_time", "state", "submit_time", "tasks", "time", "tres",
+    "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
+    "tres_req_str", "user", "user_name"}
+
+
+def job_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFrame:
+    """Rows of jobs of all files."""
+    rows: list[dict[str, Any]] = []
+    places: list[int] = []
+    for file, document in documents:
+        unread: set[str] = set()
+        for number, record in enumerate(objects_at(document, "jobs"), 1):
+            found = rows_of_job(record, dump, (file, number))
+            unread |= set(record) - USED
+            rows += found
+            places += [number] * len(found)
+        if unread:
+            dump.ledger.note(file, None, "extra column",
+                             f"fields of jobs: {', '.join(sorted(unread))}", len(unread))
+    return pd.DataFrame(rows, index=places)
+
+
+def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
+    """Cells of `sacct -P`, indexed by line."""
+    lines = source.text().splitlines()
+    header = [name.strip() for name in lines[0].strip().strip("|").split("|")]
+    if again := next((name for name in header if header.count(name) > 1), None):
+        raise InputError("the header names this column twice", file=source.name, row=1,
+                         column=again, mend="name each field of --format once")
+    rows = [line.split("|") for line in lines[1:]]
+    if lines[0].rstrip().endswith("|"):
+        rows = [row[:-1] if row[-1] == "" else row for row in rows]
+    good = [number for number, row in enumerate(rows) if len(row) == len(header)]
+    bad = [number + 2 for number, row in enumerate(rows) if len(row) != len(header) and any(row)]
+    note_rows(ledger, source.name, bad, "dropped",
+              "the line has another number of cells than the header")
+    cells = pd.DataFrame([rows[number] for number in good], columns=header, dtype="object",
+                         index=[number + 2 for number in good])
+    text = f"\n{source.text()}\n"
+    has_blanks = any(mark in text for mark in (" |", "| ", "\t|", "|\t", " \r", " \n", "\n "))
+    return cells.apply(lambda column: column.str.strip()) if has_blanks and len(cells) else cells
+
+
+ACCOUNT_FIELDS = {
+    "JobID", "JobIDRaw", "Submit", "Start", "End", "State", "NNodes", "AllocNodes", "NodeList",
+    "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Partition", "Priority",
+    "AllocGRES", "ReqGRES", "ReqMem"}
+
+
+def jobs_only(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
+    """Lines of jobs that started or wait, without their steps."""
+    name = "JobID" if "JobID" in cells else "JobIDRaw"
+    is_step = cells[name].str.contains(".", regex=False)
+    note_rows(ledger, source.name, cells.index[is_step], "dropped", "the line is a step of a job")
+    cells = cells[~is_step].rename(columns={name: "name"})
+    if extra := [one for one in cells if one not in ACCOUNT_FIELDS | {"name"}]:
+        ledger.note(source.name, 1, "extra column", ", ".join(map(str, extra)), len(extra))
+    for one in ACCOUNT_FIELDS - set(cells):
+        cells[one] = ""
+    return cells
+
+
+def account_times(cells: pd.DataFrame, source: Source, ledger: Ledger,
+                  options: ReadOptions) -> pd.DataFrame:
+    """Submission, start and end of the jobs of `sacct -P`, and whether they are over."""
+    read = partial(seconds_in, source=source, ledger=ledger, options=options)
+    times = pd.DataFrame({
+        f"{name.lower()}_s": read(cells[name].where(cells[name] != "None", ""))
+        for name in ("Submit", "Start", "End")})
+    states = cells["State"].map({state: state_of([state]) for state in cells["State"].unique()})
+    times.loc[states == "waits", ["start_s", "end_s"]] = pd.NA
+    times.loc[states == "runs", "end_s"] = pd.NA
+    never = (states == "is over") & (times["start_s"].isna() | cells["NodeList"].str.lower().isin(
+        ["none assigned", "none"]))
+    note_rows(ledger, source.name, cells.index[never], "dropped", "the job ended without a start")
+    return times[~never].assign(state=states)
+
+
+def account_demand(cells: pd.DataFrame) -> pd.DataFrame:
+    """Processors, MiB, nodes and generic resources of the jobs of `sacct -P`, on all nodes."""
+    tres = cells["AllocTRES"].where(cells["AllocTRES"] != "", cells["ReqTRES"])
+    tres = tres.where(tres.str.contains("gres/", regex=False), tres + "," + cells["AllocGRES"])
+    read = {text: (memory_in(text), gres_in(text)) for text in tres.unique()}
+    cpus = tres.str.extract(r"(?:^|,)cpu=(\d+)")[0]
+    for name in ("AllocCPUS", "NCPUS", "ReqCPUS"):
+        cpus = cpus.where(cpus.notna() & (cpus != "0"), cells[name])
+    nodes = pd.to_numeric(cells["NNodes"].where(cells["NNodes"] != "", cells["AllocNodes"]),
+                          errors="coerce").fillna(1).clip(1, MOST_HOSTS).astype(int)
+    memory = tres.map({text: memory for text, (memory, _) in read.items()})
+    return pd.DataFrame({
+        "cpus": pd.to_numeric(cpus, errors="coerce"), "memory_mib": memory, "nodes": nodes,
+        "gres": tres.map({text: tuple(gres) for text, (_, gres) in read.items()}),
+        "wish": cells["ReqTRES"].map({text: wish_of(text) for text in cells["ReqTRES"].unique()}
+                                     ).astype("object")})
+
+
+def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.DataFrame:
+    """Rows of the jobs of `sacct -P`."""
+    cells = jobs_only(account_lines(source, dump.ledger), source, dump.ledger)
+    times = account_times(cells, source, dump.ledger, options)
+    cells = cells.loc[times.index]
+    jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].join(
+        times).join(account_demand(cells))
+    jobs = with_array_jobs(jobs, source, dump.ledger)
+    return spread(jobs, source, dump)
+
+
+def array_names(name: str) -> list[str]:
+    """Names of the jobs of a waiting array."""
+    array, _, numbers = name.partition("_[")
+    found = numbers_in_ranges(numbers.rstrip("]").partition("%")[0])
+    return [f"{array}_{number}" for number in found] or [name]
+
+
+def with_array_jobs(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
+    """The same jobs, each waiting array (`12_[1-3]`) as its jobs."""
+    is_array = jobs["name"].str.contains("_[", regex=False)
+    if not is_array.any():
+        return jobs
+    note_rows(ledger, source.name, jobs.index[is_array], "interpreted",
+              "a line for all waiting jobs of an array, one row for each")
+    many = jobs[is_array].assign(name=jobs.loc[is_array, "name"].map(array_names)).explode("name")
+    return pd.concat([jobs[~is_array], many])
+
+
+def spread(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
+    """Rows of jobs on each of their nodes."""
+    hosts = {text: hosts_in(text) for text in jobs["NodeList"].unique()}
+    count = jobs["NodeList"].map({text: len(found) for text, found in hosts.items()})
+    parts = count.where(count > 0, jobs["nodes"])
+    is_simple = (parts == 1) & jobs["gres"].map(lambda gres: len(gres) <= 1)
+    node = jobs["NodeList"].map({text: (found or [""])[0] for text, found in hosts.items()})
+    jobs = jobs.assign(node=node, row=jobs.index, turn=range(len(jobs)))
+    done = [{**row, "row": number, "turn": job.turn}
+            for number, job in zip(jobs.index[~is_simple].tolist(),
+                                   jobs[~is_simple].itertuples(index=False), strict=True)
+            for row in rows_of_line(job, (source.name, int(number)),
+                                    hosts[str(job.NodeList)], dump)]
+    rows = [frame for frame in (simple_rows(jobs[is_simple], source, dump), pd.DataFrame(done))
+            if len(frame)]
+    if not rows:
+        return pd.DataFrame()
+    return pd.concat(rows).sort_values("turn", kind="stable").set_index("row").drop(columns="turn")
+
+
+def simple_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
+    """Rows of jobs with one node and at most one kind of GPU; equal shares are found once."""
+    is_plain = jobs["gres"].map(lambda gres: not gres or gres[0].kind == "gpu")
+    codes, keys = pd.factorize(pd.Series(list(zip(  # a GPU is the same on every node
+        jobs["gres"], jobs["wish"], jobs["node"].where(~is_plain, ""), strict=True)),
+        dtype="object"))
+    count = np.bincount(codes, minlength=len(keys))
+    first = jobs["row"].to_numpy()[np.unique(codes, return_index=True)[1]]
+    shares = [shares_of(Demand(node, gres, None, None), wish, dump.of_rows(int(number)),
+                        (source.name, int(row)))[0]
+              for (gres, wish, node), number, row in zip(keys, count, first, strict=True)]
+    columns = pd.DataFrame(shares, columns=list(Share._fields)).take(codes).set_index(jobs.index)
+    return columns.assign(
+        **{name: jobs[name] for name in (
+            "row", "turn", "name", "submit_s", "start_s", "end_s", "node", "memory_mib")},
+        user=jobs["User"], queue=jobs["Partition"], cpu_milli=1000 * jobs["cpus"],
+        priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.isdecimal()),
+                               errors="coerce"))
+
+
+def rows_of_line(job: Any, place: tuple[str, int], hosts: Sequence[str],
+                 dump: Records) -> list[dict[str, Any]]:
+    """Rows of a job with several nodes or kinds of GPUs."""
+    dump.note(place, "interpreted", "a job on several nodes, or with several shares of GPUs, is "
+              "several rows, JOB/0, JOB/1, ...")
+    parts = len(hosts) or int(job.nodes)
+    cells = zip(hosts or [""] * parts, split_gres(job.gres, parts),
+                split(None if pd.isna(job.cpus) else job.cpus, parts),
+                split(None if pd.isna(job.memory_mib) else job.memory_mib, parts), strict=True)
+    demands = [Demand(host, (one,) if one else (), cpus if not number else 0,
+                      memory if not number else 0)
+               for host, gres, cpus, memory in cells
+               for number, one in enumerate(gres or (None,))]
+    row = {"submit_s": job.submit_s, "start_s": job.start_s, "end_s": job.end_s, "user": job.User,
+           "queue": job.Partition,
+           "priority": int(job.Priority) if job.Priority.isdecimal() else None}
+    return [named_row(row, f"{job.name}/{number}", demand,
+                      shares_of(demand, job.wish, dump, place)[0], True)
+            for number, demand in enumerate(demands)]
+
+
+def is_json_of_slurm(source: Source) -> bool:
+    """Whether a file is JSON of Slurm."""
+    head = source.data[:512].decode(encoding_of(source.data), errors="replace").lstrip()
+    if head[:1] != "{" or "rawObjects" in head:
+        return False
+    try:
+        document = source.json()
+    except InputError:
+        return '"slurm"' in head.lower() or '"jobs"' in head
+    if not isinstance(document, dict):
+        return False
+    is_ours = [one for name in ("jobs", "nodes", "sinfo") for one in objects_at(document, name)[:1]]
+    return any("metadata" not in one for one in is_ours) and "attempts" not in is_ours[0]
+
+
+def is_accounts(source: Source) -> bool:
+    """Whether a file is a table of `sacct -P`."""
+    head = source.data[:4096].decode(encoding_of(source.data), errors="replace")
+    names = head.lstrip("\ufeff").partition("\n")[0].strip().split("|")
+    return len(names) > 1 and bool({"JobID", "JobIDRaw"} & set(names))
+
+
+def read_slurm(sources: Sequence[Source], ledger: Ledger,
+               options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read records of Slurm.
+
+    Parameters
+    ----------
+    sources : `--json` of scontrol, sinfo, squeue and sacct; tables of `sacct -P`
+    ledger : where it is noted what was dropped, filled in or interpreted
+    options : the zone of the dates of `sacct -P`, which have none
+
+    Returns
+    -------
+    rows of nodes, rows of tasks, with times in seconds since 1970
+
+    Raises
+    ------
+    InputError : a file is neither, or there is neither a node nor a job in any
+    """
+    dump = Records(ledger)
+    accounts = [source for source in sources if is_accounts(source)]
+    documents = [(source.name, source.json()) for source in sources if source not in accounts]
+    nodes = node_table(documents, dump)
+    tables = [account_table(source, dump, options) for source in accounts]
+    tasks = pd.concat([job_table(documents, dump), *tables])
+    if not len(nodes) and not len(tasks) and not ledger.frame()["count"].sum():
+        raise InputError("there is neither a node nor a job in it", file=sources[0].name,
+                         mend="give scontrol show nodes --json and squeue --json, or sacct -P")
+    return nodes, tasks
+
+
+FORMATS = (
+    Format("slurm", "JSON of Slurm: scontrol show nodes, sinfo, squeue, sacct (22.05 to 25)",
+           is_json_of_slurm, read_slurm),
+    Format("sacct", "accounts of Slurm in text: sacct -P with JobID, Submit, Start, End, State, "
+           "NNodes, NodeList, AllocTRES", is_accounts, read_slurm))

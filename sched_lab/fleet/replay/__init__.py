@@ -1,0 +1,1 @@
+"""A cluster in time: what would have happened under another policy."""

@@ -1,0 +1,911 @@
+"""A cluster and its timed tasks become a placement problem: labels and taints turn into groups of nodes, and every row is in it or in a ledger."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, check_state, empty_state
+from ...lab.arrays import Floats, Integers, Texts, Truths
+from ...lab.frames import InputError
+from ...lab.jit import njit
+from ...online.model import (
+    Demand,
+    Limits,
+    Placements,
+    PowerSettings,
+    World,
+    final_state,
+    no_limits,
+    slots_left,
+    world_of,
+)
+from ...power import Power
+from ...traces import Tasks, models_of, target_workload, task_classes
+from ..read.check import Columns, gpus_of
+from ..read.tables import ClusterTables, Ledger, milli_of_profile, note_rows
+
+__all__ = ['Problem', 'Schedule', 'problem_of']
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A cluster and its timed tasks in the terms of the online family.
+
+    Parameters
+    ----------
+    cluster : the nodes with their real models, as power sees them
+    tasks : rows that can be replayed; `cpu_spec` lists the admissible placement groups
+    group : (nodes,) placement group of each node
+    submit_s, duration_s, start_s : (tasks,) seconds since `zero`; inf if a task does not end, nan
+        if its start is unknown
+    node, gpu_mask : (tasks,) recorded place; -1, and 0, if unknown
+    user, queue : (tasks,) empty if unknown
+    priority : (tasks,) larger goes first
+    ledger : rows refused or interpreted on the way here: file, row, what, reason, count
+    zero : ISO time of second 0; None if there were no dates
+    app, most_per_node : (tasks,) application, and most tasks of it on the node; empty, and 0,
+        without a limit; None if no task has one
+    sight, constraint : labels and taints of the nodes, and what each task says of them, (tasks,);
+        None if nobody asked
+    """
+
+    cluster: Cluster
+    tasks: Tasks
+    group: Texts
+    submit_s: Floats
+    duration_s: Floats
+    start_s: Floats
+    node: Integers
+    gpu_mask: Integers
+    user: Texts
+    queue: Texts
+    priority: Integers
+    ledger: pd.DataFrame
+    zero: str | None
+    app: Texts | None = None
+    most_per_node: Integers | None = None
+    sight: Sight | None = None
+    constraint: Texts | None = None
+
+    def grouped(self) -> Cluster:
+        """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
+        return replace(self.cluster, cpu_model=self.group)
+
+
+class Schedule(NamedTuple):
+    """What a policy, or the record, made of the tasks of a problem.
+
+    Parameters
+    ----------
+    node : (tasks,) row of the cluster; -1 if never started
+    gpu_mask : (tasks,) GPUs as a bit mask
+    start_s, end_s : (tasks,) nan if never started; an end is inf if the task does not end
+    """
+
+    node: Integers
+    gpu_mask: Integers
+    start_s: Floats
+    end_s: Floats
+
+
+@dataclass
+class Draft:
+    """A table on its way into a problem.
+
+    Parameters
+    ----------
+    columns : the table
+    ledger : where deeds are noted
+    is_kept : (rows,) whether a row has not been refused
+    """
+
+    columns: Columns
+    ledger: Ledger
+    is_kept: Truths
+
+    def note(self, is_so: Truths, reason: str, what: str = "interpreted") -> None:
+        """Note rows of a mask that are still there."""
+        rows = np.flatnonzero(is_so & self.is_kept) + 2
+        note_rows(self.ledger, self.columns.file, rows, what, reason)
+
+    def refuse(self, is_so: Truths, reason: str) -> None:
+        """Take the rows of a mask out."""
+        self.note(is_so, reason, "refused")
+        self.is_kept &= ~is_so
+
+
+def draft_of(file: str, frame: pd.DataFrame, ledger: Ledger) -> Draft:
+    """A draft with all rows of a table."""
+    return Draft(Columns(file, frame), ledger, np.ones(len(frame), bool))
+
+
+LARGEST_AMOUNT = 2**40
+
+
+def amounts_of(draft: Draft, column: str, unknown: str = "") -> Floats:
+    """Numbers of a column, NaN where unknown, (rows,); impossible ones are refused.
+
+    Parameters
+    ----------
+    unknown : what is noted of rows where it is unknown; nothing if empty
+    """
+    amounts = draft.columns.numbers(column)
+    draft.refuse((amounts < 0) | (amounts > LARGEST_AMOUNT), f"{column} is below 0 or beyond 2**40")
+    if unknown:
+        draft.note(np.isnan(amounts), unknown, "filled in")
+    return amounts
+
+
+def known_or(amounts: Floats, instead: float) -> Integers:
+    """Whole numbers, with something instead of what is unknown or refused."""
+    is_known = (amounts >= 0) & (amounts <= LARGEST_AMOUNT)
+    return np.where(is_known, amounts, instead).astype(np.int64)
+
+
+class Demands(NamedTuple):
+    """What the rows of a table of tasks ask for, (rows,) each; 0 in rows that were refused."""
+
+    cpu_milli: Integers
+    memory_mib: Integers
+    num_gpus: Integers
+    gpu_milli: Integers
+    is_several: Truths
+
+
+def profile_milli(profiles: Texts) -> Floats:
+    """Thousandths of a GPU of each MIG profile, NaN where there is none or it is unknown."""
+    codes, names = pd.factorize(profiles)
+    milli = [milli_of_profile(name) if name else None for name in names]
+    return np.array([np.nan if one is None else one for one in milli] or [np.nan])[codes]
+
+
+def demands_of(draft: Draft) -> Demands:
+    """What tasks ask for; impossible demands are refused."""
+    cpu, memory = (amounts_of(draft, name, f"{name} of the task is unknown: taken as 0")
+                   for name in ("cpu_milli", "memory_mib"))
+    gpus = amounts_of(draft, "num_gpus")
+    draft.refuse(np.isnan(gpus), "the number of GPUs is unknown")
+    profiles = draft.columns.texts("mig_profile")
+    of_profile = profile_milli(profiles)
+    draft.note((profiles != "") & np.isnan(of_profile),
+               "the MIG profile is unknown: gpu_milli is taken")
+    milli = np.where(np.isnan(of_profile), amounts_of(draft, "gpu_milli"), of_profile)
+    draft.note((gpus > 0) & np.isnan(milli), "gpu_milli is unknown: taken as whole GPUs",
+               "filled in")
+    milli = np.where(np.isnan(milli), WHOLE_GPU_MILLI, milli)
+    draft.refuse((gpus > 0) & (milli > WHOLE_GPU_MILLI), "gpu_milli is more than a GPU, 1000")
+    draft.refuse((gpus > 0) & (milli == 0), "the task asks for GPUs, and for nothing of each")
+    draft.note((gpus == 0) & (milli > 0) & (draft.columns.numbers("gpu_milli") > 0),
+               "gpu_milli without a GPU: taken as no GPU")
+    is_several = (gpus > 1) & (milli < WHOLE_GPU_MILLI)
+    draft.refuse(is_several & (gpus > MAX_GPUS_PER_NODE), "shares of more GPUs than a node has")
+    draft.note(is_several, "shares of several GPUs: one task for each, NAME/0, NAME/1, ...; that "
+               "they share a node and start together is not represented")
+    return Demands(known_or(cpu, 0), known_or(memory, 0), known_or(gpus, 0),
+                   np.where(gpus > 0, milli, 0).astype(np.int64), is_several & draft.is_kept)
+
+
+TICKS = 1024  # of a second
+
+
+class Times(NamedTuple):
+    """When the rows of a table of tasks came, started, and for how long they ran, (rows,)."""
+
+    submit_s: Floats
+    start_s: Floats
+    duration_s: Floats
+
+
+def times_of(draft: Draft) -> Times:
+    """Times of tasks; those that contradict each other, or say too little, are refused."""
+    submit, start, end = (np.rint(draft.columns.numbers(name) * TICKS) / TICKS
+                          for name in ("submit_s", "start_s", "end_s"))
+    lacks_start = np.isnan(start) & np.isfinite(submit)
+    has_node = draft.columns.texts("node") != ""
+    draft.note(lacks_start & has_node, "a node and no start: taken to start when submitted",
+               "filled in")
+    start = np.where(lacks_start & has_node, submit, start)
+    since = np.where(np.isnan(start), submit, start)
+    draft.note(np.isnan(start) & np.isfinite(since) & np.isfinite(end), "ended, and no start is "
+               "known: taken to run for as long as from submission to end")
+    draft.refuse(np.isnan(since) & np.isfinite(end), "an end, and neither submission nor start")
+    draft.refuse(end < since, "ended before it began")
+    submit = submissions_of(draft, submit, start)
+    draft.note(np.isfinite(start) & np.isnan(end), "no end: runs for ever")
+    draft.note(np.isnan(start) & np.isnan(end), "neither start nor end: waits, then runs for ever")
+    return Times(submit, start, np.where(np.isnan(end - since), np.inf, end - since))
+
+
+def submissions_of(draft: Draft, submit_s: Floats, start_s: Floats) -> Floats:
+    """When tasks came, (rows,): not after their start, and at 0 if nothing is known."""
+    draft.note(np.isnan(submit_s) & np.isfinite(start_s), "no submission: taken as the start",
+               "filled in")
+    draft.note(np.isnan(submit_s) & np.isnan(start_s), "no time at all: submitted at 0",
+               "filled in")
+    draft.note(start_s < submit_s, "started before it was submitted: submitted at its start")
+    come = np.where(np.isnan(submit_s) | (start_s < submit_s), start_s, submit_s)
+    return np.where(np.isnan(come), 0.0, come)
+
+
+class Rule(NamedTuple):
+    """What the value of a label has to be."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+def meets(rule: Rule, value: str | None) -> bool:
+    """Whether a label with this value, None if the node lacks it, meets a rule."""
+    if rule.operator == "In":
+        return value in rule.values
+    if rule.operator == "NotIn":
+        return value not in rule.values
+    if rule.operator in ("Exists", "DoesNotExist"):
+        return (value is None) == (rule.operator == "DoesNotExist")
+    try:
+        number = int(value or "")
+        (bound,) = map(int, rule.values)
+    except ValueError:
+        return False
+    return number > bound if rule.operator == "Gt" else number < bound
+
+
+class Toleration(NamedTuple):
+    """Taints that a task does not mind; an empty key or effect stands for any."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+class Taint(NamedTuple):
+    """What keeps tasks away from a node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration covers a taint."""
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+class Constraint(NamedTuple):
+    """What the node of a task must have.
+
+    Parameters
+    ----------
+    selector : rules that it must all meet
+    terms : lists of rules, of which it must meet one; None if there are none
+    tolerations : taints that it may have
+    app, most_per_node : so many tasks of this application on a node; empty, and 0, for any number
+    others : names of what is not understood
+    """
+
+    selector: tuple[Rule, ...] = ()
+    terms: tuple[tuple[Rule, ...], ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    app: str = ""
+    most_per_node: int = 0
+    others: tuple[str, ...] = ()
+
+
+MOST_PER_NODE = 2**31
+
+
+def rule_of(said: Any) -> Rule:
+    """Rule of a term.
+
+    Raises
+    ------
+    ValueError : it is none
+    """
+    rule = Rule(str(said["key"]), str(said["operator"]), tuple(map(str, said["values"])))
+    if rule.operator not in OPERATORS:
+        raise ValueError(f"no operator {rule.operator}")
+    return rule
+
+
+def limit_in(said: Any) -> tuple[str, int]:
+    """Application and limit of a cell of the column `constraints`; empty, and 0, if it has none.
+
+    Raises
+    ------
+    ValueError : one without the other, or no whole number above 0
+    """
+    app = said.get("group", "")
+    most = said.get("most_per_node", 0)
+    is_number = type(most) is int and 0 < most <= MOST_PER_NODE
+    is_there = isinstance(app, str) and bool(app) and is_number
+    if not is_there and (app != "" or most != 0):
+        raise ValueError(f"{most!r} of {app!r} is no limit")
+    return app, most
+
+
+UNDERSTOOD = ("node_selector", "affinity", "tolerations", "group", "most_per_node")
+
+
+def constraint_of(text: str) -> Constraint | None:
+    """Constraint of a cell of the column `constraints`; None if it cannot be read."""
+    if not text:
+        return Constraint()
+    try:
+        said = json.loads(text)
+        selector = tuple(Rule(str(key), "In", (str(value),))
+                         for key, value in said.get("node_selector", {}).items())
+        terms = said.get("affinity")
+        tolerations = tuple(Toleration(*(str(one.get(name, "")) for name in Toleration._fields))
+                            for one in said.get("tolerations", ()))
+        return Constraint(selector, terms and tuple(tuple(map(rule_of, term)) for term in terms),
+                          tolerations, *limit_in(said), tuple(sorted(set(said) - set(UNDERSTOOD))))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+class Sight:
+    """Labels and taints of nodes, as constraints see them.
+
+    Parameters
+    ----------
+    names : (nodes,)
+    labels : of each node, value by name
+    taints : of each node, those that keep tasks away
+    """
+
+    def __init__(self, names: Texts, labels: list[dict[str, str]],
+                 taints: list[tuple[Taint, ...]]) -> None:
+        self.labels = [{**own, "metadata.name": str(name)}
+                       for name, own in zip(names, labels, strict=True)]
+        self.taint_sets = list(dict.fromkeys(taints))
+        self.taint_code = np.array([self.taint_sets.index(one) for one in taints], np.int64)
+        self._values: dict[str, tuple[dict[str | None, int], Integers]] = {}
+        self._met: dict[Rule, Truths] = {}
+
+    def values(self, key: str) -> tuple[dict[str | None, int], Integers]:
+        """Different values of a label, numbered, and the number of each node's value."""
+        if key not in self._values:
+            found = [own.get(key) for own in self.labels]
+            number = {value: code for code, value in enumerate(dict.fromkeys(found))}
+            self._values[key] = (number, np.array([number[value] for value in found]))
+        return self._values[key]
+
+    def meet(self, rule: Rule) -> Truths:
+        """Whether each node meets a rule, (nodes,)."""
+        if rule not in self._met:
+            number, code = self.values(rule.key)
+            if rule.operator in ("In", "NotIn"):
+                is_met = np.full(len(number), rule.operator == "NotIn")
+                there = [number[value] for value in rule.values if value in number]
+                is_met[there] = rule.operator == "In"
+            else:
+                is_met = np.array([meets(rule, value) for value in number])
+            self._met[rule] = is_met[code]
+        return self._met[rule]
+
+    def admitted(self, constraint: Constraint) -> Truths:
+        """Nodes that a constraint admits, (nodes,)."""
+        is_tolerated = [all(any(tolerates(one, taint) for one in constraint.tolerations)
+                            for taint in taints) for taints in self.taint_sets]
+        admitted = np.array(is_tolerated, bool)[self.taint_code]
+        for rule in constraint.selector:
+            admitted &= self.meet(rule)
+        if constraint.terms is not None:
+            met = [np.logical_and.reduce([self.meet(rule) for rule in term])
+                   for term in constraint.terms if term]
+            admitted &= np.logical_or.reduce(met) if met else False
+        return admitted
+
+
+KEEPS_AWAY = ("NoSchedule", "NoExecute")
+
+
+def json_of(text: str, kind: type) -> Any:
+    """Value of a cell that holds JSON of a kind; empty if the cell is, None if it holds no such."""
+    try:
+        value = json.loads(text) if text else kind()
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def taints_in(value: Any) -> tuple[Taint, ...]:
+    """Taints that keep tasks away, of a list of them."""
+    taints = [Taint(*(str(one.get(name, "")) for name in Taint._fields))
+              for one in value if isinstance(one, dict)]
+    return tuple(sorted({taint for taint in taints if taint.effect in KEEPS_AWAY}))
+
+
+def sight_of(draft: Draft) -> Sight:
+    """Labels and taints of the nodes that are kept."""
+    rows = np.flatnonzero(draft.is_kept)
+    texts = {name: draft.columns.texts(name) for name in ("name", "labels", "taints")}
+    labels = [json_of(text, dict) for text in texts["labels"]]
+    taints = [json_of(text, list) for text in texts["taints"]]
+    for name, values in (("labels", labels), ("taints", taints)):
+        draft.note(np.array([value is None for value in values], bool),
+                   f"{name} of the node cannot be read: taken as none")
+    return Sight(texts["name"][rows], [{str(key): str(value) for key, value in
+                                        (labels[row] or {}).items()} for row in rows],
+                 [taints_in(taints[row] or []) for row in rows])
+
+
+NOWHERE = "nowhere"  # a list of groups that has none of them
+
+
+def groups_of(is_admitted: Truths) -> tuple[Integers, Truths]:
+    """Nodes that every constraint treats alike.
+
+    Parameters
+    ----------
+    is_admitted : (constraints, nodes)
+
+    Returns
+    -------
+    number of each node's group, (nodes,); which groups each constraint admits, (constraints,
+    groups)
+    """
+    columns = np.ascontiguousarray(np.packbits(is_admitted, axis=0).T)
+    number = pd.factorize(np.array([column.tobytes() for column in columns], object))[0]
+    first = np.unique(number, return_index=True)[1]
+    return number, is_admitted[:, first]
+
+
+def spec_of(is_admitted: Truths) -> str:
+    """Admissible groups as a list, empty for all of them."""
+    groups = np.flatnonzero(is_admitted)
+    if len(groups) == len(is_admitted):
+        return ""
+    return "|".join(f"g{group}" for group in groups) or NOWHERE
+
+
+class Placement(NamedTuple):
+    """Where tasks may be.
+
+    Parameters
+    ----------
+    group : (nodes,) placement group of each node that is kept
+    spec : (rows,) admissible groups of each task
+    app, most_per_node : (rows,) as in `Problem`
+    sight : labels and taints of the nodes that are kept
+    """
+
+    group: Texts
+    spec: Texts
+    app: Texts
+    most_per_node: Integers
+    sight: Sight
+
+
+def placement_of(tasks: Draft, nodes: Draft) -> Placement:
+    """What labels, taints and constraints say of nodes that are kept, and of tasks."""
+    codes, texts = pd.factorize(tasks.columns.texts("constraints"))
+    found = [constraint_of(text) for text in texts]
+    tasks.refuse(np.array([one is None for one in found], bool)[codes],
+                 "the constraints cannot be read")
+    constraints = [one or Constraint() for one in found]
+    for name in sorted({name for one in constraints for name in one.others}):
+        tasks.note(np.array([name in one.others for one in constraints])[codes],
+                   f"{name} of constraints is not represented: placements may violate it")
+    sight = sight_of(nodes)
+    table = np.array([sight.admitted(one) for one in constraints])
+    number, admits_group = groups_of(table)
+    is_possible = np.logical_or.reduce(admits_group, axis=1)
+    tasks.note(~is_possible[codes], "no node has the labels that it asks for, and "
+               "only taints that it tolerates: no policy can place it")
+    specs = np.array([spec_of(admitted) for admitted in admits_group], object)
+    app = np.array([one.app for one in constraints], object)
+    most = np.array([one.most_per_node for one in constraints], np.int64)
+    return Placement(np.array([f"g{one}" for one in number], object), specs[codes], app[codes],
+                     most[codes], sight)
+
+
+UNKNOWN_CPU = "unknown"
+NO_CPU_POWER = {UNKNOWN_CPU: (0, 0, 1)}
+ENOUGH = 2**28  # 268,000 vCPU, or 256 TiB; scores multiply it with sums over all tasks
+
+
+def enough_for(amounts: Integers) -> int:
+    """As much as all tasks ask for together, at least 1; no more than is enough for any node."""
+    together = min(float(amounts.sum(dtype=float)), ENOUGH)
+    return int(max(1.0, together, amounts.max(initial=0)))
+
+
+def cluster_of(draft: Draft, demands: Demands) -> Cluster:
+    """Nodes that are kept, in the order of the table."""
+    cpu = amounts_of(draft, "cpu_milli", "cpu_milli of the node is unknown: taken as enough, and "
+                     "its CPUs draw 0 W")
+    memory = amounts_of(draft, "memory_mib", "memory_mib of the node is unknown: taken as enough")
+    gpus = amounts_of(draft, "num_gpus", "num_gpus of the node is unknown: taken as none")
+    draft.refuse(gpus > MAX_GPUS_PER_NODE, f"more than {MAX_GPUS_PER_NODE} GPUs in a node")
+    models = np.array([model.strip() for model in draft.columns.texts("gpu_model")], object)
+    draft.note((gpus > 0) & (models == ""), "the GPU model is unknown: its GPUs draw 0 W")
+    draft.note((gpus > 0) & np.array(["+" in model for model in models], bool), "GPUs of several "
+               "models: a model of its own, for tasks that name none")
+    rows = np.flatnonzero(draft.is_kept)
+    if not len(rows):
+        raise InputError("there are no nodes", file="nodes.csv",
+                         mend="read again with --nodes FILE, or with --size-to 80%")
+    num_gpus = known_or(gpus, 0)
+    cpu_model = np.where(np.isnan(cpu), UNKNOWN_CPU, "").astype(object)
+    return Cluster(draft.columns.texts("name"), known_or(cpu, enough_for(demands.cpu_milli)),
+                   known_or(memory, enough_for(demands.memory_mib)), num_gpus,
+                   np.where(num_gpus > 0, models, ""), cpu_model).take(rows)
+
+
+class Lists(NamedTuple):
+    """Lists of GPUs of tasks.
+
+    Parameters
+    ----------
+    code : (rows,) number of the list of each row
+    size : (lists,) GPUs in each list, 0 if it is empty or none
+    gpu : (lists, most GPUs) their numbers, ascending
+    """
+
+    code: Integers
+    size: Integers
+    gpu: Integers
+
+
+def lists_of(texts: Texts) -> Lists:
+    """Lists of GPUs, each different text parsed once."""
+    code, distinct = pd.factorize(texts)
+    found = [sorted(set(gpus_of(text))) for text in distinct]
+    found = [gpus if gpus and gpus[-1] < MAX_GPUS_PER_NODE else [] for gpus in found]
+    gpu = np.zeros((max(1, len(found)), MAX_GPUS_PER_NODE), np.int64)
+    for number, gpus in enumerate(found):
+        gpu[number, : len(gpus)] = gpus
+    return Lists(code, np.array([len(gpus) for gpus in found] or [0]), gpu)
+
+
+def nodes_named(draft: Draft, cluster: Cluster) -> Integers:
+    """Row in the cluster of the node of each task, -1 if it is unknown, (rows,)."""
+    code, names = pd.factorize(draft.columns.texts("node"))
+    row_of = {name: row for row, name in enumerate(cluster.name)}
+    node = np.array([row_of.get(name, -1) for name in names] or [-1])[code]
+    draft.note((draft.columns.texts("node") != "") & (node < 0),
+               "ran on a node that is not in the problem: its place is unknown")
+    return node
+
+
+def masks_of(draft: Draft, demands: Demands, node: Integers, cluster: Cluster) -> tuple[
+        Integers, Lists, Truths]:
+    """GPUs of each task as a bit mask, 0 if unknown, (rows,); lists; whether each is usable."""
+    lists = lists_of(draft.columns.texts("gpu_list"))
+    count = lists.size[lists.code]
+    highest = lists.gpu.max(axis=1)[lists.code]
+    is_listed = draft.columns.texts("gpu_list") != ""
+    is_right = (count > 0) & (node >= 0) & (highest < np.append(cluster.num_gpus, 0)[node])
+    is_right &= (count == demands.num_gpus) | (demands.is_several & (count == 1))
+    draft.note(is_listed & ~is_right & (node >= 0),
+               "gpu_list does not fit the task or the node: its GPUs are unknown")
+    number = np.arange(MAX_GPUS_PER_NODE)
+    bits = np.where(number < lists.size[:, None], 1 << lists.gpu, 0).sum(axis=1)
+    return np.where(is_right & ~demands.is_several, bits[lists.code], 0), lists, is_right
+
+
+class Parts(NamedTuple):
+    """Tasks of the problem: the row of the table that each comes from, and which part it is."""
+
+    row: Integers
+    part: Integers
+    is_several: Truths
+
+
+def parts_of(draft: Draft, demands: Demands) -> Parts:
+    """One task for each row that is kept, or for each share of several GPUs."""
+    rows = np.flatnonzero(draft.is_kept)
+    count = np.where(demands.is_several[rows], demands.num_gpus[rows], 1)
+    row = np.repeat(rows, count)
+    part = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    return Parts(row, part, demands.is_several[row])
+
+
+def names_of(draft: Draft, parts: Parts) -> Texts:
+    """Names of tasks, with the number of the part if there are several, (tasks,)."""
+    names = draft.columns.texts("name")[parts.row]
+    for task in np.flatnonzero(parts.is_several):
+        names[task] = f"{names[task]}/{parts.part[task]}"
+    return names
+
+
+def wishes_of(draft: Draft, demands: Demands, cluster: Cluster) -> Texts:
+    """Admissible GPU models of each task, (rows,)."""
+    code, texts = pd.factorize(draft.columns.texts("gpu_models"))
+    there = set(cluster.gpu_model)
+    wanted = [models_of(text) for text in texts]
+    has_none = np.array([bool(models) and not there & set(models) for models in wanted] or [False])
+    draft.note(has_none[code] & (demands.num_gpus > 0),
+               "asks for GPU models that no node has: no policy can place it")
+    specs = np.array(["|".join(models) for models in wanted] or [""], object)
+    return np.where(demands.num_gpus > 0, specs[code], "")
+
+
+def tasks_of(draft: Draft, demands: Demands, parts: Parts, specs: tuple[Texts, Texts]) -> Tasks:
+    """Tasks of the problem; of the parts of a row the first has its CPU and memory."""
+    row, part, is_several = parts
+    gpu_spec, cpu_spec = specs
+    return Tasks(names_of(draft, parts), np.where(part == 0, demands.cpu_milli[row], 0),
+                 np.where(part == 0, demands.memory_mib[row], 0),
+                 np.where(is_several, 1, demands.num_gpus[row]), demands.gpu_milli[row],
+                 gpu_spec[row], cpu_spec[row])
+
+
+def limits_in(placement: Placement, parts: Parts) -> tuple[Texts | None, Integers | None]:
+    """Application and limit of each task, (tasks,), None if none has one; a row counts once."""
+    is_limited = (placement.most_per_node[parts.row] > 0) & (parts.part == 0)
+    if not is_limited.any():
+        return None, None
+    return (np.where(is_limited, placement.app[parts.row], ""),
+            np.where(is_limited, placement.most_per_node[parts.row], 0))
+
+
+def refuse_empty(draft: Draft) -> None:
+    """Refuse a table of which no row is left."""
+    if not draft.is_kept.any():
+        raise InputError("there is no task that can be replayed", file=draft.columns.file,
+                         mend="see sched-lab check")
+
+
+def problem_of(tables: ClusterTables) -> Problem:
+    """Turn the tables of a cluster into a problem that can be replayed.
+
+    Parameters
+    ----------
+    tables : nodes and tasks, as `read_cluster` gives them
+
+    Returns
+    -------
+    problem; what became of rows that are not in it as they stood is in its ledger
+
+    Raises
+    ------
+    InputError : there is no node, or no task that can be replayed
+    """
+    ledger = Ledger()
+    nodes = draft_of("nodes.csv", tables.nodes, ledger)
+    draft = draft_of("tasks.csv", tables.tasks, ledger)
+    demands = demands_of(draft)
+    times = times_of(draft)
+    cluster = cluster_of(nodes, demands)
+    refuse_empty(draft)
+    placement = placement_of(draft, nodes)
+    refuse_empty(draft)
+    specs = (wishes_of(draft, demands, cluster), placement.spec)
+    parts = parts_of(draft, demands)
+    node, gpu_mask = places_of(draft, demands, parts, cluster)
+    priority = known_or(draft.columns.numbers("priority"), 0)
+    user, queue = (draft.columns.texts(name)[parts.row] for name in ("user", "queue"))
+    return Problem(
+        cluster, tasks_of(draft, demands, parts, specs), placement.group, times.submit_s[parts.row],
+        times.duration_s[parts.row], times.start_s[parts.row], node, gpu_mask, user, queue,
+        priority[parts.row], ledger.frame(), tables.about.get("zero"),
+        *limits_in(placement, parts), placement.sight,
+        draft.columns.texts("constraints")[parts.row])
+
+
+def places_of(draft: Draft, demands: Demands, parts: Parts,
+              cluster: Cluster) -> tuple[Integers, Integers]:
+    """Recorded node and GPUs of each task, (tasks,)."""
+    node = nodes_named(draft, cluster)
+    mask, lists, is_right = masks_of(draft, demands, node, cluster)
+    row, part, is_several = parts
+    code = lists.code[row]
+    one_of_list = 1 << lists.gpu[code, part % np.maximum(lists.size[code], 1)]
+    return node[row], np.where(is_several & is_right[row], one_of_list, mask[row])
+
+
+@njit(cache=True)
+def pick_gpus(left: Integers, num_gpus: int, gpu_milli: int) -> int:
+    """GPUs for a task of which only the node is known, as a bit mask.
+
+    Parameters
+    ----------
+    left : (GPUs of the node,) milli-GPU
+    num_gpus, gpu_milli : what the task has
+    """
+    mask = 0
+    for _ in range(min(num_gpus, len(left))):
+        best = -1
+        for gpu in range(len(left)):
+            if mask >> gpu & 1:
+                continue
+            is_better = best < 0 or left[gpu] > left[best]
+            if best >= 0 and left[best] >= gpu_milli:
+                is_better = gpu_milli <= left[gpu] < left[best]
+            if is_better:
+                best = gpu
+        mask |= 1 << best
+    return mask
+
+
+@njit(cache=True)
+def fill_masks(task: Integers, is_start: Truths, node: Integers, mask: Integers,
+               demand: Integers, num_gpus: Integers, left: Integers) -> None:
+    """Give GPUs to tasks of which only the node is known.
+
+    Parameters
+    ----------
+    task, is_start : (events,) in the order of time, ends before starts
+    node, mask : (tasks,) places; masks of 0 are written
+    demand : (tasks, 2) number of GPUs and milli-GPU of each
+    num_gpus : (nodes,)
+    left : (nodes, GPUs) milli-GPU left; written to
+    """
+    for event in range(len(task)):
+        now = task[event]
+        row = left[node[now], : num_gpus[node[now]]]
+        if is_start[event] and mask[now] == 0:
+            mask[now] = pick_gpus(row, demand[now, 0], demand[now, 1])
+        for gpu in range(len(row)):
+            if mask[now] >> gpu & 1:
+                row[gpu] += -demand[now, 1] if is_start[event] else demand[now, 1]
+
+
+def recorded(problem: Problem) -> Schedule:
+    """What really ran, where and when; a task is in it if its node and start are known."""
+    ran = (problem.node >= 0) & np.isfinite(problem.start_s)
+    start = np.where(ran, problem.start_s, np.nan)
+    end = start + problem.duration_s
+    holds = np.flatnonzero(ran & (problem.duration_s > 0) & (problem.tasks.num_gpus > 0))
+    time = np.concatenate([start[holds], end[holds]])
+    is_start = np.arange(len(time)) < len(holds)
+    order = np.lexsort((is_start, time))
+    demand = np.stack([problem.tasks.num_gpus, problem.tasks.gpu_milli], axis=1)
+    mask = np.where(ran, problem.gpu_mask, 0)
+    fill_masks(np.tile(holds, 2)[order], is_start[order], problem.node, mask, demand,
+               problem.cluster.num_gpus, empty_state(problem.cluster).gpu_left_milli)
+    return Schedule(np.where(ran, problem.node, -1), mask, start, end)
+
+
+def running_at(problem: Problem, schedule: Schedule, at_s: float) -> Truths:
+    """Tasks that hold something at a moment: started, and not ended, (tasks,)."""
+    return (schedule.node >= 0) & (schedule.start_s <= at_s) & (schedule.end_s > at_s)
+
+
+def power_of_problem(problem: Problem, power: PowerSettings) -> Power:
+    """Power model of the nodes; CPUs of unknown number draw nothing unless it is said what."""
+    return power._replace(cpu_power_w={**NO_CPU_POWER, **(power.cpu_power_w or {})}).of(
+        problem.cluster)
+
+
+def world_of_problem(problem: Problem, power: PowerSettings) -> tuple[World, Integers]:
+    """Empty world of a problem, and the class of each task, (tasks,).
+
+    Ties are broken in the order of `nodes.csv`; the target workload is that of the trace.
+
+    Raises
+    ------
+    InputError : a GPU or CPU model has no watts
+    """
+    classes, class_of_task = task_classes(problem.tasks)
+    target = target_workload(problem.tasks)
+    world = world_of(problem.grouped(), classes, target, power_of_problem(problem, power))
+    return world, class_of_task
+
+
+def place_running(world: World, problem: Problem, class_of: Integers, schedule: Schedule,
+                  is_running: Truths) -> None:
+    """Take from the state of an empty world what tasks hold.
+
+    Parameters
+    ----------
+    world, class_of : as `world_of_problem` gives them; the state is written to
+    problem, schedule : who is where
+    is_running : (tasks,) those that hold something
+
+    Raises
+    ------
+    InputError : a node does not have what they hold together, or as many GPUs as one asks for
+    """
+    rows = np.flatnonzero(is_running)
+    count = np.bitwise_count(schedule.gpu_mask[rows])
+    for task in rows[count != problem.tasks.num_gpus[rows]].tolist():
+        raise InputError(f"task {problem.tasks.name[task]!r:.60} runs on a node with fewer GPUs "
+                         "than it asks for", file="tasks.csv", mend="see sched-lab check, and "
+                         "correct its node or num_gpus")
+    placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
+    left = final_state(problem.cluster, problem.tasks, placements)
+    try:
+        check_state(problem.cluster, left)
+    except ValueError as trouble:
+        raise InputError(f"tasks that run at once hold more than there is: {trouble}",
+                         file="tasks.csv", mend="see sched-lab check, and correct the places or "
+                         "the demands of these tasks") from None
+    for array, now in zip(world.state, left, strict=True):
+        array[:] = now
+    kind = world.demand.kind[class_of[rows]]
+    has_gpu = kind >= 0
+    np.add.at(world.residents, (placements.node[has_gpu], kind[has_gpu]), 1)
+
+
+def limits_of(problem: Problem) -> tuple[Integers, Limits]:
+    """Number of the limit of each task, (tasks,), -1 for none; the limits, nobody counted yet."""
+    number = np.full(len(problem.tasks), -1)
+    if problem.app is None or problem.most_per_node is None:
+        return number, no_limits(len(problem.cluster))
+    rows = np.flatnonzero(problem.most_per_node > 0)
+    app = np.unique(problem.app[rows].astype(str), return_inverse=True)[1]
+    pairs, number[rows] = np.unique(np.column_stack([app, problem.most_per_node[rows]]), axis=0,
+                                    return_inverse=True)
+    span = np.column_stack([np.searchsorted(pairs[:, 0], pairs[:, 0], side)
+                            for side in ("left", "right")])
+    return number, Limits(pairs[:, 1].copy(), span,
+                          np.zeros((len(problem.cluster), len(pairs)), np.int64))
+
+
+class Slots(NamedTuple):
+    """Limits, as they open and close nodes to the classes of a world.
+
+    Parameters
+    ----------
+    limits : of the applications, and who is where
+    limit : (classes,) number of the class's limit, -1 for none
+    span : (limits, 2) classes with each limit: from the first number on, before the second
+    is_admitted : (classes, nodes) Cond. 4 alone; (0, 0) if nobody has a limit
+    """
+
+    limits: Limits
+    limit: Integers
+    span: Integers
+    is_admitted: Truths
+
+
+def no_slots(world: World) -> Slots:
+    """Slots where nobody has a limit."""
+    limits = no_limits(len(world.gpu_model))
+    none = np.full(len(world.demand.cpu_milli), -1)
+    return Slots(limits, none, limits.span, np.zeros((0, 0), np.bool_))
+
+
+def limited_world(problem: Problem, power: PowerSettings) -> tuple[World, Integers, Slots]:
+    """As `world_of_problem`, with classes that know their limit; and the limits."""
+    world, class_of = world_of_problem(problem, power)
+    limit, limits = limits_of(problem)
+    if len(limits.most) == 0:
+        return world, class_of, no_slots(world)
+    pairs, number = np.unique(np.column_stack([limit, class_of]), axis=0, return_inverse=True)
+    of_limit, kind = np.ascontiguousarray(pairs.T)
+    is_admitted = np.ascontiguousarray(world.demand.cpu_is_admitted[kind][:, world.cpu_model])
+    demand = Demand(*(column[kind] for column in world.demand))
+    span = np.searchsorted(of_limit, np.arange(len(limits.most))[:, None] + [0, 1])
+    return (world._replace(cpu_model=np.arange(len(problem.cluster)),
+                           demand=demand._replace(cpu_is_admitted=is_admitted.copy())),
+            number.ravel(), Slots(limits, of_limit, span, is_admitted))
+
+
+@njit(cache=True)
+def show_slots(world: World, slots: Slots, limit: int, node: int) -> None:
+    """Write to the table of Cond. 4 to which classes of an application a node is open."""
+    span = slots.limits.span
+    for other in range(span[limit, 0], span[limit, 1]):
+        is_open = slots_left(slots.limits, other, node) > 0
+        for task in range(slots.span[other, 0], slots.span[other, 1]):
+            world.demand.cpu_is_admitted[task, node] = slots.is_admitted[task, node] and is_open
+
+
+@njit(cache=True)
+def count_slot(world: World, slots: Slots | None, task: int, node: int, sign: int) -> None:
+    """Count a task that comes to a node (sign 1) or leaves it (-1), if its class has a limit."""
+    if slots is not None:
+        limit = slots.limit[task]
+        if limit >= 0:
+            slots.limits.num[node, limit] += sign
+            show_slots(world, slots, limit, node)

@@ -1,0 +1,799 @@
+"""A comparison becomes a page: which policy served more, drew less and wasted less, by how much, and how sure that is."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ... import __version__
+from ..._extras import need
+from ...cluster import WHOLE_GPU_MILLI
+from ...lab import plots
+from ...lab.arrays import Floats, Integers
+from ...lab.commands import as_called
+from ...lab.frames import Later, MissingPackage
+from ...lab.pages import Page, Part, Picture, Section, Table, page_html
+from .problem import Problem, Schedule
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from sched_lab.fleet.replay.compare import Comparison
+else:
+    alt = Later("altair")  # needed for drawings only
+
+__all__ = ['page_of']
+
+UNITS_S = {"days": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
+
+
+def unit_of(seconds: float) -> str:
+    """Largest unit of which a duration has two or more."""
+    return next((unit for unit, length_s in UNITS_S.items() if abs(seconds) >= 2 * length_s), "s")
+
+
+def rounded(value: float) -> str:
+    """Three digits, thousands set apart, no exponent."""
+    if value == 0:
+        return "0"
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share in words; two digits are enough below ten."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 100 else f"{value:.{3 if value >= 10 else 2}g} %"
+
+
+def duration(seconds: float) -> str:
+    """A duration in words."""
+    if 0 < abs(seconds) < 1:
+        return "under a second"
+    unit = unit_of(seconds)
+    return f"{rounded(seconds / UNITS_S[unit])} {unit}"
+
+
+def energy(kwh: float) -> str:
+    """An amount of energy in words."""
+    return f"{rounded(kwh / 1000)} MWh" if abs(kwh) >= 10_000 else f"{rounded(kwh)} kWh"
+
+
+class Difference(NamedTuple):
+    """A difference to another policy, and its interval; NaN if it is not known."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval does not include zero."""
+        return self.low > 0 or self.high < 0
+
+
+Say = Callable[[float], str]
+
+
+def in_words(difference: Difference, say: Say, less: str = "less", more: str = "more") -> str:
+    """A difference as part of a sentence.
+
+    Parameters
+    ----------
+    difference : with its interval
+    say : makes words of a positive amount
+    less, more : than the other policy
+    """
+    if np.isnan(difference.value):
+        return "not known"
+    if difference == (0, 0, 0):
+        return "the same"
+    if not difference.is_clear:
+        return "no clear difference"
+    low, high = map(say, sorted((abs(difference.low), abs(difference.high))))
+    words = f"{say(abs(difference.value))} {less if difference.value < 0 else more}"
+    return words if low == high else f"{words} ({low} to {high})"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A comparison, as the sentences read it."""
+
+    comparison: Comparison
+
+    @property
+    def against(self) -> str:
+        """The policy that the others are compared with."""
+        return str(self.comparison.about["against"])
+
+    @property
+    def names(self) -> list[str]:
+        """All policies."""
+        return [str(name) for name in self.comparison.summary["policy"]]
+
+    @property
+    def others(self) -> list[str]:
+        """All but the one they are compared with."""
+        return [name for name in self.names if name != self.against]
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of the time axes."""
+        about = self.comparison.about
+        return unit_of(about["until_s"] - about["from_s"])
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.comparison.problem.submit_s)
+
+    def value(self, policy: str, column: str) -> float:
+        """A number of the summary."""
+        summary = self.comparison.summary
+        return float(summary.loc[summary["policy"] == policy, column].iloc[0])
+
+    def values(self, column: str) -> dict[str, float]:
+        """A number of the summary for every policy that has it."""
+        all_values = {name: self.value(name, column) for name in self.names}
+        return {name: value for name, value in all_values.items() if not np.isnan(value)}
+
+    def difference(self, policy: str, quantity: str) -> Difference:
+        """Difference of a policy, with its interval; NaN if it is not known."""
+        frame = self.comparison.differences
+        rows = frame[(frame["policy"] == policy) & (frame["quantity"] == quantity)]
+        if rows.empty:
+            return Difference(np.nan, np.nan, np.nan)
+        return Difference(*map(float, rows.iloc[0][["difference", "low", "high"]]))
+
+    def share_of(self, column: str) -> Say:
+        """How an amount is said: in per cent of what the other policy has, if it has any."""
+        base = self.value(self.against, column)
+        return lambda amount: percent(amount / base) if base > 0 else energy(amount)
+
+
+def together(names: Sequence[str]) -> str:
+    """Names of policies in a sentence, three at most."""
+    if len(names) > 3:
+        return f"{', '.join(names[:2])} and {len(names) - 2} others"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def served_sentence(reading: Reading) -> str:
+    """Who served how many tasks."""
+    served = reading.values("served_tasks")
+    most = max(served.values())
+    least = min(served.values())
+    first = [name for name in served if served[name] == most]
+    last = [name for name in served if served[name] == least]
+    if most == least:
+        return f"All policies served the same number of tasks, {most:,.0f} of {reading.tasks:,}."
+    return (f"{together(first)} served most tasks, {most:,.0f} of {reading.tasks:,}, and "
+            f"{together(last)} fewest, {least:,.0f}.")
+
+
+def clearly_least(reading: Reading, quantity: str) -> str | None:
+    """Policy with clearly less of a quantity, by the largest difference; None if there is none."""
+    clear = {name: difference.value for name in reading.others
+             if (difference := reading.difference(name, quantity)).high < 0}
+    return min(clear, key=lambda name: clear[name]) if clear else None
+
+
+def work_warning(reading: Reading, policy: str) -> str:
+    """Say so if a policy did less work, so that less energy is no saving; or nothing."""
+    done = reading.value(policy, "allocated_gpu_h")
+    base = reading.value(reading.against, "allocated_gpu_h")
+    if done >= 0.999 * base:
+        return ""
+    return (f" It also did {percent(1 - done / base)} less work (GPU hours), so part of "
+            "this is no saving.")
+
+
+def energy_sentence(reading: Reading) -> str:
+    """Who drew least."""
+    if not reading.values("energy_kwh"):
+        return "How much energy the policies drew is not known: some GPUs have no known watts."
+    base = f"{reading.against} ({energy(reading.value(reading.against, 'energy_kwh'))})"
+    best = clearly_least(reading, "energy_kwh")
+    if best is None:
+        return f"No policy drew clearly less energy than {base}."
+    words = in_words(reading.difference(best, "energy_kwh"), reading.share_of("energy_kwh"),
+                     "less energy")
+    return f"{best} drew {words} than {base}.{work_warning(reading, best)}"
+
+
+def paired(reading: Reading, policy: str) -> str:
+    """Say so if a mean wait is compared over fewer tasks than started; or nothing."""
+    both = reading.difference(policy, "mean_wait_s").value
+    apart = (reading.value(policy, "mean_wait_s") - reading.value(reading.against, "mean_wait_s"))
+    return "" if np.isclose(both, apart, rtol=1e-6, atol=1e-3) else (
+        ", counting the tasks that started under both")
+
+
+def wait_sentence(reading: Reading) -> str:
+    """Under whom tasks waited least."""
+    base_s = reading.value(reading.against, "mean_wait_s")
+    if np.isnan(base_s):
+        return f"No task started under {reading.against}, so waits cannot be compared."
+    base = f"{reading.against} ({duration(base_s)} in the mean)"
+    best = clearly_least(reading, "mean_wait_s")
+    if best is None:
+        return f"No policy let tasks wait clearly less than {base}."
+    words = in_words(reading.difference(best, "mean_wait_s"), duration)
+    return f"Under {best} a task waited {words} than under {base}{paired(reading, best)}."
+
+
+def waste_sentence(reading: Reading) -> str:
+    """Who left fewest GPU hours stranded."""
+    stranded = reading.values("stranded_gpu_h")
+    least = min(stranded.values())
+    base = stranded[reading.against]
+    lost = "free but of no use for want of CPU"
+    if np.allclose(list(stranded.values()), least, rtol=1e-6, atol=1e-6):
+        return f"All left the same number of GPU hours stranded ({lost}): {rounded(least)}."
+    first = together([name for name, value in stranded.items() if value <= least * (1 + 1e-9)])
+    if base <= least * (1 + 1e-9):
+        return f"No policy left fewer GPU hours stranded ({lost}) than {first}: {rounded(least)}."
+    return (f"{first} left fewest GPU hours stranded ({lost}): {rounded(least)}, against "
+            f"{rounded(base)} of {reading.against}.")
+
+
+def bound_sentence(reading: Reading) -> list[str]:
+    """What is left to save."""
+    best = clearly_least(reading, "energy_kwh") or reading.against
+    drawn = reading.value(best, "energy_kwh")
+    bound = reading.value(best, "bound_energy_kwh")
+    if np.isnan(bound) or not drawn > 0:
+        return []
+    return [f"No scheduler that serves the tasks of {best} draws less than {energy(bound)}, so at "
+            f"most {percent(max(0.0, 1 - bound / drawn))} of its energy can still be saved."]
+
+
+def policy_line(reading: Reading, policy: str) -> str:
+    """All differences of a policy in a line."""
+    asleep = reading.difference(policy, "energy_asleep_kwh")
+    parts = {"energy": in_words(reading.difference(policy, "energy_kwh"),
+                                reading.share_of("energy_kwh"))}
+    if not np.isnan(asleep.value):
+        parts["with empty nodes asleep"] = in_words(asleep, reading.share_of("energy_asleep_kwh"))
+    waits = reading.difference(policy, "mean_wait_s")
+    parts["mean wait"] = in_words(waits, duration) + (
+        paired(reading, policy) if waits.is_clear else "")
+    more = (reading.value(policy, "served_tasks")
+            - reading.value(reading.against, "served_tasks"))
+    parts["served tasks"] = "the same" if more == 0 else (
+        f"{abs(more):,.0f} {'more' if more > 0 else 'fewer'}")
+    return f"{policy}: {'; '.join(f'{name} {words}' for name, words in parts.items())}."
+
+
+def only_sentence(reading: Reading) -> str:
+    """What one policy came to that has nobody to be compared with."""
+    name = reading.against
+    drawn = reading.value(name, "energy_kwh")
+    wait_s = reading.value(name, "mean_wait_s")
+    drew = "what it drew is not known" if np.isnan(drawn) else f"it drew {energy(drawn)}"
+    waited = ("no task started" if np.isnan(wait_s) else
+              f"a task waited {duration(wait_s)} in the mean")
+    return (f"{name} served {reading.value(name, 'served_tasks'):,.0f} of {reading.tasks:,} tasks; "
+            f"{drew}, and {waited}. There is no other policy to compare it with.")
+
+
+SHORT_S = 7 * 86400  # of data, for intervals
+
+
+def answer_of(reading: Reading) -> list[Part]:
+    """The sentences of the first screen."""
+    if not reading.tasks:
+        return ["There are no tasks, so there is nothing to compare."]
+    if not reading.others:
+        return [only_sentence(reading), *bound_sentence(reading)]
+    lead = [energy_sentence(reading), served_sentence(reading)]
+    rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
+    confidence = 100 * reading.comparison.about.get("confidence", 0.95)
+    note = (f"Numbers in brackets are {confidence:.0f} % intervals; a difference whose interval "
+            "includes zero is no clear difference.")
+    about = reading.comparison.about
+    span_s = about["until_s"] - about["from_s"]
+    if span_s < SHORT_S:
+        note += f" They come from {duration(span_s)}, and over so short a time are too narrow."
+    record = ["recorded is what really ran."] if "recorded" in reading.names else []
+    return [" ".join(lead), " ".join(rest),
+            [policy_line(reading, name) for name in reading.others], " ".join([note, *record])]
+
+
+def trade_frame(reading: Reading) -> tuple[pd.DataFrame, str, str]:
+    """A row for each policy with x, y and the ends of their intervals; titles of both axes."""
+    is_known = bool(reading.values("energy_kwh"))
+    column = "energy_kwh" if is_known else "stranded_gpu_h"
+    waits = reading.values("mean_wait_s")
+    unit = unit_of(max(waits.values(), default=0.0))
+    is_large = is_known and max(reading.values(column).values()) >= 10_000
+    scales = {"x": 1 / UNITS_S[unit], "y": 0.001 if is_large else 1.0}
+    rows = []
+    for name in waits:
+        row: dict[str, Any] = {"policy": name}
+        for axis, quantity in (("x", "mean_wait_s"), ("y", column)):
+            difference = reading.difference(name, quantity)
+            row[axis] = reading.value(name, quantity) * scales[axis]
+            for end in ("low", "high"):
+                aside = getattr(difference, end) - difference.value
+                row[f"{axis}_{end}"] = row[axis] + np.nan_to_num(aside) * scales[axis]
+        rows.append(row)
+    names = ["policy", *(f"{axis}{end}" for axis in "xy" for end in ("", "_low", "_high"))]
+    y_title = f"energy ({'MWh' if is_large else 'kWh'})" if is_known else "stranded GPU hours"
+    return pd.DataFrame(rows, columns=names), f"mean wait ({unit})", y_title
+
+
+def colour_of(names: Sequence[str], legend: Any = None) -> alt.Color:
+    """The colours of policies, in their order."""
+    colours = plots.policy_colours(names)
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    return alt.Color("policy:N", scale=scale, legend=legend)
+
+
+CORNERS = ((1, -1), (1, 1), (-1, -1), (-1, 1))  # right and above, ...
+ASIDE_PX = 9
+LETTER_PX = (7.5, 14.0)
+
+
+def box_at(point: Floats, corner: tuple[int, int], letters: int) -> Floats:
+    """Left, top, right and bottom of a name at a corner of a point, in pixels."""
+    across, down = corner
+    near = point + ASIDE_PX * np.array(corner)
+    far = near + np.array([across * LETTER_PX[0] * letters, down * LETTER_PX[1] / 2])
+    near = near - np.array([0.0, down * LETTER_PX[1] / 2])
+    return np.concatenate([np.minimum(near, far), np.maximum(near, far)])
+
+
+def corners_of(points: Floats, names: Sequence[str]) -> list[int] | None:
+    """Corner of each name, or None if one has no place; points in pixels, (names, 2)."""
+    marks = np.hstack([points - 6, points + 6])
+    taken: list[Floats] = []
+    chosen = []
+    for number, name in enumerate(names):
+        others = [*np.delete(marks, number, axis=0), *taken]
+        for place, corner in enumerate(CORNERS):
+            box = box_at(points[number], corner, len(name))
+            if not any((box[:2] < one[2:]).all() and (one[:2] < box[2:]).all() for one in others):
+                chosen.append(place)
+                taken.append(box)
+                break
+        else:
+            return None
+    return chosen
+
+
+def domain_of(frame: pd.DataFrame, axis: str) -> list[float]:
+    """Ends of an axis, with room for names; below zero only if the data are."""
+    low = float(frame[f"{axis}_low"].min())
+    high = float(frame[f"{axis}_high"].max())
+    width = high - low or 0.1 * abs(high) or 1.0
+    begin = low - 0.15 * width
+    return [begin if low < 0 else max(0.0, begin), high + 0.15 * width]
+
+
+def pixels_of(frame: pd.DataFrame) -> Floats:
+    """Where the points of a trade are drawn, (policies, 2)."""
+    both = []
+    for axis, length in (("x", plots.WIDTH), ("y", -plots.HEIGHT)):
+        begin, end = domain_of(frame, axis)
+        both.append(length * (frame[axis].to_numpy() - begin) / (end - begin))
+    return np.stack(both, axis=1)
+
+
+def trade_chart(reading: Reading) -> alt.LayerChart:
+    """Energy against waiting, a point for each policy."""
+    frame, x_title, y_title = trade_frame(reading)
+    corners = corners_of(pixels_of(frame), frame["policy"].tolist())
+    frame["corner"] = -1 if corners is None else corners
+    across, up = (
+        channel(f"{axis}:Q", title=title,
+                scale=alt.Scale(domain=domain_of(frame, axis), nice=False))
+        for channel, axis, title in ((alt.X, "x", x_title), (alt.Y, "y", y_title)))
+    colour = colour_of(reading.names, alt.Legend(title=None) if corners is None else None)
+    base = alt.Chart(frame).encode(across, up, colour)
+    aside = base.mark_rule(strokeWidth=2).encode(alt.X("x_low:Q"), alt.X2("x_high"))
+    upright = base.mark_rule(strokeWidth=2).encode(alt.Y("y_low:Q"), alt.Y2("y_high"))
+    layers = [aside, upright, base.mark_point(filled=True, size=110, opacity=1)]
+    for place, (side, down) in enumerate(CORNERS):
+        words = base.transform_filter(f"datum.corner == {place}").mark_text(
+            align="left" if side > 0 else "right", dx=ASIDE_PX * side, dy=ASIDE_PX * down,
+            fontSize=13)
+        layers.append(words.encode(text="policy:N"))
+    chart: alt.LayerChart = alt.layer(*layers).properties(width=plots.WIDTH, height=plots.HEIGHT)
+    return chart
+
+
+MOST_POINTS = 240
+
+
+def thinned(curve: pd.DataFrame, columns: Sequence[str], most: int = MOST_POINTS) -> pd.DataFrame:
+    """Means of columns over as many bins as a chart shows.
+
+    Parameters
+    ----------
+    curve : start_s and end_s of each bin, and means over it
+    columns : which means
+    most : bins that are left
+    """
+    every = -(-len(curve) // most) if len(curve) else 1
+    first = np.arange(0, len(curve), every)
+    width_s = (curve["end_s"] - curve["start_s"]).to_numpy()
+    whole_s = np.add.reduceat(width_s, first) if len(curve) else width_s
+    values = {name: np.add.reduceat(curve[name].to_numpy(float) * width_s, first) / whole_s
+              for name in columns if len(curve)}
+    ends_s = curve["end_s"].to_numpy()[np.append(first[1:], len(curve)) - 1] if len(curve) else []
+    return pd.DataFrame({"start_s": curve["start_s"].to_numpy()[first], "end_s": ends_s, **values})
+
+
+SERIES = {
+    "power": ("eopc_w", 0.001, "power (kW)", "Power of the cluster over time."),
+    "allocated": ("allocated_gpu", 1.0, "allocated GPUs", "GPUs that tasks hold, over time."),
+    "waiting": ("waiting_tasks", 1.0, "waiting tasks", "Tasks that wait, over time.")}
+
+
+def series_frame(reading: Reading, column: str, scale: float) -> pd.DataFrame:
+    """A quantity of all policies over time: policy, time, value."""
+    begin_s = reading.comparison.about["from_s"]
+    unit_s = UNITS_S[reading.time_unit]
+    parts = []
+    for name, outcome in reading.comparison.outcomes.items():
+        curve = thinned(outcome.curve, [column])
+        time = (curve["start_s"] - begin_s) / unit_s
+        parts.append(pd.DataFrame({"policy": name, "time": time, "value": curve[column] * scale}))
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.assign(time=frame["time"].round(5), value=frame["value"].round(4))
+
+
+def series_chart(reading: Reading, column: str, scale: float, title: str) -> alt.Chart:
+    """A quantity of all policies over time."""
+    frame = series_frame(reading, column, scale)
+    chart: alt.Chart = alt.Chart(frame).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
+        alt.X("time:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)),
+        alt.Y("value:Q", title=title),
+        colour_of(reading.names, alt.Legend(title=None, symbolType="stroke")))
+    return chart.properties(width=plots.WIDTH, height=190)
+
+
+def work_until(row: Integers, at_s: Floats, weight: Floats, edges_s: Floats,
+               rows: int) -> Floats:
+    """Sum of weight times the time since each moment, by row, until each edge.
+
+    Parameters
+    ----------
+    row, at_s, weight : (moments,)
+    edges_s : (edges,) ascending
+    rows : how many there are
+
+    Returns
+    -------
+    (rows, edges)
+    """
+    place = np.searchsorted(edges_s, at_s)  # first edge that is not before the moment
+    is_in = place < len(edges_s)
+    row, place, weight, at_s = row[is_in], place[is_in], weight[is_in], at_s[is_in]
+    flat = row * len(edges_s) + place
+    shape = (rows, len(edges_s))
+    begun, moment = (np.bincount(flat, amount, rows * len(edges_s)).reshape(shape).cumsum(axis=1)
+                     for amount in (weight, weight * (at_s - edges_s[0])))
+    work: Floats = begun * (edges_s - edges_s[0]) - moment
+    return work
+
+
+MOST_ROWS = 100
+HEAT_BINS = 72
+
+
+class Lanes(NamedTuple):
+    """Rows of a heat map.
+
+    Parameters
+    ----------
+    lane : (nodes,) row of each node, -1 for a node without GPUs
+    names : of the rows
+    capacity : (rows,) milli-GPU
+    """
+
+    lane: Integers
+    names: list[str]
+    capacity: Floats
+
+
+def lanes_of(problem: Problem) -> Lanes:
+    """Rows of the nodes that have GPUs, neighbours of one model together if there are many."""
+    cluster = problem.cluster
+    nodes = np.flatnonzero(cluster.num_gpus > 0)
+    model = cluster.gpu_model[nodes].astype(str)
+    models = np.unique(model)
+    each = -(-len(nodes) // max(1, MOST_ROWS - len(models))) if len(nodes) > MOST_ROWS else 1
+    lane = np.full(len(cluster.num_gpus), -1)
+    names: list[str] = []
+    for kind in models:
+        part = nodes[model == kind]
+        for first in range(0, len(part), each):
+            some = part[first:first + each]
+            lane[some] = len(names)
+            more = f" and {len(some) - 1} more" if len(some) > 1 else ""
+            names.append(f"{cluster.name[some[0]]}{more} ({kind or 'no model'})")
+    has = lane >= 0
+    gpus = np.bincount(lane[has], cluster.num_gpus[has], len(names)).astype(float)
+    return Lanes(lane, names, gpus * WHOLE_GPU_MILLI)
+
+
+def use_of(problem: Problem, schedule: Schedule, lanes: Lanes, edges_s: Floats) -> Floats:
+    """Share of its GPUs that are allocated, by row and bin, (rows, bins)."""
+    tasks = problem.tasks
+    ran = np.flatnonzero((schedule.node >= 0) & (lanes.lane[schedule.node] >= 0))
+    row = lanes.lane[schedule.node[ran]]
+    weight = (tasks.num_gpus * tasks.gpu_milli)[ran].astype(float)
+    rows = len(lanes.names)
+    begun = work_until(row, schedule.start_s[ran], weight, edges_s, rows)
+    ended = work_until(row, schedule.end_s[ran], weight, edges_s, rows)
+    held = np.diff(begun - ended, axis=1)
+    return held / (lanes.capacity[:, None] * np.diff(edges_s))
+
+
+def heat_frame(use: Floats, edges: Floats) -> pd.DataFrame:
+    """Rectangles of a heat map: row, left, right, use.
+
+    Parameters
+    ----------
+    use : (rows, bins) shares
+    edges : (bins + 1,)
+    """
+    level = np.round(20 * use) / 20
+    is_new = np.ones(level.shape, bool)
+    is_new[:, 1:] = level[:, 1:] != level[:, :-1]
+    row, first = np.nonzero(is_new)
+    last = np.append(first[1:], 0)
+    last[np.append(row[1:] != row[:-1], True)] = level.shape[1]
+    return pd.DataFrame({"row": row, "left": edges[first].round(5), "right": edges[last].round(5),
+                         "use": level[row, first]})
+
+
+NAMED_ROWS = 24
+
+
+def heat_chart(reading: Reading, policy: str) -> alt.LayerChart | None:
+    """Use of every node over time under a policy; None if no node has GPUs."""
+    comparison = reading.comparison
+    lanes = lanes_of(comparison.problem)
+    begin_s = comparison.about["from_s"]
+    if not lanes.names:
+        return None
+    edges_s = np.linspace(begin_s, comparison.about["until_s"], HEAT_BINS + 1)
+    schedule = comparison.outcomes[policy].schedule
+    use = use_of(comparison.problem, schedule, lanes, edges_s)
+    frame = heat_frame(use, (edges_s - begin_s) / UNITS_S[reading.time_unit])
+    frame["bottom"] = frame["row"] + 1
+    rows = len(lanes.names)
+    is_named = rows <= NAMED_ROWS
+    none = alt.Axis(values=[], grid=False, ticks=False, domain=False)
+    down = alt.Y("row:Q", axis=none, title=None if is_named else f"{rows} rows of nodes",
+                 scale=alt.Scale(domain=[0, rows], reverse=True, nice=False))
+    fill = alt.Color("use:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]),
+                     legend=alt.Legend(title="allocated", format=".0%"))
+    bars = alt.Chart(frame).mark_rect().encode(
+        alt.X("left:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)), down,
+        alt.X2("right"), alt.Y2("bottom"), fill)
+    layers = [bars, *([plots.lane_names(lanes.names, down)] if is_named else [])]
+    height = 22 * rows if is_named else max(240, 4 * rows)
+    chart: alt.LayerChart = alt.layer(*layers).properties(width=plots.WIDTH, height=height)
+    return chart
+
+
+MOST_GROUPS = 6  # of each kind
+
+
+def groups_frame(reading: Reading) -> pd.DataFrame:
+    """Waits of the largest groups of tasks: group, policy, tasks, wait_s."""
+    waits = reading.comparison.waits
+    waits = waits[waits["by"] != "all"]
+    if waits.empty:
+        return pd.DataFrame({"group": [], "policy": [], "tasks": [], "wait_s": []})
+    most = waits.groupby(["by", "value"], sort=False)["tasks"].max().reset_index()
+    most = most.sort_values(["by", "tasks"], ascending=[True, False], kind="stable")
+    most = most.groupby("by", sort=False).head(MOST_GROUPS)
+    both = most[["by", "value"]].merge(waits, on=["by", "value"])
+    group = both["by"] + ": " + both["value"].astype(str).str.slice(0, 40)
+    return pd.DataFrame({"group": group, "policy": both["policy"], "tasks": both["tasks"],
+                         "wait_s": both["mean_wait_s"]})
+
+
+def groups_table(reading: Reading) -> pd.DataFrame:
+    """The same with a column for each policy, in s."""
+    frame = groups_frame(reading)
+    wide = frame.pivot_table("wait_s", "group", "policy", sort=False)
+    names = [name for name in reading.names if name in wide]
+    return wide[names].add_suffix(" (s)").reset_index()
+
+
+def groups_chart(reading: Reading) -> alt.Chart:
+    """Mean wait of groups of tasks under each policy."""
+    frame = groups_frame(reading)
+    unit = unit_of(float(frame["wait_s"].max()))
+    frame["wait"] = frame["wait_s"] / UNITS_S[unit]
+    chart: alt.Chart = alt.Chart(frame).mark_point(filled=True, size=80, opacity=0.85).encode(
+        alt.X("wait:Q", title=f"mean wait ({unit})"),
+        alt.Y("group:N", title=None, sort=None, axis=alt.Axis(labelLimit=200, grid=True)),
+        colour_of(reading.names, alt.Legend(title=None)))
+    return chart.properties(width=plots.WIDTH - 120, height=alt.Step(26))
+
+
+def ledger_frame(problem: Problem) -> pd.DataFrame:
+    """What was refused, interpreted or filled in: rows, what, file, reason."""
+    ledger = problem.ledger
+    counted = ledger.groupby(["what", "file", "reason"], sort=False)["count"].sum().reset_index()
+    counted = counted.sort_values("count", ascending=False, kind="stable")
+    return counted[["count", "what", "file", "reason"]].rename(columns={"count": "rows"})
+
+
+def not_served(reading: Reading) -> pd.DataFrame:
+    """Tasks that never started, by policy and reason: policy, tasks, state, in the way."""
+    parts = [outcome.failures.assign(policy=name)
+             for name, outcome in reading.comparison.outcomes.items()]
+    failures = pd.concat(parts, ignore_index=True)
+    counted = failures.groupby(["policy", "state", "failed_for"], sort=False).size()
+    frame = counted.reset_index(name="tasks")[["policy", "tasks", "state", "failed_for"]]
+    return frame.rename(columns={"failed_for": "in the way"})
+
+
+MEANINGS = {
+    "served_tasks": "tasks that started", "refused_tasks": "tasks that never did",
+    "mean_wait_s": "mean of the seconds from submission to start",
+    "p99_wait_s": "exceeded by 1 % of them", "allocated_gpu_h": "GPU hours that tasks held",
+    "stranded_gpu_h": "free, but of no use for want of CPU",
+    "energy_kwh": "integral of the power", "energy_asleep_kwh": "with empty nodes asleep",
+    "bound_mean_wait_s": "no scheduler waits less", "bound_energy_kwh": "no scheduler draws less",
+    "bound_energy_asleep_kwh": "nor less than this, with empty nodes asleep"}
+
+
+def known_numbers(frame: pd.DataFrame) -> list[Part]:
+    """The summary, a column for each policy; what nobody knows is named."""
+    numbers = frame.set_index("policy")
+    empty = [str(name) for name in numbers if numbers[name].isna().all()]
+    table = numbers.drop(columns=empty).T.rename_axis("").reset_index()
+    table["meaning"] = table[""].map(MEANINGS)
+    parts: list[Part] = [Table(table, file="summary.csv", most_rows=len(table))]
+    if empty:
+        parts.append(f"Not known, or not asked for: {', '.join(empty)}.")
+    return parts
+
+
+def differences_frame(reading: Reading) -> pd.DataFrame:
+    """The differences, with a verdict."""
+    frame = reading.comparison.differences.copy()
+    numbers = frame[["difference", "low", "high"]].to_numpy(float)
+    pairs = [Difference(*row) for row in numbers.tolist()]
+    frame["verdict"] = [in_words(pair, lambda _: "clearly").partition(" (")[0] for pair in pairs]
+    return frame
+
+
+def charts_of(reading: Reading) -> dict[str, Any]:
+    """Charts by name; none where there is nothing to draw."""
+    if not reading.tasks:
+        return {}
+    charts: dict[str, Any] = {}
+    if reading.values("mean_wait_s"):
+        charts["trade"] = trade_chart(reading)
+    for name, (column, scale, title, _) in SERIES.items():
+        curves = [outcome.curve[column] for outcome in reading.comparison.outcomes.values()]
+        if any(curve.notna().any() for curve in curves):
+            charts[name] = series_chart(reading, column, scale, title)
+    for name in heated(reading):
+        charts[f"heat {name}"] = heat_chart(reading, name)
+    if len(groups_frame(reading)):
+        charts["groups"] = groups_chart(reading)
+    return {name: chart for name, chart in charts.items() if chart is not None}
+
+
+def heated(reading: Reading) -> list[str]:
+    """The policies whose nodes are shown: the one all are compared with, and the thriftiest."""
+    other = clearly_least(reading, "energy_kwh") or next(iter(reading.others), None)
+    return [reading.against, *([other] if other else [])]
+
+
+def svgs_of(charts: Callable[[], Mapping[str, Any]]) -> dict[str, str] | None:
+    """Drawings by name; None without the packages that draw."""
+    try:
+        need("altair", "vl_convert")
+    except MissingPackage:
+        return None  # the page says so, at the place of each picture
+    named = dict(charts())
+    drawn = plots.draw_apart({f"{i}.svg": chart for i, chart in enumerate(named.values())})
+    return {name: drawn[str(i)] for i, name in enumerate(named) if str(i) in drawn}
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The drawings of a page, None if there are none to be had."""
+
+    svgs: Mapping[str, str] | None
+
+    def picture(self, name: str, words: str) -> list[Part]:
+        """A picture; nothing if there was nothing to draw."""
+        if self.svgs is None:
+            return [Picture(words)]
+        return [Picture(words, self.svgs[name])] if name in self.svgs else []
+
+
+def evidence_of(reading: Reading, gallery: Gallery) -> list[Section]:
+    """What stands below the answer."""
+    comparison = reading.comparison
+    policies = known_numbers(comparison.summary)
+    if len(comparison.differences):
+        policies += [f"Differences to {reading.against}, with their intervals:",
+                     Table(differences_frame(reading), {}, "differences.csv", 40)]
+    over_time: list[Part] = []
+    for name, (*_, words) in SERIES.items():
+        over_time += gallery.picture(name, words)
+    nodes: list[Part] = []
+    for name in heated(reading):
+        nodes += gallery.picture(
+            f"heat {name}", f"Share of each node's GPUs that is allocated under {name}.")
+    groups = gallery.picture("groups", "Mean wait by size of the task, queue and user.")
+    waiting: list[Part] = []
+    if len(groups_frame(reading)):
+        waiting += [*groups, "Mean waits in numbers; medians, tails and slowdowns are in "
+                    "waits.csv.", Table(groups_table(reading), most_rows=3 * MOST_GROUPS)]
+    sections = [Section("The policies side by side", policies),
+                Section("Power and use over time", over_time), Section("Every node", nodes),
+                Section("Who waited", waiting)]
+    return [section for section in sections if section.parts]
+
+
+def spelled(value: Any) -> str:
+    """The value of an option."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def foundation_of(reading: Reading) -> list[Section]:
+    """What the numbers rest on."""
+    comparison = reading.comparison
+    failures = not_served(reading)
+    findings = [words for outcome in comparison.outcomes.values() for words in outcome.findings]
+    ledger = ledger_frame(comparison.problem)
+    about = comparison.about
+    options = {name: value for name, value in about.items()
+               if name not in ("assumptions", "files") and not isinstance(value, dict)}
+    frame = pd.DataFrame({"option": list(options),
+                          "value": [spelled(value) for value in options.values()]})
+    zero = comparison.problem.zero
+    dates = f"Second 0 is {zero}." if zero else "The data have no dates; second 0 is their own."
+    sections = [
+        Section("What was not served", [Table(failures)] if len(failures) else []),
+        Section("What is wrong with the record", [findings] if findings else []),
+        Section("The data", ["What was refused, interpreted or filled in on the way, counted."
+                             if len(ledger) else "Nothing had to be refused or interpreted.",
+                             *([Table(ledger, {}, "ledger.csv", 30)] if len(ledger) else [])]),
+        Section("What was assumed", [[*map(str, about.get("assumptions", ()))], dates,
+                                     Table(frame, most_rows=len(frame))])]
+    return [section for section in sections if section.parts]
+
+
+def page_of(comparison: Comparison) -> str:
+    """The page of a comparison, as HTML that needs nothing else and runs nothing.
+
+    Without the extra `charts` it has words in place of the pictures.
+    """
+    reading = Reading(comparison)
+    gallery = Gallery(svgs_of(lambda: charts_of(reading)))
+    answer = answer_of(reading)
+    picture = gallery.picture("trade", "Every policy: mean wait to the right, energy upwards; "
+                              "left and low is good. Lines are 95 % intervals of the difference "
+                              f"to {reading.against}.")
+    files = comparison.about.get("files", {})
+    checksums = pd.DataFrame({"file": list(files), "sha256": list(files.values())})
+    again = Section("How to reproduce it", [
+        f"Written by sched_lab {__version__}. The same files, options and seed give the same "
+        "tables, bit for bit.", *([Table(checksums, most_rows=len(files))] if files else [])])
+    sections = evidence_of(reading, gallery) if reading.tasks else []
+    return page_html(Page("Which policy would have served this cluster best?",
+                          [*answer[:1], *picture, *answer[1:]],
+                          [*sections, *foundation_of(reading), again], as_called.get(), "replay"))

@@ -1,0 +1,1 @@
+"""Instruments: callables and tidy frames only; nothing here knows a cluster."""

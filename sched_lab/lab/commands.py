@@ -1,0 +1,347 @@
+"""Options, progress, warnings, results and errors have one form, whichever family a command belongs to."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from .frames import InputFile
+    from .records import PolicyTable
+    from .reports import Answer, Report
+
+__all__ = ['option', 'within', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
+           'fail']
+
+
+def option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option of a command, as `Annotated[type, option("What it means.")]`.
+
+    Parameters
+    ----------
+    help : one sentence
+    names : such as "--policy"; without any, the name of the parameter
+    metavar : what stands for the value in the help text
+    more : as `typer.Option` takes it
+    """
+    return typer.Option(*names, help=help, metavar=metavar, show_default=True, **more)
+
+
+def within(low: float, high: float) -> Callable[[float | None], float | None]:
+    """Check of a number of an option: `option("Seconds.", callback=within(0, 60))`.
+
+    Parameters
+    ----------
+    low, high : ends of the range, which are allowed
+    """
+    def check(value: float | None) -> float | None:
+        if value is None or low <= value <= high:
+            return value
+        raise typer.BadParameter(f"{value:g} is not in the range from {low:g} to {high:g}")
+    return check
+
+
+def folder_named(name: str) -> Path:
+    """Folder that an option names, checked not to be empty."""
+    if not name.strip():
+        raise typer.BadParameter("the name of the folder is empty; give one, or . for this folder")
+    return Path(name)
+
+
+def folder_option(files: str) -> Any:
+    """The option `--out`: a folder for these files."""
+    return option(f"Folder for {files}.", metavar="DIR", parser=folder_named)
+
+
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Replace the answer to another question, or write beside other "
+                 "files; what this command did not write stays as it is.")]
+NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables only, and no page.")]
+Workers = Annotated[
+    int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
+
+HardwareFile = Annotated[
+    Path | None,
+    option("Catalogue of GPUs and CPUs of one's own, TOML, laid over what sched-lab hardware "
+           "lists; --gpu-power and --cpu-power win over it.", "--hardware", metavar="FILE")]
+
+MOST_WORKERS = 8  # on each core
+
+
+def workers_of(workers: int) -> int:
+    """Number of processes that the option `--workers` asks for.
+
+    Raises
+    ------
+    InputError : more than make sense on this machine
+    """
+    from .frames import InputError
+    from .sweeps import count_cores
+
+    cores = count_cores()
+    if workers > MOST_WORKERS * cores:
+        raise InputError(f"--workers {workers} on {cores} cores",
+                         mend=f"give 0 to {MOST_WORKERS * cores}")
+    return workers or cores
+
+
+Price = Annotated[str, option(
+    "Price of energy in EUR/kWh: a number, or a CSV file with the columns time (seconds, or "
+    "dates) and value. [default: 0.17168313, as in ANDREAS]", "--price",
+    metavar="FILE|NUMBER")]
+Carbon = Annotated[str, option(
+    "CO2 intensity of energy in g/kWh, as --price. [default: 214, the EU in 2023]", "--carbon",
+    metavar="FILE|NUMBER")]
+AsleepAfter = Annotated[float | None, option(
+    "Also add up the energy if a node sleeps once it has been empty for so long. "
+    "[default: not]", "--asleep-after", metavar="MINUTES", callback=within(0, 1e9))]
+AsleepWatts = Annotated[float, option("What a node that sleeps draws.", "--asleep-watts",
+                                      metavar="W", callback=within(0, 1e6))]
+
+
+def policy_option(table: PolicyTable[Any]) -> Any:
+    """The option `--policy` of a family, its help made of the sentences of the family's table."""
+    sentences = table.sentences()
+    help = "; ".join(f"{name}: {words.rstrip('.')}" for name, words in sentences.items()) + "."
+    return option(help, "--policy", metavar="NAME")
+
+# earlier names, understood for one release where they are not the names of other options
+OLD_OPTIONS = {"--method": "--policy", "--scheduler": "--policy", "--device": "--first-gpu"}
+
+
+def with_new_options(arguments: list[str], known: set[str]) -> list[str]:
+    """The same arguments of a command, earlier names of its options replaced, which is said."""
+    renamed = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        new = OLD_OPTIONS.get(name)
+        if new in known and name not in known:
+            typer.echo(f"sched-lab: warning: {name} is now {new}", err=True)
+            argument = f"{new}{equals}{value}"
+        renamed.append(argument)
+    return renamed
+
+
+@contextlib.contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """Lend a function that prints the line of a finished part, above a bar with the time left.
+
+    Parameters
+    ----------
+    total : number of parts
+    what : word beside the bar
+    """
+    if total < 2:
+        yield typer.echo
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield typer.echo
+        return
+    with Progress(console=console, transient=True, redirect_stdout=False,
+                  redirect_stderr=False) as bar:
+        task = bar.add_task(what, total=total)
+
+        def say(line: str) -> None:
+            bar.stop()
+            typer.echo(line)
+            bar.advance(task)
+            bar.start()
+
+        yield say
+
+
+@contextlib.contextmanager
+def warnings_said() -> Iterator[None]:
+    """Pass warnings on to standard error, one line each."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield
+    for warning in said:
+        typer.echo(f"sched-lab: warning: {warning.message}", err=True)
+
+
+def started_bar(sentence: str, total: float) -> Any:
+    """A bar on standard error that vanishes when it is stopped."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(TextColumn(f"sched-lab: {sentence}"), BarColumn(), TimeElapsedColumn(),
+                   console=Console(stderr=True), transient=True, redirect_stdout=False,
+                   redirect_stderr=False)
+    bar.add_task("", total=total)
+    bar.start()
+    return bar
+
+
+BLINK_S = 0.3
+
+
+class Compiling:
+    """Says that a command compiles.
+
+    Parameters
+    ----------
+    about_s : how long the whole command compiles when nothing is there
+    """
+
+    def __init__(self, about_s: float) -> None:
+        self.about_s = about_s
+        self.depth = 0
+        self.begun_s = 0.0
+        self.done_s = 0.0
+        self.sentence = ""
+        self.is_said = False
+        self.bar: Any = None
+
+    def __call__(self, is_first: bool | None) -> None:
+        """Note that a compilation begins, and whether it is the first of its family; or ends."""
+        if is_first is not None and not self.depth:
+            self.begun_s = time.perf_counter()
+        if is_first is not None and not self.sentence:
+            what = "once, about" if is_first else "what is new, at most"
+            self.sentence = f"compiling {what} {self.about_s:.0f} s"
+        self.depth += 1 if is_first is not None else -1
+        spent_s = self.done_s + time.perf_counter() - self.begun_s
+        if spent_s > BLINK_S:
+            self.show(spent_s)
+        if not self.depth:
+            self.done_s = spent_s
+            self.stop()
+
+    def show(self, spent_s: float) -> None:
+        """Say it once; on a terminal, move the bar."""
+        if sys.stderr.isatty():
+            self.bar = self.bar or started_bar(self.sentence, self.about_s)
+            self.bar.update(self.bar.task_ids[0], completed=min(spent_s, self.about_s))
+        elif not self.is_said:
+            typer.echo(f"sched-lab: {self.sentence}", err=True)
+        self.is_said = True
+
+    def stop(self) -> None:
+        """Make room for what the command prints."""
+        if self.bar:
+            self.bar.stop()
+        self.bar = None
+
+
+@contextlib.contextmanager
+def compiling_said(about_s: float) -> Iterator[None]:
+    """Say it when compiling takes noticeable time.
+
+    Parameters
+    ----------
+    about_s : how long the whole of what is done here compiles when nothing is there
+    """
+    from .jit import compiling
+
+    told = Compiling(about_s)
+    compiling.append(told)
+    try:
+        yield
+    finally:
+        compiling.remove(told)
+        told.stop()
+
+
+def checksums_of(files: Mapping[str, InputFile]) -> dict[str, str]:
+    """Checksums of input files, by option."""
+    return {name: file.sha256 for name, file in files.items()}
+
+
+def series_files(**given: str) -> dict[str, InputFile]:
+    """Files among options that take a number or a file, by name: `series_files(price=price)`."""
+    from .frames import read_input
+
+    def is_number(text: str) -> bool:
+        try:
+            return float(text) == float(text)
+        except ValueError:
+            return False
+    return {name: read_input(text) for name, text in given.items()
+            if text and not is_number(text)}
+
+
+def can_draw() -> bool:
+    """Whether the packages that draw are installed; says so if they are not."""
+    from .._extras import need
+    from .frames import MissingPackage
+
+    try:
+        need("altair", "vl_convert")
+    except MissingPackage as error:
+        typer.echo(f"sched-lab: warning: no charts: {error}", err=True)
+        return False
+    return True
+
+
+as_called: ContextVar[str] = ContextVar("as_called", default="")
+
+
+def note_call(command: str, arguments: Sequence[str]) -> None:
+    """Note the words of a command line, all but the folder of its answer and `--force`."""
+    words = ["sched-lab", command]
+    last = ""
+    for word in arguments:
+        if word != "--force":
+            words.append("--out=DIR" if word.startswith("--out=") else
+                         "DIR" if last == "--out" else word)
+        last = word
+    as_called.set(shlex.join(words))
+
+
+def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, force: bool,
+                no_charts: bool) -> None:
+    """Compute and write what is not there yet, and print its headline.
+
+    Parameters
+    ----------
+    answer : the question, and the files that answer it
+    out : their folder
+    compute : makes the report
+    force : whether the answer to another question is replaced
+    no_charts : whether the tables are enough
+
+    Raises
+    ------
+    OutputError : the folder holds something else, or cannot be written
+    """
+    from .frames import ensure_writable
+    from .reports import PAGE, Origin, check_folder
+
+    check_folder(out, answer, force=force)
+    ensure_writable(out)
+    is_able = not no_charts and can_draw()
+    charts = () if no_charts else answer.charts if is_able else (PAGE,)
+    is_whole = answer.is_in(out) and "headline" in answer.in_folder(out)
+    is_kept = is_whole and all((out / name).is_file() for name in charts)
+    if not is_kept:
+        with warnings_said():
+            report = compute()
+            answer.write(out, report.write_tables, headline=report.headline, force=force)
+            if charts:
+                origin = Origin(answer.command, as_called.get(), answer.inputs)
+                report.draw(out, origin, can_draw=is_able)
+    headline = answer.in_folder(out)["headline"]
+    typer.echo(f"{out}: {headline}{' (kept)' if is_kept else ''}")
+
+
+def fail(message: str) -> NoReturn:
+    """Print one line on standard error and exit with code 2."""
+    typer.echo(f"sched-lab: {' '.join(message.split())}", err=True)
+    raise SystemExit(2)

@@ -1,0 +1,335 @@
+"""``njit`` compiles when numba is there and changes nothing when it is not.
+"""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import gc
+import glob
+import hashlib
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
+PACKAGE = Path(__file__).resolve().parents[1]
+IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Let Ctrl-C and requests to end through as what they are, also when they come while a compiled call begins or ends.
+
+    Numba turns them into one SystemError or more, "returned a result with an exception set", each with its cause.
+    """
+    try:
+        yield
+    except SystemError as error:
+        cause: BaseException = error
+        while isinstance(cause, SystemError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise cause from None
+
+
+@cache
+def _imported_files(file: Path) -> tuple[Path, ...]:
+    """Files of the package that a file of it imports, at the top or inside a function."""
+    folder = file.relative_to(PACKAGE.parent).parent.parts
+    found: set[Path] = set()
+    for dots, module, names in IMPORT.findall(file.read_text(encoding="utf-8")):
+        base = [*folder[:len(folder) - len(dots) + 1]] if dots else []
+        start = [*base, *filter(None, module.split("."))]
+        for name in ["", *re.findall(r"\w+", names)]:
+            path = PACKAGE.parent.joinpath(*start, *filter(None, [name]))
+            found |= {path.with_suffix(".py"), path / "__init__.py"}
+    return tuple(sorted(path for path in found if PACKAGE in path.parents and path.is_file()))
+
+
+@cache
+def source_stamp(file: Path) -> str:
+    """Hash of a source file and of all files of the package it imports, directly or not.
+
+    A compiled function is stale when one of them changes: it may hold code of any of them.
+    """
+    files, todo = set(), [file.resolve(), Path(__file__).resolve()]
+    while todo:
+        path = todo.pop()
+        if path not in files:
+            files.add(path)
+            todo += _imported_files(path)
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def _emit_late() -> None:
+    """Let numba make machine code of a function when somebody asks for its address, and not before.
+
+    A function that only compiled code calls is linked into its callers, and is optimised and emitted there. To do so
+    with the function alone, too, took a third of the time, for code that nobody ran. For the same reason the parts of
+    numba that stand for functions of NumPy get no entry from Python. All this is private in numba, and looked at
+    from version 0.68 on; earlier ones go their own way.
+    """
+    import numba
+
+    if numba.version_info.short < (0, 68):
+        return
+    codegen: Any = import_module("numba.core.codegen")
+    environment: Any = import_module("numba.core.environment")
+    event: Any = import_module("numba.core.event")
+    stack: Any = import_module("numba.core.targetconfig").ConfigStack
+    jit_codegen = codegen.JITCPUCodegen
+    plain_set_env = jit_codegen.set_env
+    plain_add_module = jit_codegen._add_module
+
+    class Late(codegen.JITCodeLibrary):  # type: ignore[misc]
+        """A library whose module is given to the engine on demand."""
+
+        is_emitted = False
+
+        def _finalize_specific(self) -> None:
+            """Emit nothing yet."""
+
+        def _optimize_final_module(self) -> None:
+            """Leave all but the cheapest optimisation to the callers."""
+            flags = stack.top_or_none()
+            if flags is None or not flags.no_cpython_wrapper:
+                super()._optimize_final_module()
+            else:
+                manager, builder = self._codegen._module_pass_manager(
+                    loop_vectorize=False, slp_vectorize=False, opt=self._codegen._opt_level, cost="cheap")
+                manager.run(self._final_module, builder)
+
+        def emit(self) -> None:
+            """Make machine code, and tell it where the environments of its functions are."""
+            self.is_emitted = True
+            self._codegen._engine.add_module(self._final_module)
+            super()._finalize_specific()
+            for variable in self._final_module.global_variables:
+                known = environment.lookup_environment(variable.name)
+                if known is not None:
+                    self._codegen.set_env(variable.name, known)
+
+        def get_pointer_to_function(self, name: str) -> Any:
+            """Emit the module, if it has the function."""
+            self._ensure_finalized()
+            module = self._shared_module or self._final_module
+            if not self.is_emitted and any(
+                    each.name == name and not each.is_declaration for each in module.functions):
+                self.emit()
+            return super().get_pointer_to_function(name)
+
+        def serialize_using_object_code(self) -> Any:
+            """Keep what there is: machine code, or else what callers are linked with."""
+            return super().serialize_using_object_code() if self.is_emitted else self.serialize_using_bitcode()
+
+    class Nested(event.Listener):  # type: ignore[misc]
+        depth = 0
+        plain_thresholds = gc.get_threshold()
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            if self.depth == 1:     # a tenth of the time went into looking for garbage where there is none
+                self.plain_thresholds = gc.get_threshold()
+                gc.set_threshold(50_000, 20, 100)
+            dispatcher = event.data["dispatcher"]
+            function = dispatcher.py_func
+            if self.depth > 1 and function.__module__.startswith("numba.") and "<locals>" in function.__qualname__:
+                dispatcher._compiler.targetoptions |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if not self.depth:
+                gc.set_threshold(*self.plain_thresholds)
+
+    def set_env(self: Any, name: str, env: Any) -> None:
+        if self._engine.is_symbol_defined(name):    # else `emit` does it
+            plain_set_env(self, name, env)
+
+    def add_module(self: Any, module: Any) -> None:
+        if not isinstance(module._CPUCodeLibrary__library, Late):
+            plain_add_module(self, module)
+
+    jit_codegen.set_env = set_env
+    jit_codegen._add_module = add_module
+    jit_codegen._library_class = Late
+    event.register("numba:compile", Nested())
+
+
+def _unkept_form(function: F, options: dict[str, Any], form: str) -> F:
+    """A function compiled afresh in every process."""
+    import numba
+
+    compiled: F = numba.njit(**options | {"cache": False})(function)
+    return compiled
+
+
+def _save_apart(file: Any, key: Any, data: Any) -> None:
+    """Keep code under a name that says what it is, and then say so in the index.
+
+    Numba numbers the files of a function: two processes that compile at once could write into one file, each another
+    thing. Here one that overwrites what the other has added to the index loses it, and it is compiled once more.
+    """
+    base = file._index_name.removesuffix(".nbi")
+    known = file._load_index()
+    if not known:       # nothing, or all of it is stale
+        for old in Path(file._cache_path).glob(f"{glob.escape(base)}.*.nbc"):
+            old.unlink(missing_ok=True)
+    name = f"{base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
+    file._save_data(name, data)
+    file._save_index(file._load_index() | {key: name})
+
+
+def _kept_form(function: F, options: dict[str, Any], form: str) -> F:
+    """A function whose compiled code is kept on disk, each form of it under a key of its own."""
+    import numba
+
+    try:
+        compiled: F = numba.njit(**options | {"cache": True})(function)
+        if hasattr(compiled, "_cache"):                         # absent under NUMBA_DISABLE_JIT=1
+            kept = compiled._cache                              # private: an index with one stamp
+            kept._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+            key_of = kept._index_key
+            kept._index_key = lambda *about: (*key_of(*about), form)
+            kept._cache_file.save = partial(_save_apart, kept._cache_file)
+            compiled.form = form                                # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):                      # other numba internals; no writable cache folder
+        return _unkept_form(function, options, form)
+    return compiled
+
+
+def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[str, Any], str], F]) -> F:
+    """A form to call from Python that lets compiled callers have another one, without an entry from Python.
+
+    That entry takes arguments apart and puts results together; to compile it took as long as the function itself, and
+    most functions are called from compiled code only. A function that compiled code calls is compiled a second time if
+    Python calls it too.
+    """
+    unliteral: Any = import_module("numba.core.types").unliteral
+    outer: Any = form_of(function, options, "from Python")
+    if hasattr(outer, "get_call_template") and hasattr(outer, "get_overload"):
+
+        @cache
+        def inner() -> Any:
+            return form_of(function, options | {"no_cpython_wrapper": True}, "from compiled code")
+
+        def template_for(arguments: Any, keywords: Any) -> Any:
+            """One form for all numbers: numba would make one more for a variable that begins as a literal."""
+            plain = {name: unliteral(kind) for name, kind in keywords.items()}
+            return inner().get_call_template(tuple(map(unliteral, arguments)), plain)
+
+        outer.inner = inner
+        outer.get_call_template = template_for
+        outer.get_overload = lambda signature: inner().get_overload(signature)
+    compiled: F = outer
+    return compiled
+
+
+# told of every compilation when it begins (whether nothing of the same folder has been kept) and when it ends (None)
+compiling: list[Callable[[bool | None], None]] = []
+
+
+@cache
+def _tell_of_compiling() -> None:
+    """Pass on numba's events."""
+    from numba.core import event
+
+    class Passing(event.Listener):
+        def on_start(self, event: Any) -> None:
+            folder = getattr(getattr(event.data["dispatcher"], "_cache", None), "cache_path", None)
+            is_first = folder is not None and not any(Path(folder).glob("*.nbi"))
+            for tell in compiling:
+                tell(is_first)
+
+        def on_end(self, event: Any) -> None:
+            for tell in compiling:
+                tell(None)
+
+    register: Any = event.register
+    register("numba:compile", Passing())
+
+
+def njit(**options: Any) -> Callable[[F], F]:
+    """``numba.njit`` with a safe on-disk cache when numba is installed, the identity otherwise.
+
+    Numba's cache looks at the caller's own file only: after an edit of ``frag`` it would go on running the old
+    ``frag`` inlined in a compiled caller of another module. Here a stamp covers the file and all it imports; it is
+    made of contents, so a file written again unchanged costs nothing. A function of a notebook is compiled afresh
+    in every kernel, because its callees may be cells.
+    """
+    if is_interpreted:
+        return lambda function: function
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return lambda function: function
+    _emit_late()
+    if compiling:
+        _tell_of_compiling()
+
+    def decorate(function: F) -> F:
+        is_kept = options.get("cache", True) and function.__module__.startswith(f"{PACKAGE.name}.")
+        return _two_forms(function, {"no_cfunc_wrapper": True} | options, _kept_form if is_kept else _unkept_form)
+
+    return decorate
+
+
+@lru_cache(maxsize=256)
+def _compiled_for(function: Any, types: tuple[Any, ...], error_model: str) -> Any:
+    """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
+    form_of = _kept_form if function.__module__.startswith(f"{PACKAGE.name}.") else _unkept_form
+    compiled: Any = form_of(function, {"error_model": error_model}, "as a value")
+    compiled.compile(types)
+    compiled.disable_compile()
+    return compiled
+
+
+def first_class(function: F, *arguments: Any) -> F:
+    """``function`` (made by ``njit``) in a form that compiled code can be handed in a tuple and call.
+
+    Functions of equal argument types then have equal type, so that one compiled engine serves all of them, and
+    numba can keep it on disk. Without numba, the function itself.
+    """
+    python = getattr(function, "py_func", None)
+    if python is None:
+        return function
+    import numba
+
+    type_of: Any = numba.typeof
+    error_model = getattr(function, "targetoptions", {}).get("error_model", "python")
+    compiled: F = _compiled_for(python, tuple(map(type_of, arguments)), error_model)
+    return compiled
+
+
+def compile_form(function: Any, form: str, types: tuple[Any, ...]) -> None:
+    """Compile and keep one form of a function for one list of argument types, unless it has been kept.
+
+    Parameters
+    ----------
+    function : made by ``njit``
+    form : "from Python", "from compiled code" or "as a value"
+    """
+    if form == "as a value":
+        _compiled_for(function.py_func, types, function.targetoptions.get("error_model", "python"))
+        return
+    compiled = function if form == "from Python" else function.inner()
+    kept = compiled._cache
+    if kept._index_key(types, compiled.targetctx.codegen()) not in kept._cache_file._load_index():
+        compiled.compile(types)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence numba's notice that functions as values are an experimental feature."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "First-class function type feature is experimental")
+        yield

@@ -1,0 +1,315 @@
+"""An experiment is a value: what it computes, at which cost, and into which frames; a claim is a sentence of a paper with a function that"""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .frames import InputError, is_finished, read_frame, sha256, write_frame
+from .jit import PACKAGE, source_stamp
+from .sweeps import Shown, sweep
+
+__all__ = ['Workplace', 'Experiment', 'experiments_frame', 'Claim', 'claims_frame', 'reproduce']
+
+
+def stamp_of(function: Callable[..., Any]) -> dict[str, str]:
+    """Hash of the source files behind a function of the package; nothing for other functions."""
+    plain: Any = function
+    while isinstance(plain, partial):
+        plain = plain.func
+    file = Path(inspect.getsourcefile(inspect.unwrap(plain)) or "").resolve()
+    return {"code": source_stamp(file)[:16]} if PACKAGE in file.parents else {}
+
+
+def nowhere(name: str) -> Path | None:
+    """Find no data."""
+    return None
+
+
+def silent(line: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where experiments compute.
+
+    Parameters
+    ----------
+    folder : keeps finished cells of experiments under way
+    workers : processes
+    find : finds a data file by name, or None if it is not on this machine
+    say : is told a line about each experiment that begins
+    """
+
+    folder: Path
+    workers: int = 1
+    find: Callable[[str], Path | None] = nowhere
+    say: Callable[[str], object] = silent
+
+    def sweep(self, function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], name: str, *,
+              depends_on: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Frame of all cells, finished ones taken from the folder (`sched_lab.lab.sweeps.sweep`).
+
+        Parameters
+        ----------
+        function : called as `function(**cell)`; returns a frame, or a mapping for one row
+        cells : parameters of each cell
+        name : of this sweep, among those of the family
+        depends_on : what else the results depend on, such as checksums of data
+        """
+        about = {**stamp_of(function), **(depends_on or {})}
+        return sweep(function, cells, self.folder / name, depends_on=about,
+                     workers=self.workers, shown=Shown(name)).frame
+
+    def data(self, name: str) -> Path:
+        """Path of a data file.
+
+        Raises
+        ------
+        InputError : it is not on this machine
+        """
+        path = self.find(name)
+        if path is None:
+            raise InputError(f"the data file {name} is not here", value=name,
+                             mend="run sched-lab fetch openb, or point SCHED_LAB_DATA to it")
+        return path
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What computes some of the stored frames.
+
+    Parameters
+    ----------
+    name : as in `sched-lab reproduce FAMILY NAME`
+    sentence : what it finds out
+    frames : paths below data/results
+    minutes : how long it takes on two cores
+    parameters : all that the frames depend on, for their sidecars
+    compute : called with a workplace; returns each frame by its path
+    measured : columns of times, which are never compared
+    needs : data files without which it is skipped
+    """
+
+    name: str
+    sentence: str
+    frames: tuple[str, ...]
+    minutes: float
+    parameters: Mapping[str, Any]
+    compute: Callable[[Workplace], Mapping[str, pd.DataFrame]] = field(repr=False)
+    measured: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+def experiments_frame(experiments: Mapping[str, Experiment]) -> pd.DataFrame:
+    """One row per experiment: name, minutes on two cores, frames, data needed, sentence."""
+    rows = [(name, one.minutes, ", ".join(one.frames), ", ".join(one.needs), one.sentence)
+            for name, one in experiments.items()]
+    return pd.DataFrame(rows, columns=["experiment", "minutes", "frames", "needs", "sentence"])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and what decides it.
+
+    Parameters
+    ----------
+    text : what is claimed
+    paper : its number, as printed
+    frames : paths below data/results
+    ours : called with these frames; returns our number in words, the status and, if the reason has
+        numbers as well, the reason
+    why : the reason, where the two differ
+    """
+
+    text: str
+    paper: str
+    frames: tuple[str, ...]
+    ours: Callable[..., tuple[str, ...]] = field(repr=False)
+    why: str = ""
+
+
+def claims_frame(claims: Iterable[Claim],
+                 read: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
+    """Decide claims: one row each with claim, paper, ours, status and why.
+
+    Parameters
+    ----------
+    claims : of a family
+    read : returns a frame by its path below data/results
+    """
+    rows = []
+    for claim in claims:
+        ours, status, *why = claim.ours(*map(read, claim.frames))
+        rows.append((claim.text, claim.paper, ours, status, why[0] if why else claim.why))
+    return pd.DataFrame(rows, columns=["claim", "paper", "ours", "status", "why"])
+
+
+def as_stored(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same frame after a round through a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        stored = read_frame(write_frame(frame, Path(folder, "frame.csv"), {}))
+    stored.attrs = frame.attrs
+    return stored
+
+
+def difference(stored: pd.DataFrame, computed: pd.DataFrame, measured: Sequence[str] = ()) -> str:
+    """How two frames of files differ, measured columns aside; empty if they do not."""
+    left = stored.drop(columns=list(measured), errors="ignore")
+    right = computed.drop(columns=list(measured), errors="ignore")
+    if list(left) != list(right):
+        other = sorted({*map(str, left)} ^ {*map(str, right)})
+        return f"other columns: {', '.join(other) or 'their order'}"
+    if len(left) != len(right):
+        return f"{len(right)} rows, stored {len(left)}"
+    for name in left:
+        if not left[name].equals(right[name]):
+            is_same = (left[name] == right[name]) | (left[name].isna() & right[name].isna())
+            return f"{int((~is_same).sum())} rows differ in {name}" if not is_same.all() else (
+                f"{name} is {right[name].dtype}, stored {left[name].dtype}")
+    return ""
+
+
+def moved_claims(claims: Iterable[Claim], read: Callable[[str], pd.DataFrame],
+                 computed: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Claims that computed frames decide otherwise than stored ones, each with both answers."""
+    def read_new(path: str) -> pd.DataFrame:
+        return computed[path] if path in computed else read(path)
+
+    moved = []
+    for claim in claims:
+        if computed.keys() & {*claim.frames}:
+            before = claim.ours(*map(read, claim.frames))
+            after = claim.ours(*map(read_new, claim.frames))
+            if before != after:
+                words = (", ".join(answer[:2]) for answer in (before, after))
+                moved.append(f"{claim.text}: {' -> '.join(words)}")
+    return moved
+
+
+COLUMNS = ("experiment", "frame", "minutes", "outcome", "claims moved")
+
+
+def outcome_of(experiment: Experiment, path: Path, computed: pd.DataFrame) -> str:
+    """Whether a computed frame is the one that is stored."""
+    if not path.is_file():
+        return "not stored"
+    found = difference(read_frame(path), computed, experiment.measured)
+    return f"differs: {found}" if found else "same"
+
+
+def with_stored_times(experiment: Experiment, path: Path, computed: pd.DataFrame) -> pd.DataFrame:
+    """A computed frame with the measured columns of the stored one, if it has as many rows."""
+    stored = read_frame(path)
+    times = [name for name in experiment.measured if name in computed and name in stored]
+    return computed.assign(**stored[times]) if len(stored) == len(computed) else computed
+
+
+def store(experiment: Experiment, path: Path, frame: pd.DataFrame, made_by: str,
+          workplace: Workplace) -> None:
+    """Write a frame with what it was made from, unless that very frame is there.
+
+    What `frame.attrs` has goes into the sidecar too: the machine on which times were measured, say.
+    """
+    data = {name: sha256(workplace.data(name)) for name in experiment.needs}
+    attributes = {str(name): value for name, value in frame.attrs.items()}
+    parameters: dict[str, Any] = {"made by": made_by, **experiment.parameters, **attributes}
+    parameters |= {"data": data} if data else {}
+    is_same = path.is_file() and outcome_of(experiment, path, frame) == "same"
+    if not (is_same and is_finished(path, parameters)):
+        write_frame(frame, path, parameters)
+
+
+def check_names(experiments: Mapping[str, Experiment], names: Iterable[str]) -> None:
+    """Refuse names of no experiment.
+
+    Raises
+    ------
+    InputError : there is one
+    """
+    if unknown := [name for name in names if name not in experiments]:
+        raise InputError(f"there is no experiment {unknown[0]!r}", value=unknown[0],
+                         mend=f"choose one of {', '.join(experiments)}")
+
+
+def run_one(experiment: Experiment, claims: Sequence[Claim], results: Path, workplace: Workplace,
+            *, made_by: str | None) -> Iterator[dict[str, Any]]:
+    """Compute one experiment; yield a row per frame.
+
+    Parameters
+    ----------
+    experiment : to compute
+    claims : of its family
+    results : the folder data/results
+    workplace : where to compute
+    made_by : by which command, for the sidecars; None to store nothing
+    """
+    missing = [name for name in experiment.needs if workplace.find(name) is None]
+    if missing:
+        for path in experiment.frames:
+            yield {"frame": path, "minutes": 0.0, "claims moved": "",
+                   "outcome": f"skipped: {', '.join(missing)} is not here"}
+        return
+    workplace.say(f"{experiment.name}: about {experiment.minutes:g} minutes on two cores")
+    begin_s = time.perf_counter()
+    computed = {path: as_stored(frame) for path, frame in experiment.compute(workplace).items()}
+    minutes = (time.perf_counter() - begin_s) / 60
+    if sorted(computed) != sorted(experiment.frames):
+        raise ValueError(f"experiment {experiment.name} made {sorted(computed)}")
+    for path, frame in computed.items():
+        outcome = outcome_of(experiment, results / path, frame)
+        moved = []
+        if outcome.startswith("differs"):
+            new = with_stored_times(experiment, results / path, frame)
+            moved = moved_claims(claims, lambda name: read_frame(results / name), {path: new})
+        if made_by is not None:
+            store(experiment, results / path, frame, made_by, workplace)
+        yield {"frame": path, "minutes": round(minutes, 2), "outcome": outcome,
+               "claims moved": "; ".join(moved)}
+
+
+def reproduce(experiments: Mapping[str, Experiment], claims: Sequence[Claim], names: Iterable[str],
+              *, results: Path, workplace: Workplace, check: bool = False,
+              command: str = "sched-lab reproduce") -> pd.DataFrame:
+    """Compute experiments again.
+
+    Parameters
+    ----------
+    experiments, claims : of a family
+    names : which experiments, in this order
+    results : the folder data/results
+    workplace : where to compute, and with how many workers
+    check : compare with the stored frames, and write nothing
+    command : what makes the frames, for their sidecars; the name of the experiment is added
+
+    Returns
+    -------
+    one row per frame: experiment, frame, minutes, outcome ("same", "differs: ...", "not stored",
+    "skipped: ..."), claims moved
+
+    Raises
+    ------
+    InputError : there is no such experiment; nothing was computed
+    """
+    chosen = list(names)
+    check_names(experiments, chosen)
+    rows = []
+    for name in chosen:
+        made_by = None if check else f"{command} {name}"
+        place = replace(workplace, folder=workplace.folder / name)
+        found = run_one(experiments[name], claims, Path(results), place, made_by=made_by)
+        rows += [{"experiment": name, **row} for row in found]
+        shutil.rmtree(place.folder, ignore_errors=True)  # finished: the next run computes afresh
+    return pd.DataFrame(rows, columns=list(COLUMNS))
