@@ -7,13 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from sched_lab.andreas.greedy import RHO, SearchOptions, code_iterations, greedy, randomized_greedy
+from sched_lab.andreas.greedy import SearchOptions, code_iterations, greedy, randomized_greedy
 from sched_lab.andreas.instances import generate
-from sched_lab.andreas.lockstep import proxies_eur, random_rounds
-from sched_lab.andreas.model import Assignment, Jobs
+from sched_lab.andreas.model import Jobs
 from sched_lab.andreas.policies import policy_of
-from sched_lab.andreas.proxy import code_objective
-from sched_lab.andreas.rules import candidates, open_nodes, place_all
 from sched_lab.andreas.simulation import simulate
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
@@ -71,38 +68,3 @@ def test_simulation(benchmark, num_nodes, scenario, factor):
     drawn = generate(1, num_nodes, factor, scenario=scenario)
     done = benchmark.pedantic(simulate, args=(drawn, "rg"), rounds=1)
     benchmark.extra_info["calls"] = len(done.intervals)
-
-
-@pytest.mark.parametrize("way", ["compiled", "array"])
-@pytest.mark.parametrize("num_nodes", [4, 10, 30, 100])
-def test_thousand_rounds(benchmark, num_nodes, way):
-    """The same rounds, one after the other by the compiled program, or side by side by the array program."""
-    queue = queue_of(num_nodes, num_nodes * 3 // 2, 1)
-    assert random_rounds(*queue).best_eur == randomized_greedy(*queue)[1]
-    run = randomized_greedy if way == "compiled" else random_rounds
-    benchmark.pedantic(run, args=queue, rounds=7, warmup_rounds=1)
-    benchmark.extra_info["calls"] = 1
-
-
-@pytest.mark.parametrize("way", ["compiled", "array"])
-@pytest.mark.parametrize("num_nodes", [4, 10, 30, 100])
-def test_thousand_objectives(benchmark, num_nodes, way):
-    """Objectives of a thousand given decisions: a Python loop around the compiled function, or one array call."""
-    fleet, jobs, now_s = queue_of(num_nodes, num_nodes * 3 // 2, 1)
-    rng = np.random.default_rng(1)
-    options = candidates(fleet, jobs.times_s, jobs.due_s, now_s)
-    each = [Assignment(*(np.empty(len(options), np.int64) for _ in range(2))) for _ in range(1000)]
-    for decision in each:
-        place_all(fleet, open_nodes(fleet, fleet.node_gpus), rng.permutation(len(options)), options,
-                  *decision)
-    together = Assignment(*(np.ascontiguousarray(np.array(x).T) for x in zip(*each, strict=True)))
-
-    def one_by_one():
-        return [code_objective(fleet, jobs, now_s, *decision, RHO) for decision in each]
-
-    def at_once():
-        return proxies_eur(fleet, jobs, now_s, together, SearchOptions(as_code=True)).tolist()
-
-    assert one_by_one() == at_once()
-    benchmark.pedantic(one_by_one if way == "compiled" else at_once, rounds=7, warmup_rounds=1)
-    benchmark.extra_info["calls"] = 1

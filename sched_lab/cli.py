@@ -21,14 +21,12 @@ from typer.core import TyperCommand, TyperGroup
 from . import __version__
 from .lab import jit
 from .lab.commands import (
-    OLD_OPTIONS,
     Workers,
     compiling_said,
     fail,
     folder_named,
     note_call,
     option,
-    with_new_options,
     workers_of,
 )
 from .lab.jit import PACKAGE, heard
@@ -222,7 +220,7 @@ def is_small(words: Sequence[str]) -> bool:
     """Whether a command line is sooner done interpreted than compiled."""
     small = SMALL.get(words[0])
     options = [word.partition("=")[0] for word in words]
-    if small is None or not {*small.larger, *OLD_OPTIONS}.isdisjoint(options):
+    if small is None or not set(small.larger).isdisjoint(options):
         return False
     given = {one: two for one, two in zip(words, [*words[1:], ""], strict=True)}
     given |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
@@ -246,12 +244,10 @@ def is_to_be_interpreted(words: Sequence[str]) -> bool:
 
 
 class OurCommand(TyperCommand):
-    """A command that still understands earlier names of its options."""
+    """A command whose words are noted, for the record of its answer."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line, options by their names of today."""
-        known = {name for parameter in self.params for name in parameter.opts}
-        args = with_new_options(args, known)
+        """Read the command line."""
         note_call(str(self.name), args)
         return super().parse_args(ctx, args)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import typer
 
-from sched_lab.lab.commands import answer_with, fail, folder_named, progress, warnings_said, with_new_options, within
+from sched_lab.lab.commands import answer_with, fail, folder_named, progress, warnings_said, within
 from sched_lab.lab.reports import Answer, Report
 
 ASKED = Answer("greet", {"name": "Ada"}, ("words.csv",))
@@ -50,15 +50,6 @@ def test_an_empty_name_is_no_folder() -> None:
     assert folder_named("x") == Path("x")
     with pytest.raises(typer.BadParameter, match="empty"):
         folder_named(" ")
-
-
-def test_earlier_names_of_options_are_understood_where_they_are_not_options(capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--method", "far", "--scheduler=x", "--out", "y"]
-    assert with_new_options(given, {"--policy"}) == ["--policy", "far", "--policy=x", "--out", "y"]
-    assert capsys.readouterr().err.splitlines() == ["sched-lab: warning: --method is now --policy",
-                                                    "sched-lab: warning: --scheduler is now --policy"]
-    assert with_new_options(given, {"--method", "--scheduler", "--policy"}) == given
-    assert with_new_options(given, {"--out"}) == given
 
 
 def test_warnings_become_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_lab.lab import frames, reports
+from sched_lab.lab import reports
 from sched_lab.lab.frames import OutputError, write_bytes, write_json
 
 
@@ -52,15 +51,6 @@ def test_a_chart_of_an_old_report_does_not_survive_new_tables(tmp_path: Path) ->
 def test_the_headline_of_an_answer_is_in_its_record(tmp_path: Path) -> None:
     answer().write(tmp_path, greet(), headline="one word")
     assert answer().in_folder(tmp_path)["headline"] == "one word"
-
-
-def test_frames_still_knows_what_moved_to_reports(tmp_path: Path) -> None:
-    for name in ("Answer", "check_folder", "refuse_folder", "input_difference"):
-        with pytest.warns(DeprecationWarning, match=f"now sched_lab.lab.reports.{name}") as said:
-            assert getattr(frames, name) is getattr(reports, name)
-        assert said[0].filename == __file__
-    with warnings.catch_warnings(), pytest.raises(AttributeError, match="has no attribute 'answer'"):
-        frames.answer  # noqa: B018
 
 
 # --- whose folder it is ----------------------------------------------------------------------------------------------

@@ -44,6 +44,3 @@ from .simulation import (
 from .simulation import (
     simulate as simulate,
 )
-from .simulation import (
-    simulate_together as simulate_together,
-)

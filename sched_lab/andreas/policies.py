@@ -13,7 +13,6 @@ import numpy as np
 from ..lab.records import PolicyRecord, PolicyTable
 from .exact import objective_eur, places_of, solve_exact
 from .greedy import DEFAULTS, SearchOptions, assign_by_pressure, check_options, randomized_greedy
-from .lockstep import random_rounds
 from .model import Assignment, Fleet, Jobs
 from .rollout import rollout
 from .rules import Rule, Running, edf, fifo, fill_up, nothing_runs, priority
@@ -103,12 +102,6 @@ def decide_exactly(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
     return judged
 
 
-def decide_at_random_together(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
-                              running: Running, device: str) -> Assignment:
-    """Keep the best of many random rounds, all of them as one array program."""
-    return random_rounds(fleet, jobs, now_s, how, device=device).best
-
-
 POLICIES: PolicyTable[Decide] = PolicyTable(
     PolicyRecord("fifo", "first come, first served; running jobs stay where they are",
                  "Filippini et al. 2021, Section V-B", partial(decide_by_rule, fifo)),
@@ -119,8 +112,8 @@ POLICIES: PolicyTable[Decide] = PolicyTable(
     PolicyRecord("greedy", "who is nearest to being late goes first, and all jobs are placed anew",
                  "Filippini et al. 2021, Algorithm 1 without chance", decide_greedily),
     PolicyRecord("rg", "randomized greedy: the best of many disturbed rounds of greedy",
-                 "Filippini et al. 2021, Algorithm 1", decide_at_random, decide_at_random_together,
-                 ("max_iterations", "seed", "as_code", "rho", "period_s")),
+                 "Filippini et al. 2021, Algorithm 1", decide_at_random,
+                 options=("max_iterations", "seed", "as_code", "rho", "period_s")),
     PolicyRecord("local", "plays simple policies to the end of the queue and follows the cheapest",
                  "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries")),
     PolicyRecord("exact",

@@ -5,9 +5,7 @@
 # %% ../../nbs/35_andreas_simulation.ipynb #35-008
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -27,7 +25,7 @@ from ..lab.arrays import Floats, Integers
 from ..lab.frames import InputError
 
 # %% auto #0
-__all__ = ['Simulation', 'check_simulation', 'simulate', 'simulate_together', 'bill']
+__all__ = ['Simulation', 'check_simulation', 'simulate', 'bill']
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-008p
 NO_LOSS, LOSS_IF_MOVED, LOSS_ALWAYS = range(3)
@@ -390,13 +388,6 @@ class Simulation:
         """When the last job ended."""
         return float(self.end_s.max(initial=0.0))
 
-    @property
-    def method(self) -> str:
-        """Old name of `policy`."""
-        warnings.warn("Simulation.method is now Simulation.policy", DeprecationWarning,
-                      stacklevel=2)
-        return self.policy
-
 # %% ../../nbs/35_andreas_simulation.ipynb #35-032q
 def check_simulation(instance: Instance, simulation: Simulation) -> None:
     """Check what happened against the constraints of the problem.
@@ -509,24 +500,6 @@ def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf
     """
     decide = POLICIES.record(policy).scalar_form
     return _simulate(instance, policy, decide, how, period_s, loss, misjudged_by)
-
-# %% ../../nbs/35_andreas_simulation.ipynb #35-041q
-def simulate_together(instance: Instance, policy: str = "rg", *, device: str = "cpu",
-                      period_s: float = np.inf, loss: str = "none",
-                      how: SearchOptions = DEFAULTS) -> Simulation:
-    """Run an instance as `simulate` does, each decision as one array program.
-
-    Parameters
-    ----------
-    instance, policy, period_s, loss, how : as `simulate`
-    device : "cpu" or "cuda" (`get_xp`)
-
-    Raises
-    ------
-    InputError : what `simulate` says, or the policy has no array form, or there is no such device
-    """
-    decide = partial(POLICIES.array_form(policy), device=device)
-    return _simulate(instance, policy, decide, how, period_s, loss)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-042p
 def _shares_eur(fleet: Fleet, node: int, runs: pd.DataFrame) -> Floats:

@@ -9,7 +9,7 @@ one A30. `POLICIES` lists the schedulers, `simulate` runs one, `check` validates
     schedule = far.simulate(mig, batch, policy="far-plus")
     schedule.makespan_s, far.bound(mig, batch)
 
-`simulate_together` schedules many batches in lockstep; `experiments` computes what the results chapter shows.
+`experiments` computes what the results chapter shows.
 """
 
 import lazy_loader

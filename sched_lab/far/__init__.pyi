@@ -3,7 +3,6 @@ from .bounds import bound as bound
 from .bounds import optimum as optimum
 from .bounds import optimum_with_reconfiguration as optimum_with_reconfiguration
 from .execution import execute as execute
-from .lockstep import score_runs as score_runs
 from .mig import MODELS as MODELS
 from .mig import Mig as Mig
 from .mig import Schedule as Schedule
@@ -15,7 +14,6 @@ from .policies import check as check
 from .policies import policy_of as policy_of
 from .policies import read as read
 from .policies import simulate as simulate
-from .policies import simulate_together as simulate_together
 from .policies import toy as toy
 from .report import report_of as report_of
 from .tasks import Batch as Batch

@@ -1,4 +1,4 @@
-"""One table of policies, one function that runs any of them on GPUs and a batch, alone or many batches in lockstep."""
+"""One table of policies, one function that runs any of them on GPUs and a batch."""
 
 # A module, written by hand.
 
@@ -16,7 +16,6 @@ from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
 from .bounds import Optimum, optimum_with_reconfiguration
 from .due import best_list, check_objective, far_dated
-from .lockstep import far_together, fix_partition_best_together, runs_that_fit
 from .mig import Mig, Schedule
 from .multibatch import chain
 from .plus import far_plus
@@ -24,7 +23,7 @@ from .profiles import ProfileMig, check_problem
 from .refine import far
 from .tasks import Batch, check_result, no_terms, read_problem, toy_problem
 
-__all__ = ['POLICIES', 'policy_of', 'simulate', 'simulate_together']
+__all__ = ['POLICIES', 'policy_of', 'simulate']
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def list_schedule(mig: Mig, times_s: Floats) -> Schedule:
 POLICIES: PolicyTable[Solver] = PolicyTable(
     PolicyRecord("far", "the paper's algorithm: sizes, order and cuts in three phases",
                  "Villarrubia et al. 2025, Section 3",
-                 Solver(far_schedule, is_planner=True, dated=far_dated), far_together),
+                 Solver(far_schedule, is_planner=True, dated=far_dated)),
     PolicyRecord("far-plus", "searches longer than far, never worse", "ours, chapter 58",
                  Solver(far_plus_schedule, is_planner=True)),
     PolicyRecord("lists", "searches orders and instances, for due dates or for the makespan",
@@ -80,8 +79,7 @@ POLICIES: PolicyTable[Solver] = PolicyTable(
     PolicyRecord("miso", "chooses partition after partition by the sum of speedups",
                  "Li et al. 2022; Villarrubia et al. 2025, Section 6.5", Solver(miso)),
     PolicyRecord("fixpart-best", "cuts once, in the best way, then first come, first served",
-                 "Villarrubia et al. 2025, Section 6.5", Solver(fix_partition_best),
-                 fix_partition_best_together),
+                 "Villarrubia et al. 2025, Section 6.5", Solver(fix_partition_best)),
     patterns={"fixpart:P": "cuts once, into the partition P such as 4-3 or 1-1-1-1-1-1-1"},
 )
 
@@ -174,51 +172,6 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far",
     return schedule
 
 
-def simulate_together(mig: Mig, batches: Sequence[Batch], policy: str = "far", *,
-                      device: str = "cpu", at_once: int | None = None,
-                      max_bytes: int | None = None) -> list[Schedule]:
-    """Schedule many batches of equally many tasks in lockstep, each as `simulate` would.
-
-    Parameters
-    ----------
-    mig : the GPUs
-    batches : one problem each, without batches in a row
-    policy : a name of `POLICIES` that has an array form
-    device : "cpu" or "cuda"
-    at_once : number of batches side by side; as many as fit if not given
-    max_bytes : memory to take on the device; half of what is free if not given
-
-    Raises
-    ------
-    InputError : if the policy has no array form, the batches do not go together, or the device
-        is not there or too small
-    """
-    table = PolicyTable(*{**POLICIES, policy: policy_of(policy)}.values())
-    together = table.array_form(policy)
-    if any(len(batches_of(batch)) > 1 for batch in batches):
-        raise InputError("a chain of batches cannot run in lockstep",
-                         mend="give batches whose tasks are all in one group")
-    if any(is_dated(mig, batch, "makespan") for batch in batches):
-        raise InputError("lockstep knows no profiles, releases or due dates",
-                         mend="run the batches one by one")
-    times_s = [batch.times_s for batch in batches]
-    lots = runs_that_fit(mig, times_s, device, at_once, max_bytes)
-    schedules = [schedule for runs in lots for schedule in together(runs)]
-    for batch, schedule in zip(batches, schedules, strict=True):
-        check_result(mig, batch, schedule)
-    return schedules
-
-
 read = read_problem  # the names of the face
 toy = toy_problem
 check = check_problem
-
-PLANNERS = {name: record.scalar_form.schedule for name, record in POLICIES.items()
-            if record.scalar_form.is_planner}
-QUEUES = {name: record.scalar_form.schedule for name, record in POLICIES.items()
-          if not record.scalar_form.is_planner}
-
-
-def solver_of(method: str, mig: Mig) -> Callable[[Mig, Floats], Schedule]:
-    """The scheduler behind a name."""
-    return policy_of(method).scalar_form.schedule

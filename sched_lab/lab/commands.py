@@ -117,23 +117,6 @@ def policy_option(table: PolicyTable[Any]) -> Any:
     help = "; ".join(f"{name}: {words.rstrip('.')}" for name, words in sentences.items()) + "."
     return option(help, "--policy", metavar="NAME")
 
-# earlier names, understood for one release where they are not the names of other options
-OLD_OPTIONS = {"--method": "--policy", "--scheduler": "--policy", "--device": "--first-gpu"}
-
-
-def with_new_options(arguments: list[str], known: set[str]) -> list[str]:
-    """The same arguments of a command, earlier names of its options replaced, which is said."""
-    renamed = []
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        new = OLD_OPTIONS.get(name)
-        if new in known and name not in known:
-            typer.echo(f"sched-lab: warning: {name} is now {new}", err=True)
-            argument = f"{new}{equals}{value}"
-        renamed.append(argument)
-    return renamed
-
-
 @contextlib.contextmanager
 def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
     """Lend a function that prints the line of a finished part, above a bar with the time left.

@@ -5,7 +5,6 @@
 # %% ../../nbs/26_inflation.ipynb #26-005
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -847,39 +846,10 @@ def run_of(cluster: Cluster, placements: Placements, curve: Floats, about: dict[
     frame = curve_frame(cluster, curve)
     return Run(frame, about | end_of(frame), placements, cluster.name)
 
-# %% ../../nbs/26_inflation.ipynb #26-049b
-def warn_of(older: dict[str, Any], known: Sequence[str], instead: str) -> None:
-    """Warn of keywords of the release before.
-
-    Raises
-    ------
-    TypeError : a keyword that never was one
-    """
-    for name in older:
-        if name not in known:
-            raise TypeError(f"unexpected keyword argument {name!r}")
-    if older:
-        warnings.warn(f"{', '.join(older)}: say {instead} instead", DeprecationWarning,
-                      stacklevel=3)
-
-
-def settings_of(power: str | PowerSettings, older: dict[str, Any]) -> PowerSettings:
-    """Power settings from a name, or from keywords of the release before."""
-    settings = PowerSettings(power) if isinstance(power, str) else power
-    fields = PowerSettings._fields[1:]
-    return settings._replace(**{name: older[name] for name in fields if name in older})
-
-
-def older_arrivals(arrivals: Any, older: dict[str, Any]) -> Any:
-    """Arrivals of one run, which once were None and a sampling."""
-    if arrivals is None or isinstance(arrivals, str):
-        return older.get("sampling", arrivals or "replacement")
-    return arrivals
-
 # %% ../../nbs/26_inflation.ipynb #26-049c
 def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, seed: int = 0,
             until: float | None = None, arrivals: str | Arrivals = "replacement",
-            power: str | PowerSettings = "eq1", **older: Any) -> Run:
+            power: str | PowerSettings = "eq1") -> Run:
     """Place a random workload, or a recorded one, on an empty cluster under one policy.
 
     Parameters
@@ -891,7 +861,6 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
         arrivals
     arrivals : how to draw the workload, one of `SAMPLINGS`, or a recorded one
     power : power model, or its name
-    older : keywords of the release before, with a warning
 
     Returns
     -------
@@ -905,12 +874,8 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
     ----------
     Lettich et al. 2024, Section V; Weng et al. 2023, Section 6
     """
-    warn_of(older, ("sampling", "arithmetic", *PowerSettings._fields[1:]),
-            "arrivals=SAMPLING, policy_of(NAME, ARITHMETIC) or power=PowerSettings(...)")
-    arrivals = older_arrivals(arrivals, older)
-    settings = settings_of(power, older)
-    chosen = (policy_of(policy, older.get("arithmetic", "exact"))
-              if isinstance(policy, str) else policy)
+    settings = PowerSettings(power) if isinstance(power, str) else power
+    chosen = policy_of(policy) if isinstance(policy, str) else policy
     workload = arrivals_of(cluster, tasks, seed, until, arrivals)
     rows = workload.task_row
     placements, curve = placed(cluster, tasks, chosen, workload, settings, seed)

@@ -36,8 +36,6 @@ from .inflation import (
     curve_frame,
     in_file_order,
     run_of,
-    settings_of,
-    warn_of,
 )
 from .model import (
     AS_IS,
@@ -890,35 +888,11 @@ def replicas_run(setting: Setting, replicas: Sequence[tuple[Policy, int]],
     return [results[i] for i in range(len(replicas))]
 
 
-def older_seeds(seeds: Any, older: Mapping[str, Any]) -> Any:
-    """Seeds with the arrivals that keywords of the release before gave.
-
-    Raises
-    ------
-    InputError : nothing is recorded for a seed
-    """
-    recorded = older.get("arrivals")
-    if recorded is None:
-        return dict.fromkeys(seeds, older["sampling"]) if "sampling" in older else seeds
-    for seed in seeds:
-        if seed not in recorded:
-            raise InputError(f"there are no arrivals of seed {seed}", value=str(seed),
-                             mend=f"choose among {', '.join(map(str, recorded))}")
-    return {seed: recorded[seed] for seed in seeds}
-
-
-def older_device(device: str | DeviceSettings, older: Mapping[str, Any]) -> DeviceSettings:
-    """Device settings from a name, or from keywords of the release before."""
-    settings = DeviceSettings(device) if isinstance(device, str) else device
-    fields = DeviceSettings._fields[1:]
-    return settings._replace(**{name: older[name] for name in fields if name in older})
-
-
 def simulate_together(cluster: Cluster, tasks: Tasks,
                       policies: str | Policy | Sequence[str | Policy] = "fgd",
                       seeds: Sequence[int] | Mapping[int, str | Arrivals] = (0,), *,
                       device: str | DeviceSettings = "cpu", until: float | None = None,
-                      power: str | PowerSettings = "eq1", **older: Any) -> Runs:
+                      power: str | PowerSettings = "eq1") -> Runs:
     """Run `inflate` for every policy and seed, many replicas in lockstep, with equal results.
 
     Parameters
@@ -927,19 +901,14 @@ def simulate_together(cluster: Cluster, tasks: Tasks,
     policies : names or policies, in exact arithmetic; each meets the workload of every seed
     seeds : workloads to draw with replacement; or what `inflate` takes as arrivals, by seed
     device : where it runs, or the name of that
-    older : keywords of the release before, with a warning
 
     Raises
     ------
     InputError : a policy has no array form, no such device, or too many replicas at once for its
         memory
     """
-    known = ("arrivals", "sampling", *PowerSettings._fields[1:], *DeviceSettings._fields[1:])
-    warn_of(older, known,
-            "seeds={SEED: ARRIVALS}, power=PowerSettings(...) or device=DeviceSettings(...)")
-    seeds = older_seeds(seeds, older)
-    where = older_device(device, older)
-    settings = settings_of(power, older)
+    where = DeviceSettings(device) if isinstance(device, str) else device
+    settings = PowerSettings(power) if isinstance(power, str) else power
     xp = get_xp(where.name)
     names = [policies] if isinstance(policies, str | Policy) else policies
     chosen = [policy_of(name) if isinstance(name, str) else name for name in names]

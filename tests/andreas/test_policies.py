@@ -48,20 +48,6 @@ def test_options_that_a_policy_does_not_name_do_not_matter(name):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_array_form_agrees_with_the_scalar_form_or_there_is_none(name):
-    record = POLICIES[name]
-    if record.array_form is None:
-        with pytest.raises(InputError, match=f"policy '{name}' has no array form"):
-            POLICIES.array_form(name)
-        return
-    for seed in range(4):
-        fleet, jobs, now_s = queue_of(seed, 8)
-        asked = fleet, jobs, now_s, FEW._replace(seed=seed, as_code=bool(seed % 2)), nothing_runs(fleet, 8)
-        alone, together = record.scalar_form(*asked), record.array_form(*asked, device="cpu")
-        assert all((a == b).all() for a, b in zip(alone, together, strict=True))
-
-
-@pytest.mark.parametrize("name", POLICIES)
 def test_nobody_beats_the_best_decision(name):
     fleet, jobs, now_s = queue_of(4, 3)
     least = brute_force(fleet, jobs, lambda one: objective_eur(fleet, jobs, now_s, one))[1]

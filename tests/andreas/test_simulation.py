@@ -19,7 +19,6 @@ from sched_lab.andreas.simulation import (
     check_simulation,
     gantt_frame,
     simulate,
-    simulate_together,
 )
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
@@ -536,20 +535,7 @@ def test_a_slow_policy_makes_a_day_when_it_is_asked_for_by_name():
     assert len(done.proofs) == len(done.intervals) and not simulate(toy_instance(), "greedy").proofs
 
 
-# --- lockstep and the validator --------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("as_code", [False, True])
-def test_an_array_form_gives_the_same_day(policy, as_code):
-    how = SearchOptions(max_iterations=40, as_code=as_code)
-    for instance, loss in ((toy_instance(), "none"), (generate(1, 4, 1.0), "moved")):
-        if POLICIES[policy].array_form is None:
-            with pytest.raises(InputError, match="has no array form, so it cannot run in lockstep"):
-                simulate_together(instance, policy, loss=loss, how=how)
-        else:
-            assert same(simulate_together(instance, policy, loss=loss, how=how),
-                        simulate(instance, policy, loss=loss, how=how))
-
+# --- the validator
 
 def test_the_validator_sees_a_wrong_history_and_a_wrong_completion():
     day = toy_instance()

@@ -174,14 +174,6 @@ def test_far_run_wants_to_hear_exactly_one_way_to_run(options, capsys):
     assert "--yes-reconfigure" in capsys.readouterr().err and not Path("run").exists()
 
 
-def test_the_old_names_of_options_still_work_and_say_so(capsys):
-    assert far("--method", "miso", "--no-charts") == 0
-    assert "--policy" in capsys.readouterr().err
-    assert json.loads(Path("out/summary.json").read_text())["policy"] == "miso"
-    assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--dry-run", "--out", "run", "--device", "1") == 0
-    assert "--first-gpu" in capsys.readouterr().err
-
-
 def test_a_schedule_on_instances_made_beforehand_is_not_carried_out(capsys):
     assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--dry-run", "--out", "run",
                 "--policy", "fixpart-best") == 2

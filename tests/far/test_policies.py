@@ -1,4 +1,4 @@
-"""The table of FAR's policies: every one valid, none below the bound, in lockstep as alone."""
+"""The table of FAR's policies: every one valid, none below the bound."""
 import inspect
 from dataclasses import replace
 
@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sched_lab import far
-from sched_lab.far import lockstep, policies, report
+from sched_lab.far import policies, report
 from sched_lab.far.bounds import bound
 from sched_lab.far.mig import check_schedule, mig_of
-from sched_lab.far.policies import POLICIES, batches_of, policy_of, simulate, simulate_together
+from sched_lab.far.policies import POLICIES, batches_of, policy_of, simulate
 from sched_lab.far.tasks import SCALINGS, WIDTHS, Batch, check_result, generate_times, toy_batch
 from sched_lab.lab.frames import InputError
 
@@ -36,29 +36,6 @@ def test_every_policy_gives_valid_schedules_that_end_after_the_bound(name, num_b
         check_result(mig, batch, schedule)
         bound_s = bound(mig, batch, with_reconfiguration=not len(schedule.existing))
         assert bound_s <= schedule.makespan_s * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_batch_in_lockstep_is_the_batch_alone(name):
-    for model in ("A30", "A100"):
-        mig = mig_of(model)
-        batches = [batch_of(mig, 9, seed) for seed in range(4)]
-        if POLICIES[name].array_form is None:
-            with pytest.raises(InputError, match=f"policy '{name}' has no array form"):
-                simulate_together(mig, batches, name)
-            continue
-        for device, at_once in (("cpu", None), ("cpu", 3), ("strict", None)):
-            together = simulate_together(mig, batches, name, device=device, at_once=at_once)
-            for one, batch in zip(together, batches, strict=True):
-                alone = simulate(mig, batch, name)
-                assert np.array_equal(one.instance, alone.instance) and np.array_equal(one.end_s, alone.end_s)
-                assert np.array_equal(one.operation_end_s, alone.operation_end_s)
-                assert np.array_equal(one.existing, alone.existing)
-
-
-def test_a_chain_is_not_run_in_lockstep():
-    with pytest.raises(InputError, match="a chain of batches"):
-        simulate_together(A30, [batch_of(A30, 6, 0, num_batches=2)])
 
 
 def test_planners_join_plans_and_queues_do_not_see_the_border():
@@ -95,7 +72,7 @@ def test_a_partition_that_the_gpu_does_not_have_is_refused_with_those_it_has():
 
 
 def test_nobody_asks_for_the_name_of_a_policy():
-    for module in (policies, report, lockstep):
+    for module in (policies, report):
         source = inspect.getsource(module)
         assert "policy ==" not in source and "startswith(" not in source
 
@@ -106,13 +83,3 @@ def test_the_face_reads_a_table_and_makes_a_toy(tmp_path):
     read_mig, read = far.read(tmp_path / "times.csv", "A30")
     assert read_mig.model == mig.model == "A30" and len(batch) == 7
     assert read.times_s.tolist() == [[8, 4, 2], [np.inf, np.inf, 3]]
-
-
-def test_old_names_still_work_and_warn():
-    with pytest.warns(DeprecationWarning, match="policies"):
-        planners = report.PLANNERS
-    with pytest.warns(DeprecationWarning):
-        queues = report.QUEUES
-    assert {*planners, *queues} == {*POLICIES}
-    with pytest.warns(DeprecationWarning):
-        assert report.solver_of("fixpart:2-2", A30)(A30, toy_batch(A30).times_s).makespan_s == 29.0

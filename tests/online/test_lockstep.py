@@ -197,21 +197,6 @@ def test_what_is_not_possible_is_refused():
         run(device=DeviceSettings(at_once=0))
 
 
-def test_keywords_of_the_release_before_still_work_and_warn():
-    arrivals = {seed: Arrivals(np.arange(9), np.arange(4)) for seed in range(3)}
-    now = simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, power=PowerSettings(load_curve="linear"),
-                            device=DeviceSettings(at_once=2))
-    with pytest.warns(DeprecationWarning, match="arrivals, load_curve, at_once"):
-        before = simulate_together(toy_cluster(), toy_tasks(), "fgd", range(3), arrivals=arrivals, load_curve="linear",
-                                   at_once=2)
-    assert before.summary.equals(now.summary)
-    with pytest.warns(DeprecationWarning), pytest.raises(InputError, match="no arrivals of seed 9.*0, 1"):
-        simulate_together(toy_cluster(), toy_tasks(), "fgd", [9], arrivals=arrivals)
-    with pytest.warns(DeprecationWarning):
-        drawn = simulate_together(toy_cluster(), toy_tasks(), "fgd", [0], sampling="permutation-first")
-    assert drawn.summary["sampling"].tolist() == ["permutation-first"]
-
-
 def test_a_policy_without_array_form_is_refused_by_name():
     def my_score(world, task, nodes, score, gpu_mask):
         """Do nothing."""

@@ -31,7 +31,6 @@ from sched_lab.online.model import (
     RESOURCES,
     Placements,
     Policy,
-    PowerSettings,
     Score,
     World,
     check_placements,
@@ -704,18 +703,6 @@ def test_the_array_form_of_a_mix_is_there_if_all_parts_have_one_and_the_arithmet
 def test_what_has_stages_of_its_own_is_no_part_of_another(name):
     with pytest.raises(InputError):
         policy_of(name)
-
-
-def test_keywords_of_the_release_before_still_work_and_warn():
-    cluster = default_cluster().take(np.arange(40))
-    now = inflate(cluster, default_tasks(), policy_of("fgd", "reference"), until=0.2, arrivals="permutation-first",
-                  power=PowerSettings("package", load_curve="linear"))
-    with pytest.warns(DeprecationWarning, match="arithmetic"):
-        before = inflate(cluster, default_tasks(), "fgd", until=0.2, sampling="permutation-first", power="package",
-                         arithmetic="reference", load_curve="linear")
-    assert before.summary == now.summary and before.curve.equals(now.curve)
-    with pytest.raises(TypeError, match="samplings"):
-        inflate(cluster, default_tasks(), samplings="replacement")
 
 
 @pytest.mark.parametrize(("percent", "num_gpus"), [(7, 3), (28, 3), (17, 5), (14, 7), (50, 2)])
