@@ -143,6 +143,7 @@ def bound(mig: Mig, batch: Batch, *, with_reconfiguration: bool = True) -> float
     proposition on creations in this chapter
     """
     if isinstance(mig, ProfileMig) or batch.terms is not None:
+        mig = mig if with_reconfiguration else without_reconfiguration(mig)
         return mixed_bound(mig, batch.times_s, batch.terms)
     return lower_bound(mig, batch.times_s, with_reconfiguration=with_reconfiguration)
 

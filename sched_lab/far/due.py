@@ -16,7 +16,7 @@ from ..lab.arrays import Floats, Integers
 from .lists import OPEN, Frame, frame_of, play
 from .mig import Mig, Schedule
 from .mixed import (far_mixed, fluid_s, mixed_bound, resources_of,
-                                 schedule_by_parts)
+                                 schedule_by_parts, soonest_s)
 from .multibatch import chain
 from .tasks import Batch, Terms, no_terms
 from ..lab.frames import InputError
@@ -232,7 +232,7 @@ def tardiness_bound(mig: Mig, batch: Batch) -> float:
         return 0.0
     terms = batch.terms or no_terms(len(batch))
     resources = resources_of(mig, terms)
-    alone_s = terms.release_s + (resources.create_s + batch.times_s).min(axis=1)
+    alone_s = soonest_s(resources, batch.times_s, terms.release_s).min(axis=1)
     alone = float((terms.weight * tardiness_s(terms, alone_s)).sum())
     share_s = np.cumsum(np.sort(fluid_s(resources, batch.times_s)[1]))
     crowd = float(np.maximum(0.0, share_s - np.sort(terms.due_s)).sum())

@@ -226,6 +226,17 @@ def fluid_s(resources: Resources, times_s: Floats) -> tuple[float, Floats]:
     return max(best_s, 0.0), best
 
 # %% ../../nbs/54b_far_mixed.ipynb #54b-014
+def soonest_s(resources: Resources, times_s: Floats, release_s: Floats) -> Floats:
+    """(tasks, columns) when a task alone could be done; its instance may wait for it.
+
+    Parameters
+    ----------
+    resources : what creations take
+    times_s, release_s : (tasks, columns) run times; (tasks,) when each may start
+    """
+    return np.asarray(np.maximum(release_s[:, None], resources.create_s) + times_s)
+
+
 def mixed_bound(mig: Mig, times_s: Floats, terms: Terms | None = None) -> float:
     """Time in s before which no schedule can end: the deadline form of the bound above.
 
@@ -239,12 +250,12 @@ def mixed_bound(mig: Mig, times_s: Floats, terms: Terms | None = None) -> float:
         return 0.0
     resources = resources_of(mig, terms)
     release_s = np.zeros(len(times_s)) if terms is None else terms.release_s
-    ready_s = release_s[:, None] + resources.create_s + times_s
-    low_s = float(ready_s.min(axis=1).max())
+    alone_s = soonest_s(resources, times_s, release_s)
+    low_s = float(alone_s.min(axis=1).max())
     high_s = low_s + fluid_s(resources, times_s)[0] * 2
 
     def is_too_early(by_s: float) -> bool:
-        in_time_s = np.where(ready_s <= by_s * (1 + 1e-12), times_s, np.inf)
+        in_time_s = np.where(alone_s <= by_s * (1 + 1e-12), times_s, np.inf)
         return fluid_s(resources, in_time_s)[0] > by_s
 
     if not is_too_early(low_s):

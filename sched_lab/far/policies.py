@@ -124,13 +124,21 @@ def is_dated(mig: Mig, batch: Batch, objective: str) -> bool:
     return is_other or isinstance(mig, ProfileMig) or batch.terms is not None
 
 
+def has_due_dates(batch: Batch) -> bool:
+    """Whether any task of a batch can be late."""
+    return batch.terms is not None and bool(np.isfinite(batch.terms.due_s).any())
+
+
 def _dated(mig: Mig, batch: Batch, policy: str, objective: str) -> Schedule:
     """Run a policy that knows profiles, releases and due dates.
 
     Raises
     ------
-    InputError : if this one does not
+    InputError : if this one does not, or tardiness is to be least and nothing is due
     """
+    if objective == "tardiness" and not has_due_dates(batch):
+        raise InputError("no task has a due date, so none can be late",
+                         mend="give a column due_s, or take the objective makespan")
     solve = policy_of(policy).scalar_form.dated
     if solve is None:
         can = [name for name, record in POLICIES.items() if record.scalar_form.dated]
@@ -156,7 +164,8 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far",
 
     Raises
     ------
-    InputError : if there is no such policy or objective, or it cannot place a task
+    InputError : if there is no such policy or objective, it cannot place a task, or tardiness is to
+        be least and nothing is due
     """
     solver = policy_of(policy).scalar_form
     if is_dated(mig, batch, objective):

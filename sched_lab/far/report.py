@@ -22,7 +22,7 @@ from .layout import PROFILE, layout_script, mig_parted
 from .mig import Mig, Schedule, operations_frame, schedule_chart, schedule_frame
 from .mixed import fluid_s, resources_of
 from .multibatch import ideal_s
-from .policies import batches_of, is_dated, policy_of, simulate
+from .policies import batches_of, has_due_dates, is_dated, policy_of, simulate
 from .profiles import ProfileMig
 from .tasks import Batch
 
@@ -38,7 +38,7 @@ def ideal_of(mig: Mig, batch: Batch) -> float:
 
 def lateness_of(mig: Mig, batch: Batch, schedule: Schedule) -> dict[str, Any]:
     """What a summary says of due dates; nothing if no task has one."""
-    if batch.terms is None or not np.isfinite(batch.terms.due_s).any():
+    if batch.terms is None or not has_due_dates(batch):
         return {}
     late_s = tardiness_s(batch.terms, schedule.end_s)
     return {"tardiness_s": float((batch.terms.weight * late_s).sum()),
@@ -94,7 +94,7 @@ def tasks_frame(batch: Batch, schedule: Schedule) -> pd.DataFrame:
         tasks["model"] = [mig.gpus[gpu].name for gpu in tasks["gpu"]]
         tasks["profile"] = [mig.profile(i).name for i in rows.tolist()]
         tasks["place"] = mig.start[rows]
-        if batch.terms is not None and np.isfinite(batch.terms.due_s).any():
+        if batch.terms is not None and has_due_dates(batch):
             tasks["tardiness_s"] = tardiness_s(batch.terms, schedule.end_s)[order]
     return tasks
 
@@ -185,7 +185,8 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "
 
     Raises
     ------
-    InputError : if there is no task, or the policy is unknown or cannot place a task
+    InputError : if there is no task, the policy is unknown or cannot place a task, or tardiness is
+        to be least and nothing is due
     """
     if not len(batch):
         raise InputError("there is no task to schedule", mend="give one row per task")

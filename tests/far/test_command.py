@@ -155,6 +155,24 @@ def test_an_unknown_gpu_and_a_missing_or_empty_table_are_one_line(capsys):
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize("table", [TIMES, "task,due_s,1,2,4\na,,3,2,1\n"])
+@pytest.mark.parametrize("policy", ["far", "lists"])
+def test_tardiness_of_tasks_of_which_none_is_due_is_refused(table, policy, capsys):
+    Path("times.csv").write_text(table)
+    assert far("--policy", policy, "--objective", "tardiness") == 2
+    assert "no task has a due date" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_the_bound_on_a_task_with_a_release_is_not_above_its_end(tmp_path):
+    Path("r.csv").write_text("task,release_s,due_s,1g.10gb\na,600,660,60\n")
+    options = ("--policy", "lists", "--objective", "tardiness", "--no-charts")
+    assert far(*options, times="r.csv", gpu="H100 PCIe") == 0
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["lower_bound_s"] == summary["makespan_s"] == 660
+    assert summary["tardiness_bound_s"] == summary["tardiness_s"] == 0
+
+
 def test_far_run_prints_the_plan_and_touches_nothing(capsys):
     assert call("far-run", "--gpu", "A30", "--times", "times.csv", "--dry-run", "--out", "run") == 0
     said = capsys.readouterr().out
