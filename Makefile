@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book pdf paper check test alone sync lint unit nbval pages browser access speed bench lab export clean
+.PHONY: help setup results html book pdf paper check test alone sync lint unit nbval pages browser copied access speed bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -87,6 +87,20 @@ pages: html
 browser: setup
 	$(call step,pages of the book in a browser)
 	pytest -q $(XDIST) tests/test_book_pages.py tests/test_touch_pages.py tests/test_book_charts.py
+
+# The book that `sched-lab book` copies, where nothing but the package with [all,lab] is installed. These chapters read packed
+# frames, the papers' numbers or files of a checkout, or need most packages; CHAPTERS='*' takes all, in half an hour.
+CHAPTERS ?= 11_traces 24b_pairs 29_pwr_results 29d_equal_service 57_far_execution 59_far_results 83a_streams 91_add_a_policy
+
+copied:          ## the copied book in a fresh environment with the extras all and lab alone
+	$(call step,chapters of the copied book)
+	@set -euo pipefail; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	$(PYTHON) -m venv $$copy/venv; \
+	$$copy/venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt '.[all,lab]'; \
+	cd $$copy; unset PYTHONPATH; \
+	venv/bin/sched-lab book book --no-open; cd book/nbs; \
+	printf '%s\n' $(CHAPTERS:=.ipynb) | xargs -P $(JOBS) -I{} sh -c \
+	    "$$copy/venv/bin/jupyter-execute --timeout 600 {} >$$copy/{}.txt 2>&1 || { cat $$copy/{}.txt; exit 1; }"
 
 # --- by hand
 
