@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from sched_lab.fleet.live.faults import BUGS, Makers, hunt, main, shrunk, simulate
 from sched_lab.fleet.live.journal import replay_journal
+from tests.fleet.faults import BUGS, Makers, hunt, main, shrunk, simulate
 
 
 def test_nothing_breaks_in_the_first_seeds():

@@ -1,7 +1,5 @@
 """One number fixes every fault of a year, so that the worst afternoon of it can be had again."""
 
-# A module, written by hand.
-
 from __future__ import annotations
 
 import argparse
@@ -18,10 +16,9 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...cluster import WHOLE_GPU_MILLI
-from ...traces import toy_tasks
-from .bridge import GPU_INDEX, Api, ApiError, Bridge, BridgeSettings, Call, Objects, Steps
-from .core import (
+from sched_lab.cluster import WHOLE_GPU_MILLI
+from sched_lab.fleet.live.bridge import GPU_INDEX, Api, ApiError, Bridge, BridgeSettings, Call, Objects, Steps
+from sched_lab.fleet.live.core import (
     BindFailed,
     Committing,
     Decision,
@@ -33,10 +30,9 @@ from .core import (
     PodGone,
     PodSeen,
 )
-from .follow import follow
-from .journal import Journal
-
-__all__ = ['Outcome', 'simulate']
+from sched_lab.fleet.live.follow import follow
+from sched_lab.fleet.live.journal import Journal
+from sched_lab.traces import toy_tasks
 
 Body = dict[str, Any]
 
@@ -890,7 +886,7 @@ def shrunk(found: Outcome, makers: Makers = Makers()) -> Outcome:
 
 def command_of(found: Outcome) -> str:
     """Return the command that replays a run."""
-    return f"python -m sched_lab.fleet.live.faults --seed {found.seed} --steps {found.steps}"
+    return f"python -m tests.fleet.faults --seed {found.seed} --steps {found.steps}"
 
 
 class LapsesWhileCommitting(LiveCluster):
@@ -1090,7 +1086,7 @@ def replayed(seed: int, steps: int) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay one seed, or run many; 1 if something broke."""
-    parser = argparse.ArgumentParser(prog="python -m sched_lab.fleet.live.faults",
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet.faults",
                                      description=main.__doc__)
     parser.add_argument("--seed", type=int, help="replay this seed")
     parser.add_argument("--steps", type=int, default=400, help="of a run")
@@ -1106,5 +1102,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(chunk["broken"] for chunk in chunks.values()))
 
 
-if __name__ == "__main__" and __spec__ is not None:  # as a program, not in this chapter
+if __name__ == "__main__":
     sys.exit(main())
