@@ -1,10 +1,9 @@
-"""The whole evaluation of the PWR paper on all cores of this machine; and a million trivial cells, streamed."""
+"""The whole evaluation of the PWR paper on all cores of this machine."""
 import psutil
 import pytest
 
 from sched_lab.lab.reproduction import Workplace
-from sched_lab.lab.streams import stream
-from sched_lab.lab.sweeps import Grid, count_cores
+from sched_lab.lab.sweeps import count_cores
 from sched_lab.online.evaluation import run_study
 from sched_lab.online.experiments import PAPER, RECORDED, TRACES, study_of
 from sched_lab.traces import find_data, find_reference
@@ -47,28 +46,4 @@ def test_1430_runs(benchmark, tmp_path, monkeypatch, arithmetic):
     study = study_of(place, PAPER, RECORDED, TRACES, step=0.005, arithmetic=arithmetic)
     result = benchmark.pedantic(run_study, (study, tmp_path), {"workers": count_cores()}, rounds=1)
     assert result.computed == 1430
-    benchmark.extra_info["memory_mib"] = peak.mib
-
-
-def half(policy, seed):
-    """Do nearly nothing, so that all the time is that of the sweep."""
-    return {"x": seed / 2, "note": policy}
-
-
-def test_a_million_cells(benchmark, tmp_path):
-    """Two columns of one row for each cell; memory is looked at whenever a part is written."""
-    pytest.importorskip("pyarrow")
-    from sched_lab.lab import streams
-    peak = Peak()
-    write = streams.write_bytes
-
-    def watched(*arguments):
-        peak.sample()
-        return write(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "write_bytes", watched)
-        cells = Grid(policy=["a", "b"], seed=range(500_000))
-        done = benchmark.pedantic(stream, (half, cells, tmp_path), {"workers": count_cores()}, rounds=1)
-    assert done.computed == 10**6
     benchmark.extra_info["memory_mib"] = peak.mib

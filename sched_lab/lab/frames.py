@@ -628,11 +628,11 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def sidecar_path(path: str | Path) -> Path:
-    """`curves.json` for `curves.csv` and for `curves.csv.gz`."""
+    """`curves.json` for `curves.csv`, `curves.csv.gz` and `curves.parquet`."""
     target = Path(path)
-    stem = re.fullmatch(r"(.+)\.csv(\.gz)?", target.name)
+    stem = re.fullmatch(r"(.+)\.(?:csv|csv\.gz|parquet)", target.name)
     if stem is None:
-        raise OutputError(f"{path}: a frame is a .csv or .csv.gz file; rename it")
+        raise OutputError(f"{path}: a frame is a .csv, .csv.gz or .parquet file; rename it")
     return target.with_name(f"{stem[1]}.json")
 
 
@@ -662,7 +662,7 @@ def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, 
     Parameters
     ----------
     frame : texts, numbers and truth values; the index is not kept
-    path : a .csv or .csv.gz file
+    path : a .csv, .csv.gz or .parquet file
     parameters : all that the frame depends on, checksums of inputs included
     wall_time_s : how long it took to compute
 
@@ -672,7 +672,10 @@ def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, 
     """
     sidecar = sidecar_path(path)
     _refuse_carriage_returns(frame, path)
-    data = frame.to_csv(index=False, lineterminator="\n").encode()
+    if Path(path).suffix == ".parquet":
+        data = frame.to_parquet(index=False)
+    else:
+        data = frame.to_csv(index=False, lineterminator="\n").encode()
     target = write_bytes(_packed(data) if Path(path).suffix == ".gz" else data, path)
     about = {
         "parameters": parameters, "key": input_key(parameters), "sha256": sha256(target),
@@ -725,7 +728,7 @@ def is_finished(path: str | Path, parameters: Mapping[str, Any]) -> bool:
 
     Parameters
     ----------
-    path : a .csv or .csv.gz file
+    path : a .csv, .csv.gz or .parquet file
     parameters : all that it must depend on
     """
     try:

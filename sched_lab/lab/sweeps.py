@@ -22,6 +22,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from itertools import product
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import ModuleType
@@ -43,14 +44,14 @@ from .frames import (
     write_frame,
 )
 
-__all__ = ['Grid', 'grid', 'count_cores', 'SweepError', 'Sweep', 'sweep']
+__all__ = ['grid', 'count_cores', 'SweepError', 'Sweep', 'sweep']
 
 Cell = dict[str, Any]
 Function = Callable[..., Any]
 
 
-class Grid(Sequence[Cell]):
-    """Every combination of the axes' values, the last axis fastest, each made when asked for.
+def grid(**axes: Any) -> list[Cell]:
+    """Every combination of the axes' values, the last axis fastest.
 
     Parameters
     ----------
@@ -60,32 +61,11 @@ class Grid(Sequence[Cell]):
     ------
     InputError : an axis has no value
     """
-
-    def __init__(self, **axes: Any) -> None:
-        self.axes: dict[str, list[Any]] = {
-            name: list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
-            for name, axis in axes.items()}
-        if empty := next((name for name, axis in self.axes.items() if not axis), None):
-            raise InputError("this axis of the grid is empty", column=empty,
-                             mend="give at least one value")
-
-    def __len__(self) -> int:
-        return math.prod(map(len, self.axes.values()))
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        rest = range(len(self))[place]
-        values: list[Any] = []
-        for axis in reversed(self.axes.values()):
-            rest, position = divmod(rest, len(axis))
-            values.append(axis[position])
-        return dict(zip(self.axes, reversed(values), strict=True))
-
-
-def grid(**axes: Any) -> list[Cell]:
-    """List of a `Grid`, to be thinned out or added to."""
-    return list(Grid(**axes))
+    listed = {name: list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
+              for name, axis in axes.items()}
+    if empty := next((name for name, axis in listed.items() if not axis), None):
+        raise InputError("this axis of the grid is empty", column=empty, mend="give at least one value")
+    return [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
 
 
 def name_cell(cell: Mapping[str, Any]) -> str:
@@ -739,7 +719,7 @@ def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: 
 
 def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
           depends_on: Mapping[str, Any] | None = None, workers: int = 1, dask: str | None = None,
-          shown: Shown = SHOWN) -> Sweep:
+          shown: Shown = SHOWN, results: str = "results.csv") -> Sweep:
     """Compute every cell once, on whatever is at hand, and put the frames together.
 
     Parameters
@@ -747,7 +727,7 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     function : called as `function(**cell)`; deterministic, returns a frame (or a mapping: one row);
         workers find it by its name; of a `functools.partial`, `depends_on` must tell what is bound
     cells : parameters of each cell, for instance from `grid`
-    folder : where finished cells and, at the end, `results.csv` are kept; another sweep may use it
+    folder : where finished cells and, at the end, the results are kept; another sweep may use it
         too
     depends_on : what else the results depend on, as JSON: checksums of files, a number raised when
         the model changes
@@ -755,6 +735,7 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     dask : address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers` is then not
         used
     shown : what is said meanwhile
+    results : name of the file with all results, .csv or .parquet
 
     Raises
     ------
@@ -779,5 +760,5 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
             outcomes = outcomes_of(partial(compute_cell, function), missing, workers, dask)
             _gather(outcomes, checked, frames, store)
     whole = _assemble(checked, [frames[number] for number in range(len(checked))])
-    write_frame(whole, place / "results.csv", about | _summary(checked))
+    write_frame(whole, place / results, about | _summary(checked))
     return Sweep(whole, kept, len(missing), damaged)

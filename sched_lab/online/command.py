@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from .._extras import need
 from ..cluster import Cluster, read_nodes
 from ..hardware import known_gpu_w, watts_of_files
 from ..lab.commands import (
@@ -53,12 +53,10 @@ from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 from .evaluation import (
     Study,
     compare,
-    compare_streamed,
     parse_seeds,
     read_study,
     run_cell,
     run_study,
-    stream_study,
 )
 from .inflation import SAMPLINGS, Run, inflate
 from .model import Policy, PowerSettings
@@ -356,8 +354,8 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
         write_run_page(inflation, folders, out)
 
 
-DATASET = "results.parquet"
-RESULTS = ("results.csv", "results.json", DATASET, "means.csv", "means.json")
+FORMATS = ("csv", "parquet")
+RESULTS = ("results.csv", "results.parquet", "results.json", "means.csv", "means.json")
 
 
 def study_in(file: Path) -> dict[str, Any]:
@@ -380,7 +378,7 @@ def check_study_folder(out: Path, study: Study, force: bool) -> None:
     remove_leftovers(out.parent, re.escape(out.name))
     there = {path.name for path in out.iterdir()
              if not path.name.startswith(".")} if out.is_dir() else set()
-    if about := study_in(out / "results.json") or study_in(out / DATASET / "_about.json"):
+    if about := study_in(out / "results.json"):
         if not force and about["depends_on"] != as_plain(study.depends_on()):
             difference = input_difference(about["depends_on"], study.depends_on())
             refuse_folder(out, f"it has another study ({difference})",
@@ -393,22 +391,6 @@ def check_study_folder(out: Path, study: Study, force: bool) -> None:
                       "choose another --out, or write beside it with --force")
 
 
-def check_dataset(place: Path, study: Study, force: bool) -> None:
-    """Refuse a dataset of other runs, or make room for these by `force`.
-
-    Raises
-    ------
-    OutputError : it has other runs, and there is no `force`
-    """
-    about = study_in(place / "_about.json")
-    wanted = as_plain({"axes": study.grid().axes, "depends_on": study.depends_on()})
-    if about and {name: about[name] for name in wanted} != wanted:
-        if not force:
-            refuse_folder(place, "it has other runs",
-                          "choose another --out, or replace it with --force")
-        shutil.rmtree(place)
-
-
 StudyOut = Annotated[
     Path, folder_option("results.csv (or results.parquet), means.csv and the finished runs")]
 StudyFile = Annotated[
@@ -417,28 +399,8 @@ DaskAddress = Annotated[
     str | None,
     option("Compute on the workers of this Dask scheduler instead, which must see the same files.",
            metavar="tcp://HOST:PORT")]
-FORMATS = ("csv", "parquet")
 ResultFormat = Annotated[
-    str,
-    option("csv keeps all runs in memory and each in a file; parquet appends them to a dataset as "
-           "they finish, for a million runs.", metavar="|".join(FORMATS))]
-
-
-def write_csv(study: Study, out: Path, workers: int, dask: str | None) -> str:
-    """Compute a study in memory, write its runs and means; return its account."""
-    result = run_study(study, out, workers=workers, dask=dask, shown=True)
-    write_frame(compare(result.frame), out / "means.csv",
-                {"cells": study.cells(), "depends_on": study.depends_on()})
-    return str(result)
-
-
-def write_parquet(study: Study, out: Path, workers: int, dask: str | None) -> str:
-    """Stream a study, write the means; return its account."""
-    place = out / DATASET
-    result = stream_study(study, place, workers=workers, dask=dask, shown=True)
-    write_frame(compare_streamed(place), out / "means.csv",
-                {"axes": study.grid().axes, "depends_on": study.depends_on()})
-    return str(result)
+    str, option("Kind of the file with all runs.", metavar="|".join(FORMATS))]
 
 
 def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None,
@@ -448,21 +410,22 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
     **results.csv** has trace, policy, seed, x and the curve of each run; **means.csv** has the
     means over the seeds, GRAR, the power saved against fgd, and their spread. A file CONFIG.toml
     may say: nodes = "nodes.csv", policies = ["fgd", "pwr"], seeds = "0-9", power = "package", and
-    under [traces] a line mine = "tasks.csv". With --format parquet the runs are in the folder
-    **results.parquet** instead, and a study of any size takes no more memory than a small one.
+    under [traces] a line mine = "tasks.csv".
 
     Example: sched-lab sweep study.toml --out study --workers 4
     """
     if format not in FORMATS:
         raise InputError(f"--format {format!r} is not one of {', '.join(FORMATS)}",
                          mend="choose one of these")
-    study = read_study(config)
-    processes = workers_of(workers)
-    check_study_folder(out, study, force)
     if format == "parquet":
-        check_dataset(out / DATASET, study, force)
-    write = write_csv if format == "csv" else write_parquet
-    typer.echo(f"{out}: {write(study, out, processes, dask)}")
+        need("pyarrow")
+    study = read_study(config)
+    check_study_folder(out, study, force)
+    result = run_study(study, out, workers=workers_of(workers), dask=dask, shown=True,
+                       results=f"results.{format}")
+    write_frame(compare(result.frame), out / "means.csv",
+                {"cells": study.cells(), "depends_on": study.depends_on()})
+    typer.echo(f"{out}: {result}")
 
 
 EXAMPLES: dict[str, Path | str] = {

@@ -12,23 +12,20 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from .. import __version__
 from ..cluster import Cluster, read_nodes
 from ..hardware import CpuWatts, GpuWatts, known_gpu_w, watts_of_files
 from ..lab.frames import InputError, embedded, read_bytes, read_input, sha256
-from ..lab.streams import Dataset, Streamed, stream
-from ..lab.sweeps import Cell, Grid, Shown, Sweep, sweep
+from ..lab.sweeps import Cell, Shown, Sweep, grid, sweep
 from ..power import POWER_MODELS, load_permille
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 from .inflation import SAMPLINGS, inflate, on_grid
 from .model import PowerSettings
 from .policies import ARITHMETICS, policy_of
 
-__all__ = ['Study', 'run_study', 'stream_study', 'read_study', 'compare', 'compare_streamed']
+__all__ = ['Study', 'run_study', 'read_study', 'compare']
 
 
 @dataclass(frozen=True)
@@ -58,13 +55,9 @@ class Study:
     step: float = 0.005
     hardware: Path | None = None
 
-    def grid(self) -> Grid:
-        """One cell for each trace, policy and seed, made when asked for."""
-        return Grid(trace=list(self.traces), policy=list(self.policies), seed=list(self.seeds))
-
     def cells(self) -> list[Cell]:
-        """List of these cells."""
-        return list(self.grid())
+        """One cell for each trace, policy and seed."""
+        return grid(trace=self.traces, policy=self.policies, seed=self.seeds)
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -146,7 +139,7 @@ def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
 
 
 def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None = None,
-              shown: bool = False) -> Sweep:
+              shown: bool = False, results: str = "results.csv") -> Sweep:
     """Compute what is missing of a study.
 
     Parameters
@@ -156,31 +149,14 @@ def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None 
     workers : processes on this machine
     dask : address of a Dask scheduler, whose workers must find the files under the same paths
     shown : whether there is a bar
+    results : name of the file with all runs, .csv or .parquet
 
     Raises
     ------
     SweepError : a run failed, or a file has changed; finished runs are kept
     """
     return sweep(partial(run_cell, study), study.cells(), folder, depends_on=study.depends_on(),
-                 workers=workers, dask=dask, shown=Shown("runs", has_bar=shown))
-
-
-def stream_study(study: Study, place: Path, *, workers: int = 1, dask: str | None = None,
-                 shown: bool = False) -> Streamed:
-    """Compute what is missing of a study, into Parquet, in memory that does not grow with it.
-
-    Parameters
-    ----------
-    study : which runs
-    place : folder of the dataset, of this study alone
-    workers, dask, shown : as of `run_study`
-
-    Raises
-    ------
-    SweepError : a run failed, or a file has changed; finished runs are kept
-    """
-    return stream(partial(run_cell, study), study.grid(), place, depends_on=study.depends_on(),
-                  workers=workers, dask=dask, shown=Shown("runs", has_bar=shown))
+                 workers=workers, dask=dask, shown=Shown("runs", has_bar=shown), results=results)
 
 
 MOST_SEEDS = 100_000
@@ -386,54 +362,3 @@ def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
         saved_w = both["eopc_w_base"] - both["eopc_w"]
         means["saving_percent"] = (saved_w / both["eopc_w_base"] * 100).array
     return means
-
-
-ROWS_AT_ONCE = 1_000_000
-
-
-def pieces_of(points: NDArray[np.float64], num_seeds: int) -> list[tuple[float, float]]:
-    """First and last point of pieces of a grid that have few rows.
-
-    A piece has two points at least: pandas sums in another way where all rows of a group stand
-    together.
-    """
-    wanted = -(-len(points) * num_seeds // ROWS_AT_ONCE)
-    pieces = np.array_split(points, max(1, min(wanted, len(points) // 2)))
-    return [(float(piece[0]), float(piece[-1])) for piece in pieces]
-
-
-def compare_one(runs: Dataset, trace: str, policy: str, baseline: str, x: tuple[float, float]
-                ) -> pd.DataFrame:
-    """Means of one trace and policy on a piece of the grid.
-
-    Parameters
-    ----------
-    runs : a streamed study
-    trace, policy, baseline : which of its runs
-    x : first and last point of the grid
-    """
-    own = runs.read(trace=trace, policy=policy, x=x)
-    others = [runs.read(trace=trace, policy=baseline, x=x)] if policy != baseline else []
-    means = compare(pd.concat([*others, own], ignore_index=True), baseline)
-    return means[means["policy"] == policy]
-
-
-def compare_streamed(place: str | Path, baseline: str = "fgd") -> pd.DataFrame:
-    """Seed means of a streamed study, the very numbers that `compare` gives for all its runs.
-
-    Parameters
-    ----------
-    place : folder of the dataset
-    baseline : as of `compare`
-
-    Raises
-    ------
-    InputError : the study is not finished
-    """
-    runs = Dataset(place)
-    traces, policies, seeds = (runs.axes[name] for name in ("trace", "policy", "seed"))
-    first = runs.read(["x"], trace=traces[0], policy=policies[0], seed=seeds[0])
-    pieces = pieces_of(first["x"].to_numpy(), len(seeds))
-    means = [compare_one(runs, trace, policy, baseline, piece)
-             for trace in traces for policy in policies for piece in pieces]
-    return pd.concat(means, ignore_index=True)
