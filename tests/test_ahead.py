@@ -94,7 +94,7 @@ def run(toy, meanwhile, processors=2):
     """Words printed by a command of the toy package."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     program = HELPED.format(meanwhile=meanwhile, processors=processors)
-    done = subprocess.run([sys.executable, "-c", program], cwd=toy.parent, capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.executable, "-c", program], cwd=toy.parent, capture_output=True, text=True,
                           env=clean | {"PYTHONPATH": str(toy.parent)})
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

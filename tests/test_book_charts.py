@@ -9,7 +9,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests import test_book_pages
-from tests.test_book_pages import BROWSER, DRIVER, HTML, wait
+from tests.test_book_pages import BROWSER, DRIVER, HTML, REFITTED, wait
+from tests.waiting import until
 
 browser = test_book_pages.browser
 
@@ -50,6 +51,7 @@ def open_page(driver, page, width=1280):
     driver.get(page.as_uri())
     wait(driver, DRAWN)
     assert driver.execute_script(DRAWN)
+    wait(driver, REFITTED)
 
 
 @pytest.mark.parametrize("page", CHARTS, ids=lambda page: page.stem)
@@ -96,7 +98,7 @@ def test_the_mouse_lists_all_series(browser):
     chart, titles = crowded(browser)
     plot = chart.find_element(By.CSS_SELECTOR, ".mark-line.role-mark, .mark-group .mark-line")
     ActionChains(browser).move_to_element(plot).move_by_offset(3, 3).perform()
-    wait(browser, "return document.querySelector('#vg-tooltip-element.visible')", 5)
+    wait(browser, "return document.querySelector('#vg-tooltip-element.visible')")
     keys = [cell.text.rstrip(":") for cell in browser.find_elements(By.CSS_SELECTOR, "#vg-tooltip-element td.key")]
     assert keys == titles and len(keys) >= 3
 
@@ -110,10 +112,9 @@ def test_a_click_on_the_legend_isolates(browser):
     every = browser.execute_script(SHOWN, chart)
     name = chart.find_element(By.CSS_SELECTOR, ".role-legend-label text")
     ActionChains(browser).move_to_element(name).click().perform()
-    wait(browser, SHOWN.replace("length;", "length == 1;").replace("arguments[0]", "document"), 1)
-    assert browser.execute_script(SHOWN, chart) == 1 < every
-    ActionChains(browser).move_to_element(name).pause(0.6).click().pause(0.3).perform()
-    assert browser.execute_script(SHOWN, chart) == every
+    until(lambda: browser.execute_script(SHOWN, chart) == 1 < every)
+    ActionChains(browser).move_to_element(name).pause(0.6).click().perform()    # else it is a double click
+    until(lambda: browser.execute_script(SHOWN, chart) == every)
 
 
 TICKS = "return [...arguments[0].querySelectorAll('.role-axis-label text')].map((t) => t.textContent).sort().join(' ');"
@@ -131,17 +132,16 @@ def test_the_wheel_moves_the_page_and_enlarges_with_ctrl(browser):
     assert browser.execute_script(wheel, chart, False) is False
     assert browser.execute_script(TICKS, chart) == before
     assert browser.execute_script(wheel, chart, True) is True
-    ActionChains(browser).pause(0.3).perform()
-    assert browser.execute_script(TICKS, chart) != before
-    ActionChains(browser).move_to_element(plot).double_click().pause(0.3).perform()
-    assert browser.execute_script(TICKS, chart) == before
+    until(lambda: browser.execute_script(TICKS, chart) != before)
+    ActionChains(browser).move_to_element(plot).double_click().perform()
+    until(lambda: browser.execute_script(TICKS, chart) == before)
 
 
 def test_values_are_reached_by_keyboard(browser):
     chart, titles = crowded(browser)
     assert not chart.find_elements(By.CSS_SELECTOR, ".vega-rows")               # made when it is asked for
     chart.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
-    wait(browser, "return document.querySelector('.vega-rows td')", 5)
+    wait(browser, "return document.querySelector('.vega-rows td')")
     assert [cell.text for cell in chart.find_elements(By.CSS_SELECTOR, ".vega-rows th")] == titles
     assert len(chart.find_elements(By.CSS_SELECTOR, ".vega-rows tbody tr")) >= 10
     ActionChains(browser).send_keys(Keys.TAB).perform()

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tools.check_access import MODES, SLOW, axe, grave_violations  # noqa: E402
+from tools.check_access import MODES, REACHED, SLOW, axe, grave_violations  # noqa: E402
 
 HTML = Path(os.environ.get("BOOK_HTML", Path(__file__).parents[1] / "_build" / "html")).resolve()
 EVERY = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html") if "_static" not in p.parts)
@@ -125,6 +125,7 @@ def browser(tmp_path_factory):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    driver.set_script_timeout(600)                                 # axe
     driver.get("about:blank")                                      # the start page of the browser is not ours
     yield driver
     driver.quit()
@@ -142,14 +143,14 @@ def requests(driver) -> list[str]:
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
-def wait(driver, script: str, patience: float = 20.0) -> None:
+def wait(driver, script: str, patience: float = 120.0) -> None:
     """Wait until a script says true, or patience ends."""
     deadline = time.monotonic() + patience
     while not driver.execute_script(script) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
-def problems(driver, url: str, patience: float = 20.0) -> list[str]:
+def problems(driver, url: str, patience: float = 120.0) -> list[str]:
     """Open a page and list all that is wrong with it."""
     driver.get_log("browser"), requests(driver)                    # forget the page before
     driver.get(url)
@@ -173,7 +174,7 @@ def problems(driver, url: str, patience: float = 20.0) -> list[str]:
     return found + (["[object Object] on the page"] if "[object Object]" in text else [])
 
 
-def on_a_phone(driver, patience: float = 20.0, theme: str = "") -> list[str]:
+def on_a_phone(driver, patience: float = 120.0, theme: str = "") -> list[str]:
     """List what is wrong with the open page when the window is as wide as a phone; with axe, if a theme is named."""
     size = {"width": PHONE, "height": 844, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -271,7 +272,7 @@ def test_the_keyboard_reaches_everything_and_one_sees_where_it_is(browser, site,
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     assert problems(browser, site + page) == []
     browser.execute_script(STILL)
-    time.sleep(0.5)                                                # the theme and the book look for boxes that scroll
+    wait(browser, REACHED)                                         # the theme and the book look for boxes that scroll
     seen: list = []
     while len(seen) < 400:
         press(browser, "TAB")
@@ -348,14 +349,14 @@ def test_faults_would_be_found(browser, site, tmp_path):
            '<div class="cell_input"><pre>#| export</pre></div><div style="width:3000px">[object Object]</div>')
     page = tmp_path / "bad.html"
     page.write_text(re.sub("</body>", bad + "</body>", index), encoding="utf-8")
-    found = "\n".join(problems(browser, page.as_uri(), patience=1.0))
+    found = "\n".join(problems(browser, page.as_uri(), patience=5.0))
     for fault in ("cdn.example.org", "boom", "chart not drawn", "not typeset", "directive", "too wide", "[object"):
         assert fault in found
     chart = '<div class="vega-chart" data-drawn="live" aria-label="{}"><svg viewBox="0 0 800 9" width="{}"></svg></div>'
     bad = ('<p style="color:#888">pale</p>' + chart.format("wide", 800) + chart.format("tiny", 200)
            + '<mjx-container style="display:block; width:600px; overflow:visible">x</mjx-container>')
     page.write_text(re.sub("</body>", bad + "</body>", index), encoding="utf-8")
-    problems(browser, page.as_uri(), patience=1.0)
-    found = "\n".join(on_a_phone(browser, patience=1.0) + browser.execute_script(CONTRAST))
+    problems(browser, page.as_uri(), patience=5.0)
+    found = "\n".join(on_a_phone(browser, patience=5.0) + browser.execute_script(CONTRAST))
     for fault in ("cut off: x", "chart is cut off: wide", "too small to read: tiny", "light: contrast 3.", "too wide"):
         assert fault in found

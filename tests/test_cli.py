@@ -235,7 +235,7 @@ def test_on_a_terminal_results_have_lines_of_their_own(files):
     import pexpect
 
     child = pexpect.spawn(PROGRAM[0], [*PROGRAM[1:], "inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv",
-                                       "--seeds", "0-2", "--out", "out"], encoding="utf-8", timeout=300,
+                                       "--seeds", "0-2", "--out", "out"], encoding="utf-8",
                           env={**os.environ, "TERM": "xterm"}, dimensions=(24, 120))
     child.expect(pexpect.EOF)
     assert "%" in child.before  # there was a bar

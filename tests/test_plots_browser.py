@@ -35,7 +35,7 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
-def open_file(browser, path, patience=20.0):
+def open_file(browser, path, patience=120.0):
     """Open a file, wait for its drawing, and list what went wrong."""
     browser.get_log("browser")
     browser.get(Path(path).resolve().as_uri())
@@ -136,4 +136,4 @@ def test_inflate_draws_nothing(tmp_path, monkeypatch):
 def test_a_script_that_runs_would_be_found(browser, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(f"<div id=chart></div><script>const a = '{RUN}'</script><svg></svg>", encoding="utf-8")
-    assert "a name ran" in open_file(browser, page, patience=1.0)
+    assert "a name ran" in open_file(browser, page, patience=5.0)

@@ -189,7 +189,6 @@ def test_queue_decides_as_andreas_does(kernels):
 
 
 @pytest.mark.skipif(not LINKER, reason="neither wasm-ld nor the package ziglang is installed")
-@pytest.mark.timeout(600)
 def test_the_stored_kernels_are_those_of_the_package(tmp_path):
     """Built again, one widget is the same file; the others are compared by what they compute."""
     name = "prices"

@@ -23,7 +23,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 GRAVE = ["serious", "critical"]
 ALL = ["minor", "moderate", *GRAVE]
 SLOW = ("color-contrast", "link-in-text-block", "region", "target-size")
-PATIENCE_S = 3.0
+PATIENCE_S = 30.0
 RUN = """const [tags, impacts, without, done] = arguments;
 const asked = ({id, impact, enabled, tags: own}) => enabled && !own.includes('experimental')
     && impacts.includes(impact) && own.some((tag) => tags.includes(tag)) && !without.includes(id);
@@ -41,7 +41,8 @@ for (const each of document.querySelectorAll(marks)) each.remove();
 """
 REACHED = """const boxes = 'pre, .cell_output > .output, .pst-scrollable-table-container, mjx-container';
 return [...document.querySelectorAll(boxes)].every(
-    (box) => box.tabIndex === 0 || box.scrollWidth <= box.clientWidth + 2)"""
+    (box) => box.tabIndex === 0 || box.scrollWidth <= box.clientWidth + 2
+        || getComputedStyle(box).overflowX === 'visible')"""
 
 
 @cache
@@ -97,7 +98,7 @@ def main() -> None:
     for flag in book.FLAGS:
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=book.DRIVER))
-    driver.set_script_timeout(180)
+    driver.set_script_timeout(600)
     table: Counter[tuple[str, str]] = Counter()
     on: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for page in pages:

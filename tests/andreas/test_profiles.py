@@ -3,7 +3,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from sched_lab.andreas.instances import profiles
 from sched_lab.andreas.model import Assignment, Fleet, Jobs
 from sched_lab.andreas.profiles import METADATA, JobManager, Profiler, open_database
 from sched_lab.lab.frames import InputError
+from tests.waiting import until
 
 NODES = [{"id": "v1", "gpu": "TESLA", "num_gpus": 1}]
 COST = {"TESLA,1": 0.12}
@@ -42,13 +42,9 @@ def start_mariadb(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
         process = subprocess.Popen([server, "--no-defaults", f"--datadir={folder / 'data'}", "--skip-networking",
                                     f"--socket={folder / 's'}", f"--pid-file={folder / 'pid'}",
                                     "--innodb-flush-log-at-trx-commit=2", *as_user], stdout=log, stderr=log)
-    deadline = time.monotonic() + 60
-    while not (folder / "s").exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            process.wait()
-            raise RuntimeError((folder / "log").read_text()[-2000:])
-        time.sleep(0.05)
+    until(lambda: (folder / "s").exists() or process.poll() is not None, "MariaDB did not start")
+    if process.poll() is not None:
+        raise RuntimeError((folder / "log").read_text()[-2000:])
     return process, f"mariadb://root@localhost/mysql?unix_socket={folder / 's'}"
 
 

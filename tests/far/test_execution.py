@@ -32,6 +32,7 @@ from sched_lab.far.refine import far
 from sched_lab.far.repartition import schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
 from sched_lab.lab.frames import InputError, SchedLabError
+from tests.waiting import HANG_S, until
 
 A30 = mig_of("A30")
 A100 = mig_of("A100")
@@ -242,7 +243,7 @@ def test_nothing_is_left_by_a_thread_that_the_pool_does_not_know(monkeypatch):
     class Late(Recorder):
         def create(self, instance):
             if self.events:     # the second one is still being made when all ends
-                is_stopped.wait(10)
+                is_stopped.wait(HANG_S)
                 time.sleep(0.2)
             return super().create(instance)
 
@@ -256,8 +257,8 @@ def test_nothing_is_left_by_a_thread_that_the_pool_does_not_know(monkeypatch):
     machine = Late(batch.times_s * 1e5, scale=100)
     with pytest.raises(RuntimeError, match="run broke"):
         execute(plan, batch.name, machine)
-    time.sleep(0.5)
-    assert len(machine.events) == 4 and machine.alive() == [] and machine.calls[-1][0] == "close"
+    until(lambda: len(machine.events) == 4)
+    assert machine.alive() == [] and machine.calls[-1][0] == "close"
 
 
 def test_a_second_ctrl_c_does_not_interrupt_the_cleaning():

@@ -33,6 +33,7 @@ from sched_lab.online.inflation import inflate
 from sched_lab.online.model import gpu_indices
 from sched_lab.traces import Arrivals, find_data, read_tasks
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "lab"
@@ -41,7 +42,6 @@ NUM_PODS = 2000
 ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler")
 LACKING = [name for name in PROGRAMS if not shutil.which(name, path=ASSETS or os.devnull)]
-START_S = 60.0
 
 
 # --- what is created, and what is expected
@@ -134,7 +134,7 @@ class Client:
     def call(self, method: str, path: str, body: dict | None = None):
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.address + path, data, self.headers, method=method)
-        with urlopen(request, timeout=10, context=self.context) as response:
+        with urlopen(request, timeout=HANG_S, context=self.context) as response:
             text = response.read()
         return json.loads(text) if text[:1] == b"{" else text.decode()
 
@@ -148,7 +148,7 @@ class Client:
     def create_pod(self, body: dict) -> None:
         self.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body)
 
-    def wait_for_node(self, name: str, seconds: float = 30.0) -> dict:
+    def wait_for_node(self, name: str, seconds: float = HANG_S) -> dict:
         """Return a pod when it has a node; say what the server knows of it if it gets none."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
         return wait_for(lambda: body if place_of(body := self.call("GET", path))[0] else None, seconds,
@@ -183,7 +183,7 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running(name: str, command: list, folder: Path, is_ready, seconds: float = START_S):
+def running(name: str, command: list, folder: Path, is_ready, seconds: float = HANG_S):
     """Run a program until the end of the block; what it says is in a file, and in the error if it ends before."""
     log = folder / f"{name}.log"
     with open(log, "wb") as file:
@@ -302,7 +302,7 @@ def made_namespace(client: Client) -> bool:
 
 @pytest.mark.skipif(bool(LACKING), reason="KUBEBUILDER_ASSETS names no folder with etcd, kube-apiserver and "
                     f"kube-scheduler ({', '.join(LACKING)} missing): no real scheduler is asked")
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
     pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
     cluster, tasks, target = trace()
@@ -310,7 +310,7 @@ def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
     wanted = expected(cluster, tasks, rows)
     with ExitStack() as stack:
         client, kubeconfig = stack.enter_context(control_plane(tmp_path))
-        wait_for(lambda: made_namespace(client), START_S)
+        wait_for(lambda: made_namespace(client), HANG_S)
         client.create_nodes(cluster)
         extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
         config = tmp_path / "scheduler.json"

@@ -1,6 +1,5 @@
 """The twin: what it keeps changes no answer, its forecasts come true, it follows a live cluster and does not flap."""
 import itertools
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +36,7 @@ from sched_lab.online.policies import policy_of
 from sched_lab.traces import Tasks, target_workload, task_classes
 from tests.command_line import assert_refused, call
 from tests.fleet import test_serve_command as serving
+from tests.waiting import until
 
 api = serving.api
 dump = serving.dump
@@ -382,11 +382,7 @@ def test_the_command_looks_ahead(api):
     options = ("--policy", "pwr", "--twin", "pwr,fgd", "--objective", "served", "--twin-every", "1", "--twin-use")
     with serving.Serving(*options, "--journal", "j.jsonl") as one:
         assert one.ask("filter", {"Pod": serving.pod("new", 500), "NodeNames": ["n0", "n1"]})[1]["NodeNames"]
-        for _ in range(100):
-            text = one.ask("metrics", None, "GET")[1]
-            if "sched_lab_twin_loss{" in text:
-                break
-            time.sleep(0.1)
+        text = until(lambda: "sched_lab_twin_loss{" in (said := one.ask("metrics", None, "GET")[1]) and said)
         assert 'sched_lab_twin_loss{policy="pwr"} 0.0' in text and 'sched_lab_twin_loss{policy="fgd"} 0.0' in text
         assert one.end() == 0
     said = [line["message"] for line in one.lines if line["message"].startswith("twin: ")]

@@ -25,6 +25,7 @@ from tests.command_line import (
     inflate,
 )
 from tests.test_pages import read
+from tests.waiting import until
 
 # --- what is written
 
@@ -355,10 +356,8 @@ def test_a_killed_study_goes_on_and_ends_the_same(files):
     arguments = [*PROGRAM, "sweep", "study.toml", "--workers", "1", "--out"]
     subprocess.run([*arguments, "whole"], check=True, capture_output=True, cwd=files)
     process = subprocess.Popen([*arguments, "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=files)
-    deadline = time.monotonic() + 120
-    while len(list(Path("killed").rglob("*.json"))) < 10:
-        assert process.poll() is None and time.monotonic() < deadline, "it ended before it was killed"
-        time.sleep(0.01)
+    until(lambda: len(list(Path("killed").rglob("*.json"))) >= 10 or process.poll() is not None)
+    assert process.poll() is None, "it ended before it was killed"
     process.kill()
     process.wait()
     assert not Path("killed/means.csv").exists()

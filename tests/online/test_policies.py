@@ -545,7 +545,7 @@ def test_compiled_and_plain_python_place_alike(tmp_path):
               "results = t.results_of(pickle.loads(file.read_bytes()))\n"
               "file.write_bytes(pickle.dumps(results))")
     folders = str(Path(__file__).parents[2])
-    subprocess.run([sys.executable, "-c", script, file], check=True, timeout=300,
+    subprocess.run([sys.executable, "-c", script, file], check=True,
                    env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders})
     assert pickle.loads(file.read_bytes()) == results_of(seen)
 
