@@ -32,12 +32,6 @@ def _limits(workers: Integers, gpus: Integers) -> tuple[Matrix, Floats]:
     rows = sparse.vstack([time_rows(len(workers), len(gpus)), gpu_rows(workers, len(gpus))])
     return sparse.csr_array(rows), np.concatenate([np.ones(len(workers)), gpus])
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-008s
-def _solve(goal: Floats, rows: Matrix, right: Floats, upper: Floats) -> Floats:
-    """Where the goal is least; the solver has a tolerance, shares have none."""
-    values: Floats = np.maximum(solved(goal, rows, right, upper).x, 0.0)
-    return values
-
 # %% ../../nbs/43_hadar_baselines.ipynb #43-010
 def fair_shares(rate: Floats, workers: Integers, gpus: Integers,
                 weight: Floats) -> tuple[float, Floats]:
@@ -64,14 +58,15 @@ def fair_shares(rate: Floats, workers: Integers, gpus: Integers,
     upper = np.append(np.where(rate.ravel() > 0, 1.0, 0.0), np.inf)
     goal = np.append(np.zeros(rate.size), -1.0)
     right = np.append(right, np.zeros(len(workers)))
-    found = _solve(goal, sparse.csr_array(rows), right, upper)
+    found: Floats = solved(goal, sparse.csr_array(rows), right, upper).x
     return float(found[-1]), found[:-1].reshape(rate.shape)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-014
 def fastest_shares(rate: Floats, workers: Integers, gpus: Integers) -> tuple[float, Floats]:
     """Gavel max-sum: most steps/s in all, and (jobs, types) shares of time."""
     limits, right = _limits(workers, gpus)
-    found = _solve(-rate.ravel() / rate.max(), limits, right, np.where(rate.ravel() > 0, 1.0, 0.0))
+    upper = np.where(rate.ravel() > 0, 1.0, 0.0)
+    found: Floats = solved(-rate.ravel() / rate.max(), limits, right, upper).x
     return float(found @ rate.ravel()), found.reshape(rate.shape)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-014s

@@ -88,6 +88,7 @@ def solved(goal: Floats, rows: Matrix, right: Floats, upper: Floats, method: str
     found = optimize.linprog(goal, rows, right, bounds=bounds, method=method)
     if not found.success:
         raise RuntimeError(f"the linear program was not solved: {found.message}")
+    found.x = np.maximum(found.x, 0.0)  # the solver has a tolerance, shares have none
     return found
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-102
