@@ -365,12 +365,11 @@ def in_family(family: str, module: str) -> Any:
     ------
     InputError : there is no such family
     """
-    from .lab.frames import InputError
+    from .lab.frames import check_one_of
 
     name = {"pwr": "online"}.get(family, family)
     if name not in families():
-        raise InputError(f"there is no family {family!r}",
-                         mend=f"choose one of {', '.join(families())}")
+        check_one_of(family, families(), "family")
     return import_module(f"sched_lab.{name}.{module}")
 
 

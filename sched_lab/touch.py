@@ -28,7 +28,7 @@ from .hadar.model import State as HadarState
 from .hadar.model import nothing_runs, toy_workload
 from .hadar.primal_dual import Hadar, Place, Terms, best_place, node_prices, take
 from .lab.arrays import Floats, Integers
-from .lab.frames import InputError, embedded
+from .lab.frames import InputError, advice_on, embedded
 from .lab.jit import PACKAGE, njit
 from .online.fgd import fgd
 from .online.inflation import (
@@ -586,7 +586,7 @@ def widget(name: str) -> Any:
     MissingPackage : anywidget is not installed
     """
     if name not in WIDGETS:
-        raise InputError(f"there is no widget {name!r}", mend=f"give one of {', '.join(WIDGETS)}")
+        raise InputError(f"there is no widget {name!r}", mend=advice_on(name, WIDGETS))
     need("anywidget")
     anywidget = import_module("anywidget")
     scripts = [script(file) for file in ("loader.js", f"{name}.kernels.js", f"{name}.js")]

@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 def test_an_unknown_device_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match="choose one of cpu, cuda, strict"):
+    with pytest.raises(InputError, match="are cpu, cuda, strict"):
         get_xp("gpu")
 
 

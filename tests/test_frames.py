@@ -473,3 +473,18 @@ def test_embedded_data_is_found_beside_or_inside_the_package(tmp_path, monkeypat
     (package / "data").mkdir()
     (package / "data" / "nodes.csv").touch()
     assert frames.embedded("nodes.csv") == package / "data" / "nodes.csv"
+
+
+def test_a_link_that_somebody_planted_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / f".mine.partial-{os.getpid()}").symlink_to(tmp_path / "theirs")
+    write_bytes(b"mine", tmp_path / "mine")
+    assert (tmp_path / "theirs").read_text() == "theirs" and (tmp_path / "mine").read_text() == "mine"
+    assert tree(tmp_path) == ["mine", "theirs"]
+
+
+@pytest.mark.parametrize(("words", "found"), [([], None), (["a", "b"], None), (["a", "b", "b", "a"], "b"),
+                                              ([*map(str, range(10**5)), "7"], "7")])
+def test_the_first_word_that_is_there_again_is_found_soon(words: list[str], found: str | None) -> None:
+    begun = time.process_time()
+    assert frames.first_repeated(words) == found and time.process_time() - begun < 1

@@ -23,6 +23,7 @@ from ..lab.commands import (
     Price,
     answer_with,
     checksums_of,
+    choice,
     folder_option,
     option,
     policy_option,
@@ -64,9 +65,8 @@ Iterations = Annotated[int, typer.Option(min=1, max=10**7, help="Rounds of rg.")
 Period = Annotated[float, option("Longest time between two decisions of a simulation (s).",
                                  callback=within(1, math.inf))]
 Loss = Annotated[
-    str, option("What an interruption costs in a simulation: nothing, the started epoch of a job "
-                "that is stopped or moved, or that of every job at every decision.",
-                metavar="|".join(LOSSES))]
+    str, choice("What an interruption costs in a simulation: nothing, the started epoch of a job "
+                "that is stopped or moved, or that of every job at every decision.", LOSSES)]
 TimeLimit = Annotated[float, option("Of exact search (s).", callback=within(0.001, 86400))]
 DayFolder = Annotated[
     Path, folder_option("schedule.csv, summary.json, gantt.html and report.html")]

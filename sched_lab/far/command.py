@@ -20,6 +20,7 @@ from ..lab.commands import (
     Price,
     answer_with,
     checksums_of,
+    choice,
     folder_option,
     option,
     policy_option,
@@ -40,7 +41,7 @@ from ..lab.frames import (
     write_json,
 )
 from ..lab.reports import PAGE, RECORD, Answer, check_folder
-from .due import OBJECTIVES, check_objective
+from .due import OBJECTIVES
 from .energy import Charge
 from .execution import Backend, NvmlBackend, SimulatedBackend, execute
 from .execution import dry_run as dry_run_of
@@ -94,8 +95,7 @@ OperationsFile = Annotated[
     option("How long cutting takes, as measured: profile, create_s, destroy_s, and model if that "
            "matters.", "--operations", metavar="FILE")]
 Objective = Annotated[
-    str, option(f"What is to be least: {' or '.join(OBJECTIVES)} (weighted).", "--objective",
-                metavar="|".join(OBJECTIVES))]
+    str, choice(f"What is to be least: {' or '.join(OBJECTIVES)} (weighted).", OBJECTIVES)]
 
 
 class Asked(NamedTuple):
@@ -167,7 +167,6 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     Example: sched-lab far --gpu A100 --times times.csv --policy far-plus --out schedule
     """
     policy_of(policy)
-    check_objective(objective)
     given = {"times": times, "now": now, "operations": operations, "hardware": hardware,
              "gpu": Path(gpu) if gpu.endswith(".csv") else None}
     files = {name: read_input(path) for name, path in given.items() if path}

@@ -27,6 +27,7 @@ from ..lab.commands import (
     Price,
     Workers,
     answer_with,
+    choice,
     folder_named,
     folder_option,
     option,
@@ -195,8 +196,8 @@ def check_command(cluster: Cluster, as_json: AsJson = False,
 Policies = Annotated[str, option(
     "Policies to compare: recorded is what really ran, the others as in sched-lab inflate. "
     "[default: recorded where known, fgd, pwr-fgd:0.1, joint]", metavar="NAME,NAME,...")]
-Backfill = Annotated[str, option("Which tasks may start before an earlier one that has to wait.",
-                                 metavar="|".join(BACKFILLS))]
+Backfill = Annotated[str, choice("Which tasks may start before an earlier one that has to wait.",
+                                 BACKFILLS)]
 At = Annotated[float | None, option(
     "Let policies decide from this second on; what ran then stays where it is. "
     "[default: from the beginning, on an empty cluster]", metavar="SECONDS")]
@@ -458,9 +459,6 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
         refuse_questions(policies=policies, at=at, what_if=what_if)
         answer_journal(cluster, out, force)
         return
-    if backfill not in BACKFILLS:
-        raise InputError(f"there is no backfill {backfill!r}",
-                         mend=f"choose one of {', '.join(BACKFILLS)}")
     names = tuple(name.strip() for name in policies.split(",")) if policies.strip() else ()
     said = read_what_if(what_if) if what_if else {}
     check_what_if(said, names, at)

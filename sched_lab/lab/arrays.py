@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .frames import InputError
+from .frames import InputError, check_one_of
 
 __all__ = ['get_xp', 'to_host', 'to_device', 'best_time_s']
 
@@ -64,10 +64,8 @@ def get_xp(device: str = "cpu") -> Any:
                 f"device 'strict' needs array-api-strict ({error})", value="strict",
                 mend="pip install array-api-strict, or choose the device 'cpu'") from None
         return strict
-    if device == "cpu":
-        return np
-    raise InputError(f"there is no device {device!r}", value=device,
-                     mend=f"choose one of {', '.join(DEVICES)}")
+    check_one_of(device, DEVICES, "device")
+    return np
 
 
 def to_host(x: Array) -> np.ndarray[Any, Any]:

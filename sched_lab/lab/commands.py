@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .records import PolicyTable
     from .reports import Answer, Report
 
-__all__ = ['option', 'within', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
+__all__ = ['option', 'choice', 'within', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
            'fail']
 
 
@@ -50,6 +50,28 @@ def within(low: float, high: float) -> Callable[[float | None], float | None]:
             return value
         raise typer.BadParameter(f"{value:g} is not in the range from {low:g} to {high:g}")
     return check
+
+
+def choice(help: str, words: Iterable[str], *names: str, metavar: str | None = None) -> Any:
+    """An option that takes one of some words: `choice("What for.", ("gpus", "watts"), "--for")`.
+
+    Parameters
+    ----------
+    help : one sentence
+    words : all that it takes
+    names : as `option` takes them
+    metavar : what stands for the value in the help text; without any, the words
+    """
+    there = tuple(words)
+
+    def check(value: str | None) -> str | None:
+        if value is None or value in there:
+            return value
+        from .frames import advice_on
+
+        raise typer.BadParameter(f"there is no {value!r:.60}; {advice_on(value, there)}")
+
+    return option(help, *names, metavar=metavar or "|".join(filter(None, there)), callback=check)
 
 
 def folder_named(name: str) -> Path:

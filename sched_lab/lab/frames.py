@@ -19,7 +19,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -177,10 +177,61 @@ class Column:
         return self.mend or wanted
 
 
-def _close(word: str, words: Sequence[str], otherwise: str) -> str:
+LONGEST_WORD = 100  # letters of a word that are compared; nobody mistypes more
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The one of some words that is meant, whatever its capitals; empty if none is near."""
+    by_small = {one.lower(): one for one in reversed(list(words))}
+    near = difflib.get_close_matches(word[:LONGEST_WORD].lower(), by_small, n=1)
+    return by_small[near[0]] if near else ""
+
+
+def _close(word: str, words: Iterable[str], otherwise: str) -> str:
     """Advice that names the word meant, if one is near."""
-    near = difflib.get_close_matches(word, words, n=1)
-    return f"did you mean {near[0]}?" if near else otherwise
+    near = nearest(word, words)
+    return f"did you mean {near}?" if near else otherwise
+
+
+def advice_on(word: str, words: Iterable[str], meant: str = "") -> str:
+    """Mend of a word that is none of a closed vocabulary.
+
+    Parameters
+    ----------
+    word, words : what was given, and all that could have been
+    meant : the word meant, if that is known; otherwise the nearest
+    """
+    there = list(words)
+    meant = meant or nearest(word, there)
+    return f"{f'did you mean {meant}? There are' if meant else 'choose one of'} {', '.join(there)}"
+
+
+def check_one_of(word: str, words: Iterable[str], what: str) -> None:
+    """Refuse a word that is none of a closed vocabulary.
+
+    Parameters
+    ----------
+    word, words : what was given, and all that could have been
+    what : what such a word names, as `policy`
+
+    Raises
+    ------
+    InputError : with the word meant, if one is near, and all of them
+    """
+    there = list(words)
+    if word not in there:
+        raise InputError(f"there is no {what} {word!r:.60}", value=word,
+                         mend=advice_on(word, there))
+
+
+def first_repeated(words: Iterable[str]) -> str | None:
+    """The first word that was there before; None if each is there once."""
+    seen: set[str] = set()
+    for word in words:
+        if word in seen:
+            return word
+        seen.add(word)
+    return None
 
 
 LARGEST_INPUT_MIB = 128  # a trace of a million tasks has about 50
@@ -348,7 +399,7 @@ def _check_shape(records: list[list[str]], lines: list[int], path: str | Path) -
     header = [name.strip() for name in records[0]]
     if len(records) == 1:
         raise error("there is a header but no row", row=lines[0], mend="give at least one row")
-    if again := next((name for name in header if name and header.count(name) > 1), None):
+    if again := first_repeated(filter(None, header)):
         raise error("the header names this column twice", row=lines[0], column=again, value=again,
                     mend="keep one")
     for record, line in zip(records, lines, strict=True):
@@ -581,7 +632,8 @@ def write_bytes(data: bytes, path: str | Path) -> Path:
             remove_leftovers(target.parent, re.escape(target.name))
             neighbour = _hidden(target)
             try:
-                with open(neighbour, "wb") as file:
+                neighbour.unlink(missing_ok=True)  # a link that somebody has put there is not ours
+                with open(neighbour, "xb") as file:  # and "x" follows none
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .frames import InputError
+from .frames import InputError, advice_on, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,10 +87,13 @@ class PolicyTable(Mapping[str, PolicyRecord[Form]]):
         if name in self._records:
             return self._records[name]
         names = list(self.sentences())
-        near = difflib.get_close_matches(name, names, n=1)
-        meant = f"did you mean {near[0]}? There are" if near else "choose one of"
-        raise InputError(f"there is no policy {name!r}", value=name,
-                         mend=f"{meant} {', '.join(names)}")
+        stem, _, filled = name.partition(":")
+        stems = {one.partition(":")[0]: one for one in reversed(names)}
+        meant = stems.get(nearest(stem, stems), "")
+        if filled and ":" in meant:
+            meant = f"{meant.partition(':')[0]}:{filled}"
+        raise InputError(f"there is no policy {name!r:.60}", value=name,
+                         mend=advice_on(name, names, f"{meant:.60}"))
 
     def array_form(self, name: str) -> Any:
         """Array form of a policy.

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from .frames import InputError, is_finished, read_frame, sha256, write_frame
+from .frames import InputError, check_one_of, is_finished, read_frame, sha256, write_frame
 from .jit import PACKAGE, source_stamp
 from .sweeps import Shown, sweep
 
@@ -239,9 +239,8 @@ def check_names(experiments: Mapping[str, Experiment], names: Iterable[str]) -> 
     ------
     InputError : there is one
     """
-    if unknown := [name for name in names if name not in experiments]:
-        raise InputError(f"there is no experiment {unknown[0]!r}", value=unknown[0],
-                         mend=f"choose one of {', '.join(experiments)}")
+    for name in names:
+        check_one_of(name, experiments, "experiment")
 
 
 def run_one(experiment: Experiment, claims: Sequence[Claim], results: Path, workplace: Workplace,

@@ -17,6 +17,7 @@ from .. import __version__
 from .._extras import need
 from ..cluster import Cluster, read_nodes
 from ..hardware import known_gpu_w, watts_of_files
+from ..lab.arrays import DEVICES
 from ..lab.commands import (
     Carbon,
     Force,
@@ -26,6 +27,7 @@ from ..lab.commands import (
     as_called,
     can_draw,
     checksums_of,
+    choice,
     folder_option,
     option,
     policy_option,
@@ -200,17 +202,16 @@ Seeds = Annotated[
     option("Random workloads to draw, 0-9 or 0,3,5-7; one sub-folder seed-N each. [default: 0]")]
 Sampling = Annotated[
     str,
-    option("replacement draws every task anew (the paper's text); permutation-first draws each "
-           "task once before it repeats one (what the authors ran).",
-           metavar="|".join(SAMPLINGS))]
+    choice("replacement draws every task anew (the paper's text); permutation-first draws each "
+           "task once before it repeats one (what the authors ran).", SAMPLINGS)]
 ArrivalsFile = Annotated[
     Path | None, option("Recorded workload to replay instead: JSON, plain or gzip.")]
 SeedOfFile = Annotated[int | None, option("Which seed of the recorded workload.")]
 
 PowerName = Annotated[
     str,
-    option("CPU power as Eq. 1 is printed, or as the authors' code counts packages.",
-           metavar="|".join(POWER_MODELS))]
+    choice("CPU power as Eq. 1 is printed, or as the authors' code counts packages.",
+           POWER_MODELS)]
 GpuPower = Annotated[
     Path | None, option("Watts of GPU models, to add or override: model, idle_w, full_w.")]
 CpuPower = Annotated[
@@ -221,16 +222,15 @@ LoadCurve = Annotated[
            metavar="step|linear|concave|0:0,0.5:0.7,1:1")]
 Arithmetic = Annotated[
     str,
-    option("exact integers, or the authors' floating-point order (reference).",
-           metavar="|".join(ARITHMETICS))]
+    choice("exact integers, or the authors' floating-point order (reference).", ARITHMETICS)]
 Until = Annotated[
     float | None,
     option("Stop when arrived GPU demand reaches this share of the capacity. "
            "[default: 1.0 with --seeds, the whole recording with --arrivals]")]
 ArrayDevice = Annotated[
     str | None,
-    option("Step all seeds in lockstep here, with the same results. "
-           "[default: one by one, compiled]", metavar="cpu|cuda")]
+    choice("Step all seeds in lockstep here, with the same results. "
+           "[default: one by one, compiled]", DEVICES, metavar="cpu|cuda")]
 RunsFolder = Annotated[
     Path, folder_option("assignments.csv, curve.csv, failures.csv and summary.json")]
 WithPage = Annotated[
@@ -400,7 +400,7 @@ DaskAddress = Annotated[
     option("Compute on the workers of this Dask scheduler instead, which must see the same files.",
            metavar="tcp://HOST:PORT")]
 ResultFormat = Annotated[
-    str, option("Kind of the file with all runs.", metavar="|".join(FORMATS))]
+    str, choice("Kind of the file with all runs.", FORMATS)]
 
 
 def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None,
@@ -414,9 +414,6 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
 
     Example: sched-lab sweep study.toml --out study --workers 4
     """
-    if format not in FORMATS:
-        raise InputError(f"--format {format!r} is not one of {', '.join(FORMATS)}",
-                         mend="choose one of these")
     if format == "parquet":
         need("pyarrow")
     study = read_study(config)

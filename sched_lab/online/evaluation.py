@@ -17,7 +17,7 @@ import pandas as pd
 from .. import __version__
 from ..cluster import Cluster, read_nodes
 from ..hardware import CpuWatts, GpuWatts, known_gpu_w, watts_of_files
-from ..lab.frames import InputError, embedded, read_bytes, read_input, sha256
+from ..lab.frames import InputError, advice_on, embedded, read_bytes, read_input, sha256
 from ..lab.sweeps import Cell, Shown, Sweep, grid, sweep
 from ..power import POWER_MODELS, load_permille
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
@@ -212,8 +212,7 @@ def check_kind(name: str, value: Any, path: Path) -> None:
     InputError : naming file, setting and mend
     """
     if name not in KINDS:
-        raise InputError(f"there is no setting {name!r}", file=path,
-                         mend=f"there are {', '.join(KINDS)}")
+        raise InputError(f"there is no setting {name!r:.60}", file=path, mend=advice_on(name, KINDS))
     kind, words = KINDS[name]
     if not isinstance(value, kind) or isinstance(value, bool) or value in ([], {}):
         raise InputError(f"{name} is {value!r}", file=path, mend=f"give {words}")

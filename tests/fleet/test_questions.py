@@ -144,7 +144,7 @@ def test_moves_come_as_a_table_and_as_commands(capsys):
     lines = Path("plan/commands.sh").read_text().splitlines()
     assert moves["whole_gpus_freed"].sum() >= 1 and len(lines) == len(moves) and all(line[0] == "#" for line in lines)
     assert call("move", "mine", "--for", "watts", "--out", "watts") == 0
-    assert_refused(call("move", "mine", "--for", "fun", "--out", "out"), capsys, "gpus or watts")
+    assert_refused(call("move", "mine", "--for", "fun", "--out", "out"), capsys, "gpus, watts")
     assert_refused(call("move", "mine", "--moves", "0", "--out", "out"), capsys, "--moves")
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 from ...cluster import WHOLE_GPU_MILLI, State, check_state
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Truths
-from ...lab.frames import InputError
+from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit
 from ...lab.reports import Report
 from ...online.inflation import _admitted
@@ -670,9 +670,7 @@ class Plan:
 
 def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[Power, bool]:
     """Power model of the nodes, and whether the watts of all GPU models are known."""
-    if goal not in GOALS:
-        raise InputError(f"there is no goal {goal!r}", value=goal,
-                         mend=f"choose one of {', '.join(GOALS)}")
+    check_one_of(goal, GOALS, "goal")
     unknown = {model for model in problem.cluster.gpu_model
                if model and not knows_gpu_w(model, power.gpu_power_w)}
     if unknown and goal == "gpus":

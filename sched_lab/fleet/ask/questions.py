@@ -18,6 +18,7 @@ from ...lab.commands import (
     HardwareFile,
     NoCharts,
     answer_with,
+    choice,
     folder_named,
     folder_option,
     option,
@@ -32,7 +33,7 @@ from ..read.reading import read_files
 from ..read.tables import ClusterTables, read_cluster
 from ..replay.problem import Problem, Schedule, problem_of, recorded
 from .explain import explain, settings_for
-from .move import commands_of, plan_moves, system_of
+from .move import GOALS, commands_of, plan_moves, system_of
 from .move import report_of as report_of_plan
 from .place import latest_s, place_tasks
 from .place import report_of as report_of_placed
@@ -48,11 +49,8 @@ def schedule_for(problem: Problem, state: str, policy: str,
 
     Raises
     ------
-    InputError : no such state, or nothing is recorded
+    InputError : nothing is recorded
     """
-    if state not in ("", *STATES):
-        raise InputError(f"there is no state {state!r}", value=state,
-                         mend=f"choose one of {', '.join(STATES)}")
     has_record = bool((recorded(problem).node >= 0).any())
     if state == "recorded" and not has_record:
         raise InputError("no task has both a node and a time: nothing is recorded",
@@ -91,9 +89,9 @@ FARTHEST_S = 1e12
 At = Annotated[float | None, option(
     "The moment, seconds since the zero of the cluster. [default: the task's start; if it has not "
     "started, the last known moment]", metavar="SECONDS", callback=within(-FARTHEST_S, FARTHEST_S))]
-State = Annotated[str, option(
+State = Annotated[str, choice(
     "What was running then: what really ran, or what the policy itself would have placed. "
-    "[default: recorded, if anything is]", metavar="|".join(STATES))]
+    "[default: recorded, if anything is]", ("", *STATES))]
 GpuPower = Annotated[Path | None, option(
     "Watts of GPU models, to add or override: model, idle_w, full_w.")]
 AsJson = Annotated[bool, option("Print JSON: every node, every GPU, every score.", "--json")]
@@ -198,8 +196,8 @@ class PlanReport(Report):
 
 
 Moves = Annotated[int, option("Most migrations.", min=1, max=1000)]
-Goal = Annotated[str, option("What they are for: whole GPUs freed, or watts saved.", "--for",
-                             metavar="gpus|watts")]
+Goal = Annotated[str, choice("What they are for: whole GPUs freed, or watts saved.", GOALS,
+                             "--for")]
 PlanFolder = Annotated[Path, folder_option("moves.csv, commands.sh and summary.json")]
 
 
@@ -214,8 +212,6 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
 
     Example: sched-lab move mycluster --moves 5 --for gpus --out plan
     """
-    if goal not in ("gpus", "watts"):
-        raise InputError(f"--for {goal} is no goal", value=goal, mend="give gpus or watts")
     tables = read_cluster(cluster)
     problem = problem_of(tables)
     power = power_of_files(hardware, gpu_power)

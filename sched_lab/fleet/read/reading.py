@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...lab.frames import InputError
+from ...lab.frames import InputError, check_one_of
 from ...power import GPU_POWER_W
 from . import columns, kubernetes, slurm, traces
 from .tables import (
@@ -44,13 +43,9 @@ def format_named(name: str) -> Format:
     ------
     InputError : there is none
     """
-    if name in FORMATS:
-        return FORMATS[name]
-    names = ["auto", *FORMATS]
-    near = difflib.get_close_matches(name, names, n=1)
-    meant = f"did you mean {near[0]}? There are" if near else "choose one of"
-    raise InputError(f"there is no format {name!r}", value=name,
-                     mend=f"{meant} {', '.join(names)}")
+    if name not in FORMATS:
+        check_one_of(name, ["auto", *FORMATS], "format")
+    return FORMATS[name]
 
 
 def recognised(source: Source, options: ReadOptions) -> Format | None:

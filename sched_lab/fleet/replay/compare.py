@@ -19,7 +19,7 @@ import pandas as pd
 from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
-from ...lab.frames import InputError, read_bytes
+from ...lab.frames import InputError, advice_on, read_bytes
 from ...lab.jit import njit
 from ...lab.sweeps import sweep
 from ...meter import Tariff, amounts_in, coarser, tariff_of, with_edges
@@ -113,8 +113,8 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
                              value=name, mend=f"{WATTS_MEND}, or choose among "
                              + ", ".join(WITHOUT_WATTS))
     if asked.against and asked.against not in names:
-        raise InputError(f"{asked.against!r} is none of the policies {', '.join(names)}",
-                         value=asked.against, mend="choose one of these")
+        raise InputError(f"--against {asked.against!r:.60} is none of the policies compared",
+                         value=asked.against, mend=advice_on(asked.against, names))
     return tuple(names)
 
 
@@ -752,7 +752,7 @@ def check_keys(said: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], p
             is_cap = "cap" in key and "power_cap_w" in known
             raise InputError(f"{inside}{key}: there is no such key", file=path, value=key,
                              mend="say power_cap_w = WATTS" if is_cap else
-                             f"choose among {', '.join(known)}")
+                             advice_on(key, known))
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] == (bool,)):
             raise InputError(f"{inside}{key} = {value!r} is not {known[key][-1].__name__}",
                              file=path, value=key, mend="see sched-lab replay --help")

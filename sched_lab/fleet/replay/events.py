@@ -14,7 +14,7 @@ import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI, State
 from ...lab.arrays import Floats, Integers, Truths
-from ...lab.frames import InputError
+from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit, quiet
 from ...online.bid import count_placed, is_due
 from ...online.inflation import (
@@ -1515,9 +1515,7 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     InputError : no such policy or backfill, no watts for a model, a cap that cannot be held, or
         prices and conservative backfill
     """
-    if backfill not in BACKFILLS:
-        raise InputError(f"there is no backfill {backfill!r}",
-                         mend=f"choose one of {', '.join(BACKFILLS)}")
+    check_one_of(backfill, BACKFILLS, "backfill")
     settings = power or PowerSettings()
     case = case_of(problem, policy, seed, at_s, settings, cap_w)
     check_cap(case, backfill)
