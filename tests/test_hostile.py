@@ -1,4 +1,4 @@
-"""Hostile calls of every command: each ends soon, in little memory, with a result or one line that says what to mend."""
+"""Hostile calls of every command: each ends soon, in little memory, with a result or one line that names the mend."""
 
 from __future__ import annotations
 

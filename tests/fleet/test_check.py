@@ -1,5 +1,6 @@
 """What cannot be true in a cluster is found, with row and mend; what can be true is left alone."""
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from sched_lab.fleet.read.check import FINDING_COLUMNS, Bookings, check_cluster, overfull, zone_shift
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns, write_cluster
+from sched_lab.fleet.replay.problem import problem_of
+from sched_lab.lab.frames import InputError
 
 NODES = [{"name": "n0", "gpu_model": "T4", "num_gpus": 2, "cpu_milli": 64_000, "memory_mib": 262_144},
          {"name": "n1", "gpu_model": "V100M16", "num_gpus": 8, "cpu_milli": 96_000, "memory_mib": 393_216}]
@@ -159,7 +162,7 @@ def test_a_folder_that_cannot_be_read_is_unusable(tmp_path):
 
 
 def test_many_wrong_rows_are_counted_and_few_are_shown():
-    checked = check_cluster(cluster(*[{"end_s": 1, "gpu_list": "", "node": ""}] * 500))
+    checked = check_cluster(cluster(*[{"end_s": 1, "gpu_list": "", "node": ""}] * 500, {}))
     assert len(checked.findings) == 20 and set(checked.findings["count"]) == {500}
     assert list(checked.findings) == FINDING_COLUMNS and len(checked.summary()) == 3
     assert "500 rows" in checked.summary()[1]
@@ -197,3 +200,25 @@ def test_spells_equal_a_count_at_every_second(rows):
 def test_small_round_requests_are_milli_vcpu_and_small_crooked_ones_are_cores(column, is_slip):
     checked = check_cluster(cluster(*({"cpu_milli": value} for value in column)))
     assert ("unit slip" in set(checked.findings["kind"])) == is_slip
+
+
+@pytest.mark.parametrize(("task", "node", "code", "words"), [
+    *(({}, {"num_gpus": count}, 1, "more than 62 GPUs in a node") for count in (63, 10**6, 10**9)),
+    ({"constraints": "{"}, {}, 1, "the constraints cannot be read"),
+    ({"constraints": '{"affinity": [[{"key": "a", "operator": "Near", "values": []}]]}'}, {}, 1, "cannot be read"),
+    ({"constraints": "[" * 100_000}, {}, 1, "the constraints cannot be read"),
+    ({"cpu_milli": 2**41, "node": ""}, {}, 1, "larger than any node"),
+    ({"gpu_list": "9" * 30}, {}, 1, "is no list of GPUs"), ({"gpu_list": "9" * 5000}, {}, 1, "is no list of GPUs")])
+def test_what_a_replay_leaves_out_is_found(task, node, code, words):
+    begun = time.process_time()
+    checked = check_cluster(cluster({"gpu_list": "1"}, task, nodes=[{**NODES[0], **node}, NODES[1]]))
+    assert checked.exit_code == code and any(words in line for line in checked.summary()), checked.summary()
+    assert time.process_time() - begun < 2
+
+
+def test_what_no_replay_takes_is_unusable():
+    for task, node in (({"constraints": "{"}, {}), ({}, {"num_gpus": 63})):
+        checked = check_cluster(cluster(task, nodes=[{**NODES[0], **node}]))
+        assert checked.exit_code == 2
+        with pytest.raises(InputError, match="no row can be used"):
+            problem_of(cluster(task, nodes=[{**NODES[0], **node}]))

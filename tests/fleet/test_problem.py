@@ -175,8 +175,9 @@ def test_a_node_of_a_billion_gpus_is_refused():
 
 
 @pytest.mark.parametrize(("tasks", "nodes", "words"), [
-    ([{}], [{"num_gpus": 63}], "there are no nodes"), ([{"end_s": 1}], [{}], "no task that can be replayed"),
-    ([], [{}], "no task that can be replayed"), ([{"constraints": "?"}], [{}], "no task that can be replayed")])
+    ([{}], [{"num_gpus": 63}], "more than 62 GPUs in a node"), ([{"end_s": 1}], [{}], "ended before it began"),
+    ([{}], [], "there are no nodes"), ([], [{}], "there are no tasks"),
+    ([{"constraints": "?"}], [{}], "constraints cannot be read")])
 def test_nothing_to_replay_is_an_error(tasks, nodes, words):
     with pytest.raises(InputError, match=words):
         problem_of(tables_of(tasks, nodes))

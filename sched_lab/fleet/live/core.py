@@ -45,7 +45,7 @@ from ...online.model import (
 )
 from ...online.policies import POLICIES, policy_of
 from ...traces import TaskClasses, Tasks, admits, default_tasks, models_of, target_workload
-from ..read.check import gpus_of
+from ..read.tables import gpus_of
 from ..replay.problem import (
     ENOUGH,
     LARGEST_AMOUNT,

@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...cluster import WHOLE_GPU_MILLI
+from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
 from ...hardware import known_gpu_w
 from ...lab.frames import InputError
 from ...traces import models_of
-from .tables import ClusterTables, milli_of_profile, read_cluster
+from ..replay.problem import LARGEST_AMOUNT, problem_of
+from .tables import ClusterTables, Columns, gpus_of, milli_of_profile, read_cluster
 
 __all__ = ['Checked', 'check_cluster']
 
@@ -60,29 +61,8 @@ class Found(NamedTuple):
                  "count": max(1, len(self.rows))} for place, row in enumerate(shown or [None])]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """A table whose numbers are floats, NaN where unknown, and whose texts are never missing.
-
-    Parameters
-    ----------
-    file : name of the table
-    frame : nodes or tasks
-    """
-
-    file: str
-    frame: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def numbers(self, column: str) -> Floats:
-        """Numbers of a column, (rows,)."""
-        return self.frame[column].to_numpy(float, na_value=np.nan)
-
-    def texts(self, column: str) -> NDArray[np.object_]:
-        """Texts of a column, (rows,)."""
-        return self.frame[column].fillna("").astype(str).to_numpy(object)
+class Examined(Columns):
+    """A table in which something is found."""
 
     def found(self, kind: str, column: str, is_so: Flags, words: Callable[[int], str], mend: str,
               severity: str = "finding") -> Iterator[Found]:
@@ -103,14 +83,19 @@ class Pair:
     watts : models of GPUs whose watts are known
     """
 
-    nodes: Columns
-    tasks: Columns
+    nodes: Examined
+    tasks: Examined
     watts: frozenset[str]
+
+
+def same(sentence: str) -> Callable[[int], str]:
+    """The same words for every row."""
+    return lambda _: sentence
 
 
 def table(severity: str, kind: str, file: str, sentence: str, mend: str) -> Found:
     """A finding about all of a table."""
-    return Found(severity, kind, file, "", np.empty(0, np.int64), lambda _: sentence, mend)
+    return Found(severity, kind, file, "", np.empty(0, np.int64), same(sentence), mend)
 
 
 def shown(number: float) -> str:
@@ -315,12 +300,6 @@ def check_sizes(pair: Pair) -> Iterator[Found]:
                                 "split the task, correct its demand, or add nodes that can hold it")
 
 
-def gpus_of(text: str) -> list[int]:
-    """Numbers of GPUs of a text such as "0-2"; empty if it is none."""
-    parts = text.split("-")
-    return [int(part) for part in parts] if all(map(str.isdecimal, parts)) else []
-
-
 def node_positions(pair: Pair) -> Indices:
     """Position of each task's node in the table of nodes, -1 if it is not there, (tasks,)."""
     position = {name: node for node, name in reversed([*enumerate(pair.nodes.texts("name"))])}
@@ -435,12 +414,12 @@ def gpu_bookings(pair: Pair, node: Indices) -> tuple[Bookings, Indices]:
     task = np.repeat(np.arange(len(codes)), count)
     numbers = np.concatenate([np.empty(0, np.int64), *(
         np.array(lists[code], np.int64) for code in codes if lists[code])])
-    size = np.nan_to_num(pair.nodes.numbers("num_gpus")).clip(0).astype(np.int64)
+    size = np.nan_to_num(pair.nodes.numbers("num_gpus")).clip(0, MAX_GPUS_PER_NODE).astype(np.int64)
     first = np.concatenate([[0], np.cumsum(size)])
     is_there = (node[task] >= 0) & (numbers < np.append(size, 0)[node[task]])
     task = task[is_there]
     start, end = presence(pair.tasks)
-    weight = np.nan_to_num(pair.tasks.numbers("gpu_milli")).astype(np.int64)
+    weight = np.nan_to_num(pair.tasks.numbers("gpu_milli")).clip(0, LARGEST_AMOUNT).astype(np.int64)
     unit = first[node[task]] + numbers[is_there]
     return Bookings(unit, task, start[task], end[task], weight[task]), first
 
@@ -449,7 +428,7 @@ def node_bookings(pair: Pair, node: Indices, weight: Floats) -> Bookings:
     """Bookings of whole nodes by tasks that are on one."""
     start, end = presence(pair.tasks)
     task = np.flatnonzero(node >= 0)
-    whole = np.nan_to_num(weight).clip(0, 2**53).astype(np.int64)
+    whole = np.nan_to_num(weight).clip(0, LARGEST_AMOUNT).astype(np.int64)
     return Bookings(node[task], task, start[task], end[task], whole[task])
 
 
@@ -597,12 +576,31 @@ def findings_frame(found: Sequence[Found]) -> pd.DataFrame:
     return frame.astype({"row": "Int64", "count": "int64"})
 
 
-def unreadable(error: InputError) -> Found:
-    """The finding that the folder cannot be read."""
-    sentence = str(error)
+def unusable(kind: str, error: InputError) -> Found:
+    """The finding that the folder cannot be read, or its tasks cannot be replayed."""
+    sentence = str(error).removesuffix(f"; {error.mend}")
     row = np.array([error.row - 2] if error.row else [], np.int64)
-    return Found("unusable", "not readable", Path(error.file or "").name, error.column or "", row,
-                 lambda _: sentence, error.mend or "mend the file")
+    return Found("unusable", kind, Path(error.file or "").name, error.column or "", row,
+                 same(sentence), error.mend or "mend the file")
+
+
+def check_replay(cluster: ClusterTables, found: Sequence[Found]) -> Iterator[Found]:
+    """Rows that a replay refuses, unless something has been found in them already."""
+    severe = [one for one in found if one.severity != "note"]
+    if any(one.severity == "unusable" for one in severe):
+        return
+    try:
+        ledger = problem_of(cluster).ledger
+    except InputError as error:
+        yield unusable("cannot be replayed", error)
+        return
+    known = {(one.file, int(row)) for one in severe for row in one.rows}
+    for line in ledger[ledger["what"] == "refused"].to_dict("records"):
+        if (line["file"], line["row"] - 2) not in known:
+            others = f", in {line['count']:,} rows" if line["count"] > 1 else ""
+            yield Found("finding", "left out of a replay", line["file"], "",
+                        np.array([line["row"] - 2], np.int64), same(line["reason"] + others),
+                        "correct it, or take the row out")
 
 
 @dataclass(frozen=True)
@@ -676,7 +674,9 @@ def check_cluster(cluster: ClusterTables | str | Path,
         try:
             cluster = read_cluster(cluster)
         except InputError as error:
-            return Checked(f"{cluster}: not a cluster", findings_frame([unreadable(error)]))
-    pair = Pair(Columns("nodes.csv", cluster.nodes), Columns("tasks.csv", cluster.tasks),
+            return Checked(f"{cluster}: not a cluster",
+                           findings_frame([unusable("not readable", error)]))
+    pair = Pair(Examined("nodes.csv", cluster.nodes), Examined("tasks.csv", cluster.tasks),
                 frozenset(known_gpu_w(gpu_power_w)))
-    return Checked(size_of(pair), findings_frame([one for check in CHECKS for one in check(pair)]))
+    found = [one for check in CHECKS for one in check(pair)]
+    return Checked(size_of(pair), findings_frame([*found, *check_replay(cluster, found)]))

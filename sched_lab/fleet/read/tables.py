@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...lab.frames import InputError, InputFile, read_input, read_json, write_bytes, write_json
+from ...lab.arrays import Floats, Texts
+from ...lab.frames import (
+    InputError,
+    InputFile,
+    first_repeated,
+    read_input,
+    read_json,
+    write_bytes,
+    write_json,
+)
 from ...lab.reports import Answer, check_folder
 
 if TYPE_CHECKING:
@@ -187,8 +196,7 @@ def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Object of JSON, each name once."""
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        again = next(name for name in names if names.count(name) > 1)
+        again = first_repeated(name for name, _ in pairs)
         raise ValueError(f"an object has the name {again!r:.60} twice")
     return value
 
@@ -315,8 +323,11 @@ def text_table(source: Source, separator: str = ",") -> pd.DataFrame:
     text = source.text()
     error = partial(InputError, file=source.name)
     header = header_of(source, separator)
-    if again := [name for name in header if header.count(name) > 1]:
-        raise error("the header names this column twice", row=1, column=again[0] or "without name",
+    if len(header) > MOST_COLUMNS:
+        raise error(f"there are {len(header):,} columns", row=1,
+                    mend=f"give a table with at most {MOST_COLUMNS:,}")
+    if (again := first_repeated(header)) is not None:
+        raise error("the header names this column twice", row=1, column=again or "without name",
                     mend="keep one")
     frame = cells_of(text, separator, error)
     if frame.shape[1] != len(header):
@@ -330,6 +341,7 @@ def text_table(source: Source, separator: str = ",") -> pd.DataFrame:
 
 
 LONGEST_HEADER = 2**20  # letters
+MOST_COLUMNS = 1000
 
 
 def header_of(source: Source, separator: str = ",") -> list[str]:
@@ -730,6 +742,39 @@ class Format:
     sentence: str
     recognises: Callable[[Source], bool]
     read: Callable[[Sequence[Source], Ledger, ReadOptions], tuple[pd.DataFrame, pd.DataFrame]]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table whose numbers are floats, NaN where unknown, and whose texts are never missing.
+
+    Parameters
+    ----------
+    file : name of the table
+    frame : nodes or tasks
+    """
+
+    file: str
+    frame: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def numbers(self, column: str) -> Floats:
+        """Numbers of a column, (rows,)."""
+        return self.frame[column].to_numpy(float, na_value=np.nan)
+
+    def texts(self, column: str) -> Texts:
+        """Texts of a column, (rows,)."""
+        return self.frame[column].fillna("").astype(str).to_numpy(object)
+
+
+GPU_LIST = re.compile(r"[0-9]{1,9}(?:-[0-9]{1,9})*")
+
+
+def gpus_of(text: str) -> list[int]:
+    """Numbers of GPUs of a text such as "0-2"; empty if it is none."""
+    return list(map(int, text.split("-"))) if GPU_LIST.fullmatch(text) else []
 
 
 def milli_of_profile(profile: str) -> int | None:

@@ -28,8 +28,7 @@ from ...online.model import (
 )
 from ...power import Power
 from ...traces import Tasks, models_of, target_workload, task_classes
-from ..read.check import Columns, gpus_of
-from ..read.tables import ClusterTables, Ledger, milli_of_profile, note_rows
+from ..read.tables import ClusterTables, Columns, Ledger, gpus_of, milli_of_profile, note_rows
 
 __all__ = ['Problem', 'Schedule', 'problem_of']
 
@@ -373,8 +372,9 @@ class Sight:
                  taints: list[tuple[Taint, ...]]) -> None:
         self.labels = [{**own, "metadata.name": str(name)}
                        for name, own in zip(names, labels, strict=True)]
-        self.taint_sets = list(dict.fromkeys(taints))
-        self.taint_code = np.array([self.taint_sets.index(one) for one in taints], np.int64)
+        number = {one: code for code, one in enumerate(dict.fromkeys(taints))}
+        self.taint_sets = list(number)
+        self.taint_code = np.array([number[one] for one in taints], np.int64)
         self._values: dict[str, tuple[dict[str | None, int], Integers]] = {}
         self._met: dict[Rule, Truths] = {}
 
@@ -539,9 +539,7 @@ def cluster_of(draft: Draft, demands: Demands) -> Cluster:
     draft.note((gpus > 0) & np.array(["+" in model for model in models], bool), "GPUs of several "
                "models: a model of its own, for tasks that name none")
     rows = np.flatnonzero(draft.is_kept)
-    if not len(rows):
-        raise InputError("there are no nodes", file="nodes.csv",
-                         mend="read again with --nodes FILE, or with --size-to 80%")
+    refuse_empty(draft, "there are no nodes", "read again with --nodes FILE, or with --size-to 80%")
     num_gpus = known_or(gpus, 0)
     cpu_model = np.where(np.isnan(cpu), UNKNOWN_CPU, "").astype(object)
     return Cluster(draft.columns.texts("name"), known_or(cpu, enough_for(demands.cpu_milli)),
@@ -657,11 +655,22 @@ def limits_in(placement: Placement, parts: Parts) -> tuple[Texts | None, Integer
             np.where(is_limited, placement.most_per_node[parts.row], 0))
 
 
-def refuse_empty(draft: Draft) -> None:
-    """Refuse a table of which no row is left."""
-    if not draft.is_kept.any():
-        raise InputError("there is no task that can be replayed", file=draft.columns.file,
-                         mend="see sched-lab check")
+def refuse_empty(draft: Draft, problem: str, mend: str) -> None:
+    """Refuse a table of which no row is left.
+
+    Parameters
+    ----------
+    problem, mend : what is said of a table that has none at all
+    """
+    if draft.is_kept.any():
+        return
+    lines = draft.ledger.frame()
+    lines = lines[(lines["file"] == draft.columns.file) & (lines["what"] == "refused")]
+    if len(lines):
+        raise InputError(f"no row can be used: {' or '.join(lines['reason'])}",
+                         file=draft.columns.file, row=int(lines["row"].iloc[0]),
+                         mend="correct these rows; sched-lab check names them")
+    raise InputError(problem, file=draft.columns.file, mend=mend)
 
 
 def problem_of(tables: ClusterTables) -> Problem:
@@ -685,9 +694,10 @@ def problem_of(tables: ClusterTables) -> Problem:
     demands = demands_of(draft)
     times = times_of(draft)
     cluster = cluster_of(nodes, demands)
-    refuse_empty(draft)
+    no_tasks = ("there are no tasks", "read again, with a file that has some")
+    refuse_empty(draft, *no_tasks)
     placement = placement_of(draft, nodes)
-    refuse_empty(draft)
+    refuse_empty(draft, *no_tasks)
     specs = (wishes_of(draft, demands, cluster), placement.spec)
     parts = parts_of(draft, demands)
     node, gpu_mask = places_of(draft, demands, parts, cluster)
