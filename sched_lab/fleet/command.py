@@ -47,8 +47,8 @@ from ..lab.reports import PAGE, RECORD, Answer, check_folder, refuse_folder
 from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
 from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille
-from .dates import ORDERS, check_order
 from .read.check import check_cluster
+from .read.dates import ORDERS, check_order
 from .read.reading import FORMATS, Asked, format_named, read_files
 from .read.tables import (
     CLUSTER_FILES,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from .replay.compare import (Question, compare, energy_bounds, floors_of, with_tasks)
+from .replay.compare import (Question, compare, energy_bounds, floors_of)
 from .ask.day import draw_day, example_cluster, nodes_of
 from .ask.day_run import run_day
 from .replay.events import replay
 from .ask.headlines import HEADLINES, ROBUST
 from .replay.meter import measure
-from .replay.problem import Problem, Schedule, problem_of
+from .replay.problem import Problem, Schedule, problem_of, with_tasks
 from .read.reading import Asked, read_files
 from .live.twin import Twin, hours_of
 from ..lab.frames import sha256

@@ -129,7 +129,7 @@ def test_a_slip_of_units_in_nodes(column, value, words):
 
 def test_a_clock_put_back_is_found_in_the_order_of_rows():
     times = [*range(0, 6000, 300), *range(6000 - 3300, 12000, 300)]
-    tasks = [{"submit_s": time, "start_s": None, "end_s": None, "node": "", "gpu_list": ""} for time in times]
+    tasks = [{"submit_s": time, "start_s": time, "end_s": time, "node": "", "gpu_list": ""} for time in times]
     assert kinds(cluster(*tasks)) == {"clock put back": [22]}
     shuffled = np.random.default_rng(1).permutation(len(tasks))
     assert kinds(cluster(*(tasks[k] for k in shuffled))) == {}
@@ -222,3 +222,12 @@ def test_what_no_replay_takes_is_unusable():
         assert checked.exit_code == 2
         with pytest.raises(InputError, match="no row can be used"):
             problem_of(cluster(task, nodes=[{**NODES[0], **node}]))
+
+
+def test_what_is_no_load_in_a_replay_is_said():
+    never = {"start_s": None, "node": "", "gpu_list": ""}
+    few = check_cluster(cluster({}, never, never | {"end_s": None}, {"start_s": 65, "end_s": 70}))
+    assert few.exit_code == 0 and few.findings["kind"].tolist() == ["no load", "no load"]
+    many = check_cluster(cluster({}, never | {"end_s": None}, never | {"end_s": None}))
+    assert many.exit_code == 1
+    assert "2 of 3 tasks lack what a replay needs (neither start nor end)" in "\n".join(many.summary())

@@ -64,6 +64,39 @@ def test_times_of_several_units_and_forms():
     assert dated.tasks["end_s"].tolist() == [0, 600]
 
 
+STATES = """name,num_gpus,submit_s,start_s,end_s,state
+a,1,0,5,9,COMPLETED
+b,1,0,,9,CANCELLED
+c,1,0,,,cancelled by user
+d,1,0,4,,failed
+e,1,0,5,9,Running
+f,1,0,5,,PENDING
+g,1,0,,9,
+h,1,0,,,
+i,1,0,7,7,CANCELLED
+j,1,0,5,9,REQUEUED
+k,1,0,5,9,levitating
+"""
+
+
+def test_states_say_what_times_cannot():
+    tables = read(STATES)
+    lives = tables.tasks.set_index("name")[["start_s", "end_s", "state"]].astype(object).fillna(-1)
+    assert {name: tuple(row) for name, row in lives.iterrows()} == {
+        "a": (5, 9, ""), "b": (-1, 9, ""), "e": (5, -1, ""), "f": (-1, -1, "waiting"), "g": (-1, 9, ""),
+        "h": (-1, -1, ""), "i": (-1, 7, ""), "j": (5, 9, ""), "k": (5, 9, "")}
+    counts = tables.ledger.set_index("reason")["count"]
+    assert counts["the state says that it is over, and no time says since when"] == 2
+    assert counts["ended and never started: it waited and left, and was no load"] == 3
+    assert counts["column state: a state that is not known; the times decide"] == 1
+
+
+def test_a_duration_says_when_a_row_started():
+    tables = read("name,submit_s,start_s,end_s,duration_s\na,0,,90,60\nb,7,,,60\nc,7,,80,0\nd,0,3,,60\n")
+    assert tables.tasks[["start_s", "end_s"]].astype(object).fillna(-1).values.tolist() == [
+        [30, 90], [7, 67], [-1, 80], [3, 63]]
+
+
 def test_a_job_on_several_nodes_and_names_filled_in():
     tables = read("num_gpus,num_nodes,cpus\n6,2,8\n1,1,4\n")
     assert tables.tasks["name"].tolist() == ["task-2/0", "task-2/1", "task-3"]

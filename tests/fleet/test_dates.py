@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.dates import durations_in, seconds_in, seconds_of
+from sched_lab.fleet.read.dates import durations_in, seconds_in, seconds_of
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source
 from sched_lab.lab.frames import InputError
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sched_lab.fleet.read.reading import Asked, read_files
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import (
     NOWHERE,
     OPERATORS,
@@ -123,6 +124,19 @@ def test_unknown_times_are_understood_as_the_ledger_says(task, expected):
     problem = problem_with(task)
     np.testing.assert_equal((problem.submit_s[0], problem.start_s[0], problem.duration_s[0]), expected)
     assert problem.ledger.empty == (task.get("start_s") == 5.0001)
+
+
+def test_what_never_ran_is_no_load_in_a_replay():
+    """Four rows of four GPUs on one node: with-drawn, neither time, waiting, and one that ran."""
+    never = {"num_gpus": 4, "gpu_list": "", "node": "", "start_s": None}
+    problem = problem_with({**never, "end_s": 40}, {**never, "end_s": None}, {**never, "end_s": None,
+                           "state": "waiting"}, {"num_gpus": 4, "gpu_list": "", "node": "", "end_s": 45})
+    assert problem.replayable.tolist() == [False, False, True, True]
+    assert [reason for reason, _ in lines(problem, "left out")] == [
+        "ended and never started: waited and left, no load in a replay",
+        "neither start nor end: no load in a replay, since nothing says that it waits, nor for how long it would run"]
+    schedule = replay(problem, "fgd", power=PowerSettings(), backfill="first-fit")
+    assert schedule.node.tolist() == [-1, -1, 0, -1] and schedule.start_s[2] == 0
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e8))

@@ -141,7 +141,7 @@ def test_without_any_start_tasks_run_since_they_came(write):
 
 
 @pytest.mark.parametrize(("rows", "words"), [
-    ("a,,,,1,1000\n", "no task has a time"), ("a,0,0,9,0,0\n", "hold no GPU"), ("a,5,,,1,1000\n", "hold no GPU"),
+    ("a,,,,1,1000\n", "no task has a time"), ("a,0,0,9,0,0\n", "hold no GPU"), ("a,5,,,1,1000\n", "no task has a time"),
     ("a,0,0,9,1000000000,1000\n", "")])
 def test_what_no_share_can_be_made_of(rows, words, write):
     write(jobs__csv=OWN + rows)

@@ -36,6 +36,21 @@ def replay(*options, out="out", cluster="mine"):
     return call("replay", cluster, "--out", out, "--workers", "1", *options)
 
 
+def test_most_tasks_must_have_what_a_replay_needs(capsys):
+    """Columns of times that nobody maps: no task has any, and none is played as if it ran for ever."""
+    rows = "".join(f"t{k},2024-01-{1 + k % 20:02} 10:00:00,1\n" for k in range(20))
+    Path("jobs.csv").write_text(f"name,began,num_gpus\n{rows}")
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "untimed") == 0
+    capsys.readouterr()
+    assert_refused(replay("--policies", "fgd", cluster="untimed"), capsys,
+                   "20 of 20 tasks lack what a replay needs (neither start nor end)", "--map submit_s=COLUMN")
+    mostly = [f"s{k},{k},{k + 5 if k < 8 else ''},{k + 9 if k < 8 else ''},1" for k in range(14)]
+    Path("jobs.csv").write_text("name,submit_s,start_s,end_s,num_gpus\n" + "\n".join(mostly))
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "mostly") == 0
+    assert replay("--policies", "fgd", cluster="mostly") == 0
+    assert pd.read_csv("out/summary.csv")["served_tasks"].tolist() == [8]
+
+
 def test_an_answer_has_all_its_files(capsys):
     capsys.readouterr()
     assert replay("--asleep-after", "30", "--price", "0.25", "--carbon", "400") == 0

@@ -243,6 +243,88 @@ def test_accounts_in_text():
     )
 
 
+def times(tables):
+    """Submission, start and end of each task, -1 where unknown."""
+    return tables.tasks[["submit_s", "start_s", "end_s"]].fillna(-1).values.tolist()
+
+
+def test_each_attempt_of_a_requeued_job_is_an_attempt():
+    tables = read(f"""{HEAD}
+1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}08:30:00|REQUEUED|1|n1|gres/gpu=2
+1|ada|gpu|{DAY}08:30:00|{DAY}08:40:00|{DAY}09:00:00|COMPLETED|1|n1|gres/gpu=2
+2|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}08:30:00|PREEMPTED|1|n1|gres/gpu=2
+3|ada|gpu|{DAY}08:00:00|Unknown|Unknown|REQUEUED|1|None assigned|
+""")
+    assert tables.tasks["name"].tolist() == ["1@0", "1@1", "2", "3"]
+    assert times(tables) == [[0, 10, 1800], [1800, 2400, 3600], [0, 10, 1800], [0, -1, -1]]
+    assert tables.tasks["state"].tolist() == ["", "", "", "waiting"] and "an attempt" in reasons(tables)
+    record = {"job_id": 5, "state": {"current": ["REQUEUED"]}, "nodes": "n1",
+              "time": {"submission": 1772438400, "start": 1772438410, "end": 1772442000}}
+    assert times(read({"jobs": [record]})) == [[0, 10, 3600]]
+
+
+def test_a_job_of_two_dumps_is_read_once():
+    accounts = f"{HEAD}\n1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}09:00:00|COMPLETED|1|n1|gres/gpu=2\n"
+    early = {"jobs": [job(1, gres_detail=["gpu:a100:2(IDX:0-1)"]), job(2, "PENDING", "")]}
+    late = f"2|ada|gpu|{DAY}08:00:00|{DAY}08:10:00|{DAY}09:00:00|COMPLETED|1|n1|gres/gpu=2\n"
+    tables = read(early, accounts + late)
+    assert tables.tasks["name"].tolist() == ["1", "2"] and times(tables) == [[0, 10, 3600], [0, 600, 3600]]
+    assert "another file has the job" in reasons(tables)
+
+
+def test_parts_of_an_attempt_keep_its_number():
+    two = "2|n[1-2]|gres/gpu=4"
+    tables = read(f"""{HEAD}
+1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}08:30:00|NODE_FAIL|{two}
+1|ada|gpu|{DAY}08:00:00|{DAY}08:40:00|{DAY}09:00:00|COMPLETED|{two}
+""")
+    assert tables.tasks["name"].tolist() == ["1@0/0", "1@0/1", "1@1/0", "1@1/1"]
+    assert tables.tasks["submit_s"].tolist() == [0, 0, 1800, 1800]
+
+
+def test_a_job_comes_into_the_queue_when_it_may_start():
+    head = HEAD.replace("Start", "Eligible|Start")
+    tables = read(f"""{head}
+1|ada|gpu|{DAY}00:00:00|{DAY}12:00:00|{DAY}12:00:05|{DAY}13:00:00|COMPLETED|1|n1|gres/gpu=2
+2|ada|gpu|{DAY}00:00:00|{DAY}00:00:00|{DAY}12:00:05|{DAY}13:00:00|COMPLETED|1|n1|gres/gpu=2
+3|ada|gpu|{DAY}00:00:00|Unknown|Unknown|Unknown|PENDING|1||
+""")
+    assert times(tables) == [[43200, 43205, 46800], [0, 43205, 46800], [0, -1, -1]]
+    assert "a dependency" in reasons(tables) and "for a dependency, a hold" in reasons(tables)
+    later = job(1, eligible_time=number(1772438405))
+    held = job(2, "PENDING", "", eligible_time=number(0))
+    assert times(read({"jobs": [later, held]})) == [[5, 10, -1], [0, -1, -1]]
+
+
+@pytest.mark.parametrize(("state", "kind"), [
+    ("RUNNING", "runs"), ("COMPLETING", "runs"), ("CONFIGURING", "runs"), ("SUSPENDED", "runs"),
+    ("PENDING", "waits"), ("REQUEUE_HOLD", "waits"), ("SPECIAL_EXIT", "waits"), ("COMPLETED", "over"),
+    ("CANCELLED by 1000", "over"), ("CANCELLED+", "over"), ("PREEMPTED", "over"), ("BOOT_FAIL", "over"),
+    ("DEADLINE", "over"), ("NODE_FAIL", "over"), ("OUT_OF_MEMORY", "over"), ("REVOKED", "over"), ("", "over"),
+    ("SOMETHING_NEW", "over")])
+def test_every_state_is_one_of_three(state, kind):
+    tables = read(f"{HEAD}\n1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}08:30:00|{state}|1|n1|gres/gpu=2\n")
+    assert times(tables) == [{"runs": [0, 10, -1], "waits": [0, -1, -1], "over": [0, 10, 1800]}[kind]]
+
+
+def test_without_a_column_of_states_the_times_decide():
+    head = HEAD.replace("State|", "")
+    tables = read(f"""{head}
+1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|Unknown|1|n1|gres/gpu=2
+2|ada|gpu|{DAY}08:00:00|Unknown|Unknown|1|None assigned|gres/gpu=2
+3|ada|gpu|{DAY}08:00:00|None|{DAY}08:30:00|1|None assigned|
+""")
+    assert tables.tasks["name"].tolist() == ["1", "2"] and tables.tasks["state"].tolist() == ["", "waiting"]
+
+
+def test_what_is_over_and_says_no_more_is_dropped():
+    tables = read(f"""{HEAD}
+1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|Unknown|COMPLETED|1|n1|gres/gpu=2
+2|ada|gpu|{DAY}08:00:00|{DAY}08:10:00|{DAY}08:10:00|CANCELLED by 7|1||
+""", {"jobs": [job(3, "FAILED", end_time=number(0))]})
+    assert not len(tables.tasks) and "nothing says since when" in reasons(tables)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_accounts_are_recognised_and_read_in_every_encoding(encoding):
     data = ACCOUNTS.encode(encoding)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_lab.fleet.dates import seconds_in
+from sched_lab.fleet.read.dates import seconds_in
 from sched_lab.fleet.read.tables import (
     CLUSTER_FILES,
     ClusterTables,

@@ -49,7 +49,7 @@ timestamp,duration,num_gpus,gpu_time,cluster
     "pai": """\
 job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type
 J,tensorflow,2.0,Terminated,1739162.0,1739200.0,600.0,29.296875,50.0,MISC
-K,worker,1.0,Failed,1739162.0,,400.0,10.0,150.0,T4
+K,worker,1.0,Running,1739162.0,,400.0,10.0,150.0,T4
 """,
     "dlrm": """\
 instance_sn,role,app_name,cpu_request,gpu_request,memory_request,max_instance_per_node,creation_time,scheduled_time,deletion_time
@@ -105,7 +105,7 @@ def test_openb_has_shares_wishes_and_pods_that_never_ran():
     assert column(tables, "gpu_milli") == [460, 1000] and column(tables, "num_gpus") == [1, 2]
     assert column(tables, "gpu_models") == ["V100M16|V100M32", ""] and column(tables, "start_s") == [0, None]
     assert tables.nodes["num_gpus"].tolist() == [2, 0] and tables.nodes["gpu_model"].tolist() == ["P100", ""]
-    assert "never scheduled" in reasons(tables)
+    assert "ended and never started" in reasons(tables)
 
 
 def test_a_job_on_several_nodes_is_divided():
@@ -113,6 +113,38 @@ def test_a_job_on_several_nodes_is_divided():
     assert column(tables, "name") == ["1", "2/0", "2/1"] and column(tables, "num_gpus") == [1, 8, 8]
     assert column(tables, "cpu_milli") == [4000, 32000, 32000] and column(tables, "submit_s") == [0, 26, 26]
     assert tables.about["zero"] == "2020-06-09T18:41:01Z" and "without a zone" in reasons(tables)
+
+
+def test_a_job_that_was_cancelled_in_the_queue_is_no_load():
+    head = SAMPLES["helios"].splitlines()[0]
+    day = "2020-06-09 "
+    tables = read("helios", f"""{head}
+1,u,v,8,4,1,CANCELLED,{day}18:00:00,,{day}19:00:00,0,3600
+2,u,v,8,4,1,CANCELLED,{day}18:00:00,None,None,0,0
+3,u,v,8,4,1,CANCELLED,{day}18:00:00,{day}18:30:00,{day}19:00:00,1800,1800
+4,u,v,8,4,1,RUNNING,{day}18:00:00,{day}18:30:00,,,1800
+5,u,v,8,4,1,PENDING,{day}18:00:00,,,,
+""")
+    assert column(tables, "name") == ["1", "3", "4", "5"] and column(tables, "start_s") == [None, 1800, 1800, None]
+    assert column(tables, "end_s") == [3600, 3600, None, None] and column(tables, "state") == ["", "", "", "waiting"]
+
+
+def test_states_of_swf():
+    """Without a wait the duration stays; cancelled in the queue is no load; parts of a job are read once."""
+    rest = "1 -1 -1 1 -1 -1"
+    tables = read("swf", f"""; UnixStartTime: 1500000000
+1 0 -1 60 {rest} 1 7 1 -1 0 -1 -1 -1
+2 0 50 0 {rest} 5 7 1 -1 0 -1 -1 -1
+3 0 50 -1 {rest} 5 7 1 -1 0 -1 -1 -1
+4 0 50 70 {rest} 1 7 1 -1 0 -1 -1 -1
+4 -1 50 30 {rest} 2 7 1 -1 0 -1 -1 -1
+4 -1 50 40 {rest} 3 7 1 -1 0 -1 -1 -1
+5 0 50 70 {rest} 5 7 1 -1 0 -1 -1 -1
+6 0 -1 -1 {rest} -1 7 1 -1 0 -1 -1 -1
+""")
+    assert column(tables, "name") == ["1", "2", "3", "4", "5", "6"]
+    assert column(tables, "start_s") == [0, None, None, 50, 50, None]
+    assert column(tables, "end_s") == [60, 50, 50, 120, 120, None]
 
 
 def test_ten_gpus_on_three_nodes_are_four_three_and_three():
@@ -187,11 +219,12 @@ def test_attempts_of_philly_keep_their_places():
 
 def test_processors_are_gpus_only_if_the_reader_says_so():
     cpus = read("swf", SAMPLES["swf"])
-    assert column(cpus, "num_gpus") == [0, 0, 0] and column(cpus, "cpu_milli") == [3000, 3000, 2000]
+    assert column(cpus, "num_gpus") == [0, 0] and column(cpus, "cpu_milli") == [3000, 3000]
     for pair in ({"num_gpus": "processors"}, {"gpus": "processors"}, {"processors": "num_gpus"}):
         gpus = read("swf", SAMPLES["swf"], columns=pair)
-        assert column(gpus, "num_gpus") == [3, 3, 2] and gpus.nodes["num_gpus"].tolist() == [4, 4]
-    assert gpus.about["zero"] == "2017-07-14T02:40:00Z" and column(gpus, "start_s") == [10, 10, None]
+        assert column(gpus, "num_gpus") == [3, 3] and gpus.nodes["num_gpus"].tolist() == [4, 4]
+    assert gpus.about["zero"] == "2017-07-14T02:40:00Z" and column(gpus, "start_s") == [10, 10]
+    assert "no time says since when" in reasons(gpus)
 
 
 def test_every_column_that_is_not_used_is_named():

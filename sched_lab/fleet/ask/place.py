@@ -4,35 +4,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from ...lab.arrays import Integers, Truths
+from ...lab.arrays import Truths
 from ...lab.frames import InputError
 from ...lab.reports import Report
 from ...online.inflation import failures_frame
 from ...online.model import Placements, Policy, PowerSettings, gpu_indices
-from ...traces import Tasks
 from ..read.tables import TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from ..replay.events import replay
-from ..replay.problem import Problem, Schedule, limits_of, problem_of, recorded, running_at
+from ..replay.problem import (
+    Problem,
+    Schedule,
+    limits_of,
+    problem_of,
+    recorded,
+    running_at,
+    with_tasks,
+)
 
 __all__ = ['Placed', 'place_tasks']
-
-
-def of_rows(problem: Problem, rows: Integers) -> Problem:
-    """The same problem with some of its tasks."""
-    some: dict[str, Any] = {}
-    for field in fields(problem):
-        value = getattr(problem, field.name)
-        if isinstance(value, Tasks):
-            some[field.name] = value.take(rows)
-        elif isinstance(value, np.ndarray) and field.name != "group":
-            some[field.name] = value[rows]
-    return replace(problem, **some)
 
 
 def latest_s(tables: ClusterTables) -> float:
@@ -72,9 +66,9 @@ def present_of(problem: Problem, is_new: Truths, at_s: float) -> tuple[Problem, 
     is_waiting = (problem.submit_s <= at_s) & ~has_started & ~is_withdrawn
     rows = np.flatnonzero(is_running | is_waiting | is_new)
     runs = is_running[rows]
-    some = of_rows(problem, rows)
+    some = with_tasks(problem, rows)
     present = replace(
-        some, duration_s=np.full(len(rows), np.inf), node=np.where(runs, some.node, -1),
+        some, replayable=None, duration_s=np.full(len(rows), np.inf), node=np.where(runs, some.node, -1),
         start_s=np.where(runs, some.start_s, np.nan),
         gpu_mask=np.where(runs, record.gpu_mask[rows], 0))
     return present, runs

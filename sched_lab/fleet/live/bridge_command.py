@@ -215,7 +215,7 @@ def workload_in(file: str) -> Tasks:
     tables = read_files("auto", [file])
     draft = draft_of(file, tables.tasks, Ledger())
     demands = demands_of(draft)
-    refuse_empty(draft)
+    refuse_empty(draft, "there are no tasks", "give a file that has some")
     models = ["|".join(models_of(text)) for text in draft.columns.texts("gpu_models")]
     specs = np.where(demands.num_gpus > 0, np.array(models, object), "")
     any_cpu = np.full(len(specs), "", object)

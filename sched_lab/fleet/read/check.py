@@ -19,7 +19,7 @@ from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
 from ...hardware import known_gpu_w
 from ...lab.frames import InputError
 from ...traces import models_of
-from ..replay.problem import LARGEST_AMOUNT, problem_of
+from ..replay.problem import LARGEST_AMOUNT, problem_of, replayable
 from .tables import ClusterTables, Columns, gpus_of, milli_of_profile, read_cluster
 
 __all__ = ['Checked', 'check_cluster']
@@ -119,7 +119,8 @@ def check_content(pair: Pair) -> Iterator[Found]:
         return
     if all(np.isnan(pair.tasks.numbers(name)).all() for name in ("submit_s", "start_s")):
         yield table("finding", "no times", "tasks.csv", "no task has a time",
-                    "fill in submit_s, or replay the tasks in the order of the table")
+                    "read again and map the columns of times; sched-lab inflate places tasks "
+                    "without any one after the other")
     gpus = pair.tasks.numbers("num_gpus")
     if len(gpus) and not (gpus > 0).any():
         yield table("note", "no GPU tasks", "tasks.csv", "no task asks for a GPU",
@@ -585,15 +586,27 @@ def unusable(kind: str, error: InputError) -> Found:
 
 
 def check_replay(cluster: ClusterTables, found: Sequence[Found]) -> Iterator[Found]:
-    """Rows that a replay refuses, unless something has been found in them already."""
+    """Rows that a replay refuses or goes without, unless something was found in them already."""
     severe = [one for one in found if one.severity != "note"]
     if any(one.severity == "unusable" for one in severe):
         return
     try:
-        ledger = problem_of(cluster).ledger
+        problem = problem_of(cluster)
     except InputError as error:
         yield unusable("cannot be replayed", error)
         return
+    ledger = problem.ledger
+    try:
+        replayable(problem)
+    except InputError as error:
+        is_known = any(one.kind == "no times" for one in found)
+        if not is_known and problem.replayable is not None and not problem.replayable.all():
+            yield unusable("cannot be replayed", error)._replace(severity="finding")
+    else:
+        for line in ledger[ledger["what"] == "left out"].to_dict("records"):
+            yield Found("note", "no load", line["file"], "", np.array([line["row"] - 2], np.int64),
+                        same(f"{line['reason']}, in {line['count']:,} rows"),
+                        "fill in its times, if it ran")
     known = {(one.file, int(row)) for one in severe for row in one.rows}
     for line in ledger[ledger["what"] == "refused"].to_dict("records"):
         if (line["file"], line["row"] - 2) not in known:

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from ...lab.frames import InputError
 from .tables import Format, Ledger, ReadOptions, Source, header_of, milli_of_profile, text_table
-from .traces import Rows, compare_durations, gpu_demand, parts_of, split, together
+from .traces import (
+    Lives,
+    Rows,
+    compare_durations,
+    gpu_demand,
+    lives_of,
+    parts_of,
+    split,
+    together,
+)
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +41,7 @@ MIBS = {"bytes": 2**-20, "kb": 1e3 / 2**20, "kib": 2**-10, "mb": 1e6 / 2**20, "m
         "gb": 1e9 / 2**20, "gib": 2**10, "tb": 1e12 / 2**20, "tib": 2**20}
 TIMES = ("submit", "start", "end", "duration", "wait")
 TEXTS = ("name", "user", "queue", "node", "gpu_list", "gpu_models", "mig_profile", "constraints",
-         "gpu_model", "labels", "taints")
+         "state", "gpu_model", "labels", "taints")
 
 MEASURES = {
     **{f"{time}_{unit}": Measure(time, size) for time in TIMES for unit, size in SECONDS.items()},
@@ -155,24 +164,25 @@ class Stated(NamedTuple):
         return self.rows.texts(self.column(quantity)[0])
 
 
-def own_times(stated: Stated) -> dict[str, Floats]:
+def own_lives(stated: Stated) -> Lives:
     """Submission, start and end; a wait or duration stands in where start or end is not stated."""
     submit, start, end = map(stated.seconds, ("submit", "start", "end"))
     note = partial(stated.rows.note, what="interpreted")
+    states = stated.texts("state")
+    lasting_s = stated.durations("duration") if stated.has("duration") else None
     if stated.has("wait") and not stated.has("start"):
         start = submit + stated.durations("wait")
         note(np.isfinite(start), reason="start_s is submission and wait")
-    if stated.has("duration") and not (stated.has("start") or stated.has("wait")):
-        stated.rows.note(np.isfinite(submit), "assumed", "no column states a start: taken to start "
-                         "when submitted")
-        start = submit
-    if stated.has("duration") and not stated.has("end"):
-        end = start + stated.durations("duration")
-        note(np.isfinite(end), reason="end_s is start and duration")
-    elif stated.has("duration"):
+    elif not stated.has("start"):
+        came = np.isfinite(submit) & (np.isfinite(end) if lasting_s is None else lasting_s >= 0)
+        stated.rows.note(came, "assumed", "no column states a start: taken to start when submitted")
+        start = np.where(came, submit, start)
+    if lasting_s is not None and stated.has("end"):
         column, unit_s = stated.column("duration")
         compare_durations(stated.rows, column, end - start, unit_s=unit_s)
-    return {"submit_s": submit, "start_s": start, "end_s": end}
+    elif lasting_s is not None:
+        note(np.isfinite(start + lasting_s), reason="end_s is start and duration")
+    return lives_of(stated.rows, (submit, start, end), lasting_s=lasting_s, states=states)
 
 
 def own_demand(stated: Stated) -> dict[str, Floats]:
@@ -210,14 +220,15 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
     wish = "gpu_models" if stated.has("gpu_models") else "gpu_model"
     texts = {name: stated.texts(name) for name in
              ("user", "queue", "node", "gpu_list", "mig_profile", "constraints")}
+    lives = own_lives(stated)
     jobs = pd.DataFrame({
-        "name": names_of(stated, "task"), **own_times(stated), **own_demand(stated),
+        "name": names_of(stated, "task"), **lives.columns(), **own_demand(stated),
         "cpu_milli": np.rint(stated.numbers("cpu")),
         "memory_mib": np.ceil(stated.numbers("memory")), "gpu_models": stated.texts(wish),
         "priority": stated.numbers("priority"), **texts})
     parts = parts_of(stated.rows, stated.numbers("parts"), "a job on several nodes: one task for "
                      "each, JOB/0, JOB/1, ..., GPUs and CPUs divided")
-    return split(jobs, parts, ["num_gpus", "cpu_milli"])
+    return split(jobs[lives.is_kept], parts[lives.is_kept], ["num_gpus", "cpu_milli"])
 
 
 def own_nodes(stated: Stated) -> pd.DataFrame:

@@ -17,8 +17,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ...lab.frames import InputError
-from ..dates import seconds_of
-from .tables import Format, Ledger, ReadOptions, Source, encoding_of, milli_of_profile
+from .dates import seconds_of
+from .tables import (
+    WAITING,
+    Format,
+    Ledger,
+    ReadOptions,
+    Source,
+    encoding_of,
+    milli_of_profile,
+)
 
 __all__ = ['read_kubernetes']
 
@@ -830,11 +838,12 @@ def end_of(item: Item, dump: Dump) -> float | None:
     return end
 
 
-def times_of(item: Item, dump: Dump) -> dict[str, float | None] | None:
+def times_of(item: Item, dump: Dump) -> dict[str, Any] | None:
     """When a pod came, started and ended; None if it holds nothing and never will."""
     phase = text_at(item.body, "status", "phase")
     has_node = bool(text_at(item.body, "spec", "nodeName"))
-    times = {"submit_s": seconds_at(item.body, "metadata", "creationTimestamp")}
+    times: dict[str, Any] = {
+        "submit_s": seconds_at(item.body, "metadata", "creationTimestamp")}
     if times["submit_s"] is None:
         dump.note(item, "interpreted", "creationTimestamp is no date, the submission is unknown")
     is_over = phase in ("Succeeded", "Failed") or item.is_deleted
@@ -849,7 +858,7 @@ def times_of(item: Item, dump: Dump) -> dict[str, float | None] | None:
     if is_over and (end := end_of(item, dump)) is None:
         dump.note(item, "dropped", "the pod is over, and nothing says since when")
         return None
-    return times | ({"end_s": end} if is_over else {})
+    return times | ({"end_s": end} if is_over else {"state": "" if has_node else WAITING})
 
 
 MODEL_LABELS = ("alibabacloud.com/gpu-card-model", "nvidia.com/gpu.product",

@@ -136,8 +136,7 @@ def floats(frame: pd.DataFrame, name: str) -> np.ndarray:
 def with_ends(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     """The same tasks; those that have started and have no end hold until the last time of all."""
     submit, start, end = (floats(tasks, name) for name in TIMES)
-    since = start if np.isfinite(start).any() else submit  # without any start, they came and ran
-    is_open = np.isfinite(since) & ~np.isfinite(end)
+    is_open = np.isfinite(start) & ~np.isfinite(end)
     last = float(np.nanmax(np.concatenate([submit, start, end]), initial=-np.inf))
     ledger.note("--size-to", None, "assumed", "tasks without an end hold what they have until the "
                 "last time of the trace", int(is_open.sum()))
@@ -145,10 +144,8 @@ def with_ends(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
 
 
 def held_of(tasks: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """When tasks started, or came if that is unknown, and for how long they held; NaN unknown."""
-    start = np.where(np.isnan(floats(tasks, "start_s")), floats(tasks, "submit_s"),
-                     floats(tasks, "start_s"))
-    end = floats(tasks, "end_s")
+    """When tasks started, and for how long they held; NaN unknown."""
+    start, end = floats(tasks, "start_s"), floats(tasks, "end_s")
     return start, np.where(end >= start, end - start, np.nan)
 
 

@@ -14,10 +14,12 @@ import numpy as np
 import pandas as pd
 
 from ...lab.frames import InputError
-from ..dates import seconds_in
+from .dates import seconds_in
 from .kubernetes import as_json, dig, instances_on_one, objects_at, text_at
+from .states import CANCELLED, OVER, RUNS, WAITS, fate_of
 from .tables import (
     UNKNOWN,
+    WAITING,
     Format,
     Ledger,
     ReadOptions,
@@ -298,39 +300,61 @@ def name_of(record: Any) -> str:
     return "" if job is None else f"{job:.0f}"
 
 
-WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
-           "RESV_DEL_HOLD"}
-HOLDING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+def state_of(words: Sequence[str], has_run: bool, has_ended: bool) -> str:
+    """Whether a job waits, runs or is over.
+
+    Parameters
+    ----------
+    words : of its state, a base and marks such as COMPLETING
+    has_run, has_ended : whether a start, and an end, are known; they decide if no word is known
+    """
+    bases = {word.partition(" ")[0].rstrip("+") for word in words}
+    fates = {fate_of(word) for word in bases} - {""}
+    if bases & {"RUNNING", "SUSPENDED"}:
+        return RUNS
+    is_attempt = bases == {"REQUEUED"} and has_run and has_ended
+    if is_attempt or fates & {OVER, CANCELLED} or not fates and has_ended:
+        return OVER
+    return WAITS if WAITS in fates or not fates and not has_run else RUNS
 
 
-def state_of(words: Sequence[str]) -> str:
-    """Whether a job waits, runs or is over, by the words of its state."""
-    states = {word.split(" ")[0].rstrip("+") for word in words}
-    if states & {"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING"}:
-        return "runs"
-    if states & (WAITING | HOLDING) and not states & {"COMPLETED", "CANCELLED", "FAILED",
-                                                      "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"}:
-        return "waits" if states & WAITING else "runs"
-    return "is over"
+ELIGIBLE_LATER = ("the job might start only after its submission (a dependency, a hold, or a time of "
+                  "begin): it comes to the queue then")
+NOT_ELIGIBLE = ("the job waits, and for a dependency, a hold or a time of begin: taken to wait for room "
+                "all the same")
 
 
-def times_of(record: Any, state: str, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
-    """When a job came, started and ended; a time of 0 is unknown."""
+def times_of(record: Any, dump: Records, place: tuple[str, int]) -> tuple[dict[str, Any], str]:
+    """When a job came, started and ended, and whether it waits, runs or is over.
+
+    A time of 0 is unknown. A job comes into the queue when it may start, which is its submission
+    but for dependencies, holds and times of begin.
+    """
     times: dict[str, Any] = {}
     for name, paths in TIME_FIELDS.items():
         found = [number_at(record, *path) for path in paths]
         times[name] = next((time for time in found if time), None)
-    if state == "waits":
-        return {"submit_s": times["submit_s"]}
-    if state == "runs":
+    words = words_at(record, "job_state") or words_at(record, "state")
+    state = state_of(words, bool(times["start_s"]), bool(times["end_s"]))
+    eligible = times.pop("eligible_s")
+    latest = times["start_s"] if times["start_s"] and state != WAITS else np.inf
+    if eligible and times["submit_s"] and times["submit_s"] < eligible <= latest:
+        dump.note(place, "interpreted", ELIGIBLE_LATER)
+        times["submit_s"] = eligible
+    if state == WAITS and not eligible:
+        dump.note(place, "interpreted", NOT_ELIGIBLE)
+    if state == WAITS:
+        return {"submit_s": times["submit_s"], "state": WAITING}, state
+    if state == RUNS:
         if times["end_s"]:
             dump.note(place, "interpreted", "the job runs, and the end of its time limit is not "
                       "its end")
         times["end_s"] = None
-    return times
+    return times, state
 
 
 TIME_FIELDS = {
+    "eligible_s": (("eligible_time",), ("time", "eligible")),
     "submit_s": (("submit_time", ), ("time", "submission")),
     "start_s": (("start_time", ), ("time", "start")),
     "end_s": (("end_time", ), ("time", "end"))}
@@ -410,7 +434,7 @@ def given(record: Any) -> dict[str, tuple[float | None, float | None]]:
 
 def demands_of(record: Any, state: str, dump: Records, place: tuple[str, int]) -> list[Demand]:
     """What a job has or asks for, node by node."""
-    hosts = hosts_in(text_at(record, "nodes")) if state != "waits" else []
+    hosts = hosts_in(text_at(record, "nodes")) if state != WAITS else []
     asked = number_at(record, "node_count") or number_at(record, "allocation_nodes") or 1
     parts = len(hosts) or int(min(max(asked, 1), MOST_HOSTS))
     tres = (text_at(record, "tres_alloc_str") or text_at(record, "tres_req_str")
@@ -510,10 +534,12 @@ def asked_of(record: Any) -> str:
 
 def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
     """Rows of a job: one for each node and each share of GPUs."""
-    state = state_of(words_at(record, "job_state") or words_at(record, "state"))
-    times = times_of(record, state, dump, place)
-    if state == "is over" and not times.get("start_s"):
+    times, state = times_of(record, dump, place)
+    if state == OVER and not times.get("start_s"):
         dump.note(place, "dropped", "the job ended without a start")
+        return []
+    if state == OVER and not times.get("end_s"):
+        dump.note(place, "dropped", "the job is over, and nothing says since when")
         return []
     row = {
         **times, "user": text_at(record, "user_name") or text_at(record, "user")
@@ -526,9 +552,10 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
     if len(parts) > 1:
         dump.note(place, "interpreted", "a job on several nodes, or with several shares of GPUs, "
                   "is several rows, JOB/0, JOB/1, ...")
-    return [named_row(row, name, demand, share, is_first)
-            for base in names_of(record, dump, place) for part, (demand, share, is_first)
-            in enumerate(parts) for name in (f"{base}/{part}" if len(parts) > 1 else base,)]
+    return [named_row(row | {"job": job}, f"{job}/{part}" if len(parts) > 1 else job, demand, share,
+                      is_first)
+            for job in names_of(record, dump, place)
+            for part, (demand, share, is_first) in enumerate(parts)]
 
 
 def named_row(row: dict[str, Any], name: str, demand: Demand, share: Share,
@@ -554,8 +581,8 @@ def names_of(record: Any, dump: Records, place: tuple[str, int]) -> list[str]:
 
 USED = {
     "account", "allocation_nodes", "array", "array_job_id", "array_task_id", "array_task_string",
-    "association", "cpus", "end_time", "excluded_nodes", "features", "gres_detail", "het",
-    "het_job_id", "het_job_offset", "job_id", "job_resources", "job_state", "memory_per_cpu",
+    "association", "cpus", "eligible_time", "end_time", "excluded_nodes", "features",
+    "gres_detail", "het", "het_job_id", "het_job_offset", "job_id", "job_resources", "job_state", "memory_per_cpu",
     "memory_per_node", "node_count", "nodes", "partition", "priority", "required",
     "required_nodes", "start_time", "state", "submit_time", "tasks", "time", "tres",
     "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
@@ -569,7 +596,7 @@ def job_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFra
     for file, document in documents:
         unread: set[str] = set()
         for number, record in enumerate(objects_at(document, "jobs"), 1):
-            found = rows_of_job(record, dump, (file, number))
+            found = [row | {"file": file} for row in rows_of_job(record, dump, (file, number))]
             unread |= set(record) - USED
             rows += found
             places += [number] * len(found)
@@ -601,8 +628,8 @@ def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
 
 
 ACCOUNT_FIELDS = {
-    "JobID", "JobIDRaw", "Submit", "Start", "End", "State", "NNodes", "AllocNodes", "NodeList",
-    "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Partition", "Priority",
+    "JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "NNodes", "AllocNodes",
+    "NodeList", "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Partition", "Priority",
     "AllocGRES", "ReqGRES", "ReqMem"}
 
 
@@ -625,14 +652,31 @@ def account_times(cells: pd.DataFrame, source: Source, ledger: Ledger,
     read = partial(seconds_in, source=source, ledger=ledger, options=options)
     times = pd.DataFrame({
         f"{name.lower()}_s": read(cells[name].where(cells[name] != "None", ""))
-        for name in ("Submit", "Start", "End")})
-    states = cells["State"].map({state: state_of([state]) for state in cells["State"].unique()})
-    times.loc[states == "waits", ["start_s", "end_s"]] = pd.NA
-    times.loc[states == "runs", "end_s"] = pd.NA
-    never = (states == "is over") & (times["start_s"].isna() | cells["NodeList"].str.lower().isin(
-        ["none assigned", "none"]))
+        for name in ("Submit", "Eligible", "Start", "End")})
+    has_no_node = cells["NodeList"].str.lower().isin(["none assigned", "none"])
+    has_run = times["start_s"].notna() & ~has_no_node
+    facts = list(zip(cells["State"].str.upper(), has_run, times["end_s"].notna(), strict=True))
+    found = {one: state_of([one[0]], *one[1:]) for one in set(facts)}
+    states = pd.Series([found[one] for one in facts], cells.index, dtype="object")
+    eligible = times.pop("eligible_s")
+    latest = times["start_s"].where(states != WAITS).fillna(np.inf)
+    is_later = ((eligible > times["submit_s"]) & (eligible <= latest)).fillna(False)
+    note_rows(ledger, source.name, cells.index[is_later], "interpreted", ELIGIBLE_LATER)
+    times["submit_s"] = times["submit_s"].mask(is_later, eligible)
+    is_held = (states == WAITS) & eligible.isna() & cells["Eligible"].ne("")
+    note_rows(ledger, source.name, cells.index[is_held], "interpreted", NOT_ELIGIBLE)
+    is_attempt = cells["State"].str.upper().str.startswith("REQUEUED") & (states == OVER)
+    note_rows(ledger, source.name, cells.index[is_attempt], "interpreted",
+              "put back into the queue: an attempt, which is over")
+    times.loc[states == WAITS, ["start_s", "end_s"]] = pd.NA
+    times.loc[states == RUNS, "end_s"] = pd.NA
+    is_instant = times["start_s"].eq(times["end_s"]).fillna(False) & cells["AllocTRES"].eq("")
+    never = (states == OVER) & (~has_run | (is_instant & cells["NodeList"].eq("")))
     note_rows(ledger, source.name, cells.index[never], "dropped", "the job ended without a start")
-    return times[~never].assign(state=states)
+    lost = (states == OVER) & has_run & times["end_s"].isna()
+    note_rows(ledger, source.name, cells.index[lost], "dropped",
+              "the job is over, and nothing says since when")
+    return times.assign(state=np.where(states == WAITS, WAITING, ""))[~never & ~lost]
 
 
 def account_demand(cells: pd.DataFrame) -> pd.DataFrame:
@@ -661,7 +705,7 @@ def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.Dat
     jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].join(
         times).join(account_demand(cells))
     jobs = with_array_jobs(jobs, source, dump.ledger)
-    return spread(jobs, source, dump)
+    return spread(jobs, source, dump).assign(file=source.name)
 
 
 def array_names(name: str) -> list[str]:
@@ -716,8 +760,10 @@ def simple_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFra
     columns = pd.DataFrame(shares, columns=list(Share._fields)).take(codes).set_index(jobs.index)
     return columns.assign(
         **{name: jobs[name] for name in (
-            "row", "turn", "name", "submit_s", "start_s", "end_s", "node", "memory_mib")},
-        user=jobs["User"], queue=jobs["Partition"], cpu_milli=1000 * jobs["cpus"],
+            "row", "turn", "name", "submit_s", "start_s", "end_s", "state", "node",
+            "memory_mib")},
+        job=jobs["name"], user=jobs["User"], queue=jobs["Partition"],
+        cpu_milli=1000 * jobs["cpus"],
         priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.isdecimal()),
                                errors="coerce"))
 
@@ -735,12 +781,64 @@ def rows_of_line(job: Any, place: tuple[str, int], hosts: Sequence[str],
                       memory if not number else 0)
                for host, gres, cpus, memory in cells
                for number, one in enumerate(gres or (None,))]
-    row = {"submit_s": job.submit_s, "start_s": job.start_s, "end_s": job.end_s, "user": job.User,
-           "queue": job.Partition,
+    row = {"submit_s": job.submit_s, "start_s": job.start_s, "end_s": job.end_s,
+           "state": job.state, "job": job.name, "user": job.User, "queue": job.Partition,
            "priority": int(job.Priority) if job.Priority.isdecimal() else None}
     return [named_row(row, f"{job.name}/{number}", demand,
                       shares_of(demand, job.wish, dump, place)[0], True)
             for number, demand in enumerate(demands)]
+
+
+def note_files(ledger: Ledger, rows: pd.DataFrame, what: str, reason: str) -> None:
+    """Note rows of several files."""
+    for file, some in rows.groupby("file", sort=False):
+        note_rows(ledger, str(file), some.index, what, reason)
+
+
+def from_one_file(rows: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+    """Rows of each attempt from one file: that which knows its end, or else the first."""
+    key = ["job", "since"]
+    knowing = rows.sort_values("end_s", key=lambda ends: ends.isna(), kind="stable")
+    best = knowing.drop_duplicates(key).set_index(key)["file"]
+    is_best = rows["file"].to_numpy() == best[pd.MultiIndex.from_frame(rows[key])].to_numpy()
+    jobs = rows.groupby("job")
+    has_started_elsewhere = (jobs["since"].transform("max") >= 0) & (
+        jobs["file"].transform("nunique") > 1)
+    is_best &= ~(has_started_elsewhere & (rows["since"] < 0)).to_numpy()
+    note_files(ledger, rows[~is_best], "dropped", "another file has the job, too, and is read")
+    some: pd.DataFrame = rows[is_best]
+    return some
+
+
+def with_attempts(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+    """Rows of jobs, each once, their attempts JOB@0, JOB@1, ... where there are several.
+
+    Parameters
+    ----------
+    tasks : rows with `job` and `file`, in which a job starts as often as it was put back
+    """
+    if not len(tasks):
+        return tasks
+    rows = tasks.copy()
+    for name in ("submit_s", "start_s", "end_s"):
+        rows[name] = tasks[name].astype("Float64") if name in tasks else pd.NA
+    rows["since"] = rows["start_s"].fillna(-1)
+    if rows["file"].nunique() > 1:
+        rows = from_one_file(rows, ledger)
+    each = rows.drop_duplicates(["job", "since"]).sort_values("since", kind="stable")
+    jobs = each.groupby("job")
+    mark = ("@" + jobs.cumcount().astype(str)).where(jobs["since"].transform("size") > 1, "")
+    each = each[["job", "since"]].assign(mark=mark, before=jobs["end_s"].shift())
+    if not mark.any():
+        return rows.drop(columns="since")
+    rows = rows.merge(each, on=["job", "since"]).set_axis(rows.index)
+    note_files(ledger, rows[rows["mark"] != ""], "interpreted", "a job of several attempts: one "
+               "task for each, JOB@0, JOB@1, ..., submitted when the one before ended")
+    parts = [name.removeprefix(job) for name, job in zip(rows["name"], rows["job"], strict=True)]
+    rows["job"] += rows["mark"]
+    return rows.assign(name=rows["job"] + parts,
+                       submit_s=rows[["submit_s", "before"]].max(axis=1)).drop(
+                           columns=["since", "mark", "before"])
 
 
 def is_json_of_slurm(source: Source) -> bool:
@@ -788,7 +886,7 @@ def read_slurm(sources: Sequence[Source], ledger: Ledger,
     documents = [(source.name, source.json()) for source in sources if source not in accounts]
     nodes = node_table(documents, dump)
     tables = [account_table(source, dump, options) for source in accounts]
-    tasks = pd.concat([job_table(documents, dump), *tables])
+    tasks = with_attempts(pd.concat([job_table(documents, dump), *tables]), ledger)
     if not len(nodes) and not len(tasks) and not ledger.frame()["count"].sum():
         raise InputError("there is neither a node nor a job in it", file=sources[0].name,
                          mend="give scontrol show nodes --json and squeue --json, or sacct -P")

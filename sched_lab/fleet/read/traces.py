@@ -16,8 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...lab.frames import InputError
-from ..dates import durations_in, seconds_in
+from .dates import durations_in, seconds_in
+from .states import CANCELLED, OVER, RUNS, WAITS, fate_of
 from .tables import (
+    WAITING,
     Format,
     Ledger,
     ReadOptions,
@@ -89,6 +91,77 @@ class Rows:
             if name not in self.used:
                 self.ledger.note(self.source.name, None, "extra column",
                                  f"column {name}: not used", len(self.cells))
+
+
+class Lives(NamedTuple):
+    """When the tasks of a table came, started and ended, as far as that can be true, (rows,).
+
+    Parameters
+    ----------
+    submit_s, start_s, end_s : seconds, NaN unknown; an end without a start is of a task that waited
+        and left
+    state : `WAITING`, or empty
+    is_kept : whether anything is known of what a task that is over was
+    """
+
+    submit_s: Floats
+    start_s: Floats
+    end_s: Floats
+    state: NDArray[np.object_]
+    is_kept: Flags
+
+    def columns(self) -> dict[str, Any]:
+        """Columns of the table of tasks."""
+        return {"submit_s": self.submit_s, "start_s": self.start_s, "end_s": self.end_s,
+                "state": self.state}
+
+
+def fates_of(rows: Rows, states: pd.Series, has_ended: Flags) -> NDArray[np.object_]:
+    """What the state of each row says of it, empty if it says nothing, (rows,)."""
+    known = {text: fate_of(text) for text in states.unique()}
+    fates = states.map(known).to_numpy(object)
+    rows.note((fates == "") & states.ne("").to_numpy(), "interpreted",
+              f"column {states.name}: a state that is not known; the times decide")
+    is_attempt = states.str.upper().str.startswith("REQUEUE").to_numpy(bool) & has_ended
+    rows.note(is_attempt, "interpreted", "put back into the queue: an attempt, which is over")
+    return np.where(is_attempt, OVER, fates)
+
+
+def lives_of(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: Floats | None = None,
+             states: pd.Series | None = None) -> Lives:
+    """What times, and states where there are any, say together of the lives of tasks.
+
+    Parameters
+    ----------
+    times : submission, start and end, (rows,) each, NaN unknown
+    lasting_s : (rows,) for how long each ran, where a table says so
+    states : (rows,) in the words of the table
+    """
+    submit, start, end = times
+    if states is None:
+        states = pd.Series("", rows.cells.index, dtype="object")
+    fates = fates_of(rows, states, np.isfinite(start) & np.isfinite(end))
+    waits = fates == WAITS
+    if lasting_s is not None:
+        ran = (lasting_s > 0) & np.isnan(start) & ~waits
+        rows.note(ran & np.isfinite(end), "interpreted", "no start: the duration before the end")
+        start = np.where(ran & np.isfinite(end), end - lasting_s, start)
+        came = ran & np.isnan(end) & np.isfinite(submit)
+        rows.note(came, "assumed", "no start, and a duration: taken to start when submitted")
+        start = np.where(came, submit, start)
+        ends = np.isnan(end) & np.isfinite(start) & np.isfinite(lasting_s) & (fates != RUNS)
+        end = np.where(ends, start + lasting_s, end)
+    rows.note(waits & (np.isfinite(start) | np.isfinite(end)), "interpreted",
+              "the state says that it waits: its start and end are yet to come")
+    rows.note((fates == RUNS) & np.isfinite(end), "interpreted",
+              "the state says that it runs: its end is yet to come")
+    start = np.where(waits | ((fates == CANCELLED) & (start == end)), np.nan, start)
+    end = np.where(waits | (fates == RUNS), np.nan, end)
+    rows.note(np.isnan(start) & np.isfinite(end), "interpreted",
+              "ended and never started: it waited and left, and was no load")
+    is_lost = np.isin(fates, (OVER, CANCELLED)) & np.isnan(end)
+    rows.note(is_lost, "dropped", "the state says that it is over, and no time says since when")
+    return Lives(submit, start, end, np.where(waits, WAITING, "").astype(object), ~is_lost)
 
 
 def gpu_demand(rows: Rows, gpus: Floats) -> dict[str, Floats]:
@@ -242,12 +315,11 @@ def openb_tasks(rows: Rows) -> pd.DataFrame:
     """Pods of openb."""
     counts = {name: rows.numbers(name) for name in ("cpu_milli", "memory_mib", "gpu_milli")}
     submit, start, end = map(rows.seconds, ("creation_time", "scheduled_time", "deletion_time"))
-    rows.note(np.isnan(start) & np.isfinite(end), "interpreted",
-              "the pod was never scheduled: end_s is when it was withdrawn")
+    lives = lives_of(rows, (submit, start, end))
     rows.note(np.isnan(submit), "interpreted", "column creation_time: no time; submit_s is unknown")
     rows.ledger.note(rows.source.name, None, "interpreted", "column qos is the queue", len(submit))
     return pd.DataFrame({
-        "name": rows.texts("name"), "submit_s": submit, "start_s": start, "end_s": end,
+        "name": rows.texts("name"), **lives.columns(),
         "num_gpus": rows.numbers("num_gpu"), **counts, "gpu_models": rows.texts("gpu_spec"),
         "queue": rows.texts("qos")})
 
@@ -261,13 +333,15 @@ def gang_tasks(rows: Rows, wish: Mapping[str, Any]) -> pd.DataFrame:
     submit, start, end = map(rows.seconds, ("submit_time", "start_time", "end_time"))
     compare_durations(rows, "duration", end - start, end - submit)
     compare_durations(rows, "queue", start - submit)
+    lives = lives_of(rows, (submit, start, end), lasting_s=rows.durations("duration"),
+                     states=rows.texts("state"))
     parts = parts_of(rows, rows.numbers("node_num"), "a job on several nodes: one task for each, "
                      "JOB/0, JOB/1, ..., GPUs and CPUs divided; their common start is not kept")
     jobs = pd.DataFrame({
-        "name": rows.texts("job_id"), "submit_s": submit, "start_s": start, "end_s": end,
+        "name": rows.texts("job_id"), **lives.columns(),
         **gpu_demand(rows, rows.numbers("gpu_num")), "cpu_milli": rows.numbers("cpu_num", 1000),
         "user": rows.texts("user"), **wish})
-    return split(jobs, parts, ["num_gpus", "cpu_milli"])
+    return split(jobs[lives.is_kept], parts[lives.is_kept], ["num_gpus", "cpu_milli"])
 
 
 def helios_tasks(rows: Rows) -> pd.DataFrame:
@@ -290,6 +364,7 @@ ACME = (Kind("tasks", GANG | {"type", "gpu_time"}, acme_tasks),)
 def pai_tasks(rows: Rows) -> pd.DataFrame:
     """Tasks of PAI with the number of their instances."""
     start, end = map(rows.seconds, ("start_time", "end_time"))
+    lives = lives_of(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
     demand = gpu_demand(rows, rows.numbers("plan_gpu", 0.01))
     model = rows.texts("gpu_type").where(demand["num_gpus"] > 0, "")
     rows.note(model.ne("").to_numpy(), "interpreted",
@@ -301,9 +376,11 @@ def pai_tasks(rows: Rows) -> pd.DataFrame:
     parts = parts_of(rows, rows.numbers("inst_num"), "column inst_num: one task for each instance, "
                      "TASK/0, TASK/1, ..., which all ask for the same")
     return pd.DataFrame({
-        "name": job + ":" + task, "job_name": job, "task_name": task, "start_s": start,
-        "end_s": end, **demand, "gpu_models": model, "cpu_milli": rows.numbers("plan_cpu", 10),
-        "memory_mib": rows.numbers("plan_mem", MIB_OF_GIB), "parts": parts})
+        "name": job + ":" + task, "job_name": job, "task_name": task, "start_s": lives.start_s,
+        "end_s": lives.end_s, "state": lives.state, **demand, "gpu_models": model,
+        "cpu_milli": rows.numbers("plan_cpu", 10),
+        "memory_mib": rows.numbers("plan_mem", MIB_OF_GIB), "parts": parts,
+        "is_kept": lives.is_kept})
 
 
 def pai_jobs(rows: Rows) -> pd.DataFrame:
@@ -315,8 +392,10 @@ def pai_jobs(rows: Rows) -> pd.DataFrame:
 def pai_instances(rows: Rows) -> pd.DataFrame:
     """Instances of PAI: where and when."""
     start, end = map(rows.seconds, ("start_time", "end_time"))
+    lives = lives_of(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
     return pd.DataFrame({"job_name": rows.texts("job_name"), "task_name": rows.texts("task_name"),
-                         "start_s": start, "end_s": end, "node": rows.texts("machine")})
+                         "start_s": lives.start_s, "end_s": lives.end_s, "state": lives.state,
+                         "node": rows.texts("machine")})[lives.is_kept]
 
 
 def pai_nodes(rows: Rows) -> pd.DataFrame:
@@ -353,7 +432,7 @@ def on_machines(tasks: pd.DataFrame, instances: pd.DataFrame, file: str,
     """One row for each instance, with what its task asked for; other tasks as before."""
     key = ["job_name", "task_name"]
     plan = tasks.drop_duplicates(key)
-    known = instances.merge(plan.drop(columns=["start_s", "end_s"]), on=key, how="left")
+    known = instances.merge(plan.drop(columns=["start_s", "end_s", "state"]), on=key, how="left")
     is_strange = known["name"].isna()
     if is_strange.any():
         ledger.note(file, None, "dropped", "an instance whose task is in no table",
@@ -362,7 +441,7 @@ def on_machines(tasks: pd.DataFrame, instances: pd.DataFrame, file: str,
     number = known.groupby("name", sort=False).cumcount().astype(str)
     known = known.assign(name=known["name"] + "/" + number)
     there = pd.MultiIndex.from_frame(instances[key])
-    others = tasks[~pd.MultiIndex.from_frame(tasks[key]).isin(there)]
+    others = tasks[~pd.MultiIndex.from_frame(tasks[key]).isin(there) & tasks["is_kept"]]
     return pd.concat([known, split(others, others["parts"].to_numpy())])
 
 
@@ -378,13 +457,14 @@ def read_pai(files: Sequence[Source], ledger: Ledger,
     if frames["instances"]:
         tasks = on_machines(tasks, together(frames["instances"]), name, ledger)
     else:
+        tasks = tasks[tasks["is_kept"]]
         tasks = split(tasks, tasks["parts"].to_numpy())
     if frames["jobs"]:
         tasks = tasks.merge(together(frames["jobs"]), on="job_name", how="left")
     else:
         ledger.note(name, None, "interpreted",
                     "no table of jobs: submissions and users are unknown")
-    return nodes, tasks.drop(columns=["job_name", "task_name", "parts"])
+    return nodes, tasks.drop(columns=["job_name", "task_name", "parts", "is_kept"])
 
 
 def dlrm_limits(rows: Rows) -> pd.Series:
@@ -415,9 +495,9 @@ def dlrm_tasks(rows: Rows) -> pd.DataFrame:
               "no time of deletion: outlives the trace, end_s is unknown")
     rows.note(start >= 0, "interpreted", "memory_request is in GiB, the role is the queue, the "
               "application the user")
+    lives = lives_of(rows, (np.where(is_old, 0, submit), np.where(is_old, 0, start), end))
     return pd.DataFrame({
-        "name": rows.texts("instance_sn"), "submit_s": np.where(is_old, 0, submit),
-        "start_s": np.where(is_old, 0, start), "end_s": end,
+        "name": rows.texts("instance_sn"), **lives.columns(),
         **gpu_demand(rows, rows.numbers("gpu_request")),
         "cpu_milli": rows.numbers("cpu_request", 1000),
         "memory_mib": rows.numbers("memory_request", MIB_OF_GIB), "user": rows.texts("app_name"),
@@ -487,7 +567,8 @@ def philly_nodes(rows: Rows) -> pd.DataFrame:
 PHILLY = (Kind("tasks", frozenset({"timestamp", "duration", "num_gpus", "gpu_time"}), philly_flat),
           Kind("nodes", frozenset({"machineId", "number of GPUs"}), philly_nodes))
 
-ATTEMPT = ("name", "submit", "start", "end", "node", "gpu_list", "num_gpus", "user", "queue")
+ATTEMPT = ("name", "submit", "start", "end", "node", "gpu_list", "num_gpus", "user", "queue",
+           "status")
 
 
 def gpu_numbers(names: Any) -> list[int]:
@@ -497,8 +578,8 @@ def gpu_numbers(names: Any) -> list[int]:
     return sorted({int(match[1]) for match in found if match})
 
 
-def attempt_rows(job: Mapping[str, Any], attempt: Mapping[str, Any], name: str,
-                 submit: Any) -> list[tuple[Any, ...]]:
+def attempt_rows(job: Mapping[str, Any], attempt: Mapping[str, Any], name: str, submit: Any,
+                 status: Any) -> list[tuple[Any, ...]]:
     """One row for each machine of an attempt; none if no machine with GPUs is named."""
     details = attempt.get("detail")
     placed = [(str(detail.get("ip") or ""), gpu_numbers(detail.get("gpus")))
@@ -507,7 +588,7 @@ def attempt_rows(job: Mapping[str, Any], attempt: Mapping[str, Any], name: str,
     placed = [(node, gpus) for node, gpus in placed if gpus]
     return [(f"{name}/{part}" if len(placed) > 1 else name, submit, attempt.get("start_time"),
              attempt.get("end_time"), node, "-".join(map(str, gpus)), len(gpus), job.get("user"),
-             job.get("vc")) for part, (node, gpus) in enumerate(placed)]
+             job.get("vc"), status) for part, (node, gpus) in enumerate(placed)]
 
 
 def job_rows(job: Any) -> tuple[list[tuple[Any, ...]], str]:
@@ -521,7 +602,8 @@ def job_rows(job: Any) -> tuple[list[tuple[Any, ...]], str]:
     found: list[tuple[Any, ...]] = []
     for number, attempt in enumerate(tries):
         name = f"{job['jobid']}@{number}" if len(tries) > 1 else str(job["jobid"])
-        found += attempt_rows(job, attempt, name, submit)
+        status = job.get("status") if number == len(tries) - 1 else "ended"
+        found += attempt_rows(job, attempt, name, submit, status)
         submit = attempt.get("end_time")
     return found, "no attempt with GPUs, so what the job asked for is unknown"
 
@@ -553,12 +635,12 @@ def philly_attempts(rows: Rows) -> pd.DataFrame:
               "task for each, JOB@0, JOB@1, ..., submitted when the one before ended")
     rows.note(name.str.contains("/").to_numpy(), "interpreted", "an attempt on several machines: "
               "one task for each, JOB/0, JOB/1, ...; their common start is not kept")
-    rows.note(np.isnan(end), "interpreted", "an attempt without an end: end_s is unknown")
+    lives = lives_of(rows, (submit, start, end), states=rows.texts("status"))
     gpus = rows.numbers("num_gpus")
     return pd.DataFrame({
-        "name": name, "submit_s": submit, "start_s": start, "end_s": end, **gpu_demand(rows, gpus),
-        "node": rows.texts("node"), "gpu_list": rows.texts("gpu_list"),
-        "user": rows.texts("user"), "queue": rows.texts("queue")})
+        "name": name, **lives.columns(), **gpu_demand(rows, gpus), "node": rows.texts("node"),
+        "gpu_list": rows.texts("gpu_list"), "user": rows.texts("user"),
+        "queue": rows.texts("queue")})[lives.is_kept]
 
 
 def is_philly_json(source: Source) -> bool:
@@ -588,6 +670,9 @@ SWF_COLUMNS = (
     "job", "submit", "wait", "run_time", "used_processors", "cpu_time", "used_memory", "processors",
     "requested_time", "requested_memory", "status", "user", "group", "executable", "queue",
     "partition", "preceding_job", "think_time")
+
+
+SWF_STATES = {"0": "failed", "1": "completed", "5": "cancelled"}
 
 
 def swf_comments(text: str) -> dict[str, int]:
@@ -646,21 +731,28 @@ def swf_demand(rows: Rows, gpu_column: str) -> tuple[Floats, dict[str, Floats]]:
     return processors, {"num_gpus": nothing, "gpu_milli": nothing, "cpu_milli": 1000 * processors}
 
 
-def swf_jobs(rows: Rows, gpu_column: str, epoch_s: float) -> tuple[pd.DataFrame, Floats]:
-    """Jobs, and the processors of each."""
+def swf_jobs(rows: Rows, gpu_column: str,
+             epoch_s: float) -> tuple[pd.DataFrame, Floats, Flags]:
+    """Jobs, the processors of each, and whether its line is one of a job of which all is known."""
     submit = rows.numbers("submit") + epoch_s
     start = submit + rows.numbers("wait")
+    lasting_s = rows.numbers("run_time")
+    status = rows.texts("status")
+    never = (status == "5").to_numpy() & ~(lasting_s > 0)  # cancelled before it started
+    lives = lives_of(rows, (submit, np.where(never, np.nan, start), np.where(never, start, np.nan)),
+                     lasting_s=lasting_s, states=status.map(SWF_STATES).fillna(""))
     processors, demand = swf_demand(rows, gpu_column)
     asked = rows.numbers("requested_memory")
     memory = np.where(np.isnan(asked), rows.numbers("used_memory"), asked) * processors / 1024
     rows.note(np.isfinite(memory), "interpreted", "memory is KiB for each processor, that used "
               "where none was requested")
-    rows.note(np.isnan(start), "interpreted", "no waiting time: start_s and end_s are unknown")
     texts = {name: rows.texts(name) for name in ("user", "queue")}
-    return pd.DataFrame({
-        "name": rows.texts("job"), "submit_s": submit, "start_s": start,
-        "end_s": start + rows.numbers("run_time"), **demand, "memory_mib": np.ceil(memory),
-        **texts}), processors
+    jobs = pd.DataFrame({"name": rows.texts("job"), **lives.columns(), **demand,
+                         "memory_mib": np.ceil(memory), **texts})
+    is_part = status.isin(["2", "3", "4"]).to_numpy()
+    rows.note(is_part, "dropped", "a part of a job that was stopped and went on; the line of the "
+              "whole job is read")
+    return jobs, processors, lives.is_kept & ~is_part
 
 
 def swf_nodes(comments: Mapping[str, int], is_gpu: bool, name: str, ledger: Ledger) -> pd.DataFrame:
@@ -694,12 +786,13 @@ def read_swf(files: Sequence[Source], ledger: Ledger,
     for source in files:
         comments = swf_comments(source.text())
         rows = swf_rows(source, ledger)
-        jobs, processors = swf_jobs(rows, gpu_column, comments.get("UnixStartTime", 0))
+        jobs, processors, is_kept = swf_jobs(rows, gpu_column, comments.get("UnixStartTime", 0))
         nodes.append(swf_nodes(comments, bool(gpu_column), source.name, ledger))
         each = comments["MaxProcs"] // comments["MaxNodes"] if len(nodes[-1]) else np.inf
         parts = parts_of(rows, np.ceil(processors / each), "more processors than a node has: one "
                          "task for each node, JOB/0, JOB/1, ...; their common start is not kept")
-        tasks.append(split(jobs, parts, ["num_gpus" if gpu_column else "cpu_milli", "memory_mib"]))
+        tasks.append(split(jobs[is_kept], parts[is_kept],
+                           ["num_gpus" if gpu_column else "cpu_milli", "memory_mib"]))
         rows.note_rest()
     return together(nodes), together(tasks)
 

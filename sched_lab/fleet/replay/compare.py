@@ -31,7 +31,16 @@ from ...traces import gpu_requests, models_of
 from ..read.tables import ClusterTables, Ledger, milli_of_profile, note_rows
 from .events import replay, violations
 from .meter import measure, refused_tasks
-from .problem import Problem, Schedule, power_of_problem, recorded, running_at, world_of_problem
+from .problem import (
+    Problem,
+    Schedule,
+    power_of_problem,
+    recorded,
+    replayable,
+    running_at,
+    with_tasks,
+    world_of_problem,
+)
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
 
@@ -663,18 +672,6 @@ def only(schedule: Schedule, rows: Integers) -> Schedule:
                     schedule.end_s[rows])
 
 
-OF_TASKS = ("submit_s", "duration_s", "start_s", "node", "gpu_mask", "user", "queue", "priority",
-            "app", "most_per_node", "constraint")
-
-
-def with_tasks(problem: Problem, rows: Integers) -> Problem:
-    """The problem with these tasks only."""
-    columns: dict[str, Any] = {name: getattr(problem, name) for name in OF_TASKS}
-    some: dict[str, Any] = {
-        name: column if column is None else column[rows] for name, column in columns.items()}
-    return replace(problem, tasks=problem.tasks.take(rows), **some)
-
-
 def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHERE) -> Comparison:
     """Replay a problem under several policies, measure them alike, and compare.
 
@@ -688,6 +685,7 @@ def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHE
     ------
     InputError : a policy, a price or a backfill is no good for this problem
     """
+    problem = replayable(problem)
     lacking = models_without_watts(problem, asked.power)
     names = chosen_policies(problem, asked, lacking)
     if asked.cap_w is not None and lacking:

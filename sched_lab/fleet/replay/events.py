@@ -162,6 +162,8 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     asks = ArrivingTasks(class_of, np.array(problem.tasks.memory_mib),
                          stream.integers(2**62, size=len(class_of)))
     comes = asks.memory_mib <= largest_memory_mib(world)[class_of]
+    if problem.replayable is not None:
+        comes &= problem.replayable
     submit_s = np.array(problem.submit_s)
     schedule = nothing_scheduled(len(class_of))
     if at_s is not None:

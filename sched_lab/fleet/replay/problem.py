@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,15 @@ from ...online.model import (
 )
 from ...power import Power
 from ...traces import Tasks, models_of, target_workload, task_classes
-from ..read.tables import ClusterTables, Columns, Ledger, gpus_of, milli_of_profile, note_rows
+from ..read.tables import (
+    WAITING,
+    ClusterTables,
+    Columns,
+    Ledger,
+    gpus_of,
+    milli_of_profile,
+    note_rows,
+)
 
 __all__ = ['Problem', 'Schedule', 'problem_of']
 
@@ -53,6 +61,9 @@ class Problem:
         without a limit; None if no task has one
     sight, constraint : labels and taints of the nodes, and what each task says of them, (tasks,);
         None if nobody asked
+    replayable : (tasks,) whether a replay has them: not those that left the queue without a start,
+        whose `duration_s` is how long they waited, and those of which nothing says how long they
+        would run; None for all
     """
 
     cluster: Cluster
@@ -72,6 +83,7 @@ class Problem:
     most_per_node: Integers | None = None
     sight: Sight | None = None
     constraint: Texts | None = None
+    replayable: Truths | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -195,11 +207,15 @@ TICKS = 1024  # of a second
 
 
 class Times(NamedTuple):
-    """When the rows of a table of tasks came, started, and for how long they ran, (rows,)."""
+    """When the rows of a table of tasks came, started, and for how long they ran, (rows,).
+
+    `replayable` is as in `Problem`.
+    """
 
     submit_s: Floats
     start_s: Floats
     duration_s: Floats
+    replayable: Truths
 
 
 def times_of(draft: Draft) -> Times:
@@ -212,14 +228,20 @@ def times_of(draft: Draft) -> Times:
                "filled in")
     start = np.where(lacks_start & has_node, submit, start)
     since = np.where(np.isnan(start), submit, start)
-    draft.note(np.isnan(start) & np.isfinite(since) & np.isfinite(end), "ended, and no start is "
-               "known: taken to run for as long as from submission to end")
+    has_left = np.isnan(start) & np.isfinite(end)
     draft.refuse(np.isnan(since) & np.isfinite(end), "an end, and neither submission nor start")
     draft.refuse(end < since, "ended before it began")
     submit = submissions_of(draft, submit, start)
+    draft.note(has_left, "ended and never started: waited and left, no load in a replay",
+               "left out")
     draft.note(np.isfinite(start) & np.isnan(end), "no end: runs for ever")
-    draft.note(np.isnan(start) & np.isnan(end), "neither start nor end: waits, then runs for ever")
-    return Times(submit, start, np.where(np.isnan(end - since), np.inf, end - since))
+    has_neither = np.isnan(start) & np.isnan(end)
+    waits = has_neither & (draft.columns.texts("state") == WAITING)
+    draft.note(waits, "waits; in a replay it runs for ever once it starts")
+    draft.note(has_neither & ~waits, "neither start nor end: no load in a replay, since nothing says "
+               "that it waits, nor for how long it would run", "left out")
+    return Times(submit, start, np.where(np.isnan(end - since), np.inf, end - since),
+                 ~has_left & (waits | ~has_neither))
 
 
 def submissions_of(draft: Draft, submit_s: Floats, start_s: Floats) -> Floats:
@@ -708,7 +730,39 @@ def problem_of(tables: ClusterTables) -> Problem:
         times.duration_s[parts.row], times.start_s[parts.row], node, gpu_mask, user, queue,
         priority[parts.row], ledger.frame(), tables.about.get("zero"),
         *limits_in(placement, parts), placement.sight,
-        draft.columns.texts("constraints")[parts.row])
+        draft.columns.texts("constraints")[parts.row], times.replayable[parts.row])
+
+
+def with_tasks(problem: Problem, rows: Integers) -> Problem:
+    """The problem with these tasks only."""
+    columns = {one.name: getattr(problem, one.name) for one in fields(problem)}
+    some: dict[str, Any] = {name: column[rows] for name, column in columns.items()
+                            if isinstance(column, np.ndarray) and name != "group"}
+    return replace(problem, tasks=problem.tasks.take(rows), **some)
+
+
+def replayable(problem: Problem) -> Problem:
+    """The problem without the tasks that a replay cannot have.
+
+    Raises
+    ------
+    InputError : that would be most of them
+    """
+    if problem.replayable is None:
+        return problem
+    lost = ~problem.replayable & np.isinf(problem.duration_s)
+    refused = problem.ledger[(problem.ledger["what"] == "refused")
+                             & (problem.ledger["file"] == "tasks.csv")]
+    number = int(lost.sum()) + int(refused["count"].sum())
+    total = len(problem.tasks) + int(refused["count"].sum())
+    if number > total / 2 or not problem.replayable.any():
+        reasons = [*refused["reason"], *(["neither start nor end"] if lost.any() else [])]
+        raise InputError(f"{number:,} of {total:,} tasks lack what a replay needs "
+                         f"({'; '.join(reasons) or 'all left the queue without a start'})",
+                         file="tasks.csv", mend="read again and say which columns are the times, "
+                         "--map submit_s=COLUMN, start_s, end_s or duration_s; tasks without any "
+                         "are for sched-lab inflate")
+    return with_tasks(problem, np.flatnonzero(problem.replayable))
 
 
 def places_of(draft: Draft, demands: Demands, parts: Parts,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..lab.frames import InputError
-from .read.tables import (
+from ...lab.frames import InputError
+from .tables import (
     FIRST_EPOCH_S,
     LARGEST,
     Cells,
