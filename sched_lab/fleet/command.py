@@ -49,6 +49,7 @@ from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille
 from .read.check import check_cluster
 from .read.dates import ORDERS, check_order
+from .read.kubernetes import CLAIMS_MISSING
 from .read.reading import FORMATS, Asked, format_named, read_files
 from .read.tables import (
     CLUSTER_FILES,
@@ -136,6 +137,9 @@ def warn_of(tables: ClusterTables) -> None:
                    "--size-to 80%", err=True)
     if not len(tables.tasks):
         typer.echo("sched-lab: warning: there are no tasks in these files", err=True)
+    for reason in tables.ledger["reason"]:
+        if CLAIMS_MISSING in reason:
+            typer.echo(f"sched-lab: warning: {reason}", err=True)
 
 
 def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: Nodes = None,

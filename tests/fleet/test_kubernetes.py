@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sched_lab.fleet.live.bridge_command import advise
 from sched_lab.fleet.read.kubernetes import is_kubernetes, quantity, read_kubernetes
 from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.lab.frames import InputError
+from sched_lab.online.model import PowerSettings
 from sched_lab.traces import find_reference
 
 CREATED, STARTED, ENDED = "2026-03-02T08:00:00Z", "2026-03-02T08:00:10Z", "2026-03-02T09:00:00Z"
@@ -296,6 +298,33 @@ def test_dra():
         (0, 0, "", ""),
     ]
     assert "shares a ResourceClaim" in reasons(tables)
+
+
+def test_a_pod_whose_claim_is_not_in_the_files_has_unknown_gpus():
+    waits = {"at": "", "phase": "Pending"}
+    tables = read(node(), slices(), claim("a", "gpu-1"), pod("a", resourceClaims=claims("a")),
+                  pod("b", resourceClaims=claims("b"), **waits),
+                  pod("t", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "tmpl"}], **waits))
+    assert holds(tables, "name", "num_gpus")[0] == ("team/a", 1)
+    assert tables.tasks["num_gpus"].isna().tolist() == [False, True, True]
+    said = reasons(tables)
+    assert "ResourceClaim team/b, ResourceClaimTemplate team/tmpl: not in the files" in said
+    assert "kubectl get resourceclaims,resourceclaimtemplates,resourceslices -A -o json" in said
+    told = {one.pod: one for one in advise(tables, "bestfit", PowerSettings(), 0)}
+    assert told["team/b"].node == "" and "kubectl get resourceclaims" in told["team/b"].why
+    runs = read(node(), slices(), pod("b", resourceClaims=claims("b")))
+    with pytest.raises(InputError, match="team/b.*which GPUs it holds is unknown.*kubectl get resourceclaims"):
+        advise(runs, "bestfit", PowerSettings(), 0)
+
+
+def test_a_template_says_what_a_pod_without_a_claim_asks_for():
+    template = {"kind": "ResourceClaimTemplate", "metadata": {"name": "tmpl", "namespace": "team"},
+                "spec": {"spec": {"devices": {"requests": [{"name": "g", "exactly": {
+                    "deviceClassName": "gpu.nvidia.com", "count": 2}}]}}}}
+    ask = [{"name": "gpu", "resourceClaimTemplateName": "tmpl"}]
+    tables = read(node(), slices(), template, pod("a", at="", phase="Pending", resourceClaims=ask),
+                  pod("b", at="", phase="Pending", resourceClaims=ask))
+    assert tables.tasks["num_gpus"].tolist() == [2, 2]
 
 
 def test_a_claim_of_a_template_is_found_by_its_status():

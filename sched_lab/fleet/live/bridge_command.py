@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 import typer
 
 from ...cluster import State
@@ -32,6 +33,7 @@ from ..ask.explain import (
 )
 from ..ask.mig_nodes import mig_advice
 from ..ask.place import Placed, place_tasks
+from ..read.kubernetes import CLAIMS_MISSING
 from ..read.reading import read_files
 from ..read.tables import ClusterTables, Ledger
 from ..replay.problem import (
@@ -145,7 +147,16 @@ def advice_on(placed: Placed, power: PowerSettings, pods: Collection[str]) -> di
 def advise(tables: ClusterTables, policy: str, power: PowerSettings, seed: int) -> list[Advice]:
     """Where every pending pod should go, in the order of the table."""
     pending = pending_in(tables)
+    missing = next((one for one in tables.ledger["reason"] if CLAIMS_MISSING in one), "")
+    tasks = tables.tasks
+    holds = tasks["num_gpus"].isna() & (tasks["node"] != "") & tasks["end_s"].isna()
+    if missing and holds.any():
+        raise InputError(f"pod {tasks['name'][holds].iloc[0]!r:.80} runs, and which GPUs it holds "
+                         "is unknown", mend=missing)
     refused = {name: why for name, row in pending.items() if (why := refusal_of(tables, row))}
+    if missing:
+        refused = {name: missing if pd.isna(tasks["num_gpus"].iloc[pending[name]]) else why
+                   for name, why in refused.items()}
     found: dict[str, Advice] = {}
     if len(refused) < len(pending):
         placed = place_tasks(tables, tables.tasks[:0], policy, seed=seed, power=power)

@@ -88,7 +88,7 @@ def number_of(text: str) -> Fraction | None:
 
 KINDS = {
     "nodes": "Node", "pods": "Pod", "resourceSlices": "ResourceSlice",
-    "resourceClaims": "ResourceClaim", "podGroups": "PodGroup", "queues": "Queue"}
+    "resourceClaims": "ResourceClaim", "resourceClaimTemplates": "ResourceClaimTemplate", "podGroups": "PodGroup", "queues": "Queue"}
 
 
 class Item(NamedTuple):
@@ -142,6 +142,8 @@ class Dump:
     devices: dict[tuple[str, str, str], Device] = field(default_factory=dict)
     claims: dict[tuple[str, str], Item] = field(default_factory=dict)
     claims_held: dict[tuple[str, str], str] = field(default_factory=dict)
+    templates: dict[tuple[str, str], Item] = field(default_factory=dict)
+    unclaimed: dict[str, tuple[Item, str]] = field(default_factory=dict)  # by pod, what is missing
     reserved: dict[str, str] = field(default_factory=dict)
 
     def note(self, item: Item, what: str, reason: str) -> None:
@@ -534,10 +536,10 @@ def asked_by_pod(item: Item, dump: Dump) -> Amounts:
 
 
 class Holding(NamedTuple):
-    """GPUs of which a pod has the same share each."""
+    """GPUs of which a pod has the same share each; None if that is not known."""
 
-    num_gpus: int
-    gpu_milli: int
+    num_gpus: Any
+    gpu_milli: Any
     mig_profile: str = ""
     gpu_list: str = ""
 
@@ -677,15 +679,21 @@ def holdings_of_devices(devices: Sequence[tuple[str, str, str]], gpus: NodeGpus,
 PROFILE_WISH = re.compile(r"(?<![\w.])(?:mig-)?(\d+g\.\d+gb(?:\.\w+)?)", re.I)
 
 
+def claims_named(item: Item) -> list[tuple[str, str]]:
+    """Claim and template that a pod names, one of which may be empty."""
+    made = {text_at(one, "name"): text_at(one, "resourceClaimName")
+            for one in objects_at(item.body, "status", "resourceClaimStatuses")}
+    names = [(text_at(one, "resourceClaimName") or made.get(text_at(one, "name"), ""),
+              text_at(one, "resourceClaimTemplateName"))
+             for one in objects_at(item.body, "spec", "resourceClaims")]
+    extended = text_at(item.body, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    return [*names, (extended, "")] if extended else names
+
+
 def claims_of(item: Item) -> list[tuple[str, str]]:
     """Namespace and name of the claims that a pod names."""
     namespace = text_at(item.body, "metadata", "namespace")
-    made = {text_at(one, "name"): text_at(one, "resourceClaimName")
-            for one in objects_at(item.body, "status", "resourceClaimStatuses")}
-    names = [text_at(one, "resourceClaimName") or made.get(text_at(one, "name"), "")
-             for one in objects_at(item.body, "spec", "resourceClaims")]
-    extended = text_at(item.body, "status", "extendedResourceClaimStatus", "resourceClaimName")
-    return [(namespace, name) for name in [*names, extended] if name]
+    return [(namespace, name) for name, _ in claims_named(item) if name]
 
 
 def held_by_claims(item: Item, dump: Dump, asked: Amounts,
@@ -696,10 +704,13 @@ def held_by_claims(item: Item, dump: Dump, asked: Amounts,
         return None
     holdings: list[Holding] = []
     pod = pod_name(item)
-    for key in claims_of(item):
-        claim = dump.claims.get(key)
+    namespace = text_at(item.body, "metadata", "namespace")
+    for name, template in claims_named(item):
+        key = namespace, name or f"{pod} {template}"
+        claim = dump.claims.get(key) or dump.templates.get((namespace, template))
         if claim is None:
-            dump.note(item, "interpreted", "the ResourceClaim of the pod is not in the files")
+            dump.unclaimed.setdefault(pod, (item, f"ResourceClaim {namespace}/{name}" if name else
+                                            f"ResourceClaimTemplate {namespace}/{template}"))
         elif dump.claims_held.setdefault(key, pod) != pod:
             dump.note(item, "interpreted", "the pod shares a ResourceClaim that another pod has")
         else:
@@ -980,6 +991,8 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
         dump.note(item, "extra column", f"resource {name} is not in the tables")
     node = text_at(item.body, "spec", "nodeName")
     holdings = held_by(item, dump, asked, dump.nodes.get(node, NodeGpus()))
+    if pod_name(item) in dump.unclaimed:
+        holdings = [Holding(None, None)]
     row = {"name": pod_name(item), **times, **holder_of(item, dump), "node": node}
     demand = {"cpu_milli": math.ceil(1000 * asked["cpu"]),
               "memory_mib": math.ceil(asked["memory"] / 2**20)}
@@ -1009,7 +1022,9 @@ def rows_of_holdings(row: dict[str, Any], demand: dict[str, int], holdings: Sequ
              "name": f"{row['name']}/{number}"} for number, one in enumerate(holdings)]
 
 
-READ = ("Node", "Pod", "ResourceSlice", "ResourceClaim")
+READ = ("Node", "Pod", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate")
+CLAIMS_MISSING = "not in the files, so the GPUs of their pods are unknown"
+DUMP_CLAIMS = "kubectl get resourceclaims,resourceclaimtemplates,resourceslices -A -o json"
 MARKS = re.compile(r'"(?:kind|rawObjects|pods|nodes|resource|object|apiVersion)"\s*:')
 
 
@@ -1041,6 +1056,10 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     for item in dump.items.get("ResourceClaim", []):
         dump.claims[text_at(item.body, "metadata", "namespace"),
                     text_at(item.body, "metadata", "name")] = item
+    for item in dump.items.get("ResourceClaimTemplate", []):
+        made = item._replace(body={"spec": dig(item.body, "spec", "spec")})
+        dump.templates[text_at(item.body, "metadata", "namespace"),
+                       text_at(item.body, "metadata", "name")] = made
     for item in dump.items.get("Pod", []):
         index = text_at(item.body, "metadata", "annotations", "run.ai/reserve_for_gpu_index")
         if is_reservation(item):
@@ -1072,6 +1091,12 @@ def read_kubernetes(sources: Sequence[Source], ledger: Ledger,
         raise InputError("there is neither a Node nor a Pod in it", file=sources[0].name,
                          mend="give the output of kubectl get nodes,pods -A -o json")
     pods = [(item.row, row) for item in dump.items.get("Pod", []) for row in pod_rows(item, dump)]
+    if dump.unclaimed:
+        missing = list(dict.fromkeys(wanted for _, wanted in dump.unclaimed.values()))
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        first = next(iter(dump.unclaimed.values()))[0]
+        ledger.note(first.file, first.row, "interpreted", f"{', '.join(missing[:3])}{more}: "
+                    f"{CLAIMS_MISSING}; give them, too: {DUMP_CLAIMS}", len(dump.unclaimed))
     return (pd.DataFrame(list(nodes.values()), index=[row for _, row in nodes]),
             pd.DataFrame([row for _, row in pods], index=[number for number, _ in pods]))
 
