@@ -28,8 +28,10 @@ def serve_nodes(num_nodes, policy, folder):
     from sched_lab.fleet.live.bridge_command import warm_up
     from sched_lab.fleet.live.core import LiveCluster, LiveNode, LiveSettings, NodeSeen
     from sched_lab.fleet.live.journal import Journal
-    from sched_lab.fleet.live.serve import Address, Extender, Intake, Limits, Works, server_of
+    from sched_lab.fleet.live.serve import Extender, Works
+    from sched_lab.lab.access import Access, listen
     from sched_lab.lab.frames import embedded
+    from sched_lab.lab.web import Limits, serve
 
     class AtOnce:
         def bind(self, *arguments):
@@ -45,15 +47,9 @@ def serve_nodes(num_nodes, policy, folder):
             f"n{number:05d}", str(cluster.gpu_model[row]), int(cluster.num_gpus[row]),
             int(cluster.cpu_milli[row]), int(cluster.memory_mib[row]))))
     works = Works(bridge, AtOnce(), journal.live.gauges, lambda: warm_up(settings), journal.close)
-    server = server_of(Extender(works, Intake(Limits(), None, False)), Address(port=0))
-    started = server.startup
-
-    async def startup(sockets=None):
-        await started(sockets)
-        print(server.servers[0].sockets[0].getsockname()[1], flush=True)
-
-    server.startup = startup
-    server.run()
+    with listen(Access(is_insecure=True), "reserve GPUs") as entrance:
+        print(entrance.port, flush=True)
+        serve(Extender(works, Limits()), entrance)
 
 
 def questions(num_nodes, count):
@@ -80,7 +76,7 @@ def questions(num_nodes, count):
 
 def asked(connection, verb, body):
     """Answer of the server."""
-    connection.request("POST", f"/{verb}", body)
+    connection.request("POST", f"/{verb}", body, {"Content-Type": "application/json"})
     return json.loads(connection.getresponse().read())
 
 

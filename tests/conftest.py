@@ -3,6 +3,7 @@
 A shell without job control starts what it puts in the background deaf to Ctrl-C, and all that this starts, too. The
 tests send that signal, so they listen to it again.
 """
+import os
 import signal
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from tests.scheduler import pytest_xdist_make_scheduler  # noqa: F401
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """Keep tokens that servers make out of the folder of whoever runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ import yaml
 
 from sched_lab._extras import EXTRA_OF
 from sched_lab.fleet.live.bridge import MODES
-from sched_lab.fleet.live.bridge_command import Guard, advise, serve_command
+from sched_lab.fleet.live.bridge_command import advise, serve_command
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
+from sched_lab.lab.access import Access
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
 
@@ -82,8 +83,8 @@ def test_options_are_those_of_the_command(name):
     assert [option for option in options if option.replace("-", "_") not in known] == []
     assert options["mode"] == MODE[name] and options["mode"] in MODES
     assert policy_of(options["policy"])
-    Guard(options["host"], int(options["port"]), options.get("token-file"), options["tls-cert"], options["tls-key"],
-          options["client-ca"], False).check()
+    Access(options["host"], int(options["port"]), options.get("token-file"), options["tls-cert"], options["tls-key"],
+           options["client-ca"]).check("reserve GPUs")
 
 
 @needs_kubectl

@@ -18,21 +18,17 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from pydantic import ValidationError
 from pydantic.json_schema import models_json_schema
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from .. import __version__
-from ..lab import web
-from ..lab.web import Address, Endpoint, Health, Intake, Limits, Refusal, body_of, in_json, probe_of
-from ..lab.web import question_of as object_in
+from ..lab.access import Guard, Refusal
+from ..lab.web import SECONDS, Limits, Line, Service
 from .greedy import SearchOptions
 from .policies import Decide
 from .service import (
@@ -67,7 +63,6 @@ COMMAND_S = 20.0  # after which a caller is told to ask again
 PAUSE_S = 0.1  # between two decisions, so that callers have their turn
 RETRY_S = 1.0  # between two attempts at a database that is away
 STATUS = {"unknown": 404, "wrong": 422, "conflict": 409, "full": 429}
-SECONDS = (.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30)
 
 
 @dataclass(frozen=True)
@@ -94,42 +89,21 @@ class Works:
     clock: Callable[[], float] = time.time
 
 
-class Meters:
-    """What Prometheus may read of requests and decisions."""
-
-    def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter("andreas_requests", "Requests by route and status of HTTP.",
-                                ["route", "status"], registry=registry)
-        self.seconds = Histogram("andreas_request_seconds", "From the head of a request to its "
-                                 "answer.", ["route"], buckets=SECONDS, registry=registry)
-        self.decisions = Counter("andreas_decisions", "Decisions by event.", ["event"],
-                                 registry=registry)
-        self.thinking = Histogram("andreas_decision_seconds", "Time of the policy.",
-                                  buckets=SECONDS, registry=registry)
-        self.undecided = Counter("andreas_decision_failures", "Decisions that failed by a mistake "
-                                 "of ours.", registry=registry)
-        self.failures = Counter("andreas_database_failures", "Transactions that failed.",
-                                registry=registry)
-
-
-class Manager:
+class Manager(Service):
     """Job Manager, Profiler and Optimizer of the paper's Fig. 1 in one process.
 
     Parameters
     ----------
     works : what it is made of
-    intake : who may ask, and how much
+    limits : of callers
     """
 
-    def __init__(self, works: Works, intake: Intake) -> None:
+    def __init__(self, works: Works, limits: Limits = SMALL) -> None:
+        super().__init__(limits, {"database", "nodes"}, "andreas", "route")
         self.works = works
-        self.intake = intake
-        self.limits = intake.limits
-        self.health = Health({"database", "nodes"})
-        self.about = works.about
-        self.meters = Meters()
-        self.meters.registry.register(Gauges(self))
+        document = openapi()
+        self.pages = {"/": HTMLResponse(page_of(document)), "/openapi.json": Response(
+            orjson.dumps(document), media_type="application/json")}
         self.book = Book(works.prices)
         self.is_sure = False  # whether the database has what the book has
         self.retry_at_s = 0.0
@@ -139,7 +113,31 @@ class Manager:
         self.opened = asyncio.Event()  # all nodes of the file have joined
         self.writing = ThreadPoolExecutor(1, "write")
         self.thinking = ThreadPoolExecutor(1, "think")
-        self.running = 0
+        registry = self.registry
+        self.decisions = Counter("andreas_decisions", "Decisions by event.", ["event"],
+                                 registry=registry)
+        self.decision_s = Histogram("andreas_decision_seconds", "Time of the policy.",
+                                    buckets=SECONDS, registry=registry)
+        self.undecided = Counter("andreas_decision_failures", "Decisions that failed by a mistake "
+                                 "of ours.", registry=registry)
+        self.failures = Counter("andreas_database_failures", "Transactions that failed.",
+                                registry=registry)
+        registry.register(Gauges(self))
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What is logged when it listens."""
+        return self.works.about
+
+    def lines(self, guard: Guard) -> list[Line]:
+        """Its routes."""
+        return [Line(method, path, partial(answered, self, answer), f"{method} {path}",
+                     body is not None) for method, path, answer, body in ROUTES]
+
+    def check_open(self) -> None:
+        """Refuse questions before the book is open."""
+        if not self.opened.is_set():
+            raise Refusal(503, "starting; ask again")
 
     def now_s(self) -> float:
         """Present time."""
@@ -149,6 +147,23 @@ class Manager:
         """Let the optimizer think, because of something."""
         self.events.append(event)
         self.waker.set()
+
+    @contextlib.asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """Open, think and look after the database until the end; then close."""
+        tasks = [asyncio.create_task(job(self)) for job in (heartbeat, keep_thinking)]
+        for task in tasks:
+            task.add_done_callback(self.health.fail_with)
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            async with self.turn:  # what has begun is finished
+                self.writing.shutdown()
+            self.thinking.shutdown(wait=False, cancel_futures=True)
+            self.works.store.database.dispose()
 
 
 async def be_sure(manager: Manager) -> None:
@@ -223,7 +238,7 @@ def note(manager: Manager, steps: asyncio.Future[bool]) -> None:
     if isinstance(error, Superseded):
         manager.health.fail(error)
     elif isinstance(error, Gone):
-        manager.meters.failures.inc()
+        manager.failures.inc()
 
 
 async def think(manager: Manager) -> None:
@@ -237,7 +252,7 @@ async def think(manager: Manager) -> None:
         began_s = time.perf_counter()
         ask = partial(answer_of, question, manager.works.decide, manager.works.how)
         places = await asyncio.get_running_loop().run_in_executor(manager.thinking, ask)
-        manager.meters.thinking.observe(time.perf_counter() - began_s)
+        manager.decision_s.observe(time.perf_counter() - began_s)
 
     def make(book: Book, now_s: float) -> Change | None:
         change = lay(book, places, event, now_s)
@@ -247,7 +262,7 @@ async def think(manager: Manager) -> None:
         return change
 
     await command(manager, make)
-    manager.meters.decisions.labels(event).inc()
+    manager.decisions.labels(event).inc()
 
 
 async def keep_thinking(manager: Manager) -> None:
@@ -266,7 +281,7 @@ async def keep_thinking(manager: Manager) -> None:
             await asyncio.sleep(RETRY_S)
         except Exception:  # the queue is the same after a restart: ending would not mend it
             LOG.exception("no decision: our mistake")
-            manager.meters.undecided.inc()
+            manager.undecided.inc()
             await asyncio.sleep(RETRY_S)
 
 
@@ -407,7 +422,7 @@ async def get_nodes(asked: Asked) -> tuple[Any, int]:
     return {"nodes": [node._asdict() for node in asked.manager.book.nodes.values()]}, 200
 
 
-class Line(NamedTuple):
+class Operation(NamedTuple):
     """A route: method, path, what answers, and what its body is."""
 
     method: str
@@ -417,52 +432,28 @@ class Line(NamedTuple):
 
 
 ROUTES = (
-    Line("POST", "/jobs", post_job, Submit), Line("GET", "/jobs", get_jobs),
-    Line("GET", "/jobs/{id}", get_job), Line("DELETE", "/jobs/{id}", delete_job),
-    Line("POST", "/jobs/{id}/reports", post_report, Report), Line("GET", "/plan", get_plan),
-    Line("POST", "/samples", post_sample, Measure), Line("GET", "/nodes", get_nodes),
-    Line("PUT", "/nodes/{id}", put_node, Join), Line("DELETE", "/nodes/{id}", delete_node),
+    Operation("POST", "/jobs", post_job, Submit), Operation("GET", "/jobs", get_jobs),
+    Operation("GET", "/jobs/{id}", get_job), Operation("DELETE", "/jobs/{id}", delete_job),
+    Operation("POST", "/jobs/{id}/reports", post_report, Report),
+    Operation("GET", "/plan", get_plan), Operation("POST", "/samples", post_sample, Measure),
+    Operation("GET", "/nodes", get_nodes), Operation("PUT", "/nodes/{id}", put_node, Join),
+    Operation("DELETE", "/nodes/{id}", delete_node),
 )
 
 
-async def answered(manager: Manager, line: Line, request: Request) -> Response:
-    """The answer to a request, or the reason why there is none."""
+async def answered(manager: Manager, answer: Answer, request: Request,
+                   body: dict[str, Any]) -> tuple[Any, int]:
+    """What a route answers.
+
+    Raises
+    ------
+    Refusal : it refuses
+    """
+    name = request.path_params.get("id", "")
     try:
-        manager.intake.admit(request)
-        if not manager.opened.is_set():
-            raise Refusal(503, "starting; ask again")
-        if manager.running >= manager.limits.requests:
-            raise Refusal(503, "too many requests at once; ask again")
-        manager.running += 1
-        try:
-            body = await body_of(manager.intake, request) if line.body else b"{}"
-            asked = Asked(manager, request.path_params.get("id", ""), object_in(body),
-                          request.query_params)
-            return in_json(*await line.answer(asked))
-        finally:
-            manager.running -= 1
-    except Refusal as refusal:
-        return in_json({"error": str(refusal)}, refusal.status)
+        return await answer(Asked(manager, name, body, request.query_params))
     except Refused as refused:
-        return in_json({"error": str(refused)}, STATUS[refused.kind])
-    except ClientDisconnect:
-        return Response(status_code=400)  # nobody is there to read it
-
-
-def endpoint_of(manager: Manager, line: Line) -> Endpoint:
-    """Answers one route, and measures it; a mistake of ours is told to the log alone."""
-    async def answer(request: Request) -> Response:
-        began_s = time.perf_counter()
-        try:
-            response = await answered(manager, line, request)
-        except Exception:
-            LOG.exception("our mistake, in %s %s", line.method, line.path)
-            response = in_json({"error": "the service failed; its log says how"}, 500)
-        route = f"{line.method} {line.path}"
-        manager.meters.requests.labels(route, response.status_code).inc()
-        manager.meters.seconds.labels(route).observe(time.perf_counter() - began_s)
-        return response
-    return answer
+        raise Refusal(STATUS[refused.kind], str(refused)) from refused
 
 
 class Gauges(Collector):
@@ -492,7 +483,7 @@ class Gauges(Collector):
             yield GaugeMetricFamily(f"andreas_{name}", words, value=float(value))
 
 
-def operation_of(line: Line) -> dict[str, Any]:
+def operation_of(line: Operation) -> dict[str, Any]:
     """One route as OpenAPI describes it."""
     found: dict[str, Any] = {
         "summary": (line.answer.__doc__ or "").strip().rstrip("."),
@@ -555,64 +546,3 @@ def page_of(document: Mapping[str, Any]) -> str:
                 name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
                 parts.append(f"<table><tr><th>key<th>value</tr>{rows_of(schemas[name])}</table>")
     return "".join(parts)
-
-
-async def live(manager: Manager) -> AsyncIterator[dict[str, Any]]:
-    """Open, think and look after the database until the end; then close."""
-    tasks = [asyncio.create_task(job(manager)) for job in (heartbeat, keep_thinking)]
-    for task in tasks:
-        task.add_done_callback(partial(note_end, manager.health))
-    yield {"limits": manager.limits}
-    manager.health.stopping.set()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    async with manager.turn:  # what has begun is finished
-        manager.writing.shutdown()
-    manager.thinking.shutdown(wait=False, cancel_futures=True)
-    manager.works.store.database.dispose()
-
-
-def note_end(health: Health, task: asyncio.Task[None]) -> None:
-    """A task that fails ends the process."""
-    if not task.cancelled() and (error := task.exception()):
-        health.fail(error)
-
-
-def app_of(manager: Manager) -> Starlette:
-    """The ASGI application of a manager."""
-    document = orjson.dumps(openapi())
-    page = page_of(openapi())
-
-    async def metrics(request: Request) -> Response:
-        try:
-            manager.intake.admit(request)
-        except Refusal as refusal:
-            return in_json({"error": str(refusal)}, refusal.status)
-        text = generate_latest(manager.meters.registry)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
-
-    async def described(request: Request) -> Response:
-        is_page = request.url.path == "/"
-        return HTMLResponse(page) if is_page else Response(document, media_type="application/json")
-
-    async def nowhere(request: Request, error: Exception) -> Response:
-        status = getattr(error, "status_code", 404)
-        why = f"{request.method} {request.url.path!r:.100} is no route; see GET /"
-        return in_json({"error": why}, status)
-
-    health = manager.health
-    routes = [Route(line.path, endpoint_of(manager, line), methods=[line.method])
-              for line in ROUTES]
-    routes += [Route("/", described), Route("/openapi.json", described), Route("/metrics", metrics),
-               Route("/healthz", probe_of(lambda: health.failure is None, health.words)),
-               Route("/readyz", probe_of(lambda: health.is_ready, health.words))]
-    app = Starlette(lifespan=lambda app: contextlib.asynccontextmanager(live)(manager),
-                    routes=routes, exception_handlers={404: nowhere, 405: nowhere})
-    app.router.redirect_slashes = False
-    return app
-
-
-def serve(manager: Manager, address: Address) -> None:
-    """Serve until somebody says to end; see chapter 88 (Servers)."""
-    web.serve(app_of(manager), manager, address)

@@ -5,19 +5,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from .._extras import need
-from ..lab.commands import option, policy_option, within
+from ..lab.access import Access, listen
+from ..lab.commands import (
+    AllowHost,
+    ClientCa,
+    Host,
+    Insecure,
+    Port,
+    TlsCert,
+    TlsKey,
+    TokenFile,
+    option,
+    policy_option,
+    within,
+)
 from ..lab.frames import InputError, read_json
 from .greedy import SearchOptions
 from .model import parse_instance
 from .policies import POLICIES, day_policies
-
-if TYPE_CHECKING:
-    from sched_lab.andreas.http import Manager
 
 __all__ = ['andreas_serve_command']
 
@@ -64,59 +74,9 @@ Iterations = Annotated[int, typer.Option(min=1, max=10**5, help="Rounds of rg.")
 Wait = Annotated[float, option("For a database that is locked or does not answer (s).",
                                callback=within(0.1, 15))]
 Queue = Annotated[int, typer.Option(min=1, max=100_000, help="Most unfinished jobs.")]
-Host = Annotated[str, option("Address to listen on.", metavar="ADDRESS")]
-Port = Annotated[int, option("Port; 0 for any that is free.", min=0, max=65535)]
-TokenFile = Annotated[Path | None, option(
-    "Secret that callers show as a bearer token; read again when it changes.", metavar="FILE")]
-TlsCert = Annotated[Path | None, option("Certificate to serve HTTPS with.", metavar="FILE")]
-TlsKey = Annotated[Path | None, option("Its key.", metavar="FILE")]
-ClientCa = Annotated[Path | None, option(
-    "Authorities whose certificates callers have to show (mTLS).", metavar="FILE")]
-Insecure = Annotated[bool, option("Listen on any address without asking who calls.",
-                                  "--insecure")]
 
 PACKAGES = ("sqlalchemy", "starlette", "uvicorn", "httptools", "uvloop", "orjson",
             "prometheus_client")
-
-
-def manager_of(cluster: Path, database: str, policy: str, period_s: float, wait_s: float,
-               how: SearchOptions) -> Manager:
-    """A manager that asks nobody who calls, not running.
-
-    Raises
-    ------
-    InputError : the file, the policy or the database is wrong
-    """
-    from sched_lab.andreas.http import SMALL, Manager, Works
-    from sched_lab.andreas.service import Join
-    from sched_lab.andreas.store import Store
-    from sched_lab.lab.web import Intake
-
-    check_policy(policy)
-    given = cluster_in(cluster)
-    nodes = {node["id"]: Join(gpu=node["gpu"], num_gpus=node["num_gpus"])
-             for node in given["nodes"]}
-    about = {"policy": policy, "period_s": period_s, "nodes": len(nodes)}
-    works = Works(Store(database, wait_s), given["cost_eur_per_h"], nodes,
-                  POLICIES.record(policy).scalar_form, how, period_s, about)
-    return Manager(works, Intake(SMALL, None, False))
-
-
-def check_guard(host: str, is_guarded: bool, *, certificate: Path | None, key: Path | None,
-                client_ca: Path | None) -> None:
-    """Refuse what does not go together, or lets anybody in.
-
-    Raises
-    ------
-    InputError : naming the option
-    """
-    from sched_lab.lab.web import check_address
-
-    if (certificate is None) != (key is None):
-        raise InputError("--tls-cert and --tls-key go together", mend="give both, or neither")
-    if client_ca and not certificate:
-        raise InputError("--client-ca needs TLS", mend="give --tls-cert and --tls-key, too")
-    check_address(host, is_guarded, "submit and cancel jobs")
 
 
 def andreas_serve_command(
@@ -124,26 +84,38 @@ def andreas_serve_command(
         period: Period = 300.0, max_iterations: Iterations = 200, wait: Wait = 5.0,
         queue: Queue = 2000, host: Host = "127.0.0.1", port: Port = 8890,
         token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
-        client_ca: ClientCa = None, insecure: Insecure = False) -> None:
+        client_ca: ClientCa = None, allow_host: AllowHost = None,
+        insecure: Insecure = False) -> None:
     """Run the job manager of ANDREAS as a service: submit, cancel and report jobs, read the plan.
 
     GET / describes it, with an OpenAPI document; /healthz and /readyz are for probes, /metrics for
     Prometheus. Whatever was answered is in the database: it may be killed at any moment, and goes
     on when it is started again. Every request may be repeated. SIGTERM ends it.
 
+    Callers show a token or a certificate; without --token-file and --client-ca a token is made,
+    and the log says where it is. What comes from a page in a browser, under another name than
+    ours, or not as application/json is refused.
+
     Example: sched-lab andreas serve --cluster jobs.json --database jobs.db --policy local
     """
     need(*PACKAGES, extra="service")
-    from sched_lab.andreas.http import SMALL, serve
-    from sched_lab.andreas.service import Bounds
-    from sched_lab.lab.web import Address, Intake, Secret, log_in_json
+    from sched_lab.andreas.http import Manager, Works
+    from sched_lab.andreas.service import Bounds, Join
+    from sched_lab.andreas.store import Store
+    from sched_lab.lab.web import log_in_json, serve
 
-    check_guard(host, bool(token_file or client_ca or insecure), certificate=tls_cert, key=tls_key,
-                client_ca=client_ca)
-    manager = manager_of(cluster, database, policy, period, wait,
-                         SearchOptions(max_iterations=max_iterations, period_s=period))
-    manager.book.bounds = Bounds(queue=queue)
-    manager.intake = Intake(SMALL, Secret(token_file) if token_file else None,
-                            client_ca is not None)
-    log_in_json()
-    serve(manager, Address(host, port, tls_cert, tls_key, client_ca))
+    check_policy(policy)
+    given = cluster_in(cluster)
+    nodes = {node["id"]: Join(gpu=node["gpu"], num_gpus=node["num_gpus"])
+             for node in given["nodes"]}
+    about = {"policy": policy, "period_s": period, "nodes": len(nodes)}
+    access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
+                    insecure)
+    with listen(access, "submit and cancel jobs", asks=True) as entrance:
+        manager = Manager(Works(
+            Store(database, wait), given["cost_eur_per_h"], nodes,
+            POLICIES.record(policy).scalar_form,
+            SearchOptions(max_iterations=max_iterations, period_s=period), period, about))
+        manager.book.bounds = Bounds(queue=queue)
+        log_in_json()
+        serve(manager, entrance)

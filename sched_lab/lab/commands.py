@@ -133,6 +133,23 @@ AsleepWatts = Annotated[float, option("What a node that sleeps draws.", "--aslee
                                       metavar="W", callback=within(0, 1e6))]
 
 
+Host = Annotated[str, option("Address to listen on.", metavar="ADDRESS")]
+Port = Annotated[int, option("Port; 0 for any that is free.", min=0, max=65535)]
+TokenFile = Annotated[Path | None, option(
+    "Secret that callers show, as a bearer token or as the password of a URL; read again when it "
+    "changes. [default: made, where callers can change something; the log says where]",
+    metavar="FILE")]
+TlsCert = Annotated[Path | None, option("Certificate to serve HTTPS with.", metavar="FILE")]
+TlsKey = Annotated[Path | None, option("Its key, without a password.", metavar="FILE")]
+ClientCa = Annotated[Path | None, option(
+    "Authorities whose certificates callers have to show (mTLS).", metavar="FILE")]
+AllowHost = Annotated[list[str] | None, option(
+    "Name by which callers may call this server, besides its address; may be repeated. All others "
+    "are refused, since a page in a browser can make a name of its own lead here.", metavar="NAME")]
+Insecure = Annotated[bool, option(
+    "Ask nobody who calls, and listen on any address.", "--insecure")]
+
+
 def policy_option(table: PolicyTable[Any]) -> Any:
     """The option `--policy` of a family, its help made of the sentences of the family's table."""
     sentences = table.sentences()

@@ -1,39 +1,39 @@
-"""Limits, secrets, probes and an orderly end: the part of HTTP that is not about scheduling."""
+"""A program behind HTTP: how much its callers may take and for how long, what is measured, and an orderly end."""
 
 # A module, written by hand.
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import contextlib
-import hmac
-import ipaddress
 import json
 import logging
 import math
-import os
 import signal
-import socket
-import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import orjson
 import uvicorn
+import uvloop
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .access import Entrance, Guard, Refusal
 from .frames import InputError
 
-__all__ = ['Limits', 'Address']
+__all__ = ['Limits', 'serve']
+
+LOG = logging.getLogger("sched_lab.serve")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Limits:
 
     Parameters
     ----------
-    body_bytes, header_bytes : longest body, and most of a request before it
+    body_bytes, header_bytes : longest body, and longest head before it
     held_bytes : bodies of all callers together
     header_s, body_s : to send the head of a request, and its body
     answer_s, idle_s : from its head to the end of the answer; and without a request
@@ -62,170 +62,6 @@ class Limits:
     events: int = 10_000
     drain_s: float = 2.0
     finish_s: float = 20.0
-
-
-CHUNK_BYTES = 256 << 10  # most that uvloop reads at once
-
-
-class BoundedProtocol(HttpToolsProtocol):
-    """HTTP of uvicorn, with an end to everything."""
-
-    limits: Limits
-    alarm: asyncio.TimerHandle | None = None
-    is_asking = True  # the head of a request has not come yet
-    received = 0  # bytes of this request
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note who calls, and hang up if there are too many."""
-        self.limits = self.app_state["limits"]
-        has_certificate = bool(transport.get_extra_info("peercert"))
-        self.app_state = {**self.app_state, "has_certificate": has_certificate}
-        super().connection_made(transport)
-        self.wait(self.limits.header_s)
-        if len(self.connections) > self.limits.connections:
-            transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Take the alarm off."""
-        if self.alarm:
-            self.alarm.cancel()
-        super().connection_lost(exc)
-
-    def wait(self, seconds: float) -> None:
-        """Set the alarm anew."""
-        if self.alarm:
-            self.alarm.cancel()
-        self.alarm = self.loop.call_later(seconds, self.refuse, b"408 Request Timeout")
-
-    def refuse(self, status: bytes) -> None:
-        """Say why if the caller listens, and hang up."""
-        if self.transport.is_closing() or self.transport.get_write_buffer_size():
-            self.transport.abort()
-            return
-        if self.cycle is None or self.cycle.response_complete or self.is_asking:
-            self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n"
-                                 b"connection: close\r\n\r\n")
-        self.transport.close()
-
-
-class BoundedRequests(BoundedProtocol):
-    """The same, for each request of a connection."""
-
-    def on_message_begin(self) -> None:
-        """Wait for the head of a request."""
-        super().on_message_begin()
-        self.is_asking = True
-        self.received = 0
-        self.wait(self.limits.header_s)
-
-    def on_headers_complete(self) -> None:
-        """Wait for our own answer."""
-        self.is_asking = False
-        self.wait(self.limits.answer_s)
-        super().on_headers_complete()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request, or for the caller to fetch the answer."""
-        self.is_asking = True
-        self.wait(self.limits.idle_s)
-        super().on_response_complete()
-
-    def data_received(self, data: bytes) -> None:
-        """Count what comes: the head alone, or all of a request with its chunks and trailers."""
-        self.received += len(data)
-        super().data_received(data)
-        most = self.limits.header_bytes + (0 if self.is_asking else self.limits.body_bytes)
-        if self.received > most + CHUNK_BYTES:
-            self.refuse(b"431 Request Header Fields Too Large" if self.is_asking
-                        else b"413 Content Too Large")
-
-
-Stamp = tuple[int, int, int]
-
-
-def stamp_of(path: Path) -> Stamp:
-    """What changes when a file is written or replaced, through links as well."""
-    found = os.stat(path)
-    return found.st_mtime_ns, found.st_ino, found.st_size
-
-
-def shown_by(authorization: str) -> bytes:
-    """The secret in a header: a bearer token, or the password of "Basic"; empty if none."""
-    scheme, _, rest = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return rest.strip().encode("latin-1", "replace")
-    if scheme.lower() == "basic":
-        with contextlib.suppress(binascii.Error, ValueError):
-            return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
-    return b""
-
-
-class Secret:
-    """A token in a file, read again when the file changes.
-
-    Parameters
-    ----------
-    path : the file; white space around the token does not count
-
-    Raises
-    ------
-    InputError : it cannot be read, or is empty
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.stamp: Stamp | None = None
-        self.token = b""
-        try:
-            is_empty = not self.current()
-        except OSError as error:
-            raise InputError(f"it cannot be read: {error.strerror}", file=path) from error
-        if is_empty:
-            raise InputError("there is no token in it", file=path,
-                             mend="write for instance 32 random bytes in hexadecimal")
-
-    def current(self) -> bytes:
-        """The token as the file has it now."""
-        stamp = stamp_of(self.path)
-        if stamp != self.stamp:
-            self.token = self.path.read_bytes().strip()
-            self.stamp = stamp
-        return self.token
-
-    def is_shown_by(self, authorization: str) -> bool:
-        """Whether a header shows the token; nobody does while the file cannot be read."""
-        try:
-            token = self.current()
-        except OSError as error:
-            LOG.error("the token cannot be read: %s", error)
-            return False
-        return bool(token) and hmac.compare_digest(token, shown_by(authorization))
-
-
-def check_address(host: str, is_guarded: bool, harm: str) -> None:
-    """Refuse to listen where others can reach us, if anybody may ask.
-
-    Parameters
-    ----------
-    host : name or address to listen on
-    is_guarded : whether a token or a client's certificate is asked for
-    harm : what anybody could do who reaches us
-
-    Raises
-    ------
-    InputError : others can reach it, and nothing is asked for
-    """
-    try:
-        is_ours = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_ours = host == "localhost"
-    if not (is_ours or is_guarded):
-        raise InputError(f"whoever reaches {host} could {harm}", value=host,
-                         mend="give --token-file or --client-ca, or --insecure if a network "
-                         "policy lets nobody in who may not ask")
-
-
-LOG = logging.getLogger("sched_lab.serve")
 
 
 class JsonLines(logging.Formatter):
@@ -252,100 +88,7 @@ def log_in_json() -> None:
         logger.propagate = False
 
 
-class Refusal(Exception):
-    """A request that is not answered.
-
-    Parameters
-    ----------
-    status : of HTTP
-    why : a sentence for the caller
-    """
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-def in_json(content: Any, status: int = 200) -> Response:
-    """An answer in JSON; the connection is closed after a refusal, whose body may not be read."""
-    headers = None if status < 400 else {"connection": "close"}
-    return Response(orjson.dumps(content), status, headers, "application/json")
-
-
-def question_of(body: bytes) -> dict[str, Any]:
-    """The question in a body.
-
-    Raises
-    ------
-    Refusal : it is not JSON, or not an object
-    """
-    try:
-        question = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from error
-    if not isinstance(question, dict):
-        raise Refusal(400, "the body is not a JSON object")
-    return question
-
-
-class Intake:
-    """What is asked before a question is read, and the reading.
-
-    Parameters
-    ----------
-    limits : of callers
-    secret : the token that a caller shows, if any
-    needs_certificate : whether a caller has to show a certificate, which TLS has checked
-    """
-
-    def __init__(self, limits: Limits, secret: Secret | None, needs_certificate: bool) -> None:
-        self.limits = limits
-        self.secret = secret
-        self.needs_certificate = needs_certificate
-        self.held_bytes = 0
-
-    def admit(self, request: Request) -> None:
-        """Refuse whoever shows neither the token nor, if one is asked for, a certificate."""
-        if self.needs_certificate and not request.scope["state"].get("has_certificate"):
-            raise Refusal(401, "a client certificate is asked for")
-        shown = request.headers.get("authorization", "")
-        if self.secret and not self.secret.is_shown_by(shown):
-            raise Refusal(401, "the token is missing, or is another one")
-
-    def hold(self, size: int) -> None:
-        """Make room for a part of a body."""
-        if self.held_bytes + size > self.limits.held_bytes:
-            raise Refusal(503, "too much is asked at once; ask again")
-        self.held_bytes += size
-
-
-async def body_of(intake: Intake, request: Request) -> bytes:
-    """The body of a request, in time and in size.
-
-    Raises
-    ------
-    Refusal : it is too long, too slow, or there are too many of them
-    """
-    most = intake.limits.body_bytes
-    too_long = Refusal(413, f"the body has more than {most} bytes")
-    if int(request.headers.get("content-length", 0)) > most:
-        raise too_long
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(intake.limits.body_s):
-            async for part in request.stream():
-                intake.hold(len(part))
-                size += len(part)
-                if size > most:
-                    raise too_long
-                parts.append(part)
-    except TimeoutError:
-        raise Refusal(408, f"the body took more than {intake.limits.body_s:g} s") from None
-    finally:
-        intake.held_bytes -= size
-    return b"".join(parts)
-
+# --- a program behind HTTP
 
 class Health:
     """Whether to answer, and until when.
@@ -381,6 +124,11 @@ class Health:
         self.failure = self.failure or error
         self.stop(0)
 
+    def fail_with(self, task: asyncio.Task[Any]) -> None:
+        """End if a task has failed; for `add_done_callback`."""
+        if not task.cancelled() and (error := task.exception()):
+            self.fail(error)
+
     def done(self, what: str) -> None:
         """Note that something has happened."""
         if what in self.waits_for:
@@ -388,7 +136,184 @@ class Health:
             LOG.info("%s: done", what, extra={"fields": {"waits_for": sorted(self.waits_for)}})
 
 
-Endpoint = Callable[[Request], Any]
+Answer = Callable[[Request, dict[str, Any]], Awaitable[tuple[Any, int]]]
+SECONDS = (.0005, .001, .002, .003, .005, .01, .015, .025, .05, .1, .25, 1, 5, 10, 30)
+
+
+class Line(NamedTuple):
+    """A route of a service.
+
+    Parameters
+    ----------
+    method, path : as Starlette has them
+    answer : given the request and the object in its body, content for JSON and a status
+    name : in the metrics
+    reads : whether there is a body
+    """
+
+    method: str
+    path: str
+    answer: Answer
+    name: str
+    reads: bool
+
+
+class Service:
+    """A program behind HTTP; a subclass says what it answers.
+
+    Parameters
+    ----------
+    limits : of callers
+    waits_for : what has to happen before it is ready
+    metrics, label : first word of the names of metrics, and what tells routes apart in them
+    """
+
+    error_key = "error"
+    pages: Mapping[str, Response] = {}
+
+    def __init__(self, limits: Limits, waits_for: set[str], metrics: str, label: str) -> None:
+        self.limits = limits
+        self.health = Health(waits_for)
+        self.running = 0
+        self.held_bytes = 0
+        self.registry = CollectorRegistry()
+        self.requests = Counter(f"{metrics}_requests", "Requests by route and status of HTTP.",
+                                [label, "status"], registry=self.registry)
+        self.seconds = Histogram(f"{metrics}_request_seconds", "From the head of a request to its "
+                                 "answer.", [label], buckets=SECONDS, registry=self.registry)
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What is logged when it listens."""
+        return {}
+
+    def lines(self, guard: Guard) -> Sequence[Line]:
+        """Its routes.
+
+        Parameters
+        ----------
+        guard : who may ask
+        """
+        raise NotImplementedError
+
+    def life(self) -> AbstractAsyncContextManager[None]:
+        """What runs beside the answers."""
+        raise NotImplementedError
+
+    def check_open(self) -> None:
+        """Refuse questions that come too early."""
+
+    def hold(self, size: int) -> None:
+        """Make room for a part of a body."""
+        if self.held_bytes + size > self.limits.held_bytes:
+            raise Refusal(503, "too much is asked at once; ask again")
+        self.held_bytes += size
+
+
+def in_json(content: Any, status: int = 200) -> Response:
+    """An answer in JSON; the connection is closed after a refusal, whose body may not be read."""
+    headers = None if status < 400 else {"connection": "close"}
+    return Response(orjson.dumps(content), status, headers, "application/json")
+
+
+def question_of(body: bytes) -> dict[str, Any]:
+    """The question in a body.
+
+    Raises
+    ------
+    Refusal : it is not JSON, or not an object
+    """
+    try:
+        question = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from error
+    if not isinstance(question, dict):
+        raise Refusal(400, "the body is not a JSON object")
+    return question
+
+
+async def body_of(service: Service, request: Request) -> bytes:
+    """The body of a request, in time and in size.
+
+    Raises
+    ------
+    Refusal : it is not called JSON, too long or too slow, or there are too many of them
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":  # which a page may not send to others without asking first
+        raise Refusal(415, "give Content-Type: application/json")
+    limits = service.limits
+    too_long = Refusal(413, f"the body has more than {limits.body_bytes} bytes")
+    if int(request.headers.get("content-length", 0)) > limits.body_bytes:
+        raise too_long
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_s):
+            async for part in request.stream():
+                service.hold(len(part))
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise too_long
+                parts.append(part)
+    except TimeoutError:
+        raise Refusal(408, f"the body took more than {limits.body_s:g} s") from None
+    finally:
+        service.held_bytes -= size
+    return b"".join(parts)
+
+
+def admit(guard: Guard, request: Request) -> None:
+    """Refuse whoever may not ask."""
+    gate = request.state.gate
+    guard.admit(request.headers.get("authorization", ""), gate.has_certificate)
+    gate.is_known = guard.asks
+
+
+async def respond(service: Service, guard: Guard, line: Line, request: Request) -> Response:
+    """The answer to a request.
+
+    Raises
+    ------
+    Refusal, InputError : there is none
+    """
+    admit(guard, request)
+    service.check_open()
+    if service.running >= service.limits.requests:
+        raise Refusal(503, "too many requests at once; ask again")
+    service.running += 1
+    try:
+        question = question_of(await body_of(service, request)) if line.reads else {}
+        return in_json(*await line.answer(request, question))
+    finally:
+        service.running -= 1
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def endpoint_of(service: Service, guard: Guard, line: Line) -> Endpoint:
+    """Answers one route, and measures it; a mistake of ours is told to the log alone."""
+    def refused(why: object, status: int) -> Response:
+        return in_json({service.error_key: str(why)}, status)
+
+    async def answer(request: Request) -> Response:
+        began_s = time.perf_counter()
+        try:
+            response = await respond(service, guard, line, request)
+        except Refusal as refusal:
+            response = refused(refusal, refusal.status)
+        except InputError as error:
+            response = refused(error, 400)
+        except ClientDisconnect:
+            response = Response(status_code=400)  # nobody is there to read it
+        except Exception:
+            LOG.exception("our mistake, in %s", line.name)
+            response = refused("the server failed; its log says how", 500)
+        service.requests.labels(line.name, response.status_code).inc()
+        service.seconds.labels(line.name).observe(time.perf_counter() - began_s)
+        return response
+    return answer
 
 
 def probe_of(is_well: Callable[[], bool], words: Callable[[], str]) -> Endpoint:
@@ -399,128 +324,285 @@ def probe_of(is_well: Callable[[], bool], words: Callable[[], str]) -> Endpoint:
     return answer
 
 
-class Served(Protocol):
-    """What a server has to know of a program."""
+def app_of(service: Service, guard: Guard) -> Starlette:
+    """The routes of a service, its metrics and its probes."""
+    async def metrics(request: Request) -> Response:
+        try:
+            admit(guard, request)
+        except Refusal as refusal:
+            return in_json({service.error_key: str(refusal)}, refusal.status)
+        return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
 
-    health: Health
-    limits: Limits
+    async def page(request: Request) -> Response:
+        return service.pages[request.url.path]
 
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """What is logged when it listens."""
+    async def nowhere(request: Request, error: Exception) -> Response:
+        why = f"{request.method} {request.url.path!r:.100} is no route"
+        return in_json({service.error_key: why}, getattr(error, "status_code", 404))
 
-
-class OrderlyServer(uvicorn.Server):
-    """A server that is not ready first, and ends then."""
-
-    def __init__(self, config: uvicorn.Config, served: Served) -> None:
-        super().__init__(config)
-        self.health = served.health
-        self.drain_s = served.limits.drain_s
-        self.about = served.about
-        self.stamps = self.stamps_now()
-
-    def stamps_now(self) -> list[Stamp]:
-        """State of the files of our certificate."""
-        files = (self.config.ssl_certfile, self.config.ssl_keyfile)
-        return [stamp_of(Path(file)) for file in files if file]
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        """Begin to end."""
-        is_again = self.health.stop_at_s < math.inf
-        LOG.info("asked to end", extra={"fields": {"signal": sig}})
-        self.health.stop(0 if is_again or sig == signal.SIGINT else self.drain_s)
-
-    async def startup(self, sockets: Any = None) -> None:
-        """Listen, and say where."""
-        await super().startup(sockets)
-        host, port, *_ = self.servers[0].sockets[0].getsockname()
-        LOG.info("listening", extra={"fields": {"host": host, "port": port, **self.about}})
-
-    async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: whether to end now. Once a second, look at the certificate."""
-        if counter % 10 == 0 and self.config.ssl:
-            self.renew()
-        return await super().on_tick(counter) or time.monotonic() >= self.health.stop_at_s
-
-    def renew(self) -> None:
-        """Load a certificate that was renewed, for the connections to come."""
-        with contextlib.suppress(OSError):  # half written: a second later again
-            if (stamps := self.stamps_now()) != self.stamps:
-                assert self.config.ssl and self.config.ssl_certfile
-                self.config.ssl.load_cert_chain(self.config.ssl_certfile, self.config.ssl_keyfile)
-                self.stamps = stamps
-                LOG.info("certificate renewed")
+    health = service.health
+    routes = [Route(line.path, endpoint_of(service, guard, line), methods=[line.method])
+              for line in service.lines(guard)]
+    routes += [Route(path, page) for path in service.pages]
+    routes += [Route("/metrics", metrics),
+               Route("/healthz", probe_of(lambda: health.failure is None, health.words)),
+               Route("/readyz", probe_of(lambda: health.is_ready, health.words))]
+    app = Starlette(routes=routes, exception_handlers={404: nowhere, 405: nowhere})
+    app.router.redirect_slashes = False
+    return app
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where to listen, and as whom.
+# --- connections
+
+PROBES = ("/healthz", "/readyz")
+Key = tuple[Any, Any]
+
+
+class Gate(asyncio.Protocol):
+    """Stands before uvicorn's protocol on a connection, and hangs up.
+
+    uvicorn bounds neither the time nor the size of a head, and counts probes with all others. So
+    bytes of a head are kept here until it is whole, and of all else they are counted.
 
     Parameters
     ----------
-    host, port : port 0 for any that is free
-    certificate, key : files in PEM; without them, HTTP in the clear
-    client_ca : file with the authorities whose clients may ask
+    config, others : as uvicorn gives them to its protocol
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8888
-    certificate: Path | None = None
-    key: Path | None = None
-    client_ca: Path | None = None
+    def __init__(self, config: uvicorn.Config, **others: Any) -> None:
+        self.inner = HttpToolsProtocol(config, **others)
+        assert isinstance(config.app, Door)
+        self.door = config.app
+        self.limits = config.app.service.limits
+        self.head = bytearray()
+        self.is_asking = True  # the head of a request has not come yet
+        self.beyond = 0  # bytes since the last head
+        self.is_working = False  # on an answer
+        self.is_known = False  # it has shown a token or a certificate
+        self.begun_s = time.monotonic()
+        self.end_s = self.begun_s + self.limits.header_s
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Come in, if there is room."""
+        self.transport = transport
+        self.has_certificate = bool(transport.get_extra_info("peercert"))
+        peer, own = (transport.get_extra_info(name) for name in ("peername", "sockname"))
+        self.key: Key = (peer and peer[:2], own and own[:2])
+        self.inner.connection_made(transport)
+        self.door.enter(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Leave."""
+        self.door.leave(self)
+        self.inner.connection_lost(error)
+
+    def eof_received(self) -> None:
+        """Pass it on."""
+        self.inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self.inner.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on a head when it is whole, and what comes after it."""
+        if self.is_asking:
+            self.end_s = min(self.end_s, time.monotonic() + self.limits.header_s)
+            data = self.whole_head(data)
+        else:
+            self.beyond += len(data)
+        if self.beyond > self.limits.header_bytes + self.limits.body_bytes:
+            self.transport.abort()
+        elif data:
+            self.inner.data_received(data)
+
+    def whole_head(self, data: bytes) -> bytes:
+        """The head and what came with it, if it is whole now; else nothing."""
+        if not self.head:
+            data = data.lstrip(b"\r\n")
+        searched = max(0, len(self.head) - 3)
+        self.head += data
+        end = self.head.find(b"\r\n\r\n", searched)
+        if (len(self.head) if end < 0 else end) > self.limits.header_bytes:
+            self.hang_up(b"431 Request Header Fields Too Large")
+        elif end >= 0 or not self.head[:1].isalpha():  # the latter is no request
+            data = bytes(self.head)
+            self.head.clear()
+            self.is_asking = False
+            self.beyond = len(data) - end - 4
+            return data
+        return b""
+
+    def begin(self) -> None:
+        """Work on an answer."""
+        self.is_working = True
+        self.end_s = time.monotonic() + self.limits.answer_s
+
+    def finish(self, length: int) -> None:
+        """Wait for the next request, or for the caller to fetch the answer.
+
+        Parameters
+        ----------
+        length : of the body of the request
+        """
+        self.is_asking = True
+        self.is_working = False
+        self.begun_s = time.monotonic()
+        is_fetched = not self.transport.get_write_buffer_size()
+        self.end_s = self.begun_s + (self.limits.idle_s if is_fetched else self.limits.answer_s)
+        if self.beyond != length:  # the body was not read, or more was sent than one request
+            self.transport.close()
+
+    def hang_up(self, status: bytes = b"") -> None:
+        """Say why if the caller may listen, and hang up."""
+        if status and not (self.transport.is_closing() or self.transport.get_write_buffer_size()):
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n"
+                                 b"connection: close\r\n\r\n")
+            self.transport.close()
+        else:
+            self.transport.abort()
 
 
-def server_of(app: Starlette, served: Served, address: Address) -> OrderlyServer:
-    """The server of an application, not started.
+class Door:
+    """The ASGI application of a service: its connections, and what is asked before any route.
 
     Parameters
     ----------
-    app : the application; its lifespan hands out the limits as the state's "limits"
-    served : what it serves
-    address : where
-
-    Raises
-    ------
-    InputError : a certificate or key cannot be used
+    service : what answers
+    guard : who may ask
     """
-    config = uvicorn.Config(
-        app, address.host, address.port, loop="uvloop", http=BoundedRequests,
-        ws="none", lifespan="on", log_config=None, access_log=False, server_header=False,
-        date_header=False, proxy_headers=False, backlog=served.limits.connections,
-        timeout_keep_alive=math.ceil(served.limits.idle_s),
-        timeout_graceful_shutdown=math.ceil(served.limits.finish_s),
-        ssl_certfile=address.certificate, ssl_keyfile=address.key,
-        ssl_ca_certs=str(address.client_ca) if address.client_ca else None,
-        ssl_cert_reqs=ssl.CERT_OPTIONAL if address.client_ca else ssl.CERT_NONE)
-    try:
-        config.load()
-    except OSError as error:  # of TLS, too
-        raise InputError(f"TLS cannot be used: {error}", file=address.certificate) from error
-    return OrderlyServer(config, served)
+
+    def __init__(self, service: Service, guard: Guard) -> None:
+        self.service = service
+        self.guard = guard
+        self.app = app_of(service, guard)
+        self.gates: dict[Key, Gate] = {}
+
+    def enter(self, gate: Gate) -> None:
+        """Take a connection in; if there are too many, the idle go, strangers and the oldest first.
+
+        A probe, which has just come, is never the one to go.
+        """
+        idle = [one for one in self.gates.values() if not one.is_working]
+        if len(self.gates) >= self.service.limits.connections:
+            last = min(idle, key=lambda one: (one.is_known, one.begun_s), default=gate)
+            last.transport.abort()
+            self.leave(last)
+        if not gate.transport.is_closing():
+            self.gates[gate.key] = gate
+
+    def leave(self, gate: Gate) -> None:
+        """Forget a connection."""
+        if self.gates.get(gate.key) is gate:
+            del self.gates[gate.key]
+
+    def sweep(self) -> None:
+        """Hang up on all whose time is over."""
+        now_s = time.monotonic()
+        for gate in [gate for gate in self.gates.values() if now_s >= gate.end_s]:
+            gate.hang_up(b"408 Request Timeout" if gate.head else b"")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        gate = self.gates.get((scope["client"], scope["server"]))
+        if gate is None:  # the caller has gone already
+            return
+        headers = scope["headers"]
+        is_chunked = any(name == b"transfer-encoding" for name, _ in headers)
+        length = sum(int(value) for name, value in headers if name == b"content-length")
+
+        async def answer(message: Message) -> None:
+            gate.is_working = False
+            if is_chunked and message["type"] == "http.response.start":
+                message["headers"].append((b"connection", b"close"))  # where it ends is not seen
+            await send(message)
+
+        gate.begin()
+        scope["state"] = {"gate": gate}
+        try:
+            if scope["path"] not in PROBES:
+                self.guard.check_names(headers)
+            await self.app(scope, receive, answer)
+        except Refusal as refusal:
+            why = {self.service.error_key: str(refusal)}
+            await in_json(why, refusal.status)(scope, receive, answer)
+        finally:
+            gate.finish(length)
 
 
-def serve(app: Starlette, served: Served, address: Address) -> None:
+# --- from the beginning to the end
+
+def heed_signals(service: Service) -> None:
+    """Begin to end when somebody says so."""
+    health = service.health
+
+    def end(number: int) -> None:
+        is_again = health.stop_at_s < math.inf
+        LOG.info("asked to end", extra={"fields": {"signal": number}})
+        health.stop(0 if is_again or number == signal.SIGINT else service.limits.drain_s)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+
+
+TICK_S = 0.1
+
+
+async def keep(server: uvicorn.Server, door: Door, entrance: Entrance) -> None:
+    """Hang up on the slow, renew the certificate, and end when it is time."""
+    while not server.started:
+        await asyncio.sleep(0.01)
+    heed_signals(door.service)  # after uvicorn, which would end at once
+    ticks = 0
+    while True:
+        door.sweep()
+        if ticks % 10 == 0:
+            entrance.renew()
+        if time.monotonic() >= door.service.health.stop_at_s:
+            server.should_exit = True
+        ticks += 1
+        await asyncio.sleep(TICK_S)
+
+
+async def run(service: Service, entrance: Entrance, door: Door) -> None:
+    """Serve until somebody says to end."""
+    limits = service.limits
+    context = entrance.context
+    tls: dict[str, Any] = {"ssl_context_factory": lambda *_: context} if context else {}
+    server = uvicorn.Server(uvicorn.Config(
+        door, http=Gate, ws="none", lifespan="off", interface="asgi3", log_config=None,
+        access_log=False, server_header=False, date_header=False, proxy_headers=False,
+        backlog=limits.connections, timeout_keep_alive=math.ceil(limits.idle_s),
+        timeout_graceful_shutdown=math.ceil(limits.finish_s), **tls))
+    async with service.life():
+        keeping = asyncio.create_task(keep(server, door, entrance))
+        keeping.add_done_callback(service.health.fail_with)
+        LOG.info("listening", extra={"fields": {
+            "host": entrance.access.host, "port": entrance.port, **service.about,
+            "token_file": entrance.guard.secret and entrance.guard.secret.path.absolute()}})
+        await server.serve([entrance.socket])
+        keeping.cancel()
+        heed_signals(service)  # uvicorn has restored the default: to end in the middle
+
+
+def serve(service: Service, entrance: Entrance, door: Door | None = None) -> None:
     """Serve until somebody says to end.
 
     Parameters
     ----------
-    app, served : as `server_of` takes them
-    address : where
+    service : what is served
+    entrance : from `listen`
+    door : of both, if somebody wants to look at it
 
     Raises
     ------
-    InputError : nobody can listen there, or a certificate cannot be used
     Exception : what failed that must not fail
     """
-    server = server_of(app, served, address)
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        port = socket.create_server((address.host, address.port), family=family,
-                                    backlog=served.limits.connections)
-    except (OSError, OverflowError) as error:
-        where = f"{address.host}, port {address.port}"
-        raise InputError(f"cannot listen on {where}: {error}") from error
-    server.run([port])
-    if served.health.failure:
-        raise served.health.failure
+    uvloop.run(run(service, entrance, door or Door(service, entrance.guard)))
+    if service.health.failure:
+        raise service.health.failure

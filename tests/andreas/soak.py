@@ -42,7 +42,7 @@ class Service:
             self.port = free.getsockname()[1]
         (folder / "cluster.json").write_text(json.dumps(CLUSTER))
         self.words = ["andreas", "serve", "--cluster", str(folder / "cluster.json"), "--database", database,
-                      "--policy", "greedy", "--port", str(self.port), "--period", "5"]
+                      "--policy", "greedy", "--port", str(self.port), "--period", "5", "--insecure"]
         self.forking = multiprocessing.get_context("forkserver")
         self.forking.set_forkserver_preload(["tests.andreas.soak_service"])
         self.start()
@@ -66,15 +66,16 @@ class Service:
 class Caller:
     """One connection, and patience."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str = "") -> None:
         self.port = port
+        self.headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         self.connection: http.client.HTTPConnection | None = None
         self.retries = 0
         self.requests = 0
 
     def once(self, method: str, path: str, body: object) -> tuple[int, dict[str, Any]]:
         self.connection = self.connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        self.connection.request(method, path, json.dumps(body) if body is not None else None)
+        self.connection.request(method, path, json.dumps(body) if body is not None else None, self.headers)
         answer = self.connection.getresponse()
         text = answer.read()
         if answer.headers.get("connection") == "close":

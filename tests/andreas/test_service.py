@@ -238,8 +238,8 @@ def test_a_short_soak_on_mariadb_loses_nothing(tmp_path: Path, mariadb_url: str)
 
 # --- the command
 
-def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], int]:
-    """Start the command; return it and its port when it listens."""
+def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], int, str]:
+    """Start the command; return it, its port and its token when it listens."""
     (folder / "cluster.json").write_text(json.dumps(CLUSTER))
     process = subprocess.Popen(
         [sys.executable, "-m", "sched_lab", "andreas", "serve", "--cluster", "cluster.json", "--policy", "greedy",
@@ -248,7 +248,8 @@ def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], int]:
     assert process.stderr is not None
     for line in process.stderr:
         if '"listening"' in line:
-            return process, json.loads(line)["port"]
+            said = json.loads(line)
+            return process, said["port"], Path(said["token_file"]).read_text().strip()
     raise AssertionError(process.wait())
 
 
@@ -263,15 +264,15 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 
 def test_the_command_is_killed_taken_over_and_ended(tmp_path: Path, processes: list[subprocess.Popen[str]]) -> None:
     (tmp_path / "token").write_text("open sesame")
-    process, port = start(tmp_path)
+    process, port, token = start(tmp_path)
     processes.append(process)
-    caller = Caller(port)
+    caller = Caller(port, token)
     teach(caller)
     assert caller.ask("POST", "/jobs", JOB)[0] == 201
     process.send_signal(signal.SIGKILL)
     process.wait()
     caller.forget()
-    second, second_port = start(tmp_path, "--database", "andreas.db", "--token-file", "token")
+    second, second_port, _ = start(tmp_path, "--database", "andreas.db", "--token-file", "token")
     processes.append(second)
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", second_port)) as direct:
         direct.request("GET", "/plan")
@@ -283,13 +284,13 @@ def test_the_command_is_killed_taken_over_and_ended(tmp_path: Path, processes: l
         page = direct.getresponse().read().decode()
     assert "/jobs/{id}/reports" in document["paths"] and "Submit" in document["components"]["schemas"]
     assert "POST /jobs" in page and "http" not in page.replace("http-equiv", "")   # nothing from elsewhere
-    third, port = start(tmp_path)
+    third, port, token = start(tmp_path)
     processes.append(third)
-    caller = Caller(port)
+    caller = Caller(port, token)
     status, answer = caller.ask("POST", "/jobs", JOB)
     assert (status, answer["repeated"], answer["epochs"]) == (200, True, 4)
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", second_port)) as direct:
-        direct.request("POST", "/jobs", json.dumps(JOB | {"id": "b"}), {"Authorization": "Bearer open sesame"})
+        direct.request("POST", "/jobs", json.dumps(JOB | {"id": "b"}), Caller(0, "open sesame").headers)
         refused = direct.getresponse()
         assert refused.status == 503 and b"another service has taken over" in refused.read()
     assert second.wait(30) == 2   # and ends
@@ -300,7 +301,8 @@ def test_the_command_is_killed_taken_over_and_ended(tmp_path: Path, processes: l
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["--host", "0.0.0.0"], "could submit and cancel jobs"), (["--policy", "best"], "there is no policy 'best'"),
+    (["--host", "0.0.0.0"], "could submit and cancel jobs"), (["--host", ""], "--host is empty"),
+    (["--policy", "best"], "there is no policy 'best'"),
     (["--database", "oracle://x"], "'oracle' is no database"), (["--tls-key", "k.pem"], "go together")])
 def test_what_cannot_work_is_refused_at_once(tmp_path: Path, words: list[str], message: str,
                                              capsys: pytest.CaptureFixture[str]) -> None:

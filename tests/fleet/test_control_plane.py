@@ -246,7 +246,7 @@ def extender_served(folder: Path, kubeconfig: Path, target: Path):
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host", "127.0.0.1",
                "--port", port, "--kubeconfig", kubeconfig, "--journal", folder / "journal.jsonl",
-               "--target", target, "--rest", "0"]  # fmt: skip
+               "--target", target, "--rest", "0", "--insecure"]  # fmt: skip
     with running("sched-lab", command, folder, lambda: answers(address, "/readyz"), 180.0):
         yield address
 

@@ -17,23 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.live.serve import (
-    Address,
-    Extender,
-    Intake,
-    Limits,
-    Secret,
-    Works,
-    check_address,
-    server_of,
-    watch_with,
-)
-from sched_lab.lab.frames import InputError
+from sched_lab.fleet.live.serve import Extender, Works, watch_with
+from sched_lab.lab.access import Access, Secret, listen, own_secret
+from sched_lab.lab.frames import InputError, OutputError
+from sched_lab.lab.web import Door, Limits, serve
 from tests.waiting import HANG_S, until
 
 PATIENT = Limits(body_bytes=1 << 20, held_bytes=3 << 20, header_s=HANG_S, body_s=HANG_S, idle_s=HANG_S,
                  answer_s=HANG_S, connections=40, requests=8, drain_s=0.3, finish_s=HANG_S)
 QUICK = Limits(**{**vars(PATIENT), "header_s": 1.0, "body_s": 1.0})
+OPEN = Access(is_insecure=True)
 POD = {"Pod": {"metadata": {"name": "p", "namespace": "lab", "uid": "u"}}, "NodeNames": ["n1", "n0"]}
 BIND = {"PodName": "p", "PodNamespace": "lab", "PodUID": "u", "Node": "n0"}
 
@@ -95,19 +88,23 @@ class StandIn:
 class Running:
     """A server in a thread, and what its callers see."""
 
-    def __init__(self, limits=PATIENT, secret=None, address=None, needs_certificate=False, warm=lambda: None,
+    def __init__(self, limits=PATIENT, access=OPEN, warm=lambda: None,
                  prepare=lambda extender: None, rest_s=0.0):
         self.bridge = StandIn()
         works = Works(self.bridge, self.bridge, self.bridge.gauges, warm, self.bridge.close, rest_s=rest_s)
-        self.extender = Extender(works, Intake(limits, secret, needs_certificate))
+        self.extender = Extender(works, limits)
         prepare(self.extender)
-        self.server = server_of(self.extender, address or Address(port=0))
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.entrance = listen(access, "reserve GPUs")
+        self.port = self.entrance.port
+        self.door = Door(self.extender, self.entrance.guard)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def serve(self):
+        with contextlib.suppress(ValueError, RuntimeError):  # what failed is in `health`
+            serve(self.extender, self.entrance, self.door)
 
     def __enter__(self):
         self.thread.start()
-        until(lambda: self.server.started)
-        self.port = self.server.servers[0].sockets[0].getsockname()[1]
         return self
 
     def __exit__(self, *_):
@@ -124,7 +121,7 @@ class Running:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
         with contextlib.closing(connection):
             body = content if isinstance(content, bytes | None) else json.dumps(content).encode()
-            connection.request(method, f"/{verb}", body, headers or {})
+            connection.request(method, f"/{verb}", body, {"Content-Type": "application/json"} | (headers or {}))
             answer = connection.getresponse()
             return answer.status, answer.read()
 
@@ -161,7 +158,8 @@ def heard_until_closed(one):
 
 
 def head(verb, length, more=b""):
-    return b"POST /%s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%s\r\n" % (verb, length, more)
+    return (b"POST /%s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%s\r\n"
+            % (verb, length, more))
 
 
 # --- the protocol
@@ -281,8 +279,42 @@ def test_a_long_head_is_cut_off(running):
         assert sent < 10 << 20
 
 
+@pytest.mark.parametrize("step", [1 << 20, 5000])
+def test_a_head_may_have_so_many_bytes_and_no_more(running, step):
+    """Whether it comes in one piece or in several; also after another request on the connection."""
+    line = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\na: "
+    for excess, status in ((0, b" 200 "), (1, b" 431 "), (400_000, b" 431 ")):
+        whole = line + b"b" * (PATIENT.header_bytes + excess - len(line)) + b"\r\n\r\n"
+        for is_first in (True, False):
+            connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=HANG_S)
+            with contextlib.closing(connection):
+                connection.request("GET", "/metrics")
+                assert connection.getresponse().read()
+                with running.raw() if is_first else connection.sock as one:
+                    with contextlib.suppress(OSError):  # it hangs up before all is sent
+                        for start in range(0, len(whole), step):
+                            one.sendall(whole[start:start + step])
+                            time.sleep(0.001)
+                    answer = heard_until_closed(one)
+            assert status in answer[:20] or (excess and not answer)  # lost with what was not read
+
+
+def test_one_request_at_a_time(running):
+    """What is sent after a request and before its answer ends the connection, so that it fills no memory."""
+    body = json.dumps(POD).encode()
+    ask = head(b"filter", len(body)) + body
+    get = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    for data in (ask + ask, ask + b"GET / HTTP", get + get):
+        with running.raw(data) as one:
+            assert heard_until_closed(one).startswith(b"HTTP/1.1 200 ")
+    chunked = head(b"filter", 0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    with running.raw(chunked + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)) as one:
+        answer = heard_until_closed(one)
+    assert answer.startswith(b"HTTP/1.1 200 ") and b"connection: close" in answer and b'"n0"' in answer
+
+
 def test_endless_chunks_and_trailers_are_cut_off(running):
-    start = b"POST /filter HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    start = head(b"filter", 0).replace(b"content-length: 0", b"transfer-encoding: chunked")
     chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
     for begin, part in ((start, chunk), (start + b"0\r\n", b"a: " + b"b" * 9000 + b"\r\n")):
         with running.raw(begin) as one:
@@ -304,26 +336,60 @@ def test_bodies_together_are_bounded(quick):
     most = []
     held = [quick.raw(head(b"filter", 1 << 20) + b" " * (900 << 10)) for _ in range(8)]
     for one in held:
-        most.append(quick.extender.intake.held_bytes)
+        most.append(quick.extender.held_bytes)
         with one:
             heard_until_closed(one)
     assert max(most) <= QUICK.held_bytes
-    until(lambda: quick.extender.intake.held_bytes == 0 and quick.extender.running == 0)
+    until(lambda: quick.extender.held_bytes == 0 and quick.extender.running == 0)
     assert quick.ask("filter", POD)[0] == 200
 
 
 def test_many_connections_neither_end_it_nor_stay():
     with Running() as one:
         one.ready()
-        until(lambda: not one.server.server_state.connections)
+        until(lambda: not one.door.gates)
         crowd = [one.raw() for _ in range(120)]
         until(lambda: sum(map(was_closed, crowd)) >= 120 - PATIENT.connections)
-        assert len(one.server.server_state.connections) == PATIENT.connections
+        assert len(one.door.gates) == PATIENT.connections
         assert sum(map(was_closed, crowd)) == 120 - PATIENT.connections
         for other in crowd:
             other.close()
-        until(lambda: not one.server.server_state.connections)
+        until(lambda: not one.door.gates)
         assert one.ask("filter", POD)[0] == 200
+
+
+@pytest.mark.parametrize("first", [b"", b"GET /nope HTTP/1.1\r\nhost: localhost\r\n",
+                                   b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"])
+def test_probes_are_answered_whoever_holds_all_connections(first):
+    """And whoever works: of those who hold a connection the idle go, the oldest first."""
+    with Running() as one:
+        one.ready().bridge.may_bind.clear()
+        body = json.dumps(BIND).encode()
+        work = [one.raw(head(b"bind", len(body)) + body) for _ in range(PATIENT.requests)]
+        crowd = [one.raw(first) for _ in range(100)]
+        until(lambda: one.extender.running == PATIENT.requests)
+        assert one.ask("filter", POD)[0] == 503
+        for _ in range(20):
+            assert one.get("/healthz") == (200, b"ok\n") and one.get("/readyz")[0] == 200
+        one.bridge.may_bind.set()
+        assert all(b'{"Error":""}' in other.recv(1000) for other in work)
+        assert one.ask("filter", POD)[0] == 200
+        for other in work + crowd:
+            other.close()
+
+
+def test_who_has_shown_a_token_goes_last(tmp_path):
+    (tmp_path / "token").write_text("first")
+    with Running(access=Access(token_file=tmp_path / "token")) as one:
+        known = http.client.HTTPConnection("127.0.0.1", one.ready().port, timeout=HANG_S)
+        for _ in range(2):
+            known.request("GET", "/metrics", headers={"Authorization": "Bearer first"})
+            assert known.getresponse().read() and known.sock is not None
+            crowd = [one.raw(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n") for _ in range(100)]
+            assert one.get("/healthz")[0] == 200 and len(one.door.gates) <= PATIENT.connections
+            for other in crowd:
+                other.close()
+        known.close()
 
 
 def was_closed(one):
@@ -354,7 +420,7 @@ def test_an_answer_that_nobody_fetches_is_dropped():
             for _ in range(30):
                 deaf.settimeout(0.2)
                 deaf.sendall(head(b"prioritize", len(names)) + names)
-        until(lambda: not one.server.server_state.connections)
+        until(lambda: not one.door.gates)
 
 
 # --- who may ask
@@ -362,7 +428,7 @@ def test_an_answer_that_nobody_fetches_is_dropped():
 def test_a_token_is_asked_for_and_read_again(tmp_path):
     file = tmp_path / "token"
     file.write_text("first\n")
-    with Running(secret=Secret(file)) as one:
+    with Running(access=Access(token_file=file)) as one:
         one.ready()
         basic = base64.b64encode(b"any:first").decode()
         for shown, status in (("Bearer first", 200), ("bearer first", 200), (f"Basic {basic}", 200), ("", 401),
@@ -393,11 +459,89 @@ def test_a_token_file_that_says_nothing_is_refused(tmp_path):
 
 def test_others_reach_us_only_if_something_is_asked_for():
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
-        check_address(host, False)
-    for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""):
+        Access(host).check("reserve GPUs")
+    for host in ("0.0.0.0", "::", "10.0.0.1", "example.org"):
         with pytest.raises(InputError, match="reserve GPUs"):
-            check_address(host, False)
-        check_address(host, True)
+            Access(host).check("reserve GPUs")
+        Access(host, is_insecure=True).check("reserve GPUs")
+    with pytest.raises(InputError, match="--host is empty"):
+        Access("", is_insecure=True).check("reserve GPUs")
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "no.such.host.invalid", "1.2.3.4.5", "::g"])
+def test_an_address_that_is_none_is_one_sentence(host):
+    with pytest.raises(InputError, match="cannot listen on"):
+        listen(Access(host, is_insecure=True), "reserve GPUs")
+
+
+def test_a_token_is_made_where_nothing_else_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for access in (Access(is_insecure=True), Access(token_file=tmp_path / "own")):
+        (tmp_path / "own").write_text("own")
+        assert not access.guard(asks=True).secret or access.guard(asks=True).secret.token == b"own"
+    assert not Access().guard(asks=False).asks and not (tmp_path / "sched_lab").exists()
+    first = Access().guard(asks=True).secret
+    assert len(first.token) == 64 and first.path == tmp_path / "sched_lab" / "token"
+    assert first.path.stat().st_mode & 0o777 == 0o600 and [*first.path.parent.iterdir()] == [first.path]
+    assert own_secret().token == first.token  # at the next start, too
+    monkeypatch.setenv("XDG_STATE_HOME", str(first.path))  # which is no folder
+    with pytest.raises(OutputError, match="give --token-file"):
+        own_secret()
+
+
+def test_nobody_binds_who_has_shown_nothing():
+    """In mode observe nobody is asked; a bind is passed on, so its caller has to show something."""
+    with Running(access=Access()) as one:
+        assert one.ready().ask("filter", POD)[0] == 200
+        status, text = one.ask("bind", BIND)
+        assert status == 403 and b"--token-file" in text
+
+
+OURS = ("localhost", "localhost:1", "LOCALHOST", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:8888")
+FOREIGN = ("evil.example", "evil.example:8888", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]",
+           "0.0.0.0", "", "x", "localhost@evil.example", "\xff")
+ORIGINS = ("http://evil.example", "https://evil.example:8888", "null", "http://localhost:1", "", "file://",
+           "http://localhost.evil.example", "moz-extension://abc")
+
+
+@pytest.mark.parametrize("path", ["filter", "metrics", "nope"])
+def test_other_names_and_other_pages_are_refused(running, path):
+    """A page in a browser can send requests here, and let a name of its own lead here; it cannot hide either."""
+    method = "POST" if path == "filter" else "GET"
+    answered = {"filter": 200, "metrics": 200, "nope": 404}[path]
+    for host in OURS:
+        assert running.ask(path, POD, method, {"Host": host})[0] == answered, host
+        origin = {"Host": host, "Origin": f"http://{host}"}
+        assert running.ask(path, POD, method, origin)[0] == answered, host
+    for host in FOREIGN:
+        status, text = running.ask(path, POD, method, {"Host": host})
+        assert status == 421 and b"no name of this server" in text, host
+    for origin in ORIGINS:
+        status, text = running.ask(path, POD, method, {"Origin": origin})
+        assert status == 403 and b"pages" in text, origin
+    two = f"{method} /{path} HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n".encode()
+    for data in (two, two.replace(b"host: localhost\r\n", b"")):
+        with running.raw(data) as one:
+            assert b" 400 " in heard_until_closed(one)
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "text/plain; application/json", "application/jsonp",
+                                  "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_a_body_that_a_page_may_send_unasked_is_refused(running, kind):
+    assert running.ask("filter", POD, headers={"Content-Type": kind})[0] == 415
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+def test_json_may_be_called_so_in_any_way(running, kind):
+    assert running.ask("filter", POD, headers={"Content-Type": kind})[0] == 200
+
+
+def test_names_of_a_guarded_server_are_any_and_of_another_as_allowed():
+    token = Access("0.0.0.0", is_insecure=True, hosts=("Sched-Lab.svc",)).guard(asks=True)
+    assert [token.is_ours(host) for host in ("sched-lab.svc", "sched-lab.svc:8888", "10.0.0.1", "evil.example")] == [
+        True, True, True, False]
+    assert Access("0.0.0.0", client_ca="ca").guard(asks=True).is_ours("any.name")
+    assert not Access("localhost", client_ca="ca").guard(asks=True).is_ours("any.name")
 
 
 OPENSSL = shutil.which("openssl")
@@ -417,7 +561,7 @@ def test_certificates_are_asked_for_checked_and_renewed(tmp_path):
         signed(tmp_path, name, ca)
     files = {name: (tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
              for name in ("server", "client", "stranger", "renewed")}
-    address = Address("127.0.0.1", 0, *files["server"], tmp_path / "ca.crt")
+    access = Access("127.0.0.1", 0, None, *files["server"], tmp_path / "ca.crt")
 
     def ask(verb, method, client=None):
         """Status of a request over TLS, and who answered."""
@@ -426,11 +570,11 @@ def test_certificates_are_asked_for_checked_and_renewed(tmp_path):
             context.load_cert_chain(*files[client])
         connection = http.client.HTTPSConnection("127.0.0.1", one.port, timeout=HANG_S, context=context)
         with contextlib.closing(connection) as c:
-            c.request(method, f"/{verb}", json.dumps(POD))
+            c.request(method, f"/{verb}", json.dumps(POD), {"Content-Type": "application/json"})
             name = c.sock.getpeercert()["subject"][0][0][1]
             return c.getresponse().status, name
 
-    with Running(address=address, needs_certificate=True) as one:
+    with Running(access=access) as one:
         until(lambda: ask("readyz", "GET")[0] == 200)
         assert ask("filter", "POST", "client") == (200, "server")
         assert ask("filter", "POST")[0] == 401 and ask("metrics", "GET")[0] == 401
@@ -442,6 +586,28 @@ def test_certificates_are_asked_for_checked_and_renewed(tmp_path):
             os.replace(new, old)
         files["server"] = files["client"]
         until(lambda: ask("filter", "POST", "client") == (200, "renewed"))
+
+
+@pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificates, and is not on this machine")
+def test_a_file_of_tls_that_cannot_be_used_is_named(tmp_path):
+    for name in ("server", "other"):
+        signed(tmp_path, name)
+    words = [OPENSSL, "pkey", "-in", "server.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key"]
+    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "text").write_text("no PEM\n")
+    (tmp_path / "torn").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    names = {"certificate": "server.crt", "key": "server.key", "client_ca": None}
+    for changed, named in (({"certificate": "text"}, "text"), ({"key": "text"}, "text"),
+                           ({"client_ca": "text"}, "text"), ({"client_ca": "torn"}, "torn"),
+                           ({"certificate": "torn"}, "torn"),
+                           ({"key": "server.crt"}, "server.crt"), ({"client_ca": "server.key"}, "server.key"),
+                           ({"certificate": "absent"}, "absent"), ({"key": "absent"}, "absent"),
+                           ({"client_ca": "absent"}, "absent"), ({"key": "other.key"}, "other.key"),
+                           ({"key": "locked.key"}, "locked.key")):
+        files = {name: file and tmp_path / file for name, file in (names | changed).items()}
+        with pytest.raises(InputError, match="TLS cannot be used") as caught:
+            listen(Access(**files), "reserve GPUs")
+        assert str(tmp_path / named) in str(caught.value), changed
 
 
 # --- readiness, metrics, the end
@@ -549,7 +715,7 @@ def test_the_end_is_orderly():
         binding = threading.Thread(target=lambda: found.append(one.ask("bind", BIND)))
         binding.start()
         assert one.bridge.begun.wait(HANG_S)
-        one.server.handle_exit(15, None)
+        one.extender.health.stop(1.0)  # as SIGTERM does
         until(lambda: one.get("/readyz") == (503, b"ending\n"))
         assert one.ask("filter", POD)[0] == 200  # others have not heard of it yet
 

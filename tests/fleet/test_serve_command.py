@@ -101,13 +101,17 @@ def test_recommend_refuses_damaged_files(dump, capsys):
 # --- serve: what is refused before it starts
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("--mode", "rule"), "choose one of decide, score, observe"), (("--policy", "fdg"), "did you mean fgd"),
-    (("--host", "0.0.0.0"), "reserve GPUs"), (("--tls-cert", "cert.pem"), "go together"),
+    (("--mode", "rule"), "choose one of observe, score, decide"), (("--policy", "fdg"), "did you mean fgd"),
+    (("--host", "0.0.0.0"), "reserve GPUs"), (("--host", ""), "--host is empty"),
+    (("--gpu-index-annotation", ""), "no name of an annotation"), (("--gpu-index-annotation", "a/b/c"), "'a/b/c'"),
+    (("--gpu-index-annotation", "-x"), "'-x'"), (("--gpu-index-annotation", "x" * 64), "no name"),
+    (("--tls-cert", "cert.pem"), "go together"),
     (("--client-ca", "ca.pem"), "needs TLS"), (("--lapse", "0"), "--lapse"),
     (("--rest", "-1"), "--rest"), (("--lapse", "nan"), "--lapse"),
     (("--port", "65536"), "--port"), (("--kubeconfig", "absent"), "no way to a cluster"),
     (("--target", "absent.csv"), "absent.csv"), (("--token-file", "absent"), "cannot be read"),
-    (("--journal", "pods.json"), "not a journal"), (("--tls-cert", "pods.json", "--tls-key", "pods.json"), "TLS")])
+    (("--journal", "pods.json"), "not a journal"),
+    (("--tls-cert", "pods.json", "--tls-key", "pods.json"), "pods.json: TLS cannot be used: there is no certificate")])
 def test_serve_refuses_in_one_line(dump, arguments, words, capsys):
     kubeconfig_for(1)
     given = arguments if "--kubeconfig" in arguments else ("--kubeconfig", "kubeconfig", *arguments)
@@ -118,7 +122,9 @@ def test_a_port_that_is_taken_is_one_line(dump, capsys):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as other:
         port = other.server_address[1]
         kubeconfig_for(port)
-        assert_refused(call("serve", "--kubeconfig", "kubeconfig", "--port", port), capsys, "cannot listen on")
+        given = ("--kubeconfig", "kubeconfig", "--port", port, "--journal", "j.jsonl", "--mode", "decide")
+        assert_refused(call("serve", *given), capsys, "cannot listen on")
+        assert not Path("j.jsonl").exists()
 
 
 def test_a_target_workload_is_any_file_with_tasks(dump):
@@ -207,6 +213,9 @@ class Serving:
             if self.lines[-1]["message"] == "listening":
                 break
         self.connection = http.client.HTTPConnection("127.0.0.1", self.lines[-1]["port"], timeout=HANG_S)
+        self.headers = {"Content-Type": "application/json"}
+        if token_file := self.lines[-1]["token_file"]:
+            self.headers["Authorization"] = f"Bearer {Path(token_file).read_text().strip()}"
         until(lambda: self.ask("readyz", None, "GET")[0] == 200)
         return self
 
@@ -221,7 +230,7 @@ class Serving:
         return self.process.returncode
 
     def ask(self, verb, content, method="POST"):
-        self.connection.request(method, f"/{verb}", content and json.dumps(content))
+        self.connection.request(method, f"/{verb}", content and json.dumps(content), self.headers)
         answer = self.connection.getresponse()
         text = answer.read()
         return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text.decode()
@@ -232,7 +241,8 @@ BIND = {"PodName": "new", "PodNamespace": "lab", "PodUID": "uid-new", "Node": "n
 
 def test_a_pod_is_filtered_reserved_and_bound(api):
     asked = {"Pod": pod("new", 1000), "Nodes": None, "NodeNames": ["n0", "n1"]}
-    with Serving("--journal", "j.jsonl", "--policy", "fgd") as one:
+    with Serving("--mode", "decide", "--journal", "j.jsonl", "--policy", "fgd") as one:
+        assert one.lines[-1]["token_file"] and one.lines[-1]["mode"] == "decide"
         status, answer = one.ask("filter", asked)
         assert status == 200 and answer["Error"] == "" and len(answer["NodeNames"]) == 1
         chosen = answer["NodeNames"][0]
@@ -240,7 +250,7 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         found = []
         other = http.client.HTTPConnection("127.0.0.1", one.connection.port, timeout=HANG_S)
         binding = threading.Thread(target=lambda: (
-            other.request("POST", "/bind", json.dumps(BIND | {"Node": chosen})),
+            other.request("POST", "/bind", json.dumps(BIND | {"Node": chosen}), one.headers),
             found.append(json.loads(other.getresponse().read()))))
         binding.start()
         status, second = one.ask("filter", {**asked, "Pod": pod("next", 1000)})
@@ -264,7 +274,8 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
 
 def test_who_looks_on_decides_nothing(api):
     asked = {"Pod": pod("new", 1000, 3), "NodeNames": ["n0", "n1"]}
-    with Serving("--mode", "observe", "--journal", "j.jsonl") as one:
+    with Serving("--journal", "j.jsonl") as one:
+        assert one.lines[-1]["mode"] == "observe" and one.lines[-1]["token_file"] is None
         assert one.ask("filter", asked)[1]["NodeNames"] == ["n0", "n1"]
         assert len({score["Score"] for score in one.ask("prioritize", asked)[1]}) == 1
     assert replay_journal("j.jsonl")["same"].all()
@@ -289,7 +300,7 @@ def test_hostile_questions_to_the_real_bridge(api):
     questions = [(verb, with_value(whole, path, value)) for verb in ("filter", "prioritize")
                  for path in FIELDS for value in WRONG]
     questions += [("bind", {**BIND, "PodName": "absent/..", name: value}) for name in BIND for value in WRONG[:6]]
-    with Serving() as one:
+    with Serving("--mode", "decide") as one:
         failed = []
         for verb, question in questions:
             status, _ = one.ask(verb, question)

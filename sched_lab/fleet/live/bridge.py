@@ -516,7 +516,7 @@ def carried_out(steps: Steps, api: Api | None, pause: Callable[[float], None]) -
         return dict(done.value)
 
 
-MODES = ("decide", "score", "observe")
+MODES = ("observe", "score", "decide")
 
 
 @dataclass(frozen=True)

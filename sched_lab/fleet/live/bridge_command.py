@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,21 @@ import typer
 
 from ...cluster import State
 from ...hardware import hardware_of, watts_of_files
-from ...lab.commands import HardwareFile, option, policy_option, within
+from ...lab.access import Access, listen
+from ...lab.commands import (
+    AllowHost,
+    ClientCa,
+    HardwareFile,
+    Host,
+    Insecure,
+    Port,
+    TlsCert,
+    TlsKey,
+    TokenFile,
+    option,
+    policy_option,
+    within,
+)
 from ...lab.frames import InputError
 from ...online.model import PowerSettings
 from ...online.policies import POLICIES, policy_of
@@ -298,59 +313,22 @@ def server_of(kubeconfig: Path | None, nodes_in_request: bool) -> KubernetesApi 
     return NoServer()
 
 
-class Guard(NamedTuple):
-    """Who may ask, and where.
-
-    Parameters
-    ----------
-    host, port : to listen on
-    token_file, certificate, key, client_ca : files, if any
-    is_insecure : whether anybody may ask from elsewhere
-    """
-
-    host: str
-    port: int
-    token_file: Path | None
-    certificate: Path | None
-    key: Path | None
-    client_ca: Path | None
-    is_insecure: bool
-
-    def check(self) -> None:
-        """Refuse what does not go together, or lets anybody in.
-
-        Raises
-        ------
-        InputError : naming the option
-        """
-        from sched_lab.fleet.live.serve import check_address
-
-        if (self.certificate is None) != (self.key is None):
-            raise InputError("--tls-cert and --tls-key go together", mend="give both, or neither")
-        if self.client_ca and not self.certificate:
-            raise InputError("--client-ca needs TLS", mend="give --tls-cert and --tls-key, too")
-        is_guarded = bool(self.token_file or self.client_ca)
-        check_address(self.host, is_guarded or self.is_insecure)
-
-
 LARGE_BODY = 256 << 20  # nodes of 50 KB each in a request, five thousand of them
 
 
-def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal, guard: Guard,
+def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
                 about: dict[str, Any], lookout: Lookout | None = None,
                 rest_s: float = 0.0) -> Extender:
-    """A bridge with its API, its journal and its guard, not running; `about` is logged."""
-    from sched_lab.fleet.live.serve import Extender, Intake, Limits, Secret, Works, watch_with
+    """A bridge with its API and its journal, not running; `about` is logged."""
+    from sched_lab.fleet.live.serve import Extender, Works, watch_with
+    from sched_lab.lab.web import Limits
 
     is_large = bridge.settings.nodes_in_request
     limits = Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if is_large else Limits()
-    secret = Secret(guard.token_file) if guard.token_file else None
-    intake = Intake(limits, secret, guard.client_ca is not None)
     live = journal.live
     works = Works(bridge, api, live.gauges, partial(warm_up, live.settings), journal.close, about,
                   0.0 if bridge.mode == "observe" or isinstance(api, NoServer) else rest_s)
-    works = lookout.over(works) if lookout else works
-    extender = Extender(works, intake)
+    extender = Extender(lookout.over(works) if lookout else works, limits)
     if isinstance(api, KubernetesApi):
         kinds = ("pods",) if is_large else ("nodes", "pods")
         watch_with(extender, api, followers_of(bridge), kinds)
@@ -358,11 +336,9 @@ def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
 
 
 Mode = Annotated[str, option(
-    "What is answered. decide: one node, which is reserved, and the bind; score: the nodes that "
-    "can take the pod, and points; observe: all nodes and equal points, and the journal says what "
-    "would have been chosen.", metavar="|".join(MODES))]
-Host = Annotated[str, option("Address to listen on.", metavar="ADDRESS")]
-Port = Annotated[int, option("Port; 0 for any that is free.", min=0, max=65535)]
+    "What is answered. observe: all nodes and equal points, and the journal says what would have "
+    "been chosen; score: the nodes that can take the pod, and points; decide: one node, which is "
+    "reserved, and the bind.", metavar="|".join(MODES))]
 Kubeconfig = Annotated[Path | None, option(
     "How to reach the API server. [default: the service account of the pod, or else the usual "
     "file]", metavar="FILE")]
@@ -373,21 +349,24 @@ NodesInRequest = Annotated[bool, option(
 JournalFile = Annotated[Path | None, option(
     "Write every event and decision there, one JSON object a line; sched-lab replay plays it "
     "again. [default: none]", "--journal", metavar="FILE")]
-TokenFile = Annotated[Path | None, option(
-    "Secret that callers show, as a bearer token or as the password in urlPrefix; read again when "
-    "it changes.", metavar="FILE")]
-TlsCert = Annotated[Path | None, option("Certificate to serve HTTPS with.", metavar="FILE")]
-TlsKey = Annotated[Path | None, option("Its key.", metavar="FILE")]
-ClientCa = Annotated[Path | None, option(
-    "Authorities whose certificates callers have to show (mTLS).", metavar="FILE")]
-Insecure = Annotated[bool, option(
-    "Listen on any address without asking who calls.", "--insecure")]
-
 TargetFile = Annotated[str, option(
     "Tasks or pods whose popular classes are the target workload, of any format of sched-lab read. "
     "[default: embedded, like openb]", "--target", metavar="FILE")]
+PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+ANNOTATION = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{PART}")
+
+
+def annotation_named(name: str) -> str:
+    """Name of an annotation, checked as Kubernetes checks it."""
+    if not ANNOTATION.fullmatch(name):
+        raise typer.BadParameter(f"{name!r:.100} is no name of an annotation; give one such as "
+                                 f"{GPU_INDEX}")
+    return name
+
+
 GpuIndex = Annotated[str, option("Annotation that gets the GPUs of a pod.",
-                                 "--gpu-index-annotation", metavar="NAME")]
+                                 "--gpu-index-annotation", metavar="NAME",
+                                 callback=annotation_named)]
 LONGEST_LAPSE_S = 3600
 Lapse = Annotated[float, option("Age at which a reservation that is not bound lapses, in seconds.",
                                 metavar="SECONDS", callback=within(1, LONGEST_LAPSE_S))]
@@ -429,11 +408,12 @@ def live_twin(policies: str, policy: str, objective: str, every_s: float) -> Liv
     return LiveTwin(Twin([policy, *others], objective), every_s, "memoryless")
 
 
-def serve_command(mode: Mode = "decide", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
+def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
                   port: Port = 8888, kubeconfig: Kubeconfig = None,
                   nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
                   token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
-                  client_ca: ClientCa = None, insecure: Insecure = False, target: TargetFile = "",
+                  client_ca: ClientCa = None, allow_host: AllowHost = None,
+                  insecure: Insecure = False, target: TargetFile = "",
                   gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
                   rest: Rest = REST_S,
                   gpu_power: GpuPower = None, hardware: HardwareFile = None, seed: Seed = 0,
@@ -446,24 +426,30 @@ def serve_command(mode: Mode = "decide", policy: PolicyName = "fgd", host: Host 
     Prometheus. The log is JSON, a line each, on standard error. SIGTERM ends it: not ready first,
     then what runs is finished and the journal is written out.
 
-    Example: sched-lab serve --mode observe --policy pwr-fgd:0.1 --journal decisions.jsonl
+    In decide and score, callers show a token or a certificate; without --token-file and
+    --client-ca a token is made, and the log says where it is. What comes from a page in a browser,
+    under another name than ours, or not as application/json is refused.
+
+    Example: sched-lab serve --policy pwr-fgd:0.1 --journal decisions.jsonl
     """
-    from sched_lab.fleet.live.serve import Address, log_in_json, serve
+    from sched_lab.lab.web import log_in_json
+    from sched_lab.lab.web import serve as serve_until_the_end
 
     check_choice(mode, policy)
-    guard = Guard(host, port, token_file, tls_cert, tls_key, client_ca, insecure)
-    guard.check()
     settings = LiveSettings(policy, workload_in(target) if target else None,
                             power_of_files(hardware, gpu_power), lapse, seed)
     api = server_of(kubeconfig, nodes_in_request)
-    written = Journal(journal, LiveCluster(settings))
-    ahead = live_twin(twin, policy, objective, twin_every) if twin else None
-    told = cast(Journal, Overheard(written, ahead)) if ahead else written
-    bridge = Bridge(written.live, told, mode=mode,
-                    settings=BridgeSettings(gpu_index_annotation, nodes_in_request))
-    about = {"policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
-             "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation}
-    lookout = Lookout(bridge, ahead, is_used=twin_use) if ahead else None
-    extender = extender_of(bridge, api, written, guard, about, lookout, rest)
-    log_in_json()
-    serve(extender, Address(host, port, tls_cert, tls_key, client_ca))
+    access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
+                    insecure)
+    with listen(access, "reserve GPUs and bind pods", asks=mode != "observe") as entrance:
+        written = Journal(journal, LiveCluster(settings))
+        ahead = live_twin(twin, policy, objective, twin_every) if twin else None
+        told = cast(Journal, Overheard(written, ahead)) if ahead else written
+        bridge = Bridge(written.live, told, mode=mode,
+                        settings=BridgeSettings(gpu_index_annotation, nodes_in_request))
+        about = {"policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
+                 "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation}
+        lookout = Lookout(bridge, ahead, is_used=twin_use) if ahead else None
+        extender = extender_of(bridge, api, written, about, lookout, rest)
+        log_in_json()
+        serve_until_the_end(extender, entrance)

@@ -15,58 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+from prometheus_client import Counter, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.requests import Request
 
-from ...lab import web
-from ...lab.frames import InputError
-from ...lab.web import Address as Address
-from ...lab.web import (
-    Endpoint,
-    Health,
-    OrderlyServer,
-    Refusal,
-    body_of,
-    in_json,
-    probe_of,
-    question_of,
-)
-from ...lab.web import Intake as Intake
-from ...lab.web import Limits as Limits
-from ...lab.web import Secret as Secret
-from ...lab.web import log_in_json as log_in_json
+from ...lab.access import Guard, Refusal
+from ...lab.web import Limits, Line, Service
 
-__all__ = ['Extender', 'serve']
+__all__ = ['Extender']
 
 LOG = logging.getLogger("sched_lab.serve")
-
-
-def check_address(host: str, is_guarded: bool) -> None:
-    """Refuse to listen where others can reach us, if anybody may ask.
-
-    Parameters
-    ----------
-    host : name or address to listen on
-    is_guarded : whether a token or a client's certificate is asked for
-
-    Raises
-    ------
-    InputError : others can reach it, and nothing is asked for
-    """
-    web.check_address(host, is_guarded, "reserve GPUs and bind pods")
-
 
 GAUGES = {
     "eopc_w": ("eopc_watts", 1, "Power of the nodes by Eq. 1-2."),
@@ -79,7 +38,6 @@ GAUGES = {
     "pods": ("pods", 1, "Pods that hold something."),
     "reservations": ("reservations", 1, "Reservations that are not bound yet."),
 }
-SECONDS = (.0005, .001, .002, .003, .005, .01, .015, .025, .05, .1, .25, 1, 5)
 
 
 class ClusterGauges(Collector):
@@ -103,29 +61,6 @@ class ClusterGauges(Collector):
                 losses.add_metric([name.removeprefix("twin ")], value)
         if losses.samples:
             yield losses
-
-
-class Meters:
-    """What Prometheus may read.
-
-    Parameters
-    ----------
-    gauges : of the cluster; empty while they are not known yet
-    """
-
-    def __init__(self, gauges: Callable[[], Mapping[str, float]]) -> None:
-        self.registry = registry = CollectorRegistry()
-        self.requests = Counter("sched_lab_requests", "Requests by verb and status of HTTP.",
-                                ["verb", "status"], registry=registry)
-        self.decisions = Counter("sched_lab_decisions", "Filters by mode and outcome.",
-                                 ["mode", "outcome"], registry=registry)
-        self.seconds = Histogram("sched_lab_request_seconds", "From the head of a request to its "
-                                 "answer.", ["verb"], buckets=SECONDS, registry=registry)
-        self.binds = Counter("sched_lab_bind_failures", "Binds that failed.", registry=registry)
-        self.watches = Counter("sched_lab_watch_restarts", "Watches that were begun again.",
-                               ["kind"], registry=registry)
-        self.registry.register(ClusterGauges(gauges))
-        ProcessCollector(registry=self.registry)
 
 
 def outcome_of(answer: Mapping[str, Any]) -> str:
@@ -222,99 +157,99 @@ class Works:
     rest_s: float = 0.0
 
 
-class Extender:
-    """A bridge behind HTTP; `app_of` makes the application.
+class Extender(Service):
+    """A bridge behind HTTP.
 
     Parameters
     ----------
     works : what it is made of
-    intake : who may ask, and how much
+    limits : of callers
     """
 
-    def __init__(self, works: Works, intake: Intake) -> None:
+    error_key = "Error"
+
+    def __init__(self, works: Works, limits: Limits) -> None:
+        super().__init__(limits, {"kernels", EARLIER} if works.rest_s else {"kernels"},
+                         "sched_lab", "verb")
         self.works = works
         self.bridge = works.bridge
-        self.intake = intake
-        self.limits = intake.limits
-        self.health = Health({"kernels", EARLIER} if works.rest_s else {"kernels"})
-        self.meters = Meters(lambda: {} if self.health.waits_for else works.gauges())
-        self.running = 0
-        self.pool = ThreadPoolExecutor(self.limits.requests, "call")
+        self.pool = ThreadPoolExecutor(limits.requests, "call")
         self.threads: list[threading.Thread] = []
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.room = threading.BoundedSemaphore(self.limits.events)
+        self.room = threading.BoundedSemaphore(limits.events)
+        registry = self.registry
+        self.decisions = Counter("sched_lab_decisions", "Filters by mode and outcome.",
+                                 ["mode", "outcome"], registry=registry)
+        self.bind_failures = Counter("sched_lab_bind_failures", "Binds that failed.",
+                                     registry=registry)
+        self.watch_restarts = Counter("sched_lab_watch_restarts", "Watches that were begun again.",
+                                      ["kind"], registry=registry)
+        registry.register(ClusterGauges(lambda: {} if self.health.waits_for else works.gauges()))
+        ProcessCollector(registry=registry)
 
     @property
     def about(self) -> dict[str, Any]:
         """What is logged when it listens."""
         return {"mode": self.bridge.mode, **self.works.about}
 
+    def lines(self, guard: Guard) -> list[Line]:
+        """The three verbs of an extender."""
+        may_bind = guard.asks or guard.is_insecure
+        answers = {"filter": decide, "prioritize": decide, "bind": bind if may_bind else refuse}
+        return [Line("POST", f"/{verb}", partial(answer, self, verb), verb, True)
+                for verb, answer in answers.items()]
 
-async def decide(extender: Extender, verb: str, question: dict[str, Any]) -> Any:
-    """The bridge's answer to a question, counted."""
-    bridge = extender.bridge
-    at_s = time.monotonic()
-    if verb == "prioritize":
-        return bridge.prioritize(question, at_s)
-    if verb == "filter":
-        answer = bridge.filter(question, at_s)
-        extender.meters.decisions.labels(bridge.mode, outcome_of(answer)).inc()
-        return answer
-    answer = await walked(bridge.binding(question, at_s), extender.works.api, extender.pool)
-    if answer["Error"]:
-        extender.meters.binds.inc()
-        LOG.warning("a bind failed", extra={"fields": {"error": answer["Error"]}})
-    return answer
+    def check_open(self) -> None:
+        """Refuse questions before the cluster is known."""
+        if self.health.waits_for:
+            raise Refusal(503, f"not ready: {self.health.words()}")
 
-
-async def answered(extender: Extender, verb: str, request: Request) -> Response:
-    """The answer to a request, or the reason why there is none."""
-    health = extender.health
-    try:
-        extender.intake.admit(request)
-        if health.waits_for:
-            raise Refusal(503, f"not ready: {health.words()}")
-        if extender.running >= extender.limits.requests:
-            raise Refusal(503, "too many requests at once; ask again")
-        extender.running += 1
+    @contextlib.asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        """Compile, rest, watch and let time pass; in the end, write the journal out."""
+        self.loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(job(self)) for job in (warm_up, rest, tick)]
+        for task in tasks:
+            task.add_done_callback(self.health.fail_with)
+        if self.threads:
+            self.threads.pop(0).start()
         try:
-            body = await body_of(extender.intake, request)
-            return in_json(await decide(extender, verb, question_of(body)))
+            yield
         finally:
-            extender.running -= 1
-    except Refusal as refusal:
-        return in_json({"Error": str(refusal)}, refusal.status)
-    except InputError as error:
-        return in_json({"Error": str(error)}, 400)
-    except ClientDisconnect:
-        return Response(status_code=400)  # nobody is there to read it
+            self.health.stopping.set()
+            for task in tasks:
+                task.cancel()
+            self.pool.shutdown(cancel_futures=True)
+            self.works.close()
 
 
-def endpoint_of(extender: Extender, verb: str) -> Endpoint:
-    """Answers one verb, and measures it; a mistake of ours is told to the log alone."""
-    async def answer(request: Request) -> Response:
-        began_s = time.perf_counter()
-        try:
-            response = await answered(extender, verb, request)
-        except Exception:
-            LOG.exception("our mistake, in %s", verb)
-            response = in_json({"Error": "the extender failed; its log says how"}, 500)
-        extender.meters.requests.labels(verb, response.status_code).inc()
-        extender.meters.seconds.labels(verb).observe(time.perf_counter() - began_s)
-        return response
-    return answer
+async def decide(extender: Extender, verb: str, request: Request,
+                 question: dict[str, Any]) -> tuple[Any, int]:
+    """Which nodes may take a pod, or how good each node is."""
+    bridge = extender.bridge
+    if verb == "prioritize":
+        return bridge.prioritize(question, time.monotonic()), 200
+    answer = bridge.filter(question, time.monotonic())
+    extender.decisions.labels(bridge.mode, outcome_of(answer)).inc()
+    return answer, 200
 
 
-def metrics_of(extender: Extender) -> Endpoint:
-    """Answers Prometheus."""
-    async def answer(request: Request) -> Response:
-        try:
-            extender.intake.admit(request)
-        except Refusal as refusal:
-            return in_json({"Error": str(refusal)}, refusal.status)
-        text = generate_latest(extender.meters.registry)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
-    return answer
+async def bind(extender: Extender, verb: str, request: Request,
+               question: dict[str, Any]) -> tuple[Any, int]:
+    """Bind a pod."""
+    steps = extender.bridge.binding(question, time.monotonic())
+    answer = await walked(steps, extender.works.api, extender.pool)
+    if answer["Error"]:
+        extender.bind_failures.inc()
+        LOG.warning("a bind failed", extra={"fields": {"error": answer["Error"]}})
+    return answer, 200
+
+
+async def refuse(extender: Extender, verb: str, request: Request,
+                 question: dict[str, Any]) -> tuple[Any, int]:
+    """Refuse to bind for somebody who is not asked who it is."""
+    raise Refusal(403, "a bind needs a caller who shows a token or a certificate: start the server "
+                  "with --token-file or --client-ca, or with --insecure")
 
 
 class Heard:
@@ -359,7 +294,7 @@ Follow = Callable[[Any, str, Callable[[Any], None], Callable[[float], Any]], Ite
 def note_watch(extender: Extender, kind: str) -> None:
     """Note that a watch has begun: the first means that the list has been read."""
     if kind not in extender.health.waits_for:
-        extender.meters.watches.labels(kind).inc()
+        extender.watch_restarts.labels(kind).inc()
         return
     extender.health.done(kind)
     if extender.threads:
@@ -419,68 +354,3 @@ async def rest(extender: Extender) -> None:
     """Let writes of an earlier process land, so that the watch tells of them, or die."""
     await asyncio.sleep(extender.works.rest_s)
     extender.health.done(EARLIER)
-
-
-def note_end(health: Health, task: asyncio.Task[None]) -> None:
-    """A task that fails ends the process."""
-    if not task.cancelled() and (error := task.exception()):
-        health.fail(error)
-
-
-def app_of(extender: Extender) -> Starlette:
-    """The ASGI application of an extender."""
-    @contextlib.asynccontextmanager
-    async def life(app: Starlette) -> AsyncIterator[dict[str, Any]]:
-        extender.loop = asyncio.get_running_loop()
-        tasks = [asyncio.create_task(job(extender)) for job in (warm_up, rest, tick)]
-        for task in tasks:
-            task.add_done_callback(partial(note_end, extender.health))
-        if extender.threads:
-            extender.threads.pop(0).start()
-        yield {"limits": extender.limits}
-        extender.health.stopping.set()
-        for task in tasks:
-            task.cancel()
-        extender.pool.shutdown(cancel_futures=True)
-        extender.works.close()
-
-    health = extender.health
-    verbs = [Route(f"/{verb}", endpoint_of(extender, verb), methods=["POST"])
-             for verb in ("filter", "prioritize", "bind")]
-    app = Starlette(lifespan=life, routes=[
-        *verbs, Route("/metrics", metrics_of(extender)),
-        Route("/healthz", probe_of(lambda: health.failure is None, health.words)),
-        Route("/readyz", probe_of(lambda: health.is_ready, health.words))])
-    app.router.redirect_slashes = False
-    return app
-
-
-def server_of(extender: Extender, address: Address) -> OrderlyServer:
-    """The server of an extender, not started.
-
-    Parameters
-    ----------
-    extender : what is served
-    address : where
-
-    Raises
-    ------
-    InputError : a certificate or key cannot be used
-    """
-    return web.server_of(app_of(extender), extender, address)
-
-
-def serve(extender: Extender, address: Address) -> None:
-    """Serve until somebody says to end.
-
-    Parameters
-    ----------
-    extender : what is served
-    address : where
-
-    Raises
-    ------
-    InputError : nobody can listen there, or a certificate cannot be used
-    Exception : what failed that must not fail
-    """
-    web.serve(app_of(extender), extender, address)
