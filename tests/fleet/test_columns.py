@@ -1,7 +1,7 @@
 """A table of one's own: the map, its units, and what contradicts itself."""
 import pytest
 
-from sched_lab.fleet.read.columns import MEASURES, read_own, unit_of
+from sched_lab.fleet.read.columns import MEASURES, check_map, read_own, unit_of
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.lab.frames import InputError
 
@@ -9,7 +9,9 @@ from sched_lab.lab.frames import InputError
 def read(text: str, columns=None, zone: str = ""):
     """Tables of one file."""
     ledger = Ledger()
-    nodes, tasks = read_own([Source("own.csv", text.encode())], ledger, ReadOptions(columns or {}, zone))
+    files = [Source("own.csv", text.encode())]
+    check_map(files, columns or {})
+    nodes, tasks = read_own(files, ledger, ReadOptions(columns or {}, zone))
     return tables_of(nodes, tasks, ledger, "own.csv")
 
 

@@ -4,6 +4,7 @@ import json
 import pandas as pd
 import pytest
 
+from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.reading import FORMATS, Asked, known_models, mean_demand, read_files, recognised, share_of
 from sched_lab.fleet.read.tables import ReadOptions, Source
 from sched_lab.lab.frames import InputError, embedded
@@ -142,14 +143,34 @@ def test_without_any_start_tasks_run_since_they_came(write):
 
 @pytest.mark.parametrize(("rows", "words"), [
     ("a,,,,1,1000\n", "no task has a time"), ("a,0,0,9,0,0\n", "hold no GPU"), ("a,5,,,1,1000\n", "no task has a time"),
-    ("a,0,0,9,1000000000,1000\n", "")])
+    ("a,0,0,9,1000000000,1000\n", "a task asks for 1,000,000,000 GPUs")])
 def test_what_no_share_can_be_made_of(rows, words, write):
     write(jobs__csv=OWN + rows)
-    if words:
-        with pytest.raises(InputError, match=words):
-            read_files("csv", ["jobs.csv"], Asked(size_to="50%"))
-    else:  # one task of a billion GPUs has two nodes that hold it
-        assert len(read_files("csv", ["jobs.csv"], Asked(size_to="50%")).nodes) == 2
+    with pytest.raises(InputError, match=words):
+        read_files("csv", ["jobs.csv"], Asked(size_to="50%"))
+
+
+def test_nodes_are_real_ones_and_larger_jobs_span_them(write):
+    """128 GPUs are sixteen nodes of eight, or thirty-two of the four that a file of nodes has."""
+    write(jobs__csv=OWN.replace("\n", ",cpu_milli\n") + "a,0,0,3600,128,1000,1280000\nb,0,0,3600,12,1000,9\n",
+          nodes__csv="name,gpu_model,num_gpus\nn0,A100,4\n")
+    tables = read_files("csv", ["jobs.csv"], Asked(size_to="100%"))
+    assert set(tables.nodes["num_gpus"]) == {8} and len(tables.nodes) == 18 and len(tables.tasks) == 18
+    assert tables.tasks["num_gpus"].tolist() == [8] * 16 + [6, 6] and tables.tasks["cpu_milli"][0] == 80_000
+    assert tables.tasks["name"].tolist()[15:] == ["a/15", "b/0", "b/1"] and "span nodes" in reasons(tables)
+    small = read_files("csv", ["jobs.csv"], Asked(nodes=("nodes.csv",), size_to="100%"))
+    assert set(small.nodes["num_gpus"]) == {4} and small.tasks["num_gpus"].tolist() == [4] * 35
+    assert check_cluster(small).exit_code == 0 == check_cluster(tables).exit_code
+
+
+def test_a_map_may_be_of_either_file(write):
+    write(jobs__csv="name,began,num_gpus\na,5,2\n", nodes__csv=NODES.replace("num_gpus", "cards"))
+    told = ReadOptions({"submit_s": "began", "num_gpus": "cards"})
+    for files, asked in ((["jobs.csv"], Asked(told, ("nodes.csv",))), (["jobs.csv", "nodes.csv"], Asked(told))):
+        tables = read_files("csv", files, asked)
+        assert tables.tasks["submit_s"].tolist() == [5] and tables.nodes["num_gpus"].tolist() == [2, 8]
+    with pytest.raises(InputError, match="no file has such a column; .*began.*cards"):
+        read_files("csv", ["jobs.csv"], Asked(ReadOptions({"submit_s": "start"}), ("nodes.csv",)))
 
 
 def test_a_share_that_would_need_a_million_nodes_is_refused(write):

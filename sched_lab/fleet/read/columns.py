@@ -250,7 +250,6 @@ def holds_nodes(stated: Stated) -> bool:
 def read_own(files: Sequence[Source], ledger: Ledger,
              options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Nodes and tasks of tables whose columns a map states."""
-    check_map(files, options.columns)
     nodes = []
     tasks = []
     for source in files:

@@ -180,10 +180,25 @@ def mean_demand(tasks: pd.DataFrame, span_s: float | None = None) -> dict[str, f
 SHAPE = ["gpu_model", "num_gpus", "cpu_milli", "memory_mib", "gpu_memory_mib"]
 
 
+GPUS_OF_A_NODE = 8  # where no file says how many; nodes that train have four or eight
+
+
+def spanning(tasks: pd.DataFrame, gpus: int, ledger: Ledger) -> pd.DataFrame:
+    """The same tasks, those of more GPUs than a node has as parts on several nodes."""
+    asked = floats(tasks, "num_gpus")
+    parts = np.maximum(1, np.ceil(np.nan_to_num(asked) / gpus))
+    if parts.sum() > traces.MOST_TASKS or parts.max(initial=1) > traces.MOST_PARTS:
+        raise InputError(f"a task asks for {np.nanmax(asked):,.0f} GPUs", file="--size-to",
+                         mend=f"at most {traces.MOST_PARTS:,} nodes of {gpus} GPUs can hold one; "
+                         "see whether GPUs are in per cent")
+    ledger.note("--size-to", None, "assumed", f"tasks of more than {gpus} GPUs span nodes: one task "
+                "for each, TASK/0, TASK/1, ..., GPUs, CPUs and memory divided", int((parts > 1).sum()))
+    return traces.split(tasks, parts.astype(np.int64), ["num_gpus", "cpu_milli", "memory_mib"])
+
+
 def shape_of_tasks(tasks: pd.DataFrame, demand: Mapping[str, float]) -> dict[str, Any]:
     """Shape of a node on which every task fits, and whose GPUs are its scarcest part."""
-    largest = np.nanmax(floats(tasks, "num_gpus"), initial=0)
-    gpus = 2**max(3, math.ceil(math.log2(max(largest, 1))))
+    gpus = GPUS_OF_A_NODE
     shape: dict[str, Any] = {"gpu_model": "", "num_gpus": gpus}
     for name in ("cpu_milli", "memory_mib"):
         amounts = floats(tasks, name)
@@ -218,11 +233,12 @@ def tasks_by_model(tasks: pd.DataFrame) -> dict[str, pd.DataFrame]:
 MOST_NODES = 10**6
 
 
-def sized(tables: ClusterTables, written: str, ledger: Ledger) -> list[pd.DataFrame]:
+def sized(nodes: pd.DataFrame, tasks: pd.DataFrame, written: str,
+          ledger: Ledger) -> list[pd.DataFrame]:
     """Rows of nodes such that the mean demand of the tasks is this share of their GPUs."""
     share = share_of(written)
-    tasks = with_ends(tables.tasks, ledger)
-    shape = commonest_shape(tables.nodes)
+    tasks = with_ends(tasks, ledger)
+    shape = commonest_shape(nodes)
     if shape:
         return [nodes_for(mean_demand(tasks), share, shape)]
     by_model = tasks_by_model(tasks)
@@ -308,10 +324,10 @@ class Asked:
     size_to: str = ""
 
 
-def nodes_in(paths: Sequence[str | Path], ledger: Ledger, options: ReadOptions) -> pd.DataFrame:
+def nodes_in(sources: Sequence[Source], groups: Mapping[str, Sequence[Source]], ledger: Ledger,
+             options: ReadOptions) -> pd.DataFrame:
     """Rows of nodes of files that were given for their nodes."""
-    sources = sources_of(paths)
-    nodes, tasks = read_groups(grouped(sources, "auto", options, ledger), ledger, options)
+    nodes, tasks = read_groups(groups, ledger, options)
     if not len(nodes):
         raise InputError("there is no node in it", file=sources[0].name,
                          mend="give a file with nodes to --nodes")
@@ -343,12 +359,16 @@ def read_files(format: str, paths: Sequence[str | Path],
     ledger = Ledger()
     sources = sources_of(paths)
     groups = grouped(sources, format, asked.options, ledger)
+    extra = sources_of(asked.nodes)
+    extra_groups = grouped(extra, "auto", asked.options, ledger)
+    if own := [*groups.get("csv", ()), *extra_groups.get("csv", ())]:
+        columns.check_map(own, asked.options.columns)
     nodes, tasks = read_groups(groups, ledger, asked.options)
-    if asked.nodes:
+    if extra:
         if len(nodes):
-            ledger.note(asked.nodes[0], None, "dropped", "nodes of the files, for those of --nodes",
+            ledger.note(extra[0].name, None, "dropped", "nodes of the files, for those of --nodes",
                         len(nodes))
-        nodes = nodes_in(asked.nodes, ledger, asked.options)
+        nodes = nodes_in(extra, extra_groups, ledger, asked.options)
     about = {"formats": {source.name: name for name, some in groups.items() for source in some},
              "zone": asked.options.zone or "UTC"}
     name = ", ".join(source.name for source in sources[:3])
@@ -360,12 +380,13 @@ def with_size(tables: ClusterTables, ledger: Ledger, size_to: str) -> ClusterTab
     """The same tables, with as many nodes as a share asks for, if it does."""
     if not size_to:
         return tables
-    groups = sized(tables, size_to, ledger)
+    shape = commonest_shape(tables.nodes)
+    tasks = spanning(tables.tasks, int(shape["num_gpus"]) if shape else GPUS_OF_A_NODE, ledger)
+    groups = sized(tables.nodes, tasks, size_to, ledger)
     for rows in groups:
         ledger.note("--size-to", None, "assumed", f"nodes of {shape_in_words(rows)}, so that the "
                     f"mean demand for GPUs is {size_to} of them", len(rows))
     nodes = pd.concat(groups, ignore_index=True)
-    made = tables_of(nodes, tables.tasks, ledger, "--size-to", tables.about)
+    made = tables_of(nodes, tasks, ledger, "--size-to", tables.about)
     lines = made.ledger[~made.ledger["reason"].str.startswith("there are no nodes")]
-    return replace(made, tasks=tables.tasks, about=tables.about,
-                   ledger=lines.reset_index(drop=True))
+    return replace(made, about=tables.about, ledger=lines.reset_index(drop=True))
