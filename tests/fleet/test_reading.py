@@ -82,6 +82,27 @@ def test_auto_refuses_what_nobody_knows(write):
         read_files("slrum", ["poem"])
 
 
+@pytest.mark.parametrize(("text", "words"), [
+    ("JobId=2 JobName=u0 UserId=root(0)\n", "squeue --json"),
+    ("NodeName=n1 Arch=x86_64\n", "scontrol show nodes --json"),
+    ("JobID           JobName  Partition\n------------ ----------\n", "sacct -aP"),
+    ("             JOBID PARTITION     NAME     USER ST\n", "squeue --json"),
+    ("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n", "sinfo --json"),
+    ("NAME    READY   STATUS\n", "kubectl get nodes,pods -A -o json"), ("apiVersion: v1\nitems:\n", "-o json")])
+def test_texts_for_people_are_told_what_to_give_instead(text, words, write):
+    write(dump__txt=text)
+    for format in ("auto", "slurm", "k8s", "csv"):
+        with pytest.raises(InputError, match=f"dump.txt.*{words}"):
+            read_files(format, ["dump.txt"])
+
+
+def test_a_table_of_a_german_spreadsheet(write):
+    write(jobs__csv="name;num_gpus;gpu_milli;submit_s;duration_s\na;0,5;;31.01.2024 10:00;0:30:00\n"
+                    "b;2,0;;01.02.2024 10:00;1:00:00\n".replace("gpu_milli;", "").replace(";;", ";"))
+    tasks = read_files("auto", ["jobs.csv"]).tasks
+    assert tasks[["gpu_milli", "submit_s", "end_s"]].values.tolist() == [[500, 0, 1800], [1000, 86400, 90000]]
+
+
 def test_a_map_makes_an_unknown_table_ones_own(write):
     write(mine__csv="who,n,when\na,2,5\n")
     with pytest.raises(InputError, match="no format"):

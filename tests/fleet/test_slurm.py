@@ -307,6 +307,15 @@ def test_every_state_is_one_of_three(state, kind):
     assert times(tables) == [{"runs": [0, 10, -1], "waits": [0, -1, -1], "over": [0, 10, 1800]}[kind]]
 
 
+@pytest.mark.parametrize(("field", "written", "gpus", "words"), [
+    ("AllocGRES", "7696487:4", 4, ""), ("AllocGRES", "gpu:4", 4, ""), ("ReqGRES", "gpu:a100:2", 2, ""),
+    ("ReqGRES", "gres:gpu:2", 2, ""), ("AllocGRES", "123456789:4", 0, "a number that is not known")])
+def test_old_accounts_name_gpus_in_their_own_way(field, written, gpus, words):
+    start, end = f"{DAY}08:00:10", f"{DAY}08:30:00"
+    tables = read(f"{HEAD}|{field}\n1|ada|gpu|{start}|{start}|{end}|COMPLETED|1|n1|cpu=4|{written}\n")
+    assert tables.tasks["num_gpus"].tolist() == [gpus] and words in reasons(tables)
+
+
 def test_without_a_column_of_states_the_times_decide():
     head = HEAD.replace("State|", "")
     tables = read(f"""{head}

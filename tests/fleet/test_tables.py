@@ -154,6 +154,27 @@ def test_a_table_is_texts_by_line():
     assert table["a"].tolist() == ["1", "2\n3"] and table["b"].tolist() == ["x", "y"] and list(table.index) == [2, 3]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_commas_semicolons_and_tabs_stand_between_cells(separator):
+    text = 'a,b,"c, d"\n1,x,"7,5"\n2,,8\n'.replace(",", "\0").replace('"c\0 d"', '"c, d"').replace(
+        '"7\0005"', '"7,5"').replace("\0", separator)
+    table = text_table(Source("x", text.encode()))
+    assert table.values.tolist() == [["1", "x", "7,5"], ["2", "", "8"]] and list(table)[2] == "c, d"
+
+
+@pytest.mark.parametrize(("texts", "numbers"), [
+    (["1,5", "2"], [1.5, 2]), (["1.234,5", "2.000"], [1234.5, 2000]), (["1,234,567", "1,5"], None),
+    (["1,234", "5"], None), (["1,234.5", "1,234"], [1234.5, 1234]), (["0,125", "0,250"], [0.125, 0.25]),
+    (["1,5", "2.5"], None)])
+def test_a_comma_is_read_in_one_way(texts, numbers):
+    column = pd.Series(texts, name="gpus", index=range(2, 2 + len(texts)))
+    if numbers is None:
+        with pytest.raises(InputError, match="x, row [23], column gpus"):
+            numbers_in(column, Source("x", b""), Ledger())
+    else:
+        assert numbers_in(column, Source("x", b""), Ledger()).tolist() == numbers
+
+
 @pytest.mark.parametrize("text", ["a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "a,b\n", 'a,b\n"1,2\n'])
 def test_a_table_of_another_shape_is_refused(text):
     with pytest.raises(InputError, match="x"):

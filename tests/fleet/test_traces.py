@@ -192,6 +192,12 @@ def test_a_table_of_pai_without_its_header():
     tasks = BY_NAME["pai"].read([source], Ledger(), ReadOptions())[1]
     assert tasks["name"].tolist() == ["J:tensorflow/0", "J:tensorflow/1", "K:worker"]
     assert tasks.index.tolist()[0] == 1
+    renamed = Source("mine.txt", body.encode())
+    assert BY_NAME["pai"].recognises(renamed)
+    assert BY_NAME["pai"].read([renamed], Ledger(), ReadOptions())[1]["name"].equals(tasks["name"])
+    machine = Source("m", b"6884bb6d97ec0ea3a1b3d9d1,T4,96,512,2\n")
+    assert BY_NAME["pai"].read([machine], Ledger(), ReadOptions())[0]["num_gpus"].tolist() == [2]
+    assert not BY_NAME["pai"].recognises(Source("m", b"a,b,1,2,3\n"))
 
 
 def test_dlrm_has_limits_and_instances_from_before():

@@ -54,10 +54,30 @@ def recognised(source: Source, options: ReadOptions) -> Format | None:
     return FORMATS["csv"] if found is None and options.columns else found
 
 
+OF_SLURM = ("give JSON: scontrol show nodes --json or sinfo --json, and squeue --json; or what has ended, "
+            "too: sacct -aP -o JobID,Submit,Eligible,Start,End,State,NNodes,NodeList,AllocTRES,ReqTRES,"
+            "User,Partition,Priority")
+OF_KUBECTL = "give kubectl get nodes,pods -A -o json"
+TEXTS = (  # the first line of what programs print for people, and what to give instead
+    (r"(?:JobId|NodeName|PartitionName)=\S", OF_SLURM), (r"JobID\s+\S.*", OF_SLURM),
+    (r"\s*JOBID\s+PARTITION\b", OF_SLURM), (r"(?:PARTITION|NODELIST|HOSTNAMES)\s+\w", OF_SLURM),
+    (r"(?:NAMESPACE\s+)?NAME\s+(?:READY|STATUS)\b", OF_KUBECTL), (r"apiVersion:\s", OF_KUBECTL),
+    (r"Name:\s+\S+", OF_KUBECTL))
+
+
+def text_hint(source: Source) -> str:
+    """What to give in place of a text that programs print for people; empty for other files."""
+    line = next((line for line in source.text()[:10_000].splitlines() if line.strip()), "")
+    return next((hint for pattern, hint in TEXTS if re.match(pattern, line)), "")
+
+
 def grouped(sources: Sequence[Source], name: str, options: ReadOptions,
             ledger: Ledger) -> dict[str, list[Source]]:
     """Files by format; formats with one reader together."""
     if name != "auto":
+        for source in sources:
+            if (hint := text_hint(source)) and not format_named(name).recognises(source):
+                raise InputError(f"this is not what {name} reads", file=source.name, mend=hint)
         return {format_named(name).name: list(sources)}
     groups: dict[str, list[Source]] = {}
     for source in sources:
@@ -66,10 +86,9 @@ def grouped(sources: Sequence[Source], name: str, options: ReadOptions,
             ledger.note(source.name, None, "dropped", "no format knows this file of the archive")
             continue
         if found is None:
-            source.text()  # is it text at all?
             raise InputError("no format knows this file", file=source.name,
-                             mend=f"name its format, one of {', '.join(FORMATS)}, or map the "
-                             "columns of a CSV file by --map")
+                             mend=text_hint(source) or f"name its format, one of "
+                             f"{', '.join(FORMATS)}, or map the columns of a CSV file by --map")
         same = next((one for one in groups if FORMATS[one].read == found.read), found.name)
         groups.setdefault(same, []).append(source)
     return groups

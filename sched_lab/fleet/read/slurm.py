@@ -88,6 +88,13 @@ class Gres(NamedTuple):
     gpu_list: str = ""
 
 
+def plugin_number(name: str) -> int:
+    """Number of a generic resource, as old accounts have it in place of its name."""
+    return sum(ord(letter) << 8 * (place % 4) for place, letter in enumerate(name))
+
+
+PLUGINS = {str(plugin_number(name)): name for name in ("gpu", "shard", "mps")}
+NUMBERED = re.compile(r"(?<![\w:=.])(\d{6,10})(?=:\d)")  # 7696487:4 is gpu:4
 GRES = re.compile(r"(?<![\w.-])(?:gres[/:])?(gpu|shard|mps)(?::(?!\d+(?:[,(\s]|$))([\w.+-]+))?"
                   r"(?:[:=](\d{1,12})([kKmM]?))?(?:\(([^()]*)\))?(?=[,\s]|$)")
 
@@ -679,10 +686,16 @@ def account_times(cells: pd.DataFrame, source: Source, ledger: Ledger,
     return times.assign(state=np.where(states == WAITS, WAITING, ""))[~never & ~lost]
 
 
-def account_demand(cells: pd.DataFrame) -> pd.DataFrame:
+def account_demand(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
     """Processors, MiB, nodes and generic resources of the jobs of `sacct -P`, on all nodes."""
     tres = cells["AllocTRES"].where(cells["AllocTRES"] != "", cells["ReqTRES"])
-    tres = tres.where(tres.str.contains("gres/", regex=False), tres + "," + cells["AllocGRES"])
+    for name in ("AllocGRES", "ReqGRES"):
+        others = cells[name].str.replace(NUMBERED, lambda found: PLUGINS.get(found[1], found[1]),
+                                         regex=True)
+        strange = others.map(lambda text: bool(NUMBERED.search(text))).astype(bool)
+        note_rows(ledger, source.name, cells.index[strange], "interpreted",
+                  f"{name} names a generic resource by a number that is not known: not counted")
+        tres = tres.where(tres.map(lambda text: bool(GRES.search(text))), tres + "," + others)
     read = {text: (memory_in(text), gres_in(text)) for text in tres.unique()}
     cpus = tres.str.extract(r"(?:^|,)cpu=(\d+)")[0]
     for name in ("AllocCPUS", "NCPUS", "ReqCPUS"):
@@ -703,7 +716,7 @@ def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.Dat
     times = account_times(cells, source, dump.ledger, options)
     cells = cells.loc[times.index]
     jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].join(
-        times).join(account_demand(cells))
+        times).join(account_demand(cells, source, dump.ledger))
     jobs = with_array_jobs(jobs, source, dump.ledger)
     return spread(jobs, source, dump).assign(file=source.name)
 

@@ -305,13 +305,23 @@ def sources_of(paths: Iterable[str | Path]) -> list[Source]:
     return found
 
 
-def text_table(source: Source, separator: str = ",") -> pd.DataFrame:
+SEPARATORS = (",", ";", "\t")
+
+
+def separator_of(source: Source) -> str:
+    """What stands between the names of a header: a comma, a semicolon or a tab."""
+    if "separator" not in source._kept:
+        counts = {one: len(cells_of_header(source, one)) for one in SEPARATORS}
+        source._kept["separator"] = max(SEPARATORS, key=counts.__getitem__)  # the first of equals
+    return str(source._kept["separator"])
+
+
+def text_table(source: Source) -> pd.DataFrame:
     """Cells of a table with a header, as texts without blanks around them.
 
     Parameters
     ----------
     source : the file
-    separator : what stands between cells
 
     Returns
     -------
@@ -323,7 +333,8 @@ def text_table(source: Source, separator: str = ",") -> pd.DataFrame:
     """
     text = source.text()
     error = partial(InputError, file=source.name)
-    header = header_of(source, separator)
+    separator = separator_of(source)
+    header = header_of(source)
     if len(header) > MOST_COLUMNS:
         raise error(f"there are {len(header):,} columns", row=1,
                     mend=f"give a table with at most {MOST_COLUMNS:,}")
@@ -345,8 +356,13 @@ LONGEST_HEADER = 2**20  # letters
 MOST_COLUMNS = 1000
 
 
-def header_of(source: Source, separator: str = ",") -> list[str]:
+def header_of(source: Source) -> list[str]:
     """Names in the first line of a file, blanks around them removed; empty if it is no text."""
+    return cells_of_header(source, separator_of(source))
+
+
+def cells_of_header(source: Source, separator: str) -> list[str]:
+    """Names in the first line of a file, if this stands between them."""
     line = next(iter(source.text()[:LONGEST_HEADER].lstrip("\r\n").splitlines()), "")
     try:
         return [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]

@@ -27,6 +27,7 @@ from .tables import (
     header_of,
     note_rows,
     numbers_in,
+    separator_of,
     text_table,
 )
 
@@ -217,13 +218,12 @@ class Kind(NamedTuple):
     holds : nodes, tasks, or what a format joins itself
     telling : columns that a table of this kind has
     read : rows -> frame with canonical columns
-    stem, header : name and columns of a file that may come without a header
+    header : columns of a file that may come without one
     """
 
     holds: str
     telling: frozenset[str]
     read: Callable[[Rows], pd.DataFrame]
-    stem: str = ""
     header: tuple[str, ...] = ()
 
 
@@ -233,9 +233,25 @@ def kind_of(source: Source, kinds: Sequence[Kind]) -> tuple[Kind | None, bool]:
     for kind in kinds:
         if kind.telling <= set(found):
             return kind, False
-        if kind.stem and kind.stem in source.name and len(found) == len(kind.header):
+        if kind.header and is_row_of(found, kind.header):
             return kind, True
     return None, False
+
+
+NUMERIC = {"inst_num", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu", "cap_cpu",
+           "cap_mem", "cap_gpu"}
+
+
+def is_row_of(cells: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether the first line of a file is no header but a row under this one."""
+    if len(cells) != len(header):
+        return False
+    pairs = list(zip(cells, header, strict=True))
+    numbers = [cell for cell, name in pairs if name in NUMERIC and cell]
+    states = [cell for cell, name in pairs if name == "status"]
+    is_named = bool(states) or re.fullmatch("[0-9a-f]{16,}", cells[0])  # a machine of PAI
+    return bool(numbers and is_named) and all(re.fullmatch(r"-?[0-9.]+(?:e[+-]?\d+)?", one) for one in numbers
+                                 ) and all(fate_of(one) for one in states)
 
 
 def rows_of(source: Source, kind: Kind, lacks_header: bool, ledger: Ledger,
@@ -244,7 +260,8 @@ def rows_of(source: Source, kind: Kind, lacks_header: bool, ledger: Ledger,
     if not lacks_header:
         return Rows(source, text_table(source), ledger, options)
     ledger.note(source.name, None, "interpreted", "there is no header: columns as in its README")
-    whole = Source(source.name, f"{','.join(kind.header)}\n{source.text()}".encode(), source.sha256)
+    names = separator_of(source).join(kind.header)
+    whole = Source(source.name, f"{names}\n{source.text()}".encode(), source.sha256)
     cells = text_table(whole)
     cells.index = cells.index - 1
     return Rows(source, cells, ledger, options)
@@ -417,13 +434,13 @@ PAI_HEADERS = {
 }
 PAI = (
     Kind("tasks", frozenset({"job_name", "inst_num", "plan_cpu", "plan_gpu"}), pai_tasks,
-         "pai_task_table", PAI_HEADERS["tasks"]),
+         PAI_HEADERS["tasks"]),
     Kind("instances", frozenset({"job_name", "task_name", "inst_name", "machine"}), pai_instances,
-         "pai_instance_table", PAI_HEADERS["instances"]),
+         PAI_HEADERS["instances"]),
     Kind("jobs", frozenset({"job_name", "inst_id", "user", "start_time"}), pai_jobs,
-         "pai_job_table", PAI_HEADERS["jobs"]),
+         PAI_HEADERS["jobs"]),
     Kind("nodes", frozenset({"machine", "gpu_type", "cap_gpu"}), pai_nodes,
-         "pai_machine_spec", PAI_HEADERS["nodes"]),
+         PAI_HEADERS["nodes"]),
 )
 
 
