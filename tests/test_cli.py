@@ -424,7 +424,7 @@ def test_an_installed_package_is_compared_with_and_never_written_to(maths, tmp_p
     assert reproduce(tmp_path, "squares") == 0
     (package / "book" / "data").mkdir(parents=True)
     (tmp_path / "results").rename(package / "book" / "data" / "results")
-    for module in ("frames", "cli"):
+    for module in ("lab.frames", "cli"):
         monkeypatch.setattr(f"sched_lab.{module}.PACKAGE", package)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = content(package)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
@@ -33,20 +35,58 @@ def shell_lines():
     return [line.partition("#")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def test_every_command_runs_as_pasted_in_an_empty_folder(tmp_path):
-    lines = shell_lines()
-    commands = [line for line in lines if line.startswith("sched-lab ")]
-    names = {"example", "inflate", "sweep", "andreas", "hadar", "far", "far-run", "reproduce", "read", "check",
-             "replay", "explain", "place", "move", "recommend", "hardware", "day"}
-    assert {line.split()[1] for line in commands} == names
-    assert set(lines) - set(commands) == {"make book", "make test", "pip install .", "pip install '.[all]'"}
+COMMANDS = [line for line in shell_lines() if line.startswith("sched-lab ")]
+# What a command prints, by how it begins: the longest beginning counts. An answer of nothing ("0 of 0") is none.
+SHOWN = {
+    "example": r"^\w[\w-]*\.(csv|json)$",
+    "inflate": r"^results/seed-9: pwr-fgd:0\.1, \d+ arrivals to x = 1\.\d+: 1\.\d kW, GRAR 0\.\d+, [1-9] failed",
+    "sweep": r"^study: 9 cells: 0 kept, 9 computed$",
+    "andreas --instance": r"^day: [1-9][\d.]+ EUR, of it .* no scheduler pays less than [1-9][\d.]+ EUR$",
+    "andreas --jobs": r"^mixed: [1-9][\d.]+ EUR, of it .* no scheduler pays less than [1-9][\d.]+ EUR$",
+    "hadar": r"^week: done after 0\.\d+ h, no schedule before 0\.\d+ h;",
+    "far --gpu A100": r"^schedule: makespan [1-9][\d.]+ s, rho 1\.\d+$",
+    "far-run": r"^ +\d+ +\S+ +\S+ +run +S\S+ +train\b",
+    "far --gpu gpus.csv": r"^tonight: tardiness [\d.]+ s, makespan [1-9][\d.]+ s",
+    "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;",
+    "check": r"^usable$",
+    "replay": r"^answer: .*\bfgd\b",
+    "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",
+    "place": r"^next: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
+    "move": r"^moves: [1-9] moves? \(\w+\): [1-9] whole GPUs? freed",
+    "recommend": r"^team/finetune: bee, GPU 0-1-2-3$",
+    "hardware": r"H100 PCIe",
+    "day": r"^worth: .*[1-9]",
+    "reproduce andreas": r"^unseen +[\d.]+ min ",
+    "reproduce andreas unseen --check": r"^andreas/unseen\.csv: same \(",
+}
+
+
+def stories():
+    """Commands that go together: each example, and what is done with its files."""
+    begins = [line.startswith(("sched-lab example", "sched-lab reproduce andreas")) for line in COMMANDS]
+    begins[-1] = False
+    starts = [number for number, is_first in enumerate(begins) if is_first]
+    return [COMMANDS[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+
+
+def test_no_command_is_left_out():
+    others = set(shell_lines()) - set(COMMANDS)
+    assert others == {"make book", "make test", "pip install .", "pip install '.[all]'"}
+    assert sum(map(len, stories())) == len(COMMANDS) and len(stories()) == 6
+
+
+@pytest.mark.parametrize("story", stories(), ids=lambda story: story[0].removeprefix("sched-lab "))
+def test_every_command_as_pasted_in_an_empty_folder_shows_something(story, tmp_path):
     program = f'sched-lab() {{ "{sys.executable}" -m sched_lab "$@"; }}'
-    done = subprocess.run(["bash", "-e", "-c", "\n".join([program, *commands])], cwd=tmp_path, text=True,
-                          capture_output=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
     is_progress = re.compile(r"[\w-]+: about .* minutes on two cores|sched-lab: compiling .* s")
-    said = [line for line in done.stderr.splitlines() if not is_progress.fullmatch(line)]
-    assert (done.returncode, said) == (0, [])
-    named = {word for line in commands for word in re.findall(r"--out (\S+)", line) if "--dry-run" not in line}
+    for line in story:
+        done = subprocess.run(["bash", "-c", f"{program}\n{line}"], cwd=tmp_path, text=True, capture_output=True,
+                              env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+        said = [words for words in done.stderr.splitlines() if not is_progress.fullmatch(words)]
+        assert (done.returncode, said) == (0, []), line
+        begin = max((one for one in SHOWN if line.startswith(f"sched-lab {one}")), key=len)
+        assert re.search(SHOWN[begin], done.stdout, re.M), f"{line}\n{done.stdout}"
+    named = {word for line in story for word in re.findall(r"--out (\S+)", line) if "--dry-run" not in line}
     assert named == {path.name for path in tmp_path.iterdir() if path.is_dir()}
 
 

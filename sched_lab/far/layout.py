@@ -130,11 +130,16 @@ def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
 SCRIPT = """#!/bin/sh
 # sh layout.sh STAGE carries out one stage: destroys and creates instances, one after the other.
 set -eu
+command -v nvidia-smi >/dev/null || {
+    echo "nvidia-smi is not here; run this where the GPUs are" >&2
+    exit 127
+}
 make() {  # GPU, profile, start
     nvidia-smi mig -i "$1" -cgi "$2:$3" -C
 }
 remove() {  # GPU, start
-    id=$(nvidia-smi mig -i "$1" -lgi | awk -v at="$2:" '
+    list=$(nvidia-smi mig -i "$1" -lgi) || { printf '%s\\n' "$list" >&2; return 1; }
+    id=$(printf '%s\\n' "$list" | awk -v at="$2:" '
         $1 == "|" && $3 == "MIG" && index($(NF - 1), at) == 1 {print $(NF - 2)}')
     [ -n "$id" ] || { echo "GPU $1 has no instance at $2" >&2; return 1; }
     nvidia-smi mig -i "$1" -gi "$id" -dci

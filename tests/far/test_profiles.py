@@ -1,6 +1,7 @@
 """Profiles, lists, mixed GPUs, due dates, layouts, energy: checked against rules and searches that share no code."""
 import json
 import os
+import shutil
 import subprocess
 from itertools import permutations, product
 from pathlib import Path
@@ -360,6 +361,29 @@ def test_the_script_cuts_gpus_of_paper_stage_by_stage(tmp_path):
             assert config == {"devices": [gpu], "mig-enabled": True, "mig-devices": counts}
     assert subprocess.run(["sh", "layout.sh"], cwd=tmp_path, env=path, capture_output=True).returncode == 2
     assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the layout is a shell script")
+@pytest.mark.parametrize(("program", "code", "said"), [
+    (None, 127, "nvidia-smi is not here; run this where the GPUs are\n"),
+    ("#!/bin/sh\necho 'Insufficient Permissions'; exit 4", 1, "Insufficient Permissions\n"),
+    ("#!/bin/sh\necho '| GPU Name |'", 1, "GPU 0 has no instance at 4\n")])
+def test_the_script_says_only_what_is_so_where_it_can_do_nothing(program, code, said, tmp_path):
+    """No program, one that fails, and one that lists no instance."""
+    mig = profiled([H100], now=[(0, "3g.40gb", 4)])
+    row = row_of(mig, "GPU 0 3g.40gb:4")
+    times_s = np.full((1, len(mig.columns)), np.inf)
+    times_s[0, mig.tree.size_index[row_of(mig, "GPU 0 7g.80gb:0")]] = 100
+    batch = batch_of(times_s, no_terms(1)._replace(instance=np.array([row]), until_s=np.array([0.0])))
+    (tmp_path / "layout.sh").write_text(layout_script(simulate(mig, batch), batch.name))
+    for name in ("sh", "awk"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    if program:
+        (tmp_path / "nvidia-smi").write_text(program)
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    done = subprocess.run(["sh", "layout.sh", "0"], cwd=tmp_path, env={"PATH": str(tmp_path)}, capture_output=True,
+                          text=True)
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_a_layout_needs_profiles():

@@ -234,7 +234,7 @@ PAIR = [{"node": 0, "mask": 1, "gpus": 1, "milli": 400}, {"node": 1, "mask": 1, 
 def test_two_shares_become_one_gpu():
     plan = plan_of(problem_of_rows(PAIR))
     assert plan.gain == plan.bound == 1 and plan.method == "exact"
-    assert headline_of(plan) == "1 moves (exact): 1 whole GPUs freed, the most possible"
+    assert headline_of(plan) == "1 move (exact): 1 whole GPU freed, the most possible"
     report = report_of(plan)
     assert list(report.tables) == ["moves.csv"] and report.summary["gain"] == 1
 

@@ -42,7 +42,7 @@ def test_waiting_tasks_go_first_and_nothing_is_overfull():
     rows = np.arange(len(placed.problem.tasks))
     check_placements(placed.problem.grouped(), placed.problem.tasks,
                      Placements(rows, placed.schedule.node, placed.schedule.gpu_mask))
-    assert headline_of(placed) == "fgd: 1 of 2 new tasks placed at 20 s, after 1 of 1 that waited"
+    assert headline_of(placed) == "fgd at 20 s: 1 of 1 waiting task and 1 of 2 new tasks placed"
     report = report_of(placed)
     assert report.summary["failed_for"] == {"gpu": 1} and list(report.tables) == ["placements.csv", "ledger.csv"]
 

@@ -882,10 +882,13 @@ def commands_of(plan: Plan, system: str) -> list[str]:
 
 def headline_of(plan: Plan) -> str:
     """What a plan comes to, in a line."""
-    unit = "whole GPUs freed" if plan.goal == "gpus" else "W saved"
+    unit = "W saved" if plan.goal == "watts" else "whole GPU freed" if plan.gain == 1 else (
+        "whole GPUs freed")
     best = "the most possible" if plan.gain >= plan.bound - 1e-6 else (
         f"no plan of so many moves exceeds {plan.bound:g}")
-    return f"{plan.about['moves']} moves ({plan.method}): {plan.gain:g} {unit}, {best}"
+    moves = plan.about["moves"]
+    number = {0: "no move", 1: "1 move"}.get(moves, f"{moves} moves")
+    return f"{number} ({plan.method}): {plan.gain:g} {unit}, {best}"
 
 
 def report_of(plan: Plan) -> Report:

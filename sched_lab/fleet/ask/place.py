@@ -158,13 +158,16 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
 
 def headline_of(placed: Placed) -> str:
     """How many tasks found a place, in a line."""
-    new = placed.table["came"] == "new"
     has_node = placed.table["node"] != ""
-    said = (f"{placed.policy}: {int((new & has_node).sum())} of {int(new.sum())} new tasks placed "
-            f"at {placed.at_s:g} s, after {int((~new & has_node).sum())} of {int((~new).sum())} "
-            "that waited")
+    said = []
+    for came in ("waiting", "new"):
+        of_these = placed.table["came"] == came
+        if num := int(of_these.sum()):
+            tasks = f"{came} task" if num == 1 else f"{came} tasks"
+            said.append(f"{int((of_these & has_node).sum())} of {num} {tasks}")
+    what = f"{' and '.join(said)} placed" if said else "no task waits"
     lost = f"; {placed.num_lost} running tasks have no known place" if placed.num_lost else ""
-    return said + lost
+    return f"{placed.policy} at {placed.at_s:g} s: {what}{lost}"
 
 
 def report_of(placed: Placed) -> Report:
