@@ -29,7 +29,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .access import Entrance, Guard, Refusal
-from .frames import InputError
+from .frames import InputError, OutputError
 
 __all__ = ['Limits', 'serve']
 
@@ -100,6 +100,7 @@ class Health:
 
     def __init__(self, waits_for: set[str]) -> None:
         self.waits_for = waits_for
+        self.trouble = ""  # why nothing is decided for the time being
         self.stop_at_s = math.inf
         self.failure: BaseException | None = None
         self.stopping = threading.Event()
@@ -107,13 +108,21 @@ class Health:
     @property
     def is_ready(self) -> bool:
         """Whether new questions should be sent here."""
-        return not self.waits_for and self.stop_at_s == math.inf
+        return not (self.waits_for or self.trouble) and self.stop_at_s == math.inf
 
     def words(self) -> str:
         """Why we are not ready."""
         if self.waits_for:
             return f"waiting for {', '.join(sorted(self.waits_for))}"
-        return "ending" if self.stop_at_s < math.inf else "ok"
+        return self.trouble or ("ending" if self.stop_at_s < math.inf else "ok")
+
+    def note(self, trouble: str) -> None:
+        """Note why nothing is decided for the time being; empty if nothing is in the way."""
+        if trouble and trouble != self.trouble:
+            LOG.error("no decisions: %s", trouble)
+        elif self.trouble and not trouble:
+            LOG.info("decisions are made again")
+        self.trouble = trouble
 
     def stop(self, after_s: float) -> None:
         """End, but answer a little longer: others take a moment to see that we are not ready."""
@@ -305,6 +314,8 @@ def endpoint_of(service: Service, guard: Guard, line: Line) -> Endpoint:
             response = refused(refusal, refusal.status)
         except InputError as error:
             response = refused(error, 400)
+        except OutputError as error:
+            response = refused(error, 503)
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody is there to read it
         except Exception:

@@ -147,30 +147,70 @@ def test_two_do_not_write_one_journal(path):
     Journal(path, LiveCluster(SETTINGS)).close()
 
 
-class Full:
-    """A file on a disk that fills up."""
+class Filling:
+    """A file on a disk with room for some bytes only."""
 
-    def write(self, data) -> int:
-        raise OSError(28, "No space left on device")
+    def __init__(self, file, room: int) -> None:
+        self.file = file
+        self.room = room
+
+    def write(self, data: bytes) -> int:
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        count = self.file.write(data[:self.room])
+        self.room -= count
+        return count
 
     def fileno(self) -> int:
-        raise AssertionError("nothing was written that could be forced to the disk")
+        return self.file.fileno()
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> "Filling":
+        return self
 
     def __exit__(self, *trouble) -> None:
-        pass
+        self.file.close()
 
 
-def test_after_a_line_that_cannot_be_written_there_is_no_other(path):
+@pytest.mark.parametrize("room", [0, 10, 5000])
+def test_on_a_full_disk_nothing_is_decided_and_nothing_is_lost(path, room):
+    """What happens in the cluster is taken in and written later, in order; the journal plays itself again."""
     journal = Journal(path, LiveCluster(SETTINGS))
-    journal._lines.file.close()
-    journal._lines.file = Full()
-    for _ in range(2):
-        with pytest.raises(OutputError, match=r"No space left|earlier line"):
-            journal.apply(NODES[0])
+    full = journal._lines.file = Filling(journal._lines.file, room)
+    refused = 0
+    for event in EVENTS:
+        try:
+            journal.apply(event)
+        except OutputError as error:
+            assert "No space left" in str(error) and "no decisions" in str(error)
+            assert isinstance(event, Asked | Committing)
+            refused += 1
+    assert refused and journal.trouble
+    full.room = 1 << 30
+    assert journal.apply(ask(20)).node and not journal.trouble
     journal.close()
+    frame = replay_journal(path)
+    assert frame["same"].all() and frame.attrs["torn_bytes"] == 0
+
+
+def test_what_waits_for_room_is_bounded_and_said_in_the_end(path, monkeypatch):
+    monkeypatch.setattr("sched_lab.fleet.live.journal.MOST_WAITING", 300)
+    journal = Journal(path, LiveCluster(SETTINGS))
+    journal._lines.file = Filling(journal._lines.file, 0)
+    with pytest.raises(OutputError, match="bytes wait"):
+        for node in NODES * 3:
+            journal.apply(node)
+    with pytest.raises(OutputError, match=r"No space left|bytes wait"):
+        journal.close()
+
+
+def test_a_journal_is_for_its_owner_alone_also_if_it_was_there(tmp_path):
+    for name in ("new", "old"):
+        file = tmp_path / name
+        if name == "old":
+            file.touch()
+            file.chmod(0o666)
+        Journal(file, LiveCluster(SETTINGS)).close()
+        assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_without_a_file_events_are_applied_all_the_same():

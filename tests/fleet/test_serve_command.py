@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -278,6 +279,31 @@ def test_who_looks_on_decides_nothing(api):
         assert one.lines[-1]["mode"] == "observe" and one.lines[-1]["token_file"] is None
         assert one.ask("filter", asked)[1]["NodeNames"] == ["n0", "n1"]
         assert len({score["Score"] for score in one.ask("prioritize", asked)[1]}) == 1
+    assert replay_journal("j.jsonl")["same"].all()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limit of a process is changed on Linux alone")
+@pytest.mark.parametrize("mode", ["observe", "decide"])
+def test_a_full_disk_refuses_decisions_until_there_is_room(api, mode):
+    """A limit on the size of files stands for the disk: writing beyond it fails as on a full one."""
+    asked = {"Pod": pod("new", 1000), "NodeNames": ["n0", "n1"]}
+    with Serving("--mode", mode, "--journal", "j.jsonl") as one:
+        least, most = resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (Path("j.jsonl").stat().st_size + 100, most))
+        for _ in range(3):
+            status, answer = one.ask("filter", asked)
+            assert status == 503 and "the journal cannot be written (File too large)" in answer["Error"]
+            reopen(one)
+        until(lambda: one.ask("readyz", None, "GET") == (503, "the journal cannot be written: File too large\n"))
+        assert one.ask("healthz", None, "GET")[0] == 200
+        resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (least, most))
+        until(lambda: one.ask("readyz", None, "GET")[0] == 200)
+        assert one.ask("filter", asked)[0] == 200
+        assert one.end() == 0
+        said = [line["message"] for line in one.lines]
+        assert sum(words.startswith("no decisions") for words in said) == 1, "\n".join(said)
+        assert said.count("decisions are made again") == 1
+        assert not any("traceback" in line for line in one.lines)
     assert replay_journal("j.jsonl")["same"].all()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ...lab.frames import InputError
+from ...lab.frames import InputError, OutputError
 from ..read.kubernetes import (
     OTHER_GPUS,
     VIRTUAL,
@@ -829,7 +829,12 @@ def bound(desk: Desk, binding: Binding, at_s: float) -> Steps:
         return result("")  # it was bound before
     if uid in desk.sending:
         return result(f"a bind of {binding.pod} is under way already")
-    desk.tell(Committing(uid, at_s))
+    try:
+        desk.tell(Committing(uid, at_s))
+    except OutputError:  # nothing was sent, unless by an earlier attempt
+        if uid not in desk.doubts:
+            conclude(desk, uid, BindFailed(uid))
+        raise
     if uid in desk.doubts:
         desk.doubts[uid] = Doubt(binding, at_s)  # as old as the last attempt
     gpu_list = held.shares[0].gpu_list if held.shares else ""

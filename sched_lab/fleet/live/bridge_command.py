@@ -326,8 +326,9 @@ def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
     is_large = bridge.settings.nodes_in_request
     limits = Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if is_large else Limits()
     live = journal.live
-    works = Works(bridge, api, live.gauges, partial(warm_up, live.settings), journal.close, about,
-                  0.0 if bridge.mode == "observe" or isinstance(api, NoServer) else rest_s)
+    works = Works(bridge, api, live.gauges, partial(warm_up, live.settings), journal.close,
+                  lambda: journal.trouble and f"the journal cannot be written: {journal.trouble}",
+                  about, 0.0 if bridge.mode == "observe" or isinstance(api, NoServer) else rest_s)
     extender = Extender(lookout.over(works) if lookout else works, limits)
     if isinstance(api, KubernetesApi):
         kinds = ("pods",) if is_large else ("nodes", "pods")

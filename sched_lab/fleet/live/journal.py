@@ -203,6 +203,8 @@ def open_journal(path: str | Path) -> IO[bytes]:
         lock(file, path)
         file.truncate(whole_lines(file, path))
         file.seek(0, os.SEEK_END)
+        with suppress(PermissionError):  # another user's, who lets us write
+            os.fchmod(descriptor, 0o600)
     except OutputError:
         raise
     except OSError as trouble:
@@ -210,41 +212,66 @@ def open_journal(path: str | Path) -> IO[bytes]:
     return file
 
 
+MOST_WAITING = 64 << 20  # bytes of lines; some hours of a large cluster
+
+
 class LineFile:
-    """A file to which lines are appended, until one cannot be written."""
+    """A file to which lines are appended; what the disk does not take waits, in order."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
         self.file = open_journal(path)
-        self.is_broken = False
+        self.waiting = bytearray()
+        self.is_unforced = False
+        self.trouble = ""
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append a line.
+        """Append a line, now or when there is room.
 
         Raises
         ------
-        OutputError : it cannot be written, or an earlier one could not
+        OutputError : too many wait already
         """
-        if self.is_broken:
-            refuse_writing(self.path, "an earlier line could not be written")
-        data = memoryview(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        try:
-            while data:
-                data = data[self.file.write(data):]
-        except OSError as trouble:
-            self.is_broken = True
-            refuse_writing(self.path, trouble.strerror or trouble)
+        self.waiting += json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        if not self.flush() and len(self.waiting) > MOST_WAITING:
+            refuse_writing(self.path, f"{self.trouble}; {len(self.waiting)} bytes wait")
 
-    def force(self) -> None:
-        """Force all to the disk."""
-        os.fsync(self.file.fileno())
+    def flush(self) -> bool:
+        """Write what waits, and force it to the disk if that was asked for; whether all is done."""
+        try:
+            while self.waiting:
+                del self.waiting[:self.file.write(bytes(self.waiting))]
+            if self.is_unforced:
+                os.fsync(self.file.fileno())
+                self.is_unforced = False
+        except OSError as trouble:
+            self.trouble = str(trouble.strerror or trouble)
+            return False
+        self.trouble = ""
+        return True
+
+    def check(self) -> None:
+        """Refuse while something waits.
+
+        Raises
+        ------
+        OutputError : the disk is full, or broken
+        """
+        if (self.waiting or self.is_unforced) and not self.flush():
+            raise OutputError(f"{self.path}: the journal cannot be written ({self.trouble}); no "
+                              "decisions until it can")
+
+
+OURS = (Asked, Committing, PolicyChosen)  # events that are ours to refuse; others have happened
 
 
 class Journal:
     """Applies events to a cluster, and writes each of them with what came of it.
 
     Every line is given to the operating system before `apply` returns, so that it outlives the
-    process; it is forced to the disk with every `STATE_EVERY`-th event and by `close`.
+    process; it is forced to the disk with every `STATE_EVERY`-th event and by `close`. On a full
+    disk nothing is decided; what happens in the cluster is taken in, and written when there is
+    room again.
 
     Parameters
     ----------
@@ -265,41 +292,61 @@ class Journal:
         self._lines = None if path is None else LineFile(path)
         if self._lines is not None:
             self._lines.write(header_of(live.settings))
+            if self._lines.trouble:
+                self._lines.file.close()
+                refuse_writing(self._lines.path, self._lines.trouble)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written now; empty if it can."""
+        return self._lines.trouble if self._lines is not None else ""
 
     def apply(self, event: Event) -> Decision | None:
         """Apply an event, and write it down before the answer is given.
 
         Raises
         ------
-        OutputError : the line cannot be written; no later one is
+        OutputError : it is ours to decide, and cannot be written; or too much waits to be written
         """
+        if self._lines is None:
+            return self.live.apply(event)
+        if isinstance(event, OURS):
+            self._lines.check()
         start_s = self._clock()
         decision = self.live.apply(event)
-        if self._lines is not None:
-            line = {**line_of(event, self.live), "version": self.live.version}
-            if decision is not None:
-                line["decision"] = said_of(decision)
-                line["ms"] = round(1000 * (self._clock() - start_s), 3)
-            self._lines.write(line)
-            self._num_events += 1
-            if self._num_events % STATE_EVERY == 0:
-                write_state(self._lines, self.live)
+        line = {**line_of(event, self.live), "version": self.live.version}
+        if decision is not None:
+            line["decision"] = said_of(decision)
+            line["ms"] = round(1000 * (self._clock() - start_s), 3)
+        self._lines.write(line)
+        self._num_events += 1
+        if self._num_events % STATE_EVERY == 0:
+            write_state(self._lines, self.live)
+        if isinstance(event, OURS):
+            self._lines.check()
         return decision
 
     def close(self) -> None:
-        """Write the digest of the state, force all to the disk, and let go of the file."""
+        """Write the digest of the state, force all to the disk, and let go of the file.
+
+        Raises
+        ------
+        OutputError : lines are left that could not be written
+        """
         lines = self._lines
         self._lines = None
         if lines is not None:
             with lines.file:
-                if not lines.is_broken:
-                    write_state(lines, self.live)
+                write_state(lines, self.live)
+                if lines.waiting:
+                    raise OutputError(f"{lines.path}: the last {len(lines.waiting)} bytes could "
+                                      f"not be written ({lines.trouble}); make room")
 
 
 def write_state(lines: LineFile, live: LiveCluster) -> None:
     """Append the digest of a state, and force all to the disk."""
+    lines.is_unforced = True
     lines.write({"digest": live.digest(), "version": live.version})
-    lines.force()
 
 
 def is_journal(path: str | Path) -> bool:

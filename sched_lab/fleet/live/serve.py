@@ -144,6 +144,7 @@ class Works:
     gauges : of the cluster, for the metrics
     warm : done once in a thread, before questions are answered: compiles kernels
     close : done last: writes out the journal
+    trouble : why nothing can be decided now; empty if nothing is in the way
     about : what is logged when it listens: policy, target workload
     rest_s : from the start to the first answer, while writes of an earlier process may land
     """
@@ -153,6 +154,7 @@ class Works:
     gauges: Callable[[], Mapping[str, float]] = dict
     warm: Callable[[], Any] = dict
     close: Callable[[], Any] = dict
+    trouble: Callable[[], str] = str
     about: Mapping[str, Any] = field(default_factory=dict)
     rest_s: float = 0.0
 
@@ -341,6 +343,7 @@ async def tick(extender: Extender) -> None:
         if not extender.health.waits_for:
             steps = extender.bridge.settling(time.monotonic())
             await walked(steps, extender.works.api, extender.pool)
+            extender.health.note(extender.works.trouble())
         await asyncio.sleep(TICK_S)
 
 
