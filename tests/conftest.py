@@ -1,19 +1,23 @@
 """What tests share.
 
 A shell without job control starts what it puts in the background deaf to Ctrl-C, and all that this starts, too. The
-tests send that signal, so they listen to it again.
+tests send that signal, so they listen to it again. An example that Hypothesis draws has no time limit of its own: on a
+busy machine, or where it compiles, any takes long.
 """
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.command_line import NODES, TASKS
 from tests.scheduler import pytest_xdist_make_scheduler  # noqa: F401
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session", autouse=True)

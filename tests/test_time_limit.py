@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
 HANGS = """
@@ -62,6 +63,10 @@ def test_twenty_minutes_are_the_limit_of_every_test() -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert (options["timeout"], options["timeout_method"]) == (1200, "signal")
     assert (options["faulthandler_timeout"], options["faulthandler_exit_on_timeout"]) == (1260, True)
+
+
+def test_an_example_may_take_as_long_as_it_does() -> None:
+    assert settings().deadline is None and HealthCheck.too_slow in settings().suppress_health_check
 
 
 def test_a_hanging_cell_of_a_chapter_fails_by_name_before_its_process_is_ended() -> None:
