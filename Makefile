@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book pdf paper check test alone sync lint unit nbval pages browser copied access speed bench lab export clean
+.PHONY: help setup results html book pdf paper check test alone sync lint compile unit nbval pages browser copied access speed bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -57,6 +57,7 @@ check: setup     ## what your change can break, in two minutes
 
 test: setup      ## every check CI runs
 	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target alone
+	@$(MAKE) --no-print-directory compile
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory nbval
 	@$(MAKE) --no-print-directory browser
@@ -73,9 +74,13 @@ lint: setup      ## ruff and mypy
 	ruff check .
 	mypy
 
+compile: setup   # every policy once, so that what it needs is compiled before other tests are timed
+	$(call step,policies on toys; their compiled code is kept)
+	pytest -q $(XDIST) tests/test_faces.py
+
 unit: setup
 	$(call step,tests)
-	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py --ignore tests/test_touch_pages.py --ignore tests/test_book_charts.py
+	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_faces.py --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py --ignore tests/test_touch_pages.py --ignore tests/test_book_charts.py
 
 nbval: setup
 	$(call step,chapters give their stored outputs)

@@ -11,6 +11,8 @@ import nbformat
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.scheduler import SLOW
+
 ROOT = Path(__file__).parents[1]
 HANGS = """
 import threading, time
@@ -85,6 +87,12 @@ def test_a_hanging_test_shows_all_stacks_and_fails_alone(options: tuple[str, ...
 def test_a_test_that_hears_no_signal_is_ended_with_its_process(tmp_path: Path) -> None:
     run = run_pytest(tmp_path, STUCK)
     assert run.returncode != 0 and run.stderr.startswith("Timeout (0:00:04)!\n") and "in test_is_stuck" in run.stderr
+
+
+def test_what_is_slow_is_there_and_what_is_needed_is_compiled_first() -> None:
+    assert [name for name in SLOW if not (ROOT / name).exists()] == []
+    steps = re.findall(r"--no-print-directory (?:-j.* )?(\w+)$", (ROOT / "Makefile").read_text(), re.M)
+    assert steps.index("alone") < steps.index("compile") < steps.index("unit") < steps.index("nbval")
 
 
 @pytest.mark.parametrize("files", [
