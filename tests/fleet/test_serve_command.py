@@ -356,6 +356,24 @@ def test_serving_loads_no_charts_and_no_solvers():
 
 # --- without a way to an API server
 
+def with_cluster(**cluster):
+    return json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "x",
+                       "users": [{"name": "u", "user": {}}], "clusters": [{"name": "c", "cluster": cluster}],
+                       "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}).encode()
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"hello", b"[]", b"7", b"{", b"a:\n\t- b", b"\0\0", b"\xff\xfe", b"[" * 5000,
+    b"!!python/object/apply:os.system ['true']", b'{"contexts": "x"}', with_cluster(server=7), with_cluster(),
+    with_cluster(server="http://["), with_cluster(server="ftp://127.0.0.1"), with_cluster(server=None),
+    with_cluster(server="https://127.0.0.1:1", **{"certificate-authority": "absent.pem"})])
+def test_a_kubeconfig_file_that_is_none_is_one_line(dump, content, capsys):
+    Path("kubeconfig").write_bytes(content)
+    assert_refused(call("serve", "--kubeconfig", "kubeconfig", "--journal", "j.jsonl"), capsys, "kubeconfig",
+                   "no way to a cluster")
+    assert not Path("j.jsonl").exists()
+
+
 
 def test_nodes_in_requests_need_no_api_server_and_binds_are_refused(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBECONFIG", raising=False)

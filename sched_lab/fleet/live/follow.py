@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ...lab.frames import InputError
 from ..read.kubernetes import dig, text_at
@@ -294,9 +295,17 @@ def client_of(kubeconfig: str | Path | None) -> Any:
     settings = client.Configuration()
     try:
         load_into(settings, config, kubeconfig)
+        is_url = urlsplit(settings.host).scheme in ("http", "https")
     except (config.ConfigException, OSError) as trouble:
         raise InputError(f"no way to a cluster: {trouble}", file=kubeconfig,
                          mend="give a kubeconfig file") from None
+    except Exception as trouble:  # the client expects the right types everywhere
+        raise InputError(f"no way to a cluster: this is no kubeconfig file "
+                         f"({type(trouble).__name__}: {str(trouble)[:200]})", file=kubeconfig,
+                         mend="give a kubeconfig file") from None
+    if not is_url:
+        raise InputError(f"no way to a cluster: the server {settings.host!r:.100} is no URL",
+                         file=kubeconfig, mend="write such as https://10.0.0.1:6443")
     settings.retries = False
     return client.CoreV1Api(client.ApiClient(settings))
 
