@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -99,6 +101,13 @@ def _on_server(url: URL, wait_s: float) -> Engine:
     return create_engine(url, connect_args=limits, pool_pre_ping=True)
 
 
+def file_of(url: URL) -> str:
+    """File of a SQLite database; empty if it is in memory, or on a server."""
+    file = url.database or ""
+    is_file = url.get_backend_name() == "sqlite" and file != ":memory:"
+    return file if is_file and not file.startswith("file:") else ""
+
+
 def _engine(address: str | Path, wait_s: float) -> Engine:
     """Engine for the file of a SQLite database, or for a URL."""
     text = str(address)
@@ -112,6 +121,9 @@ def _engine(address: str | Path, wait_s: float) -> Engine:
                          mend="give a SQLite file or the URL of a MariaDB or PostgreSQL server")
     if kind != "sqlite":
         return _on_server(url, wait_s)
+    if file := file_of(url):
+        with contextlib.suppress(OSError):  # it is there; or SQLite says what is wrong
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     engine = create_engine(url, connect_args={"timeout": wait_s})
     listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
@@ -156,6 +168,9 @@ def open_database(address: str | Path = ":memory:", wait_s: float = WAIT_S) -> E
         raise InputError(f"cannot open the database {engine.url}: {getattr(error, 'orig', error)}",
                          mend="give a SQLite file or the URL of a MariaDB or PostgreSQL server"
                          ) from None
+    if file := file_of(engine.url):
+        with contextlib.suppress(PermissionError):  # another user's, who lets us write
+            os.chmod(file, 0o600)
     return engine
 
 

@@ -233,6 +233,10 @@ class Store:
     ----------
     address : as `open_database` takes it
     wait_s : for a database that does not answer, or is locked
+
+    Raises
+    ------
+    InputError : it cannot be opened, or not be written
     """
 
     def __init__(self, address: str, wait_s: float = 5.0) -> None:
@@ -244,6 +248,11 @@ class Store:
                                                          last_s=0.0))
         except IntegrityError:  # it is there already
             pass
+        except SQLAlchemyError as error:
+            self.database.dispose()
+            raise InputError(f"the database {self.database.url} cannot be written: "
+                             f"{getattr(error, 'orig', error)}",
+                             mend="give one on a disk that can be written, with room") from None
 
     def claim(self, connection: Connection, last_s: float, step: int = 0) -> None:
         """Begin a transaction: refuse to go on if the database is not ours any more."""

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.policies import POLICIES
@@ -40,7 +42,9 @@ from sched_lab.andreas.service import (
     report,
     submit,
 )
+from sched_lab.andreas.service_command import with_password
 from sched_lab.andreas.store import Store, commit, read_book
+from sched_lab.lab.frames import InputError
 from tests.andreas.soak import CLUSTER, Caller, soak, teach
 from tests.andreas.test_profiles import mariadb_url  # noqa: F401
 
@@ -300,15 +304,71 @@ def test_the_command_is_killed_taken_over_and_ended(tmp_path: Path, processes: l
     assert third.wait(30) in (0, 143, -signal.SIGTERM)
 
 
+def refused(folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line that the command says when it does not start."""
+    from sched_lab.cli import main
+
+    (folder / "cluster.json").write_text(json.dumps(CLUSTER))
+    with pytest.raises(SystemExit) as caught:
+        main(["andreas", "serve", "--cluster", str(folder / "cluster.json"), *words])
+    error = capsys.readouterr().err
+    assert caught.value.code == 2 and len(error.splitlines()) == 1, error
+    return error
+
+
+def test_a_database_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As on a mount for reading alone; the tables are there already, or not."""
+    file = tmp_path / "jobs.db"
+    for is_complete in (False, True):
+        Store(str(file)).database.dispose() if is_complete else sqlite3.connect(file).close()
+        line = refused(tmp_path, "--database", f"sqlite:///file:{file}?mode=ro&uri=true", capsys=capsys)
+        assert "readonly database" in line or "unable to open" in line
+
+
+def test_no_database_is_made_if_the_port_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        line = refused(tmp_path, "--port", str(other.getsockname()[1]), capsys=capsys)
+    assert "cannot listen on" in line and not (tmp_path / "andreas.db").exists()
+
+
+def test_a_sqlite_file_is_for_its_owner_alone_and_no_other_file_is_touched(tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    sqlite3.connect(old).close()
+    old.touch()
+    old.chmod(0o666)
+    for file in (tmp_path / "new.db", old):
+        Store(str(file)).database.dispose()
+        assert file.stat().st_mode & 0o777 == 0o600
+    other = tmp_path / "notes.txt"
+    other.write_text("no database " * 100)
+    other.chmod(0o644)
+    with pytest.raises(InputError, match="not a database"):
+        Store(str(other))
+    assert other.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_password_comes_from_a_file_or_the_environment(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a/b@c:d\n")
+    assert make_url(with_password("postgresql://me@host/jobs", secret)).password == "a/b@c:d"
+    assert with_password("jobs.db", None) == "jobs.db"
+    for database in ("jobs.db", "mariadb://host/jobs", "mariadb://me:known@host/jobs"):
+        with pytest.raises(InputError, match="has no use"):
+            with_password(database, secret)
+    with pytest.raises(InputError, match="cannot be read"):
+        with_password("mariadb://me@host/jobs", tmp_path / "absent")
+    monkeypatch.setenv("SCHED_LAB_DATABASE", "oracle://me:hidden@host/jobs")
+    line = refused(tmp_path, capsys=capsys)
+    assert "'oracle' is no database" in line and "hidden" not in line
+
+
 @pytest.mark.parametrize(("words", "message"), [
     (["--host", "0.0.0.0"], "could submit and cancel jobs"), (["--host", ""], "--host is empty"),
     (["--policy", "best"], "there is no policy 'best'"),
     (["--database", "oracle://x"], "'oracle' is no database"), (["--tls-key", "k.pem"], "go together")])
 def test_what_cannot_work_is_refused_at_once(tmp_path: Path, words: list[str], message: str,
                                              capsys: pytest.CaptureFixture[str]) -> None:
-    from sched_lab.cli import main
-
-    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
-    with pytest.raises(SystemExit) as caught:
-        main(["andreas", "serve", "--cluster", str(tmp_path / "cluster.json"), *words])
-    assert caught.value.code == 2 and message in capsys.readouterr().err
+    assert message in refused(tmp_path, *words, capsys=capsys)
