@@ -28,6 +28,7 @@ __all__ = ['Service', 'grar_upper_bound', 'eopc_lower_bound_w', 'bound', 'Optimu
 # %% ../../nbs/28_bounds.ipynb #28-006a
 METHODS = ("aggregated", "patterns")
 NODE_TYPE = ["cpu_milli", "memory_mib", "num_gpus", "gpu_model", "cpu_model"]
+NODE_WATTS = ["cpu_idle_w", "cpu_full_w", "cpu_cores", "gpu_idle_w", "gpu_full_w"]
 DEMAND = ["cpu_milli", "memory_mib", "num_gpus", "gpu_milli", "gpu_spec", "cpu_spec"]
 # prices are whole millionths of a watt (or of a milli-GPU), so that bounds are sums of integers
 MICRO = 10**6
@@ -58,20 +59,24 @@ class Kinds:
     fits: Truths
 
 # %% ../../nbs/28_bounds.ipynb #28-008p
-def _groups(table: Cluster | Tasks, columns: list[str]) -> tuple[Integers, Integers, Integers]:
+def _groups(keys: pd.DataFrame) -> tuple[Integers, Integers, Integers]:
     """First row and size of each group of equal rows, and the group of each row."""
-    keys = pd.DataFrame({name: getattr(table, name) for name in columns})
-    group = keys.groupby(columns, sort=False).ngroup().to_numpy(np.int64)
+    group = keys.groupby(list(keys), sort=False).ngroup().to_numpy(np.int64)
     first = np.unique(group, return_index=True)[1]
     count = np.bincount(group)
     return first.astype(np.int64), count.astype(np.int64), group.astype(np.int64)
 
 # %% ../../nbs/28_bounds.ipynb #28-009
-def kinds_of(cluster: Cluster, tasks: Tasks, task_row: Integers) -> Kinds:
-    """Node types and task classes of a list of arrivals."""
+def kinds_of(cluster: Cluster, tasks: Tasks, task_row: Integers,
+             power: Power | None = None) -> Kinds:
+    """Node types and task classes of a list of arrivals; equal nodes draw equal watts, if told."""
     arrived = tasks.take(task_row)
-    node, num_nodes, type_of = _groups(cluster, NODE_TYPE)
-    first, count, class_of = _groups(arrived, DEMAND)
+    types = pd.DataFrame({name: getattr(cluster, name) for name in NODE_TYPE})
+    if power is not None:
+        types = types.assign(**{name: getattr(power, name) for name in NODE_WATTS})
+    node, num_nodes, type_of = _groups(types)
+    first, count, class_of = _groups(
+        pd.DataFrame({name: getattr(arrived, name) for name in DEMAND}))
     nodes = cluster.take(node)
     classes = arrived.take(first)
     fits = np.ones((len(classes), len(nodes)), bool)
@@ -799,7 +804,7 @@ def eopc_lower_bound_w(cluster: Cluster, tasks: Tasks, task_row: Integers, *,
     InputError : there is no such method or power model
     """
     model = power_of(cluster, power) if isinstance(power, str) else power
-    question = power_question(kinds_of(cluster, tasks, task_row), model, served)
+    question = power_question(kinds_of(cluster, tasks, task_row, model), model, served)
     bound_w = best_bound(question, cluster, tasks, task_row, Effort(method, max_rounds))
     return math.inf if bound_w > question.ceiling else bound_w + question.idle_w
 

@@ -12,6 +12,7 @@ from sched_lab.cluster import Cluster, empty_state, toy_cluster
 from sched_lab.online.bounds import (
     METHODS,
     MICRO,
+    NODE_WATTS,
     Prices,
     Service,
     aggregated_bound,
@@ -31,10 +32,10 @@ from sched_lab.online.bounds import (
     reachable,
     safe_lower_bound,
 )
-from sched_lab.online.inflation import inflate
+from sched_lab.online.inflation import SAMPLINGS, inflate
 from sched_lab.online.model import check_placements, final_state
 from sched_lab.online.policies import POLICIES
-from sched_lab.power import cpu_power_w, datacenter_power_w, gpu_power_w, power_of
+from sched_lab.power import CPU_POWER_W, cpu_power_w, datacenter_power_w, gpu_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, admits, toy_tasks
 
 NAMES = [*POLICIES, "pwr-fgd:0.1"]
@@ -79,7 +80,8 @@ def every_placement(cluster, tasks, task_row):
         for node in range(len(cluster)):
             fits = (tasks.cpu_milli[row] <= state.cpu_left_milli[node]
                     and tasks.memory_mib[row] <= state.memory_left_mib[node]
-                    and admits(tasks.gpu_spec[row], cluster.gpu_model[node]))
+                    and admits(tasks.gpu_spec[row], cluster.gpu_model[node])
+                    and admits(tasks.cpu_spec[row], cluster.cpu_model[node]))
             for gpus in combinations(range(cluster.num_gpus[node]), tasks.num_gpus[row]) if fits else ():
                 if all(state.gpu_left_milli[node, gpu] >= tasks.gpu_milli[row] for gpu in gpus):
                     left = type(state)(*(array.copy() for array in state))
@@ -140,6 +142,32 @@ def test_optimum_lies_between_every_policy_and_both_bounds(seed):
             bound_w = partial(eopc_lower_bound_w, cluster, tasks, rows, power=power, method=method)
             assert bound_w(served=Service(served)) <= lower_w + SLACK <= watts + 2 * SLACK
             assert bound_w(served=Service(served, cpu)) <= watts + SLACK
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_know_cpu_models_and_watts_of_single_nodes(seed):
+    cluster, tasks, rows = random_case(300 + seed, num_nodes=3, num_tasks=4)
+    rng = np.random.default_rng(seed)
+    names = list(CPU_POWER_W)
+    cluster = replace(cluster, cpu_model=texts(rng.choice(names, len(cluster))))
+    tasks = replace(tasks, cpu_spec=texts(rng.choice(["", "", names[0], "|".join(names[:2])], len(tasks))))
+    power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
+    own = [np.maximum(1, getattr(power, name) // rng.integers(1, 4, len(cluster))) for name in NODE_WATTS]
+    power = power._replace(**dict(zip(NODE_WATTS, own, strict=True)))
+    demand = tasks.gpu_demand_milli[rows]
+    outcomes = [(int(demand[placed].sum()), int(tasks.cpu_milli[rows][placed].sum()), len(placed),
+                 sum(datacenter_power_w(power, state))) for state, placed in every_placement(cluster, tasks, rows)]
+    most = max(served for served, *_ in outcomes)
+    grar = most / demand.sum() if demand.any() else 1.0
+    assert optimal_placement(cluster, tasks, rows).value == most
+    for method in METHODS:
+        assert grar_upper_bound(cluster, tasks, rows, method=method) >= grar
+        all_w = eopc_lower_bound_w(cluster, tasks, rows, power=power, method=method)
+        assert all(number < len(rows) or all_w <= watts + SLACK for _, _, number, watts in outcomes)
+        for served, cpu in {(served, cpu) for served, cpu, *_ in outcomes}:
+            least_w = min(watts for gpu, vcpu, _, watts in outcomes if gpu >= served and vcpu >= cpu)
+            assert eopc_lower_bound_w(cluster, tasks, rows, power=power, served=Service(served, cpu),
+                                      method=method) <= least_w + SLACK
 
 
 def outcome(cluster, tasks, rows, policy, power):
@@ -279,13 +307,15 @@ def test_single_nodes_tell_more_than_melted_ones():
     assert optimal_placement(bee, tasks, np.array([7, 7, 7]), power_of(bee)).value == 600
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_no_policy_serves_more_than_the_bound_of_its_seed(seed):
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("until", [None, 0.4])
+@pytest.mark.parametrize("seed", range(2))
+def test_no_policy_serves_more_than_the_bound_of_its_seed(seed, until, sampling):
     cluster = toy_cluster()
     tasks = toy_tasks()
-    limit = bound(cluster, tasks, seed=seed)
+    limit = bound(cluster, tasks, seed=seed, until=until, arrivals=sampling)
     for policy in NAMES:
-        run = inflate(cluster, tasks, policy, seed=seed)
+        run = inflate(cluster, tasks, policy, seed=seed, until=until, arrivals=sampling)
         assert run.summary["grar"] <= limit + 1e-12
     rows = run.placements.task_row
     assert limit == grar_upper_bound(cluster, tasks, rows)
