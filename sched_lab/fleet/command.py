@@ -48,6 +48,7 @@ from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerNa
 from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille
 from .read.check import check_cluster
+from .read.columns import LOOKS_LIKE
 from .read.dates import ORDERS, check_order
 from .read.kubernetes import CLAIMS_MISSING
 from .read.reading import FORMATS, Asked, format_named, read_files
@@ -75,7 +76,7 @@ from .replay.compare import (
     read_what_if,
 )
 from .replay.events import BACKFILLS
-from .replay.problem import Problem, Schedule, problem_of
+from .replay.problem import Problem, Schedule, as_in_the_past, problem_of
 
 __all__ = ['EXAMPLES', 'read_command', 'check_command', 'replay_command']
 
@@ -138,7 +139,7 @@ def warn_of(tables: ClusterTables) -> None:
     if not len(tables.tasks):
         typer.echo("sched-lab: warning: there are no tasks in these files", err=True)
     for reason in tables.ledger["reason"]:
-        if CLAIMS_MISSING in reason:
+        if CLAIMS_MISSING in reason or LOOKS_LIKE in reason:
             typer.echo(f"sched-lab: warning: {reason}", err=True)
 
 
@@ -304,6 +305,7 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> Problems
              if (cluster / name).exists()}
     if what_if:
         tables = changed(tables, what_if, seed)
+    tables = as_in_the_past(tables)
     problem = problem_of(tables)
     if what_if.keys() - OF_A_RECORD:
         nowhere = np.full(len(problem.node), -1)

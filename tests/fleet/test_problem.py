@@ -18,6 +18,7 @@ from sched_lab.fleet.replay.problem import (
     Rule,
     Taint,
     Toleration,
+    as_in_the_past,
     constraint_of,
     limited_world,
     limits_of,
@@ -137,6 +138,18 @@ def test_what_never_ran_is_no_load_in_a_replay():
         "neither start nor end: no load in a replay, since nothing says that it waits, nor for how long it would run"]
     schedule = replay(problem, "fgd", power=PowerSettings(), backfill="first-fit")
     assert schedule.node.tolist() == [-1, -1, 0, -1] and schedule.start_s[2] == 0
+
+
+def test_a_node_that_is_drained_now_was_open_before():
+    drained = json.dumps([{"key": "slurm/state", "value": "DRAIN", "effect": "NoSchedule"},
+                          {"key": "team", "effect": "NoSchedule"}])
+    only = json.dumps([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}])
+    tables = tables_of([{"node": "n0"}, {"node": "n1"}, {"node": "n2", "end_s": None}],
+                       [{"taints": drained}, {"taints": only}, {"taints": only}])
+    past = as_in_the_past(tables)
+    assert past.nodes["taints"].tolist() == ['[{"effect": "NoSchedule", "key": "team"}]', "", only]
+    assert past.ledger["count"].tolist() == [2] and past.ledger["row"].tolist() == [2]
+    assert tables.nodes["taints"].tolist() == [drained, only, only]
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e8))

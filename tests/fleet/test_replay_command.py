@@ -41,7 +41,7 @@ def test_most_tasks_must_have_what_a_replay_needs(capsys):
     rows = "".join(f"t{k},2024-01-{1 + k % 20:02} 10:00:00,1\n" for k in range(20))
     Path("jobs.csv").write_text(f"name,began,num_gpus\n{rows}")
     assert call("read", "csv", "jobs.csv", "own.csv", "--out", "untimed") == 0
-    capsys.readouterr()
+    assert "column began is not used, and looks like a time: --map start_s=began" in capsys.readouterr().err
     assert_refused(replay("--policies", "fgd", cluster="untimed"), capsys,
                    "20 of 20 tasks lack what a replay needs (neither start nor end)", "--map submit_s=COLUMN")
     mostly = [f"s{k},{k},{k + 5 if k < 8 else ''},{k + 9 if k < 8 else ''},1" for k in range(14)]

@@ -31,7 +31,7 @@ from ...online.model import PowerSettings
 from ...online.policies import POLICIES, policy_of
 from ..read.reading import read_files
 from ..read.tables import ClusterTables, read_cluster
-from ..replay.problem import Problem, Schedule, problem_of, recorded
+from ..replay.problem import Problem, Schedule, as_in_the_past, problem_of, recorded
 from .explain import explain, settings_for
 from .move import GOALS, commands_of, plan_moves, system_of
 from .move import report_of as report_of_plan
@@ -128,7 +128,9 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
     """
     policy_of(policy)
     tables = read_cluster(cluster)
-    problem = problem_of(tables)
+    has_started = tables.tasks["start_s"][tables.tasks["name"] == task].notna().any()
+    is_past = has_started if at is None else at < latest_s(tables)
+    problem = problem_of(as_in_the_past(tables) if is_past else tables)
     check_task(tables, problem, task)
     power = power_of_files(hardware, gpu_power)
     schedule = schedule_for(problem, state, policy, power)

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...lab.frames import InputError
+from .dates import is_date
 from .tables import Format, Ledger, ReadOptions, Source, header_of, milli_of_profile, text_table
 from .traces import (
     Lives,
@@ -247,6 +248,29 @@ def holds_nodes(stated: Stated) -> bool:
     return bool(quantities & NODE_ONLY) and not quantities & TASK_ONLY
 
 
+LOOKS_LIKE = "is not used, and looks like"
+TIME_NAMES = {"submit_s": "submi|creat|queued|arriv|enqueue", "end_s": "end|finish|complet|stop|termin",
+              "start_s": "start|began|begin|launch|sched", "duration_s": "durat|elapsed|runtime|run_time",
+              "wait_s": "wait"}
+
+
+def note_times(rows: Rows) -> None:
+    """Name the columns that nobody asked for and that have times by their names or dates in them."""
+    for name in map(str, rows.cells):
+        if name in rows.used:
+            continue
+        some = [text for text in rows.cells[name].head(1000) if text][:20]
+        has_digits = bool(some) and all(re.search(r"\d", text) for text in some)
+        words = [measure for measure, pattern in TIME_NAMES.items()
+                 if re.search(pattern, name.lower()) and has_digits
+                 and not re.search(r"node|host|gpu|cpu|mem", name.lower())]
+        is_dated = bool(some) and sum(map(is_date, some)) > len(some) / 2
+        if words or is_dated:
+            measure = words[0] if words else "submit_s"
+            rows.ledger.note(rows.source.name, None, "extra column", f"column {name} {LOOKS_LIKE} a "
+                             f"time: --map {measure}={name} would read it", len(rows.cells))
+
+
 def read_own(files: Sequence[Source], ledger: Ledger,
              options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Nodes and tasks of tables whose columns a map states."""
@@ -267,6 +291,7 @@ def read_own(files: Sequence[Source], ledger: Ledger,
         else:
             tasks.append(own_tasks(stated))
         rows.note_rest()
+        note_times(rows)
     return together(nodes), together(tasks)
 
 

@@ -250,6 +250,11 @@ def date_of(text: str) -> Written | None:
     return Written(days, 3600 * hours + 60 * int(minute or 0) + second_of_day, offset_of(zone))
 
 
+def is_date(text: str) -> bool:
+    """Whether a text is a date, in whichever order."""
+    return date_of(text) is not None or seconds_of(text) is not None and not text.isdecimal()
+
+
 def dates_in(cells: Cells, options: ReadOptions) -> tuple[pd.Series, pd.Series]:
     """Seconds since 1970 of texts that are dates, all in one order; and whether they are dates."""
     texts = cells.texts

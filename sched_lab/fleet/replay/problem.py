@@ -468,6 +468,37 @@ def sight_of(draft: Draft) -> Sight:
                  [taints_in(taints[row] or []) for row in rows])
 
 
+OF_NOW = ("slurm/state", "node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+
+
+def as_in_the_past(tables: ClusterTables) -> ClusterTables:
+    """The tables with nodes open that a dump found drained or cordoned, if tasks came and went there.
+
+    Such a taint is of the moment of the dump. A node on which nothing ended stays closed, since
+    nothing says that it was ever open.
+    """
+    tasks = tables.tasks
+    has_ended = tasks["end_s"].notna() & tasks["start_s"].notna()
+    served = set(tasks["node"][has_ended]) - {""}
+    rows, open_taints = [], tables.nodes["taints"].copy()
+    for row, (name, text) in enumerate(zip(tables.nodes["name"], tables.nodes["taints"],
+                                           strict=True)):
+        taints = json_of(text, list) if name in served else None
+        left = [one for one in taints or () if not (
+            isinstance(one, dict) and str(one.get("key", "")).startswith(OF_NOW))]
+        if taints and len(left) < len(taints):
+            rows.append(row + 2)
+            open_taints.iloc[row] = json.dumps(left, sort_keys=True) if left else ""
+    if not rows:
+        return tables
+    ledger = Ledger()
+    note_rows(ledger, "nodes.csv", rows, "interpreted", "closed when the dump was made (drained, "
+              "cordoned or down), and tasks came and went there before: open in all of the replay")
+    lines = pd.concat([tables.ledger, ledger.frame()], ignore_index=True)
+    return replace(tables, nodes=tables.nodes.assign(taints=open_taints),
+                   ledger=lines.astype(tables.ledger.dtypes))
+
+
 NOWHERE = "nowhere"  # a list of groups that has none of them
 
 
