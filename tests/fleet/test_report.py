@@ -17,12 +17,23 @@ from sched_lab.fleet.read.tables import Ledger
 from sched_lab.fleet.replay import report
 from sched_lab.fleet.replay.compare import Comparison, Outcome
 from sched_lab.fleet.replay.problem import Problem, Schedule
-from sched_lab.fleet.replay.report import Difference, Reading, answer_of, lanes_of, page_of, percent, thinned, use_of
+from sched_lab.fleet.replay.report import (
+    Difference,
+    Reading,
+    answer_of,
+    domain_of,
+    lanes_of,
+    page_of,
+    percent,
+    thinned,
+    trade_frame,
+    use_of,
+)
 from sched_lab.traces import Tasks
 from tests.test_pages import HOSTILE, read
 
 NAMES = [name for name in HOSTILE if "\ud800" not in name]
-BASE = {"served_tasks": 4.0, "refused_tasks": 0.0, "mean_wait_s": 600.0, "p99_wait_s": 900.0, "allocated_gpu_h": 40.0,
+BASE = {"served_tasks": 40.0, "refused_tasks": 0.0, "mean_wait_s": 600.0, "p99_wait_s": 900.0, "allocated_gpu_h": 40.0,
         "stranded_gpu_h": 5.0, "energy_kwh": 100.0, "energy_asleep_kwh": 80.0, "cost": np.nan, "co2_kg": np.nan,
         "bound_mean_wait_s": 0.0, "bound_energy_kwh": 60.0, "bound_energy_asleep_kwh": 50.0}
 
@@ -33,7 +44,7 @@ def texts(values: Any) -> Any:
     return array
 
 
-def a_problem(tasks: int = 4, nodes: int = 3, name: str = "n") -> Problem:
+def a_problem(tasks: int = 40, nodes: int = 3, name: str = "n") -> Problem:
     whole = np.ones(tasks, np.int64)
     cluster = Cluster(texts([f"{name}{i}" for i in range(nodes)]), np.full(nodes, 8000), np.full(nodes, 8000),
                       np.full(nodes, 2), texts(["T4"] * nodes), texts([""] * nodes))
@@ -99,14 +110,14 @@ def test_a_clear_saving_is_said_with_its_amount_and_its_interval():
 
 
 def test_a_policy_that_does_less_work_has_not_saved_it_all():
-    row = {"energy_kwh": 88.0, "served_tasks": 3.0, "refused_tasks": 1.0, "allocated_gpu_h": 30.0}
+    row = {"energy_kwh": 88.0, "served_tasks": 39.0, "refused_tasks": 1.0, "allocated_gpu_h": 30.0}
     words = said(a_comparison({"fgd": {}, "pwr": row}, {"pwr": SAVING}))
     assert "It also did 25 % less work (GPU hours), so part of this is no saving." in words
-    assert "fgd served most tasks, 4 of 4, and pwr fewest, 3." in words and "served tasks 1 fewer" in words
+    assert "fgd served most tasks, 40 of 40, and pwr fewest, 39." in words and "served tasks 1 fewer" in words
 
 
 def test_an_interval_with_zero_in_it_is_no_clear_difference():
-    words = said(a_comparison({"fgd": {}, "pwr": {"energy_kwh": 99.0}},
+    words = said(a_comparison({"fgd": {}, "pwr": {"energy_kwh": 99.0, "mean_wait_s": 605.0}},
                               {"pwr": {"energy_kwh": (-1.0, -3.0, 0.0), "mean_wait_s": (5.0, -9.0, 20.0)}}))
     assert "No policy drew clearly less energy than fgd (100 kWh)." in words
     assert "pwr: energy no clear difference; mean wait no clear difference; served tasks the same." in words
@@ -117,12 +128,12 @@ def test_equal_policies_are_called_equal():
     zero = {"energy_kwh": (0.0, 0.0, 0.0), "mean_wait_s": (0.0, 0.0, 0.0)}
     words = said(a_comparison({"fgd": {}, "pwr": {}, "joint": {}}, {"pwr": zero, "joint": zero}))
     assert "pwr: energy the same; mean wait the same; served tasks the same." in words
-    assert "All left the same number of GPU hours stranded" in words and "same number of tasks, 4 of 4" in words
+    assert "All left the same number of GPU hours stranded" in words and "same number of tasks, 40 of 40" in words
 
 
 def test_a_policy_alone_is_not_compared():
     words = said(a_comparison({"fgd": {}}))
-    assert words.startswith("fgd served 4 of 4 tasks; it drew 100 kWh, and a task waited 10 min in the mean.")
+    assert words.startswith("fgd served 40 of 40 tasks; it drew 100 kWh, and a task waited 10 min in the mean.")
     assert "no other policy to compare it with" in words
 
 
@@ -145,10 +156,10 @@ def test_nothing_to_serve_is_nothing_to_compare():
 
 
 def test_no_task_that_started_has_no_wait():
-    row = {"served_tasks": 0.0, "refused_tasks": 4.0, "mean_wait_s": np.nan, "p99_wait_s": np.nan,
+    row = {"served_tasks": 0.0, "refused_tasks": 40.0, "mean_wait_s": np.nan, "p99_wait_s": np.nan,
            "allocated_gpu_h": 0.0}
     words = said(a_comparison({"fgd": row, "pwr": row}))
-    assert "No task started under fgd, so waits cannot be compared." in words and "0 of 4" in words
+    assert "No task started under fgd, so waits cannot be compared." in words and "0 of 40" in words
     read(page_of(a_comparison({"fgd": row})))
 
 
@@ -240,21 +251,46 @@ def test_a_cluster_without_gpus_has_no_heat_map():
 
 
 def test_a_difference_is_clear_only_without_zero():
-    assert Difference(1.0, 0.5, 2.0).is_clear and Difference(-1.0, -2.0, -0.5).is_clear
-    assert not Difference(1.0, 0.0, 2.0).is_clear and not Difference(np.nan, np.nan, np.nan).is_clear
+    assert Difference(1.0, 0.5, 2.0, 30).is_clear and Difference(-1.0, -2.0, -0.5, 40).is_clear
+    assert not Difference(1.0, 0.0, 2.0, 40).is_clear and not Difference(np.nan, np.nan, np.nan, 40).is_clear
+    assert not Difference(1.0, 0.5, 2.0, 29).is_clear
     assert percent(0.5) == "50 %"
 
 
 def test_waits_of_other_tasks_are_not_compared_in_silence():
     """The record never served one task, which waits long under fgd; of the others each waits less."""
-    row = {"mean_wait_s": 6000.0, "served_tasks": 4.0}
+    row = {"mean_wait_s": 6000.0, "served_tasks": 40.0}
     differences = {"fgd": {"mean_wait_s": (-9.0, -20.0, -2.0)}}
-    words = said(a_comparison({"recorded": {"served_tasks": 3.0}, "fgd": row}, differences))
-    assert "Under fgd a task waited 9 s less (2 s to 20 s) than under recorded (10 min in the mean), counting" in words
-    assert "mean wait 9 s less (2 s to 20 s), counting the tasks that started under both" in words
+    comparison = a_comparison({"recorded": {"served_tasks": 39.0}, "fgd": row}, differences)
+    words = said(comparison)
+    both = ("counting the 40 tasks that started under both; over all that started it is 100 min "
+            "against 10 min")
+    assert f"Under fgd a task waited 9 s less (2 s to 20 s) than under recorded (10 min in the mean), {both}." in words
+    assert f"mean wait 9 s less (2 s to 20 s), {both}; served" in words
+    drawn, title, _ = trade_frame(Reading(comparison))  # what is drawn is what is said
+    assert title == "mean wait (min)" and drawn.set_index("policy")["x"].to_dict() == {"recorded": 10, "fgd": 100}
+    assert (drawn["x_low"] == drawn["x"]).all() and (drawn["x_high"] == drawn["x"]).all()
     assert "They come from 100 min, and over so short a time are too narrow." in words
     same = said(a_comparison({"fgd": {}, "pwr": {"mean_wait_s": 470.0}}, {"pwr": SAVING}))
     assert "counting the tasks" not in same
+
+
+def test_few_tasks_prove_nothing():
+    """Three tasks that waited less are no clear difference, whatever their interval says."""
+    words = said(a_comparison({"recorded": {}, "fgd": {"mean_wait_s": 470.0, "energy_kwh": 88.0}}, {"fgd": SAVING},
+                              a_problem(tasks=3)))
+    assert "fgd: energy too few tasks to tell (3); " in words and "mean wait too few tasks to tell (3); " in words
+    assert "No policy drew clearly less energy" in words and "No policy let tasks wait clearly less" in words
+    assert "Fewer than 30 tasks started under fgd and under recorded, so whatever differs may be chance." in words
+
+
+def test_an_axis_does_not_blow_up_a_difference_of_half_a_percent():
+    rows = {"recorded": {"energy_kwh": 2.101}, "fgd": {"energy_kwh": 2.110}}
+    drawn, *_ = trade_frame(Reading(a_comparison(rows)))
+    low, high = domain_of(drawn, "y")
+    assert high - low > 0.1 * 2.11 and low < 2.101 < 2.110 < high
+    wide, *_ = trade_frame(Reading(a_comparison({"recorded": {}, "fgd": {"energy_kwh": 300.0}})))
+    assert domain_of(wide, "y") == [pytest.approx(70), pytest.approx(330)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -64,17 +64,27 @@ def energy(kwh: float) -> str:
     return f"{rounded(kwh / 1000)} MWh" if abs(kwh) >= 10_000 else f"{rounded(kwh)} kWh"
 
 
+FEWEST_TASKS = 30  # on which a difference may rest
+
+
 class Difference(NamedTuple):
-    """A difference to another policy, and its interval; NaN if it is not known."""
+    """A difference to another policy, and its interval; NaN if it is not known.
+
+    Parameters
+    ----------
+    value, low, high : the difference, and the ends of its interval
+    tasks : that started under both policies
+    """
 
     value: float
     low: float
     high: float
+    tasks: int
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval does not include zero."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval does not include zero, and rests on more than a few tasks."""
+        return self.tasks >= FEWEST_TASKS and (self.low > 0 or self.high < 0)
 
 
 Say = Callable[[float], str]
@@ -91,8 +101,10 @@ def in_words(difference: Difference, say: Say, less: str = "less", more: str = "
     """
     if np.isnan(difference.value):
         return "not known"
-    if difference == (0, 0, 0):
+    if difference[:3] == (0, 0, 0):
         return "the same"
+    if difference.tasks < FEWEST_TASKS:
+        return f"too few tasks to tell ({difference.tasks})"
     if not difference.is_clear:
         return "no clear difference"
     low, high = map(say, sorted((abs(difference.low), abs(difference.high))))
@@ -142,13 +154,21 @@ class Reading:
         all_values = {name: self.value(name, column) for name in self.names}
         return {name: value for name, value in all_values.items() if not np.isnan(value)}
 
+    def started_under_both(self, policy: str) -> int:
+        """How many tasks started under a policy and under the one it is compared with."""
+        begin_s = self.comparison.about["from_s"]
+        started = [self.comparison.outcomes[name].schedule.start_s >= begin_s
+                   for name in (policy, self.against)]
+        return int((started[0] & started[1]).sum())
+
     def difference(self, policy: str, quantity: str) -> Difference:
         """Difference of a policy, with its interval; NaN if it is not known."""
         frame = self.comparison.differences
         rows = frame[(frame["policy"] == policy) & (frame["quantity"] == quantity)]
+        tasks = self.started_under_both(policy)
         if rows.empty:
-            return Difference(np.nan, np.nan, np.nan)
-        return Difference(*map(float, rows.iloc[0][["difference", "low", "high"]]))
+            return Difference(np.nan, np.nan, np.nan, tasks)
+        return Difference(*map(float, rows.iloc[0][["difference", "low", "high"]]), tasks)
 
     def share_of(self, column: str) -> Say:
         """How an amount is said: in per cent of what the other policy has, if it has any."""
@@ -179,7 +199,7 @@ def served_sentence(reading: Reading) -> str:
 def clearly_least(reading: Reading, quantity: str) -> str | None:
     """Policy with clearly less of a quantity, by the largest difference; None if there is none."""
     clear = {name: difference.value for name in reading.others
-             if (difference := reading.difference(name, quantity)).high < 0}
+             if (difference := reading.difference(name, quantity)).is_clear and difference.value < 0}
     return min(clear, key=lambda name: clear[name]) if clear else None
 
 
@@ -206,12 +226,20 @@ def energy_sentence(reading: Reading) -> str:
     return f"{best} drew {words} than {base}.{work_warning(reading, best)}"
 
 
-def paired(reading: Reading, policy: str) -> str:
-    """Say so if a mean wait is compared over fewer tasks than started; or nothing."""
+def is_of_all(reading: Reading, policy: str) -> bool:
+    """Whether a difference of mean waits is that of the means of all tasks that started."""
     both = reading.difference(policy, "mean_wait_s").value
     apart = (reading.value(policy, "mean_wait_s") - reading.value(reading.against, "mean_wait_s"))
-    return "" if np.isclose(both, apart, rtol=1e-6, atol=1e-3) else (
-        ", counting the tasks that started under both")
+    return bool(np.isclose(both, apart, rtol=1e-6, atol=1e-3))
+
+
+def paired(reading: Reading, policy: str) -> str:
+    """Say so if a mean wait is compared over fewer tasks than started; or nothing."""
+    if is_of_all(reading, policy):
+        return ""
+    waits = [duration(reading.value(name, "mean_wait_s")) for name in (policy, reading.against)]
+    return (f", counting the {reading.started_under_both(policy):,} tasks that started under both; "
+            f"over all that started it is {waits[0]} against {waits[1]}")
 
 
 def wait_sentence(reading: Reading) -> str:
@@ -222,7 +250,11 @@ def wait_sentence(reading: Reading) -> str:
     base = f"{reading.against} ({duration(base_s)} in the mean)"
     best = clearly_least(reading, "mean_wait_s")
     if best is None:
-        return f"No policy let tasks wait clearly less than {base}."
+        others = [f"{duration(wait_s)} under {name}" for name, wait_s
+                  in reading.values("mean_wait_s").items()
+                  if name != reading.against and not is_of_all(reading, name)]
+        more = f"; those that others started waited {together(others)}" if others else ""
+        return f"No policy let tasks wait clearly less than {base}{more}."
     words = in_words(reading.difference(best, "mean_wait_s"), duration)
     return f"Under {best} a task waited {words} than under {base}{paired(reading, best)}."
 
@@ -262,7 +294,7 @@ def policy_line(reading: Reading, policy: str) -> str:
         parts["with empty nodes asleep"] = in_words(asleep, reading.share_of("energy_asleep_kwh"))
     waits = reading.difference(policy, "mean_wait_s")
     parts["mean wait"] = in_words(waits, duration) + (
-        paired(reading, policy) if waits.is_clear else "")
+        "" if np.isnan(waits.value) else paired(reading, policy))
     more = (reading.value(policy, "served_tasks")
             - reading.value(reading.against, "served_tasks"))
     parts["served tasks"] = "the same" if more == 0 else (
@@ -298,6 +330,9 @@ def answer_of(reading: Reading) -> list[Part]:
             "includes zero is no clear difference.")
     about = reading.comparison.about
     span_s = about["until_s"] - about["from_s"]
+    if few := [name for name in reading.others if reading.started_under_both(name) < FEWEST_TASKS]:
+        note += (f" Fewer than {FEWEST_TASKS} tasks started under {together(few)} and under "
+                 f"{reading.against}, so whatever differs may be chance.")
     if span_s < SHORT_S:
         note += f" They come from {duration(span_s)}, and over so short a time are too narrow."
     record = ["recorded is what really ran."] if "recorded" in reading.names else []
@@ -318,6 +353,8 @@ def trade_frame(reading: Reading) -> tuple[pd.DataFrame, str, str]:
         row: dict[str, Any] = {"policy": name}
         for axis, quantity in (("x", "mean_wait_s"), ("y", column)):
             difference = reading.difference(name, quantity)
+            if axis == "x" and not is_of_all(reading, name):  # an interval of other tasks
+                difference = Difference(0.0, 0.0, 0.0, difference.tasks)
             row[axis] = reading.value(name, quantity) * scales[axis]
             for end in ("low", "high"):
                 aside = getattr(difference, end) - difference.value
@@ -367,13 +404,17 @@ def corners_of(points: Floats, names: Sequence[str]) -> list[int] | None:
     return chosen
 
 
+LEAST_SPAN = 0.1  # of an axis, as a share of its values: a difference of 1 % looks like one
+
+
 def domain_of(frame: pd.DataFrame, axis: str) -> list[float]:
     """Ends of an axis, with room for names; below zero only if the data are."""
     low = float(frame[f"{axis}_low"].min())
     high = float(frame[f"{axis}_high"].max())
-    width = high - low or 0.1 * abs(high) or 1.0
-    begin = low - 0.15 * width
-    return [begin if low < 0 else max(0.0, begin), high + 0.15 * width]
+    width = max(high - low, LEAST_SPAN * max(abs(low), abs(high))) or 1.0
+    middle = (low + high) / 2
+    begin, end = middle - 0.65 * width, middle + 0.65 * width
+    return [begin if low < 0 else max(0.0, begin), end]
 
 
 def pixels_of(frame: pd.DataFrame) -> Floats:
@@ -667,8 +708,8 @@ def known_numbers(frame: pd.DataFrame) -> list[Part]:
 def differences_frame(reading: Reading) -> pd.DataFrame:
     """The differences, with a verdict."""
     frame = reading.comparison.differences.copy()
-    numbers = frame[["difference", "low", "high"]].to_numpy(float)
-    pairs = [Difference(*row) for row in numbers.tolist()]
+    pairs = [reading.difference(policy, quantity)
+             for policy, quantity in zip(frame["policy"], frame["quantity"], strict=True)]
     frame["verdict"] = [in_words(pair, lambda _: "clearly").partition(" (")[0] for pair in pairs]
     return frame
 
