@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from sched_lab.andreas.experiments import CLAIMS as ANDREAS_CLAIMS
-from sched_lab.andreas.experiments import by_greedy, by_method, reduction_percent
-from sched_lab.far.experiments import beside, refinement_gain
+from sched_lab.andreas.experiments import by_greedy, by_method, by_rg, reduction_percent
+from sched_lab.far.experiments import before_phase_3, beside, refinement_gain
 from sched_lab.fleet.ask.day import example_cluster
 from sched_lab.fleet.ask.day_run import ALL, PLAIN, effects_of
 from sched_lab.lab.frames import read_frame, read_sidecar
@@ -429,6 +429,11 @@ def _(sweep: pd.DataFrame, search: pd.DataFrame) -> str:
     return ours
 
 
+for scenario, size in ((1, "small"), (2, "large")):
+    number(f"andreas.rg-{size}", "39_andreas_results", SWEEP, SEARCH, THEIRS_ANDREAS)(
+        lambda s, r, t, scenario=scenario: percent(by_rg(s, r)[(scenario, f"{nearest(s, t):.1f}")], 0))
+
+
 def over_greedy(search: pd.DataFrame, sweep: pd.DataFrame, method: str) -> pd.Series:
     """Mean cost over greedy's for each scenario and factor, on the instances that both ran."""
     wide = by_method(pd.concat([sweep, search]), "total_eur").dropna(subset="rg as coded")
@@ -541,6 +546,8 @@ number("far.refine-theirs", "59_far_results", THEIRS_FAR)(lambda t: span(
     t.query("table == 6 and quantity == 'p_ref_percent' and num_tasks > 10")["paper"], 1, "%"))
 number("far.refine", "59_far_results", SINGLE)(
     lambda s: refinement_gain(s)[0].replace(" to ", DASH).replace(" %", SPACE + "%"))
+number("far.before-theirs", "59_far_results", SINGLE)(lambda s: fixed(before_phase_3(s)[0], 2))
+number("far.before", "59_far_results", SINGLE)(lambda s: fixed(before_phase_3(s)[1], 2))
 number("far.multi-theirs", "59_far_results", THEIRS_FAR)(lambda t: span(
     t.query("table == 9")["paper"], 0, "%"))
 number("far.multi-allowed", "59_far_results", THEIRS_FAR)(lambda t: percent(
@@ -624,8 +631,8 @@ number("day.above", "70_fleet_day", DAY)(lambda d: percent(
 
 # --- claims, counted
 
-STATUS = {"reproduced": "reproduced", "holds": "reproduced", "direction only": "direction",
-          "not reproduced": "not", "contradicts": "impossible", "impossible": "impossible"}
+STATUS = {"reproduced": "reproduced", "direction only": "direction", "not reproduced": "not",
+          "impossible": "impossible"}
 FAMILIES = {"pwr": "online", "andreas": "andreas", "hadar": "hadar", "far": "far"}
 
 
@@ -639,8 +646,7 @@ def published(family: str) -> list[Claim]:
 def counted(family: str) -> Mapping[str, int]:
     """How many claims of a paper have each status."""
     statuses = claims_frame(published(family), read)["status"]
-    kinds = [next((kind for start, kind in STATUS.items() if status.startswith(start)), "untestable")
-             for status in statuses]
+    kinds = [STATUS.get(status, "untestable") for status in statuses]
     return {kind: kinds.count(kind) for kind in [*dict.fromkeys(STATUS.values()), "untestable"]}
 
 

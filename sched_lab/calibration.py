@@ -476,7 +476,9 @@ def calibration_chart(fits: Sequence[Fit]) -> alt.TopLevelMixin:
             x=x, y=alt.Y("watts:Q", title="watts"), color=colour)
         dots = alt.Chart(residuals_of(fit)).mark_point(filled=True, color="#D55E00", opacity=1)
         both = lines + dots.encode(x=x, y="median_w:Q", size=alt.Size("points:Q", title="points"))
-        pictures.append(both.properties(title=fit.model, width=420, height=240))
+        words = (f"{fit.idle_w.value:.0f} W idle, {fit.full_w.value:.0f} W full"
+                 if fit.idle_w and fit.full_w else "too few points for a fit")
+        pictures.append(both.properties(title=f"{fit.model}: {words}", width=420, height=240))
     return alt.vconcat(*pictures)
 
 # %% ../nbs/12b_calibration.ipynb #12b-028

@@ -35,7 +35,7 @@ def put_before(path: Path, line: str, added: str) -> None:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    """Take the three steps in a copy; return what its commands print."""
+    """Add to the four places of a copy; return what its commands print."""
     copy = tmp_path_factory.mktemp("copy")
     for name in ("settings.ini", "pyproject.toml", "_toc.yml"):
         shutil.copy(ROOT / name, copy)

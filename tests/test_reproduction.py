@@ -135,4 +135,6 @@ def test_claims_and_experiments_are_listed() -> None:
     frame = claims_frame([CLAIM], lambda path: pd.DataFrame({"square": [9.0]}))
     assert frame.to_dict("records") == [{"claim": "nine is three times three", "paper": "9", "ours": "9",
                                          "status": "reproduced", "why": ""}]
+    with pytest.raises(ValueError, match="'mostly' is not one of reproduced, "):
+        claims_frame([replace(CLAIM, ours=lambda frame: ("9", "mostly"))], lambda path: pd.DataFrame())
     assert experiments_frame({"squares": SQUARES})["minutes"].tolist() == [0.1]

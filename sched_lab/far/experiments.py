@@ -285,8 +285,9 @@ def table_4(single: pd.DataFrame) -> tuple[str, str]:
     """Cells of Table 4 that agree."""
     status = judged(4, single)["status"]
     agree = int((status == "reproduced").sum())
-    ours = "the same" if agree > len(status) / 2 else "other"
-    return ours, f"reproduced, {agree} of {len(status)}"
+    share = agree / len(status)
+    return f"the same in {agree}", (
+        "reproduced" if share > 0.9 else "direction only" if share > 0.5 else "not reproduced")
 
 
 def narrow(single: pd.DataFrame) -> tuple[str, str]:
@@ -299,7 +300,7 @@ def narrow(single: pd.DataFrame) -> tuple[str, str]:
 def largest_rho(single: pd.DataFrame) -> tuple[str, str]:
     """The largest mean rho, wide times."""
     largest = rho_of(single, "wide").max()
-    status = "contradicts Table 4" if largest.max() > 1.10 else "reproduced"
+    status = "impossible" if largest.max() > 1.10 else "reproduced"
     return f"{largest.max():.2f} at {largest.idxmax()} tasks", status
 
 
@@ -318,9 +319,9 @@ def a30() -> tuple[str, str]:
     return f"{rho:.2f}", "reproduced" if abs(rho - 1.01) <= 0.02 else "not reproduced"
 
 
-def nothing(status: str) -> tuple[str, str]:
-    """No number of ours."""
-    return "none", status
+def nothing(status: str, words: str = "none") -> tuple[str, str]:
+    """No number of ours, but perhaps where to find one."""
+    return words, status
 
 
 def trends_hold(sigma: pd.DataFrame, reading: str) -> bool:
@@ -340,11 +341,28 @@ def table_5(sigma: pd.DataFrame) -> tuple[str, str]:
     return ("order and trends", "direction only") if holds else ("another order", "not reproduced")
 
 
-def refinement_gain(single: pd.DataFrame) -> tuple[str, str]:
+def before_phase_3(single: pd.DataFrame) -> tuple[float, float]:
+    """Rho after phases 1 and 2, the paper's and ours: its Table 4, taken before the gain of its Table 6.
+
+    One kind of batch: 20 tasks, Mixed, Wide.
+    """
+    row = ("mixed", "wide", 20)
+    after, gain_percent = (beside(table, single)["paper"].loc[(*row, quantity)]
+                           for table, quantity in ((4, "rho"), (6, "p_ref_percent")))
+    ours = single.query("quantity == 'rho_before' and p_sup == '0'").set_index(
+        ["scaling", "width", "num_tasks"])["mean"]
+    return float(after * (1 + gain_percent / 100)), float(ours[row])
+
+
+def refinement_gain(single: pd.DataFrame) -> tuple[str, str, str]:
     """What phase 3 gains from 20 tasks on."""
     table = judged(6, single).xs("p_ref_percent", level="quantity").query("num_tasks >= 20")
     status = "reproduced" if (table["status"] == "reproduced").any() else "not reproduced"
-    return f"{table['0'].min():.1f} to {table['0'].max():.0f} %", status
+    gains = table[list(SUPERS)].to_numpy()
+    theirs, ours = before_phase_3(single)
+    why = (f"our phases 1 and 2 leave less to mend: at 20 tasks, Mixed, Wide they end at {ours:.2f} "
+           f"of the ideal; by its Tables 4 and 6 the paper's end at {theirs:.2f}")
+    return f"{gains.min():.1f} to {gains.max():.1f} %", status, why
 
 
 def operations(single: pd.DataFrame) -> tuple[str, str]:
@@ -386,7 +404,7 @@ def found_factor(model: str, num_gpus: int, ratios: pd.DataFrame) -> tuple[str, 
     """Whether a search found a batch that contradicts a proved factor."""
     rows = ratios.query("model == @model and num_gpus == @num_gpus")
     worst = rows["worst_ratio"].max()
-    status = "holds" if worst <= rows["proved_factor"].max() + 1e-6 else "refuted"
+    status = "reproduced" if worst <= rows["proved_factor"].max() + 1e-6 else "impossible"
     return f"{worst:.3f} found", status
 
 
@@ -399,23 +417,22 @@ TABLE_CLAIMS = (
           "equal tasks fill seven slices in rounds"),
     Claim(r"$\rho \sim 1.01$ on an A30, $n = 10$", "1.01", (), a30, "reached at 20 tasks"),
     Claim("synthetic error at most 1.10 (abstract)", "1.10", SINGLE, largest_rho,
-          "true from 15 tasks on"),
+          "Table 4 has 1.23, too; true from 15 tasks on"),
     Claim(r"Rodinia, $\rho = 1.22$, $\sigma$ 2.10, 2.18, 1.16, 1.26", "", (),
           partial(nothing, "not testable"), "the kernels' times are not published"),
     Claim("Table 3: simulation within 2 % of a real A30", "2 %", (),
           partial(nothing, "not testable"), "needs the kernels and a GPU"),
     Claim(r"Table 5: $\sigma$, 24 cells", "", ("far/sigma.csv",), table_5,
           "$p_{sup}$ and MISO-opt underspecified"),
-    Claim("Table 6: $p_{ref}$ from 20 tasks on", "7.5 to 15 %", SINGLE, refinement_gain,
-          "contradicts Table 4"),
+    Claim("Table 6: $p_{ref}$ from 20 tasks on", "7.5 to 15 %", SINGLE, refinement_gain),
     Claim("Table 6: moves and swaps", "", SINGLE, operations, "columns exchanged for wide times"),
     Claim("Table 7: gains of the chain", "", CHAINS, chain_gains, "seams underspecified"),
     Claim("Table 8: up to 9.7 swaps at 10 tasks", "9.7", CHAINS, chain_swaps,
           "too few tasks for so many improving swaps"),
     Claim("Table 9: $p_{multi}$", "83 to 95 %", CHAINS, chain_excess, "above its own upper bound"),
     Claim("1 to 2 ms for 10 to 35 tasks, 12.3, 532, 1621 ms for 100, 500, 1000", "", (),
-          lambda: ("see `benchmarks/README.md`", ""),
-          "6.5.2 has 19.43 ms for 15 tasks, more than 6.4.2 has for 100"))
+          partial(nothing, "not testable", "see `benchmarks/README.md`"),
+          "times of another machine; 6.5.2 has 19.43 ms for 15 tasks, more than 6.4.2 has for 100"))
 FACTOR_CLAIMS = (
     Claim("FAR on one A30 ends within 7/4 of the optimum", "7/4", ("far/ratios.csv",),
           partial(found_factor, "A30", 1), "proved; cutting takes no time"),

@@ -1036,7 +1036,7 @@ def theorem_2() -> tuple[str, str]:
     """The counterexample to Theorem 2 as printed."""
     refused = check_theorem(refused_job(4), "printed")
     assert refused.ratio == np.inf
-    return f"counterexample: {refused.admitted} of 1 job admitted", "impossible as printed"
+    return f"counterexample: {refused.admitted} of 1 job admitted", "impossible"
 
 
 def theorem_3() -> tuple[str, str]:

@@ -20,7 +20,7 @@ from .frames import InputError, check_one_of, is_finished, read_frame, sha256, w
 from .jit import PACKAGE, source_stamp
 from .sweeps import Shown, sweep
 
-__all__ = ['Workplace', 'Experiment', 'experiments_frame', 'Claim', 'claims_frame', 'reproduce']
+__all__ = ['STATUSES', 'Workplace', 'Experiment', 'experiments_frame', 'Claim', 'claims_frame', 'reproduce']
 
 
 def stamp_of(function: Callable[..., Any]) -> dict[str, str]:
@@ -120,6 +120,18 @@ def experiments_frame(experiments: Mapping[str, Experiment]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["experiment", "minutes", "frames", "needs", "sentence"])
 
 
+STATUSES = {
+    "reproduced": "the claim holds in what we computed or proved",
+    "direction only": "the effect is there, of another size or not everywhere",
+    "not reproduced": "we computed it, and it is not so",
+    "impossible": "the claim contradicts arithmetic, or another statement of its paper",
+    "repaired": "not true as printed; true after a change that we name",
+    "not testable": "it needs what is not published, or a machine that we do not have",
+    "holds": "a statement of this book, and still so in what we computed",
+    "fails": "a statement of this book, and not so there",
+}
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claim of a paper, and what decides it.
@@ -129,8 +141,8 @@ class Claim:
     text : what is claimed
     paper : its number, as printed
     frames : paths below data/results
-    ours : called with these frames; returns our number in words, the status and, if the reason has
-        numbers as well, the reason
+    ours : called with these frames; returns our number in words, the status, one of `STATUSES`,
+        and, if the reason has numbers as well, the reason
     why : the reason, where the two differ
     """
 
@@ -149,10 +161,16 @@ def claims_frame(claims: Iterable[Claim],
     ----------
     claims : of a family
     read : returns a frame by its path below data/results
+
+    Raises
+    ------
+    ValueError : a claim has a status that is not one of `STATUSES`
     """
     rows = []
     for claim in claims:
         ours, status, *why = claim.ours(*map(read, claim.frames))
+        if status not in STATUSES:
+            raise ValueError(f"{claim.text}: {status!r} is not one of {', '.join(STATUSES)}")
         rows.append((claim.text, claim.paper, ours, status, why[0] if why else claim.why))
     return pd.DataFrame(rows, columns=["claim", "paper", "ours", "status", "why"])
 

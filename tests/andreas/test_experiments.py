@@ -54,7 +54,7 @@ def test_claims_are_decided_from_what_is_stored():
     decided = claims_frame(CLAIMS, stored)
     assert len(decided) == 17 and decided["claim"].is_unique
     assert decided["status"].value_counts().to_dict() == {
-        "direction only": 5, "cannot be tested": 4, "not reproduced": 3, "reproduced": 4, "reproduced, as a band": 1}
+        "direction only": 5, "not testable": 3, "impossible": 1, "not reproduced": 3, "reproduced": 5}
     apart = decided[decided["claim"].str.startswith("deviation from the real cost")]
     assert apart["ours"].tolist() == ["14.01 %"]
 

@@ -103,7 +103,7 @@ def test_every_claim_is_decided_and_says_why():
     decided = claims_frame(CLAIMS, read)
     assert len(decided) == len(PAPER) + 26 and not decided["claim"].duplicated().any()
     assert set(decided["status"]) == {"reproduced", "direction only", "not reproduced", "impossible",
-                                      "impossible as printed", "not testable"}
+                                      "not testable"}
     numbers = decided.iloc[:len(PAPER)]
     assert (numbers["paper"] == [f"{value:g}" for value in PAPER["value"]]).all() and numbers["why"].all()
     assert numbers["status"].value_counts().to_dict() == {"direction only": 21, "not testable": 18,

@@ -18,6 +18,7 @@ from ...frag import fragmentation
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Integers, Truths
 from ...lab.frames import InputError, Later
+from ...lab.plots import policy_colours
 from ...lab.reports import Report
 from ...online.bid import BID, cost_milliwatt, put_prices
 from ...online.fgd import fgd, fgd_points
@@ -790,9 +791,13 @@ def points_chart(explanation: Explanation) -> alt.Chart:
     bars = pd.DataFrame([{"node": f"{row['rank']}. {row['node']}", "score": name,
                           "points": weight * row[f"{name}_points"]}
                          for row in best.to_dict("records") for name, weight in weights.items()])
-    chart: alt.Chart = alt.Chart(bars, title="Points of the best nodes").mark_bar().encode(
+    colours = policy_colours(weights)
+    verdict = verdict_line(explanation.about).partition(";")[0]
+    chart: alt.Chart = alt.Chart(bars, title=verdict).mark_bar().encode(
         alt.X("points:Q", title=f"weight times points ({explanation.about['unit']})"),
-        alt.Y("node:N", sort=None, title=None), alt.Color("score:N", title=None),
+        alt.Y("node:N", sort=None, title=None),
+        alt.Color("score:N", title=None, scale=alt.Scale(
+            domain=list(colours), range=list(colours.values()))),
         tooltip=["node:N", "score:N", "points:Q"]).properties(width=420)
     return chart
 
@@ -801,7 +806,10 @@ def refused_chart(explanation: Explanation) -> alt.Chart:
     """How many nodes were refused for which reason."""
     counts = pd.DataFrame([{"reason": REASONS[reason], "nodes": count}
                            for reason, count in explanation.about["refused"].items()])
-    chart: alt.Chart = alt.Chart(counts, title="Refused nodes").mark_bar(color="#9A9A9A").encode(
+    refused = explanation.about["num_nodes"] - explanation.about["num_feasible"]
+    most = counts.loc[counts["nodes"].idxmax(), "reason"]
+    title = f"{refused:,} of {explanation.about['num_nodes']:,} nodes refused, most for {most}"
+    chart: alt.Chart = alt.Chart(counts, title=title).mark_bar(color="#9A9A9A").encode(
         alt.X("nodes:Q", title="nodes that lack it", axis=alt.Axis(tickMinStep=1, format="d")),
         alt.Y("reason:N", sort="-x", title=None), tooltip=["reason:N", "nodes:Q"])
     return chart.properties(width=420)

@@ -1,4 +1,4 @@
-"""Five sweeps over the size of an error, one for each family; what is read off their frames, and the rule by which a headline stands or falls."""
+"""Five sweeps over the size of an error, one for each family; what is read off their frames, and the rule by which a headline holds or fails."""
 
 # A module, written by hand.
 
@@ -30,6 +30,7 @@ from ...hadar.simulation import run_rounds
 from ...hardware import default_hardware
 from ...lab.arrays import Floats
 from ...lab.frames import sha256
+from ...lab.plots import policy_colours
 from ...lab.reproduction import Claim, Experiment, Workplace
 from ...lab.sweeps import grid
 from ...online.evaluation import Known, tasks_in
@@ -384,29 +385,34 @@ def shares_of(days: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def error_chart(found: pd.DataFrame, x: str, y_title: str, *, panel: str = "",
-                x_title: str = "") -> alt.TopLevelMixin:
+                x_title: str = "", title: str = "") -> alt.TopLevelMixin:
     """Means and intervals of policies against the size of an error.
 
     Parameters
     ----------
     found : the column `x`, policy, mean, low, high, and the column of the panels
-    x, x_title : column of the size of the error, in the order of the rows, and what to call it
+    x, x_title : column of the size of the error, drawn in ascending order, and what to call it
     y_title : what is read off
     panel : column with a chart for each value; one chart if empty
+    title : what the chart shows to be so
     """
     import altair as alt
 
+    colours = policy_colours(found["policy"].unique())
     base = alt.Chart(found).encode(
-        alt.X(f"{x}:O", title=x_title or x, sort=None, axis=alt.Axis(labelAngle=0)),
-        alt.Color("policy:N", title=None, legend=alt.Legend(orient="bottom")))
+        alt.X(f"{x}:O", title=x_title or x, sort=sorted(found[x].unique()),
+              axis=alt.Axis(labelAngle=0)),
+        alt.Color("policy:N", title=None, legend=alt.Legend(orient="bottom"),
+                  scale=alt.Scale(domain=list(colours), range=list(colours.values()))))
     mean = alt.Y("mean:Q", title=y_title)
     drawn = alt.layer(
         base.mark_rule(opacity=0.6, strokeWidth=2).encode(alt.Y("low:Q"), alt.Y2("high:Q")),
         base.mark_line(point=True).encode(mean, tooltip=list(found.columns)))
+    heading = {"title": title} if title else {}
     if not panel:
-        return drawn.properties(width=560, height=260)
+        return drawn.properties(width=560, height=260, **heading)
     return drawn.properties(width=170, height=220).facet(
-        column=alt.Column(f"{panel}:N", title=None, sort=None))
+        column=alt.Column(f"{panel}:N", title=None, sort=None), **heading)
 
 
 def at(found: pd.DataFrame, policy: str, **error: object) -> pd.DataFrame:
@@ -423,9 +429,9 @@ def between(found: pd.DataFrame, form: str = "{:.1f}") -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def status_of(stands: object) -> str:
-    """How a headline stands."""
-    return "stands" if stands else "falls"
+def status_of(is_met: object) -> str:
+    """Whether a headline of this book holds under the error."""
+    return "holds" if is_met else "fails"
 
 
 def keeps_power(placed: pd.DataFrame, policy: str, least: float) -> tuple[str, str]:
