@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -118,12 +119,21 @@ MEANINGS = {
     **ENERGY_MEANINGS}
 
 
-def sentences_of(summary: Mapping[str, Any]) -> list[str]:
+def gpus_in_words(mig: Mig) -> str:
+    """How many GPUs of which models."""
+    if not isinstance(mig, ProfileMig):
+        return f"{mig.num_gpus} {mig.model}"
+    counts = Counter(model.name for model in mig.gpus)
+    *most, last = [f"{count} {name}" for name, count in counts.items()]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def sentences_of(summary: Mapping[str, Any], mig: Mig) -> list[str]:
     """The summary in words."""
     done_s = summary["makespan_s"]
     least_s = summary.get("optimum_s", summary["lower_bound_s"])
     first = (f"With the policy {summary['policy']} all {summary['tasks']} tasks are done after "
-             f"{done_s:.2f} s on {summary['gpus']} {summary['gpu']}")
+             f"{done_s:.2f} s on {gpus_in_words(mig)}")
     if done_s <= least_s * (1 + 1e-6):
         return [f"{first}, and no schedule is faster."]
     return [f"{first}. No schedule is done before {least_s:.2f} s, so at most "
@@ -146,7 +156,7 @@ class ScheduleReport(Report):
                 "all, weighted."] if "late" in self.summary else []
         drawn = [energy_sentence(self.summary), self.summary["energy_assumptions"]] if (
             "energy_kwh" in self.summary) else []
-        return sentences_of(self.summary) + late + drawn
+        return sentences_of(self.summary, self.schedule.mig) + late + drawn
 
     def write_tables(self, folder: Path) -> None:
         """Write the tables, and the layout, into a folder that exists."""

@@ -5,7 +5,8 @@ import pytest
 
 from sched_lab.far.mig import mig_of
 from sched_lab.far.policies import POLICIES
-from sched_lab.far.report import CHARTS, TABLES, report_of
+from sched_lab.far.profiles import model_named, profiled
+from sched_lab.far.report import CHARTS, TABLES, gpus_in_words, report_of
 from sched_lab.far.tasks import Batch, toy_batch
 from sched_lab.lab.frames import InputError, read_json
 from sched_lab.lab.reports import RECORD
@@ -39,6 +40,18 @@ def test_the_batch_is_a_column_only_if_there_are_several():
     done = report_of(A30, Batch(TOY.name, TOY.times_s, group))
     table = done.tables["schedule.csv"].set_index("task")
     assert table["batch"].to_dict() == dict(zip(TOY.name, group, strict=True)) and done.summary["batches"] == 2
+
+
+@pytest.mark.parametrize(("mig", "words"), [
+    (A30, "1 A30"), (mig_of("A100", 2), "2 A100"),
+    (profiled([model_named("H200")]), "1 H200"),
+    (profiled([model_named(name) for name in ("H100 PCIe", "H100 PCIe", "H200")]), "2 H100 PCIe and 1 H200")])
+def test_gpus_are_counted_once(mig, words):
+    assert gpus_in_words(mig) == words
+
+
+def test_the_answer_names_the_gpus():
+    assert report_of(A30, TOY).answer()[0].startswith("With the policy far all 7 tasks are done after 28.33 s on 1 A30")
 
 
 def test_an_empty_batch_is_refused():

@@ -1,5 +1,6 @@
 """One day of one cluster: every schedule is checked, nothing beats the bound, and savings add up."""
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,7 @@ from sched_lab.fleet.ask.day_run import (
     run_day,
     seats_of,
     settled,
+    share_saved,
     train,
 )
 from sched_lab.fleet.replay.compare import energy_bounds, floors_of
@@ -243,7 +245,25 @@ def test_the_report_says_what_was_drawn():
     assert report.headline.startswith("all four ideas save") and list(report.tables) == ["days.csv", "effects.csv"]
     assert "drawn in proportion" in report.summary["drawn"] and "EUR/kWh" in report.summary["energy_assumptions"]
     assert report.summary["all_kwh"] > report.summary["bound_kwh"] > 0
-    assert report.charts["worth.svg"]().to_dict()["vconcat"]
+    drawn = report.charts["worth.svg"]().to_dict()
+    words = "[A-Za-z+ ]+"
+    assert drawn["vconcat"]
+    assert re.fullmatch(f"{words} saves most money, {words} most energy, {words} most time", drawn["title"])
+
+
+def some_days(pairs):
+    """Cost of days without and with all ideas."""
+    return pd.DataFrame([{"seed": seed, "variant": name, "total_eur": eur} for seed, pair in enumerate(pairs)
+                         for name, eur in zip((PLAIN, ALL), pair, strict=True)])
+
+
+@pytest.mark.parametrize(("pairs", "words"), [
+    ([(36, 14)], ", 61 %"),
+    ([(22, 14), (50, 13)], ", 62 % (36 to 74 % on each of 2 days)"),  # 22 of 36 EUR, 8 and 37 on single days
+    ([(36, 18)] * 10, ", 50 % (95 % interval: 50 to 50 %)"), ([(10, 20)] * 3, ""), ([(0, 0)], "")])
+def test_what_is_saved_is_a_share_of_what_there_was(pairs, words):
+    """The saving of one day may be more than the mean cost of all; it is never more than its own cost."""
+    assert share_saved(some_days(pairs)) == words
 
 
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\n" + "".join(

@@ -1,0 +1,165 @@
+"""Every chart that the chapters store: its title states a finding, a policy has its colour, an order is kept."""
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sched_lab.lab.plots import BOUND_STYLES, PALETTE, _title_of, _units, _values, fixed_colour
+
+ROOT = Path(__file__).parents[1]
+PANELS = ("hconcat", "vconcat", "concat", "layer")
+COLOURED = ("color", "fill", "stroke")
+PLACED = ("x", "y", "xOffset", "yOffset", "column", "row", "facet")
+
+
+def charts_of(path):
+    """Yield the cell and the specification of each chart that a notebook stores."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            for kind, spec in output.get("data", {}).items():
+                if "vegalite" in kind:
+                    yield pytest.param(spec, id=f"{path.stem}:{cell['id']}")
+
+
+CHARTS = [chart for path in sorted((ROOT / "nbs").glob("[0-9]*.ipynb")) for chart in charts_of(path)]
+
+
+# --- titles
+
+def text_of(title):
+    """Text of a title, "" if there is none."""
+    text = title.get("text", "") if isinstance(title, dict) else title or ""
+    return " ".join(text) if isinstance(text, list) else text
+
+
+def titles_of(spec):
+    """List the titles of a chart: its own, or that of a layer; else those of all its panels, None where it lacks."""
+    own = text_of(spec.get("title"))
+    if own:
+        return [own]
+    if layers := spec.get("layer"):
+        return next(([title] for layer in layers if (title := text_of(layer.get("title")))), [None])
+    parts = [part for way in PANELS[:3] for part in spec.get(way, [])]
+    return [title for part in parts for title in titles_of(part)] if parts else [None]
+
+
+def axes_of(spec):
+    """Titles of the axes and panels."""
+    found = {_title_of(channel) for unit in _units(spec, spec.get("datasets", {}))
+             for name, channel in unit.encoding.items() if name in PLACED and isinstance(channel, dict)}
+    return {title for title in found if title}
+
+
+def says_little(title, axes):
+    """Whether a title is a label: missing, of one or two words, or what an axis says already."""
+    if not title or title in axes:
+        return True
+    return len(title.split()) < 3 and not re.search(r"\d", title)
+
+
+@pytest.mark.parametrize("spec", CHARTS)
+def test_the_title_states_a_finding(spec):
+    assert [title for title in titles_of(spec) if says_little(title, axes_of(spec))] == []
+
+
+def test_labels_would_be_found():
+    up = {"field": "kW", "type": "quantitative", "title": "power of the cluster"}
+    plain = {"mark": "line", "encoding": {"y": up}, "data": {"values": [{"kW": 1}]}}
+    for title in (None, "", "Power", "The toy", "power of the cluster"):
+        assert says_little(titles_of(plain | {"title": title})[0], axes_of(plain))
+    assert not says_little(titles_of(plain | {"title": {"text": ["Sleep saves", "at night"]}})[0], axes_of(plain))
+    assert titles_of({"hconcat": [plain | {"title": "Greedy: 5.58 EUR"}, plain]}) == ["Greedy: 5.58 EUR", None]
+    assert titles_of({"layer": [plain, plain | {"title": "It falls at night"}]}) == ["It falls at night"]
+
+
+# --- colours
+
+def colours_of(unit, channel):
+    """Colour of each label of a channel as it is drawn."""
+    encoding = unit.encoding.get(channel)
+    if not isinstance(encoding, dict) or "field" not in encoding or encoding.get("type") not in ("nominal", "ordinal"):
+        return {}
+    scale = encoding.get("scale") or {}
+    labels = scale.get("domain") or drawn_order(encoding, _values(unit, channel))
+    colours = scale.get("range") or list(PALETTE)
+    return {str(label): colours[number % len(colours)] for number, label in enumerate(labels)} if isinstance(
+        colours, list | tuple) else {}
+
+
+def wrong_colours(spec):
+    """Policies and bounds that are drawn in another colour than everywhere: label, colour, and the right one."""
+    drawn = {(label, colour.lower()) for unit in _units(spec, spec.get("datasets", {})) for channel in COLOURED
+             for label, colour in colours_of(unit, channel).items()}
+    return sorted((label, colour, right) for label, colour in drawn
+                  if (right := (fixed_colour(label) or colour).lower()) != colour)
+
+
+@pytest.mark.parametrize("spec", CHARTS)
+def test_a_policy_has_its_colour(spec):
+    assert wrong_colours(spec) == []
+
+
+def test_a_wrong_colour_would_be_found():
+    def lines(labels, **scale):
+        colour = {"field": "policy", "type": "nominal", **({"scale": scale} if scale else {})}
+        return {"mark": "line", "encoding": {"color": colour}, "data": {"values": [{"policy": one} for one in labels]}}
+    assert wrong_colours(lines(["joint", "pwr-fgd:0.1"]))[0] == ("joint", "#0072b2", "#7a2a0e")
+    assert wrong_colours(lines(["bound"])) == [("bound", "#0072b2", BOUND_STYLES["bound"][0].lower())]
+    assert wrong_colours(lines(["fgd", "new"], domain=["new", "fgd"], range=["#D55E00", "#0072b2"])) == []
+    assert wrong_colours({"hconcat": [lines(["a"]), lines(["pwr"])]}) == [("pwr", "#0072b2", "#d55e00")]
+    assert sum(len(colours_of(unit, "color")) for chart in CHARTS for spec in chart.values
+               for unit in _units(spec, spec.get("datasets", {}))) > 400
+
+
+# --- order
+
+NUMBER = re.compile(r"(?<![A-Za-z\d.])-?\d+(?:\.\d+)?")  # of a scale, not of a name: 1.5, M-3, 12 h, not J6
+
+
+def drawn_order(encoding, values):
+    """Labels of a discrete channel in the order in which they are drawn."""
+    seen = list(dict.fromkeys(value for value in values if value is not None))
+    if domain := (encoding.get("scale") or {}).get("domain"):
+        return domain
+    sort = encoding.get("sort", "ascending")
+    if isinstance(sort, list):
+        return [*sort, *(value for value in seen if value not in sort)]
+    if sort is None or isinstance(sort, dict) or sort.lstrip("-") in ("x", "y"):
+        return seen
+    return sorted(seen, key=lambda value: (isinstance(value, str), value), reverse=sort == "descending")
+
+
+def is_out_of_order(labels):
+    """Whether labels that differ in one number neither rise nor fall."""
+    texts = [str(label) for label in labels]
+    numbers = [NUMBER.findall(text) for text in texts]
+    if len(texts) < 3 or len({NUMBER.sub("#", text) for text in texts}) > 1 or {len(found) for found in numbers} != {1}:
+        return False
+    values = [float(found[0]) for found in numbers]
+    return values not in (sorted(values), sorted(values, reverse=True))
+
+
+def out_of_order(spec):
+    """Discrete axes and panels whose labels are numbers, and not in their order."""
+    return sorted({(channel, str(order)) for unit in _units(spec, spec.get("datasets", {})) for channel in PLACED
+                   if isinstance(encoding := unit.encoding.get(channel), dict) and "field" in encoding
+                   and encoding.get("type") in ("nominal", "ordinal")
+                   and is_out_of_order(order := drawn_order(encoding, _values(unit, channel)))})
+
+
+@pytest.mark.parametrize("spec", CHARTS)
+def test_what_has_an_order_is_in_it(spec):
+    assert out_of_order(spec) == []
+
+
+def test_a_wrong_order_would_be_found():
+    def bars(labels, **more):
+        across = {"field": "share", "type": "ordinal", **more}
+        return {"mark": "bar", "encoding": {"x": across}, "data": {"values": [{"share": one} for one in labels]}}
+    assert out_of_order(bars([0.0, 1.0, 0.5], sort=None)) == [("x", "[0.0, 1.0, 0.5]")]
+    assert out_of_order(bars([0.0, 1.0, 0.5])) == out_of_order(bars([2, 1, 0], sort=None)) == []
+    mixes = ["M-1", "M-10", "M-3"]
+    assert out_of_order(bars(mixes)) and not out_of_order(bars(mixes, sort=["M-1", "M-3", "M-10"]))
+    assert not out_of_order(bars(["T4", "A10", "A100 40GB"], sort=None))
+    assert not out_of_order(bars(["J6", "J9", "J1"], sort=None))  # names, by arrival
