@@ -142,7 +142,7 @@ def test_every_chart_is_listed_with_what_it_is_drawn_from(apparatus):
     assert charts > 150 and len(rows) >= charts
     assert [row for row in rows if len(row) != 3 or row[1] in ("", "chart") or not row[2]] == []
     drawn = {row[1]: row[2] for row in rows}
-    assert drawn["How much could be served (Default trace)"].endswith("behind them openb")
+    assert drawn["FGD serves 95 % of the full demand, and nobody more than 97 %"].endswith("behind them openb")
     sets = {apparatus.split(line)[0] for line in apparatus.data_page(ROOT)}
     assert set(apparatus.SETS.values()) <= sets
 

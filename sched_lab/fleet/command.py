@@ -383,7 +383,7 @@ def answer_replay(found: Problems, out: Path, asked: Question, told: Mapping[str
     check_folder(out, answer, force=force)
     old = check_policy_folders(out, answer)
     ensure_writable(out)
-    is_kept = answer.is_in(out)
+    is_kept = answer.is_in(out) and not force
     if not is_kept:
         if not workers and len(names) * len(found.problem.tasks) < LITTLE:
             workers = 1

@@ -88,8 +88,8 @@ def folder_option(files: str) -> Any:
 
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Replace the answer to another question, or write beside other "
-                 "files; what this command did not write stays as it is.")]
+    typer.Option("--force", help="Answer again, replace the answer to another question, or write "
+                 "beside other files; what this command did not write stays as it is.")]
 NoCharts = Annotated[bool, typer.Option("--no-charts", help="Write the tables only, and no page.")]
 Workers = Annotated[
     int, typer.Option(min=0, help="Processes on this machine; 0 for one on each core.")]
@@ -336,7 +336,7 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
     answer : the question, and the files that answer it
     out : their folder
     compute : makes the report
-    force : whether the answer to another question is replaced
+    force : whether an answer is replaced, be it to this question or another
     no_charts : whether the tables are enough
 
     Raises
@@ -351,7 +351,7 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
     is_able = not no_charts and can_draw()
     charts = () if no_charts else answer.charts if is_able else (PAGE,)
     is_whole = answer.is_in(out) and "headline" in answer.in_folder(out)
-    is_kept = is_whole and all((out / name).is_file() for name in charts)
+    is_kept = not force and is_whole and all((out / name).is_file() for name in charts)
     if not is_kept:
         with warnings_said():
             report = compute()

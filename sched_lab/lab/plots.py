@@ -83,6 +83,7 @@ def _shown(spec: dict[str, Any], **metadata: Any) -> Any:
 POLICY_COLOURS = {
     "fgd": "#0072B2", "pwr": "#D55E00", "bestfit": "#009E73", "dotprod": "#E69F00",
     "gpu-packing": "#56B4E9", "gpu-clustering": "#A88A00", "random": "#8C8C8C",
+    "recorded": "#4F7F86",
     "pwr-target": "#8CCB5E", "joint": "#7A2A0E", "joint-early": "#C99B84",
     "joint-middle": "#5A5A00", "joint-late": "#403006", "fifo": "#0072B2", "edf": "#D55E00",
     "priority": "#009E73", "greedy": "#CC79A7", "rg": "#E69F00", "local": "#56B4E9",

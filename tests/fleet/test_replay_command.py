@@ -74,6 +74,18 @@ def test_an_answer_has_all_its_files(capsys):
     assert b"<b>bob" not in there["report.html"] and b"http-equiv=refresh" not in there["report.html"]
 
 
+def test_force_writes_a_page_without_pictures_again(monkeypatch, capsys):
+    """The page that lacks its pictures says: install the extra charts and run the command again with --force."""
+    assert replay("--policies", "fgd") == 0
+    before = content("out")
+    monkeypatch.setattr(report, "page_of", lambda comparison: "<!DOCTYPE html><svg></svg>")
+    assert replay("--policies", "fgd") == 0 and "(kept)" in capsys.readouterr().out
+    assert replay("--policies", "fgd", "--force") == 0 and "(kept)" not in capsys.readouterr().out
+    after = content("out")
+    assert b"<svg" in after["report.html"] and b"<svg" not in before["report.html"]
+    assert {name for name in after if after[name] != before[name]} == {"report.html", "summary.json"}
+
+
 def test_an_answer_is_kept_replaced_by_force_or_left_alone(capsys):
     for _ in range(2):
         assert replay("--policies", "fgd,pwr") == 0

@@ -270,7 +270,7 @@ def test_waits_of_other_tasks_are_not_compared_in_silence():
     drawn, title, _ = trade_frame(Reading(comparison))  # what is drawn is what is said
     assert title == "mean wait (min)" and drawn.set_index("policy")["x"].to_dict() == {"recorded": 10, "fgd": 100}
     assert (drawn["x_low"] == drawn["x"]).all() and (drawn["x_high"] == drawn["x"]).all()
-    assert "They come from 100 min, and over so short a time are too narrow." in words
+    assert "Intervals from 100 min are too narrow." in words
     same = said(a_comparison({"fgd": {}, "pwr": {"mean_wait_s": 470.0}}, {"pwr": SAVING}))
     assert "counting the tasks" not in same
 
@@ -282,6 +282,11 @@ def test_few_tasks_prove_nothing():
     assert "fgd: energy too few tasks to tell (3); " in words and "mean wait too few tasks to tell (3); " in words
     assert "No policy drew clearly less energy" in words and "No policy let tasks wait clearly less" in words
     assert "Fewer than 30 tasks started under fgd and under recorded, so whatever differs may be chance." in words
+    served = {"mean_wait_s": 6000.0, "served_tasks": 40.0}
+    both = said(a_comparison({"recorded": {"mean_wait_s": 9.0}, "fgd": served, "pwr": served},
+                             dict.fromkeys(("fgd", "pwr"), {"mean_wait_s": (-9.0, -20.0, -2.0)}), a_problem(tasks=3)))
+    assert "less than recorded (9 s in the mean); over all that started it is 100 min under fgd and pwr." in both
+    assert "mean wait too few tasks to tell (3); over all that started it is 100 min against 9 s; served" in both
 
 
 def test_an_axis_does_not_blow_up_a_difference_of_half_a_percent():

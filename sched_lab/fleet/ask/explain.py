@@ -807,7 +807,7 @@ def refused_chart(explanation: Explanation) -> alt.Chart:
     counts = pd.DataFrame([{"reason": REASONS[reason], "nodes": count}
                            for reason, count in explanation.about["refused"].items()])
     refused = explanation.about["num_nodes"] - explanation.about["num_feasible"]
-    most = counts.loc[counts["nodes"].idxmax(), "reason"]
+    most = REASONS[max(explanation.about["refused"], key=explanation.about["refused"].get)]
     title = f"{refused:,} of {explanation.about['num_nodes']:,} nodes refused, most for {most}"
     chart: alt.Chart = alt.Chart(counts, title=title).mark_bar(color="#9A9A9A").encode(
         alt.X("nodes:Q", title="nodes that lack it", axis=alt.Axis(tickMinStep=1, format="d")),

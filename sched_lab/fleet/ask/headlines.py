@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -408,11 +408,12 @@ def error_chart(found: pd.DataFrame, x: str, y_title: str, *, panel: str = "",
     drawn = alt.layer(
         base.mark_rule(opacity=0.6, strokeWidth=2).encode(alt.Y("low:Q"), alt.Y2("high:Q")),
         base.mark_line(point=True).encode(mean, tooltip=list(found.columns)))
-    heading = {"title": title} if title else {}
-    if not panel:
-        return drawn.properties(width=560, height=260, **heading)
-    return drawn.properties(width=170, height=220).facet(
-        column=alt.Column(f"{panel}:N", title=None, sort=None), **heading)
+    chart: Any = drawn.properties(width=560, height=260)
+    if panel:
+        chart = drawn.properties(width=170, height=220).facet(
+            column=alt.Column(f"{panel}:N", title=None, sort=None))
+    done: alt.TopLevelMixin = chart.properties(title=title) if title else chart
+    return done
 
 
 def at(found: pd.DataFrame, policy: str, **error: object) -> pd.DataFrame:

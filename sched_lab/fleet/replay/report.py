@@ -168,7 +168,8 @@ class Reading:
         tasks = self.started_under_both(policy)
         if rows.empty:
             return Difference(np.nan, np.nan, np.nan, tasks)
-        return Difference(*map(float, rows.iloc[0][["difference", "low", "high"]]), tasks)
+        value, low, high = map(float, rows.iloc[0][["difference", "low", "high"]])
+        return Difference(value, low, high, tasks)
 
     def share_of(self, column: str) -> Say:
         """How an amount is said: in per cent of what the other policy has, if it has any."""
@@ -238,8 +239,10 @@ def paired(reading: Reading, policy: str) -> str:
     if is_of_all(reading, policy):
         return ""
     waits = [duration(reading.value(name, "mean_wait_s")) for name in (policy, reading.against)]
-    return (f", counting the {reading.started_under_both(policy):,} tasks that started under both; "
-            f"over all that started it is {waits[0]} against {waits[1]}")
+    tasks = reading.started_under_both(policy)
+    both = "" if tasks < FEWEST_TASKS else (
+        f", counting the {tasks:,} tasks that started under both")
+    return f"{both}; over all that started it is {waits[0]} against {waits[1]}"
 
 
 def wait_sentence(reading: Reading) -> str:
@@ -250,10 +253,12 @@ def wait_sentence(reading: Reading) -> str:
     base = f"{reading.against} ({duration(base_s)} in the mean)"
     best = clearly_least(reading, "mean_wait_s")
     if best is None:
-        others = [f"{duration(wait_s)} under {name}" for name, wait_s
-                  in reading.values("mean_wait_s").items()
-                  if name != reading.against and not is_of_all(reading, name)]
-        more = f"; those that others started waited {together(others)}" if others else ""
+        under: dict[str, list[str]] = {}
+        for name, wait_s in reading.values("mean_wait_s").items():
+            if name != reading.against and not is_of_all(reading, name):
+                under.setdefault(duration(wait_s), []).append(name)
+        others = [f"{wait} under {together(names)}" for wait, names in under.items()]
+        more = f"; over all that started it is {together(others)}" if others else ""
         return f"No policy let tasks wait clearly less than {base}{more}."
     words = in_words(reading.difference(best, "mean_wait_s"), duration)
     return f"Under {best} a task waited {words} than under {base}{paired(reading, best)}."
@@ -334,7 +339,7 @@ def answer_of(reading: Reading) -> list[Part]:
         note += (f" Fewer than {FEWEST_TASKS} tasks started under {together(few)} and under "
                  f"{reading.against}, so whatever differs may be chance.")
     if span_s < SHORT_S:
-        note += f" They come from {duration(span_s)}, and over so short a time are too narrow."
+        note += f" Intervals from {duration(span_s)} are too narrow."
     record = ["recorded is what really ran."] if "recorded" in reading.names else []
     return [" ".join(lead), " ".join(rest),
             [policy_line(reading, name) for name in reading.others], " ".join([note, *record])]
