@@ -27,6 +27,8 @@ from .lab.commands import (
     folder_named,
     note_call,
     option,
+    warnings_said,
+    within,
     workers_of,
 )
 from .lab.jit import PACKAGE, heard
@@ -475,7 +477,8 @@ Paper = Annotated[str | None, typer.Argument(metavar="|".join(PAPERS), help="Who
 Names = Annotated[list[str] | None, typer.Argument(help="Which experiments. [default: list them]")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with what is stored, and write "
                                      "nothing; without names, the cheap experiments.")]
-Minutes = Annotated[float, option("With --check and no names: the most an experiment may take.")]
+Minutes = Annotated[float, option("With --check and no names: the most an experiment may take.",
+                                  callback=within(0, 1e6))]
 ResultsFolder = Annotated[
     Path | None, option("Stored results. [default: data/results of the checkout or the package]",
                         metavar="DIR", parser=folder_named)]
@@ -654,7 +657,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
     ready = first_run(words, compile_s) if is_own else contextlib.nullcontext()
     try:
-        with heard(), ready:
+        with heard(), ready, warnings_said():
             status = app(words, prog_name="sched-lab", standalone_mode=False)
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "sched-lab"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ def files(tmp_path, monkeypatch):
     Path("tasks.csv").write_text(TASKS)
 
 
-# --- words that are none of a closed vocabulary -----------------------------------------------------------------------
+# --- words that are none of a closed vocabulary ---
 
 ONLINE = "--nodes nodes.csv --tasks tasks.csv --out out"
 
@@ -44,3 +47,91 @@ ONLINE = "--nodes nodes.csv --tasks tasks.csv --out out"
     ("reproduce pwr cluster-powr --check --results .", "did you mean cluster-power?")])
 def test_a_mistyped_word_is_answered_by_the_one_that_was_meant(words, meant, capsys):
     assert_refused(call(*words.split()), capsys, meant)
+
+
+# --- files and numbers that nobody means well by: one line each, soon ---
+
+OWN = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,8,64000,262144\n"
+TIMED = "name,submit_s,start_s,end_s,num_gpus\na,0,0,9,1\n"
+LISTS = {
+    "wide.csv": ",".join(f"c{k}" for k in range(100_000)) + "\n" + ",".join("1" * 100_000) + "\n",
+    "keys.json": '{"items": [{' + "".join(f'"k{k}": 1, ' for k in range(10**5)) + '"k99999": 1}]}',
+    "broken.json": '{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": }]}',
+    "pods.json": '{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": '
+                 '"2024-01-01T00:00:00Z"}, "spec": {"containers": []}, "status": {"phase": "Pending"}}]}',
+    "parts.csv": "name,submit_s,start_s,end_s,num_gpus,num_nodes\n" + "a,0,0,9,1,10000\n" * 501,
+    "own.csv": OWN, "timed.csv": TIMED}
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ("read csv wide.csv --out out", "there are 100,000 columns; give a table with at most 1,000"),
+    ("read k8s keys.json --out out", "has the name 'k99999' twice"),
+    ("read auto broken.json --out out", "broken.json, row 1: this is not JSON (Expecting value) at position"),
+    ("read auto empty.zip --out out", "the ZIP archive has no file in it"),
+    ("read csv parts.csv --out out", "5,010,000 parts together; give at most 5,000,000"),
+    ("read csv timed.csv --size-to nan --out out", "is not a share"),
+    ("recommend --nodes broken.json --pods broken.json", "broken.json, row 1: this is not JSON"),
+    ("recommend --nodes pods.json --pods pods.json", "no nodes in these files; give what kubectl get nodes"),
+    ("replay timed.csv --out out", "this is a file, not a folder"),
+    *((f"replay mine --at {at} --out out", "is not in the range from") for at in ("1e300", "-1e300", "nan", "inf")),
+    ("reproduce pwr --check --minutes nan", "nan is not in the range from 0"),
+    (f"inflate {ONLINE} --seeds 0-1000000000", "of at most nine digits each"),
+    (f"inflate {ONLINE} --seeds 0-999999999", "are more than"),
+    (f"inflate {ONLINE} --until 1e308", "give a number above 0 and below 1000")])
+def test_what_nobody_means_well_is_one_line_soon(words, said, capsys):
+    for name, text in LISTS.items():
+        Path(name).write_text(text)
+    zipfile.ZipFile("empty.zip", "w").close()
+    begun = time.process_time()
+    assert_refused(call(*words.split()), capsys, said)
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(("about", "said"), [
+    ('{"formats": 5}', "formats is 5"), ('{"formats": {"a": 5}}', "formats is"), ('{"zero": 5}', "zero is 5"),
+    ('{"zero": "soon"}', "zero is 'soon'"), ('{"zero": "2024-01-01"}', "zero is '2024-01-01'"), ("[]", "not a JSON")])
+def test_a_record_that_is_none_is_refused_by_name(about, said, capsys):
+    Path("timed.csv").write_text(TIMED)
+    Path("own.csv").write_text(OWN)
+    assert call("read", "csv", "timed.csv", "--nodes", "own.csv", "--out", "mine") == 0
+    Path("mine/about.json").write_text(about)
+    capsys.readouterr()
+    for words in ("replay mine --out out", "move mine --out out", "explain mine --task a"):
+        assert_refused(call(*words.split()), capsys, "about.json", said)
+
+
+# --- what `read` writes, `check` and `replay` read ---
+
+SUBMITTED = "name,submit_s,wait_s,duration_s,num_gpus,priority\n"
+POD = {"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"},
+       "spec": {"containers": []}, "status": {"phase": "Pending"}}
+DLRM = ("instance_sn,role,app_name,cpu_request,gpu_request,memory_request,max_instance_per_node,creation_time,"
+        "scheduled_time,deletion_time\na,HN,b,1,1,1,{},0,1,2\n")
+WRITTEN = {
+    "names that collide": ("csv", SUBMITTED + "a#2,0,0,9,1,\na,0,0,9,1,\na,0,1,9,1,\n", "renamed NAME#2"),
+    "a time beyond numbers": ("csv", SUBMITTED + "a,0,0,1e17,1,\n", "beyond 2**53 s"),
+    "a priority beyond numbers": ("csv", SUBMITTED + "a,0,0,9,1,1e400\n", "not a finite number"),
+    "a name of a megabyte": ("csv", SUBMITTED + f'"{"x" * 10**6},",0,0,9,1,\n', ""),
+    "a pod name of a megabyte": ("k8s", json.dumps(POD | {"metadata": POD["metadata"] | {"name": "," * 10**6}}), ""),
+    "a pod whose spec is text": ("k8s", json.dumps(POD | {"spec": "text"}), "spec of the Pod is no object"),
+    "names but for a control character": ("k8s", json.dumps(
+        [POD | {"metadata": POD["metadata"] | {"name": name}} for name in ("a\x01", "a\x02", " a", "a")]),
+        "there twice, equal"),
+    "an infinite limit": ("dlrm", DLRM.format("inf"), "not a finite number"),
+    "a limit beyond numbers": ("dlrm", DLRM.format("1e300"), "taken as no limit"),
+    "nodes by the million": ("swf", "; MaxNodes: 5000000\n; MaxProcs: 5000000\n"
+                             "1 0 1 9 1 -1 -1 1 9 -1 1 1 1 1 1 1 -1 -1\n", "no nodes")}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_what_read_writes_check_and_replay_read(kind, capsys):
+    name, text, said = WRITTEN[kind]
+    Path("dump").write_text(text)
+    Path("own.csv").write_text(OWN)
+    begun = time.process_time()
+    assert call("read", name, "dump", "--nodes", "own.csv", "--out", "mine") == 0
+    assert said in Path("mine/ledger.csv").read_text()
+    assert call("check", "mine") in (0, 1)
+    assert time.process_time() - begun < 5
+    assert call("replay", "mine", "--policies", "fgd", "--out", "out") == 0
+    assert "Traceback" not in capsys.readouterr().err

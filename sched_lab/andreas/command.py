@@ -27,7 +27,6 @@ from ..lab.commands import (
     folder_option,
     option,
     policy_option,
-    warnings_said,
     within,
 )
 from ..lab.frames import InputError, InputFile, embedded, read_input
@@ -181,9 +180,8 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
                    "times": times, "hardware": hardware}, now, pue, asleep_after, asleep_watts)
     check_given(given)
     read = {name: read_input(path) for name, path in given.paths.items() if path is not None}
-    with warnings_said():
-        problem, zero = problem_of(given, read)
-        tariff = tariff_for(problem, zero, price, carbon)
+    problem, zero = problem_of(given, read)
+    tariff = tariff_for(problem, zero, price, carbon)
     inputs = {
         "policy": policy, "simulate": simulate, "seed": seed, "max_iterations": max_iterations,
         "period": period, "loss": loss, "time_limit": time_limit,

@@ -25,7 +25,6 @@ from ..lab.commands import (
     option,
     policy_option,
     series_files,
-    warnings_said,
     within,
 )
 from ..lab.frames import (
@@ -72,10 +71,18 @@ Times = Annotated[
     option("Run times: task, and seconds for each profile (columns 1g.10gb, ...) or size (1, 2, 3, "
            "4, 7), empty where the task does not fit; memory_gib, release_s, due_s and weight if "
            "there are any.")]
+
+
+def as_of_papers(gpu: str) -> str:
+    """The name of a model of the papers whatever its capitals, and any other as it is."""
+    return {name.lower(): name for name in MODELS}.get(gpu.strip().lower(), gpu)
+
+
 GpuName = Annotated[
     str,
     option(f"GPU model: {', '.join(MODELS)}, or one that sched-lab hardware lists; several as "
-           "'H100 PCIe=2,H200=1', or as a file .csv with model and count.", metavar="MODEL")]
+           "'H100 PCIe=2,H200=1', or as a file .csv with model and count.", metavar="MODEL",
+           callback=as_of_papers)]
 Gpus = Annotated[int, option("How many GPUs of that model.", max=1024)]
 PolicyName = Annotated[str, policy_option(POLICIES)]
 BatchColumn = Annotated[
@@ -173,8 +180,7 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     files |= series_files(price=price, carbon=carbon)
     catalogue = hardware_of(files.get("hardware"))
     asked = Asked(files, catalogue, files.get("gpu", gpu), gpus, batch, one_sequence)
-    with warnings_said():
-        mig, tasks = problem_of(asked)
+    mig, tasks = problem_of(asked)
     inputs = {
         "gpu": gpu, "gpus": gpus, "policy": policy, "objective": objective, "batch": batch,
         "one_sequence": one_sequence, "price": price, "carbon": carbon,
@@ -245,8 +251,7 @@ def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", g
                          mend="give one of --dry-run, --simulated 100 and --yes-reconfigure")
     mig = mig_of(gpu, gpus)
     file = read_input(times)
-    with warnings_said():
-        tasks = read_times(file, mig)
+    tasks = read_times(file, mig)
     schedule = report_of(mig, tasks, policy).schedule
     if dry_run:
         typer.echo(dry_run_of(schedule, tasks.name))

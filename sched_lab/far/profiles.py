@@ -19,7 +19,7 @@ import numpy as np
 from ..lab.arrays import Floats, Integers
 from .mig import MODELS, Mig, Schedule, Tree, _lives, _relatives
 from .tasks import LONGEST_S, SHORTEST_S, Batch, check_result, no_terms
-from ..lab.frames import Column, InputError, read_header, read_table
+from ..lab.frames import Column, InputError, advice_on, read_header, read_table
 from ..hardware import GpuModel, Hardware, MigProfile, Watts, default_hardware
 
 # %% auto #0
@@ -54,18 +54,19 @@ def model_named(name: str, hardware: Hardware | None = None,
     ------
     InputError : if it is unknown, or cannot be cut
     """
+    of_paper = {one.lower(): one for one in MODELS}.get(name.lower(), "")
     try:
         model = (hardware or default_hardware()).gpu(name)
     except InputError:
-        if name in MODELS:
-            return paper_model(name)
-        raise InputError(f"unknown GPU model {name!r}", **place,
-                         mend=f"give one of {', '.join(MODELS)}, or one that `sched-lab hardware` "
+        if of_paper:
+            return paper_model(of_paper)
+        raise InputError(f"unknown GPU model {name!r:.60}", **place,
+                         mend=f"{advice_on(name, MODELS)}, or one that `sched-lab hardware` "
                          "lists; --hardware FILE adds others") from None
     if model.profiles:
         return model
-    if name in MODELS:
-        return paper_model(name)
+    if of_paper:
+        return paper_model(of_paper)
     raise InputError(f"{model.name} cannot be cut into instances", **place,
                      mend="give a GPU for which `sched-lab hardware` lists profiles")
 

@@ -30,6 +30,7 @@ from ..lab.commands import (
     choice,
     folder_named,
     folder_option,
+    moment_option,
     option,
     workers_of,
 )
@@ -203,9 +204,9 @@ Policies = Annotated[str, option(
     "[default: recorded where known, fgd, pwr-fgd:0.1, joint]", metavar="NAME,NAME,...")]
 Backfill = Annotated[str, choice("Which tasks may start before an earlier one that has to wait.",
                                  BACKFILLS)]
-At = Annotated[float | None, option(
+At = Annotated[float | None, moment_option(
     "Let policies decide from this second on; what ran then stays where it is. "
-    "[default: from the beginning, on an empty cluster]", metavar="SECONDS")]
+    "[default: from the beginning, on an empty cluster]")]
 
 WhatIf = Annotated[Path | None, option(
     "Changes to the cluster in a TOML file: load = 1.3, mig = true, nodes.scale, nodes.remove, "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .records import PolicyTable
     from .reports import Answer, Report
 
-__all__ = ['option', 'choice', 'within', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
+__all__ = ['option', 'choice', 'within', 'moment_option', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
            'fail']
 
 
@@ -50,6 +50,14 @@ def within(low: float, high: float) -> Callable[[float | None], float | None]:
             return value
         raise typer.BadParameter(f"{value:g} is not in the range from {low:g} to {high:g}")
     return check
+
+
+FARTHEST_S = 1e12  # of a moment: 30,000 years
+
+
+def moment_option(help: str) -> Any:
+    """The option `--at`: a moment, in seconds since the zero of a cluster."""
+    return option(help, "--at", metavar="SECONDS", callback=within(-FARTHEST_S, FARTHEST_S))
 
 
 def choice(help: str, words: Iterable[str], *names: str, metavar: str | None = None) -> Any:
@@ -191,11 +199,13 @@ def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
 @contextlib.contextmanager
 def warnings_said() -> Iterator[None]:
     """Pass warnings on to standard error, one line each."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    def say(message: Warning | str, *_: Any, **__: Any) -> None:
+        typer.echo(f"sched-lab: warning: {' '.join(str(message).split())}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = say
         yield
-    for warning in said:
-        typer.echo(f"sched-lab: warning: {warning.message}", err=True)
 
 
 def started_bar(sentence: str, total: float) -> Any:
@@ -353,12 +363,11 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
     is_whole = answer.is_in(out) and "headline" in answer.in_folder(out)
     is_kept = not force and is_whole and all((out / name).is_file() for name in charts)
     if not is_kept:
-        with warnings_said():
-            report = compute()
-            answer.write(out, report.write_tables, headline=report.headline, force=force)
-            if charts:
-                origin = Origin(answer.command, as_called.get(), answer.inputs)
-                report.draw(out, origin, can_draw=is_able)
+        report = compute()
+        answer.write(out, report.write_tables, headline=report.headline, force=force)
+        if charts:
+            origin = Origin(answer.command, as_called.get(), answer.inputs)
+            report.draw(out, origin, can_draw=is_able)
     headline = answer.in_folder(out)["headline"]
     typer.echo(f"{out}: {headline}{' (kept)' if is_kept else ''}")
 

@@ -235,6 +235,7 @@ def first_repeated(words: Iterable[str]) -> str | None:
 
 
 LARGEST_INPUT_MIB = 128  # a trace of a million tasks has about 50
+csv.field_size_limit(2**31 - 1)  # of a cell: that of its file is enough
 PATIENCE_S = 60  # longest silence of a pipe
 
 

@@ -33,7 +33,6 @@ from ..lab.commands import (
     policy_option,
     progress,
     series_files,
-    warnings_said,
     workers_of,
 )
 from ..lab.frames import (
@@ -251,7 +250,7 @@ def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None,
     """
     if until is not None and not 0 < until < 1000:
         raise InputError(f"--until {until} is not a share of the capacity",
-                         mend="give a number above 0, such as 1.0")
+                         mend="give a number above 0 and below 1000, such as 1.0")
     if arrivals is None:
         if seed is not None:
             raise InputError("--seed chooses a seed of --arrivals, which is not given",
@@ -276,9 +275,7 @@ def write_run_page(inflation: Inflation, folders: Mapping[int, Path], out: Path)
     mark = f"inflate {input_key({**inflation.inputs, 'seeds': list(folders)})}"
     if mark_of(out / PAGE) != mark:
         origin = Origin("inflate", as_called.get(), inflation.inputs)
-        with warnings_said():
-            page = page_of_runs(folders, origin, mark, can_draw=can_draw())
-        write_page(page, out / PAGE)
+        write_page(page_of_runs(folders, origin, mark, can_draw=can_draw()), out / PAGE)
 
 
 def check_seed_folders(inflation: Inflation, folders: Mapping[int, Path], out: Path,

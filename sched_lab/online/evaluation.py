@@ -174,12 +174,12 @@ def parse_seeds(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise error(f"seeds {text!r}: {part.strip()!r} is neither a seed nor a range",
-                        mend="give 0-9 or 0,3,5-7")
+            raise error(f"seeds {text!r:.60}: {part.strip()!r:.60} is neither a seed nor a range",
+                        mend="give 0-9 or 0,3,5-7, of at most nine digits each")
         first = int(match[1])
         last = int(match[2] or match[1])
         if len(seeds) + last - first >= MOST_SEEDS:
-            raise error(f"seeds {text!r} are more than {MOST_SEEDS}", mend="give fewer")
+            raise error(f"seeds {text!r:.60} are more than {MOST_SEEDS:,}", mend="give fewer")
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 

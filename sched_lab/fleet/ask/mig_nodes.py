@@ -983,7 +983,8 @@ def report_of(plan: MigPlan) -> MigReport:
 
 def text_of(plan: MigPlan) -> str:
     """A layout as a file for mig-parted, with all that is not its own as comments."""
-    said = [*plan.lines(), "", *plan.table.map(printable).to_string(index=False).splitlines()]
+    table = plan.table.map(printable).to_string(index=False) if len(plan.table) else ""
+    said = [*plan.lines(), "", *table.splitlines()]
     comments = "".join(f"# {line}".rstrip() + "\n" for line in map(printable, said))
     return comments + mig_parted(plan)
 

@@ -21,9 +21,9 @@ from ...lab.commands import (
     choice,
     folder_named,
     folder_option,
+    moment_option,
     option,
     policy_option,
-    within,
 )
 from ...lab.frames import InputError, sha256, write_bytes
 from ...lab.reports import Answer, Report
@@ -85,10 +85,9 @@ Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
                                          help="Folder that sched-lab read has written.")]
 TaskName = Annotated[str, option("Name of the task, as in tasks.csv.", "--task", metavar="NAME")]
 PolicyName = Annotated[str, policy_option(POLICIES)]
-FARTHEST_S = 1e12
-At = Annotated[float | None, option(
+At = Annotated[float | None, moment_option(
     "The moment, seconds since the zero of the cluster. [default: the task's start; if it has not "
-    "started, the last known moment]", metavar="SECONDS", callback=within(-FARTHEST_S, FARTHEST_S))]
+    "started, the last known moment]")]
 State = Annotated[str, choice(
     "What was running then: what really ran, or what the policy itself would have placed. "
     "[default: recorded, if anything is]", ("", *STATES))]
@@ -149,9 +148,8 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
 
 NewTasks = Annotated[list[str] | None, option(
     "File with tasks, of any format; may be repeated.", "--tasks", metavar="FILE")]
-Now = Annotated[float | None, option(
-    "The moment, seconds since the zero of the cluster. [default: the last known moment]", "--at",
-    metavar="SECONDS", callback=within(-FARTHEST_S, FARTHEST_S))]
+Now = Annotated[float | None, moment_option(
+    "The moment, seconds since the zero of the cluster. [default: the last known moment]")]
 Seed = Annotated[int, option("Of a policy that draws.", min=0)]
 PlacementsFolder = Annotated[Path, folder_option("placements.csv, ledger.csv and summary.json")]
 

@@ -219,7 +219,11 @@ def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fg
         typer.echo(text, nl=as_json)
         raise typer.Exit(0 if is_served else 1)
     power = power_of_files(hardware, gpu_power)
-    advice = advise(read_files("auto", list(dict.fromkeys([nodes, pods]))), policy, power, seed)
+    tables = read_files("auto", list(dict.fromkeys([nodes, pods])))
+    if not len(tables.nodes):
+        raise InputError("there are no nodes in these files", file=nodes,
+                         mend="give what kubectl get nodes -o json prints to --nodes")
+    advice = advise(tables, policy, power, seed)
     run = sum(one.node != "" for one in advice)
     if as_json:
         told = [one._asdict() for one in advice]

@@ -1045,6 +1045,11 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     found = {source.name: items_of(source) for source in sources}
     for name in [name for name, items in found.items() if not items]:
         ledger.note(name, None, "dropped", "there is no object in the file")
+    for item in (item for items in found.values() for item in items):
+        for part in ("metadata", "spec", "status"):
+            if not isinstance(item.body.get(part, {}), dict | None):
+                ledger.note(item.file, item.row, "interpreted",
+                            f"{part} of the {item.kind:.60} is no object, and nothing in it is read")
     items = latest([item for items in found.values() for item in items], ledger)
     dump = Dump(ledger)
     for item in items:

@@ -86,6 +86,8 @@ def grouped(sources: Sequence[Source], name: str, options: ReadOptions,
             ledger.note(source.name, None, "dropped", "no format knows this file of the archive")
             continue
         if found is None:
+            if source.text().lstrip()[:1] in ("{", "["):  # or else no text at all
+                source.json()
             raise InputError("no format knows this file", file=source.name,
                              mend=text_hint(source) or f"name its format, one of "
                              f"{', '.join(FORMATS)}, or map the columns of a CSV file by --map")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
 import re
@@ -56,6 +57,7 @@ WAITING = "waiting"  # state of a task that a dump says waits; empty for all oth
 LEDGER_COLUMNS = {
     "file": "text", "row": "integer", "what": "text", "reason": "text", "count": "integer"}
 LARGEST = 2**53  # beyond this, not every whole number is a float
+MOST_PER_NODE = 2**31  # tasks of an application that a limit may allow
 
 
 def with_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -272,6 +274,9 @@ def members_of(name: str, data: bytes, sha256: str) -> list[Source]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir()]
+            if not infos:
+                raise InputError("the ZIP archive has no file in it", file=name,
+                                 mend="write it again")
             if sum(info.file_size for info in infos) > largest:
                 raise InputError(f"there are more than {LARGEST_DUMP_MIB} MiB in it, unpacked",
                                  file=name, mend="give its files one by one, packed with gzip")
@@ -296,7 +301,7 @@ def sources_of(paths: Iterable[str | Path]) -> list[Source]:
     found: list[Source] = []
     for path in paths:
         file = dump_file(path)
-        if file.content[:4] == b"PK\x03\x04":
+        if file.content[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # with files, and without any
             found += members_of(str(path), file.content, file.sha256)
         else:
             found.append(Source(str(path), file.content, file.sha256))
@@ -526,8 +531,16 @@ def unique_names(frame: pd.DataFrame, file: str, ledger: Ledger) -> pd.DataFrame
     turn = frame.groupby("name").cumcount()
     note_rows(ledger, file, frame.index[turn > 0], "interpreted",
               "another row has the same name, renamed NAME#2, NAME#3 and so on")
-    names = frame["name"].astype(str) + "#" + (turn + 1).astype(str)
-    return frame.assign(name=frame["name"].where(turn == 0, names))
+    names = frame["name"].tolist()
+    taken = set(names)
+    last = dict.fromkeys(names, 1)
+    for place in np.flatnonzero(turn > 0).tolist():
+        name = names[place]
+        numbers = itertools.count(last[name] + 1)
+        last[name] = next(one for one in numbers if f"{name}#{one}" not in taken)
+        names[place] = f"{name}#{last[name]}"
+        taken.add(names[place])
+    return frame.assign(name=names)
 
 
 def without_impossible(frame: pd.DataFrame, file: str, ledger: Ledger, what: str) -> pd.DataFrame:
@@ -593,7 +606,7 @@ def tables_of(nodes: pd.DataFrame, tasks: pd.DataFrame, ledger: Ledger, file: st
     about : what `about.json` says beside the zero
     """
     nodes = with_names(nodes)
-    tasks = with_names(tasks)
+    tasks = with_known_times(with_names(tasks), file, ledger)
     nodes = unique_names(without_impossible(nodes, file, ledger, "node"), file, ledger)
     tasks = unique_names(without_impossible(tasks, file, ledger, "task"), file, ledger)
     tasks, zero = since_zero(tasks, file)
@@ -605,8 +618,20 @@ def tables_of(nodes: pd.DataFrame, tasks: pd.DataFrame, ledger: Ledger, file: st
 
 
 def with_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same frame, with a column of names if it had no column at all."""
-    return frame if "name" in frame else frame.assign(name=pd.Series(dtype="object"))
+    """The same frame, its names as they come back from a file; empty ones if it had none at all."""
+    names = texts_of(frame["name"]).str.strip() if "name" in frame else pd.Series(dtype="object")
+    return frame.assign(name=names)
+
+
+def with_known_times(tasks: pd.DataFrame, file: str, ledger: Ledger) -> pd.DataFrame:
+    """The same tasks, times that no clock shows unknown."""
+    for name in [name for name in TIMES if name in tasks]:
+        times = pd.to_numeric(tasks[name], errors="coerce").astype("Float64")
+        is_beyond = ~(times.abs() <= LARGEST).fillna(True).astype(bool)
+        note_rows(ledger, file, tasks.index[is_beyond], "interpreted",
+                  f"{name}: beyond 2**53 s, taken as unknown")
+        tasks = tasks.assign(**{name: times.mask(is_beyond)})
+    return tasks
 
 
 CLUSTER_FILES = ("nodes.csv", "tasks.csv", "ledger.csv")
@@ -706,6 +731,22 @@ def check_names(names: pd.Series, path: Path) -> None:
                          mend="give each row its own name")
 
 
+def check_about(about: Mapping[str, Any], path: Path) -> None:
+    """Refuse a record whose zero is no moment, or whose formats are not names by file."""
+    formats = about.get("formats", {})
+    if not (isinstance(formats, dict) and all(isinstance(one, str) for one in formats.values())):
+        raise InputError(f"formats is {formats!r:.60}, not the format of each file", file=path,
+                         mend="read the cluster again, or leave formats out")
+    zero = about["zero"]
+    try:
+        is_moment = zero is None or datetime.fromisoformat(zero).tzinfo is not None
+    except (TypeError, ValueError):
+        is_moment = False
+    if not is_moment:
+        raise InputError(f"zero is {zero!r:.60}, not a moment with its zone", file=path,
+                         mend="write such as 2024-01-31T00:00:00Z, or null")
+
+
 def read_cluster(folder: str | Path) -> ClusterTables:
     """Read a cluster that `write_cluster` wrote, or that was made by hand.
 
@@ -715,7 +756,8 @@ def read_cluster(folder: str | Path) -> ClusterTables:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError("there is no such folder", file=folder,
+        problem = "this is a file, not a folder" if folder.is_file() else "there is no such folder"
+        raise InputError(problem, file=folder,
                          mend="make it with sched-lab read FORMAT FILE... --out FOLDER")
     nodes = read_stored(folder / "nodes.csv", NODE_COLUMNS)
     tasks = read_stored(folder / "tasks.csv", TASK_COLUMNS)
@@ -723,6 +765,7 @@ def read_cluster(folder: str | Path) -> ClusterTables:
     ledger = Ledger().frame()
     if (folder / CLUSTER_RECORD).exists():
         about |= read_json(folder / CLUSTER_RECORD)
+        check_about(about, folder / CLUSTER_RECORD)
     if (folder / "ledger.csv").exists():
         ledger = read_stored(folder / "ledger.csv", LEDGER_COLUMNS)
     return ClusterTables(nodes, tasks, ledger, about)

@@ -19,6 +19,7 @@ from ...lab.frames import InputError
 from .dates import durations_in, seconds_in
 from .states import CANCELLED, OVER, RUNS, WAITS, fate_of
 from .tables import (
+    MOST_PER_NODE,
     WAITING,
     Format,
     Ledger,
@@ -36,6 +37,7 @@ Flags = NDArray[np.bool_]
 MIB_OF_GIB = 1024
 MOST_PARTS = 10_000  # tasks of one job
 MOST_TASKS = 5_000_000
+MOST_NODES = 200_000  # of one machine; Fugaku has 158,976
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,14 @@ def gpu_demand(rows: Rows, gpus: Floats) -> dict[str, Floats]:
 def parts_of(rows: Rows, parts: Floats, reason: str) -> NDArray[np.int64]:
     """Number of tasks of each job, 1 where unknown; jobs of absurdly many are refused."""
     counts = np.where(parts >= 1, np.rint(parts), 1)
-    if (is_absurd := counts > MOST_PARTS).any() or counts.sum() > MOST_TASKS:
-        row = rows.cells.index[int(np.argmax(is_absurd))]
-        raise InputError(f"a job has {counts.max():.0f} parts", file=rows.source.name, row=int(row),
-                         mend=f"give at most {MOST_PARTS} in a job and {MOST_TASKS} in all")
+    error = partial(InputError, file=rows.source.name)
+    if (counts > MOST_PARTS).any():
+        row = rows.cells.index[int(np.argmax(counts))]
+        raise error(f"a job has {counts.max():,.0f} parts", row=int(row),
+                    mend=f"give at most {MOST_PARTS:,}")
+    if counts.sum() > MOST_TASKS:
+        raise error(f"the jobs have {counts.sum():,.0f} parts together",
+                    mend=f"give at most {MOST_TASKS:,}, of a shorter time for instance")
     rows.note(counts > 1, "interpreted", reason)
     return counts.astype(np.int64)
 
@@ -486,8 +492,10 @@ def read_pai(files: Sequence[Source], ledger: Ledger,
 
 def dlrm_limits(rows: Rows) -> pd.Series:
     """Limits of density as JSON, empty where there is none."""
-    limit = pd.to_numeric(rows.texts("max_instance_per_node"), errors="coerce").fillna(-1)
-    has_limit = limit >= 1
+    limit = numbers_in(rows.texts("max_instance_per_node"), rows.source, rows.ledger).astype(float)
+    has_limit = (limit >= 1) & (limit <= MOST_PER_NODE)
+    rows.note((limit > MOST_PER_NODE).to_numpy(), "interpreted", "column max_instance_per_node: "
+              "more than any node has, taken as no limit")
     rows.note(has_limit.to_numpy(), "interpreted", "column max_instance_per_node is in "
               "constraints: most_per_node of a group, which is the application")
     keys = pd.DataFrame({"app": rows.texts("app_name"), "limit": limit}).where(has_limit)
@@ -776,7 +784,9 @@ def swf_nodes(comments: Mapping[str, int], is_gpu: bool, name: str, ledger: Ledg
     """Nodes of the machine that the comments describe, if they do."""
     count = comments.get("MaxNodes", 0)
     processors = comments.get("MaxProcs", 0)
-    if not 0 < count <= processors or count > MOST_TASKS or processors % count:
+    if not 0 < count <= processors or count > MOST_NODES or processors % count:
+        ledger.note(name, None, "interpreted", f"MaxNodes {count} and MaxProcs {processors} are no "
+                    f"equal nodes, at most {MOST_NODES}: no nodes", bool(count))
         return together([])
     each = processors // count
     ledger.note(name, None, "filled in", "nodes are those of the comments MaxNodes and MaxProcs, "

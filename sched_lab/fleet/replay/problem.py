@@ -29,6 +29,7 @@ from ...online.model import (
 from ...power import Power
 from ...traces import Tasks, models_of, target_workload, task_classes
 from ..read.tables import (
+    MOST_PER_NODE,
     WAITING,
     ClusterTables,
     Columns,
@@ -326,9 +327,6 @@ class Constraint(NamedTuple):
     app: str = ""
     most_per_node: int = 0
     others: tuple[str, ...] = ()
-
-
-MOST_PER_NODE = 2**31
 
 
 def rule_of(said: Any) -> Rule:
