@@ -412,42 +412,65 @@ def is_feasible(world: World, task: int, node: int) -> bool:
 
 # %% ../../nbs/20_online_model.ipynb #20-027m
 class Limits(NamedTuple):
-    """How many tasks of an application a node may hold, and how many it holds (Cond. 7).
+    """How many tasks of an application, and on instances, a node may hold, and how many it holds.
 
     Parameters
     ----------
     most : (limits,) a node with a task of this limit holds at most so many of the application
+        (Cond. 7)
     span : (limits, 2) limits of the same application: from the first number on, before the second
+    need : (limits, profiles) instances that a task with the limit takes (Cond. 8)
+    room : (nodes, profiles) instances that a node has
     num : (nodes, limits) tasks with the limit on the node
     """
 
     most: Integers
     span: Integers
+    need: Integers
+    room: Integers
     num: Integers
 
 
 def no_limits(num_nodes: int) -> Limits:
     """Limits where nobody has one."""
-    return Limits(np.zeros(0, np.int64), np.zeros((0, 2), np.int64),
-                  np.zeros((num_nodes, 0), np.int64))
+    none = np.zeros((0, 0), np.int64)
+    return Limits(np.zeros(0, np.int64), np.zeros((0, 2), np.int64), none,
+                  np.zeros((num_nodes, 0), np.int64), np.zeros((num_nodes, 0), np.int64))
 
 # %% ../../nbs/20_online_model.ipynb #20-027p
 @njit(cache=True)
-def slots_left(limits: Limits, limit: int, node: int) -> int:
-    """How many more tasks with a limit a node may hold (Cond. 7); 0 or less if none.
+def slots_beside(limits: Limits, limit: int, node: int, num: Integers) -> int:
+    """How many more tasks with a limit a node may hold beside others (Cond. 7 and 8).
 
     Parameters
     ----------
-    limits : who is where
-    limit, node : number of the limit, row of the node
+    limits, limit, node : the limits, number of one of them, row of the node
+    num : (limits,) tasks with each limit that are there
+
+    Returns
+    -------
+    0 or less if it may hold none
     """
     most = limits.most[limit]
-    num = 0
+    held = 0
     for other in range(limits.span[limit, 0], limits.span[limit, 1]):
-        if limits.num[node, other] > 0:
-            num += limits.num[node, other]
+        if num[other] > 0:
+            held += num[other]
             most = min(most, limits.most[other])
-    return int(most - num)
+    slots = most - held
+    for profile in range(limits.need.shape[1]):
+        if limits.need[limit, profile] > 0:
+            left = limits.room[node, profile]
+            for other in range(len(num)):
+                left -= num[other] * limits.need[other, profile]
+            slots = min(slots, left // limits.need[limit, profile])
+    return int(slots)
+
+
+@njit(cache=True)
+def slots_left(limits: Limits, limit: int, node: int) -> int:
+    """How many more tasks with a limit a node may hold (Cond. 7 and 8); 0 or less if none."""
+    return slots_beside(limits, limit, node, limits.num[node])
 
 # %% ../../nbs/20_online_model.ipynb #20-029
 @njit(cache=True)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.fleet.live.bridge_command import advise
-from sched_lab.fleet.read.kubernetes import is_kubernetes, quantity, read_kubernetes
+from sched_lab.fleet.read.kubernetes import is_kubernetes, read_kubernetes
+from sched_lab.fleet.read.objects import quantity
 from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
@@ -155,9 +156,10 @@ def test_mig_mixed():
     assert tables.nodes["num_gpus"].tolist() == [2]
     assert holds(tables, "name", "num_gpus", "gpu_milli", "mig_profile", "cpu_milli") == [
         ("team/p", 1, 285, "2g.10gb", 0),
-        ("team/both/0", 2, 142, "1g.5gb", 2000),
-        ("team/both/1", 1, 285, "2g.10gb", 0),
+        ("team/both", 3, 189, "1g.5gb,1g.5gb,2g.10gb", 2000),  # one pod is one row, and stays on one node
     ]
+    assert json.loads(tables.nodes["devices"][0]) == {
+        "nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2, "whole": 1}
 
 
 REGISTER = "GPU-a,10,32768,100,NVIDIA-Tesla V100,0,true:GPU-b,10,32768,100,NVIDIA-Tesla V100,0,true:"

@@ -1,5 +1,6 @@
 """A plan of migrations is possible step by step, no better than the best one, and that no better than the bound."""
 import shlex
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -298,12 +299,33 @@ def test_commands_quote_what_comes_from_files():
     plan = plan_of(problem)
     for system in ("kubernetes", "slurm", ""):
         lines = commands_of(plan, system)
-        assert lines[0].startswith("# 1. ") and "\n" not in lines[0]
-        words = [shlex.split(line) for line in lines[1:]]
-        assert all(line[0] in ("kubectl", "scontrol") for line in words)
-    assert shlex.split(commands_of(plan, "kubernetes")[2]) == [
-        "kubectl", "delete", "pod", "--wait", "--namespace", "team", "--", evil.removeprefix("team/")]
-    assert shlex.split(commands_of(plan, "kubernetes")[1]) == ["kubectl", "cordon", "--", "--all"]
+        lines = lines[next(k for k, line in enumerate(lines) if line.startswith("# 1. ")):]
+        assert "\n" not in lines[0]
+        words = [shlex.split(line, comments=True) for line in lines[1:]]
+        assert all(line[0] == "scontrol" for line in words if line)
+    assert commands_of(plan, "kubernetes")[-1] == "# no command: this is no name of a pod"
+
+
+def test_a_pod_is_evicted_and_never_deleted():
+    problem = problem_of_rows([{**PAIR[0], "name": "team/a"}, PAIR[1] | {"name": "team/b", "groups": "g1"}])
+    plan = plan_of(problem)
+    source = plan.table["from_node"][0]
+    text = "\n".join(commands_of(plan, "kubernetes"))
+    assert f"kubectl cordon {source}\nevict team a || {{ kubectl uncordon {source}; exit 1; }}" in text
+    assert "delete pod" not in text and subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+    closed = commands_of(replace(plan, closed=frozenset([source])), "kubernetes")
+    assert closed[-1] == "evict team a" and "cordon " not in "\n".join(closed[-2:])
+
+
+def test_what_is_fixed_stays_and_is_listed():
+    problem = problem_of_rows([{**PAIR[0], "name": "a"}, PAIR[1] | {"name": "b"}])
+    fixed = replace(problem, fixed=np.array(["nothing owns it", "nothing owns it"], object))
+    for is_exact in (False, True):
+        assert plan_of(problem, is_exact=is_exact).gain == 1
+        plan = plan_of(fixed, is_exact=is_exact)
+        assert plan.gain == 0 and not len(plan.table)
+        assert plan.fixed["why"].tolist() == ["nothing owns it"] * 2
+    assert report_of(plan).summary["fixed"] == {"nothing owns it": 2}
 
 
 @pytest.mark.parametrize(("formats", "system"), [

@@ -32,7 +32,7 @@ from sched_lab.fleet.replay.problem import (
     world_of_problem,
 )
 from sched_lab.lab.frames import InputError, embedded
-from sched_lab.online.model import Placements, PowerSettings, check_placements
+from sched_lab.online.model import Placements, PowerSettings, check_placements, slots_left
 from sched_lab.traces import admits
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -162,7 +162,7 @@ def test_start_and_duration_are_the_end_to_the_bit(start_s, lasting_s):
 
 def test_shares_of_several_gpus_are_several_tasks():
     problem = problem_with({"num_gpus": 2, "gpu_milli": 300, "gpu_list": "1-3"},
-                           {"num_gpus": 3, "gpu_milli": 142, "mig_profile": "1g.10gb", "gpu_list": "2"})
+                           {"num_gpus": 3, "gpu_milli": 142, "gpu_list": "2"})
     assert problem.tasks.name.tolist() == ["task-0/0", "task-0/1", "task-1/0", "task-1/1", "task-1/2"]
     assert problem.gpu_mask.tolist() == [2, 8, 4, 4, 4]
     assert problem.tasks.cpu_milli.tolist() == [8000, 0, 8000, 0, 0]
@@ -170,10 +170,85 @@ def test_shares_of_several_gpus_are_several_tasks():
     check_record(problem)
 
 
-def test_a_profile_is_a_share():
-    problem = problem_with({"gpu_milli": None, "mig_profile": "2g.20gb"}, {"mig_profile": "9x", "gpu_list": "1"})
-    assert problem.tasks.gpu_milli.tolist() == [285, 1000]
-    assert lines(problem, "interpreted") == [("the MIG profile is unknown: gpu_milli is taken", 1)]
+CUT = json.dumps({"whole": 1, "nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2})
+WAITS = {"start_s": None, "end_s": None, "node": "", "gpu_list": ""}
+
+
+def test_an_instance_is_counted_and_is_no_share_of_a_gpu():
+    """A task has all of its instances on one node, and its whole GPUs there, too."""
+    problem = problem_with({"mig_profile": "mig-1g.5gb", "gpu_list": "1"},
+                           {"num_gpus": 3, "mig_profile": "1g.5gb,2g.10gb,1g.5gb"},
+                           {**WAITS, "num_gpus": 3, "mig_profile": "whole,2g.10gb,whole"}, WAITS,
+                           nodes=[{"gpu_model": "A100", "num_gpus": 2, "devices": CUT}, {}])
+    assert problem.cluster.num_gpus.tolist() == [1, 4] and problem.cluster.gpu_model.tolist() == ["A100", "T4"]
+    assert problem.tasks.num_gpus.tolist() == [0, 0, 2, 1] and problem.tasks.gpu_milli.tolist() == [0, 0, 1000, 1000]
+    assert problem.gpu_mask.tolist() == [0, 0, 0, 0]
+    profiles, need, room = problem.instances
+    assert profiles == ("1g.5gb", "2g.10gb") and room.tolist() == [[3, 2], [0, 0]]
+    assert need.tolist() == [[1, 0], [2, 1], [0, 1], [0, 0]]
+    admitted = [[admits(spec, group) for group in problem.group] for spec in problem.tasks.cpu_spec]
+    assert admitted == [[True, False]] * 3 + [[True, True]]
+    assert ("GPUs that are cut serve instances only, which are counted: their watts and GPU hours are not",
+            1) in lines(problem, "interpreted")
+
+
+def test_gpus_that_are_cut_are_for_nobody_else():
+    problem = problem_with(WAITS, nodes=[{"num_gpus": 8, "devices": '{"nvidia.com/gpu (1g.5gb)": 56}'},
+                                         {"devices": '{"gpu.nvidia.com device 1g.5gb": 28}'}, {"devices": "what?"}])
+    assert problem.cluster.num_gpus.tolist() == [0, 4, 4] and problem.cluster.gpu_model.tolist() == ["", "T4", "T4"]
+    assert ("devices of the node cannot be read: taken as none", 1) in lines(problem, "interpreted")
+
+
+def test_instances_that_ran_were_there():
+    """Where nodes say nothing, or too little, as many are taken to be there as ran at once, whatever the order."""
+    one = {"mig_profile": "1g.5gb"}
+    tasks = [{**one, "start_s": 0, "end_s": 10}, {**one, "start_s": 5, "end_s": 20},
+             {**one, "start_s": 10, "end_s": 20}, {**one, "start_s": 30, "end_s": None, "num_gpus": 4},
+             *[{**one, "node": "n1"}] * 2, {"node": "n1", "num_gpus": 4}]
+    problem = problem_with(*tasks, nodes=[{}, {}, {"devices": '{"1g.5gb": 1}'}])
+    assert problem.instances.room.tolist() == [[4], [2], [1]]
+    assert problem.cluster.num_gpus.tolist() == [3, 4, 0]  # on the second node whole GPUs ran beside them
+    assert lines(problem, "assumed") == [("instances that ran there are taken to be there all the time", 2)]
+    check_record(problem)
+    more = problem_with(one, one, nodes=[{"devices": '{"1g.5gb": 1}'}])
+    assert more.instances.room.tolist() == [[2]]
+    assert ("more instances ran at once than the node shows: taken as there", 1) in lines(more, "interpreted")
+
+
+def test_what_nobody_has_is_placed_nowhere():
+    """No share of a GPU stands in for an instance, be the profile known or not."""
+    problem = problem_with({**WAITS, "mig_profile": "9x"}, {**WAITS, "mig_profile": "3g.20gb"}, {"num_gpus": 2,
+                           "mig_profile": "1g.5gb,2g.10gb,1g.5gb"})
+    assert [[admits(spec, group) for group in problem.group] for spec in problem.tasks.cpu_spec] == [[False], [False]]
+    assert ("no node has the instances that it asks for: no policy can place it", 2) in lines(problem, "interpreted")
+    assert lines(problem, REFUSED) == [("mig_profile names another number of instances than num_gpus", 1)]
+
+
+def test_a_model_that_an_instance_must_be_of():
+    nodes = [{"gpu_model": "A100", "devices": '{"1g.5gb": 7}'}, {"gpu_model": "A30", "devices": '{"1g.5gb": 7}'}]
+    problem = problem_with({**WAITS, "mig_profile": "1g.5gb", "gpu_models": "A30"}, nodes=nodes)
+    assert [admits(problem.tasks.cpu_spec[0], group) for group in problem.group] == [False, True]
+    assert problem.tasks.gpu_spec.tolist() == [""]
+
+
+def test_kinds_of_gpus_are_devices_of_a_node():
+    asks = {**WAITS, "gpu_milli": 250, "constraints": '{"devices": ["nvidia.com/gpu.shared (1/4)"]}'}
+    nodes = [{}, {"devices": '{"nvidia.com/gpu.shared (1/4)": 8}'}, {"devices": '{"nvidia.com/gpu.shared (1/4)": 0}'}]
+    problem = problem_with(asks, {**asks, "constraints": '{"devices": "all"}'}, nodes=nodes)
+    assert [admits(problem.tasks.cpu_spec[0], group) for group in problem.group] == [False, True, False]
+    assert lines(problem, REFUSED) == [("the constraints cannot be read", 1)]
+    assert problem.cluster.num_gpus.tolist() == [4, 4, 4]
+
+
+def test_limits_of_applications_and_of_instances():
+    limit = {**WAITS, "constraints": '{"group": "a", "most_per_node": 2}'}
+    problem = problem_with({**limit, "mig_profile": "1g.5gb"}, limit, {**WAITS, "mig_profile": "1g.5gb"}, WAITS,
+                           nodes=[{"devices": '{"1g.5gb": 1}'}])
+    number, limits = limits_of(problem)
+    assert number[3] == -1 and len(set(number[:3].tolist())) == 3
+    assert [slots_left(limits, limit, 0) for limit in number[:3]] == [1, 2, 1]
+    limits.num[0, number[2]] = 1
+    assert [slots_left(limits, limit, 0) for limit in number[:3]] == [0, 2, 0]
 
 
 def test_nodes_of_unknown_size_are_never_in_the_way():

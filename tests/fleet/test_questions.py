@@ -107,7 +107,15 @@ def test_nothing_recorded_is_replayed(capsys):
     assert_refused(call("explain", "new", "--task", "b", "--state", "recorded"), capsys, "nothing is recorded")
     assert call("explain", "new", "--task", "b") == 0
     assert "running (replayed): 1 task" in capsys.readouterr().out
-    assert_refused(call("move", "new", "--out", "out"), capsys, "nothing is recorded")
+    assert_refused(call("move", "new", "--out", "out"), capsys, "give the nodes and the starts of tasks that run")
+
+
+def test_where_nobody_waits_there_is_nothing_to_place(capsys):
+    """Not even where nothing runs any more."""
+    read("".join(TASKS.splitlines(keepends=True)[:1]) + "a,0,0,5,1,400,1000,1024,,n0,0\n", out="over")
+    assert call("place", "over", "--out", "out") == 0
+    assert "fgd at 5 s: no task waits" in capsys.readouterr().out
+    assert Path("out/placements.csv").read_text() == "task,came,node,gpu_list,failed_for\n"
 
 
 @pytest.mark.parametrize("policy", ["pwr-fgd:0.1", "joint", "gpu-clustering"])
@@ -139,7 +147,7 @@ def test_the_next_tasks_are_placed_or_told_why_not(capsys):
 
 def test_moves_come_as_a_table_and_as_commands(capsys):
     assert call("move", "mine", "--moves", "2", "--at", "10", "--out", "plan") == 0
-    assert set(content("plan")) == {"moves.csv", "commands.sh", "summary.json"}
+    assert set(content("plan")) == {"moves.csv", "fixed.csv", "commands.sh", "summary.json"}
     moves = pd.read_csv("plan/moves.csv")
     lines = Path("plan/commands.sh").read_text().splitlines()
     assert moves["whole_gpus_freed"].sum() >= 1 and len(lines) == len(moves) and all(line[0] == "#" for line in lines)

@@ -65,6 +65,26 @@ else:
 __all__ = ['Explanation', 'explain']
 
 
+class Counted(NamedTuple):
+    """Instances of MIG that a task asks for.
+
+    Parameters
+    ----------
+    need : (profiles,) how many of each
+    left, room : (nodes, profiles) how many each node has left, and how many it has
+    profiles : their names
+    """
+
+    need: Integers
+    left: Integers
+    room: Integers
+    profiles: tuple[str, ...]
+
+    def lacking(self) -> Integers:
+        """Instances that each node lacks, (nodes,)."""
+        return np.asarray(np.maximum(self.need - self.left, 0).sum(axis=1))
+
+
 class Moment(NamedTuple):
     """A task in front of a cluster: all that a policy looks at.
 
@@ -76,6 +96,7 @@ class Moment(NamedTuple):
     memory_mib : memory of the task
     die : a large random number, for policies that draw
     slots : (nodes,) how many more tasks of its application each node may hold; None for any number
+    counted : instances that it asks for; None for none
     """
 
     world: World
@@ -84,6 +105,7 @@ class Moment(NamedTuple):
     memory_mib: int
     die: int = 0
     slots: Integers | None = None
+    counted: Counted | None = None
 
 
 def gpus_that_fit(moment: Moment) -> Truths:
@@ -98,8 +120,8 @@ def gpus_that_fit(moment: Moment) -> Truths:
 def lacks_of(moment: Moment) -> dict[str, Integers]:
     """What each node lacks for the task by reason, (nodes,) each; 0 throughout if it is feasible.
 
-    An amount for CPU, memory and GPUs; 1 for a group or a GPU model that the task does not admit;
-    tasks of its application that would have to leave, if that has a limit.
+    An amount for CPU, memory, GPUs and instances of MIG; 1 for a group or a GPU model that the task
+    does not admit; tasks of its application that would have to leave, if that has a limit.
     """
     world = moment.world
     demand = world.demand
@@ -114,6 +136,10 @@ def lacks_of(moment: Moment) -> dict[str, Integers]:
     amounts["gpu_model"] &= world.power.num_gpus > 0  # without GPUs it lacks GPUs
     if moment.slots is not None:
         amounts["instances"] = 1 - moment.slots
+    if moment.counted is not None:
+        amounts["mig_instances"] = moment.counted.lacking()
+        is_short = (moment.counted.room < moment.counted.need).any(axis=1)
+        amounts["group"] &= ~is_short  # its group says no more than that
     return {reason: np.maximum(amount, 0).astype(np.int64) for reason, amount in amounts.items()}
 
 
@@ -430,9 +456,13 @@ def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment
                if left_milli[gpu] < asked_milli}
     for gpu, milli in missing.items():
         left_milli[gpu] += milli
-    slots = None if moment.slots is None else np.maximum(moment.slots, np.arange(
-        len(moment.slots)) == node)
-    return moment._replace(world=world._replace(state=state), slots=slots), missing
+    is_here = np.arange(len(world.gpu_model)) == node
+    slots = None if moment.slots is None else np.maximum(moment.slots, is_here)
+    counted = moment.counted
+    if counted is not None:
+        left = np.where(is_here[:, None], np.maximum(counted.left, counted.need), counted.left)
+        counted = counted._replace(left=left)
+    return moment._replace(world=world._replace(state=state), slots=slots, counted=counted), missing
 
 
 def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
@@ -441,14 +471,17 @@ def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
 
     None if no refused node could take the task even without any other task on it.
     """
-    empty = lacks_of(moment._replace(world=moment.world._replace(state=moment.empty), slots=None))
+    alone = moment.counted and moment.counted._replace(left=moment.counted.room)
+    empty = lacks_of(moment._replace(world=moment.world._replace(state=moment.empty), slots=None,
+                                     counted=alone))
     demand = moment.world.demand
     asked = (demand.cpu_milli[moment.task], moment.memory_mib, demand.num_gpus[moment.task])
     share = np.sum([
         ballot.lacks[reason] / max(1, int(amount))
         for reason, amount in zip(("cpu_milli", "memory_mib", "gpus"), asked, strict=True)], axis=0)
-    instances = ballot.lacks.get("instances", np.zeros(len(share), np.int64))
-    share = share + instances
+    none = np.zeros(len(share), np.int64)
+    instances, lacking = (ballot.lacks.get(name, none) for name in ("instances", "mig_instances"))
+    share = share + instances + lacking
     could = np.flatnonzero(is_refused(ballot.lacks) & ~is_refused(empty))
     if not len(could):
         return None
@@ -457,6 +490,7 @@ def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
     return {"node": names[node], "cpu_milli": int(ballot.lacks["cpu_milli"][node]),
             "memory_mib": int(ballot.lacks["memory_mib"][node]), "gpu_milli_by_gpu": missing,
             **({"instances": int(instances[node])} if instances[node] else {}),
+            **({"mig_instances": int(lacking[node])} if lacking[node] else {}),
             "would_win": bool(vote(other, policy).nodes[0] == node)}
 
 
@@ -465,6 +499,15 @@ def about_task(tasks: Tasks, row: int) -> dict[str, Any]:
     amounts = {name: int(getattr(tasks, name)[row])
                for name in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli")}
     return {"name": str(tasks.name[row]), **amounts, "gpu_models": str(tasks.gpu_spec[row])}
+
+
+def asked_instances(problem: Problem, row: int) -> dict[str, Any]:
+    """Instances of MIG that a task asks for, by profile; empty for none."""
+    if problem.instances is None or not problem.instances.need[row].any():
+        return {}
+    profiles, need, _ = problem.instances
+    return {"mig_instances": {profile: count for profile, count in
+                              zip(profiles, need[row].tolist(), strict=True) if count}}
 
 
 def number_words(number: float, unit: str) -> str:
@@ -482,6 +525,12 @@ def amount_words(cpu_milli: float, memory_mib: float) -> list[str]:
 def any_of(models: str) -> str:
     """A list of models in words."""
     return models.replace("|", " or ")
+
+
+def instance_words(instances: dict[str, int]) -> list[str]:
+    """Instances of MIG that are asked for, in words."""
+    return [f"{number_words(count, 'instances')} of {profile}"
+            for profile, count in instances.items() if count]
 
 
 def gpu_words(num_gpus: int, gpu_milli: int) -> str:
@@ -512,6 +561,8 @@ def objections(sight: Sight, constraint: Constraint, node: int) -> list[str]:
     failed = [[rule_words(rule, labels.get(rule.key)) for rule in term
                if not meets(rule, labels.get(rule.key))]
               for term in (constraint.selector, *(constraint.terms or ()))]
+    words += [f"shows no {device}" for device in constraint.devices
+              if not sight.devices[node].get(device)]
     words += failed[0]
     if constraint.terms is not None and not any(term and not why for term, why in zip(
             constraint.terms, failed[1:], strict=True)):
@@ -519,6 +570,15 @@ def objections(sight: Sight, constraint: Constraint, node: int) -> list[str]:
         several = f"none of {len(why_none)} alternatives holds: " if len(why_none) > 1 else ""
         words.append(several + " | ".join(why_none) or "its affinity admits no node")
     return words
+
+
+def missing_instances(counted: Counted, node: int) -> list[str]:
+    """What a node lacks of the instances that a task asks for, in words."""
+    rows = zip(counted.profiles, counted.need.tolist(), counted.left[node].tolist(),
+               counted.room[node].tolist(), strict=True)
+    return [f"lacks {number_words(need - left, 'instances')} of {profile} ({left} of {room} free)"
+            if room else f"has no instance of {profile}"
+            for profile, need, left, room in rows if need > left]
 
 
 def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: dict[str, str],
@@ -534,13 +594,16 @@ def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: d
     demand = moment.world.demand
     gpu_model = about_node["gpu_model"]
     words = []
-    if lacks["group"][node]:
-        words.append(about_node.get("objection") or "its labels or taints keep the task away")
+    if lacks["group"][node] or about_node.get("objection"):
+        words.append(about_node.get("objection") or "its labels, taints or devices keep the task "
+                     "away")
     if lacks["gpu_model"][node]:
         words.append(f"its GPU model is {gpu_model or 'unknown'}, not {any_of(admitted)}")
     if "instances" in lacks and lacks["instances"][node]:
         too_many = number_words(int(lacks["instances"][node]), "tasks")
         words.append(f"is at the limit of its application ({too_many} of it would have to leave)")
+    if moment.counted is not None:
+        words += missing_instances(moment.counted, node)
     if missing := amount_words(lacks["cpu_milli"][node], lacks["memory_mib"][node]):
         words.append(f"lacks {' and '.join(missing)}")
     present = int(moment.world.power.num_gpus[node])
@@ -678,6 +741,7 @@ def asked_words(task: dict[str, Any]) -> str:
     asked = amount_words(task["cpu_milli"], task["memory_mib"])
     if task["num_gpus"]:
         asked.append(gpu_words(task["num_gpus"], task["gpu_milli"]))
+    asked += instance_words(task.get("mig_instances", {}))
     models = f" of model {any_of(task['gpu_models'])}" if task["gpu_models"] else ""
     return f"{task['name']} asks for {', '.join(asked) or 'nothing'}{models}"
 
@@ -727,8 +791,9 @@ def best_lines(explanation: Explanation) -> list[str]:
     return lines[:MOST_SHOWN]
 
 
-REASONS = {"cpu_milli": "vCPU", "memory_mib": "memory", "gpus": "GPUs", "group": "labels or taints",
-           "gpu_model": "GPU model", "instances": "limit of its application"}
+REASONS = {"cpu_milli": "vCPU", "memory_mib": "memory", "gpus": "GPUs",
+           "group": "labels, taints or devices", "gpu_model": "GPU model",
+           "instances": "limit of its application", "mig_instances": "instances"}
 
 
 def refused_lines(explanation: Explanation) -> list[str]:
@@ -774,6 +839,8 @@ def change_lines(about: dict[str, Any]) -> list[str]:
         needs = [f"{' and '.join(amounts)} more free"] if amounts else []
         if "instances" in near:
             needs.append(f"{number_words(near['instances'], 'tasks')} of its application less")
+        if "mig_instances" in near:
+            needs.append(f"{number_words(near['mig_instances'], 'instances')} more free")
         lines.append(f"{near['node']} could take it with {' and '.join(needs)}, and "
                      f"{'would win' if near['would_win'] else 'would not win'}")
     elif not about["choice"]:
@@ -897,16 +964,52 @@ def with_record(explanation: Explanation, problem: Problem, row: int) -> Explana
 def slots_for(problem: Problem, schedule: Schedule, row: int,
               is_running: Truths) -> Integers | None:
     """How many more tasks of a task's application each node may hold, (nodes,); None for any."""
-    limit, limits = limits_of(problem)
-    if limit[row] < 0:
+    if problem.most_per_node is None or not problem.most_per_node[row]:
         return None
+    limit, limits = limits_of(replace(problem, instances=None))
     held = is_running & (limit >= 0)
     np.add.at(limits.num, (schedule.node[held], limit[held]), 1)
     return np.array([slots_left(limits, limit[row], node) for node in range(len(limits.num))])
 
 
+def counted_for(problem: Problem, schedule: Schedule, row: int,
+                is_running: Truths) -> Counted | None:
+    """Instances of MIG that a task asks for, and those that are left; None if it asks for none."""
+    if problem.instances is None or not problem.instances.need[row].any():
+        return None
+    profiles, need, room = problem.instances
+    asked = need[row] > 0
+    left = room.copy()
+    np.subtract.at(left, schedule.node[is_running], need[is_running])
+    return Counted(need[row][asked], left[:, asked], room[:, asked],
+                   tuple(np.array(profiles, object)[asked]))
+
+
+def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is_running: Truths,
+                   power: PowerSettings, die: int = 0) -> Iterator[Moment]:
+    """Tasks in front of the cluster, each alone.
+
+    Parameters
+    ----------
+    problem, schedule, rows : the tasks, where each is, and which of them ask
+    is_running : (tasks,) those that hold something
+    power, die : how nodes draw power; a large random number
+
+    Raises
+    ------
+    InputError : a GPU model without watts, or more was running than there is
+    """
+    world, class_of = world_of_problem(problem, power)
+    empty = State(*(amount.copy() for amount in world.state))
+    place_running(world, problem, class_of, schedule, is_running)
+    for row in rows:
+        yield Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,
+                     slots_for(problem, schedule, row, is_running),
+                     counted_for(problem, schedule, row, is_running))
+
+
 def objections_of(problem: Problem, row: int) -> list[str]:
-    """What labels and taints of each node keep a task away, in words; empty if none or unknown."""
+    """What labels, taints and devices of each node keep a task away, in words; empty if none or unknown."""
     if problem.sight is None or problem.constraint is None:
         return [""] * len(problem.cluster)
     asked = constraint_of(problem.constraint[row]) or Constraint()
@@ -941,14 +1044,10 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     at_s = moment_of(problem, schedule, row) if at_s is None else at_s
     is_running = before(problem, schedule, row, at_s)
     settings = settings_for(problem, chosen, power or PowerSettings())
-    world, class_of = world_of_problem(problem, settings)
-    empty = State(*(amount.copy() for amount in world.state))
-    place_running(world, problem, class_of, schedule, is_running)
-    moment = Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,
-                    slots_for(problem, schedule, row, is_running))
+    (moment,) = moments_before(problem, schedule, [row], is_running, settings, die)
     nodes = pd.DataFrame({"name": problem.cluster.name, "gpu_model": problem.cluster.gpu_model,
                           "objection": objections_of(problem, row)})
-    about = {"task": about_task(problem.tasks, row), "at_s": at_s, "state": source,
+    about = {"task": about_task(problem.tasks, row) | asked_instances(problem, row), "at_s": at_s, "state": source,
              "running": int(is_running.sum()), "zero": problem.zero}
     found = explained(moment, chosen, nodes, about)
     return with_record(found, problem, row)

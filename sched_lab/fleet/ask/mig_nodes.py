@@ -19,6 +19,7 @@ import pandas as pd
 from ...hardware import MigProfile, MigTable, default_hardware
 from ...lab.frames import InputError, write_bytes
 from ...lab.reports import Report
+from ..read.devices import MIG, amounts_shown
 from ..read.kubernetes import (
     Dump,
     Holding,
@@ -27,18 +28,14 @@ from ..read.kubernetes import (
     asked_by_pod,
     attribute,
     claims_of,
-    dig,
     held_by,
     load,
     node_rows,
-    objects_at,
     pod_name,
     requested_by,
-    text_at,
-    texts_at,
-    whole,
 )
-from ..read.tables import Ledger, Source, milli_of_profile, sources_of
+from ..read.objects import dig, objects_at, text_at, texts_at, whole
+from ..read.tables import Ledger, Source, milli_of_profile, profile_named, sources_of
 
 __all__ = ['choose_instance', 'read_mig', 'instances_of', 'recommend_mig']
 
@@ -52,12 +49,6 @@ MIG_MODELS: dict[str, tuple[str, tuple[int, ...], str]] = {
     name: (table.tree, tuple(one.memory_slices for one in rows_of_table(table)),
            " ".join(one.name for one in rows_of_table(table)))
     for name, table in default_hardware().migs.items()}
-
-
-def profile_named(written: str) -> str:
-    """Profile as NVIDIA writes it, `1g.10gb+me`, of the name of a resource or an attribute."""
-    name = written.strip().lower().removeprefix("nvidia.com/").removeprefix("mig-")
-    return re.sub(r"[.+](me|gfx)$", r"+\1", name.removesuffix(".shared"))
 
 
 Tables = Mapping[str, MigTable]
@@ -463,14 +454,13 @@ def gpus_of_plugin(item: Item, dump: Dump, tables: Tables) -> list[MigGpu]:
     shown = dump.nodes[text_at(item.body, "metadata", "name")]
     labels = texts_at(item.body, "metadata", "labels")
     node = text_at(item.body, "metadata", "name")
-    amounts = {name: whole(text, down=True) or 0
-               for name, text in texts_at(item.body, "status", "allocatable").items()}
+    amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
     counts = Counter({profile_named(name): number for name, number in amounts.items()
-                      if name.startswith("nvidia.com/mig-") and number})
-    uncut = amounts.get("nvidia.com/gpu", 0)
+                      if name.startswith(MIG)})
+    uncut = 0 if shown.profile else shown.uncut
     if shown.profile:
-        counts = Counter({profile_named(shown.profile): uncut})
-        uncut = 0
+        counts = Counter({shown.profile: sum(amounts[kind.resource] for kind in shown.kinds
+                                             if not kind.resource.startswith(MIG))})
     model = model_named("+".join(shown.models), shown.memory_mib, set(counts),
                         tables)
     if not model or shown.replicas > 1 or labels.get("nvidia.com/mig.capable") == "false":

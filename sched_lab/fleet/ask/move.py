@@ -18,7 +18,7 @@ import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI, State, check_state
 from ...hardware import knows_gpu_w
-from ...lab.arrays import Floats, Integers, Truths
+from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit
 from ...lab.reports import Report
@@ -34,6 +34,7 @@ from ...online.model import (
     slots_left,
 )
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
+from ..read.kubernetes import CORDON
 from ..replay.problem import Problem, Schedule, limits_of, power_of_problem, running_at
 
 __all__ = ['Plan', 'plan_moves']
@@ -121,6 +122,23 @@ def is_part(names: Sequence[str]) -> Truths:
     return np.array([bool(name) and count[name] > 1 for name in whole], bool)
 
 
+def closed_nodes(problem: Problem) -> frozenset[str]:
+    """Names of nodes that somebody has closed to new tasks."""
+    if problem.sight is None:
+        return frozenset()
+    is_closed = [any(taint.key == CORDON["key"] for taint in taints)
+                 for taints in problem.sight.taint_sets]
+    return frozenset(str(name) for name, code in zip(
+        problem.cluster.name, problem.sight.taint_code, strict=True) if is_closed[code])
+
+
+def why_fixed(problem: Problem, rows: Integers) -> Texts:
+    """Why nobody should stop some tasks, (rows,); empty if nothing is known to speak against it."""
+    if problem.fixed is None:
+        return np.full(len(rows), "", object)
+    return problem.fixed[rows]
+
+
 def count_limits(layout: Layout) -> None:
     """Count who is where towards the limits of applications."""
     held = layout.limit >= 0
@@ -129,7 +147,7 @@ def count_limits(layout: Layout) -> None:
 
 
 def has_slot(layout: Layout, task: int, node: int) -> bool:
-    """Whether a node has a slot for a task (Cond. 7)."""
+    """Whether a node has a slot for a task (Cond. 7 and 8)."""
     limit = layout.limit[task]
     return bool(limit < 0 or slots_left(layout.limits, limit, node) > 0)
 
@@ -163,6 +181,8 @@ class Layout:
         number, self.limits = limits_of(problem)
         self.limit = number[self.rows]
         count_limits(self)
+        self.fixed = why_fixed(problem, self.rows)
+        self.closed = closed_nodes(problem)
         self.state = final_state(self.cluster, self.tasks, self.placements())
         try:
             check_state(self.cluster, self.state)
@@ -180,12 +200,18 @@ class Layout:
         return _admitted(self.cluster, self.tasks)
 
     @cached_property
+    def stays(self) -> Texts:
+        """Why each task stays where it is, (tasks,); empty if it may go to another node."""
+        table, kind = self.may_host
+        others = table.sum(axis=1)[kind] - table[kind, self.node] > 0
+        return np.where(self.fixed != "", self.fixed, np.where(
+            is_part(list(self.tasks.name)), "it is a part of a job", np.where(
+                others, "", "no other node admits it"))).astype(object)
+
+    @cached_property
     def is_movable(self) -> Truths:
         """Whether a task may go to another node at all, (tasks,)."""
-        table, kind = self.may_host
-        own = table[kind, self.node]
-        others: Truths = table.sum(axis=1)[kind] - own > 0
-        return others & ~is_part(list(self.tasks.name))
+        return np.asarray(self.stays == "", bool)
 
 
 class Step(NamedTuple):
@@ -482,6 +508,15 @@ def limit_instances(layout: Layout, program: Program, ways: Sequence[tuple[int, 
                 program.row({**everyone, **dict.fromkeys(own, 1.0 + rest)}, high=len(of_app))
 
 
+def limit_profiles(layout: Layout, program: Program, node: int,
+                   ways: Sequence[tuple[int, int, int]]) -> None:
+    """Write the instances of MIG of a node into a program, given the ways to be on it."""
+    limits = layout.limits
+    for need, room in zip(limits.need.T, limits.room[node].tolist(), strict=True):
+        program.row({variable: float(need[layout.limit[task]]) for task, variable, _ in ways
+                     if layout.limit[task] >= 0 and need[layout.limit[task]]}, high=room)
+
+
 def limit_node(layout: Layout, choices: Choices, program: Program, node: int) -> None:
     """Write the conditions of a node and its GPUs into a program."""
     tasks = layout.tasks
@@ -491,6 +526,7 @@ def limit_node(layout: Layout, choices: Choices, program: Program, node: int) ->
         program.row({variable: float(demand[task]) for task, variable, _ in ways},
                     high=float(capacity[node]))
     limit_instances(layout, program, ways)
+    limit_profiles(layout, program, node, ways)
     count = int(layout.power.num_gpus[node])
     whole = {variable: float(tasks.num_gpus[task]) for task, variable, gpu in ways if gpu < 0}
     shared = choices.shared[node, :count].tolist()
@@ -657,6 +693,8 @@ class Plan:
         "search" if the search for that one was given up
     at_s : moment of the state
     about : running, movable and moves: numbers of tasks
+    fixed : tasks that stay: task, node, why
+    closed : names of nodes that take no new tasks, and are to stay so
     """
 
     table: pd.DataFrame
@@ -666,6 +704,8 @@ class Plan:
     method: str
     at_s: float
     about: dict[str, int]
+    fixed: pd.DataFrame
+    closed: frozenset[str] = frozenset()
 
 
 def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[Power, bool]:
@@ -739,7 +779,7 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
 
     Returns
     -------
-    plan, each of its moves checked against Cond. 1-7 in the state after it
+    plan, each of its moves checked against Cond. 1-8 in the state after it
 
     Raises
     ------
@@ -791,11 +831,16 @@ def finished(layout: Layout, steps: Sequence[Step], method: str, bound: float,
     about = {"running": len(layout.node), "movable": int(layout.is_movable.sum()),
              "moves": len(steps)}
     unit = 1 if goal == "gpus" else 1000
-    return Plan(table, goal, float(table[column].sum()), bound / unit, method, at_s, about)
+    stays = np.flatnonzero(~layout.is_movable)
+    fixed = pd.DataFrame({"task": layout.tasks.name[stays],
+                          "node": layout.cluster.name[layout.node[stays]],
+                          "why": layout.stays[stays]})
+    return Plan(table, goal, float(table[column].sum()), bound / unit, method, at_s, about, fixed,
+                layout.closed)
 
 
 def check_limit(layout: Layout, node: Integers, task: int) -> None:
-    """Check Cond. 7 where a task has gone.
+    """Check Cond. 7 and 8 where a task has gone.
 
     Parameters
     ----------
@@ -812,10 +857,14 @@ def check_limit(layout: Layout, node: Integers, task: int) -> None:
     if len(there) and len(there) > layout.limits.most[there].min():
         raise ValueError(f"Cond. 7 (instances): node {layout.cluster.name[node[task]]} holds "
                          f"{len(there)} tasks of the application of {layout.tasks.name[task]}")
+    held = layout.limit[(node == node[task]) & (layout.limit >= 0)]
+    if (layout.limits.need[held].sum(axis=0) > layout.limits.room[node[task]]).any():
+        raise ValueError(f"Cond. 8 (instances): node {layout.cluster.name[node[task]]} has not "
+                         f"those that {layout.tasks.name[task]} asks for")
 
 
 def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
-    """Check that moves can be done one after the other (Cond. 1-7 after each).
+    """Check that moves can be done one after the other (Cond. 1-8 after each).
 
     Raises
     ------
@@ -840,14 +889,40 @@ def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
             raise ValueError(f"step {number}: {trouble}") from None
 
 
-def kubernetes_commands(task: str, from_node: str, to_node: str) -> list[str]:
-    """Commands that have a pod made anew elsewhere."""
-    namespace, _, pod = PART.sub(r"\1", task).rpartition("/") if task.count("/") > 1 else (
-        task.rpartition("/"))
-    where = ["--namespace", namespace] if namespace else []
-    return [shlex.join(["kubectl", "cordon", "--", from_node]),
-            shlex.join(["kubectl", "delete", "pod", "--wait", *where, "--", pod]),
-            shlex.join(["kubectl", "uncordon", "--", from_node])]
+EVICT = """#!/bin/sh
+# Read this before you run it. A pod is evicted, so that disruption budgets count, and its owner
+# makes it anew; the scheduler then chooses the node, and may choose another than is meant here.
+set -eu
+evict() { # NAMESPACE POD: ask for fifteen minutes, then wait until the pod has gone
+    for _ in $(seq 90); do
+        if printf '{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"%s","namespace":"%s"}}' "$2" "$1" |
+            kubectl create --raw "/api/v1/namespaces/$1/pods/$2/eviction" -f -; then
+            kubectl wait --for=delete --timeout=15m --namespace "$1" "pod/$2"
+            return
+        fi
+        sleep 10
+    done
+    return 1
+}
+"""
+HEADS = {"kubernetes": EVICT, "slurm": """#!/bin/sh
+# Read this before you run it. A job that is requeued begins anew, from what it has saved.
+set -eu
+"""}
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def kubernetes_commands(task: str, from_node: str, to_node: str, *,
+                        is_closed: bool = False) -> list[str]:
+    """Commands that have a pod made anew elsewhere; `is_closed` if its node takes none anyway."""
+    namespace, _, pod = task.rpartition("/")
+    if not all(OBJECT_NAME.fullmatch(name) for name in (namespace or "default", pod, from_node)):
+        return ["# no command: this is no name of a pod"]
+    evict = shlex.join(["evict", namespace or "default", pod])
+    if is_closed:
+        return [evict]
+    cordon, uncordon = (shlex.join(["kubectl", what, from_node]) for what in ("cordon", "uncordon"))
+    return [cordon, f"{evict} || {{ {uncordon}; exit 1; }}", uncordon]
 
 
 def slurm_commands(task: str, from_node: str, to_node: str) -> list[str]:
@@ -855,9 +930,6 @@ def slurm_commands(task: str, from_node: str, to_node: str) -> list[str]:
     return [shlex.join(["scontrol", "requeuehold", task]),
             shlex.join(["scontrol", "update", f"JobId={task}", f"ReqNodeList={to_node}"]),
             shlex.join(["scontrol", "release", task])]
-
-
-SYSTEMS = {"kubernetes": kubernetes_commands, "slurm": slurm_commands}
 
 
 def system_of(about: Any) -> str:
@@ -870,14 +942,21 @@ def system_of(about: Any) -> str:
 
 def commands_of(plan: Plan, system: str) -> list[str]:
     """Lines of a shell script for a plan: a comment for each move, and its commands if known."""
-    lines = []
+    lines = HEADS.get(system, "").splitlines() if len(plan.table) else []
     for step, *names in plan.table[["step", "task", "from_node", "to_node"]].to_numpy():
         task, from_node, to_node = map(str, names)
-        said = f"{step}. {task}: {from_node} -> {to_node}"
-        lines.append("# " + re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", said))
-        if system:
-            lines += SYSTEMS[system](task, from_node, to_node)
+        lines.append(comment(f"{step}. {task}: {from_node} -> {to_node}"))
+        if system == "kubernetes":
+            lines += kubernetes_commands(task, from_node, to_node,
+                                         is_closed=from_node in plan.closed)
+        elif system == "slurm":
+            lines += slurm_commands(task, from_node, to_node)
     return lines
+
+
+def comment(said: str) -> str:
+    """A line of a script that does nothing, whatever it says."""
+    return "# " + re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", said)
 
 
 def headline_of(plan: Plan) -> str:
@@ -888,11 +967,15 @@ def headline_of(plan: Plan) -> str:
         f"no plan of so many moves exceeds {plan.bound:g}")
     moves = plan.about["moves"]
     number = {0: "no move", 1: "1 move"}.get(moves, f"{moves} moves")
-    return f"{number} ({plan.method}): {plan.gain:g} {unit}, {best}"
+    stay = f"; {len(plan.fixed)} of {plan.about['running']} tasks stay, see fixed.csv" if len(
+        plan.fixed) else ""
+    return f"{number} ({plan.method}): {plan.gain:g} {unit}, {best}{stay}"
 
 
 def report_of(plan: Plan) -> Report:
-    """Report of a plan: moves.csv and a summary."""
+    """Report of a plan: moves.csv, fixed.csv with the tasks that stay and why, and a summary."""
+    why = {str(why): int(count) for why, count in plan.fixed["why"].value_counts().items()}
     summary = {"goal": plan.goal, "at_s": plan.at_s, "method": plan.method, "gain": plan.gain,
-               "bound": plan.bound, **plan.about}
-    return Report(summary, {"moves.csv": plan.table.round(3)}, {}, headline_of(plan))
+               "bound": plan.bound, **plan.about, "fixed": why}
+    return Report(summary, {"moves.csv": plan.table.round(3), "fixed.csv": plan.fixed}, {},
+                  headline_of(plan))

@@ -19,6 +19,7 @@ from ..replay.events import replay
 from ..replay.problem import (
     Problem,
     Schedule,
+    instances_nobody_has,
     limits_of,
     problem_of,
     recorded,
@@ -101,11 +102,17 @@ class Placed:
 def reasons_for(problem: Problem, schedule: Schedule, is_running: Truths) -> dict[int, str]:
     """What was in the way of each task that was not placed, by its row."""
     waits = np.flatnonzero(~is_running)
+    nobody_has = instances_nobody_has(problem)
     queue = waits[np.lexsort((waits, problem.submit_s[waits], -problem.priority[waits]))]
     rows = np.concatenate([np.flatnonzero(is_running), queue])
     placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
     failures = failures_frame(problem.grouped(), problem.tasks, placements, limits_of(problem))
-    return dict(zip(failures["task_row"].tolist(), failures["failed_for"], strict=True))
+    return {row: "instances" if nobody_has[row] else why for row, why in zip(
+        failures["task_row"].tolist(), failures["failed_for"], strict=True)}
+
+
+NOTHING = pd.DataFrame({name: [] for name in ("task", "came", "node", "gpu_list", "failed_for")},
+                       dtype=object)
 
 
 def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
@@ -148,8 +155,12 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
     whole = problem_of(with_new(tables, new, moment))
     names = set(new["name"])
     problem, is_running = present_of(whole, is_among(whole, names), moment)
-    schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment, power=power)
-    table = table_of(problem, schedule, is_running, is_among(problem, names))
+    if is_running.all():  # there is nothing to decide
+        schedule, table = recorded(problem), NOTHING
+    else:
+        schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment,
+                          power=power)
+        table = table_of(problem, schedule, is_running, is_among(problem, names))
     is_lost = (whole.node < 0) & (whole.start_s <= moment) & (
         whole.start_s + whole.duration_s > moment)
     name = policy if isinstance(policy, str) else policy.name

@@ -53,13 +53,18 @@ def schedule_for(problem: Problem, state: str, policy: str,
     """
     has_record = bool((recorded(problem).node >= 0).any())
     if state == "recorded" and not has_record:
-        raise InputError("no task has both a node and a time: nothing is recorded",
-                         file="tasks.csv", mend="leave out --state, or give --state replayed")
+        raise nothing_recorded("leave out --state, or give --state replayed")
     if state == "recorded" or (has_record and not state):
         return None
     from ..replay.events import replay
 
     return replay(problem, policy, power=power)
+
+
+def nothing_recorded(mend: str) -> InputError:
+    """That nothing is known of what ran, and what to do about it."""
+    return InputError("no task has both a node and a time: nothing is recorded", file="tasks.csv",
+                      mend=mend)
 
 
 def check_task(tables: ClusterTables, problem: Problem, name: str) -> None:
@@ -198,7 +203,7 @@ class PlanReport(Report):
 Moves = Annotated[int, option("Most migrations.", min=1, max=1000)]
 Goal = Annotated[str, choice("What they are for: whole GPUs freed, or watts saved.", GOALS,
                              "--for")]
-PlanFolder = Annotated[Path, folder_option("moves.csv, commands.sh and summary.json")]
+PlanFolder = Annotated[Path, folder_option("moves.csv, fixed.csv, commands.sh and summary.json")]
 
 
 def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves = 10,
@@ -207,15 +212,17 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     """Find the migrations that free most whole GPUs, or save most watts.
 
     **moves.csv** has the moves in an order in which each finds room, and what each of them brings;
-    **commands.sh** what a person can run, after reading it; **summary.json** what no plan of so
-    many moves exceeds.
+    **fixed.csv** the tasks that stay, each with the reason, such as a pod that nobody would make
+    anew; **commands.sh** what a person can run, after reading it; **summary.json** what no plan of
+    so many moves exceeds.
 
     Example: sched-lab move mycluster --moves 5 --for gpus --out plan
     """
     tables = read_cluster(cluster)
     problem = problem_of(tables)
     power = power_of_files(hardware, gpu_power)
-    schedule_for(problem, "recorded", "fgd", power)  # refuses a cluster of which nothing is known
+    if not (recorded(problem).node >= 0).any():
+        raise nothing_recorded("give the nodes and the starts of tasks that run")
     if goal == "gpus":
         power = settings_for(problem, policy_of("fgd"), power)
     asked = {"at": at, "moves": moves, "goal": goal, "sched_lab": __version__,
@@ -228,5 +235,5 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
         commands = commands_of(plan, system_of(tables.about))
         return PlanReport(**vars(report_of_plan(plan)), commands=tuple(commands))
 
-    answer_with(Answer("move", asked, ("moves.csv", "commands.sh")), out, compute, force=force,
-                no_charts=True)
+    answer_with(Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh")), out, compute,
+                force=force, no_charts=True)

@@ -11,24 +11,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...lab.frames import InputError, OutputError
+from ..read.devices import GPU, OTHER_GPUS, SHARED, VIRTUAL
 from ..read.kubernetes import (
-    OTHER_GPUS,
-    VIRTUAL,
     Dump,
     Item,
     NodeGpus,
     asked_by_pod,
-    dig,
     gpus_of,
     models_wanted,
     node_row,
-    objects_at,
     pod_name,
     pod_rows,
-    quantity,
-    text_at,
-    texts_at,
 )
+from ..read.objects import as_json, dig, objects_at, quantity, text_at, texts_at
 from ..read.tables import Ledger
 from .core import (
     Asked,
@@ -139,10 +134,10 @@ def with_tolerations(constraints: str, body: dict[str, Any]) -> str:
     tolerations = [{name: text_at(one, name) for name in names if name in one}
                    for one in objects_at(body, "spec", "tolerations")
                    if text_at(one, "effect") != "PreferNoSchedule"]
-    if not tolerations:
-        return constraints
-    said = {**(json.loads(constraints) if constraints else {}), "tolerations": tolerations}
-    return json.dumps(said, sort_keys=True, ensure_ascii=False)
+    said = json.loads(constraints) if constraints else {}
+    said.pop("devices", None)  # the scheduler asks about nodes that have them
+    said |= {"tolerations": tolerations} if tolerations else {}
+    return as_json(said) if said else ""
 
 
 GPU_INDEX = "alibabacloud.com/gpu-index"
@@ -190,6 +185,8 @@ class Objects:
         gpus = gpus_of(item, dump, {})
         row = node_row(item, dump, gpus)
         self.gpus[row["name"]] = gpus
+        if not gpus.profile:  # the others are for pods that ask for instances
+            row["num_gpus"] = gpus.uncut
         del row["gpu_memory_mib"]
         return LiveNode(**row)
 
@@ -210,7 +207,9 @@ class Objects:
         if not rows:
             return None
         name = pod_name(item)
-        shares = [self.share(row, body) for row in rows if row["num_gpus"] > 0]
+        is_alike = bool(self.gpus.get(rows[0]["node"], NodeGpus()).profile)
+        shares = [self.share(row, body) for row in rows if row["num_gpus"] > 0
+                  and (is_alike or not row["node"] or not row.get("mig_profile"))]
         return LivePod(
             uid_of(body), name, rows[0]["cpu_milli"], rows[0]["memory_mib"], tuple(shares),
             rows[0]["gpu_models"], with_tolerations(rows[0]["constraints"], body), rows[0]["node"])
@@ -336,7 +335,7 @@ def refusal_of_memory(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> s
     return f"{name} is more than the {most} MiB of a GPU here" if asked > most else ""
 
 
-PLAIN = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+PLAIN = (GPU, SHARED)
 
 
 def parted(amounts: Mapping[str, Any], gpus: Mapping[str, NodeGpus]) -> dict[str, str]:
@@ -352,6 +351,10 @@ def parted(amounts: Mapping[str, Any], gpus: Mapping[str, NodeGpus]) -> dict[str
 def refusal_of_parts(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> str:
     """Why `nvidia.com/gpu` is no share on nodes that show parts of GPUs as GPUs."""
     kinds = {(one.replicas, one.profile) for one in gpus if one.num_gpus}
+    beside = {kind.resource for one in gpus if one.uncut < one.num_gpus and not one.profile
+              for kind in one.kinds if kind.replicas > 1}
+    if names := sorted(name for name in beside if amounts.get(name)):
+        return f"{names[0]} is a part of a GPU here, beside GPUs that nobody shares"
     if not any(amounts.get(name) for name in PLAIN) or kinds <= {(1, "")}:
         return ""
     if any(profile for _, profile in kinds):

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import typer
 
-from ...cluster import State
 from ...hardware import hardware_of, watts_of_files
 from ...lab.access import Access, listen
 from ...lab.commands import (
@@ -42,6 +41,7 @@ from ..ask.explain import (
     Moment,
     is_refused,
     lacks_of,
+    moments_before,
     objections_of,
     settings_for,
     why_not,
@@ -55,11 +55,9 @@ from ..replay.problem import (
     demands_of,
     draft_of,
     parts_of,
-    place_running,
     refuse_empty,
     tasks_of,
     times_of,
-    world_of_problem,
 )
 from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings, Objects
 from .core import Asked, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, Share
@@ -132,12 +130,9 @@ def obstacles_of(placed: Placed, rows: Sequence[int], power: PowerSettings) -> d
     """What is in the way of each of some tasks, by row."""
     problem = placed.problem
     settings = settings_for(problem, policy_of(placed.policy), power)
-    world, class_of = world_of_problem(problem, settings)
-    empty = State(*(amount.copy() for amount in world.state))
-    place_running(world, problem, class_of, placed.schedule, placed.schedule.node >= 0)
-    moments = {row: Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]))
-               for row in rows}
-    return {row: obstacle(moment, placed, row) for row, moment in moments.items()}
+    is_held = placed.schedule.node >= 0
+    moments = moments_before(problem, placed.schedule, rows, is_held, settings)
+    return {row: obstacle(moment, placed, row) for row, moment in zip(rows, moments, strict=True)}
 
 
 def advice_on(placed: Placed, power: PowerSettings, pods: Collection[str]) -> dict[str, Advice]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...lab.frames import InputError
-from ..read.kubernetes import dig, text_at
+from ..read.objects import dig, text_at
 from .bridge import Api as Api
 from .bridge import ApiError as ApiError
 from .bridge import Objects, is_over, uid_of

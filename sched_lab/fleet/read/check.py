@@ -20,7 +20,14 @@ from ...hardware import known_gpu_w
 from ...lab.frames import InputError
 from ...traces import models_of
 from ..replay.problem import LARGEST_AMOUNT, problem_of, replayable
-from .tables import ClusterTables, Columns, gpus_of, milli_of_profile, read_cluster
+from .tables import (
+    PART_BY_TIME,
+    ClusterTables,
+    Columns,
+    gpus_of,
+    milli_of_profile,
+    read_cluster,
+)
 
 __all__ = ['Checked', 'check_cluster']
 
@@ -174,7 +181,8 @@ def check_demands(pair: Pair) -> Iterator[Found]:
     milli = tasks.numbers("gpu_milli")
     profiles = tasks.texts("mig_profile")
     has_profile = profiles != ""
-    known = {name: milli_of_profile(name) is not None for name in pd.unique(profiles) if name}
+    known = {name: all(milli_of_profile(one) or one == "whole" or PART_BY_TIME.search(one)
+                       for one in name.split(",")) for name in pd.unique(profiles) if name}
     is_known = np.array([known.get(name, True) for name in profiles], bool)
     yield from tasks.found("unknown MIG profile", "mig_profile", ~is_known,
                            lambda row: f"{profiles[row]!r} is no profile",

@@ -42,7 +42,7 @@ MIBS = {"bytes": 2**-20, "kb": 1e3 / 2**20, "kib": 2**-10, "mb": 1e6 / 2**20, "m
         "gb": 1e9 / 2**20, "gib": 2**10, "tb": 1e12 / 2**20, "tib": 2**20}
 TIMES = ("submit", "start", "end", "duration", "wait")
 TEXTS = ("name", "user", "queue", "node", "gpu_list", "gpu_models", "mig_profile", "constraints",
-         "state", "gpu_model", "labels", "taints")
+         "state", "fixed", "gpu_model", "labels", "taints", "devices")
 
 MEASURES = {
     **{f"{time}_{unit}": Measure(time, size) for time in TIMES for unit, size in SECONDS.items()},
@@ -54,9 +54,9 @@ MEASURES = {
     "num_nodes": Measure("parts"), "priority": Measure("priority"),
     **{name: Measure(name) for name in TEXTS},
 }
-NODE_ONLY = {"gpu_model", "gpu_memory", "labels", "taints"}
+NODE_ONLY = {"gpu_model", "gpu_memory", "labels", "taints", "devices"}
 TASK_ONLY = {*TIMES, "gpu_share", "parts", "priority", "user", "queue", "gpu_list", "gpu_models",
-             "node", "mig_profile", "constraints"}
+             "node", "mig_profile", "constraints", "fixed"}
 
 UNITS_IN_NAMES = re.compile(
     r"(?:^|[_ \-(\[.])(us|ms|s|sec|seconds|min|minutes|h|hours|d|days|bytes|kb|kib|mb|mib|gb|gib|"
@@ -200,7 +200,7 @@ def own_demand(stated: Stated) -> dict[str, Floats]:
                   "no column states GPUs: unknown; --map num_gpus=COLUMN")
     demand = gpu_demand(rows, share if stated.has("gpu_share") else gpus)
     profiles = stated.texts("mig_profile")
-    milli = {name: milli_of_profile(name) or 1000 for name in profiles.unique() if name}
+    milli = {name: milli_of_profile(name) for name in profiles.unique() if name}
     of_profile = profiles.map(lambda name: milli.get(name, np.nan)).to_numpy(float)
     demand["gpu_milli"] = np.where(np.isnan(of_profile), demand["gpu_milli"], of_profile)
     return demand
@@ -220,7 +220,7 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
     """Tasks of a table of one's own."""
     wish = "gpu_models" if stated.has("gpu_models") else "gpu_model"
     texts = {name: stated.texts(name) for name in
-             ("user", "queue", "node", "gpu_list", "mig_profile", "constraints")}
+             ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "fixed")}
     lives = own_lives(stated)
     jobs = pd.DataFrame({
         "name": names_of(stated, "task"), **lives.columns(), **own_demand(stated),
@@ -234,7 +234,7 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
 
 def own_nodes(stated: Stated) -> pd.DataFrame:
     """Nodes of a table of one's own."""
-    texts = {name: stated.texts(name) for name in ("gpu_model", "labels", "taints")}
+    texts = {name: stated.texts(name) for name in ("gpu_model", "labels", "taints", "devices")}
     gpu_memory = {"gpu_memory_mib": np.floor(stated.numbers("gpu_memory"))}
     return pd.DataFrame({
         "name": names_of(stated, "node"), "num_gpus": stated.numbers("gpus"),

@@ -8,17 +8,46 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from ...lab.frames import InputError
-from .dates import seconds_of
+from .devices import (
+    GPU,
+    MIG,
+    OF_HAMI,
+    OPENB,
+    OTHER_GPUS,
+    SHARED,
+    UNDERSTOOD,
+    VIRTUAL,
+    Kind,
+    amounts_shown,
+    driver_device,
+    gpus_in,
+    is_gpu_name,
+    model_of,
+    plugin_kinds,
+    replicas_of,
+    unexplained,
+)
+from .eviction import MIRROR, why_budgeted, why_kept, why_lost, why_tied
+from .objects import (
+    as_json,
+    dig,
+    mebibytes,
+    objects_at,
+    quantity,
+    seconds_at,
+    text_at,
+    texts_at,
+    whole,
+)
 from .tables import (
+    BY_DRIVER,
     WAITING,
     Format,
     Ledger,
@@ -26,64 +55,11 @@ from .tables import (
     Source,
     encoding_of,
     milli_of_profile,
+    profile_named,
+    profile_shown,
 )
 
 __all__ = ['read_kubernetes']
-
-
-def dig(value: Any, *path: str) -> Any:
-    """Value at the end of a path of names; None if the path ends before."""
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def text_at(value: Any, *path: str) -> str:
-    """Text at the end of a path; numbers as they are written, anything else empty."""
-    found = dig(value, *path)
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    return found if isinstance(found, str) else str(found) if is_number else ""
-
-
-def objects_at(value: Any, *path: str) -> list[dict[str, Any]]:
-    """Objects in the list at the end of a path."""
-    found = dig(value, *path)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def texts_at(value: Any, *path: str) -> dict[str, str]:
-    """Names and texts of the object at the end of a path."""
-    found = dig(value, *path)
-    return {name: text_at(found, name) for name in found} if isinstance(found, dict) else {}
-
-
-def seconds_at(value: Any, *path: str) -> float | None:
-    """Seconds since 1970 of the date at the end of a path; None if it is none."""
-    return seconds_of(text_at(value, *path))
-
-
-QUANTITY = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
-SUFFIXES = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
-    **{name: Fraction(10**(3 * power)) for power, name in enumerate("kMGTPE", 1)},
-    **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", 1)}}
-
-
-def quantity(written: Any) -> Fraction | None:
-    """Number that a quantity of Kubernetes stands for; None if it is none."""
-    text = text_at({"it": written}, "it").strip()
-    return number_of(text) if len(text) < 60 else None
-
-
-@lru_cache(maxsize=2**12)  # pods ask for the same amounts again and again
-def number_of(text: str) -> Fraction | None:
-    """Number that the text of a quantity stands for; None if it is none."""
-    found = QUANTITY.fullmatch(text)
-    if found is None:
-        return None
-    power = Fraction(10)**int(found[2][1:]) if found[2] else SUFFIXES[found[3] or ""]
-    return Fraction(found[1]) * power
 
 
 KINDS = {
@@ -134,7 +110,19 @@ def items_of(source: Source) -> list[Item]:
 
 @dataclass
 class Dump:
-    """Objects by kind, and what was learnt from them on the way to the tables."""
+    """Objects by kind, and what was learnt from them on the way to the tables.
+
+    Parameters
+    ----------
+    ledger : where it is noted what was done
+    items : objects by kind
+    nodes, labels : what each node says about its GPUs; its labels, and its name as one
+    devices : of ResourceSlices, by driver, pool and name
+    claims, claims_held : ResourceClaims by namespace and name; the pod that has each
+    reserved : number of the GPU that is reserved for a group
+    mixed : kinds of shared GPUs that some node shows beside GPUs that are not shared
+    storage_claims, volumes : PersistentVolumeClaims by namespace and name; PersistentVolumes
+    """
 
     ledger: Ledger
     items: dict[str, list[Item]] = field(default_factory=dict)
@@ -145,6 +133,14 @@ class Dump:
     templates: dict[tuple[str, str], Item] = field(default_factory=dict)
     unclaimed: dict[str, tuple[Item, str]] = field(default_factory=dict)  # by pod, what is missing
     reserved: dict[str, str] = field(default_factory=dict)
+    mixed: set[str] = field(default_factory=set)
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    storage_claims: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def if_shown(self, device: str) -> str:
+        """A kind of GPUs if some node has it; else nothing."""
+        return device if any(device in node.devices for node in self.nodes.values()) else ""
 
     def note(self, item: Item, what: str, reason: str) -> None:
         """Write into the ledger what was done with an object."""
@@ -176,9 +172,12 @@ class NodeGpus(NamedTuple):
     ----------
     models : of its GPUs, each once
     num_gpus, memory_mib : how many, and the memory of each; None if unknown
-    replicas : how many pods share a GPU by time slicing
+    replicas : how many pods share a GPU by time slicing, if they share all of them
     profile : of the instances, if each of them is shown as a GPU
     uuids : names of the GPUs, by number
+    uncut : GPUs that are neither cut into instances nor shared in time beside others that are not
+    kinds : what its resources are, of NVIDIA's device plugin
+    devices : how many it has of each kind, by the word that pods have for it
     """
 
     models: tuple[str, ...] = ()
@@ -187,30 +186,9 @@ class NodeGpus(NamedTuple):
     replicas: int = 1
     profile: str = ""
     uuids: tuple[str, ...] = ()
-
-
-def whole(written: Any, scale: int = 1, *, down: bool = False) -> int | None:
-    """A quantity in units of the table, rounded up or down; None if there is none."""
-    number = quantity(written)
-    if number is None:
-        return None
-    return math.floor(number * scale) if down else math.ceil(number * scale)
-
-
-def mebibytes(written: Any, *, down: bool = False) -> int | None:
-    """A quantity of bytes in MiB."""
-    number = quantity(written)
-    if number is None:
-        return None
-    return math.floor(number / 2**20) if down else math.ceil(number / 2**20)
-
-
-MIG_SUFFIX = re.compile(r"-MIG-(\d+g\.\d+gb[\w.+]*)$", re.I)
-
-
-def model_of(product: str) -> str:
-    """Model of a product label, without what sharing added to it."""
-    return MIG_SUFFIX.sub("", product.removesuffix("-SHARED")).strip()
+    uncut: int = 0
+    kinds: tuple[Kind, ...] = ()
+    devices: Mapping[str, int] = {}
 
 
 def instances_on_one(profile: str) -> int:
@@ -222,55 +200,50 @@ def instances_on_one(profile: str) -> int:
 def gpus_by_plugin(item: Item, dump: Dump) -> NodeGpus:
     """GPUs of a node as NVIDIA's device plugin and its labels show them."""
     labels = texts_at(item.body, "metadata", "labels")
-    allocatable = texts_at(item.body, "status", "allocatable")
+    amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
+    kinds = plugin_kinds(labels, amounts)
+    for name in unexplained(labels, amounts):
+        dump.note(item, "dropped", f"{name}: nothing on the node says what GPUs these are")
     product = labels.get("nvidia.com/gpu.product", "")
-    shown = sum(whole(allocatable.get(name), down=True) or 0
-                for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared"))
-    models = (model_of(product),) if product else ()
-    memory = whole(labels.get("nvidia.com/gpu.memory"), down=True)
-    if found := MIG_SUFFIX.search(product.removesuffix("-SHARED")):
-        return gpus_of_instances(item, dump, shown, found[1])
-    gpus = NodeGpus(models, shown, memory)
-    if (replicas := replicas_of(labels)) > 1 and shown:
-        dump.note(item, "interpreted", f"each GPU is shown {replicas} times, shared in time")
-        gpus = gpus._replace(num_gpus=-(-shown // replicas), replicas=replicas)
-    return with_instances(item, dump, gpus, allocatable)
+    gpus = NodeGpus((model_of(product),) if product else (), kinds=tuple(kinds), devices={
+        kind.device: amounts[kind.resource] for kind in kinds})
+    plain = [kind for kind in kinds if not kind.resource.startswith(MIG)]
+    if any(kind.profile for kind in plain):
+        return gpus_of_instances(item, dump, gpus, gpus_in(plain, amounts))
+    apart = [kind for kind in plain if kind.replicas == 1]
+    shared = [kind for kind in plain if kind.replicas > 1]
+    for kind in shared:
+        dump.note(item, "interpreted", f"each GPU is shown {kind.replicas} times, shared in time")
+    count = gpus_in(plain, amounts)
+    gpus = gpus._replace(
+        memory_mib=whole(labels.get("nvidia.com/gpu.memory"), down=True), num_gpus=count,
+        uncut=gpus_in(apart, amounts) if apart else count,
+        replicas=shared[0].replicas if shared and not apart else 1)
+    return with_instances(item, dump, gpus, amounts)
 
 
-def replicas_of(labels: dict[str, str]) -> int:
-    """How often a GPU is shown, by the labels of its node."""
-    if labels.get("nvidia.com/gpu.sharing-strategy", "") == "none":
-        return 1
-    return min(max(whole(labels.get("nvidia.com/gpu.replicas")) or 1, 1), 1000)
-
-
-def gpus_of_instances(item: Item, dump: Dump, shown: int, profile: str) -> NodeGpus:
+def gpus_of_instances(item: Item, dump: Dump, gpus: NodeGpus, instances: int) -> NodeGpus:
     """GPUs of a node on which every GPU is an instance of one profile."""
-    labels = texts_at(item.body, "metadata", "labels")
-    model = model_of(labels["nvidia.com/gpu.product"])
-    replicas = replicas_of(labels)
-    instances = -(-shown // replicas)
-    named = re.search(r"(\d+)GB", model)
-    dump.note(item, "interpreted", f"its GPUs are instances of {profile}, "
-              f"{instances_on_one(profile)} on each")
-    return NodeGpus((model,), -(-instances // instances_on_one(profile)),
-                    int(named[1]) * 1024 if named else None, replicas, profile.lower())
+    kind = next(kind for kind in gpus.kinds if not kind.resource.startswith(MIG))
+    on_one = instances_on_one(kind.profile)
+    named = re.search(r"(\d+)GB", gpus.models[0])
+    dump.note(item, "interpreted", f"its GPUs are instances of {kind.profile}, {on_one} on each")
+    return gpus._replace(num_gpus=-(-instances // on_one), replicas=kind.replicas,
+                         memory_mib=int(named[1]) * 1024 if named else None, profile=kind.profile)
 
 
-def with_instances(item: Item, dump: Dump, gpus: NodeGpus,
-                   allocatable: dict[str, str]) -> NodeGpus:
+def with_instances(item: Item, dump: Dump, gpus: NodeGpus, amounts: Mapping[str, int]) -> NodeGpus:
     """The same GPUs, and those that are cut into instances with names of their own."""
+    labels = texts_at(item.body, "metadata", "labels")
     shares = 0
-    for name, amount in allocatable.items():
-        if name.startswith("nvidia.com/mig-"):
-            profile = name.removeprefix("nvidia.com/mig-")
-            shares += (milli_of_profile(profile) or 1000) * (whole(amount, down=True) or 0)
+    for kind in (kind for kind in gpus.kinds if kind.resource.startswith(MIG)):
+        replicas = replicas_of(labels) if kind.resource.endswith(".shared") else 1
+        shares += (milli_of_profile(kind.profile) or 1000) * -(-amounts[kind.resource] // replicas)
     if not shares:
         return gpus
-    count = gpus.num_gpus + -(-shares // 1000)
-    labelled = whole(dig(item.body, "metadata", "labels", "nvidia.com/gpu.count")) or 0
+    labelled = whole(labels.get("nvidia.com/gpu.count")) or 0
     dump.note(item, "interpreted", "GPUs cut into instances are counted by their slices")
-    return gpus._replace(num_gpus=max(count, min(labelled, 64)))
+    return gpus._replace(num_gpus=max(gpus.num_gpus + -(-shares // 1000), min(labelled, 64)))
 
 
 class Device(NamedTuple):
@@ -314,14 +287,13 @@ def gpus_by_register(item: Item, dump: Dump) -> NodeGpus:
                 dump.note(item, "dropped", f"GPUs that are not healthy, by {name}")
             memories = [device.memory_mib for device in healthy if device.memory_mib]
             models = dict.fromkeys(device.model.removeprefix("NVIDIA-") for device in healthy)
+            names = OF_HAMI if name.endswith("nvidia") or "hami" in name else VIRTUAL[1]
             return NodeGpus(tuple(models), len(healthy), min(memories, default=None),
-                            uuids=tuple(device.name for device in devices))
+                            uuids=tuple(device.name for device in devices),
+                            devices=dict.fromkeys(names, len(healthy)))
         if annotations.get(name):
             dump.note(item, "interpreted", f"{name} cannot be read")
     return NodeGpus()
-
-
-OTHER_GPUS = ("amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
 
 def gpus_by_count(item: Item, dump: Dump) -> NodeGpus:
@@ -333,10 +305,13 @@ def gpus_by_count(item: Item, dump: Dump) -> NodeGpus:
     if milli > 1000 * count > 0:
         dump.note(item, "interpreted", "gpu-milli and gpu-count differ, gpu-count is taken")
     model = labels.get("alibabacloud.com/gpu-card-model", "")
+    devices = {OPENB: milli or 1000 * count} if count or milli else {}
     for name in OTHER_GPUS:
-        count = count or whole(allocatable.get(name), down=True) or 0
+        own = whole(allocatable.get(name), down=True) or 0
+        devices |= {name: own} if own else {}
+        count = count or own
         model = model or labels.get(f"{name}.product-name", "")
-    return NodeGpus((model,) if model else (), count or milli // 1000)
+    return NodeGpus((model,) if model else (), count or milli // 1000, devices=devices)
 
 
 def attribute(device: dict[str, Any], *names: str) -> str:
@@ -365,6 +340,7 @@ def device_of(body: dict[str, Any]) -> Device:
 def read_slices(dump: Dump) -> dict[str, NodeGpus]:
     """GPUs of each node as its ResourceSlices show them."""
     by_node: dict[str, list[Device]] = {}
+    words: dict[str, Counter[str]] = {}
     for item in dump.items.get("ResourceSlice", []):
         spec = dig(item.body, "spec")
         node = text_at(spec, "nodeName") or text_at(spec, "pool", "name")
@@ -378,7 +354,9 @@ def read_slices(dump: Dump) -> dict[str, NodeGpus]:
                 dump.note(item, "extra column", "taints of devices are not honoured")
             dump.devices[driver, text_at(spec, "pool", "name"), device.name] = device
             by_node.setdefault(node, []).append(device)
-    return {node: gpus_of_devices(devices) for node, devices in by_node.items()}
+            words.setdefault(node, Counter())[driver_device(driver, device.profile)] += 1
+    return {node: gpus_of_devices(devices)._replace(devices=words[node])
+            for node, devices in by_node.items()}
 
 
 def gpus_of_devices(devices: Sequence[Device]) -> NodeGpus:
@@ -398,13 +376,19 @@ def gpus_of(item: Item, dump: Dump, by_slices: dict[str, NodeGpus]) -> NodeGpus:
         "register": gpus_by_register(item, dump), "count": gpus_by_count(item, dump),
         "slices": by_slices.get(name, NodeGpus()), "plugin": gpus_by_plugin(item, dump)}
     chosen = next((gpus for gpus in said.values() if gpus.num_gpus), NodeGpus())
-    others = {gpus.num_gpus for gpus in said.values() if gpus.num_gpus} - {chosen.num_gpus}
-    if others and chosen is not said["register"]:
+    differ = {gpus.num_gpus for gpus in said.values() if gpus.num_gpus} - {chosen.num_gpus}
+    if differ and chosen is not said["register"]:
         dump.note(item, "interpreted", f"the node has {chosen.num_gpus} GPUs in one way of "
-                  f"counting and {sorted(others)[0]} in another, the first is taken")
+                  f"counting and {sorted(differ)[0]} in another, the first is taken")
     known = said["plugin"]
-    return chosen._replace(models=chosen.models or known.models,
-                           memory_mib=chosen.memory_mib or known.memory_mib)
+    amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
+    others = {name: amount for name, amount in amounts.items()
+              if "/" in name and not is_gpu_name(name)}
+    devices = {name: count for gpus in said.values() for name, count in gpus.devices.items()}
+    return chosen._replace(
+        models=chosen.models or known.models, memory_mib=chosen.memory_mib or known.memory_mib,
+        uncut=known.uncut if chosen is known else chosen.num_gpus, kinds=known.kinds,
+        devices=others | devices)
 
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -418,11 +402,6 @@ def taints_of(item: Item) -> str:
     if dig(item.body, "spec", "unschedulable") is True and CORDON not in taints:
         taints.append(CORDON)
     return as_json(taints) if taints else ""
-
-
-def as_json(value: Any) -> str:
-    """JSON on one line, names sorted."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def node_row(item: Item, dump: Dump, gpus: NodeGpus) -> dict[str, Any]:
@@ -450,6 +429,7 @@ def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
     for item in dump.items.get("Node", []):
         name = text_at(item.body, "metadata", "name")
         dump.nodes[name] = gpus_of(item, dump, by_slices)
+        dump.labels[name] = {**texts_at(item.body, "metadata", "labels"), "metadata.name": name}
         rows[item.file, item.row] = node_row(item, dump, dump.nodes[name])
         if item.is_deleted:
             dump.note(item, "interpreted", "the node was removed while events were recorded")
@@ -461,6 +441,10 @@ def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
             rows[item.file, item.row] = {
                 "name": name, "gpu_model": "+".join(gpus.models), "num_gpus": gpus.num_gpus,
                 "gpu_memory_mib": gpus.memory_mib, "labels": "{}"}
+    for gpus in dump.nodes.values():
+        shared = [kind for kind in gpus.kinds if kind.replicas > 1 and not kind.profile]
+        if len(shared) < sum(not kind.profile for kind in gpus.kinds):
+            dump.mixed |= {kind.device for kind in shared}
     return rows
 
 
@@ -536,12 +520,24 @@ def asked_by_pod(item: Item, dump: Dump) -> Amounts:
 
 
 class Holding(NamedTuple):
-    """GPUs of which a pod has the same share each; None if that is not known."""
+    """GPUs of which a pod has the same share each; None if that is not known.
+
+    Parameters
+    ----------
+    num_gpus, gpu_milli, mig_profile, gpu_list : as in `tasks.csv`
+    device : kind of the GPUs, as nodes name it; empty for any
+    """
 
     num_gpus: Any
     gpu_milli: Any
     mig_profile: str = ""
     gpu_list: str = ""
+    device: str = ""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is instances that are there, and that one of the pods may have."""
+        return bool(self.mig_profile) and BY_DRIVER not in self.device
 
 
 def memory_share(mib: Any, gpus: NodeGpus, item: Item, dump: Dump) -> int:
@@ -585,7 +581,8 @@ def held_by_openb(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> lis
         count = count if count > 1 else -(-milli // 1000)
     index = said.get(f"{place}index", "").strip("- ")
     gpu_list = re.sub(r"[,|]", "-", index) if GPU_SET.fullmatch(index) else ""
-    return [Holding(count, min(milli, 1000), "", gpu_list)] if milli and count else []
+    device = dump.if_shown(OPENB)
+    return [Holding(count, min(milli, 1000), "", gpu_list, device)] if milli and count else []
 
 
 def held_by_kai(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
@@ -599,10 +596,12 @@ def held_by_kai(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[
     if fraction is None or fraction < 0 or (fraction > 1 and fraction % 1):
         dump.note(item, "interpreted", "gpu-fraction is no share of a GPU, taken as whole")
         fraction = quantity("1")
+    device = dump.if_shown(GPU)
     if fraction and fraction > 1:
-        return [Holding(int(fraction), 1000)]
+        return [Holding(int(fraction), 1000, device=device)]
     milli = math.ceil(fraction * 1000) if fraction else milli
-    return [Holding(count, milli, "", group_list(item, dump))] if milli and count > 0 else []
+    listed = group_list(item, dump)
+    return [Holding(count, milli, "", listed, device)] if milli and count > 0 else []
 
 
 def groups_of(item: Item) -> list[str]:
@@ -627,21 +626,16 @@ def is_reservation(item: Item) -> bool:
 
 ALLOCATED = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate",
              "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate", "4pd.io/vgpu-ids-new")
-VIRTUAL = (  # number, memory in MiB, percent of the cores, percent of the memory
-    ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores",
-     "nvidia.com/gpumem-percentage"),
-    ("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores",
-     "volcano.sh/vgpu-memory-percentage"),
-    ("volcano.sh/gpu-number", "volcano.sh/gpu-memory", "", ""))
-
-
 def held_virtually(item: Item, dump: Dump, asked: Amounts,
                    gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by HAMi or Volcano: as allocated, or else as it asks."""
     said = texts_at(item.body, "metadata", "annotations")
     for name in ALLOCATED:
         if devices := allocated_devices(said.get(name, "")):
-            return holdings_of_devices(devices, gpus, item, dump)
+            names = VIRTUAL[1] if name.startswith("volcano") else OF_HAMI
+            device = next((one for one in names if asked[one]), "") or dump.if_shown(names[0])
+            return [one._replace(device=device)
+                    for one in holdings_of_devices(devices, gpus, item, dump)]
     for number, memory, cores, percentage in VIRTUAL:
         is_named = asked[number] and number != "nvidia.com/gpu"
         if not (is_named or asked[memory] or asked[cores] or asked[percentage]):
@@ -650,7 +644,8 @@ def held_virtually(item: Item, dump: Dump, asked: Amounts,
         share = max(memory_share(str(asked[memory]), gpus, item, dump) if asked[memory] else 0,
                     math.ceil(10 * asked[cores]), math.ceil(10 * asked[percentage]))
         takes_all = not (asked[memory] or asked[percentage])
-        return [Holding(count, 1000 if takes_all else min(share, 1000))]
+        device = next(name for name in (memory, percentage, cores, number) if asked[name])
+        return [Holding(count, 1000 if takes_all else min(share, 1000), device=device)]
     return None
 
 
@@ -726,12 +721,13 @@ def holdings_of_claim(claim: Item, dump: Dump, gpus: NodeGpus) -> list[Holding]:
         names = [text_at(result, name) for name in ("driver", "pool", "device")]
         device = dump.devices.get((names[0], names[1], names[2]))
         if device is None:
-            profile = PROFILE_WISH.search(names[2])
-            device = Device(names[2], profile=profile[1].lower() if profile else "")
+            found = PROFILE_WISH.search(names[2])
+            device = Device(names[2], profile=found[1].lower() if found else "")
             dump.note(claim, "interpreted", "a device of the claim is in no ResourceSlice")
         milli = milli_of_profile(device.profile) or 1000
         place = numbers_of_gpus([device.parent or device.name], gpus)
-        holdings.append(Holding(1, milli, device.profile if milli < 1000 else "", place))
+        profile = device.profile if milli < 1000 else ""
+        holdings.append(Holding(1, milli, profile, place, driver_device(names[0], profile)))
     return holdings if results else requested_by(claim, dump)
 
 
@@ -751,21 +747,29 @@ def requested_by(claim: Item, dump: Dump) -> list[Holding]:
                                                                             "deviceClassName"))
         count = max(whole(wish.get("count", 1)) or 1, 1)
         name = profile[1].lower() if profile else ""
-        holdings.append(Holding(count, milli_of_profile(name) or 1000, name))
+        device = device_asked(text_at(wish, "deviceClassName"), name, dump)
+        holdings.append(Holding(count, milli_of_profile(name) or 1000, name, "", device))
     return holdings
+
+
+def device_asked(named: str, profile: str, dump: Dump) -> str:
+    """Word for what a claim asks of a class of devices: of the driver of that name, or the only one."""
+    drivers = dict.fromkeys(driver for driver, _, _ in dump.devices)
+    driver = named if named in drivers or len(drivers) != 1 else next(iter(drivers))
+    return driver_device(driver or "any", profile)
 
 
 def merged(holdings: Sequence[Holding]) -> list[Holding]:
     """The same holdings, those of one share and profile together."""
-    found: dict[tuple[int, str], Holding] = {}
+    found: dict[tuple[int, str, str], Holding] = {}
     for one in holdings:
-        key = (one.gpu_milli, one.mig_profile)
-        before = found.get(key, Holding(0, *key))
+        key = (one.gpu_milli, one.mig_profile, one.device)
+        before = found.get(key, Holding(0, *key[:2]))
         places = [place for place in (before.gpu_list, one.gpu_list) if place]
         known = one.gpu_list and (before.gpu_list or not before.num_gpus)
         numbers = sorted({int(number) for place in places for number in place.split("-")})
-        found[key] = Holding(before.num_gpus + one.num_gpus, *key,
-                             "-".join(map(str, numbers)) if known else "")
+        found[key] = Holding(before.num_gpus + one.num_gpus, *key[:2],
+                             "-".join(map(str, numbers)) if known else "", one.device)
     return list(found.values())
 
 
@@ -773,34 +777,57 @@ def held_by_plugin(item: Item, dump: Dump, asked: Amounts,
                    gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by NVIDIA's device plugin, or another maker's."""
     holdings = []
-    for name, amount in asked.items():
-        if name.startswith("nvidia.com/mig-") and amount:
-            profile = name.removeprefix("nvidia.com/mig-").removesuffix(".shared").lower()
+    for name in (name for name in asked if asked[name]):
+        if name.startswith(MIG):
+            profile = profile_named(name)
             milli = milli_of_profile(profile)
             if milli is None:
-                dump.note(item, "interpreted", f"{name} is no known profile, taken as whole GPUs")
-            holdings.append(Holding(math.ceil(amount), milli or 1000, profile))
-    number = sum(asked[name] for name in ("nvidia.com/gpu", "nvidia.com/gpu.shared", *OTHER_GPUS))
-    if number:
-        holdings.append(whole_or_replica(math.ceil(number), item, dump, asked, gpus))
+                dump.note(item, "interpreted", f"{name} is no known profile: on no GPU that is "
+                          "not cut so")
+            holdings.append(Holding(math.ceil(asked[name]), milli or 1000, profile, device=name))
+        elif name in (GPU, SHARED, *OTHER_GPUS) or any(
+                kind.resource == name for node in dump.nodes.values() for kind in node.kinds):
+            kind = kind_of(name, item, dump)
+            if kind.replicas > 1:
+                dump.note(item, "interpreted", "a GPU shared in time, taken as one part of its "
+                          "replicas")
+            counted = kind.device if kind.device in dump.mixed else ""
+            holdings.append(Holding(math.ceil(asked[name]), kind.gpu_milli,
+                                    kind.profile or counted, device=kind.device))
     return holdings or None
 
 
-def whole_or_replica(count: int, item: Item, dump: Dump, asked: Amounts,
-                     gpus: NodeGpus) -> Holding:
-    """What `nvidia.com/gpu` of a pod means on its node, or on any, if all are alike."""
-    if not text_at(item.body, "spec", "nodeName") and dump.nodes:
-        alike = {(other.replicas, other.profile) for other in dump.nodes.values() if other.num_gpus}
-        if len(alike) == 1:
-            replicas, profile = alike.pop()
-            gpus = gpus._replace(replicas=replicas, profile=profile)
-        elif alike and alike != {(1, "")}:
-            dump.note(item, "interpreted", "the pod waits, and nvidia.com/gpu is a whole GPU on "
-                      "some nodes only: taken as whole")
-    milli = milli_of_profile(gpus.profile) or 1000
-    if gpus.replicas > 1:
-        dump.note(item, "interpreted", "a GPU shared in time, taken as one part of its replicas")
-    return Holding(count, max(milli // gpus.replicas, 1), gpus.profile)
+def kind_of(resource: str, item: Item, dump: Dump) -> Kind:
+    """What a unit of a resource is on the node of a pod, or on those where it may go."""
+    if name := text_at(item.body, "spec", "nodeName"):
+        kinds = kinds_on([name], resource, dump)
+    elif len(kinds := kinds_on(dump.nodes, resource, dump)) > 1:
+        open_to = [name for name in dump.nodes if may_go(item, dump.labels.get(name, {}))]
+        kinds = kinds_on(open_to, resource, dump) or kinds
+    if len(kinds) > 1:
+        dump.note(item, "interpreted", f"the pod waits, and {resource} is not the same on all "
+                  "nodes: on those where it is the largest part of a GPU")
+    return max(kinds, key=lambda kind: (not kind.profile, kind.gpu_milli), default=Kind(resource))
+
+
+def kinds_on(names: Iterable[str], resource: str, dump: Dump) -> list[Kind]:
+    """What a unit of a resource is on some nodes, each answer once."""
+    return list(dict.fromkeys(kind for name in names if name in dump.nodes
+                              for kind in dump.nodes[name].kinds if kind.resource == resource))
+
+
+def may_go(item: Item, labels: Mapping[str, str]) -> bool:
+    """Whether the labels of a node are those that a pod asks for; taints are not looked at."""
+    def holds(rule: Mapping[str, Any]) -> bool:
+        value = labels.get(rule["key"])
+        return {"In": value in rule["values"], "NotIn": value not in rule["values"],
+                "Exists": value is not None, "DoesNotExist": value is None}.get(
+                    rule["operator"], True)
+
+    selector = texts_at(item.body, "spec", "nodeSelector")
+    terms = terms_of(item)
+    return all(labels.get(key) == value for key, value in selector.items()) and (
+        not terms or any(all(map(holds, term)) for term in terms))
 
 
 DIALECTS: tuple[Asked, ...] = (
@@ -882,7 +909,6 @@ NOT_HONOURED = {
     "topologySpreadConstraints": ("spec", "topologySpreadConstraints"),
     "schedulingGates": ("spec", "schedulingGates"),
     "nominatedNodeName": ("status", "nominatedNodeName")}
-MIRROR = "kubernetes.io/config.mirror"
 
 
 def rules_in(term: dict[str, Any]) -> list[dict[str, Any]]:
@@ -925,7 +951,7 @@ def note_ties(item: Item, dump: Dump) -> None:
             dump.note(item, "extra column", f"{name} of pods is not honoured")
 
 
-def constraints_of(item: Item, dump: Dump) -> str:
+def constraints_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> str:
     """What the node of a pod must have beside room, as JSON; empty if nothing."""
     for name, path in NOT_HONOURED.items():
         if dig(item.body, *path):
@@ -937,7 +963,8 @@ def constraints_of(item: Item, dump: Dump) -> str:
                "values": [text_at(item.body, "spec", "nodeName")]}
         return as_json({"affinity": [[own]], "tolerations": [{"operator": "Exists"}]})
     said = {"node_selector": texts_at(item.body, "spec", "nodeSelector"),
-            "affinity": terms_of(item), "tolerations": tolerations_of(item)}
+            "affinity": terms_of(item), "tolerations": tolerations_of(item),
+            "devices": list(devices)}
     said = {name: value for name, value in said.items() if value}
     return as_json(said) if said else ""
 
@@ -961,8 +988,7 @@ def models_wanted(item: Item) -> str:
 QUEUES = (("labels", "kai.scheduler/queue"), ("labels", "runai/queue"),
           ("labels", "kueue.x-k8s.io/queue-name"),
           ("annotations", "scheduling.volcano.sh/queue-name"), ("labels", "queue"))
-KNOWN = re.compile(r"cpu|memory|ephemeral-storage|pods|hugepages-.*|nvidia\.com/(?:gpu.*|mig-.*)|"
-                   r"alibabacloud\.com/gpu-.*|volcano\.sh/v?gpu-.*|amd\.com/gpu|gpu\.intel\.com/.*")
+KNOWN = re.compile(r"cpu|memory|ephemeral-storage|pods|hugepages-.*")
 
 
 def pod_name(item: Item) -> str:
@@ -987,42 +1013,95 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
     if times is None:
         return []
     asked = asked_by_pod(item, dump)
-    for name in (name for name in asked if not KNOWN.fullmatch(name)):
-        dump.note(item, "extra column", f"resource {name} is not in the tables")
     node = text_at(item.body, "spec", "nodeName")
     holdings = held_by(item, dump, asked, dump.nodes.get(node, NodeGpus()))
     if pod_name(item) in dump.unclaimed:
         holdings = [Holding(None, None)]
-    row = {"name": pod_name(item), **times, **holder_of(item, dump), "node": node}
+    devices = devices_of(item, dump, asked, holdings)
+    row = {"name": pod_name(item), **times, **holder_of(item, dump, devices), "node": node,
+           "fixed": fixed_of(item, dump) if node and "end_s" not in times else ""}
     demand = {"cpu_milli": math.ceil(1000 * asked["cpu"]),
               "memory_mib": math.ceil(asked["memory"] / 2**20)}
     return rows_of_holdings(row, demand, holdings, item, dump)
 
 
-def holder_of(item: Item, dump: Dump) -> dict[str, Any]:
+def fixed_of(item: Item, dump: Dump) -> str:
+    """Why a pod that runs should not be stopped; empty if nothing speaks against it."""
+    budgets = [one.body for one in dump.items.get("PodDisruptionBudget", ())]
+    return why_lost(item.body) or why_kept(item.body) or (
+        why_tied(item.body, dump.storage_claims, dump.volumes)) or why_budgeted(item.body, budgets)
+
+
+def devices_of(item: Item, dump: Dump, asked: Amounts, holdings: Sequence[Holding]) -> list[str]:
+    """Kinds of GPUs and other resources that not every node has, and that a pod needs."""
+    read = {name for names in VIRTUAL for name in names} | {GPU, SHARED, OPENB, *OTHER_GPUS,
+                                                            *OF_HAMI, "alibabacloud.com/gpu-count"}
+    read |= {kind.resource for node in dump.nodes.values() for kind in node.kinds}
+    wanted = {one.device: True for one in holdings if one.device}
+    for name in (name for name in asked if asked[name] and name not in read
+                 and not name.startswith(MIG) and not KNOWN.fullmatch(name)):
+        wanted[name] = is_gpu_name(name)
+        dump.note(item, "interpreted" if is_gpu_name(name) else "extra column",
+                  f"{name} of the pod: no node says what GPU that is, so none will do"
+                  if is_gpu_name(name) else f"{name} of pods is not counted, a node must show it")
+    return [device for device, is_gpu in wanted.items() if is_choosy(device, is_gpu, dump)]
+
+
+def is_choosy(device: str, is_gpu: bool, dump: Dump) -> bool:
+    """Whether a kind of GPUs, or another resource, is not on every node that might have it."""
+    nodes = [node for node in dump.nodes.values() if node.num_gpus or not is_gpu]
+    if profile := profile_shown(device):  # instances are counted; only another name of them matters
+        return any(kind.profile == profile and not node.devices.get(device)
+                   for node in nodes for kind in node.kinds)
+    is_made = BY_DRIVER in device and not device.endswith(BY_DRIVER)
+    return is_made or (not nodes and is_gpu and device not in UNDERSTOOD) or any(
+        not node.devices.get(device) for node in nodes)
+
+
+def holder_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> dict[str, Any]:
     """Whose a pod is, and where it may go."""
     priority = dig(item.body, "spec", "priority")
     is_number = isinstance(priority, int) and not isinstance(priority, bool)
     return {
         "user": text_at(item.body, "metadata", "namespace"), "queue": queue_of(item),
         "priority": priority if is_number and abs(priority) < 2**40 else None,
-        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump)}
+        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices)}
 
 
 def rows_of_holdings(row: dict[str, Any], demand: dict[str, int], holdings: Sequence[Holding],
                      item: Item, dump: Dump) -> list[dict[str, Any]]:
-    """A row for each holding, of which the first has processors and memory."""
+    """A row for each holding, of which the first has processors and memory; one for instances."""
+    if any(one.is_counted for one in holdings) and all(
+            one.is_counted or one.gpu_milli == 1000 for one in holdings):
+        holdings = [together(holdings)]
     if not holdings:
         return [{**row, **demand, "num_gpus": 0, "gpu_milli": 0}]
+    columns = [{name: value for name, value in one._asdict().items() if name != "device"}
+               for one in holdings]
     if len(holdings) == 1:
-        return [{**row, **demand, **holdings[0]._asdict()}]
+        return [{**row, **demand, **columns[0]}]
     dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
     nothing = dict.fromkeys(demand, 0)
-    return [{**row, **(nothing if number else demand), **one._asdict(),
-             "name": f"{row['name']}/{number}"} for number, one in enumerate(holdings)]
+    return [{**row, **(nothing if number else demand), **one,
+             "name": f"{row['name']}/{number}"} for number, one in enumerate(columns)]
+
+
+def together(holdings: Sequence[Holding]) -> Holding:
+    """Instances, and GPUs that are not cut, as one holding that names the profile of each."""
+    if len(holdings) == 1:
+        return holdings[0]
+    count = sum(one.num_gpus for one in holdings)
+    milli = sum(one.num_gpus * one.gpu_milli for one in holdings)
+    names = [one.mig_profile or "whole" for one in holdings
+             for _ in range(min(one.num_gpus, MOST_NAMED))]
+    return Holding(count, milli // max(count, 1), ",".join(names))
+
+
+MOST_NAMED = 4096  # more GPUs than any pod may have
 
 
 READ = ("Node", "Pod", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate")
+BESIDE = ("PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim")  # for moves only
 CLAIMS_MISSING = "not in the files, so the GPUs of their pods are unknown"
 DUMP_CLAIMS = "kubectl get resourceclaims,resourceclaimtemplates,resourceslices -A -o json"
 MARKS = re.compile(r'"(?:kind|rawObjects|pods|nodes|resource|object|apiVersion)"\s*:')
@@ -1053,7 +1132,7 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     items = latest([item for items in found.values() for item in items], ledger)
     dump = Dump(ledger)
     for item in items:
-        if item.kind in READ:
+        if item.kind in READ + BESIDE:
             dump.items.setdefault(item.kind, []).append(item)
         else:
             kind = item.kind if isinstance(item.kind, str) and item.kind else "without a kind"
@@ -1065,6 +1144,11 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
         made = item._replace(body={"spec": dig(item.body, "spec", "spec")})
         dump.templates[text_at(item.body, "metadata", "namespace"),
                        text_at(item.body, "metadata", "name")] = made
+    for item in dump.items.get("PersistentVolumeClaim", []):
+        dump.storage_claims[text_at(item.body, "metadata", "namespace"),
+                            text_at(item.body, "metadata", "name")] = item.body
+    for item in dump.items.get("PersistentVolume", []):
+        dump.volumes[text_at(item.body, "metadata", "name")] = item.body
     for item in dump.items.get("Pod", []):
         index = text_at(item.body, "metadata", "annotations", "run.ai/reserve_for_gpu_index")
         if is_reservation(item):
@@ -1102,8 +1186,30 @@ def read_kubernetes(sources: Sequence[Source], ledger: Ledger,
         first = next(iter(dump.unclaimed.values()))[0]
         ledger.note(first.file, first.row, "interpreted", f"{', '.join(missing[:3])}{more}: "
                     f"{CLAIMS_MISSING}; give them, too: {DUMP_CLAIMS}", len(dump.unclaimed))
+    used = {device for _, row in pods for device in
+            (json.loads(row["constraints"]).get("devices", ()) if row["constraints"] else ())}
+    for row in nodes.values():
+        row["devices"] = devices_shown(dump.nodes[row["name"]], used | dump.mixed, dump)
     return (pd.DataFrame(list(nodes.values()), index=[row for _, row in nodes]),
             pd.DataFrame([row for _, row in pods], index=[number for number, _ in pods]))
+
+
+def devices_shown(gpus: NodeGpus, used: Collection[str], dump: Dump) -> str:
+    """Kinds of GPUs of a node that tell it from others, as JSON; empty if there are none.
+
+    Parameters
+    ----------
+    gpus : what the node says
+    used : kinds that some pod needs
+    dump : the others
+    """
+    kept = {name: count for name, count in gpus.devices.items()
+            if name in used or profile_shown(name)}
+    if any(profile_shown(name) or name in dump.mixed for name in kept):
+        is_apart = not gpus.profile and not dump.mixed.isdisjoint(gpus.devices) and all(
+            kind.replicas > 1 for kind in gpus.kinds if not kind.profile)
+        kept["whole"] = 0 if is_apart or gpus.profile else gpus.uncut
+    return as_json(kept) if kept else ""
 
 
 FORMATS = (

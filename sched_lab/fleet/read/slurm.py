@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -15,7 +16,8 @@ import pandas as pd
 
 from ...lab.frames import InputError
 from .dates import seconds_in
-from .kubernetes import as_json, dig, instances_on_one, objects_at, text_at
+from .kubernetes import instances_on_one
+from .objects import as_json, dig, objects_at, text_at
 from .states import CANCELLED, OVER, RUNS, WAITS, fate_of
 from .tables import (
     UNKNOWN,
@@ -238,13 +240,20 @@ def gpu_columns(written: str, name: str, dump: Records, place: tuple[str, int]) 
     gres = gres_in(written)
     shape = shape_of(gres)
     dump.shapes[name] = shape
-    if any(profile_of(one.model) for one in gres):
+    cut = Counter[str]()
+    for one in gres:
+        if one.kind == "gpu" and (profile := profile_of(one.model)):
+            cut[f"gpu:{profile}"] += one.number
+    if cut:
         dump.note(place, "interpreted", "GPUs cut into instances are counted by those that fit")
+        cut["whole"] = sum(one.number for one in gres
+                           if one.kind == "gpu" and not profile_of(one.model))
     if len(shape.models) > 1:
         dump.note(place, "interpreted", "the node has GPUs of several models, named together")
     if shape.num_gpus and not shape.models:
         dump.note(place, "interpreted", "the GPUs of the node have no type, their model is unknown")
-    return {"name": name, "gpu_model": "+".join(shape.models), "num_gpus": shape.num_gpus}
+    return {"name": name, "gpu_model": "+".join(shape.models), "num_gpus": shape.num_gpus,
+            "devices": as_json(cut) if cut else ""}
 
 
 def group_rows(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
@@ -552,6 +561,7 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
         **times, "user": text_at(record, "user_name") or text_at(record, "user")
         or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
         "priority": number_at(record, "priority"),
+        "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
         "constraints": constraints_of(record, dump, place)}
     wish = wish_of(asked_of(record))
     parts = [(demand, share, number == 0) for demand in demands_of(record, state, dump, place)

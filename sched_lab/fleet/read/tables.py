@@ -13,6 +13,7 @@ import math
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,15 +45,16 @@ __all__ = ['NODE_COLUMNS', 'TASK_COLUMNS', 'CLUSTER_FILES', 'CLUSTER_RECORD', 'L
 
 NODE_COLUMNS = {
     "name": "text", "gpu_model": "text", "num_gpus": "integer", "cpu_milli": "integer",
-    "memory_mib": "integer", "gpu_memory_mib": "integer", "labels": "text", "taints": "text"}
+    "memory_mib": "integer", "gpu_memory_mib": "integer", "labels": "text", "taints": "text",
+    "devices": "text"}
 TASK_COLUMNS = {
     "name": "text", "submit_s": "time", "start_s": "time", "end_s": "time", "num_gpus": "integer",
     "gpu_milli": "integer", "mig_profile": "text", "gpu_models": "text", "cpu_milli": "integer",
     "memory_mib": "integer", "node": "text", "gpu_list": "text", "user": "text", "queue": "text",
-    "priority": "integer", "constraints": "text", "state": "text"}
+    "priority": "integer", "constraints": "text", "state": "text", "fixed": "text"}
 
 TIMES = ("submit_s", "start_s", "end_s")
-OPTIONAL = ("taints", "constraints", "state")  # written only where some row has one
+OPTIONAL = ("taints", "devices", "constraints", "state", "fixed")  # written where some row has one
 WAITING = "waiting"  # state of a task that a dump says waits; empty for all others
 LEDGER_COLUMNS = {
     "file": "text", "row": "integer", "what": "text", "reason": "text", "count": "integer"}
@@ -848,3 +850,45 @@ def milli_of_profile(profile: str) -> int | None:
         return None
     slices = 4 if int(found[2]) == 6 * int(found[1]) else 7
     return min(1000 * int(found[1]) // slices, 1000)
+
+
+PART_BY_TIME = re.compile(r" \(1/(\d+)\)$")  # in the name of a GPU that several share in turn
+
+
+def profile_named(written: str) -> str:
+    """Profile as NVIDIA writes it, `1g.10gb+me`, of the name of a resource or an attribute.
+
+    A part of a GPU that is shared in time, `nvidia.com/gpu.shared (1/4)`, keeps its name.
+    """
+    if PART_BY_TIME.search(written):
+        return written.strip()
+    name = written.strip().lower().removeprefix("nvidia.com/").removeprefix("mig-")
+    return re.sub(r"[.+](me|gfx)$", r"+\1", name.removesuffix(".shared"))
+
+
+def instances_in(profiles: str, count: int) -> dict[str, int]:
+    """How many instances of each profile a task has.
+
+    Parameters
+    ----------
+    profiles : cell of `mig_profile`: one name for all, or one for each, `1g.5gb,2g.10gb`; `whole`
+        is a GPU that is not cut
+    count : `num_gpus` of the task
+    """
+    names = [profile_named(name) for name in profiles.split(",") if name.strip()]
+    return {names[0]: count} if len(names) == 1 and count else dict(Counter(names))
+
+
+BY_DRIVER = " device"  # in the name of what a driver makes when it is asked for
+
+
+def profile_shown(device: str) -> str:
+    """Profile of the instances that a node shows under a name; empty if they are none.
+
+    Parameters
+    ----------
+    device : `nvidia.com/mig-1g.5gb`, `nvidia.com/gpu (1g.5gb)`; an instance that a driver makes
+        when it is asked for, `gpu.nvidia.com device 1g.5gb`, is not there before
+    """
+    found = re.search(r"(?<![\w.])(?:mig-)?((?:\d+c\.)?\dg\.\d+gb(?:[.+][\w.+]+)?)", device.lower())
+    return profile_named(found[1]) if found and BY_DRIVER not in device else ""

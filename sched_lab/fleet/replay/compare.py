@@ -34,6 +34,7 @@ from .meter import measure, refused_tasks
 from .problem import (
     Problem,
     Schedule,
+    instances_nobody_has,
     power_of_problem,
     recorded,
     replayable,
@@ -291,6 +292,8 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
     nowhere = Placements(rows, np.full(len(rows), -1), np.zeros(len(rows), np.int64))
     found = (failures_frame(problem.grouped(), problem.tasks, nowhere) if len(rows) else
              pd.DataFrame({"task_row": rows, "failed_for": []}))
+    found["failed_for"] = np.where(instances_nobody_has(problem)[rows], "instances",
+                                   found["failed_for"])
     waiting = np.flatnonzero((schedule.node < 0) & ~is_refused)
     states = pd.DataFrame({
         "task_row": [*rows, *waiting],

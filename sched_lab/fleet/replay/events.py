@@ -30,7 +30,7 @@ from ...online.inflation import (
     stage_now,
     weighing_of,
 )
-from ...online.model import Policy, PowerSettings, World, is_feasible, slots_left
+from ...online.model import Policy, PowerSettings, World, is_feasible, slots_beside, slots_left
 from ...online.model import _all_admitted as all_admitted
 from ...online.policies import policy_of
 from ...online.score_index import Best, Groups, Index, empty_index, note_change
@@ -42,6 +42,7 @@ from .problem import (
     Slots,
     count_slot,
     limited_world,
+    linked,
     place_running,
     recorded,
     running_at,
@@ -269,6 +270,19 @@ def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
                        f"{problem.tasks.name[task]} allows no more")
 
 
+def instance_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Nodes of which tasks hold more instances than there are (Cond. 8), and from when on."""
+    if problem.instances is None:
+        return
+    profiles, need, room = problem.instances
+    for profile, own, there in zip(profiles, need.T, room.T, strict=True):
+        tasks = np.flatnonzero((schedule.node >= 0) & (own > 0))
+        each = bookings_of(schedule, tasks, schedule.node[tasks], own[tasks])
+        for node, task, from_s, _, most in zip(*overfull(each, there.astype(float)), strict=True):
+            yield (f"Cond. 8 (instances): node {problem.cluster.name[node]} holds {most} of "
+                   f"{there[node]} {profile} from {from_s} s, with task {problem.tasks.name[task]}")
+
+
 def record_violations(problem: Problem, schedule: Schedule, at_s: float) -> Iterator[str]:
     """Tasks of the time before a moment that are not where they were."""
     before = recorded(problem)
@@ -292,6 +306,7 @@ def violations(problem: Problem, schedule: Schedule, at_s: float | None = None) 
     yield from place_violations(problem, schedule, ran)
     yield from capacity_violations(problem, schedule)
     yield from limit_violations(problem, schedule)
+    yield from instance_violations(problem, schedule)
 
 
 def empty_out(case: Case) -> None:
@@ -485,7 +500,7 @@ def first_excess(world: World, asks: ArrivingTasks, happenings: Happenings, sche
 def check_schedule(problem: Problem, schedule: Schedule, *, backfill: str | None = None,
                    at_s: float | None = None, cap_w: float | None = None,
                    power: PowerSettings = PowerSettings()) -> None:  # noqa: B008
-    """Check a schedule against times, Cond. 1-7 at every moment, and the rules of the queue.
+    """Check a schedule against times, Cond. 1-8 at every moment, and the rules of the queue.
 
     Parameters
     ----------
@@ -1213,14 +1228,12 @@ def is_open(plan: Plan, task: int, node: int, from_s: float, until_s: float) -> 
     limit = slots.limit[kind]
     if limit < 0:
         return bool(world.demand.cpu_is_admitted[kind, world.cpu_model[node]])
-    most = slots.limits.most[limit]
-    held = 0
-    for other in range(slots.limits.span[limit, 0], slots.limits.span[limit, 1]):
-        num = most_at_once(plan, node, other, from_s, until_s)
-        if num > 0:
-            held += num
-            most = min(most, slots.limits.most[other])
-    return bool(slots.is_admitted[kind, node] and held < most)
+    num = np.zeros(len(slots.limits.most), np.int64)
+    begin, end = linked(slots.limits, limit)
+    for other in range(begin, end):
+        num[other] = most_at_once(plan, node, other, from_s, until_s)
+    return bool(slots.is_admitted[kind, node]
+                and slots_beside(slots.limits, limit, node, num) > 0)
 
 
 @njit(cache=True)

@@ -27,16 +27,20 @@ from ...online.model import (
     world_of,
 )
 from ...power import Power
-from ...traces import Tasks, models_of, target_workload, task_classes
+from ...traces import Tasks, admits, models_of, target_workload, task_classes
 from ..read.tables import (
+    BY_DRIVER,
     MOST_PER_NODE,
+    PART_BY_TIME,
     WAITING,
     ClusterTables,
     Columns,
     Ledger,
     gpus_of,
+    instances_in,
     milli_of_profile,
     note_rows,
+    profile_shown,
 )
 
 __all__ = ['Problem', 'Schedule', 'problem_of']
@@ -60,11 +64,15 @@ class Problem:
     zero : ISO time of second 0; None if there were no dates
     app, most_per_node : (tasks,) application, and most tasks of it on the node; empty, and 0,
         without a limit; None if no task has one
-    sight, constraint : labels and taints of the nodes, and what each task says of them, (tasks,);
-        None if nobody asked
+    sight, constraint : labels, taints and devices of the nodes, and what each task says of them,
+        (tasks,); None if nobody asked
     replayable : (tasks,) whether a replay has them: not those that left the queue without a start,
         whose `duration_s` is how long they waited, and those of which nothing says how long they
         would run; None for all
+    instances : instances of MIG, which are counted and are no shares of the GPUs above; None if
+        no task asks for one
+    fixed : (tasks,) why nobody should stop a task that runs; empty if nothing speaks against it,
+        None if nothing is known
     """
 
     cluster: Cluster
@@ -85,10 +93,41 @@ class Problem:
     sight: Sight | None = None
     constraint: Texts | None = None
     replayable: Truths | None = None
+    instances: Instances | None = None
+    fixed: Texts | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
         return replace(self.cluster, cpu_model=self.group)
+
+
+class Instances(NamedTuple):
+    """Instances of MIG by profile.
+
+    Parameters
+    ----------
+    profiles : their names
+    need : (tasks, profiles) instances that each task takes
+    room : (nodes, profiles) instances that each node has
+    """
+
+    profiles: tuple[str, ...]
+    need: Integers
+    room: Integers
+
+
+def with_tasks(problem: Problem, rows: Integers) -> Problem:
+    """The problem with some of its tasks only, in the order of these rows."""
+    some: dict[str, Any] = {}
+    for field in fields(problem):
+        value = getattr(problem, field.name)
+        if isinstance(value, Tasks):
+            some[field.name] = value.take(rows)
+        elif isinstance(value, Instances):
+            some[field.name] = value._replace(need=value.need[rows])
+        elif isinstance(value, np.ndarray) and field.name != "group":
+            some[field.name] = value[rows]
+    return replace(problem, **some)
 
 
 class Schedule(NamedTuple):
@@ -169,13 +208,53 @@ class Demands(NamedTuple):
     num_gpus: Integers
     gpu_milli: Integers
     is_several: Truths
+    needs: Needs
 
 
-def profile_milli(profiles: Texts) -> Floats:
-    """Thousandths of a GPU of each MIG profile, NaN where there is none or it is unknown."""
-    codes, names = pd.factorize(profiles)
-    milli = [milli_of_profile(name) if name else None for name in names]
-    return np.array([np.nan if one is None else one for one in milli] or [np.nan])[codes]
+WHOLE = "whole"  # in place of a profile: a GPU that is not cut
+
+
+def asks_driver(constraint: str) -> bool:
+    """Whether a driver is to make what a task asks for."""
+    asked = constraint_of(constraint) if BY_DRIVER in constraint else None
+    return asked is not None and any(BY_DRIVER in device for device in asked.devices)
+
+
+class Needs(NamedTuple):
+    """Instances of MIG that rows ask for.
+
+    Parameters
+    ----------
+    profiles : their names
+    count : (rows, profiles)
+    whole : (rows,) GPUs that are not cut, beside them
+    is_so : (rows,) whether a row asks for instances at all
+    """
+
+    profiles: tuple[str, ...]
+    count: Integers
+    whole: Integers
+    is_so: Truths
+
+
+def needs_of(draft: Draft, gpus: Floats) -> Needs:
+    """Instances that tasks ask for; those that a driver makes when asked are shares of a GPU."""
+    texts = draft.columns.texts
+    is_named = texts("mig_profile") != ""
+    asked = pd.MultiIndex.from_arrays([
+        texts("mig_profile"), np.where(is_named, known_or(gpus, 0), 0),
+        np.where(is_named, texts("constraints"), "")])
+    number, kinds = pd.factorize(asked)
+    found = [{} if asks_driver(constraints) else instances_in(cell, count)
+             for cell, count, constraints in kinds]
+    is_other = np.array([bool(one) and sum(one.values()) != count
+                         for one, (_, count, _) in zip(found, kinds, strict=True)], bool)[number]
+    draft.refuse(is_other, "mig_profile names another number of instances than num_gpus")
+    profiles = tuple(sorted({name for one in found for name in one} - {WHOLE}))
+    count = np.array([[one.get(name, 0) for name in (*profiles, WHOLE)] for one in found],
+                     np.int64).reshape(len(found), len(profiles) + 1)[number]
+    count[~draft.is_kept] = 0
+    return Needs(profiles, count[:, :-1], count[:, -1], count.any(axis=1))
 
 
 def demands_of(draft: Draft) -> Demands:
@@ -184,24 +263,23 @@ def demands_of(draft: Draft) -> Demands:
                    for name in ("cpu_milli", "memory_mib"))
     gpus = amounts_of(draft, "num_gpus")
     draft.refuse(np.isnan(gpus), "the number of GPUs is unknown")
-    profiles = draft.columns.texts("mig_profile")
-    of_profile = profile_milli(profiles)
-    draft.note((profiles != "") & np.isnan(of_profile),
-               "the MIG profile is unknown: gpu_milli is taken")
-    milli = np.where(np.isnan(of_profile), amounts_of(draft, "gpu_milli"), of_profile)
+    needs = needs_of(draft, gpus)
+    gpus = np.where(needs.is_so, needs.whole, gpus)
+    milli = np.where(needs.is_so, WHOLE_GPU_MILLI, amounts_of(draft, "gpu_milli"))
     draft.note((gpus > 0) & np.isnan(milli), "gpu_milli is unknown: taken as whole GPUs",
                "filled in")
     milli = np.where(np.isnan(milli), WHOLE_GPU_MILLI, milli)
     draft.refuse((gpus > 0) & (milli > WHOLE_GPU_MILLI), "gpu_milli is more than a GPU, 1000")
     draft.refuse((gpus > 0) & (milli == 0), "the task asks for GPUs, and for nothing of each")
-    draft.note((gpus == 0) & (milli > 0) & (draft.columns.numbers("gpu_milli") > 0),
+    draft.note((gpus == 0) & ~needs.is_so & (draft.columns.numbers("gpu_milli") > 0),
                "gpu_milli without a GPU: taken as no GPU")
     is_several = (gpus > 1) & (milli < WHOLE_GPU_MILLI)
     draft.refuse(is_several & (gpus > MAX_GPUS_PER_NODE), "shares of more GPUs than a node has")
     draft.note(is_several, "shares of several GPUs: one task for each, NAME/0, NAME/1, ...; that "
                "they share a node and start together is not represented")
     return Demands(known_or(cpu, 0), known_or(memory, 0), known_or(gpus, 0),
-                   np.where(gpus > 0, milli, 0).astype(np.int64), is_several & draft.is_kept)
+                   np.where(gpus > 0, milli, 0).astype(np.int64), is_several & draft.is_kept,
+                   needs)
 
 
 TICKS = 1024  # of a second
@@ -318,6 +396,7 @@ class Constraint(NamedTuple):
     terms : lists of rules, of which it must meet one; None if there are none
     tolerations : taints that it may have
     app, most_per_node : so many tasks of this application on a node; empty, and 0, for any number
+    devices : kinds of GPUs, by the names under which a node shows them, of which it needs each
     others : names of what is not understood
     """
 
@@ -326,6 +405,7 @@ class Constraint(NamedTuple):
     tolerations: tuple[Toleration, ...] = ()
     app: str = ""
     most_per_node: int = 0
+    devices: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
 
@@ -358,7 +438,20 @@ def limit_in(said: Any) -> tuple[str, int]:
     return app, most
 
 
-UNDERSTOOD = ("node_selector", "affinity", "tolerations", "group", "most_per_node")
+def devices_in(said: Any) -> tuple[str, ...]:
+    """Kinds of GPUs of a cell of the column `constraints`.
+
+    Raises
+    ------
+    ValueError : no list of texts
+    """
+    devices = said.get("devices", [])
+    if not isinstance(devices, list) or not all(isinstance(one, str) for one in devices):
+        raise ValueError(f"{devices!r} is no list of kinds of GPUs")
+    return tuple(devices)
+
+
+UNDERSTOOD = ("node_selector", "affinity", "tolerations", "group", "most_per_node", "devices")
 
 
 def constraint_of(text: str) -> Constraint | None:
@@ -373,23 +466,27 @@ def constraint_of(text: str) -> Constraint | None:
         tolerations = tuple(Toleration(*(str(one.get(name, "")) for name in Toleration._fields))
                             for one in said.get("tolerations", ()))
         return Constraint(selector, terms and tuple(tuple(map(rule_of, term)) for term in terms),
-                          tolerations, *limit_in(said), tuple(sorted(set(said) - set(UNDERSTOOD))))
+                          tolerations, *limit_in(said), devices_in(said),
+                          tuple(sorted(set(said) - set(UNDERSTOOD))))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 class Sight:
-    """Labels and taints of nodes, as constraints see them.
+    """Labels, taints and devices of nodes, as constraints see them.
 
     Parameters
     ----------
     names : (nodes,)
     labels : of each node, value by name
     taints : of each node, those that keep tasks away
+    devices : of each node, number by kind of GPU; None if that is not known of any
     """
 
     def __init__(self, names: Texts, labels: list[dict[str, str]],
-                 taints: list[tuple[Taint, ...]]) -> None:
+                 taints: list[tuple[Taint, ...]],
+                 devices: list[dict[str, int]] | None = None) -> None:
+        self.devices = devices or [{} for _ in labels]
         self.labels = [{**own, "metadata.name": str(name)}
                        for name, own in zip(names, labels, strict=True)]
         number = {one: code for code, one in enumerate(dict.fromkeys(taints))}
@@ -430,6 +527,9 @@ class Sight:
             met = [np.logical_and.reduce([self.meet(rule) for rule in term])
                    for term in constraint.terms if term]
             admitted &= np.logical_or.reduce(met) if met else False
+        if constraint.devices:
+            admitted &= [all(own.get(device) for device in constraint.devices)
+                         for own in self.devices]
         return admitted
 
 
@@ -452,18 +552,27 @@ def taints_in(value: Any) -> tuple[Taint, ...]:
     return tuple(sorted({taint for taint in taints if taint.effect in KEEPS_AWAY}))
 
 
+def counts_in(text: str) -> dict[str, int] | None:
+    """Numbers by name in a cell that holds them as JSON; None if it does not."""
+    counts = json_of(text, dict)
+    is_right = counts is not None and all(type(one) is int and one >= 0 for one in counts.values())
+    return counts if is_right else None
+
+
 def sight_of(draft: Draft) -> Sight:
-    """Labels and taints of the nodes that are kept."""
+    """Labels, taints and devices of the nodes that are kept."""
     rows = np.flatnonzero(draft.is_kept)
-    texts = {name: draft.columns.texts(name) for name in ("name", "labels", "taints")}
+    texts = {name: draft.columns.texts(name) for name in ("name", "labels", "taints", "devices")}
     labels = [json_of(text, dict) for text in texts["labels"]]
     taints = [json_of(text, list) for text in texts["taints"]]
-    for name, values in (("labels", labels), ("taints", taints)):
+    devices = [counts_in(text) for text in texts["devices"]]
+    for name, values in (("labels", labels), ("taints", taints), ("devices", devices)):
         draft.note(np.array([value is None for value in values], bool),
                    f"{name} of the node cannot be read: taken as none")
     return Sight(texts["name"][rows], [{str(key): str(value) for key, value in
                                         (labels[row] or {}).items()} for row in rows],
-                 [taints_in(taints[row] or []) for row in rows])
+                 [taints_in(taints[row] or []) for row in rows],
+                 [devices[row] or {} for row in rows])
 
 
 OF_NOW = ("slurm/state", "node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -544,8 +653,14 @@ class Placement(NamedTuple):
     sight: Sight
 
 
-def placement_of(tasks: Draft, nodes: Draft) -> Placement:
-    """What labels, taints and constraints say of nodes that are kept, and of tasks."""
+def placement_of(tasks: Draft, nodes: Draft, stock: Stock | None = None) -> Placement:
+    """What labels, taints, devices and constraints say of nodes that are kept, and of tasks.
+
+    Parameters
+    ----------
+    tasks, nodes : the tables
+    stock : instances of MIG that nodes have and tasks ask for; None if there are none
+    """
     codes, texts = pd.factorize(tasks.columns.texts("constraints"))
     found = [constraint_of(text) for text in texts]
     tasks.refuse(np.array([one is None for one in found], bool)[codes],
@@ -556,15 +671,38 @@ def placement_of(tasks: Draft, nodes: Draft) -> Placement:
                    f"{name} of constraints is not represented: placements may violate it")
     sight = sight_of(nodes)
     table = np.array([sight.admitted(one) for one in constraints])
+    tasks.note(~table.any(axis=1)[codes], "no node has the labels and devices that it asks for, "
+               "and only taints that it tolerates: no policy can place it")
+    app = np.array([one.app for one in constraints], object)[codes]
+    most = np.array([one.most_per_node for one in constraints], np.int64)[codes]
+    if stock is not None:
+        codes, table = with_instances(tasks, stock, codes, table)
     number, admits_group = groups_of(table)
-    is_possible = np.logical_or.reduce(admits_group, axis=1)
-    tasks.note(~is_possible[codes], "no node has the labels that it asks for, and "
-               "only taints that it tolerates: no policy can place it")
     specs = np.array([spec_of(admitted) for admitted in admits_group], object)
-    app = np.array([one.app for one in constraints], object)
-    most = np.array([one.most_per_node for one in constraints], np.int64)
-    return Placement(np.array([f"g{one}" for one in number], object), specs[codes], app[codes],
-                     most[codes], sight)
+    return Placement(np.array([f"g{one}" for one in number], object), specs[codes], app, most,
+                     sight)
+
+
+def with_instances(tasks: Draft, stock: Stock, code: Integers,
+                   admitted: Truths) -> tuple[Integers, Truths]:
+    """Constraints of which each also says how many instances it needs, and of which GPU models.
+
+    Parameters
+    ----------
+    tasks, stock : the table, and what it asks for
+    code, admitted : number of the constraint of each row, (rows,); nodes that each admits,
+        (constraints, nodes)
+    """
+    needs = stock.needs
+    wishes = np.where(needs.is_so, tasks.columns.texts("gpu_models"), "")
+    asked = pd.MultiIndex.from_arrays([code, wishes, *needs.count.T])
+    number, kinds = pd.factorize(asked)
+    has_all = np.array([(stock.room >= count).all(axis=1) for _, _, *count in kinds])
+    tasks.note(~has_all.any(axis=1)[number],
+               "no node has the instances that it asks for: no policy can place it")
+    is_right = np.array([[not wish or admits(wish, model) for model in stock.models]
+                         for _, wish, *_ in kinds])
+    return number, admitted[[kind[0] for kind in kinds]] & has_all & is_right
 
 
 UNKNOWN_CPU = "unknown"
@@ -598,6 +736,100 @@ def cluster_of(draft: Draft, demands: Demands) -> Cluster:
                    np.where(num_gpus > 0, models, ""), cpu_model).take(rows)
 
 
+class Stock(NamedTuple):
+    """Instances of MIG that nodes have, and who asks for them.
+
+    Parameters
+    ----------
+    needs : what tasks ask for
+    room : (nodes, profiles) instances that each node has
+    models : (nodes,) GPU models, also of GPUs that are all cut
+    """
+
+    needs: Needs
+    room: Integers
+    models: Texts
+
+
+def most_held(unit: Integers, start_s: Floats, end_s: Floats, weight: Integers,
+              size: int) -> Integers:
+    """Most that units hold at once, (units,), of bookings from a start to an end, (bookings,)."""
+    time_s = np.concatenate([start_s, end_s])
+    change = np.concatenate([weight, -weight])
+    units = np.concatenate([unit, unit])
+    order = np.lexsort((change > 0, time_s, units))
+    most = np.zeros(size, np.int64)
+    np.maximum.at(most, units[order], np.cumsum(change[order]))
+    return most
+
+
+def recorded_most(draft: Draft, demands: Demands, times: Times,
+                  node: Integers, num_nodes: int) -> tuple[Integers, Integers]:
+    """Most instances, (nodes, profiles), and thousandths of other GPUs, that ran at once."""
+    ran = draft.is_kept & (node >= 0) & np.isfinite(times.start_s) & (times.duration_s > 0)
+    end_s = times.start_s + times.duration_s
+    amounts = [*demands.needs.count.T, demands.num_gpus * demands.gpu_milli]
+    most = [most_held(node[has], times.start_s[has], end_s[has], amount[has], num_nodes)
+            for amount in amounts for has in (ran & (amount > 0),)]
+    return np.array(most[:-1], np.int64).reshape(-1, num_nodes).T, most[-1]
+
+
+def stock_of(nodes: Draft, draft: Draft, demands: Demands, times: Times,
+             cluster: Cluster) -> tuple[Stock | None, Cluster]:
+    """Instances of the nodes that are kept, and their GPUs that are not cut into any.
+
+    A node has the instances that its devices name. Where a record shows more, there were more.
+
+    Parameters
+    ----------
+    nodes, draft : the tables
+    demands, times : of the tasks
+    cluster : all GPUs of the nodes, cut or not
+    """
+    needs = demands.needs
+    devices = [counts_in(text) or {} for text in nodes.columns.texts("devices")[nodes.is_kept]]
+    shown = [instances_shown(own) for own in devices]
+    if not needs.profiles and not any(shown):
+        return None, cluster
+    profiles = needs.profiles
+    room = np.array([[own.get(name, 0) for name in profiles] for own in shown], np.int64)
+    ran, others = recorded_most(draft, demands, times, nodes_named(draft, cluster, is_quiet=True),
+                                len(cluster))
+    more = (ran > room.reshape(ran.shape)).any(axis=1)
+    kept = np.flatnonzero(nodes.is_kept)
+    for is_so, what, reason in (
+            (more & np.array(list(map(bool, shown))), "interpreted",
+             "more instances ran at once than the node shows: taken as there"),
+            (more & ~np.array(list(map(bool, shown))), "assumed",
+             "instances that ran there are taken to be there all the time")):
+        note_rows(nodes.ledger, nodes.columns.file, kept[is_so] + 2, what, reason)
+    milli = np.array([milli_of_profile(name) or WHOLE_GPU_MILLI for name in profiles], np.int64)
+    free = np.maximum(cluster.num_gpus - -(-(ran @ milli) // WHOLE_GPU_MILLI),
+                      np.minimum(-(-others // WHOLE_GPU_MILLI), cluster.num_gpus))
+    uncut = np.array([min(own.get(WHOLE, 0), count) if cut else rest for own, cut, rest, count in
+                      zip(devices, shown, free, cluster.num_gpus, strict=True)], np.int64)
+    note_rows(nodes.ledger, nodes.columns.file, kept[uncut < cluster.num_gpus] + 2, "interpreted",
+              "GPUs that are cut serve instances only, which are counted: their watts and GPU "
+              "hours are not")
+    models = np.where(uncut > 0, cluster.gpu_model, "").astype(object)
+    return (Stock(needs, np.maximum(room.reshape(ran.shape), ran), cluster.gpu_model),
+            replace(cluster, num_gpus=uncut, gpu_model=models))
+
+
+def instances_shown(devices: dict[str, int]) -> dict[str, int]:
+    """Instances by profile among the devices of a node.
+
+    Where it also has whole GPUs, or says that it has none, parts of GPUs that are shared in time
+    are counted in the same way.
+    """
+    found: dict[str, int] = {}
+    for device, count in devices.items():
+        is_part = WHOLE in devices and PART_BY_TIME.search(device)
+        if (profile := device if is_part else profile_shown(device)) and count:
+            found[profile] = found.get(profile, 0) + count
+    return found
+
+
 class Lists(NamedTuple):
     """Lists of GPUs of tasks.
 
@@ -624,13 +856,14 @@ def lists_of(texts: Texts) -> Lists:
     return Lists(code, np.array([len(gpus) for gpus in found] or [0]), gpu)
 
 
-def nodes_named(draft: Draft, cluster: Cluster) -> Integers:
+def nodes_named(draft: Draft, cluster: Cluster, *, is_quiet: bool = False) -> Integers:
     """Row in the cluster of the node of each task, -1 if it is unknown, (rows,)."""
     code, names = pd.factorize(draft.columns.texts("node"))
     row_of = {name: row for row, name in enumerate(cluster.name)}
     node = np.array([row_of.get(name, -1) for name in names] or [-1])[code]
-    draft.note((draft.columns.texts("node") != "") & (node < 0),
-               "ran on a node that is not in the problem: its place is unknown")
+    if not is_quiet:
+        draft.note((draft.columns.texts("node") != "") & (node < 0),
+                   "ran on a node that is not in the problem: its place is unknown")
     return node
 
 
@@ -643,7 +876,7 @@ def masks_of(draft: Draft, demands: Demands, node: Integers, cluster: Cluster) -
     is_listed = draft.columns.texts("gpu_list") != ""
     is_right = (count > 0) & (node >= 0) & (highest < np.append(cluster.num_gpus, 0)[node])
     is_right &= (count == demands.num_gpus) | (demands.is_several & (count == 1))
-    draft.note(is_listed & ~is_right & (node >= 0),
+    draft.note(is_listed & ~is_right & (node >= 0) & ~demands.needs.is_so,
                "gpu_list does not fit the task or the node: its GPUs are unknown")
     number = np.arange(MAX_GPUS_PER_NODE)
     bits = np.where(number < lists.size[:, None], 1 << lists.gpu, 0).sum(axis=1)
@@ -747,7 +980,8 @@ def problem_of(tables: ClusterTables) -> Problem:
     cluster = cluster_of(nodes, demands)
     no_tasks = ("there are no tasks", "read again, with a file that has some")
     refuse_empty(draft, *no_tasks)
-    placement = placement_of(draft, nodes)
+    stock, cluster = stock_of(nodes, draft, demands, times, cluster)
+    placement = placement_of(draft, nodes, stock)
     refuse_empty(draft, *no_tasks)
     specs = (wishes_of(draft, demands, cluster), placement.spec)
     parts = parts_of(draft, demands)
@@ -759,15 +993,15 @@ def problem_of(tables: ClusterTables) -> Problem:
         times.duration_s[parts.row], times.start_s[parts.row], node, gpu_mask, user, queue,
         priority[parts.row], ledger.frame(), tables.about.get("zero"),
         *limits_in(placement, parts), placement.sight,
-        draft.columns.texts("constraints")[parts.row], times.replayable[parts.row])
+        draft.columns.texts("constraints")[parts.row], times.replayable[parts.row],
+        stock and Instances(demands.needs.profiles, demands.needs.count[parts.row], stock.room),
+        fixed_in(draft, parts))
 
 
-def with_tasks(problem: Problem, rows: Integers) -> Problem:
-    """The problem with these tasks only."""
-    columns = {one.name: getattr(problem, one.name) for one in fields(problem)}
-    some: dict[str, Any] = {name: column[rows] for name, column in columns.items()
-                            if isinstance(column, np.ndarray) and name != "group"}
-    return replace(problem, tasks=problem.tasks.take(rows), **some)
+def fixed_in(draft: Draft, parts: Parts) -> Texts | None:
+    """Why nobody should stop each task, (tasks,); None if that is not known of any."""
+    fixed = draft.columns.texts("fixed")
+    return fixed[parts.row] if (fixed != "").any() else None
 
 
 def replayable(problem: Problem) -> Problem:
@@ -929,19 +1163,45 @@ def place_running(world: World, problem: Problem, class_of: Integers, schedule: 
     np.add.at(world.residents, (placements.node[has_gpu], kind[has_gpu]), 1)
 
 
+MANY = 2**40  # tasks of an application on a node, where it has no limit
+
+
 def limits_of(problem: Problem) -> tuple[Integers, Limits]:
-    """Number of the limit of each task, (tasks,), -1 for none; the limits, nobody counted yet."""
-    number = np.full(len(problem.tasks), -1)
-    if problem.app is None or problem.most_per_node is None:
+    """Number of the limit of each task, (tasks,), -1 for none; the limits, nobody counted yet.
+
+    Tasks that ask for instances have a limit, too: of as many tasks as the node has instances for.
+    """
+    size = len(problem.tasks)
+    number = np.full(size, -1)
+    has_app = problem.app is not None and problem.most_per_node is not None
+    app = problem.app.astype(str) if has_app else np.full(size, "")  # type: ignore[union-attr]
+    most = problem.most_per_node if has_app else np.zeros(size, np.int64)
+    room = np.zeros((len(problem.cluster), 0), np.int64)
+    need = np.zeros((size, 0), np.int64)
+    if problem.instances is not None:
+        _, need, room = problem.instances
+    rows = np.flatnonzero((most > 0) | need.any(axis=1))  # type: ignore[operator]
+    if not len(rows):
         return number, no_limits(len(problem.cluster))
-    rows = np.flatnonzero(problem.most_per_node > 0)
-    app = np.unique(problem.app[rows].astype(str), return_inverse=True)[1]
-    pairs, number[rows] = np.unique(np.column_stack([app, problem.most_per_node[rows]]), axis=0,
+    code = np.unique(app[rows], return_inverse=True)[1]
+    own = np.where(most[rows] > 0, most[rows], MANY)  # type: ignore[index]
+    kinds, number[rows] = np.unique(np.column_stack([code, own, need[rows]]), axis=0,
                                     return_inverse=True)
-    span = np.column_stack([np.searchsorted(pairs[:, 0], pairs[:, 0], side)
+    span = np.column_stack([np.searchsorted(kinds[:, 0], kinds[:, 0], side)
                             for side in ("left", "right")])
-    return number, Limits(pairs[:, 1].copy(), span,
-                          np.zeros((len(problem.cluster), len(pairs)), np.int64))
+    return number, Limits(kinds[:, 1].copy(), span, kinds[:, 2:].copy(), room,
+                          np.zeros((len(problem.cluster), len(kinds)), np.int64))
+
+
+def instances_nobody_has(problem: Problem) -> Truths:
+    """Whether a task asks for more instances than there are on any node, (tasks,)."""
+    if problem.instances is None:
+        return np.zeros(len(problem.tasks), bool)
+    _, need, room = problem.instances
+    number, kinds = pd.factorize(pd.MultiIndex.from_arrays(need.T)) if need.shape[1] else (
+        np.zeros(len(need), np.int64), [()])
+    is_somewhere = [bool((room >= np.array(kind, np.int64)).all(axis=1).any()) for kind in kinds]
+    return ~np.array(is_somewhere, bool)[number]
 
 
 class Slots(NamedTuple):
@@ -985,10 +1245,18 @@ def limited_world(problem: Problem, power: PowerSettings) -> tuple[World, Intege
 
 
 @njit(cache=True)
+def linked(limits: Limits, limit: int) -> tuple[int, int]:
+    """Limits that may depend on each other: those of one application, or all if any is counted."""
+    if limits.need.shape[1] > 0:
+        return 0, len(limits.most)
+    return limits.span[limit, 0], limits.span[limit, 1]
+
+
+@njit(cache=True)
 def show_slots(world: World, slots: Slots, limit: int, node: int) -> None:
-    """Write to the table of Cond. 4 to which classes of an application a node is open."""
-    span = slots.limits.span
-    for other in range(span[limit, 0], span[limit, 1]):
+    """Write to the table of Cond. 4 to which classes that share a limit a node is open."""
+    begin, end = linked(slots.limits, limit)
+    for other in range(begin, end):
         is_open = slots_left(slots.limits, other, node) > 0
         for task in range(slots.span[other, 0], slots.span[other, 1]):
             world.demand.cpu_is_admitted[task, node] = slots.is_admitted[task, node] and is_open

@@ -1,0 +1,90 @@
+"""Objects of Kubernetes as JSON has them: values at the end of a path, dates and quantities."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from .dates import seconds_of
+
+
+def dig(value: Any, *path: str) -> Any:
+    """Value at the end of a path of names; None if the path ends before."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def text_at(value: Any, *path: str) -> str:
+    """Text at the end of a path; numbers as they are written, anything else empty."""
+    found = dig(value, *path)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return found if isinstance(found, str) else str(found) if is_number else ""
+
+
+def objects_at(value: Any, *path: str) -> list[dict[str, Any]]:
+    """Objects in the list at the end of a path."""
+    found = dig(value, *path)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def texts_at(value: Any, *path: str) -> dict[str, str]:
+    """Names and texts of the object at the end of a path."""
+    found = dig(value, *path)
+    return {name: text_at(found, name) for name in found} if isinstance(found, dict) else {}
+
+
+def seconds_at(value: Any, *path: str) -> float | None:
+    """Seconds since 1970 of the date at the end of a path; None if it is none."""
+    return seconds_of(text_at(value, *path))
+
+
+QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
+SUFFIXES = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    **{name: Fraction(10**(3 * power)) for power, name in enumerate("kMGTPE", 1)},
+    **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", 1)}}
+
+
+def quantity(written: Any) -> Fraction | None:
+    """Number that a quantity of Kubernetes stands for; None if it is none."""
+    text = text_at({"it": written}, "it").strip()
+    return number_of(text) if len(text) < 60 else None
+
+
+@lru_cache(maxsize=2**12)  # pods ask for the same amounts again and again
+def number_of(text: str) -> Fraction | None:
+    """Number that the text of a quantity stands for; None if it is none."""
+    found = QUANTITY.fullmatch(text)
+    if found is None:
+        return None
+    power = Fraction(10)**int(found[2][1:]) if found[2] else SUFFIXES[found[3] or ""]
+    return Fraction(found[1]) * power
+
+
+def whole(written: Any, scale: int = 1, *, down: bool = False) -> int | None:
+    """A quantity in units of the table, rounded up or down; None if there is none."""
+    number = quantity(written)
+    if number is None:
+        return None
+    return math.floor(number * scale) if down else math.ceil(number * scale)
+
+
+def mebibytes(written: Any, *, down: bool = False) -> int | None:
+    """A quantity of bytes in MiB."""
+    number = quantity(written)
+    if number is None:
+        return None
+    return math.floor(number / 2**20) if down else math.ceil(number / 2**20)
+
+
+def as_json(value: Any) -> str:
+    """JSON on one line, names sorted."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
