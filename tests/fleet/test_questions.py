@@ -126,7 +126,7 @@ def test_a_replay_is_explained_task_by_task(policy):
     for number in range(25):
         submit, length, cpu = (int(stream.integers(*ends)) for ends in ((0, 60), (1, 40), (0, 9)))
         demand = ("1,300", "1,500", "1,1000", "2,1000", "0,0")[stream.integers(5)]
-        lines.append(f"t{number},{submit},,{submit + length},{demand},{cpu}000,{2048 * number % 9000},,,")
+        lines.append(f"t{number},{submit},{submit},{submit + length},{demand},{cpu}000,{2048 * number % 9000},,,")
     read("\n".join(lines) + "\n", out="many")
     problem = problem_of(read_cluster("many"))
     schedule = replay(problem, policy)
