@@ -3,9 +3,9 @@ import time
 
 import numpy as np
 import pytest
+from sched_lab.fleet.live.core.twin import Twin, coming, copied
 
 from sched_lab.cluster import default_cluster
-from sched_lab.fleet.live.twin import Twin, coming, copied
 from sched_lab.fleet.replay.events import hold
 from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.online.inflation import ArrivingTasks, play, sample_arrivals

@@ -214,7 +214,7 @@ def task_classes(tasks: Tasks) -> tuple[TaskClasses, Integers]:
     first = np.unique(found, return_index=True)[1]
     count = np.bincount(found)
     order = np.lexsort([*(rank[first] for rank in reversed(ranks)), count])[::-1]
-    position = np.argsort(order)
+    position = np.argsort(order, kind="stable")
     columns = {
         key: getattr(tasks, key)[first[order]].astype(object if "spec" in key else np.int64)
         for key in CLASS_KEY}

@@ -1,5 +1,7 @@
 """How the package is written, where that protects a user: documented parameters, relative and light imports."""
+import ast
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -97,3 +99,27 @@ def test_help_loads_no_family_and_a_run_no_charts():
     says_help = "from sched_lab.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint()"
     assert not loaded_by(f"exec({says_help!r})") & HEAVY
     assert not loaded_by("import sched_lab.online.command") & CHARTS_AND_SOLVERS
+
+
+def unnamed_sorts(code: str) -> list[str]:
+    """List the sorts by one key that do not say which kind they are; pandas sorts by several with a stable one."""
+    found = []
+    for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "attr", "")
+        by_several = name == "sort_values" and call.args and isinstance(call.args[0], ast.List)
+        says_how = {"kind", "stable"} & {word.arg for word in call.keywords}
+        if name in ("argsort", "sort_values") and not (by_several or says_how):
+            found.append(ast.unparse(call))
+    return found
+
+
+def test_equals_come_in_the_same_order_on_every_processor():
+    """NumPy's default sort leaves equals as the vector unit has them."""
+    wrong = ["x.argsort()", "t.sort_values('a')"]
+    assert unnamed_sorts("; ".join([*wrong, "t.sort_values(['a', 'b'])", "np.argsort(x, kind='stable')"])) == wrong
+    codes = {path.name: path.read_text() for path in (ROOT / "sched_lab").rglob("*.py")}
+    for path in NOTEBOOKS:
+        cells = [cell["source"] for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        codes[path.name] = "\n".join(line for cell in cells for line in "".join(cell).split("\n")
+                                     if not line.lstrip().startswith(("%", "!")))
+    assert {name: found for name, code in codes.items() if (found := unnamed_sorts(code))} == {}

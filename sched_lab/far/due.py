@@ -138,7 +138,7 @@ def _chained(task: Task, rows: Integers) -> Schedule | None:
     times_s = task.batch.times_s
     joined = chain(task.mig, [times_s[tasks] for tasks in own],
                    plans=[rows[tasks] for tasks in own], release_s=releases_s).schedule
-    back = np.argsort(np.concatenate(own))
+    back = np.argsort(np.concatenate(own), kind="stable")
     return replace(joined, instance=joined.instance[back], start_s=joined.start_s[back],
                    end_s=joined.end_s[back])
 

@@ -147,7 +147,7 @@ def schedule_by_parts(mig: Mig, times_s: Floats, plan: Integers) -> Schedule:
         done = schedule_of(part.mig, own_s, np.searchsorted(part.rows, plan[own]))
         tasks.append(own)
         found.append(replace(done, operated=part.rows[done.operated]))
-    back = np.argsort(np.concatenate(tasks))
+    back = np.argsort(np.concatenate(tasks), kind="stable")
     start_s, end_s = (np.concatenate([getattr(one, name) for one in found])[back]
                       for name in ("start_s", "end_s"))
     operations = [np.concatenate([getattr(one, name) for one in found]) for name in (

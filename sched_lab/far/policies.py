@@ -174,7 +174,7 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far",
         return schedule
     rows = batches_of(batch)
     schedule = planned_together(mig, [batch.times_s[own] for own in rows], solver)
-    back = np.argsort(np.concatenate([np.zeros(0, np.int64), *rows]))
+    back = np.argsort(np.concatenate([np.zeros(0, np.int64), *rows]), kind="stable")
     schedule = replace(schedule, instance=schedule.instance[back], start_s=schedule.start_s[back],
                        end_s=schedule.end_s[back])
     check_result(mig, batch, schedule)

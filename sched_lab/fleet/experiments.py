@@ -21,7 +21,7 @@ from .ask.headlines import HEADLINES, ROBUST
 from .replay.meter import measure
 from .replay.problem import Problem, Schedule, problem_of, with_tasks
 from .read.reading import Asked, read_files
-from .live.twin import Twin, hours_of
+from .live.core.twin import Twin, hours_of
 from ..lab.frames import sha256
 from ..online.experiments import GPU_NODES, PAPER, pods
 from ..online.model import PowerSettings

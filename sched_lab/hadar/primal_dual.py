@@ -131,7 +131,7 @@ def density(jobs: Jobs, active: Integers, speeds: Speeds, remaining: Floats,
 
 def largest_first(value: Floats) -> Integers:
     """Where the largest value is, and so on; the first one among equals."""
-    order = np.argsort(-value)  # the fast sort does not keep the order of equals
+    order = np.argsort(-value, kind="quicksort")  # the fast sort does not keep the order of equals
     has_equals = (np.diff(value[order]) == 0).any()
     return np.argsort(-value, kind="stable") if has_equals else order
 

@@ -105,7 +105,7 @@ def places_chart(run: Simulation, *, title: str = "") -> alt.LayerChart:
     jobs = run.workload.jobs
     names = run.workload.job_name
     order = np.argsort(jobs.arrival_s, kind="stable")
-    row = np.argsort(order)
+    row = np.argsort(order, kind="stable")
     there = pd.DataFrame({
         "start": jobs.arrival_s / SECONDS_PER_HOUR, "end": run.end_s / SECONDS_PER_HOUR,
         "top": row + 0.5}).round(6)

@@ -833,7 +833,7 @@ def placed(cluster: Cluster, tasks: Tasks, policy: Policy, workload: Arrivals,
     placements, not yet checked, and the curve of `play`
     """
     rows = workload.task_row
-    order = np.argsort(workload.node_rank)
+    order = np.argsort(workload.node_rank, kind="stable")
     ranked = cluster.take(order)
     classes, class_of = task_classes(tasks)
     world = world_of(ranked, classes, most_popular(classes), power.of(ranked))

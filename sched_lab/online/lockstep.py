@@ -734,7 +734,7 @@ def draws_of(cluster: Cluster, tasks: Tasks, seeds: Sequence[int] | Mapping[int,
     by_seed = seeds if isinstance(seeds, Mapping) else dict.fromkeys(seeds, sampling)
     for seed, arrivals in by_seed.items():
         drawn = arrivals_of(cluster, tasks, seed, until, arrivals)
-        draws[seed] = Draw(drawn.task_row, np.argsort(drawn.node_rank))
+        draws[seed] = Draw(drawn.task_row, np.argsort(drawn.node_rank, kind="stable"))
     return draws
 
 

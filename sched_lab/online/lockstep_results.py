@@ -94,7 +94,7 @@ def alone_us(policy: str, seed: int) -> tuple[float, int]:
     cluster = default_cluster()
     tasks = default_tasks()
     arrivals = sample_arrivals(cluster, tasks, seed)
-    ranked = cluster.take(np.argsort(arrivals.node_rank))
+    ranked = cluster.take(np.argsort(arrivals.node_rank, kind="stable"))
     classes, class_of = task_classes(tasks)
     world = world_of(ranked, classes, target_workload(tasks), power_of(ranked))
     with Clock(np) as clock:

@@ -358,7 +358,7 @@ def choose_by_patterns(tables: Tables, world: World, task: int, nodes: Integers,
     chosen_mask = 0
     last = 2**62
     num_scores = 0
-    for rank in np.argsort(-score[nodes]):
+    for rank in np.argsort(-score[nodes], kind="quicksort"):  # numba's own, alike everywhere
         node = nodes[rank]
         if score[node] == last:
             continue
@@ -442,7 +442,7 @@ def place_by_patterns(cluster: Cluster, tasks: Tasks, workload: Arrivals, served
     is_beside : add the cost of patterns to that of types, instead of replacing it
     """
     rows = workload.task_row
-    order = np.argsort(workload.node_rank)
+    order = np.argsort(workload.node_rank, kind="stable")
     kinds, kind_of = task_classes(tasks)
     ranked = cluster.take(order)
     world = world_of(ranked, kinds, most_popular(kinds), PowerSettings("package").of(ranked))

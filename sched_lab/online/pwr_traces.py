@@ -485,7 +485,7 @@ def gaps_narrow(evaluation: Table) -> tuple[str, ...]:
 def ranking(evaluation: Table, name: str) -> tuple[str, ...]:
     """Policies by GRAR at full demand."""
     full = served(evaluation).loc[(name, 1.0)]
-    return tuple(full.sort_values(ascending=False).index)
+    return tuple(full.sort_values(ascending=False, kind="stable").index)
 
 # %% ../../nbs/29a_pwr_traces.ipynb #29a-024ss1
 @claimed("VI-D3", "and the ranking remains the same", EVALUATION,

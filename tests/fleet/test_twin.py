@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sched_lab.fleet.live.core.twin import LiveTwin, Twin
 
 from sched_lab.cluster import Cluster
 from sched_lab.fleet.live.bridge import Bridge
@@ -26,7 +27,6 @@ from sched_lab.fleet.live.core import (
 )
 from sched_lab.fleet.live.core import twin as twins
 from sched_lab.fleet.live.journal import Journal, replay_journal
-from sched_lab.fleet.live.twin import LiveTwin, Twin
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import Problem
 from sched_lab.lab.frames import InputError

@@ -496,7 +496,7 @@ def nearly_ideal(cuts: pd.DataFrame) -> tuple[str, str]:
 def order_kept(days: pd.DataFrame, column: str, first: str) -> tuple[str, str]:
     """Whose share is largest where everything is wrong, and by how much."""
     found = shares_of(days, column).query("trouble == 'all' and policy != 'all four'")
-    means = found.set_index("policy")["mean"].sort_values(ascending=False)
+    means = found.set_index("policy")["mean"].sort_values(ascending=False, kind="stable")
     words = f"{means.index[0]} {means.iloc[0]:.1f}, {means.index[1]} {means.iloc[1]:.1f}"
     return words, status_of(means.index[0] == first)
 

@@ -126,7 +126,7 @@ def placed_believing(work: Inflation, policy: str, believed: Tasks, seed: int) -
     believed : trace that the policy has its target workload from
     """
     rows = work.arrivals.task_row
-    order = np.argsort(work.arrivals.node_rank)
+    order = np.argsort(work.arrivals.node_rank, kind="stable")
     ranked = work.cluster.take(order)
     classes, class_of = task_classes(work.tasks)
     world = world_of(ranked, classes, most_popular(task_classes(believed)[0]), NOMINAL.of(ranked))

@@ -300,7 +300,7 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
         "state": ["refused"] * len(rows) + ["waiting"] * len(waiting),
         "failed_for": [*found["failed_for"], *[""] * len(waiting)]}).astype({"task_row": int})
     states.insert(1, "task", problem.tasks.name[states["task_row"]])
-    return states.sort_values("task_row", ignore_index=True)
+    return states.sort_values("task_row", ignore_index=True, kind="stable")
 
 
 class Supply(NamedTuple):
