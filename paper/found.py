@@ -312,20 +312,20 @@ def on_half_the_cpu(runs: pd.DataFrame, policy: str) -> float:
 
 
 for policy, name in (("patterns:3000", "patterns"), ("bid:1000:0", "types")):
-    number(f"pieces.{name}", "28a_patterns", PATTERNS)(
+    number(f"pieces.{name}", "29e_bid_results", PATTERNS)(
         lambda p, policy=policy: fixed(
             points_above_fgd(p[p["trace"] == "gpushare100"], policy).mean(), 2))
 
 
-@number("pieces.both", "28a_patterns", BOTH, EQUAL)
+@number("pieces.both", "29e_bid_results", BOTH, EQUAL)
 def _(both: pd.DataFrame, equal: pd.DataFrame) -> str:
     fgd = runs_at(equal, "gpuspec25", "fgd", 1)
     more = both.set_index("seed")["grar"] - fgd["used_gpu_milli"] / fgd["arrived_gpu_milli"]
     return fixed(100 * more.dropna().mean(), 2)
 
 
-number("memory.behind", "28b_memory", MEMORY)(lambda m: fixed(-on_half_the_cpu(m, BID), 2))
-number("memory.ahead", "28b_memory", MEMORY)(
+number("memory.behind", "29e_bid_results", MEMORY)(lambda m: fixed(-on_half_the_cpu(m, BID), 2))
+number("memory.ahead", "29e_bid_results", MEMORY)(
     lambda m: fixed(on_half_the_cpu(m, f"{BID}+memory"), 2))
 
 
@@ -660,8 +660,8 @@ for family, chapter in CHAPTERS.items():
     number(f"claims.{family}", chapter, *paths)(
         lambda *frames, family=family: str(sum(counted(family).values())))
 EVERYTHING = tuple(dict.fromkeys(path for family in CHAPTERS for claim in published(family) for path in claim.frames))
-number("claims.all", "86_reproduction", *EVERYTHING)(
+number("claims.all", "00_notation", *EVERYTHING)(
     lambda *frames: str(sum(sum(counted(family).values()) for family in CHAPTERS)))
 for kind in dict.fromkeys(STATUS.values()):
-    number(f"claims.all-{kind}", "86_reproduction", *EVERYTHING)(
+    number(f"claims.all-{kind}", "00_notation", *EVERYTHING)(
         lambda *frames, kind=kind: str(sum(counted(family)[kind] for family in CHAPTERS)))

@@ -451,7 +451,7 @@ def repartitioning() -> Picture:
     return to
 
 
-# --- a reader's own cluster, instruments
+# --- a reader's own cluster
 
 def fleet() -> Picture:
     """Draw the way from files to a page, and from a page to a live decision."""
@@ -459,7 +459,7 @@ def fleet() -> Picture:
                  "Dumps of Kubernetes, records of Slurm, public traces and tables of your own become two tables and a "
                  "ledger. They are checked, replayed under several policies, and end in a page. Beside it "
                  "a live scheduler "
-                 "asks, decisions go into a journal, and a twin looks ahead.")
+                 "asks, and decisions go into a journal.")
     for place, words in enumerate((["Kubernetes"], ["Slurm"], ["traces"], ["CSV"])):
         x, width = ((4, 96), (106, 68), (180, 76), (262, 74))[place]
         to.card(x, 6, width, words, "glow")
@@ -470,7 +470,7 @@ def fleet() -> Picture:
     left = [["Can it be true?", "sched-lab check"], ["Play it again", "under each policy", "sched-lab replay"],
             ["A page", "for whoever decides"]]
     right = [["A scheduler asks", "sched-lab serve"], ["A journal", "each decision", "can be made again"],
-             ["A twin", "plays what comes next"]]
+             ["A metric", "what is free, held, refused"]]
     for x, cards in ((4, left), (176, right)):
         chain(to, x, 116, 160, cards, "pale pale mint")
     to.write(84, 314, "what has been", "soft-ink")
@@ -478,23 +478,9 @@ def fleet() -> Picture:
     return to
 
 
-def tools() -> Picture:
-    """Draw the way of a number, from an experiment to a claim and back."""
-    cards = [["Experiment", "a question, its cost, its frames"], ["Sweep", "a grid on any number of workers"],
-             ["Frame", "whole or absent, with its checksums"], ["Chart and claim", "drawn and decided from the frame"]]
-    to = Picture("tools", 266, "The way of a number",
-                 "An experiment is swept on any number of workers into a frame with checksums. Charts are "
-                 "drawn and claims "
-                 "decided from the frame. sched-lab reproduce --check goes the way again and compares.")
-    middles = chain(to, 12, 8, 264, cards, "glow pale sky mint")
-    back(to, 276, 318, middles[-1], middles[0])
-    to.write(MIDDLE, 256, "back again: sched-lab reproduce --check", "soft-ink")
-    return to
-
-
 PICTURES: tuple[Callable[[], Picture], ...] = (
     spine, choose, scraps, columns, andreas, hadar, prices, hadar_round, fork, phases, tree, allocation_family,
-    repartitioning, fleet, tools)
+    repartitioning, fleet)
 
 
 def files() -> dict[str, str]:

@@ -21,7 +21,6 @@ from .ask.headlines import HEADLINES, ROBUST
 from .replay.meter import measure
 from .replay.problem import Problem, Schedule, problem_of, with_tasks
 from .read.reading import Asked, read_files
-from .live.core.twin import Twin, hours_of
 from ..lab.frames import sha256
 from ..online.experiments import GPU_NODES, PAPER, pods
 from ..online.model import PowerSettings
@@ -183,32 +182,6 @@ def others(place: Workplace) -> Mapping[str, pd.DataFrame]:
         frames.append(summary.dropna(axis=1, how="all"))
     return {"fleet/others.csv": pd.concat(frames, ignore_index=True).round(6)}
 
-# %% ../../nbs/69_fleet_experiments.ipynb #69-0145
-TWIN_POLICIES = ("fgd", "pwr-fgd:0.1", "pwr-fgd:0.5", "bestfit", "joint")
-TWINS = {f"twin, {objective}, {knows}": (objective, knows)
-         for objective in ("watts", "waiting") for knows in ("what came", "what comes")}
-LAST_DAY_S = 148 * DAY_S
-TWIN_COPIES = 20
-
-
-def twin_day(place: Workplace) -> Mapping[str, pd.DataFrame]:
-    """A day under each policy, and under a twin that is asked every hour."""
-    recorded_days = openb(*(str(place.data(name)) for name in OPENB))
-    busy = busy_month(recorded_days, TWIN_COPIES, 0)
-    week = np.flatnonzero(busy.submit_s < WARM_UP_S + DAY_S)
-    frames = []
-    for day, problem, begin_s in (("recorded", recorded_days, LAST_DAY_S),
-                                  ("busy", with_tasks(busy, week), WARM_UP_S)):
-        before = replay(problem, "fgd", backfill="first-fit")
-        turns_s = np.linspace(begin_s, begin_s + DAY_S, 25)
-        runs = {name: (Twin([name]), "what came") for name in TWIN_POLICIES}
-        runs |= {run: (Twin(TWIN_POLICIES, objective), knows)
-                 for run, (objective, knows) in TWINS.items()}
-        for run, (twin, knows) in runs.items():
-            hours = hours_of(problem, twin, turns_s, knows, before)
-            frames.append(hours.assign(day=day, run=run))
-    return {"fleet/twin_day.csv": pd.concat(frames, ignore_index=True).round(6)}
-
 # %% ../../nbs/69_fleet_experiments.ipynb #69-0146
 DAY_SEEDS = tuple(range(30))
 
@@ -233,9 +206,6 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
                needs=OPENB),
     Experiment("openb", "the whole trace at its recorded times on its whole cluster",
                ("fleet/openb.csv",), 1.5, {"policies": POLICIES}, recorded_times, needs=OPENB),
-    Experiment("twin-day", "a day under each of five policies, and under a twin of them",
-               ("fleet/twin_day.csv",), 0.5, {"policies": TWIN_POLICIES, "copies": TWIN_COPIES},
-               twin_day, needs=OPENB),
     Experiment("day", "one day of one cluster with and without the idea of each paper, 30 times",
                ("fleet/day.csv",), 4.0, {"seeds": DAY_SEEDS}, days),
     Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",

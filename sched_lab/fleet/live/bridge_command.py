@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -63,10 +63,9 @@ from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings, Objects
 from .core import Asked, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, Share
 from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
 from .journal import Journal
-from .twin import OBJECTIVES, LiveTwin, Lookout, Overheard, Twin
 
 if TYPE_CHECKING:
-    from sched_lab.fleet.live.serve import Extender
+    from .serve import Extender
 
 __all__ = ['recommend_command', 'serve_command']
 
@@ -316,11 +315,10 @@ LARGE_BODY = 256 << 20  # nodes of 50 KB each in a request, five thousand of the
 
 
 def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
-                about: dict[str, Any], lookout: Lookout | None = None,
-                rest_s: float = 0.0) -> Extender:
+                about: dict[str, Any], rest_s: float = 0.0) -> Extender:
     """A bridge with its API and its journal, not running; `about` is logged."""
-    from sched_lab.fleet.live.serve import Extender, Works, watch_with
-    from sched_lab.lab.web import Limits
+    from ...lab.web import Limits
+    from .serve import Extender, Works, watch_with
 
     is_large = bridge.settings.nodes_in_request
     limits = Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if is_large else Limits()
@@ -328,7 +326,7 @@ def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
     works = Works(bridge, api, live.gauges, partial(warm_up, live.settings), journal.close,
                   lambda: journal.trouble and f"the journal cannot be written: {journal.trouble}",
                   about, 0.0 if bridge.mode == "observe" or isinstance(api, NoServer) else rest_s)
-    extender = Extender(lookout.over(works) if lookout else works, limits)
+    extender = Extender(works, limits)
     if isinstance(api, KubernetesApi):
         kinds = ("pods",) if is_large else ("nodes", "pods")
         watch_with(extender, api, followers_of(bridge), kinds)
@@ -391,23 +389,6 @@ def check_choice(mode: str, policy: str) -> None:
                          mend=f"choose one of {', '.join(MODES)}")
 
 
-TwinPolicies = Annotated[str, option(
-    "Policies that a twin plays forward with the last pods, such as pwr-fgd:0.1,joint, besides "
-    "that of --policy. [default: no twin]", "--twin", metavar="POLICY,...")]
-Objective = Annotated[str, option("What the twin looks for.", metavar="|".join(OBJECTIVES))]
-TwinEvery = Annotated[float, option("How often the twin looks.", metavar="SECONDS",
-                                    callback=within(1, 86_400))]
-TwinUse = Annotated[bool, option(
-    "Change to the policy that the twin proposes, by an event of the journal; without this, it is "
-    "a line of the log and a gauge.", "--twin-use")]
-
-
-def live_twin(policies: str, policy: str, objective: str, every_s: float) -> LiveTwin:
-    """The twin of some options, the policy in use first."""
-    others = [name for name in policies.split(",") if name != policy]
-    return LiveTwin(Twin([policy, *others], objective), every_s, "memoryless")
-
-
 def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
                   port: Port = 8888, kubeconfig: Kubeconfig = None,
                   nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
@@ -416,10 +397,8 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                   insecure: Insecure = False, target: TargetFile = "",
                   gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
                   rest: Rest = REST_S,
-                  gpu_power: GpuPower = None, hardware: HardwareFile = None, seed: Seed = 0,
-                  twin: TwinPolicies = "",
-                  objective: Objective = "watts", twin_every: TwinEvery = 60.0,
-                  twin_use: TwinUse = False) -> None:
+                  gpu_power: GpuPower = None, hardware: HardwareFile = None,
+                  seed: Seed = 0) -> None:
     """Answer a live kube-scheduler as its extender, by any policy.
 
     Endpoints are /filter, /prioritize and /bind, /healthz and /readyz for probes, and /metrics for
@@ -432,8 +411,8 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
 
     Example: sched-lab serve --policy pwr-fgd:0.1 --journal decisions.jsonl
     """
-    from sched_lab.lab.web import log_in_json
-    from sched_lab.lab.web import serve as serve_until_the_end
+    from ...lab.web import log_in_json
+    from ...lab.web import serve as serve_until_the_end
 
     check_choice(mode, policy)
     settings = LiveSettings(policy, workload_in(target) if target else None,
@@ -443,13 +422,10 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                     insecure)
     with listen(access, "reserve GPUs and bind pods", asks=mode != "observe") as entrance:
         written = Journal(journal, LiveCluster(settings))
-        ahead = live_twin(twin, policy, objective, twin_every) if twin else None
-        told = cast(Journal, Overheard(written, ahead)) if ahead else written
-        bridge = Bridge(written.live, told, mode=mode,
+        bridge = Bridge(written.live, written, mode=mode,
                         settings=BridgeSettings(gpu_index_annotation, nodes_in_request))
         about = {"policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
                  "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation}
-        lookout = Lookout(bridge, ahead, is_used=twin_use) if ahead else None
-        extender = extender_of(bridge, api, written, about, lookout, rest)
+        extender = extender_of(bridge, api, written, about, rest)
         log_in_json()
         serve_until_the_end(extender, entrance)

@@ -48,8 +48,6 @@ class ClusterGauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One family for each gauge; lapsed reservations are a counter."""
-        losses = GaugeMetricFamily("sched_lab_twin_loss", "What a twin expects of each policy, by "
-                                   "its objective; less is better.", labels=["policy"])
         for name, value in self.gauges().items():
             if name in GAUGES:
                 metric, factor, words = GAUGES[name]
@@ -57,10 +55,6 @@ class ClusterGauges(Collector):
             elif name == "lapsed":
                 yield CounterMetricFamily("sched_lab_reservations_lapsed", "Reservations that "
                                           "ended by time.", value=value)
-            elif name.startswith("twin "):
-                losses.add_metric([name.removeprefix("twin ")], value)
-        if losses.samples:
-            yield losses
 
 
 def outcome_of(answer: Mapping[str, Any]) -> str:
