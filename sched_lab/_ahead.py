@@ -123,7 +123,7 @@ class Helper:
         if not jit.is_interpreted and "--help" not in words and is_empty():
             self.start()
 
-    def __call__(self, is_first: bool | None) -> None:
+    def __call__(self, begins: bool) -> None:
         """Note that a compilation begins or ends."""
         if self.process is None and os.getpid() == self.owner:    # workers leave it to us
             self.start()

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -22,7 +22,6 @@ from . import __version__
 from .lab import jit
 from .lab.commands import (
     Workers,
-    compiling_said,
     fail,
     folder_named,
     note_call,
@@ -40,35 +39,32 @@ __all__ = ['COMMANDS', 'main']
 
 
 class Entry(NamedTuple):
-    """Where a command is, what it does, and how long its first run compiles."""
+    """Where a command is, and what it does."""
 
     name: str
     module: str
     function: str
     help: str
-    compile_s: float = 5
 
 
 OF_PAPERS = (
     Entry("inflate", "sched_lab.online.command", "inflate_command",
-          "Let random tasks arrive on an empty cluster until it is full, and record every step.",
-          7),
+          "Let random tasks arrive on an empty cluster until it is full, and record every step."),
     Entry("sweep", "sched_lab.online.command", "sweep_command",
-          "Run every policy of a study on every trace and seed; what is finished is kept.", 7),
+          "Run every policy of a study on every trace and seed; what is finished is kept."),
     Entry("andreas", "sched_lab.andreas.command", "andreas_command",
           "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
-          "day.", 7),
+          "day."),
     Entry("andreas serve", "sched_lab.andreas.service_command", "andreas_serve_command",
           "Run the job manager of ANDREAS as a service: submit, cancel and report jobs, read the "
-          "plan.", 7),
+          "plan."),
     Entry("hadar", "sched_lab.hadar.command", "hadar_command",
-          "Share GPUs of different speed among training jobs, round by round, until all are done.",
-          3),
+          "Share GPUs of different speed among training jobs, round by round, until all are done."),
     Entry("far", "sched_lab.far.command", "far_command",
-          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them.", 5),
+          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them."),
     Entry("far-run", "sched_lab.far.command", "far_run_command",
           "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
-          "instance of its own.", 5),
+          "instance of its own."),
 )
 
 OF_A_CLUSTER = (
@@ -78,7 +74,7 @@ OF_A_CLUSTER = (
           "Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked "
           "twice, slips of units and clocks."),
     Entry("replay", "sched_lab.fleet.command", "replay_command",
-          "Replay the tasks of a cluster at their times under several policies, and compare.", 20),
+          "Replay the tasks of a cluster at their times under several policies, and compare."),
     Entry("explain", "sched_lab.fleet.ask.questions", "explain_command",
           "Explain why a policy puts a task on a node, and what every other node lacks."),
     Entry("place", "sched_lab.fleet.ask.questions", "place_command",
@@ -86,12 +82,12 @@ OF_A_CLUSTER = (
     Entry("move", "sched_lab.fleet.ask.questions", "move_command",
           "Find the migrations that free most whole GPUs, or save most watts."),
     Entry("day", "sched_lab.fleet.ask.day_command", "day_command",
-          "Let days pass on the nodes of a cluster, with and without the idea of each paper.", 20),
+          "Let days pass on the nodes of a cluster, with and without the idea of each paper."),
     Entry("recommend", "sched_lab.fleet.live.bridge_command", "recommend_command",
           "Say where each pending pod of a dump should go, and what is in the way of those that "
           "cannot run."),
     Entry("serve", "sched_lab.fleet.live.bridge_command", "serve_command",
-          "Answer a live kube-scheduler as its extender, by any policy.", 16),
+          "Answer a live kube-scheduler as its extender, by any policy."),
 )
 
 COMMANDS = (
@@ -147,7 +143,7 @@ SMALL = {
     "far": BATCH,
     "far-run": BATCH,
     "explain": Small({"explain": math.inf}, 500),
-    "place": Small({"place": math.inf, "--tasks": math.inf}, 500),
+    "place": Small({"place": math.inf, "--tasks": 0}, 500),
     "move": Small({"move": math.inf}, 100),
     "recommend": Small({"--nodes": math.inf, "--pods": math.inf}, 2000),
     "replay": Small({"replay": math.inf}, 300),
@@ -621,22 +617,6 @@ def book_command(folder: BookFolder, no_open: NoOpen = False) -> None:
 UsageError: Any = typer.BadParameter.__base__  # Click's own class, wherever Typer keeps its Click
 
 
-@contextlib.contextmanager
-def first_run(words: Sequence[str], compile_s: float) -> Iterator[None]:
-    """Compile what is missing in two processes, and say it.
-
-    Parameters
-    ----------
-    words : of the command line
-    compile_s : about how long that takes if nothing is there, on two processors
-    """
-    from ._ahead import helped, processors
-
-    about_s = compile_s if processors() > 1 else 1.7 * compile_s
-    with compiling_said(about_s), helped(words):
-        yield
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line.
 
@@ -649,13 +629,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     SystemExit : always; 2 for wrong input, 1 where a command says so, 130 when interrupted, 143
         when terminated, 141 when nobody reads on
     """
+    from ._ahead import helped
+
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    compile_s = {entry.name: entry.compile_s for entry in COMMANDS}.get(words[0], 0.0)
-    is_own = arguments is None and compile_s > 0  # a command of a terminal, not a call
+    is_own = arguments is None and words[0] in {entry.name for entry in COMMANDS}  # not a call
     jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
-    ready = first_run(words, compile_s) if is_own else contextlib.nullcontext()
+    jit.compiling_told.is_command = is_own
+    ready = helped(words) if is_own else contextlib.nullcontext()
     try:
         with heard(), ready, warnings_said():
             status = app(words, prog_name="sched-lab", standalone_mode=False)

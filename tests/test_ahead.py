@@ -80,10 +80,11 @@ print(process and process.poll(), jit.compiling)
 def toy(tmp_path):
     """Package named as ours, with a list of what its one command compiles; parts of the list are wrong."""
     package = tmp_path / "sched_lab"
-    package.mkdir()
-    for module in (jit, _ahead):
-        shutil.copy(module.__file__, package)
-    (package / "__init__.py").touch()
+    (package / "lab").mkdir(parents=True)
+    shutil.copy(jit.__file__, package / "lab")
+    shutil.copy(_ahead.__file__, package)
+    for folder in (package, package / "lab"):
+        (folder / "__init__.py").touch()
     for name, text in TOY.items():
         (package / f"{name}.py").write_text(text)
     (package / "_ahead.json").write_text(json.dumps(LIST))

@@ -18,7 +18,7 @@ import pytest
 
 from sched_lab import __version__
 from sched_lab.andreas.instances import TOY
-from sched_lab.cli import BOOK_PARTS
+from sched_lab.cli import BOOK_PARTS, is_small
 from sched_lab.cli import COMMANDS as COMMAND_TABLE
 from sched_lab.lab.frames import embedded, sha256
 from sched_lab.lab.reproduction import Claim, Experiment
@@ -325,6 +325,18 @@ def test_the_table_alone_loads_no_family(arguments):
     loaded = set(done.stderr.splitlines()[-1].split())
     assert not loaded & {"numpy", "pandas", "numba", "scipy", "altair", "sched_lab.lab.frames"}
     assert not [name for name in loaded if re.match(r"sched_lab\.(online|andreas|hadar|far)\b", name)]
+
+
+@pytest.mark.parametrize(("words", "is_it"), [
+    (["place", "mine", "--out", "next"], True), (["place", "mine", "--tasks", "tasks.csv", "--out", "next"], True),
+    (["place", "mine", "--tasks", "large.csv"], False), (["place", "large", "--out", "next"], False),
+    (["move", "mine", "--out", "moves"], True), (["explain", "mine", "--task", "a"], True)])
+def test_a_small_cluster_is_not_worth_compiling_for(words, is_it, files):
+    for folder, num in (("mine", 5), ("large", 5000)):
+        Path(folder).mkdir()
+        Path(folder, "tasks.csv").write_text("name\n" * num)
+    Path("large.csv").write_text("name\n" * 5000)
+    assert is_small(words) == is_it
 
 
 def test_a_command_loads_its_own_family_only():

@@ -21,9 +21,10 @@ RUN = "from sched_lab.caller import cost\nprint(cost(10), sum(cost.stats.cache_h
 def toy(tmp_path):
     """Package named as ours, with two modules: ``caller.cost`` inlines ``callee.rate``."""
     package = tmp_path / "sched_lab"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    shutil.copy(compat.__file__, package)
+    (package / "lab").mkdir(parents=True)
+    for folder in (package, package / "lab"):
+        (folder / "__init__.py").touch()
+    shutil.copy(compat.__file__, package / "lab")
     (package / "callee.py").write_text(CALLEE.format(factor=2))
     (package / "caller.py").write_text(CALLER)
     return package
@@ -68,6 +69,7 @@ def test_edit_of_a_file_that_is_not_imported_recompiles_nothing(toy):
 ])
 def test_every_form_of_import_is_followed(toy, monkeypatch, line):
     monkeypatch.setattr(compat, "PACKAGE", toy)
+    monkeypatch.setattr(compat, "__file__", str(toy / "lab" / "jit.py"))
     (toy / "middle.py").write_text("from .callee import rate\n")
     (toy / "caller.py").write_text(line)
     stamps = []
@@ -328,3 +330,47 @@ def test_the_newest_numba_allowed_has_the_private_parts_we_use():
                  "serialize_using_object_code", "serialize_using_bitcode"):
         assert callable(getattr(codegen.JITCodeLibrary, name))
     assert plain._compiler.targetoptions is not None
+
+
+# --- what is said of it
+
+
+LINE = "sched-lab: compiling once, which can take a minute\n"
+
+
+@pytest.mark.parametrize(("is_command", "is_in_lab", "is_owner", "is_worker", "blink_s", "said"), [
+    (True, False, True, False, -1, LINE), (False, True, True, False, -1, LINE), (False, False, True, False, -1, ""),
+    (True, True, False, False, -1, ""), (False, True, True, True, -1, ""), (True, True, True, False, 60, "")])
+def test_compiling_is_said_once_where_somebody_reads_it(is_command, is_in_lab, is_owner, is_worker, blink_s, said,
+                                                        monkeypatch, capsys):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    if is_in_lab:
+        monkeypatch.setenv("JPY_SESSION_NAME", "mine.ipynb")
+    if is_worker:
+        monkeypatch.setattr("multiprocessing.parent_process", lambda: "somebody")
+    told = compat.Compiling()
+    told.is_command = is_command
+    told.owner *= 1 if is_owner else -1
+    told.blink_s = blink_s
+    for begins in (True, True, False, False, True, False):    # one within another, and a third
+        told(begins)
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it needs a pseudo-terminal")
+def test_compiling_beside_a_bar_has_a_line_of_its_own():
+    """On a terminal a bar of days, say, is up when the first of them compiles."""
+    pexpect = pytest.importorskip("pexpect")
+    program = """from sched_lab.lab import jit
+from sched_lab.lab.commands import progress
+jit.compiling_told.blink_s = -1.0
+with progress(2, "days") as say:
+    jit.compiling_told(True)
+    say("one")
+"""
+    with pexpect.spawn(sys.executable, ["-c", program], encoding="utf-8", timeout=120, dimensions=(20, 80)) as child:
+        child.expect(pexpect.EOF)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", child.before)
+    rows = [row.rpartition("\r")[2].strip() for row in plain.replace("\r\n", "\n").split("\n")]
+    assert [row for row in rows if "compiling" in row] == ["sched-lab: compiling once, which can take a minute"]
+    assert "one" in rows

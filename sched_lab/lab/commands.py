@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
     from .records import PolicyTable
     from .reports import Answer, Report
 
-__all__ = ['option', 'choice', 'within', 'moment_option', 'folder_option', 'policy_option', 'progress', 'warnings_said', 'compiling_said', 'answer_with',
-           'fail']
+__all__ = ['option', 'choice', 'within', 'moment_option', 'folder_option', 'policy_option', 'progress', 'warnings_said',
+           'answer_with', 'fail']
 
 
 def option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
@@ -183,8 +181,7 @@ def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield typer.echo
         return
-    with Progress(console=console, transient=True, redirect_stdout=False,
-                  redirect_stderr=False) as bar:
+    with Progress(console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
 
         def say(line: str) -> None:
@@ -206,89 +203,6 @@ def warnings_said() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = say
         yield
-
-
-def started_bar(sentence: str, total: float) -> Any:
-    """A bar on standard error that vanishes when it is stopped."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bar = Progress(TextColumn(f"sched-lab: {sentence}"), BarColumn(), TimeElapsedColumn(),
-                   console=Console(stderr=True), transient=True, redirect_stdout=False,
-                   redirect_stderr=False)
-    bar.add_task("", total=total)
-    bar.start()
-    return bar
-
-
-BLINK_S = 0.3
-
-
-class Compiling:
-    """Says that a command compiles.
-
-    Parameters
-    ----------
-    about_s : how long the whole command compiles when nothing is there
-    """
-
-    def __init__(self, about_s: float) -> None:
-        self.about_s = about_s
-        self.depth = 0
-        self.begun_s = 0.0
-        self.done_s = 0.0
-        self.sentence = ""
-        self.is_said = False
-        self.bar: Any = None
-
-    def __call__(self, is_first: bool | None) -> None:
-        """Note that a compilation begins, and whether it is the first of its family; or ends."""
-        if is_first is not None and not self.depth:
-            self.begun_s = time.perf_counter()
-        if is_first is not None and not self.sentence:
-            what = "once, about" if is_first else "what is new, at most"
-            self.sentence = f"compiling {what} {self.about_s:.0f} s"
-        self.depth += 1 if is_first is not None else -1
-        spent_s = self.done_s + time.perf_counter() - self.begun_s
-        if spent_s > BLINK_S:
-            self.show(spent_s)
-        if not self.depth:
-            self.done_s = spent_s
-            self.stop()
-
-    def show(self, spent_s: float) -> None:
-        """Say it once; on a terminal, move the bar."""
-        if sys.stderr.isatty():
-            self.bar = self.bar or started_bar(self.sentence, self.about_s)
-            self.bar.update(self.bar.task_ids[0], completed=min(spent_s, self.about_s))
-        elif not self.is_said:
-            typer.echo(f"sched-lab: {self.sentence}", err=True)
-        self.is_said = True
-
-    def stop(self) -> None:
-        """Make room for what the command prints."""
-        if self.bar:
-            self.bar.stop()
-        self.bar = None
-
-
-@contextlib.contextmanager
-def compiling_said(about_s: float) -> Iterator[None]:
-    """Say it when compiling takes noticeable time.
-
-    Parameters
-    ----------
-    about_s : how long the whole of what is done here compiles when nothing is there
-    """
-    from .jit import compiling
-
-    told = Compiling(about_s)
-    compiling.append(told)
-    try:
-        yield
-    finally:
-        compiling.remove(told)
-        told.stop()
 
 
 def checksums_of(files: Mapping[str, InputFile]) -> dict[str, str]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import gc
 import glob
 import hashlib
+import os
 import re
+import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -234,8 +237,46 @@ def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[
     return compiled
 
 
-# told of every compilation when it begins (whether nothing of the same folder has been kept) and when it ends (None)
-compiling: list[Callable[[bool | None], None]] = []
+def is_watched() -> bool:
+    """Whether somebody sees standard error as it comes: on a terminal or in JupyterLab, and not in a worker."""
+    from multiprocessing import parent_process
+
+    return parent_process() is None and (sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ)
+
+
+class Compiling:
+    """Says once that functions are compiled, when that takes noticeable time.
+
+    A command always says it; elsewhere it is said only where somebody watches.
+    """
+
+    blink_s = 0.3
+
+    def __init__(self) -> None:
+        self.is_command = False
+        self.is_said = False
+        self.owner = os.getpid()
+        self.depth = 0
+        self.begun_s = 0.0
+        self.done_s = 0.0
+
+    def __call__(self, begins: bool) -> None:
+        """Note that a compilation begins, perhaps within another one, or ends."""
+        if self.is_said or os.getpid() != self.owner:
+            return
+        if begins and not self.depth:
+            self.begun_s = time.perf_counter()
+        self.depth += 1 if begins else -1
+        spent_s = self.done_s + time.perf_counter() - self.begun_s
+        if spent_s > self.blink_s and (self.is_command or is_watched()):
+            print("sched-lab: compiling once, which can take a minute", file=sys.stderr, flush=True)
+            self.is_said = True
+        if not self.depth:
+            self.done_s = spent_s
+
+
+compiling_told = Compiling()
+compiling: list[Callable[[bool], None]] = []    # who else is told when a compilation begins, and when it ends
 
 
 @cache
@@ -245,14 +286,12 @@ def _tell_of_compiling() -> None:
 
     class Passing(event.Listener):
         def on_start(self, event: Any) -> None:
-            folder = getattr(getattr(event.data["dispatcher"], "_cache", None), "cache_path", None)
-            is_first = folder is not None and not any(Path(folder).glob("*.nbi"))
-            for tell in compiling:
-                tell(is_first)
+            for tell in (compiling_told, *compiling):
+                tell(True)
 
         def on_end(self, event: Any) -> None:
-            for tell in compiling:
-                tell(None)
+            for tell in (compiling_told, *compiling):
+                tell(False)
 
     register: Any = event.register
     register("numba:compile", Passing())
@@ -273,8 +312,7 @@ def njit(**options: Any) -> Callable[[F], F]:
     except ImportError:
         return lambda function: function
     _emit_late()
-    if compiling:
-        _tell_of_compiling()
+    _tell_of_compiling()
 
     def decorate(function: F) -> F:
         is_kept = options.get("cache", True) and function.__module__.startswith(f"{PACKAGE.name}.")

@@ -603,7 +603,11 @@ SHOWN = Shown()
 
 @contextmanager
 def progress_bar(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int], None]]:
-    """Lend a function that is told how many cells were computed; on a terminal it moves a bar."""
+    """Lend a function that is told how many cells were computed.
+
+    On a terminal it moves a bar, in JupyterLab it writes one line again and again, and elsewhere
+    nothing.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -619,6 +623,10 @@ def progress_bar(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int]
         def advance(computed: int) -> None:
             note = progress_note(kept, computed, total, time.monotonic() - start)
             bar.update(task, completed=kept + computed, note=note)
+            if shown.has_bar and not is_shown and jit.is_watched():
+                line = ", ".join(filter(None, [f"{shown.words}: {kept + computed} of {total}", note]))
+                print(f"\r{line:<72}", end="\n" if kept + computed == total else "",
+                      file=sys.stderr, flush=True)
 
         yield advance
 

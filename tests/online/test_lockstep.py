@@ -1,4 +1,5 @@
 """A batch is its runs: every policy, trace shape and seed, ties included, with NumPy, strict arrays and on a GPU."""
+import re
 import tracemalloc
 from dataclasses import replace
 from functools import cache
@@ -58,6 +59,18 @@ def check_case(case: Case, names, device, load_curve="step"):
         seed = run.summary["seed"]
         assert_equal(run, inflate(case.cluster, case.tasks, run.summary["policy"], seed=seed, power=power,
                                   arrivals=arrivals[seed]))
+
+
+def test_many_runs_tell_whoever_watches_how_many_are_done(monkeypatch, capsys):
+    cluster, tasks = toy_cluster(), toy_tasks()
+    together = {"seeds": range(3), "device": DeviceSettings(at_once=2)}
+    simulate_together(cluster, tasks, "fgd", **together)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("JPY_SESSION_NAME", "mine.ipynb")
+    simulate_together(cluster, tasks, "fgd", **together)
+    lines = [line.strip() for line in capsys.readouterr().err.split("\r") if "lockstep" in line]
+    assert re.fullmatch(r"runs in lockstep: 2 of 3, about \d+ s left", lines[0]) and lines[1:] == [
+        "runs in lockstep: 3 of 3"]
 
 
 # --- batch = scalar
