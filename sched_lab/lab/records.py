@@ -31,6 +31,8 @@ class PolicyRecord(Generic[Form]):
     array_form : what its lockstep engine calls for many runs; None if there is none
     options : names of the options that the policy listens to
     is_slow : whether a decision may take seconds, so that it is left out where all are compared
+    needs_watts : whether it may look at watts, so that every GPU model must have some; a record
+        that does not say needs them
     """
 
     name: str
@@ -40,6 +42,7 @@ class PolicyRecord(Generic[Form]):
     array_form: Any | None = None
     options: tuple[str, ...] = ()
     is_slow: bool = False
+    needs_watts: bool = True
 
 
 _TABLES: list[PolicyTable[Any]] = []

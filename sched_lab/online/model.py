@@ -597,6 +597,7 @@ class Policy:
     array_forms : array form of each score; None if one has none, or in reference arithmetic: the
         policy does not go in lockstep
     dials : of a policy with prices, how much service and savings count; else None
+    needs_watts : whether a score may look at watts, so that every GPU model must have some
     """
 
     name: str
@@ -607,6 +608,7 @@ class Policy:
     load_of: tuple[str, ...] = ("gpu",)
     array_forms: tuple[Any, ...] | None = None
     dials: tuple[float, float] | None = None
+    needs_watts: bool = True
 
 # %% ../../nbs/20_online_model.ipynb #20-042b
 NEVER = 2**62

@@ -36,24 +36,24 @@ ARITHMETICS = ("exact", "reference")
 POLICIES: PolicyTable[Score | Stages] = PolicyTable(
     PolicyRecord("fgd", "wastes least GPU: adds least to what nobody can use",
                  "Weng et al. 2023, Algorithm 1", Score(fgd, reference=fgd_reference),
-                 ArrayForm(fgd_pairs, is_points=True)),
+                 ArrayForm(fgd_pairs, is_points=True), needs_watts=False),
     PolicyRecord("pwr", "draws least power: adds fewest watts", "Lettich et al. 2024, Algorithm 1",
                  Score(pwr, HUNDRED_IF_EQUAL), ArrayForm(pwr_pairs, is_points=False)),
     PolicyRecord("bestfit", "leaves least CPU and GPU free on the node",
                  "Lettich et al. 2024, Section V-B", Score(bestfit, ZERO_IF_EQUAL),
-                 ArrayForm(bestfit_pairs, is_points=True)),
+                 ArrayForm(bestfit_pairs, is_points=True), needs_watts=False),
     PolicyRecord("dotprod", "has least dot product of what is free and what is asked for",
                  "Lettich et al. 2024, Section V-B", Score(dotprod),
-                 ArrayForm(dotprod_pairs, is_points=True)),
+                 ArrayForm(dotprod_pairs, is_points=True), needs_watts=False),
     PolicyRecord("gpu-packing", "takes GPUs in use first, then nodes in use, idle nodes last",
                  "Lettich et al. 2024, Section V-B", Score(packing),
-                 ArrayForm(packing_pairs, is_points=True)),
+                 ArrayForm(packing_pairs, is_points=True), needs_watts=False),
     PolicyRecord("gpu-clustering", "keeps tasks of one kind of GPU request together",
                  "Lettich et al. 2024, Section V-B", Score(clustering),
-                 ArrayForm(clustering_pairs, is_points=True)),
+                 ArrayForm(clustering_pairs, is_points=True), needs_watts=False),
     PolicyRecord("random", "draws a feasible node and a GPU at random",
                  "Lettich et al. 2024, Section V-B", Score(random, ONE_AT_RANDOM),
-                 ArrayForm(random_pairs, is_points=True)),
+                 ArrayForm(random_pairs, is_points=True), needs_watts=False),
     PolicyRecord("pwr-target", "draws least power now and, on average, with the next task",
                  "ours, chapter 24", Score(pwr_target),
                  ArrayForm(gain_of(outlook_milliwatt), is_points=False)),
@@ -92,18 +92,20 @@ def mix_weights(alpha: str) -> tuple[int, int]:
 
 # %% ../../nbs/25_policies.ipynb #25-020
 class _Stage(NamedTuple):
-    """Scores of one stage, their array forms (None where there is none), and their weights."""
+    """Scores of a stage, array forms (None for none), weights, and whether they look at watts."""
 
     scores: tuple[Score, ...]
     forms: tuple[Any, ...]
     weights: tuple[int, ...]
+    needs_watts: bool
 
 
 def _stages_of(record: PolicyRecord[Score | Stages]) -> list[_Stage]:
     """Each score of a record as a stage by itself."""
     scores = record.scalar_form.scores
     forms = record.array_form.forms if record.array_form else (None,) * len(scores)
-    return [_Stage((score,), (form,), (1000,)) for score, form in zip(scores, forms, strict=True)]
+    return [_Stage((score,), (form,), (1000,), record.needs_watts)
+            for score, form in zip(scores, forms, strict=True)]
 
 
 def _mix(name: str, table: PolicyTable[Score | Stages]) -> _Stage:
@@ -119,7 +121,8 @@ def _mix(name: str, table: PolicyTable[Score | Stages]) -> _Stage:
             parts = [part for part in (second, first) if weights[part] > 0]
             return _Stage(tuple(alone[part].scores[0] for part in parts),
                           tuple(alone[part].forms[0] for part in parts),
-                          tuple(weights[part] for part in parts))
+                          tuple(weights[part] for part in parts),
+                          any(alone[part].needs_watts for part in parts))
     staged = table.record(name).name  # refuses what is not there
     raise InputError(f"the policy {staged!r} has stages of its own", value=name,
                      mend="name it alone, neither mixed nor as a stage")
@@ -149,7 +152,8 @@ def _policy(name: str, arithmetic: str, stages: Sequence[_Stage], loads: Sequenc
     return Policy(
         name, tuple(score if is_exact else score.in_reference_arithmetic() for score in scores),
         weights[0], arithmetic, tuple(zip(loads, weights[1:], strict=True)), load_of,
-        None if None in forms or not is_exact else tuple(forms))
+        None if None in forms or not is_exact else tuple(forms),
+        needs_watts=any(stage.needs_watts for stage in stages))
 
 # %% ../../nbs/25_policies.ipynb #25-021
 def policy_of(name: str, arithmetic: str = "exact",

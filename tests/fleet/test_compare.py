@@ -22,7 +22,6 @@ from sched_lab.fleet.replay.compare import (
     energy_bounds,
     floors_of,
     kwh_of,
-    needs_watts,
     pooled_completions,
     read_what_if,
     resampled_sums,
@@ -34,7 +33,7 @@ from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import problem_of, recorded
 from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
-from sched_lab.online.policies import POLICIES
+from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.traces import toy_tasks
 from tests.fleet.test_meter import problem_like
 
@@ -172,9 +171,12 @@ def test_bins_cover_the_horizon(span_s):
 
 
 def test_policies_that_look_at_watts_are_known():
-    assert {name for name in POLICIES if needs_watts(name)} == {
+    assert {name for name, record in POLICIES.items() if record.needs_watts} == {
         "pwr", "pwr-target", "joint-early", "joint-middle", "joint-late", "joint", "bid"}
-    assert needs_watts("pwr-fgd:0.1") and not needs_watts("fgd-bestfit:0.5")
+    for name in ("pwr-fgd:0.1", "fgd@0.5@pwr", "bid:300:1"):
+        assert policy_of(name).needs_watts
+    for name in ("fgd-bestfit:0.5", "pwr-fgd:0", "fgd@0.5@random"):
+        assert not policy_of(name).needs_watts
 
 
 def tables_like(model: str = "T4") -> ClusterTables:

@@ -23,18 +23,21 @@ from sched_lab.fleet.ask.explain import (
     lacks_of,
     moment_of,
     nearest_of,
-    needs_watts,
+    settings_for,
     vote,
     winner_past,
     winning_shares,
 )
+from sched_lab.fleet.live.core import LiveNode, Stock
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.problem import Schedule, problem_of, recorded
 from sched_lab.lab.frames import InputError
+from sched_lab.lab.records import PolicyRecord, PolicyTable
 from sched_lab.online.bid import pricing
 from sched_lab.online.inflation import ArrivingTasks, decide, empty_memory, price_plainly, stage_now, weighing_of
-from sched_lab.online.model import Score, is_feasible, world_of
+from sched_lab.online.model import PowerSettings, Score, is_feasible, world_of
 from sched_lab.online.policies import POLICIES, policy_of
+from sched_lab.online.pwr import pwr
 from sched_lab.power import power_of
 from sched_lab.traces import target_workload, task_classes, toy_tasks
 
@@ -280,11 +283,29 @@ def test_only_policies_of_power_need_watts():
     story = replace(story, nodes=story.nodes.assign(gpu_model=["H999", "G2", "A100", ""]))
     problem = problem_of(story)
     for name in POLICIES:
-        if needs_watts(policy_of(name)):
+        if policy_of(name).needs_watts:
             with pytest.raises(InputError, match="H999"):
                 explain(problem, "first", name)
         else:
             assert explain(problem, "first", name).about["choice"]
+
+
+def in_other_words(world, task, nodes, score, gpu_mask):
+    """Leave the decision to PWR."""
+    pwr(world, task, nodes, score, gpu_mask)
+
+
+def test_a_policy_that_delegates_to_pwr_needs_watts_too():
+    """Whoever does not say that a policy is blind to watts gets no GPU that draws 0 W."""
+    table = PolicyTable(*POLICIES.values(), PolicyRecord("mine", "is PWR", "a test", Score(in_other_words)))
+    story = tables(STORY)
+    problem = problem_of(replace(story, nodes=story.nodes.assign(gpu_model=["H999", "G2", "A100", ""])))
+    for name in ("mine", "mine-fgd:0.5", "fgd@0.5@mine"):
+        chosen = policy_of(name, table=table)
+        assert chosen.needs_watts and settings_for(problem, chosen, PowerSettings()) == PowerSettings()
+        stock = Stock([LiveNode("a", "H999", 1, 1000, 1000)], target_workload(TASKS), chosen, PowerSettings())
+        assert stock.barred[0].endswith("'H999'")
+    assert not policy_of("mine-fgd:0", table=table).needs_watts
 
 
 def test_more_than_there_is_cannot_be_explained():

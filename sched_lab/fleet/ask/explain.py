@@ -936,14 +936,9 @@ def before(problem: Problem, schedule: Schedule, row: int, at_s: float) -> Truth
     return is_running
 
 
-def needs_watts(policy: Policy) -> bool:
-    """Whether a policy asks for power, so that every GPU model must have watts."""
-    return any(score.kernel in WORTHS and score.kernel is not fgd for score in policy.scores)
-
-
 def settings_for(problem: Problem, policy: Policy, power: PowerSettings) -> PowerSettings:
     """Power settings in which unknown GPU models draw nothing, if the policy does not mind."""
-    if needs_watts(policy):
+    if policy.needs_watts:
         return power
     unknown = {model: (0, 0) for model in problem.cluster.gpu_model
                if not knows_gpu_w(model, power.gpu_power_w)}

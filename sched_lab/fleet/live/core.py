@@ -455,9 +455,6 @@ def take(gpu_milli: list[int], mask: int, milli: int) -> None:
         gpu_milli[gpu] -= within(milli)
 
 
-WITHOUT_WATTS = {"fgd", "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random"}
-
-
 def name_of_score(score: Score) -> str:
     """Name of a score in the table of policies; that of its function if it is not there."""
     forms = (score, score.kernel)
@@ -588,8 +585,7 @@ class Stock:
         self.memory = empty_memory(rooms, len(cluster), len(policy.scores))
         self.empty = empty_state(cluster)
         self.left = empty_state(cluster)
-        needs = any(name_of_score(score) not in WITHOUT_WATTS for score in policy.scores)
-        self.barred = [barred_by(node, power, needs) for node in self.nodes]
+        self.barred = [barred_by(node, power, policy.needs_watts) for node in self.nodes]
         self.is_open = np.array([why == "" for why in self.barred], bool)
         self.in_use = np.zeros(3, np.int64)
         self.forget()

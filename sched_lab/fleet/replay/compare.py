@@ -77,7 +77,7 @@ class Question:
     cap_w: float | None = None
 
 
-WITHOUT_WATTS = ("fgd", "bestfit", "dotprod", "gpu-packing", "gpu-clustering", "random")
+WITHOUT_WATTS = tuple(name for name, record in POLICIES.items() if not record.needs_watts)
 RECORDED = "recorded"
 WATTS_MEND = ("give --hardware FILE with idle_w and full_w of [gpu.\"MODEL\"], or --gpu-power FILE "
               "with the columns model, idle_w, full_w, and name the models in nodes.csv, or with "
@@ -88,12 +88,6 @@ def models_without_watts(problem: Problem, power: PowerSettings) -> list[str]:
     """GPU models of a problem of which no watts are known, "" for GPUs of no known model."""
     models = pd.unique(problem.cluster.gpu_model[problem.cluster.num_gpus > 0])
     return [model for model in models if not knows_gpu_w(model, power.gpu_power_w)]
-
-
-def needs_watts(policy: str) -> bool:
-    """Whether a policy has a score that may look at watts."""
-    blind = {POLICIES[name].scalar_form.scores[0].kernel for name in WITHOUT_WATTS}
-    return any(score.kernel not in blind for score in policy_of(policy).scores)
 
 
 def without_watts(power: PowerSettings, models: Sequence[str]) -> PowerSettings:
@@ -118,7 +112,7 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
         if name == RECORDED and not is_recorded:
             raise InputError("no task has a known node and start, so there is nothing recorded",
                              value=name, mend="leave the policy recorded out")
-        if name != RECORDED and needs_watts(name) and lacking:
+        if name != RECORDED and lacking and policy_of(name).needs_watts:
             raise InputError(f"the policy {name} weighs watts, and {unknown_watts(lacking)}",
                              value=name, mend=f"{WATTS_MEND}, or choose among "
                              + ", ".join(WITHOUT_WATTS))
