@@ -43,6 +43,7 @@ from sched_lab.traces import (
     task_statistics,
     toy_tasks,
 )
+from tests.online.recorded import recorded_seeds
 
 ROOT = Path(__file__).parents[1]
 TRACES = ["default", "gpushare40", "gpushare60", "gpushare80", "gpushare100", "gpuspec10", "gpuspec20", "gpuspec25",
@@ -389,7 +390,8 @@ def test_a_missing_arrivals_file_is_refused(tmp_path: Path) -> None:
 def test_recorded_arrivals_fit_the_public_trace() -> None:
     tasks = read_tasks(public("openb_pod_list_default.csv"))
     nodes = default_cluster()
-    arrivals = read_arrivals(reference("pwr/arrivals/default.json.gz"), 42, nodes, tasks)
+    path = reference("pwr/arrivals/default.json.gz")
+    arrivals = read_arrivals(path, recorded_seeds(path)[0], nodes, tasks)
     # each task once, in random order, before any task comes again
     assert sorted(arrivals.task_row[: len(tasks)].tolist()) == list(range(len(tasks)))
     assert sorted(arrivals.node_rank.tolist()) == list(range(len(nodes)))

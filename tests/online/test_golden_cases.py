@@ -74,8 +74,8 @@ def gpus_of(text: str) -> list[int]:
     return [int(gpu) for gpu in text.split("-") if gpu]
 
 
-def test_there_are_30_26_and_26_cases():
-    assert [len(group["cases"]) for group in GROUPS] == [30, 26, 26]
+def test_every_group_has_cases():
+    assert GROUPS and all(group["cases"] for group in GROUPS)
 
 
 @each("feasible")

@@ -32,6 +32,7 @@ from sched_lab.online.pairs import fgd_steps, node_types
 from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.power import power_of
 from sched_lab.traces import Arrivals, default_tasks, find_data, find_reference, read_arrivals, read_tasks, toy_tasks
+from tests.online.recorded import recorded_seeds
 from tests.online.test_policies import Case, cases
 from tests.test_arrays import here
 
@@ -144,7 +145,7 @@ def test_recorded_arrivals_go_the_same_way():
     from sched_lab.cluster import read_nodes
     cluster = read_nodes(files[0])
     tasks = read_tasks(files[1])
-    arrivals = {seed: read_arrivals(files[2], seed, cluster, tasks) for seed in (42, 43)}
+    arrivals = {seed: read_arrivals(files[2], seed, cluster, tasks) for seed in recorded_seeds(files[2])[:2]}
     for run in simulate_together(cluster, tasks, "pwr-fgd:0.1", arrivals, until=0.2):
         seed = run.summary["seed"]
         assert_equal(run, inflate(cluster, tasks, "pwr-fgd:0.1", seed=seed, arrivals=arrivals[seed], until=0.2))

@@ -60,6 +60,7 @@ from sched_lab.traces import (
     target_workload,
     task_classes,
 )
+from tests.online.recorded import recorded_seeds
 
 NAMES = [*POLICIES, "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.5", "pwr@0.3@pwr-fgd:0.5@0.6@fgd"]
 each_policy = pytest.mark.parametrize("name", NAMES)
@@ -655,7 +656,7 @@ def test_on_the_public_trace_with_the_most_vcpu_for_a_gpu_the_gpus_are_still_the
     cluster = read_nodes(files[0])
     tasks = read_tasks(files[1])
     blind = replace(policy_of("joint"), load_of=("gpu",))
-    arrivals = read_arrivals(files[2], 47, cluster, tasks)
+    arrivals = read_arrivals(files[2], recorded_seeds(files[2])[-1], cluster, tasks)
     runs = [inflate(cluster, tasks, policy, arrivals=arrivals, power="package", until=1.0)
             for policy in ("joint", blind)]
     assert runs[0].curve.equals(runs[1].curve) and runs[0].assignments.equals(runs[1].assignments)
