@@ -284,14 +284,17 @@ def _tell_of_compiling() -> None:
     """Pass on numba's events."""
     from numba.core import event
 
+    def tell(has_begun: bool) -> None:
+        compiling_told(has_begun)
+        for hear in compiling:
+            hear(has_begun)
+
     class Passing(event.Listener):
         def on_start(self, event: Any) -> None:
-            for tell in (compiling_told, *compiling):
-                tell(True)
+            tell(True)
 
         def on_end(self, event: Any) -> None:
-            for tell in (compiling_told, *compiling):
-                tell(False)
+            tell(False)
 
     register: Any = event.register
     register("numba:compile", Passing())

@@ -226,13 +226,13 @@ class Needs(NamedTuple):
     Parameters
     ----------
     profiles : their names
-    count : (rows, profiles)
+    counts : (rows, profiles)
     whole : (rows,) GPUs that are not cut, beside them
     is_so : (rows,) whether a row asks for instances at all
     """
 
     profiles: tuple[str, ...]
-    count: Integers
+    counts: Integers
     whole: Integers
     is_so: Truths
 
@@ -254,7 +254,7 @@ def needs_of(draft: Draft, gpus: Floats) -> Needs:
     count = np.array([[one.get(name, 0) for name in (*profiles, WHOLE)] for one in found],
                      np.int64).reshape(len(found), len(profiles) + 1)[number]
     count[~draft.is_kept] = 0
-    return Needs(profiles, count[:, :-1], count[:, -1], count.any(axis=1))
+    return Needs(profiles, count[:, :-1], count[:, -1], count.sum(axis=1) > 0)
 
 
 def demands_of(draft: Draft) -> Demands:
@@ -695,7 +695,7 @@ def with_instances(tasks: Draft, stock: Stock, code: Integers,
     """
     needs = stock.needs
     wishes = np.where(needs.is_so, tasks.columns.texts("gpu_models"), "")
-    asked = pd.MultiIndex.from_arrays([code, wishes, *needs.count.T])
+    asked = pd.MultiIndex.from_arrays([code, wishes, *needs.counts.T])
     number, kinds = pd.factorize(asked)
     has_all = np.array([(stock.room >= count).all(axis=1) for _, _, *count in kinds])
     tasks.note(~has_all.any(axis=1)[number],
@@ -768,7 +768,7 @@ def recorded_most(draft: Draft, demands: Demands, times: Times,
     """Most instances, (nodes, profiles), and thousandths of other GPUs, that ran at once."""
     ran = draft.is_kept & (node >= 0) & np.isfinite(times.start_s) & (times.duration_s > 0)
     end_s = times.start_s + times.duration_s
-    amounts = [*demands.needs.count.T, demands.num_gpus * demands.gpu_milli]
+    amounts = [*demands.needs.counts.T, demands.num_gpus * demands.gpu_milli]
     most = [most_held(node[has], times.start_s[has], end_s[has], amount[has], num_nodes)
             for amount in amounts for has in (ran & (amount > 0),)]
     return np.array(most[:-1], np.int64).reshape(-1, num_nodes).T, most[-1]
@@ -994,7 +994,7 @@ def problem_of(tables: ClusterTables) -> Problem:
         priority[parts.row], ledger.frame(), tables.about.get("zero"),
         *limits_in(placement, parts), placement.sight,
         draft.columns.texts("constraints")[parts.row], times.replayable[parts.row],
-        stock and Instances(demands.needs.profiles, demands.needs.count[parts.row], stock.room),
+        stock and Instances(demands.needs.profiles, demands.needs.counts[parts.row], stock.room),
         fixed_in(draft, parts))
 
 
@@ -1198,7 +1198,7 @@ def instances_nobody_has(problem: Problem) -> Truths:
     if problem.instances is None:
         return np.zeros(len(problem.tasks), bool)
     _, need, room = problem.instances
-    number, kinds = pd.factorize(pd.MultiIndex.from_arrays(need.T)) if need.shape[1] else (
+    number, kinds = pd.factorize(pd.MultiIndex.from_arrays([*need.T])) if need.shape[1] else (
         np.zeros(len(need), np.int64), [()])
     is_somewhere = [bool((room >= np.array(kind, np.int64)).all(axis=1).any()) for kind in kinds]
     return ~np.array(is_somewhere, bool)[number]
