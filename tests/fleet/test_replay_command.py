@@ -51,6 +51,19 @@ def test_most_tasks_must_have_what_a_replay_needs(capsys):
     assert pd.read_csv("out/summary.csv")["served_tasks"].tolist() == [8]
 
 
+def test_a_job_on_several_nodes_counts_once_and_waits_for_its_last_part(capsys):
+    """The second part of job j waits for the GPUs of the first, until 50 s: so long waits the job, and k not at all."""
+    Path("jobs.csv").write_text("name,submit_s,start_s,end_s,num_gpus,num_nodes\nk,0,0,100,2,1\nj,0,0,50,4,2\n")
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "gang") == 0
+    capsys.readouterr()
+    assert replay("--policies", "fgd", cluster="gang") == 0
+    summary = pd.read_csv("out/summary.csv").iloc[0]
+    assert (summary["served_tasks"], summary["refused_tasks"], summary["mean_wait_s"]) == (2, 0, 25)
+    assert pd.read_csv("out/waits.csv").query("value == '4 GPUs'")["mean_wait_s"].tolist() == [50]
+    assert call("check", "gang") == 0
+    assert "2 tasks are parts of 1 jobs" in capsys.readouterr().out
+
+
 def test_an_answer_has_all_its_files(capsys):
     capsys.readouterr()
     assert replay("--asleep-after", "30", "--price", "0.25", "--carbon", "400") == 0

@@ -282,6 +282,21 @@ def test_parts_of_an_attempt_keep_its_number():
     assert tables.tasks["submit_s"].tolist() == [0, 0, 1800, 1800]
 
 
+def test_parts_know_their_job_and_a_job_of_one_part_has_none():
+    """A job on two nodes, two components of a heterogeneous job, an array, and a job on one node."""
+    line = f"|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}09:00:00|COMPLETED"
+    tables = read(f"""{HEAD}
+1{line}|2|n[1-2]|gres/gpu=4
+2+0{line}|1|n1|gres/gpu=2
+2+1{line}|1|n2|gres/gpu=2
+3_1{line}|1|n1|gres/gpu=1
+3_2{line}|1|n1|gres/gpu=1
+4{line}|1|n1|gres/gpu=1
+""")
+    assert holds(tables, "name", "job") == [
+        ("1/0", "1"), ("1/1", "1"), ("2+0", "2"), ("2+1", "2"), ("3_1", ""), ("3_2", ""), ("4", "")]
+
+
 def test_a_job_comes_into_the_queue_when_it_may_start():
     head = HEAD.replace("Start", "Eligible|Start")
     tables = read(f"""{head}

@@ -604,6 +604,12 @@ def check_replay(cluster: ClusterTables, found: Sequence[Found]) -> Iterator[Fou
         yield unusable("cannot be replayed", error)
         return
     ledger = problem.ledger
+    if problem.job is not None:
+        count = np.bincount(problem.job)
+        yield table("note", "jobs on several nodes", "tasks.csv", f"{count[count > 1].sum():,} tasks "
+                    f"are parts of {(count > 1).sum():,} jobs; a replay places them one by one, so "
+                    "the parts of a job may start apart; it counts as one, and waits for its last",
+                    "read waits of such jobs as bounds from neither side")
     try:
         replayable(problem)
     except InputError as error:

@@ -1082,7 +1082,7 @@ def rows_of_holdings(row: dict[str, Any], demand: dict[str, int], holdings: Sequ
         return [{**row, **demand, **columns[0]}]
     dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
     nothing = dict.fromkeys(demand, 0)
-    return [{**row, **(nothing if number else demand), **one,
+    return [{**row, **(nothing if number else demand), **one, "job": row["name"],
              "name": f"{row['name']}/{number}"} for number, one in enumerate(columns)]
 
 

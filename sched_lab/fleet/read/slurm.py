@@ -910,6 +910,9 @@ def read_slurm(sources: Sequence[Source], ledger: Ledger,
     nodes = node_table(documents, dump)
     tables = [account_table(source, dump, options) for source in accounts]
     tasks = with_attempts(pd.concat([job_table(documents, dump), *tables]), ledger)
+    if len(tasks):  # components of a heterogeneous job, 12+0 and 12+1, start together
+        job = tasks["job"].astype(str).str.replace(r"^(\d+)\+\d+", r"\1", regex=True)
+        tasks["job"] = job.where(job.duplicated(keep=False), "")
     if not len(nodes) and not len(tasks) and not ledger.frame()["count"].sum():
         raise InputError("there is neither a node nor a job in it", file=sources[0].name,
                          mend="give scontrol show nodes --json and squeue --json, or sacct -P")

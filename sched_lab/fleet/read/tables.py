@@ -51,10 +51,12 @@ TASK_COLUMNS = {
     "name": "text", "submit_s": "time", "start_s": "time", "end_s": "time", "num_gpus": "integer",
     "gpu_milli": "integer", "mig_profile": "text", "gpu_models": "text", "cpu_milli": "integer",
     "memory_mib": "integer", "node": "text", "gpu_list": "text", "user": "text", "queue": "text",
-    "priority": "integer", "constraints": "text", "state": "text", "fixed": "text"}
+    "priority": "integer", "constraints": "text", "state": "text", "job": "text",
+    "fixed": "text"}
 
 TIMES = ("submit_s", "start_s", "end_s")
-OPTIONAL = ("taints", "devices", "constraints", "state", "fixed")  # written where some row has one
+OPTIONAL = (  # written only where some row has one
+    "taints", "devices", "constraints", "state", "job", "fixed")
 WAITING = "waiting"  # state of a task that a dump says waits; empty for all others
 LEDGER_COLUMNS = {
     "file": "text", "row": "integer", "what": "text", "reason": "text", "count": "integer"}

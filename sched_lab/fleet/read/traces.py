@@ -210,6 +210,7 @@ def split(jobs: pd.DataFrame, parts: NDArray[np.int64], shared: Sequence[str] = 
     several = parts[job] > 1
     names = tasks["name"].astype(str)
     tasks["name"] = names.where(~several, names + "/" + part.astype(str))
+    tasks["job"] = names.where(several, "")
     for column in shared:
         whole = tasks[column].to_numpy(float)
         tasks[column] = whole // parts[job] + (part < whole % parts[job])
@@ -665,7 +666,8 @@ def philly_attempts(rows: Rows) -> pd.DataFrame:
     return pd.DataFrame({
         "name": name, **lives.columns(), **gpu_demand(rows, gpus), "node": rows.texts("node"),
         "gpu_list": rows.texts("gpu_list"), "user": rows.texts("user"),
-        "queue": rows.texts("queue")})[lives.is_kept]
+        "queue": rows.texts("queue"), "job": name.str.extract(r"^(.*)/", expand=False).fillna("")
+    })[lives.is_kept]
 
 
 def is_philly_json(source: Source) -> bool:

@@ -234,14 +234,51 @@ class Waits(NamedTuple):
     slowdown: Floats
 
 
+def of_jobs(problem: Problem, values: Floats, join: np.ufunc) -> Floats:
+    """Value of each job in the row of its first part, NaN in those of the others, (tasks,).
+
+    Parameters
+    ----------
+    values : (tasks,) of the parts; NaN makes the job's NaN
+    join : how those of the parts of a job become one, such as `np.maximum` or `np.add`
+    """
+    if problem.job is None:
+        return values
+    order = np.argsort(problem.job, kind="stable")
+    begins = np.flatnonzero(np.diff(problem.job[order], prepend=-1))
+    whole = np.full(len(values), np.nan)
+    whole[order[begins]] = join.reduceat(values[order], begins)
+    return whole
+
+
 def waits_of(problem: Problem, schedule: Schedule, is_pinned: Truths) -> Waits:
-    """Waits and slowdowns of tasks, (tasks,)."""
+    """Waits and slowdowns of jobs, in the row of the first part; a job waits for its last part."""
     counts = (schedule.node >= 0) & ~is_pinned
     wait = np.where(counts, schedule.start_s - problem.submit_s, np.nan)
-    run = problem.duration_s
+    wait = of_jobs(problem, wait, np.maximum)
+    run = of_jobs(problem, problem.duration_s, np.maximum)
     with np.errstate(invalid="ignore"):
         slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, SHORT_S))
     return Waits(wait, np.where(np.isfinite(run), slowdown, 1.0) + 0 * wait)
+
+
+class Parted(NamedTuple):
+    """Jobs of several parts: how many, how many started with parts apart, the longest such time."""
+
+    jobs: int
+    apart: int
+    longest_s: float
+
+
+def parted(problem: Problem, schedule: Schedule) -> Parted:
+    """What became of the jobs of several parts."""
+    if problem.job is None:
+        return Parted(0, 0, 0.0)
+    count = np.bincount(problem.job)
+    start = np.where(schedule.node >= 0, schedule.start_s, np.nan)
+    last, first = (of_jobs(problem, start, join) for join in (np.maximum, np.minimum))
+    apart_s = (last - first)[np.isfinite(last - first)]
+    return Parted(int((count > 1).sum()), int((apart_s > 0).sum()), float(apart_s.max(initial=0)))
 
 
 def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
@@ -249,6 +286,10 @@ def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
     words = {"0": "no GPU", "(0, 1)": "a share of a GPU", "1": "1 GPU"}
     requests = gpu_requests(problem.tasks)
     size = np.array([words.get(one, f"{one} GPUs") for one in requests], object)
+    if problem.job is not None:
+        gpus = of_jobs(problem, problem.tasks.num_gpus.astype(float), np.add)
+        is_parted = (np.bincount(problem.job) > 1)[problem.job] & (gpus > 0)
+        size[is_parted] = [f"{number:.0f} GPUs" for number in gpus[is_parted]]
     return {"all": np.full(len(size), "", object), "size": size, "queue": problem.queue,
             "user": problem.user}
 
@@ -420,17 +461,19 @@ def wait_bound(problem: Problem, waits: Waits) -> float:
     if not len(rows):
         return np.nan
     rows = rows[np.argsort(problem.submit_s[rows], kind="stable")]
-    ends = rows[np.isfinite(problem.duration_s[rows])]
+    run_s = of_jobs(problem, problem.duration_s, np.maximum)
+    ends = rows[np.isfinite(run_s[rows])]
     tasks = problem.tasks
     best = 0.0
+    finite_s = np.where(np.isfinite(problem.duration_s), problem.duration_s, 0.0)
     for demand, capacity in ((tasks.gpu_demand_milli, problem.cluster.gpu_capacity_milli),
                              (tasks.cpu_milli, int(problem.cluster.cpu_milli.sum()))):
-        asks = ends[demand[ends] > 0]
+        asks = ends[of_jobs(problem, demand.astype(float), np.add)[ends] > 0]
         release = problem.submit_s[asks]
         if len(asks) and capacity:
             begin = release[0]
-            run = problem.duration_s[asks]
-            work = demand[asks] * run / capacity
+            run = run_s[asks]
+            work = of_jobs(problem, np.asarray(demand * finite_s, float), np.add)[asks] / capacity
             late = pooled_completions(release - begin, work) - (release - begin + run).sum()
             best = max(best, late / len(rows))
     return float(best)
@@ -573,19 +616,20 @@ class Comparison:
     about: Mapping[str, Any]
 
 
-def summary_of(outcome: Outcome, waits: Waits,
+def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
                bounds: tuple[float, float, float]) -> dict[str, Any]:
     """Row of the summary of one policy; `bounds` are of the mean wait, and of both energies."""
     curve = outcome.curve
     hours = (curve["end_s"] - curve["start_s"]).to_numpy() / 3600
     wait = waits.wait_s[np.isfinite(waits.wait_s)]
-    served = int((outcome.schedule.node >= 0).sum())
+    is_served = of_jobs(problem, (outcome.schedule.node >= 0).astype(float), np.minimum)
+    served = int(np.nansum(is_served))
     totals = {name: float(values) for name, values in (
         ("energy_kwh", kwh_of(curve).sum()), ("energy_asleep_kwh", kwh_of(curve, "asleep_w").sum()),
         ("cost", curve["cost"].sum(skipna=False)), ("co2_kg", curve["co2_kg"].sum(skipna=False)))}
     return {
         "policy": outcome.policy, "served_tasks": served,
-        "refused_tasks": len(outcome.schedule.node) - served,
+        "refused_tasks": int(np.isfinite(is_served).sum()) - served,
         "mean_wait_s": wait.mean() if len(wait) else np.nan,
         "p99_wait_s": np.quantile(wait, 0.99) if len(wait) else np.nan,
         "allocated_gpu_h": (curve["allocated_gpu"] * hours).sum(),
@@ -715,7 +759,7 @@ def compared(problem: Problem, outcomes: Mapping[str, Outcome], floors: Floors |
         is_pinned = running_at(problem, recorded(problem), about["at_s"])
     waits = {name: waits_of(problem, outcome.schedule, is_pinned)
              for name, outcome in outcomes.items()}
-    rows = [summary_of(outcome, waits[name],
+    rows = [summary_of(problem, outcome, waits[name],
                        bounds_of(problem, outcome, waits[name], floors, horizon))
             for name, outcome in outcomes.items()]
     measured = {name: Measured(outcome.curve, waits[name]) for name, outcome in outcomes.items()}

@@ -69,6 +69,8 @@ class Problem:
     replayable : (tasks,) whether a replay has them: not those that left the queue without a start,
         whose `duration_s` is how long they waited, and those of which nothing says how long they
         would run; None for all
+    job : (tasks,) number of the job that each is a part of, most of them the only one; None if all
+        are
     instances : instances of MIG, which are counted and are no shares of the GPUs above; None if
         no task asks for one
     fixed : (tasks,) why nobody should stop a task that runs; empty if nothing speaks against it,
@@ -95,6 +97,7 @@ class Problem:
     replayable: Truths | None = None
     instances: Instances | None = None
     fixed: Texts | None = None
+    job: Integers | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -995,7 +998,16 @@ def problem_of(tables: ClusterTables) -> Problem:
         *limits_in(placement, parts), placement.sight,
         draft.columns.texts("constraints")[parts.row], times.replayable[parts.row],
         stock and Instances(demands.needs.profiles, demands.needs.counts[parts.row], stock.room),
-        fixed_in(draft, parts))
+        fixed_in(draft, parts), jobs_in(draft, parts))
+
+
+def jobs_in(draft: Draft, parts: Parts) -> Integers | None:
+    """Number of the job of each task, (tasks,); None if every task is a job of its own."""
+    job = draft.columns.texts("job")
+    named = pd.factorize(job)[0]
+    number = np.where(job == "", np.arange(len(job)), len(job) + named)[parts.row]
+    number = np.unique(number, return_inverse=True)[1]
+    return None if len(np.unique(number)) == len(number) else number
 
 
 def fixed_in(draft: Draft, parts: Parts) -> Texts | None:

@@ -19,6 +19,7 @@ from ...lab.arrays import Floats, Integers
 from ...lab.commands import as_called
 from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
+from .compare import parted
 from .problem import Problem, Schedule
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class Reading:
     @property
     def tasks(self) -> int:
         """How many tasks there are."""
-        return len(self.comparison.problem.submit_s)
+        problem = self.comparison.problem
+        return len(problem.submit_s if problem.job is None else np.unique(problem.job))
 
     def value(self, policy: str, column: str) -> float:
         """A number of the summary."""
@@ -319,6 +321,21 @@ def only_sentence(reading: Reading) -> str:
             f"{drew}, and {waited}. There is no other policy to compare it with.")
 
 
+def parts_sentence(reading: Reading) -> list[str]:
+    """What became of jobs on several nodes, whose parts a replay places one by one."""
+    comparison = reading.comparison
+    found = {name: parted(comparison.problem, outcome.schedule)
+             for name, outcome in comparison.outcomes.items()}
+    jobs = max((one.jobs for one in found.values()), default=0)
+    if not jobs:
+        return []
+    apart = [f"{one.apart:,} of them under {name}, by up to {duration(one.longest_s)}"
+             for name, one in found.items() if one.apart]
+    return [f"{jobs:,} jobs have parts on several nodes. Each counts as one task, and waits until its "
+            "last part starts. A replay places parts one by one, so those of a job may start apart, "
+            f"which a real scheduler would not do: {'; '.join(apart) or 'none did here'}."]
+
+
 SHORT_S = 7 * 86400  # of data, for intervals
 
 
@@ -327,7 +344,7 @@ def answer_of(reading: Reading) -> list[Part]:
     if not reading.tasks:
         return ["There are no tasks, so there is nothing to compare."]
     if not reading.others:
-        return [only_sentence(reading), *bound_sentence(reading)]
+        return [only_sentence(reading), *parts_sentence(reading), *bound_sentence(reading)]
     lead = [energy_sentence(reading), served_sentence(reading)]
     rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
     confidence = 100 * reading.comparison.about.get("confidence", 0.95)
@@ -341,6 +358,7 @@ def answer_of(reading: Reading) -> list[Part]:
     if span_s < SHORT_S:
         note += f" Intervals from {duration(span_s)} are too narrow."
     record = ["recorded is what really ran."] if "recorded" in reading.names else []
+    record += parts_sentence(reading)
     return [" ".join(lead), " ".join(rest),
             [policy_line(reading, name) for name in reading.others], " ".join([note, *record])]
 
