@@ -135,3 +135,48 @@ def test_what_read_writes_check_and_replay_read(kind, capsys):
     assert time.process_time() - begun < 5
     assert call("replay", "mine", "--policies", "fgd", "--out", "out") == 0
     assert "Traceback" not in capsys.readouterr().err
+
+
+# --- accounts of Slurm ---
+
+ACCOUNTS = "JobID|Submit|Start|End|State|NNodes|NodeList|AllocTRES|ReqTRES|Priority\n"
+ACCOUNT = ("{job}|2024-01-01T00:00:00|2024-01-01T00:00:10|2024-01-01T01:00:00|{state}|{nodes}|{hosts}|{tres}||"
+           "{priority}\n")
+
+
+def accounts(count: int = 1, **cells: str) -> str:
+    """Make a table of jobs that are equal but for a number, `K` in what is said."""
+    usual = {"job": "K", "state": "COMPLETED", "nodes": "1", "hosts": "n1", "tres": "cpu=4,gres/gpu=1", "priority": "1"}
+    return ACCOUNTS + "".join(ACCOUNT.format(**usual | cells).replace("K", str(k)) for k in range(count))
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (accounts(30, nodes="99999", hosts="n[0-99998]"), "2,999,970 rows"), (accounts(1000, hosts="mK[0-99998]"), "rows"),
+    (accounts(100, job="K_[0-99999]", state="PENDING", hosts=""), "1,100,000 rows"),
+    (accounts(1, job="K_[0-99999]", state="PENDING", hosts="", nodes="100000"), "10,000,000,000 rows"),
+    (json.dumps({"jobs": [{"job_id": 1, "job_state": ["PENDING"], "array_task_string": "0-99999", "array_job_id": 7,
+                           "node_count": 100_000}]}), "10,000,000,000 rows")])
+def test_a_few_lines_of_slurm_are_not_millions_of_rows(text, said, capsys):
+    Path("dump").write_text(text)
+    begun = time.process_time()
+    assert_refused(call("read", "slurm", "dump", "--out", "out"), capsys, "dump, row", said, "at most 1,000,000")
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(("cells", "said"), [
+    *(({"hosts": hosts}, "where it ran is unknown") for hosts in ("n[1-2", "n[9-1:0]", "n[1-2]]", "n[a-b]", "n[]")),
+    ({"priority": "1e400"}, "column Priority"), ({"priority": "9" * 5000}, "column Priority"),
+    ({"tres": f"cpu=4,mem={'9' * 300}P,gres/gpu=1"}, "memory_mib of the task is negative or beyond"),
+    ({"tres": f"cpu={'9' * 5000},gres/gpu=1", "priority": "x"}, "column Priority")])
+def test_what_slurm_cannot_mean_is_in_the_ledger(cells, said):
+    Path("dump").write_text(accounts(1, **cells))
+    assert call("read", "sacct", "dump", "--out", "mine") == 0
+    assert said in Path("mine/ledger.csv").read_text()
+
+
+def test_a_long_list_of_hosts_takes_the_time_of_a_long_list():
+    Path("dump").write_text(accounts(1, nodes="90000", hosts=",".join(f"a{k}" for k in range(90_000))))
+    begun = time.process_time()
+    assert call("read", "sacct", "dump", "--out", "mine") == 0
+    assert time.process_time() - begun < 5
+    assert Path("mine/tasks.csv").read_text().count("\n") == 90_001

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...lab.arrays import Integers
 from ...lab.frames import InputError
 from .dates import seconds_in
 from .kubernetes import instances_on_one
@@ -34,6 +35,10 @@ from .tables import (
 __all__ = ['FORMATS', 'read_slurm']
 
 MOST_HOSTS = 100_000
+MOST_ROWS = 1_000_000  # of the jobs of a file, on each of their nodes
+WHOLE = r"[0-9]{1,15}"
+NO_HOSTS = {*UNKNOWN, "(null)", "none assigned"}
+BETWEEN_COMMAS = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")  # those in brackets stay
 BRACKET = re.compile(r"\[([^\[\]]*)\]")
 
 
@@ -54,12 +59,12 @@ def numbers_in_ranges(written: str) -> list[str]:
 
 def hosts_in(written: str) -> list[str]:
     """Hosts of a list; empty if there are none, or if it is no list."""
-    if written.strip().lower() in (*UNKNOWN, "(null)", "none assigned"):
+    if written.strip().lower() in NO_HOSTS:
         return []
-    names = re.split(r",(?![^\[]*\])", written.strip())
+    names = BETWEEN_COMMAS.findall(written.strip())[::-1]
     done: list[str] = []
     while names:
-        name = names.pop(0)
+        name = names.pop()
         found = BRACKET.search(name)
         if found is None:
             if "[" in name or "]" in name:
@@ -69,7 +74,7 @@ def hosts_in(written: str) -> list[str]:
         numbers = numbers_in_ranges(found[1])
         if not numbers or len(done) + len(names) + len(numbers) > MOST_HOSTS:
             return []
-        names = [name[:found.start()] + one + name[found.end():] for one in numbers] + names
+        names += [name[:found.start()] + one + name[found.end():] for one in reversed(numbers)]
     return [name for name in done if name]
 
 
@@ -137,7 +142,7 @@ def memory_in(written: str) -> int | None:
 def mebibytes_of(number: str, unit: str) -> int:
     """A number of Slurm's units of memory in MiB; without a unit they are MiB."""
     power = {"K": -1, "": 0, "M": 0, "G": 1, "T": 2, "P": 3}[unit.upper()]
-    return int(-(-float(number) * 1024.0**power // 1))
+    return int(-(-min(float(number) * 1024.0**power, 2.0**60) // 1))  # beyond any memory
 
 
 def number_at(value: Any, *path: str) -> float | None:
@@ -146,7 +151,7 @@ def number_at(value: Any, *path: str) -> float | None:
     if isinstance(found, dict):
         is_set = found.get("set") is True and found.get("infinite") is not True
         found = found.get("number") if is_set else None
-    if isinstance(found, str) and re.fullmatch(r"\d{1,15}", found):
+    if isinstance(found, str) and re.fullmatch(WHOLE, found):
         found = int(found)
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     return found if is_number and abs(found) < 2**53 else None
@@ -448,14 +453,32 @@ def given(record: Any) -> dict[str, tuple[float | None, float | None]]:
             for one in found}
 
 
+NO_LIST = "the nodes of the job are no list such as n[1-2],m: where it ran is unknown"
+
+
+def check_rows(count: int, file: str, row: int) -> None:
+    """Refuse jobs that would be too many rows, one for each of their nodes.
+
+    Raises
+    ------
+    InputError : naming the row that goes beyond
+    """
+    if count > MOST_ROWS:
+        raise InputError(f"up to here, jobs on each of their nodes are {count:,} rows", file=file,
+                         row=row, mend=f"give jobs of a shorter time, at most {MOST_ROWS:,} rows")
+
+
 def demands_of(record: Any, state: str, dump: Records, place: tuple[str, int]) -> list[Demand]:
     """What a job has or asks for, node by node."""
-    hosts = hosts_in(text_at(record, "nodes")) if state != WAITS else []
+    written = text_at(record, "nodes") if state != WAITS else ""
+    hosts = hosts_in(written)
+    if not hosts and written.strip().lower() not in NO_HOSTS:
+        dump.note(place, "interpreted", NO_LIST)
     asked = number_at(record, "node_count") or number_at(record, "allocation_nodes") or 1
     parts = len(hosts) or int(min(max(asked, 1), MOST_HOSTS))
     tres = (text_at(record, "tres_alloc_str") or text_at(record, "tres_req_str")
             or tres_text(record, "allocated") or tres_text(record, "requested"))
-    counted = re.search(r"(?:^|,)cpu=(\d+)", tres)
+    counted = re.search(r"(?:^|,)cpu=(\d{1,15})(?!\d)", tres)
     cpus = int(counted[1]) if counted else number_at(record, "cpus") or number_at(
         record, "required", "CPUs")
     by_node = given(record)
@@ -569,10 +592,11 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
     if len(parts) > 1:
         dump.note(place, "interpreted", "a job on several nodes, or with several shares of GPUs, "
                   "is several rows, JOB/0, JOB/1, ...")
+    names = names_of(record, dump, place)
+    check_rows(len(names) * len(parts), *place)
     return [named_row(row | {"job": job}, f"{job}/{part}" if len(parts) > 1 else job, demand, share,
                       is_first)
-            for job in names_of(record, dump, place)
-            for part, (demand, share, is_first) in enumerate(parts)]
+            for job in names for part, (demand, share, is_first) in enumerate(parts)]
 
 
 def named_row(row: dict[str, Any], name: str, demand: Demand, share: Share,
@@ -616,6 +640,7 @@ def job_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFra
             found = [row | {"file": file} for row in rows_of_job(record, dump, (file, number))]
             unread |= set(record) - USED
             rows += found
+            check_rows(len(rows), file, number)
             places += [number] * len(found)
         if unread:
             dump.ledger.note(file, None, "extra column",
@@ -707,7 +732,7 @@ def account_demand(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.Da
                   f"{name} names a generic resource by a number that is not known: not counted")
         tres = tres.where(tres.map(lambda text: bool(GRES.search(text))), tres + "," + others)
     read = {text: (memory_in(text), gres_in(text)) for text in tres.unique()}
-    cpus = tres.str.extract(r"(?:^|,)cpu=(\d+)")[0]
+    cpus = tres.str.extract(r"(?:^|,)cpu=(\d{1,15})(?!\d)")[0]
     for name in ("AllocCPUS", "NCPUS", "ReqCPUS"):
         cpus = cpus.where(cpus.notna() & (cpus != "0"), cells[name])
     nodes = pd.to_numeric(cells["NNodes"].where(cells["NNodes"] != "", cells["AllocNodes"]),
@@ -725,6 +750,9 @@ def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.Dat
     cells = jobs_only(account_lines(source, dump.ledger), source, dump.ledger)
     times = account_times(cells, source, dump.ledger, options)
     cells = cells.loc[times.index]
+    lost = ~cells["Priority"].str.fullmatch(WHOLE) & ~cells["Priority"].str.lower().isin(UNKNOWN)
+    note_rows(dump.ledger, source.name, cells.index[lost], "interpreted",
+              "column Priority: no whole number below 10^15, taken as unknown")
     jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].join(
         times).join(account_demand(cells, source, dump.ledger))
     jobs = with_array_jobs(jobs, source, dump.ledger)
@@ -745,32 +773,99 @@ def with_array_jobs(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> pd.Da
         return jobs
     note_rows(ledger, source.name, jobs.index[is_array], "interpreted",
               "a line for all waiting jobs of an array, one row for each")
-    many = jobs[is_array].assign(name=jobs.loc[is_array, "name"].map(array_names)).explode("name")
+    names: list[list[str]] = []
+    count = 0
+    arrays = jobs.loc[is_array, "name"]
+    for row, name in zip(arrays.index.tolist(), arrays, strict=True):
+        names.append(array_names(name))
+        count += len(names[-1])
+        check_rows(count, source.name, row)
+    each = pd.Series(names, arrays.index, dtype="object")
+    many = jobs[is_array].assign(name=each).explode("name")
     return pd.concat([jobs[~is_array], many])
+
+
+def hosts_of(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> dict[str, list[str]]:
+    """Hosts by their list, of which no more are named than jobs may have rows."""
+    hosts: dict[str, list[str]] = {}
+    count = 0
+    lists = jobs["NodeList"].drop_duplicates()
+    for row, text in zip(lists.index, lists, strict=True):
+        hosts[text] = hosts_in(text)
+        count += len(hosts[text]) - 1
+        check_rows(count, source.name, int(row))
+    lost = [text for text, found in hosts.items() if not found and text.lower() not in NO_HOSTS]
+    note_rows(ledger, source.name, jobs.index[jobs["NodeList"].isin(lost)], "interpreted", NO_LIST)
+    return hosts
+
+
+SEVERAL = ("a job on several nodes, or with several shares of GPUs, is several rows, JOB/0, JOB/1, "
+           "...")
 
 
 def spread(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
     """Rows of jobs on each of their nodes."""
-    hosts = {text: hosts_in(text) for text in jobs["NodeList"].unique()}
+    hosts = hosts_of(jobs, source, dump.ledger)
     count = jobs["NodeList"].map({text: len(found) for text, found in hosts.items()})
-    parts = count.where(count > 0, jobs["nodes"])
-    is_simple = (parts == 1) & jobs["gres"].map(lambda gres: len(gres) <= 1)
-    node = jobs["NodeList"].map({text: (found or [""])[0] for text, found in hosts.items()})
-    jobs = jobs.assign(node=node, row=jobs.index, turn=range(len(jobs)))
+    parts = count.where(count > 0, jobs["nodes"]).astype(np.int64)
+    if parts.sum() > MOST_ROWS:
+        place = int(np.argmax(parts.cumsum() > MOST_ROWS))
+        check_rows(int(parts.sum()), source.name, int(jobs.index[place]))
+    is_simple = jobs["gres"].map(len) <= 1
+    jobs = jobs.assign(row=jobs.index, turn=range(len(jobs)))
+    note_rows(dump.ledger, source.name, jobs.index[~is_simple | (parts > 1)], "interpreted", SEVERAL)
     done = [{**row, "row": number, "turn": job.turn}
             for number, job in zip(jobs.index[~is_simple].tolist(),
                                    jobs[~is_simple].itertuples(index=False), strict=True)
             for row in rows_of_line(job, (source.name, int(number)),
                                     hosts[str(job.NodeList)], dump)]
-    rows = [frame for frame in (simple_rows(jobs[is_simple], source, dump), pd.DataFrame(done))
-            if len(frame)]
+    each = on_each_node(jobs[is_simple], np.asarray(parts[is_simple], np.int64), hosts)
+    rows = [frame for frame in (simple_rows(each, source, dump), pd.DataFrame(done)) if len(frame)]
     if not rows:
         return pd.DataFrame()
     return pd.concat(rows).sort_values("turn", kind="stable").set_index("row").drop(columns="turn")
 
 
+def on_each_node(jobs: pd.DataFrame, parts: Integers,
+                 hosts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Jobs with at most one kind of GPUs on each of their nodes, what they have as even as can be.
+
+    Parameters
+    ----------
+    parts : (jobs,) number of nodes
+    hosts : by their list
+    """
+    job = np.repeat(np.arange(len(jobs)), parts)
+    part = np.arange(len(job)) - np.repeat(np.cumsum(parts) - parts, parts)
+    is_several = parts[job] > 1
+    each = jobs.iloc[job].reset_index(drop=True)
+    lists = [hosts[text] or [""] * int(count)
+             for text, count in zip(jobs["NodeList"], parts, strict=True)]
+    each["node"] = list(chain.from_iterable(lists))
+    each["job"] = each["name"]
+    each["name"] = each["name"].where(~is_several, each["name"] + "/" + pd.Series(part).astype(str))
+    for column in ("cpus", "memory_mib"):
+        amount = each[column].to_numpy(float, na_value=np.nan)
+        low = np.floor(amount) // parts[job]
+        share = low + (part < np.floor(amount) - low * parts[job])
+        each[column] = np.where(is_several, np.where(np.isnan(amount), np.nan, share), amount)
+    gres = [text for one, count in zip(jobs["gres"], parts, strict=True)
+            for text in ((one, one) if count == 1 else uneven(one, int(count)))]
+    more = np.array([sum(one.number for one in gres) for gres in jobs["gres"]], np.int64) % parts
+    which = 2 * job + (part < more[job])
+    each["gres"] = pd.Series(gres, dtype="object").iloc[which].reset_index(drop=True)
+    return each
+
+
+def uneven(gres: Sequence[Gres], parts: int) -> tuple[tuple[Gres, ...], tuple[Gres, ...]]:
+    """What most parts have of one kind of resources, and what the first few have."""
+    low = [one._replace(number=one.number // parts, gpu_list="") for one in gres]
+    return (tuple(one for one in low if one.number),
+            tuple(one._replace(number=one.number + 1) for one in low))
+
+
 def simple_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
-    """Rows of jobs with one node and at most one kind of GPU; equal shares are found once."""
+    """Rows of jobs with at most one kind of GPU, on one node each; equal shares are found once."""
     is_plain = jobs["gres"].map(lambda gres: not gres or gres[0].kind == "gpu")
     codes, keys = pd.factorize(pd.Series(list(zip(  # a GPU is the same on every node
         jobs["gres"], jobs["wish"], jobs["node"].where(~is_plain, ""), strict=True)),
@@ -785,17 +880,14 @@ def simple_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFra
         **{name: jobs[name] for name in (
             "row", "turn", "name", "submit_s", "start_s", "end_s", "state", "node",
             "memory_mib")},
-        job=jobs["name"], user=jobs["User"], queue=jobs["Partition"],
+        job=jobs["job"], user=jobs["User"], queue=jobs["Partition"],
         cpu_milli=1000 * jobs["cpus"],
-        priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.isdecimal()),
-                               errors="coerce"))
+        priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.fullmatch(WHOLE))))
 
 
 def rows_of_line(job: Any, place: tuple[str, int], hosts: Sequence[str],
                  dump: Records) -> list[dict[str, Any]]:
     """Rows of a job with several nodes or kinds of GPUs."""
-    dump.note(place, "interpreted", "a job on several nodes, or with several shares of GPUs, is "
-              "several rows, JOB/0, JOB/1, ...")
     parts = len(hosts) or int(job.nodes)
     cells = zip(hosts or [""] * parts, split_gres(job.gres, parts),
                 split(None if pd.isna(job.cpus) else job.cpus, parts),
@@ -806,7 +898,7 @@ def rows_of_line(job: Any, place: tuple[str, int], hosts: Sequence[str],
                for number, one in enumerate(gres or (None,))]
     row = {"submit_s": job.submit_s, "start_s": job.start_s, "end_s": job.end_s,
            "state": job.state, "job": job.name, "user": job.User, "queue": job.Partition,
-           "priority": int(job.Priority) if job.Priority.isdecimal() else None}
+           "priority": number_at({"it": job.Priority}, "it")}
     return [named_row(row, f"{job.name}/{number}", demand,
                       shares_of(demand, job.wish, dump, place)[0], True)
             for number, demand in enumerate(demands)]
