@@ -674,7 +674,7 @@ def placement_of(tasks: Draft, nodes: Draft, stock: Stock | None = None) -> Plac
                    f"{name} of constraints is not represented: placements may violate it")
     sight = sight_of(nodes)
     table = np.array([sight.admitted(one) for one in constraints])
-    tasks.note(~table.any(axis=1)[codes], "no node has the labels and devices that it asks for, "
+    tasks.note((table.sum(axis=1) == 0)[codes], "no node has the labels and devices that it asks for, "
                "and only taints that it tolerates: no policy can place it")
     app = np.array([one.app for one in constraints], object)[codes]
     most = np.array([one.most_per_node for one in constraints], np.int64)[codes]
@@ -701,7 +701,7 @@ def with_instances(tasks: Draft, stock: Stock, code: Integers,
     asked = pd.MultiIndex.from_arrays([code, wishes, *needs.counts.T])
     number, kinds = pd.factorize(asked)
     has_all = np.array([(stock.room >= count).all(axis=1) for _, _, *count in kinds])
-    tasks.note(~has_all.any(axis=1)[number],
+    tasks.note((has_all.sum(axis=1) == 0)[number],
                "no node has the instances that it asks for: no policy can place it")
     is_right = np.array([[not wish or admits(wish, model) for model in stock.models]
                          for _, wish, *_ in kinds])
