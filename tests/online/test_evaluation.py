@@ -175,9 +175,10 @@ def test_computed_means_are_the_authors_seed_means(trace, tmp_path):
     if "FGD" not in theirs.index:
         pytest.skip(f"no recorded means of FGD on {trace}, against which others save")
     chosen = [name for name in wanted if name in theirs.index]
-    seeds = recorded_seeds(files["arrivals"])
-    if len(seeds) != theirs.loc["FGD", "n"]:
-        pytest.skip(f"means over {theirs.loc['FGD', 'n']:.0f} seeds, arrivals of {len(seeds)}")
+    count = int(theirs.loc["FGD", "n"])
+    seeds = recorded_seeds(files["arrivals"])[:count]
+    if len(seeds) < count:
+        pytest.skip(f"means over {count} seeds, arrivals of {len(seeds)}")
     study = Study(files["nodes"], {trace: files["trace"]}, [NAMES[name] for name in chosen],
                   seeds, {trace: files["arrivals"]},
                   {"power": "package", "arithmetic": "reference", "until": 1.0})
