@@ -224,10 +224,13 @@ def test_a_carriage_return_is_refused_before_anything_is_written(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_frame_needs_a_csv_name(tmp_path: Path) -> None:
+def test_a_frame_is_a_csv_or_parquet_file(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="rename"):
-        write_frame(FRAME, tmp_path / "f.parquet", {})
+        write_frame(FRAME, tmp_path / "f.feather", {})
     assert tree(tmp_path) == []
+    pytest.importorskip("pyarrow")
+    write_frame(FRAME, tmp_path / "f.parquet", {})
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), FRAME)
 
 
 # --- writing whole or not at all -------------------------------------------------------------------------------------
