@@ -210,6 +210,28 @@ def test_violations_would_be_found(browser, tmp_path):
     assert found == {"image-alt", "button-name", "html-has-lang", "scrollable-region-focusable", "color-contrast"}
 
 
+HIDDEN_LETTERS = """const bad = [];
+for (const form of document.querySelectorAll('form.bd-search')) {
+    const icon = form.querySelector('i, svg'), field = form.querySelector('input');
+    if (!icon || !field.offsetParent) continue;
+    const begins = field.getBoundingClientRect().left + parseFloat(getComputedStyle(field).paddingLeft);
+    if (begins < icon.getBoundingClientRect().right + 2) bad.push([begins, icon.getBoundingClientRect().right]);
+}
+return [[...document.querySelectorAll('form.bd-search input')].filter((f) => f.offsetParent).length, bad];"""
+
+
+@pytest.mark.parametrize("width", [1280, PHONE])
+def test_the_icon_of_the_search_field_covers_no_letter(browser, site, width):
+    device = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
+    try:
+        browser.get(f"{site}search.html")
+        num_fields, hidden = browser.execute_script(HIDDEN_LETTERS)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert num_fields > 0 and hidden == []
+
+
 @pytest.mark.parametrize("address", ["site", "folder"])
 def test_search_shows_excerpts(browser, site, address):
     search = site + "search.html" if address == "site" else (HTML / "search.html").as_uri()

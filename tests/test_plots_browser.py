@@ -9,7 +9,8 @@ import pytest
 from sched_lab.andreas.instances import TOY
 from sched_lab.cli import main
 from sched_lab.lab.frames import embedded
-from tests.test_book_pages import BROWSER, DRIVER, FLAGS
+from sched_lab.lab.pages import Page, Picture, write_page
+from tests.test_book_pages import BROWSER, DRIVER, FLAGS, PHONE
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
 RUN = "</script><script>document.title='ran'</script>"
@@ -137,3 +138,24 @@ def test_a_script_that_runs_would_be_found(browser, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(f"<div id=chart></div><script>const a = '{RUN}'</script><svg></svg>", encoding="utf-8")
     assert "a name ran" in open_file(browser, page, patience=5.0)
+
+
+WIDTHS = """const svg = document.querySelector('svg'), box = svg.closest('.box');
+return [svg.getBoundingClientRect().width, box.clientWidth, box.scrollWidth];"""
+
+
+@pytest.mark.parametrize("width", [420, 765])
+def test_a_chart_of_a_report_is_whole_on_a_phone_and_larger_when_it_is_touched(width, browser, tmp_path):
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="90" viewBox="0 0 {width} 90"></svg>'
+    write_page(Page("a page", ["an answer", Picture("a chart", drawing)]), tmp_path / "report.html")
+    device = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
+    try:
+        assert open_file(browser, tmp_path / "report.html") == []
+        drawn, box, scrolled = browser.execute_script(WIDTHS)
+        assert drawn <= box == scrolled
+        browser.execute_script("document.querySelector('.box:has(svg)').focus()")
+        drawn, box, scrolled = browser.execute_script(WIDTHS)
+        assert drawn > 1.4 * box and scrolled >= drawn
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -226,7 +226,11 @@ pre { background: var(--band); padding: .8rem; margin: .6rem 0; white-space: pre
   font-size: .87rem }
 code { font-family: ui-monospace, "Liberation Mono", monospace }
 figure { margin: 1rem 0 }
-svg { display: block; height: auto; max-width: 100%; min-width: min(34rem, 170%) }
+svg { display: block; height: auto; max-width: 100%; min-width: 34rem }
+@media (max-width: 40rem) {  /* a phone: whole, and larger when it is touched */
+  svg { min-width: 0 }
+  .box:focus svg { max-width: none; min-width: 34rem }
+}
 """
 
 DARK_AND_PRINT = """
