@@ -81,8 +81,9 @@ HEAD = "# API: "
 def module_of(notebook: Path) -> str:
     """Return the module that a chapter exports, without the name of the package; "" if it exports none."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    found = re.search(r"^#\| default_exp ([\w.]+)", "\n".join("".join(c["source"]) for c in cells), re.M)
-    return found[1] if found else ""
+    sources = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    found = (re.match(r"(?:#\|.*\n)*#\| default_exp ([\w.]+)", source) for source in sources)
+    return next((match[1] for match in found if match), "")
 
 
 def home_of(module: str, name: str) -> str:
