@@ -19,10 +19,9 @@ PRINTED = dict(re.findall(r"^```console\n\$ (.*?)\n(.*?)\n```", TEXT, flags=re.M
 REFERENCE = """import sys
 from pathlib import Path
 sys.path.insert(0, "_ext")
-from book_reference import modules_by_part, part_lines
-parts = modules_by_part(Path("."))
-caption = next(name for name in parts if name.startswith("Online"))
-print(*part_lines(parts, caption, Path("sched_lab")), sep="\\n")
+from book_reference import modules_by_page, page_lines
+modules = modules_by_page(Path("."))["online"]
+print(*page_lines("online", modules, Path("sched_lab")), sep="\\n")
 """
 
 

@@ -78,7 +78,7 @@ PIPED = {
     "gpu power": ["inflate", "--until", "0.01", "--gpu-power"],
     "cpu power": ["inflate", "--until", "0.01", "--cpu-power"],
     "times": ["far", "--no-charts", "--times"],
-    "instance": ["andreas", "--no-charts", "--method", "fifo", "--instance"],
+    "instance": ["andreas", "--no-charts", "--policy", "fifo", "--instance"],
     "jobs": ["hadar", "--no-charts", "--jobs"], "throughputs": ["hadar", "--no-charts", "--throughputs"],
     "cluster": ["hadar", "--no-charts", "--cluster"], "executed times": ["far-run", "--simulated", "1e6", "--times"],
 }
@@ -107,11 +107,11 @@ def test_every_input_may_be_a_pipe_and_its_bytes_are_hashed(what, files):
 COMMANDS = {
     "far": ["far", "--no-charts", "--times", embedded("toy/mig_times.csv")],
     "hadar": ["hadar", "--no-charts"],
-    "andreas": ["andreas", "--no-charts", "--method", "fifo", "--instance", "jobs.json"],
+    "andreas": ["andreas", "--no-charts", "--policy", "fifo", "--instance", "jobs.json"],
     "inflate": ["inflate", "--nodes", "nodes.csv", "--tasks", "tasks.csv"],
     "sweep": ["sweep", "study.toml", "--workers", "1"],
 }
-OTHER = {"far": ["--gpus", "2"], "hadar": ["--scheduler", "yarn-cs"], "andreas": ["--simulate"],
+OTHER = {"far": ["--gpus", "2"], "hadar": ["--policy", "yarn-cs"], "andreas": ["--simulate"],
          "inflate": ["--policy", "pwr"]}
 
 
@@ -211,7 +211,7 @@ def test_charts_that_are_missing_are_drawn_by_the_next_call(files, capsys):
 @pytest.mark.parametrize(("arguments", "words"), [
     (["sweep", "study.toml", "--workers", "100000"], "--workers 100000 on"),
     (["sweep", "study.toml", "--workers", "-1"], "--workers"),
-    (["inflate", "--seeds", "0-999999999"], "more than 100000"),
+    (["inflate", "--seeds", "0-999999999"], "more than 100,000"),
     (["far", "--times", "times.csv", "--gpus", "1000000000"], "--gpus"),
     (["far-run", "--times", "times.csv", "--simulated", "1e-9"], "--simulated"),
     (["far-run", "--times", "times.csv", "--simulated", "nan"], "--simulated"),
@@ -351,13 +351,6 @@ def test_a_command_that_is_not_there_names_the_nearest(capsys):
     assert call("infate") == 2
     assert capsys.readouterr().err == (
         "sched-lab: No such command 'infate'. Did you mean 'inflate'?; see sched-lab --help\n")
-
-
-def test_an_earlier_name_of_an_option_is_understood_and_said(tmp_path, capsys):
-    assert call("hadar", "--scheduler=yarn-cs", "--no-charts", "--out", tmp_path / "out") == 0
-    assert "warning: --scheduler is now --policy" in capsys.readouterr().err
-    assert call("hadar", "--policy", "yarn-cs", "--no-charts", "--out", tmp_path / "out") == 0
-    assert "(kept)" in capsys.readouterr().out
 
 
 def test_options_of_a_command_are_completed():

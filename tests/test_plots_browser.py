@@ -72,7 +72,7 @@ def test_far(browser, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = {"task": NAMES, **{size: [100.0 / int(size) + i for i in range(len(NAMES))] for size in "124"}}
     pd.DataFrame(rows).to_csv("times.csv", index=False)
-    call("far", "--gpu", "A30", "--times", "times.csv", "--out", "out", "--method", "miso")
+    call("far", "--gpu", "A30", "--times", "times.csv", "--out", "out", "--policy", "miso")
     assert open_file(browser, "out/gantt.html") == []
     assert open_file(browser, "out/report.html") == []
     assert in_page(browser, "out/gantt.html") == []
@@ -101,7 +101,7 @@ def test_andreas(browser, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     instance, known = hostile_instance()
     Path("jobs.json").write_text(json.dumps(instance))
-    call("andreas", "--instance", "jobs.json", "--out", "out", "--method", "greedy", "--simulate")
+    call("andreas", "--instance", "jobs.json", "--out", "out", "--policy", "greedy", "--simulate")
     assert open_file(browser, "out/gantt.html") == []
     assert in_page(browser, "out/gantt.html") == []
     words = spoken(browser)

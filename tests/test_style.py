@@ -68,7 +68,7 @@ def test_modules_import_each_other_by_relative_names():
 def test_chapter_and_module_share_a_name():
     strangers = []
     for path in NOTEBOOKS:
-        if found := re.search(r'^\s*"#\| default_exp ([\w.]+)', path.read_text(encoding="utf-8"), re.M):
+        if found := re.search(r'"source": \[\n\s*"#\| default_exp ([\w.]+)', path.read_text(encoding="utf-8")):
             name = path.stem.partition("_")[2]
             top, last = found[1].partition(".")[0], found[1].rpartition(".")[2]
             if name not in (last, f"{top}_{last}"):

@@ -201,7 +201,7 @@ def advice_on(word: str, words: Iterable[str], meant: str = "") -> str:
     word, words : what was given, and all that could have been
     meant : the word meant, if that is known; otherwise the nearest
     """
-    there = list(words)
+    there = [one for one in words if one]
     meant = meant or nearest(word, there)
     return f"{f'did you mean {meant}? There are' if meant else 'choose one of'} {', '.join(there)}"
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from sched_lab.far.lockstep import lower_bounds_s, runs_of
 
 from sched_lab.far.bounds import (
     area_bound,
@@ -208,7 +207,6 @@ def test_no_bound_of_a_batch_that_is_all_there_lies_above_the_best_of_all_schedu
         if isinstance(mig, ProfileMig):
             continue
         assert bound(mig, batch) == lower_bound(mig, times_s)
-        assert not is_below(mig, batch, float(lower_bounds_s(runs_of(mig, [times_s], np))[0]))
         assert not is_below(free, batch, max(area_bound(mig, times_s), longest_bound(mig, times_s)))
         if mig.num_gpus == 1 and np.isfinite(times_s).all():
             assert not is_below(mig, batch, deadline_bound(gpu_of(mig), times_s))

@@ -205,7 +205,7 @@ def test_a_binding_names_its_pod_and_node(missing):
 
 
 def test_there_is_no_other_mode():
-    with pytest.raises(InputError, match="choose one of decide, score, observe"):
+    with pytest.raises(InputError, match="choose one of observe, score, decide"):
         bridge_of(mode="guess")
 
 

@@ -154,7 +154,7 @@ def test_an_archive_with_both_files(capsys):
 
 
 @pytest.mark.parametrize(("rows", "code", "words"), [
-    ("a,0,0,60,1,1000,n0,0,u\n", 0, "usable"), ("a,0,9,5,1,1000,n0,0,u\n", 1, "end before start"),
+    ("a,0,0,60,1,1000,n0,0,u\n", 0, "usable"), ("a,0,9,5,1,1000,n0,0,u\n", 2, "end before start"),
     ("a,0,0,60,1,1000,n0,0,u\nb,0,30,90,1,1000,n0,0,u\n", 1, "GPU 0 of n0 holds 2,000 of 1,000 from 30 s until 60 s"),
     ("a,0,0,60,1000000000,1000,,,u\n", 1, "larger than any node"), ("a,0,0,60,1,1000,n9,0,u\n", 1, "unknown node"),
     ("=1+1,0,0,60,1,1000,n0,0,<b>\n", 0, "usable")])

@@ -237,7 +237,7 @@ def test_two_shares_become_one_gpu():
     assert plan.gain == plan.bound == 1 and plan.method == "exact"
     assert headline_of(plan) == "1 move (exact): 1 whole GPU freed, the most possible"
     report = report_of(plan)
-    assert list(report.tables) == ["moves.csv"] and report.summary["gain"] == 1
+    assert list(report.tables) == ["moves.csv", "fixed.csv"] and report.summary["gain"] == 1
 
 
 @pytest.mark.parametrize("change", [

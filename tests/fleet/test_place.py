@@ -63,7 +63,7 @@ def test_running_tasks_without_a_place_are_counted():
 @pytest.mark.parametrize(("tasks", "new", "words"), [
     ([RUNS], tasks_named("task-0"), "is a task of the cluster already"),
     ([RUNS, RUNS], tasks_named("a"), "more than there is"),
-    ([RUNS], tasks_named("a", num_gpus=None), "no task that can be replayed")])
+    ([RUNS], tasks_named("a", num_gpus=None), "the number of GPUs is unknown")])
 def test_what_cannot_be_placed_is_an_error(tasks, new, words):
     with pytest.raises(InputError, match=words):
         place_tasks(tables_of(tasks), new, at_s=9)

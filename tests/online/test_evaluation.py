@@ -266,7 +266,7 @@ def test_a_pipe_is_no_file_of_a_study(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("step = 1e-300", "step is 1e-300"), ("seeds = '0-999999999'", "are more than 100000"),
+    ("step = 1e-300", "step is 1e-300"), ("seeds = '0-999999999'", "are more than 100,000"),
     ("policies = " + "[" * 100_000, "too deep"),
 ])
 def test_a_study_without_end_is_refused(text, words, tmp_path):

@@ -99,6 +99,11 @@ def seconds_in(texts: pd.Series, source: Source, ledger: Ledger,
 def durations_in(texts: pd.Series, source: Source, ledger: Ledger, unit_s: float = 1) -> pd.Series:
     """Seconds of a column of durations: numbers of a unit, or `hh:mm:ss` and `d-hh:mm:ss`.
 
+    Parameters
+    ----------
+    texts, source, ledger : as of `seconds_in`
+    unit_s : of the numbers
+
     Raises
     ------
     InputError : some are numbers and some are not, or `mm:ss` cannot be told from `hh:mm`
