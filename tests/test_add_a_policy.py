@@ -39,7 +39,7 @@ def printed(tmp_path_factory):
     for name in ("settings.ini", "pyproject.toml", "_toc.yml"):
         shutil.copy(ROOT / name, copy)
     unneeded = shutil.ignore_patterns("results", ".*", "*.svg", "__pycache__")
-    for name in ("sched_lab", "nbs", "tests", "data", "_ext"):
+    for name in ("sched_lab", "nbs", "tests", "data", "_ext", "api"):
         shutil.copytree(ROOT / name, copy / name, ignore=unneeded)
     *chapter, imported, record = PYTHON
     new = nbformat.v4.new_notebook()
