@@ -49,7 +49,7 @@ SHOWN = {
     "far --gpu gpus.csv": r"^tonight: tardiness [\d.]+ s, makespan [1-9][\d.]+ s",
     "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;",
     "check": r"^usable$",
-    "replay": r"^fgd: [1-9] served, .* mean wait \d+ s, [\d.]+ kWh$",
+    "replay": r"^fgd: [1-9] served,(?: .*,)? mean wait \d+ s, [\d.]+ kWh$",
     "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",
     "place": r"^next: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
     "move": r"^moves: [1-9] moves? \(\w+\): [1-9] whole GPUs? freed",
