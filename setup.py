@@ -12,7 +12,7 @@ cp = ConfigParser(delimiters=["="])
 cp.read(here / "settings.ini", encoding="utf-8")
 cfg = cp["DEFAULT"]
 lib = cfg["lib_path"]
-# what `sched-lab book` copies: BOOK_PARTS of chapter 90
+# what `sched-lab book` copies: BOOK_PARTS of sched_lab/cli.py
 BOOK = ("nbs/*.ipynb", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
 
 

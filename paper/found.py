@@ -294,7 +294,7 @@ def _(family: pd.DataFrame, equal: pd.DataFrame) -> str:
     return str(sum(values.mean() > half_width(values) for values in more))
 
 
-# --- what prices of types cannot see (chapters 28a, 28b): a row for each run
+# --- what prices of types cannot see: a row for each run
 
 PATTERNS, BOTH, MEMORY = "pwr/pattern_prices.csv", "pwr/pattern_judged.csv", "pwr/memory_prices.csv"
 

@@ -37,7 +37,7 @@ def _is_asked_by_us() -> bool:
 
 
 def _refusal(package: str, extra: str = "") -> Exception:
-    """The error of chapter 81, which is loaded for it."""
+    """The error that names the extra; its module is loaded for it."""
     refused: Exception = import_module(f"{__package__}.lab.frames").MissingPackage(package, extra or EXTRA_OF[package])
     return refused
 

@@ -87,7 +87,7 @@ State = Literal["waiting", "running", "done", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A row of the table of jobs; see chapter 35a (Profiles)."""
+    """A row of the table of jobs; see `andreas.profiles`."""
 
     number: int
     given: Submit
