@@ -14,9 +14,12 @@
   // A chart that is wider than its column is laid out anew, because text scaled down with it could not be read: one
   // panel per row, legends below, titles in lines, and plots that give up the width that is missing.
   const LEAST = [150, 150, 100, 60, 40];    // of a plot: less from try to try
-  const lines = (text, chars) => [text].flat().flatMap((line) => String(line).split(" ").reduce((out, word) => {
+  const ruler = document.createElement("canvas").getContext("2d");
+  const lines = (text, room, font) => [text].flat().flatMap((line) => String(line).split(" ").reduce((out, word) => {
     const longer = out.length ? out[out.length - 1] + " " + word : word;
-    return longer.length > chars || !out.length ? [...out, word] : [...out.slice(0, -1), longer];
+    ruler.font = font;
+    const fits = out.length && ruler.measureText(longer).width <= room;
+    return fits ? [...out.slice(0, -1), longer] : [...out, word];
   }, []));
   const each = (part, change) => {
     if (!part || typeof part !== "object") return;
@@ -37,8 +40,11 @@
       if (part.facet && part.spec) part.columns = 1;
       if (part.x?.value === spec.config.view.continuousWidth) part.x.value = "width";    // the right edge
       for (const { legend } of Object.values(part.encoding || {}))
-        if (legend?.orient === "right") { legend.orient = "bottom"; legend.columns = columns; }
-      if (part.encoding || part.layer || part.vconcat || part.spec) part.title = titled(part.title, room);
+        if (/right|top/.test(legend?.orient)) { legend.orient = "bottom"; legend.columns = columns; }
+      const x = part.encoding?.x, axis = `${spec.config.axis.titleFontSize}px ${spec.config.font}`;
+      for (const named of [x, x?.axis, part.facet])
+        if (named?.title) named.title = lines(named.title, room - 80, axis);
+      if (part.encoding || part.layer || part.vconcat || part.spec) part.title = titled(part.title, room, spec.config);
     });
     return spec;
   };
@@ -53,11 +59,12 @@
     });
     return spec;
   };
-  const titled = (title, room) => {
+  const titled = (title, room, { font, title: { fontSize, fontWeight, subtitleFontSize } }) => {
     if (title === undefined || title === null) return title;
     const { text, subtitle, ...rest } = typeof title === "object" && !Array.isArray(title) ? title : { text: title };
-    const whole = { ...rest, text: lines(text, room / 8.5) };
-    return subtitle ? { ...whole, subtitle: lines(subtitle, room / 7) } : whole;
+    const inside = room - 15;    // the padding of `narrow`
+    const whole = { ...rest, text: lines(text, inside, `${fontWeight} ${fontSize}px ${font}`) };
+    return subtitle ? { ...whole, subtitle: lines(subtitle, inside, `${subtitleFontSize}px ${font}`) } : whole;
   };
   const oneColumn = (spec) => {
     spec.config.legend.columns = 1;
