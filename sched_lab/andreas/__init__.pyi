@@ -1,5 +1,4 @@
 from . import experiments as experiments
-from .bounds import bound as bound
 from .exact import solve_exact as solve_exact
 from .greedy import SearchOptions as SearchOptions
 from .instances import armida as armida
@@ -38,6 +37,7 @@ from .simulation import (
 from .simulation import (
     bill as bill,
 )
+from .simulation import bound as bound
 from .simulation import (
     check as check,
 )

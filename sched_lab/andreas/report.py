@@ -17,7 +17,7 @@ from ..lab.plots import gantt_chart
 from ..lab.reports import ENERGY_MEANINGS, energy_sentence
 from ..lab.reports import Report as PlainReport
 from ..meter import Tariff, default_tariff
-from .bounds import lower_bound_eur
+from .simulation import lower_bound_eur
 from .energy import bill_of_day, with_prices
 from .exact import solve_exact
 from .greedy import DEFAULTS, SearchOptions, check_options

@@ -12,20 +12,20 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..lab.jit import heard, njit
 from .greedy import DEFAULTS, SearchOptions, check_options
 from .machines import (draws_of, energy_by_job, eur_of, fleet_at, next_change_s,
-                                        price_at, twice_w, watts_to_eur_per_s)
+                                        price_at, site_of, twice_w, watts_to_eur_per_s)
 from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs,
-                                     check_schedule)
+                                     Site, check_schedule)
 from .policies import POLICIES, Decide, Judged, Proof
 from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
 from .rules import OpenNodes, Running, open_nodes
 from ..lab.arrays import Floats, Integers
 from ..lab.frames import InputError
+from ..lab.jit import heard, njit
 
 # %% auto #0
-__all__ = ['Simulation', 'check_simulation', 'simulate', 'bill']
+__all__ = ['Simulation', 'check_simulation', 'simulate', 'bill', 'lower_bound_eur']
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-008p
 NO_LOSS, LOSS_IF_MOVED, LOSS_ALWAYS = range(3)
@@ -575,3 +575,80 @@ def gantt_frame(simulation: Simulation) -> tuple[pd.DataFrame, list[str]]:
     frame = pd.DataFrame(rows, columns=["lane", "num_lanes", "start", "end", "label", "kind"])
     names = zip(instance.node_name, fleet.node_gpus, strict=True)
     return frame, [f"{name} GPU {i}" for name, count in names for i in range(count)]
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-005
+def usable_s(fleet: Fleet, jobs: Jobs) -> Floats:
+    """(jobs, configurations) run times, infinite on configurations that no node offers."""
+    offered = [
+        bool(((fleet.node_type == kind) & (fleet.node_gpus >= gpus)).any())
+        for kind, gpus in zip(fleet.configuration_type, fleet.configuration_gpus, strict=True)]
+    return np.where(offered, jobs.times_s, np.inf)
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-006
+def least_energy_eur(fleet: Fleet, jobs: Jobs) -> Floats:
+    """(jobs,) energy of a whole run at the load that makes a GPU of its node cheapest."""
+    least_eur = np.full(len(jobs.due_s), np.inf)
+    sorts = zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True)
+    for kind, size in set(sorts):
+        is_offered = (fleet.configuration_type == kind) & (fleet.configuration_gpus <= size)
+        for c in np.flatnonzero(is_offered):
+            used = np.arange(fleet.configuration_gpus[c], size + 1)
+            eur_per_gpu_h = (fleet.cost_eur_per_h[kind, used] / used).min()
+            eur_per_s = fleet.configuration_gpus[c] * eur_per_gpu_h / SECONDS_PER_HOUR
+            can = np.isfinite(jobs.times_s[:, c])  # an infinite time on a free node has no price
+            least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
+    return least_eur
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-006b
+def least_watts(site: Site, fleet: Fleet, node: int, gpus: int) -> float:
+    """Watts of a GPU in the best company, for a job with so many GPUs of this node."""
+    is_part = site.machine == site.machine[node]
+    others = fleet.node_gpus[is_part].sum() - fleet.node_gpus[node]
+    used = np.arange(gpus, fleet.node_gpus[node] + 1)
+    base_w = site.base_w[site.machine[node]]
+    watts = site.added_w[fleet.node_type[node], used] / used + base_w / (used + others)
+    return float(watts.min())
+
+
+def least_energy_on_site(site: Site, fleet: Fleet, jobs: Jobs) -> Floats:
+    """(jobs,) the same of machines, at the price for which the table was made."""
+    least_eur = np.full(len(jobs.due_s), np.inf)
+    for node in range(len(fleet.node_type)):
+        is_offered = ((fleet.configuration_type == fleet.node_type[node])
+                      & (fleet.configuration_gpus <= fleet.node_gpus[node]))
+        for c in np.flatnonzero(is_offered):
+            gpus = int(fleet.configuration_gpus[c])
+            watts = gpus * least_watts(site, fleet, node, gpus)
+            eur_per_s = watts_to_eur_per_s(site, watts, site.eur_per_kwh)
+            can = np.isfinite(jobs.times_s[:, c])
+            least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
+    return least_eur
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-006d
+def cheapest_times(instance: Instance, from_s: Floats) -> Floats | float:
+    """(jobs,) lowest price from a moment on, over the one that the table was made for."""
+    if instance.prices is None:
+        return 1.0
+    since_s, eur_per_kwh = instance.prices
+    to_come = np.minimum.accumulate(eur_per_kwh[::-1])[::-1]
+    step = np.maximum(np.searchsorted(since_s, from_s, side="right") - 1, 0)
+    lowest: Floats = to_come[step] / site_of(instance).eur_per_kwh
+    return lowest
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-007
+def lower_bound_eur(instance: Instance) -> float:
+    """What no scheduler can go below, in EUR: each job alone, at once, and in the best company."""
+    jobs = instance.jobs
+    site = instance.site
+    from_s = jobs.submission_s
+    if instance.present is not None:
+        from_s = np.maximum(from_s, instance.now_s)
+    fastest_s = usable_s(instance.fleet, jobs).min(axis=1, initial=np.inf)
+    late_s = np.maximum(from_s + fastest_s - jobs.due_s, 0.0)
+    least_eur = (least_energy_eur(instance.fleet, jobs) if site is None else
+                 least_energy_on_site(site, instance.fleet, jobs))
+    least_eur = least_eur * cheapest_times(instance, from_s)
+    return float((least_eur + jobs.weight_eur_per_s * late_s).sum())
+
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-007p
+bound = lower_bound_eur  # its name in the face of the family

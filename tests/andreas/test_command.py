@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.bounds import lower_bound_eur
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import TOY, armida, generate, toy_instance
 from sched_lab.andreas.model import HISTORY, Assignment, check_assignment, check_schedule
 from sched_lab.andreas.policies import POLICIES, day_policies
 from sched_lab.andreas.proxy import PERIOD_S, RHO, paper_objective
 from sched_lab.andreas.report import decide_now, report_of
-from sched_lab.andreas.simulation import simulate
+from sched_lab.andreas.simulation import lower_bound_eur, simulate
 from sched_lab.cli import main
 
 RESULT = {"schedule.csv", "summary.json", "gantt.html", "report.html"}

@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.andreas.bounds import lower_bound_eur
 from sched_lab.andreas.energy import bill_of_day, holdings_of, masks_of, node_watts
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.machines import draws_of, energy_by_job, eur_of, fleet_at, integral_until, price_at, site_of
 from sched_lab.andreas.model import HISTORY, Fleet, Instance, Jobs, Prices, Site, check_schedule
-from sched_lab.andreas.simulation import simulate
+from sched_lab.andreas.simulation import lower_bound_eur, simulate
 from sched_lab.lab.frames import InputError
 from sched_lab.meter import check_holdings, default_tariff, meter
 

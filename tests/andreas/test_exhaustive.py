@@ -6,12 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from sched_lab.andreas.bounds import lower_bound_eur
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import PRICE_EUR_PER_KWH
 from sched_lab.andreas.model import Fleet, Instance, Jobs, Present, Prices, Site
 from sched_lab.andreas.policies import day_policies
-from sched_lab.andreas.simulation import simulate
+from sched_lab.andreas.simulation import lower_bound_eur, simulate
 
 STEP_S = 10.0  # all times are multiples of it, and decisions are made so often
 SITE = Site(("mixed", "small"), np.array([0, 0, 1]), np.array([360.0, 150.0]),

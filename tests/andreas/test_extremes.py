@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.bounds import lower_bound_eur
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import TOY
 from sched_lab.andreas.model import parse_instance
 from sched_lab.andreas.policies import day_policies
 from sched_lab.andreas.report import report_of
-from sched_lab.andreas.simulation import LOSSES, simulate
+from sched_lab.andreas.simulation import LOSSES, lower_bound_eur, simulate
 from sched_lab.lab.frames import InputError
 
 FEW = SearchOptions(max_iterations=10, tries=2)
