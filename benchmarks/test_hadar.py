@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs, fair_shares, fastest_shares, shortest_shares
-from sched_lab.hadar.copies import HadarE, node_workload, run_copies
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Cluster, State, check_simulation, nothing_runs, type_gpus
 from sched_lab.hadar.planned import Planned
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)

@@ -124,7 +124,7 @@ def test_the_sidebar_asks_what_the_chapters_ask():
 def test_neighbours_equations_and_theorems_have_the_number_of_the_file():
     page = (HTML / "nbs/45_hadar_bounds.html").read_text(encoding="utf-8")
     shown = [text(title) for title in re.findall(r'class="prev-next-title">(.*?)</p>', page)]
-    assert [title.split(":")[0] for title in shown] == [spoken("44a_copies"), spoken("46_hadar_planned")]
+    assert [title.split(":")[0] for title in shown] == [spoken("44_hadar_simulation"), spoken("46_hadar_planned")]
     for page in PAGES[:-1]:
         counted = re.findall(r'class="(?:eqno|caption-number)">\(?[A-Za-z ]*([\w.]*?\d[\w.]*)', article(page))
         assert {found.split(".")[0] for found in counted} <= {number(Path(page).stem)}

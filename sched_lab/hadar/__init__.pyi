@@ -3,8 +3,6 @@ from .baselines import Gavel as Gavel
 from .baselines import Tiresias as Tiresias
 from .baselines import YarnCs as YarnCs
 from .bounds import bound as bound
-from .copies import HadarE as HadarE
-from .copies import run_copies as run_copies
 from .model import Allocation as Allocation
 from .model import Cluster as Cluster
 from .model import Jobs as Jobs
@@ -20,6 +18,8 @@ from .policies import simulate as simulate
 from .policies import toy as toy
 from .primal_dual import Hadar as Hadar
 from .report import report_of as report_of
+from .simulation import HadarE as HadarE
 from .simulation import Simulation as Simulation
+from .simulation import run_copies as run_copies
 from .simulation import run_rounds as run_rounds
 from .workload import draw_workload as draw_workload

@@ -20,7 +20,7 @@ from ..lab.sweeps import Cell, grid
 from ..traces import find_data
 from .baselines import Gavel, RoundShares, Tiresias, YarnCs
 from .bounds import check_theorem, forked_utilisation, most_busy, refused_job
-from .copies import MIXES, NODES, HadarE, node_workload, run_copies
+from .simulation import MIXES, NODES, HadarE, node_workload, run_copies
 from .energy import (
     AWAKE,
     OFF,

@@ -17,7 +17,7 @@ from ..lab.frames import InputError
 from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import Gavel, Tiresias, YarnCs
 from .bounds import bound
-from .copies import HadarE, run_copies
+from .simulation import HadarE, run_copies
 from .energy import draw_of, watts_of
 from .green import EnergyFirst, GreenHadar, GreenPlanned
 from .model import Scheduler, Workload, check_simulation, read_workload, toy_workload

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from .fork import (GPUS, Order, assign_nodes, divide_steps, estimated_rate,
+                                  nodes_needed, refine, serving_order)
+from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Foresighted, Jobs,
+                                   Scheduler, State, Workload, check_allocation, gang_rates,
+                                   nothing_runs, round_rate)
+from .primal_dual import Utility
 from ..lab.arrays import Floats, Integers, Truths
 from ..lab.frames import InputError
-from .model import (SECONDS_PER_HOUR, Allocation, Foresighted, Jobs, Scheduler,
-                                   State, Workload, check_allocation, gang_rates, nothing_runs,
-                                   round_rate)
 from ..lab.jit import njit
 
 # %% auto #0
-__all__ = ['Simulation', 'summary', 'run_rounds']
+__all__ = ['Simulation', 'summary', 'run_rounds', 'HadarE', 'run_copies', 'node_workload']
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-006b
 ROUND_S = 360.0
@@ -479,3 +482,240 @@ def run_rounds(workload: Workload, scheduler: Scheduler, *, round_s: float = ROU
     while (record.remaining > 0).any():
         now_s = _advance(record, scheduler, now_s, clock)
     return record.finish()
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-006b
+MOST_STEPS = 2**53  # counted one by one
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-008
+@dataclass(frozen=True)
+class HadarE:
+    """How forked jobs share the nodes of a cluster with one GPU per node.
+
+    Parameters
+    ----------
+    order : who chooses first: highest payoff density, or longest remaining time
+    utility : for the density
+    slot_s : s, length of a round
+    overhead_s : s, lost by every working node in every round: the model is sent and averaged
+    trim : a job that can be finished in this round by fewer of its nodes leaves the others idle
+
+    References
+    ----------
+    Sultana et al. 2025, Section V.
+    """
+
+    order: Order = "density"
+    utility: Utility = "effnorm"
+    slot_s: float = 360.0
+    overhead_s: float = 10.0
+    trim: bool = False
+
+    def shares(self, queue: Integers, remaining: Integers,
+               believed: Floats) -> tuple[Integers, Integers]:
+        """(nodes,) job and number of steps of each node in a round; -1 and 0 for an idle one.
+
+        Parameters
+        ----------
+        queue : jobs, first choice first
+        remaining : (jobs,) steps left
+        believed : (jobs, nodes) steps/s
+        """
+        owner = assign_nodes(queue, believed)
+        steps = np.zeros(believed.shape[1], np.int64)
+        for job in queue:
+            nodes = np.flatnonzero(owner == job)
+            if self.trim and len(nodes):
+                kept = nodes_needed(int(remaining[job]), believed[job, nodes],
+                                    self.slot_s - self.overhead_s)
+                owner[nodes[~kept]] = -1
+                nodes = nodes[kept]
+            if len(nodes):
+                steps[nodes] = divide_steps(int(remaining[job]), believed[job, nodes])
+        return owner, steps
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-010
+def run_slot(owner: Integers, wanted: Integers, rate: Floats,
+             how: HadarE) -> tuple[Integers, Integers, Integers, Floats]:
+    """Let each node work on its share for a slot.
+
+    Parameters
+    ----------
+    owner, wanted : (nodes,) job of each node, -1 for none, and the steps it is to do
+    rate : (jobs, nodes) steps/s
+    how : length of the slot, and what an exchange of weights costs
+
+    Returns
+    -------
+    (working nodes,) job, node, whole steps done, and s in use
+    """
+    node = np.flatnonzero((owner >= 0) & (wanted > 0))
+    job = owner[node]
+    pace = rate[owner[node], node]
+    most = np.floor(pace * (how.slot_s - how.overhead_s) + 1e-9)
+    done = np.minimum(wanted[node], most).astype(np.int64)
+    ran_s = np.where(done < wanted[node], how.slot_s, how.overhead_s + done / pace)
+    return job, node, done, ran_s
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-014
+def _check_copies(workload: Workload, how: HadarE) -> None:
+    """Refuse a cluster, jobs or slots that copies cannot run with."""
+    jobs = workload.jobs
+    if (workload.cluster.node_gpus != 1).any() or (jobs.workers != 1).any():
+        raise InputError("copies are for nodes with one GPU and jobs with one worker",
+                         mend="split larger nodes, and give each job one worker")
+    if not 0 <= how.overhead_s < how.slot_s < np.inf:
+        raise InputError(f"an overhead of {how.overhead_s} s in a slot of {how.slot_s} s",
+                         mend="give less than a slot")
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-014b
+def _usable(workload: Workload, how: HadarE, believed: Floats | None) -> tuple[Floats, Floats]:
+    """(jobs, nodes) true rates, and believed ones, 0 where no step fits in a slot."""
+    jobs = workload.jobs
+    rate = np.ascontiguousarray(jobs.rate[:, workload.cluster.node_type])
+    guess = rate if believed is None else np.asarray(believed, float)
+    if guess.shape != rate.shape or not (np.isfinite(guess) & (guess >= 0)).all():
+        raise InputError(f"beliefs of shape {guess.shape} for {rate.shape} jobs and nodes",
+                         mend="give each job a rate for each node, 0 or more")
+    runs = (rate * (how.slot_s - how.overhead_s) + 1e-9 >= 1) & (guess > 0)
+    if not runs.any(axis=1).all():
+        raise InputError(
+            f"job {np.argmin(runs.any(axis=1))} does no step in a slot of {how.slot_s} s",
+            mend="give longer slots, or smaller steps")
+    if (jobs.steps > MOST_STEPS).any():
+        raise InputError(f"job {np.argmax(jobs.steps)} has {jobs.steps.max():.3g} steps",
+                         mend=f"give at most {MOST_STEPS}, or larger steps")
+    all_nodes = jobs._replace(rate=np.where(runs, rate, 0.0).sum(axis=1, keepdims=True),
+                              spread_rate=0 * jobs.rate)
+    check_rounds(jobs, rounds_alone(all_nodes, how.slot_s), how.slot_s, MOST_DECISIONS)
+    return rate, np.where(runs, guess, 0.0)
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-014c
+class _Slots:
+    """Steps left, rates measured, and what is recorded from slot to slot."""
+
+    def __init__(self, workload: Workload, how: HadarE, believed: Floats | None) -> None:
+        _check_copies(workload, how)
+        self.workload = workload
+        self.how = how
+        self.rate, self.guess = _usable(workload, how, believed)
+        num_jobs = len(workload.jobs.steps)
+        self.left = np.ceil(workload.jobs.steps).astype(np.int64)
+        self.measured = np.zeros((2, *self.rate.shape))  # steps, and s that they took
+        self.start_s = np.full(num_jobs, np.nan)
+        self.end_s = np.full(num_jobs, np.nan)
+        self.places: list[tuple[Integers | Floats, ...]] = []
+        self.intervals: list[tuple[float, float, float, int, int, bool, int]] = []
+
+    def pass_slot(self, active: Integers, now_s: float) -> None:
+        """Share out the nodes, and count the steps that are done."""
+        how = self.how
+        queue = serving_order(self.workload.jobs, active, self.left.astype(float), now_s, how.order,
+                              how.utility)
+        owner, wanted = how.shares(queue, self.left, refine(self.guess, *self.measured))
+        job, node, done, ran_s = run_slot(owner, wanted, self.rate, how)
+        np.subtract.at(self.left, job, done)
+        self.measured[0, job, node] += done
+        self.measured[1, job, node] += done / self.rate[job, node]
+        self.start_s[job] = np.fmin(self.start_s[job], now_s)
+        for finished in active[self.left[active] == 0]:
+            self.end_s[finished] = now_s + ran_s[job == finished].max()
+        self.places.append((np.full(len(job), len(self.places)), job, node, done, ran_s))
+        self.intervals.append(
+            (now_s, how.slot_s, float(ran_s.sum()), len(active), len(node), True, 1))
+
+    def finish(self) -> Simulation:
+        """The result, once all is done."""
+        number, job, node, done, ran_s = (np.concatenate(column)
+                                          for column in zip(*self.places, strict=True))
+        history = pd.DataFrame({
+            "round": number, "job": job, "node": node, "gpus": 1, "steps": done, "ran_s": ran_s})
+        intervals = pd.DataFrame(self.intervals, columns=list(INTERVAL_COLUMNS))
+        return Simulation(self.workload, self.start_s, self.end_s, history, intervals)
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-015
+def run_copies(workload: Workload, scheduler: HadarE | None = None, *,
+               believed: Floats | None = None) -> Simulation:
+    """Run forked jobs to completion on nodes with one GPU each, in whole steps.
+
+    Parameters
+    ----------
+    workload : jobs with one worker each, and nodes with one GPU each
+    scheduler : how they share the nodes
+    believed : (jobs, nodes) steps/s, first guess of the rates, refined after each round; the true
+        ones if left out
+
+    Raises
+    ------
+    InputError : if a node has not one GPU, a job wants more than one worker, a slot is too short
+        for a single step, or the run would not end
+
+    References
+    ----------
+    Sultana et al. 2025, Section V.
+    """
+    how = scheduler or HadarE()
+    slots = _Slots(workload, how, believed)
+    arrival_s = workload.jobs.arrival_s
+    now_s = next_start_s(-1.0, arrival_s, how.slot_s, False)
+    while (slots.left > 0).any():
+        active = np.flatnonzero((arrival_s <= now_s) & (slots.left > 0))
+        if not len(active):
+            now_s = next_start_s(now_s, arrival_s, how.slot_s, False)
+            continue
+        slots.pass_slot(active, now_s)
+        if len(slots.places) > MOST_DECISIONS:
+            raise InputError(f"after {len(slots.places):,} slots {len(active)} jobs are not done",
+                             mend="give longer slots")
+        now_s = (round(now_s / how.slot_s) + 1) * how.slot_s
+    return slots.finish()
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-030
+NODES = {
+    "aws": ("V100", "K80", "K80", "T4", "T4"),
+    "testbed": ("TitanRTX", "T4", "T400", "RTX3090", "A2000")}
+_FOUR = ("IC", "LM", "LT", "RS")
+MIXES = {
+    "M-1": ("MM",), "M-3": ("LT", "MM", "MM"), "M-4": ("IC", "LM", "LT", "MM"),
+    "M-5": (*_FOUR, "MM"), "M-8": (*_FOUR, *["MM"] * 4), "M-10": (*_FOUR, *["MM"] * 6),
+    "M-12": (*_FOUR, *["MM"] * 8)}
+SOLO_S = {"IC": 900.0, "LM": 1500.0, "LT": 1500.0, "RS": 1800.0, "MM": 1200.0}
+STEPS_PER_S = 100.0  # on the fastest node
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44a-030b
+def node_workload(cluster: str, mix: str, formula: str = "fp32/sqrt(V)", *,
+                  pcie4_scaling: float = 2.0) -> Workload:
+    """A mix of the paper on one of its clusters, with assumed lengths on the fastest node.
+
+    Parameters
+    ----------
+    cluster : a key of `NODES`
+    mix : a key of `MIXES`
+    formula : a key of `PMI`: how the speed of a node follows from its data sheet
+    pcie4_scaling : how much faster PCIe 4 moves data than PCIe 3
+
+    Raises
+    ------
+    InputError : if there is no such cluster or mix
+
+    References
+    ----------
+    Sultana et al. 2025, Eq. 10 and Section VI-B.
+    """
+    if cluster not in NODES or mix not in MIXES:
+        raise InputError(f"no cluster {cluster!r} or no mix {mix!r}",
+                         mend=f"choose from {', '.join(NODES)} and from {', '.join(MIXES)}")
+    speed = {
+        name: estimated_rate(GPUS[name], batch=1, model_weight=1, dataset_size=1, formula=formula,
+                             pcie4_scaling=pcie4_scaling) for name in NODES[cluster]}
+    types = tuple(sorted(speed, key=lambda name: -speed[name]))  # Gavel fills them in this order
+    solo_s = np.array([SOLO_S[kind] for kind in MIXES[mix]])
+    relative = np.array([speed[name] for name in types]) / speed[types[0]]
+    rate = np.tile(STEPS_PER_S * relative, (len(solo_s), 1))
+    one_each = np.ones(len(solo_s))
+    jobs = Jobs(np.zeros(len(solo_s)), np.round(solo_s * STEPS_PER_S), one_each.astype(np.int64),
+                one_each, rate, rate)
+    node_type = np.array([types.index(name) for name in NODES[cluster]])
+    names = tuple(f"{kind}{number}" for number, kind in enumerate(MIXES[mix]))
+    nodes = tuple(f"{name}-{number}" for number, name in enumerate(NODES[cluster]))
+    one_gpu_each = Cluster(node_type, np.ones(len(node_type), np.int64))
+    return Workload(names, nodes, types, one_gpu_each, jobs)

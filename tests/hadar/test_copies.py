@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.copies import MIXES, NODES, HadarE, node_workload, run_copies, run_slot
 from sched_lab.hadar.model import Allocation, Cluster, Workload, check_allocation
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hadar.simulation import MIXES, NODES, HadarE, node_workload, run_copies, run_rounds, run_slot
 from sched_lab.lab.frames import InputError
 from tests.hadar.cases import TOY, toy_golden, workload_of
 

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 
 from sched_lab.hadar.command import hadar_command
-from sched_lab.hadar.copies import HadarE, node_workload, run_copies
 from sched_lab.hadar.energy import (
     AWAKE,
     OFF,
@@ -27,7 +26,7 @@ from sched_lab.hadar.model import Cluster, Jobs, Workload, check_simulation, toy
 from sched_lab.hadar.policies import policy_of, record_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.report import EnergyTerms, report_of
-from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
 from sched_lab.lab.frames import InputError, read_json
 from sched_lab.meter import check_holdings, default_tariff, gpus_alone, meter
 from sched_lab.power import power_of

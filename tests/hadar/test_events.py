@@ -8,11 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar import copies, simulation
-from sched_lab.hadar.copies import HadarE, run_copies
 from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.policies import POLICIES, Copies, policy_of
 from sched_lab.hadar.report import report_of
-from sched_lab.hadar.simulation import MOST_ROWS, after_rounds, jobs_frame, rounds_frame, run_rounds, summary
+from sched_lab.hadar.simulation import (
+    MOST_ROWS,
+    HadarE,
+    after_rounds,
+    jobs_frame,
+    rounds_frame,
+    run_copies,
+    run_rounds,
+    summary,
+)
 from sched_lab.lab.frames import InputError
 from tests.hadar.cases import random_gangs, workload_of
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
-from sched_lab.hadar.copies import run_copies
 from sched_lab.hadar.model import (
     Allocation,
     Cluster,
@@ -29,7 +28,7 @@ from sched_lab.hadar.model import (
     workers_that_fit,
 )
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hadar.simulation import run_copies, run_rounds
 from sched_lab.lab.frames import InputError
 from tests.hadar.cases import CASES, TOY, golden, random_gangs, random_workload, toy_golden
 

@@ -5,12 +5,11 @@ import pytest
 from sched_lab.hadar import policies, report
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.bounds import bound
-from sched_lab.hadar.copies import HadarE, node_workload, run_copies
 from sched_lab.hadar.model import check_simulation, figure_one, toy_workload
 from sched_lab.hadar.planned import Planned, mean_jct_bound_s
 from sched_lab.hadar.policies import POLICIES, Copies, Gangs, options_of, policy_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.records import PolicyRecord, PolicyTable
 

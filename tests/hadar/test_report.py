@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.bounds import bound
-from sched_lab.hadar.copies import HadarE, node_workload, run_copies
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.model import Cluster, Jobs, Workload, allocation_of, toy_workload
 from sched_lab.hadar.planned import Planned, mean_jct_bound_s
 from sched_lab.hadar.policies import POLICIES, policy_of
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, report_of, usage_frame
-from sched_lab.hadar.simulation import run_rounds, summary
+from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds, summary
 from sched_lab.hadar.workload import default_throughputs, draw_workload, paper_cluster
 from sched_lab.lab import reports as module
 from sched_lab.lab.frames import InputError, OutputError, read_json

@@ -5,12 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar.baselines import one_type_rate
-from sched_lab.hadar.copies import run_copies
 from sched_lab.hadar.model import Cluster, Jobs, State, Workload, check_allocation, nothing_runs
 from sched_lab.hadar.policies import POLICIES, Copies, policy_of
 from sched_lab.hadar.primal_dual import Hadar, best_round, branch, find_alloc, literal_round, nowhere
 from sched_lab.hadar.report import report_of
-from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hadar.simulation import run_copies, run_rounds
 from sched_lab.lab.frames import InputError
 from tests.hadar.cases import random_gangs, waiting_rounds, who_fits
 
