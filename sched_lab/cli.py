@@ -632,9 +632,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from ._ahead import helped
 
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        signal.signal(signal.SIGTERM, lambda *_: jit.compiling_told.interrupt(jit.Terminated(143)))
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     is_own = arguments is None and words[0] in {entry.name for entry in COMMANDS}  # not a call
+    if is_own:
+        signal.signal(signal.SIGINT,
+                      lambda *_: jit.compiling_told.interrupt(KeyboardInterrupt()))
     jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
     jit.compiling_told.is_command = is_own
     ready = helped(words) if is_own else contextlib.nullcontext()

@@ -15,7 +15,7 @@ import pandas as pd
 from .lab.jit import njit
 from .lab.arrays import Integers, Texts
 from .cluster import MOST_SAID, WHOLE_GPU_MILLI, Cluster, State
-from .lab.frames import Column, InputError, read_table
+from .lab.frames import Column, InputError, advice_on, check_one_of, read_table
 
 # %% auto #0
 __all__ = ['read_gpu_power', 'read_cpu_power', 'load_permille', 'Power', 'power_of', 'cpu_power_w', 'gpu_power_w',
@@ -106,7 +106,7 @@ def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
     if points.ndim != 2 or points.shape[1] != 2:
         raise InputError(
             f"there is no load curve {curve!r}",
-            mend=f"choose one of {', '.join(LOAD_CURVES)}, or give knots such as 0:0,0.5:0.7,1:1")
+            mend=f"{advice_on(str(curve), LOAD_CURVES)}, or give knots such as 0:0,0.5:0.7,1:1")
     if (*points[0], *points[-1]) != (0, 0, 1, 1) or not (np.diff(points, axis=0) >= 0).all():
         raise InputError(f"the load curve {curve!r} does not rise from 0:0 to 1:1",
                          mend="give knots such as 0:0,0.5:0.7,1:1")
@@ -179,9 +179,7 @@ def power_of(cluster: Cluster, model: str = "eq1",
     ------
     InputError : no such model or curve, or a GPU or CPU model without an entry
     """
-    if model not in POWER_MODELS:
-        raise InputError(f"there is no power model {model!r}",
-                         mend=f"choose one of {', '.join(POWER_MODELS)}")
+    check_one_of(model, POWER_MODELS, "power model")
     gpu_w = _watts(cluster.gpu_model, {**GPU_POWER_W, **(gpu_power_w or {}), "": (0, 0)}, "GPU")
     cpu_w = _watts(cluster.cpu_model, {**CPU_POWER_W, **(cpu_power_w or {})}, "CPU")
     cpu_idle_w, cpu_full_w, cpu_cores = np.ascontiguousarray(cpu_w.T)

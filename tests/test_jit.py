@@ -357,6 +357,19 @@ def test_compiling_is_said_once_where_somebody_reads_it(is_command, is_in_lab, i
     assert capsys.readouterr() == ("", said)
 
 
+def test_a_signal_waits_for_the_compiler():
+    told = compat.Compiling()
+    with pytest.raises(KeyboardInterrupt):
+        told.interrupt(KeyboardInterrupt())
+    told(True)
+    told(True)
+    told.interrupt(compat.Terminated(143))
+    with pytest.raises(compat.Terminated):
+        told(False)
+    told(False)
+    assert told.depth == 0
+
+
 @pytest.mark.skipif(os.name != "posix", reason="it needs a pseudo-terminal")
 def test_compiling_beside_a_bar_has_a_line_of_its_own():
     """On a terminal a bar of days, say, is up when the first of them compiles."""

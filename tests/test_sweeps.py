@@ -28,9 +28,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.lab import sweeps
+from sched_lab.lab import jit, sweeps
 from sched_lab.lab.frames import InputError, OutputError, read_frame, read_sidecar
-from sched_lab.lab.sweeps import Shown, SweepError, grid, progress_note, sweep
+from sched_lab.lab.sweeps import Shown, SweepError, compute_cell, grid, progress_note, sweep
 from tests.waiting import HANG_S, until
 
 CELLS = grid(policy=["left", "right"], seed=range(3))
@@ -547,6 +547,20 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Program:
 def program(uninterrupted: Program, tmp_path: Path) -> Program:
     (tmp_path / "marks").mkdir()
     return replace(uninterrupted, marks=tmp_path / "marks", out=tmp_path / "out")
+
+
+def end() -> None:
+    raise jit.Terminated(143)
+
+
+def interrupted() -> None:
+    raise SystemError("a compiled call returned a result with an exception set") from KeyboardInterrupt()
+
+
+@pytest.mark.parametrize(("cell", "kind"), [(end, SystemExit), (interrupted, KeyboardInterrupt)])
+def test_a_request_to_end_is_no_failed_cell(cell: Callable[[], None], kind: type[BaseException]) -> None:
+    with pytest.raises(kind):
+        compute_cell(cell, 0, {})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,12 +44,13 @@ from ..lab.frames import (
     write_json,
 )
 from ..lab.reports import PAGE, RECORD, Answer, check_folder, refuse_folder
+from ..lab.sweeps import remove_cells
 from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
 from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille
 from .read.check import check_cluster
 from .read.columns import LOOKS_LIKE
-from .read.dates import ORDERS, check_order
+from .read.dates import ORDERS
 from .read.kubernetes import CLAIMS_MISSING
 from .read.reading import FORMATS, Asked, format_named, read_files
 from .read.tables import (
@@ -98,8 +98,8 @@ SizeTo = Annotated[str, option(
     metavar="SHARE")]
 Zone = Annotated[str, option("Time zone of dates that name none. [default: UTC]",
                              metavar="NAME")]
-Dates = Annotated[str, option("Order of day, month and year in dates that can be read in several, "
-                              "such as 01.02.2024.", metavar="|".join(ORDERS))]
+Dates = Annotated[str, choice("Order of day, month and year in dates that can be read in several, "
+                              "such as 01.02.2024.", ("", *ORDERS))]
 ClusterFolder = Annotated[Path, folder_option(", ".join((*CLUSTER_FILES, CLUSTER_RECORD)))]
 
 
@@ -157,7 +157,6 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
     """
     if format != "auto":
         format_named(format)
-    check_order(dates)
     asked = Asked(ReadOptions(map_of(map or ()), zone, dates), tuple(nodes or ()), size_to)
     paths = [dump_file(path) for path in files]
     extra = [dump_file(path) for path in asked.nodes]
@@ -367,7 +366,7 @@ def computed(problem: Problem, asked: Question, place: Place) -> Comparison:
     try:
         return compare(problem, asked, place)
     except InputError:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_cells(folder)
         for path in made:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
@@ -394,8 +393,8 @@ def answer_replay(found: Problems, out: Path, asked: Question, told: Mapping[str
         answer.write(out, partial(write_comparison, comparison, found.ledger), headline=headline,
                      force=force)
         remove_old(out, old - set(answer.tables))
-        shutil.rmtree(place.folder or Path(), ignore_errors=True)
         warn_of_comparison(comparison)
+    remove_cells(out / HIDDEN)
     lines = answer.in_folder(out)["headline"].replace("; ", "\n")
     typer.echo(f"{lines}\n{out / PAGE}{' (kept)' if is_kept else ''}")
 

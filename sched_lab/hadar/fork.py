@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..lab.arrays import Floats, Integers, Truths
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 from .model import Jobs
 from .primal_dual import Utility, density, speeds_of
 
@@ -201,8 +201,7 @@ def pmi(gpu: Gpu, formula: str = "fp32/sqrt(V)") -> float:
     ------
     InputError : if there is no such index
     """
-    if formula not in PMI:
-        raise InputError(f"{formula!r} is no index", mend=f"choose from {', '.join(PMI)}")
+    check_one_of(formula, PMI, "index")
     tensor, power, memory_power = PMI[formula]
     tflops = gpu.tensor_tflops if tensor else gpu.fp32_tflops
     return float(tflops ** power * gpu.memory_gb ** memory_power)
@@ -295,8 +294,7 @@ def serving_order(jobs: Jobs, active: Integers, remaining: Floats, now_s: float,
     ------
     InputError : if there is no such order or utility
     """
-    if order not in get_args(Order):
-        raise InputError(f"{order!r} is no order", mend=f"choose from {', '.join(get_args(Order))}")
+    check_one_of(order, get_args(Order), "order")
     if order == "longest":
         key = remaining[active] / jobs.rate[active].max(axis=1)
     else:

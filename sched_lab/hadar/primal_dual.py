@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from ..lab.arrays import Floats, Integers, Truths
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 from .model import (Allocation, Cluster, Jobs, Places, State, allocation_of,
                                    gpus_in_use, joined, nothing_runs, round_rate)
 from ..lab.jit import njit
@@ -43,9 +43,7 @@ def utility_scale(jobs: Jobs, utility: Utility = "effnorm") -> Floats:
     ------
     InputError : if there is no such utility
     """
-    known = get_args(Utility)
-    if utility not in known:
-        raise InputError(f"{utility!r} is no utility", mend=f"choose from {', '.join(known)}")
+    check_one_of(utility, get_args(Utility), "utility")
     scale = {"effnorm": jobs.steps / reference_rate(jobs).max(axis=1), "eff": jobs.steps,
              "effgpu": jobs.steps * jobs.workers, "inv": np.ones(len(jobs.steps))}
     return np.asarray(jobs.weight * scale[utility], float)

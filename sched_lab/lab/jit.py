@@ -18,12 +18,17 @@ from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
 PACKAGE = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
+
+
+class Terminated(SystemExit):
+    """This process was asked to end, by SIGTERM."""
 
 
 @contextmanager
@@ -259,20 +264,34 @@ class Compiling:
         self.depth = 0
         self.begun_s = 0.0
         self.done_s = 0.0
+        self.held_back: BaseException | None = None
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise what a signal asks for, but not while a function compiles: then, as soon as it or one within it has.
+
+        A callback of the compiler would print it and go on.
+        """
+        if self.depth:
+            self.held_back = error
+        else:
+            raise error
 
     def __call__(self, begins: bool) -> None:
         """Note that a compilation begins, perhaps within another one, or ends."""
-        if self.is_said or os.getpid() != self.owner:
+        if os.getpid() != self.owner:
             return
         if begins and not self.depth:
             self.begun_s = time.perf_counter()
         self.depth += 1 if begins else -1
         spent_s = self.done_s + time.perf_counter() - self.begun_s
-        if spent_s > self.blink_s and (self.is_command or is_watched()):
+        if not self.is_said and spent_s > self.blink_s and (self.is_command or is_watched()):
             print("sched-lab: compiling once, which can take a minute", file=sys.stderr, flush=True)
             self.is_said = True
         if not self.depth:
             self.done_s = spent_s
+        if self.held_back is not None and current_thread() is main_thread():
+            error, self.held_back = self.held_back, None
+            raise error
 
 
 compiling_told = Compiling()

@@ -189,8 +189,11 @@ def compute_cell(function: Function, number: int, cell: Cell) -> tuple[Any, ...]
     """Outcome of one cell, as a plain tuple; this is all that a worker runs."""
     start = time.perf_counter()
     try:
-        frame = tidy(function(**cell), cell)
-        return number, frame, time.perf_counter() - start, "", ""
+        with jit.heard():
+            result = function(**cell)
+        return number, tidy(result, cell), time.perf_counter() - start, "", ""
+    except jit.Terminated:
+        raise
     except (Exception, SystemExit) as trouble:
         return failed_outcome(trouble, number, seconds=time.perf_counter() - start)
 
@@ -488,6 +491,19 @@ def _read_cell(file: Path) -> pd.DataFrame | None:
     if read_sidecar(file)["key"] != file.stem:
         raise ValueError("this is another cell")
     return read_frame(file)
+
+
+KEPT = re.compile(r"(cells/[0-9a-f]{2}/)?\.?(results|[0-9a-f]{16})\.(csv|json)(\.partial-\d+)?")
+
+
+def remove_cells(folder: Path) -> None:
+    """Remove what a sweep has kept in a folder, and the folder if there was nothing else in it."""
+    for path in sorted([folder, *folder.rglob("*")], reverse=True):
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            elif KEPT.fullmatch(path.relative_to(folder).as_posix()):
+                path.unlink()
 
 
 class SweepError(SchedLabError):

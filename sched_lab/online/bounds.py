@@ -16,7 +16,7 @@ import pandas as pd
 from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 from .inflation import cut, inflate, sample_arrivals
 from .model import Placements, final_state
 from ..power import Power, cpu_power_w, gpu_power_w, power_of
@@ -738,9 +738,7 @@ def best_bound(question: Question, cluster: Cluster, tasks: Tasks, task_row: Int
     ------
     InputError : there is no such method
     """
-    if effort.method not in METHODS:
-        raise InputError(f"there is no method {effort.method!r}",
-                         mend=f"choose one of {', '.join(METHODS)}")
+    check_one_of(effort.method, METHODS, "method")
     bound, multiplier = aggregated_bound(question)
     if effort.method == "aggregated" or not len(task_row):
         return math.nextafter(float(bound), -math.inf)

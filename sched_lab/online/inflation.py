@@ -18,7 +18,7 @@ from ..lab.jit import first_class, njit, quiet
 from ..lab.arrays import Floats, Integers, Texts, Truths
 from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
 from ..frag import fragmentation, fragmentation_reference_milli
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 from .bid import count_placed, is_due, pricing, set_dials
 from .policies import policy_of
 from .model import (ONE_AT_RANDOM, RESOURCES, Limits, Placements, Policy,
@@ -61,9 +61,7 @@ def sample_arrivals(cluster: Cluster, tasks: Tasks, seed: int, until: float = 1.
     InputError : nothing in the trace asks for a GPU, there is no such sampling, or `until` is not
         above 0
     """
-    if sampling not in SAMPLINGS:
-        raise InputError(f"there is no sampling {sampling!r}",
-                         mend=f"choose one of {', '.join(SAMPLINGS)}")
+    check_one_of(sampling, SAMPLINGS, "sampling")
     if not 0 < until < np.inf:
         raise InputError(f"until {until} is not a share of the capacity",
                          mend="give a number above 0, such as 1.0")

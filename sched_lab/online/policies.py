@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 from ..lab.records import PolicyRecord, PolicyTable
 from .bid import BID, dials_of
 from .baselines import bestfit, clustering, dotprod, packing, random
@@ -177,9 +177,7 @@ def policy_of(name: str, arithmetic: str = "exact",
     InputError : no such policy or arithmetic, alpha outside [0, 1], loads that do not ascend
         between 0 and 1, or dials out of range
     """
-    if arithmetic not in ARITHMETICS:
-        raise InputError(f"there is no arithmetic {arithmetic!r}",
-                         mend=f"choose one of {', '.join(ARITHMETICS)}")
+    check_one_of(arithmetic, ARITHMETICS, "arithmetic")
     if name in table:
         form = table[name].scalar_form
         policy = _policy(name, arithmetic, _stages_of(table[name]), form.loads, form.load_of)

@@ -4,6 +4,7 @@ import copy
 import json
 from collections import Counter
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -679,3 +680,11 @@ def test_names_with_markup_and_formulas_are_data():
 def test_a_billion_gpus_are_a_row():
     tables = read(node(**{"nvidia.com__gpu": "1G"}), pod(requests={GPU: "1e9"}))
     assert tables.nodes["num_gpus"].tolist() == tables.tasks["num_gpus"].tolist() == [10**9]
+
+
+@pytest.mark.parametrize(("written", "read_as"), [(7, 7), (-3, -3), (None, None), ("high", None), (True, None),
+                                                  (2.5, None), (2**40, None)])
+def test_a_priority_that_is_no_number_is_said(written, read_as):
+    tables = read(node(), pod(at="", phase="Pending", priority=written))
+    assert [None if pd.isna(one) else one for one in tables.tasks["priority"]] == [read_as]
+    assert ("spec.priority is no whole number" in reasons(tables)) == (written is not None and read_as is None)

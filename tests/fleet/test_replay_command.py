@@ -137,6 +137,18 @@ def test_a_broken_run_goes_on_where_it_was(monkeypatch):
         k: v for k, v in content("other").items() if k.endswith("csv")}
 
 
+def test_what_killed_replays_left_is_removed_and_nothing_foreign():
+    assert replay("--policies", "fgd") == 0
+    left = [".replays/cells/ab/0123456789abcdef.csv", ".replays/cells/ab/.0123456789abcdef.json.partial-2",
+            ".replays/results.json", f".run.partial-{2**22 + 1}/summary.csv"]  # no process has so high a number
+    foreign = [".replays/cells/notes.txt", f".run.partial-{2**22 + 1}x", ".run"]
+    for name in left + foreign:
+        Path("out", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("out", name).write_text("mine")
+    assert replay("--policies", "fgd") == 0
+    assert {name for name in content("out") if name.startswith(".")} == set(foreign)
+
+
 PRICES = {
     "one row": "time,value\n0,1\n", "late": "time,value\n100,1\n200,1\n", "short": "time,value\n0,1\n10,1\n",
     "descending": "time,value\n0,1\n0,1\n", "no number": "time,value\n0,much\n9999,1\n", "no time": "when,value\n0,1\n",

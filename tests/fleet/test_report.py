@@ -308,3 +308,9 @@ def test_names_of_points_do_not_overlap(points):
                  for point, corner, name in zip(points, found, names, strict=True)]
         for i, one in enumerate(boxes):
             assert not any((one[:2] < other[2:]).all() and (other[:2] < one[2:]).all() for other in boxes[:i])
+
+
+def test_a_share_of_next_to_nothing_is_an_amount():
+    row = {"energy_kwh": 0.0}
+    words = said(a_comparison({"recorded": {"energy_kwh": 1.1e-308}, "pwr": row}, {"pwr": {"energy_kwh": (3, 2, 4)}}))
+    assert "energy 3 kWh more (2 kWh to 4 kWh)" in words and "inf" not in words

@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -485,3 +486,12 @@ def test_recorded_dumps_that_are_damaged_become_a_problem_or_one_error(seed, tmp
         done = subprocess.run([*PROGRAM, *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "answer" / "report.html").exists()
+
+
+@pytest.mark.parametrize(("written", "read_as"), [(7, 7), ("7", 7), (number(7), 7), (number(None), None), (None, None),
+                                                  ("high", None), (True, None), (1e300, None)])
+def test_a_priority_that_is_no_number_is_said(written, read_as):
+    tables = read({"nodes": [node()]}, {"jobs": [job(priority=written)]})
+    assert [None if pd.isna(one) else one for one in tables.tasks["priority"]] == [read_as]
+    is_said = "priority is no number" in reasons(tables)
+    assert is_said == (read_as is None and not (written is None or isinstance(written, dict)))

@@ -215,7 +215,7 @@ def test_copies_end_the_mixes_of_the_paper_no_later_than_hadar(cluster, mix):
 @pytest.mark.parametrize(("wrong", "says"), [
     (lambda: node_workload("moon", "M-1"), "choose from aws, testbed"),
     (lambda: node_workload("aws", "M-2"), "no mix 'M-2'"),
-    (lambda: run_copies(workload_of([5], [[1]]), HadarE("shortest")), "'shortest' is no order"),
+    (lambda: run_copies(workload_of([5], [[1]]), HadarE("shortest")), "there is no order 'shortest'"),
     (lambda: run_copies(workload_of([5], [[1]]), HadarE(slot_s=10.0)), "an overhead of 10.0 s"),
     (lambda: run_copies(workload_of([5, 5], [[1], [0.002]])), "job 1 does no step"),
     (lambda: run_copies(workload_of([5], [[0]])), "job 0 does no step"),

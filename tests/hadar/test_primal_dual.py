@@ -402,7 +402,7 @@ def test_places_begin_where_the_jobs_do():
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 def test_an_unknown_utility_is_refused():
-    with pytest.raises(InputError, match="'speed' is no utility"):
+    with pytest.raises(InputError, match="there is no utility 'speed'"):
         utility_scale(small_start(0).jobs, "speed")
 
 

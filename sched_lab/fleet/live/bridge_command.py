@@ -27,6 +27,7 @@ from ...lab.commands import (
     TlsCert,
     TlsKey,
     TokenFile,
+    choice,
     option,
     policy_option,
     within,
@@ -333,10 +334,10 @@ def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
     return extender
 
 
-Mode = Annotated[str, option(
+Mode = Annotated[str, choice(
     "What is answered. observe: all nodes and equal points, and the journal says what would have "
     "been chosen; score: the nodes that can take the pod, and points; decide: one node, which is "
-    "reserved, and the bind.", metavar="|".join(MODES))]
+    "reserved, and the bind.", MODES)]
 Kubeconfig = Annotated[Path | None, option(
     "How to reach the API server. [default: the service account of the pod, or else the usual "
     "file]", metavar="FILE")]
@@ -376,19 +377,6 @@ Rest = Annotated[float, option("How long after its start nothing is answered, si
                                metavar="SECONDS", callback=within(0, LONGEST_LAPSE_S))]
 
 
-def check_choice(mode: str, policy: str) -> None:
-    """Refuse a mode or a policy that there is not.
-
-    Raises
-    ------
-    InputError : naming those that there are
-    """
-    policy_of(policy)
-    if mode not in MODES:
-        raise InputError(f"there is no mode {mode!r:.40}",
-                         mend=f"choose one of {', '.join(MODES)}")
-
-
 def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
                   port: Port = 8888, kubeconfig: Kubeconfig = None,
                   nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
@@ -414,7 +402,7 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
     from ...lab.web import log_in_json
     from ...lab.web import serve as serve_until_the_end
 
-    check_choice(mode, policy)
+    policy_of(policy)
     settings = LiveSettings(policy, workload_in(target) if target else None,
                             power_of_files(hardware, gpu_power), lapse, seed)
     api = server_of(kubeconfig, nodes_in_request)

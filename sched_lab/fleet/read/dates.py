@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...lab.frames import InputError
+from ...lab.frames import InputError, check_one_of
 from .tables import (
     FIRST_EPOCH_S,
     LARGEST,
@@ -24,7 +24,7 @@ from .tables import (
     plain_numbers,
 )
 
-__all__ = ['ORDERS', 'check_order', 'durations_in', 'seconds_in', 'seconds_of']
+__all__ = ['ORDERS', 'durations_in', 'seconds_in', 'seconds_of']
 
 ORDERS = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}
 MONTHS = {name: number for number, name in enumerate(
@@ -52,18 +52,6 @@ def seconds_of(text: str) -> float | None:
         return None
 
 
-def check_order(order: str) -> None:
-    """Refuse an order of day, month and year that there is not; empty is none.
-
-    Raises
-    ------
-    InputError : naming those that there are
-    """
-    if order and order not in ORDERS:
-        raise InputError(f"--dates {order!r} is no order of day, month and year", value=order,
-                         mend=f"give one of {', '.join(ORDERS)}")
-
-
 def seconds_in(texts: pd.Series, source: Source, ledger: Ledger,
                options: ReadOptions = ReadOptions(), unit_s: float = 1) -> pd.Series:  # noqa: B008
     """Moments of a column: seconds since 1970 of dates, seconds of numbers and of `hh:mm:ss`.
@@ -82,7 +70,7 @@ def seconds_in(texts: pd.Series, source: Source, ledger: Ledger,
     ------
     InputError : the column has several formats, most of it is no date, or two readings fit
     """
-    check_order(options.dates)
+    check_one_of(options.dates, ("", *ORDERS), "order of day, month and year")
     cells = cells_in(texts, source, ledger)
     numbers = plain_numbers(cells)
     found = compact_dates(cells, options.zone)

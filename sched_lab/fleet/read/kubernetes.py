@@ -1058,13 +1058,20 @@ def is_choosy(device: str, is_gpu: bool, dump: Dump) -> bool:
         not node.devices.get(device) for node in nodes)
 
 
+def priority_of(item: Item, dump: Dump) -> int | None:
+    """Priority of a pod; None if it has none, or one that is no number."""
+    priority = dig(item.body, "spec", "priority")
+    if priority is None or (type(priority) is int and abs(priority) < 2**40):
+        return priority
+    dump.note(item, "interpreted", "spec.priority is no whole number below 2**40, taken as unknown")
+    return None
+
+
 def holder_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> dict[str, Any]:
     """Whose a pod is, and where it may go."""
-    priority = dig(item.body, "spec", "priority")
-    is_number = isinstance(priority, int) and not isinstance(priority, bool)
     return {
         "user": text_at(item.body, "metadata", "namespace"), "queue": queue_of(item),
-        "priority": priority if is_number and abs(priority) < 2**40 else None,
+        "priority": priority_of(item, dump),
         "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices)}
 
 

@@ -574,6 +574,10 @@ def asked_of(record: Any) -> str:
 def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
     """Rows of a job: one for each node and each share of GPUs."""
     times, state = times_of(record, dump, place)
+    priority = number_at(record, "priority")
+    said = dig(record, "priority")
+    if priority is None and not (said is None or isinstance(said, dict)):
+        dump.note(place, "interpreted", "priority is no number below 2**53, taken as unknown")
     if state == OVER and not times.get("start_s"):
         dump.note(place, "dropped", "the job ended without a start")
         return []
@@ -583,7 +587,7 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
     row = {
         **times, "user": text_at(record, "user_name") or text_at(record, "user")
         or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
-        "priority": number_at(record, "priority"),
+        "priority": priority,
         "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
         "constraints": constraints_of(record, dump, place)}
     wish = wish_of(asked_of(record))

@@ -65,6 +65,7 @@ def energy(kwh: float) -> str:
     return f"{rounded(kwh / 1000)} MWh" if abs(kwh) >= 10_000 else f"{rounded(kwh)} kWh"
 
 
+LEAST_KWH = 1e-9  # a few milliwatt-seconds: what is less is nothing, and has no per cent
 FEWEST_TASKS = 30  # on which a difference may rest
 
 
@@ -176,7 +177,7 @@ class Reading:
     def share_of(self, column: str) -> Say:
         """How an amount is said: in per cent of what the other policy has, if it has any."""
         base = self.value(self.against, column)
-        return lambda amount: percent(amount / base) if base > 0 else energy(amount)
+        return lambda amount: percent(amount / base) if base > LEAST_KWH else energy(amount)
 
 
 def together(names: Sequence[str]) -> str:
