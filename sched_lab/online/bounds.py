@@ -16,7 +16,7 @@ import pandas as pd
 from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
-from ..lab.frames import InputError, check_one_of
+from ..lab.frames import check_one_of
 from .inflation import cut, inflate, sample_arrivals
 from .model import Placements, final_state
 from ..power import Power, cpu_power_w, gpu_power_w, power_of

@@ -296,7 +296,8 @@ def test_averaged_copies_learn_but_less_than_the_fastest_alone_in_the_same_time(
     (lambda: consolidate([(np.ones(1),)], [0]), "some copy must have done some"),
     (lambda: consolidate([(np.ones(1),)], [1, 1]), "1 copies did"),
     (lambda: pmi(GPUS["T4"], "tflops"), "there is no index"),
-    (lambda: serving_order(workload_of([5], [[1]]).jobs, np.arange(1), np.ones(1), 0.0, "shortest"), "there is no order"),
+    (lambda: serving_order(workload_of([5], [[1]]).jobs, np.arange(1), np.ones(1), 0.0, "shortest"),
+     "there is no order"),
 ])
 def test_bad_input_is_refused_with_a_reason(wrong, says):
     with pytest.raises(InputError, match=says):
