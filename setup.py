@@ -13,7 +13,7 @@ cp.read(here / "settings.ini", encoding="utf-8")
 cfg = cp["DEFAULT"]
 lib = cfg["lib_path"]
 # what `sched-lab book` copies: BOOK_PARTS of sched_lab/cli.py
-BOOK = ("nbs/*.ipynb", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
+BOOK = ("nbs/*.ipynb", "studies/*.py", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
 
 
 class BuildWithData(build_py):

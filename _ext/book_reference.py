@@ -1,9 +1,9 @@
 """Write the two reference pages as the rest of the book reads.
 
-* API: one page for each folder of the package, ``api/*.md``, with a mark. In the place of the mark come the
-  folder's modules, those of chapters in their order, so that a new one is listed by itself; ``api.md`` lists the
-  pages. Our docstrings say ``name : description`` and no types (annotations have them). Napoleon would take what
-  follows the colon for a type, so the sections are turned into fields here.
+* API: one page for each folder of the package and one for the studies, ``api/*.md``, with a mark. In the place of
+  the mark come the folder's modules, those of chapters in their order, so that a new one is listed by itself;
+  ``api.md`` lists the pages. Our docstrings say ``name : description`` and no types (annotations have them).
+  Napoleon would take what follows the colon for a type, so the sections are turned into fields here.
 * Bibliography: a source is labelled as the text cites it, "Lettich et al., 2024".
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -78,6 +79,11 @@ MARK = "<!-- modules -->"
 HEAD = "# API: "
 
 
+def import_name(module: str) -> str:
+    """Return the name by which a module of the package, or of the studies, is imported."""
+    return module if module.startswith("studies.") else f"sched_lab.{module}"
+
+
 def module_of(notebook: Path) -> str:
     """Return the module that a chapter exports, without the name of the package; "" if it exports none."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
@@ -113,7 +119,7 @@ def face_table(family: str, package: Path) -> list[str]:
 
 def unlisted(module: str, package: Path) -> list[str]:
     """Return functions of a module that the face of its family has, and ``__all__`` has not."""
-    whole = f"{package.name}.{module}"
+    whole = import_name(module)
     listed = getattr(import_module(whole), "__all__", ())
     homes = (home.rpartition(".") for home in face(family_of(module), package).values())
     names = dict.fromkeys(name for home, _, name in homes if home == whole and name not in listed)
@@ -140,7 +146,7 @@ def data_directives(module: str, file: Path) -> list[str]:
     """Return the lines that describe the data of a module."""
     lines: list[str] = []
     for name, kind in data_of(file):
-        lines += ["", f".. py:data:: {name}", f"   :module: sched_lab.{module}"]
+        lines += ["", f".. py:data:: {name}", f"   :module: {import_name(module)}"]
         lines += [f"   :type: {kind}"] if kind else []
     return lines
 
@@ -157,12 +163,14 @@ def chapters(root: Path) -> dict[str, str]:
 def modules_by_page(root: Path) -> dict[str, dict[str, str]]:
     """Return the modules of each page of the reference: those of chapters in the order of the book, then the others.
 
-    A page lists the folder of the package that it is called after. What is in no folder is the spine if a chapter
-    exports it, and the command line if it is written by hand. Each module comes with its chapter, "" if it has none.
+    A page lists the folder that it is called after: of the package, or the studies beside it. What is in no folder is
+    the spine if a chapter exports it, and the command line if it is written by hand. Each module comes with its
+    chapter, "" if it has none.
     """
     package = root / "sched_lab"
     exported = chapters(root)
-    files = (path.relative_to(package).with_suffix("").parts for path in sorted(package.rglob("[!_]*.py")))
+    files = [path.relative_to(package).with_suffix("").parts for path in sorted(package.rglob("[!_]*.py"))]
+    files += [("studies", path.stem) for path in sorted(root.glob("studies/[!_]*.py"))]
     modules = dict.fromkeys([*exported, *(".".join(parts) for parts in files)], "") | exported
     pages: dict[str, dict[str, str]] = {file.stem: {} for file in sorted((root / "api").glob("*.md"))}
     for module, chapter in modules.items():
@@ -181,12 +189,13 @@ def family_of(module: str) -> str:
 
 def module_lines(module: str, chapter: str, package: Path) -> list[str]:
     """Return the lines that describe a module; what it defines only if it says what of that is public."""
-    listed = hasattr(import_module(f"{package.name}.{module}"), "__all__")
+    whole = import_name(module)
+    listed = hasattr(import_module(whole), "__all__")
     return [f"## `{module}`", "", *([f"{{doc}}`/nbs/{chapter}`", ""] if chapter else []), "```{eval-rst}",
-            f".. automodule:: {package.name}.{module}",
+            f".. automodule:: {whole}",
             *(["   :members:", "   :undoc-members:"] if listed else []),
-            *data_directives(module, package / f"{module.replace('.', '/')}.py"),
-            *(f".. autofunction:: {package.name}.{module}.{name}" for name in unlisted(module, package)),
+            *data_directives(module, (package.parent / whole.replace(".", "/")).with_suffix(".py")),
+            *(f".. autofunction:: {whole}.{name}" for name in unlisted(module, package)),
             "```", ""]
 
 
@@ -203,7 +212,7 @@ def contents_lines(root: Path, pages: dict[str, dict[str, str]]) -> list[str]:
     heads = {page: (root / "api" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix(HEAD)
              for page in pages}
     rows = [f"| {{doc}}`{heads[page]} <api/{page}>` | "
-            + ", ".join(f"{{py:mod}}`{module} <sched_lab.{module}>`" for module in modules) + " |"
+            + ", ".join(f"{{py:mod}}`{module} <{import_name(module)}>`" for module in modules) + " |"
             for page, modules in pages.items()]
     return ["| part | modules |", "|---|---|", *rows]
 
@@ -237,7 +246,8 @@ class AuthorYearStyle(AlphaStyle):
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Register both."""
+    """Register both; studies are imported from the checkout, since nothing installs them."""
+    sys.path.append(str(app.srcdir))
     app.connect("source-read", list_modules)
     register_plugin("pybtex.style.formatting", "author_year", AuthorYearStyle)
     app.connect("autodoc-process-docstring", docstring_fields)

@@ -7,7 +7,8 @@ import pytest
 from sched_lab.lab.arrays import copy_bandwidth_bytes_per_s, get_xp, synchronise
 from sched_lab.lab.frames import InputError
 from sched_lab.online.lockstep import bytes_per_replica
-from sched_lab.online.lockstep_results import (
+from sched_lab.online.pairs import score_all
+from studies.lockstep_results import (
     PAIR_SCORES,
     STEPS,
     alone_us,
@@ -16,7 +17,6 @@ from sched_lab.online.lockstep_results import (
     together_us,
     work_of_a_pair,
 )
-from sched_lab.online.pairs import score_all
 
 
 @pytest.fixture(params=["cpu", "cuda"])

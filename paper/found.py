@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sched_lab.andreas.experiments import CLAIMS as ANDREAS_CLAIMS
-from sched_lab.andreas.experiments import by_greedy, by_method, by_rg, reduction_percent
-from sched_lab.far.experiments import before_phase_3, beside, refinement_gain
 from sched_lab.fleet.ask.day import example_cluster
 from sched_lab.fleet.ask.day_run import ALL, PLAIN, effects_of
 from sched_lab.lab.frames import read_frame, read_sidecar
 from sched_lab.lab.reproduction import Claim, claims_frame
-from sched_lab.online.experiments import excess_percent
 from sched_lab.online.pwr_traces import CLAIMS as TRACE_CLAIMS
+from studies.andreas import CLAIMS as ANDREAS_CLAIMS
+from studies.andreas import by_greedy, by_method, by_rg, reduction_percent
+from studies.far import before_phase_3, beside, refinement_gain
+from studies.online import excess_percent
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"paper": ROOT / "data", "embedded": ROOT / "data"}
@@ -638,7 +638,7 @@ FAMILIES = {"pwr": "online", "andreas": "andreas", "hadar": "hadar", "far": "far
 
 def published(family: str) -> list[Claim]:
     """Claims of a paper that stored frames decide."""
-    claims = import_module(f"sched_lab.{FAMILIES[family]}.experiments").CLAIMS
+    claims = import_module(f"studies.{FAMILIES[family]}").CLAIMS
     return [claim for claim in claims if claim.frames and claim.paper != "ours"]
 
 

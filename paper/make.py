@@ -14,7 +14,9 @@ import sys
 from configparser import ConfigParser
 from pathlib import Path
 
-import found
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where studies/ is
+
+import found  # noqa: E402
 
 ROOT = found.ROOT
 TEXT = ROOT / "paper" / "paper.typ"

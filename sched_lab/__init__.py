@@ -8,8 +8,8 @@ Four families, one per paper, each a scheduling problem of its own:
 - `sched_lab.far`: a batch of tasks on GPUs that are cut into instances (MIG)
 
 Each has the same face: `read` a problem or take the `toy`; look into `POLICIES`; `simulate` one; `check` the result and compare it
-with the `bound`; or have all of it as `report_of`. What the results chapters show is in `experiments`. The book derives and checks every
-line, the chapter on notation first; `sched-lab --help` lists the commands.
+with the `bound`; or have all of it as `report_of`. The book derives and checks every line, the chapter on notation first;
+`sched-lab --help` lists the commands.
 """
 
 from ._extras import name_extras

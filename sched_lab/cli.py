@@ -30,12 +30,14 @@ from .lab.commands import (
     within,
     workers_of,
 )
-from .lab.jit import PACKAGE, heard
+from .lab.jit import PACKAGE, STUDIES, heard
 
 if TYPE_CHECKING:
     from .lab.reproduction import Workplace
 
 __all__ = ['COMMANDS', 'main']
+
+REPOSITORY = "https://github.com/sched-lab/sched_lab"
 
 
 class Entry(NamedTuple):
@@ -356,8 +358,8 @@ def families() -> list[str]:
     return list(dict.fromkeys(names[1] for names in modules if names[-1] == "command"))
 
 
-def in_family(family: str, module: str) -> Any:
-    """A module of a family, which may also go by the name of its paper.
+def name_of_family(family: str) -> str:
+    """Name of a family, which may also go by the name of its paper.
 
     Raises
     ------
@@ -368,7 +370,26 @@ def in_family(family: str, module: str) -> Any:
     name = {"pwr": "online"}.get(family, family)
     if name not in families():
         check_one_of(family, families(), "family")
-    return import_module(f"sched_lab.{name}.{module}")
+    return name
+
+
+def study_of(family: str) -> Any:
+    """What computes the results of a family: a module of `studies`, beside the package in a checkout.
+
+    Raises
+    ------
+    InputError : there is no such family, or this is no checkout
+    """
+    from .lab.frames import InputError
+
+    name = name_of_family(family)
+    checkout = PACKAGE.parent
+    if not (checkout / STUDIES / f"{name}.py").is_file():
+        raise InputError("results are computed again in a checkout, which has the studies",
+                         mend=f"git clone {REPOSITORY}, and pip install -e . there")
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
+    return import_module(f"{STUDIES}.{name}")
 
 
 Family = Annotated[
@@ -386,7 +407,7 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
     from .lab.frames import ensure_writable, write_bytes
     from .lab.reports import refuse_folder
 
-    examples = in_family(family, "command").EXAMPLES
+    examples = import_module(f"sched_lab.{name_of_family(family)}.command").EXAMPLES
     ensure_writable(folder)
     files = {folder / name: content.encode() if isinstance(content, str) else content.read_bytes()
              for name, content in examples.items()}
@@ -400,22 +421,19 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
         typer.echo(path)
 
 
-def results_in(folder: Path | None, *, check: bool) -> Path:
-    """Folder of stored results; to compare with, also the one that an installed package has.
+def results_in(folder: Path | None) -> Path:
+    """Folder of stored results: the one given, or that of the checkout.
 
     Raises
     ------
-    InputError : there is none, or it is the package's own and would be written to
+    InputError : there is none
     """
-    from .lab.frames import InputError, book_home
+    from .lab.frames import InputError
 
-    results = folder or book_home() / "data" / "results"
+    results = folder or PACKAGE.parent / "data" / "results"
     if not results.is_dir():
         raise InputError(f"there are no stored results in {results}",
                          mend="give their folder with --results")
-    if not (folder or check) and PACKAGE in results.parents:
-        raise InputError("the results of an installed package stay as they are",
-                         mend="compare with them, with --check, or give a folder with --results")
     return results
 
 
@@ -427,22 +445,13 @@ def find_anything(name: str) -> Path | None:
 
 
 def workplace_for(family: str, results: Path, workers: int) -> Workplace:
-    """Where experiments compute: in `_build` of the checkout, or else beside the results.
-
-    Beside what an installed package has, nothing is written: then it is the user's cache.
-    """
+    """Where experiments compute: in `_build` of the checkout, or else beside the results."""
     from functools import partial
-
-    from platformdirs import user_cache_path
 
     from .lab.reproduction import Workplace
 
-    place = results.resolve()
-    cells = results / ".cells"
-    if PACKAGE in place.parents:
-        cells = user_cache_path("sched_lab") / "cells"
-    elif place == PACKAGE.parent / "data" / "results":
-        cells = PACKAGE.parent / "_build" / "cells"
+    is_own = results.resolve() == PACKAGE.parent / "data" / "results"
+    cells = PACKAGE.parent / "_build" / "cells" if is_own else results / ".cells"
     return Workplace(cells / family, workers, find_anything, partial(typer.echo, err=True))
 
 
@@ -476,7 +485,7 @@ Check = Annotated[bool, typer.Option("--check", help="Compare with what is store
 Minutes = Annotated[float, option("With --check and no names: the most an experiment may take.",
                                   callback=within(0, 1e6))]
 ResultsFolder = Annotated[
-    Path | None, option("Stored results. [default: data/results of the checkout or the package]",
+    Path | None, option("Stored results. [default: data/results of the checkout]",
                         metavar="DIR", parser=folder_named)]
 FiguresFolder = Annotated[
     Path | None, option("Draw the figures into this folder too, from what is stored.",
@@ -505,7 +514,7 @@ def reproduce_command(family: Paper = None, names: Names = None, check: Check = 
                       figures: FiguresFolder = None) -> None:
     """List what computes the stored results of a family, compute it again, or check what is stored.
 
-    A killed run goes on where it stood. With --check, exit code 1 means that a frame came out
+    In a checkout only. A killed run goes on where it stood. With --check, exit code 1 means that a frame came out
     differently, and each published claim that moves is named. Columns of times are not compared.
     Without names, experiments whose data is not on this machine are skipped.
 
@@ -518,15 +527,15 @@ def reproduce_command(family: Paper = None, names: Names = None, check: Check = 
         if check or figures:
             raise InputError("whose results to take is not said",
                              mend=f"choose one of {', '.join(PAPERS)}")
-        for paper in PAPERS:
+        for paper, study in [(paper, study_of(paper)) for paper in PAPERS]:
             typer.echo(f"sched-lab reproduce {paper}")
-            list_experiments(in_family(paper, "experiments").EXPERIMENTS)
+            list_experiments(study.EXPERIMENTS)
         return
-    home = in_family(family, "experiments")
+    home = study_of(family)
     if not (names or check or figures):
         list_experiments(home.EXPERIMENTS)
         return
-    stored = results_in(results, check=check or not names)
+    stored = results_in(results)
     chosen = names or [name for name, one in home.EXPERIMENTS.items()
                        if check and one.minutes <= minutes]
     paper = {"online": "pwr"}.get(family, family)
@@ -542,7 +551,7 @@ def reproduce_command(family: Paper = None, names: Names = None, check: Check = 
         raise typer.Exit(1)
 
 
-BOOK_PARTS = ("nbs/*.ipynb", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
+BOOK_PARTS = ("nbs/*.ipynb", "studies/*.py", "figures/*.svg", "data/paper/*.csv", "data/results/**/*")
 BOOK_MARK = ".sched_lab-book"  # in a copy: of which version it is
 
 

@@ -235,6 +235,7 @@ def test_every_folder_has_a_page_in_the_reference(reference, tmp_path):
     pages = reference.modules_by_page(ROOT)
     assert len(reference.contents_lines(ROOT, pages)) == len(pages) + 2
     assert pages["online"]["online.fgd"] == "22_fgd" and pages["fleet"]["fleet.read.kubernetes"] == ""
+    assert ".. automodule:: studies.far" in reference.page_lines("studies", pages["studies"], ROOT / "sched_lab")
     for name in ("api", "sched_lab"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "_toc.yml").write_text("parts: []\n", encoding="utf-8")

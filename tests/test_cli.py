@@ -378,7 +378,7 @@ def maths(tmp_path, monkeypatch):
     """Make a family of two experiments, and a folder for its results."""
     home = SimpleNamespace(EXPERIMENTS={"squares": SQUARES, "cubes": CUBES}, CLAIMS=(CLAIM,), FIGURES={
         "squares": lambda read: __import__("altair").Chart(read("maths/squares.csv")).mark_point().encode(x="n:Q")})
-    monkeypatch.setattr("sched_lab.cli.in_family", lambda family, module: home)
+    monkeypatch.setattr("sched_lab.cli.study_of", lambda family: home)
     (tmp_path / "results").mkdir()
     return home
 
@@ -424,21 +424,13 @@ def test_absent_data_is_skipped_unless_it_is_asked_for(maths, tmp_path, capsys):
     assert said.out == "" and "no/such.csv is not here; run sched-lab fetch openb" in said.err
 
 
-def test_an_installed_package_is_compared_with_and_never_written_to(maths, tmp_path, capsys, monkeypatch):
-    package = tmp_path / "site-packages" / "sched_lab"
-    assert reproduce(tmp_path, "squares") == 0
-    (package / "book" / "data").mkdir(parents=True)
-    (tmp_path / "results").rename(package / "book" / "data" / "results")
-    for module in ("lab.frames", "cli"):
-        monkeypatch.setattr(f"sched_lab.{module}.PACKAGE", package)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    before = content(package)
-    capsys.readouterr()
-    assert call("reproduce", "far", "squares", "--check", "--workers", 1) == 0
-    assert "maths/squares.csv: same" in capsys.readouterr().out
-    assert call("reproduce", "far", "squares") == 2 and "stay as they are" in capsys.readouterr().err
-    assert call("reproduce", "far", "--figures", tmp_path / "figures") == 0
-    assert content(package) == before
+def test_an_installed_package_says_that_reproduction_needs_a_checkout(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sched_lab.cli.PACKAGE", tmp_path / "site-packages" / "sched_lab")
+    for words in ([], ["far"], ["far", "single", "--check"], ["far", "--figures", tmp_path]):
+        assert call("reproduce", *words) == 2
+        assert capsys.readouterr() == ("", (
+            "sched-lab: results are computed again in a checkout, which has the studies; "
+            "git clone https://github.com/sched-lab/sched_lab, and pip install -e . there\n"))
 
 
 def test_experiments_of_all_families_are_listed(capsys):

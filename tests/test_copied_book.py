@@ -22,7 +22,7 @@ def test_every_file_is_copied_as_it_is(tmp_path, capsys):
     mine = tmp_path / "mine"
     assert call("book", str(mine), "--no-open") == 0
     copies = [path.relative_to(mine) for path in mine.rglob("*") if path.is_file() and path.name != BOOK_MARK]
-    assert any(path.suffix == ".gz" for path in copies) and len(copies) > 100
+    assert any(path.suffix == ".gz" for path in copies) and Path("studies/far.py") in copies and len(copies) > 100
     assert [path for path in copies if (mine / path).read_bytes() != (ROOT / path).read_bytes()] == []
     assert call("book", str(mine), "--no-open") == 0 and ": 0 files written" in capsys.readouterr().out
 
@@ -57,11 +57,11 @@ def installed_with(*extras: str) -> set[str]:
 
 
 def importable() -> set[str]:
-    """Return what may be imported: the standard library, the package, and what comes with [all,lab]."""
+    """Return what may be imported: the standard library, package and studies, and what comes with [all,lab]."""
     there = installed_with("all", "lab")
     of_packages = {module for module, homes in packages_distributions().items()
                    if there & set(map(canonicalize_name, homes))}
-    return {*sys.stdlib_module_names, "sched_lab"} | of_packages
+    return {*sys.stdlib_module_names, "sched_lab", "studies"} | of_packages
 
 
 def code_of(chapter: Path) -> str:

@@ -11,7 +11,7 @@ from sched_lab.lab.records import PolicyRecord, PolicyTable
 
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
 FAMILIES = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {"fleet", "lab"})
-ALIKE = {"POLICIES", "bound", "check", "experiments", "policy_of", "read", "report_of", "simulate", "toy"}
+ALIKE = {"POLICIES", "bound", "check", "policy_of", "read", "report_of", "simulate", "toy"}
 EVERY_POLICY = [(family, name) for family in FAMILIES for name in import_module(f"sched_lab.{family}").POLICIES]
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.andreas.experiments import by_greedy, by_rg
 from sched_lab.far.proofs import tight_instance_a100
 from sched_lab.hadar.bounds import check_theorem, refused_job
 from sched_lab.lab.frames import read_frame
+from studies.andreas import by_greedy, by_rg
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "data" / "results"

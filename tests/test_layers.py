@@ -1,4 +1,4 @@
-"""The import graph of the package tells the story of the book: nothing imports upwards, sideways or in circles."""
+"""The import graph of package and studies tells the story: nothing imports upwards, sideways or in circles."""
 import ast
 import re
 from pathlib import Path
@@ -6,21 +6,22 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
+STUDIES = {"studies"}  # beside the package: what computes the results chapters may know all, and nothing knows it
 BELOW = {"_extras"}  # under everything
 SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter"}
 LAB = {"lab"}      # instruments: callables and tidy frames only
 FLEET = {"fleet"}  # a reader's own cluster may know every family
 FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET - LAB
 LINE = {"cli", "hardware_command", "touch", "_ahead", "__main__"}
-RANKS = ["instruments", "spine", "families", "fleet", "cli"]
+RANKS = ["instruments", "spine", "families", "fleet", "cli", "studies"]
 Graph = dict[str, set[str]]
 
 
 def layer(module: str) -> str:
     """Name of the layer a module belongs to; unknown modules have none."""
     top = module.partition(".")[0]
-    for name, members in zip(RANKS, (LAB, SPINE, FAMILIES, FLEET, LINE), strict=True):
-        if top in members and (name in ("instruments", "families", "fleet")) >= ("." in module):
+    for name, members in zip(RANKS, (LAB, SPINE, FAMILIES, FLEET, LINE, STUDIES), strict=True):
+        if top in members and (name in ("instruments", "families", "fleet", "studies")) >= ("." in module):
             return name
     return "no layer"
 
@@ -33,7 +34,7 @@ def modules_of(package: Path) -> dict[str, Path]:
 
 
 def imports_of(source: str, module: str, is_package: bool, known: set[str], root: str = "sched_lab") -> set[str]:
-    """Modules of the package that a source imports, at the top level or inside a function."""
+    """Modules of package and studies that a source imports, at the top level or inside a function."""
     found = set()
     here = [root, *module.split(".")]
     for node in ast.walk(ast.parse(source)):
@@ -50,8 +51,9 @@ def imports_of(source: str, module: str, is_package: bool, known: set[str], root
 
 
 def read_graph(package: Path) -> tuple[Graph, dict[str, float]]:
-    """Import graph, and the chapter number of each exported module."""
+    """Import graph of a package and the studies beside it, and the chapter number of each exported module."""
     files = modules_of(package)
+    files |= {f"studies.{name}": path for name, path in modules_of(package.with_name("studies")).items()}
     graph: Graph = {}
     number: dict[str, float] = {}
     for name, path in files.items():
@@ -97,7 +99,7 @@ def broken_rules(graph: Graph, number: dict[str, float]) -> list[str]:
                 bad.append(f"{a} -> {b}: upwards, {layer(a)} must not know {layer(b)}")
             elif layer(a) == layer(b) == "families" and a.split(".")[0] != b.split(".")[0]:
                 bad.append(f"{a} -> {b}: family to family")
-            elif (layer(a) == layer(b) and layer(a) not in ("instruments", "cli")
+            elif (layer(a) == layer(b) and layer(a) not in ("instruments", "cli", "studies")
                   and number.get(a, 99) <= number.get(b, -1)):
                 bad.append(f"{a} -> {b}: chapter {number.get(a)} imports the later chapter {number.get(b)}")
     return bad
@@ -118,7 +120,8 @@ GOOD: Graph = {"cluster": {"lab.frames", "lab.jit"}, "power": {"cluster"}, "onli
                "online.policy": {"cluster"}, "hadar.model": {"cluster"}, "lab.frames": {"lab.plots"},
                "fleet.read.check": {"fleet.read.tables", "online.fgd", "hadar.model"},
                "fleet.read.tables": {"lab.frames"}, "lab.plots": set(), "lab.jit": set(), "_extras": set(),
-               "cli": {"online.fgd", "fleet.read.check", "hadar.model", "lab.frames"}}
+               "cli": {"online.fgd", "fleet.read.check", "hadar.model", "lab.frames"},
+               "studies.online": {"online.fgd", "studies.trial"}, "studies.trial": {"cli"}}
 
 
 def test_a_good_graph_passes():
@@ -132,6 +135,7 @@ def test_a_good_graph_passes():
     ("hadar.model", "online.fgd", "family to family"),
     ("online.fgd", "fleet.read.tables", "upwards"),
     ("fleet.read.check", "cli", "upwards"),
+    ("cli", "studies.online", "upwards"),
     ("fleet.read.tables", "fleet.read.check", "later chapter"),
     ("cluster", "power", "later chapter"),
     ("online.policy", "online.fgd", "later chapter"),
@@ -158,6 +162,16 @@ def test_every_form_of_import_is_seen(source):
     assert imports_of(source, "online.fgd", False, {"power", "frag"}) == {"power"}
 
 
+@pytest.mark.parametrize(("module", "source"), [
+    ("cli", "from studies.trial import f"),
+    ("cli", "from studies import trial"),
+    ("studies.online", "from .trial import f"),
+    ("studies.online", "from . import trial"),
+])
+def test_imports_of_studies_are_seen(module, source):
+    assert imports_of(source, module, False, {"power", "studies.trial"}) == {"studies.trial"}
+
+
 def test_graph_and_numbers_are_read_from_files(tmp_path):
     (tmp_path / "sched_lab" / "online").mkdir(parents=True)
     for name, text in {
@@ -168,8 +182,10 @@ def test_graph_and_numbers_are_read_from_files(tmp_path):
         "online/more.py": "# File to edit: ../../nbs/23a_more.ipynb.\n",
     }.items():
         (tmp_path / "sched_lab" / name).write_text(text)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "trial.py").write_text("from sched_lab.frag import x\n")
     graph, number = read_graph(tmp_path / "sched_lab")
     assert graph == {"frag": set(), "online": {"online.fgd"}, "online.fgd": {"frag", "online.other"},
-                     "online.other": set(), "online.more": set()}
+                     "online.other": set(), "online.more": set(), "studies.trial": {"frag"}}
     assert number == {"frag": 13, "online.fgd": 22, "online.other": 23, "online.more": 23 + 1 / 27}
     assert any("later chapter" in line for line in broken_rules(graph, number))

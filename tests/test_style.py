@@ -117,7 +117,8 @@ def test_equals_come_in_the_same_order_on_every_processor():
     """NumPy's default sort leaves equals as the vector unit has them."""
     wrong = ["x.argsort()", "t.sort_values('a')"]
     assert unnamed_sorts("; ".join([*wrong, "t.sort_values(['a', 'b'])", "np.argsort(x, kind='stable')"])) == wrong
-    codes = {path.name: path.read_text() for path in (ROOT / "sched_lab").rglob("*.py")}
+    sources = [path for folder in ("sched_lab", "studies") for path in (ROOT / folder).rglob("*.py")]
+    codes = {str(path): path.read_text() for path in sources}
     for path in NOTEBOOKS:
         cells = [cell["source"] for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
         codes[path.name] = "\n".join(line for cell in cells for line in "".join(cell).split("\n")

@@ -52,7 +52,7 @@ def near_tests(files: list[str]) -> list[str]:
 
     graph, _ = read_graph(PACKAGE)
     changed = {name.removeprefix("sched_lab/").removesuffix(".py").replace("/", ".") for name in files
-               if name.startswith("sched_lab/")}
+               if name.startswith(("sched_lab/", "studies/"))}
     near = sorted(distances(graph, changed).items(), key=lambda entry: entry[1])
     own = [name for name in files if name.startswith("tests/") and Path(name).name.startswith("test_")]
     listed = dict.fromkeys([*own, *(test for module, _ in near for test in tests_of(module))])

@@ -1,4 +1,3 @@
-from . import experiments as experiments
 from .exact import solve_exact as solve_exact
 from .greedy import SearchOptions as SearchOptions
 from .instances import armida as armida

@@ -8,8 +8,6 @@ one A30. `POLICIES` lists the schedulers, `simulate` runs one, `check` validates
     mig, batch = far.toy()
     schedule = far.simulate(mig, batch, policy="far-plus")
     schedule.makespan_s, far.bound(mig, batch)
-
-`experiments` computes what the results chapter shows.
 """
 
 import lazy_loader

@@ -1,4 +1,3 @@
-from . import experiments as experiments
 from .bounds import bound as bound
 from .bounds import optimum as optimum
 from .bounds import optimum_with_reconfiguration as optimum_with_reconfiguration

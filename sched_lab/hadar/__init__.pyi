@@ -1,4 +1,3 @@
-from . import experiments as experiments
 from .baselines import Gavel as Gavel
 from .baselines import Tiresias as Tiresias
 from .baselines import YarnCs as YarnCs

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
 PACKAGE = Path(__file__).resolve().parents[1]
+STUDIES = "studies"         # beside the package in a checkout: what computes the results chapters
 IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
 
 
@@ -46,9 +47,14 @@ def heard() -> Iterator[None]:
         raise cause from None
 
 
+def is_ours(file: Path) -> bool:
+    """Whether a file belongs to the package, or to the studies beside it."""
+    return not {PACKAGE, PACKAGE.parent / STUDIES}.isdisjoint(file.parents)
+
+
 @cache
 def _imported_files(file: Path) -> tuple[Path, ...]:
-    """Files of the package that a file of it imports, at the top or inside a function."""
+    """Files of the package and of the studies that one of them imports, at the top or inside a function."""
     folder = file.relative_to(PACKAGE.parent).parent.parts
     found: set[Path] = set()
     for dots, module, names in IMPORT.findall(file.read_text(encoding="utf-8")):
@@ -57,12 +63,12 @@ def _imported_files(file: Path) -> tuple[Path, ...]:
         for name in ["", *re.findall(r"\w+", names)]:
             path = PACKAGE.parent.joinpath(*start, *filter(None, [name]))
             found |= {path.with_suffix(".py"), path / "__init__.py"}
-    return tuple(sorted(path for path in found if PACKAGE in path.parents and path.is_file()))
+    return tuple(sorted(path for path in found if is_ours(path) and path.is_file()))
 
 
 @cache
 def source_stamp(file: Path) -> str:
-    """Hash of a source file and of all files of the package it imports, directly or not.
+    """Hash of a source file and of all files of the package and the studies it imports, directly or not.
 
     A compiled function is stale when one of them changes: it may hold code of any of them.
     """
@@ -74,7 +80,7 @@ def source_stamp(file: Path) -> str:
             todo += _imported_files(path)
     digest = hashlib.sha256()
     for path in sorted(files):
-        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+        digest.update(f"{path.relative_to(PACKAGE.parent)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -337,7 +343,7 @@ def njit(**options: Any) -> Callable[[F], F]:
     _tell_of_compiling()
 
     def decorate(function: F) -> F:
-        is_kept = options.get("cache", True) and function.__module__.startswith(f"{PACKAGE.name}.")
+        is_kept = options.get("cache", True) and function.__module__.startswith((f"{PACKAGE.name}.", f"{STUDIES}."))
         return _two_forms(function, {"no_cfunc_wrapper": True} | options, _kept_form if is_kept else _unkept_form)
 
     return decorate

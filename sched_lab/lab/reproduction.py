@@ -17,19 +17,19 @@ from typing import Any
 import pandas as pd
 
 from .frames import InputError, check_one_of, is_finished, read_frame, sha256, write_frame
-from .jit import PACKAGE, source_stamp
+from .jit import is_ours, source_stamp
 from .sweeps import Shown, sweep
 
 __all__ = ['STATUSES', 'Workplace', 'Experiment', 'experiments_frame', 'Claim', 'claims_frame', 'reproduce']
 
 
 def stamp_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Hash of the source files behind a function of the package; nothing for other functions."""
+    """Hash of the source files behind a function of the package or of a study; nothing for other functions."""
     plain: Any = function
     while isinstance(plain, partial):
         plain = plain.func
     file = Path(inspect.getsourcefile(inspect.unwrap(plain)) or "").resolve()
-    return {"code": source_stamp(file)[:16]} if PACKAGE in file.parents else {}
+    return {"code": source_stamp(file)[:16]} if is_ours(file) else {}
 
 
 def nowhere(name: str) -> Path | None:

@@ -3,7 +3,7 @@
 Start with a problem, which is nodes and tasks: `cluster, tasks = toy()`, or `read("nodes.csv", "tasks.csv")`. Run it with
 `simulate(cluster, tasks, policy="pwr-fgd:0.1", seed=0)`; `POLICIES` lists who may decide. `check` is the independent
 validator, `bound` what no policy can beat, `report_of` the run as tables, and `simulate_together` many runs as one
-program on arrays. `experiments` has what the results chapters show.
+program on arrays.
 """
 
 import lazy_loader

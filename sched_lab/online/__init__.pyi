@@ -1,4 +1,3 @@
-from . import experiments as experiments
 from .bounds import bound as bound
 from .evaluation import Study as Study
 from .evaluation import read_study as read_study

@@ -21,7 +21,8 @@ from sched_lab.online.equal_service import (
     power_when,
     weights_of,
 )
-from sched_lab.online.experiments import (
+from sched_lab.traces import find_data, find_reference, toy_tasks
+from studies.online import (
     CHANGES,
     FAMILY,
     JUDGES,
@@ -33,7 +34,6 @@ from sched_lab.online.experiments import (
     judged,
     part_rows,
 )
-from sched_lab.traces import find_data, find_reference, toy_tasks
 
 RESULTS = Path(__file__).parents[2] / "data" / "results" / "pwr"
 XS = (None, 0.5, 1.0)
@@ -184,7 +184,7 @@ def place_for(folder, trace):
 
 @pytest.mark.parametrize(("frame", "policy"), [("equal_service", "joint"), ("bid_family", "bid:1000:0.5")])
 def test_a_stored_run_comes_out_again(frame, policy, tmp_path, monkeypatch):
-    monkeypatch.setattr("sched_lab.online.experiments.JUDGES", (53,))
+    monkeypatch.setattr("studies.online.JUDGES", (53,))
     again = judged(place_for(tmp_path, "gpuspec25"), (policy,), "again", ("gpuspec25",))
     kept = stored(f"{frame}.csv.gz").query("trace == 'gpuspec25' and seed == 53 and policy == @policy")
     assert len(again) == len(kept) == 51

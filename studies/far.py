@@ -1,29 +1,34 @@
-"""The random batches of the paper's tables, what is measured on them, and which claims that decides."""
-
-# A module, written by hand.
+"""The random batches of FAR's tables, what is measured on them, and which claims that decides."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from ..lab.arrays import Floats
-from ..lab.frames import book_home
-from ..lab.reproduction import Claim, Experiment, Workplace
-from ..lab.sweeps import grid
-from .baselines import fix_partition, fix_partition_best, miso, parse_partition
-from .bounds import lower_bound, optimum_with_reconfiguration
-from .mig import Mig, Schedule, check_schedule, mig_of
-from .multibatch import batch_plans, chain, excess_percent, gain_percent, ideal_s, trivial_chain
-from .plus import far_plus
-from .proofs import proved_factor, worst_ratio
-from .refine import far
-from .tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
+from sched_lab.far.baselines import fix_partition, fix_partition_best, miso, parse_partition
+from sched_lab.far.bounds import lower_bound, optimum_with_reconfiguration
+from sched_lab.far.mig import Mig, Schedule, check_schedule, mig_of
+from sched_lab.far.multibatch import (
+    batch_plans,
+    chain,
+    excess_percent,
+    gain_percent,
+    ideal_s,
+    trivial_chain,
+)
+from sched_lab.far.plus import far_plus
+from sched_lab.far.proofs import proved_factor, worst_ratio
+from sched_lab.far.refine import far
+from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
+from sched_lab.lab.arrays import Floats
+from sched_lab.lab.reproduction import Claim, Experiment, Workplace
+from sched_lab.lab.sweeps import grid
 
 if TYPE_CHECKING:
     import altair as alt
@@ -241,7 +246,7 @@ CELL = ["scaling", "width", "num_tasks", "quantity"]
 
 def paper_tables() -> pd.DataFrame:
     """Tables 4 to 9 as printed: table, the cell, and the paper's number."""
-    return pd.read_csv(book_home() / "data" / "paper" / "far_tables.csv")
+    return pd.read_csv(Path(__file__).parents[1] / "data" / "paper" / "far_tables.csv")
 
 
 def beside(table: int, frame: pd.DataFrame) -> pd.DataFrame:
@@ -342,9 +347,9 @@ def table_5(sigma: pd.DataFrame) -> tuple[str, str]:
 
 
 def before_phase_3(single: pd.DataFrame) -> tuple[float, float]:
-    """Rho after phases 1 and 2, the paper's and ours: its Table 4, taken before the gain of its Table 6.
+    """Rho after phases 1 and 2 for 20 tasks, Mixed, Wide: the paper's and ours.
 
-    One kind of batch: 20 tasks, Mixed, Wide.
+    The paper's is its Table 4, taken before the gain of its Table 6.
     """
     row = ("mixed", "wide", 20)
     after, gain_percent = (beside(table, single)["paper"].loc[(*row, quantity)]
@@ -360,8 +365,8 @@ def refinement_gain(single: pd.DataFrame) -> tuple[str, str, str]:
     status = "reproduced" if (table["status"] == "reproduced").any() else "not reproduced"
     gains = table[list(SUPERS)].to_numpy()
     theirs, ours = before_phase_3(single)
-    why = (f"our phases 1 and 2 leave less to mend: at 20 tasks, Mixed, Wide they end at {ours:.2f} "
-           f"of the ideal; by its Tables 4 and 6 the paper's end at {theirs:.2f}")
+    why = ("our phases 1 and 2 leave less to mend: at 20 tasks, Mixed, Wide they end at "
+           f"{ours:.2f} of the ideal; by its Tables 4 and 6 the paper's end at {theirs:.2f}")
     return f"{gains.min():.1f} to {gains.max():.1f} %", status, why
 
 

@@ -5,8 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.far import experiments
-from sched_lab.far.experiments import (
+from sched_lab.lab.frames import input_key, read_frame, read_sidecar
+from sched_lab.lab.reproduction import claims_frame
+from studies import far as experiments
+from studies.far import (
     CLAIMS,
     EXPERIMENTS,
     FIGURES,
@@ -17,8 +19,6 @@ from sched_lab.far.experiments import (
     judged,
     paper_tables,
 )
-from sched_lab.lab.frames import input_key, read_frame, read_sidecar
-from sched_lab.lab.reproduction import claims_frame
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 

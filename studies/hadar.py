@@ -1,6 +1,4 @@
-"""Seven experiments make every stored frame of Hadar; every number that the paper prints is a claim that they decide."""
-
-# A module, written by hand.
+"""The experiments that make every stored frame of Hadar, and the numbers they are compared with."""
 
 from __future__ import annotations
 
@@ -13,15 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..lab import plots
-from ..lab.frames import embedded, sha256
-from ..lab.reproduction import Claim, Experiment, Workplace
-from ..lab.sweeps import Cell, grid
-from ..traces import find_data
-from .baselines import Gavel, RoundShares, Tiresias, YarnCs
-from .bounds import check_theorem, forked_utilisation, most_busy, refused_job
-from .simulation import MIXES, NODES, HadarE, node_workload, run_copies
-from .energy import (
+from sched_lab.hadar.baselines import Gavel, RoundShares, Tiresias, YarnCs
+from sched_lab.hadar.bounds import check_theorem, forked_utilisation, most_busy, refused_job
+from sched_lab.hadar.energy import (
     AWAKE,
     OFF,
     Draw,
@@ -32,10 +24,10 @@ from .energy import (
     mean_front,
     watts_of,
 )
-from .fluid import makespan_bound_s
-from .fork import training_curve
-from .green import EnergyFirst, GreenHadar, GreenPlanned
-from .model import (
+from sched_lab.hadar.fluid import makespan_bound_s
+from sched_lab.hadar.fork import training_curve
+from sched_lab.hadar.green import EnergyFirst, GreenHadar, GreenPlanned
+from sched_lab.hadar.model import (
     SECONDS_PER_HOUR,
     Scheduler,
     State,
@@ -45,16 +37,30 @@ from .model import (
     figure_one,
     nothing_runs,
 )
-from .planned import Planned, mean_jct_bound_s, type_prices
-from .primal_dual import Hadar
-from .simulation import Simulation, run_rounds, summary
-from .workload import (
+from sched_lab.hadar.planned import Planned, mean_jct_bound_s, type_prices
+from sched_lab.hadar.primal_dual import Hadar
+from sched_lab.hadar.simulation import (
+    MIXES,
+    NODES,
+    HadarE,
+    Simulation,
+    node_workload,
+    run_copies,
+    run_rounds,
+    summary,
+)
+from sched_lab.hadar.workload import (
     GAVEL_TYPES,
     default_throughputs,
     draw_workload,
     paper_cluster,
     read_gavel_throughputs,
 )
+from sched_lab.lab import plots
+from sched_lab.lab.frames import embedded, sha256
+from sched_lab.lab.reproduction import Claim, Experiment, Workplace
+from sched_lab.lab.sweeps import Cell, grid
+from sched_lab.traces import find_data
 
 __all__ = ['EXPERIMENTS', 'CLAIMS', 'FIGURES']
 

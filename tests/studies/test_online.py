@@ -6,7 +6,8 @@ import pytest
 
 from sched_lab.lab.frames import InputError, read_frame, write_frame
 from sched_lab.lab.reproduction import claims_frame, reproduce
-from sched_lab.online.experiments import (
+from sched_lab.traces import find_data, find_reference
+from studies.online import (
     CLAIMS,
     EXPERIMENTS,
     FIGURES,
@@ -16,7 +17,6 @@ from sched_lab.online.experiments import (
     frontier_row,
     policy_row,
 )
-from sched_lab.traces import find_data, find_reference
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 CHEAP = ("cluster-power", "traces", "rescored")

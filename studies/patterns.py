@@ -1,18 +1,15 @@
 """Prices of node patterns: what a task costs is what the best content of a node loses by it."""
 
-# A module, written by hand.
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..cluster import WHOLE_GPU_MILLI, Cluster
-from ..lab.arrays import Floats, Integers, Truths
-from ..lab.jit import njit
-from ..traces import Arrivals, Tasks, most_popular, task_classes
-from .bid import (
+from sched_lab.cluster import WHOLE_GPU_MILLI, Cluster
+from sched_lab.lab.arrays import Floats, Integers, Truths
+from sched_lab.lab.jit import njit
+from sched_lab.online.bid import (
     _bid,
     admitted_types,
     cost_milliwatt,
@@ -24,9 +21,9 @@ from .bid import (
     room_of,
     set_dials,
 )
-from .bounds import fill_gpu, fill_node, taken
-from .inflation import in_file_order, place
-from .model import (
+from sched_lab.online.bounds import fill_gpu, fill_node, taken
+from sched_lab.online.inflation import in_file_order, place
+from sched_lab.online.model import (
     NUM_ROWS,
     Placements,
     PowerSettings,
@@ -36,6 +33,7 @@ from .model import (
     try_gpus,
     world_of,
 )
+from sched_lab.traces import Arrivals, Tasks, most_popular, task_classes
 
 HUNDREDTH_MILLI = 10
 PAIR_MILLI = 2000

@@ -1,6 +1,4 @@
-"""The simulations behind the results chapter, its figure, and the claims of the paper as functions of the stored frames."""
-
-# A module, written by hand.
+"""The simulations behind the chapter on ANDREAS' results, its figure, and the paper's claims."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..lab.plots import policy_colours
-from ..lab.reproduction import Claim, Experiment, Workplace
-from ..lab.sweeps import grid
-from .greedy import SearchOptions
-from .instances import armida, generate
-from .simulation import Simulation, simulate
+from sched_lab.andreas.greedy import SearchOptions
+from sched_lab.andreas.instances import armida, generate
+from sched_lab.andreas.simulation import Simulation, simulate
+from sched_lab.lab.plots import policy_colours
+from sched_lab.lab.reproduction import Claim, Experiment, Workplace
+from sched_lab.lab.sweeps import grid
 
 if TYPE_CHECKING:
     import altair as alt

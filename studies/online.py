@@ -1,6 +1,4 @@
-"""Every stored frame of these chapters has a name, a function that computes it, and a price in minutes."""
-
-# A module, written by hand.
+"""The experiments that make every stored frame of the PWR chapters, each with its minutes."""
 
 from __future__ import annotations
 
@@ -12,24 +10,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..cluster import Cluster, describe_nodes, empty_state, read_nodes
-from ..lab.arrays import Integers
-from ..lab.frames import sha256
-from ..lab.reproduction import Claim, Experiment, Workplace
-from ..lab.sweeps import grid
-from ..power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
-from ..traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
-from .bounds import METHODS, Service, eopc_lower_bound_w, grar_upper_bound
-from .evaluation import Known, Study, arrivals_in, cluster_in, compare, run_cell, tasks_in
-from .inflation import Run, cut, inflate, mean_curve, on_grid, sample_arrivals, saving_percent
+from sched_lab.cluster import Cluster, describe_nodes, empty_state, read_nodes
+from sched_lab.lab.arrays import Integers
+from sched_lab.lab.frames import sha256
+from sched_lab.lab.reproduction import Claim, Experiment, Workplace
+from sched_lab.lab.sweeps import grid
+from sched_lab.online.bounds import METHODS, Service, eopc_lower_bound_w, grar_upper_bound
+from sched_lab.online.evaluation import (
+    Known,
+    Study,
+    arrivals_in,
+    cluster_in,
+    compare,
+    run_cell,
+    tasks_in,
+)
+from sched_lab.online.inflation import (
+    Run,
+    cut,
+    inflate,
+    mean_curve,
+    on_grid,
+    sample_arrivals,
+    saving_percent,
+)
+from sched_lab.online.model import Placements, final_state
+from sched_lab.online.policies import policy_of
+from sched_lab.online.pwr_results import CLAIMS as DEFAULT_CLAIMS
+from sched_lab.online.pwr_results import EVALUATION
+from sched_lab.online.pwr_traces import CLAIMS as TRACE_CLAIMS
+from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
+from sched_lab.traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
+
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
 from .memory import price_memory
-from .model import Placements, final_state
 from .patterns import place_by_patterns
-from .policies import policy_of
-from .pwr_results import CLAIMS as DEFAULT_CLAIMS
-from .pwr_results import EVALUATION
-from .pwr_traces import CLAIMS as TRACE_CLAIMS
 
 if TYPE_CHECKING:
     import altair as alt

@@ -1,6 +1,7 @@
-"""Run times, speeds, watts and the mix of tasks, each misjudged by as much as you like; the schedule is decided with what is believed, and happens, is checked and is billed with what is true."""
+"""Run times, speeds, watts and the mix of tasks, each misjudged by as much as you like.
 
-# A module, written by hand.
+A schedule is decided with what is believed; it happens, is checked and is billed with what is true.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +11,19 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ...cluster import Cluster, State, empty_state
-from ...far.execution import as_executed, forecast, planned_s, steps_of
-from ...far.mig import Schedule, check_schedule
-from ...hadar.model import Allocation, Jobs, Scheduler
-from ...hadar.model import State as RoundState
-from ...hardware import CpuModel, GpuModel, Hardware, Watts
-from ...lab.arrays import Floats
-from ...lab.frames import InputError
-from ...online.inflation import Run, in_file_order, play, run_of
-from ...online.model import Placements, PowerSettings, check_placements, world_of
-from ...online.policies import policy_of
-from ...traces import Arrivals, Tasks, most_popular, task_classes
-from .day import Day
+from sched_lab.cluster import Cluster, State, empty_state
+from sched_lab.far.execution import as_executed, forecast, planned_s, steps_of
+from sched_lab.far.mig import Schedule, check_schedule
+from sched_lab.fleet.ask.day import Day
+from sched_lab.hadar.model import Allocation, Jobs, Scheduler
+from sched_lab.hadar.model import State as RoundState
+from sched_lab.hardware import CpuModel, GpuModel, Hardware, Watts
+from sched_lab.lab.arrays import Floats
+from sched_lab.lab.frames import InputError
+from sched_lab.online.inflation import Run, in_file_order, play, run_of
+from sched_lab.online.model import Placements, PowerSettings, check_placements, world_of
+from sched_lab.online.policies import policy_of
+from sched_lab.traces import Arrivals, Tasks, most_popular, task_classes
 
 __all__ = ['misjudged']
 

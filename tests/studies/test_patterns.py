@@ -5,10 +5,11 @@ import pytest
 from sched_lab.cluster import toy_cluster
 from sched_lab.lab.frames import read_frame
 from sched_lab.online.bid import _bid
-from sched_lab.online.experiments import PATTERN_POLICIES, PATTERN_TRACES
 from sched_lab.online.inflation import sample_arrivals
 from sched_lab.online.model import PowerSettings, final_state, world_of
-from sched_lab.online.patterns import (
+from sched_lab.traces import most_popular, task_classes, toy_tasks
+from studies.online import PATTERN_POLICIES, PATTERN_TRACES
+from studies.patterns import (
     MICRO,
     Classes,
     Patterns,
@@ -23,7 +24,6 @@ from sched_lab.online.patterns import (
     states,
     values_of,
 )
-from sched_lab.traces import most_popular, task_classes, toy_tasks
 
 ONE_TYPE = np.ones((2, 1), bool)
 

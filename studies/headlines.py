@@ -1,6 +1,4 @@
-"""Five sweeps over the size of an error, one for each family; what is read off their frames, and the rule by which a headline holds or fails."""
-
-# A module, written by hand.
+"""Sweeps over the size of an error, one for each family, and when a headline of the book stands."""
 
 from __future__ import annotations
 
@@ -12,35 +10,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ... import far
-from ...andreas.experiments import FACTORS, RULES, reduction_percent
-from ...andreas.experiments import SEEDS as ANDREAS_SEEDS
-from ...andreas.instances import generate
-from ...andreas.simulation import simulate
-from ...far.baselines import best_partition, fix_partition, miso_rounds
-from ...far.baselines import run_rounds as run_miso
-from ...far.mig import check_schedule, mig_of
-from ...far.multibatch import ideal_s
-from ...far.tasks import SCALINGS, WIDTHS, generate_times
-from ...hadar.energy import check_energy, energy_of, watts_of
-from ...hadar.experiments import MEASURED, READINGS, trace_workload
-from ...hadar.model import SECONDS_PER_HOUR
-from ...hadar.model import check_simulation as check_rounds
-from ...hadar.simulation import run_rounds
-from ...hardware import default_hardware
-from ...lab.arrays import Floats
-from ...lab.frames import sha256
-from ...lab.plots import policy_colours
-from ...lab.reproduction import Claim, Experiment, Workplace
-from ...lab.sweeps import grid
-from ...online.evaluation import Known, tasks_in
-from ...online.experiments import RECORDED, TraceFiles, files_of, needs_of, pods
-from ...online.inflation import arrivals_of, on_grid
-from ...power import datacenter_power_w
-from ...traces import Tasks
-from ..replay.compare import interval_of
-from .day import Day, bill_of_day, draw_day, example_cluster, nodes_of
-from .day_run import RESAMPLES, Parts, effects_of, parts_of, variants_of
+from sched_lab import far
+from sched_lab.andreas.instances import generate
+from sched_lab.andreas.simulation import simulate
+from sched_lab.far.baselines import best_partition, fix_partition, miso_rounds
+from sched_lab.far.baselines import run_rounds as run_miso
+from sched_lab.far.mig import check_schedule, mig_of
+from sched_lab.far.multibatch import ideal_s
+from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
+from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
+from sched_lab.fleet.ask.day_run import RESAMPLES, Parts, effects_of, parts_of, variants_of
+from sched_lab.fleet.replay.compare import interval_of
+from sched_lab.hadar.energy import check_energy, energy_of, watts_of
+from sched_lab.hadar.model import SECONDS_PER_HOUR
+from sched_lab.hadar.model import check_simulation as check_rounds
+from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hardware import default_hardware
+from sched_lab.lab.arrays import Floats
+from sched_lab.lab.frames import sha256
+from sched_lab.lab.plots import policy_colours
+from sched_lab.lab.reproduction import Claim, Experiment, Workplace
+from sched_lab.lab.sweeps import grid
+from sched_lab.online.evaluation import Known, tasks_in
+from sched_lab.online.inflation import arrivals_of, on_grid
+from sched_lab.power import datacenter_power_w
+from sched_lab.traces import Tasks
+
+from .andreas import FACTORS, RULES, reduction_percent
+from .andreas import SEEDS as ANDREAS_SEEDS
+from .hadar import MEASURED, READINGS, trace_workload
+from .online import RECORDED, TraceFiles, files_of, needs_of, pods
 from .robustness import (
     Inflation,
     Misled,

@@ -1,7 +1,5 @@
 """Host memory strands GPUs too, and no score looks at it: what is gained when it has a price."""
 
-# A module, written by hand.
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -11,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lab.arrays import Integers
-from ..lab.jit import njit
-from ..traces import Tasks, task_classes
-from .joint import stranded_milli, usual_ratio
-from .model import Policy, Score, World
-from .policies import policy_of
+from sched_lab.lab.arrays import Integers
+from sched_lab.lab.jit import njit
+from sched_lab.online.joint import stranded_milli, usual_ratio
+from sched_lab.online.model import Policy, Score, World
+from sched_lab.online.policies import policy_of
+from sched_lab.traces import Tasks, task_classes
 
 __all__ = ['price_memory']
 

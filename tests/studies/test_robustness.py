@@ -8,10 +8,20 @@ import pytest
 
 from sched_lab import andreas, far, online
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.fleet.ask import headlines
 from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
-from sched_lab.fleet.ask.headlines import ROBUST, against_fgd, far_cell, summed_up
-from sched_lab.fleet.ask.robustness import (
+from sched_lab.hadar.baselines import Tiresias
+from sched_lab.hadar.model import check_simulation, figure_one
+from sched_lab.hadar.simulation import run_rounds
+from sched_lab.hardware import default_hardware
+from sched_lab.lab.frames import InputError, read_frame
+from sched_lab.lab.reproduction import claims_frame
+from sched_lab.online.inflation import sample_arrivals
+from sched_lab.power import datacenter_power_w
+from sched_lab.traces import Tasks
+from studies import headlines
+from studies.fleet import CLAIMS, EXPERIMENTS
+from studies.headlines import ROBUST, against_fgd, far_cell, summed_up
+from studies.robustness import (
     NOMINAL,
     Inflation,
     Misled,
@@ -25,16 +35,6 @@ from sched_lab.fleet.ask.robustness import (
     state_at,
     true_watts,
 )
-from sched_lab.fleet.experiments import CLAIMS, EXPERIMENTS
-from sched_lab.hadar.baselines import Tiresias
-from sched_lab.hadar.model import check_simulation, figure_one
-from sched_lab.hadar.simulation import run_rounds
-from sched_lab.hardware import default_hardware
-from sched_lab.lab.frames import InputError, read_frame
-from sched_lab.lab.reproduction import claims_frame
-from sched_lab.online.inflation import sample_arrivals
-from sched_lab.power import datacenter_power_w
-from sched_lab.traces import Tasks
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.hadar import experiments as chapter
-from sched_lab.hadar.experiments import CELLS, CLAIMS, EXPERIMENTS, FIGURES, NodeEvidence, Number
 from sched_lab.lab.frames import embedded, read_frame
 from sched_lab.lab.reproduction import Workplace, claims_frame, reproduce
 from sched_lab.traces import find_data
+from studies import hadar as chapter
+from studies.hadar import CELLS, CLAIMS, EXPERIMENTS, FIGURES, NodeEvidence, Number
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 PAPER = pd.read_csv(embedded("paper/hadar.csv"), keep_default_na=False)

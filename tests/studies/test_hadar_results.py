@@ -5,9 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.hadar import experiments as chapter
 from sched_lab.lab.frames import embedded, read_frame
 from sched_lab.traces import find_data
+from studies import hadar as chapter
 
 RESULTS = Path(__file__).parents[2] / "data" / "results" / "hadar"
 measured = pytest.mark.skipif(find_data("gavel/throughputs.csv") is None,

@@ -5,9 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.andreas.experiments import CELLS, CLAIMS, EXPERIMENTS, FIGURES, by_greedy, cells, costs
 from sched_lab.lab.frames import read_frame, read_sidecar
 from sched_lab.lab.reproduction import Workplace, claims_frame, moved_claims
+from studies.andreas import CELLS, CLAIMS, EXPERIMENTS, FIGURES, by_greedy, cells, costs
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 
@@ -42,7 +42,7 @@ def test_a_cell_computed_now_is_what_is_stored(name, cell):
 
 def test_frames_are_those_that_an_experiment_promises(tmp_path, monkeypatch):
     few = {name: cells([2], [1000], ["edf", "greedy", "rg"])[:1] for name in EXPERIMENTS}
-    monkeypatch.setattr("sched_lab.andreas.experiments.CELLS", few)
+    monkeypatch.setattr("studies.andreas.CELLS", few)
     for one in EXPERIMENTS.values():
         made = one.compute(Workplace(tmp_path / one.name))
         assert sorted(made) == sorted(one.frames)

@@ -7,13 +7,13 @@ import pytest
 from sched_lab.cluster import toy_cluster
 from sched_lab.lab.frames import read_frame
 from sched_lab.online.bid import set_dials
-from sched_lab.online.experiments import CHANGED_SEEDS, CHANGED_TRACES, MEMORY, MEMORY_POLICIES
 from sched_lab.online.inflation import play
 from sched_lab.online.joint import usual_ratio
-from sched_lab.online.memory import price_memory, stranded_by_memory, usual_memory
 from sched_lab.online.model import PowerSettings, world_of
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import most_popular, task_classes, toy_tasks
+from studies.memory import price_memory, stranded_by_memory, usual_memory
+from studies.online import CHANGED_SEEDS, CHANGED_TRACES, MEMORY, MEMORY_POLICIES
 
 
 @pytest.mark.parametrize(("cpu", "mib", "free", "extra"), [

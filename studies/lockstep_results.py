@@ -1,6 +1,4 @@
-"""Counted and measured: what a step costs before it does anything, how much memory a score moves, and how many replicas it takes to make up for it."""
-
-# A module, written by hand.
+"""Time and memory that a step of lockstep takes, and how many replicas make up for it."""
 
 from __future__ import annotations
 
@@ -15,12 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..cluster import State, default_cluster, empty_state
-from ..lab.arrays import best_time_s, copy_bandwidth_bytes_per_s, get_xp, synchronise, traffic_of
-from ..power import power_of
-from ..traces import default_tasks, target_workload, task_classes
-from .inflation import play, sample_arrivals
-from .lockstep import (
+from sched_lab.cluster import State, default_cluster, empty_state
+from sched_lab.lab.arrays import (
+    best_time_s,
+    copy_bandwidth_bytes_per_s,
+    get_xp,
+    synchronise,
+    traffic_of,
+)
+from sched_lab.online.inflation import play, sample_arrivals
+from sched_lab.online.lockstep import (
     SCRATCH_BYTES,
     ArrivalColumns,
     Setting,
@@ -33,9 +35,11 @@ from .lockstep import (
     rules_of,
     setting_of,
 )
-from .model import Placements, final_state, world_of
-from .pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs, rooms_of, score_all
-from .policies import policy_of
+from sched_lab.online.model import Placements, final_state, world_of
+from sched_lab.online.pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs, rooms_of, score_all
+from sched_lab.online.policies import policy_of
+from sched_lab.power import power_of
+from sched_lab.traces import default_tasks, target_workload, task_classes
 
 ENGINES = ("fgd", "pwr", "pwr-fgd:0.1", "bestfit", "random")  # policies that are timed
 REPLICAS = {"cpu": (1, 4, 16, 64, 128), "cuda": (1, 8, 64, 256, 1000)}
