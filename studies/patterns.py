@@ -280,7 +280,7 @@ def class_prices(world: World, classes: Classes, before: Floats) -> tuple[float,
         served, price = priced(classes.gain @ times, sparse.vstack([where, times]),
                                np.concatenate([count, asked]))
         worth = patterns.add(price[len(found):])
-        if count @ np.maximum(0, worth - price[:len(found)]) < GAP * free:
+        if (count * np.maximum(0, worth - price[:len(found)])).sum() < GAP * free:
             break
     return served, price[len(found):]
 

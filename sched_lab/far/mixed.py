@@ -212,14 +212,16 @@ def fluid_s(resources: Resources, times_s: Floats) -> tuple[float, Floats]:
     tasks = np.arange(len(times_s))
     shares = resources.use / resources.capacity[:, None]
     for step in range(STEPS):
-        cost = (price @ shares) * times_s
+        cost = (price[:, None] * shares).sum(axis=0) * times_s
         cost[~np.isfinite(times_s)] = np.inf
         chosen = np.argmin(cost, axis=1)
         own = cost[tasks, chosen]
         if own.sum() > best_s:
             best_s, best = float(own.sum()), own
-        used = shares[:, chosen] @ times_s[tasks, chosen]
-        if not used.max(initial=0.0) or not np.isfinite(best_s):
+        if not np.isfinite(best_s):
+            break
+        used = (shares[:, chosen] * times_s[tasks, chosen]).sum(axis=1)
+        if not used.max(initial=0.0):
             break
         price = price * np.exp(STRIDE / np.sqrt(1 + step) * used / used.max())
         price /= price.sum()

@@ -22,6 +22,7 @@ __all__ = ['Gavel', 'Tiresias', 'YarnCs']
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-006i
 RESET_S = 1920.0  # least time between two solutions of Gavel's linear program
+SHARE_DECIMALS = 9  # of a share: what a solver says beyond hangs on the order of additions
 HEAD_START_S = 180.0  # time that Gavel's books credit to each job on each type from the start
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-008
@@ -50,7 +51,7 @@ def fair_shares(rate: Floats, workers: Integers, gpus: Integers,
     """
     from scipy import sparse
 
-    equal = rate @ (gpus / gpus.sum())
+    equal = (rate * (gpus / gpus.sum())).sum(axis=1)
     worth = rate * (workers / (weight * equal))[:, None]
     limits, right = _limits(workers, gpus)
     above_level = sparse.hstack([-work_rows(worth), np.ones((len(workers), 1))])
@@ -172,16 +173,16 @@ def _present(state: State, rate: Floats) -> tuple[Floats, Integers, Integers]:
 # %% ../../nbs/43_hadar_baselines.ipynb #43-029s
 def _maxmin(state: State, rate: Floats) -> Floats:
     weight = state.jobs.weight[state.active]
-    return fair_shares_of_kinds(*_present(state, rate), weight)[1]
+    return fair_shares_of_kinds(*_present(state, rate), weight)[1].round(SHARE_DECIMALS)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-029t
 def _makespan(state: State, rate: Floats) -> Floats:
     remaining = state.remaining[state.active]
-    return shortest_shares_of_kinds(*_present(state, rate), remaining)[1]
+    return shortest_shares_of_kinds(*_present(state, rate), remaining)[1].round(SHARE_DECIMALS)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-029u
 def _sum(state: State, rate: Floats) -> Floats:
-    return fastest_shares(*_present(state, rate))[1]
+    return fastest_shares(*_present(state, rate))[1].round(SHARE_DECIMALS)
 
 
 OBJECTIVES: dict[str, Shares] = {"maxmin": _maxmin, "makespan": _makespan, "sum": _sum}

@@ -140,11 +140,11 @@ def cheapest_times(need: Floats, workers: Integers, room: Floats, price: Floats)
         for fast in range(len(price)):
             job = np.flatnonzero(fits[:, fast] & ~fits[:, slow] & (cost[:, slow] < least))
             both, slopes = _on_two_types(need[job], room[job], fast, slow)
-            both_cost = workers[job] * (both @ price)
+            both_cost = workers[job] * (both * price).sum(axis=1)
             better = both_cost < least[job]
             times[job[better]] = both[better]
             least[job[better]] = both_cost[better]
-            slope[job[better]] = (workers[job] * (slopes @ price))[better]
+            slope[job[better]] = (workers[job] * (slopes * price).sum(axis=1))[better]
     return Offer(times, float(least.sum()), float(slope.sum()))
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-107
@@ -167,6 +167,12 @@ def _highest_below(planes: Floats) -> tuple[float, Floats, Floats]:
     if not found.success:
         raise RuntimeError(f"the linear program was not solved: {found.message}")
     return -found.fun * unit, np.maximum(found.x[:-1], 0.0), -found.ineqlin.marginals
+
+# %% ../../nbs/42a_hadar_fluid.ipynb #42a-107b
+def _in_use(workers: Integers, times: Floats) -> Floats:
+    """(types,) GPU time in use, added up in the order of the jobs on every processor."""
+    in_use: Floats = (workers[:, None] * times).sum(axis=0)
+    return in_use
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-108
 class Proof(NamedTuple):
@@ -205,7 +211,7 @@ def best_prices(need: Floats, workers: Integers, gpus: Integers, late: Floats,
         room = np.full(len(need), np.inf) if at_once else end - late
         offer = cheapest_times(need, workers, room, price)
         asked.append((price, room))
-        planes.append(workers @ offer.times / gpus)
+        planes.append(_in_use(workers, offer.times) / gpus)
         proven = (offer.cost - offer.slope * end + late.min()) / (1 - offer.slope)
         is_better = proven > bound
         if is_better:
@@ -311,11 +317,11 @@ def priced_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: Flo
     times = proof.answers[0].copy()
     is_open = (proof.answers != times).any(axis=(0, 2))
     if is_open.any():
-        used = workers[~is_open] @ times[~is_open]
+        used = _in_use(workers[~is_open], times[~is_open])
         times[is_open] = _share_rest(need[is_open], workers[is_open], there, late[is_open],
                                      float(late.min()), used)
     ends = late + times.sum(axis=1)
-    full = late.min() + (workers @ times / there).max()
+    full = late.min() + (_in_use(workers, times) / there).max()
     times_s = np.zeros((len(need), len(gpus)))
     times_s[:, gpus > 0] = times * unit_s
     return Priced(max(float(ends.max()), float(full)) * unit_s, times_s, proof.bound * unit_s)

@@ -1,10 +1,12 @@
 """Gavel, Tiresias and YARN-CS: runs of Gavel's own simulator, the paper's Fig. 1, and laws on random workloads."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sched_lab.hadar import baselines, fluid
 from sched_lab.hadar.baselines import (
     Gavel,
     RoundShares,
@@ -24,7 +26,7 @@ from sched_lab.hadar.baselines import (
 )
 from sched_lab.hadar.model import Cluster, Jobs, State, allocation_of, figure_one, nothing_runs, type_gpus
 from sched_lab.hadar.simulation import rounds_frame, run_rounds
-from sched_lab.hadar.workload import read_gavel_throughputs
+from sched_lab.hadar.workload import default_throughputs, draw_workload, read_gavel_throughputs
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data
 from tests.hadar.cases import RUNS, TOY, TYPES, golden, golden_workload, random_workload, run_name, toy_golden
@@ -395,6 +397,24 @@ def test_each_objective_solves_its_own_program_for_what_is_active_and_left():
     assert (some[1] / weight * speed["maxmin"] / equal).min() == pytest.approx(fair_shares(*some, weight)[0])
     assert speed["sum"].sum() == pytest.approx(fastest_shares(*some)[0])
     assert (left[active] / speed["makespan"]).max() == pytest.approx(shortest_shares(*some, left[active])[0])
+
+
+@pytest.mark.parametrize("key", ["maxmin", "makespan", "sum"])
+def test_the_last_digits_of_a_solver_decide_nothing(key, monkeypatch):
+    """With other kernels for sums and products, a solver's numbers differ in their last digits, and nothing else."""
+    work = draw_workload(default_throughputs(), 0, num_jobs=120)
+    expected = run_rounds(work, Gavel(key)).history
+    exactly = fluid.solved
+    rng = np.random.default_rng(0)
+
+    def nearly(*program):
+        found = exactly(*program)
+        found.x = np.maximum(found.x + rng.integers(-2, 3, len(found.x)) * np.spacing(found.x), 0.0)
+        return found
+
+    for module in (fluid, baselines):
+        monkeypatch.setattr(module, "solved", nearly)
+    pd.testing.assert_frame_equal(run_rounds(work, Gavel(key)).history, expected)
 
 
 def test_an_unknown_objective_is_refused():

@@ -127,7 +127,7 @@ def mean_rates(day: Day) -> Floats:
     """(jobs, counts, 1) speed on a GPU of the cluster that is drawn by lot."""
     types = day.nodes.train_type
     gpus = np.bincount(types[types >= 0], day.nodes.cluster.num_gpus[types >= 0])
-    times = (1 / day.training.rate) @ (gpus / gpus.sum())
+    times = (1 / day.training.rate * (gpus / gpus.sum())).sum(axis=-1)
     rates: Floats = 1 / times[:, :, None]
     return rates
 
