@@ -23,7 +23,7 @@ class WarmKernel:
     source: subprocess.Popen[str] | None = None
 
     def __init__(self, cmd: list[str], env: dict[str, str] | None = None, cwd: str | None = None, **_: Any):
-        if WarmKernel.source is None:
+        if WarmKernel.source is None or WarmKernel.source.poll() is not None:  # none yet, or it was killed
             WarmKernel.source = subprocess.Popen([sys.executable, __file__], text=True, stdin=subprocess.PIPE,
                                                  stdout=subprocess.PIPE)
         wish = {"argv": cmd[3:], "env": dict(os.environ if env is None else env), "cwd": cwd or os.getcwd()}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -250,12 +250,12 @@ def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:
     write_bytes(table.round(6).to_csv(index=False, lineterminator="\n").encode(), folder / name)
 
 
-def write_comparison(comparison: Comparison, ledger: pd.DataFrame, folder: Path) -> None:
+def write_comparison(comparison: Comparison, folder: Path) -> None:
     """Write an answer into a folder that exists."""
     from .replay.report import page_of
 
     for name, table in zip(TABLES, (comparison.summary, comparison.waits, comparison.differences,
-                                    ledger), strict=True):
+                                    comparison.problem.ledger), strict=True):
         write_table(table, folder, name)
     for policy, outcome in comparison.outcomes.items():
         place = folder / policy
@@ -290,16 +290,9 @@ def warn_of_comparison(comparison: Comparison) -> None:
                        "sched-lab check", err=True)
 
 
-class Problems(NamedTuple):
-    """What a replay is about: the problem, the ledger of how it came to be, checksums of files."""
-
-    problem: Problem
-    ledger: pd.DataFrame
-    files: dict[str, str]
-
-
-def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> Problems:
-    """Read a cluster, change it, and make a problem of it."""
+def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
+        Problem, dict[str, str]]:
+    """Read a cluster, change it, and make a problem of it; return checksums of its files, too."""
     tables = read_cluster(cluster)
     files = {name: dump_file(cluster / name).sha256 for name in (*CLUSTER_FILES, CLUSTER_RECORD)
              if (cluster / name).exists()}
@@ -311,7 +304,7 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> Problems
         nowhere = np.full(len(problem.node), -1)
         problem = replace(problem, node=nowhere, gpu_mask=np.zeros_like(nowhere))
     ledger = pd.concat([tables.ledger, problem.ledger], ignore_index=True)
-    return Problems(problem, ledger, files)
+    return replace(problem, ledger=ledger), files
 
 
 def check_what_if(what_if: Mapping[str, Any], policies: Sequence[str], at_s: float | None) -> None:
@@ -373,25 +366,24 @@ def computed(problem: Problem, asked: Question, place: Place) -> Comparison:
         raise
 
 
-def answer_replay(found: Problems, out: Path, asked: Question, told: Mapping[str, Any],
+def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
                   how: tuple[int, str | None, bool]) -> None:
     """Compute and write what is not there yet, and say it; `how`: workers, Dask, and force."""
     workers, dask, force = how
-    names = chosen_policies(found.problem, asked, models_without_watts(found.problem, asked.power))
-    inputs = {**told, "cluster": found.files, "sched_lab": __version__}
+    names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
+    inputs = {**told, "sched_lab": __version__}
     answer = Answer("replay", inputs, answer_files(names))
     check_folder(out, answer, force=force)
     old = check_policy_folders(out, answer)
     ensure_writable(out)
     is_kept = answer.is_in(out) and not force
     if not is_kept:
-        if not workers and len(names) * len(found.problem.tasks) < LITTLE:
+        if not workers and len(names) * len(problem.tasks) < LITTLE:
             workers = 1
         place = Place(out / HIDDEN, workers_of(workers), inputs, dask)
-        comparison = computed(found.problem, replace(asked, policies=names), place)
+        comparison = computed(problem, replace(asked, policies=names), place)
         headline = "; ".join(words_of(row) for _, row in comparison.summary.iterrows())
-        answer.write(out, partial(write_comparison, comparison, found.ledger), headline=headline,
-                     force=force)
+        answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
         remove_old(out, old - set(answer.tables))
         warn_of_comparison(comparison)
     remove_cells(out / HIDDEN)
@@ -474,12 +466,12 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
                   carbon, against, said.get("power_cap_w"))
-    told = {"policies": names, "backfill": backfill, "at": at, "asleep_after": asleep_after,
-            "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
+    problem, files = problem_in(cluster, said, seed)
+    told = {"cluster": files, "policies": names, "backfill": backfill, "at": at,
+            "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
-    answer_replay(problem_in(cluster, said, seed), out, asked, told,
-                  (workers, dask, force))
+    answer_replay(problem, out, asked, told, (workers, dask, force))
 
 
 EXAMPLES: dict[str, Path | str] = {

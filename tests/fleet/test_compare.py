@@ -255,7 +255,7 @@ def test_what_if_changes_the_tables():
     assert 6 <= len(more.tasks) <= 9 and more.tasks["name"].is_unique
     assert set(more.tasks["gpu_models"]) == {"", "A10"}
     assert set(more.tasks["gpu_milli"]) == {1000, 428}
-    assert (more.ledger["what"] == "what if").sum() == len(more.ledger) == 4
+    assert (more.ledger["what"] == "what if").sum() == len(more.ledger) == 5
     pd.testing.assert_frame_equal(more.tasks, changed(tables, {"load": 2.5, "gpu_models": {"T4": "A10"}, "mig": True},
                                                       1).tasks)
     fewer = changed(tables, {"load": 0.5, "nodes": {"remove": ["n0"]}}, 0)

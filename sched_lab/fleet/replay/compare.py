@@ -887,6 +887,8 @@ def with_instances(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     is_changed = is_share & (larger != milli)
     note_rows(ledger, "tasks.csv", np.flatnonzero(is_changed) + 2, "what if",
               "the share of a GPU is the smallest instance that holds it")
+    ledger.note("tasks.csv", None, "what if", "mig = true only rounds shares of GPUs: no GPU is "
+                "cut, and a share may lie where no instance could")
     return tasks.assign(gpu_milli=tasks["gpu_milli"].mask(is_changed, pd.Series(larger)))
 
 
