@@ -40,7 +40,7 @@ def reqs(key: str) -> list[str]:
 
 
 # what 'all' brings; the others need a GPU or a database server, or are for whoever changes us
-ALL = ("charts", "solvers", "profiles", "mariadb", "service", "traces", "distributed", "parquet",
+ALL = ("charts", "solvers", "mariadb", "service", "traces", "distributed", "parquet",
        "kubernetes", "widgets")
 REST = ("postgresql", "gpu", "nvml", "paper", "book", "pdf", "lab")
 extras = {name: reqs(f"{name}_requirements") for name in (*ALL, *REST)}

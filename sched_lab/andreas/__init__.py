@@ -9,8 +9,7 @@ Start with a problem, simulate a day, and compare it with what nothing can beat:
     print(day.total_eur, andreas.bound(instance))
 
 `POLICIES` is the table of all policies: what each does and where it comes from.
-`decide_now` is one decision at the present time, `report_of` what `sched-lab andreas` writes. `JobManager` runs a cluster
-for real, its queue in a database.
+`decide_now` is one decision at the present time, `report_of` what `sched-lab andreas` writes.
 """
 import lazy_loader
 

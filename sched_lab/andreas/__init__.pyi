@@ -26,8 +26,6 @@ from .model import (
 )
 from .policies import POLICIES as POLICIES
 from .policies import policy_of as policy_of
-from .profiles import JobManager as JobManager
-from .profiles import Profiler as Profiler
 from .report import decide_now as decide_now
 from .report import report_of as report_of
 from .simulation import (

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -27,14 +28,15 @@ from ..lab.commands import (
     folder_option,
     option,
     policy_option,
+    series_files,
     within,
 )
 from ..lab.frames import InputError, InputFile, embedded, read_input
 from ..lab.reports import PAGE, Answer
-from ..meter import Tariff, tariff_of
-from .files import Files, Terms, read_files
+from ..meter import tariff_of
+from .files import read_files
 from .greedy import SearchOptions
-from .instances import TOY
+from .instances import PUE, TOY
 from .model import Instance, read_instance
 from .policies import POLICIES
 from .report import CHARTS, TABLES, report_of
@@ -71,91 +73,33 @@ DayFolder = Annotated[
     Path, folder_option("schedule.csv, summary.json, gantt.html and report.html")]
 
 
-class Given(NamedTuple):
-    """Where the problem comes from, and what the files do not say.
+def check_options(files: set[str], told: Iterable[str]) -> None:
+    """Refuse options that do not go together.
 
     Parameters
     ----------
-    paths : by option, None where it is not given
-    now, pue, off_after_min, off_w : "" or None where they are not given
-    """
-
-    paths: dict[str, Path | None]
-    now: str
-    pue: float | None
-    off_after_min: float | None
-    off_w: float
-
-
-def check_given(given: Given) -> None:
-    """Refuse options that do not go together.
+    files : options that name a file and are given
+    told : options that say what tables do not, and are given
 
     Raises
     ------
     InputError : naming them
     """
-    named = {name for name, path in given.paths.items() if path is not None}
-    tables = named - {"instance"}
-    if "instance" in named:
-        told = {"now": given.now, "pue": given.pue, "asleep-after": given.off_after_min}
-        extra = [*sorted(tables), *(word for word, value in told.items() if value)]
-        if extra:
+    tables = files - {"instance"}
+    if "instance" in files:
+        if extra := [*sorted(tables), *told]:
             raise InputError(f"--instance and --{extra[0]}", mend="give one file, or the tables")
     elif missing := {"jobs", "nodes", "power"} - tables:
         raise InputError(f"--{sorted(missing)[0]} is missing",
                          mend="give --instance, or --jobs, --nodes and --power")
 
 
-def terms_of(given: Given, catalogue: InputFile | None) -> Terms:
-    """What the tables do not say, as the options give it."""
-    terms = Terms(now=given.now, off_after_s=60 * (given.off_after_min or 0.0), off_w=given.off_w,
-                  hardware=None if catalogue is None else hardware_of(catalogue))
-    return terms if given.pue is None else terms._replace(pue=given.pue)
-
-
-def problem_of(given: Given, read: dict[str, InputFile]) -> tuple[Instance, str | None]:
-    """The instance, and the date of its second 0 if it has dates."""
-    if "instance" in read:
-        return read_instance(read["instance"]), None
-    files = Files(read["jobs"], read["nodes"], read["power"], read.get("times"))
-    instance, zero = read_files(files, terms_of(given, read.get("hardware")))
-    site = instance.site
-    if given.off_after_min and site is not None and not site.base_w.all():
-        name = site.machine_name[int((site.base_w == 0).argmax())]
+def check_idle_watts(instance: Instance, nodes: InputFile) -> None:
+    """Refuse machines of which nobody knows what they draw when they are empty."""
+    if instance.site is not None and not instance.site.base_w.all():
+        name = instance.site.machine_name[int((instance.site.base_w == 0).argmax())]
         raise InputError(f"{name} has no idle_w, and --asleep-after asks what it draws when it is "
-                         "empty", file=read["nodes"], column="idle_w", mend="fill it in")
-    return instance, None if zero is None else zero.isoformat()
-
-
-def tariff_for(instance: Instance, zero: str | None, price: str, carbon: str) -> Tariff | None:
-    """Price and intensity from the first event on; None if neither is given."""
-    if not price and not carbon:
-        return None
-    begin_s = float(instance.jobs.submission_s.min(initial=math.inf))
-    if instance.present is not None or not math.isfinite(begin_s):
-        begin_s = instance.now_s
-    return tariff_of(price, carbon, zero, (begin_s, begin_s))
-
-
-def is_number(text: str) -> bool:
-    """Whether an option that takes a number or a file has a number, or nothing."""
-    try:
-        return not text or not math.isnan(float(text))
-    except ValueError:
-        return False
-
-
-def series(price: str, carbon: str) -> dict[str, InputFile]:
-    """Files among the two options."""
-    given = {"price": price, "carbon": carbon}
-    return {name: read_input(text) for name, text in given.items() if not is_number(text)}
-
-
-def energy_inputs(given: Given, price: str, carbon: str) -> dict[str, str | float]:
-    """Options about energy and the present time that are given, for the record."""
-    said = {"now": given.now, "price": price, "carbon": carbon, "pue": given.pue,
-            "asleep_after": given.off_after_min, "asleep_watts": given.off_w or None}
-    return {name: value for name, value in said.items() if value is not None and value != ""}
+                         "empty", file=nodes, column="idle_w", mend="fill it in")
 
 
 def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPath = None,
@@ -176,17 +120,37 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
 
     Example: sched-lab andreas --instance jobs.json --policy local --simulate --out day
     """
-    given = Given({"instance": instance, "jobs": jobs, "nodes": nodes, "power": power,
-                   "times": times, "hardware": hardware}, now, pue, asleep_after, asleep_watts)
-    check_given(given)
-    read = {name: read_input(path) for name, path in given.paths.items() if path is not None}
-    problem, zero = problem_of(given, read)
-    tariff = tariff_for(problem, zero, price, carbon)
+    paths = {"instance": instance, "jobs": jobs, "nodes": nodes, "power": power, "times": times,
+             "hardware": hardware}
+    told = {"now": now, "pue": pue, "asleep-after": asleep_after}
+    check_options({name for name, path in paths.items() if path is not None},
+                  (name for name, value in told.items() if value))
+    files = {name: read_input(path) for name, path in paths.items() if path is not None}
+    zero = None
+    if "instance" in files:
+        problem = read_instance(files["instance"])
+    else:
+        problem, zero = read_files(
+            files["jobs"], files["nodes"], files["power"], files.get("times"), now=now,
+            pue=PUE if pue is None else pue, off_after_s=60 * (asleep_after or 0.0),
+            off_w=asleep_watts,
+            hardware=hardware_of(files["hardware"]) if "hardware" in files else None)
+        if asleep_after:
+            check_idle_watts(problem, files["nodes"])
+    tariff = None
+    if price or carbon:
+        begin_s = float(problem.jobs.submission_s.min(initial=math.inf))
+        if problem.present is not None or not math.isfinite(begin_s):
+            begin_s = problem.now_s
+        tariff = tariff_of(price, carbon, zero.isoformat() if zero else None, (begin_s, begin_s))
+    files |= series_files(price=price, carbon=carbon)
+    about_energy = {"now": now, "price": price, "carbon": carbon, "pue": pue,
+                    "asleep_after": asleep_after, "asleep_watts": asleep_watts or None}
     inputs = {
         "policy": policy, "simulate": simulate, "seed": seed, "max_iterations": max_iterations,
         "period": period, "loss": loss, "time_limit": time_limit,
-        **energy_inputs(given, price, carbon), "files": checksums_of(read | series(price, carbon)),
-        "sched_lab": __version__}
+        **{name: value for name, value in about_energy.items() if value not in (None, "")},
+        "files": checksums_of(files), "sched_lab": __version__}
     how = SearchOptions(max_iterations, seed, time_limit_s=time_limit)
     compute = partial(report_of, problem, policy, is_simulated=simulate, period_s=period, loss=loss,
                       how=how, tariff=tariff)

@@ -1,4 +1,18 @@
-"""Jobs, machines, watts and run times as four CSV files, with one message for each mistake."""
+"""Jobs, machines, watts and run times as four CSV files, with one message for each mistake.
+
+- **nodes**: `node`, `gpu`, `gpus`, and optionally `memory_gib` of each GPU and `idle_w` of the whole machine; a row is the GPUs of one
+  type in a machine.
+- **power**: `gpu`, `idle_w` and `full_w` of one GPU; or `gpu`, `gpus` and `watts` of a whole machine with so many GPUs in use.
+- **times**: `application`, `gpu`, `gpus`, `epoch_s`; a row is a measurement.
+- **jobs**: `job`, `submission`, `due`, `epochs`, and `weight_eur_per_h` or `priority`; optionally `application`, `memory_gib`,
+  `epochs_done`, `node`, `gpu`, `gpus`.
+
+`submission` and `due` are seconds, or dates such as 2026-03-02T08:00; seconds count from midnight (UTC) of the first date. A
+`priority` from 1 to 5 stands for the paper's five weights. `memory_gib` of a job is what it needs on each of its GPUs. A job that
+runs now has a `node`, the `gpus` that it has there, and the `gpu` type if the machine has two. Run times come from `times` by
+application, or from columns of the job's own, such as `epoch_s V100x2` for the seconds of an epoch on two V100; its own columns take
+precedence.
+"""
 
 # A module, written by hand.
 
@@ -13,57 +27,59 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .instances import PRICE_EUR_PER_KWH, PRIORITIES, PUE
-from .model import (LEAST_S, MOST_EPOCHS, MOST_EUR, MOST_GPUS, MOST_S,
-                                     SECONDS_PER_HOUR, Fleet, Instance, Jobs, Memory, Present, Site,
-                                     energy_cost_eur_per_h, without_small)
-from ..lab.arrays import Floats
-from ..lab.frames import Column, InputError, read_header, read_table
 from ..hardware import Hardware, meant_by
+from ..lab.arrays import Floats, Truths
+from ..lab.frames import Column, InputError, read_header, read_table
+from .instances import PRICE_EUR_PER_KWH, PRIORITIES, PUE
+from .model import (
+    LEAST_S,
+    MOST_EPOCHS,
+    MOST_EUR,
+    MOST_GPUS,
+    MOST_S,
+    SECONDS_PER_HOUR,
+    Fleet,
+    Instance,
+    Jobs,
+    Memory,
+    Present,
+    Site,
+    energy_cost_eur_per_h,
+    without_small,
+)
 
 __all__ = ['read_files']
 
 MIB_PER_GIB = 1024.0
 MOST_W = 1e6
-Sort = tuple[str, float, float]  # GPU, MiB of it, and idle watts of the machine around it
-Place = tuple[str, int]  # GPU type and number
-Pace = dict[Place, float]  # seconds per epoch
+
+GpuCount = tuple[str, int]  # GPU type and number
+EpochTimes = dict[GpuCount, float]  # seconds per epoch
 
 
-class Files(NamedTuple):
-    """Paths of the tables; without `times` the jobs have columns of their own.
-
-    Parameters
-    ----------
-    jobs, nodes, power, times : CSV files
-    """
-
-    jobs: str | Path
-    nodes: str | Path
-    power: str | Path
-    times: str | Path | None = None
+def first_row(table: pd.DataFrame, wrong: pd.Series[bool] | Truths) -> int:
+    """Number of the first row, as an editor counts, about which something is wrong."""
+    return int(table.index[int(np.argmax(wrong))])
 
 
-class Terms(NamedTuple):
-    """What the tables do not say.
-
-    Parameters
-    ----------
-    now : present time, as the jobs write it; "" for second 0
-    eur_per_kwh, pue : price of electricity for decisions, and what the building adds
-    off_after_s, off_w : see `Site`
-    hardware : catalogue for watts and memory that the tables leave out; None: they have to be there
-    """
-
-    now: str = ""
-    eur_per_kwh: float = PRICE_EUR_PER_KWH
-    pue: float = PUE
-    off_after_s: float = 0.0
-    off_w: float = 0.0
-    hardware: Hardware | None = None
+def check_filled(table: pd.DataFrame, names: Sequence[str], path: str | Path) -> None:
+    """Refuse an empty cell of a text."""
+    for name in names:
+        if (empty := table[name] == "").any():
+            raise InputError("the cell is empty", file=path, row=first_row(table, empty),
+                             column=name, mend="fill it in")
 
 
-AS_PUBLISHED = Terms()
+def check_unique(table: pd.DataFrame, names: Sequence[str], path: str | Path, mend: str) -> None:
+    """Refuse a second row about the same."""
+    if (again := table.duplicated(list(names))).any():
+        row = first_row(table, again)
+        what = ", ".join(str(table.loc[row, name]) for name in names)
+        raise InputError(f"there is a row of {what} already", file=path, row=row,
+                         column=names[-1], mend=mend)
+
+
+# --- machines and watts
 
 NODE_COLUMNS = {
     "node": Column("text"), "gpu": Column("text"),
@@ -82,41 +98,31 @@ class Part(NamedTuple):
     idle_w: float
     row: int
 
+    @property
+    def base_w(self) -> float:
+        """Idle watts of the machine; 0 if unknown, which a table of whole machines contains."""
+        return 0.0 if np.isnan(self.idle_w) else self.idle_w
 
-def _check_filled(table: pd.DataFrame, names: Sequence[str], path: str | Path) -> None:
-    """Refuse an empty cell of a text."""
-    for name in names:
-        if (table[name] == "").any():
-            raise InputError("the cell is empty", file=path, row=int(table.index[
-                int(np.argmax(table[name] == ""))]), column=name, mend="fill it in")
-
-
-def _idle_of(table: pd.DataFrame, path: str | Path) -> dict[str, float]:
-    """Idle watts of each machine that has some in one of its rows."""
-    found: dict[str, float] = {}
-    for row, node, watts in zip(table.index, table["node"], table["idle_w"], strict=True):
-        if not np.isnan(watts) and found.setdefault(node, watts) != watts:
-            raise InputError(f"{watts:g}, and {found[node]:g} in another row of {node}", file=path,
-                             row=int(row), column="idle_w", value=watts,
-                             mend="it is that of the whole machine: write it once")
-    return found
+    @property
+    def kind(self) -> tuple[str, float, float]:
+        """What makes two nodes equal: GPU, its memory, idle watts of the machine."""
+        return self.gpu, self.memory_mib, self.base_w
 
 
 def read_parts(path: str | Path) -> list[Part]:
     """Machines by name, and their GPUs by type."""
     table = read_table(path, NODE_COLUMNS)
-    _check_filled(table, ("node", "gpu"), path)
-    idle_w = _idle_of(table, path)
-    first: dict[tuple[str, str], int] = {}
-    for row, node, gpu in zip(table.index, table["node"], table["gpu"], strict=True):
-        if first.setdefault((node, gpu), row) != row:
-            raise InputError(f"{node} has {gpu} already in row {first[node, gpu]}", file=path,
-                             row=int(row), column="gpu", value=gpu,
-                             mend="put equal GPUs of a machine into one row")
+    check_filled(table, ("node", "gpu"), path)
+    check_unique(table, ("node", "gpu"), path, "put equal GPUs of a machine into one row")
+    idle_w: dict[str, float] = {}
+    for row, node, watts in zip(table.index, table["node"], table["idle_w"], strict=True):
+        if not np.isnan(watts) and idle_w.setdefault(node, watts) != watts:
+            raise InputError(f"{watts:g}, and {idle_w[node]:g} in another row of {node}", file=path,
+                             row=int(row), column="idle_w", value=watts,
+                             mend="it is that of the whole machine: write it once")
     columns = (table[name].tolist() for name in NODE_COLUMNS)
-    parts = [Part(node, gpu, gpus, MIB_PER_GIB * gib, idle_w.get(node, np.nan), int(row))
-             for row, node, gpu, gpus, gib, _ in zip(table.index, *columns, strict=True)]
-    return sorted(parts)
+    return sorted(Part(node, gpu, gpus, MIB_PER_GIB * gib, idle_w.get(node, np.nan), int(row))
+                  for row, node, gpu, gpus, gib, _ in zip(table.index, *columns, strict=True))
 
 
 class Watts(NamedTuple):
@@ -131,87 +137,61 @@ class Watts(NamedTuple):
 
     file: str | Path
     each: Mapping[str, float]
-    whole: Mapping[Place, float]
-
-
-WATT = Column("number", minimum=0, maximum=MOST_W)
-
-
-def _read_each(path: str | Path) -> dict[str, float]:
-    """Watts that one GPU in use adds, by type."""
-    columns = {"gpu": Column("text", unique=True), "idle_w": WATT, "full_w": WATT}
-    table = read_table(path, columns)
-    for row, gpu, idle_w, full_w in zip(table.index, *(table[name] for name in columns),
-                                        strict=True):
-        if full_w < idle_w:
-            raise InputError(f"a {gpu} draws {full_w:g} W at work and {idle_w:g} W idle", file=path,
-                             row=int(row), column="full_w", value=full_w, mend="swap them")
-    return dict(zip(table["gpu"], table["full_w"] - table["idle_w"], strict=True))
-
-
-def _unique_places(table: pd.DataFrame, names: Sequence[str], path: str | Path) -> None:
-    """Refuse a second row about the same."""
-    again = table.duplicated(list(names)).to_numpy()
-    if again.any():
-        row = table.index[int(np.argmax(again))]
-        what = ", ".join(str(table.loc[row, name]) for name in names)
-        raise InputError(f"there is a row of {what} already", file=path, row=int(row),
-                         column=names[-1], mend="keep one")
+    whole: Mapping[GpuCount, float]
 
 
 def read_watts(path: str | Path) -> Watts:
     """Either form of the table of watts."""
+    watt = Column("number", minimum=0, maximum=MOST_W)
     if "full_w" in read_header(path):
-        return Watts(path, _read_each(path), {})
+        table = read_table(path, {"gpu": Column("text", unique=True), "idle_w": watt,
+                                  "full_w": watt})
+        if (wrong := table["full_w"] < table["idle_w"]).any():
+            row = first_row(table, wrong)
+            gpu, idle_w, full_w = table.loc[row, ["gpu", "idle_w", "full_w"]]
+            raise InputError(f"a {gpu} draws {full_w:g} W at work and {idle_w:g} W idle", file=path,
+                             row=row, column="full_w", value=full_w, mend="swap them")
+        return Watts(path, dict(zip(table["gpu"], table["full_w"] - table["idle_w"], strict=True)),
+                     {})
     columns = {"gpu": Column("text"), "gpus": Column("integer", minimum=1, maximum=MOST_GPUS),
-               "watts": WATT}
+               "watts": watt}
     table = read_table(path, columns)
-    _unique_places(table, ("gpu", "gpus"), path)
+    check_unique(table, ("gpu", "gpus"), path, "keep one")
     return Watts(path, {}, {(gpu, gpus): watts for gpu, gpus, watts in zip(
         *(table[name].tolist() for name in columns), strict=True)})
 
 
-def _added_by_each(part: Part, watts: Watts, error: partial[InputError]) -> list[float]:
-    """Watts added by 0, 1, ... GPUs in use, of so many for each."""
-    if part.gpu not in watts.each:
-        raise error(f"there are no watts of {part.gpu!r:.60}", column="gpu",
-                    mend=f"add it to {watts.file}, correct its name, or give --hardware")
-    if np.isnan(part.idle_w):
-        raise error(f"{part.machine} has no idle_w", column="idle_w",
-                    mend="write what the machine draws with all of its GPUs idle")
-    return [count * watts.each[part.gpu] for count in range(part.gpus + 1)]
+def added_by(part: Part, watts: Watts, is_alone: bool, nodes: str | Path) -> list[float]:
+    """Watts that 0, 1, ... GPUs of a part in use add to what its machine draws.
 
-
-def _added_by_table(part: Part, watts: Watts, error: partial[InputError]) -> list[float]:
-    """Watts added by 0, 1, ... GPUs in use, of a table of whole machines."""
+    Parameters
+    ----------
+    is_alone : whether the machine has GPUs of no other type
+    nodes : file of the part, for messages
+    """
+    error = partial(InputError, file=nodes, row=part.row)
+    if watts.each:
+        if part.gpu not in watts.each:
+            raise error(f"there are no watts of {part.gpu!r:.60}", column="gpu",
+                        mend=f"add it to {watts.file}, correct its name, or give --hardware")
+        if np.isnan(part.idle_w):
+            raise error(f"{part.machine} has no idle_w", column="idle_w",
+                        mend="write what the machine draws with all of its GPUs idle")
+        return [count * watts.each[part.gpu] for count in range(part.gpus + 1)]
+    if not is_alone:
+        raise error(f"{part.machine} has GPUs of two types, and {watts.file} knows machines "
+                    "with one", column="gpu",
+                    mend="give gpu, idle_w and full_w there, of single GPUs")
     added = [0.0]
-    idle_w = 0.0 if np.isnan(part.idle_w) else part.idle_w
     for count in range(1, part.gpus + 1):
         if (part.gpu, count) not in watts.whole:
             raise error(f"there are no watts of a machine with {count} {part.gpu} in use",
                         column="gpus", mend=f"add a row to {watts.file}")
-        added.append(watts.whole[part.gpu, count] - idle_w)
+        added.append(watts.whole[part.gpu, count] - part.base_w)
         if added[-1] < added[-2]:
             raise error(f"{part.machine} draws less with {count} {part.gpu} in use than with one "
                         "less", column="idle_w", mend=f"correct idle_w, or {watts.file}")
     return added
-
-
-def added_by(parts: Sequence[Part], watts: Watts, nodes: str | Path) -> list[list[float]]:
-    """Watts that 0, 1, ... GPUs in use add, for each part of a machine."""
-    machines = [part.machine for part in parts]
-    found = []
-    for part in parts:
-        error = partial(InputError, file=nodes, row=part.row)
-        if watts.each:
-            found.append(_added_by_each(part, watts, error))
-            continue
-        if machines.count(part.machine) > 1:
-            raise error(f"{part.machine} has GPUs of two types, and {watts.file} knows machines "
-                        "with one", column="gpu",
-                        mend="give gpu, idle_w and full_w there, of single GPUs")
-        found.append(_added_by_table(part, watts, error))
-    return found
 
 
 def filled(parts: list[Part], watts: Watts, hardware: Hardware) -> tuple[list[Part], Watts]:
@@ -220,33 +200,35 @@ def filled(parts: list[Part], watts: Watts, hardware: Hardware) -> tuple[list[Pa
               if (entry := meant_by(gpu, hardware.names))}
     parts = [part._replace(memory_mib=models[part.gpu].memory_mib)
              if np.isinf(part.memory_mib) and part.gpu in models else part for part in parts]
-    if watts.whole:
+    if watts.whole:  # a data sheet of a GPU says nothing of a whole machine
         return parts, watts
     added = {gpu: model.full_w.value - model.idle_w.value for gpu, model in models.items()}
     return parts, watts._replace(each={**added, **watts.each})
 
+
+# --- run times and jobs
 
 EPOCH_S = Column("number", minimum=LEAST_S, maximum=MOST_S)
 TIME_COLUMNS = {"application": Column("text"), "gpu": Column("text"),
                 "gpus": Column("integer", minimum=1, maximum=MOST_GPUS), "epoch_s": EPOCH_S}
 
 
-def read_times(path: str | Path) -> dict[str, Pace]:
+def read_times(path: str | Path) -> dict[str, EpochTimes]:
     """Seconds per epoch of each application."""
     table = read_table(path, TIME_COLUMNS)
-    _check_filled(table, ("application", "gpu"), path)
-    _unique_places(table, ("application", "gpu", "gpus"), path)
-    paces: dict[str, Pace] = {}
+    check_filled(table, ("application", "gpu"), path)
+    check_unique(table, ("application", "gpu", "gpus"), path, "keep one")
+    times: dict[str, EpochTimes] = {}
     for name, gpu, gpus, epoch_s in zip(*(table[name].tolist() for name in TIME_COLUMNS),
                                         strict=True):
-        paces.setdefault(name, {})[gpu, gpus] = epoch_s
-    return paces
+        times.setdefault(name, {})[gpu, gpus] = epoch_s
+    return times
 
 
 OWN = "epoch_s "
 
 
-def own_columns(path: str | Path) -> dict[str, Place]:
+def own_columns(path: str | Path) -> dict[str, GpuCount]:
     """Columns such as "epoch_s V100x2", and what each is about."""
     found = {}
     for name in read_header(path):
@@ -256,38 +238,6 @@ def own_columns(path: str | Path) -> dict[str, Place]:
                 raise InputError("this column says nothing about GPUs", file=path, row=1,
                                  column=name, mend='name it such as "epoch_s V100x2"')
             found[name] = (gpu, int(count))
-    return found
-
-
-def _moment(text: str) -> datetime | None:
-    """A date, in UTC if it does not say where; None if it is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def zero_of(texts: Sequence[str]) -> datetime | None:
-    """Midnight before the first date; None if there is none."""
-    moments = [moment for text in texts if (moment := _moment(text)) is not None
-               and not text.isdecimal()]
-    return min(moments).replace(hour=0, minute=0, second=0, microsecond=0) if moments else None
-
-
-def seconds(text: str, zero: datetime | None, error: partial[InputError]) -> float:
-    """Seconds of a cell that holds a number, or a date if the file has dates."""
-    if zero is None:
-        try:
-            found = float(text)
-        except ValueError:
-            found = np.nan
-    else:
-        moment = None if text.isdecimal() else _moment(text)
-        found = np.nan if moment is None else (moment - zero).total_seconds()
-    if not -MOST_S <= found <= MOST_S:
-        wanted = "seconds" if zero is None else "a date such as 2026-03-02T08:00"
-        raise error(f"{text!r:.60} is no time", value=text, mend=f"give {wanted}, as in other rows")
     return found
 
 
@@ -316,99 +266,79 @@ def read_jobs(path: str | Path) -> pd.DataFrame:
     table = read_table(path, {**JOB_COLUMNS, **times})
     table["weight_eur_per_s"] = table["weight_eur_per_h"] / SECONDS_PER_HOUR if weights == [
         "weight_eur_per_h"] else table["priority"].map(PRIORITIES)
-    own_paces = [{place: row[name] for name, place in own.items() if row[name] < np.inf}
+    own_times = [{place: row[name] for name, place in own.items() if row[name] < np.inf}
                  for row in table[list(own)].to_dict("records")]
-    return table.assign(own=pd.Series(own_paces, table.index, dtype=object))
+    return table.assign(own=pd.Series(own_times, table.index, dtype=object))
 
 
-def paces_of(table: pd.DataFrame, times: Mapping[str, Pace], files: Files) -> list[Pace]:
+def epoch_times_of(table: pd.DataFrame, path: str | Path,
+                   times: str | Path | None) -> list[EpochTimes]:
     """Seconds per epoch of each job: its application's, and its own before them."""
+    of_application = {} if times is None else read_times(times)
     found = []
     for row, job, name, own in zip(table.index, table["job"], table["application"], table["own"],
                                    strict=True):
-        if name and name not in times:
-            known = ", ".join(sorted(times)[:12]) or "none"
-            raise InputError(f"nothing is known of the application {name!r:.60}", file=files.jobs,
+        if name and name not in of_application:
+            known = ", ".join(sorted(of_application)[:12]) or "none"
+            raise InputError(f"nothing is known of the application {name!r:.60}", file=path,
                              row=int(row), column="application", value=name,
-                             mend=f"measure it and add it to {files.times or 'a table of times'}; "
+                             mend=f"measure it and add it to {times or 'a table of times'}; "
                              f"known: {known}")
-        pace = {**times.get(name, {}), **own}
-        if not pace:
-            raise InputError(f"{job} has no run time", file=files.jobs, row=int(row),
+        epoch_s = {**of_application.get(name, {}), **own}
+        if not epoch_s:
+            raise InputError(f"{job} has no run time", file=path, row=int(row),
                              column="application",
                              mend='name its application, or fill a column such as "epoch_s V100x2"')
-        found.append(pace)
+        found.append(epoch_s)
     return found
 
 
-class Layout(NamedTuple):
-    """Machines, parts and sorts of nodes in their order.
+def date_of(text: str) -> datetime | None:
+    """A date, in UTC if it does not say where; None if it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if text.isdecimal() else found if found.tzinfo else found.replace(tzinfo=UTC)
 
-    Parameters
-    ----------
-    parts : by machine and type, one for each node of the fleet
-    sorts : types of the fleet
-    added_w : (parts) watts of 0, 1, ... GPUs in use
-    configurations : type and number of GPUs
+
+def seconds(text: str, zero: datetime | None, error: partial[InputError]) -> float:
+    """Seconds of a cell that holds a number, or a date if the file has dates."""
+    found = np.nan
+    if zero is not None:
+        date = date_of(text)
+        found = np.nan if date is None else (date - zero).total_seconds()
+    else:
+        try:
+            found = float(text)
+        except ValueError:
+            pass
+    if not -MOST_S <= found <= MOST_S:
+        wanted = "seconds" if zero is None else "a date such as 2026-03-02T08:00"
+        raise error(f"{text!r:.60} is no time", value=text, mend=f"give {wanted}, as in other rows")
+    return found
+
+
+def add_seconds(table: pd.DataFrame, now: str, path: str | Path) -> tuple[float, datetime | None]:
+    """Add submission_s and due_s; the present time, and the date of second 0.
+
+    That is midnight before the first date, and None if there are no dates.
     """
-
-    parts: list[Part]
-    sorts: list[Sort]
-    added_w: list[list[float]]
-    configurations: list[tuple[int, int]]
-
-
-def sort_of(part: Part) -> Sort:
-    """What makes two nodes equal."""
-    return part.gpu, part.memory_mib, 0.0 if np.isnan(part.idle_w) else part.idle_w
-
-
-def layout_of(parts: list[Part], added_w: list[list[float]], paces: Sequence[Pace]) -> Layout:
-    """Number the types and the configurations that some job can use and some node offers."""
-    sorts = sorted({sort_of(part) for part in parts})
-    most = {sort: max(part.gpus for part in parts if sort_of(part) == sort) for sort in sorts}
-    places = {place for pace in paces for place in pace}
-    configurations = sorted((sorts.index(sort), count) for sort in sorts for gpu, count in places
-                            if gpu == sort[0] and count <= most[sort])
-    return Layout(parts, sorts, added_w, configurations)
+    dates = [date for text in [*table["submission"], *table["due"]] if (date := date_of(text))]
+    zero = min(dates).replace(hour=0, minute=0, second=0, microsecond=0) if dates else None
+    for name in ("submission", "due"):
+        table[f"{name}_s"] = [
+            seconds(text, zero, partial(InputError, file=path, row=int(row), column=name))
+            for row, text in zip(table.index, table[name], strict=True)]
+    if (early := table["submission_s"] < 0).any():
+        raise InputError("it is before second 0", file=path, column="submission",
+                         row=first_row(table, early), mend="give 0 or more")
+    now_s = 0.0 if now == "" else seconds(now, zero, partial(InputError, column="--now"))
+    return now_s, zero
 
 
-def site_from(layout: Layout, terms: Terms) -> Site:
-    """What the machines draw."""
-    names = sorted({part.machine for part in layout.parts})
-    most = max(part.gpus for part in layout.parts)
-    base_w = {part.machine: sort_of(part)[2] for part in layout.parts}
-    added = np.full((len(layout.sorts), most + 1), np.inf)
-    for part, watts in zip(layout.parts, layout.added_w, strict=True):
-        added[layout.sorts.index(sort_of(part)), :len(watts)] = watts
-    return Site(tuple(names), np.array([names.index(part.machine) for part in layout.parts]),
-                np.array([base_w[name] for name in names]), added, terms.eur_per_kwh, terms.pue,
-                terms.off_after_s, terms.off_w)
-
-
-def fleet_from(layout: Layout, site: Site) -> Fleet:
-    """Nodes and prices: each part of a machine as if it were one."""
-    idle_w = np.array([sort[2] for sort in layout.sorts])
-    cost = energy_cost_eur_per_h(site.added_w + idle_w[:, None], site.eur_per_kwh, site.pue)
-    cost[:, 0] = 0.0
-    kinds = [layout.sorts.index(sort_of(part)) for part in layout.parts]
-    kind, count = np.array(layout.configurations, np.int64).reshape(-1, 2).T
-    return Fleet(np.array(kinds), np.array([part.gpus for part in layout.parts]), kind.copy(),
-                 count.copy(), cost)
-
-
-def times_from(layout: Layout, table: pd.DataFrame, paces: Sequence[Pace]) -> Floats:
-    """(jobs, configurations) run times that are left."""
-    left = np.maximum((table["epochs"] - table["epochs_done"]).to_numpy(float), LEAST_S)
-    rows = [[pace.get((layout.sorts[kind][0], count), np.inf)
-             for kind, count in layout.configurations] for pace in paces]
-    full: Floats = np.array(rows).reshape(len(paces), len(layout.configurations))
-    full *= left[:, None]
-    return full
-
-
-def _check_jobs(table: pd.DataFrame, times_s: Floats, memory: Memory, fleet: Fleet,
-                path: str | Path) -> None:
+def check_jobs(table: pd.DataFrame, times_s: Floats, memory: Memory, fleet: Fleet,
+               path: str | Path) -> None:
     """Refuse jobs that are done, and those that fit nowhere, for want of times or of memory."""
     for number, (row, job) in enumerate(zip(table.index, table["job"], strict=True)):
         error = partial(InputError, file=path, row=int(row))
@@ -427,39 +357,38 @@ def _check_jobs(table: pd.DataFrame, times_s: Floats, memory: Memory, fleet: Fle
                         mend="measure it on a larger GPU, or correct the number")
 
 
-def _place_now(layout: Layout, node: str, gpu: str, gpus: int,
-               error: partial[InputError]) -> tuple[int, int]:
-    """Number of node and configuration where a job runs."""
-    here = [i for i, part in enumerate(layout.parts) if part.machine == node]
-    if not here:
-        raise error(f"there is no machine {node!r:.60}", column="node",
-                    mend="name one of the nodes")
-    own = [i for i in here if gpu in ("", layout.parts[i].gpu)]
-    if len(own) != 1:
-        types = ", ".join(layout.parts[i].gpu for i in here)
-        raise error(f"{node} has {types}", column="gpu", value=gpu, mend="name one of its types")
-    kind = layout.sorts.index(sort_of(layout.parts[own[0]]))
-    if (kind, gpus) not in layout.configurations or gpus > layout.parts[own[0]].gpus:
-        raise error(f"it cannot run on {gpus} GPUs of {node}", column="gpus", value=gpus,
-                    mend="give the number that it has, and its run time there")
-    return own[0], layout.configurations.index((kind, gpus))
-
-
-def present_from(layout: Layout, table: pd.DataFrame, times_s: Floats, now_s: float,
-                 path: str | Path) -> Present | None:
+def present_of(table: pd.DataFrame, parts: Sequence[Part], fleet: Fleet, times_s: Floats,
+               now_s: float, path: str | Path) -> Present | None:
     """What runs now and how far jobs have come; None if the table says nothing of it."""
     if not ((table["node"] != "") | (table["epochs_done"] > 0)).any():
         return None
+    configurations = list(zip(fleet.configuration_type.tolist(), fleet.configuration_gpus.tolist(),
+                              strict=True))
     place = np.full((2, len(table)), -1)
-    free = [part.gpus for part in layout.parts]
+    free = [part.gpus for part in parts]
     columns = (table[name].tolist() for name in ("node", "gpu", "gpus", "submission_s"))
-    rows = zip(table.index, *columns, strict=True)
-    for number, (row, node, gpu, gpus, come_s) in enumerate(rows):
+    for number, (row, node, gpu, gpus, come_s) in enumerate(zip(table.index, *columns,
+                                                                strict=True)):
         if node == "":
             continue
         error = partial(InputError, file=path, row=int(row))
-        n, c = _place_now(layout, node, gpu, int(gpus), error)
-        free[n] -= int(gpus)
+        gpus = int(gpus)
+        here = [i for i, part in enumerate(parts) if part.machine == node]
+        if not here:
+            raise error(f"there is no machine {node!r:.60}", column="node",
+                        mend="name one of the nodes")
+        own = [i for i in here if gpu in ("", parts[i].gpu)]
+        if len(own) != 1:
+            types = ", ".join(parts[i].gpu for i in here)
+            raise error(f"{node} has {types}", column="gpu", value=gpu,
+                        mend="name one of its types")
+        n = own[0]
+        configuration = (int(fleet.node_type[n]), gpus)
+        if configuration not in configurations or gpus > parts[n].gpus:
+            raise error(f"it cannot run on {gpus} GPUs of {node}", column="gpus", value=gpus,
+                        mend="give the number that it has, and its run time there")
+        c = configurations.index(configuration)
+        free[n] -= gpus
         if not np.isfinite(times_s[number, c]):
             raise error("it cannot run where it runs", column="node", value=node,
                         mend="give its run time there, and check its memory")
@@ -473,35 +402,24 @@ def present_from(layout: Layout, table: pd.DataFrame, times_s: Floats, now_s: fl
     return Present(place[0], place[1], (table["epochs_done"] / table["epochs"]).to_numpy(float))
 
 
-def node_names(parts: Sequence[Part]) -> tuple[str, ...]:
-    """Machines, and with its type each part of a machine that has two."""
-    machines = [part.machine for part in parts]
-    return tuple(f"{part.machine}:{part.gpu}" if machines.count(part.machine) > 1 else part.machine
-                 for part in parts)
+# --- all together
 
-
-def with_seconds(table: pd.DataFrame, now: str, path: str | Path) -> tuple[float, datetime | None]:
-    """Add submission_s and due_s; the present time, and the date of second 0."""
-    zero = zero_of([*table["submission"], *table["due"]])
-    for name in ("submission", "due"):
-        table[f"{name}_s"] = [
-            seconds(text, zero, partial(InputError, file=path, row=int(row), column=name))
-            for row, text in zip(table.index, table[name], strict=True)]
-    early = table["submission_s"] < 0
-    if early.any():
-        raise InputError("it is before second 0", file=path, column="submission",
-                         row=int(table.index[int(np.argmax(early))]), mend="give 0 or more")
-    now_s = 0.0 if now == "" else seconds(now, zero, partial(InputError, column="--now"))
-    return now_s, zero
-
-
-def read_files(files: Files, terms: Terms = AS_PUBLISHED) -> tuple[Instance, datetime | None]:
+def read_files(jobs: str | Path, nodes: str | Path, power: str | Path,
+               times: str | Path | None = None, *, now: str = "",
+               eur_per_kwh: float = PRICE_EUR_PER_KWH, pue: float = PUE, off_after_s: float = 0.0,
+               off_w: float = 0.0, hardware: Hardware | None = None
+               ) -> tuple[Instance, datetime | None]:
     """Make an instance of tables that an operator has.
+
+    Machines of one kind make one type of node: the same GPU, as much memory, as many idle watts.
 
     Parameters
     ----------
-    files : the tables
-    terms : present time, price and PUE, when empty machines are switched off, and a catalogue
+    jobs, nodes, power, times : CSV files; without `times` the jobs have columns of their own
+    now : present time, as the jobs write it; "" for second 0
+    eur_per_kwh, pue : price of electricity for decisions, and what the building adds
+    off_after_s, off_w : see `Site`
+    hardware : catalogue for watts and memory that the tables leave out; None: they have to be there
 
     Returns
     -------
@@ -511,32 +429,53 @@ def read_files(files: Files, terms: Terms = AS_PUBLISHED) -> tuple[Instance, dat
     ------
     InputError : naming file, row and column of the first thing that is wrong, and the mend
     """
-    parts, watts = read_parts(files.nodes), read_watts(files.power)
-    if terms.hardware is not None:
-        parts, watts = filled(parts, watts, terms.hardware)
-    added_w = added_by(parts, watts, files.nodes)
-    times = read_times(files.times) if files.times is not None else {}
-    table = read_jobs(files.jobs)
-    now_s, zero = with_seconds(table, terms.now, files.jobs)
-    paces = paces_of(table, times, files)
-    layout = layout_of(parts, added_w, paces)
-    return _assembled(layout, table, paces, terms, now_s, files.jobs), zero
+    parts, watts = read_parts(nodes), read_watts(power)
+    if hardware is not None:
+        parts, watts = filled(parts, watts, hardware)
+    machines = [part.machine for part in parts]
+    is_alone = [machines.count(machine) == 1 for machine in machines]
+    added_w = [added_by(part, watts, alone, nodes)
+               for part, alone in zip(parts, is_alone, strict=True)]
+    table = read_jobs(jobs)
+    now_s, zero = add_seconds(table, now, jobs)
+    epoch_times = epoch_times_of(table, jobs, times)
 
+    kinds = sorted({part.kind for part in parts})
+    kind = np.array([kinds.index(part.kind) for part in parts])
+    most_w = np.full((len(kinds), max(part.gpus for part in parts) + 1), np.inf)
+    for row, of_part in zip(kind, added_w, strict=True):
+        most_w[row, :len(of_part)] = of_part
+    names = sorted(set(machines))
+    base_w = {part.machine: part.base_w for part in parts}
+    site = Site(tuple(names), np.array([names.index(machine) for machine in machines]),
+                np.array([base_w[name] for name in names]), most_w, eur_per_kwh, pue, off_after_s,
+                off_w)
 
-def _assembled(layout: Layout, table: pd.DataFrame, paces: Sequence[Pace], terms: Terms,
-               now_s: float, path: str | Path) -> Instance:
-    """Check the jobs against the machines, and put all together."""
-    site = site_from(layout, terms)
-    fleet = fleet_from(layout, site)
+    known = {place for of_job in epoch_times for place in of_job}
+    largest = [max(part.gpus for part in parts if part.kind == one) for one in kinds]
+    configurations = sorted((k, count) for k, one in enumerate(kinds) for gpu, count in known
+                            if gpu == one[0] and count <= largest[k])
+    configuration_type, configuration_gpus = np.array(configurations, np.int64).reshape(-1, 2).T
+    idle_w = np.array([one[2] for one in kinds])
+    cost = energy_cost_eur_per_h(site.added_w + idle_w[:, None], eur_per_kwh, pue)
+    cost[:, 0] = 0.0
+    fleet = Fleet(kind, np.array([part.gpus for part in parts]), configuration_type.copy(),
+                  configuration_gpus.copy(), cost)
+
     memory = Memory(MIB_PER_GIB * table["memory_gib"].to_numpy(float),
-                    np.array([sort[1] for sort in layout.sorts]))
-    times_s = times_from(layout, table, paces)
-    _check_jobs(table, times_s, memory, fleet, path)
+                    np.array([one[1] for one in kinds]))
+    left = np.maximum((table["epochs"] - table["epochs_done"]).to_numpy(float), LEAST_S)
+    rows = [[of_job.get((kinds[k][0], count), np.inf) for k, count in configurations]
+            for of_job in epoch_times]
+    times_s = np.array(rows).reshape(len(epoch_times), len(configurations)) * left[:, None]
+    check_jobs(table, times_s, memory, fleet, jobs)
     times_s = without_small(times_s, memory, fleet.configuration_type)
+    present = present_of(table, parts, fleet, times_s, now_s, jobs)
     submission_s, due_s, weight = (
         table[name].to_numpy(float) for name in ("submission_s", "due_s", "weight_eur_per_s"))
-    jobs = Jobs(submission_s, due_s, weight, times_s)
-    present = present_from(layout, table, times_s, now_s, path)
-    return Instance(node_names(layout.parts), tuple(table["job"]),
-                    tuple(sort[0] for sort in layout.sorts), fleet, jobs,
-                    table["epochs"].to_numpy(np.int64), now_s, present, memory, site)
+    node_name = tuple(part.machine if alone else f"{part.machine}:{part.gpu}"
+                      for part, alone in zip(parts, is_alone, strict=True))
+    instance = Instance(node_name, tuple(table["job"]), tuple(one[0] for one in kinds), fleet,
+                        Jobs(submission_s, due_s, weight, times_s),
+                        table["epochs"].to_numpy(np.int64), now_s, present, memory, site)
+    return instance, zero

@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -33,27 +32,30 @@ from .greedy import SearchOptions
 from .policies import Decide
 from .service import (
     Book,
+    Bounds,
     Change,
     Command,
     Join,
     Measure,
+    Named,
     Refused,
     Report,
     Submit,
-    answer_of,
     cancel,
+    clock_s,
+    decide_places,
     is_valid,
+    job_as_json,
     job_of,
     join,
-    later,
-    lay,
     leave,
     measure,
+    move_jobs,
     plan_of,
-    question_of,
     report,
+    snapshot_of,
     submit,
-    told,
+    used_gpus,
 )
 from .store import Gone, Store, Superseded, commit, read_book
 
@@ -64,29 +66,7 @@ PAUSE_S = 0.1  # between two decisions, so that callers have their turn
 RETRY_S = 1.0  # between two attempts at a database that is away
 STATUS = {"unknown": 404, "wrong": 422, "conflict": 409, "full": 429}
 
-
-@dataclass(frozen=True)
-class Works:
-    """What a service is made of.
-
-    Parameters
-    ----------
-    store : where rows go
-    prices, nodes : cost_eur_per_h, and nodes that join at the first start, by id
-    decide, how : policy, and how it searches
-    period_s : H, longest time between two decisions
-    about : what is logged when it listens
-    clock : seconds since 1970
-    """
-
-    store: Store
-    prices: Mapping[str, float]
-    nodes: Mapping[str, Join]
-    decide: Decide
-    how: SearchOptions
-    period_s: float = 300.0
-    about: Mapping[str, Any] = field(default_factory=dict)
-    clock: Callable[[], float] = time.time
+Make = Callable[[Book, float], Change | None]
 
 
 class Manager(Service):
@@ -94,18 +74,29 @@ class Manager(Service):
 
     Parameters
     ----------
-    works : what it is made of
-    limits : of callers
+    store : where rows go
+    prices, nodes : cost_eur_per_h, and nodes that join at the first start, by id
+    decide, how : policy, and how it searches
+    period_s : H, longest time between two decisions
+    bounds : most of what is kept
+    about : what is logged when it listens
     """
 
-    def __init__(self, works: Works, limits: Limits = SMALL) -> None:
-        super().__init__(limits, {"database", "nodes"}, "andreas", "route")
-        self.works = works
+    def __init__(self, store: Store, prices: Mapping[str, float], nodes: Mapping[str, Join],
+                 decide: Decide, how: SearchOptions, *, period_s: float, bounds: Bounds,
+                 about: Mapping[str, Any]) -> None:
+        super().__init__(SMALL, {"database", "nodes"}, "andreas", "route")
+        self.store = store
+        self.prices = prices
+        self.nodes = nodes
+        self.policy = partial(decide_places, decide=decide, how=how)
+        self.period_s = period_s
+        self.said = about
         document = openapi()
         self.pages = {"/": HTMLResponse(page_of(document)), "/openapi.json": Response(
             orjson.dumps(document), media_type="application/json")}
-        self.book = Book(works.prices)
-        self.is_sure = False  # whether the database has what the book has
+        self.book = Book(prices, bounds)
+        self.is_current = False  # whether the database has what the book has
         self.retry_at_s = 0.0
         self.events: list[str] = []
         self.turn = asyncio.Lock()
@@ -127,12 +118,12 @@ class Manager(Service):
     @property
     def about(self) -> Mapping[str, Any]:
         """What is logged when it listens."""
-        return self.works.about
+        return self.said
 
     def lines(self, guard: Guard) -> list[Line]:
         """Its routes."""
-        return [Line(method, path, partial(answered, self, answer), f"{method} {path}",
-                     body is not None) for method, path, answer, body in ROUTES]
+        return [Line(route.method, route.path, partial(answered, self, route.answer),
+                     f"{route.method} {route.path}", route.body is not None) for route in ROUTES]
 
     def check_open(self) -> None:
         """Refuse questions before the book is open."""
@@ -141,7 +132,7 @@ class Manager(Service):
 
     def now_s(self) -> float:
         """Present time."""
-        return later(self.book, self.works.clock())
+        return clock_s(self.book, time.time())
 
     def wake(self, event: str) -> None:
         """Let the optimizer think, because of something."""
@@ -151,7 +142,7 @@ class Manager(Service):
     @contextlib.asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
         """Open, think and look after the database until the end; then close."""
-        tasks = [asyncio.create_task(job(self)) for job in (heartbeat, keep_thinking)]
+        tasks = [asyncio.create_task(job()) for job in (self.keep_database, self.keep_deciding)]
         for task in tasks:
             task.add_done_callback(self.health.fail_with)
         try:
@@ -163,164 +154,151 @@ class Manager(Service):
             async with self.turn:  # what has begun is finished
                 self.writing.shutdown()
             self.thinking.shutdown(wait=False, cancel_futures=True)
-            self.works.store.database.dispose()
+            self.store.database.dispose()
 
+    async def read_anew(self) -> None:
+        """Read the book if the database may have something else.
 
-async def be_sure(manager: Manager) -> None:
-    """Read the book anew if the database may have something else.
-
-    Raises
-    ------
-    Gone : it does not answer, or did not a moment ago
-    """
-    if manager.is_sure:
-        return
-    if time.monotonic() < manager.retry_at_s:
-        raise Gone("the database failed a moment ago")
-    manager.retry_at_s = math.inf  # until the attempt is over
-    try:
-        read = partial(read_book, manager.works.store, manager.works.prices, manager.book.bounds)
-        manager.book = await asyncio.get_running_loop().run_in_executor(manager.writing, read)
-        manager.is_sure = True
-        manager.health.done("database")
-        manager.wake("restart")
-    finally:
-        manager.retry_at_s = time.monotonic() + RETRY_S
-
-
-Make = Callable[[Book, float], Change | None]
-
-
-async def carry_out(manager: Manager, make: Make) -> bool:
-    """Steps 1 to 3 of a command; whether anything changed."""
-    async with manager.turn:
-        await be_sure(manager)
-        change = make(manager.book, manager.now_s())
-        if change is None:
-            return False
-        store = partial(commit, manager.works.store, manager.book, change)
+        Raises
+        ------
+        Gone : it does not answer, or did not a moment ago
+        """
+        if self.is_current:
+            return
+        if time.monotonic() < self.retry_at_s:
+            raise Gone("the database failed a moment ago")
+        self.retry_at_s = math.inf  # until the attempt is over
         try:
-            await asyncio.get_running_loop().run_in_executor(manager.writing, store)
-        except BaseException:
-            manager.is_sure = False
-            manager.retry_at_s = time.monotonic() + RETRY_S
-            manager.health.waits_for.add("database")
-            raise
-        manager.book.apply(change)
-        if change.asks:
-            manager.wake(change.event)
-        return True
+            read = partial(read_book, self.store, self.prices, self.book.bounds)
+            self.book = await asyncio.get_running_loop().run_in_executor(self.writing, read)
+            self.is_current = True
+            self.health.done("database")
+            self.wake("restart")
+        finally:
+            self.retry_at_s = time.monotonic() + RETRY_S
 
+    async def carry_out(self, make: Make) -> bool:
+        """Steps 1 to 3 of a command; whether anything changed."""
+        async with self.turn:
+            await self.read_anew()
+            change = make(self.book, self.now_s())
+            if change is None:
+                return False
+            write = partial(commit, self.store, self.book, change)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self.writing, write)
+            except BaseException:
+                self.is_current = False
+                self.retry_at_s = time.monotonic() + RETRY_S
+                self.health.waits_for.add("database")
+                raise
+            self.book.apply(change)
+            if change.asks:
+                self.wake(change.event)
+            return True
 
-async def command(manager: Manager, make: Make) -> bool:
-    """The same, with an end to waiting, and failures as answers.
+    async def command(self, make: Make) -> bool:
+        """The same, with an end to waiting, and failures as answers.
 
-    Raises
-    ------
-    Refusal : 503; the command may be stored, or not
-    """
-    steps = asyncio.ensure_future(carry_out(manager, make))
-    steps.add_done_callback(partial(note, manager))
-    try:
-        async with asyncio.timeout(COMMAND_S):
-            return await asyncio.shield(steps)
-    except Gone as gone:
-        raise Refusal(503, f"{gone}; ask again, it is safe") from gone
-    except Superseded as gone:
-        raise Refusal(503, str(gone)) from gone
-    except TimeoutError:
-        raise Refusal(503, "the database is slow; ask again, it is safe") from None
-
-
-def note(manager: Manager, steps: asyncio.Future[bool]) -> None:
-    """Count failures; a service whose database has gone to another one ends."""
-    error = None if steps.cancelled() else steps.exception()
-    if isinstance(error, Superseded):
-        manager.health.fail(error)
-    elif isinstance(error, Gone):
-        manager.failures.inc()
-
-
-async def think(manager: Manager) -> None:
-    """Decide once, because of the events so far."""
-    event = manager.events[0] if manager.events else "period"
-    manager.events.clear()
-    manager.waker.clear()
-    question = question_of(manager.book, manager.now_s())
-    places = {}
-    if question is not None:
-        began_s = time.perf_counter()
-        ask = partial(answer_of, question, manager.works.decide, manager.works.how)
-        places = await asyncio.get_running_loop().run_in_executor(manager.thinking, ask)
-        manager.decision_s.observe(time.perf_counter() - began_s)
-
-    def make(book: Book, now_s: float) -> Change | None:
-        change = lay(book, places, event, now_s)
-        if change is not None and not is_valid(book, change):
-            manager.wake("node joined")  # another one than when we asked
-            return None
-        return change
-
-    await command(manager, make)
-    manager.decisions.labels(event).inc()
-
-
-async def keep_thinking(manager: Manager) -> None:
-    """Decide at every event, and at the end of every period; wait while the database is away."""
-    await manager.opened.wait()
-    while True:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(manager.works.period_s):
-                await manager.waker.wait()
+        Raises
+        ------
+        Refusal : 503; the command may be stored, or not
+        """
+        steps = asyncio.ensure_future(self.carry_out(make))
+        steps.add_done_callback(self.count_failure)
         try:
-            await think(manager)
-            await asyncio.sleep(PAUSE_S)
-        except Refusal as refusal:
-            LOG.warning("no decision: %s", refusal)
-            manager.wake("restart")
-            await asyncio.sleep(RETRY_S)
-        except Exception:  # the queue is the same after a restart: ending would not mend it
-            LOG.exception("no decision: our mistake")
-            manager.undecided.inc()
-            await asyncio.sleep(RETRY_S)
-
-
-async def open_book(manager: Manager) -> None:
-    """Read the book, and let the nodes of the file join that the database has never heard of."""
-    await carry_out(manager, lambda book, now_s: None)
-    for name, given in manager.works.nodes.items():
-        await carry_out(manager, lambda book, now_s, name=name, given=given:  # type: ignore[misc]
-                        None if name in book.nodes else join(book, name, given, now_s))
-    manager.opened.set()
-    manager.health.done("nodes")
-    manager.wake("restart")
-
-
-async def heartbeat(manager: Manager) -> None:
-    """Open the book; afterwards, look after the database whenever it is away."""
-    is_open = False
-    while True:
-        try:
-            if not is_open:
-                await open_book(manager)
-                is_open = True
-            elif not manager.is_sure:
-                await carry_out(manager, lambda book, now_s: None)
+            async with asyncio.timeout(COMMAND_S):
+                return await asyncio.shield(steps)
         except Gone as gone:
-            LOG.warning("%s", gone)
-        await asyncio.sleep(RETRY_S)
+            raise Refusal(503, f"{gone}; ask again, it is safe") from gone
+        except Superseded as gone:
+            raise Refusal(503, str(gone)) from gone
+        except TimeoutError:
+            raise Refusal(503, "the database is slow; ask again, it is safe") from None
+
+    def count_failure(self, steps: asyncio.Future[bool]) -> None:
+        """Count failures; a service whose database has gone to another one ends."""
+        error = None if steps.cancelled() else steps.exception()
+        if isinstance(error, Superseded):
+            self.health.fail(error)
+        elif isinstance(error, Gone):
+            self.failures.inc()
+
+    async def decide(self) -> None:
+        """Decide once, because of the events so far."""
+        event = self.events[0] if self.events else "period"
+        self.events.clear()
+        self.waker.clear()
+        snapshot = snapshot_of(self.book, self.now_s())
+        places = {}
+        if snapshot is not None:
+            began_s = time.perf_counter()
+            places = await asyncio.get_running_loop().run_in_executor(
+                self.thinking, self.policy, snapshot)
+            self.decision_s.observe(time.perf_counter() - began_s)
+
+        def make(book: Book, now_s: float) -> Change | None:
+            change = move_jobs(book, places, event, now_s)
+            if change is not None and not is_valid(book, change):
+                self.wake("node joined")  # another one than when we asked
+                return None
+            return change
+        await self.command(make)
+        self.decisions.labels(event).inc()
+
+    async def keep_deciding(self) -> None:
+        """Decide at every event and at the end of every period; wait while the database is away."""
+        await self.opened.wait()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.period_s):
+                    await self.waker.wait()
+            try:
+                await self.decide()
+                await asyncio.sleep(PAUSE_S)
+            except Refusal as refusal:
+                LOG.warning("no decision: %s", refusal)
+                self.wake("restart")
+                await asyncio.sleep(RETRY_S)
+            except Exception:  # the queue is the same after a restart: ending would not mend it
+                LOG.exception("no decision: our mistake")
+                self.undecided.inc()
+                await asyncio.sleep(RETRY_S)
+
+    async def keep_database(self) -> None:
+        """Open the book, with the nodes of the file; then read it anew whenever that is needed."""
+        while True:
+            try:
+                if not self.is_current:
+                    await self.carry_out(lambda book, now_s: None)
+                if not self.opened.is_set():
+                    for name, given in self.nodes.items():
+                        await self.carry_out(
+                            lambda book, now_s, name=name, given=given:  # type: ignore[misc]
+                            None if name in book.nodes else join(book, name, given, now_s))
+                    self.opened.set()
+                    self.health.done("nodes")
+                    self.wake("restart")
+            except Gone as gone:
+                LOG.warning("%s", gone)
+            await asyncio.sleep(RETRY_S)
 
 
-class Asked(NamedTuple):
-    """A request as an endpoint sees it."""
-
-    manager: Manager
-    name: str
-    body: dict[str, Any]
-    query: Mapping[str, str]
+Answer = Callable[[Manager, Request, dict[str, Any]], Awaitable[tuple[Any, int]]]
 
 
-Answer = Callable[[Asked], Awaitable[tuple[Any, int]]]
+async def answered(manager: Manager, answer: Answer, request: Request,
+                   body: dict[str, Any]) -> tuple[Any, int]:
+    """What a route answers.
+
+    Raises
+    ------
+    Refusal : it refuses
+    """
+    try:
+        return await answer(manager, request, body)
+    except Refused as refused:
+        raise Refusal(STATUS[refused.kind], str(refused)) from refused
 
 
 def checked(kind: type[Command], values: dict[str, Any]) -> Any:
@@ -340,86 +318,90 @@ def checked(kind: type[Command], values: dict[str, Any]) -> Any:
         raise Refusal(400, f"{place:.60} {words or value}") from None
 
 
-async def stored(asked: Asked, make: Make, job: str) -> tuple[Any, int]:
+async def changed_job(manager: Manager, make: Make, job: str) -> tuple[Any, int]:
     """Carry a command out; answer with the job as it is now."""
-    is_new = await command(asked.manager, make)
-    book = asked.manager.book
-    body = told(book, job_of(book, job), asked.manager.now_s())
+    is_new = await manager.command(make)
+    book = manager.book
+    body = job_as_json(book, job_of(book, job), manager.now_s())
     return {**body, "version": book.version, "repeated": not is_new}, 200
 
 
-async def post_job(asked: Asked) -> tuple[Any, int]:
+async def post_job(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """Submit a job; the same job again is answered as the first time."""
-    given = checked(Submit, asked.body)
-    body, _ = await stored(asked, lambda book, now_s: submit(book, given, now_s), given.id)
-    return body, 200 if body["repeated"] else 201
+    given = checked(Submit, body)
+    answer, _ = await changed_job(manager, lambda book, now_s: submit(book, given, now_s),
+                                  given.id)
+    return answer, 200 if answer["repeated"] else 201
 
 
-async def post_report(asked: Asked) -> tuple[Any, int]:
+async def post_report(manager: Manager, request: Request,
+                      body: dict[str, Any]) -> tuple[Any, int]:
     """Report finished epochs of a job, numbered by its worker; may be repeated."""
-    given = checked(Report, asked.body)
-    return await stored(asked, lambda book, now_s: report(book, asked.name, given, now_s),
-                        asked.name)
+    job = request.path_params["id"]
+    given = checked(Report, body)
+    return await changed_job(manager, lambda book, now_s: report(book, job, given, now_s), job)
 
 
-async def delete_job(asked: Asked) -> tuple[Any, int]:
+async def delete_job(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """Cancel a job for good; may be repeated."""
-    return await stored(asked, lambda book, now_s: cancel(book, asked.name, now_s), asked.name)
+    job = request.path_params["id"]
+    return await changed_job(manager, lambda book, now_s: cancel(book, job, now_s), job)
 
 
-async def get_job(asked: Asked) -> tuple[Any, int]:
+async def get_job(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """One job, and what is known of it."""
-    book = asked.manager.book
-    return told(book, job_of(book, asked.name), asked.manager.now_s()), 200
+    book = manager.book
+    return job_as_json(book, job_of(book, request.path_params["id"]), manager.now_s()), 200
 
 
 MOST_LISTED = 1000
 
 
-async def get_jobs(asked: Asked) -> tuple[Any, int]:
+async def get_jobs(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """Jobs by number, a thousand at most: those after the number `after`."""
-    text = asked.query.get("after", "0")
+    text = request.query_params.get("after", "0")
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise Refusal(400, f"after is {text!r:.60}: give the number of a job")
-    later = (row for row in asked.manager.book.jobs.values() if row.number > int(text))
-    rows = list(islice(later, MOST_LISTED))
-    now_s = asked.manager.now_s()
-    return {"jobs": [told(asked.manager.book, row, now_s) for row in rows],
-            "next": rows[-1].number if len(rows) == MOST_LISTED else None}, 200
+    after = (job for job in manager.book.jobs.values() if job.number > int(text))
+    jobs = list(islice(after, MOST_LISTED))
+    now_s = manager.now_s()
+    return {"jobs": [job_as_json(manager.book, job, now_s) for job in jobs],
+            "next": jobs[-1].number if len(jobs) == MOST_LISTED else None}, 200
 
 
-async def get_plan(asked: Asked) -> tuple[Any, int]:
+async def get_plan(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """The plan: who runs where, on how many GPUs, since when, and who waits."""
-    return plan_of(asked.manager.book, asked.manager.now_s()), 200
+    return plan_of(manager.book, manager.now_s()), 200
 
 
-async def post_sample(asked: Asked) -> tuple[Any, int]:
+async def post_sample(manager: Manager, request: Request,
+                      body: dict[str, Any]) -> tuple[Any, int]:
     """Send a sample of the profiler: so many epochs took so many seconds."""
-    given = checked(Measure, asked.body)
-    is_new = await command(asked.manager, lambda book, now_s: measure(book, given, now_s))
-    times = asked.manager.book.epoch_s(given.application, given.batch)
+    given = checked(Measure, body)
+    is_new = await manager.command(lambda book, now_s: measure(book, given, now_s))
+    times = manager.book.epoch_s(given.application, given.batch)
     return {"epoch_s": times, "repeated": not is_new}, 201 if is_new else 200
 
 
-async def put_node(asked: Asked) -> tuple[Any, int]:
+async def put_node(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """Let a node join, or change."""
-    checked(Submit, {"id": asked.name, "application": "-", "batch": 1, "epochs": 1, "due_s": 0,
-                     "weight_eur_per_s": 0})  # its name
-    given = checked(Join, asked.body)
-    is_new = await command(asked.manager,
-                           lambda book, now_s: join(book, asked.name, given, now_s))
-    return {**asked.manager.book.nodes[asked.name]._asdict(), "repeated": not is_new}, 200
+    node = checked(Named, {"id": request.path_params["id"]}).id
+    given = checked(Join, body)
+    is_new = await manager.command(lambda book, now_s: join(book, node, given, now_s))
+    return {**manager.book.nodes[node]._asdict(), "repeated": not is_new}, 200
 
 
-async def delete_node(asked: Asked) -> tuple[Any, int]:
+async def delete_node(manager: Manager, request: Request,
+                      body: dict[str, Any]) -> tuple[Any, int]:
     """Say that a node is lost; its jobs wait with the epochs that they have reported."""
-    is_new = await command(asked.manager, lambda book, now_s: leave(book, asked.name, now_s))
-    return {**asked.manager.book.nodes[asked.name]._asdict(), "repeated": not is_new}, 200
+    node = request.path_params["id"]
+    is_new = await manager.command(lambda book, now_s: leave(book, node, now_s))
+    return {**manager.book.nodes[node]._asdict(), "repeated": not is_new}, 200
 
 
-async def get_nodes(asked: Asked) -> tuple[Any, int]:
+async def get_nodes(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
     """Nodes that are there, and those that were."""
-    return {"nodes": [node._asdict() for node in asked.manager.book.nodes.values()]}, 200
+    return {"nodes": [node._asdict() for node in manager.book.nodes.values()]}, 200
 
 
 class Operation(NamedTuple):
@@ -441,21 +423,6 @@ ROUTES = (
 )
 
 
-async def answered(manager: Manager, answer: Answer, request: Request,
-                   body: dict[str, Any]) -> tuple[Any, int]:
-    """What a route answers.
-
-    Raises
-    ------
-    Refusal : it refuses
-    """
-    name = request.path_params.get("id", "")
-    try:
-        return await answer(Asked(manager, name, body, request.query_params))
-    except Refused as refused:
-        raise Refusal(STATUS[refused.kind], str(refused)) from refused
-
-
 class Gauges(Collector):
     """The book in numbers, when somebody asks."""
 
@@ -471,7 +438,7 @@ class Gauges(Collector):
                              ("ended", len(book.jobs) - len(book.queue))):
             jobs.add_metric([state], count)
         yield jobs
-        used = sum(int((job.configuration or ",0").rpartition(",")[2]) for job in placed)
+        used = used_gpus(placed).total()
         gpus = sum(node.num_gpus for node in book.nodes.values() if node.is_present)
         price = plan_of(book, book.last_s)["eur_per_h"]
         for name, words, value in (
@@ -479,7 +446,7 @@ class Gauges(Collector):
                 ("gpus_used", "GPUs that jobs have.", used),
                 ("eur_per_hour", "What nodes in use cost.", price),
                 ("plan_version", "Of the plan.", book.version),
-                ("database_is_known", "Whether memory and database agree.", self.manager.is_sure)):
+                ("database_is_known", "Whether memory and database agree.", self.manager.is_current)):
             yield GaugeMetricFamily(f"andreas_{name}", words, value=float(value))
 
 

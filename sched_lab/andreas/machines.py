@@ -63,6 +63,16 @@ def fleet_at(instance: Instance, now_s: float) -> Fleet:
     np.multiply(table, factor, out=cost, where=np.isfinite(table))
     return instance.fleet._replace(cost_eur_per_h=cost)
 
+
+def counted_twice_eur_per_s(instance: Instance, used: Integers, now_s: float) -> float:
+    """What a second costs by the price table for machines that are two nodes, and not in truth."""
+    site = instance.site
+    if site is None:
+        return 0.0
+    prices = instance.prices
+    eur_per_kwh = site.eur_per_kwh if prices is None else float(price_at(prices, now_s))
+    return watts_to_eur_per_s(site, twice_w(site, used), eur_per_kwh)
+
 # %% ../../nbs/30c_andreas_machines.ipynb #30c-016
 def integral_until(prices: Prices, at_s: Floats) -> Floats:
     """Integral of the price from the first step until some moments, in EUR s/kWh."""

@@ -259,8 +259,8 @@ def _unique(entries: Sequence[NodeEntry | JobEntry], where: str, file: Path | No
         seen[entry.id] = number
 
 
-def _split(name: str) -> tuple[str, int]:
-    """GPU type and count of a configuration."""
+def split_configuration(name: str) -> tuple[str, int]:
+    """GPU type and count of a configuration, TESLA,2."""
     gpu, _, count = name.rpartition(",")
     return gpu, int(count)
 
@@ -294,10 +294,10 @@ def _check_jobs(given: InstanceFile, file: Path | None) -> None:
     for node in given.nodes:
         owned[node.gpu] = max(node.num_gpus, owned.get(node.gpu, 0))
     gpu_mib = _memory_of(given, file)
-    known = owned.keys() | {_split(name)[0] for name in given.cost_eur_per_h}
+    known = owned.keys() | {split_configuration(name)[0] for name in given.cost_eur_per_h}
     for number, job in enumerate(given.jobs):
         entry = f"jobs[{number}] ({job.id})"
-        configurations = [_split(name) for name in job.times_s]
+        configurations = [split_configuration(name) for name in job.times_s]
         if unknown := [gpu for gpu, _ in configurations if gpu not in known]:
             raise InputError(f"{entry}: times_s has the unknown GPU type {unknown[0]!r}", file=file,
                              mend=f"use one of {', '.join(sorted(known))}")
@@ -328,7 +328,8 @@ def _trouble_now(given: InstanceFile, job: JobEntry, node: NodeEntry | None) -> 
         return "", ""
     if node is None:
         return f"it runs on the unknown node {job.node!r:.60}", "name one of nodes"
-    if job.configuration not in job.times_s or _split(job.configuration)[0] != node.gpu:
+    gpu, _ = split_configuration(job.configuration)
+    if job.configuration not in job.times_s or gpu != node.gpu:
         return (f"it runs on {job.configuration} of {node.id}, where it cannot",
                 f"name a configuration of its times_s, of type {node.gpu}")
     if node.memory_mib is not None and job.memory_mib > node.memory_mib:
@@ -350,7 +351,7 @@ def _check_now(given: InstanceFile, file: Path | None) -> None:
         if problem:
             raise InputError(f"{entry}: {problem}", file=file, mend=mend)
         if job.node is not None and job.configuration is not None:
-            free[job.node] -= _split(job.configuration)[1]
+            free[job.node] -= split_configuration(job.configuration)[1]
             if free[job.node] < 0:
                 raise InputError(f"{entry}: with it, node {job.node} has {-free[job.node]} GPUs "
                                  "more in use than it has", file=file,
@@ -361,7 +362,8 @@ def _fleet_of(given: InstanceFile, types: list[str],
               configurations: list[tuple[str, int]]) -> Fleet:
     """Nodes, configurations and prices as arrays."""
     nodes = sorted(given.nodes, key=lambda node: node.id)
-    priced = [(*_split(name), eur_per_h) for name, eur_per_h in given.cost_eur_per_h.items()]
+    priced = [(*split_configuration(name), eur_per_h)
+              for name, eur_per_h in given.cost_eur_per_h.items()]
     most = max([node.num_gpus for node in nodes] + [count for _, count, _ in priced])
     cost = np.full((len(types), most + 1), np.inf)
     cost[:, 0] = 0.0
@@ -373,17 +375,6 @@ def _fleet_of(given: InstanceFile, types: list[str],
                  np.array([count for _, count in configurations], np.int64), cost)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-023p
-def _times_s(given: InstanceFile, configurations: list[tuple[str, int]]) -> Floats:
-    """(jobs, configurations) run times that are left, infinite where there is none."""
-    rows = [[job.times_s.get(f"{gpu},{count}", np.inf) for gpu, count in configurations]
-            for job in given.jobs]
-    times_s = np.array(rows).reshape(len(given.jobs), len(configurations))
-    for row, job in enumerate(given.jobs):
-        if job.epochs_done:
-            times_s[row] *= 1 - job.epochs_done / job.epochs
-    return times_s
-
-
 def without_small(times_s: Floats, memory: Memory | None, configuration_type: Integers) -> Floats:
     """The same run times, infinite on GPUs that have too little memory."""
     if memory is None:
@@ -391,43 +382,37 @@ def without_small(times_s: Floats, memory: Memory | None, configuration_type: In
     too_small = memory.job_mib[:, None] > memory.gpu_mib[configuration_type][None, :]
     return np.where(too_small, np.inf, times_s)
 
-# %% ../../nbs/30_andreas_model.ipynb #30-023q
-def _present_of(given: InstanceFile, configurations: list[tuple[str, int]]) -> Present | None:
-    """What runs now, and how far jobs have come; None if nothing runs or has run."""
-    if not any(job.node or job.epochs_done for job in given.jobs):
-        return None
-    names = sorted(node.id for node in given.nodes)
-    node = [names.index(job.node) if job.node else -1 for job in given.jobs]
-    place = [configurations.index(_split(job.configuration)) if job.configuration else -1
-             for job in given.jobs]
-    done = [job.epochs_done / max(job.epochs, 1) for job in given.jobs]
-    return Present(np.array(node), np.array(place), np.array(done))
-
-
-def _needs_of(given: InstanceFile, types: list[str]) -> Memory | None:
-    """What jobs need and GPUs have; None if nobody says."""
-    if not any(job.memory_mib for job in given.jobs):
-        return None
-    known = _memory_of(given, None)
-    return Memory(np.array([job.memory_mib for job in given.jobs]),
-                  np.array([known.get(name, np.inf) for name in types]))
-
 # %% ../../nbs/30_andreas_model.ipynb #30-023r
 def _instance_of(given: InstanceFile) -> Instance:
     """Lay a checked instance out as arrays."""
-    priced = {_split(name)[0] for name in given.cost_eur_per_h}
+    jobs = given.jobs
+    node_name = tuple(sorted(node.id for node in given.nodes))
+    priced = {split_configuration(name)[0] for name in given.cost_eur_per_h}
     types = sorted(priced | {node.gpu for node in given.nodes})
-    configurations = sorted({_split(name) for job in given.jobs for name in job.times_s})
-    rows = [[job.submission_s, job.due_s, job.weight_eur_per_s] for job in given.jobs]
-    submission_s, due_s, weight = (column.copy() for column in np.array(rows).reshape(-1, 3).T)
+    configurations = sorted({split_configuration(name) for job in jobs for name in job.times_s})
     fleet = _fleet_of(given, types, configurations)
-    memory = _needs_of(given, types)
-    times_s = without_small(_times_s(given, configurations), memory, fleet.configuration_type)
-    return Instance(tuple(sorted(node.id for node in given.nodes)),
-                    tuple(job.id for job in given.jobs), tuple(types), fleet,
-                    Jobs(submission_s, due_s, weight, times_s),
-                    np.array([job.epochs for job in given.jobs], np.int64), given.now_s,
-                    _present_of(given, configurations), memory)
+    epochs = np.array([job.epochs for job in jobs], np.int64)
+    done = np.array([job.epochs_done for job in jobs], float) / np.maximum(epochs, 1)
+    rows = [[job.times_s.get(f"{gpu},{count}", np.inf) for gpu, count in configurations]
+            for job in jobs]
+    times_s = np.array(rows).reshape(len(jobs), len(configurations)) * (1 - done)[:, None]
+    memory = present = None
+    if any(job.memory_mib for job in jobs):
+        known = _memory_of(given, None)
+        memory = Memory(np.array([job.memory_mib for job in jobs]),
+                        np.array([known.get(name, np.inf) for name in types]))
+    if any(job.node or job.epochs_done for job in jobs):
+        node = [node_name.index(job.node) if job.node else -1 for job in jobs]
+        place = [configurations.index(split_configuration(job.configuration))
+                 if job.configuration else -1 for job in jobs]
+        present = Present(np.array(node), np.array(place), done)
+    terms = [[job.submission_s, job.due_s, job.weight_eur_per_s] for job in jobs]
+    submission_s, due_s, weight = (column.copy() for column in np.array(terms).reshape(-1, 3).T)
+    return Instance(
+        node_name, tuple(job.id for job in jobs), tuple(types), fleet,
+        Jobs(submission_s, due_s, weight,
+             without_small(times_s, memory, fleet.configuration_type)),
+        epochs, given.now_s, present, memory)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-025
 def _place(location: Sequence[int | str], value: Mapping[str, Any]) -> str:

@@ -21,11 +21,11 @@ from .simulation import lower_bound_eur
 from .energy import bill_of_day, with_prices
 from .exact import solve_exact
 from .greedy import DEFAULTS, SearchOptions, check_options
-from .machines import fleet_at, price_at, twice_w, watts_to_eur_per_s
+from .machines import counted_twice_eur_per_s, fleet_at
 from .model import HISTORY, SECONDS_PER_HOUR, Assignment, Instance, Jobs, check_assignment
 from .policies import POLICIES
 from .proxy import PERIOD_S, RHO, cost_eur_per_s, paper_objective
-from .rules import Running, nothing_runs
+from .rules import nothing_runs
 from .simulation import INTERVAL, JOB_COLOURS, LOSSES, Simulation, bill, gantt_frame, simulate
 
 if TYPE_CHECKING:
@@ -41,15 +41,6 @@ def _submitted(instance: Instance) -> tuple[np.ndarray[Any, np.dtype[np.int64]],
     """Numbers of the jobs that have been submitted by now, and these jobs."""
     here = np.flatnonzero(instance.jobs.submission_s <= instance.now_s)
     return here, Jobs(*(column[here] for column in instance.jobs))
-
-
-def _running(instance: Instance, here: np.ndarray[Any, np.dtype[np.int64]]) -> Running:
-    """What runs now of the jobs that have been submitted."""
-    nothing = nothing_runs(instance.fleet, len(here))
-    if instance.present is None:
-        return nothing
-    node, configuration, _ = instance.present
-    return Running(node[here], configuration[here], nothing.opened)
 
 
 def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -> Assignment:
@@ -71,7 +62,11 @@ def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -
     check_options(how)
     fleet = fleet_at(instance, instance.now_s)
     here, jobs = _submitted(instance)
-    found = decide(fleet, jobs, instance.now_s, how, _running(instance, here))
+    running = nothing_runs(fleet, len(here))
+    if instance.present is not None:
+        running = running._replace(node=instance.present.node[here],
+                                   configuration=instance.present.configuration[here])
+    found = decide(fleet, jobs, instance.now_s, how, running)
     check_assignment(fleet, jobs.times_s, found)
     node = np.full(len(instance.job_name), -1)
     configuration = np.full(len(instance.job_name), -1)
@@ -114,17 +109,6 @@ def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dic
     return gap
 
 
-def _twice_eur_per_s(instance: Instance, used: np.ndarray[Any, np.dtype[np.int64]]) -> float:
-    """What the price table counts twice of machines that are two nodes, now."""
-    site = instance.site
-    if site is None:
-        return 0.0
-    eur_per_kwh = site.eur_per_kwh
-    if instance.prices is not None:
-        eur_per_kwh = float(price_at(instance.prices, instance.now_s))
-    return watts_to_eur_per_s(site, twice_w(site, used), eur_per_kwh)
-
-
 def decision_costs(instance: Instance, assignment: Assignment,
                    time_limit_s: float) -> dict[str, Any]:
     """Objective of a decision, and what it costs while it runs.
@@ -144,8 +128,9 @@ def decision_costs(instance: Instance, assignment: Assignment,
     objective_eur = paper_objective(fleet, jobs, instance.now_s, *own, RHO, PERIOD_S)
     costs = {
         "objective_eur": float(objective_eur),
-        "energy_eur_per_h": SECONDS_PER_HOUR * (float(cost_eur_per_s(fleet, used))
-                                                - _twice_eur_per_s(instance, used)),
+        "energy_eur_per_h": SECONDS_PER_HOUR * (
+            float(cost_eur_per_s(fleet, used))
+            - counted_twice_eur_per_s(instance, used, instance.now_s)),
         "running": int((own.node >= 0).sum()), "waiting": int((own.node < 0).sum()),
         "not_submitted": len(instance.job_name) - len(here)}
     if len(here) <= EXACT_JOBS:
@@ -153,21 +138,18 @@ def decision_costs(instance: Instance, assignment: Assignment,
     return costs
 
 
-def _machine_name(instance: Instance, node: int) -> str:
-    """Name of the machine that a node is, or is a part of."""
-    site = instance.site
-    return instance.node_name[node] if site is None else site.machine_name[site.machine[node]]
-
-
 def run_frame(simulation: Simulation) -> pd.DataFrame:
     """One row per uninterrupted run, with names: job, node, gpu_type, gpus, start_s, end_s."""
     instance = simulation.instance
     history = simulation.history
     fleet = instance.fleet
+    site = instance.site
     configuration = history["configuration"].to_numpy(np.int64)
+    machine = instance.node_name if site is None else [
+        site.machine_name[number] for number in site.machine]
     return pd.DataFrame({
         "job": [instance.job_name[job] for job in history["job"]],
-        "node": [_machine_name(instance, node) for node in history["node"]],
+        "node": [machine[node] for node in history["node"]],
         "gpu_type": [instance.type_name[kind] for kind in fleet.configuration_type[configuration]],
         "gpus": fleet.configuration_gpus[configuration],
         "start_s": history["start_s"], "end_s": history["end_s"]})
@@ -212,31 +194,6 @@ def saving_of(paid: float, least: float) -> str:
     return f"at most {100 * (1 - least / paid):.1f} % can be saved"
 
 
-def day_sentences(summary: Mapping[str, Any]) -> list[str]:
-    """The bill of a day in words."""
-    late = summary["late_jobs"]
-    least_eur = summary["lower_bound_eur"]
-    return [
-        f"Under the policy {summary['policy']} the jobs cost {summary['total_eur']:.2f} EUR: "
-        f"{summary['energy_eur']:.2f} EUR for energy and {summary['penalty_eur']:.2f} EUR in "
-        f"penalties, with {late} of {len(summary['jobs'])} jobs late.",
-        f"No scheduler pays less than {least_eur:.2f} EUR for them, so "
-        f"{saving_of(summary['total_eur'], least_eur)}."]
-
-
-def decision_sentences(summary: Mapping[str, Any]) -> list[str]:
-    """A decision in words."""
-    sentences = [
-        f"The policy {summary['policy']} lets {summary['running']} of "
-        f"{summary['running'] + summary['waiting']} submitted jobs run now, at "
-        f"{summary['energy_eur_per_h']:.2f} EUR an hour for energy; what it minimises "
-        f"(Eq. 1) is {summary['objective_eur']:.2f} EUR."]
-    if "bound_eur" in summary:
-        sentences.append(f"No decision goes below {summary['bound_eur']:.2f} EUR, so "
-                         f"{saving_of(summary['objective_eur'], summary['bound_eur'])}.")
-    return sentences
-
-
 @dataclass(frozen=True)
 class Report(PlainReport):
     """What was decided or simulated, and what it costs.
@@ -253,26 +210,28 @@ class Report(PlainReport):
 
     def answer(self) -> list[str]:
         """What it costs, how much of that could be saved at most, and what it draws."""
-        summary = self.summary
-        said = (day_sentences if "total_eur" in summary else decision_sentences)(summary)
-        return [*said, energy_sentence(summary)] if "energy_kwh" in summary else said
+        said = self.summary
+        if "total_eur" in said:
+            sentences = [
+                f"Under the policy {said['policy']} the jobs cost {said['total_eur']:.2f} EUR: "
+                f"{said['energy_eur']:.2f} EUR for energy and {said['penalty_eur']:.2f} EUR in "
+                f"penalties, with {said['late_jobs']} of {len(said['jobs'])} jobs late.",
+                f"No scheduler pays less than {said['lower_bound_eur']:.2f} EUR for them, so "
+                f"{saving_of(said['total_eur'], said['lower_bound_eur'])}."]
+        else:
+            sentences = [
+                f"The policy {said['policy']} lets {said['running']} of "
+                f"{said['running'] + said['waiting']} submitted jobs run now, at "
+                f"{said['energy_eur_per_h']:.2f} EUR an hour for energy; what it minimises "
+                f"(Eq. 1) is {said['objective_eur']:.2f} EUR."]
+            if "bound_eur" in said:
+                sentences.append(f"No decision goes below {said['bound_eur']:.2f} EUR, so "
+                                 f"{saving_of(said['objective_eur'], said['bound_eur'])}.")
+        return [*sentences, energy_sentence(said)] if "energy_kwh" in said else sentences
 
 
 TABLES = ("schedule.csv",)
 CHARTS = ("gantt.html",)
-
-
-def _report_on(simulation: Simulation, summary: dict[str, Any]) -> Report:
-    """Put a table and a chart beside a summary."""
-    headline = headline_of(summary)
-
-    def draw() -> alt.TopLevelMixin:
-        frame, lanes = gantt_frame(simulation)
-        return gantt_chart(frame, lanes, title=f"{simulation.policy}: {headline}",
-                           colours=JOB_COLOURS)
-
-    return Report(summary, {"schedule.csv": run_frame(simulation).round(9)},
-                  {"gantt.html": draw}, headline, simulation)
 
 
 def _as_carried_out(instance: Instance, policy: str, assignment: Assignment) -> Simulation:
@@ -285,18 +244,6 @@ def _as_carried_out(instance: Instance, policy: str, assignment: Assignment) -> 
     columns = job, node, configuration, np.full(len(job), instance.now_s), end_s[job]
     history = pd.DataFrame(dict(zip(HISTORY, columns, strict=True)))
     return Simulation(instance, policy, end_s, history, pd.DataFrame(columns=list(INTERVAL)))
-
-
-def _proof_costs(simulation: Simulation) -> dict[str, Any]:
-    """How good the decisions of a day are by Eq. 1, if the policy says so."""
-    if not simulation.proofs:
-        return {}
-    gap, is_proved, is_out_of_time = (np.array(column)
-                                      for column in zip(*simulation.proofs, strict=True))
-    return {"mean_gap_percent": 100 * float(gap.mean()),
-            "largest_gap_percent": 100 * float(gap.max()),
-            "decisions_not_proved": int((~is_proved).sum()),
-            "decisions_out_of_time": int(is_out_of_time.sum())}
 
 
 def _day_costs(simulation: Simulation) -> dict[str, Any]:
@@ -313,7 +260,13 @@ def _day_costs(simulation: Simulation) -> dict[str, Any]:
     late = int((jobs["tardiness_s"] > 0).sum())
     costs |= {"makespan_s": simulation.makespan_s, "late_jobs": late,
               "decisions": len(simulation.intervals)}
-    return costs | _proof_costs(simulation) | {"jobs": jobs.to_dict("records")}
+    if simulation.proofs:
+        proofs = pd.DataFrame(simulation.proofs)
+        costs |= {"mean_gap_percent": 100 * float(proofs["gap"].to_numpy().mean()),
+                  "largest_gap_percent": 100 * float(proofs["gap"].max()),
+                  "decisions_not_proved": int((~proofs["is_proved"]).sum()),
+                  "decisions_out_of_time": int(proofs["is_out_of_time"].sum())}
+    return costs | {"jobs": jobs.to_dict("records")}
 
 
 def _decided(instance: Instance, policy: str, how: SearchOptions,
@@ -326,16 +279,6 @@ def _decided(instance: Instance, policy: str, how: SearchOptions,
         costs |= gap_of(instance, costs["objective_eur"], how.time_limit_s)
     costs |= interruptions(instance, decision, loss)
     return _as_carried_out(instance, policy, decision), costs
-
-
-def energy_costs(simulation: Simulation, tariff: Tariff) -> dict[str, Any]:
-    """Energy, money and CO2 of what was decided or simulated; nothing if nothing runs."""
-    if not len(simulation.history):
-        return {}
-    begin_s = float(simulation.history["start_s"].min())
-    horizon = (min(begin_s, simulation.horizon[0]), simulation.horizon[1]) if len(
-        simulation.intervals) else (begin_s, float(simulation.history["end_s"].max()))
-    return bill_of_day(simulation, tariff, horizon).summary()
 
 
 def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = False,
@@ -366,5 +309,18 @@ def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = Fa
         costs = _day_costs(done)
     else:
         done, costs = _decided(instance, policy, how, loss)
-    about = {"policy": policy, "is_simulated": is_simulated, "seed": how.seed}
-    return _report_on(done, about | energy_costs(done, tariff or default_tariff()) | costs)
+    summary = {"policy": policy, "is_simulated": is_simulated, "seed": how.seed}
+    if len(done.history):
+        begin_s, end_s = float(done.history["start_s"].min()), float(done.history["end_s"].max())
+        horizon = (min(begin_s, done.horizon[0]), done.horizon[1]) if is_simulated else (
+            begin_s, end_s)
+        summary |= bill_of_day(done, tariff or default_tariff(), horizon).summary()
+    summary |= costs
+    headline = headline_of(summary)
+
+    def draw() -> alt.TopLevelMixin:
+        frame, lanes = gantt_frame(done)
+        return gantt_chart(frame, lanes, title=f"{policy}: {headline}", colours=JOB_COLOURS)
+
+    return Report(summary, {"schedule.csv": run_frame(done).round(9)}, {"gantt.html": draw},
+                  headline, done)

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple
@@ -30,9 +31,10 @@ from .model import (
     RunTime,
     check_assignment,
     parse_instance,
+    split_configuration,
 )
 from .policies import Decide
-from .profiles import LONGEST_NAME
+from .database import LONGEST_NAME
 from .rules import Running, open_nodes
 
 Key = Annotated[str, Field(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:@+-]{{0,{LONGEST_NAME - 1}}}$")]
@@ -46,10 +48,15 @@ class Command(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Submit(Command):
-    """A new job; it is due at a time in seconds since 1970, UTC."""
+class Named(Command):
+    """Something with an id of its own."""
 
     id: Key
+
+
+class Submit(Named):
+    """A new job; it is due at a time in seconds since 1970, UTC."""
+
     application: Label
     batch: Number
     epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)]
@@ -64,10 +71,9 @@ class Report(Command):
     epochs_done: Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
-class Measure(Command):
+class Measure(Named):
     """A sample of the profiler: so many epochs took so many seconds on a configuration."""
 
-    id: Key
     application: Label
     batch: Number
     configuration: Annotated[Configuration, Field(max_length=LONGEST_NAME)]
@@ -87,7 +93,7 @@ State = Literal["waiting", "running", "done", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A row of the table of jobs; see `andreas.profiles`."""
+    """A row of the table of jobs; see `andreas.database`."""
 
     number: int
     given: Submit
@@ -144,17 +150,12 @@ class Change(NamedTuple):
     asks: bool = True
 
 
+@dataclass
 class Pool:
-    """Samples of one application, batch and configuration together."""
+    """Samples of one application, batch and configuration together, in exact arithmetic."""
 
-    def __init__(self) -> None:
-        self.seconds = Fraction(0)
-        self.epochs = 0
-
-    def add(self, epochs: int, seconds: float) -> None:
-        """Take one more sample in."""
-        self.seconds += Fraction(seconds)
-        self.epochs += epochs
+    seconds: Fraction = Fraction(0)
+    epochs: int = 0
 
     @property
     def epoch_s(self) -> float:
@@ -220,10 +221,8 @@ class Book:
             self.put(job)
         if change.node:
             self.nodes[change.node.id] = change.node
-        if (sample := change.sample) is not None:
-            self.samples[sample.id] = sample
-            self.pool(sample.application, sample.batch, sample.configuration).add(
-                sample.epochs, sample.seconds)
+        if change.sample is not None:
+            self.put_sample(change.sample)
 
     def put(self, job: Job) -> None:
         """Replace a row of the jobs."""
@@ -234,10 +233,13 @@ class Book:
         else:
             self.queue.pop(job.given.id, None)
 
-    def pool(self, application: str, batch: int, configuration: str) -> Pool:
-        """Samples of a configuration, perhaps none yet."""
-        kinds = self.pools.setdefault((application, batch), {})
-        return kinds.setdefault(configuration, Pool())
+    def put_sample(self, sample: Measure) -> None:
+        """Take in a sample."""
+        self.samples[sample.id] = sample
+        pools = self.pools.setdefault((sample.application, sample.batch), {})
+        pool = pools.setdefault(sample.configuration, Pool())
+        pool.seconds += Fraction(sample.seconds)
+        pool.epochs += sample.epochs
 
     def epoch_s(self, application: str, batch: int) -> dict[str, float]:
         """Seconds per epoch on each measured configuration."""
@@ -274,7 +276,7 @@ def job_of(book: Book, job: str) -> Job:
     return book.jobs[job]
 
 
-def later(book: Book, now_s: float) -> float:
+def clock_s(book: Book, now_s: float) -> float:
     """Present time, which never goes back, whatever the clock does."""
     return min(max(now_s, book.last_s), MOST_S)
 
@@ -291,23 +293,25 @@ def largest_nodes(nodes: Iterable[Node]) -> dict[str, int]:
     return found
 
 
-def times_s(book: Book, job: Submit, largest: Mapping[str, int],
-            epochs: float) -> dict[str, float]:
-    """Seconds of so many epochs of a job on each measured configuration that a node has.
-
-    A time that an instance may not have is left out, whatever samples came after the job.
+def profiled_s(book: Book, job: Submit, largest: Mapping[str, int]) -> dict[str, float]:
+    """Seconds per epoch of a job on each measured configuration that a node has.
 
     Parameters
     ----------
     largest : most GPUs of each type on a node
-    epochs : how many
     """
     found = {}
-    for name, seconds in book.epoch_s(job.application, job.batch).items():
-        gpu, _, count = name.rpartition(",")
-        if int(count) <= largest.get(gpu, 0) and LEAST_S <= epochs * seconds <= MOST_S:
-            found[name] = epochs * seconds
+    for name, epoch_s in book.epoch_s(job.application, job.batch).items():
+        gpu, count = split_configuration(name)
+        if count <= largest.get(gpu, 0):
+            found[name] = epoch_s
     return found
+
+
+def run_times_s(epoch_s: Mapping[str, float], epochs: float) -> dict[str, float]:
+    """Seconds of so many epochs; those that an instance may not have are left out."""
+    return {name: epochs * seconds for name, seconds in epoch_s.items()
+            if LEAST_S <= epochs * seconds <= MOST_S}
 
 
 def check_runnable(book: Book, job: Submit) -> None:
@@ -316,14 +320,12 @@ def check_runnable(book: Book, job: Submit) -> None:
     what = f"application {job.application!r} with batch {job.batch}"
     if not measured:
         raise Refused("wrong", f"no profile of {what}", "send a sample of it first")
-    largest = largest_nodes(book.nodes.values())
-    on_nodes = {name: seconds for name, seconds in measured.items()
-                if int(name.rpartition(",")[2]) <= largest.get(name.rpartition(",")[0], 0)}
-    if not on_nodes:
+    epoch_s = profiled_s(book, job, largest_nodes(book.nodes.values()))
+    if not epoch_s:
         raise Refused("wrong", f"no node has what {what} is profiled on: {', '.join(measured)}",
                       "send a sample on a configuration that a node has")
-    if not times_s(book, job, largest, job.epochs):
-        least_s = job.epochs * min(on_nodes.values())
+    if not run_times_s(epoch_s, job.epochs):
+        least_s = job.epochs * min(epoch_s.values())
         raise Refused("wrong", f"{job.epochs} epochs of {what} would take {least_s:g} s",
                       f"give it a number of epochs that takes {LEAST_S:g} to {MOST_S:g} s")
 
@@ -354,7 +356,7 @@ def submit(book: Book, job: Submit, now_s: float) -> Change | None:
         raise Refused("full", f"{len(book.queue)} jobs are unfinished, of {len(book.jobs)}",
                       "submit it when some are done")
     check_runnable(book, job)
-    now_s = later(book, now_s)
+    now_s = clock_s(book, now_s)
     return Change("submission", now_s, (Job(book.last_number + 1, job, now_s),))
 
 
@@ -391,7 +393,7 @@ def report(book: Book, job: str, given: Report, now_s: float) -> Change | None:
     given : number of the report, and epochs in all
     """
     row = job_of(book, job)
-    now_s = later(book, now_s)
+    now_s = clock_s(book, now_s)
     if given.sequence <= row.sequence:
         return None
     if not row.epochs_done <= given.epochs_done <= row.given.epochs:
@@ -426,7 +428,7 @@ def cancel(book: Book, job: str, now_s: float) -> Change | None:
         return None
     if row.state == "done":
         raise Refused("conflict", f"job {job!r} is done", "there is nothing to cancel")
-    return _ended(row, "cancellation", later(book, now_s), row.node is not None)
+    return _ended(row, "cancellation", clock_s(book, now_s), row.node is not None)
 
 
 def measure(book: Book, sample: Measure, now_s: float) -> Change | None:
@@ -448,7 +450,7 @@ def measure(book: Book, sample: Measure, now_s: float) -> Change | None:
         raise Refused("conflict", f"there is another sample {sample.id!r}", "give each its own id")
     if len(book.samples) >= book.bounds.samples:
         raise Refused("full", f"there are {len(book.samples)} samples", "they are enough")
-    return Change("profile", later(book, now_s), sample=sample)
+    return Change("profile", clock_s(book, now_s), sample=sample)
 
 
 def evicted(book: Book, node: str) -> tuple[Job, ...]:
@@ -475,7 +477,7 @@ def join(book: Book, node: str, given: Join, now_s: float) -> Change | None:
             raise Refused("wrong", f"node {node!r}: no price with {count} {given.gpu} in use",
                           f"start the service with {name} in cost_eur_per_h")
     jobs = evicted(book, node)
-    return Change("node joined", later(book, now_s), jobs, jobs, node=new)
+    return Change("node joined", clock_s(book, now_s), jobs, jobs, node=new)
 
 
 def leave(book: Book, node: str, now_s: float) -> Change | None:
@@ -492,11 +494,11 @@ def leave(book: Book, node: str, now_s: float) -> Change | None:
         return None
     jobs = evicted(book, node)
     lost = book.nodes[node]._replace(is_present=False)
-    return Change("node lost", later(book, now_s), jobs, jobs, node=lost)
+    return Change("node lost", clock_s(book, now_s), jobs, jobs, node=lost)
 
 
-class Question(NamedTuple):
-    """What the optimizer is asked, apart from the book.
+class Snapshot(NamedTuple):
+    """What the optimizer is asked about, apart from the book.
 
     Parameters
     ----------
@@ -509,11 +511,12 @@ class Question(NamedTuple):
     configuration: Integers
 
 
-def question_of(book: Book, now_s: float) -> Question | None:
-    """What to ask the optimizer; None if there is nothing to place, or nowhere."""
+def snapshot_of(book: Book, now_s: float) -> Snapshot | None:
+    """What to ask the optimizer about; None if there is nothing to place, or nowhere."""
     nodes = [node for node in book.nodes.values() if node.is_present]
     largest = largest_nodes(nodes)
-    times = {job.given.id: times_s(book, job.given, largest, left_epochs(book, job, now_s))
+    times = {job.given.id: run_times_s(profiled_s(book, job.given, largest),
+                                       left_epochs(book, job, now_s))
              for job in book.queue.values()}
     asked = [job for job in book.queue.values() if times[job.given.id]]
     if not asked:
@@ -526,47 +529,35 @@ def question_of(book: Book, now_s: float) -> Question | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # due before submission: the caller's affair
         instance = parse_instance(value)
-    return Question(instance, *_places(instance, asked))
-
-
-def _places(instance: Instance, jobs: Sequence[Job]) -> tuple[Integers, Integers]:
-    """Numbers of node and configuration of each job, -1 for those that wait."""
-    nodes = {name: number for number, name in enumerate(instance.node_name)}
+    number = {name: n for n, name in enumerate(instance.node_name)}
     count = len(instance.fleet.configuration_type)
-    names = {instance.configuration_name(number): number for number in range(count)}
-    node = np.array([nodes.get(job.node or "", -1) for job in jobs], np.int64)
-    where = np.array([names.get(job.configuration or "", -1) for job in jobs], np.int64)
-    return np.where(where < 0, -1, node), np.where(node < 0, -1, where)
+    where = {instance.configuration_name(c): c for c in range(count)}
+    places = [(number.get(job.node or "", -1), where.get(job.configuration or "", -1))
+              for job in asked]
+    node, configuration = np.array([place if min(place) >= 0 else (-1, -1) for place in places],
+                                   np.int64).T
+    return Snapshot(instance, node.copy(), configuration.copy())
 
 
-def overlaps_of(question: Question, answer: Assignment) -> dict[tuple[int, int], int]:
-    """How many jobs of each node of an answer run on each equal node now, as they would there."""
-    fleet = question.instance.fleet
-    stays = (answer.configuration == question.configuration) & (question.node >= 0)
-    found: dict[tuple[int, int], int] = {}
-    for new, old in zip(answer.node[stays].tolist(), question.node[stays].tolist(), strict=True):
-        if (fleet.node_type[new], fleet.node_gpus[new]) == (fleet.node_type[old],
-                                                            fleet.node_gpus[old]):
-            found[new, old] = found.get((new, old), 0) + 1
-    return found
-
-
-def keep_places(question: Question, answer: Assignment) -> Assignment:
+def keep_places(snapshot: Snapshot, answer: Assignment) -> Assignment:
     """Exchange equal nodes of an answer, so that fewer jobs move."""
-    fleet = question.instance.fleet
-    overlaps = overlaps_of(question, answer)
+    fleet = snapshot.instance.fleet
+    kinds = list(zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True))
+    stays = (answer.configuration == snapshot.configuration) & (snapshot.node >= 0)
+    pairs = zip(answer.node[stays].tolist(), snapshot.node[stays].tolist(), strict=True)
+    # how many jobs of each node of the answer run on each equal node now, as they would there
+    overlaps = Counter((new, old) for new, old in pairs if kinds[new] == kinds[old])
     name: dict[int, int] = {}
     for new, old in sorted(overlaps, key=lambda pair: (-overlaps[pair], pair)):
         if new not in name and old not in name.values():
             name[new] = old
-    kinds = list(zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True))
     free = [old for old in range(len(kinds)) if old not in set(name.values())]
     for new in range(len(kinds)):
         if new not in name:
             alike = [old for old in free if kinds[old] == kinds[new]]
             name[new] = new if new in alike else alike[0]
             free.remove(name[new])
-    if sum(overlaps.get(pair, 0) for pair in name.items()) < sum(
+    if sum(overlaps[pair] for pair in name.items()) < sum(
             count for (new, old), count in overlaps.items() if new == old):
         return answer
     renamed = [name[node] if node >= 0 else -1 for node in answer.node.tolist()]
@@ -576,35 +567,35 @@ def keep_places(question: Question, answer: Assignment) -> Assignment:
 Places = dict[str, tuple[str, str]]  # job -> node and configuration
 
 
-def answer_of(question: Question, decide: Decide, how: SearchOptions) -> Places:
+def decide_places(snapshot: Snapshot, decide: Decide, how: SearchOptions) -> Places:
     """Where each job shall run, as a policy has it, checked; takes long."""
-    instance = question.instance
+    instance = snapshot.instance
     fleet = instance.fleet
-    running = Running(question.node.copy(), question.configuration.copy(),
+    running = Running(snapshot.node.copy(), snapshot.configuration.copy(),
                       open_nodes(fleet, fleet.node_gpus))
     answer = decide(fleet, instance.jobs, instance.now_s, how, running)
-    answer = keep_places(question, Assignment(*map(np.asarray, answer)))
+    answer = keep_places(snapshot, Assignment(*map(np.asarray, answer)))
     check_assignment(fleet, instance.jobs.times_s, answer)
     return {job: (instance.node_name[node], instance.configuration_name(configuration))
             for job, node, configuration in zip(instance.job_name, *answer, strict=True)
             if node >= 0}
 
 
-def lay(book: Book, places: Places, event: str, now_s: float) -> Change | None:
-    """Lay an answer over the book as it is now; None if nobody moves.
+def move_jobs(book: Book, places: Places, event: str, now_s: float) -> Change | None:
+    """Put jobs where an answer has them, as far as that still exists; None if nobody moves.
 
     Parameters
     ----------
-    book, now_s : what is known now, which may be more than when the question was asked
+    book, now_s : what is known now, which may be more than when the optimizer was asked
     places : the answer
-    event : why there was a question
+    event : why it was asked
     """
-    now_s = later(book, now_s)
+    now_s = clock_s(book, now_s)
     moved = []
     for job in book.queue.values():
         place: tuple[str | None, str | None] = places.get(job.given.id, (None, None))
         node = book.nodes.get(place[0] or "")
-        if node is None or not node.is_present or not has(node, place[1] or ""):
+        if node is None or not node.is_present or not offers(node, place[1] or ""):
             place = (None, None)
         if place != (job.node, job.configuration):
             start_s = now_s if place[0] else None
@@ -612,29 +603,34 @@ def lay(book: Book, places: Places, event: str, now_s: float) -> Change | None:
     return Change(event, now_s, tuple(moved), tuple(moved), asks=False) if moved else None
 
 
-def has(node: Node, configuration: str) -> bool:
+def offers(node: Node, configuration: str) -> bool:
     """Whether a node, which may have joined anew as another one, has a configuration."""
-    gpu, _, count = configuration.rpartition(",")
-    return node.gpu == gpu and int(count) <= node.num_gpus
+    gpu, count = split_configuration(configuration)
+    return node.gpu == gpu and count <= node.num_gpus
+
+
+def used_gpus(jobs: Iterable[Job]) -> Counter[str]:
+    """GPUs in use on each node."""
+    used: Counter[str] = Counter()
+    for job in jobs:
+        if job.node is not None and job.configuration is not None:
+            used[job.node] += split_configuration(job.configuration)[1]
+    return used
 
 
 def is_valid(book: Book, change: Change) -> bool:
     """Whether no node has more GPUs in use than it has after a change."""
     after = {**book.queue, **{job.given.id: job for job in change.jobs}}
-    used: dict[str, int] = {}
-    for job in after.values():
-        if job.node is not None and job.configuration is not None:
-            count = int(job.configuration.rpartition(",")[2])
-            used[job.node] = used.get(job.node, 0) + count
-    return all(count <= book.nodes[node].num_gpus for node, count in used.items())
+    return all(count <= book.nodes[node].num_gpus
+               for node, count in used_gpus(after.values()).items())
 
 
-def told(book: Book, job: Job, now_s: float) -> dict[str, Any]:
+def job_as_json(book: Book, job: Job, now_s: float) -> dict[str, Any]:
     """A job as callers see it."""
-    gpu, _, count = (job.configuration or ",0").rpartition(",")
+    gpu, count = split_configuration(job.configuration) if job.configuration else (None, 0)
     return {**job.given.model_dump(), "state": job.state, "epochs_done": job.epochs_done,
             "sequence": job.sequence, "submission_s": job.submission_s, "node": job.node,
-            "gpu": gpu or None, "gpus": int(count), "start_s": job.start_s, "end_s": job.end_s,
+            "gpu": gpu, "gpus": count, "start_s": job.start_s, "end_s": job.end_s,
             "expected_end_s": expected_end_s(book, job, now_s)}
 
 
@@ -646,27 +642,14 @@ def expected_end_s(book: Book, job: Job, now_s: float) -> float | None:
     return now_s + left_epochs(book, job, now_s) * epoch_s
 
 
-def price_eur_per_h(book: Book) -> float:
-    """What the nodes in use cost now."""
-    used: dict[str, int] = {}
-    for job in book.queue.values():
-        if job.node is not None and job.configuration is not None:
-            used[job.node] = used.get(job.node, 0) + int(job.configuration.rpartition(",")[2])
-    return math.fsum(book.prices[f"{book.nodes[node].gpu},{count}"] for node, count in used.items())
-
-
 def plan_of(book: Book, now_s: float) -> dict[str, Any]:
     """The plan: who runs where, with how many GPUs, since when, and who waits."""
-    now_s = later(book, now_s)
-    running = [told(book, job, now_s) for job in book.queue.values() if job.node is not None]
+    now_s = clock_s(book, now_s)
+    running = [job_as_json(book, job, now_s) for job in book.queue.values()
+               if job.node is not None]
     keys = ("id", "node", "gpu", "gpus", "start_s", "epochs_done", "expected_end_s", "due_s")
-    return {"version": book.version, "now_s": now_s, "eur_per_h": price_eur_per_h(book),
+    eur_per_h = math.fsum(book.prices[f"{book.nodes[node].gpu},{count}"]
+                          for node, count in used_gpus(book.queue.values()).items())
+    return {"version": book.version, "now_s": now_s, "eur_per_h": eur_per_h,
             "running": [{key: job[key] for key in keys} for job in running],
             "waiting": [job.given.id for job in book.queue.values() if job.node is None]}
-
-
-def do(book: Book, changes: Iterable[Change | None]) -> None:
-    """Apply changes one after the other, each made when the one before has been applied."""
-    for change in changes:
-        if change is not None:
-            book.apply(change)

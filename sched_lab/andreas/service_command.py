@@ -48,19 +48,6 @@ def cluster_in(file: Path) -> dict[str, Any]:
     return given
 
 
-def check_policy(name: str) -> None:
-    """Refuse a policy that does not decide again and again.
-
-    Raises
-    ------
-    InputError : naming those that do
-    """
-    POLICIES.record(name)
-    if name not in day_policies():
-        raise InputError(f"policy {name!r} decides once",
-                         mend=f"choose one of {', '.join(day_policies())}")
-
-
 ClusterFile = Annotated[Path, option(
     "Nodes and cost_eur_per_h, as in the instance file; its jobs, if any, are not submitted.",
     "--cluster", metavar="FILE.json")]
@@ -132,24 +119,27 @@ def andreas_serve_command(
     Example: sched-lab andreas serve --cluster jobs.json --database jobs.db --policy local
     """
     need(*PACKAGES, extra="service")
-    from sched_lab.andreas.http import Manager, Works
+    from sched_lab.andreas.http import Manager
     from sched_lab.andreas.service import Bounds, Join
     from sched_lab.andreas.store import Store
     from sched_lab.lab.web import log_in_json, serve
 
-    check_policy(policy)
+    POLICIES.record(policy)
+    if policy not in day_policies():
+        raise InputError(f"policy {policy!r} decides once",
+                         mend=f"choose one of {', '.join(day_policies())}")
     address = with_password(database, database_password_file)
     given = cluster_in(cluster)
     nodes = {node["id"]: Join(gpu=node["gpu"], num_gpus=node["num_gpus"])
              for node in given["nodes"]}
-    about = {"policy": policy, "period_s": period, "nodes": len(nodes)}
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
     with listen(access, "submit and cancel jobs", asks=True) as entrance:
-        manager = Manager(Works(
+        manager = Manager(
             Store(address, wait), given["cost_eur_per_h"], nodes,
             POLICIES.record(policy).scalar_form,
-            SearchOptions(max_iterations=max_iterations, period_s=period), period, about))
-        manager.book.bounds = Bounds(queue=queue)
+            SearchOptions(max_iterations=max_iterations, period_s=period), period_s=period,
+            bounds=Bounds(queue=queue),
+            about={"policy": policy, "period_s": period, "nodes": len(nodes)})
         log_in_json()
         serve(manager, entrance)

@@ -5,54 +5,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, FiniteFloat, ValidationError, model_validator
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Double,
-    Integer,
-    Row,
-    Table,
-    bindparam,
-    insert,
-    select,
-    update,
-)
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
+from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ..lab.frames import InputError, SchedLabError
-from .model import Configuration
-from .profiles import (
-    DECISION,
-    JOB,
-    METADATA,
-    NAME,
-    ON_MARIADB,
-    SAMPLE,
-    Sample,
-    Submission,
-    Word,
-    open_database,
-)
-from .service import Book, Bounds, Change, Job, Join, Measure, Node, Submit, has
+from .database import DECISION, JOB, NODE, SAMPLE, WRITER, open_database
+from .model import Configuration, Instant, Name, split_configuration
+from .service import Book, Bounds, Change, Job, Join, Measure, Node, Submit, offers
 
 LOG = logging.getLogger("sched_lab.serve")
-NODE = Table("node", METADATA, Column("id", NAME, primary_key=True),
-             Column("gpu", NAME, nullable=False), Column("num_gpus", Integer, nullable=False),
-             Column("is_present", Boolean, nullable=False), **ON_MARIADB)
-SAMPLE_KEY = Table("sample_key", METADATA, Column("id", NAME, primary_key=True),
-                   Column("number", Integer, nullable=False), **ON_MARIADB)
-WRITER = Table("writer", METADATA,
-               Column("number", Integer, primary_key=True, autoincrement=False),
-               Column("generation", Integer, nullable=False),
-               Column("revision", Integer, nullable=False),
-               Column("last_s", Double, nullable=False),
-               **ON_MARIADB)
 
 
 class Gone(SchedLabError):
@@ -74,40 +40,21 @@ def row_of(job: Job) -> dict[str, Any]:
 CHANGES = ("epochs_done", "sequence", "report_s", "node", "configuration", "start_s", "end_s")
 
 
-def write_jobs(connection: Connection, jobs: Sequence[Job], known: int) -> None:
-    """Insert jobs whose number is new, and update the others."""
-    rows = [row_of(job) for job in jobs]
-    if new := [row for row in rows if row["number"] > known]:
-        connection.execute(insert(JOB), new)
-    if old := [{"row": row["number"], **{name: row[name] for name in CHANGES}}
-               for row in rows if row["number"] <= known]:
-        columns: dict[str, Any] = {name: bindparam(name) for name in CHANGES}
-        connection.execute(update(JOB).where(JOB.c.number == bindparam("row")).values(columns), old)
-
-
-def write_node(connection: Connection, node: Node) -> None:
-    """Insert or update a node."""
-    done = connection.execute(update(NODE).where(NODE.c.id == node.id).values(node._asdict()))
-    if not done.rowcount:
-        connection.execute(insert(NODE).values(node._asdict()))
-
-
-def write_sample(connection: Connection, sample: Measure) -> None:
-    """Insert a sample, and its id."""
-    found = connection.execute(insert(SAMPLE).values(sample.model_dump(exclude={"id"})))
-    number = found.inserted_primary_key
-    assert number is not None
-    connection.execute(insert(SAMPLE_KEY).values(id=sample.id, number=number[0]))
-
-
 def write(connection: Connection, book: Book, change: Change) -> None:
     """Write all rows of a change but that of the writer."""
-    if change.jobs:
-        write_jobs(connection, change.jobs, book.last_number)
-    if change.node:
-        write_node(connection, change.node)
+    rows = [row_of(job) for job in change.jobs]
+    if new := [row for row in rows if row["number"] > book.last_number]:
+        connection.execute(insert(JOB), new)
+    if old := [{"row": row["number"], **{name: row[name] for name in CHANGES}}
+               for row in rows if row["number"] <= book.last_number]:
+        columns: dict[str, Any] = {name: bindparam(name) for name in CHANGES}
+        connection.execute(update(JOB).where(JOB.c.number == bindparam("row")).values(columns), old)
+    if node := change.node:
+        known = update(NODE).where(NODE.c.id == node.id).values(node._asdict())
+        if not connection.execute(known).rowcount:
+            connection.execute(insert(NODE).values(node._asdict()))
     if change.sample:
-        write_sample(connection, change.sample)
+        connection.execute(insert(SAMPLE).values(change.sample.model_dump()))
     if change.moved:
         connection.execute(insert(DECISION), [{
             "number": book.version + 1, "job": job.given.id, "now_s": change.now_s,
@@ -115,15 +62,15 @@ def write(connection: Connection, book: Book, change: Change) -> None:
                                               for job in change.moved])
 
 
-class StoredJob(Submission):
+class StoredJob(Submit):
     """What a row of the table of jobs has to be."""
 
-    model_config = ConfigDict(strict=True)
-
+    number: int
+    submission_s: Instant
     epochs_done: Annotated[int, Field(ge=0)]
-    sequence: Annotated[int, Field(ge=0)] | None
+    sequence: Annotated[int, Field(ge=0)]
     report_s: FiniteFloat | None
-    node: Word | None
+    node: Name | None
     configuration: Configuration | None
     start_s: FiniteFloat | None
     end_s: FiniteFloat | None
@@ -145,23 +92,16 @@ def job_in(row: Row[Any]) -> Job:
     ------
     ValidationError : a value is impossible
     """
-    stored = StoredJob.model_validate(row, from_attributes=True)
-    given = Submit.model_construct(**{name: getattr(row, name) for name in Submit.model_fields})
-    start_s = row.start_s if row.start_s is not None or row.node is None else row.submission_s
-    return Job(row.number, given, stored.submission_s, stored.epochs_done, stored.sequence or 0,
-               stored.report_s, stored.node, stored.configuration, start_s, stored.end_s)
-
-
-def words_of_row(error: ValidationError) -> str:
-    """The first thing that is wrong with a row."""
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place} {first['input']!r:.60}: {first['msg']}" if place else first["msg"]
+    stored = StoredJob.model_validate(row, from_attributes=True).model_dump()
+    given = Submit.model_construct(**{name: stored.pop(name) for name in Submit.model_fields})
+    return Job(given=given, **stored)
 
 
 def leave_out(table: Table, row: Row[Any], error: ValidationError) -> str:
-    """Say that a row is left out; return why."""
-    why = words_of_row(error)
+    """Say that a row is left out; return the first thing that is wrong with it."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    why = f"{place} {first['input']!r:.60}: {first['msg']}" if place else first["msg"]
     fields = {"table": table.name, "row": getattr(row, "number", None) or row.id, "why": why}
     LOG.error("a row of the database cannot be read, and is left out", extra={"fields": fields})
     return why
@@ -179,21 +119,12 @@ def read_nodes(book: Book, connection: Connection) -> None:
 
 
 def read_samples(book: Book, connection: Connection) -> None:
-    """Read samples, and the ids of those that have one."""
-    keys = {row.number: row.id for row in connection.execute(select(SAMPLE_KEY))}
+    """Read samples."""
     for row in connection.execute(select(SAMPLE).order_by(SAMPLE.c.number)):
-        key = keys.get(row.number)
         try:
-            sample = Sample.model_validate(row, from_attributes=True, strict=True)
+            book.put_sample(Measure.model_validate(row, from_attributes=True))
         except ValidationError as error:
-            why = leave_out(SAMPLE, row, error)
-            if key:
-                book.damaged["sample", key] = why
-            continue
-        book.pool(sample.application, sample.batch, sample.configuration).add(
-            sample.epochs, sample.seconds)
-        if key:
-            book.samples[key] = Measure.model_construct(id=key, **sample.model_dump())
+            book.damaged["sample", str(row.id)] = leave_out(SAMPLE, row, error)
 
 
 def read_jobs(book: Book, connection: Connection) -> None:
@@ -208,22 +139,13 @@ def read_jobs(book: Book, connection: Connection) -> None:
             continue
         if job.node is not None and job.configuration is not None:
             times = book.epoch_s(job.given.application, job.given.batch)
-            gpus = int(job.configuration.rpartition(",")[2])
+            gpus = split_configuration(job.configuration)[1]
             if (gpus <= free.get(job.node, 0) and job.configuration in times
-                    and has(book.nodes[job.node], job.configuration)):
+                    and offers(book.nodes[job.node], job.configuration)):
                 free[job.node] -= gpus
             else:
                 job = replace(job, node=None, configuration=None, start_s=None)
         book.put(job)
-
-
-def read_into(book: Book, connection: Connection) -> None:
-    """Fill an empty book."""
-    read_nodes(book, connection)
-    read_samples(book, connection)
-    read_jobs(book, connection)
-    newest = select(DECISION.c.number).order_by(DECISION.c.number.desc()).limit(1)
-    book.version = connection.execute(newest).scalar() or 0
 
 
 class Store:
@@ -285,7 +207,11 @@ def read_book(store: Store, prices: Mapping[str, float], bounds: Bounds | None =
             last_s = connection.execute(select(WRITER.c.last_s)).scalar() or 0.0
             store.claim(connection, last_s, 1 if is_first else 0)
             row = connection.execute(select(WRITER)).one()
-            read_into(book, connection)
+            read_nodes(book, connection)
+            read_samples(book, connection)
+            read_jobs(book, connection)
+            newest = select(DECISION.c.number).order_by(DECISION.c.number.desc()).limit(1)
+            book.version = connection.execute(newest).scalar() or 0
         store.generation = row.generation
     except SQLAlchemyError as error:
         raise Gone(words_of(error)) from error

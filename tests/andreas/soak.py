@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from sched_lab.andreas.profiles import DECISION, JOB, open_database
+from sched_lab.andreas.database import DECISION, JOB, open_database
 
 CLUSTER = {"nodes": [{"id": f"v{k}", "gpu": "TESLA", "num_gpus": 2} for k in range(4)]
            + [{"id": f"t{k}", "gpu": "TURING", "num_gpus": 1} for k in range(2)],

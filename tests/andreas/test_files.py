@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sched_lab.andreas.files import Files, Terms, read_files
+from sched_lab.andreas.files import read_files
+from sched_lab.andreas.instances import NODE_POWER_W
 from sched_lab.andreas.machines import draws_of, eur_of
 from sched_lab.andreas.model import Assignment, check_assignment
 from sched_lab.andreas.report import decide_now, interruptions, report_of
@@ -21,7 +22,7 @@ POWER = "gpu,idle_w,full_w\nK80,25,150\nV100,50,300\n"
 TIMES = "application,gpu,gpus,epoch_s\nx,K80,1,600\nx,K80,2,330\nx,V100,1,100\nx,V100,2,60\n"
 JOBS = ("job,submission,due,epochs,epochs_done,weight_eur_per_h,application,memory_gib,node,gpu,gpus\n"
         "A,0,3600,30,0,2,x,20,,,\nB,0,9000,5,2.5,1,x,4,old,K80,1\nC,60,4000,8,0,1,x,12,,,\n")
-TERMS = Terms(eur_per_kwh=0.2, pue=1.5)
+TERMS = {"eur_per_kwh": 0.2, "pue": 1.5}
 GIVEN = {"nodes": NODES, "power": POWER, "times": TIMES, "jobs": JOBS}
 
 
@@ -33,7 +34,7 @@ def written(tmp_path, monkeypatch):
     def read(terms=TERMS, **changed):
         for name, text in (GIVEN | changed).items():
             Path(f"{name}.csv").write_text(text)
-        return read_files(Files("jobs.csv", "nodes.csv", "power.csv", "times.csv"), terms)[0]
+        return read_files("jobs.csv", "nodes.csv", "power.csv", "times.csv", **terms)[0]
 
     return read
 
@@ -87,6 +88,20 @@ def test_each_mistake_names_file_row_column_and_mend(written, table, right, wron
     assert Path(error.file).name == f"{table}.csv" or f"{table}.csv" in error.mend
 
 
+def test_both_forms_of_watts_give_the_papers_prices_and_the_order_of_rows_does_not_matter(written):
+    """360 W and 170 W for each TESLA, 320 W and 80 W for each TURING: the authors' watts, to the last bit."""
+    whole = "gpu,gpus,watts\n" + "".join(f"{name},{watts:g}\n" for name, watts in NODE_POWER_W.items())
+    nodes = "node,gpu,gpus,idle_w\n", "n1,TESLA,4,360\n", "n2,TURING,2,320\n"
+    paper = {"nodes": "".join(nodes), "power": "gpu,idle_w,full_w\nTESLA,30,200\nTURING,10,90\n",
+             "times": "application,gpu,gpus,epoch_s\nx,TESLA,1,100\nx,TURING,1,300\n",
+             "jobs": "job,submission,due,epochs,priority,application\nj1,0,5000,10,3,x\nj2,60,900,4,5,x\n"}
+    by_gpu = written(**paper)
+    assert by_gpu.present is None and np.isclose(by_gpu.fleet.cost_eur_per_h[0, 4], 1.04 * 0.3)
+    for other in (written(**paper | {"power": whole}), written(**paper | {"nodes": nodes[0] + nodes[2] + nodes[1]})):
+        assert other.node_name == by_gpu.node_name
+        assert all((a == b).all() for a, b in zip(by_gpu.fleet, other.fleet, strict=True))
+
+
 def test_crowded_gpus_name_the_job_that_is_too_much(written):
     more = JOBS + "D,0,9000,5,1,1,x,4,old,K80,2\n"
     with pytest.raises(InputError, match=r"jobs.csv, row 5, column gpus: with it, old has 1 GPUs more"):
@@ -130,7 +145,7 @@ def test_interrupting_what_runs_costs_its_started_epoch(written):
 
 
 def test_half_machines_cost_what_the_machine_draws(written):
-    instance = written(terms=Terms(eur_per_kwh=0.2, pue=1.5, off_after_s=300.0))
+    instance = written(terms=TERMS | {"off_after_s": 300.0})
     for policy in ("edf", "greedy", "local"):
         day = simulate(instance, policy, loss="moved")
         draws = draws_of(instance, day.history, day.horizon)
@@ -163,8 +178,8 @@ def test_the_example_of_forty_jobs_runs_from_its_tables(tmp_path, monkeypatch, c
 
 
 def test_prices_must_hold_until_the_end_and_not_be_negative(tmp_path):
-    files = Files(*(embedded(f"andreas/{name}.csv") for name in TABLES))
-    instance, zero = read_files(files, Terms(now="2026-03-02T08:00"))
+    files = (embedded(f"andreas/{name}.csv") for name in TABLES)
+    instance, zero = read_files(*files, now="2026-03-02T08:00")
     wrong = {"is needed": "time,value\n0,0.2\n30000,0.1\n", "below 0": "time,value\n0,0.2\n900000,-0.1\n"}
     for words, text in wrong.items():
         (tmp_path / "price.csv").write_text(text)
@@ -193,7 +208,7 @@ def test_a_catalogue_fills_in_what_the_tables_leave_out_and_nothing_else(tmp_pat
     with pytest.raises(InputError, match="there are no watts of 'V100'[^\n]*--hardware"):
         written(nodes=nodes, power=power, jobs=light)
     catalogue = read_hardware(own)
-    instance = written(nodes=nodes, power=power, jobs=light, terms=TERMS._replace(hardware=catalogue))
+    instance = written(nodes=nodes, power=power, jobs=light, terms=TERMS | {"hardware": catalogue})
     names = dict(zip(instance.node_name, instance.fleet.node_type.tolist(), strict=True))
     memory = {name: instance.memory.gpu_mib[kind] for name, kind in names.items()}
     k80 = float(catalogue.gpu("K80").memory_mib)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from sched_lab.andreas.database import METADATA, open_database
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.policies import POLICIES
-from sched_lab.andreas.profiles import METADATA, open_database
 from sched_lab.andreas.service import (
     Book,
     Bounds,
@@ -27,26 +27,26 @@ from sched_lab.andreas.service import (
     Refused,
     Report,
     Submit,
-    answer_of,
     cancel,
+    clock_s,
+    decide_places,
     expected_end_s,
     is_off,
     is_valid,
     join,
-    later,
-    lay,
     leave,
     measure,
+    move_jobs,
     plan_of,
-    question_of,
     report,
+    snapshot_of,
     submit,
 )
 from sched_lab.andreas.service_command import with_password
 from sched_lab.andreas.store import Store, commit, read_book
 from sched_lab.lab.frames import InputError
 from tests.andreas.soak import CLUSTER, Caller, soak, teach
-from tests.andreas.test_profiles import mariadb_url  # noqa: F401
+from tests.andreas.test_database import mariadb_url  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
@@ -142,10 +142,10 @@ def test_what_is_accepted_can_be_decided(seconds: float, sampled: int, epochs: i
         return
     for done, at_s in ((0, 1.0), (epochs - 1, 2.0), (epochs - 1, 9e9)):
         book.put(replace(book.jobs["a"], epochs_done=done))
-        question = question_of(book, at_s)
-        assert question is not None
-        places = answer_of(question, POLICIES.record("greedy").scalar_form, SearchOptions())
-        change = lay(book, places, "period", at_s)
+        snapshot = snapshot_of(book, at_s)
+        assert snapshot is not None
+        places = decide_places(snapshot, POLICIES.record("greedy").scalar_form, SearchOptions())
+        change = move_jobs(book, places, "period", at_s)
         if change is not None:
             book.apply(change)
         assert json.dumps(plan_of(book, at_s), allow_nan=False) and book.jobs["a"].state == "running"
@@ -156,7 +156,7 @@ def test_a_sample_that_makes_a_job_endless_lets_it_wait(book: Book) -> None:
     book.apply(submit(book, given(epochs=10**8), 0.0))  # type: ignore[arg-type]
     book.apply(measure(book, Measure(id="n", application="lstm", batch=32, configuration="TESLA,1", epochs=1,
                                      seconds=1e6), 1.0))  # type: ignore[arg-type]
-    assert question_of(book, 2.0) is None and plan_of(book, 2.0)["waiting"] == ["a"]
+    assert snapshot_of(book, 2.0) is None and plan_of(book, 2.0)["waiting"] == ["a"]
 
 
 DAMAGES = {  # a statement for SQLite, and whether the job is left out
@@ -215,10 +215,10 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
                 id=f"c{round_}{number}", application=fresh.application, batch=32, configuration=configuration,
                 epochs=1, seconds=20.0), 2.0))
         carry_out(book, store, submit(book, fresh, 2.0))
-        question = question_of(book, later(book, 3.0))
-        assert question is not None
-        places = answer_of(question, POLICIES.record("greedy").scalar_form, SearchOptions())
-        change = lay(book, places, "period", later(book, 3.0))
+        snapshot = snapshot_of(book, clock_s(book, 3.0))
+        assert snapshot is not None
+        places = decide_places(snapshot, POLICIES.record("greedy").scalar_form, SearchOptions())
+        change = move_jobs(book, places, "period", clock_s(book, 3.0))
         assert change is not None and is_valid(book, change)
         carry_out(book, store, change)
         assert json.dumps(plan_of(book, 3.0), allow_nan=False) and book.jobs[fresh.id].state == "running"
