@@ -233,37 +233,27 @@ class Model:
 
     def solve(self, time_limit_s: float, gap: float, most_nodes: int = MOST_NODES) -> Solution:
         """Minimise with HiGHS."""
-        return _minimise(self, time_limit_s, gap, most_nodes)
+        import scipy.optimize
+        import scipy.sparse
 
-# %% ../../nbs/34_exact.ipynb #34-025p
-def _matrix(model: Model) -> Any:
-    """Coefficients of the rows, as a sparse matrix."""
-    import scipy.sparse
-
-    at = [(r, v, x) for r, (entries, _, _) in enumerate(model.rows) for v, x in entries.items()]
-    r, v, x = np.array(at).reshape(-1, 3).T
-    shape = len(model.rows), len(model.cost)
-    return scipy.sparse.coo_array((x, (r.astype(int), v.astype(int))), shape).tocsc()
-
-# %% ../../nbs/34_exact.ipynb #34-025q
-def _minimise(model: Model, time_limit_s: float, gap: float, most_nodes: int) -> Solution:
-    """Minimise with HiGHS."""
-    import scipy.optimize
-
-    optimize: Any = scipy.optimize  # has no types
-    rows = optimize.LinearConstraint(_matrix(model), [row[1] for row in model.rows],
-                                     [row[2] for row in model.rows])
-    options = {"time_limit": time_limit_s, "mip_rel_gap": gap, "node_limit": most_nodes}
-    with without_stdout():
-        done = in_a_thread(
-            partial(optimize.milp, SCALE * np.array(model.cost), integrality=model.is_binary,
-                    constraints=rows, bounds=optimize.Bounds(0, model.upper), options=options))
-    bound = -np.inf if done.mip_dual_bound is None else float(done.mip_dual_bound / SCALE)
-    is_out_of_time = done.status == OUT_OF_TIME
-    if done.x is None:  # status 2: there is no solution
-        bound = np.inf if done.status == 2 else bound
-        return Solution(None, np.inf, bound, done.status == 2, is_out_of_time)
-    return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0, is_out_of_time)
+        optimize: Any = scipy.optimize  # has no types
+        at = [(r, v, x) for r, (entries, _, _) in enumerate(self.rows) for v, x in entries.items()]
+        r, v, x = np.array(at).reshape(-1, 3).T
+        matrix = scipy.sparse.coo_array((x, (r.astype(int), v.astype(int))),
+                                        (len(self.rows), len(self.cost))).tocsc()
+        rows = optimize.LinearConstraint(matrix, [row[1] for row in self.rows],
+                                         [row[2] for row in self.rows])
+        options = {"time_limit": time_limit_s, "mip_rel_gap": gap, "node_limit": most_nodes}
+        with without_stdout():
+            done = in_a_thread(
+                partial(optimize.milp, SCALE * np.array(self.cost), integrality=self.is_binary,
+                        constraints=rows, bounds=optimize.Bounds(0, self.upper), options=options))
+        bound = -np.inf if done.mip_dual_bound is None else float(done.mip_dual_bound / SCALE)
+        is_out_of_time = done.status == OUT_OF_TIME
+        if done.x is None:  # status 2: there is no solution
+            bound = np.inf if done.status == 2 else bound
+            return Solution(None, np.inf, bound, done.status == 2, is_out_of_time)
+        return Solution(done.x, float(done.fun / SCALE), bound, done.status == 0, is_out_of_time)
 
 # %% ../../nbs/34_exact.ipynb #34-029
 def _add_running(model: Model, fleet: Fleet, places: Places, num_jobs: int,

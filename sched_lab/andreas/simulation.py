@@ -5,7 +5,7 @@
 # %% ../../nbs/35_andreas_simulation.ipynb #35-008
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from .greedy import DEFAULTS, SearchOptions, check_options
-from .machines import (draws_of, energy_by_job, eur_of, fleet_at, next_change_s,
-                                        price_at, site_of, twice_w, watts_to_eur_per_s)
+from .machines import (counted_twice_eur_per_s, draws_of, energy_by_job, eur_of,
+                                        fleet_at, next_change_s, site_of, watts_to_eur_per_s)
 from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs,
                                      Site, check_schedule)
 from .policies import POLICIES, Decide, Judged, Proof
@@ -39,20 +39,6 @@ INTERVAL = ("start_s", "end_s", "energy_eur", "penalty_eur", "queue")
 Interval = tuple[float, float, float, float, int]
 JOB_COLOURS = {"in time": "#86BBDD", "late": "#E8A87C"}
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-009p
-class Fixed(NamedTuple):
-    """What never changes during a day.
-
-    Parameters
-    ----------
-    fleet, jobs : the problem
-    epochs : (jobs,) equal parts of each job, 0 if unknown
-    """
-
-    fleet: Fleet
-    jobs: Jobs
-    epochs: Integers
-
 # %% ../../nbs/35_andreas_simulation.ipynb #35-010
 class State(NamedTuple):
     """What changes while jobs run.
@@ -76,11 +62,19 @@ class State(NamedTuple):
     opened: OpenNodes
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-010p
-def initial_state(fleet: Fleet, jobs: Jobs) -> State:
-    """Nothing has run yet, or so nobody says."""
+def initial_state(instance: Instance) -> State:
+    """Nothing has run yet, unless the problem says what runs at the present time."""
+    jobs = instance.jobs
     count = len(jobs.due_s)
-    return State(jobs.times_s.copy(), np.zeros(count), np.full(count, -1), np.full(count, -1),
-                 np.zeros(count), np.full(count, np.nan), open_nodes(fleet, fleet.node_gpus))
+    state = State(jobs.times_s.copy(), np.zeros(count), np.full(count, -1), np.full(count, -1),
+                  np.zeros(count), np.full(count, np.nan),
+                  open_nodes(instance.fleet, instance.fleet.node_gpus))
+    if (present := instance.present) is not None:
+        state.node[:] = present.node
+        state.configuration[:] = present.configuration
+        state.done_percent[:] = 100 * present.done
+        state.start_s[:] = instance.now_s
+    return state
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-010q
 def remaining(jobs: Jobs, state: State, chosen: Integers) -> Jobs:
@@ -92,32 +86,22 @@ def remaining(jobs: Jobs, state: State, chosen: Integers) -> Jobs:
     return Jobs(jobs.submission_s[chosen], jobs.due_s[chosen], jobs.weight_eur_per_s[chosen],
                 state.times_s[chosen])
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-010s
-def resume(instance: Instance, state: State) -> None:
-    """Let a state begin with what runs at the present time, if the problem says so."""
-    present = instance.present
-    if present is not None:
-        state.node[:] = present.node
-        state.configuration[:] = present.configuration
-        state.done_percent[:] = 100 * present.done
-        state.start_s[:] = instance.now_s
-
 # %% ../../nbs/35_andreas_simulation.ipynb #35-013p
-def ask(decide: Decide, fixed: Fixed, state: State, queue: Integers, now_s: float,
+def ask(decide: Decide, fleet: Fleet, jobs: Jobs, state: State, queue: Integers, now_s: float,
         how: SearchOptions, off: Floats | None = None) -> Assignment:
     """Node and configuration of each job of the queue from now on, as a policy decides.
 
     Parameters
     ----------
-    decide : scalar or array form of a policy
+    decide : scalar form of a policy
     queue : numbers of the jobs in it
     off : (jobs,) factors by which it misjudges what is left of each job
     """
     running = Running(state.node[queue], state.configuration[queue], state.opened)
-    here = remaining(fixed.jobs, state, queue)
+    here = remaining(jobs, state, queue)
     if off is not None:
         here = here._replace(times_s=here.times_s * off[queue, None])
-    return decide(fixed.fleet, here, now_s, how, running)
+    return decide(fleet, here, now_s, how, running)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-017
 @njit(cache=True)
@@ -174,30 +158,32 @@ def advance(jobs: Jobs, state: State, queue: Integers, now_s: float, interval_s:
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-029
 @njit(cache=True)
-def carry_out(fixed: Fixed, state: State, queue: Integers, decision: Assignment, now_s: float,
-              most_s: float, loss: int) -> tuple[float, float, float]:
+def carry_out(fleet: Fleet, jobs: Jobs, epochs: Integers, state: State, queue: Integers,
+              decision: Assignment, now_s: float, most_s: float,
+              loss: int) -> tuple[float, float, float]:
     """Do as decided until a job ends, but no longer than asked.
 
     Returns
     -------
     the time that took, its energy cost and its penalties
     """
-    fleet = fixed.fleet
     node, configuration = decision
-    install(state, queue, decision, fixed.epochs, now_s, loss)
+    install(state, queue, decision, epochs, now_s, loss)
     interval_s = min(most_s, first_completion_s(state.times_s[queue], node, configuration))
     energy_eur = interval_s * cost_eur_per_s(fleet, gpus_in_use(fleet, node, configuration))
-    return interval_s, energy_eur, advance(fixed.jobs, state, queue, now_s, interval_s)
+    return interval_s, energy_eur, advance(jobs, state, queue, now_s, interval_s)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-029q
-@dataclass
 class Day:
     """A simulation under way.
 
     Parameters
     ----------
     instance : the problem
-    fixed, state : what never changes, and what does
+
+    Attributes
+    ----------
+    state : of all jobs
     coming, comes_s : (jobs,) by submission, and when, then infinity
     now_s : present time
     queue : numbers of the jobs that are there and not done
@@ -207,104 +193,74 @@ class Day:
     proofs : how good the decisions are, of a policy that says so
     """
 
-    instance: Instance
-    fixed: Fixed
-    state: State
-    coming: Integers
-    comes_s: Floats
-    now_s: float
-    queue: Integers
-    arrived: int = 0
-    runs: list[Run] = field(default_factory=list)
-    intervals: list[Interval] = field(default_factory=list)
-    least_left: float = np.inf
-    in_vain: int = 0
-    proofs: list[Proof] = field(default_factory=list)
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.state = initial_state(instance)
+        submission_s = instance.jobs.submission_s
+        self.coming = np.argsort(submission_s, kind="stable")
+        self.comes_s = np.append(submission_s[self.coming], np.inf)
+        self.now_s = float(self.comes_s[0]) if instance.present is None else instance.now_s
+        self.queue: Integers = self.coming[:0]
+        self.arrived = 0
+        self.runs: list[Run] = []
+        self.intervals: list[Interval] = []
+        self.least_left = np.inf
+        self.in_vain = 0
+        self.proofs: list[Proof] = []
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-029r
-def begin(instance: Instance) -> Day:
-    """Wait for the first submission, or go on from the present time."""
-    fixed = Fixed(instance.fleet, instance.jobs, instance.epochs)
-    submission_s = instance.jobs.submission_s
-    coming = np.argsort(submission_s, kind="stable")
-    comes_s = np.append(submission_s[coming], np.inf)
-    state = initial_state(fixed.fleet, fixed.jobs)
-    resume(instance, state)
-    now_s = float(comes_s[0]) if instance.present is None else instance.now_s
-    return Day(instance, fixed, state, coming, comes_s, now_s, coming[:0])
+    def admit(self) -> None:
+        """Add the jobs to the queue that have been submitted by now."""
+        if self.comes_s[self.arrived] <= self.now_s < np.inf:
+            known = self.arrived
+            self.arrived = int(np.searchsorted(self.comes_s, self.now_s, side="right"))
+            self.queue = np.append(self.queue, self.coming[known:self.arrived])
+            self.least_left = np.inf
 
+    def note_runs(self, jobs: Integers) -> None:
+        """Note what some jobs have done since each was last started or moved."""
+        state = self.state
+        columns = (jobs, state.node[jobs], state.configuration[jobs], state.start_s[jobs])
+        self.runs += zip(*(column.tolist() for column in columns), repeat(self.now_s))
 
-def admit(day: Day) -> None:
-    """Add the jobs to the queue that have been submitted by now."""
-    if day.comes_s[day.arrived] <= day.now_s < np.inf:
-        known = day.arrived
-        day.arrived = int(np.searchsorted(day.comes_s, day.now_s, side="right"))
-        day.queue = np.append(day.queue, day.coming[known:day.arrived])
-        day.least_left = np.inf
+    def follow(self, decision: Assignment, fleet: Fleet, period_s: float, loss: int) -> None:
+        """Do as decided until the next event.
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-029s
-def note_runs(day: Day, jobs: Integers) -> None:
-    """Note what some jobs have done since each was last started or moved."""
-    state = day.state
-    columns = (jobs, state.node[jobs], state.configuration[jobs], state.start_s[jobs])
-    day.runs += zip(*(column.tolist() for column in columns), repeat(day.now_s))
+        Parameters
+        ----------
+        decision : (queue,) where each job of the queue runs from now on
+        fleet : nodes at the prices of this moment
+        period_s, loss : longest time until then, and what an interruption costs
+        """
+        state = self.state
+        queue = self.queue
+        node, configuration = decision
+        is_other = (state.node[queue] != node) | (state.configuration[queue] != configuration)
+        is_running = (state.node[queue] >= 0) & (state.start_s[queue] < self.now_s)
+        self.note_runs(queue[is_other & is_running])
+        begin_s = self.now_s
+        most_s = min(period_s, float(self.comes_s[self.arrived]) - begin_s,
+                     next_change_s(self.instance.prices, begin_s) - begin_s)
+        interval_s, energy_eur, penalty_eur = carry_out(
+            fleet, self.instance.jobs, self.instance.epochs, state, queue, decision, begin_s,
+            most_s, loss)
+        if self.instance.site is not None:
+            energy_eur -= interval_s * counted_twice_eur_per_s(
+                self.instance, gpus_in_use(fleet, node, configuration), begin_s)
+        self.now_s = begin_s + interval_s
+        self.intervals.append((begin_s, self.now_s, energy_eur, penalty_eur, len(queue)))
+        self.dismiss(loss)
 
-
-def dismiss(day: Day, loss: int) -> None:
-    """Take the jobs off the queue that are done, and count decisions that led no further."""
-    state = day.state
-    queue = day.queue
-    is_done = ~np.isnan(state.end_s[queue])
-    note_runs(day, queue[is_done])
-    left = ((100 - state.done_percent[queue]) * day.fixed.epochs[queue]).sum()
-    is_in_vain = loss != NO_LOSS and left >= day.least_left
-    day.in_vain = day.in_vain + 1 if is_in_vain else 0
-    day.least_left = min(day.least_left, left - 1e-9)
-    day.queue = queue[~is_done]
-
-# %% ../../nbs/35_andreas_simulation.ipynb #35-029s3
-def terms_now(day: Day) -> Fixed:
-    """The same terms at the prices of this moment."""
-    if day.instance.prices is None:
-        return day.fixed
-    return day.fixed._replace(fleet=fleet_at(day.instance, day.now_s))
-
-
-def counted_twice_eur(day: Day, fixed: Fixed, decision: Assignment, interval_s: float) -> float:
-    """What the price table charges twice of machines that are two nodes."""
-    site = day.instance.site
-    if site is None:
-        return 0.0
-    prices = day.instance.prices
-    eur_per_kwh = site.eur_per_kwh if prices is None else float(price_at(prices, day.now_s))
-    watts = twice_w(site, gpus_in_use(fixed.fleet, *decision))
-    return interval_s * watts_to_eur_per_s(site, watts, eur_per_kwh)
-
-# %% ../../nbs/35_andreas_simulation.ipynb #35-029t
-def live_on(day: Day, fixed: Fixed, decision: Assignment, period_s: float, loss: int) -> None:
-    """Do as decided until the next event.
-
-    Parameters
-    ----------
-    fixed : the terms of this moment
-    decision : (queue,) where each job of the queue runs from now on
-    period_s, loss : longest time until then, and what an interruption costs
-    """
-    state = day.state
-    queue = day.queue
-    node, configuration = decision
-    is_other = (state.node[queue] != node) | (state.configuration[queue] != configuration)
-    is_running = (state.node[queue] >= 0) & (state.start_s[queue] < day.now_s)
-    note_runs(day, queue[is_other & is_running])
-    begin_s = day.now_s
-    most_s = min(period_s, float(day.comes_s[day.arrived]) - begin_s,
-                 next_change_s(day.instance.prices, begin_s) - begin_s)
-    interval_s, energy_eur, penalty_eur = carry_out(fixed, state, queue, decision, begin_s, most_s,
-                                                    loss)
-    energy_eur -= counted_twice_eur(day, fixed, decision, interval_s)
-    day.now_s = begin_s + interval_s
-    day.intervals.append((begin_s, day.now_s, energy_eur, penalty_eur, len(queue)))
-    dismiss(day, loss)
+    def dismiss(self, loss: int) -> None:
+        """Take the jobs off the queue that are done, and count decisions that led no further."""
+        state = self.state
+        queue = self.queue
+        is_done = ~np.isnan(state.end_s[queue])
+        self.note_runs(queue[is_done])
+        left = ((100 - state.done_percent[queue]) * self.instance.epochs[queue]).sum()
+        is_in_vain = loss != NO_LOSS and left >= self.least_left
+        self.in_vain = self.in_vain + 1 if is_in_vain else 0
+        self.least_left = min(self.least_left, left - 1e-9)
+        self.queue = queue[~is_done]
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-030
 def run_events(instance: Instance, decide: Decide, how: SearchOptions, period_s: float,
@@ -313,19 +269,19 @@ def run_events(instance: Instance, decide: Decide, how: SearchOptions, period_s:
 
     Parameters
     ----------
-    decide : scalar or array form of a policy
+    decide : scalar form of a policy
     period_s, loss : longest time between two decisions, and what an interruption costs
     off : (jobs,) factors by which the policy misjudges run times
     """
-    day = begin(instance)
+    day = Day(instance)
     while day.in_vain < PATIENCE:
-        admit(day)
+        day.admit()
         if len(day.queue):
-            fixed = terms_now(day)
-            decision = ask(decide, fixed, day.state, day.queue, day.now_s, how, off)
+            fleet = fleet_at(instance, day.now_s)
+            decision = ask(decide, fleet, instance.jobs, day.state, day.queue, day.now_s, how, off)
             if isinstance(decision, Judged):
                 day.proofs.append(decision.proof)
-            live_on(day, fixed, Assignment(*decision), period_s, loss)
+            day.follow(Assignment(*decision), fleet, period_s, loss)
         elif day.arrived < len(day.coming):
             day.now_s = float(day.comes_s[day.arrived])
         else:
@@ -412,15 +368,6 @@ def check_simulation(instance: Instance, simulation: Simulation) -> None:
 # %% ../../nbs/35_andreas_simulation.ipynb #35-032r
 check = check_simulation  # its name in the face of the family
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-032t
-def with_empty_machines(done: Simulation) -> Simulation:
-    """The same simulation, with what empty machines cost, if that is known."""
-    if done.instance.site is None:
-        return done
-    draws = draws_of(done.instance, done.history, done.horizon)
-    empty_eur = eur_of(done.instance, draws[~draws["is_used"].astype(bool)])
-    return replace(done, empty_eur=empty_eur)
-
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033
 def _check_clock(jobs: Jobs) -> None:
     """Refuse run times that are lost in the rounding of so late a clock."""
@@ -451,25 +398,6 @@ def _check_terms(instance: Instance, period_s: float, loss: str,
                          mend="give one number above 0 for each job")
     _check_clock(instance.jobs)
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-033p
-def _simulate(instance: Instance, policy: str, decide: Decide, how: SearchOptions,
-              period_s: float, loss: str, off: Floats | None = None) -> Simulation:
-    """Run an instance with one form of a policy, and check what happened."""
-    _check_terms(instance, period_s, loss, off)
-    check_options(how)
-    with heard():
-        day = run_events(instance, decide, how, float(period_s), LOSSES[loss], off)
-    if (endless := np.isnan(day.state.end_s)).any():
-        name = instance.job_name[int(np.argmax(endless))]
-        raise InputError(f"job {name} gets no further: each decision costs its started epoch",
-                         mend="give a longer period_s, or another loss")
-    history = pd.DataFrame(day.runs, columns=list(HISTORY))
-    intervals = pd.DataFrame(day.intervals, columns=list(INTERVAL))
-    done = Simulation(instance, policy, day.state.end_s, history, intervals, loss,
-                      tuple(day.proofs))
-    check_simulation(instance, done)
-    return with_empty_machines(done)
-
 # %% ../../nbs/35_andreas_simulation.ipynb #35-033q
 def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf,
              loss: str = "none", how: SearchOptions = DEFAULTS,
@@ -499,7 +427,23 @@ def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf
     Filippini et al. 2021, Section V
     """
     decide = POLICIES.record(policy).scalar_form
-    return _simulate(instance, policy, decide, how, period_s, loss, misjudged_by)
+    _check_terms(instance, period_s, loss, misjudged_by)
+    check_options(how)
+    with heard():
+        day = run_events(instance, decide, how, float(period_s), LOSSES[loss], misjudged_by)
+    if (endless := np.isnan(day.state.end_s)).any():
+        name = instance.job_name[int(np.argmax(endless))]
+        raise InputError(f"job {name} gets no further: each decision costs its started epoch",
+                         mend="give a longer period_s, or another loss")
+    history = pd.DataFrame(day.runs, columns=list(HISTORY))
+    intervals = pd.DataFrame(day.intervals, columns=list(INTERVAL))
+    done = Simulation(instance, policy, day.state.end_s, history, intervals, loss,
+                      tuple(day.proofs))
+    check_simulation(instance, done)
+    if instance.site is None:
+        return done
+    draws = draws_of(instance, history, done.horizon)
+    return replace(done, empty_eur=eur_of(instance, draws[~draws["is_used"].astype(bool)]))
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-042p
 def _shares_eur(fleet: Fleet, node: int, runs: pd.DataFrame) -> Floats:

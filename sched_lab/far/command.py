@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -41,16 +41,14 @@ from ..lab.frames import (
 )
 from ..lab.reports import PAGE, RECORD, Answer, check_folder
 from .due import OBJECTIVES
-from .energy import Charge
 from .execution import Backend, NvmlBackend, SimulatedBackend, execute
 from .execution import dry_run as dry_run_of
-from .layout import PROFILE
+from .layout import has_layout
 from .mig import MODELS, Mig, mig_of
 from .policies import POLICIES, policy_of
 from .profiles import (
     HAS_TERMS,
     PROFILE_NAME,
-    ProfileMig,
     profiled,
     read_gpus,
     read_now,
@@ -60,9 +58,6 @@ from .profiles import (
 )
 from .report import CHARTS, LAYOUT, TABLES, report_of
 from .tasks import Batch, read_times
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ['EXAMPLES', 'far_command', 'far_run_command']
 
@@ -105,55 +100,36 @@ Objective = Annotated[
     str, choice(f"What is to be least: {' or '.join(OBJECTIVES)} (weighted).", OBJECTIVES)]
 
 
-class Asked(NamedTuple):
-    """What a command line says of a problem: files read, catalogue, and options."""
-
-    files: dict[str, InputFile]
-    hardware: Hardware
-    gpu: str
-    gpus: int
-    batch: str | None
-    one_sequence: bool
-
-
-def is_plain(asked: Asked) -> bool:
-    """Whether a problem has sizes and times of one of the paper's models, and no more."""
-    header = read_header(asked.files["times"])
-    more = {"memory_gib", *HAS_TERMS} & set(header)
-    profiles = any(PROFILE_NAME.fullmatch(name) for name in header)
-    return asked.gpu in MODELS and not (more or profiles) and not (
-        {"now", "operations"} & set(asked.files))
-
-
-def has_layout(mig: Mig) -> bool:
-    """Whether a schedule on these GPUs has commands that cut them."""
-    return isinstance(mig, ProfileMig) and all(PROFILE.fullmatch(profile.name)
-                                               for _, profile in mig.columns)
-
-
-def problem_of(asked: Asked) -> tuple[Mig, Batch]:
+def problem_of(files: dict[str, InputFile], hardware: Hardware, gpu: str, gpus: int,
+               batch: str | None, one_sequence: bool) -> tuple[Mig, Batch]:
     """GPUs and batch of a command line.
+
+    Parameters
+    ----------
+    files : by option
+    hardware : the catalogue
+    gpu, gpus, batch, one_sequence : the options
 
     Raises
     ------
     InputError : at the first thing that is wrong
     """
-    files = asked.files
-    if is_plain(asked):
-        mig = mig_of(asked.gpu, asked.gpus, has_one_sequence=asked.one_sequence)
-        return mig, read_times(files["times"], mig, batch=asked.batch)
-    if asked.one_sequence:
+    header = read_header(files["times"])
+    has_profiles = any(PROFILE_NAME.fullmatch(name) for name in header)
+    if gpu in MODELS and not has_profiles and not (
+            {"memory_gib", *HAS_TERMS} & set(header) or {"now", "operations"} & set(files)):
+        mig = mig_of(gpu, gpus, has_one_sequence=one_sequence)
+        return mig, read_times(files["times"], mig, batch=batch)
+    if one_sequence:
         raise InputError("--one-sequence goes with sizes and times alone", mend="leave it out")
-    is_list = "=" in asked.gpu or "gpu" in files
-    if is_list and asked.gpus != 1:
-        raise InputError(f"--gpus {asked.gpus} beside a list of GPUs", mend="leave --gpus out")
-    text = asked.gpu if is_list else f"{asked.gpu}={asked.gpus}"
-    gpus = read_gpus(text if "gpu" not in files else asked.gpu, asked.hardware)
-    now = read_now(files["now"], gpus) if "now" in files else []
-    own = read_operations(files["operations"], asked.hardware) if "operations" in files else {}
-    profile_mig = profiled(gpus, own=own, now=[one[:3] for one in now])
-    tasks = read_profiled(files["times"], profile_mig, batch=asked.batch,
-                          hardware=asked.hardware)
+    is_list = "=" in gpu or "gpu" in files
+    if is_list and gpus != 1:
+        raise InputError(f"--gpus {gpus} beside a list of GPUs", mend="leave --gpus out")
+    models = read_gpus(files.get("gpu", gpu if is_list else f"{gpu}={gpus}"), hardware)
+    now = read_now(files["now"], models) if "now" in files else []
+    own = read_operations(files["operations"], hardware) if "operations" in files else {}
+    profile_mig = profiled(models, own=own, now=[one[:3] for one in now])
+    tasks = read_profiled(files["times"], profile_mig, batch=batch, hardware=hardware)
     return profile_mig, with_now(profile_mig, tasks, now)
 
 
@@ -179,43 +155,16 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     files = {name: read_input(path) for name, path in given.items() if path}
     files |= series_files(price=price, carbon=carbon)
     catalogue = hardware_of(files.get("hardware"))
-    asked = Asked(files, catalogue, files.get("gpu", gpu), gpus, batch, one_sequence)
-    mig, tasks = problem_of(asked)
+    mig, tasks = problem_of(files, catalogue, gpu, gpus, batch, one_sequence)
     inputs = {
         "gpu": gpu, "gpus": gpus, "policy": policy, "objective": objective, "batch": batch,
         "one_sequence": one_sequence, "price": price, "carbon": carbon,
         "files": checksums_of(files), "sched_lab": __version__}
-    charge = Charge(catalogue, files.get("price", price), files.get("carbon", carbon))
     answer = Answer("far", inputs, (*TABLES, *(LAYOUT if has_layout(mig) else ())),
                     (*CHARTS, PAGE))
-    compute = partial(report_of, mig, tasks, policy, objective=objective, charge=charge)
+    compute = partial(report_of, mig, tasks, policy, objective=objective, hardware=catalogue,
+                      price=files.get("price", price), carbon=files.get("carbon", carbon))
     answer_with(answer, out, compute, force=force, no_charts=no_charts)
-
-
-def write_execution(steps: pd.DataFrame, folder: Path) -> None:
-    """Write what was carried out, and its summary, into a folder that exists."""
-    table = steps.round(6).to_csv(index=False, lineterminator="\n")
-    write_bytes(table.encode(), folder / "execution.csv")
-    about = {
-        "tasks": int((steps["kind"] == "run").sum()),
-        "failed": int((steps["exit_code"].fillna(0) != 0).sum()),
-        "end_s": float(steps["end_s"].max())}
-    write_json(about, folder / RECORD)
-
-
-def backend_of(file: InputFile, batch: Batch, command: str, simulated: float | None,
-               first_gpu: int) -> Backend:
-    """The machine that a batch is carried out on: threads that sleep, or GPUs.
-
-    Parameters
-    ----------
-    file : the table of the batch, in which a column `command` has a shell command for each task
-    simulated : how many times faster than planned to sleep; None for GPUs, from `first_gpu` on
-    """
-    if simulated is not None:
-        return SimulatedBackend(batch.times_s, simulated)
-    commands = read_table(file, {command: Column("text")})[command].tolist()
-    return NvmlBackend(commands, first_gpu, yes_reconfigure=True)
 
 
 Commands = Annotated[str, option("Column of the table with the shell command of each task.")]
@@ -262,8 +211,21 @@ def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", g
     answer = Answer("far-run", inputs, ("execution.csv",), can_be_repeated=False)
     check_folder(out, answer, force=force)
     ensure_writable(out)
-    steps = execute(schedule, tasks.name, backend_of(file, tasks, command, simulated, first_gpu))
-    answer.write(out, partial(write_execution, steps), force=force)
+    if simulated is not None:
+        machine: Backend = SimulatedBackend(tasks.times_s, simulated)
+    else:
+        commands = read_table(file, {command: Column("text")})[command].tolist()
+        machine = NvmlBackend(commands, first_gpu, yes_reconfigure=True)
+    steps = execute(schedule, tasks.name, machine)
+
+    def write_execution(folder: Path) -> None:
+        table = steps.round(6).to_csv(index=False, lineterminator="\n")
+        write_bytes(table.encode(), folder / "execution.csv")
+        write_json({"tasks": int((steps["kind"] == "run").sum()),
+                    "failed": int((steps["exit_code"].fillna(0) != 0).sum()),
+                    "end_s": float(steps["end_s"].max())}, folder / RECORD)
+
+    answer.write(out, write_execution, force=force)
     about = answer.in_folder(out)
     typer.echo(f"{out}: {about['tasks']} tasks, {about['failed']} failed, {about['end_s']:.2f} s")
     if about["failed"]:

@@ -4,25 +4,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from ..lab.arrays import Texts
 from ..cluster import Cluster
-from .mig import Mig, Schedule
-from .profiles import ProfileMig, slices_of
-from .tasks import Batch, no_terms
 from ..hardware import Hardware, default_hardware
 from ..meter import Bill, Holdings, bill_of, gpus_alone, tariff_of
 from ..power import power_of
-
-
-def _models(mig: Mig) -> Texts:
-    """(GPUs,) model of each GPU."""
-    names = [one.name for one in mig.gpus] if isinstance(mig, ProfileMig) else [
-        mig.model] * mig.num_gpus
-    return np.array(names, object)
+from .mig import Mig, Schedule
+from .profiles import ProfileMig, slices_of
+from .tasks import Batch, no_terms
 
 
 def holdings_of(mig: Mig, batch: Batch, schedule: Schedule) -> tuple[Cluster, Holdings]:
@@ -34,15 +24,20 @@ def holdings_of(mig: Mig, batch: Batch, schedule: Schedule) -> tuple[Cluster, Ho
     schedule : of the batch
     """
     zeros = np.zeros(mig.num_gpus, np.int64)
+    if isinstance(mig, ProfileMig):
+        models = [one.name for one in mig.gpus]
+        slices = np.array([slices_of(one)[0] for one in mig.gpus])
+    else:
+        models = [mig.model] * mig.num_gpus
+        slices = zeros + mig.num_slices
     name = np.array([f"GPU {g}" for g in range(mig.num_gpus)], object)
-    cluster = Cluster(name, zeros, zeros, zeros + 1, _models(mig), np.full(len(name), "", object))
+    cluster = Cluster(name, zeros, zeros, zeros + 1, np.array(models, object),
+                      np.full(len(name), "", object))
     terms = batch.terms or no_terms(len(batch))
     runs = terms.until_s > 0
     instance = np.append(schedule.instance, terms.instance[runs])
     end_s = np.append(schedule.end_s, terms.until_s[runs])
     gpu = mig.tree.gpu[instance]
-    slices = np.array([slices_of(one)[0] for one in mig.gpus]) if isinstance(
-        mig, ProfileMig) else zeros + mig.num_slices
     start_s = np.append(schedule.start_s, np.zeros(runs.sum()))
     share_milli = 1000 * mig.tree.size[instance] // slices[gpu]
     return cluster, Holdings(gpu, np.ones_like(gpu), share_milli, np.zeros_like(gpu),
@@ -53,36 +48,26 @@ WORDS = ("Each GPU is on until the last task ends, and draws between idle and fu
          "share of its compute slices in use; CPUs are left out.")
 
 
-class Charge(NamedTuple):
-    """By what a schedule is billed: a catalogue, and price and intensity as options give them."""
-
-    hardware: Hardware | None = None
-    price: str = ""
-    carbon: str = ""
-
-
-NOTHING_SAID = Charge()
-
-
-def energy_of(mig: Mig, batch: Batch, schedule: Schedule,
-              charge: Charge = NOTHING_SAID) -> Bill | None:
+def energy_of(mig: Mig, batch: Batch, schedule: Schedule, hardware: Hardware | None = None,
+              price: str = "", carbon: str = "") -> Bill | None:
     """What a schedule draws, costs and emits; None if the watts of a GPU model are not known.
 
     Parameters
     ----------
     mig, batch : the problem
     schedule : of the batch
-    charge : by what it is billed
+    hardware : the catalogue; the one that comes with the package if not given
+    price, carbon : of energy, as `tariff_of` takes them
 
     Raises
     ------
     InputError : if price or intensity cannot be used
     """
-    watts = (charge.hardware or default_hardware()).gpu_power_w()
+    watts = (hardware or default_hardware()).gpu_power_w()
     cluster, holdings = holdings_of(mig, batch, schedule)
     if not all(name in watts for name in cluster.gpu_model) or not schedule.makespan_s:
         return None
     horizon = (0.0, schedule.makespan_s)
-    tariff = tariff_of(charge.price, charge.carbon, None, horizon)
+    tariff = tariff_of(price, carbon, None, horizon)
     power = power_of(cluster, "eq1", watts, None, "linear")
     return bill_of(cluster, holdings, gpus_alone(power), tariff, horizon=horizon, words=WORDS)

@@ -12,11 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .mig import Schedule
-from .profiles import ProfileMig, fault_of
 from ..lab.frames import InputError
+from .mig import Mig, Schedule
+from .profiles import ProfileMig, fault_of
 
 PAUSE_S = 1e-6  # operations with less between them belong together
+
+
+PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb([+-][a-z.]+)?")
+
+
+def has_layout(mig: Mig) -> bool:
+    """Whether there are commands that cut these GPUs: their profiles have NVIDIA's names."""
+    return isinstance(mig, ProfileMig) and all(PROFILE.fullmatch(profile.name)
+                                               for _, profile in mig.columns)
 
 
 class Stage(NamedTuple):
@@ -42,8 +51,12 @@ def stages_of(schedule: Schedule) -> list[Stage]:
 
     Raises
     ------
-    InputError : if instances exist together that a GPU cannot have
+    InputError : if the GPUs have sizes only, or instances exist together that a GPU cannot have
     """
+    mig = schedule.mig
+    if not (isinstance(mig, ProfileMig) and has_layout(mig)):
+        raise InputError(f"{mig.model} has no profiles, only sizes",
+                         mend="name the GPU as `sched-lab hardware` does, 'H100 PCIe'")
     order = np.lexsort((schedule.operation_end_s, schedule.operation_start_s))
     exist = set(schedule.existing.tolist())
     stages: list[Stage] = []
@@ -58,37 +71,18 @@ def stages_of(schedule: Schedule) -> list[Stage]:
         stages[-1] = Stage(last.number, last.begin_s, max(last.end_s, end_s),
                            (*last.operations, (i, creates)), tuple(sorted(exist)))
     for stage in stages:
-        _check_stage(schedule, stage)
+        for gpu, model in enumerate(mig.gpus):
+            together = [(mig.profile(i), int(mig.start[i])) for i in stage.exist
+                        if mig.tree.gpu[i] == gpu]
+            if fault := fault_of(model, together):
+                raise InputError(f"stage {stage.number}, GPU {gpu}: {fault}",
+                                 mend="check the schedule")
     return stages
-
-
-PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb([+-][a-z.]+)?")
-
-
-def _check_stage(schedule: Schedule, stage: Stage) -> None:
-    """Refuse a layout that the GPUs do not have, and names that are no profiles."""
-    mig = schedule.mig
-    if not isinstance(mig, ProfileMig) or not all(
-            PROFILE.fullmatch(profile.name) for _, profile in mig.columns):
-        raise InputError(f"{mig.model} has no profiles, only sizes",
-                         mend="name the GPU as `sched-lab hardware` does, 'H100 PCIe'")
-    for gpu, model in enumerate(mig.gpus):
-        together = [(mig.profile(i), int(mig.start[i])) for i in stage.exist
-                    if mig.tree.gpu[i] == gpu]
-        if fault := fault_of(model, together):
-            raise InputError(f"stage {stage.number}, GPU {gpu}: {fault}", mend="check the schedule")
 
 
 def _line(words: str) -> str:
     """A text on one line, whatever characters it has."""
     return "".join(letter if letter.isprintable() else "?" for letter in words)
-
-
-def _running(schedule: Schedule, names: Sequence[str], stage: Stage, gpu: int) -> list[str]:
-    """Tasks that run on a GPU while a stage is carried out."""
-    here = schedule.mig.tree.gpu[schedule.instance] == gpu
-    runs = here & (schedule.start_s < stage.end_s) & (schedule.end_s > stage.begin_s)
-    return [str(names[task]) for task in np.flatnonzero(runs).tolist()]
 
 
 def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
@@ -111,7 +105,9 @@ def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
         lines.append(f"  {json.dumps(f'sched-lab-stage-{stage.number}')}:")
         for gpu in range(mig.num_gpus):
             counts = Counter(mig.profile(i).name for i in stage.exist if mig.tree.gpu[i] == gpu)
-            if busy := _running(schedule, names, stage, gpu):
+            runs = ((mig.tree.gpu[schedule.instance] == gpu) & (schedule.start_s < stage.end_s)
+                    & (schedule.end_s > stage.begin_s))
+            if busy := [str(names[task]) for task in np.flatnonzero(runs).tolist()]:
                 lines.append(f"    # runs on this GPU meanwhile: {_line(json.dumps(busy))}")
             held = [mig.name(i) for i in schedule.existing if mig.tree.gpu[i] == gpu]
             if set(held) & {mig.name(i) for i in stage.exist}:

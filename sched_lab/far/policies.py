@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -45,21 +44,6 @@ class Solver:
     dated: Callable[[Mig, Batch, str], Schedule] | None = None
 
 
-def far_schedule(mig: Mig, times_s: Floats) -> Schedule:
-    """What FAR comes to."""
-    return far(mig, times_s).schedule
-
-
-def far_plus_schedule(mig: Mig, times_s: Floats) -> Schedule:
-    """What FAR+ comes to."""
-    return far_plus(mig, times_s).schedule
-
-
-def best_schedule(mig: Mig, times_s: Floats) -> Schedule:
-    """The best schedule that exact search finds."""
-    return optimum_with_reconfiguration(mig, times_s).schedule
-
-
 def list_schedule(mig: Mig, times_s: Floats) -> Schedule:
     """What the search over lists comes to for tasks that are all there, none of which is due."""
     none = np.full(len(times_s), "", object)
@@ -69,24 +53,21 @@ def list_schedule(mig: Mig, times_s: Floats) -> Schedule:
 POLICIES: PolicyTable[Solver] = PolicyTable(
     PolicyRecord("far", "the paper's algorithm: sizes, order and cuts in three phases",
                  "Villarrubia et al. 2025, Section 3",
-                 Solver(far_schedule, is_planner=True, dated=far_dated)),
+                 Solver(lambda mig, times_s: far(mig, times_s).schedule, is_planner=True,
+                        dated=far_dated)),
     PolicyRecord("far-plus", "searches longer than far, never worse", "ours, chapter 58",
-                 Solver(far_plus_schedule, is_planner=True)),
+                 Solver(lambda mig, times_s: far_plus(mig, times_s).schedule, is_planner=True)),
     PolicyRecord("lists", "searches orders and instances, for due dates or for the makespan",
                  "ours, chapter 57b", Solver(list_schedule, is_planner=True, dated=best_list)),
     PolicyRecord("optimal", "exact search, for small batches", "ours, chapter 55",
-                 Solver(best_schedule, is_planner=True, prove=optimum_with_reconfiguration)),
+                 Solver(lambda mig, times_s: optimum_with_reconfiguration(mig, times_s).schedule,
+                        is_planner=True, prove=optimum_with_reconfiguration)),
     PolicyRecord("miso", "chooses partition after partition by the sum of speedups",
                  "Li et al. 2022; Villarrubia et al. 2025, Section 6.5", Solver(miso)),
     PolicyRecord("fixpart-best", "cuts once, in the best way, then first come, first served",
                  "Villarrubia et al. 2025, Section 6.5", Solver(fix_partition_best)),
     patterns={"fixpart:P": "cuts once, into the partition P such as 4-3 or 1-1-1-1-1-1-1"},
 )
-
-
-def fix_partition_named(mig: Mig, times_s: Floats, *, partition: str) -> Schedule:
-    """FixPart on a partition given by its name."""
-    return fix_partition(mig, times_s, parse_partition(mig, partition))
 
 
 def policy_of(name: str) -> PolicyRecord[Solver]:
@@ -98,9 +79,11 @@ def policy_of(name: str) -> PolicyRecord[Solver]:
     """
     kind, _, partition = name.partition(":")
     if kind == "fixpart" and partition:
-        best = POLICIES["fixpart-best"]
-        return PolicyRecord(name, f"cuts once, into {partition}, then first come, first served",
-                            best.source, Solver(partial(fix_partition_named, partition=partition)))
+        return PolicyRecord(
+            name, f"cuts once, into {partition}, then first come, first served",
+            POLICIES["fixpart-best"].source,
+            Solver(lambda mig, times_s: fix_partition(mig, times_s,
+                                                      parse_partition(mig, partition))))
     return POLICIES.record(name)
 
 
@@ -108,14 +91,6 @@ def batches_of(batch: Batch) -> list[Integers]:
     """Rows of each batch, in the order in which the batches first appear."""
     groups = list(dict.fromkeys(batch.group.tolist()))
     return [np.flatnonzero(batch.group == group) for group in groups]
-
-
-def planned_together(mig: Mig, times_s: Sequence[Floats], solver: Solver) -> Schedule:
-    """Tasks of several batches in a row: plans joined, or one queue."""
-    if solver.is_planner and len(times_s) > 1:
-        plans = [solver.schedule(mig, own_s).instance for own_s in times_s]
-        return chain(mig, times_s, plans=plans).schedule
-    return solver.schedule(mig, np.concatenate([np.zeros((0, len(mig.sizes))), *times_s]))
 
 
 def is_dated(mig: Mig, batch: Batch, objective: str) -> bool:
@@ -127,24 +102,6 @@ def is_dated(mig: Mig, batch: Batch, objective: str) -> bool:
 def has_due_dates(batch: Batch) -> bool:
     """Whether any task of a batch can be late."""
     return batch.terms is not None and bool(np.isfinite(batch.terms.due_s).any())
-
-
-def _dated(mig: Mig, batch: Batch, policy: str, objective: str) -> Schedule:
-    """Run a policy that knows profiles, releases and due dates.
-
-    Raises
-    ------
-    InputError : if this one does not, or tardiness is to be least and nothing is due
-    """
-    if objective == "tardiness" and not has_due_dates(batch):
-        raise InputError("no task has a due date, so none can be late",
-                         mend="give a column due_s, or take the objective makespan")
-    solve = policy_of(policy).scalar_form.dated
-    if solve is None:
-        can = [name for name, record in POLICIES.items() if record.scalar_form.dated]
-        raise InputError(f"the policy {policy!r} knows no profiles, releases or due dates",
-                         mend=f"give one of {', '.join(can)}")
-    return solve(mig, batch, objective)
 
 
 def simulate(mig: Mig, batch: Batch, policy: str = "far",
@@ -169,11 +126,23 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far",
     """
     solver = policy_of(policy).scalar_form
     if is_dated(mig, batch, objective):
-        schedule = _dated(mig, batch, policy, objective)
+        if objective == "tardiness" and not has_due_dates(batch):
+            raise InputError("no task has a due date, so none can be late",
+                             mend="give a column due_s, or take the objective makespan")
+        if solver.dated is None:
+            can = [name for name, record in POLICIES.items() if record.scalar_form.dated]
+            raise InputError(f"the policy {policy!r} knows no profiles, releases or due dates",
+                             mend=f"give one of {', '.join(can)}")
+        schedule = solver.dated(mig, batch, objective)
         check_problem(mig, batch, schedule)
         return schedule
     rows = batches_of(batch)
-    schedule = planned_together(mig, [batch.times_s[own] for own in rows], solver)
+    times_s = [batch.times_s[own] for own in rows]
+    if solver.is_planner and len(rows) > 1:
+        plans = [solver.schedule(mig, own_s).instance for own_s in times_s]
+        schedule = chain(mig, times_s, plans=plans).schedule
+    else:
+        schedule = solver.schedule(mig, np.concatenate([np.zeros((0, len(mig.sizes))), *times_s]))
     back = np.argsort(np.concatenate([np.zeros(0, np.int64), *rows]), kind="stable")
     schedule = replace(schedule, instance=schedule.instance[back], start_s=schedule.start_s[back],
                        end_s=schedule.end_s[back])

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from ..hardware import Hardware
 from ..lab.frames import InputError, write_bytes
 from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
 from .bounds import bound
 from .due import tardiness_bound, tardiness_s
-from .energy import NOTHING_SAID, Charge, energy_of
-from .layout import PROFILE, layout_script, mig_parted
+from .energy import energy_of
+from .layout import has_layout, layout_script, mig_parted
 from .mig import Mig, Schedule, operations_frame, schedule_chart, schedule_frame
 from .mixed import fluid_s, resources_of
 from .multibatch import ideal_s
@@ -30,22 +31,6 @@ from .tasks import Batch
 __all__ = ['ScheduleReport', 'report_of']
 
 
-def ideal_of(mig: Mig, batch: Batch) -> float:
-    """Least work of all tasks, spread evenly over what the GPUs have, in s."""
-    if isinstance(mig, ProfileMig):
-        return fluid_s(resources_of(mig), batch.times_s)[0]
-    return ideal_s(mig, [batch.times_s])
-
-
-def lateness_of(mig: Mig, batch: Batch, schedule: Schedule) -> dict[str, Any]:
-    """What a summary says of due dates; nothing if no task has one."""
-    if batch.terms is None or not has_due_dates(batch):
-        return {}
-    late_s = tardiness_s(batch.terms, schedule.end_s)
-    return {"tardiness_s": float((batch.terms.weight * late_s).sum()),
-            "tardiness_bound_s": tardiness_bound(mig, batch), "late": int((late_s > 1e-9).sum())}
-
-
 def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[str, Any]:
     """What `report_of` says of a schedule.
 
@@ -54,7 +39,8 @@ def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[
     mig, batch : the problem
     policy : who made the schedule
     """
-    ideal = ideal_of(mig, batch)
+    ideal = fluid_s(resources_of(mig), batch.times_s)[0] if isinstance(mig, ProfileMig) else (
+        ideal_s(mig, [batch.times_s]))
     num_batches = len(batches_of(batch))
     bound_s = bound(mig, batch, with_reconfiguration=not len(schedule.existing))
     summary: dict[str, Any] = {
@@ -62,20 +48,17 @@ def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[
         "batches": num_batches, "makespan_s": schedule.makespan_s,
         "rho": schedule.makespan_s / ideal, "ideal_s": ideal, "lower_bound_s": bound_s,
         "reconfigurations": len(schedule.operated)}
-    summary |= lateness_of(mig, batch, schedule)
+    if batch.terms is not None and has_due_dates(batch):
+        late_s = tardiness_s(batch.terms, schedule.end_s)
+        summary |= {"tardiness_s": float((batch.terms.weight * late_s).sum()),
+                    "tardiness_bound_s": tardiness_bound(mig, batch),
+                    "late": int((late_s > 1e-9).sum())}
     prove = policy_of(policy).scalar_form.prove
     if prove is not None and num_batches == 1:
         best = prove(mig, batch.times_s)
         summary |= {"lower_bound_s": max(bound_s, best.bound_s)}
         summary |= {"optimum_s": best.makespan_s} if best.is_proved else {}
     return summary
-
-
-def headline_of(summary: Mapping[str, Any]) -> str:
-    """Say in a few words what summary.json says."""
-    is_late = summary.get("objective") == "tardiness"
-    late = f"tardiness {summary['tardiness_s']:.2f} s, " if is_late else ""
-    return f"{late}makespan {summary['makespan_s']:.2f} s, rho {summary['rho']:.3f}"
 
 
 TABLES = ("schedule.csv", "reconfigurations.csv")
@@ -128,18 +111,6 @@ def gpus_in_words(mig: Mig) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def sentences_of(summary: Mapping[str, Any], mig: Mig) -> list[str]:
-    """The summary in words."""
-    done_s = summary["makespan_s"]
-    least_s = summary.get("optimum_s", summary["lower_bound_s"])
-    first = (f"With the policy {summary['policy']} all {summary['tasks']} tasks are done after "
-             f"{done_s:.2f} s on {gpus_in_words(mig)}")
-    if done_s <= least_s * (1 + 1e-6):
-        return [f"{first}, and no schedule is faster."]
-    return [f"{first}. No schedule is done before {least_s:.2f} s, so at most "
-            f"{100 * (1 - least_s / done_s):.1f} % of the time can be saved."]
-
-
 @dataclass(frozen=True)
 class ScheduleReport(Report):
     """A report with the schedule that it is about."""
@@ -151,12 +122,21 @@ class ScheduleReport(Report):
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
 
     def answer(self) -> list[str]:
-        """When all is done, and how much sooner it could be."""
-        late = [f"{self.summary['late']} tasks are late, by {self.summary['tardiness_s']:.2f} s in "
-                "all, weighted."] if "late" in self.summary else []
-        drawn = [energy_sentence(self.summary), self.summary["energy_assumptions"]] if (
-            "energy_kwh" in self.summary) else []
-        return sentences_of(self.summary, self.schedule.mig) + late + drawn
+        """When all is done, how much sooner it could be, what is late, and what it draws."""
+        said = self.summary
+        done_s = said["makespan_s"]
+        least_s = said.get("optimum_s", said["lower_bound_s"])
+        first = (f"With the policy {said['policy']} all {said['tasks']} tasks are done after "
+                 f"{done_s:.2f} s on {gpus_in_words(self.schedule.mig)}")
+        sentences = [f"{first}, and no schedule is faster."] if done_s <= least_s * (1 + 1e-6) else [
+            f"{first}. No schedule is done before {least_s:.2f} s, so at most "
+            f"{100 * (1 - least_s / done_s):.1f} % of the time can be saved."]
+        if "late" in said:
+            sentences.append(f"{said['late']} tasks are late, by {said['tardiness_s']:.2f} s in "
+                             "all, weighted.")
+        if "energy_kwh" in said:
+            sentences += [energy_sentence(said), said["energy_assumptions"]]
+        return sentences
 
     def write_tables(self, folder: Path) -> None:
         """Write the tables, and the layout, into a folder that exists."""
@@ -165,19 +145,9 @@ class ScheduleReport(Report):
             write_bytes(text.encode(), Path(folder, name))
 
 
-def layout_of(batch: Batch, schedule: Schedule) -> dict[str, str]:
-    """The files of a layout, on GPUs whose profiles have NVIDIA's names."""
-    mig = schedule.mig
-    if not isinstance(mig, ProfileMig) or not all(
-            PROFILE.fullmatch(profile.name) for _, profile in mig.columns):
-        return {}
-    names = batch.name.tolist()
-    return dict(zip(LAYOUT, (mig_parted(schedule, names), layout_script(schedule, names)),
-                    strict=True))
-
-
 def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "makespan",
-              charge: Charge = NOTHING_SAID) -> ScheduleReport:
+              hardware: Hardware | None = None, price: str = "",
+              carbon: str = "") -> ScheduleReport:
     """Schedule a batch and say how far the result is from the best possible.
 
     Parameters
@@ -186,7 +156,8 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "
     batch : tasks, their run times, and the batch that each belongs to
     policy : a name of `POLICIES`, or `fixpart:P`
     objective : "makespan" or "tardiness"; what is to be least
-    charge : by what energy is billed
+    hardware : catalogue of watts; the one that comes with the package if not given
+    price, carbon : of energy, a number or a file, as text
 
     Returns
     -------
@@ -203,15 +174,21 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "
     schedule = simulate(mig, batch, policy, objective)
     summary = summary_of(mig, batch, policy, schedule)
     summary |= {"objective": objective} if is_dated(mig, batch, objective) else {}
-    bill = energy_of(mig, batch, schedule, charge)
+    bill = energy_of(mig, batch, schedule, hardware, price, carbon)
     summary |= bill.summary() if bill else {}
-    headline = headline_of(summary)
+    headline = f"makespan {summary['makespan_s']:.2f} s, rho {summary['rho']:.3f}"
+    if objective == "tardiness":
+        headline = f"tardiness {summary['tardiness_s']:.2f} s, {headline}"
+    names = batch.name.tolist()
     frames = (tasks_frame(batch, schedule).round(9), operations_frame(schedule).round(9))
+    layout = {}
+    if has_layout(mig):
+        layout = dict(zip(LAYOUT, (mig_parted(schedule, names), layout_script(schedule, names)),
+                          strict=True))
 
     @cache
     def draw() -> Any:
-        return schedule_chart(schedule, batch.name.tolist(), title=f"{policy}: {headline}")
+        return schedule_chart(schedule, names, title=f"{policy}: {headline}")
 
     return ScheduleReport(summary, dict(zip(TABLES, frames, strict=True)),
-                          dict.fromkeys(CHARTS, draw), headline, schedule,
-                          layout_of(batch, schedule))
+                          dict.fromkeys(CHARTS, draw), headline, schedule, layout)
