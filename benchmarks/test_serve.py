@@ -25,10 +25,9 @@ def serve_nodes(num_nodes, policy, folder):
     """Serve copies of the embedded cluster, and say the port on standard output."""
     from sched_lab.cluster import read_nodes
     from sched_lab.fleet.live.bridge import Bridge
-    from sched_lab.fleet.live.bridge_command import warm_up
     from sched_lab.fleet.live.core import LiveCluster, LiveNode, LiveSettings, NodeSeen
     from sched_lab.fleet.live.journal import Journal
-    from sched_lab.fleet.live.serve import Extender, Works
+    from sched_lab.fleet.live.serve import Extender, warm_up
     from sched_lab.lab.access import Access, listen
     from sched_lab.lab.frames import embedded
     from sched_lab.lab.web import Limits, serve
@@ -39,17 +38,17 @@ def serve_nodes(num_nodes, policy, folder):
 
     settings = LiveSettings(policy)
     journal = Journal(Path(folder, "journal.jsonl"), LiveCluster(settings))
-    bridge = Bridge(journal.live, journal)
+    bridge = Bridge(journal)
     cluster = read_nodes(embedded("nodes.csv"))
     for number in range(num_nodes):
         row = number % len(cluster)
         bridge.tell(NodeSeen(LiveNode(
             f"n{number:05d}", str(cluster.gpu_model[row]), int(cluster.num_gpus[row]),
             int(cluster.cpu_milli[row]), int(cluster.memory_mib[row]))))
-    works = Works(bridge, AtOnce(), journal.live.gauges, lambda: warm_up(settings), journal.close)
-    with listen(Access(is_insecure=True), "reserve GPUs") as entrance:
-        print(entrance.port, flush=True)
-        serve(Extender(works, Limits()), entrance)
+    extender = Extender(bridge, AtOnce(), Limits(), warm=lambda: warm_up(settings))
+    with listen(Access(is_insecure=True), "reserve GPUs") as listener:
+        print(listener.port, flush=True)
+        serve(extender, listener)
 
 
 def questions(num_nodes, count):

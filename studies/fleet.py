@@ -12,7 +12,7 @@ import pandas as pd
 
 from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
 from sched_lab.fleet.ask.day_run import run_day
-from sched_lab.fleet.read.reading import Asked, read_files
+from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.replay.compare import Question, compare, energy_bounds, floors_of
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
@@ -45,7 +45,7 @@ OPENB = (GPU_NODES, pods("default"))
 @cache
 def openb(nodes: str, tasks: str) -> Problem:
     """The trace as it was recorded."""
-    return problem_of(read_files("openb", [tasks], Asked(nodes=(nodes,))))
+    return problem_of(read_files("openb", [tasks], nodes=[nodes]))
 
 
 def last_month(problem: Problem) -> Problem:
@@ -172,8 +172,9 @@ def others(place: Workplace) -> Mapping[str, pd.DataFrame]:
     """Two more public traces, under the policies that need no watts."""
     frames = []
     for trace, (tasks, nodes, size_to) in OTHERS.items():
-        asked = Asked(nodes=(str(place.data(nodes)),) if nodes else (), size_to=size_to)
-        problem = problem_of(read_files("auto", [str(place.data(tasks))], asked))
+        tables = read_files("auto", [place.data(tasks)], size_to=size_to,
+                            nodes=[place.data(nodes)] if nodes else ())
+        problem = problem_of(tables)
         summary = compare(problem, Question(BLIND, backfill="first-fit")).summary
         summary.insert(0, "trace", trace)
         frames.append(summary.dropna(axis=1, how="all"))

@@ -27,7 +27,7 @@ from starlette.responses import HTMLResponse, Response
 
 from .. import __version__
 from ..lab.access import Guard, Refusal
-from ..lab.web import SECONDS, Limits, Line, Service
+from ..lab.web import SECONDS, Endpoint, Limits, Service
 from .greedy import SearchOptions
 from .policies import Decide
 from .service import (
@@ -120,10 +120,10 @@ class Manager(Service):
         """What is logged when it listens."""
         return self.said
 
-    def lines(self, guard: Guard) -> list[Line]:
+    def endpoints(self, guard: Guard) -> list[Endpoint]:
         """Its routes."""
-        return [Line(route.method, route.path, partial(answered, self, route.answer),
-                     f"{route.method} {route.path}", route.body is not None) for route in ROUTES]
+        return [Endpoint(route.method, route.path, partial(answered, self, route.answer),
+                         f"{route.method} {route.path}", route.body is not None) for route in ROUTES]
 
     def check_open(self) -> None:
         """Refuse questions before the book is open."""
@@ -140,7 +140,7 @@ class Manager(Service):
         self.waker.set()
 
     @contextlib.asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """Open, think and look after the database until the end; then close."""
         tasks = [asyncio.create_task(job()) for job in (self.keep_database, self.keep_deciding)]
         for task in tasks:

@@ -134,7 +134,7 @@ def andreas_serve_command(
              for node in given["nodes"]}
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
-    with listen(access, "submit and cancel jobs", asks=True) as entrance:
+    with listen(access, "submit and cancel jobs", asks=True) as listener:
         manager = Manager(
             Store(address, wait), given["cost_eur_per_h"], nodes,
             POLICIES.record(policy).scalar_form,
@@ -142,4 +142,4 @@ def andreas_serve_command(
             bounds=Bounds(queue=queue),
             about={"policy": policy, "period_s": period, "nodes": len(nodes)})
         log_in_json()
-        serve(manager, entrance)
+        serve(manager, listener)

@@ -52,7 +52,7 @@ from .read.check import check_cluster
 from .read.columns import LOOKS_LIKE
 from .read.dates import ORDERS
 from .read.kubernetes import CLAIMS_MISSING
-from .read.reading import FORMATS, Asked, format_named, read_files
+from .read.reading import FORMATS, format_named, read_files
 from .read.tables import (
     CLUSTER_FILES,
     CLUSTER_RECORD,
@@ -157,19 +157,19 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
     """
     if format != "auto":
         format_named(format)
-    asked = Asked(ReadOptions(map_of(map or ()), zone, dates), tuple(nodes or ()), size_to)
+    options = ReadOptions(map_of(map or ()), zone, dates)
     paths = [dump_file(path) for path in files]
-    extra = [dump_file(path) for path in asked.nodes]
+    extra = [dump_file(path) for path in nodes or ()]
     inputs = {
         "format": format, "files": {str(path): path.sha256 for path in paths},
-        "nodes": {str(path): path.sha256 for path in extra}, "map": dict(asked.options.columns),
+        "nodes": {str(path): path.sha256 for path in extra}, "map": dict(options.columns),
         "size_to": size_to, "zone": zone, "dates": dates, "sched_lab": __version__}
     answer = cluster_answer(inputs)
     check_folder(out, answer, force=force)
     ensure_writable(out)
     is_kept = answer.is_in(out)
     if not is_kept:
-        tables = read_files(format, paths, Asked(asked.options, tuple(extra), size_to))
+        tables = read_files(format, paths, options, nodes=extra, size_to=size_to)
         answer.write(out, partial(write_tables, tables), headline=headline_of(tables), force=force)
         warn_of(tables)
     typer.echo(f"{out}: {answer.in_folder(out)['headline']}{' (kept)' if is_kept else ''}")

@@ -311,7 +311,7 @@ def check_pem(file: Path, kind: str) -> None:
 
 
 @dataclass(frozen=True)
-class Entrance:
+class Listener:
     """A port that is ours, and who may come in.
 
     Parameters
@@ -327,7 +327,7 @@ class Entrance:
     context: ssl.SSLContext | None
     socket: socket.socket
 
-    def __enter__(self) -> Entrance:
+    def __enter__(self) -> Listener:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -345,7 +345,7 @@ class Entrance:
                 self.access.load_own(self.context)
 
 
-def listen(access: Access, harm: str, *, asks: bool = False) -> Entrance:
+def listen(access: Access, harm: str, *, asks: bool = False) -> Listener:
     """Take the port, before anything is made that would stay behind if another has it.
 
     Parameters
@@ -367,7 +367,7 @@ def listen(access: Access, harm: str, *, asks: bool = False) -> Entrance:
         where = f"{access.host}, port {access.port}"
         raise InputError(f"cannot listen on {where}: {error}") from error
     try:
-        return Entrance(access, access.guard(asks=asks), context, listening)
+        return Listener(access, access.guard(asks=asks), context, listening)
     except BaseException:
         listening.close()
         raise

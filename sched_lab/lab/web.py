@@ -28,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .access import Entrance, Guard, Refusal
+from .access import Guard, Listener, Refusal
 from .frames import InputError, OutputError
 
 __all__ = ['Limits', 'serve']
@@ -149,7 +149,7 @@ Answer = Callable[[Request, dict[str, Any]], Awaitable[tuple[Any, int]]]
 SECONDS = (.0005, .001, .002, .003, .005, .01, .015, .025, .05, .1, .25, 1, 5, 10, 30)
 
 
-class Line(NamedTuple):
+class Endpoint(NamedTuple):
     """A route of a service.
 
     Parameters
@@ -196,7 +196,7 @@ class Service:
         """What is logged when it listens."""
         return {}
 
-    def lines(self, guard: Guard) -> Sequence[Line]:
+    def endpoints(self, guard: Guard) -> Sequence[Endpoint]:
         """Its routes.
 
         Parameters
@@ -205,7 +205,7 @@ class Service:
         """
         raise NotImplementedError
 
-    def life(self) -> AbstractAsyncContextManager[None]:
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
         """What runs beside the answers."""
         raise NotImplementedError
 
@@ -274,12 +274,12 @@ async def body_of(service: Service, request: Request) -> bytes:
 
 def admit(guard: Guard, request: Request) -> None:
     """Refuse whoever may not ask."""
-    gate = request.state.gate
-    guard.admit(request.headers.get("authorization", ""), gate.has_certificate)
-    gate.is_known = guard.asks
+    connection = request.state.connection
+    guard.admit(request.headers.get("authorization", ""), connection.has_certificate)
+    connection.is_known = guard.asks
 
 
-async def respond(service: Service, guard: Guard, line: Line, request: Request) -> Response:
+async def respond(service: Service, guard: Guard, endpoint: Endpoint, request: Request) -> Response:
     """The answer to a request.
 
     Raises
@@ -292,16 +292,16 @@ async def respond(service: Service, guard: Guard, line: Line, request: Request) 
         raise Refusal(503, "too many requests at once; ask again")
     service.running += 1
     try:
-        question = question_of(await body_of(service, request)) if line.reads else {}
-        return in_json(*await line.answer(request, question))
+        question = question_of(await body_of(service, request)) if endpoint.reads else {}
+        return in_json(*await endpoint.answer(request, question))
     finally:
         service.running -= 1
 
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-def endpoint_of(service: Service, guard: Guard, line: Line) -> Endpoint:
+def handler_of(service: Service, guard: Guard, endpoint: Endpoint) -> Handler:
     """Answers one route, and measures it; a mistake of ours is told to the log alone."""
     def refused(why: object, status: int) -> Response:
         return in_json({service.error_key: str(why)}, status)
@@ -309,7 +309,7 @@ def endpoint_of(service: Service, guard: Guard, line: Line) -> Endpoint:
     async def answer(request: Request) -> Response:
         began_s = time.perf_counter()
         try:
-            response = await respond(service, guard, line, request)
+            response = await respond(service, guard, endpoint, request)
         except Refusal as refusal:
             response = refused(refusal, refusal.status)
         except InputError as error:
@@ -319,15 +319,15 @@ def endpoint_of(service: Service, guard: Guard, line: Line) -> Endpoint:
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody is there to read it
         except Exception:
-            LOG.exception("our mistake, in %s", line.name)
+            LOG.exception("our mistake, in %s", endpoint.name)
             response = refused("the server failed; its log says how", 500)
-        service.requests.labels(line.name, response.status_code).inc()
-        service.seconds.labels(line.name).observe(time.perf_counter() - began_s)
+        service.requests.labels(endpoint.name, response.status_code).inc()
+        service.seconds.labels(endpoint.name).observe(time.perf_counter() - began_s)
         return response
     return answer
 
 
-def probe_of(is_well: Callable[[], bool], words: Callable[[], str]) -> Endpoint:
+def probe_of(is_well: Callable[[], bool], words: Callable[[], str]) -> Handler:
     """Answers a probe: 200, or 503 with what is missing."""
     async def answer(request: Request) -> Response:
         status, text = (200, "ok") if is_well() else (503, words())
@@ -352,8 +352,8 @@ def app_of(service: Service, guard: Guard) -> Starlette:
         return in_json({service.error_key: why}, getattr(error, "status_code", 404))
 
     health = service.health
-    routes = [Route(line.path, endpoint_of(service, guard, line), methods=[line.method])
-              for line in service.lines(guard)]
+    routes = [Route(endpoint.path, handler_of(service, guard, endpoint), methods=[endpoint.method])
+              for endpoint in service.endpoints(guard)]
     routes += [Route(path, page) for path in service.pages]
     routes += [Route("/metrics", metrics),
                Route("/healthz", probe_of(lambda: health.failure is None, health.words)),
@@ -369,7 +369,7 @@ PROBES = ("/healthz", "/readyz")
 Key = tuple[Any, Any]
 
 
-class Gate(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """Stands before uvicorn's protocol on a connection, and hangs up.
 
     uvicorn bounds neither the time nor the size of a head, and counts probes with all others. So
@@ -382,8 +382,8 @@ class Gate(asyncio.Protocol):
 
     def __init__(self, config: uvicorn.Config, **others: Any) -> None:
         self.inner = HttpToolsProtocol(config, **others)
-        assert isinstance(config.app, Door)
-        self.door = config.app
+        assert isinstance(config.app, Application)
+        self.application = config.app
         self.limits = config.app.service.limits
         self.head = bytearray()
         self.is_asking = True  # the head of a request has not come yet
@@ -400,11 +400,11 @@ class Gate(asyncio.Protocol):
         peer, own = (transport.get_extra_info(name) for name in ("peername", "sockname"))
         self.key: Key = (peer and peer[:2], own and own[:2])
         self.inner.connection_made(transport)
-        self.door.enter(self)
+        self.application.enter(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Leave."""
-        self.door.leave(self)
+        self.application.leave(self)
         self.inner.connection_lost(error)
 
     def eof_received(self) -> None:
@@ -478,7 +478,7 @@ class Gate(asyncio.Protocol):
             self.transport.abort()
 
 
-class Door:
+class Application:
     """The ASGI application of a service: its connections, and what is asked before any route.
 
     Parameters
@@ -491,49 +491,49 @@ class Door:
         self.service = service
         self.guard = guard
         self.app = app_of(service, guard)
-        self.gates: dict[Key, Gate] = {}
+        self.connections: dict[Key, Connection] = {}
 
-    def enter(self, gate: Gate) -> None:
+    def enter(self, connection: Connection) -> None:
         """Take a connection in; if there are too many, the idle go, strangers and the oldest first.
 
         A probe, which has just come, is never the one to go.
         """
-        idle = [one for one in self.gates.values() if not one.is_working]
-        if len(self.gates) >= self.service.limits.connections:
-            last = min(idle, key=lambda one: (one.is_known, one.begun_s), default=gate)
+        idle = [one for one in self.connections.values() if not one.is_working]
+        if len(self.connections) >= self.service.limits.connections:
+            last = min(idle, key=lambda one: (one.is_known, one.begun_s), default=connection)
             last.transport.abort()
             self.leave(last)
-        if not gate.transport.is_closing():
-            self.gates[gate.key] = gate
+        if not connection.transport.is_closing():
+            self.connections[connection.key] = connection
 
-    def leave(self, gate: Gate) -> None:
+    def leave(self, connection: Connection) -> None:
         """Forget a connection."""
-        if self.gates.get(gate.key) is gate:
-            del self.gates[gate.key]
+        if self.connections.get(connection.key) is connection:
+            del self.connections[connection.key]
 
     def sweep(self) -> None:
         """Hang up on all whose time is over."""
         now_s = time.monotonic()
-        for gate in [gate for gate in self.gates.values() if now_s >= gate.end_s]:
-            gate.hang_up(b"408 Request Timeout" if gate.head else b"")
+        for one in [one for one in self.connections.values() if now_s >= one.end_s]:
+            one.hang_up(b"408 Request Timeout" if one.head else b"")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        gate = self.gates.get((scope["client"], scope["server"]))
-        if gate is None:  # the caller has gone already
+        connection = self.connections.get((scope["client"], scope["server"]))
+        if connection is None:  # the caller has gone already
             return
         headers = scope["headers"]
         is_chunked = any(name == b"transfer-encoding" for name, _ in headers)
         length = sum(int(value) for name, value in headers if name == b"content-length")
 
         async def answer(message: Message) -> None:
-            gate.is_working = False
+            connection.is_working = False
             if is_chunked and message["type"] == "http.response.start":
                 message["headers"].append((b"connection", b"close"))  # where it ends is not seen
             await send(message)
 
-        gate.begin()
-        scope["state"] = {"gate": gate}
+        connection.begin()
+        scope["state"] = {"connection": connection}
         try:
             if scope["path"] not in PROBES:
                 self.guard.check_names(headers)
@@ -542,7 +542,7 @@ class Door:
             why = {self.service.error_key: str(refusal)}
             await in_json(why, refusal.status)(scope, receive, answer)
         finally:
-            gate.finish(length)
+            connection.finish(length)
 
 
 # --- from the beginning to the end
@@ -564,56 +564,56 @@ def heed_signals(service: Service) -> None:
 TICK_S = 0.1
 
 
-async def keep(server: uvicorn.Server, door: Door, entrance: Entrance) -> None:
+async def keep(server: uvicorn.Server, application: Application, listener: Listener) -> None:
     """Hang up on the slow, renew the certificate, and end when it is time."""
     while not server.started:
         await asyncio.sleep(0.01)
-    heed_signals(door.service)  # after uvicorn, which would end at once
+    heed_signals(application.service)  # after uvicorn, which would end at once
     ticks = 0
     while True:
-        door.sweep()
+        application.sweep()
         if ticks % 10 == 0:
-            entrance.renew()
-        if time.monotonic() >= door.service.health.stop_at_s:
+            listener.renew()
+        if time.monotonic() >= application.service.health.stop_at_s:
             server.should_exit = True
         ticks += 1
         await asyncio.sleep(TICK_S)
 
 
-async def run(service: Service, entrance: Entrance, door: Door) -> None:
+async def run(service: Service, listener: Listener, application: Application) -> None:
     """Serve until somebody says to end."""
     limits = service.limits
-    context = entrance.context
+    context = listener.context
     tls: dict[str, Any] = {"ssl_context_factory": lambda *_: context} if context else {}
     server = uvicorn.Server(uvicorn.Config(
-        door, http=Gate, ws="none", lifespan="off", interface="asgi3", log_config=None,
-        access_log=False, server_header=False, date_header=False, proxy_headers=False,
-        backlog=limits.connections, timeout_keep_alive=math.ceil(limits.idle_s),
+        application, http=Connection, ws="none", lifespan="off", interface="asgi3",
+        log_config=None, access_log=False, server_header=False, date_header=False,
+        proxy_headers=False, backlog=limits.connections, timeout_keep_alive=math.ceil(limits.idle_s),
         timeout_graceful_shutdown=math.ceil(limits.finish_s), **tls))
-    async with service.life():
-        keeping = asyncio.create_task(keep(server, door, entrance))
+    async with service.lifespan():
+        keeping = asyncio.create_task(keep(server, application, listener))
         keeping.add_done_callback(service.health.fail_with)
         LOG.info("listening", extra={"fields": {
-            "host": entrance.access.host, "port": entrance.port, **service.about,
-            "token_file": entrance.guard.secret and entrance.guard.secret.path.absolute()}})
-        await server.serve([entrance.socket])
+            "host": listener.access.host, "port": listener.port, **service.about,
+            "token_file": listener.guard.secret and listener.guard.secret.path.absolute()}})
+        await server.serve([listener.socket])
         keeping.cancel()
         heed_signals(service)  # uvicorn has restored the default: to end in the middle
 
 
-def serve(service: Service, entrance: Entrance, door: Door | None = None) -> None:
+def serve(service: Service, listener: Listener, application: Application | None = None) -> None:
     """Serve until somebody says to end.
 
     Parameters
     ----------
     service : what is served
-    entrance : from `listen`
-    door : of both, if somebody wants to look at it
+    listener : from `listen`
+    application : of both, if somebody wants to look at it
 
     Raises
     ------
     Exception : what failed that must not fail
     """
-    uvloop.run(run(service, entrance, door or Door(service, entrance.guard)))
+    uvloop.run(run(service, listener, application or Application(service, listener.guard)))
     if service.health.failure:
         raise service.health.failure

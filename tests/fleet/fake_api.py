@@ -153,8 +153,9 @@ class FakeApi:
     """The server.
 
     `trouble` maps a verb ("list", "watch", "pod", "bind") to a list of things that go wrong, one a call: a status such
-    as 429; "lost" (it is done, and the answer never comes); "silent" (nothing happens for `silence_s`); "cut" (the
-    answer breaks off in the middle); "410 inside" (a watch says so in a line); "end" (a watch ends after its backlog).
+    as 429; "lost" (it is done, and the answer never comes); "silent" (nothing happens for `silence_s`); an event that
+    is waited for first; "cut" (the answer breaks off in the middle); "410 inside" (a watch says so in a line); "end" (a
+    watch ends after its backlog).
     `calls` has the verbs as they came.
     """
 
@@ -199,6 +200,8 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 time.sleep(api.silence_s)
                 self.close_connection = True
                 return None
+            if isinstance(trouble, threading.Event):
+                trouble.wait(60)
             try:
                 body = do()
             except Refused as refused:

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sched_lab.cluster import WHOLE_GPU_MILLI
-from sched_lab.fleet.live.bridge import GPU_INDEX, Api, ApiError, Bridge, BridgeSettings, Call, Objects, Steps
+from sched_lab.fleet.live.bridge import GPU_INDEX, ApiError, Bridge, BridgeSettings, Call, Objects, Steps
 from sched_lab.fleet.live.core import (
     BindFailed,
     Committing,
     Decision,
     Event,
-    LiveCluster,
     LiveSettings,
     NodeGone,
     NodeSeen,
@@ -33,6 +32,7 @@ from sched_lab.fleet.live.core import (
 from sched_lab.fleet.live.follow import follow
 from sched_lab.fleet.live.journal import Journal
 from sched_lab.traces import toy_tasks
+from tests.fleet.audit import AuditedCluster
 
 Body = dict[str, Any]
 
@@ -199,7 +199,7 @@ class Memo(Journal):
     path : of the file; None for none
     """
 
-    def __init__(self, live: LiveCluster, path: Path | None = None) -> None:
+    def __init__(self, live: AuditedCluster, path: Path | None = None) -> None:
         super().__init__(path, live)
         self.lines: list[tuple[Event, int, Decision | None]] = []
 
@@ -225,9 +225,9 @@ class Makers:
     without : faults that do not happen
     """
 
-    live: Callable[[LiveSettings], LiveCluster] = LiveCluster
+    live: Callable[[LiveSettings], AuditedCluster] = AuditedCluster
     bridge: Callable[..., Bridge] = Bridge
-    journal: Callable[[LiveCluster, Path | None], Memo] = Memo
+    journal: Callable[[AuditedCluster, Path | None], Memo] = Memo
     rests: bool = True
     mode: str = "decide"
     settings: LiveSettings = SETTINGS
@@ -254,7 +254,7 @@ class Simulation:
     now_s, origin_s : time; what the clock of this bridge began at
     """
 
-    live: LiveCluster
+    live: AuditedCluster
     memo: Memo
     bridge: Bridge
     followers: dict[str, Iterator[str]]
@@ -327,7 +327,7 @@ def begin(sim: Simulation) -> None:
     sim.origin_s = sim.now_s - 1000 * sim.dice.random()
     sim.live = sim.makers.live(sim.makers.settings)
     sim.memo = sim.makers.journal(sim.live, sim.path)
-    sim.bridge = sim.makers.bridge(sim.live, sim.memo, None, sim.makers.mode)
+    sim.bridge = sim.makers.bridge(sim.memo, sim.makers.mode)
     sim.followers = {kind: follow(Door(sim), kind, sim.bridge.tell, lambda seconds: None,
                                   sim.bridge.objects) for kind in ("nodes", "pods")}
     sim.listed = set()
@@ -812,7 +812,7 @@ def check_end(sim: Simulation) -> None:
     """
     if sim.live.reservations:
         raise Broken(f"reserved for ever: {', '.join(sorted(sim.live.reservations))}")
-    truth = LiveCluster(sim.makers.settings)
+    truth = AuditedCluster(sim.makers.settings)
     objects = Objects()
     for body in sim.store.objects["nodes"].values():
         truth.apply(NodeSeen(objects.node(body)))
@@ -889,7 +889,7 @@ def command_of(found: Outcome) -> str:
     return f"python -m tests.fleet.faults --seed {found.seed} --steps {found.steps}"
 
 
-class LapsesWhileCommitting(LiveCluster):
+class LapsesWhileCommitting(AuditedCluster):
     """Bug: a reservation lapses although its bind is under way."""
 
     def apply(self, event: Event) -> Decision | None:
@@ -897,7 +897,7 @@ class LapsesWhileCommitting(LiveCluster):
         return None if isinstance(event, Committing) else super().apply(event)
 
 
-class CountsTwice(LiveCluster):
+class CountsTwice(AuditedCluster):
     """Bug: a pod that is seen on its node counts beside its reservation."""
 
     def apply(self, event: Event) -> Decision | None:
@@ -907,7 +907,7 @@ class CountsTwice(LiveCluster):
         return super().apply(event)
 
 
-class KeepsDeleted(LiveCluster):
+class KeepsDeleted(AuditedCluster):
     """Bug: a reservation outlives its pod."""
 
     def apply(self, event: Event) -> Decision | None:
@@ -916,7 +916,7 @@ class KeepsDeleted(LiveCluster):
         return None if is_kept else super().apply(event)
 
 
-class WrongMask(LiveCluster):
+class WrongMask(AuditedCluster):
     """Bug: a pod that was not placed in this life is counted on the first GPUs."""
 
     def apply(self, event: Event) -> Decision | None:
@@ -928,14 +928,13 @@ class WrongMask(LiveCluster):
         return super().apply(event)
 
 
-class ForgetsPods(LiveCluster):
+class ForgetsPods(AuditedCluster):
     """Bug: with a node its pods are forgotten."""
 
     def apply(self, event: Event) -> Decision | None:
         """Take note of an event."""
         if isinstance(event, NodeGone):
-            for uid in [uid for uid, one in self._register.holdings.items()
-                        if one.pod.node == event.name]:
+            for uid in [uid for uid, pod in self._register.held.items() if pod.node == event.name]:
                 super().apply(PodGone(uid))
         return super().apply(event)
 
@@ -985,9 +984,9 @@ class ForgetsOnTimeOut(ForgetsOnTrouble):
     statuses = (0,)
 
 
-def hasty(live: LiveCluster, journal: Journal, api: Api | None, mode: str) -> Bridge:
+def hasty(journal: Journal, mode: str) -> Bridge:
     """Bug: a doubt is settled while its write may still be under way."""
-    return Bridge(live, journal, api, mode, BridgeSettings(doubt_s=0.0))
+    return Bridge(journal, mode, BridgeSettings(doubt_s=0.0))
 
 
 BUGS: dict[str, dict[str, Any]] = {

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from sched_lab.fleet.live.bridge import ApiError, Bridge, BridgeSettings, Objects, node_of, pod_of, wish_of
-from sched_lab.fleet.live.core import LiveCluster, LiveSettings, NodeSeen, PodSeen, Share
-from sched_lab.fleet.live.journal import Journal
+from sched_lab.fleet.live.bridge import ApiError, BridgeSettings, Objects, eligibility_of
+from sched_lab.fleet.live.core import NodeSeen, PodSeen, Share
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
+from tests.fleet.driven import DrivenBridge
 from tests.fleet.test_kubernetes import node, pod
 
 NODES = find_reference("kubernetes/nodes.json")
@@ -62,9 +62,7 @@ def lost(happens):
 
 
 def bridge_of(*nodes, mode="decide", journal=None, **settings):
-    live = LiveCluster(LiveSettings())
-    kept = None if journal is None else Journal(journal, live)
-    bridge = Bridge(live, kept, Server(), mode, BridgeSettings(**settings))
+    bridge = DrivenBridge(Server(), mode, BridgeSettings(**settings), journal=journal)
     for one in nodes:
         bridge.tell(NodeSeen(bridge.objects.node(one)))
     return bridge
@@ -377,7 +375,8 @@ def test_a_doubt_that_the_watch_has_settled_is_none():
     bridge.api.looks = [ApiError(500)]
     assert "may have been bound" in bound(bridge, body, "a")
     bridge.tell(PodSeen(bridge.objects.pod(bridge.api.pods["p"])))
-    assert bridge.settle(1.0) == {"Doubts": 0} and bridge.live.holds("uid-p").node == "a"
+    bridge.settle(1.0)
+    assert bridge.doubts == {} and bridge.live.holds("uid-p").node == "a"
     assert bound(bridge, body, "a", 2.0) == "" and len(bridge.api.sent) == 3, "it is bound, nothing is sent"
 
 
@@ -477,10 +476,10 @@ def plain(name="n", product="T4", memory="16384", gpus="2", **labels):
         "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": gpus}}}  # fmt: skip
 
 
-def wish(nodes, requests=None, annotations=None, **spec):
+def eligible(nodes, requests=None, annotations=None, **spec):
     objects = Objects()
     names = [objects.node(one).name for one in nodes]
-    return wish_of(objects, pod("p", requests or {}, annotations or {}, at="", **spec), names)
+    return eligibility_of(objects, pod("p", requests or {}, annotations or {}, at="", **spec), names)
 
 
 ASKED = {  # dialect -> nodes, requests, annotations, share
@@ -503,7 +502,7 @@ ASKED = {  # dialect -> nodes, requests, annotations, share
 @pytest.mark.parametrize("name", ASKED)
 def test_every_dialect_can_be_asked_in(name):
     nodes, requests, annotations, share = ASKED[name]
-    found = wish(nodes, requests, annotations)
+    found = eligible(nodes, requests, annotations)
     assert found.refused == "" and found.excluded == {} and found.pod.shares == (Share(*share),)
 
 
@@ -564,7 +563,7 @@ def test_what_the_cluster_cannot_count_is_refused_by_the_cluster(requests, annot
 def test_mib_are_fine_where_the_pod_chooses_one_kind():
     for chosen in ({"annotations": {"nvidia.com/use-gputype": "A100"}},
                    {"nodeSelector": {"nvidia.com/gpu.product": "A100"}}):  # fmt: skip
-        found = wish(MIXED, {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}, **chosen)
+        found = eligible(MIXED, {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}, **chosen)
         assert found.refused == "" and found.pod.shares == (Share(1, 100),) and found.pod.gpu_models == "A100"
 
 
@@ -582,17 +581,17 @@ def test_whole_gpus_go_where_gpus_are_whole_and_the_others_say_so():
 def test_a_pod_that_reserves_gpus_for_others_is_refused_and_holds_nothing():
     holder = pod("p", {"nvidia.com/gpu": "1"}, at="")
     holder["metadata"]["namespace"] = "kai-resource-reservation"
-    assert pod_of(holder) is None
+    assert Objects().pod(holder) is None
     answer = filtered(bridge_of(plain()), holder)
     assert "reserves a GPU" in answer["FailedAndUnresolvableNodes"]["n"]
 
 
 def test_a_claim_is_left_to_the_scheduler_and_the_rest_is_counted():
     claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c0"}]}
-    found = wish([plain()], {"cpu": "2", "nvidia.com/gpu": "1"}, **claims)
+    found = eligible([plain()], {"cpu": "2", "nvidia.com/gpu": "1"}, **claims)
     assert found.refused == "" and found.pod.shares == (Share(1, 1000),) and found.pod.cpu_milli == 2000
 
 
 def test_objects_can_be_read_alone():
-    assert node_of(openb_node("n", model="A10")).gpu_model == "A10"
-    assert pod_of(openb_pod("p", at="n", **{GPU: "1"})).shares == (Share(1, 1000, "1"),)
+    assert Objects().node(openb_node("n", model="A10")).gpu_model == "A10"
+    assert Objects().pod(openb_pod("p", at="n", **{GPU: "1"})).shares == (Share(1, 1000, "1"),)

@@ -26,12 +26,13 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.fleet.live.bridge import Bridge, node_of, pod_of
-from sched_lab.fleet.live.core import LiveCluster, LiveSettings, NodeSeen
+from sched_lab.fleet.live.bridge import Objects
+from sched_lab.fleet.live.core import LiveSettings, NodeSeen
 from sched_lab.lab.frames import embedded
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import gpu_indices
 from sched_lab.traces import Arrivals, find_data, read_tasks
+from tests.fleet.driven import DrivenBridge
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.waiting import HANG_S
 
@@ -352,12 +353,12 @@ def test_objects_say_what_tasks_say():
     """What the readers make of a node and a pod is the row that it was made of."""
     cluster, tasks, _, rows = small()
     for row in range(len(cluster)):
-        node = node_of(node_body(cluster, row))
+        node = Objects().node(node_body(cluster, row))
         said = (node.gpu_model, node.num_gpus, node.cpu_milli, node.memory_mib)
         model = cluster.gpu_model[row] if cluster.num_gpus[row] else node.gpu_model
         assert said == (model, cluster.num_gpus[row], cluster.cpu_milli[row], cluster.memory_mib[row])
     for number, row in enumerate(rows.tolist()):
-        pod = pod_of(pod_body(tasks, row, number))
+        pod = Objects().pod(pod_body(tasks, row, number))
         assert (pod.cpu_milli, pod.memory_mib) == (tasks.cpu_milli[row], tasks.memory_mib[row])
         assert [share[:2] for share in pod.shares] == ([(tasks.num_gpus[row], tasks.gpu_milli[row])] * bool(pod.shares))
         assert bool(pod.shares) == bool(tasks.num_gpus[row]) and pod.gpu_models == tasks.gpu_spec[row]
@@ -393,7 +394,7 @@ def test_a_small_scheduler_places_pods_as_inflate_does():
         def pod(self, namespace, name):
             return api.store.get("pods", name, namespace)
 
-    bridge = Bridge(LiveCluster(LiveSettings(target=tasks)), None, Here(), "decide")
+    bridge = DrivenBridge(Here(), live=LiveSettings(target=tasks))
     for row in range(len(cluster)):
         bridge.tell(NodeSeen(bridge.objects.node(node_body(cluster, row))))
     names = [node_name(row) for row in reversed(range(len(cluster)))]

@@ -28,7 +28,7 @@ from sched_lab.fleet.ask.explain import (
     winner_past,
     winning_shares,
 )
-from sched_lab.fleet.live.core import LiveNode, Stock
+from sched_lab.fleet.live.core import Engine, LiveNode
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.problem import Schedule, problem_of, recorded
 from sched_lab.lab.frames import InputError
@@ -303,8 +303,8 @@ def test_a_policy_that_delegates_to_pwr_needs_watts_too():
     for name in ("mine", "mine-fgd:0.5", "fgd@0.5@mine"):
         chosen = policy_of(name, table=table)
         assert chosen.needs_watts and settings_for(problem, chosen, PowerSettings()) == PowerSettings()
-        stock = Stock([LiveNode("a", "H999", 1, 1000, 1000)], target_workload(TASKS), chosen, PowerSettings())
-        assert stock.barred[0].endswith("'H999'")
+        engine = Engine([LiveNode("a", "H999", 1, 1000, 1000)], target_workload(TASKS), chosen, PowerSettings())
+        assert engine.barred[0].endswith("'H999'")
     assert not policy_of("mine-fgd:0", table=table).needs_watts
 
 

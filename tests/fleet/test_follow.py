@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sched_lab.fleet.live.bridge import Objects
+from sched_lab.fleet.live.bridge import ApiError, Objects
 from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone, PodSeen
-from sched_lab.fleet.live.follow import ApiError, KubernetesApi, follow, pause_s
+from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
 from sched_lab.lab.frames import InputError
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.fleet.test_kubernetes import node, pod

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.read.reading import Asked, read_files
+from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import (
@@ -476,7 +476,7 @@ def test_real_samples_become_problems(name):
     paths = [SHARED / file for file in files]
     if not all(path.exists() for path in paths):
         pytest.skip(f"{paths[0]} is not there")
-    tables = read_files("auto", paths, Asked(size_to=size_to))
+    tables = read_files("auto", paths, size_to=size_to)
     problem = problem_of(tables)
     check_accounts(tables, problem)
     check_record(problem)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from sched_lab.fleet.read.check import check_cluster
-from sched_lab.fleet.read.reading import FORMATS, Asked, known_models, mean_demand, read_files, recognised, share_of
+from sched_lab.fleet.read.reading import FORMATS, known_models, mean_demand, read_files, recognised, share_of
 from sched_lab.fleet.read.tables import ReadOptions, Source
 from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data, find_reference
@@ -107,19 +107,19 @@ def test_a_map_makes_an_unknown_table_ones_own(write):
     write(mine__csv="who,n,when\na,2,5\n")
     with pytest.raises(InputError, match="no format"):
         read_files("auto", ["mine.csv"])
-    mapped = Asked(ReadOptions({"name": "who", "num_gpus": "n", "submit_s": "when"}))
+    mapped = ReadOptions({"name": "who", "num_gpus": "n", "submit_s": "when"})
     tasks = read_files("auto", ["mine.csv"], mapped).tasks
     assert tasks[["name", "num_gpus", "submit_s"]].values.tolist() == [["a", 2, 5]]
 
 
 def test_nodes_of_a_file_replace_those_of_the_dump(write):
     write(jobs__csv=JOBS, nodes__csv=NODES)
-    tables = read_files("csv", ["jobs.csv"], Asked(nodes=("nodes.csv",)))
+    tables = read_files("csv", ["jobs.csv"], nodes=["nodes.csv"])
     assert tables.nodes["name"].tolist() == ["n0", "n1"] and "assumed: nodes are those of --nodes" in reasons(tables)
-    again = read_files("csv", ["jobs.csv", "nodes.csv"], Asked(nodes=("nodes.csv",)))
+    again = read_files("csv", ["jobs.csv", "nodes.csv"], nodes=["nodes.csv"])
     assert again.nodes.equals(tables.nodes) and "dropped: nodes of the files" in reasons(again)
     with pytest.raises(InputError, match="there is no node in it"):
-        read_files("csv", ["jobs.csv"], Asked(nodes=("jobs.csv",)))
+        read_files("csv", ["jobs.csv"], nodes=["jobs.csv"])
 
 
 @pytest.mark.parametrize(("written", "share"), [("80%", 0.8), ("0.8", 0.8), (" 100% ", 1), ("0.5%", 0.005)])
@@ -136,7 +136,7 @@ def test_no_shares(written):
 def test_nodes_are_as_many_as_the_share_asks_for(write):
     """5 GPU hours in two hours are 2.5 GPUs: 10 GPUs at a quarter, two nodes of eight."""
     write(jobs__csv=JOBS)
-    tables = read_files("auto", ["jobs.csv"], Asked(size_to="25%"))
+    tables = read_files("auto", ["jobs.csv"], size_to="25%")
     assert mean_demand(tables.tasks)["gpus"] == 2.5 and tables.nodes["num_gpus"].tolist() == [8, 8]
     assert "assumed: nodes of 8 GPUs" in reasons(tables) and "there are no nodes" not in reasons(tables)
     assert "without an end" not in reasons(tables)
@@ -144,14 +144,14 @@ def test_nodes_are_as_many_as_the_share_asks_for(write):
 
 def test_nodes_have_the_commonest_shape(write):
     write(jobs__csv=JOBS, nodes__csv=NODES + "n2,T4,2,64000,262144\n")
-    tables = read_files("csv", ["jobs.csv"], Asked(nodes=("nodes.csv",), size_to="25%"))
+    tables = read_files("csv", ["jobs.csv"], nodes=["nodes.csv"], size_to="25%")
     assert tables.nodes["num_gpus"].tolist() == [2] * 5 and set(tables.nodes["gpu_model"]) == {"T4"}
 
 
 def test_tasks_that_outlive_the_trace_hold_until_its_last_time(write):
     """A holds 2 GPUs for 100 s, B 4 from 50 s on, and C waits: (200 + 200) / 100 are 4 GPUs."""
     write(jobs__csv=OWN + "a,0,0,100,2,1000\nb,50,50,,4,1000\nc,60,,,8,1000\n")
-    tables = read_files("csv", ["jobs.csv"], Asked(size_to="50%"))
+    tables = read_files("csv", ["jobs.csv"], size_to="50%")
     assert tables.nodes["num_gpus"].tolist() == [8] and pd.isna(tables.tasks["end_s"][1])
     line = tables.ledger[tables.ledger["reason"].str.startswith("tasks without an end")]
     assert line[["file", "what", "count"]].values.tolist() == [["--size-to", "assumed", 1]]
@@ -159,7 +159,7 @@ def test_tasks_that_outlive_the_trace_hold_until_its_last_time(write):
 
 def test_without_any_start_tasks_run_since_they_came(write):
     write(jobs__csv="name,submit_s,end_s,num_gpus,gpu_milli\na,0,100,2,1000\nb,50,,4,1000\n")
-    assert read_files("csv", ["jobs.csv"], Asked(size_to="50%")).nodes["num_gpus"].tolist() == [8]
+    assert read_files("csv", ["jobs.csv"], size_to="50%").nodes["num_gpus"].tolist() == [8]
 
 
 @pytest.mark.parametrize(("rows", "words"), [
@@ -168,18 +168,18 @@ def test_without_any_start_tasks_run_since_they_came(write):
 def test_what_no_share_can_be_made_of(rows, words, write):
     write(jobs__csv=OWN + rows)
     with pytest.raises(InputError, match=words):
-        read_files("csv", ["jobs.csv"], Asked(size_to="50%"))
+        read_files("csv", ["jobs.csv"], size_to="50%")
 
 
 def test_nodes_are_real_ones_and_larger_jobs_span_them(write):
     """128 GPUs are sixteen nodes of eight, or thirty-two of the four that a file of nodes has."""
     write(jobs__csv=OWN.replace("\n", ",cpu_milli\n") + "a,0,0,3600,128,1000,1280000\nb,0,0,3600,12,1000,9\n",
           nodes__csv="name,gpu_model,num_gpus\nn0,A100,4\n")
-    tables = read_files("csv", ["jobs.csv"], Asked(size_to="100%"))
+    tables = read_files("csv", ["jobs.csv"], size_to="100%")
     assert set(tables.nodes["num_gpus"]) == {8} and len(tables.nodes) == 18 and len(tables.tasks) == 18
     assert tables.tasks["num_gpus"].tolist() == [8] * 16 + [6, 6] and tables.tasks["cpu_milli"][0] == 80_000
     assert tables.tasks["name"].tolist()[15:] == ["a/15", "b/0", "b/1"] and "span nodes" in reasons(tables)
-    small = read_files("csv", ["jobs.csv"], Asked(nodes=("nodes.csv",), size_to="100%"))
+    small = read_files("csv", ["jobs.csv"], nodes=["nodes.csv"], size_to="100%")
     assert set(small.nodes["num_gpus"]) == {4} and small.tasks["num_gpus"].tolist() == [4] * 35
     assert check_cluster(small).exit_code == 0 == check_cluster(tables).exit_code
 
@@ -187,22 +187,22 @@ def test_nodes_are_real_ones_and_larger_jobs_span_them(write):
 def test_a_map_may_be_of_either_file(write):
     write(jobs__csv="name,began,num_gpus\na,5,2\n", nodes__csv=NODES.replace("num_gpus", "cards"))
     told = ReadOptions({"submit_s": "began", "num_gpus": "cards"})
-    for files, asked in ((["jobs.csv"], Asked(told, ("nodes.csv",))), (["jobs.csv", "nodes.csv"], Asked(told))):
-        tables = read_files("csv", files, asked)
+    for files, nodes in ((["jobs.csv"], ["nodes.csv"]), (["jobs.csv", "nodes.csv"], [])):
+        tables = read_files("csv", files, told, nodes=nodes)
         assert tables.tasks["submit_s"].tolist() == [5] and tables.nodes["num_gpus"].tolist() == [2, 8]
     with pytest.raises(InputError, match="no file has such a column; .*began.*cards"):
-        read_files("csv", ["jobs.csv"], Asked(ReadOptions({"submit_s": "start"}), ("nodes.csv",)))
+        read_files("csv", ["jobs.csv"], ReadOptions({"submit_s": "start"}), nodes=["nodes.csv"])
 
 
 def test_a_share_that_would_need_a_million_nodes_is_refused(write):
     write(jobs__csv=JOBS)
     with pytest.raises(InputError, match="nodes would be needed"):
-        read_files("csv", ["jobs.csv"], Asked(size_to="0.00001%"))
+        read_files("csv", ["jobs.csv"], size_to="0.00001%")
 
 
 def test_each_wished_model_has_nodes(write):
     write(jobs__csv=OWN.replace("\n", ",gpu_models\n") + "a,0,0,10,8,1000,A100\nb,0,0,10,4,1000,T4\nc,0,0,10,1,1000,\n")
-    nodes = read_files("csv", ["jobs.csv"], Asked(size_to="100%")).nodes
+    nodes = read_files("csv", ["jobs.csv"], size_to="100%").nodes
     assert nodes.groupby("gpu_model")["num_gpus"].sum().to_dict() == {"A100": 16, "T4": 8}
     assert nodes["name"].is_unique
 
@@ -211,7 +211,7 @@ def test_the_trace_that_outlives_itself():
     path = find_data(PUBLISHED["dlrm"])
     if path is None:
         pytest.skip("the published files are not beside the checkout")
-    tables = read_files("auto", [path], Asked(size_to="80%"))
+    tables = read_files("auto", [path], size_to="80%")
     assert 3900 < tables.nodes["num_gpus"].sum() < 4100
 
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.live.serve import Extender, Works, watch_with
+from sched_lab.fleet.live.serve import Extender
 from sched_lab.lab.access import Access, Secret, listen, own_secret
 from sched_lab.lab.frames import InputError, OutputError
-from sched_lab.lab.web import Door, Limits, serve
+from sched_lab.lab.web import Application, Limits, serve
 from tests.waiting import HANG_S, until
 
 PATIENT = Limits(body_bytes=1 << 20, held_bytes=3 << 20, header_s=HANG_S, body_s=HANG_S, idle_s=HANG_S,
@@ -32,11 +32,16 @@ BIND = {"PodName": "p", "PodNamespace": "lab", "PodUID": "u", "Node": "n0"}
 
 
 class StandIn:
-    """Answers as the bridge does: the first node by name; a bind that a test can hold up."""
+    """Answers as the bridge does: the first node by name; a bind that a test can hold up.
+
+    It is its own cluster, journal and API server.
+    """
 
     mode = "decide"
+    trouble = ""
 
     def __init__(self):
+        self.live = self.journal = self
         self.told = []
         self.may_bind = threading.Event()
         self.may_bind.set()
@@ -91,17 +96,16 @@ class Running:
     def __init__(self, limits=PATIENT, access=OPEN, warm=lambda: None,
                  prepare=lambda extender: None, rest_s=0.0):
         self.bridge = StandIn()
-        works = Works(self.bridge, self.bridge, self.bridge.gauges, warm, self.bridge.close, rest_s=rest_s)
-        self.extender = Extender(works, limits)
+        self.extender = Extender(self.bridge, self.bridge, limits, warm=warm, rest_s=rest_s)
         prepare(self.extender)
-        self.entrance = listen(access, "reserve GPUs")
-        self.port = self.entrance.port
-        self.door = Door(self.extender, self.entrance.guard)
+        self.listener = listen(access, "reserve GPUs")
+        self.port = self.listener.port
+        self.application = Application(self.extender, self.listener.guard)
         self.thread = threading.Thread(target=self.serve, daemon=True)
 
     def serve(self):
         with contextlib.suppress(ValueError, RuntimeError):  # what failed is in `health`
-            serve(self.extender, self.entrance, self.door)
+            serve(self.extender, self.listener, self.application)
 
     def __enter__(self):
         self.thread.start()
@@ -347,14 +351,14 @@ def test_bodies_together_are_bounded(quick):
 def test_many_connections_neither_end_it_nor_stay():
     with Running() as one:
         one.ready()
-        until(lambda: not one.door.gates)
+        until(lambda: not one.application.connections)
         crowd = [one.raw() for _ in range(120)]
         until(lambda: sum(map(was_closed, crowd)) >= 120 - PATIENT.connections)
-        assert len(one.door.gates) == PATIENT.connections
+        assert len(one.application.connections) == PATIENT.connections
         assert sum(map(was_closed, crowd)) == 120 - PATIENT.connections
         for other in crowd:
             other.close()
-        until(lambda: not one.door.gates)
+        until(lambda: not one.application.connections)
         assert one.ask("filter", POD)[0] == 200
 
 
@@ -386,7 +390,7 @@ def test_who_has_shown_a_token_goes_last(tmp_path):
             known.request("GET", "/metrics", headers={"Authorization": "Bearer first"})
             assert known.getresponse().read() and known.sock is not None
             crowd = [one.raw(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n") for _ in range(100)]
-            assert one.get("/healthz")[0] == 200 and len(one.door.gates) <= PATIENT.connections
+            assert one.get("/healthz")[0] == 200 and len(one.application.connections) <= PATIENT.connections
             for other in crowd:
                 other.close()
         known.close()
@@ -420,7 +424,7 @@ def test_an_answer_that_nobody_fetches_is_dropped():
             for _ in range(30):
                 deaf.settimeout(0.2)
                 deaf.sendall(head(b"prioritize", len(names)) + names)
-        until(lambda: not one.door.gates)
+        until(lambda: not one.application.connections)
 
 
 # --- who may ask
@@ -643,7 +647,7 @@ def test_it_is_ready_when_lists_are_read_and_kernels_warm():
             pause(0.05)
             yield
 
-    with Running(warm=may_warm.wait, prepare=lambda one: watch_with(one, Api(), follow)) as one:
+    with Running(warm=may_warm.wait, prepare=lambda one: one.watch(Api(), follow)) as one:
         assert one.get("/readyz") == (503, b"waiting for kernels, nodes, pods\n") and one.get("/healthz")[0] == 200
         assert one.ask("filter", POD)[0] == 503 and b"eopc" not in one.get("/metrics")[1]
         may_warm.set()
@@ -670,7 +674,7 @@ def test_what_must_not_fail_ends_it(what):
         if what == "warm":
             raise ValueError("a bug")
 
-    one = Running(warm=warm, prepare=lambda extender: watch_with(extender, None, follow))
+    one = Running(warm=warm, prepare=lambda extender: extender.watch(None, follow))
     one.thread.start()
     one.thread.join(HANG_S)
     assert not one.thread.is_alive() and one.bridge.is_closed
@@ -690,7 +694,7 @@ def test_why_nothing_is_listed_is_logged(caplog):
             pause(0.05)
             yield
 
-    with Running(prepare=lambda one: watch_with(one, Api(), follow)) as one:
+    with Running(prepare=lambda one: one.watch(Api(), follow)) as one:
         until(lambda: "cannot list nodes: nodes is forbidden" in caplog.text)
         assert one.get("/readyz")[0] == 503
 

@@ -18,6 +18,7 @@ from sched_lab.fleet.live.bridge_command import server_of, workload_in
 from sched_lab.fleet.live.journal import replay_journal
 from sched_lab.lab.frames import InputError
 from tests.command_line import PROGRAM, assert_refused, call
+from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.waiting import HANG_S, until
 
 
@@ -114,7 +115,7 @@ def test_recommend_refuses_damaged_files(dump, capsys):
     (("--journal", "pods.json"), "not a journal"),
     (("--tls-cert", "pods.json", "--tls-key", "pods.json"), "pods.json: TLS cannot be used: there is no certificate")])
 def test_serve_refuses_in_one_line(dump, arguments, words, capsys):
-    kubeconfig_for(1)
+    kubeconfig_for("http://127.0.0.1:1", Path("kubeconfig"))
     given = arguments if "--kubeconfig" in arguments else ("--kubeconfig", "kubeconfig", *arguments)
     assert_refused(call("serve", *given), capsys, words)
 
@@ -122,7 +123,7 @@ def test_serve_refuses_in_one_line(dump, arguments, words, capsys):
 def test_a_port_that_is_taken_is_one_line(dump, capsys):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as other:
         port = other.server_address[1]
-        kubeconfig_for(port)
+        kubeconfig_for(f"http://127.0.0.1:{port}", Path("kubeconfig"))
         given = ("--kubeconfig", "kubeconfig", "--port", port, "--journal", "j.jsonl", "--mode", "decide")
         assert_refused(call("serve", *given), capsys, "cannot listen on")
         assert not Path("j.jsonl").exists()
@@ -135,68 +136,17 @@ def test_a_target_workload_is_any_file_with_tasks(dump):
 
 # --- serve: an API server that is none, and a pod's way
 
-class FakeApi(http.server.ThreadingHTTPServer):
-    """Lists, watches without news, and bindings."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), FakeHandler)
-        self.objects = {"nodes": [node("n0"), node("n1")],
-                        "pods": [pod("runs", 1000, at="n0", **{"alibabacloud.com/gpu-index": "1"})]}
-        self.bound = []
-        self.may_bind = threading.Event()
-        self.may_bind.set()
-        self.ending = threading.Event()
-
-
-class FakeHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *arguments):
-        pass
-
-    def answer(self, body, status=200):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self):
-        path, _, query = self.path.partition("?")
-        if "watch=" in query.lower():
-            self.send_response(200)
-            self.send_header("connection", "close")
-            self.end_headers()
-            self.server.ending.wait(30)
-            self.close_connection = True
-        else:
-            self.answer(listed(*self.server.objects[path.rpartition("/")[2]]))
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.may_bind.wait(10)
-        self.server.bound.append((self.path, body))
-        self.answer({"kind": "Status", "status": "Success"}, 201)
-
-
-def kubeconfig_for(port):
-    Path("kubeconfig").write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [{"name": "u", "user": {}}],
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}))
-
-
 @pytest.fixture
 def api(dump):
-    with FakeApi() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        kubeconfig_for(server.server_address[1])
-        yield server
-        server.ending.set()
-        server.shutdown()
+    """Serve two nodes, a pod that runs, and one that waits."""
+    fake = FakeApi()
+    for name in ("n0", "n1"):
+        fake.store.create("nodes", node(name))
+    fake.store.create("pods", pod("runs", 1000, at="n0", **{"alibabacloud.com/gpu-index": "1"}))
+    fake.store.create("pods", pod("new", 1000))
+    with served(fake) as address:
+        kubeconfig_for(address, Path("kubeconfig"))
+        yield fake
 
 
 class Serving:
@@ -247,7 +197,7 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         status, answer = one.ask("filter", asked)
         assert status == 200 and answer["Error"] == "" and len(answer["NodeNames"]) == 1
         chosen = answer["NodeNames"][0]
-        api.may_bind.clear()
+        api.trouble["bind"] = [may_bind := threading.Event()]
         found = []
         other = http.client.HTTPConnection("127.0.0.1", one.connection.port, timeout=HANG_S)
         binding = threading.Thread(target=lambda: (
@@ -256,12 +206,12 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         binding.start()
         status, second = one.ask("filter", {**asked, "Pod": pod("next", 1000)})
         assert status == 200 and second["NodeNames"] and not found  # the pod is not bound yet
-        api.may_bind.set()
+        may_bind.set()
         binding.join()
         other.close()
         assert found == [{"Error": ""}]
-        path, body = api.bound[0]
-        assert path.endswith("/api/v1/namespaces/lab/pods/new/binding") and body["target"]["name"] == chosen
+        body = api.store.get("pods", "new", "lab")
+        assert body["spec"]["nodeName"] == chosen
         assert re.fullmatch(r"[01]", body["metadata"]["annotations"]["alibabacloud.com/gpu-index"])
         status, text = one.ask("metrics", None, "GET")
         assert 'sched_lab_decisions_total{mode="decide",outcome="fits"} 2.0' in text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -32,7 +32,6 @@ from .core import (
     Committing,
     Decision,
     Event,
-    LiveCluster,
     LiveNode,
     LivePod,
     NodeSeen,
@@ -103,7 +102,7 @@ class Api(Protocol):
         """
 
 
-class Sentences(Ledger):
+class Reasons(Ledger):
     """A ledger of one object: the reasons, as they come."""
 
     def __init__(self) -> None:
@@ -118,14 +117,6 @@ class Sentences(Ledger):
 def item_of(kind: str, body: dict[str, Any]) -> Item:
     """An object as the readers take it."""
     return Item("", 0, kind, body)
-
-
-def without_claims(body: dict[str, Any]) -> dict[str, Any]:
-    """The same pod, without what the scheduler allocates itself."""
-    spec = dig(body, "spec")
-    if not isinstance(spec, dict) or "resourceClaims" not in spec:
-        return body
-    return {**body, "spec": {name: spec[name] for name in spec if name != "resourceClaims"}}
 
 
 def with_tolerations(constraints: str, body: dict[str, Any]) -> str:
@@ -180,7 +171,7 @@ class Objects:
 
     def node(self, body: dict[str, Any]) -> LiveNode:
         """A node, which is remembered."""
-        dump = Dump(Sentences())
+        dump = Dump(Reasons())
         item = item_of("Node", body)
         gpus = gpus_of(item, dump, {})
         row = node_row(item, dump, gpus)
@@ -194,48 +185,39 @@ class Objects:
         """A pod with what it holds, or asks for; None if it only reserves GPUs for others."""
         node = text_at(body, "spec", "nodeName")
         nodes = self.known([node]) if node else self.gpus.copy()  # others may write meanwhile
-        return self.read(body, Dump(Sentences(), nodes=nodes))
+        return self.read(body, Dump(Reasons(), nodes=nodes))
 
     def known(self, names: Sequence[str]) -> dict[str, NodeGpus]:
         """What is remembered of some nodes."""
-        return {name: self.gpus[name] for name in names if name in self.gpus}
+        found = ((name, self.gpus.get(name)) for name in names)
+        return {name: gpus for name, gpus in found if gpus is not None}
 
     def read(self, body: dict[str, Any], dump: Dump) -> LivePod | None:
         """A pod, read beside some nodes; what the readers say is in the ledger of `dump`."""
-        item = item_of("Pod", without_claims(body))
+        spec = dig(body, "spec")
+        if isinstance(spec, dict) and "resourceClaims" in spec:  # the scheduler allocates them
+            body = {**body, "spec": {name: spec[name] for name in spec if name != "resourceClaims"}}
+        item = item_of("Pod", body)
         rows = pod_rows(item, dump)
         if not rows:
             return None
-        name = pod_name(item)
-        is_alike = bool(self.gpus.get(rows[0]["node"], NodeGpus()).profile)
-        shares = [self.share(row, body) for row in rows if row["num_gpus"] > 0
+        first = rows[0]
+        gpus = dump.nodes.get(first["node"])
+        is_alike = gpus is not None and bool(gpus.profile)
+        shares = [self.share(row, body, gpus) for row in rows if row["num_gpus"] > 0
                   and (is_alike or not row["node"] or not row.get("mig_profile"))]
         return LivePod(
-            uid_of(body), name, rows[0]["cpu_milli"], rows[0]["memory_mib"], tuple(shares),
-            rows[0]["gpu_models"], with_tolerations(rows[0]["constraints"], body), rows[0]["node"])
+            uid_of(body), pod_name(item), first["cpu_milli"], first["memory_mib"], tuple(shares),
+            first["gpu_models"], with_tolerations(first["constraints"], body), first["node"])
 
-    def share(self, row: dict[str, Any], body: dict[str, Any]) -> Share:
+    def share(self, row: dict[str, Any], body: dict[str, Any], gpus: NodeGpus | None) -> Share:
         """Share of GPUs in a row; which GPUs, if the pod has a node and says so."""
         count = row["num_gpus"]
         if not row["node"]:
             return Share(count, row["gpu_milli"])
-        on_node = self.gpus[row["node"]].num_gpus if row["node"] in self.gpus else None
         written = text_at(body, "metadata", "annotations", self.gpu_index)
-        listed = gpu_list_of(written or row.get("gpu_list", ""), count, on_node)
+        listed = gpu_list_of(written or row.get("gpu_list", ""), count, gpus and gpus.num_gpus)
         return Share(count, row["gpu_milli"], listed)
-
-
-def node_of(body: dict[str, Any]) -> LiveNode:
-    """A node of Kubernetes as the live cluster takes it."""
-    return Objects().node(body)
-
-
-def pod_of(body: dict[str, Any]) -> LivePod | None:
-    """A pod of Kubernetes as the live cluster takes it; None if it only reserves GPUs for others.
-
-    A share in MiB needs the nodes: use `Objects` where there are such.
-    """
-    return Objects().pod(body)
 
 
 def uid_of(body: dict[str, Any]) -> str:
@@ -260,8 +242,8 @@ BY_MEMORY = tuple(names[1] for names in VIRTUAL)
 BY_PERCENT = tuple(name for names in VIRTUAL for name in names[2:] if name)
 
 
-class Wish(NamedTuple):
-    """A question that can be put to the live cluster, or why it cannot.
+class Eligibility(NamedTuple):
+    """What a pod asks for and where it may go, as the live cluster is asked, or why it cannot be.
 
     Parameters
     ----------
@@ -280,7 +262,7 @@ class Wish(NamedTuple):
 def named_amounts(body: dict[str, Any]) -> dict[str, Any]:
     """What a pod asks for that has to do with GPUs: resources and annotations, by name."""
     item = item_of("Pod", body)
-    asked = asked_by_pod(item, Dump(Sentences()))
+    asked = asked_by_pod(item, Dump(Reasons()))
     said = texts_at(body, "metadata", "annotations")
     names = ("gpu-fraction", "gpu-memory", "alibabacloud.com/gpu-milli",
              "alibabacloud.com/gpu-count", *MODEL_RULES)
@@ -363,7 +345,7 @@ def refusal_of_parts(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> st
     return "" if len(kinds) == 1 else f"nvidia.com/gpu is {said} of a GPU here, by node"
 
 
-def wish_of(objects: Objects, body: dict[str, Any], names: Sequence[str]) -> Wish:
+def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str]) -> Eligibility:
     """What a pod asks for, if it can be promised on some nodes.
 
     Parameters
@@ -377,18 +359,17 @@ def wish_of(objects: Objects, body: dict[str, Any], names: Sequence[str]) -> Wis
     gpus = {} if plain else with_model(objects.known(names), body)
     excluded = parted(amounts, gpus)
     kept = {name: one for name, one in gpus.items() if name not in excluded}
-    dump = Dump(Sentences(), nodes=kept)
     spec = dig(body, "spec")
     own = spec if isinstance(spec, dict) else {}
-    pod = objects.read({**body, "spec": {**own, "nodeName": ""}}, dump)
-    doubts = [said for said in dump.ledger.said  # type: ignore[attr-defined]
-              if any(words in said for words in DOUBTS)]
+    reasons = Reasons()
+    pod = objects.read({**body, "spec": {**own, "nodeName": ""}}, Dump(reasons, nodes=kept))
+    doubts = [said for said in reasons.said if any(words in said for words in DOUBTS)]
     if pod is None and not doubts:
         doubts = ["the pod is over"]
     refused = refusal_of_names(amounts) or refusal_of_memory(amounts, list(kept.values())) or (
         refusal_of_parts(amounts, list(kept.values())) or "".join(doubts[:1]))
     nodes = [name for name in names if name not in excluded] if excluded else names
-    return Wish(pod, tuple(nodes), excluded, refused)
+    return Eligibility(pod, tuple(nodes), excluded, refused)
 
 
 def with_model(gpus: Mapping[str, NodeGpus], body: dict[str, Any]) -> dict[str, NodeGpus]:
@@ -410,26 +391,13 @@ def folded(request: Any) -> dict[str, Any]:
     return {str(name).lower(): value for name, value in request.items()}
 
 
-def required(request: Mapping[str, Any], name: str) -> str:
-    """A text of a request.
-
-    Raises
-    ------
-    InputError : it is missing, empty, or no text
-    """
-    value = request.get(name.lower())
-    if not isinstance(value, str) or not value:
-        raise InputError(f"{value!r:.60} is no name", column=name, mend="give a text")
-    return value
-
-
-class Question(NamedTuple):
-    """A request about a pod and the nodes that it may go to.
+class ExtenderArgs(NamedTuple):
+    """What kube-scheduler sends to a filter or a prioritize.
 
     Parameters
     ----------
     body : the pod
-    names : of the nodes, each once
+    names : of the nodes that it may go to, each once
     items : the nodes themselves, by name; None if only names were sent
     """
 
@@ -437,9 +405,26 @@ class Question(NamedTuple):
     names: tuple[str, ...]
     items: dict[str, dict[str, Any]] | None
 
+    def answer(self, names: Sequence[str], failed: Mapping[str, str] | None = None,
+               unresolvable: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Answer of a filter.
 
-def question_of(request: Any) -> Question:
-    """The question in a request to filter or prioritize.
+        Parameters
+        ----------
+        names : nodes that are left
+        failed, unresolvable : why others are not, by node; the second would be so on an empty
+            cluster
+        """
+        answer: dict[str, Any] = {"NodeNames": list(names)}
+        if self.items is not None:
+            items = [self.items[name] for name in names]
+            answer = {"NodeNames": None, "Nodes": {"metadata": {}, "items": items}}
+        return {**answer, "FailedNodes": dict(failed or {}),
+                "FailedAndUnresolvableNodes": dict(unresolvable or {}), "Error": ""}
+
+
+def extender_args(request: Any) -> ExtenderArgs:
+    """The pod and the nodes in a request to filter or prioritize.
 
     Raises
     ------
@@ -451,7 +436,7 @@ def question_of(request: Any) -> Question:
         raise InputError("there is no pod with a name", column="Pod", mend="send the pod")
     names = said.get("nodenames")
     if isinstance(names, list) and set(map(type, names)) <= {str}:
-        return Question(body, tuple(dict.fromkeys(names)), None)
+        return ExtenderArgs(body, tuple(dict.fromkeys(names)), None)
     items = dig(folded(said.get("nodes") or {}), "items")
     if names is not None or not isinstance(items, list):
         raise InputError("there are neither nodes nor names of nodes", column="NodeNames",
@@ -459,24 +444,39 @@ def question_of(request: Any) -> Question:
     found = {text_at(one, "metadata", "name"): one for one in items}
     if "" in found:
         raise InputError("a node has no name", column="Nodes", mend="send whole nodes")
-    return Question(body, tuple(found), found)
+    return ExtenderArgs(body, tuple(found), found)
 
 
-def answer_of(question: Question, names: Sequence[str], failed: Mapping[str, str] | None = None,
-              unresolvable: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Answer of a filter.
+class BindingArgs(NamedTuple):
+    """What kube-scheduler sends to a bind; `sent_uid` is the UID as it was sent, perhaps empty."""
 
-    Parameters
-    ----------
-    names : nodes that are left
-    failed, unresolvable : why others are not, by node; the second would be so on an empty cluster
+    namespace: str
+    name: str
+    sent_uid: str
+    node: str
+
+    @property
+    def pod(self) -> str:
+        """Namespace and name of the pod."""
+        return f"{self.namespace}/{self.name}"
+
+
+def binding_args(request: Any) -> BindingArgs:
+    """The binding that a request asks for.
+
+    Raises
+    ------
+    InputError : a name is missing
     """
-    answer: dict[str, Any] = {"NodeNames": list(names)}
-    if question.items is not None:
-        answer = {"NodeNames": None,
-                  "Nodes": {"metadata": {}, "items": [question.items[name] for name in names]}}
-    return {**answer, "FailedNodes": dict(failed or {}),
-            "FailedAndUnresolvableNodes": dict(unresolvable or {}), "Error": ""}
+    said = folded(request)
+    uid = said.get("poduid") or ""
+    if not isinstance(uid, str):
+        raise InputError(f"{uid!r:.60} is no UID", column="PodUID", mend="give a text")
+    names: dict[str, Any] = {name: said.get(name.lower()) for name in ("PodNamespace", "PodName", "Node")}
+    for name, value in names.items():
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{value!r:.60} is no name", column=name, mend="give a text")
+    return BindingArgs(names["PodNamespace"], names["PodName"], uid, names["Node"])
 
 
 class Call(NamedTuple):
@@ -486,40 +486,10 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-Steps = Generator[Call, Any, dict[str, Any]]
-
-
-def carried_out(steps: Steps, api: Api | None, pause: Callable[[float], None]) -> dict[str, Any]:
-    """Carry out the calls of a generator one after the other, and return what it returns.
-
-    Parameters
-    ----------
-    steps : hands out calls
-    api : whose methods are called
-    pause : waits for some seconds
-
-    Raises
-    ------
-    RuntimeError : there is no API
-    """
-    if api is None:
-        raise RuntimeError("this bridge has no API: carry out the steps of `binding` yourself")
-    methods: dict[str, Callable[..., Any]] = {"bind": api.bind, "pod": api.pod,
-                                              "pause": pause}
-    try:
-        call = next(steps)
-        while True:
-            try:
-                found = methods[call.method](*call.arguments)
-            except ApiError as trouble:
-                call = steps.throw(trouble)
-            else:
-                call = steps.send(found)
-    except StopIteration as done:
-        return dict(done.value)
-
-
+Steps = Generator[Call, Any, Any]
 MODES = ("observe", "score", "decide")
+FOR_GOOD = (400, 401, 403, 404, 405, 409, 410, 413, 422)
+LONGEST_PAUSE_S = 1.0  # the scheduler waits for the answer
 
 
 @dataclass(frozen=True)
@@ -540,177 +510,11 @@ class BridgeSettings:
     doubt_s: float = 90.0
 
 
-class Binding(NamedTuple):
-    """A request to bind; `sent_uid` is the UID as it was sent, perhaps empty."""
-
-    namespace: str
-    name: str
-    sent_uid: str
-    node: str
-
-    @property
-    def pod(self) -> str:
-        """Namespace and name of the pod."""
-        return f"{self.namespace}/{self.name}"
-
-
-def binding_of(request: Any) -> Binding:
-    """The binding that a request asks for.
-
-    Raises
-    ------
-    InputError : a name is missing
-    """
-    said = folded(request)
-    uid = said.get("poduid") or ""
-    if not isinstance(uid, str):
-        raise InputError(f"{uid!r:.60} is no UID", column="PodUID", mend="give a text")
-    return Binding(required(said, "PodNamespace"), required(said, "PodName"), uid,
-                   required(said, "Node"))
-
-
 class Doubt(NamedTuple):
     """A binding of which nobody knows whether it happened, and when it was last tried."""
 
-    binding: Binding
+    binding: BindingArgs
     at_s: float
-
-
-def result(problem: str) -> dict[str, Any]:
-    """Answer of a bind; the problem is empty if there was none."""
-    return {"Error": problem}
-
-
-class Desk:
-    """What the verbs share: the cluster, who reads objects, what is in doubt.
-
-    Parameters
-    ----------
-    live : the cluster; nobody else may change it
-    mode : "decide", "score" or "observe"
-    settings : names and times
-
-    Raises
-    ------
-    InputError : there is no such mode
-    """
-
-    def __init__(self, live: LiveCluster, mode: str, settings: BridgeSettings) -> None:
-        if mode not in MODES:
-            raise InputError(f"there is no mode {mode!r}",
-                             mend=f"choose one of {', '.join(MODES)}")
-        self.live = live
-        self.mode = mode
-        self.settings = settings
-        self.objects = Objects(settings.gpu_index)
-        self.doubts: dict[str, Doubt] = {}
-        self.sending: set[str] = set()
-        self.node_versions: dict[str, str] = {}
-        self.passed_s = 0.0
-        self.last_names: tuple[str, ...] = ()
-        self.last_set: frozenset[str] = frozenset()
-
-    def tell(self, event: Event) -> Decision | None:
-        """Give an event to the cluster; return what was decided, if it was a question."""
-        return self.live.apply(event)
-
-    def same_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of the last question if these are the same in another order, or these.
-
-        The scheduler sends the same nodes in ever another order, on which no answer depends; the
-        cluster recognises a tuple that it knows without looking up each name.
-        """
-        if len(names) != len(self.last_names) or not self.last_set.issuperset(names):
-            self.last_names = names
-            self.last_set = frozenset(names)
-        return self.last_names
-
-    def uid_of(self, binding: Binding) -> str:
-        """UID of the pod of a binding; if none was sent, that of a reservation by its name."""
-        if binding.sent_uid:
-            return binding.sent_uid
-        reserved = self.live.reservations.items()
-        return next((uid for uid, one in reserved if one.pod.name == binding.pod), binding.pod)
-
-
-def let_pass(desk: Desk, at_s: float) -> None:
-    """Let time pass, by whole seconds, so that reservations lapse whoever keeps the clock."""
-    if at_s >= desk.passed_s + 1:
-        desk.passed_s = at_s
-        desk.tell(Passed(at_s))
-
-
-def learn(desk: Desk, question: Question) -> None:
-    """Take over nodes of a request that are new or have changed."""
-    if not desk.settings.nodes_in_request:
-        return
-    for name, body in (question.items or {}).items():
-        version = text_at(body, "metadata", "resourceVersion")
-        if not version or desk.node_versions.get(name) != version:
-            desk.node_versions[name] = version
-            desk.tell(NodeSeen(desk.objects.node(body)))
-
-
-def where_it_is(desk: Desk, uid: str) -> str:
-    """Node to which a pod is bound, or will be if a binding in doubt happens; empty if none."""
-    held = desk.live.holds(uid)
-    reserved = desk.live.reservations.get(uid)
-    is_free = reserved is not None and not reserved.is_committing
-    return "" if held is None or is_free else held.node
-
-
-def reasons_on(desk: Desk, wish: Wish, names: Sequence[str]) -> dict[str, str]:
-    """What is in the way of a pod on each of some nodes."""
-    said = desk.live.why_not(wish.pod, wish.nodes) if wish.pod is not None else {}
-    unknown = "the node is not known here yet"
-    return {name: wish.excluded.get(name) or said.get(name) or unknown for name in names}
-
-
-def filtered(desk: Desk, question: Question, at_s: float) -> dict[str, Any]:
-    """Answer of a filter in the modes that have a say."""
-    wish = wish_of(desk.objects, question.body, question.names)
-    if wish.pod is None or wish.refused:
-        return answer_of(question, (), None, dict.fromkeys(question.names, wish.refused))
-    if node := where_it_is(desk, wish.pod.uid):
-        why = f"the pod is bound to {node}, or about to be"
-        return answer_of(question, [node] if node in question.names else [], {
-            name: why for name in question.names if name != node})
-    decision = desk.tell(Asked(wish.pod, desk.same_names(wish.nodes), at_s, desk.mode == "decide"))
-    assert decision is not None, "a question gets a decision"
-    if decision.refused:
-        return answer_of(question, (), None, dict.fromkeys(question.names, decision.refused))
-    if not decision.node:
-        return answer_of(question, (), reasons_on(desk, wish, question.names))
-    if desk.mode == "decide":
-        return answer_of(question, [decision.node])
-    fits = desk.live.scores(wish.pod, wish.nodes)
-    return answer_of(question, [name for name in question.names if name in fits])
-
-
-def observed(desk: Desk, question: Question, at_s: float) -> dict[str, Any]:
-    """Answer of a filter that only looks on: all nodes; what it would have chosen is decided."""
-    wish = wish_of(desk.objects, question.body, question.names)
-    if wish.pod is not None and not wish.refused:
-        desk.tell(Asked(wish.pod, desk.same_names(wish.nodes), at_s, False))
-    return answer_of(question, question.names)
-
-
-def points_for(desk: Desk, question: Question) -> Mapping[str, int]:
-    """Points of the nodes that a pod may go to, by name; nothing for the others."""
-    if desk.mode == "decide":
-        held = desk.live.holds(uid_of(question.body))
-        return {held.node: 0} if held is not None else {}
-    if desk.mode == "observe":
-        return {}
-    wish = wish_of(desk.objects, question.body, question.names)
-    return desk.live.scores(wish.pod, wish.nodes) if wish.pod and not wish.refused else {}
-
-
-def host_scores(names: Sequence[str], points: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Answer of a prioritize: a whole number for each node."""
-    lowest = min(points.values(), default=0)
-    return [{"Host": name, "Score": int(points[name] - lowest) + 1 if name in points else 0}
-            for name in names]
 
 
 class Look(NamedTuple):
@@ -733,7 +537,7 @@ class Look(NamedTuple):
         return text_at(self.body, "spec", "nodeName")
 
 
-def look(binding: Binding) -> Generator[Call, Any, Look]:
+def look(binding: BindingArgs) -> Generator[Call, Any, Look]:
     """Look at the pod of a binding."""
     try:
         body = yield Call("pod", (binding.namespace, binding.name))
@@ -746,201 +550,57 @@ def look(binding: Binding) -> Generator[Call, Any, Look]:
     return Look(body)
 
 
-def find_again(desk: Desk, binding: Binding, body: dict[str, Any], at_s: float) -> str:
-    """Reserve GPUs for a pod on the node that the scheduler chose; why not, or empty."""
-    wish = wish_of(desk.objects, body, (binding.node,))
-    if wish.pod is None or wish.refused or wish.excluded:
-        return f"{binding.pod}: {wish.refused or wish.excluded[binding.node]}"
-    decision = desk.tell(Asked(wish.pod, wish.nodes, at_s, True))
-    assert decision is not None, "a question gets a decision"
-    if decision.node:
-        return ""
-    why = decision.refused or reasons_on(desk, wish, wish.nodes)[binding.node]
-    return f"{binding.pod} does not fit on {binding.node} any more: {why}"
-
-
-def take_over(desk: Desk, body: dict[str, Any]) -> None:
-    """Tell the cluster of a pod that was looked at."""
-    pod = desk.objects.pod(body)
-    if is_over(body):
-        desk.tell(PodGone(uid_of(body)))
-    elif pod is not None:
-        desk.tell(PodSeen(pod))
-
-
-def reserve(desk: Desk, binding: Binding, at_s: float) -> Generator[Call, Any, str]:
-    """See to it that a pod holds GPUs on the node of a binding; why not, or empty."""
-    uid = desk.uid_of(binding)
-    held = desk.live.holds(uid)
-    if held is not None and held.node == binding.node:
-        return ""
-    if node := where_it_is(desk, uid):
-        return f"{binding.pod} is bound to {node}, or about to be"
-    found = yield from look(binding)
-    if found.body is None:
-        return found.problem
-    if found.node:
-        take_over(desk, found.body)
-        return "" if found.node == binding.node else f"{binding.pod} is bound to {found.node}"
-    return find_again(desk, binding, found.body, at_s)
-
-
-FOR_GOOD = (400, 401, 403, 404, 405, 409, 410, 413, 422)
-LONGEST_PAUSE_S = 1.0  # the scheduler waits for the answer
-
-
-class Sent(NamedTuple):
-    """What came of the attempts to write a binding.
-
-    Parameters
-    ----------
-    trouble : of the last attempt; None if it worked
-    is_unsure : whether any attempt may have worked
-    """
-
-    trouble: ApiError | None
-    is_unsure: bool = False
-
-
-def send(desk: Desk, binding: Binding,
-         annotations: dict[str, str]) -> Generator[Call, Any, Sent]:
-    """Write a binding, several times if need be."""
-    call = Call("bind", (binding.namespace, binding.name, binding.sent_uid, binding.node,
-                         annotations))
-    done = Sent(None)
-    for pause_s in (*desk.settings.pauses_s, None):
-        try:
-            yield call
-            return Sent(None)
-        except ApiError as trouble:
-            done = Sent(trouble, done.is_unsure or trouble.is_unsure)
-            wanted_s = min(trouble.retry_after_s, LONGEST_PAUSE_S)
-            is_last = pause_s is None or trouble.status in FOR_GOOD
-        if is_last:
-            break
-        yield Call("pause", (max(pause_s or 0.0, wanted_s),))
-    return done
-
-
-def bound(desk: Desk, binding: Binding, at_s: float) -> Steps:
-    """Answer of a bind in the modes that have a say."""
-    if problem := (yield from reserve(desk, binding, at_s)):
-        return result(problem)
-    uid = desk.uid_of(binding)
-    held = desk.live.holds(uid)
-    if held is None or uid not in desk.live.reservations:
-        return result("")  # it was bound before
-    if uid in desk.sending:
-        return result(f"a bind of {binding.pod} is under way already")
-    try:
-        desk.tell(Committing(uid, at_s))
-    except OutputError:  # nothing was sent, unless by an earlier attempt
-        if uid not in desk.doubts:
-            conclude(desk, uid, BindFailed(uid))
-        raise
-    if uid in desk.doubts:
-        desk.doubts[uid] = Doubt(binding, at_s)  # as old as the last attempt
-    gpu_list = held.shares[0].gpu_list if held.shares else ""
-    annotations = {desk.settings.gpu_index: gpu_list} if gpu_list else {}
-    desk.sending.add(uid)
-    try:
-        done = yield from send(desk, binding, annotations)
-        if done.trouble is None:
-            conclude(desk, uid, Bound(uid))
-            return result("")
-        return (yield from after_trouble(desk, binding, uid, at_s, done))
-    finally:
-        desk.sending.discard(uid)
-
-
-def conclude(desk: Desk, uid: str, event: Event) -> None:
-    """End a reservation; the watch may have been faster."""
-    desk.doubts.pop(uid, None)
-    if uid in desk.live.reservations:
-        desk.tell(event)
-
-
-def after_trouble(desk: Desk, binding: Binding, uid: str, at_s: float, done: Sent) -> Steps:
-    """Find out what became of a binding that did not simply work."""
-    said = f"{binding.pod} to {binding.node}: {done.trouble}"
-    is_unsure = done.is_unsure or uid in desk.doubts
-    found = Look(None)
-    if is_unsure or (done.trouble is not None and done.trouble.status == 409):
-        found = yield from look(binding)
-    if found.node and found.body is not None:
-        desk.doubts.pop(uid, None)
-        if uid in desk.live.reservations:  # else a watch was faster, and the look is old
-            take_over(desk, found.body)
-        return result("" if found.node == binding.node else f"{said}; it is on {found.node}")
-    if is_unsure and not found.is_gone:
-        desk.doubts[uid] = Doubt(binding, at_s)
-        return result(f"{said}; it may have been bound, and its GPUs stay reserved")
-    conclude(desk, uid, BindFailed(uid))
-    return result("; ".join(filter(None, [said, found.problem])))
-
-
-def bound_plainly(desk: Desk, binding: Binding) -> Steps:
-    """Answer of a bind that only passes it on."""
-    done = yield from send(desk, binding, {})
-    if done.trouble is None:
-        return result("")
-    found = yield from look(binding)
-    is_there = found.node == binding.node
-    return result("" if is_there else f"{binding.pod} to {binding.node}: {done.trouble}")
-
-
-def settled(desk: Desk, at_s: float) -> Steps:
-    """Let time pass, and look at pods whose binding has been in doubt for long."""
-    desk.passed_s = max(desk.passed_s, at_s)
-    desk.tell(Passed(at_s))
-    for uid, doubt in list(desk.doubts.items()):
-        if uid not in desk.live.reservations:
-            desk.doubts.pop(uid, None)
-        elif at_s >= doubt.at_s + desk.settings.doubt_s:
-            found = yield from look(doubt.binding)
-            if desk.doubts.get(uid) is not doubt or uid not in desk.live.reservations:
-                continue  # it was tried again meanwhile, or a watch was faster
-            if found.node and found.body is not None:
-                desk.doubts.pop(uid, None)
-                take_over(desk, found.body)
-            elif found.body is not None or found.is_gone:
-                conclude(desk, uid, BindFailed(uid))
-    return {"Doubts": len(desk.doubts)}
-
-
-class Bridge(Desk):
+class Bridge:
     """The extender of a scheduler: requests in, answers out, events to a live cluster.
 
+    What takes calls to the API server is a generator that hands them out, so that other questions
+    are answered meanwhile.
+
     Parameters
     ----------
-    live : the cluster; nobody else may change it
-    journal : of the same cluster, keeps events and decisions; None for none
-    api : for `bind` and `settle`; None if their calls are carried out elsewhere
+    journal : of the cluster, which nobody else may change; keeps events and decisions
     mode : "decide", "score" or "observe"
     settings : names and times
-    pause : waits for some seconds between the attempts of `bind`
+
+    Attributes
+    ----------
+    live : the cluster
+    objects : reads nodes and pods
+    doubts : bindings of unknown outcome, by uid
+    sending : uids of pods whose binding is being written
 
     Raises
     ------
     InputError : there is no such mode
     """
 
-    def __init__(self, live: LiveCluster, journal: Journal | None = None, api: Api | None = None,
-                 mode: str = "decide", settings: BridgeSettings | None = None, *,
-                 pause: Callable[[float], None] = lambda seconds: None) -> None:
-        super().__init__(live, mode, settings or BridgeSettings())
+    def __init__(self, journal: Journal, mode: str = "decide",
+                 settings: BridgeSettings | None = None) -> None:
+        if mode not in MODES:
+            raise InputError(f"there is no mode {mode!r:.40}",
+                             mend=f"choose one of {', '.join(MODES)}")
         self.journal = journal
-        self.api = api
-        self.pause = pause
+        self.live = journal.live
+        self.mode = mode
+        self.settings = settings or BridgeSettings()
+        self.objects = Objects(self.settings.gpu_index)
+        self.doubts: dict[str, Doubt] = {}
+        self.sending: set[str] = set()
+        self._node_versions: dict[str, str] = {}
+        self._passed_s = 0.0
+        self._last_names: tuple[str, ...] = ()
+        self._last_set: frozenset[str] = frozenset()
 
     def tell(self, event: Event) -> Decision | None:
-        """Give an event to the cluster and the journal; return what was decided, if asked."""
+        """Give an event to the journal and the cluster; return what was decided, if asked."""
         if isinstance(event, Asked | PodSeen):
             self.objects.told[event.pod.uid] = None
-        return super().tell(event) if self.journal is None else self.journal.apply(event)
+        return self.journal.apply(event)
+
+    # --- filter and prioritize
 
     def filter(self, request: Any, at_s: float) -> dict[str, Any]:
-        """Answer a filter.
+        """Answer a filter: in mode observe all nodes, in mode decide the one that is reserved.
 
         Parameters
         ----------
@@ -951,23 +611,100 @@ class Bridge(Desk):
         ------
         InputError : it is no such request
         """
-        question = question_of(request)
-        let_pass(self, at_s)
-        learn(self, question)
-        answer = observed if self.mode == "observe" else filtered
-        return answer(self, question, at_s)
+        args = self._received(request, at_s)
+        eligible = eligibility_of(self.objects, args.body, args.names)
+        pod = eligible.pod
+        if self.mode == "observe":  # what would have been chosen stands in the journal
+            if pod is not None and not eligible.refused:
+                self._ask(pod, self._same_names(eligible.nodes), at_s, reserves=False)
+            return args.answer(args.names)
+        if pod is None or eligible.refused:
+            return args.answer((), unresolvable=dict.fromkeys(args.names, eligible.refused))
+        if node := self._settled_node(pod.uid):
+            why = f"the pod is bound to {node}, or about to be"
+            return args.answer([node] if node in args.names else [],
+                               {name: why for name in args.names if name != node})
+        decision = self._ask(pod, self._same_names(eligible.nodes), at_s,
+                             reserves=self.mode == "decide")
+        if decision.refused:
+            return args.answer((), unresolvable=dict.fromkeys(args.names, decision.refused))
+        if not decision.node:
+            return args.answer((), self._reasons(eligible, args.names))
+        if self.mode == "decide":
+            return args.answer([decision.node])
+        fits = self.live.scores(pod, eligible.nodes)
+        return args.answer([name for name in args.names if name in fits])
 
     def prioritize(self, request: Any, at_s: float) -> list[dict[str, Any]]:
-        """Answer a prioritize.
+        """Answer a prioritize: a whole number for each node, 0 if the pod may not go there.
 
         Parameters
         ----------
         request, at_s : as of `filter`
         """
-        question = question_of(request)
-        let_pass(self, at_s)
-        learn(self, question)
-        return host_scores(question.names, points_for(self, question))
+        args = self._received(request, at_s)
+        points: Mapping[str, int] = {}
+        if self.mode == "decide":
+            held = self.live.holds(uid_of(args.body))
+            points = {held.node: 0} if held is not None else {}
+        elif self.mode == "score":
+            eligible = eligibility_of(self.objects, args.body, args.names)
+            if eligible.pod and not eligible.refused:
+                points = self.live.scores(eligible.pod, eligible.nodes)
+        lowest = min(points.values(), default=0)
+        return [{"Host": name, "Score": int(points[name] - lowest) + 1 if name in points else 0}
+                for name in args.names]
+
+    def _received(self, request: Any, at_s: float) -> ExtenderArgs:
+        """A request; nodes in it that are new or have changed are taken over if that is wanted."""
+        args = extender_args(request)
+        self._let_pass(at_s)
+        items = args.items if self.settings.nodes_in_request else None
+        for name, body in (items or {}).items():
+            version = text_at(body, "metadata", "resourceVersion")
+            if not version or self._node_versions.get(name) != version:
+                self._node_versions[name] = version
+                self.tell(NodeSeen(self.objects.node(body)))
+        return args
+
+    def _let_pass(self, at_s: float) -> None:
+        """Let time pass, by whole seconds, so that reservations lapse whoever keeps the clock."""
+        if at_s >= self._passed_s + 1:
+            self._passed_s = at_s
+            self.tell(Passed(at_s))
+
+    def _ask(self, pod: LivePod, nodes: tuple[str, ...], at_s: float, *,
+             reserves: bool) -> Decision:
+        """Ask the cluster for a node."""
+        decision = self.tell(Asked(pod, nodes, at_s, reserves))
+        assert decision is not None, "a question gets a decision"
+        return decision
+
+    def _same_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The names of the last question if these are the same in another order, or these.
+
+        The scheduler sends the same nodes in ever another order, on which no answer depends; the
+        cluster recognises a tuple that it knows without looking up each name.
+        """
+        if len(names) != len(self._last_names) or not self._last_set.issuperset(names):
+            self._last_names = names
+            self._last_set = frozenset(names)
+        return self._last_names
+
+    def _settled_node(self, uid: str) -> str:
+        """Node to which a pod is bound, or will be if a binding in doubt happens; empty if none."""
+        held = self.live.holds(uid)
+        reserved = self.live.reservations.get(uid)
+        is_free = reserved is not None and not reserved.is_committing
+        return "" if held is None or is_free else held.node
+
+    def _reasons(self, eligible: Eligibility, names: Sequence[str]) -> dict[str, str]:
+        """What is in the way of a pod on each of some nodes."""
+        said = self.live.why_not(eligible.pod, eligible.nodes) if eligible.pod is not None else {}
+        unknown = "the node is not known here yet"
+        return {name: eligible.excluded.get(name) or said.get(name) or unknown for name in names}
+
+    # --- bind
 
     def binding(self, request: Any, at_s: float) -> Steps:
         """Answer a bind in steps, of which the caller carries out the calls.
@@ -975,25 +712,156 @@ class Bridge(Desk):
         Parameters
         ----------
         request, at_s : as of `filter`
-        """
-        binding = binding_of(request)
-        let_pass(self, at_s)
-        steps = bound_plainly(self, binding)
-        return steps if self.mode == "observe" else bound(self, binding, at_s)
 
-    def bind(self, request: Any, at_s: float) -> dict[str, Any]:
-        """Answer a bind with the API of this bridge.
-
-        Parameters
-        ----------
-        request, at_s : as of `filter`
+        Raises
+        ------
+        InputError : it is no such request
         """
-        return carried_out(self.binding(request, at_s), self.api, self.pause)
+        binding = binding_args(request)
+        self._let_pass(at_s)
+        steps = (self._pass_on(binding) if self.mode == "observe" else
+                 self._reserve_and_bind(binding, at_s))
+        problem = yield from steps
+        return {"Error": problem}
+
+    def _pass_on(self, binding: BindingArgs) -> Generator[Call, Any, str]:
+        """Bind without having a say; why not, or empty."""
+        trouble, _ = yield from self._send(binding, {})
+        if trouble is None:
+            return ""
+        found = yield from look(binding)
+        return "" if found.node == binding.node else f"{binding.pod} to {binding.node}: {trouble}"
+
+    def _reserve_and_bind(self, binding: BindingArgs, at_s: float) -> Generator[Call, Any, str]:
+        """Bind where GPUs are reserved, or can be; why not, or empty."""
+        if problem := (yield from self._reserve(binding, at_s)):
+            return problem
+        uid = self._uid_of(binding)
+        held = self.live.holds(uid)
+        if held is None or uid not in self.live.reservations:
+            return ""  # it was bound before
+        if uid in self.sending:
+            return f"a bind of {binding.pod} is under way already"
+        try:
+            self.tell(Committing(uid, at_s))
+        except OutputError:  # nothing was sent, unless by an earlier attempt
+            if uid not in self.doubts:
+                self._conclude(uid, BindFailed(uid))
+            raise
+        if uid in self.doubts:
+            self.doubts[uid] = Doubt(binding, at_s)  # as old as the last attempt
+        gpu_list = held.shares[0].gpu_list if held.shares else ""
+        self.sending.add(uid)
+        try:
+            trouble, is_unsure = yield from self._send(
+                binding, {self.settings.gpu_index: gpu_list} if gpu_list else {})
+            if trouble is None:
+                self._conclude(uid, Bound(uid))
+                return ""
+            return (yield from self._find_out(binding, uid, at_s, trouble, is_unsure))
+        finally:
+            self.sending.discard(uid)
+
+    def _uid_of(self, binding: BindingArgs) -> str:
+        """UID of the pod of a binding; if none was sent, that of a reservation by its name."""
+        if binding.sent_uid:
+            return binding.sent_uid
+        reserved = self.live.reservations.items()
+        return next((uid for uid, one in reserved if one.decision.pod == binding.pod), binding.pod)
+
+    def _reserve(self, binding: BindingArgs, at_s: float) -> Generator[Call, Any, str]:
+        """See to it that a pod holds GPUs on the node of a binding; why not, or empty."""
+        uid = self._uid_of(binding)
+        held = self.live.holds(uid)
+        if held is not None and held.node == binding.node:
+            return ""
+        if node := self._settled_node(uid):
+            return f"{binding.pod} is bound to {node}, or about to be"
+        found = yield from look(binding)
+        if found.body is None:
+            return found.problem
+        if found.node:
+            self._take_over(found.body)
+            return "" if found.node == binding.node else f"{binding.pod} is bound to {found.node}"
+        eligible = eligibility_of(self.objects, found.body, (binding.node,))
+        if eligible.pod is None or eligible.refused or eligible.excluded:
+            return f"{binding.pod}: {eligible.refused or eligible.excluded[binding.node]}"
+        decision = self._ask(eligible.pod, eligible.nodes, at_s, reserves=True)
+        if decision.node:
+            return ""
+        why = decision.refused or self._reasons(eligible, eligible.nodes)[binding.node]
+        return f"{binding.pod} does not fit on {binding.node} any more: {why}"
+
+    def _take_over(self, body: dict[str, Any]) -> None:
+        """Tell the cluster of a pod that was looked at."""
+        pod = self.objects.pod(body)
+        if is_over(body):
+            self.tell(PodGone(uid_of(body)))
+        elif pod is not None:
+            self.tell(PodSeen(pod))
+
+    def _send(self, binding: BindingArgs, annotations: dict[str, str],
+              ) -> Generator[Call, Any, tuple[ApiError | None, bool]]:
+        """Write a binding, several times if need be.
+
+        Returns
+        -------
+        trouble of the last attempt, None if it worked; whether any attempt may have worked
+        """
+        call = Call("bind", (binding.namespace, binding.name, binding.sent_uid, binding.node,
+                             annotations))
+        trouble: ApiError | None = None
+        is_unsure = False
+        for pause_s in (*self.settings.pauses_s, None):
+            try:
+                yield call
+                return None, False
+            except ApiError as error:
+                trouble = error
+            is_unsure = is_unsure or trouble.is_unsure
+            if pause_s is None or trouble.status in FOR_GOOD:
+                break
+            yield Call("pause", (max(pause_s, min(trouble.retry_after_s, LONGEST_PAUSE_S)),))
+        return trouble, is_unsure
+
+    def _conclude(self, uid: str, event: Event) -> None:
+        """End a reservation; the watch may have been faster."""
+        self.doubts.pop(uid, None)
+        if uid in self.live.reservations:
+            self.tell(event)
+
+    def _find_out(self, binding: BindingArgs, uid: str, at_s: float, trouble: ApiError,
+                  is_unsure: bool) -> Generator[Call, Any, str]:
+        """Find out what became of a binding that did not simply work."""
+        said = f"{binding.pod} to {binding.node}: {trouble}"
+        is_unsure = is_unsure or uid in self.doubts
+        found = Look(None)
+        if is_unsure or trouble.status == 409:
+            found = yield from look(binding)
+        if found.node and found.body is not None:
+            self.doubts.pop(uid, None)
+            if uid in self.live.reservations:  # else a watch was faster, and the look is old
+                self._take_over(found.body)
+            return "" if found.node == binding.node else f"{said}; it is on {found.node}"
+        if is_unsure and not found.is_gone:
+            self.doubts[uid] = Doubt(binding, at_s)
+            return f"{said}; it may have been bound, and its GPUs stay reserved"
+        self._conclude(uid, BindFailed(uid))
+        return "; ".join(filter(None, [said, found.problem]))
 
     def settling(self, at_s: float) -> Steps:
-        """Steps that let time pass and settle what has been in doubt for long."""
-        return settled(self, at_s)
-
-    def settle(self, at_s: float) -> dict[str, Any]:
-        """Let time pass and settle what has been in doubt for long, with the API of this bridge."""
-        return carried_out(self.settling(at_s), self.api, self.pause)
+        """Let time pass, and look at pods whose binding has been in doubt for long."""
+        self._passed_s = max(self._passed_s, at_s)
+        self.tell(Passed(at_s))
+        for uid, doubt in list(self.doubts.items()):
+            if uid not in self.live.reservations:
+                self.doubts.pop(uid, None)
+            elif at_s >= doubt.at_s + self.settings.doubt_s:
+                found = yield from look(doubt.binding)
+                if self.doubts.get(uid) is not doubt or uid not in self.live.reservations:
+                    continue  # it was tried again meanwhile, or a watch was faster
+                if found.node and found.body is not None:
+                    self.doubts.pop(uid, None)
+                    self._take_over(found.body)
+                elif found.body is not None or found.is_gone:
+                    self._conclude(uid, BindFailed(uid))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,6 @@ from ...lab.commands import (
 from ...lab.frames import InputError
 from ...online.model import PowerSettings
 from ...online.policies import POLICIES, policy_of
-from ...power import GPU_POWER_W
 from ...traces import Tasks, models_of
 from ..ask.explain import (
     REASONS,
@@ -60,13 +59,10 @@ from ..replay.problem import (
     tasks_of,
     times_of,
 )
-from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings, Objects
-from .core import Asked, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, Share
+from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings
+from .core import LiveCluster, LiveSettings
 from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
 from .journal import Journal
-
-if TYPE_CHECKING:
-    from .serve import Extender
 
 __all__ = ['recommend_command', 'serve_command']
 
@@ -247,44 +243,6 @@ def workload_in(file: str) -> Tasks:
     return tasks_of(draft, demands, parts_of(draft, demands), (specs, any_cpu))
 
 
-def warm_up(settings: LiveSettings) -> None:
-    """Ask what a scheduler asks of a small cluster, so that all that is needed is compiled."""
-    live = LiveCluster(settings)
-    model = min(GPU_POWER_W)
-    for node in (LiveNode("a", model, 4, 64_000, 65_536), LiveNode("b", "", 0, 64_000, 65_536)):
-        live.apply(NodeSeen(node))
-    for number, shares in enumerate([(), (Share(1, 500),), (Share(2, 1000),), (Share(9, 1000),)]):
-        pod = LivePod(f"u{number}", f"lab/p{number}", 1000, 1024, shares)
-        live.scores(pod)
-        live.apply(Asked(pod, None, 0.0, True))
-        live.why_not(pod)
-    live.gauges()
-
-
-class BesideNodes(Objects):
-    """Reads pods beside what another reader knows about nodes.
-
-    Parameters
-    ----------
-    nodes : the other reader, in another thread
-    """
-
-    def __init__(self, nodes: Objects) -> None:
-        super().__init__(nodes.gpu_index)
-        self.nodes = nodes
-
-    def pod(self, body: dict[str, Any]) -> LivePod | None:
-        """Read a pod, beside a copy."""
-        self.gpus = dict(self.nodes.gpus)
-        return super().pod(body)
-
-
-def followers_of(bridge: Bridge) -> Any:
-    """The function that follows a kind of object for a bridge."""
-    readers = {"nodes": bridge.objects, "pods": BesideNodes(bridge.objects)}
-    return lambda api, kind, tell, pause: follow(api, kind, tell, pause, readers[kind])
-
-
 class NoServer:
     """Stands in for an API server that there is no way to: every call is refused."""
 
@@ -313,25 +271,6 @@ def server_of(kubeconfig: Path | None, nodes_in_request: bool) -> KubernetesApi 
 
 
 LARGE_BODY = 256 << 20  # nodes of 50 KB each in a request, five thousand of them
-
-
-def extender_of(bridge: Bridge, api: KubernetesApi | NoServer, journal: Journal,
-                about: dict[str, Any], rest_s: float = 0.0) -> Extender:
-    """A bridge with its API and its journal, not running; `about` is logged."""
-    from ...lab.web import Limits
-    from .serve import Extender, Works, watch_with
-
-    is_large = bridge.settings.nodes_in_request
-    limits = Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if is_large else Limits()
-    live = journal.live
-    works = Works(bridge, api, live.gauges, partial(warm_up, live.settings), journal.close,
-                  lambda: journal.trouble and f"the journal cannot be written: {journal.trouble}",
-                  about, 0.0 if bridge.mode == "observe" or isinstance(api, NoServer) else rest_s)
-    extender = Extender(works, limits)
-    if isinstance(api, KubernetesApi):
-        kinds = ("pods",) if is_large else ("nodes", "pods")
-        watch_with(extender, api, followers_of(bridge), kinds)
-    return extender
 
 
 Mode = Annotated[str, choice(
@@ -399,8 +338,9 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
 
     Example: sched-lab serve --policy pwr-fgd:0.1 --journal decisions.jsonl
     """
-    from ...lab.web import log_in_json
+    from ...lab.web import Limits, log_in_json
     from ...lab.web import serve as serve_until_the_end
+    from .serve import Extender, warm_up
 
     policy_of(policy)
     settings = LiveSettings(policy, workload_in(target) if target else None,
@@ -408,12 +348,18 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
     api = server_of(kubeconfig, nodes_in_request)
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
-    with listen(access, "reserve GPUs and bind pods", asks=mode != "observe") as entrance:
-        written = Journal(journal, LiveCluster(settings))
-        bridge = Bridge(written.live, written, mode=mode,
-                        settings=BridgeSettings(gpu_index_annotation, nodes_in_request))
-        about = {"policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
-                 "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation}
-        extender = extender_of(bridge, api, written, about, rest)
+    with listen(access, "reserve GPUs and bind pods", asks=mode != "observe") as listener:
+        bridge = Bridge(Journal(journal, LiveCluster(settings)), mode,
+                        BridgeSettings(gpu_index_annotation, nodes_in_request))
+        limits = (Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if nodes_in_request
+                  else Limits())
+        has_rest = mode != "observe" and isinstance(api, KubernetesApi)
+        extender = Extender(bridge, api, limits, warm=partial(warm_up, settings), details={
+            "policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
+            "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation,
+        }, rest_s=rest if has_rest else 0.0)
+        if isinstance(api, KubernetesApi):
+            extender.watch(api, partial(follow, objects=bridge.objects),
+                           ("pods",) if nodes_in_request else ("nodes", "pods"))
         log_in_json()
-        serve_until_the_end(extender, entrance)
+        serve_until_the_end(extender, listener)

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, State, empty_state
+from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, empty_state
 from ...hardware import knows_gpu_w
-from ...lab.arrays import Integers, Texts, Truths
-from ...lab.frames import InputError
+from ...lab.arrays import Integers, Truths
 from ...lab.jit import njit
 from ...online.bid import put_prices
 from ...online.inflation import (
@@ -40,7 +39,6 @@ from ...online.model import (
     Score,
     World,
     gpu_indices,
-    no_bids,
     world_of,
 )
 from ...online.policies import POLICIES, policy_of
@@ -52,14 +50,11 @@ from ..replay.problem import (
     NO_CPU_POWER,
     UNKNOWN_CPU,
     Constraint,
-    Rule,
     Sight,
     constraint_of,
     json_of,
-    meets,
     pick_gpus,
     taints_in,
-    tolerates,
 )
 
 __all__ = ['LivePod', 'LiveNode', 'Decision', 'LiveSettings', 'LiveCluster']
@@ -191,29 +186,7 @@ class Passed(NamedTuple):
     at_s: float
 
 
-class PolicyChosen(NamedTuple):
-    """From now on this policy decides; what is reserved stays where it is."""
-
-    policy: str
-
-
-Event = (NodeSeen | NodeGone | PodSeen | PodGone | Asked | Committing | Bound | BindFailed
-         | Passed | PolicyChosen)
-
-
-class Reservation(NamedTuple):
-    """What is kept free for a pod that has no node yet.
-
-    Parameters
-    ----------
-    pod : with the node and GPUs that were chosen
-    at_s : since when, for `Passed`
-    is_committing : whether a bind is on its way, so that only its outcome counts
-    """
-
-    pod: LivePod
-    at_s: float
-    is_committing: bool = False
+Event = NodeSeen | NodeGone | PodSeen | PodGone | Asked | Committing | Bound | BindFailed | Passed
 
 
 @dataclass(frozen=True)
@@ -243,6 +216,21 @@ class Decision:
     parts: tuple[tuple[str, int, int], ...] = ()
     failed: tuple[tuple[str, int], ...] = ()
     refused: str = ""
+
+
+class Reservation(NamedTuple):
+    """What is kept free for a pod that has no node yet.
+
+    Parameters
+    ----------
+    decision : what was answered, with the place
+    at_s : since when, for `Passed`
+    is_committing : whether a bind is on its way, so that only its outcome counts
+    """
+
+    decision: Decision
+    at_s: float
+    is_committing: bool = False
 
 
 @dataclass(frozen=True)
@@ -290,107 +278,95 @@ def mask_of(share: Share, num_gpus: int) -> int:
     return sum(1 << gpu for gpu in gpus) if is_right else 0
 
 
-class Holding(NamedTuple):
-    """What a pod holds on its node, reserved or bound.
-
-    Parameters
-    ----------
-    pod : with its node
-    is_ours : whether we chose the place
-    since : version of the state after which it was there
-    """
-
-    pod: LivePod
-    is_ours: bool
-    since: int
-
-
 class Register:
     """Who waits, who holds what, and for whom something is reserved: no arithmetic.
+
+    What takes note of something returns the nodes on which something changed, None if it is no news.
 
     Attributes
     ----------
     waiting : pods that were seen without a node, by uid
-    holdings : what is held, by uid
-    reservations : those of them that are not bound yet
-    made : decisions behind the reservations
+    held : pods with the node and the GPUs that they hold, reserved or bound, by uid
+    reservations : those of them that are not bound yet, by uid
     on_node : what is held by node and uid, also on nodes that are not there
+    num_lapsed : reservations that ended by time
     """
 
     def __init__(self) -> None:
         self.waiting: dict[str, LivePod] = {}
-        self.holdings: dict[str, Holding] = {}
+        self.held: dict[str, LivePod] = {}
         self.reservations: dict[str, Reservation] = {}
-        self.made: dict[str, Decision] = {}
-        self.on_node: dict[str, dict[str, Holding]] = {}
+        self.on_node: dict[str, dict[str, LivePod]] = {}
+        self.num_lapsed = 0
 
-    def hold(self, uid: str, holding: Holding) -> set[str]:
-        """Let a pod hold this and nothing else; return the nodes where something changed."""
+    def hold(self, uid: str, pod: LivePod) -> set[str]:
+        """Let a pod hold this and nothing else."""
         changed = self.drop(uid)
-        self.holdings[uid] = holding
-        self.on_node.setdefault(holding.pod.node, {})[uid] = holding
-        return changed | {holding.pod.node}
+        self.held[uid] = pod
+        self.on_node.setdefault(pod.node, {})[uid] = pod
+        return changed | {pod.node}
 
     def drop(self, uid: str) -> set[str]:
-        """Let a pod hold nothing; return the node where something changed."""
+        """Let a pod hold nothing."""
         self.reservations.pop(uid, None)
-        self.made.pop(uid, None)
-        holding = self.holdings.pop(uid, None)
-        if holding is None:
+        pod = self.held.pop(uid, None)
+        if pod is None:
             return set()
-        there = self.on_node[holding.pod.node]
+        there = self.on_node[pod.node]
         del there[uid]
         if not there:
-            del self.on_node[holding.pod.node]
-        return {holding.pod.node}
+            del self.on_node[pod.node]
+        return {pod.node}
 
-
-def seen_again(register: Register, pod: LivePod, version: int) -> set[str] | None:
-    """Take note of a pod; return the nodes where something changed, None if it is no news."""
-    uid = key_of(pod)
-    before = register.holdings.get(uid)
-    if pod.node:
-        is_same = before is not None and before.pod == pod
-        if is_same and uid not in register.reservations:
+    def see(self, pod: LivePod) -> set[str] | None:
+        """Take note of a pod that has its node, or waits."""
+        uid = key_of(pod)
+        is_reserved = uid in self.reservations
+        if pod.node:
+            if self.held.get(uid) == pod and not is_reserved:
+                return None
+            self.waiting.pop(uid, None)
+            return self.hold(uid, pod)
+        is_bound = uid in self.held and not is_reserved
+        if is_bound or self.waiting.get(uid) == pod:
             return None
-        register.waiting.pop(uid, None)
-        since = before if is_same and before is not None else Holding(pod, False, version)
-        return register.hold(uid, since)
-    is_bound = before is not None and uid not in register.reservations
-    if is_bound or register.waiting.get(uid) == pod:
-        return None
-    register.waiting[uid] = pod
-    return set()
+        self.waiting[uid] = pod
+        return set()
 
+    def forget(self, uid: str) -> set[str] | None:
+        """Forget a pod."""
+        is_known = uid in self.waiting or uid in self.held
+        self.waiting.pop(uid, None)
+        return self.drop(uid) if is_known else None
 
-def bound(register: Register, uid: str) -> set[str] | None:
-    """Turn a reservation into what a pod holds; None if there is none."""
-    if uid not in register.reservations:
-        return None
-    register.waiting.pop(uid, None)
-    return register.hold(uid, register.holdings[uid])
+    def commit(self, uid: str) -> set[str] | None:
+        """Keep a reservation until the outcome of its bind is known."""
+        kept = self.reservations.get(uid)
+        if kept is None or kept.is_committing:
+            return None
+        self.reservations[uid] = kept._replace(is_committing=True)
+        return set()
 
+    def bind(self, uid: str) -> set[str] | None:
+        """Turn a reservation into what a pod holds."""
+        if uid not in self.reservations:
+            return None
+        self.waiting.pop(uid, None)
+        return self.hold(uid, self.held[uid])
 
-def committing(register: Register, uid: str) -> set[str] | None:
-    """Keep a reservation until the outcome of its bind is known; None if nothing changes."""
-    kept = register.reservations.get(uid)
-    if kept is None or kept.is_committing:
-        return None
-    register.reservations[uid] = kept._replace(is_committing=True)
-    return set()
-
-
-def lapsed(register: Register, at_s: float, lapse_s: float) -> tuple[list[str], bool]:
-    """Uids whose reservation is too old; whether one was made later than now, and dated back."""
-    old = []
-    is_dated = False
-    for uid, kept in register.reservations.items():
-        if kept.at_s > at_s:  # the clock went back
-            register.reservations[uid] = kept._replace(at_s=at_s)
-            is_dated = True
-        elif not kept.is_committing and at_s - kept.at_s > lapse_s:
-            old.append(uid)
-    return old, is_dated
+    def lapse(self, at_s: float, lapse_s: float) -> set[str] | None:
+        """Drop reservations that are too old; one made later than now is dated back."""
+        old = []
+        is_dated = False
+        for uid, kept in self.reservations.items():
+            if kept.at_s > at_s:  # the clock went back
+                self.reservations[uid] = kept._replace(at_s=at_s)
+                is_dated = True
+            elif not kept.is_committing and at_s - kept.at_s > lapse_s:
+                old.append(uid)
+        self.num_lapsed += len(old)
+        changed = {name for uid in old for name in self.drop(uid)}
+        return changed if old or is_dated else None
 
 
 class Left(NamedTuple):
@@ -422,8 +398,8 @@ def capacity_of(node: LiveNode) -> tuple[int, int, int]:
     return cpu, memory, gpus if gpus <= MAX_GPUS_PER_NODE else 0
 
 
-def left_on(node: LiveNode, holdings: Mapping[str, Holding]) -> Left:
-    """What is left on a node, from the pods on it alone.
+def left_on(node: LiveNode, pods: Mapping[str, LivePod]) -> Left:
+    """What is left on a node, from the pods that hold something on it.
 
     GPUs that are known come first; those that are not are chosen then, in the order of uids, so
     that the order of events does not matter.
@@ -432,7 +408,7 @@ def left_on(node: LiveNode, holdings: Mapping[str, Holding]) -> Left:
     gpu_milli = [WHOLE_GPU_MILLI] * num_gpus
     residents = [0] * (num_gpus + 1)
     unknown = []
-    for uid, (pod, _, _) in holdings.items():
+    for uid, pod in pods.items():
         cpu -= within(pod.cpu_milli)
         memory -= within(pod.memory_mib)
         for part, share in enumerate(pod.shares):
@@ -485,14 +461,6 @@ def cluster_of_nodes(nodes: Sequence[LiveNode]) -> Cluster:
                    np.array(models, object), np.array(cpus, object))
 
 
-def watts_for(cluster: Cluster, power: PowerSettings) -> PowerSettings:
-    """Power settings in which models and sizes that are unknown draw nothing."""
-    unknown = {model: (0, 0) for model in cluster.gpu_model
-               if not knows_gpu_w(model, power.gpu_power_w)}
-    return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})},
-                          cpu_power_w={**NO_CPU_POWER, **(power.cpu_power_w or {})})
-
-
 def sight_of_nodes(nodes: Sequence[LiveNode]) -> Sight:
     """Labels and taints of nodes; what cannot be read counts as none."""
     labels = [json_of(node.labels, dict) or {} for node in nodes]
@@ -501,8 +469,8 @@ def sight_of_nodes(nodes: Sequence[LiveNode]) -> Sight:
                  [taints_in(json_of(node.taints, list) or []) for node in nodes])
 
 
-class Wish(NamedTuple):
-    """What makes two pods the same to every score: a class of tasks, memory left out."""
+class TaskClass(NamedTuple):
+    """What makes two pods the same to every score; memory is none of it."""
 
     cpu_milli: int
     num_gpus: int
@@ -511,13 +479,13 @@ class Wish(NamedTuple):
     constraints: str
 
 
-def wish_of(pod: LivePod) -> Wish:
+def class_of(pod: LivePod) -> TaskClass:
     """Class of a pod that asks."""
     share = next((share for share in pod.shares if share.num_gpus > 0), Share(0, 0))
     milli = share.gpu_milli if share.num_gpus else 0
     models = "|".join(models_of(pod.gpu_models)) if share.num_gpus else ""
-    return Wish(within(pod.cpu_milli), within(share.num_gpus), within(milli), models,
-                pod.constraints)
+    return TaskClass(within(pod.cpu_milli), within(share.num_gpus), within(milli), models,
+                     pod.constraints)
 
 
 def refusal_of(pod: LivePod) -> str:
@@ -547,103 +515,6 @@ def room_for_classes(num_nodes: int) -> int:
     return max(16, min(MOST_CLASSES, MOST_CELLS // max(1, num_nodes)))
 
 
-def empty_demand(num_classes: int, num_models: int, num_nodes: int) -> Demand:
-    """Room for classes of tasks; every node is a CPU model, to say which nodes are admitted."""
-    cpu, milli, gpus, kind = (np.zeros(num_classes, np.int64) for _ in range(4))
-    return Demand(cpu, milli, gpus, np.zeros((num_classes, num_models), bool),
-                  np.zeros((num_classes, num_nodes), bool), kind)
-
-
-class Stock:
-    """Nodes in the order of their names, and what is left on them, as the kernels read it.
-
-    Attributes
-    ----------
-    nodes, names, row_of : the nodes, their names, row by name
-    world, memory : as the engine of an inflation has them; `world.state` is never below 0
-    empty, left : without any pod; now, and below 0 where others took more than there is
-    barred : (nodes,) why nothing can be placed there whatever is asked for; empty if nothing is
-    is_open : (nodes,) not barred, and others did not take more than there is
-    models : GPU models, by number
-    in_use : milli-GPU, milli-vCPU and MiB
-    """
-
-    def __init__(self, nodes: Iterable[LiveNode], target: TaskClasses, policy: Policy,
-                 power: PowerSettings) -> None:
-        self.nodes = sorted(nodes, key=lambda node: node.name)
-        self.names = [node.name for node in self.nodes]
-        self.row_of = {name: row for row, name in enumerate(self.names)}
-        cluster = cluster_of_nodes(self.nodes)
-        self.models = sorted(set(map(str, cluster.gpu_model)))
-        world = world_of(cluster, NO_CLASSES, target, watts_for(cluster, power).of(cluster))
-        rooms = room_for_classes(len(cluster))
-        most_gpus = int(cluster.num_gpus.max(initial=0))
-        self.world = world._replace(
-            cpu_model=np.arange(len(cluster)),
-            demand=empty_demand(rooms, len(self.models), len(cluster)),
-            residents=np.zeros((len(cluster), most_gpus + 1), np.int64))
-        self.memory = empty_memory(rooms, len(cluster), len(policy.scores))
-        self.empty = empty_state(cluster)
-        self.left = empty_state(cluster)
-        self.barred = [barred_by(node, power, policy.needs_watts) for node in self.nodes]
-        self.is_open = np.array([why == "" for why in self.barred], bool)
-        self.in_use = np.zeros(3, np.int64)
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget all classes of tasks, and what was known of them."""
-        self.classes: dict[Wish, int] = {}
-        self.sight = sight_of_nodes(self.nodes)
-        self.memory.owner[:] = -1
-
-
-def recount(stock: Stock, name: str, holdings: Mapping[str, Holding]) -> None:
-    """Count anew what is left on a node; nothing happens if it is not there."""
-    row = stock.row_of.get(name)
-    if row is None:
-        return
-    left = left_on(stock.nodes[row], holdings)
-    state = stock.left
-    before = [state.gpu_left_milli[row].sum(), state.cpu_left_milli[row],
-              state.memory_left_mib[row]]
-    num_gpus = len(left.gpu_milli)
-    state.gpu_left_milli[row, :num_gpus] = left.gpu_milli
-    state.cpu_left_milli[row] = left.cpu_milli
-    state.memory_left_mib[row] = left.memory_mib
-    stock.in_use += np.array(before) - [sum(left.gpu_milli), left.cpu_milli, left.memory_mib]
-    for now, exact in zip(stock.world.state, state, strict=True):
-        now[row] = np.maximum(exact[row], 0)
-    stock.world.residents[row, :num_gpus + 1] = left.residents
-    is_over = min(left.cpu_milli, left.memory_mib, *left.gpu_milli) < 0
-    stock.is_open[row] = not is_over and not stock.barred[row]
-    stock.memory.version[row] += 1
-
-
-def class_of(stock: Stock, wish: Wish) -> int:
-    """Row of a class of tasks in the world, which is written if it is new."""
-    row = stock.classes.get(wish)
-    if row is None:
-        if len(stock.classes) == len(stock.world.demand.cpu_milli):
-            stock.forget()
-        row = len(stock.classes)
-        stock.classes[wish] = row
-        fill_class(stock, stock.world.demand, row, wish)
-    return row
-
-
-def fill_class(stock: Stock, demand: Demand, row: int, wish: Wish) -> None:
-    """Write a class of tasks."""
-    most_gpus = stock.world.residents.shape[1] - 1
-    kind = kind_of(Share(wish.num_gpus, wish.gpu_milli))
-    demand.cpu_milli[row] = wish.cpu_milli
-    demand.gpu_milli[row] = wish.gpu_milli
-    demand.num_gpus[row] = wish.num_gpus
-    demand.gpu_is_admitted[row] = [admits(wish.gpu_models, model) for model in stock.models]
-    demand.cpu_is_admitted[row] = stock.sight.admitted(constraint_of(wish.constraints)
-                                                       or Constraint())
-    demand.kind[row] = min(kind, most_gpus) if wish.num_gpus else -1
-
-
 UNKNOWN = "it is not known here"
 WAYS = ("barred", "constraints", "model", "cpu", "memory", "gpu")
 
@@ -655,13 +526,13 @@ class Question(NamedTuple):
     ----------
     task : row of its class
     memory_mib : what it needs (Cond. 2)
-    die : a large random number
+    random_number : a large one, for policies that draw
     is_asked, is_open : (nodes,) whether the answer may be that node; whether anything may go there
     """
 
     task: int
     memory_mib: int
-    die: int
+    random_number: int
     is_asked: Truths
     is_open: Truths
 
@@ -690,8 +561,8 @@ def first_lack(world: World, question: Question, node: int) -> int:
     return 5 if num_fit < num_gpus else 6
 
 
-class Sheet(NamedTuple):
-    """What a ballot came to, written over by the next one.
+class NodeScores(NamedTuple):
+    """How the nodes stand with a pod, written over by the next question.
 
     Parameters
     ----------
@@ -707,23 +578,17 @@ class Sheet(NamedTuple):
     failed: Integers
 
 
-def empty_sheet(num_scores: int, num_nodes: int) -> Sheet:
-    """Room for a ballot."""
-    return Sheet(np.zeros((num_scores, num_nodes), np.int64), np.zeros(num_nodes, np.int64),
-                 np.zeros(num_nodes, bool), np.zeros(len(WAYS) + 1, np.int64))
-
-
 @njit(cache=True)
-def note_hosts(sheet: Sheet, is_feasible: Truths, world: World, question: Question) -> None:
+def mark_hosts(scores: NodeScores, is_feasible: Truths, world: World, question: Question) -> None:
     """Write down which nodes can take a pod, and count what is in the way on the others."""
-    sheet.failed[:] = 0
+    scores.failed[:] = 0
     memory_left_mib = world.state.memory_left_mib
     for node in range(len(is_feasible)):
         can_host = (is_feasible[node] and question.is_asked[node] and question.is_open[node]
                     and memory_left_mib[node] >= question.memory_mib)
-        sheet.can_host[node] = can_host
+        scores.can_host[node] = can_host
         if question.is_asked[node] and not can_host:
-            sheet.failed[first_lack(world, question, node)] += 1
+            scores.failed[first_lack(world, question, node)] += 1
 
 
 @njit(cache=True)
@@ -743,13 +608,13 @@ def first_two(total: Integers, can_host: Truths) -> tuple[int, int]:
 
 
 @njit(cache=True)
-def elect(sheet: Sheet, weights: Integers, normalise: Integers, world: World, memory: Memory,
-          row: int, question: Question) -> tuple[int, int, int]:
+def choose_node(scores: NodeScores, weights: Integers, normalise: Integers, world: World,
+                memory: Memory, row: int, question: Question) -> tuple[int, int, int]:
     """Add up the points of every node that can take a pod, as `choose` does.
 
     Parameters
     ----------
-    sheet : written
+    scores : written
     weights, normalise : (scores,) of the policy, now
     world, memory, row : the cluster, the known scores, and where those of the class are
     question : the pod
@@ -758,320 +623,24 @@ def elect(sheet: Sheet, weights: Integers, normalise: Integers, world: World, me
     -------
     the best node and the next, -1 if there is none; GPUs at the best, as a bit mask
     """
-    note_hosts(sheet, memory.is_feasible[row], world, question)
-    sheet.points[:] = 0
-    sheet.total[:] = 0
+    mark_hosts(scores, memory.is_feasible[row], world, question)
+    scores.points[:] = 0
+    scores.total[:] = 0
     for part in range(len(weights)):
-        points = sheet.points[part]
+        points = scores.points[part]
         if normalise[part] == ONE_AT_RANDOM:
-            count = max(1, sheet.can_host.sum())
-            points[nth_marked(sheet.can_host, question.die % count)] = 100
+            count = max(1, scores.can_host.sum())
+            points[nth_marked(scores.can_host, question.random_number % count)] = 100
         elif weights[part] > 0:
-            add_points(points, memory.score[part, row], sheet.can_host, 1, normalise[part])
+            add_points(points, memory.score[part, row], scores.can_host, 1, normalise[part])
         for node in range(len(points)):
-            sheet.total[node] += weights[part] * points[node]
-    first, second = first_two(sheet.total, sheet.can_host)
+            scores.total[node] += weights[part] * points[node]
+    first, second = first_two(scores.total, scores.can_host)
     if first < 0:
         return first, second, 0
     marked = memory.gpu_mask[np.argmax(weights), row, first]
     num_gpus = world.demand.num_gpus[question.task]
-    return first, second, draw_gpus(marked, num_gpus, question.die >> 31)
-
-
-class Engine:
-    """A policy in front of a stock of nodes.
-
-    Attributes
-    ----------
-    stock, sheet : the nodes; what the last ballot came to
-    weighing, stage : weights of the policy's scores, and which of them hold now
-    has_prices : whether the policy asks what room is worth
-    """
-
-    def __init__(self, stock: Stock, policy: Policy) -> None:
-        self.stock = stock
-        self.sheet = empty_sheet(len(policy.scores), len(stock.nodes))
-        self.weighing = weighing_of(policy, stock.world._replace(state=stock.empty))
-        self.stage = 0
-        self.has_prices = policy.dials is not None
-        self.names = [name_of_score(score) for score in policy.scores]
-        self.kernels = [score.kernel for score in policy.scores]
-        self._everywhere = np.ones(len(stock.nodes), bool)
-        self._asked: tuple[Sequence[str], Truths] = ((), np.zeros(len(stock.nodes), bool))
-
-    @property
-    def weights(self) -> Integers:
-        """(scores,) weights that hold now."""
-        weights: Integers = self.weighing.weights[self.stage]
-        return weights
-
-    def mask_of(self, nodes: Sequence[str] | None) -> Truths:
-        """Which of the nodes are among these names, (nodes,); those not known are passed over."""
-        if nodes is None:
-            return self._everywhere
-        if nodes is not self._asked[0] and nodes != self._asked[0]:
-            self._asked = (nodes, mask_of_names(self.stock.row_of, nodes))
-        return self._asked[1]
-
-    def question_of(self, pod: LivePod, nodes: Sequence[str] | None, die: int) -> Question:
-        """A pod's question; weights are as of now."""
-        task = class_of(self.stock, wish_of(pod))
-        stage = stage_now(self.weighing, 0, self.stock.in_use)
-        if stage != self.stage:
-            self.stock.memory.owner[:] = -1  # scores without weight so far are not known
-            self.stage = stage
-        if self.has_prices:  # of the cluster as it stands: the answer must not depend on the past
-            put_prices(self.stock.world)
-            self.stock.memory.owner[:] = -1
-        return Question(task, within(pod.memory_mib), die, self.mask_of(nodes),
-                        self.stock.is_open)
-
-
-def ballot(engine: Engine, question: Question) -> tuple[int, int, int]:
-    """Best node, the next, and GPUs; the rest is in the engine's sheet."""
-    world = engine.stock.world
-    memory = engine.stock.memory
-    row, num_stale = outdated(world, memory, question.task)
-    weights = engine.weights
-    if num_stale:
-        for part in np.flatnonzero(weights).tolist():
-            engine.kernels[part](world, question.task, memory.stale[:num_stale],
-                                 memory.score[part, row], memory.gpu_mask[part, row])
-    first, second, mask = elect(engine.sheet, weights, engine.weighing.normalise, world, memory,
-                                row, question)
-    return int(first), int(second), int(mask)
-
-
-def mask_of_names(row_of: Mapping[str, int], names: Sequence[str]) -> Truths:
-    """Which rows are named, (rows,); names that are not known are passed over."""
-    mask = np.zeros(len(row_of), bool)
-    try:
-        mask[np.fromiter(map(row_of.__getitem__, names), np.int64, len(names))] = True
-    except KeyError:
-        return mask_of_names(row_of, [name for name in names if name in row_of])
-    return mask
-
-
-def decide(engine: Engine, about: Decision, question: Question) -> Decision:
-    """A decision with the choice of the nodes in it."""
-    first, second, mask = ballot(engine, question)
-    sheet = engine.sheet
-    failed = tuple((way, count) for way, count in zip(WAYS, sheet.failed.tolist(), strict=False)
-                   if count)
-    if first < 0:
-        return replace(about, failed=failed)
-    weights = engine.weights.tolist()
-    parts = tuple((name, weight, points) for name, weight, points in zip(
-        engine.names, weights, sheet.points[:, first].tolist(), strict=True) if weight > 0)
-    names = engine.stock.names
-    has_second = second >= 0
-    return replace(about, node=names[first], gpu_list=words_of(mask), failed=failed, parts=parts,
-                   points=int(sheet.total[first]), runner_up=names[second] if has_second else "",
-                   runner_up_points=int(sheet.total[second]) if has_second else 0)
-
-
-def words_of(gpu_mask: int) -> str:
-    """GPUs of a bit mask as a list, "2-3"."""
-    return "-".join(map(str, gpu_indices(gpu_mask)))
-
-
-def placed_pod(pod: LivePod, node: str, gpu_list: str) -> LivePod:
-    """A pod with a node and GPUs."""
-    shares = tuple(share._replace(gpu_list=gpu_list) for share in pod.shares if share.num_gpus > 0)
-    return replace(pod, node=node, shares=shares)
-
-
-def die_of(seed: int, number: int) -> int:
-    """Large random number of a decision, by its number."""
-    stream = np.random.Generator(np.random.Philox(key=seed % 2**64, counter=number))
-    return int(stream.integers(2**62))
-
-
-class Noted:
-    """A cluster that is told what happens (the first of three layers of `LiveCluster`)."""
-
-    def __init__(self, settings: LiveSettings) -> None:
-        self.settings = settings
-        self.version = 0
-        self._policy = policy_of(settings.policy)
-        self._target = settings.classes()
-        self._nodes: dict[str, LiveNode] = {}
-        self._node_since: dict[str, int] = {}
-        self._names: tuple[str, ...] | None = None
-        self._register = Register()
-        self._engine: Engine | None = None
-        self._num_decisions = 0
-        self._num_lapsed = 0
-
-    def _note(self, changed: set[str] | None) -> None:
-        """Count nodes anew, and the version up; nothing if there is no news."""
-        if changed is not None:
-            self.version += 1
-        if self._engine is not None:
-            for name in changed or ():
-                recount(self._engine.stock, name, self._register.on_node.get(name, {}))
-
-    def _ready(self) -> Engine:
-        """The engine, built anew if the nodes have changed."""
-        if self._engine is None:
-            stock = Stock(self._nodes.values(), self._target, self._policy, self.settings.power)
-            for node in stock.nodes:
-                if node.name in self._register.on_node:
-                    recount(stock, node.name, self._register.on_node[node.name])
-            self._engine = Engine(stock, self._policy)
-        return self._engine
-
-
-def changed_by(cluster: Noted, event: Event) -> set[str] | None:
-    """Take note of an event that is no question; nodes where something changed, None if nothing.
-
-    Raises
-    ------
-    TypeError : it is no event
-    InputError : it names no policy
-    """
-    register = cluster._register
-    match event:
-        case NodeSeen(node):
-            return node_seen(cluster, node)
-        case NodeGone(name):
-            return node_gone(cluster, name)
-        case PodSeen(pod):
-            return seen_again(register, pod, cluster.version + 1)
-        case PodGone(uid):
-            is_known = uid in register.waiting or uid in register.holdings
-            register.waiting.pop(uid, None)
-            return register.drop(uid) if is_known else None
-        case Committing(uid, _):
-            return committing(register, uid)
-        case Bound(uid):
-            return bound(register, uid)
-        case BindFailed(uid):
-            return register.drop(uid) if uid in register.reservations else None
-        case Passed(at_s):
-            return passed(cluster, at_s)
-        case PolicyChosen(policy):
-            return policy_chosen(cluster, policy)
-    raise TypeError(f"{event!r:.80} is no event")
-
-
-def node_seen(cluster: Noted, node: LiveNode) -> set[str] | None:
-    """Take note of a node; the engine is built anew at the next question."""
-    if cluster._nodes.get(node.name) == node:
-        return None
-    cluster._nodes[node.name] = node
-    cluster._node_since[node.name] = cluster.version + 1
-    cluster._engine = None
-    cluster._names = None
-    return set()
-
-
-def node_gone(cluster: Noted, name: str) -> set[str] | None:
-    """Forget a node."""
-    if cluster._nodes.pop(name, None) is None:
-        return None
-    del cluster._node_since[name]
-    cluster._engine = None
-    cluster._names = None
-    return set()
-
-
-def policy_chosen(cluster: Noted, policy: str) -> set[str] | None:
-    """Let another policy decide; the engine is built anew at the next question."""
-    if cluster._policy.name == policy:
-        return None
-    cluster._policy = policy_of(policy)
-    cluster._engine = None
-    return set()
-
-
-def passed(cluster: Noted, at_s: float) -> set[str] | None:
-    """Let reservations lapse."""
-    register = cluster._register
-    old, is_dated = lapsed(register, at_s, cluster.settings.lapse_s)
-    cluster._num_lapsed += len(old)
-    changed = {name for uid in old for name in register.drop(uid)}
-    return changed if old or is_dated else None
-
-
-def same_again(cluster: Noted, asked: Asked) -> Decision | None:
-    """Answer for a pod whose place is settled; None if it is open."""
-    register = cluster._register
-    uid = key_of(asked.pod)
-    holding = register.holdings.get(uid)
-    kept = register.reservations.get(uid)
-    if holding is None or kept is not None and not kept.is_committing:
-        return None
-    node = holding.pod.node
-    settled = Decision(cluster.version, uid, asked.pod.name)
-    if asked.nodes is not None and node not in asked.nodes:
-        return replace(settled, refused=f"it has its place on {node} already")
-    gpu_list = "-".join(share.gpu_list for share in holding.pod.shares if share.gpu_list)
-    return register.made.get(uid) or replace(settled, node=node, gpu_list=gpu_list)
-
-
-class Asking(Noted):
-    """A cluster that answers, too (the second layer)."""
-
-    def apply(self, event: Event) -> Decision | None:
-        """Take note of an event.
-
-        Returns
-        -------
-        the answer, if it is a question
-
-        Raises
-        ------
-        TypeError : it is no event
-        """
-        if isinstance(event, Asked):
-            return same_again(self, event) or self._decided(event)
-        self._note(changed_by(self, event))
-        return None
-
-    def _decided(self, asked: Asked) -> Decision:
-        """Decide, and reserve what was chosen if that is wanted."""
-        uid = key_of(asked.pod)
-        if uid in self._register.reservations:
-            self._note(self._register.drop(uid))
-        about = Decision(self.version, uid, asked.pod.name)
-        if why := refusal_of(asked.pod):
-            return replace(about, refused=why)
-        decision = self._ballot(asked.pod, asked.nodes, about)
-        self._num_decisions += 1
-        if decision.node and asked.reserves:
-            pod = placed_pod(asked.pod, decision.node, decision.gpu_list)
-            changed = self._register.hold(uid, Holding(pod, True, self.version + 1))
-            self._register.reservations[uid] = Reservation(pod, asked.at_s)
-            self._register.made[uid] = decision
-            self._note(changed)
-        return decision
-
-    def _ballot(self, pod: LivePod, nodes: Sequence[str] | None, about: Decision) -> Decision:
-        """Ask all nodes."""
-        if not self._nodes:
-            return about
-        engine = self._ready()
-        die = die_of(self.settings.seed, self._num_decisions)
-        return decide(engine, about, engine.question_of(pod, nodes, die))
-
-
-def lacks_in_words(stock: Stock, question: Question, row: int) -> str:
-    """What is in the way first on a node; empty if nothing is."""
-    demand = stock.world.demand
-    state = stock.left
-    task = question.task
-    milli = int(demand.gpu_milli[task])
-    num_gpus = stock.world.power.num_gpus[row]
-    num_fit = int((state.gpu_left_milli[row, :num_gpus] >= milli).sum())
-    return (
-        stock.barred[row] or "its pods hold more than it has",
-        "labels or taints do not admit the pod",
-        f"GPU model {stock.nodes[row].gpu_model} is not one that the pod admits",
-        f"{demand.cpu_milli[task]} milli-vCPU asked for, {state.cpu_left_milli[row]} left",
-        f"{question.memory_mib} MiB asked for, {state.memory_left_mib[row]} left",
-        f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are {num_fit}", "",
-    )[first_lack(stock.world, question, row)]
+    return first, second, draw_gpus(marked, num_gpus, question.random_number >> 31)
 
 
 @njit(cache=True)
@@ -1094,146 +663,331 @@ def add_gauges(world: World) -> tuple[float, float, float]:
 AMOUNTS = ("eopc_w", "gpus", "used_gpu_milli", "fragmentation_gpu_milli", "stranded_gpu_milli")
 
 
-def amounts_of_stock(stock: Stock) -> dict[str, float]:
-    """Watts and milli-GPU of a stock, by the names of `AMOUNTS`."""
-    milliwatts, fragmented, stranded = add_gauges(stock.world)
-    gpus = stock.world.power.num_gpus.sum()
-    found = (milliwatts / 1000, gpus, stock.in_use[0], fragmented, stranded)
-    return {name: float(amount) for name, amount in zip(AMOUNTS, found, strict=True)}
+AMOUNTS = ("eopc_w", "gpus", "used_gpu_milli", "fragmentation_gpu_milli", "stranded_gpu_milli")
 
 
-class WorldCopy(NamedTuple):
-    """A copy of the present, with the classes of some pods, for whoever plays it forward.
+def rows_named(row_of: Mapping[str, int], names: Sequence[str]) -> Truths:
+    """Which rows are named, (rows,); names that are not known are passed over."""
+    mask = np.zeros(len(row_of), bool)
+    try:
+        mask[np.fromiter(map(row_of.__getitem__, names), np.int64, len(names))] = True
+    except KeyError:
+        return rows_named(row_of, [name for name in names if name in row_of])
+    return mask
 
-    Parameters
+
+class Engine:
+    """A policy in front of nodes, in the order of their names: what is left, as the kernels read it.
+
+    Attributes
     ----------
-    world : arrays of its own; nodes on which nothing can be placed admit no class
-    empty : state of the same nodes without any pod
-    task, memory_mib : (pods,) class and memory of each of the pods
-    name : (nodes,) in the order of the rows
+    nodes, names, row_of : the nodes, their names, row by name
+    world, memory : as the engine of an inflation has them; `world.state` is never below 0
+    empty, left : without any pod; now, and below 0 where others took more than there is
+    barred : (nodes,) why nothing can be placed there whatever is asked for; empty if nothing is
+    is_open : (nodes,) not barred, and others did not take more than there is
+    models : GPU models, by number
+    in_use : milli-GPU, milli-vCPU and MiB
+    scores : of the last question
+    weighing, stage : weights of the policy's scores, and which of them hold now
     """
 
-    world: World
-    empty: State
-    task: Integers
-    memory_mib: Integers
-    name: Texts
+    def __init__(self, nodes: Iterable[LiveNode], target: TaskClasses, policy: Policy,
+                 power: PowerSettings) -> None:
+        self.nodes = sorted(nodes, key=lambda node: node.name)
+        self.names = [node.name for node in self.nodes]
+        self.row_of = {name: row for row, name in enumerate(self.names)}
+        cluster = cluster_of_nodes(self.nodes)
+        num_nodes = len(cluster)
+        self.models = sorted(set(map(str, cluster.gpu_model)))
+        unknown = {model: (0, 0) for model in cluster.gpu_model
+                   if not knows_gpu_w(model, power.gpu_power_w)}  # which draw nothing
+        watts = power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})},
+                               cpu_power_w={**NO_CPU_POWER, **(power.cpu_power_w or {})})
+        room = room_for_classes(num_nodes)
+        cpu, milli, gpus, kind = (np.zeros(room, np.int64) for _ in range(4))
+        demand = Demand(cpu, milli, gpus, np.zeros((room, len(self.models)), bool),
+                        np.zeros((room, num_nodes), bool), kind)
+        most_gpus = int(cluster.num_gpus.max(initial=0))
+        self.world = world_of(cluster, NO_CLASSES, target, watts.of(cluster))._replace(
+            cpu_model=np.arange(num_nodes),  # each node is one, to say which nodes are admitted
+            demand=demand, residents=np.zeros((num_nodes, most_gpus + 1), np.int64))
+        num_scores = len(policy.scores)
+        self.memory = empty_memory(room, num_nodes, num_scores)
+        self.empty = empty_state(cluster)
+        self.left = empty_state(cluster)
+        self.barred = [barred_by(node, power, policy.needs_watts) for node in self.nodes]
+        self.is_open = np.array([why == "" for why in self.barred], bool)
+        self.in_use = np.zeros(3, np.int64)
+        self.scores = NodeScores(
+            np.zeros((num_scores, num_nodes), np.int64), np.zeros(num_nodes, np.int64),
+            np.zeros(num_nodes, bool), np.zeros(len(WAYS) + 1, np.int64))
+        self.weighing = weighing_of(policy, self.world._replace(state=self.empty))
+        self.stage = 0
+        self._has_prices = policy.dials is not None
+        self._score_names = [name_of_score(score) for score in policy.scores]
+        self._kernels = [score.kernel for score in policy.scores]
+        self._everywhere = np.ones(num_nodes, bool)
+        self._asked: tuple[Sequence[str], Truths] = ((), np.zeros(num_nodes, bool))
+        self.forget_classes()
 
+    def forget_classes(self) -> None:
+        """Forget all classes of tasks, and what was known of them."""
+        self.classes: dict[TaskClass, int] = {}
+        self._sight = sight_of_nodes(self.nodes)
+        self.memory.owner[:] = -1
 
-def copy_of(stock: Stock, pods: Sequence[LivePod]) -> WorldCopy:
-    """A copy of a stock, with exactly the classes of these pods."""
-    own = {wish: number for number, wish in enumerate(dict.fromkeys(map(wish_of, pods)))}
-    demand = empty_demand(len(own), len(stock.models), len(stock.nodes))
-    for wish, number in own.items():
-        fill_class(stock, demand, number, wish)
-    demand.cpu_is_admitted[:, ~stock.is_open] = False
-    known = stock.world.known
-    world = stock.world._replace(
-        state=State(*(array.copy() for array in stock.world.state)), demand=demand,
-        residents=stock.world.residents.copy(), notes=np.full(4, -1.0),
-        bids=no_bids(stock.world.gpu_model, stock.world.power.num_gpus),
-        known=known._replace(key=np.zeros_like(known.key), value=np.zeros_like(known.value),
-                             num=np.zeros_like(known.num), asked=np.zeros_like(known.asked)))
-    return WorldCopy(world, State(*(array.copy() for array in stock.empty)),
-                     np.array([own[wish_of(pod)] for pod in pods], np.int64),
-                     np.array([within(pod.memory_mib) for pod in pods], np.int64),
-                     np.array(stock.names, object))
+    def recount(self, name: str, pods: Mapping[str, LivePod]) -> None:
+        """Count anew what pods leave of a node; nothing happens if it is not there."""
+        row = self.row_of.get(name)
+        if row is None:
+            return
+        left = left_on(self.nodes[row], pods)
+        state = self.left
+        before = [state.gpu_left_milli[row].sum(), state.cpu_left_milli[row],
+                  state.memory_left_mib[row]]
+        num_gpus = len(left.gpu_milli)
+        state.gpu_left_milli[row, :num_gpus] = left.gpu_milli
+        state.cpu_left_milli[row] = left.cpu_milli
+        state.memory_left_mib[row] = left.memory_mib
+        self.in_use += np.array(before) - [sum(left.gpu_milli), left.cpu_milli, left.memory_mib]
+        for now, exact in zip(self.world.state, state, strict=True):
+            now[row] = np.maximum(exact[row], 0)
+        self.world.residents[row, :num_gpus + 1] = left.residents
+        is_over = min(left.cpu_milli, left.memory_mib, *left.gpu_milli) < 0
+        self.is_open[row] = not is_over and not self.barred[row]
+        self.memory.version[row] += 1
 
+    def row_of_class(self, wanted: TaskClass) -> int:
+        """Row of a class of tasks in the world, which is written if it is new."""
+        if (row := self.classes.get(wanted)) is not None:
+            return row
+        demand = self.world.demand
+        if len(self.classes) == len(demand.cpu_milli):
+            self.forget_classes()
+        row = self.classes[wanted] = len(self.classes)
+        demand.cpu_milli[row] = wanted.cpu_milli
+        demand.gpu_milli[row] = wanted.gpu_milli
+        demand.num_gpus[row] = wanted.num_gpus
+        demand.gpu_is_admitted[row] = [admits(wanted.gpu_models, model) for model in self.models]
+        demand.cpu_is_admitted[row] = self._sight.admitted(constraint_of(wanted.constraints)
+                                                           or Constraint())
+        kind = kind_of(Share(wanted.num_gpus, wanted.gpu_milli))
+        demand.kind[row] = min(kind, self.world.residents.shape[1] - 1) if wanted.num_gpus else -1
+        return row
 
-def excess_of(cluster: Noted, name: str, before: int | None) -> list[str]:
-    """What pods of a node hold beyond what it has, counted from the pods alone.
+    def mask_of(self, nodes: Sequence[str] | None) -> Truths:
+        """Which of the nodes are among these names, (nodes,); those not known are passed over."""
+        if nodes is None:
+            return self._everywhere
+        if nodes is not self._asked[0] and nodes != self._asked[0]:
+            self._asked = (nodes, rows_named(self.row_of, nodes))
+        return self._asked[1]
 
-    Parameters
-    ----------
-    cluster, name : the node
-    before : only pods that were there after this version or earlier, and GPUs that are known;
-        None for all
-    """
-    node = cluster._nodes[name]
-    cpu, memory, num_gpus = capacity_of(node)
-    held = [holding.pod for holding in cluster._register.holdings.values()
-            if holding.pod.node == name and (before is None or holding.since <= before)]
-    used_cpu = sum(within(pod.cpu_milli) for pod in held)
-    used_memory = sum(within(pod.memory_mib) for pod in held)
-    found = [f"{used} {unit} held of {there}" for used, there, unit in (
-        (used_cpu, cpu, "milli-vCPU"), (used_memory, memory, "MiB")) if used > there]
-    shares = [(mask_of(share, num_gpus), share) for pod in held for share in pod.shares]
-    for gpu in range(num_gpus):
-        used = sum(within(share.gpu_milli) for mask, share in shares if mask >> gpu & 1)
-        if used > WHOLE_GPU_MILLI:
-            found.append(f"{used} milli held of GPU {gpu}")
-    return found
+    def question_of(self, pod: LivePod, nodes: Sequence[str] | None,
+                    random_number: int) -> Question:
+        """A pod's question; weights are as of now."""
+        task = self.row_of_class(class_of(pod))
+        stage = stage_now(self.weighing, 0, self.in_use)
+        if stage != self.stage:
+            self.memory.owner[:] = -1  # scores without weight so far are not known
+            self.stage = stage
+        if self._has_prices:  # of the cluster as it stands: the answer must not depend on the past
+            put_prices(self.world)
+            self.memory.owner[:] = -1
+        return Question(task, within(pod.memory_mib), random_number, self.mask_of(nodes),
+                        self.is_open)
 
+    def choose(self, question: Question) -> tuple[int, int, int]:
+        """Best node, the next, and GPUs at the best; the points are in `scores`."""
+        row, num_stale = outdated(self.world, self.memory, question.task)
+        weights: Integers = self.weighing.weights[self.stage]
+        if num_stale:
+            for part in np.flatnonzero(weights).tolist():
+                self._kernels[part](
+                    self.world, question.task, self.memory.stale[:num_stale],
+                    self.memory.score[part, row], self.memory.gpu_mask[part, row])
+        first, second, mask = choose_node(self.scores, weights, self.weighing.normalise, self.world,
+                                          self.memory, row, question)
+        return int(first), int(second), int(mask)
 
-def wrong_places(cluster: Noted, name: str) -> list[str]:
-    """Pods that we placed on a node, as it is now, without need of its labels, model or GPUs."""
-    node = cluster._nodes[name]
-    found = []
-    for uid, (pod, is_ours, since) in cluster._register.holdings.items():
-        if pod.node != name or not is_ours or since <= cluster._node_since[name]:
-            continue
-        gpus = [gpu for share in pod.shares for gpu in gpus_of(share.gpu_list)]
-        count = sum(share.num_gpus for share in pod.shares)
-        if len(set(gpus)) != count or max(gpus, default=-1) >= node.num_gpus:
-            found.append(f"{uid} holds GPUs {gpus}, and asked for {count}")
-        if count and not admits(pod.gpu_models, node.gpu_model.strip()):
-            found.append(f"{uid} does not admit model {node.gpu_model}")
-        if not admitted_by(node, constraint_of(pod.constraints) or Constraint()):
-            found.append(f"{uid} does not admit the labels or taints")
-    return found
+    def decide(self, about: Decision, question: Question) -> Decision:
+        """A decision with the choice of the nodes in it."""
+        first, second, mask = self.choose(question)
+        failed = tuple((way, count) for way, count in zip(WAYS, self.scores.failed.tolist(),
+                                                          strict=False) if count)
+        if first < 0:
+            return replace(about, failed=failed)
+        weights = self.weighing.weights[self.stage].tolist()
+        parts = tuple((name, weight, points) for name, weight, points in zip(
+            self._score_names, weights, self.scores.points[:, first].tolist(), strict=True)
+            if weight > 0)
+        runner_up, runner_up_points = "", 0
+        if second >= 0:
+            runner_up, runner_up_points = self.names[second], int(self.scores.total[second])
+        return replace(about, node=self.names[first], failed=failed, parts=parts,
+                       gpu_list="-".join(map(str, gpu_indices(mask))),
+                       points=int(self.scores.total[first]), runner_up=runner_up,
+                       runner_up_points=runner_up_points)
 
+    def lack(self, question: Question, row: int) -> str:
+        """What is in the way first on a node, in words; empty if nothing is."""
+        demand = self.world.demand
+        state = self.left
+        task = question.task
+        milli = int(demand.gpu_milli[task])
+        num_gpus = self.world.power.num_gpus[row]
+        num_fit = int((state.gpu_left_milli[row, :num_gpus] >= milli).sum())
+        return (
+            self.barred[row] or "its pods hold more than it has",
+            "labels or taints do not admit the pod",
+            f"GPU model {self.nodes[row].gpu_model} is not one that the pod admits",
+            f"{demand.cpu_milli[task]} milli-vCPU asked for, {state.cpu_left_milli[row]} left",
+            f"{question.memory_mib} MiB asked for, {state.memory_left_mib[row]} left",
+            f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are {num_fit}",
+            "")[first_lack(self.world, question, row)]
 
-def admitted_by(node: LiveNode, constraint: Constraint) -> bool:
-    """Whether one node has the labels and no more taints than a constraint admits."""
-    own = {str(key): str(value) for key, value in (json_of(node.labels, dict) or {}).items()}
-    own["metadata.name"] = node.name
-
-    def holds(rules: Iterable[Rule]) -> bool:
-        return all(meets(rule, own.get(rule.key)) for rule in rules)
-
-    is_tolerated = all(any(tolerates(one, taint) for one in constraint.tolerations)
-                       for taint in taints_in(json_of(node.taints, list) or []))
-    is_met = constraint.terms is None or any(map(holds, filter(None, constraint.terms)))
-    return is_tolerated and is_met and holds(constraint.selector)
-
-
-def violations_on(cluster: Noted, name: str) -> list[str]:
-    """What is wrong on a node, ours or theirs: ours if it was so once our last pod had come."""
-    ours = [holding.since for holding in cluster._register.holdings.values()
-            if holding.pod.node == name and holding.is_ours]
-    last = max(ours, default=0)
-    if last > cluster._node_since[name]:
-        by_us = [*excess_of(cluster, name, last), *wrong_places(cluster, name)]
-        if by_us:
-            return [f"ours: node {name}: {what}" for what in by_us]
-    return [f"theirs: node {name}: {what}" for what in excess_of(cluster, name, None)]
+    def amounts(self) -> dict[str, float]:
+        """Watts and milli-GPU, by the names of `AMOUNTS`."""
+        milliwatts, fragmented, stranded = add_gauges(self.world)
+        gpus = self.world.power.num_gpus.sum()
+        found = (milliwatts / 1000, gpus, self.in_use[0], fragmented, stranded)
+        return {name: float(amount) for name, amount in zip(AMOUNTS, found, strict=True)}
 
 
 values_of_node, values_of_pod = (attrgetter(*(field.name for field in fields(kind)))
                                  for kind in (LiveNode, LivePod))
 
 
-def canonical(cluster: Noted) -> str:
-    """The state as a text: equal for equal states, whatever the way there."""
-    register = cluster._register
-    said = {
-        "policy": cluster._policy.name,
-        "nodes": [values_of_node(cluster._nodes[name]) for name in sorted(cluster._nodes)],
-        "waiting": [(uid, *values_of_pod(register.waiting[uid]))
-                    for uid in sorted(register.waiting)],
-        "held": [(uid, *values_of_pod(register.holdings[uid].pod),
-                  register.reservations[uid][1:] if uid in register.reservations else None)
-                 for uid in sorted(register.holdings)]}
-    return json.dumps(said, ensure_ascii=True, separators=(",", ":"))
+class LiveCluster:
+    """A cluster that is told what happens and asked where pods should go.
 
+    Parameters
+    ----------
+    settings : what does not change
 
-class Telling(Asking):
-    """A cluster that says why, too (the third layer)."""
+    Attributes
+    ----------
+    settings, version : as given; how many events changed something
 
-    @property
-    def policy(self) -> str:
-        """Name of the policy that decides now."""
-        return self._policy.name
+    Raises
+    ------
+    InputError : no such policy
+    """
+
+    def __init__(self, settings: LiveSettings) -> None:
+        self.settings = settings
+        self.version = 0
+        self._policy = policy_of(settings.policy)
+        self._target = settings.classes()
+        self._nodes: dict[str, LiveNode] = {}
+        self._names: tuple[str, ...] | None = None
+        self._register = Register()
+        self._engine: Engine | None = None
+        self._num_decisions = 0
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event.
+
+        Returns
+        -------
+        the answer, if it is a question
+
+        Raises
+        ------
+        TypeError : it is no event
+        """
+        if isinstance(event, Asked):
+            return self._settled(event) or self._decide(event)
+        self._note(self._changed_by(event))
+        return None
+
+    def _changed_by(self, event: Event) -> set[str] | None:
+        """Take note of an event that is no question, as `Register` does."""
+        register = self._register
+        match event:
+            case NodeSeen(node):
+                if self._nodes.get(node.name) == node:
+                    return None
+                self._nodes[node.name] = node
+            case NodeGone(name):
+                if self._nodes.pop(name, None) is None:
+                    return None
+            case PodSeen(pod):
+                return register.see(pod)
+            case PodGone(uid):
+                return register.forget(uid)
+            case Committing(uid, _):
+                return register.commit(uid)
+            case Bound(uid):
+                return register.bind(uid)
+            case BindFailed(uid):
+                return register.drop(uid) if uid in register.reservations else None
+            case Passed(at_s):
+                return register.lapse(at_s, self.settings.lapse_s)
+            case _:
+                raise TypeError(f"{event!r:.80} is no event")
+        self._engine = None  # it is built anew at the next question
+        self._names = None
+        return set()
+
+    def _note(self, changed: set[str] | None) -> None:
+        """Count nodes anew, and the version up; nothing if there is no news."""
+        if changed is not None:
+            self.version += 1
+        if self._engine is not None:
+            for name in changed or ():
+                self._engine.recount(name, self._register.on_node.get(name, {}))
+
+    def _ready(self) -> Engine:
+        """The engine, built anew if the nodes have changed."""
+        if self._engine is None:
+            self._engine = Engine(self._nodes.values(), self._target, self._policy,
+                                  self.settings.power)
+            for name, pods in self._register.on_node.items():
+                self._engine.recount(name, pods)
+        return self._engine
+
+    def _random_number(self) -> int:
+        """A large number of the next decision, by its place in the order of all."""
+        stream = np.random.Generator(np.random.Philox(key=self.settings.seed % 2**64,
+                                                      counter=self._num_decisions))
+        return int(stream.integers(2**62))
+
+    def _settled(self, asked: Asked) -> Decision | None:
+        """Answer for a pod whose place is settled; None if it is open."""
+        uid = key_of(asked.pod)
+        pod = self.holds(uid)
+        kept = self.reservations.get(uid)
+        if pod is None or kept is not None and not kept.is_committing:
+            return None
+        settled = Decision(self.version, uid, asked.pod.name)
+        if asked.nodes is not None and pod.node not in asked.nodes:
+            return replace(settled, refused=f"it has its place on {pod.node} already")
+        gpu_list = "-".join(share.gpu_list for share in pod.shares if share.gpu_list)
+        return kept.decision if kept else replace(settled, node=pod.node, gpu_list=gpu_list)
+
+    def _decide(self, asked: Asked) -> Decision:
+        """Decide, and reserve what was chosen if that is wanted."""
+        uid = key_of(asked.pod)
+        register = self._register
+        if uid in register.reservations:
+            self._note(register.drop(uid))
+        decision = Decision(self.version, uid, asked.pod.name)
+        if why := refusal_of(asked.pod):
+            return replace(decision, refused=why)
+        if self._nodes:
+            engine = self._ready()
+            decision = engine.decide(decision, engine.question_of(asked.pod, asked.nodes,
+                                                                  self._random_number()))
+        self._num_decisions += 1
+        if decision.node and asked.reserves:
+            shares = tuple(share._replace(gpu_list=decision.gpu_list)
+                           for share in asked.pod.shares if share.num_gpus > 0)
+            changed = register.hold(uid, replace(asked.pod, node=decision.node, shares=shares))
+            register.reservations[uid] = Reservation(decision, asked.at_s)
+            self._note(changed)
+        return decision
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -1241,6 +995,15 @@ class Telling(Asking):
         if self._names is None:
             self._names = tuple(sorted(self._nodes))
         return self._names
+
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        """What is reserved and not bound yet, by uid."""
+        return self._register.reservations
+
+    def holds(self, uid: str) -> LivePod | None:
+        """What a pod holds, reserved or bound; None if it holds nothing."""
+        return self._register.held.get(uid)
 
     def without(self, nodes: Sequence[str]) -> tuple[str, ...] | None:
         """Known nodes that are not among some names; None if one of these is not known."""
@@ -1261,11 +1024,10 @@ class Telling(Asking):
         if refusal_of(pod) or not self._nodes:
             return {}
         engine = self._ready()
-        die = die_of(self.settings.seed, self._num_decisions)
-        ballot(engine, engine.question_of(pod, nodes, die))
-        rows = np.flatnonzero(engine.sheet.can_host).tolist()
-        return dict(zip([engine.stock.names[row] for row in rows],
-                        engine.sheet.total[rows].tolist(), strict=True))
+        engine.choose(engine.question_of(pod, nodes, self._random_number()))
+        rows = np.flatnonzero(engine.scores.can_host).tolist()
+        return dict(zip([engine.names[row] for row in rows], engine.scores.total[rows].tolist(),
+                        strict=True))
 
     def why_not(self, pod: LivePod, nodes: Sequence[str] | None = None) -> dict[str, str]:
         """What is in the way first, in words with amounts, of each node that cannot take a pod.
@@ -1277,69 +1039,30 @@ class Telling(Asking):
         asked = self.names if nodes is None else nodes
         if why := refusal_of(pod) or ("" if self._nodes else UNKNOWN):
             return dict.fromkeys(asked, why)
-        stock = self._ready().stock
-        question = self._ready().question_of(pod, nodes, 0)
-        said = {name: lacks_in_words(stock, question, stock.row_of[name])
-                if name in stock.row_of else UNKNOWN for name in asked}
+        engine = self._ready()
+        question = engine.question_of(pod, nodes, 0)
+        said = {name: engine.lack(question, engine.row_of[name]) if name in engine.row_of
+                else UNKNOWN for name in asked}
         return {name: why for name, why in said.items() if why}
-
-
-class LiveCluster(Telling):
-    """A cluster that is told what happens and asked where pods should go.
-
-    Parameters
-    ----------
-    settings : what does not change
-
-    Attributes
-    ----------
-    settings, version : as given; how many events changed something
-
-    Raises
-    ------
-    InputError : no such policy
-    """
-
-    @property
-    def reservations(self) -> Mapping[str, Reservation]:
-        """What is reserved and not bound yet, by uid."""
-        return self._register.reservations
-
-    @property
-    def pending(self) -> Mapping[str, LivePod]:
-        """Pods that were seen without a node and have no reservation, by uid."""
-        register = self._register
-        return {uid: pod for uid, pod in register.waiting.items() if uid not in register.holdings}
-
-    def holds(self, uid: str) -> LivePod | None:
-        """What a pod holds, reserved or bound; None if it holds nothing."""
-        holding = self._register.holdings.get(uid)
-        return None if holding is None else holding.pod
-
-    def violations(self) -> list[str]:
-        """What pods hold against the conditions, "ours: ..." or "theirs: ...", pods alone."""
-        return [line for name in self.names for line in violations_on(self, name)]
-
-    def digest(self) -> str:
-        """SHA-256 of the state: equal for equal states, whatever the way there."""
-        return hashlib.sha256(canonical(self).encode()).hexdigest()
 
     def gauges(self) -> dict[str, float]:
         """Watts, milli-GPU and counts, for a dashboard."""
-        counts = {"pods": len(self._register.holdings), "reservations": len(self.reservations),
-                  "lapsed": self._num_lapsed}
-        amounts = dict.fromkeys(AMOUNTS, 0.0)
-        if self._nodes:
-            amounts = amounts_of_stock(self._ready().stock)
-        return {**amounts, **{name: float(count) for name, count in counts.items()}}
+        amounts = self._ready().amounts() if self._nodes else dict.fromkeys(AMOUNTS, 0.0)
+        register = self._register
+        return {**amounts, "pods": float(len(register.held)),
+                "reservations": float(len(register.reservations)),
+                "lapsed": float(register.num_lapsed)}
 
-    def world(self, pods: Sequence[LivePod] = ()) -> WorldCopy:
-        """A copy of the present, with classes for some pods, for whoever plays it forward.
-
-        Raises
-        ------
-        InputError : there are no nodes
-        """
-        if not self._nodes:
-            raise InputError("there are no nodes", mend="wait until the cluster has been read")
-        return copy_of(self._ready().stock, pods)
+    def digest(self) -> str:
+        """SHA-256 of the state: equal for equal states, whatever the way there."""
+        register = self._register
+        kept = {uid: (one.at_s, one.is_committing) for uid, one in register.reservations.items()}
+        said = {
+            "policy": self._policy.name,
+            "nodes": [values_of_node(self._nodes[name]) for name in sorted(self._nodes)],
+            "waiting": [(uid, *values_of_pod(register.waiting[uid]))
+                        for uid in sorted(register.waiting)],
+            "held": [(uid, *values_of_pod(register.held[uid]), kept.get(uid))
+                     for uid in sorted(register.held)]}
+        text = json.dumps(said, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()

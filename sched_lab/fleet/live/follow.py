@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...lab.frames import InputError
 from ..read.objects import dig, text_at
-from .bridge import Api as Api
-from .bridge import ApiError as ApiError
-from .bridge import Objects, is_over, uid_of
+from .bridge import Api, ApiError, Objects, is_over, uid_of
 from .core import Event, LiveNode, LivePod, NodeGone, NodeSeen, PodGone, PodSeen
 
 __all__ = ['follow', 'KubernetesApi']
@@ -33,8 +32,8 @@ def later(version: str, other: str) -> str:
     return other
 
 
-class Known:
-    """What was told of the objects of a kind.
+class Informer:
+    """What the cluster was told of the objects of a kind, and the events that are still to tell.
 
     Parameters
     ----------
@@ -53,6 +52,11 @@ class Known:
         """What an object is known by: a pod of the same name may be another."""
         return uid_of(body) if self.kind == "pods" else text_at(body, "metadata", "name")
 
+    def keys(self) -> list[str]:
+        """All that the cluster was told of, also by others: a bridge asks about pods, too."""
+        others = self.objects.told if self.kind == "pods" else {}
+        return list({**self.told, **others})
+
     def is_news(self, key: str, body: dict[str, Any]) -> bool:
         """Whether a change is later than what is known of its object; it is known then."""
         number = number_of(text_at(body, "metadata", "resourceVersion"))
@@ -63,11 +67,6 @@ class Known:
         self.numbers[key] = number
         return True
 
-    def keys(self) -> list[str]:
-        """All that the cluster was told of, also by others: a bridge asks about pods, too."""
-        others = self.objects.told if self.kind == "pods" else {}
-        return list({**self.told, **others})
-
     def gone(self, key: str) -> Event:
         """The event that an object is not there any more."""
         self.told.pop(key, None)
@@ -77,50 +76,43 @@ class Known:
         self.objects.gpus.pop(key, None)
         return NodeGone(key)
 
+    def changed(self, change: str, body: dict[str, Any]) -> Event | None:
+        """The event of a change; None if it changes nothing that counts."""
+        key = self.key_of(body)
+        if change == "BOOKMARK" or not key or not self.is_news(key, body):
+            return None
+        if change == "DELETED":
+            return self.gone(key)
+        seen: LiveNode | LivePod | None = None
+        if self.kind == "nodes":
+            seen = self.objects.node(body)
+        elif not is_over(body):
+            seen = self.objects.pod(body)
+        if seen is None:
+            return self.gone(key) if key in self.told or key in self.objects.told else None
+        if self.told.get(key) == seen:
+            return None
+        self.told[key] = seen
+        return NodeSeen(seen) if isinstance(seen, LiveNode) else PodSeen(seen)
 
-def event_of(known: Known, change: str, body: dict[str, Any]) -> Event | None:
-    """The event of a change; None if it changes nothing that counts."""
-    key = known.key_of(body)
-    if not key or not known.is_news(key, body):
-        return None
-    if change == "DELETED":
-        return known.gone(key)
-    seen = thing_of(known, body)
-    if seen is None:
-        return known.gone(key) if key in known.told or key in known.objects.told else None
-    if known.told.get(key) == seen:
-        return None
-    known.told[key] = seen
-    return NodeSeen(seen) if isinstance(seen, LiveNode) else PodSeen(seen)
+    def listed(self, bodies: Iterable[dict[str, Any]], version: str,
+               before: Iterable[str]) -> Iterator[Event]:
+        """Events that lead from what was told to what a list of some version shows.
 
-
-def thing_of(known: Known, body: dict[str, Any]) -> LiveNode | LivePod | None:
-    """An object as the live cluster takes it; None if it counts for nothing."""
-    if known.kind == "nodes":
-        return known.objects.node(body)
-    return None if is_over(body) else known.objects.pod(body)
-
-
-def events_of_list(known: Known, bodies: Iterable[dict[str, Any]], version: str,
-                   before: Iterable[str] | None = None) -> Iterator[Event]:
-    """Events that lead from what was told to what a list of some version shows.
-
-    Parameters
-    ----------
-    known, bodies, version : what was told; the objects of the list, and its version
-    before : keys of what was told before the list was asked for, gone if it is not in it; None for
-        all that was told by now
-    """
-    present = {known.key_of(body): body for body in bodies}
-    for key in [key for key in (known.keys() if before is None else before) if key not in present]:
-        yield known.gone(key)
-    known.numbers.clear()
-    known.floor = -1
-    for body in present.values():
-        event = event_of(known, "ADDED", body)
-        if event is not None:
-            yield event
-    known.floor = number_of(version) or -1
+        Parameters
+        ----------
+        bodies, version : the objects of the list, and its version
+        before : keys of what was told before the list was asked for, gone if it is not in it
+        """
+        present = {self.key_of(body): body for body in bodies}
+        for key in [key for key in before if key not in present]:
+            yield self.gone(key)
+        self.numbers.clear()
+        self.floor = -1
+        for body in present.values():
+            if (event := self.changed("ADDED", body)) is not None:
+                yield event
+        self.floor = number_of(version) or -1
 
 
 FIRST_PAUSE_S = 0.2
@@ -149,40 +141,33 @@ def follow(api: Api, kind: str, tell: Callable[[Any], object], pause: Callable[[
     ------
     what the step was: "listed", "changed", "unchanged", or "paused"
     """
-    known = Known(kind, objects or Objects())
+    informer = Informer(kind, objects or Objects())
     version = ""
     failures = watches = 0
     while True:
         failures += 1  # until something arrives
         try:
             if not version or watches >= relist_after:
-                before = known.keys()
+                before = informer.keys()
                 bodies, version = api.list(kind)
                 watches = 0
-                for event in events_of_list(known, bodies, version, before):
+                for event in informer.listed(bodies, version, before):
                     tell(event)
                 yield "listed"
             watches += 1
             for change, body in api.watch(kind, version):
                 failures = 0
                 version = later(version, text_at(body, "metadata", "resourceVersion"))
-                yield told_of(known, change, body, tell)
+                news = informer.changed(change, body)
+                if news is not None:
+                    tell(news)
+                yield "unchanged" if news is None else "changed"
         except ApiError as trouble:
             version = "" if trouble.status == 410 else version
             failures = max(failures, 1)
         if failures:
             pause(pause_s(failures))
             yield "paused"
-
-
-def told_of(known: Known, change: str, body: dict[str, Any],
-            tell: Callable[[Any], object]) -> str:
-    """Tell of a change of a watch; what the step was."""
-    event = None if change == "BOOKMARK" else event_of(known, change, body)
-    if event is None:
-        return "unchanged"
-    tell(event)
-    return "changed"
 
 
 PAGE = 500
@@ -193,10 +178,21 @@ WATCH_S = 300
 SILENCE_S = 150.0  # a bookmark comes about once a minute
 
 
-def error_of(status: int, reason: str, headers: Any = None) -> ApiError:
-    """The error of a response."""
-    wait = str((headers or {}).get("Retry-After", ""))
-    return ApiError(status, reason, float(wait) if wait.isdigit() else 0.0)
+@contextmanager
+def api_errors() -> Iterator[None]:
+    """Turn what the official client raises into `ApiError`."""
+    from kubernetes.client.exceptions import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ApiException as trouble:
+        said = parsed_or_none(trouble.body or "")
+        wait = str((trouble.headers or {}).get("Retry-After", ""))
+        raise ApiError(trouble.status or 0, text_at(said, "message") or str(trouble.reason),
+                       float(wait) if wait.isdigit() else 0.0) from None
+    except (HTTPError, OSError) as trouble:
+        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
 
 
 def answered(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -206,17 +202,8 @@ def answered(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     ------
     ApiError : the server refused, or there was no answer
     """
-    from kubernetes.client.exceptions import ApiException
-    from urllib3.exceptions import HTTPError
-
-    try:
+    with api_errors():
         return call(*arguments, _preload_content=False, **named)
-    except ApiException as trouble:
-        said = parsed_or_none(trouble.body or "")
-        raise error_of(trouble.status or 0, text_at(said, "message") or str(trouble.reason),
-                       trouble.headers) from None
-    except (HTTPError, OSError) as trouble:
-        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
 
 
 def parsed_or_none(text: str | bytes) -> Any:
@@ -234,12 +221,8 @@ def object_in(response: Any) -> dict[str, Any]:
     ------
     ApiError : it broke off, or is none
     """
-    from urllib3.exceptions import HTTPError
-
-    try:
+    with api_errors():
         body = parsed_or_none(response.data)
-    except (HTTPError, OSError) as trouble:
-        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
     if not isinstance(body, dict):
         raise ApiError(0, "the answer is no JSON object")
     return body
@@ -252,15 +235,12 @@ def lines_of(response: Any) -> Iterator[bytes]:
     ------
     ApiError : the connection broke
     """
-    from urllib3.exceptions import HTTPError
-
     rest = b""
     try:
-        for chunk in response.stream(2**16):
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from filter(None, lines)
-    except (HTTPError, OSError) as trouble:
-        raise ApiError(0, f"{type(trouble).__name__}: {trouble}") from None
+        with api_errors():
+            for chunk in response.stream(2**16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from filter(None, lines)
     finally:
         response.close()
 

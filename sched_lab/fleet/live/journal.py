@@ -9,9 +9,10 @@ import json
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -40,14 +41,13 @@ from .core import (
     Passed,
     PodGone,
     PodSeen,
-    PolicyChosen,
     Share,
 )
 
 __all__ = ['Journal', 'replay_journal']
 
 EVENTS = {kind.__name__: kind for kind in (NodeSeen, NodeGone, PodSeen, PodGone, Asked, Committing,
-                                           Bound, BindFailed, Passed, PolicyChosen)}
+                                           Bound, BindFailed, Passed)}
 
 
 def said_of(value: LivePod | LiveNode | Decision) -> dict[str, Any]:
@@ -60,23 +60,17 @@ def line_of(event: Event, live: LiveCluster) -> dict[str, Any]:
     """An event for JSON; many nodes are said by those that are missing."""
     match event:
         case Asked(pod, nodes, at_s, reserves):
-            body = {"pod": said_of(pod), "at_s": at_s, "reserves": reserves}
-            return {"event": "Asked", **body, **names_said(nodes, live)}
+            line = {"event": "Asked", "pod": said_of(pod), "at_s": at_s, "reserves": reserves}
+            if nodes is not None:
+                missing = live.without(nodes)
+                is_short = missing is not None and 2 * len(missing) <= len(live.names)
+                line |= {"but": list(missing or ())} if is_short else {"nodes": list(nodes)}
+            return line
         case NodeSeen(node):
             return {"event": "NodeSeen", "node": said_of(node)}
         case PodSeen(pod):
             return {"event": "PodSeen", "pod": said_of(pod)}
     return {"event": type(event).__name__, **event._asdict()}
-
-
-def names_said(nodes: tuple[str, ...] | None, live: LiveCluster) -> dict[str, Any]:
-    """Names of a question, in the shorter way."""
-    if nodes is None:
-        return {}
-    missing = live.without(nodes)
-    if missing is None or 2 * len(missing) > len(live.names):
-        return {"nodes": list(nodes)}
-    return {"but": list(missing)}
 
 
 def pod_in(said: Mapping[str, Any]) -> LivePod:
@@ -151,17 +145,6 @@ def refuse_writing(path: str | Path, why: object) -> NoReturn:
     raise OutputError(f"{path}: no journal can be written ({why}); give another file")
 
 
-def lock(file: IO[bytes], path: str | Path) -> None:
-    """Keep a second writer out, where the system can."""
-    with suppress(ImportError):
-        locks = import_module("fcntl")
-        try:
-            locks.flock(file, locks.LOCK_EX | locks.LOCK_NB)
-        except OSError:
-            file.close()
-            refuse_writing(path, "another process writes it")
-
-
 def whole_lines(file: IO[bytes], path: str | Path) -> int:
     """Length of an old journal without its torn last line; it must be a journal, or empty.
 
@@ -200,7 +183,13 @@ def open_journal(path: str | Path) -> IO[bytes]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             file.close()
             refuse_writing(path, "it is no plain file")
-        lock(file, path)
+        with suppress(ImportError):  # keep a second writer out, where the system can
+            locks = import_module("fcntl")
+            try:
+                locks.flock(file, locks.LOCK_EX | locks.LOCK_NB)
+            except OSError:
+                file.close()
+                refuse_writing(path, "another process writes it")
         file.truncate(whole_lines(file, path))
         file.seek(0, os.SEEK_END)
         with suppress(PermissionError):  # another user's, who lets us write
@@ -262,7 +251,7 @@ class LineFile:
                               "decisions until it can")
 
 
-OURS = (Asked, Committing, PolicyChosen)  # events that are ours to refuse; others have happened
+OURS = (Asked, Committing)  # events that are ours to refuse; others have happened
 
 
 class Journal:
@@ -383,64 +372,26 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                          mend="give a journal of sched-lab serve") from None
 
 
-def torn_bytes(path: str | Path) -> int:
-    """Length of a last line without an end, which a killed process leaves."""
-    with open(path, "rb") as file:
-        size = 0
-        for line in file:
-            size = 0 if line.endswith(b"\n") else len(line)
-    return size
+REPLAYED = ("line", "what", "version", "pod", "said", "now", "same", "milliseconds")
 
 
-@dataclass(frozen=True)
-class Played:
-    """A line that was played again and has something to compare.
-
-    Parameters
-    ----------
-    line : number in the file
-    what : "decision", "state" (a digest) or "version" (only where it differs)
-    version, pod : after the event; name
-    said, now : what the journal says, and what came of it now, empty if it is the same; JSON, or a
-        digest
-    same : whether the two are the same, bit for bit
-    milliseconds : that the decision took then; NaN where there is none
-    """
-
-    line: int
-    what: str
-    version: int
-    pod: str
-    said: str
-    now: str
-    same: bool
-    milliseconds: float = np.nan
-
-
-def played_of(number: int, line: Mapping[str, Any], live: LiveCluster) -> Iterator[Played]:
-    """Play one line again, and compare what it says."""
-    pod = str(line.get("pod", {}).get("name", ""))
-    version = int(line["version"])
-
-    def compared(what: str, said: str, now: str, milliseconds: float = np.nan) -> Played:
-        is_same = said == now
-        return Played(number, what, version, pod, said, "" if is_same else now, is_same,
-                      milliseconds)
-
+def replayed_line(line: Mapping[str, Any], live: LiveCluster,
+                  ) -> Iterator[tuple[str, str, str, float]]:
+    """Apply one line again: what it says of something, and what that is now, with milliseconds."""
     if "digest" in line:
-        yield compared("state", str(line["digest"]), live.digest())
+        yield "state", str(line["digest"]), live.digest(), np.nan
         return
     decision = live.apply(event_in(line, live))
-    if live.version != version:
-        yield compared("version", str(version), str(live.version))
+    if live.version != int(line["version"]):
+        yield "version", str(int(line["version"])), str(live.version), np.nan
     if decision is not None or "decision" in line:
         said = json.dumps(line.get("decision"), sort_keys=True)
         now = json.dumps(decision and said_of(decision), sort_keys=True)
-        yield compared("decision", said, now, float(line.get("ms", np.nan)))
+        yield "decision", said, now, float(line.get("ms", np.nan))
 
 
-def played_lines(path: str | Path) -> Iterator[Played]:
-    """Play all lines again, each part of the file from its own first line."""
+def replayed(path: str | Path) -> Iterator[tuple[Any, ...]]:
+    """Rows of `REPLAYED` of all lines, each part of the file from its own first line."""
     live = None
     for number, line in lines_of(path):
         try:
@@ -448,10 +399,14 @@ def played_lines(path: str | Path) -> Iterator[Played]:
                 if line["journal"] != FORM:
                     raise ValueError(f"form {line['journal']!r:.20} is not known here")
                 live = LiveCluster(settings_in(line))
-            elif live is None:
+                continue
+            if live is None:
                 raise ValueError("it has no first line")
-            else:
-                yield from played_of(number, line, live)
+            pod = str(line.get("pod", {}).get("name", ""))
+            version = int(line["version"])
+            for what, said, now, milliseconds in replayed_line(line, live):
+                yield (number, what, version, pod, said, "" if said == now else now, said == now,
+                       milliseconds)
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as trouble:
@@ -468,8 +423,17 @@ def replay_journal(path: str | Path) -> pd.DataFrame:
 
     Returns
     -------
-    one row for each decision, each digest, and each version that differs, with the columns of
-    `Played`; `attrs["torn_bytes"]` is the length of what was left out
+    one row for each decision, each digest, and each version that differs
+
+    - line : number in the file
+    - what : "decision", "state" (a digest) or "version" (only where it differs)
+    - version, pod : after the event; name
+    - said, now : what the journal says, and what came of it now, empty if it is the same; JSON, or
+      a digest
+    - same : whether the two are the same, bit for bit
+    - milliseconds : that the decision took then; NaN where there is none
+
+    `attrs["torn_bytes"]` is the length of a last line without an end, which a killed process leaves
 
     Raises
     ------
@@ -478,9 +442,10 @@ def replay_journal(path: str | Path) -> pd.DataFrame:
     if not is_journal(path):
         raise InputError("this is not a journal", file=path,
                          mend="give a file that sched-lab serve --journal has written")
-    names = [field.name for field in fields(Played)]
-    frame = pd.DataFrame([asdict(one) for one in played_lines(path)], columns=names)
-    frame.attrs["torn_bytes"] = torn_bytes(path)
+    frame = pd.DataFrame(list(replayed(path)), columns=list(REPLAYED))
+    with open(path, "rb") as file:
+        last = next(iter(deque(file, 1)), b"")
+    frame.attrs["torn_bytes"] = 0 if last.endswith(b"\n") else len(last)
     return frame
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .objects import dig, objects_at, text_at, texts_at
@@ -52,14 +52,13 @@ def why_kept(pod: Body) -> str:
                  if name in said and value in ("", said[name])), "")
 
 
-def why_tied(pod: Body, claims: Mapping[tuple[str, str], Body], volumes: Mapping[str, Body]) -> str:
+def why_tied(pod: Body, body_of: Callable[[str, str, str], Body]) -> str:
     """Which volume a pod would leave on its node; empty if there is none.
 
     Parameters
     ----------
     pod : the pod
-    claims : PersistentVolumeClaims by namespace and name
-    volumes : PersistentVolumes by name
+    body_of : finds an object by kind, namespace and name, empty if there is none
     """
     said = texts_at(pod, "metadata", "annotations")
     safe = {name.strip() for name in said.get(SAFE_VOLUMES, "").split(",")}
@@ -68,7 +67,8 @@ def why_tied(pod: Body, claims: Mapping[tuple[str, str], Body], volumes: Mapping
         name = text_at(volume, "name")
         claim = text_at(volume, "persistentVolumeClaim", "claimName") or (
             f"{text_at(pod, 'metadata', 'name')}-{name}" if "ephemeral" in volume else "")
-        held = volumes.get(text_at(claims.get((namespace, claim), {}), "spec", "volumeName"), {})
+        bound = text_at(body_of("PersistentVolumeClaim", namespace, claim), "spec", "volumeName")
+        held = body_of("PersistentVolume", "", bound)
         if dig(held, "spec", "local") or dig(held, "spec", "hostPath"):
             return f"its volume {name} is on its node"
         is_local = dig(volume, "hostPath") or (

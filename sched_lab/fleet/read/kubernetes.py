@@ -117,26 +117,25 @@ class Dump:
     ledger : where it is noted what was done
     items : objects by kind
     nodes, labels : what each node says about its GPUs; its labels, and its name as one
+    named : objects by kind, namespace and name
     devices : of ResourceSlices, by driver, pool and name
     claims, claims_held : ResourceClaims by namespace and name; the pod that has each
+    unclaimed : pods whose claims are missing, and what is missing
     reserved : number of the GPU that is reserved for a group
     mixed : kinds of shared GPUs that some node shows beside GPUs that are not shared
-    storage_claims, volumes : PersistentVolumeClaims by namespace and name; PersistentVolumes
     """
 
     ledger: Ledger
     items: dict[str, list[Item]] = field(default_factory=dict)
     nodes: dict[str, NodeGpus] = field(default_factory=dict)
     devices: dict[tuple[str, str, str], Device] = field(default_factory=dict)
+    named: dict[tuple[str, str, str], Item] = field(default_factory=dict)
     claims: dict[tuple[str, str], Item] = field(default_factory=dict)
     claims_held: dict[tuple[str, str], str] = field(default_factory=dict)
-    templates: dict[tuple[str, str], Item] = field(default_factory=dict)
-    unclaimed: dict[str, tuple[Item, str]] = field(default_factory=dict)  # by pod, what is missing
+    unclaimed: dict[str, tuple[Item, str]] = field(default_factory=dict)
     reserved: dict[str, str] = field(default_factory=dict)
     mixed: set[str] = field(default_factory=set)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
-    storage_claims: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def if_shown(self, device: str) -> str:
         """A kind of GPUs if some node has it; else nothing."""
@@ -702,7 +701,9 @@ def held_by_claims(item: Item, dump: Dump, asked: Amounts,
     namespace = text_at(item.body, "metadata", "namespace")
     for name, template in claims_named(item):
         key = namespace, name or f"{pod} {template}"
-        claim = dump.claims.get(key) or dump.templates.get((namespace, template))
+        claim = dump.claims.get(key)
+        if claim is None and (made := dump.named.get(("ResourceClaimTemplate", namespace, template))):
+            claim = made._replace(body={"spec": dig(made.body, "spec", "spec")})
         if claim is None:
             dump.unclaimed.setdefault(pod, (item, f"ResourceClaim {namespace}/{name}" if name else
                                             f"ResourceClaimTemplate {namespace}/{template}"))
@@ -911,22 +912,20 @@ NOT_HONOURED = {
     "nominatedNodeName": ("status", "nominatedNodeName")}
 
 
-def rules_in(term: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rules of a term of node affinity, each with key, operator and values."""
-    rules = [*objects_at(term, "matchExpressions"), *objects_at(term, "matchFields")]
-    found = []
-    for rule in rules:
-        values = rule.get("values")
-        texts = [text_at({"it": one}, "it") for one in values] if isinstance(values, list) else []
-        found.append({"key": text_at(rule, "key"), "operator": text_at(rule, "operator"),
-                      "values": texts})
-    return found
-
-
 def terms_of(item: Item) -> list[list[dict[str, Any]]]:
-    """Terms of required node affinity, of which a node must match one."""
+    """Terms of required node affinity, of which a node must match one: rules with key and values."""
     required = dig(item.body, *NODE_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution")
-    return [rules_in(term) for term in objects_at(required, "nodeSelectorTerms")]
+    terms = []
+    for term in objects_at(required, "nodeSelectorTerms"):
+        rules = []
+        for rule in (*objects_at(term, "matchExpressions"), *objects_at(term, "matchFields")):
+            values = rule.get("values")
+            texts = [text_at({"it": one}, "it") for one in values] if isinstance(
+                values, list) else []
+            rules.append({"key": text_at(rule, "key"), "operator": text_at(rule, "operator"),
+                          "values": texts})
+        terms.append(rules)
+    return terms
 
 
 def tolerations_of(item: Item) -> list[dict[str, str]]:
@@ -939,24 +938,17 @@ def tolerations_of(item: Item) -> list[dict[str, str]]:
                      and dig(one, "tolerationSeconds") is not None)]
 
 
-def note_ties(item: Item, dump: Dump) -> None:
-    """Note what ties a pod to nodes and is neither label nor taint."""
-    ports = [port for container in objects_at(item.body, "spec", "containers")
-             for port in objects_at(container, "ports")]
-    volumes = objects_at(item.body, "spec", "volumes")
-    for name, is_so in (("hostPort", any(dig(one, "hostPort") for one in ports)),
-                        ("persistentVolumeClaim",
-                         any(dig(one, "persistentVolumeClaim") for one in volumes))):
-        if is_so:
-            dump.note(item, "extra column", f"{name} of pods is not honoured")
-
-
-def constraints_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> str:
+def constraints_of(item: Item, dump: Dump, devices: Sequence[str]) -> str:
     """What the node of a pod must have beside room, as JSON; empty if nothing."""
     for name, path in NOT_HONOURED.items():
         if dig(item.body, *path):
             dump.note(item, "extra column", f"{name} of pods is not honoured")
-    note_ties(item, dump)
+    ports = [port for container in objects_at(item.body, "spec", "containers")
+             for port in objects_at(container, "ports")]
+    if any(dig(one, "hostPort") for one in ports):
+        dump.note(item, "extra column", "hostPort of pods is not honoured")
+    if any(dig(one, "persistentVolumeClaim") for one in objects_at(item.body, "spec", "volumes")):
+        dump.note(item, "extra column", "persistentVolumeClaim of pods is not honoured")
     if texts_at(item.body, "metadata", "annotations").get(MIRROR):
         dump.note(item, "interpreted", "a static pod, which no scheduler moves: on its node only")
         own = {"key": "metadata.name", "operator": "In",
@@ -1018,8 +1010,11 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
     if pod_name(item) in dump.unclaimed:
         holdings = [Holding(None, None)]
     devices = devices_of(item, dump, asked, holdings)
-    row = {"name": pod_name(item), **times, **holder_of(item, dump, devices), "node": node,
-           "fixed": fixed_of(item, dump) if node and "end_s" not in times else ""}
+    row = {
+        "name": pod_name(item), **times, "user": text_at(item.body, "metadata", "namespace"),
+        "queue": queue_of(item), "priority": priority_of(item, dump),
+        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices),
+        "node": node, "fixed": fixed_of(item, dump) if node and "end_s" not in times else ""}
     demand = {"cpu_milli": math.ceil(1000 * asked["cpu"]),
               "memory_mib": math.ceil(asked["memory"] / 2**20)}
     return rows_of_holdings(row, demand, holdings, item, dump)
@@ -1027,9 +1022,13 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
 
 def fixed_of(item: Item, dump: Dump) -> str:
     """Why a pod that runs should not be stopped; empty if nothing speaks against it."""
+    def body_of(kind: str, namespace: str, name: str) -> dict[str, Any]:
+        found = dump.named.get((kind, namespace, name))
+        return {} if found is None else found.body
+
     budgets = [one.body for one in dump.items.get("PodDisruptionBudget", ())]
-    return why_lost(item.body) or why_kept(item.body) or (
-        why_tied(item.body, dump.storage_claims, dump.volumes)) or why_budgeted(item.body, budgets)
+    return why_lost(item.body) or why_kept(item.body) or why_tied(item.body, body_of) or (
+        why_budgeted(item.body, budgets))
 
 
 def devices_of(item: Item, dump: Dump, asked: Amounts, holdings: Sequence[Holding]) -> list[str]:
@@ -1065,14 +1064,6 @@ def priority_of(item: Item, dump: Dump) -> int | None:
         return priority
     dump.note(item, "interpreted", "spec.priority is no whole number below 2**40, taken as unknown")
     return None
-
-
-def holder_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> dict[str, Any]:
-    """Whose a pod is, and where it may go."""
-    return {
-        "user": text_at(item.body, "metadata", "namespace"), "queue": queue_of(item),
-        "priority": priority_of(item, dump),
-        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices)}
 
 
 def rows_of_holdings(row: dict[str, Any], demand: dict[str, int], holdings: Sequence[Holding],
@@ -1141,21 +1132,13 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     for item in items:
         if item.kind in READ + BESIDE:
             dump.items.setdefault(item.kind, []).append(item)
+            dump.named[item.kind, text_at(item.body, "metadata", "namespace"),
+                       text_at(item.body, "metadata", "name")] = item
         else:
             kind = item.kind if isinstance(item.kind, str) and item.kind else "without a kind"
             dump.note(item, "extra column", f"objects {kind:.60} are not read")
-    for item in dump.items.get("ResourceClaim", []):
-        dump.claims[text_at(item.body, "metadata", "namespace"),
-                    text_at(item.body, "metadata", "name")] = item
-    for item in dump.items.get("ResourceClaimTemplate", []):
-        made = item._replace(body={"spec": dig(item.body, "spec", "spec")})
-        dump.templates[text_at(item.body, "metadata", "namespace"),
-                       text_at(item.body, "metadata", "name")] = made
-    for item in dump.items.get("PersistentVolumeClaim", []):
-        dump.storage_claims[text_at(item.body, "metadata", "namespace"),
-                            text_at(item.body, "metadata", "name")] = item.body
-    for item in dump.items.get("PersistentVolume", []):
-        dump.volumes[text_at(item.body, "metadata", "name")] = item.body
+    dump.claims = {(namespace, name): item for (kind, namespace, name), item in dump.named.items()
+                   if kind == "ResourceClaim"}
     for item in dump.items.get("Pod", []):
         index = text_at(item.body, "metadata", "annotations", "run.ai/reserve_for_gpu_index")
         if is_reservation(item):

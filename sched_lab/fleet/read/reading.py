@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +96,16 @@ def grouped(sources: Sequence[Source], name: str, options: ReadOptions,
     return groups
 
 
-def earliest_of(tasks: pd.DataFrame) -> float:
-    """Earliest time in some rows; NaN if there is none."""
-    there = [name for name in TIMES if name in tasks]
-    times = tasks[there].apply(pd.to_numeric, errors="coerce").astype("Float64")
-    return float(np.nanmin(times.to_numpy("float64", na_value=np.nan), initial=np.inf))
-
-
 def check_zeros(parts: Mapping[str, pd.DataFrame]) -> None:
     """Refuse files of which some have dates and some count from a zero of their own."""
-    starts = {name: earliest_of(tasks) for name, tasks in parts.items()}
-    dated = [name for name, start in starts.items() if FIRST_EPOCH_S < start < math.inf]
-    others = [name for name, start in starts.items() if start <= FIRST_EPOCH_S]
+    dated: list[str] = []
+    others: list[str] = []
+    for name, tasks in parts.items():
+        there = [time for time in TIMES if time in tasks]
+        times = tasks[there].apply(pd.to_numeric, errors="coerce").astype("Float64")
+        first = float(np.nanmin(times.to_numpy("float64", na_value=np.nan), initial=np.inf))
+        if first < math.inf:
+            (dated if first > FIRST_EPOCH_S else others).append(name)
     if dated and others:
         raise InputError(f"{dated[0]} has dates, and {others[0]} counts time from its own zero",
                          mend="read them apart")
@@ -329,22 +327,6 @@ def with_known_models(nodes: pd.DataFrame, tasks: pd.DataFrame, file: str,
     return nodes, tasks
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a reader of this book asks for, beside the files.
-
-    Parameters
-    ----------
-    options : what the formats may be told
-    nodes : files with nodes, if not in the others
-    size_to : share of the GPUs that the mean demand is to be, such as `80%`; empty for none
-    """
-
-    options: ReadOptions = ReadOptions()
-    nodes: tuple[str, ...] = ()
-    size_to: str = ""
-
-
 def nodes_in(sources: Sequence[Source], groups: Mapping[str, Sequence[Source]], ledger: Ledger,
              options: ReadOptions) -> pd.DataFrame:
     """Rows of nodes of files that were given for their nodes."""
@@ -359,15 +341,17 @@ def nodes_in(sources: Sequence[Source], groups: Mapping[str, Sequence[Source]], 
     return nodes
 
 
-def read_files(format: str, paths: Sequence[str | Path],
-               asked: Asked = Asked()) -> ClusterTables:  # noqa: B008
+def read_files(format: str, paths: Sequence[str | Path], options: ReadOptions | None = None, *,
+               nodes: Sequence[str | Path] = (), size_to: str = "") -> ClusterTables:
     """Read files into a cluster.
 
     Parameters
     ----------
     format : a name of `FORMATS`, or auto
     paths : the files
-    asked : a map of columns, a zone, nodes, a share to size the cluster to
+    options : a map of columns, a zone, an order of dates
+    nodes : files with nodes, if not in the others
+    size_to : share of the GPUs that the mean demand is to be, such as `80%`; empty for none
 
     Returns
     -------
@@ -377,24 +361,25 @@ def read_files(format: str, paths: Sequence[str | Path],
     ------
     InputError : a file is missing, damaged or of no known format; or there is nothing in it
     """
+    options = options or ReadOptions()
     ledger = Ledger()
     sources = sources_of(paths)
-    groups = grouped(sources, format, asked.options, ledger)
-    extra = sources_of(asked.nodes)
-    extra_groups = grouped(extra, "auto", asked.options, ledger)
+    groups = grouped(sources, format, options, ledger)
+    extra = sources_of(nodes)
+    extra_groups = grouped(extra, "auto", options, ledger)
     if own := [*groups.get("csv", ()), *extra_groups.get("csv", ())]:
-        columns.check_map(own, asked.options.columns)
-    nodes, tasks = read_groups(groups, ledger, asked.options)
+        columns.check_map(own, options.columns)
+    found, tasks = read_groups(groups, ledger, options)
     if extra:
-        if len(nodes):
+        if len(found):
             ledger.note(extra[0].name, None, "dropped", "nodes of the files, for those of --nodes",
-                        len(nodes))
-        nodes = nodes_in(extra, extra_groups, ledger, asked.options)
+                        len(found))
+        found = nodes_in(extra, extra_groups, ledger, options)
     about = {"formats": {source.name: name for name, some in groups.items() for source in some},
-             "zone": asked.options.zone or "UTC"}
+             "zone": options.zone or "UTC"}
     name = ", ".join(source.name for source in sources[:3])
-    nodes, tasks = with_known_models(nodes, tasks, name, ledger)
-    return with_size(tables_of(nodes, tasks, ledger, name, about), ledger, asked.size_to)
+    found, tasks = with_known_models(found, tasks, name, ledger)
+    return with_size(tables_of(found, tasks, ledger, name, about), ledger, size_to)
 
 
 def with_size(tables: ClusterTables, ledger: Ledger, size_to: str) -> ClusterTables:

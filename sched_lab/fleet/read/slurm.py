@@ -84,15 +84,27 @@ class Gres(NamedTuple):
     Parameters
     ----------
     kind : gpu, shard or mps
-    model : the type; empty if there is none
+    type : as Slurm calls it, such as `a100` or `a100_1g.5gb`; empty if there is none
     number : how many
     gpu_list : numbers of the GPUs, as `0-3`; empty if unknown
     """
 
     kind: str
-    model: str
+    type: str
     number: int
     gpu_list: str = ""
+
+    @property
+    def profile(self) -> str:
+        """Profile of instances that the type names; empty if it names none."""
+        found = re.search(r"(\d+g\.\d+gb(?:\.\w+)?)$", self.type.lower())
+        return found[1] if found and milli_of_profile(found[1]) else ""
+
+    @property
+    def gpu_model(self) -> str:
+        """The type without the profile of instances."""
+        profile = self.profile
+        return self.type[:-len(profile)].rstrip("_.-") if profile else self.type
 
 
 def plugin_number(name: str) -> int:
@@ -110,8 +122,8 @@ def without_sums(found: Sequence[Gres]) -> list[Gres]:
     """The same resources, where those without a type are the sum: less those that have one."""
     typed: dict[str, int] = {}
     for one in found:
-        typed[one.kind] = typed.get(one.kind, 0) + (one.number if one.model else 0)
-    rest = [one if one.model else one._replace(number=one.number - typed[one.kind])
+        typed[one.kind] = typed.get(one.kind, 0) + (one.number if one.type else 0)
+    rest = [one if one.type else one._replace(number=one.number - typed[one.kind])
             for one in found]
     return [one for one in rest if one.number > 0]
 
@@ -125,12 +137,6 @@ def gres_in(written: str) -> list[Gres]:
         numbers = numbers_in_ranges(indices[1].strip(",")) if indices else []
         found.append(Gres(kind, model, count, "-".join(numbers)))
     return without_sums(found) if "=" in written else found
-
-
-def profile_of(model: str) -> str:
-    """Profile of instances that a type names; empty if it names none."""
-    found = re.search(r"(\d+g\.\d+gb(?:\.\w+)?)$", model.lower())
-    return found[1] if found and milli_of_profile(found[1]) else ""
 
 
 def memory_in(written: str) -> int | None:
@@ -176,12 +182,6 @@ def features_in(value: Any) -> list[str]:
     return [word.strip() for word in words if isinstance(word, str) and word.strip()]
 
 
-def labels_of(partitions: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """Labels of a node."""
-    return ({f"partition/{name}": "true" for name in partitions if name}
-            | {f"feature/{name}": "true" for name in features})
-
-
 class Shape(NamedTuple):
     """GPUs of a node, and into how many parts each of them may be shared."""
 
@@ -194,10 +194,8 @@ def shape_of(gres: Sequence[Gres]) -> Shape:
     """GPUs of a node from its generic resources; instances are counted by those that fit on one."""
     models: dict[str, int] = {}
     for one in (one for one in gres if one.kind == "gpu"):
-        profile = profile_of(one.model)
-        name = one.model[:-len(profile)].rstrip("_.-") if profile else one.model
-        on_one = instances_on_one(profile) if profile else 1
-        models[name] = models.get(name, 0) - (-one.number // on_one)
+        on_one = instances_on_one(one.profile) if one.profile else 1
+        models[one.gpu_model] = models.get(one.gpu_model, 0) - (-one.number // on_one)
     total = sum(models.values())
     parts = {one.kind: one.number / total for one in gres if one.kind != "gpu" and total}
     return Shape(tuple(name for name in models if name), total, parts)
@@ -215,7 +213,8 @@ def node_row(record: Any, dump: Records, place: tuple[str, int]) -> dict[str, An
     return row | {
         "cpu_milli": None if cpus is None else int(1000 * cpus),
         "memory_mib": None if memory is None else int(max(memory - kept, 0)),
-        "labels": labels_of(features_in(dig(record, "partitions")), features),
+        "labels": {f"partition/{name}": "true" for name in features_in(dig(record, "partitions"))}
+                  | {f"feature/{name}": "true" for name in features},
         "taints": as_json([{"key": "slurm/state", "value": bad[0], "effect": "NoSchedule"}]
                           ) if bad else ""}
 
@@ -247,12 +246,12 @@ def gpu_columns(written: str, name: str, dump: Records, place: tuple[str, int]) 
     dump.shapes[name] = shape
     cut = Counter[str]()
     for one in gres:
-        if one.kind == "gpu" and (profile := profile_of(one.model)):
-            cut[f"gpu:{profile}"] += one.number
+        if one.kind == "gpu" and one.profile:
+            cut[f"gpu:{one.profile}"] += one.number
     if cut:
         dump.note(place, "interpreted", "GPUs cut into instances are counted by those that fit")
         cut["whole"] = sum(one.number for one in gres
-                           if one.kind == "gpu" and not profile_of(one.model))
+                           if one.kind == "gpu" and not one.profile)
     if len(shape.models) > 1:
         dump.note(place, "interpreted", "the node has GPUs of several models, named together")
     if shape.num_gpus and not shape.models:
@@ -529,11 +528,9 @@ class Share(NamedTuple):
 
 def share_of(gres: Gres, demand: Demand, dump: Records, place: tuple[str, int]) -> Share:
     """What generic resources are in GPUs and thousandths of them."""
-    profile = profile_of(gres.model)
-    model = gres.model[:-len(profile)].rstrip("_.-") if profile else gres.model
     if gres.kind == "gpu":
-        milli = milli_of_profile(profile) if profile else 1000
-        return Share(gres.number, milli or 1000, profile, gres.gpu_list, model)
+        return Share(gres.number, milli_of_profile(gres.profile) or 1000, gres.profile,
+                     gres.gpu_list, gres.gpu_model)
     known = [shape.parts[gres.kind] for name, shape in dump.shapes.items()
              if gres.kind in shape.parts and demand.node in ("", name)]
     parts = known[0] if known else {"mps": 100.0}.get(gres.kind, 1.0)
@@ -542,7 +539,7 @@ def share_of(gres: Gres, demand: Demand, dump: Records, place: tuple[str, int]) 
                   f"{parts:.0f} to a GPU")
     milli = int(-(-1000 * gres.number // parts))
     gpus = max(-(-milli // 1000), 1)
-    return Share(gpus, min(-(-milli // gpus), 1000), "", gres.gpu_list, model)
+    return Share(gpus, min(-(-milli // gpus), 1000), "", gres.gpu_list, gres.gpu_model)
 
 
 def shares_of(demand: Demand, wish: str | None, dump: Records,
@@ -559,9 +556,7 @@ def shares_of(demand: Demand, wish: str | None, dump: Records,
 def wish_of(asked: str) -> str | None:
     """Model of GPUs that a request names, empty for any; None if it asks for none."""
     gres = [one for one in gres_in(asked) if one.kind == "gpu"]
-    models = [one.model[:len(one.model) - len(profile_of(one.model))].rstrip("_.-")
-              for one in gres]
-    return "|".join(dict.fromkeys(filter(None, models))) if gres else None
+    return "|".join(dict.fromkeys(one.gpu_model for one in gres if one.gpu_model)) if gres else None
 
 
 def asked_of(record: Any) -> str:
@@ -763,13 +758,6 @@ def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.Dat
     return spread(jobs, source, dump).assign(file=source.name)
 
 
-def array_names(name: str) -> list[str]:
-    """Names of the jobs of a waiting array."""
-    array, _, numbers = name.partition("_[")
-    found = numbers_in_ranges(numbers.rstrip("]").partition("%")[0])
-    return [f"{array}_{number}" for number in found] or [name]
-
-
 def with_array_jobs(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
     """The same jobs, each waiting array (`12_[1-3]`) as its jobs."""
     is_array = jobs["name"].str.contains("_[", regex=False)
@@ -781,7 +769,9 @@ def with_array_jobs(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> pd.Da
     count = 0
     arrays = jobs.loc[is_array, "name"]
     for row, name in zip(arrays.index.tolist(), arrays, strict=True):
-        names.append(array_names(name))
+        array, _, numbers = name.partition("_[")
+        found = numbers_in_ranges(numbers.rstrip("]").partition("%")[0])
+        names.append([f"{array}_{number}" for number in found] or [name])
         count += len(names[-1])
         check_rows(count, source.name, row)
     each = pd.Series(names, arrays.index, dtype="object")

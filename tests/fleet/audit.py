@@ -1,0 +1,113 @@
+"""What pods hold against the conditions, counted from the pods alone, and whether it is ours or theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sched_lab.cluster import WHOLE_GPU_MILLI
+from sched_lab.fleet.live.core import (
+    Asked,
+    Decision,
+    Event,
+    LiveCluster,
+    LiveNode,
+    LivePod,
+    LiveSettings,
+    NodeSeen,
+    PodSeen,
+    capacity_of,
+    key_of,
+    mask_of,
+    within,
+)
+from sched_lab.fleet.read.tables import gpus_of
+from sched_lab.fleet.replay.problem import Constraint, Rule, constraint_of, json_of, meets, taints_in, tolerates
+from sched_lab.traces import admits
+
+
+class AuditedCluster(LiveCluster):
+    """A live cluster that remembers who chose each place, and since when it is taken."""
+
+    def __init__(self, settings: LiveSettings) -> None:
+        super().__init__(settings)
+        self.placed_by_us: dict[str, bool] = {}  # by uid
+        self.since: dict[str, int] = {}  # version after which a pod held what it holds
+        self.node_since: dict[str, int] = {}
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event, and of what it changed."""
+        version = self.version
+        uid = key_of(event.pod) if isinstance(event, Asked | PodSeen) else ""
+        before = self.holds(uid)
+        decision = super().apply(event)
+        is_placed = isinstance(event, Asked) and event.reserves and decision is not None and bool(decision.node)
+        if self.version > version and (is_placed or (isinstance(event, PodSeen) and self.holds(uid) != before)):
+            self.placed_by_us[uid] = is_placed
+            self.since[uid] = self.version
+        if isinstance(event, NodeSeen) and self.version > version:
+            self.node_since[event.node.name] = self.version
+        return decision
+
+    @property
+    def pending(self) -> dict[str, LivePod]:
+        """Pods that were seen without a node and have no reservation, by uid."""
+        return {uid: pod for uid, pod in self._register.waiting.items() if self.holds(uid) is None}
+
+    def violations(self) -> list[str]:
+        """Say what is wrong, "ours: ..." or "theirs: ...": ours if it was so once our last pod had come."""
+        return [line for name in self.names for line in self._violations_on(self._nodes[name])]
+
+    def _violations_on(self, node: LiveNode) -> list[str]:
+        pods = self._register.on_node.get(node.name, {})
+        last = max((self.since[uid] for uid in pods if self.placed_by_us[uid]), default=0)
+        if last > self.node_since[node.name]:
+            there = [pod for uid, pod in pods.items() if self.since[uid] <= last]
+            if by_us := [*excess_of(node, there), *self._wrong_places(node)]:
+                return [f"ours: node {node.name}: {what}" for what in by_us]
+        return [f"theirs: node {node.name}: {what}" for what in excess_of(node, pods.values())]
+
+    def _wrong_places(self, node: LiveNode) -> list[str]:
+        """Pods that we placed on a node, as it is now, without need of its labels, model or GPUs."""
+        found = []
+        for uid, pod in self._register.on_node.get(node.name, {}).items():
+            if not self.placed_by_us[uid] or self.since[uid] <= self.node_since[node.name]:
+                continue
+            gpus = [gpu for share in pod.shares for gpu in gpus_of(share.gpu_list)]
+            count = sum(share.num_gpus for share in pod.shares)
+            if len(set(gpus)) != count or max(gpus, default=-1) >= node.num_gpus:
+                found.append(f"{uid} holds GPUs {gpus}, and asked for {count}")
+            if count and not admits(pod.gpu_models, node.gpu_model.strip()):
+                found.append(f"{uid} does not admit model {node.gpu_model}")
+            if not admitted_by(node, constraint_of(pod.constraints) or Constraint()):
+                found.append(f"{uid} does not admit the labels or taints")
+        return found
+
+
+def excess_of(node: LiveNode, pods: Iterable[LivePod]) -> list[str]:
+    """Say what pods hold beyond what their node has."""
+    cpu, memory, num_gpus = capacity_of(node)
+    held = list(pods)
+    used_cpu = sum(within(pod.cpu_milli) for pod in held)
+    used_memory = sum(within(pod.memory_mib) for pod in held)
+    found = [f"{used} {unit} held of {there}" for used, there, unit in (
+        (used_cpu, cpu, "milli-vCPU"), (used_memory, memory, "MiB")) if used > there]
+    shares = [(mask_of(share, num_gpus), share) for pod in held for share in pod.shares]
+    for gpu in range(num_gpus):
+        used = sum(within(share.gpu_milli) for mask, share in shares if mask >> gpu & 1)
+        if used > WHOLE_GPU_MILLI:
+            found.append(f"{used} milli held of GPU {gpu}")
+    return found
+
+
+def admitted_by(node: LiveNode, constraint: Constraint) -> bool:
+    """Whether one node has the labels and no more taints than a constraint admits."""
+    own = {str(key): str(value) for key, value in (json_of(node.labels, dict) or {}).items()}
+    own["metadata.name"] = node.name
+
+    def holds(rules: Iterable[Rule]) -> bool:
+        return all(meets(rule, own.get(rule.key)) for rule in rules)
+
+    is_tolerated = all(any(tolerates(one, taint) for one in constraint.tolerations)
+                       for taint in taints_in(json_of(node.taints, list) or []))
+    is_met = constraint.terms is None or any(map(holds, filter(None, constraint.terms)))
+    return is_tolerated and is_met and holds(constraint.selector)
