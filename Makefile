@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book pdf paper check test alone sync lint compile unit nbval pages browser copied access speed bench lab export clean
+.PHONY: help setup results html book pdf paper check test alone sync lint compile unit nbval pages browser portable copied access speed bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -92,6 +92,14 @@ pages: html
 browser: setup
 	$(call step,pages of the book in a browser)
 	pytest -q $(XDIST) tests/test_book_pages.py tests/test_touch_pages.py tests/test_book_charts.py
+
+# What numbers of a processor's kernels decided once: catalogue, packages, plans of Gavel, prices of bid.
+PORTABLE := nbs/12a_hardware.ipynb nbs/23_pwr.ipynb nbs/46_hadar_planned.ipynb tests/hadar/test_baselines.py \
+    'tests/fleet/test_explain.py::test_the_engine_chooses_what_the_lines_prove[bid]'
+
+portable: setup  ## a sample of the tests and chapters, as a processor from 2008 would run it
+	$(call step,a sample as an older processor)
+	$(BIN)/python tools/as_older_cpu.py pytest -q --benchmark-disable $(NBVAL) $(PORTABLE)
 
 # The book that `sched-lab book` copies, where nothing but the package with [all,lab] is installed. These chapters read packed
 # frames, the papers' numbers or files of a checkout, or need most packages; CHAPTERS='*' takes all, in half an hour.

@@ -540,15 +540,17 @@ WHOLE = ["eopc_w", "used_gpu_milli", "arrived_gpu_milli"]
 
 
 def judged(place: Workplace, policies: tuple[str, ...], name: str,
-           traces: tuple[str, ...] = TRACES) -> pd.DataFrame:
+           traces: tuple[str, ...] = TRACES, **more: Any) -> pd.DataFrame:
     """What each run serves and draws, on all seeds that judge.
 
     Parameters
     ----------
     policies, traces : who runs, and where
     name : of the sweep
+    more : `seeds`, if fewer; further options of the study
     """
-    study = study_of(place, policies, JUDGES, traces, is_recorded=False, step=JUDGE_STEP)
+    study = study_of(place, policies, more.pop("seeds", JUDGES), traces, is_recorded=False,
+                     step=JUDGE_STEP, **more)
     frame = runs_of(place, study, name)[["trace", "policy", "seed", "x", *WHOLE]].copy()
     frame[WHOLE] = frame[WHOLE].round().astype(np.int64)
     return frame
@@ -567,6 +569,15 @@ FAMILY = (  # on three or more of the twelve frontiers that tuning drew, and the
 def bid_family(place: Workplace) -> pd.DataFrame:
     """Let points between the two dials of bid serve and draw, on seeds that tuned nothing."""
     return judged(place, FAMILY, "family")
+
+
+BY_EQ_1 = {"policies": (*FGD_TO_PWR, "joint", *FAMILY), "seeds": JUDGES[:5],
+           "traces": ("default", "gpuspec33", "multigpu50"), "power": "eq1"}
+
+
+def bid_eq1(place: Workplace) -> pd.DataFrame:
+    """Judge the family of bid again with the watts of CPUs as Eq. 1 is printed."""
+    return judged(place, name="family-eq1", **BY_EQ_1)
 
 
 PARTS = {0.5: (0.9, 1.0), 0.8: (0.9, 1.0), 1.0: (0.82, 0.86, 0.9, 0.93, 0.95, 0.97)}
@@ -806,6 +817,8 @@ JUDGED = (
     experiment("bid-family", bid_family, 25, {
         "policies": FAMILY, "traces": TRACES, "seeds": JUDGES, "step": JUDGE_STEP, **EXACT},
                "bid_family.csv.gz"),
+    experiment("bid-eq1", bid_eq1, 4, {
+        **BY_EQ_1, "step": JUDGE_STEP, "arithmetic": "exact"}, "bid_eq1.csv.gz"),
     experiment("bid-changed", bid_changed, 8, {
         "policies": CHANGED, "traces": CHANGED_TRACES, "changes": CHANGES,
         "seeds": CHANGED_SEEDS, "step": JUDGE_STEP, **EXACT}, "bid_changed.csv.gz"),

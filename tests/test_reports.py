@@ -37,6 +37,17 @@ def test_a_report_is_written_whole_with_its_charts(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out/summary.json").read_text()) == {"word": "hello"}
 
 
+def test_what_depends_on_the_processor_is_not_in_a_summary(tmp_path: Path) -> None:
+    for last in (4, 5):  # the last digits of 0.09264117820... differ between two processors
+        report = a_report()
+        report.summary.update(bound_s=[float(f"0.0926411782{last}")], ideal_s={"a": float(f"1234.5678901234{last}")},
+                              tasks=10**15 + last, nothing=float("nan"))
+        report.write(tmp_path / str(last))
+        assert json.loads((tmp_path / str(last) / "summary.json").read_text()) == {
+            "word": "hello", "bound_s": [float(f"0.0926411782{last}")], "ideal_s": {"a": 1234.56789012},
+            "tasks": 10**15 + last, "nothing": None}
+
+
 def test_a_chart_of_an_old_report_does_not_survive_new_tables(tmp_path: Path) -> None:
     (tmp_path / "words.svg").write_text("old")
 

@@ -129,12 +129,12 @@ def objective_eur(fleet: Fleet, jobs: Jobs, now_s: float, assignment: Assignment
     end_s = now_s + jobs.times_s[runs, assignment.configuration[runs]]
     worst_s = now_s + objective.period_s + slowest_s(jobs.times_s)[~runs]
     weight = jobs.weight_eur_per_s
-    penalty_eur = weight[runs] @ np.maximum(end_s - jobs.due_s[runs], 0)
-    waiting_eur = objective.rho * weight[~runs] @ np.maximum(worst_s - jobs.due_s[~runs], 0)
+    penalty_eur = (weight[runs] * np.maximum(end_s - jobs.due_s[runs], 0)).sum()
+    late_eur = weight[~runs] * np.maximum(worst_s - jobs.due_s[~runs], 0)
     energy_eur = sum(
         _node_eur(fleet, jobs, assignment, int(n), int(used[n]), objective.charge)
         for n in np.flatnonzero(used))
-    return float(penalty_eur + waiting_eur + energy_eur)
+    return float(penalty_eur + objective.rho * late_eur.sum() + energy_eur)
 
 # %% ../../nbs/34_exact.ipynb #34-024
 class Solution(NamedTuple):

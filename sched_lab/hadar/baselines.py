@@ -430,10 +430,12 @@ class Tiresias:
     Parameters
     ----------
     threshold_gpu_s : service from which on a job belongs to the second queue
+    by_number : whether gangs of equal size choose nodes by number of the job, not by priority
     """
 
-    def __init__(self, *, threshold_gpu_s: float = 3600.0) -> None:
+    def __init__(self, *, threshold_gpu_s: float = 3600.0, by_number: bool = False) -> None:
         self.threshold_gpu_s = threshold_gpu_s
+        self.by_number = by_number
         self.rate: Floats = np.empty((0, 0))
 
     def allocate(self, state: State) -> Allocation:
@@ -448,6 +450,7 @@ class Tiresias:
         gpus = type_gpus(cluster, jobs.rate.shape[1])
         chosen = pick_by_room(order, jobs.workers, self.rate, gpus, types_now(state))
         order = order[chosen[order] >= 0]
+        order = np.sort(order) if self.by_number else order
         return place_on_types(cluster, jobs, state.previous, chosen, order, True)
 
     def rounds_alike(self, state: State, round_s: float) -> float:

@@ -21,7 +21,7 @@ from ..lab.jit import njit
 __all__ = ['HadarOptions', 'Hadar']
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-012
-Utility = Literal["effnorm", "eff", "effgpu", "inv"]
+Utility = Literal["effnorm", "effnormgpu", "eff", "effgpu", "inv"]
 
 
 def reference_rate(jobs: Jobs) -> Floats:
@@ -37,14 +37,15 @@ def utility_scale(jobs: Jobs, utility: Utility = "effnorm") -> Floats:
     Parameters
     ----------
     utility : "effnorm": time alone on the fastest type over completion time; "eff": steps/s;
-        "effgpu": the same times the gang; "inv": one over the completion time
+        "effnormgpu", "effgpu": the same times the gang; "inv": one over the completion time
 
     Raises
     ------
     InputError : if there is no such utility
     """
     check_one_of(utility, get_args(Utility), "utility")
-    scale = {"effnorm": jobs.steps / reference_rate(jobs).max(axis=1), "eff": jobs.steps,
+    alone_s = jobs.steps / reference_rate(jobs).max(axis=1)
+    scale = {"effnorm": alone_s, "effnormgpu": alone_s * jobs.workers, "eff": jobs.steps,
              "effgpu": jobs.steps * jobs.workers, "inv": np.ones(len(jobs.steps))}
     return np.asarray(jobs.weight * scale[utility], float)
 

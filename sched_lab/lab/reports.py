@@ -35,6 +35,7 @@ __all__ = ['Report', 'Answer', 'check_folder']
 RECORD = "summary.json"
 PAGE = "report.html"
 MOST_FILES = 60  # whose checksums a page shows
+DIGITS = 12  # of a number in a summary; what comes after them differs from processor to processor
 
 ENERGY_MEANINGS = {
     "energy_kwh": "energy of the whole run, with all nodes on, kWh",
@@ -92,6 +93,15 @@ def repeated(origin: Origin, tables: Mapping[str, str]) -> Section:
     return Section("How to reproduce it", [*words, Table(frame, most_rows=MOST_FILES)])
 
 
+def to_digits(value: Any) -> Any:
+    """The same plain value with its fractions rounded to `DIGITS` significant digits."""
+    if isinstance(value, dict):
+        return {key: to_digits(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [to_digits(part) for part in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
 @dataclass(frozen=True)
 class Report:
     """What a run came to.
@@ -117,11 +127,11 @@ class Report:
         return [f"{self.headline}."]
 
     def write_tables(self, folder: Path) -> None:
-        """Write the tables and the summary into a folder that exists."""
+        """Write the tables, and the summary to `DIGITS` digits, into a folder that exists."""
         for name, table in self.tables.items():
             data = table.to_csv(index=False, lineterminator="\n").encode()
             write_bytes(data, Path(folder, name))
-        write_json(self.summary, Path(folder, RECORD))
+        write_json(to_digits(as_plain(self.summary)), Path(folder, RECORD))
 
     def draw(self, folder: Path, origin: Origin | None = None, *, can_draw: bool = True) -> None:
         """Draw the charts, and write the page; what cannot be drawn is a warning.

@@ -1024,7 +1024,8 @@ def on_grid(curve: pd.DataFrame, step: float = 0.005, until: float = 1.0) -> pd.
     Parameters
     ----------
     curve : `Run.curve`; the first row of each x counts
-    step, until : distance and end of the grid
+    step, until : distance and end of the grid, whose points are decimal numbers: 113 steps of
+        0.005 are 0.565, to the last bit
 
     Returns
     -------

@@ -88,6 +88,7 @@ SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(Healt
 @SLOW
 @given(moment=MOMENTS)
 @example(moment=moment_at(2, 1788))  # `bid` goes elsewhere without its prices
+@example(moment=moment_at(0, 192902))  # and here two prices were nearly equal
 def test_the_engine_chooses_what_the_lines_prove(name, moment):
     policy = policy_of(name)
     ballot = vote(moment, policy)

@@ -366,6 +366,14 @@ def test_gangs_that_cannot_be_spread_wait_for_a_node():
         assert now.job.tolist() == [1]
 
 
+def test_tiresias_lets_equal_gangs_choose_nodes_by_priority_or_by_number():
+    jobs = plain_jobs([1, 1, 2])._replace(arrival_s=np.array([1.0, 0.0, 2.0]))
+    cluster = Cluster(np.zeros(3, int), np.array([1, 2, 2]))
+    for by_number, nodes in ((False, [2, 0, 1]), (True, [0, 2, 1])):  # job 1 came first; the larger gang chooses first
+        now = Tiresias(by_number=by_number).allocate(state_of(jobs, cluster))
+        assert now.node[np.argsort(now.job)].tolist() == nodes
+
+
 def test_a_gang_that_fits_on_no_type_is_refused():
     jobs = Jobs(np.zeros(1), np.ones(1), np.array([3]), np.ones(1), np.ones((1, 2)), np.ones((1, 2)))
     two_and_two = Cluster(np.array([0, 1]), np.array([2, 2]))

@@ -164,6 +164,7 @@ def test_utilities_count_steps_gangs_and_weights():
     assert utility_scale(jobs).tolist() == [1800, 2 * 1800, 1800]
     assert utility_scale(jobs, "eff").tolist() == [7200, 2 * 3600, 3600]
     assert utility_scale(jobs, "effgpu").tolist() == [7200, 2 * 3600 * 2, 3600 * 3]
+    assert utility_scale(jobs, "effnormgpu").tolist() == [1800, 2 * 1800 * 2, 1800 * 3]
     assert utility_scale(jobs, "inv").tolist() == [1, 2, 1]
 
 
@@ -442,7 +443,7 @@ def steps_of(workload: Workload, run: Any, restart_s: float) -> Any:
     return done
 
 
-ALL_OPTIONS = st.builds(Hadar, st.sampled_from(["effnorm", "eff", "effgpu", "inv"]), sticky=st.booleans(),
+ALL_OPTIONS = st.builds(Hadar, st.sampled_from(["effnorm", "effnormgpu", "eff", "effgpu", "inv"]), sticky=st.booleans(),
                         mixed=st.just(True), backfill=st.booleans(), beam_width=st.sampled_from([1, 4]),
                         eta=st.sampled_from([None, 1.0, 100.0]), node_cost=st.sampled_from([0.0, 1e-5])).filter(
     lambda scheduler: scheduler.backfill or not scheduler.node_cost)  # or a spread gang may wait for ever
@@ -490,7 +491,7 @@ class Watched(Hadar):
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), utility=st.sampled_from(["effnorm", "eff", "effgpu", "inv"]),
+@given(seed=st.integers(0, 10_000), utility=st.sampled_from(["effnorm", "effnormgpu", "eff", "effgpu", "inv"]),
        eta=st.sampled_from([None, 0.25, 1.0]), horizon_s=st.sampled_from([360.0, 3600.0, 720_000.0]))
 def test_prices_stay_within_their_limits_in_every_round(seed, utility, eta, horizon_s):
     run_rounds(random_workload(seed), Watched(utility, eta=eta, horizon_s=horizon_s))
