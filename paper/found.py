@@ -18,11 +18,11 @@ from sched_lab.fleet.ask.day import example_cluster
 from sched_lab.fleet.ask.day_run import ALL, PLAIN, effects_of
 from sched_lab.lab.frames import read_frame, read_sidecar
 from sched_lab.lab.reproduction import Claim, claims_frame
-from sched_lab.online.pwr_traces import CLAIMS as TRACE_CLAIMS
 from studies.andreas import CLAIMS as ANDREAS_CLAIMS
 from studies.andreas import by_greedy, by_method, by_rg, reduction_percent
 from studies.far import before_phase_3, beside, refinement_gain
 from studies.online import excess_percent
+from studies.pwr_traces import CLAIMS as TRACE_CLAIMS
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"paper": ROOT / "data", "embedded": ROOT / "data"}

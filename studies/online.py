@@ -36,15 +36,15 @@ from sched_lab.online.inflation import (
 )
 from sched_lab.online.model import Placements, final_state
 from sched_lab.online.policies import policy_of
-from sched_lab.online.pwr_results import CLAIMS as DEFAULT_CLAIMS
-from sched_lab.online.pwr_results import EVALUATION
-from sched_lab.online.pwr_traces import CLAIMS as TRACE_CLAIMS
 from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
 
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
 from .memory import price_memory
 from .patterns import place_by_patterns
+from .pwr_results import CLAIMS as DEFAULT_CLAIMS
+from .pwr_results import EVALUATION
+from .pwr_traces import CLAIMS as TRACE_CLAIMS
 
 if TYPE_CHECKING:
     import altair as alt

@@ -9,7 +9,8 @@ from scipy.optimize import linprog
 
 from sched_lab.cluster import toy_cluster
 from sched_lab.lab.frames import InputError, read_frame
-from sched_lab.online.equal_service import (
+from sched_lab.traces import find_data, find_reference, toy_tasks
+from studies.equal_service import (
     LEVELS,
     Curves,
     both_savings,
@@ -21,7 +22,6 @@ from sched_lab.online.equal_service import (
     power_when,
     weights_of,
 )
-from sched_lab.traces import find_data, find_reference, toy_tasks
 from studies.online import (
     CHANGES,
     FAMILY,

@@ -1,0 +1,89 @@
+"""Claims as rows of a table: what the paper says, our numbers in a sentence, and their comparison.
+
+Claims of one section share their numbers, which one function measures on the stored frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from sched_lab.lab.reproduction import Claim
+
+Table = Any  # a frame or a column; what `loc` gives is beyond the types that pandas declares
+Numbers = Any  # measured numbers, by name
+Measure = Callable[..., dict[str, Any]]
+
+
+class Each(tuple[float, ...]):
+    """Numbers that a sentence lists one after the other: `{each:.2f}`."""
+
+    def __format__(self, form: str) -> str:
+        return ", ".join(format(value, form) for value in self)
+
+
+def graded(holds: bool, partly: bool = False) -> str:
+    """Status of a claim that holds, holds for some of what it names, or does not hold."""
+    return "reproduced" if holds else "direction only" if partly else "not reproduced"
+
+
+class Row(NamedTuple):
+    """A claim.
+
+    Parameters
+    ----------
+    section, text : of the paper; what it says there
+    ours : the sentence that says what we get, with names of numbers in braces
+    status : of the numbers, one of `STATUSES`
+    why : the reason, where the paper and we differ; it may name numbers, too
+    """
+
+    section: str
+    text: str
+    ours: str
+    status: Callable[[Numbers], str]
+    why: str = ""
+
+
+class Measured:
+    """Numbers of frames, measured once as long as the frames are the same objects.
+
+    Parameters
+    ----------
+    measure : called with frames; returns numbers by name
+    """
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self.frames: tuple[pd.DataFrame, ...] = ()
+        self.numbers: dict[str, Any] = {}
+
+    def __call__(self, *frames: pd.DataFrame) -> dict[str, Any]:
+        if [*map(id, frames)] != [*map(id, self.frames)]:
+            self.numbers, self.frames = self.measure(*frames), frames
+        return self.numbers
+
+
+def answer(row: Row, measured: Measured, *frames: pd.DataFrame) -> tuple[str, ...]:
+    """What we get, the status, and why, by the numbers of frames."""
+    numbers = measured(*frames)
+    return (row.ours.format_map(numbers), row.status(SimpleNamespace(**numbers)),
+            row.why.format_map(numbers))
+
+
+def section(measure: Measure, frames: tuple[str, ...], *rows: Row) -> tuple[Claim, ...]:
+    """Claims that the numbers of the same frames decide.
+
+    Parameters
+    ----------
+    measure : called with the frames; returns numbers by name
+    frames : paths below data/results
+    rows : the claims
+    """
+    measured = Measured(measure)
+    return tuple(Claim(row.text, row.section, frames, partial(answer, row, measured))
+                 for row in rows)
