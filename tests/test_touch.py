@@ -28,6 +28,7 @@ from sched_lab.hadar.primal_dual import Place, find_alloc, node_prices, serve
 from sched_lab.lab.frames import InputError, MissingPackage
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
+from tools import widget_kernels
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(os.environ.get("WIDGETS", ROOT / "_assets" / "widgets"))
@@ -69,7 +70,7 @@ def stored(name: str) -> dict[str, object]:
 
 
 def test_all_widgets_are_stored_with_their_hash():
-    for name in touch.WIDGETS:
+    for name in widget_kernels.WIDGETS:
         kept = stored(name)
         wasm = base64.b64decode(kept["wasm"])
         assert (len(wasm), hashlib.sha256(wasm).hexdigest()) == (kept["bytes"], kept["sha256"])
@@ -86,11 +87,11 @@ STATE = ("cpu_left_milli", "memory_left_mib", "gpu_left_milli")
     ("joint", 3, 0.1)])
 def test_place_decides_as_the_engine_does(kernels, name, policy, alpha):
     """A whole run, task by task: nodes, GPUs, watts and lost GPU, to the last bit."""
-    world = touch.small_world()
+    world = widget_kernels.small_world()
     state = {path: column.copy() for path, column in zip(STATE, world.state, strict=True)}
-    tasks = np.concatenate([touch.small_arrivals(seed) for seed in (20, 21)])
-    trail = play(policy_of(name), touch.small_world(), tasks, np.zeros(len(tasks), np.int64), engine="plain")
-    rules = touch.small_rules(world, alpha)
+    tasks = np.concatenate([widget_kernels.small_arrivals(seed) for seed in (20, 21)])
+    trail = play(policy_of(name), widget_kernels.small_world(), tasks, np.zeros(len(tasks), np.int64), engine="plain")
+    rules = widget_kernels.small_rules(world, alpha)
     for arrival, task in enumerate(tasks):
         now = {f"world__state__{path}": column for path, column in state.items()}
         seen = kernels("weigh", task=task, rules__weights=rules.weights, **now)
@@ -122,11 +123,12 @@ def random_times_s(rng, sizes: tuple[int, ...]) -> np.ndarray:
 
 @needs_node
 @pytest.mark.parametrize("kernels", ["cut"], indirect=True)
-@pytest.mark.parametrize("model", touch.CUT_MODELS)
+@pytest.mark.parametrize("model", widget_kernels.CUT_MODELS)
 def test_cut_is_far(kernels, model):
     """Family, plans, starts and steps of random batches to the last bit, and sums but for rounding."""
     mig = mig_of(model)
-    gpu = {path.replace(".", "__"): field for path, field in touch.flat(touch.gpu_of(mig), "gpu").items()}
+    fields = widget_kernels.flat(widget_kernels.gpu_of(mig), "gpu")
+    gpu = {path.replace(".", "__"): field for path, field in fields.items()}
     rng = np.random.default_rng(53)
     moved = 0
     for _ in range(40):
@@ -151,7 +153,7 @@ def test_cut_is_far(kernels, model):
 @pytest.mark.parametrize("eta", [None, 0.25, 100.0])
 def test_prices_are_hadars(kernels, eta):
     """The queue served job by job: places exactly, payoffs and prices but for the last bits of the browser's power."""
-    terms, queue = touch.toy_terms(eta)
+    terms, queue = widget_kernels.toy_terms(eta)
     free = terms.cluster.node_gpus.copy()
     given = {"terms__low": terms.low, "terms__high": terms.high}
     price = kernels("node_prices", free=free, **given)["value"]
@@ -180,7 +182,7 @@ def test_queue_decides_as_andreas_does(kernels):
         now_s = float(rng.choice([0, 600, 1800]))
         jobs = instance.jobs._replace(due_s=due_s)
         found = kernels("decide_all", jobs__due_s=due_s, now_s=now_s)
-        for k, name in enumerate(touch.DECIDERS):
+        for k, name in enumerate(widget_kernels.DECIDERS):
             node, configuration = andreas_policy(name, how)(instance.fleet, jobs, now_s)
             assert (found["node"][k], found["configuration"][k]) == (node.tolist(), configuration.tolist())
             for objective in ("paper", "code"):
@@ -199,11 +201,11 @@ def test_the_stored_kernels_are_those_of_the_package(tmp_path):
     if made_by != stored(name)["made_by"]:
         pytest.skip(f"the stored kernels are by {stored(name)['made_by']}, these by {made_by}")
     same = (FOLDER / f"{name}.kernels.js").read_text(encoding="utf-8") == text
-    assert same, "chapter 41 or 89 has changed: run python tools/build_widgets.py"
+    assert same, "the kernels have changed: run python tools/build_widgets.py"
 
 
 @needs_node
-@pytest.mark.parametrize("name", touch.WIDGETS)
+@pytest.mark.parametrize("name", widget_kernels.WIDGETS)
 def test_a_widget_for_jupyterlab_is_a_module(name, tmp_path):
     """The same scripts, as what anywidget loads; node reads it."""
     pytest.importorskip("anywidget", reason="anywidget is not installed")

@@ -4,7 +4,6 @@ import re
 import numpy as np
 import pytest
 
-from sched_lab import touch
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.policies import policy_of as andreas_policy
@@ -19,6 +18,7 @@ from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
 from tests.test_book_pages import BROWSER, CONTRAST, DRIVER, HTML, browser, outside, requests, wait  # noqa: F401
 from tests.test_touch import FOLDER
+from tools import widget_kernels
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
 PAGE = """<!doctype html><html data-theme="light"><head><meta charset="utf-8"><title>w</title></head><body>
@@ -71,7 +71,7 @@ def set_slider(driver, label: str, value: float) -> None:
         input.value = arguments[1]; input.dispatchEvent(new Event('input', {bubbles: true}))""", label, value)
 
 
-@pytest.mark.parametrize("name", touch.WIDGETS)
+@pytest.mark.parametrize("name", widget_kernels.WIDGETS)
 def test_a_widget_has_no_faults(show, name):
     driver = show(name)
     assert driver.execute_script("return document.querySelector('.widget').dataset.state") == "ready"
@@ -88,14 +88,14 @@ def test_a_widget_that_cannot_start_says_so(show):
 def test_place_shows_the_runs_of_the_engine(show):
     driver = show("place")
     set_slider(driver, "Weight of power, alpha", 0.35)
-    tasks = touch.small_arrivals()
+    tasks = widget_kernels.small_arrivals()
     for _ in tasks:
         driver.execute_script(NEXT)
     shown = {name: rest for name, *rest in driver.execute_script(ROWS)}
     assert shown["you"] == shown["mix"]
     for row, name in {"FGD": "fgd", "PWR": "pwr", "mix": "pwr-fgd:0.35", "joint": "joint"}.items():
         no_memory = np.zeros(len(tasks), np.int64)
-        curve = play(policy_of(name), touch.small_world(), tasks, no_memory, engine="plain").curve[-1]
+        curve = play(policy_of(name), widget_kernels.small_world(), tasks, no_memory, engine="plain").curve[-1]
         assert shown[row] == [f"{curve[:2].sum():.1f} W", f"{curve[4] / 1000:.3f}", f"{curve[5]:.0f}"]
 
 
@@ -121,7 +121,7 @@ def test_cut_shows_what_far_finds(show):
     for letter, seconds, how in zip("ABCD", alone, scaling, strict=True):
         set_slider(driver, f"Time of {letter} on one slice", seconds)
         set_slider(driver, f"How well {letter} scales", how)
-    for model in touch.CUT_MODELS:
+    for model in widget_kernels.CUT_MODELS:
         driver.execute_script("""const choice = document.querySelector('.widget select'); choice.value = arguments[0];
             choice.dispatchEvent(new Event('change', {bubbles: true}))""", model)
         mig = mig_of(model)
@@ -137,7 +137,7 @@ def test_cut_shows_what_far_finds(show):
 
 def test_prices_show_how_hadar_serves_its_queue(show):
     driver = show("prices")
-    terms, queue = touch.toy_terms()
+    terms, queue = widget_kernels.toy_terms()
     for _ in queue:
         driver.execute_script(NEXT)
     load = toy_workload()
@@ -160,7 +160,7 @@ def test_queue_shows_what_every_policy_decides(show):
         set_slider(driver, f"Due date of {job}", minutes)
     jobs = instance.jobs._replace(due_s=np.array(due_min) * 60.0)
     rows = {name: rest for name, *rest in driver.execute_script(ROWS)}
-    for name in touch.DECIDERS:
+    for name in widget_kernels.DECIDERS:
         found = andreas_policy(name, SearchOptions(max_iterations=200))(instance.fleet, jobs, 600.0)
         for job, cell in enumerate(rows[name][:5]):
             runs = found.node[job] >= 0

@@ -1,7 +1,8 @@
 """Compile the kernels of the widgets for a page: `python tools/build_widgets.py [--into FOLDER] [WIDGET ...]`.
 
-It needs a linker that knows WebAssembly: `wasm-ld` of LLVM (Debian's package `lld`), or the wheel `ziglang`. Chapter 89
-says how it works. What it writes, `_assets/widgets/*.kernels.js`, is stored, so that nobody else needs it.
+It needs a linker that knows WebAssembly: `wasm-ld` of LLVM (Debian's package `lld`), or the wheel `ziglang`. The
+kernels are in `tools/widget_kernels.py`. What it writes, `_assets/widgets/*.kernels.js`, is stored, so that nobody
+else needs it.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-os.environ["NUMBA_OPT"] = "0"                           # before numba is imported; see chapter 89
+os.environ["NUMBA_OPT"] = "0"                           # before numba is imported
 os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp()      # code kept by others is optimised
 sys.path.insert(0, str(ROOT))
 warnings.simplefilter("ignore")
@@ -37,7 +38,7 @@ from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
 from numba.core.sigutils import normalize_signature  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
-from sched_lab.touch import WIDGETS, Widget  # noqa: E402
+from tools.widget_kernels import WIDGETS, Widget  # noqa: E402
 
 FOLDER = ROOT / "_assets" / "widgets"
 TRIPLE = "wasm32-unknown-unknown"
@@ -345,7 +346,7 @@ def built(name: str, widget: Widget, command: list[str]) -> str:
     about = {"sha256": hashlib.sha256(wasm).hexdigest(), "bytes": len(wasm), "made_by": makers(command),
              "kernels": kernels, "data": widget.data, "wasm": base64.b64encode(wasm).decode()}
     rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in about.items())
-    return (f"// Written by tools/build_widgets.py from chapter 89: kernels of the package, compiled for the page.\n"
+    return (f"// Written by tools/build_widgets.py from tools/widget_kernels.py: compiled for the page.\n"
             f"schedLab.store({json.dumps(name)}, {{\n{rows}}});\n")
 
 

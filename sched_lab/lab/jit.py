@@ -25,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
 PACKAGE = Path(__file__).resolve().parents[1]
 STUDIES = "studies"         # beside the package in a checkout: what computes the results chapters
+BESIDE = (STUDIES, "tools")     # folders of a checkout whose compiled code is kept, too
 IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\.*)([\w.]*)(?:[ \t]+import[ \t]+(\([^)]*\)|[^\n]*))?", re.M)
 
 
@@ -47,14 +48,19 @@ def heard() -> Iterator[None]:
         raise cause from None
 
 
+def file_of(function: Callable[..., Any]) -> Path:
+    """File in which a function is defined."""
+    return Path(function.__code__.co_filename).resolve()
+
+
 def is_ours(file: Path) -> bool:
-    """Whether a file belongs to the package, or to the studies beside it."""
-    return not {PACKAGE, PACKAGE.parent / STUDIES}.isdisjoint(file.parents)
+    """Whether a file belongs to the package, or to the folders beside it in a checkout."""
+    return not {PACKAGE, *(PACKAGE.parent / name for name in BESIDE)}.isdisjoint(file.parents)
 
 
 @cache
 def _imported_files(file: Path) -> tuple[Path, ...]:
-    """Files of the package and of the studies that one of them imports, at the top or inside a function."""
+    """Files of ours that one of them imports, at the top or inside a function."""
     folder = file.relative_to(PACKAGE.parent).parent.parts
     found: set[Path] = set()
     for dots, module, names in IMPORT.findall(file.read_text(encoding="utf-8")):
@@ -68,7 +74,7 @@ def _imported_files(file: Path) -> tuple[Path, ...]:
 
 @cache
 def source_stamp(file: Path) -> str:
-    """Hash of a source file and of all files of the package and the studies it imports, directly or not.
+    """Hash of a source file and of all files of ours that it imports, directly or not.
 
     A compiled function is stale when one of them changes: it may hold code of any of them.
     """
@@ -211,7 +217,7 @@ def _kept_form(function: F, options: dict[str, Any], form: str) -> F:
         compiled: F = numba.njit(**options | {"cache": True})(function)
         if hasattr(compiled, "_cache"):                         # absent under NUMBA_DISABLE_JIT=1
             kept = compiled._cache                              # private: an index with one stamp
-            kept._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+            kept._cache_file._source_stamp = source_stamp(file_of(function))
             key_of = kept._index_key
             kept._index_key = lambda *about: (*key_of(*about), form)
             kept._cache_file.save = partial(_save_apart, kept._cache_file)
@@ -343,7 +349,7 @@ def njit(**options: Any) -> Callable[[F], F]:
     _tell_of_compiling()
 
     def decorate(function: F) -> F:
-        is_kept = options.get("cache", True) and function.__module__.startswith((f"{PACKAGE.name}.", f"{STUDIES}."))
+        is_kept = options.get("cache", True) and is_ours(file_of(function))
         return _two_forms(function, {"no_cfunc_wrapper": True} | options, _kept_form if is_kept else _unkept_form)
 
     return decorate
@@ -352,7 +358,7 @@ def njit(**options: Any) -> Callable[[F], F]:
 @lru_cache(maxsize=256)
 def _compiled_for(function: Any, types: tuple[Any, ...], error_model: str) -> Any:
     """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
-    form_of = _kept_form if function.__module__.startswith(f"{PACKAGE.name}.") else _unkept_form
+    form_of = _kept_form if is_ours(file_of(function)) else _unkept_form
     compiled: Any = form_of(function, {"error_model": error_model}, "as a value")
     compiled.compile(types)
     compiled.disable_compile()

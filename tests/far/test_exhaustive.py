@@ -21,7 +21,7 @@ from sched_lab.far.profiles import ProfileMig, check_problem, fault_of, model_na
 from sched_lab.far.proofs import release_bound_s
 from sched_lab.far.report import report_of
 from sched_lab.far.tasks import Batch, Terms, no_terms
-from sched_lab.touch import deadline_bound, gpu_of
+from tools.widget_kernels import deadline_bound, gpu_of
 
 SLACK = 1 + 1e-9  # bounds are numbers of a computer
 
