@@ -1,4 +1,4 @@
-// Written by tools/build_widgets.py from chapter 89: kernels of the package, compiled for the page.
+// Written by tools/build_widgets.py from tools/widget_kernels.py: compiled for the page.
 schedLab.store("prices", {
 "sha256": "1f3fa73f2754ae626544b940fbd4eb46e3a4b0039c98e6bb3304750aa6c8cabd",
 "bytes": 8174,
