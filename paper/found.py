@@ -20,7 +20,7 @@ from sched_lab.lab.frames import read_frame, read_sidecar
 from sched_lab.lab.reproduction import Claim, claims_frame
 from studies.andreas import CLAIMS as ANDREAS_CLAIMS
 from studies.andreas import by_greedy, by_method, by_rg, reduction_percent
-from studies.far import before_phase_3, beside, refinement_gain
+from studies.far import before_phase_3, beside, of_single_batches
 from studies.online import excess_percent
 from studies.pwr_traces import CLAIMS as TRACE_CLAIMS
 
@@ -545,7 +545,8 @@ number("far.cells-met", "59_far_results", SINGLE)(
 number("far.refine-theirs", "59_far_results", THEIRS_FAR)(lambda t: span(
     t.query("table == 6 and quantity == 'p_ref_percent' and num_tasks > 10")["paper"], 1, "%"))
 number("far.refine", "59_far_results", SINGLE)(
-    lambda s: refinement_gain(s)[0].replace(" to ", DASH).replace(" %", SPACE + "%"))
+    lambda s: "{least_gain:.1f}{dash}{most_gain:.1f}{space}%".format(
+        dash=DASH, space=SPACE, **of_single_batches(s)))
 number("far.before-theirs", "59_far_results", SINGLE)(lambda s: fixed(before_phase_3(s)[0], 2))
 number("far.before", "59_far_results", SINGLE)(lambda s: fixed(before_phase_3(s)[1], 2))
 number("far.multi-theirs", "59_far_results", THEIRS_FAR)(lambda t: span(

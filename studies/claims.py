@@ -36,13 +36,13 @@ class Row(NamedTuple):
 
     Parameters
     ----------
-    section, text : of the paper; what it says there
+    paper, text : its number or section, and what it says
     ours : the sentence that says what we get, with names of numbers in braces
     status : of the numbers, one of `STATUSES`
     why : the reason, where the paper and we differ; it may name numbers, too
     """
 
-    section: str
+    paper: str
     text: str
     ours: str
     status: Callable[[Numbers], str]
@@ -59,11 +59,11 @@ class Measured:
 
     def __init__(self, measure: Measure) -> None:
         self.measure = measure
-        self.frames: tuple[pd.DataFrame, ...] = ()
+        self.frames: tuple[pd.DataFrame, ...] | None = None
         self.numbers: dict[str, Any] = {}
 
     def __call__(self, *frames: pd.DataFrame) -> dict[str, Any]:
-        if [*map(id, frames)] != [*map(id, self.frames)]:
+        if self.frames is None or [*map(id, frames)] != [*map(id, self.frames)]:
             self.numbers, self.frames = self.measure(*frames), frames
         return self.numbers
 
@@ -85,5 +85,5 @@ def section(measure: Measure, frames: tuple[str, ...], *rows: Row) -> tuple[Clai
     rows : the claims
     """
     measured = Measured(measure)
-    return tuple(Claim(row.text, row.section, frames, partial(answer, row, measured))
+    return tuple(Claim(row.text, row.paper, frames, partial(answer, row, measured))
                  for row in rows)

@@ -30,6 +30,8 @@ from sched_lab.lab.arrays import Floats
 from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 
+from .claims import Row, graded, section
+
 if TYPE_CHECKING:
     import altair as alt
 
@@ -286,29 +288,6 @@ def rho_of(single: pd.DataFrame, width: str) -> pd.DataFrame:
     return rows.pivot_table(index="scaling", columns="num_tasks", values="mean", sort=False)
 
 
-def table_4(single: pd.DataFrame) -> tuple[str, str]:
-    """Cells of Table 4 that agree."""
-    status = judged(4, single)["status"]
-    agree = int((status == "reproduced").sum())
-    share = agree / len(status)
-    return f"the same in {agree}", (
-        "reproduced" if share > 0.9 else "direction only" if share > 0.5 else "not reproduced")
-
-
-def narrow(single: pd.DataFrame) -> tuple[str, str]:
-    """Whether rho falls with the number of tasks for narrow times too."""
-    if (rho_of(single, "narrow").diff(axis=1).iloc[:, 1:] <= 0).all(axis=None):
-        return "falls with the number of tasks", "reproduced"
-    return "jumps with the number of tasks modulo 7", "not reproduced"
-
-
-def largest_rho(single: pd.DataFrame) -> tuple[str, str]:
-    """The largest mean rho, wide times."""
-    largest = rho_of(single, "wide").max()
-    status = "impossible" if largest.max() > 1.10 else "reproduced"
-    return f"{largest.max():.2f} at {largest.idxmax()} tasks", status
-
-
 def rho_on_a30(num_tasks: int, rng: np.random.Generator) -> float:
     """Mean rho of 300 batches on an A30, a third of the tasks for each size."""
     mig = mig_of("A30")
@@ -316,17 +295,6 @@ def rho_on_a30(num_tasks: int, rng: np.random.Generator) -> float:
     drawn = [generate_times(mig, num_tasks, thirds, WIDTHS["wide"], rng) for _ in range(300)]
     return float(np.mean([
         far(mig, times_s).schedule.makespan_s / ideal_s(mig, [times_s]) for times_s in drawn]))
-
-
-def a30() -> tuple[str, str]:
-    """Ten tasks on an A30, computed at once."""
-    rho = rho_on_a30(10, np.random.default_rng(30))
-    return f"{rho:.2f}", "reproduced" if abs(rho - 1.01) <= 0.02 else "not reproduced"
-
-
-def nothing(status: str, words: str = "none") -> tuple[str, str]:
-    """No number of ours, but perhaps where to find one."""
-    return words, status
 
 
 def trends_hold(sigma: pd.DataFrame, reading: str) -> bool:
@@ -338,12 +306,6 @@ def trends_hold(sigma: pd.DataFrame, reading: str) -> bool:
     return bool((ones.loc["poor"] <= ones.loc["good"] + 0.02).all()
                 and (whole.loc["good"] < whole.loc["poor"]).all()
                 and (of_miso["wide"] > of_miso["narrow"]).all())
-
-
-def table_5(sigma: pd.DataFrame) -> tuple[str, str]:
-    """The order of the simpler schedulers, in every reading."""
-    holds = all(trends_hold(sigma, reading) for reading in SUPERS)
-    return ("order and trends", "direction only") if holds else ("another order", "not reproduced")
 
 
 def before_phase_3(single: pd.DataFrame) -> tuple[float, float]:
@@ -359,92 +321,139 @@ def before_phase_3(single: pd.DataFrame) -> tuple[float, float]:
     return float(after * (1 + gain_percent / 100)), float(ours[row])
 
 
-def refinement_gain(single: pd.DataFrame) -> tuple[str, str, str]:
-    """What phase 3 gains from 20 tasks on."""
-    table = judged(6, single).xs("p_ref_percent", level="quantity").query("num_tasks >= 20")
-    status = "reproduced" if (table["status"] == "reproduced").any() else "not reproduced"
-    gains = table[list(SUPERS)].to_numpy()
+def of_single_batches(single: pd.DataFrame) -> dict[str, Any]:
+    """Makespans over the ideal (Table 4), and what phase 3 does to them (Table 6)."""
+    is_same = judged(4, single)["status"] == "reproduced"
+    does_fall = (rho_of(single, "narrow").diff(axis=1).iloc[:, 1:] <= 0).all(axis=None)
+    largest = rho_of(single, "wide").max()
+    refined = judged(6, single).xs("p_ref_percent", level="quantity").query("num_tasks >= 20")
     theirs, ours = before_phase_3(single)
-    why = ("our phases 1 and 2 leave less to mend: at 20 tasks, Mixed, Wide they end at "
-           f"{ours:.2f} of the ideal; by its Tables 4 and 6 the paper's end at {theirs:.2f}")
-    return f"{gains.min():.1f} to {gains.max():.1f} %", status, why
+    operations = beside(6, single)[["paper", "0"]].drop("p_ref_percent", level="quantity")
+    sums = operations.unstack("quantity").T.groupby(level=0).sum().T
+    sums = sums.xs("wide", level="width").query("num_tasks >= 20")
+    same_sums = (sums["0"] / sums["paper"]).between(0.6, 1.4).all()
+    return {"num_same": is_same.sum(), "share_same": is_same.mean(), "does_fall": does_fall,
+            "narrow": "falls with the number of tasks" if does_fall else
+                      "jumps with the number of tasks modulo 7",
+            "largest": largest.max(), "largest_at": largest.idxmax(),
+            "least_gain": refined[list(SUPERS)].min(axis=None),
+            "most_gain": refined[list(SUPERS)].max(axis=None),
+            "gains_as_much": (refined["status"] == "reproduced").any(),
+            "before": ours, "their_before": theirs, "same_sums": same_sums,
+            "sums": "same sums" if same_sums else "other sums"}
 
 
-def operations(single: pd.DataFrame) -> tuple[str, str]:
-    """Moves and swaps of phase 3 together, wide times from 20 tasks on."""
-    table = beside(6, single)[["paper", "0"]].drop("p_ref_percent", level="quantity")
-    sums = table.unstack("quantity").T.groupby(level=0).sum().T
-    wide = sums.xs("wide", level="width").query("num_tasks >= 20")
-    if (wide["0"] / wide["paper"]).between(0.6, 1.4).all():
-        return "same sums", "direction only"
-    return "other sums", "not reproduced"
+def of_simpler_schedulers(sigma: pd.DataFrame) -> dict[str, Any]:
+    """Whether simpler schedulers come in the order of Table 5, in every reading."""
+    holds = all(trends_hold(sigma, reading) for reading in SUPERS)
+    return {"holds": holds, "order": "order and trends" if holds else "another order"}
 
 
-def chain_gains(chains: pd.DataFrame) -> tuple[str, str]:
-    """Gains of the chain: ten tasks gain most, moves and swaps more than reversal alone."""
-    trend = beside(7, chains)["0"].unstack("num_tasks").groupby("quantity").mean()
-    holds = (trend[10] > trend[20]).all() and (trend.loc["p_move_swap_percent"]
-                                               > trend.loc["p_rev_percent"]).all()
-    return ("same trend", "direction only") if holds else ("another trend", "not reproduced")
-
-
-def chain_swaps(chains: pd.DataFrame) -> tuple[str, str]:
-    """Swaps at the seams of narrow batches of ten."""
-    table = judged(8, chains).query("num_tasks == 10 and width == 'narrow' and quantity == 'swaps'")
-    status = "reproduced" if (table["status"] == "reproduced").any() else "not reproduced"
-    return f"{table['0'].max():.1f}", status
-
-
-def chain_excess(chains: pd.DataFrame) -> tuple[str, str]:
-    """What a chain takes above the ideal, and whether the paper's own Table 4 allows its number."""
-    table = beside(9, chains).droplevel("quantity")
+def of_chains(chains: pd.DataFrame) -> dict[str, Any]:
+    """What a chain of batches gains (Table 7), swaps (8), and takes above the ideal (9)."""
+    gains = beside(7, chains)["0"].unstack("num_tasks").groupby("quantity").mean()
+    holds = ((gains[10] > gains[20]).all()
+             and (gains.loc["p_move_swap_percent"] > gains.loc["p_rev_percent"]).all())
+    swaps = judged(8, chains).query("num_tasks == 10 and width == 'narrow' and quantity == 'swaps'")
+    excess = beside(9, chains).droplevel("quantity")
     paper = paper_tables()
     rho = paper[paper["table"] == 4].set_index(CELL)["paper"].droplevel("quantity")
-    status = "impossible" if (table["paper"] > 3 * 100 * (rho - 1)).all() else "not reproduced"
-    readings = table[["0", "0.5"]].to_numpy(np.float64)
-    return f"{np.nanmin(readings):.1f} to {np.nanmax(readings):.0f} %", status
+    readings = excess[["0", "0.5"]].to_numpy(np.float64)
+    return {"holds": holds, "trend": "same trend" if holds else "another trend",
+            "swaps": swaps["0"].max(), "swaps_as_much": (swaps["status"] == "reproduced").any(),
+            "least": np.nanmin(readings), "most": np.nanmax(readings),
+            "is_above_its_bound": (excess["paper"] > 3 * 100 * (rho - 1)).all()}
 
 
-def found_factor(model: str, num_gpus: int, ratios: pd.DataFrame) -> tuple[str, str]:
-    """Whether a search found a batch that contradicts a proved factor."""
-    rows = ratios.query("model == @model and num_gpus == @num_gpus")
-    worst = rows["worst_ratio"].max()
-    status = "reproduced" if worst <= rows["proved_factor"].max() + 1e-6 else "impossible"
-    return f"{worst:.3f} found", status
+def of_searches(ratios: pd.DataFrame) -> dict[str, Any]:
+    """The worst ratios found on one GPU, and by how much they exceed the proved factors."""
+    one = ratios[ratios["num_gpus"] == 1].groupby("model")[["worst_ratio", "proved_factor"]].max()
+    return {**one["worst_ratio"], "above": one["worst_ratio"] - one["proved_factor"]}
 
 
 SINGLE = ("far/single.csv",)
 CHAINS = ("far/chains.csv",)
+
+
+def untestable(text: str, why: str, paper: str = "", ours: str = "none") -> tuple[Claim, ...]:
+    """Claim that nothing here decides.
+
+    Parameters
+    ----------
+    text, paper : what is claimed, and its number
+    ours : where to find a number of ours, if anywhere
+    why : what is missing
+    """
+    return section(dict, (), Row(paper, text, ours, lambda n: "not testable", why))
+
+
 TABLE_CLAIMS = (
-    Claim(r"Table 4: $\rho$, 18 cells", "1.23 to 1.01", SINGLE, table_4,
-          "$p_{sup} = 0$; Good, 10 tasks: 1.17"),
-    Claim('"similar for NarrowTimes" (6.4.2)', "", SINGLE, narrow,
-          "equal tasks fill seven slices in rounds"),
-    Claim(r"$\rho \sim 1.01$ on an A30, $n = 10$", "1.01", (), a30, "reached at 20 tasks"),
-    Claim("synthetic error at most 1.10 (abstract)", "1.10", SINGLE, largest_rho,
-          "Table 4 has 1.23, too; true from 15 tasks on"),
-    Claim(r"Rodinia, $\rho = 1.22$, $\sigma$ 2.10, 2.18, 1.16, 1.26", "", (),
-          partial(nothing, "not testable"), "the kernels' times are not published"),
-    Claim("Table 3: simulation within 2 % of a real A30", "2 %", (),
-          partial(nothing, "not testable"), "needs the kernels and a GPU"),
-    Claim(r"Table 5: $\sigma$, 24 cells", "", ("far/sigma.csv",), table_5,
-          "$p_{sup}$ and MISO-opt underspecified"),
-    Claim("Table 6: $p_{ref}$ from 20 tasks on", "7.5 to 15 %", SINGLE, refinement_gain),
-    Claim("Table 6: moves and swaps", "", SINGLE, operations, "columns exchanged for wide times"),
-    Claim("Table 7: gains of the chain", "", CHAINS, chain_gains, "seams underspecified"),
-    Claim("Table 8: up to 9.7 swaps at 10 tasks", "9.7", CHAINS, chain_swaps,
-          "too few tasks for so many improving swaps"),
-    Claim("Table 9: $p_{multi}$", "83 to 95 %", CHAINS, chain_excess, "above its own upper bound"),
-    Claim("1 to 2 ms for 10 to 35 tasks, 12.3, 532, 1621 ms for 100, 500, 1000", "", (),
-          partial(nothing, "not testable", "see `benchmarks/README.md`"),
-          "times of another machine; 6.5.2 has 19.43 ms for 15 tasks, more than 6.4.2 has for 100"))
-FACTOR_CLAIMS = (
-    Claim("FAR on one A30 ends within 7/4 of the optimum", "7/4", ("far/ratios.csv",),
-          partial(found_factor, "A30", 1), "proved; cutting takes no time"),
-    Claim("FAR on one A100 ends within 2 of the optimum", "2", ("far/ratios.csv",),
-          partial(found_factor, "A100", 1), "proved, case 2 after a repair; cutting takes no time"),
-    Claim("FAR on one H100 ends within 2 of the optimum", "2", ("far/ratios.csv",),
-          partial(found_factor, "H100", 1), "as the A100"))
+    *section(
+        of_single_batches, SINGLE,
+        Row("1.23 to 1.01", r"Table 4: $\rho$, 18 cells", "the same in {num_same}",
+            lambda n: graded(n.share_same > 0.9, n.share_same > 0.5),
+            "$p_{{sup}} = 0$; Good, 10 tasks: 1.17"),
+        Row("", '"similar for NarrowTimes" (6.4.2)', "{narrow}",
+            lambda n: graded(n.does_fall), "equal tasks fill seven slices in rounds")),
+    *section(
+        lambda: {"rho": rho_on_a30(10, np.random.default_rng(30))}, (),
+        Row("1.01", r"$\rho \sim 1.01$ on an A30, $n = 10$", "{rho:.2f}",
+            lambda n: graded(abs(n.rho - 1.01) <= 0.02), "reached at 20 tasks")),
+    *section(
+        of_single_batches, SINGLE,
+        Row("1.10", "synthetic error at most 1.10 (abstract)",
+            "{largest:.2f} at {largest_at} tasks",
+            lambda n: "impossible" if n.largest > 1.10 else "reproduced",
+            "Table 4 has 1.23, too; true from 15 tasks on")),
+    *untestable(r"Rodinia, $\rho = 1.22$, $\sigma$ 2.10, 2.18, 1.16, 1.26",
+                "the kernels' times are not published"),
+    *untestable("Table 3: simulation within 2 % of a real A30", "needs the kernels and a GPU",
+                "2 %"),
+    *section(
+        of_simpler_schedulers, ("far/sigma.csv",),
+        Row("", r"Table 5: $\sigma$, 24 cells", "{order}", lambda n: graded(False, n.holds),
+            "$p_{{sup}}$ and MISO-opt underspecified")),
+    *section(
+        of_single_batches, SINGLE,
+        Row("7.5 to 15 %", "Table 6: $p_{ref}$ from 20 tasks on",
+            "{least_gain:.1f} to {most_gain:.1f} %", lambda n: graded(n.gains_as_much),
+            "our phases 1 and 2 leave less to mend: at 20 tasks, Mixed, Wide they end at "
+            "{before:.2f} of the ideal; by its Tables 4 and 6 the paper's end at "
+            "{their_before:.2f}"),
+        Row("", "Table 6: moves and swaps", "{sums}", lambda n: graded(False, n.same_sums),
+            "columns exchanged for wide times")),
+    *section(
+        of_chains, CHAINS,
+        Row("", "Table 7: gains of the chain", "{trend}", lambda n: graded(False, n.holds),
+            "seams underspecified"),
+        Row("9.7", "Table 8: up to 9.7 swaps at 10 tasks", "{swaps:.1f}",
+            lambda n: graded(n.swaps_as_much), "too few tasks for so many improving swaps"),
+        Row("83 to 95 %", "Table 9: $p_{multi}$", "{least:.1f} to {most:.0f} %",
+            lambda n: "impossible" if n.is_above_its_bound else "not reproduced",
+            "above its own upper bound")),
+    *untestable("1 to 2 ms for 10 to 35 tasks, 12.3, 532, 1621 ms for 100, 500, 1000",
+                "times of another machine; 6.5.2 has 19.43 ms for 15 tasks, more than 6.4.2 has "
+                "for 100", ours="see `benchmarks/README.md`"))
+
+
+def factor_claim(model: str, factor: str, why: str) -> Row:
+    """FAR's proved factor on one GPU of a model, which no batch that was found contradicts.
+
+    Parameters
+    ----------
+    model, factor : of the GPU; what is proved
+    why : what the proof needs
+    """
+    return Row(factor, f"FAR on one {model} ends within {factor} of the optimum",
+               f"{{{model}:.3f}} found",
+               lambda n: "impossible" if n.above[model] > 1e-6 else "reproduced", why)
+
+
+FACTOR_CLAIMS = section(
+    of_searches, ("far/ratios.csv",),
+    factor_claim("A30", "7/4", "proved; cutting takes no time"),
+    factor_claim("A100", "2", "proved, case 2 after a repair; cutting takes no time"),
+    factor_claim("H100", "2", "as the A100"))
 
 CLAIMS: tuple[Claim, ...] = (*TABLE_CLAIMS, *FACTOR_CLAIMS)
 
