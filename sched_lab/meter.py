@@ -486,22 +486,24 @@ def is_date(text: str) -> bool:
         return True
 
 # %% ../nbs/14_meter.ipynb #14-036
-RATE_COLUMNS = {"time": Column("text"), "value": Column("number", mend="give a number")}
+LARGEST_RATE = 1e6  # EUR or g per kWh
+LATEST_S = 1e12  # 30,000 years
 
 # %% ../nbs/14_meter.ipynb #14-036p
-def read_rates(path: str | Path, zero: str | None) -> Rate:
-    """A series from a CSV file with the columns time and value.
+def read_rates(path: str | Path, zero: str | None, least: float = -LARGEST_RATE) -> Rate:
+    """A series from a CSV file with the columns time and value, none of which is below `least`.
 
     Raises
     ------
     InputError : naming file, row and column
     """
-    table = read_table(path, RATE_COLUMNS)
+    table = read_table(path, {"time": Column("text"), "value": Column(
+        "number", minimum=least, maximum=LARGEST_RATE)})
     since = [seconds_of(text, zero) for text in table["time"]]
     for row, text, now, before in zip(table.index, table["time"], since, [None, *since],
                                       strict=False):
         problem = ""
-        if now is None or not np.isfinite(now):
+        if now is None or not abs(now) <= LATEST_S:
             problem = f"{text!r:.60} is neither a number of seconds nor a date"
         elif zero is None and is_date(text):
             problem = f"{text} is a date, and the cluster has no dates"
@@ -540,14 +542,16 @@ def rate_of(given: str, option: str, zero: str | None, horizon: tuple[float, flo
     ------
     InputError : it is neither, or the series does not cover the horizon
     """
+    least = KNOWN_RATES[option].least
     try:
         number = float(given)
     except ValueError:
-        rate = read_rates(given, zero)
+        rate = read_rates(given, zero, least)
     else:
-        if not np.isfinite(number):
+        if not least <= number <= LARGEST_RATE:
             raise InputError(f"{option} {given} is not a number that can be paid",
-                             mend="give a finite number, or a file")
+                             mend=f"give a number from {least:,.0f} to {LARGEST_RATE:,.0f}, or a "
+                             "file")
         rate = Rate(np.array([-np.inf]), np.array([number]), np.inf)
     check_cover(rate, horizon, given)
     return rate
@@ -604,16 +608,20 @@ class Tariff(NamedTuple):
 
 # %% ../nbs/14_meter.ipynb #14-042p
 class Known(NamedTuple):
-    """A rate that holds where nobody gives another: its value, its unit, and where it is from."""
+    """A rate that holds where nobody gives another: its value, its unit, and where it is from.
+
+    There is none below `least`: power is paid for to be taken at times, but nothing takes CO2 back.
+    """
 
     value: float
     unit: str
     source: str
+    least: float
 
 
 KNOWN_RATES = {
-    "--price": Known(0.17168313, "EUR/kWh", "the price of ANDREAS' authors"),
-    "--carbon": Known(214.0, "g of CO2 per kWh", "EU-27 in 2023, European Environment Agency")}
+    "--price": Known(0.17168313, "EUR/kWh", "the price of ANDREAS' authors", -LARGEST_RATE),
+    "--carbon": Known(214.0, "g of CO2 per kWh", "EU-27 in 2023, European Environment Agency", 0.0)}
 
 # %% ../nbs/14_meter.ipynb #14-043
 def rate_in_words(given: str, option: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 import zipfile
 from pathlib import Path
@@ -88,6 +89,37 @@ def test_what_nobody_means_well_is_one_line_soon(words, said, capsys):
     begun = time.process_time()
     assert_refused(call(*words.split()), capsys, said)
     assert time.process_time() - begun < 5
+
+
+SERIES = {"beyond.csv": "time,value\n0,1e308\n86400,1\n172800,1\n",
+          "below.csv": "time,value\n0,-1\n86400,1\n172800,1\n",
+          "late.csv": "time,value\n0,1\n1e308,1\n"}
+RATED = {"hadar": "hadar", "far": "far --times times.csv", "andreas": "andreas --instance jobs.json",
+         "inflate": "inflate --nodes nodes.csv --tasks tasks.csv", "day": "day mine --days 1 --nodes 2"}
+
+
+@pytest.mark.parametrize("command", RATED)
+@pytest.mark.parametrize(("words", "said"), [
+    ("--price beyond.csv", "1e308 is above 1000000.0"), ("--carbon below.csv", "-1 is negative"),
+    ("--price late.csv", "neither a number of seconds nor a date"),
+    ("--price 1e308", "give a number from -1,000,000 to"),
+    ("--carbon -1", "give a number from 0 to 1,000,000"), (f"--price {'x' * 300}", "File name too long"),
+    ("--price loop", "cannot be read")])
+def test_rates_and_catalogues_that_are_none(command, words, said, capsys):
+    for family in ("far", "andreas", "fleet"):
+        call("example", family, ".")
+    for name, text in SERIES.items():
+        Path(name).write_text(text)
+    Path("loop").symlink_to("loop")
+    if command == "day":
+        call("read", "k8s", "nodes.json", "pods.json", "--out", "mine")
+    capsys.readouterr()
+    assert_refused(call(*shlex.split(f"{RATED[command]} {words} --out out")), capsys, said)
+
+
+@pytest.mark.parametrize("words", ["calibrate", "far --times", "hadar --jobs", "andreas --instance", "inflate --nodes"])
+def test_a_name_that_no_file_can_have(words, capsys):
+    assert_refused(call(*words.split(), "a\0b", "--out", "out"), capsys, "null byte")
 
 
 @pytest.mark.parametrize(("about", "said"), [

@@ -84,7 +84,7 @@ def check_unique(table: pd.DataFrame, names: Sequence[str], path: str | Path, me
 NODE_COLUMNS = {
     "node": Column("text"), "gpu": Column("text"),
     "gpus": Column("integer", minimum=1, maximum=MOST_GPUS),
-    "memory_gib": Column("number", required=False, default=np.inf, minimum=0, blank=np.inf),
+    "memory_gib": Column("number", required=False, default=np.inf, minimum=0, maximum=1e6, blank=np.inf),
     "idle_w": Column("number", required=False, minimum=0, maximum=MOST_W, blank=np.nan)}
 
 
@@ -247,7 +247,7 @@ JOB_COLUMNS = {
     "weight_eur_per_h": Column("number", required=False, minimum=0, maximum=MOST_EUR),
     "priority": Column("integer", required=False, minimum=1, maximum=len(PRIORITIES)),
     "application": Column("text", required=False),
-    "memory_gib": Column("number", required=False, default=0.0, minimum=0, blank=0.0),
+    "memory_gib": Column("number", required=False, default=0.0, minimum=0, maximum=1e6, blank=0.0),
     "epochs_done": Column("number", required=False, default=0.0, minimum=0, blank=0.0),
     "node": Column("text", required=False), "gpu": Column("text", required=False),
     "gpus": Column("integer", required=False, minimum=1, maximum=MOST_GPUS, blank=0.0)}

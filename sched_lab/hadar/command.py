@@ -23,9 +23,10 @@ from ..lab.commands import (
     folder_option,
     option,
     policy_option,
+    series_files,
     within,
 )
-from ..lab.frames import embedded, read_input, sha256
+from ..lab.frames import embedded, read_input
 from ..lab.reports import PAGE, Answer
 from .energy import AWAKE, Sleep
 from .model import read_workload
@@ -67,10 +68,9 @@ def energy_terms(hardware: Path | None, price: str, carbon: str, asleep_after: f
 def energy_inputs(price: str, carbon: str, asleep_after: float | None,
                   asleep_watts: float) -> dict[str, Any]:
     """What the answer depends on, a file by its checksum."""
-    rates = {"price": price, "carbon": carbon}
-    said = {name: sha256(text) if text and Path(text).is_file() else text
-            for name, text in rates.items()}
-    return {**said, "asleep_after": asleep_after, "asleep_watts": asleep_watts}
+    files = checksums_of(series_files(price=price, carbon=carbon))
+    return {"price": price, "carbon": carbon, **files,
+            "asleep_after": asleep_after, "asleep_watts": asleep_watts}
 
 
 def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,

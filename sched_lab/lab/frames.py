@@ -562,9 +562,11 @@ def sha256(path: str | Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
         raise _missing(path) from None
-    except OSError as trouble:
-        raise InputError(f"cannot be read ({trouble.strerror or trouble})", file=path,
-                         mend="check the path") from None
+    except (OSError, ValueError) as trouble:
+        if isinstance(trouble, InputError):
+            raise
+        reason = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
+        raise InputError(f"cannot be read ({reason})", file=path, mend="check the path") from None
 
 
 _MEND_OUTPUT = "choose another --out"

@@ -174,7 +174,8 @@ def test_a_series_of_prices_is_paid_hour_by_hour():
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (("--policies", "fdg"), "fdg"), (("--backfill", "some"), "some"), (("--price", "x.csv"), "x.csv"),
+    (("--policies", "fgd,firstfit"), "sched-lab: there is no policy 'firstfit'"),
+    (("--backfill", "some"), "some"), (("--price", "x.csv"), "x.csv"),
     (("--what-if", "absent.toml"), "absent.toml"), (("--gpu-power", "absent.csv"), "absent.csv"),
     (("--against", "pwr", "--policies", "fgd"), "none of"), (("--load-curve", "odd"), "odd"),
     (("--policies", "recorded,fgd", "--what-if", "more.toml"), "never was"), (("--at", "5", "--what-if", "more.toml"),

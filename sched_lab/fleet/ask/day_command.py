@@ -22,10 +22,12 @@ from ...lab.commands import (
     NoCharts,
     Price,
     answer_with,
+    checksums_of,
     folder_named,
     folder_option,
     option,
     progress,
+    series_files,
 )
 from ...lab.frames import InputError, sha256
 from ...lab.reports import PAGE, Answer
@@ -109,11 +111,10 @@ def day_command(cluster: ClusterFolder, out: DayFolder, days: Days = 10, seed: S
 
     Example: sched-lab day mycluster --days 10 --out worth
     """
-    files = {"nodes": cluster / "nodes.csv", "hardware": hardware,
-             **{name: Path(given) for name, given in (("price", price), ("carbon", carbon))
-                if Path(given).is_file()}}
+    files = {"nodes": cluster / "nodes.csv", "hardware": hardware}
+    rates = checksums_of(series_files(price=price, carbon=carbon))
     asked = {"days": days, "seed": seed, "nodes": nodes, "price": price, "carbon": carbon,
-             "files": {name: sha256(path) for name, path in files.items() if path},
+             "files": {name: sha256(path) for name, path in files.items() if path} | rates,
              "sched_lab": __version__}
     some = nodes_in(cluster, nodes, hardware)
     tariff = tariff_of(price, carbon, None, (0.0, HORIZON_S))

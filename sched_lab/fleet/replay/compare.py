@@ -21,7 +21,7 @@ from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on, read_bytes
 from ...lab.jit import njit
-from ...lab.sweeps import sweep
+from ...lab.sweeps import Shown, sweep
 from ...meter import Tariff, amounts_in, coarser, tariff_of, with_edges
 from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
@@ -112,7 +112,7 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
         if name == RECORDED and not is_recorded:
             raise InputError("no task has a known node and start, so there is nothing recorded",
                              value=name, mend="leave the policy recorded out")
-        if name != RECORDED and lacking and policy_of(name).needs_watts:
+        if name != RECORDED and policy_of(name).needs_watts and lacking:
             raise InputError(f"the policy {name} weighs watts, and {unknown_watts(lacking)}",
                              value=name, mend=f"{WATTS_MEND}, or choose among "
                              + ", ".join(WITHOUT_WATTS))
@@ -177,7 +177,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str],
     elif others:
         done = sweep(run, [{"policy": name} for name in others], place.folder,
                      depends_on=place.depends_on, workers=min(place.workers, len(others)),
-                     dask=place.dask)
+                     dask=place.dask, shown=Shown("policies"))
         found |= {str(name): schedule_in(part) for name, part in done.frame.groupby("policy")}
     return {name: found[name] for name in names}
 
