@@ -571,8 +571,9 @@ def bid_family(place: Workplace) -> pd.DataFrame:
     return judged(place, FAMILY, "family")
 
 
-BY_EQ_1 = {"policies": (*FGD_TO_PWR, "joint", *FAMILY), "seeds": JUDGES[:5],
-           "traces": ("default", "gpuspec33", "multigpu50"), "power": "eq1"}
+BY_EQ_1: dict[str, Any] = {
+    "policies": (*FGD_TO_PWR, "joint", *FAMILY), "seeds": JUDGES[:5],
+    "traces": ("default", "gpuspec33", "multigpu50"), "power": "eq1"}
 
 
 def bid_eq1(place: Workplace) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from studies.equal_service import (
     weights_of,
 )
 from studies.online import (
+    BY_EQ_1,
     CHANGES,
     FAMILY,
     JUDGES,
@@ -182,11 +183,12 @@ def place_for(folder, trace):
     return Workplace(folder, find=here)
 
 
-@pytest.mark.parametrize(("frame", "policy"), [("equal_service", "joint"), ("bid_family", "bid:1000:0.5")])
-def test_a_stored_run_comes_out_again(frame, policy, tmp_path, monkeypatch):
-    monkeypatch.setattr("studies.online.JUDGES", (53,))
-    again = judged(place_for(tmp_path, "gpuspec25"), (policy,), "again", ("gpuspec25",))
-    kept = stored(f"{frame}.csv.gz").query("trace == 'gpuspec25' and seed == 53 and policy == @policy")
+@pytest.mark.parametrize(("frame", "policy", "trace", "power"), [
+    ("equal_service", "joint", "gpuspec25", "package"), ("bid_family", "bid:1000:0.5", "gpuspec25", "package"),
+    ("bid_eq1", "bid:1000:0.5", "gpuspec33", "eq1")])
+def test_a_stored_run_comes_out_again(frame, policy, trace, power, tmp_path):
+    again = judged(place_for(tmp_path, trace), (policy,), "again", (trace,), seeds=(51,), power=power)
+    kept = stored(f"{frame}.csv.gz").query("trace == @trace and seed == 51 and policy == @policy")
     assert len(again) == len(kept) == 51
     for column in again:
         assert (again[column].to_numpy() == kept[column].to_numpy()).all(), column
@@ -200,12 +202,14 @@ def test_a_stored_bound_comes_out_again(tmp_path):
 
 
 def test_all_runs_are_stored_on_seeds_that_tuned_nothing():
-    for name, policies in (("equal_service", TO_JUDGE), ("bid_family", FAMILY)):
+    for name, policies, traces, seeds in (
+            ("equal_service", TO_JUDGE, TRACES, JUDGES), ("bid_family", FAMILY, TRACES, JUDGES),
+            ("bid_eq1", BY_EQ_1["policies"], BY_EQ_1["traces"], BY_EQ_1["seeds"])):
         runs = stored(f"{name}.csv.gz")
-        wanted = {(policy, trace) for policy in policies for trace in TRACES}
+        wanted = {(policy, trace) for policy in policies for trace in traces}
         assert set(zip(runs["policy"], runs["trace"], strict=True)) == wanted
-        assert set(runs["seed"]) == set(JUDGES) and min(JUDGES) > 46
-        assert len(runs) == len(wanted) * len(JUDGES) * 51
+        assert set(runs["seed"]) == set(seeds) and min(seeds) > 46
+        assert len(runs) == len(wanted) * len(seeds) * 51
         assert (runs["used_gpu_milli"] <= runs["arrived_gpu_milli"]).all()
 
 
