@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import armida, generate
-from sched_lab.andreas.simulation import Simulation, simulate
+from sched_lab.andreas.simulation import simulate
 from sched_lab.lab.plots import policy_colours
-from sched_lab.lab.reproduction import Claim, Experiment, Workplace
+from sched_lab.lab.reproduction import Experiment, Workplace
 from sched_lab.lab.sweeps import grid
+
+from .claims import Row, graded, said, section
 
 if TYPE_CHECKING:
     import altair as alt
@@ -135,176 +137,124 @@ def by_rg(sweep: pd.DataFrame, search: pd.DataFrame) -> pd.Series:
     return by_nodes_of_rg(sweep, search).mean(axis=1).rename("rg as printed")
 
 
-def status_of(is_met: bool, is_partly: bool = False) -> str:
-    """How a claim stands."""
-    return "reproduced" if is_met else "direction only" if is_partly else "not reproduced"
-
-
 def near(percent: pd.Series, wanted: float) -> pd.Series:
     """Whether a reduction is the one wanted, within three points."""
     return (percent - wanted).abs() < 3
 
 
-def on_average(sweep: pd.DataFrame, search: pd.DataFrame) -> tuple[str, str]:
-    """The reductions of all factors."""
-    greedy = by_greedy(sweep)
-    rg = by_rg(sweep, search)
-    words = (f"greedy {greedy.min():.0f} to {greedy.max():.0f} %, "
-             f"RG as printed {rg.min():.0f} to {rg.max():.0f} %")
-    return words, status_of(bool(greedy.between(30, 62).all()), greedy.max() > 62)
+def reductions(sweep: pd.DataFrame, search: pd.DataFrame) -> dict[str, Any]:
+    """What greedy and RG as printed save against the rules, by scenario and factor."""
+    greedy, rg = by_greedy(sweep), by_rg(sweep, search)
+    both = [factor for each in (greedy.unstack("scenario"), rg.unstack("scenario"))
+            for factor in each.index[near(each[1], 62) & near(each[2], 30)]]
+    return {"greedy": greedy, "least": greedy.min(), "most": greedy.max(),
+            "rg_least": rg.min(), "rg_most": rg.max(),
+            "small": greedy[1], "large": greedy[2], "rg_small": rg[1], "rg_large": rg[2],
+            "both": ", ".join(both) or "no factor gives both", "num_both": len(both),
+            "loses_from": greedy[1].index[greedy[1] < 0].min(),
+            "rg_loses_from": rg[1].index[rg[1] < 0].min()}
 
 
-def first_scenario(sweep: pd.DataFrame, search: pd.DataFrame) -> tuple[str, str]:
-    """The reductions on small nodes."""
-    greedy = by_greedy(sweep)[1]
-    rg = by_rg(sweep, search)[1]
-    words = (f"greedy {greedy['1.0']:.0f} % at $f = 1.0$, {greedy['1.4']:.0f} % at 1.4; RG as "
-             f"printed {rg['0.6']:.0f} % at 0.6, {rg['0.8']:.0f} % at 0.8, "
-             f"{rg['1.4']:.0f} % at 1.4")
-    return words, status_of(bool(near(greedy, 62).all()), greedy.max() > 62)
+def plots(sweep: pd.DataFrame) -> dict[str, Any]:
+    """What greedy saves of the makespan and of the energy."""
+    makespan, energy = (by_greedy(sweep, name) for name in ("makespan_s", "energy_eur"))
+    return {"least": makespan.min(), "most": makespan.max(),
+            "least_energy": energy.min(), "most_energy": energy.max()}
 
 
-def second_scenario(sweep: pd.DataFrame, search: pd.DataFrame) -> tuple[str, str]:
-    """The reductions on large nodes."""
-    greedy = by_greedy(sweep)[2]
-    rg = by_rg(sweep, search)[2]
-    words = (f"greedy {greedy['1.3']:.0f} % at $f = 1.3$, {greedy['1.4']:.0f} % at 1.4; RG as "
-             f"printed {rg['1.2']:.0f} % at 1.2, {rg['1.3']:.0f} % at 1.3")
-    return words, status_of(bool(near(greedy, 30).all()), greedy.max() > 30)
-
-
-def with_one_setting(sweep: pd.DataFrame, search: pd.DataFrame) -> tuple[str, str]:
-    """Factors that give both reductions."""
-    both = [percent.index[near(percent[1], 62) & near(percent[2], 30)].tolist()
-            for percent in (each.unstack("scenario")
-                            for each in (by_greedy(sweep), by_rg(sweep, search)))]
-    words = ", ".join(sum(both, [])) or "no factor gives both"
-    return words, status_of(any(both))
-
-
-def costs_less(sweep: pd.DataFrame, search: pd.DataFrame) -> tuple[str, str]:
-    """From which factor on RG costs more than the rules."""
-    greedy = by_greedy(sweep)
-    rg = by_rg(sweep, search)
-    coded = greedy[1].index[greedy[1] < 0].min()
-    printed = rg[1].index[rg[1] < 0].min()
-    words = (f"true but for overload: scenario 1 from $f = {coded}$ on, as printed from "
-             f"{printed} on")
-    return words, status_of(bool((greedy > 0).all()), bool((greedy[2] > 0).all()))
-
-
-def of_makespan(sweep: pd.DataFrame) -> tuple[str, str]:
-    """Reduction of the time until all jobs are done."""
-    percent = by_greedy(sweep, "makespan_s")
-    return f"0 to {percent.max():.0f} %", status_of(bool((percent > 1).all()), percent.max() > 1)
-
-
-def of_energy(sweep: pd.DataFrame) -> tuple[str, str]:
-    """Reduction of the energy cost."""
-    percent = by_greedy(sweep, "energy_eur")
-    return f"{percent.min():.0f} to {percent.max():.0f} % less", "not testable"
-
-
-def decision_ms(times: pd.DataFrame, scenario: int) -> pd.Series:
-    """Mean time of a decision of RG as printed, by number of nodes."""
-    chosen = times[(times["scenario"] == scenario) & (times["method"] == "rg")]
-    return chosen.groupby("num_nodes")["decision_ms"].mean()
-
-
-def slowest_decision(times: pd.DataFrame) -> tuple[str, str]:
-    """Decisions on small nodes, compared with 100 ms."""
-    spent_ms = decision_ms(times, 1)
-    return f"{spent_ms.max():.0f} ms in the mean at most", status_of(spent_ms.max() < 100)
-
-
-def mean_decision(times: pd.DataFrame) -> tuple[str, str]:
-    """Decisions on large nodes, compared with 10 ms."""
-    spent_ms = decision_ms(times, 2)
-    return f"{spent_ms.min():.1f} to {spent_ms.max():.1f} ms", status_of(spent_ms.max() < 10)
+def decisions(times: pd.DataFrame) -> dict[str, Any]:
+    """Mean time of a decision of RG as printed, least and most over the numbers of nodes."""
+    of_rg = times[times["method"] == "rg"]
+    spent_ms = of_rg.groupby(["scenario", "num_nodes"])["decision_ms"].mean()
+    return {"small_ms": spent_ms[1].max(), "large_ms": [spent_ms[2].min(), spent_ms[2].max()]}
 
 
 PREDICTED_EUR = 1.08438
 MEASURED_EUR = 0.95111
 
 
-@cache
-def armida_day(loss: str) -> Simulation:
-    """The ARMIDA day with greedy, decided every five minutes."""
-    return simulate(armida(), "greedy", period_s=300, loss=loss)
+def armida_day() -> dict[str, Any]:
+    """The ARMIDA day with greedy, where interruptions cost a moved job's epoch or everybody's."""
+    moved, always = (simulate(armida(), "greedy", period_s=300, loss=loss)
+                     for loss in ("moved", "always"))
+    late = int((moved.end_s > moved.instance.jobs.due_s).sum())
+    return {"moved": moved.energy_eur, "always": always.energy_eur,
+            "deviation": round(100 * (PREDICTED_EUR - MEASURED_EUR) / MEASURED_EUR, 2),
+            "late": late or "none"}
 
 
-def predicted_cost() -> tuple[str, str]:
-    """What greedy pays, as interruptions cost a moved job's epoch or everybody's."""
-    moved, always = (armida_day(loss).energy_eur for loss in ("moved", "always"))
-    is_between = moved <= PREDICTED_EUR <= always
-    words = f"greedy {moved:.3f} to {always:.3f} EUR; RG: {{doc}}`35_andreas_simulation`"
-    return words, status_of(is_between)
-
-
-def deviation() -> tuple[str, str]:
-    """Deviation of the prediction from what was measured."""
-    percent = round(100 * (PREDICTED_EUR - MEASURED_EUR) / MEASURED_EUR, 2)
-    return f"{percent} %", status_of(percent < 13)
-
-
-def jobs_in_time() -> tuple[str, str]:
-    """Jobs that are late on that day."""
-    done = armida_day("moved")
-    late = int((done.end_s > done.instance.jobs.due_s).sum())
-    return f"{late or 'none'} late", status_of(late == 0)
-
-
-def as_said(words: str, status: str) -> Callable[[], tuple[str, str]]:
-    """What no frame decides."""
-    return lambda: (words, status)
-
-
-SWEEP = ("andreas/sweep.csv",)
 BOTH = ("andreas/sweep.csv", "andreas/search.csv")
-TIMES = ("andreas/times.csv",)
 OF_REDUCTIONS = (
-    Claim("cost reduction on average (abstract, V-B, VI)", "30 to 62 %", BOTH, on_average,
-          "depends on $f$, which is not given; each value is reached at some $f$"),
-    Claim("scenario 1 (V-B)", "around 62 %", BOTH, first_scenario,
-          "reached at one factor, as printed at two; the sign changes above"),
-    Claim("scenario 2 (V-B)", "almost 30 %", BOTH, second_scenario,
-          "reached between these factors"),
-    Claim("both with one setting", "implied", BOTH, with_one_setting,
-          "large nodes are always less loaded"),
-    Claim("RG costs less than FIFO, EDF, PS", "Figures 2 and 3", BOTH, costs_less,
-          "in overload the latest go first"),
-    Claim("the rules lose because jobs wait for long ones (V-B)", "the reason given", (),
-          as_said("fewer than one late job in ten", "not reproduced"),
-          "jobs stay on slow GPUs; moving them is the gain"))
+    *section(
+        reductions, BOTH,
+        Row("30 to 62 %", "cost reduction on average (abstract, V-B, VI)",
+            "greedy {least:.0f} to {most:.0f} %, RG as printed {rg_least:.0f} to {rg_most:.0f} %",
+            lambda n: graded(30 <= n.least and n.most <= 62, n.most > 62),
+            "depends on $f$, which is not given; each value is reached at some $f$"),
+        Row("around 62 %", "scenario 1 (V-B)",
+            "greedy {small[1.0]:.0f} % at $f = 1.0$, {small[1.4]:.0f} % at 1.4; RG as printed "
+            "{rg_small[0.6]:.0f} % at 0.6, {rg_small[0.8]:.0f} % at 0.8, "
+            "{rg_small[1.4]:.0f} % at 1.4",
+            lambda n: graded(near(n.small, 62).all(), n.small.max() > 62),
+            "reached at one factor, as printed at two; the sign changes above"),
+        Row("almost 30 %", "scenario 2 (V-B)",
+            "greedy {large[1.3]:.0f} % at $f = 1.3$, {large[1.4]:.0f} % at 1.4; RG as printed "
+            "{rg_large[1.2]:.0f} % at 1.2, {rg_large[1.3]:.0f} % at 1.3",
+            lambda n: graded(near(n.large, 30).all(), n.large.max() > 30),
+            "reached between these factors"),
+        Row("implied", "both with one setting", "{both}", lambda n: graded(n.num_both > 0),
+            "large nodes are always less loaded"),
+        Row("Figures 2 and 3", "RG costs less than FIFO, EDF, PS",
+            "true but for overload: scenario 1 from $f = {loses_from}$ on, as printed from "
+            "{rg_loses_from} on",
+            lambda n: graded((n.greedy > 0).all(), (n.large > 0).all()),
+            "in overload the latest go first")),
+    said("the reason given", "the rules lose because jobs wait for long ones (V-B)",
+         "fewer than one late job in ten", "not reproduced",
+         "jobs stay on slow GPUs; moving them is the gain"))
 
 OF_PLOTS = (
-    Claim("RG reduces the time until all jobs are done", "third plot, no number", SWEEP,
-          of_makespan, "nothing at light load: the arrivals last as long as they last"),
-    Claim("energy costs", "first plot, no number", SWEEP, of_energy,
-          "the curves are published as pictures"),
-    Claim("Figure 2, Figure 3", "captions: first, second scenario; text: second, first", (),
-          as_said("", "impossible"), "the captions are exchanged, or the text; by the text "
-          "the 62 % are those of Figure 3"),
-    Claim("a decision takes less than 0.1 s, always (scenario 1)", "< 100 ms", TIMES,
-          slowest_decision,
-          "a mean of whole simulations; single calls: `benchmarks/README.md`"),
-    Claim("less than 0.01 s on average (scenario 2)", "< 10 ms", TIMES, mean_decision,
-          "another program on another machine"),
-    Claim("RG takes longer than the rules", "fourth plot", (),
-          as_said("greedy, one round: 0.08 ms at 100 nodes", "reproduced"),
-          "`benchmarks/README.md`"))
+    *section(
+        plots, ("andreas/sweep.csv",),
+        Row("third plot, no number", "RG reduces the time until all jobs are done",
+            "0 to {most:.0f} %", lambda n: graded(n.least > 1, n.most > 1),
+            "nothing at light load: the arrivals last as long as they last"),
+        Row("first plot, no number", "energy costs",
+            "{least_energy:.0f} to {most_energy:.0f} % less", lambda n: "not testable",
+            "the curves are published as pictures")),
+    said("captions: first, second scenario; text: second, first", "Figure 2, Figure 3", "",
+         "impossible", "the captions are exchanged, or the text; by the text the 62 % are those "
+         "of Figure 3"),
+    *section(
+        decisions, ("andreas/times.csv",),
+        Row("< 100 ms", "a decision takes less than 0.1 s, always (scenario 1)",
+            "{small_ms:.0f} ms in the mean at most", lambda n: graded(n.small_ms < 100),
+            "a mean of whole simulations; single calls: `benchmarks/README.md`"),
+        Row("< 10 ms", "less than 0.01 s on average (scenario 2)",
+            "{large_ms[0]:.1f} to {large_ms[1]:.1f} ms", lambda n: graded(n.large_ms[1] < 10),
+            "another program on another machine")),
+    said("fourth plot", "RG takes longer than the rules",
+         "greedy, one round: 0.08 ms at 100 nodes", "reproduced", "`benchmarks/README.md`"))
 
+PREDICTED, DEVIATION, IN_TIME = section(
+    armida_day, (),
+    Row("1.08438 EUR", "predicted cost of the ARMIDA day (Table III)",
+        "greedy {moved:.3f} to {always:.3f} EUR; RG: {{doc}}`35_andreas_simulation`",
+        lambda n: graded(n.moved <= PREDICTED_EUR <= n.always),
+        "as a band: seed and lost progress are not given"),
+    Row("12.29 %", "deviation from the real cost; below 13 % (abstract, VI)", "{deviation} %",
+        lambda n: graded(n.deviation < 13), "12.29 % is of the predicted cost"),
+    Row("none late", "all jobs in time (V-C)", "{late} late",
+        lambda n: graded(n.late == "none"),
+        "with greedy and RG as printed, and due dates put right"))
 OF_ARMIDA = (
-    Claim("predicted cost of the ARMIDA day (Table III)", "1.08438 EUR", (), predicted_cost,
-          "as a band: seed and lost progress are not given"),
-    Claim("measured cost (Table III)", "0.95111 EUR", (), as_said("none", "not testable"),
-          "needs the cluster, or its power as numbers"),
-    Claim("deviation from the real cost; below 13 % (abstract, VI)", "12.29 %", (), deviation,
-          "12.29 % is of the predicted cost"),
-    Claim("average deviation of each call (Table III)", "10.81 %", (),
-          as_said("none", "not testable"), "no cost of a call is published"),
-    Claim("all jobs in time (V-C)", "none late", (), jobs_in_time,
-          "with greedy and RG as printed, and due dates put right"))
+    PREDICTED,
+    said("0.95111 EUR", "measured cost (Table III)", "none", "not testable",
+         "needs the cluster, or its power as numbers"),
+    DEVIATION,
+    said("10.81 %", "average deviation of each call (Table III)", "none", "not testable",
+         "no cost of a call is published"),
+    IN_TIME)
 
 CLAIMS = (*OF_REDUCTIONS, *OF_PLOTS, *OF_ARMIDA)
 

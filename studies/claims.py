@@ -10,6 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from sched_lab.lab.reproduction import Claim
@@ -26,7 +27,7 @@ class Each(tuple[float, ...]):
         return ", ".join(format(value, form) for value in self)
 
 
-def graded(holds: bool, partly: bool = False) -> str:
+def graded(holds: bool | np.bool_, partly: bool | np.bool_ = False) -> str:
     """Status of a claim that holds, holds for some of what it names, or does not hold."""
     return "reproduced" if holds else "direction only" if partly else "not reproduced"
 
@@ -87,3 +88,14 @@ def section(measure: Measure, frames: tuple[str, ...], *rows: Row) -> tuple[Clai
     measured = Measured(measure)
     return tuple(Claim(row.text, row.paper, frames, partial(answer, row, measured))
                  for row in rows)
+
+
+def said(paper: str, text: str, ours: str, status: str, why: str) -> Claim:
+    """Claim that no frame decides.
+
+    Parameters
+    ----------
+    paper, text : its number or section, and what it says
+    ours, status, why : the answer
+    """
+    return Claim(text, paper, (), lambda: (ours, status, why))

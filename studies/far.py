@@ -30,7 +30,7 @@ from sched_lab.lab.arrays import Floats
 from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 
-from .claims import Row, graded, section
+from .claims import Row, graded, said, section
 
 if TYPE_CHECKING:
     import altair as alt
@@ -375,18 +375,6 @@ SINGLE = ("far/single.csv",)
 CHAINS = ("far/chains.csv",)
 
 
-def untestable(text: str, why: str, paper: str = "", ours: str = "none") -> tuple[Claim, ...]:
-    """Claim that nothing here decides.
-
-    Parameters
-    ----------
-    text, paper : what is claimed, and its number
-    ours : where to find a number of ours, if anywhere
-    why : what is missing
-    """
-    return section(dict, (), Row(paper, text, ours, lambda n: "not testable", why))
-
-
 TABLE_CLAIMS = (
     *section(
         of_single_batches, SINGLE,
@@ -405,10 +393,10 @@ TABLE_CLAIMS = (
             "{largest:.2f} at {largest_at} tasks",
             lambda n: "impossible" if n.largest > 1.10 else "reproduced",
             "Table 4 has 1.23, too; true from 15 tasks on")),
-    *untestable(r"Rodinia, $\rho = 1.22$, $\sigma$ 2.10, 2.18, 1.16, 1.26",
-                "the kernels' times are not published"),
-    *untestable("Table 3: simulation within 2 % of a real A30", "needs the kernels and a GPU",
-                "2 %"),
+    said("", r"Rodinia, $\rho = 1.22$, $\sigma$ 2.10, 2.18, 1.16, 1.26", "none", "not testable",
+         "the kernels' times are not published"),
+    said("2 %", "Table 3: simulation within 2 % of a real A30", "none", "not testable",
+         "needs the kernels and a GPU"),
     *section(
         of_simpler_schedulers, ("far/sigma.csv",),
         Row("", r"Table 5: $\sigma$, 24 cells", "{order}", lambda n: graded(False, n.holds),
@@ -431,9 +419,9 @@ TABLE_CLAIMS = (
         Row("83 to 95 %", "Table 9: $p_{multi}$", "{least:.1f} to {most:.0f} %",
             lambda n: "impossible" if n.is_above_its_bound else "not reproduced",
             "above its own upper bound")),
-    *untestable("1 to 2 ms for 10 to 35 tasks, 12.3, 532, 1621 ms for 100, 500, 1000",
-                "times of another machine; 6.5.2 has 19.43 ms for 15 tasks, more than 6.4.2 has "
-                "for 100", ours="see `benchmarks/README.md`"))
+    said("", "1 to 2 ms for 10 to 35 tasks, 12.3, 532, 1621 ms for 100, 500, 1000",
+         "see `benchmarks/README.md`", "not testable",
+         "times of another machine; 6.5.2 has 19.43 ms for 15 tasks, more than 6.4.2 has for 100"))
 
 
 def factor_claim(model: str, factor: str, why: str) -> Row:

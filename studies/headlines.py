@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from sched_lab.traces import Tasks
 
 from .andreas import FACTORS, RULES, reduction_percent
 from .andreas import SEEDS as ANDREAS_SEEDS
+from .claims import Row, section
 from .hadar import MEASURED, READINGS, trace_workload
 from .online import RECORDED, TraceFiles, files_of, needs_of, pods
 from .robustness import (
@@ -423,10 +424,26 @@ def at(found: pd.DataFrame, policy: str, **error: object) -> pd.DataFrame:
     return found[is_here]
 
 
-def between(found: pd.DataFrame, form: str = "{:.1f}") -> str:
-    """Least and largest mean of some rows, in words."""
-    ends = [form.format(found["mean"].min()), form.format(found["mean"].max())]
-    return " to ".join(dict.fromkeys(ends))
+def stands(text: str, paper: str, frames: tuple[str, ...],
+           found: Callable[..., pd.DataFrame], ours: str = "{least:.1f} to {most:.1f} %", *,
+           above: float = 0.0, why: str = "") -> tuple[Claim, ...]:
+    """Claim that holds where every interval of some rows is above a bound.
+
+    Parameters
+    ----------
+    text, paper : what the book says, and its number
+    frames : paths below data/results
+    found : called with the frames; returns rows with mean, low and high
+    ours : the sentence, with `least` and `most` of the means
+    above : the bound
+    why : the reason, where it fails
+    """
+    def measure(*given: pd.DataFrame) -> dict[str, Any]:
+        rows = found(*given)
+        return {"least": rows["mean"].min(), "most": rows["mean"].max(),
+                "stands": (rows["low"] > above).all()}
+
+    return section(measure, frames, Row(paper, text, ours, lambda n: status_of(n.stands), why))
 
 
 def status_of(is_met: object) -> str:
@@ -434,76 +451,47 @@ def status_of(is_met: object) -> str:
     return "holds" if is_met else "fails"
 
 
-def keeps_power(placed: pd.DataFrame, policy: str, least: float) -> tuple[str, str]:
-    """What a placer saves with another month's target, and whether that is so much at least."""
-    months = at(against_fgd(placed, "eopc_w"), policy)
-    return f"{between(months)} %", status_of((months["low"] > least).all())
-
-
-def keeps_service(placed: pd.DataFrame) -> tuple[str, str]:
-    """How much more than FGD joint serves with another month's target."""
-    months = at(against_fgd(placed, "grar"), "joint")
-    return f"{between(months, '{:.2f}')} points", status_of((months["low"] > 0).all())
-
-
-def keeps_sign(billed: pd.DataFrame, guessed: float, least: float) -> tuple[str, str]:
-    """What both save under catalogues that may be true, the worst of 95 % of them."""
-    found = by_catalogue(billed).query("policy != 'fgd' and guessed == @guessed")
-    words = f"{found['low'].min():.1f} to {found['high'].max():.1f} %"
-    return words, status_of(found["low"].min() > least)
-
-
-def plans_on(planned: pd.DataFrame, policy: str, factor: str) -> tuple[str, str]:
+def planned_for(planned: pd.DataFrame, policy: str, factor: str) -> pd.DataFrame:
     """What a planner saves on small nodes with run times off by up to two."""
     frame = planned.assign(factor=planned["factor"].astype(str))
-    found = at(against_rules(frame), policy, scenario=1, factor=factor, most=2.0)
-    return f"{between(found, '{:.0f}')} %", status_of((found["low"] > 0).all())
+    return at(against_rules(frame), policy, scenario=1, factor=factor, most=2.0)
 
 
-def ends_before(rounds: pd.DataFrame, column: str) -> tuple[str, str]:
+def sooner(rounds: pd.DataFrame, column: str) -> pd.DataFrame:
     """How much sooner than Gavel Planned is with lengths off by two, speeds by a fifth, or both."""
-    found = at(against_gavel(rounds, column), "Planned").query("1 < longer * faster < 4")
-    return f"{between(found)} %", status_of((found["low"] > 0).all())
+    return at(against_gavel(rounds, column), "Planned").query("1 < longer * faster < 4")
 
 
-def hadar_is_later(rounds: pd.DataFrame) -> tuple[str, str]:
-    """How much later than Gavel Hadar ends, at every error tried."""
-    found = at(against_gavel(rounds, "ttd_h"), "Hadar effnorm")
-    return f"{between(found)} %", status_of((found["high"] < 0).all())
+def with_other_watts(billed: pd.DataFrame) -> dict[str, Any]:
+    """What both save in 95 % of the catalogues that may be true, by how G2 and G3 are guessed."""
+    found = by_catalogue(billed).query("policy != 'fgd'").groupby("guessed")
+    return {"low": found["low"].min(), "high": found["high"].max()}
 
 
-def draws_less(rounds: pd.DataFrame) -> tuple[str, str]:
-    """How much less than Hadar Planned draws, by all catalogues, lengths and speeds wrong."""
-    own = rounds.query("longer == 2 and faster == 1.2")
-    kwh = own.pivot(index=["catalogue", "seed"], columns="scheduler", values="on_kwh")
+def of_rounds(rounds: pd.DataFrame) -> dict[str, Any]:
+    """How much later than Gavel Hadar ends, and how much less than Hadar Planned draws."""
+    later = at(against_gavel(rounds, "ttd_h"), "Hadar effnorm")
+    all_wrong = rounds.query("longer == 2 and faster == 1.2")
+    kwh = all_wrong.pivot(index=["catalogue", "seed"], columns="scheduler", values="on_kwh")
     saved = 100 * (1 - kwh["Planned"] / kwh["Hadar effnorm"])
-    return f"{saved.min():.1f} to {saved.max():.1f} %", status_of(saved.min() > 5)
+    return {"later": [later["mean"].min(), later["mean"].max()], "high": later["high"].max(),
+            "saved": [saved.min(), saved.max()]}
 
 
-def cuts_on(cuts: pd.DataFrame) -> tuple[str, str]:
-    """How much sooner than FixPartBest FAR ends with a table off by a tenth."""
-    found = at(against_fixed(cuts), "far", most=1.1)
-    return f"{between(found)} %", status_of((found["low"] > 0).all())
-
-
-def nearly_ideal(cuts: pd.DataFrame) -> tuple[str, str]:
+def above_ideal(cuts: pd.DataFrame) -> dict[str, Any]:
     """Makespan over the ideal of 35 tasks with a table off by a tenth."""
-    rho = cuts.query("num_tasks == 35 and most == 1.1 and policy == 'far'")["rho"].mean()
-    return f"{rho:.3f}", status_of(rho < 1.02)
+    own = cuts.query("num_tasks == 35 and most == 1.1 and policy == 'far'")
+    return {"rho": own["rho"].mean()}
 
 
-def order_kept(days: pd.DataFrame, column: str, first: str) -> tuple[str, str]:
-    """Whose share is largest where everything is wrong, and by how much."""
-    found = shares_of(days, column).query("trouble == 'all' and policy != 'all four'")
-    means = found.set_index("policy")["mean"].sort_values(ascending=False, kind="stable")
-    words = f"{means.index[0]} {means.iloc[0]:.1f}, {means.index[1]} {means.iloc[1]:.1f}"
-    return words, status_of(means.index[0] == first)
-
-
-def hours_kept(days: pd.DataFrame) -> tuple[str, str]:
-    """Share of Hadar in the hours of a mean job where everything is wrong."""
-    found = at(shares_of(days, "mean_jct_h"), "Hadar", trouble="all")
-    return f"{between(found)} h", status_of((found["low"] > 0.5).all())
+def worth_most(days: pd.DataFrame) -> dict[str, Any]:
+    """The two ideas whose shares in money and in energy are largest where everything is wrong."""
+    numbers: dict[str, Any] = {}
+    for column, short in (("total_eur", "eur"), ("energy_kwh", "kwh")):
+        found = shares_of(days, column).query("trouble == 'all' and policy != 'all four'")
+        means = found.set_index("policy")["mean"].sort_values(ascending=False, kind="stable")
+        numbers |= {f"{short}_names": list(means.index), short: list(means)}
+    return numbers
 
 
 PLACING = ("fleet/robust_placing.csv",)
@@ -513,34 +501,54 @@ ROUNDS = ("fleet/robust_hadar.csv",)
 CUTS = ("fleet/robust_far.csv",)
 DAY = ("fleet/robust_day.csv",)
 HEADLINES: tuple[Claim, ...] = (
-    Claim("joint saves 15 % at half load, with another month's target", "15 %", PLACING,
-          partial(keeps_power, policy="joint", least=10)),
-    Claim("joint serves more than FGD, with another month's target", "0.46 points", PLACING,
-          keeps_service, "all but the month of gangs"),
-    Claim("alpha = 0.1 saves 10 % and more, with another month's target", "13.6 %", PLACING,
-          partial(keeps_power, policy="pwr-fgd:0.1", least=10), "half of it is FGD's knowledge"),
-    Claim("both save 10 % and more, whatever watts in their ranges are true", "13.6, 15.2 %",
-          WATTS, partial(keeps_sign, guessed=1.0, least=10)),
-    Claim("both save something, G2 and G3 off by up to three", "13.6, 15.2 %", WATTS,
-          partial(keeps_sign, guessed=3.0, least=0)),
-    Claim("greedy saves on small nodes, f = 0.6, run times off by two", "69 %", PLANNING,
-          partial(plans_on, policy="greedy", factor="0.6")),
-    Claim("greedy saves in overload, f = 1.3, run times off by two", "12 %", PLANNING,
-          partial(plans_on, policy="greedy", factor="1.3"), "undecided without an error, too"),
-    Claim("local saves in overload, f = 1.3, run times off by two", "71 %", PLANNING,
-          partial(plans_on, policy="local", factor="1.3")),
-    Claim("Hadar ends later than Gavel max-min, at every error", "7.6 %", ROUNDS, hadar_is_later),
-    Claim("Planned ends before Gavel max-min, lengths off by two or speeds by a fifth", "9.2 %",
-          ROUNDS, partial(ends_before, column="ttd_h"), "its end is its plan"),
-    Claim("Planned has jobs done sooner than Gavel max-min, the same errors", "35.9 %", ROUNDS,
-          partial(ends_before, column="mean_jct_h")),
-    Claim("Planned draws less than Hadar, all wrong, watts too", "14.7 %", ROUNDS, draws_less),
-    Claim("FAR ends before FixPartBest, table off by a tenth", "9 to 14 %", CUTS, cuts_on),
-    Claim("FAR is within 2 % of the ideal at 35 tasks, table off by a tenth", "1.013", CUTS,
-          nearly_ideal, "an order that is kept cannot mend itself"),
-    Claim("in money ANDREAS is worth most on one day, all wrong", "ANDREAS", DAY,
-          partial(order_kept, column="total_eur", first="ANDREAS")),
-    Claim("in energy PWR+FGD is worth most on one day, all wrong", "PWR+FGD", DAY,
-          partial(order_kept, column="energy_kwh", first="PWR+FGD")),
-    Claim("Hadar saves half an hour of a job and more on one day, all wrong", "0.9 h", DAY,
-          hours_kept))
+    *stands("joint saves 15 % at half load, with another month's target", "15 %", PLACING,
+            lambda placed: at(against_fgd(placed, "eopc_w"), "joint"), above=10),
+    *stands("joint serves more than FGD, with another month's target", "0.46 points", PLACING,
+            lambda placed: at(against_fgd(placed, "grar"), "joint"),
+            "{least:.2f} to {most:.2f} points", why="all but the month of gangs"),
+    *stands("alpha = 0.1 saves 10 % and more, with another month's target", "13.6 %", PLACING,
+            lambda placed: at(against_fgd(placed, "eopc_w"), "pwr-fgd:0.1"), above=10,
+            why="half of it is FGD's knowledge"),
+    *section(
+        with_other_watts, WATTS,
+        Row("13.6, 15.2 %", "both save 10 % and more, whatever watts in their ranges are true",
+            "{low[1]:.1f} to {high[1]:.1f} %", lambda n: status_of(n.low[1.0] > 10)),
+        Row("13.6, 15.2 %", "both save something, G2 and G3 off by up to three",
+            "{low[3]:.1f} to {high[3]:.1f} %", lambda n: status_of(n.low[3.0] > 0))),
+    *stands("greedy saves on small nodes, f = 0.6, run times off by two", "69 %", PLANNING,
+            lambda planned: planned_for(planned, "greedy", "0.6"), "{most:.0f} %"),
+    *stands("greedy saves in overload, f = 1.3, run times off by two", "12 %", PLANNING,
+            lambda planned: planned_for(planned, "greedy", "1.3"), "{most:.0f} %",
+            why="undecided without an error, too"),
+    *stands("local saves in overload, f = 1.3, run times off by two", "71 %", PLANNING,
+            lambda planned: planned_for(planned, "local", "1.3"), "{most:.0f} %"),
+    *section(
+        of_rounds, ROUNDS,
+        Row("7.7 %", "Hadar ends later than Gavel max-min, at every error",
+            "{later[0]:.1f} to {later[1]:.1f} %", lambda n: status_of(n.high < 0))),
+    *stands("Planned ends before Gavel max-min, lengths off by two or speeds by a fifth", "9.2 %",
+            ROUNDS, lambda rounds: sooner(rounds, "ttd_h"), why="its end is its plan"),
+    *stands("Planned has jobs done sooner than Gavel max-min, the same errors", "35.9 %", ROUNDS,
+            lambda rounds: sooner(rounds, "mean_jct_h")),
+    *section(
+        of_rounds, ROUNDS,
+        Row("14.7 %", "Planned draws less than Hadar, all wrong, watts too",
+            "{saved[0]:.1f} to {saved[1]:.1f} %", lambda n: status_of(n.saved[0] > 5))),
+    *stands("FAR ends before FixPartBest, table off by a tenth", "9 to 14 %", CUTS,
+            lambda cuts: at(against_fixed(cuts), "far", most=1.1)),
+    *section(
+        above_ideal, CUTS,
+        Row("1.013", "FAR is within 2 % of the ideal at 35 tasks, table off by a tenth",
+            "{rho:.3f}", lambda n: status_of(n.rho < 1.02),
+            "an order that is kept cannot mend itself")),
+    *section(
+        worth_most, DAY,
+        Row("ANDREAS", "in money ANDREAS is worth most on one day, all wrong",
+            "{eur_names[0]} {eur[0]:.1f}, {eur_names[1]} {eur[1]:.1f}",
+            lambda n: status_of(n.eur_names[0] == "ANDREAS")),
+        Row("PWR+FGD", "in energy PWR+FGD is worth most on one day, all wrong",
+            "{kwh_names[0]} {kwh[0]:.1f}, {kwh_names[1]} {kwh[1]:.1f}",
+            lambda n: status_of(n.kwh_names[0] == "PWR+FGD"))),
+    *stands("Hadar saves half an hour of a job and more on one day, all wrong", "0.9 h", DAY,
+            lambda days: at(shares_of(days, "mean_jct_h"), "Hadar", trouble="all"),
+            "{most:.1f} h", above=0.5))
