@@ -261,28 +261,6 @@ def miso_rounds(mig: Mig, times_s: Floats, *, mapping: str = "left") -> list[Pai
         waiting = np.delete(waiting, chosen)
     return rounds
 
-# %% ../../nbs/56_far_baselines.ipynb #56-024
-def followed(mig: Mig, rounds: list[Pairs]) -> tuple[list[set[int]], list[set[int]]]:
-    """What each task waits for.
-
-    Returns
-    -------
-    of each task: those before it on its slices, and all of the round before on its GPU
-    """
-    num_tasks = sum(len(one) for one in rounds)
-    on_slices = [set[int]() for _ in range(num_tasks)]
-    in_round = [set[int]() for _ in range(num_tasks)]
-    last: dict[tuple[int, int], int] = {}
-    previous: dict[int, set[int]] = {}
-    for one in rounds:
-        for task, i in one:
-            slices = _slices(mig.tree, i)
-            on_slices[task] = {last[piece] for piece in slices if piece in last}
-            in_round[task] = previous.get(slices[0][0], set())
-            last |= dict.fromkeys(slices, task)
-        previous[slices[0][0]] = {task for task, _ in one}
-    return on_slices, in_round
-
 # %% ../../nbs/56_far_baselines.ipynb #56-024p
 class Queue(NamedTuple):
     """Who waits for whom.
@@ -311,7 +289,17 @@ def queue_of(mig: Mig, rounds: list[Pairs], has_barrier: bool) -> Queue:
     """Read off the rounds who waits for whom."""
     pairs = dict(pair for one in rounds for pair in one)
     instance = np.array([pairs[task] for task in range(len(pairs))], np.int64)
-    on_slices, in_round = followed(mig, rounds)
+    on_slices = [set[int]() for _ in instance]
+    in_round = [set[int]() for _ in instance]  # all of the round before on its GPU
+    last: dict[tuple[int, int], int] = {}
+    previous: dict[int, set[int]] = {}
+    for one in rounds:
+        for task, i in one:
+            slices = _slices(mig.tree, i)
+            on_slices[task] = {last[piece] for piece in slices if piece in last}
+            in_round[task] = previous.get(slices[0][0], set())
+            last |= dict.fromkeys(slices, task)
+        previous[slices[0][0]] = {task for task, _ in one}
     waits_for = on_slices
     if has_barrier:
         waits_for = [a | b for a, b in zip(on_slices, in_round, strict=True)]
@@ -323,74 +311,47 @@ def queue_of(mig: Mig, rounds: list[Pairs], has_barrier: bool) -> Queue:
                 for before, i in zip(on_slices, instance, strict=True)]
     return Queue(instance, on_slices, waits_for, followers, inherits)
 
-# %% ../../nbs/56_far_baselines.ipynb #56-024r
-class Operations:
-    """Creations and destructions, one at a time in each sequence, in the order asked for."""
-
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.free_s = np.zeros(len(tree.gpu))  # of each sequence
-        self.done: list[tuple[int, bool, float, float]] = []
-
-    def create(self, instance: int, now_s: float) -> float:
-        """Ask for a creation; return when it ends."""
-        return self._operate(instance, True, now_s, self.tree.create_s[instance])
-
-    def destroy(self, instance: int, now_s: float) -> float:
-        """Ask for a destruction; return when it ends."""
-        return self._operate(instance, False, now_s, self.tree.destroy_s[instance])
-
-    def _operate(self, instance: int, is_creation: bool, now_s: float, lasts_s: float) -> float:
-        sequence = self.tree.sequence[instance]
-        begin_s = max(self.free_s[sequence], now_s)
-        end_s: float = begin_s + lasts_s
-        self.done.append((instance, is_creation, begin_s, end_s))
-        self.free_s[sequence] = end_s
-        return end_s
-
-# %% ../../nbs/56_far_baselines.ipynb #56-025
-def serve(queue: Queue, time_s: Floats, operations: Operations) -> Floats:
-    """(tasks,) when each task starts, by events in order of time, then arrival.
-
-    Parameters
-    ----------
-    time_s : (tasks,) run time of each on its instance
-    operations : what is created and destroyed is added to these
-    """
-    left = [len(before) for before in queue.waits_for]
-    start_s = np.zeros(len(left))
-    ready_s = np.zeros(len(left))
-    events = [(0.0, task, False) for task, missing in enumerate(left) if not missing]
-    while events:
-        now_s, task, has_ended = heappop(events)
-        instance = queue.instance[task]
-        if not has_ended:
-            is_there = queue.inherits[task]
-            start_s[task] = now_s if is_there else operations.create(instance, now_s)
-            heappush(events, (start_s[task] + time_s[task], task, True))
-            continue
-        gone_s = operations.destroy(instance, now_s) if queue.makes_room(task) else now_s
-        for f in queue.followers[task]:
-            left[f] -= 1
-            ready_s[f] = max(ready_s[f], gone_s if task in queue.on_slices[f] else now_s)
-            if not left[f]:
-                heappush(events, (ready_s[f], f, False))
-    return start_s
-
 # %% ../../nbs/56_far_baselines.ipynb #56-025p
 def run_rounds(mig: Mig, times_s: Floats, rounds: list[Pairs], has_barrier: bool) -> Schedule:
-    """Run rounds by events.
+    """Run rounds by events, in order of time, then arrival.
 
     Parameters
     ----------
     rounds : what `miso_rounds` says
     has_barrier : as for `miso`
     """
+    tree = mig.tree
     queue = queue_of(mig, rounds, has_barrier)
-    time_s = times_s[np.arange(len(times_s)), mig.tree.size_index[queue.instance]]
-    operations = Operations(mig.tree)
-    start_s = serve(queue, time_s, operations)
-    table = np.array(operations.done, np.float64).reshape(-1, 4)
+    time_s = times_s[np.arange(len(times_s)), tree.size_index[queue.instance]]
+    free_s = np.zeros(len(tree.gpu))  # of each sequence
+    operations: list[tuple[int, bool, float, float]] = []
+
+    def operate(i: int, is_creation: bool, now_s: float) -> float:
+        """Create or destroy an instance as soon as its sequence is free; return when that ends."""
+        begin_s = max(free_s[tree.sequence[i]], now_s)
+        end_s: float = begin_s + (tree.create_s if is_creation else tree.destroy_s)[i]
+        operations.append((i, is_creation, begin_s, end_s))
+        free_s[tree.sequence[i]] = end_s
+        return end_s
+
+    left = [len(before) for before in queue.waits_for]
+    start_s = np.zeros(len(left))
+    ready_s = np.zeros(len(left))
+    events = [(0.0, task, False) for task, missing in enumerate(left) if not missing]
+    while events:
+        now_s, task, has_ended = heappop(events)
+        i = int(queue.instance[task])
+        if not has_ended:
+            start_s[task] = now_s if queue.inherits[task] else operate(i, True, now_s)
+            heappush(events, (start_s[task] + time_s[task], task, True))
+            continue
+        gone_s = operate(i, False, now_s) if queue.makes_room(task) else now_s
+        for f in queue.followers[task]:
+            left[f] -= 1
+            ready_s[f] = max(ready_s[f], gone_s if task in queue.on_slices[f] else now_s)
+            if not left[f]:
+                heappush(events, (ready_s[f], f, False))
+    table = np.array(operations, np.float64).reshape(-1, 4)
     return Schedule(mig, queue.instance, start_s, start_s + time_s, table[:, 0].astype(np.int64),
                     table[:, 1] > 0, table[:, 2], table[:, 3])
 

@@ -171,36 +171,28 @@ class Rows(NamedTuple):
     of_kind: Integers
     walk: Integers
 
-# %% ../../nbs/55_far_bounds.ipynb #55-022p
-def _joined_trees(mig: Mig) -> tuple[Integers, Integers, Integers]:
-    """Children, size index, slices of all rows: first those that only split, then the trees."""
+# %% ../../nbs/55_far_bounds.ipynb #55-022px
+def rows_of(mig: Mig) -> Rows:
+    """Lay the trees of all GPUs out below one root."""
     tree = mig.tree
-    joints = mig.num_gpus - 1
+    joints = mig.num_gpus - 1  # rows that only split come first, then the trees
     roots = np.append(np.flatnonzero(tree.parent < 0) + joints, -1)
     join = [(int(roots[j]), j + 1 if j + 1 < joints else int(roots[j + 1])) for j in range(joints)]
     below = np.where(tree.children < 0, -1, tree.children + joints)
     children = np.concatenate([np.array(join, np.int64).reshape(-1, 2), below])
     size_index = np.concatenate([np.full(joints, -1), tree.size_index])
     span = np.concatenate([mig.num_slices * np.arange(mig.num_gpus, 1, -1), tree.span])
-    return children, size_index, span
-
-# %% ../../nbs/55_far_bounds.ipynb #55-022px
-def rows_of(mig: Mig) -> Rows:
-    """Lay the trees of all GPUs out below one root."""
-    joints = mig.num_gpus - 1
-    children, size_index, span = _joined_trees(mig)
     kind = np.full(len(children), -1)
     known = dict[tuple[int, ...], int]()
     for row in [*range(len(children) - 1, joints - 1, -1), *range(joints - 1, -1, -1)]:
         left, right = (int(kind[child]) if child >= 0 else -1 for child in children[row])
         subtree = (int(size_index[row]), int(span[row]), left, right)
         kind[row] = known.setdefault(subtree, len(known))
-    roots = np.flatnonzero(mig.tree.parent < 0) + joints
-    walk = [*range(joints), *roots.tolist()]
+    walk = [*range(joints), *roots[:-1].tolist()]
     for row in walk:
         if row >= joints:
             walk.extend(int(child) for child in children[row] if child >= 0)
-    sequence = np.concatenate([np.full(joints, -1), mig.tree.sequence])
+    sequence = np.concatenate([np.full(joints, -1), tree.sequence])
     return Rows(children, size_index, sequence, kind, np.array(list(known), np.int64),
                 np.array(walk, np.int64))
 
@@ -230,22 +222,6 @@ class Halves(NamedTuple):
     work: Floats
     room: float
 
-# %% ../../nbs/55_far_bounds.ipynb #55-026px
-@njit(cache=True)
-def _best_split(halves: Halves, tasks: int) -> tuple[float, int]:
-    """Least time to run a set of tasks on both, and the splits tried."""
-    fixed = tasks & -tasks if halves.is_equal else 0
-    loose = tasks ^ fixed
-    best_s = np.inf
-    tried = 0
-    part = loose
-    while True:
-        best_s = min(best_s, max(halves.left[part | fixed], halves.right[loose ^ part]))
-        tried += 1
-        if part == 0:
-            return best_s, tried
-        part = (part - 1) & loose
-
 # %% ../../nbs/55_far_bounds.ipynb #55-026r
 @njit(cache=True)
 def split_tasks(halves: Halves, table: Floats, first: int, most: int) -> tuple[int, int]:
@@ -266,9 +242,19 @@ def split_tasks(halves: Halves, table: Floats, first: int, most: int) -> tuple[i
     for tasks in range(first, len(table)):
         if tried > most:
             return tried, tasks
-        if halves.work[tasks] <= halves.room:
-            table[tasks], visits = _best_split(halves, tasks)
-            tried += visits
+        if halves.work[tasks] > halves.room:
+            continue
+        fixed = tasks & -tasks if halves.is_equal else 0  # on the left: no split comes twice
+        loose = tasks ^ fixed
+        part = loose
+        best_s = np.inf
+        while True:
+            best_s = min(best_s, max(halves.left[part | fixed], halves.right[loose ^ part]))
+            tried += 1
+            if part == 0:
+                break
+            part = (part - 1) & loose
+        table[tasks] = best_s
     return tried, len(table)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-026q
@@ -305,16 +291,6 @@ class Tables(NamedTuple):
     least_s: Floats
     below_s: Floats
 
-
-def _fill_split(halves: Halves, table: Floats, max_visits: int) -> int:
-    """Split all sets of tasks, or as many as the visits allow; return the splits tried."""
-    tried = 0
-    at = 1
-    while at < len(table) and tried <= max_visits:  # compiled code comes back here for Ctrl-C
-        visits, at = split_tasks(halves, table, at, min(VISITS_PER_CALL, max_visits - tried))
-        tried += visits
-    return tried
-
 # %% ../../nbs/55_far_bounds.ipynb #55-027b
 def fill_tables(rows: Rows, times_s: Floats, work: Floats, charges: Charges, limit_s: float,
                 max_visits: int) -> tuple[Tables, int]:
@@ -341,7 +317,11 @@ def fill_tables(rows: Rows, times_s: Floats, work: Floats, charges: Charges, lim
         below_s[kind, 0] = 0.0
         if right >= 0:
             halves = Halves(least_s[left], least_s[right], left == right, work, span * limit_s)
-            tried += _fill_split(halves, below_s[kind], max_visits - tried)
+            at = 1
+            while at < len(work) and tried <= max_visits:  # compiled code comes back for Ctrl-C
+                visits, at = split_tasks(halves, below_s[kind], at,
+                                         min(VISITS_PER_CALL, max_visits - tried))
+                tried += visits
         elif left >= 0:
             below_s[kind] = least_s[left]
         least_s[kind] = below_s[kind]
@@ -352,7 +332,7 @@ def fill_tables(rows: Rows, times_s: Floats, work: Floats, charges: Charges, lim
     return Tables(least_s, below_s), tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u01
-class Lots(NamedTuple):
+class UsedInstances(NamedTuple):
     """The instances of one sequence that a plan uses, parents first.
 
     Parameters
@@ -372,43 +352,26 @@ class Lots(NamedTuple):
     clashes: Integers
     path: Integers
 
-# %% ../../nbs/55_far_bounds.ipynb #55-u01p
-@njit(cache=True)
-def _overlap(tree: Tree, i: int, j: int) -> bool:
-    """Whether two instances block a slice in common."""
-    begin = max(tree.first_slice[i], tree.first_slice[j])
-    end = min(tree.first_slice[i] + tree.span[i], tree.first_slice[j] + tree.span[j])
-    return bool(tree.gpu[i] == tree.gpu[j] and begin < end)
-
 # %% ../../nbs/55_far_bounds.ipynb #55-u01px
 @njit(cache=True)
-def _used_rows(tree: Tree, own: Integers, sequence: int) -> Integers:
-    """(used,) rows of the instances of a sequence that run a task."""
-    row = np.empty(len(own), np.int64)
-    used = 0
-    for i in range(len(own)):
-        if own[i] > 0 and tree.sequence[i] == sequence:
-            row[used] = i
-            used += 1
-    return row[:used]
-
-
-@njit(cache=True)
-def lots_of(tree: Tree, own: Integers, sequence: int) -> Lots:
+def used_instances(tree: Tree, own: Integers, sequence: int) -> UsedInstances:
     """Used instances of a sequence, from the set of tasks of each instance."""
-    row = _used_rows(tree, own, sequence)
+    row = np.flatnonzero((own > 0) & (tree.sequence == sequence))
     clashes = np.zeros(len(row), np.int64)
     path = np.zeros(len(row), np.int64)
     for a in range(len(row)):
         for b in range(len(row)):
-            if _overlap(tree, row[a], row[b]):
+            i, j = row[a], row[b]
+            begin = max(tree.first_slice[i], tree.first_slice[j])
+            end = min(tree.first_slice[i] + tree.span[i], tree.first_slice[j] + tree.span[j])
+            if tree.gpu[i] == tree.gpu[j] and begin < end:  # they block a slice in common
                 clashes[a] |= (a != b) << b
                 path[a] |= (b <= a) << b
-    return Lots(row, tree.size_index[row], tree.create_s[row], tree.destroy_s[row], own[row],
-                clashes, path)
+    return UsedInstances(row, tree.size_index[row], tree.create_s[row], tree.destroy_s[row],
+                         own[row], clashes, path)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u02
-class Orders(NamedTuple):
+class OperationList(NamedTuple):
     """A list of operations under construction; entry k of each array says what is so after k.
 
     Parameters
@@ -444,194 +407,181 @@ def total_s(times_s: Floats, size_index: int, tasks: int) -> float:
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u02q
 @njit(cache=True)
-def no_orders(times_s: Floats, lots: Lots) -> Orders:
+def empty_list(times_s: Floats, used: UsedInstances) -> OperationList:
     """The empty list: no instance exists, and all tasks are left."""
     depth = 2 * len(times_s) + 1
-    used = len(lots.row)
-    at = Orders(np.zeros(depth), np.zeros(depth), np.zeros((depth, used)),
-                np.zeros((depth, used), np.int64), np.zeros((depth, used)),
-                np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
-                np.full(depth, -1), np.zeros(depth, np.int64))
-    for a in range(used):
-        at.rest[0, a] = lots.tasks[a]
-        at.rest_s[0, a] = total_s(times_s, lots.size_index[a], lots.tasks[a])
-    at.waiting[0] = (1 << used) - 1
+    count = len(used.row)
+    at = OperationList(
+        np.zeros(depth), np.zeros(depth), np.zeros((depth, count)),
+        np.zeros((depth, count), np.int64), np.zeros((depth, count)), np.zeros(depth, np.int64),
+        np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.full(depth, -1),
+        np.zeros(depth, np.int64))
+    for a in range(count):
+        at.rest[0, a] = used.tasks[a]
+        at.rest_s[0, a] = total_s(times_s, used.size_index[a], used.tasks[a])
+    at.waiting[0] = (1 << count) - 1
     return at
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u03
 @njit(cache=True)
-def is_final(lots: Lots, at: Orders, k: int, a: int) -> bool:
+def is_final(used: UsedInstances, at: OperationList, k: int, a: int) -> bool:
     """Whether an instance can be created now and nothing that clashes with it is left.
 
     Parameters
     ----------
-    lots : the used instances
+    used : the used instances
     at : the list
     k : operations so far
     a : number of the instance among those used
     """
-    taken = (at.waiting[k] | at.alive[k]) & lots.clashes[a] | at.alive[k] >> a & 1
+    taken = (at.waiting[k] | at.alive[k]) & used.clashes[a] | at.alive[k] >> a & 1
     return bool(at.waiting[k] >> a & 1 > 0 and taken == 0)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u03p
 @njit(cache=True)
-def may_create(lots: Lots, at: Orders, k: int, a: int) -> bool:
+def may_create(used: UsedInstances, at: OperationList, k: int, a: int) -> bool:
     """Whether the list may go on with the creation of an instance.
 
     Parameters
     ----------
-    lots, at, k, a : as for `is_final`
+    used, at, k, a : as for `is_final`
     """
-    taken = at.alive[k] & (lots.clashes[a] | 1 << a) | at.closed[k] >> a & 1
+    taken = at.alive[k] & (used.clashes[a] | 1 << a) | at.closed[k] >> a & 1
     if taken > 0 or at.waiting[k] >> a & 1 == 0:
         return False
-    if is_final(lots, at, k, a):
-        for b in range(len(lots.row)):
-            is_alike = b != a and lots.size_index[b] == lots.size_index[a]
-            if is_alike and is_final(lots, at, k, b):
+    if is_final(used, at, k, a):
+        for b in range(len(used.row)):
+            is_alike = b != a and used.size_index[b] == used.size_index[a]
+            if is_alike and is_final(used, at, k, b):
                 if (at.rest_s[k, b], -b) > (at.rest_s[k, a], -a):
                     return False
     return True
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u03q
 @njit(cache=True)
-def may_destroy(lots: Lots, at: Orders, k: int, a: int) -> bool:
+def may_destroy(used: UsedInstances, at: OperationList, k: int, a: int) -> bool:
     """Whether the list may go on with the destruction of an instance.
 
     Parameters
     ----------
-    lots, at, k, a : as for `is_final`
+    used, at, k, a : as for `is_final`
     """
     waiting = at.waiting[k]
     now_s = at.now_s[k]
-    if at.alive[k] >> a & 1 == 0 or waiting & lots.clashes[a] == 0:
+    if at.alive[k] >> a & 1 == 0 or waiting & used.clashes[a] == 0:
         return False
     begin_s = max(now_s, at.end_s[k, a])
-    for b in range(len(lots.row)):
-        if is_final(lots, at, k, b) and now_s + lots.create_s[b] <= begin_s:
+    for b in range(len(used.row)):
+        if is_final(used, at, k, b) and now_s + used.create_s[b] <= begin_s:
             return False
-        if b != a and at.alive[k] >> b & 1 > 0 and waiting & lots.clashes[b] > 0:
+        if b != a and at.alive[k] >> b & 1 > 0 and waiting & used.clashes[b] > 0:
             other_s = max(now_s, at.end_s[k, b])
-            if other_s < begin_s and other_s + lots.destroy_s[b] <= begin_s:
+            if other_s < begin_s and other_s + used.destroy_s[b] <= begin_s:
                 return False
     return True
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u04
 @njit(cache=True)
-def next_operation(lots: Lots, at: Orders, k: int) -> bool:
+def next_operation(used: UsedInstances, at: OperationList, k: int) -> bool:
     """Choose the operation to try after the one tried last; return False if there is none left."""
-    used = len(lots.row)
-    if at.part[k] > 0 and at.waiting[k] & lots.clashes[at.choice[k]] > 0:
+    count = len(used.row)
+    if at.part[k] > 0 and at.waiting[k] & used.clashes[at.choice[k]] > 0:
         at.part[k] = (at.part[k] - 1) & at.rest[k, at.choice[k]]
         if at.part[k] > 0:
             return True
-    for a in range(at.choice[k] + 1, 2 * used):
-        if a < used and may_create(lots, at, k, a):
+    for a in range(at.choice[k] + 1, 2 * count):
+        if a < count and may_create(used, at, k, a):
             at.choice[k] = a
             at.part[k] = at.rest[k, a]
             return True
-        if a >= used and may_destroy(lots, at, k, a - used):
+        if a >= count and may_destroy(used, at, k, a - count):
             at.choice[k] = a
             at.part[k] = 0
             return True
     return False
 
-# %% ../../nbs/55_far_bounds.ipynb #55-u04p
-@njit(cache=True)
-def _repeat(at: Orders, k: int) -> None:
-    """Let after the next operation be so what is so before it, and no choice be made."""
-    after = k + 1
-    for a in range(at.rest.shape[1]):
-        at.end_s[after, a] = at.end_s[k, a]
-        at.rest[after, a] = at.rest[k, a]
-        at.rest_s[after, a] = at.rest_s[k, a]
-    at.last_s[after] = at.last_s[k]
-    at.waiting[after] = at.waiting[k]
-    at.choice[after] = -1
-    at.part[after] = 0
-
 # %% ../../nbs/55_far_bounds.ipynb #55-u04px
 @njit(cache=True)
-def operate(times_s: Floats, lots: Lots, at: Orders, k: int) -> None:
+def operate(times_s: Floats, used: UsedInstances, at: OperationList, k: int) -> None:
     """Append the chosen operation: fill in what is so after it.
 
     Parameters
     ----------
     times_s : (tasks, sizes) run times
-    lots : the used instances
+    used : the used instances
     at : the list; written
     k : operations so far
     """
-    _repeat(at, k)
     after = k + 1
-    a = at.choice[k] % len(lots.row)
+    for b in range(at.rest.shape[1]):  # what does not change
+        at.end_s[after, b] = at.end_s[k, b]
+        at.rest[after, b] = at.rest[k, b]
+        at.rest_s[after, b] = at.rest_s[k, b]
+    at.last_s[after] = at.last_s[k]
+    at.waiting[after] = at.waiting[k]
+    at.choice[after] = -1
+    at.part[after] = 0
+    a = at.choice[k] % len(used.row)
     if at.part[k] > 0:
-        at.now_s[after] = at.now_s[k] + lots.create_s[a]
-        at.end_s[after, a] = at.now_s[after] + total_s(times_s, lots.size_index[a], at.part[k])
+        at.now_s[after] = at.now_s[k] + used.create_s[a]
+        at.end_s[after, a] = at.now_s[after] + total_s(times_s, used.size_index[a], at.part[k])
         at.last_s[after] = max(at.last_s[k], at.end_s[after, a])
         at.rest[after, a] = at.rest[k, a] ^ at.part[k]
-        at.rest_s[after, a] = total_s(times_s, lots.size_index[a], at.rest[after, a])
+        at.rest_s[after, a] = total_s(times_s, used.size_index[a], at.rest[after, a])
         at.waiting[after] ^= (at.rest[after, a] == 0) << a
         at.alive[after] = at.alive[k] | 1 << a
-        at.closed[after] = at.closed[k] & ~lots.clashes[a]
+        at.closed[after] = at.closed[k] & ~used.clashes[a]
     else:
-        at.now_s[after] = max(at.now_s[k], at.end_s[k, a]) + lots.destroy_s[a]
+        at.now_s[after] = max(at.now_s[k], at.end_s[k, a]) + used.destroy_s[a]
         at.alive[after] = at.alive[k] ^ 1 << a
         at.closed[after] = at.closed[k] | 1 << a
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u05
 @njit(cache=True)
-def path_s(lots: Lots, at: Orders, k: int, path: int) -> float:
+def path_s(used: UsedInstances, at: OperationList, k: int, path: int) -> float:
     """Time before which the instances of a path cannot all be done, whatever the other operations.
 
     Parameters
     ----------
-    lots, at, k : as for `is_final`
+    used, at, k : as for `is_final`
     path : set of used instances
     """
     begin_s = at.now_s[k]
     rest_s = 0.0
     longest_s = 0.0
     left = at.waiting[k] & path
-    for a in range(len(lots.row)):
+    for a in range(len(used.row)):
         if at.alive[k] & path & 1 << a:
             begin_s = at.end_s[k, a]
             if left > 0:
-                begin_s = max(at.now_s[k], begin_s) + lots.destroy_s[a]
+                begin_s = max(at.now_s[k], begin_s) + used.destroy_s[a]
         if left & 1 << a:
-            rest_s += lots.create_s[a] + at.rest_s[k, a] + lots.destroy_s[a]
-            longest_s = max(longest_s, lots.destroy_s[a])
+            rest_s += used.create_s[a] + at.rest_s[k, a] + used.destroy_s[a]
+            longest_s = max(longest_s, used.destroy_s[a])
     end_s: float = begin_s + rest_s - longest_s
     return end_s
 
-# %% ../../nbs/55_far_bounds.ipynb #55-u05p
-@njit(cache=True)
-def _longest_left(lots: Lots, at: Orders, k: int, left: int) -> int:
-    """Instance with the most to run of a set, the first of equals."""
-    longest = -1
-    for a in range(len(lots.row)):
-        if left >> a & 1 and (longest < 0 or at.rest_s[k, a] > at.rest_s[k, longest]):
-            longest = a
-    return longest
-
 # %% ../../nbs/55_far_bounds.ipynb #55-u05px
 @njit(cache=True)
-def is_hopeless(lots: Lots, at: Orders, k: int, limit_s: float) -> bool:
+def is_hopeless(used: UsedInstances, at: OperationList, k: int, limit_s: float) -> bool:
     """Whether no way to go on ends in time: by paths, then by creations one after the other.
 
     Parameters
     ----------
-    lots, at, k : as for `is_final`
+    used, at, k : as for `is_final`
     limit_s : what a list has to end before
     """
-    for path in lots.path:
-        if path_s(lots, at, k, path) >= limit_s:
+    for path in used.path:
+        if path_s(used, at, k, path) >= limit_s:
             return True
     ready_s = at.now_s[k]
     left = at.waiting[k]
     while left > 0:
-        longest = _longest_left(lots, at, k, left)
-        ready_s += lots.create_s[longest]
+        longest = -1  # of those left the one with the most to run, the first of equals
+        for a in range(len(used.row)):
+            if left >> a & 1 and (longest < 0 or at.rest_s[k, a] > at.rest_s[k, longest]):
+                longest = a
+        ready_s += used.create_s[longest]
         if ready_s + at.rest_s[k, longest] >= limit_s:
             return True
         left ^= 1 << longest
@@ -653,43 +603,36 @@ class BestList(NamedTuple):
     operations: Integers
     tried: int
 
-
-@njit(cache=True)
-def _written_out(lots: Lots, at: Orders, num_operations: int) -> Integers:
-    """(operations, 2) the list as far as it goes: instance, and tasks of the life that begins."""
-    operations = np.empty((num_operations, 2), np.int64)
-    for k in range(num_operations):
-        operations[k, 0] = lots.row[at.choice[k] % len(lots.row)]
-        operations[k, 1] = at.part[k]
-    return operations
-
 # %% ../../nbs/55_far_bounds.ipynb #55-u06b
 @njit(cache=True)
 def _best_list(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
                most: int) -> tuple[float, Integers, int]:
     """What `order_operations` returns, as a plain tuple."""
-    lots = lots_of(tree, own, sequence)
+    used = used_instances(tree, own, sequence)
     best = np.zeros((0, 2), np.int64)
-    if len(lots.row) == 0:
+    if len(used.row) == 0:
         return 0.0, best, 0
     best_s = np.inf
     tried = 0
-    at = no_orders(times_s, lots)
+    at = empty_list(times_s, used)
     k = len(best)  # 0, but a literal would be compiled for once more
-    k -= is_hopeless(lots, at, k, limit_s)
+    k -= is_hopeless(used, at, k, limit_s)
     while k >= 0 and tried <= most:
-        if not next_operation(lots, at, k):
+        if not next_operation(used, at, k):
             k -= 1
             continue
-        operate(times_s, lots, at, k)
+        operate(times_s, used, at, k)
         tried += 1
         is_complete = at.waiting[k + 1] == 0
         if is_complete and at.last_s[k + 1] < limit_s:
             best_s = at.last_s[k + 1]
             limit_s = best_s * (1 - EXACT)
-            best = _written_out(lots, at, k + 1)
+            best = np.empty((k + 1, 2), np.int64)
+            for j in range(k + 1):
+                best[j, 0] = used.row[at.choice[j] % len(used.row)]
+                best[j, 1] = at.part[j]
         elif not is_complete and at.last_s[k + 1] < limit_s:
-            k += not is_hopeless(lots, at, k + 1, limit_s)
+            k += not is_hopeless(used, at, k + 1, limit_s)
     return best_s, best, tried
 
 
@@ -867,16 +810,6 @@ class PlanSearch(NamedTuple):
     best: Integers
     state: Integers
 
-# %% ../../nbs/55_far_bounds.ipynb #55-039x
-def no_search(rows: Rows, num_tasks: int) -> PlanSearch:
-    """The search before its first step."""
-    number = len(rows.kind)
-    given = np.zeros(number, np.int64)
-    given[0] = (1 << num_tasks) - 1
-    own = np.full(number, -1)
-    return PlanSearch(given, own, np.zeros(number, np.int64), np.ones(number, np.bool_),
-                      np.zeros(number), np.zeros(number), own.copy(), np.zeros(2, np.int64))
-
 # %% ../../nbs/55_far_bounds.ipynb #55-039p
 class SearchSpace(NamedTuple):
     """What a search over plans reads and never writes.
@@ -920,36 +853,7 @@ def choose(rows: Rows, sums: Floats, charges: Charges, at: PlanSearch, row: int)
         return begin_s
     return charge(given, own, begin_s, charges.create_s[k], sums[k, own], charges.close_s)
 
-# %% ../../nbs/55_far_bounds.ipynb #55-039bp
-@njit(cache=True)
-def _tops_s(rows: Rows, at: PlanSearch, row: int) -> Floats:
-    """(rows with a choice,) what the tops in the sequence of a row need, 0 for all others."""
-    tops_s = np.zeros(at.state[0] + 1)
-    for j in range(len(tops_s)):
-        other = rows.walk[j]
-        if rows.sequence[other] == rows.sequence[row]:
-            tops_s[j] = at.top_s[other]
-    return tops_s
-
-# %% ../../nbs/55_far_bounds.ipynb #55-039bpx
-@njit(cache=True)
-def _is_mirrored(rows: Rows, at: PlanSearch, row: int) -> bool:
-    """Whether the same tasks have been tried on equal children the other way round."""
-    one = rows.children[row, 0]
-    other = rows.children[row, 1]
-    right = at.given[row] ^ at.own[row] ^ at.left[row]
-    return bool(other >= 0 and rows.kind[one] == rows.kind[other] and at.left[row] < right)
-
 # %% ../../nbs/55_far_bounds.ipynb #55-039bq
-@njit(cache=True)
-def _least(values: Floats) -> float:
-    """The least of some numbers, infinity if there are none."""
-    least = np.inf
-    for value in values:
-        least = min(least, value)
-    return least
-
-
 @njit(cache=True)
 def has_room(rows: Rows, tables: Tables, charges: Charges, at: PlanSearch, spent_s: float,
              limit_s: float) -> bool:
@@ -967,45 +871,26 @@ def has_room(rows: Rows, tables: Tables, charges: Charges, at: PlanSearch, spent
     least_s = spent_s + tables.below_s[rows.kind[row], rest]
     is_top = at.is_top[row] and rows.sequence[row] >= 0 and at.own[row] > 0
     at.top_s[row] = least_s if is_top else 0.0
-    is_late = least_s >= limit_s or _is_mirrored(rows, at, row)
+    one = rows.children[row, 0]
+    other = rows.children[row, 1]
+    # the same tasks have been tried on equal children the other way round
+    is_mirrored = (other >= 0 and rows.kind[one] == rows.kind[other]
+                   and at.left[row] < rest ^ at.left[row])
+    is_late = least_s >= limit_s or is_mirrored
     if not is_late and at.top_s[row] > 0:
-        is_late = is_crowded(_tops_s(rows, at, row), _least(charges.create_s), limit_s)
+        tops_s = np.zeros(at.state[0] + 1)  # what tops in the same sequence need
+        for j in range(len(tops_s)):
+            if rows.sequence[rows.walk[j]] == rows.sequence[row]:
+                tops_s[j] = at.top_s[rows.walk[j]]
+        is_late = is_crowded(tops_s, charges.create_s.min(), limit_s)
     if is_late:
         at.left[row] = 0  # whatever the split
         return False
-    one = rows.children[row, 0]
-    other = rows.children[row, 1]
     if other < 0:
         return True
     left_s = tables.least_s[rows.kind[one], at.left[row]]
     right_s = tables.least_s[rows.kind[other], rest ^ at.left[row]]
     return bool(spent_s + max(left_s, right_s) < limit_s)
-
-# %% ../../nbs/55_far_bounds.ipynb #55-039c
-@njit(cache=True)
-def _hand_down(rows: Rows, at: PlanSearch, row: int, spent_s: float) -> None:
-    """Give the children of a row what its choice leaves to them."""
-    left = at.left[row]
-    right = at.given[row] ^ at.own[row] ^ left
-    for side, tasks in ((0, left), (1, right)):
-        child = rows.children[row, side]
-        if child >= 0:
-            at.given[child] = tasks
-            at.above_s[child] = spent_s
-            at.is_top[child] = at.is_top[row] and at.own[row] <= 0
-
-# %% ../../nbs/55_far_bounds.ipynb #55-039cx
-@njit(cache=True)
-def _take_step(rows: Rows, sums: Floats, charges: Charges, tables: Tables, at: PlanSearch,
-               limit_s: float) -> None:
-    """Try the next choice of the row at hand: go on to the next row, stay, or go back."""
-    row = rows.walk[at.state[0]]
-    spent_s = choose(rows, sums, charges, at, row)
-    if at.own[row] < 0:
-        at.state[0] -= 1
-    elif has_room(rows, tables, charges, at, spent_s, limit_s):
-        _hand_down(rows, at, row, spent_s)
-        at.state[0] += 1
 
 # %% ../../nbs/55_far_bounds.ipynb #55-039dx
 @njit(cache=True)
@@ -1031,8 +916,21 @@ def search_plans(space: SearchSpace, at: PlanSearch, limit_s: float, good_s: flo
     tried = 0
     while at.state[0] >= 0 and tried <= most and best_s > good_s:
         if at.state[0] < len(rows.kind):
-            _take_step(rows, sums, charges, tables, at, limit_s)
             tried += 1
+            row = rows.walk[at.state[0]]
+            spent_s = choose(rows, sums, charges, at, row)
+            if at.own[row] < 0:  # all its choices are tried: go back
+                at.state[0] -= 1
+            elif has_room(rows, tables, charges, at, spent_s, limit_s):
+                left = at.left[row]
+                right = at.given[row] ^ at.own[row] ^ left
+                for side, tasks in ((0, left), (1, right)):
+                    child = rows.children[row, side]
+                    if child >= 0:
+                        at.given[child] = tasks
+                        at.above_s[child] = spent_s
+                        at.is_top[child] = at.is_top[row] and at.own[row] <= 0
+                at.state[0] += 1
             continue
         own = at.own[len(rows.kind) - len(tree.gpu):]  # joints come first
         makespan_s, visits, is_open = work_out(tree, times_s, own, limit_s)
@@ -1086,37 +984,33 @@ def _judged(schedule: Schedule, bound_s: float) -> Optimum:
     """A schedule and a bound: a proof if they meet."""
     return Optimum(schedule, bound_s, schedule.makespan_s <= bound_s * (1 + EXACT))
 
-# %% ../../nbs/55_far_bounds.ipynb #55-041b
-def _searched(mig: Mig, space: SearchSpace, start: Optimum, wide_s: float,
-              left: int) -> tuple[Optimum, int]:
-    """Look for better plans that end before a limit; the best one, and the visits that are left."""
-    best = start.schedule
-    is_proved = start.is_proved
-    good_s = start.bound_s * (1 + EXACT)
-    at = no_search(space.rows, len(space.times_s))
-    while not is_proved and at.state[0] >= 0 and left >= 0:  # compiled code comes back for Ctrl-C
-        limit_s = min(best.makespan_s * (1 - EXACT), wide_s)
-        found_s, visits = search_plans(space, at, limit_s, good_s, min(VISITS_PER_CALL, left))
-        left -= visits
-        if found_s < np.inf:
-            best = _better(mig, space.times_s, at.best[mig.num_gpus - 1:], best, found_s)
-        is_proved = best.makespan_s <= good_s
-    is_done = at.state[0] < 0 and at.state[1] == 0
-    is_proved = is_proved or is_done and best.makespan_s * (1 - EXACT) <= wide_s
-    return Optimum(best, start.bound_s, is_proved), left
-
 # %% ../../nbs/55_far_bounds.ipynb #55-041bx
 def _improved(mig: Mig, space: SearchSpace, start: Optimum, max_visits: int) -> Optimum:
     """Better plans than the one to start with, by wider and wider limits, until none is left."""
-    best = start
+    best, bound_s, is_proved = start.schedule, start.bound_s, start.is_proved
+    good_s = bound_s * (1 + EXACT)
     left = max_visits
-    gap_s = start.makespan_s - start.bound_s
+    num_rows = len(space.rows.kind)
     for share in (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0):
-        wide_s = (start.bound_s + share * gap_s) * (1 + EXACT)
-        best, left = _searched(mig, space, best, wide_s, left)
-        if best.is_proved or left < 0:
+        wide_s = (bound_s + share * (start.makespan_s - bound_s)) * (1 + EXACT)
+        given = np.zeros(num_rows, np.int64)
+        given[0] = (1 << len(space.times_s)) - 1
+        at = PlanSearch(given, np.full(num_rows, -1), np.zeros(num_rows, np.int64),
+                        np.ones(num_rows, np.bool_), np.zeros(num_rows), np.zeros(num_rows),
+                        np.full(num_rows, -1), np.zeros(2, np.int64))
+        # compiled code comes back for Ctrl-C
+        while not is_proved and at.state[0] >= 0 and left >= 0:
+            limit_s = min(best.makespan_s * (1 - EXACT), wide_s)
+            found_s, visits = search_plans(space, at, limit_s, good_s, min(VISITS_PER_CALL, left))
+            left -= visits
+            if found_s < np.inf:
+                best = _better(mig, space.times_s, at.best[mig.num_gpus - 1:], best, found_s)
+            is_proved = best.makespan_s <= good_s
+        is_done = at.state[0] < 0 and at.state[1] == 0
+        is_proved = bool(is_proved or is_done and best.makespan_s * (1 - EXACT) <= wide_s)
+        if is_proved or left < 0:
             break
-    return replace(best, bound_s=min(best.bound_s, best.makespan_s))
+    return Optimum(best, min(bound_s, best.makespan_s), is_proved)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-042
 def _optimum(mig: Mig, times_s: Floats, max_visits: int) -> Optimum:

@@ -41,10 +41,11 @@ from ..lab.frames import (
 )
 from ..lab.reports import PAGE, RECORD, Answer, check_folder
 from .due import OBJECTIVES
-from .execution import Backend, NvmlBackend, SimulatedBackend, execute
+from .execution import Backend, SimulatedBackend, execute
 from .execution import dry_run as dry_run_of
 from .layout import has_layout
 from .mig import MODELS, Mig, mig_of
+from .nvml import NvmlBackend
 from .policies import POLICIES, policy_of
 from .profiles import (
     HAS_TERMS,

@@ -60,33 +60,38 @@ def check_objective(objective: str) -> str:
     return objective
 
 # %% ../../nbs/57b_far_due.ipynb #57b-007
-class Draft(NamedTuple):
-    """A list: tasks in order, and the instance of each task or `OPEN`."""
+class TaskList(NamedTuple):
+    """Tasks in order, and the instance of each task or `OPEN`."""
 
     order: tuple[int, ...]
     rows: tuple[int, ...]
 
 
+def batches_of(batch: Batch) -> list[Integers]:
+    """Tasks of each batch, in the order in which the batches first appear."""
+    return [np.flatnonzero(batch.group == name) for name in dict.fromkeys(batch.group.tolist())]
+
+
 def groups_of(batch: Batch) -> Integers:
-    """(tasks,) number of the batch of each task, in the order in which they first appear."""
-    number = {name: k for k, name in enumerate(dict.fromkeys(batch.group.tolist()))}
-    return np.array([number[name] for name in batch.group.tolist()], np.int64)
+    """(tasks,) number of the batch of each task, in that order."""
+    group = np.zeros(len(batch), np.int64)
+    for number, own in enumerate(batches_of(batch)):
+        group[own] = number
+    return group
 
 
 def far_rows(mig: Mig, batch: Batch) -> tuple[Integers, Floats]:
     """FAR's instance of each task, batch by batch, and when it would start on empty GPUs."""
     rows = np.full(len(batch), OPEN)
     start_s = np.zeros(len(batch))
-    group = groups_of(batch)
-    for number in range(group.max(initial=-1) + 1):
-        own = np.flatnonzero(group == number)
+    for own in batches_of(batch):
         times_s = np.ascontiguousarray(batch.times_s[own])
         rows[own] = far_mixed(mig, times_s)
         start_s[own] = schedule_by_parts(mig, times_s, rows[own]).start_s
     return rows, start_s
 
 # %% ../../nbs/57b_far_due.ipynb #57b-008
-def drafts_of(mig: Mig, batch: Batch, terms: Terms) -> list[Draft]:
+def lists_to_try(mig: Mig, batch: Batch, terms: Terms) -> list[TaskList]:
     """Lists to begin with.
 
     Parameters
@@ -100,43 +105,45 @@ def drafts_of(mig: Mig, batch: Batch, terms: Terms) -> list[Draft]:
     keys = [(terms.due_s, start_s), (start_s, terms.release_s), (start_s, terms.due_s),
             (start_s, terms.due_s - least_s), (terms.due_s, least_s / (terms.weight + 1e-9))]
     orders = [tuple(np.lexsort((*key, group)).tolist()) for key in keys]
-    fixed = [Draft(order, tuple(rows.tolist())) for order in dict.fromkeys(orders)]
-    return fixed + [Draft(one.order, (OPEN,) * len(batch)) for one in fixed]
+    fixed = [TaskList(order, tuple(rows.tolist())) for order in dict.fromkeys(orders)]
+    return fixed + [TaskList(one.order, (OPEN,) * len(batch)) for one in fixed]
 
 # %% ../../nbs/57b_far_due.ipynb #57b-009
-class Task(NamedTuple):
+class ListProblem(NamedTuple):
     """A problem as the search needs it."""
 
     mig: Mig
     batch: Batch
     terms: Terms
     frame: Frame
+    group: Integers
     objective: str
 
 
-def task_of(mig: Mig, batch: Batch, objective: str) -> Task:
+def list_problem(mig: Mig, batch: Batch, objective: str) -> ListProblem:
     """A problem with an objective; a batch without terms has none to say."""
     terms = batch.terms or no_terms(len(batch))
-    return Task(mig, batch, terms, frame_of(mig), check_objective(objective))
+    return ListProblem(mig, batch, terms, frame_of(mig), groups_of(batch),
+                       check_objective(objective))
 
 
-def played(task: Task, draft: Draft) -> tuple[tuple[float, float], Schedule]:
+def played(problem: ListProblem, tasks: TaskList) -> tuple[tuple[float, float], Schedule]:
     """Value and schedule of a list."""
-    schedule = play(task.mig, task.batch.times_s, task.terms, draft.order, draft.rows, task.frame)
-    return value_of(task.terms, schedule, task.objective), schedule
+    schedule = play(problem.mig, problem.batch.times_s, problem.terms, tasks.order, tasks.rows,
+                    problem.frame)
+    return value_of(problem.terms, schedule, problem.objective), schedule
 
 # %% ../../nbs/57b_far_due.ipynb #57b-011
-def _chained(task: Task, rows: Integers) -> Schedule | None:
+def _chained(problem: ListProblem, rows: Integers) -> Schedule | None:
     """FAR's own schedule of the batches, if the GPUs are empty at the start."""
-    group = groups_of(task.batch)
-    if len(task.terms.instance) or not len(group):
+    own = batches_of(problem.batch)
+    if len(problem.terms.instance) or not own:
         return None
-    if not group.any() and not task.terms.release_s.any():
-        return schedule_by_parts(task.mig, task.batch.times_s, rows)
-    own = [np.flatnonzero(group == number) for number in range(group.max() + 1)]
-    releases_s = [float(task.terms.release_s[tasks].max()) for tasks in own]
-    times_s = task.batch.times_s
-    joined = chain(task.mig, [times_s[tasks] for tasks in own],
+    if len(own) == 1 and not problem.terms.release_s.any():
+        return schedule_by_parts(problem.mig, problem.batch.times_s, rows)
+    releases_s = [float(problem.terms.release_s[tasks].max()) for tasks in own]
+    times_s = problem.batch.times_s
+    joined = chain(problem.mig, [times_s[tasks] for tasks in own],
                    plans=[rows[tasks] for tasks in own], release_s=releases_s).schedule
     back = np.argsort(np.concatenate(own), kind="stable")
     return replace(joined, instance=joined.instance[back], start_s=joined.start_s[back],
@@ -151,11 +158,11 @@ def far_dated(mig: Mig, batch: Batch, objective: str = "makespan") -> Schedule:
     mig, batch : the problem
     objective : one of `OBJECTIVES`
     """
-    task = task_of(mig, batch, objective)
-    drafts = drafts_of(mig, batch, task.terms)
-    found = [played(task, draft) for draft in drafts]
-    if joined := _chained(task, np.array(drafts[0].rows, np.int64)):
-        found.insert(0, (value_of(task.terms, joined, objective), joined))
+    problem = list_problem(mig, batch, objective)
+    lists = lists_to_try(mig, batch, problem.terms)
+    found = [played(problem, tasks) for tasks in lists]
+    if joined := _chained(problem, np.array(lists[0].rows, np.int64)):
+        found.insert(0, (value_of(problem.terms, joined, objective), joined))
     return min(found, key=lambda one: one[0])[1]
 
 # %% ../../nbs/57b_far_due.ipynb #57b-013
@@ -164,29 +171,27 @@ MEMORY = 30  # a change may be as bad as things were so many steps ago
 SEED = 57
 
 
-def changed(task: Task, draft: Draft, options: list[list[int]],
-            rng: np.random.Generator) -> Draft:
+def changed(problem: ListProblem, tasks: TaskList, options: list[list[int]],
+            rng: np.random.Generator) -> TaskList:
     """A list with one task elsewhere: in the order, on another instance, or both.
 
     Parameters
     ----------
-    task : the problem
-    draft : the list
+    problem, tasks : the problem, and the list
     options : instances that each task fits on
     rng : where the random numbers come from
     """
-    order = list(draft.order)
-    rows = list(draft.rows)
+    order = list(tasks.order)
+    rows = list(tasks.rows)
     moved = order[int(rng.integers(len(order)))]
     how = int(rng.integers(3))
     if how != 1:
         order.remove(moved)
         order.insert(int(rng.integers(len(order) + 1)), moved)
-        group = groups_of(task.batch)
-        order.sort(key=lambda one: group[one])
+        order.sort(key=lambda one: problem.group[one])
     if how != 0:
         rows[moved] = options[moved][int(rng.integers(len(options[moved])))]
-    return Draft(tuple(order), tuple(rows))
+    return TaskList(tuple(order), tuple(rows))
 
 # %% ../../nbs/57b_far_due.ipynb #57b-014
 def best_list(mig: Mig, batch: Batch, objective: str = "makespan",
@@ -199,22 +204,22 @@ def best_list(mig: Mig, batch: Batch, objective: str = "makespan",
     objective : one of `OBJECTIVES`
     proposals : changes to try
     """
-    task = task_of(mig, batch, objective)
-    drafts = drafts_of(mig, batch, task.terms)
-    (value, schedule), draft = min(((played(task, one), one) for one in drafts),
+    problem = list_problem(mig, batch, objective)
+    lists = lists_to_try(mig, batch, problem.terms)
+    (value, schedule), tasks = min(((played(problem, one), one) for one in lists),
                                    key=lambda pair: pair[0][0])
-    draft = Draft(draft.order, tuple(schedule.instance.tolist()))
+    tasks = TaskList(tasks.order, tuple(schedule.instance.tolist()))
     best = far_dated(mig, batch, objective)
-    best_value = value_of(task.terms, best, objective)
+    best_value = value_of(problem.terms, best, objective)
     options = [np.flatnonzero(np.isfinite(own_s[mig.tree.size_index])).tolist()
                for own_s in batch.times_s]
     rng = np.random.default_rng(SEED)
     memory = [value] * MEMORY
     for step in range(proposals):
-        proposal = changed(task, draft, options, rng)
-        new_value, new = played(task, proposal)
+        proposal = changed(problem, tasks, options, rng)
+        new_value, new = played(problem, proposal)
         if new_value <= value or new_value <= memory[step % MEMORY]:
-            value, draft = new_value, proposal
+            value, tasks = new_value, proposal
         if value < best_value:
             best_value, best = value, new
         memory[step % MEMORY] = value
@@ -255,7 +260,7 @@ def objective_bound(mig: Mig, batch: Batch, objective: str) -> float:
 MOST_LISTS = 2_000_000
 
 
-def every_list(mig: Mig, batch: Batch) -> Iterable[Draft]:
+def every_list(mig: Mig, batch: Batch) -> Iterable[TaskList]:
     """All orders with all instances.
 
     Raises
@@ -269,7 +274,7 @@ def every_list(mig: Mig, batch: Batch) -> Iterable[Draft]:
     if count > MOST_LISTS:
         raise InputError(f"{count:.0f} lists are too many to try",
                          mend="give fewer tasks, or use the policy lists")
-    return (Draft(order, rows) for order in permutations(range(len(batch)))
+    return (TaskList(order, rows) for order in permutations(range(len(batch)))
             for rows in product(*options))
 
 
@@ -281,6 +286,6 @@ def best_of_every_list(mig: Mig, batch: Batch, objective: str) -> Schedule:
     mig, batch : the problem
     objective : one of `OBJECTIVES`
     """
-    task = task_of(mig, batch, objective)
-    return min((played(task, draft) for draft in every_list(mig, batch)),
+    problem = list_problem(mig, batch, objective)
+    return min((played(problem, tasks) for tasks in every_list(mig, batch)),
                key=lambda one: one[0])[1]

@@ -236,22 +236,17 @@ def _first_conflict(mig: Mig, instance: Sequence[int] | Integers, start_s: Seque
             taken[piece] = max((until_s, by), (end_s[k], k))
     return None
 
-# %% ../../nbs/50_mig.ipynb #50-038
-def _check_task_arrays(schedule: Schedule, num_tasks: int) -> None:
-    """There is one instance, start and end per task, and all instances are known."""
-    instance = schedule.instance
-    num_starts = len(schedule.start_s)
-    if not len(instance) == num_starts == len(schedule.end_s) == num_tasks:
-        raise ValueError(f"{num_tasks} tasks, but {len(instance)} instances, {num_starts} starts")
-    if len(instance) and not (0 <= instance.min() and instance.max() < len(schedule.mig.tree.gpu)):
-        raise ValueError("a task runs on no instance at all")
-
 # %% ../../nbs/50_mig.ipynb #50-038x
 def _check_tasks(schedule: Schedule, times_s: Floats, release_s: Floats, slack_s: float) -> None:
     """Each task runs where it fits, for its time, after its release; constraint 1."""
-    _check_task_arrays(schedule, len(times_s))
     mig = schedule.mig
     instance = schedule.instance
+    num_starts = len(schedule.start_s)
+    if not len(instance) == num_starts == len(schedule.end_s) == len(times_s):
+        raise ValueError(
+            f"{len(times_s)} tasks, but {len(instance)} instances, {num_starts} starts")
+    if len(instance) and not (0 <= instance.min() and instance.max() < len(mig.tree.gpu)):
+        raise ValueError("a task runs on no instance at all")
     time_s = times_s[np.arange(len(instance)), mig.tree.size_index[instance]]
     is_its_time = np.abs(schedule.end_s - schedule.start_s - time_s) <= slack_s
     faults = {"does not fit on": ~np.isfinite(time_s),
@@ -265,38 +260,31 @@ def _check_tasks(schedule: Schedule, times_s: Floats, release_s: Floats, slack_s
         raise ValueError("constraint 1 (one task at a time): "
                          f"tasks {clash[0]} and {clash[1]} overlap on a slice")
 
-# %% ../../nbs/50_mig.ipynb #50-043
-def _fault_of_operations(schedule: Schedule, slack_s: float) -> str | None:
-    """First operation that does not take its time, begins too early or does not wait its turn."""
+# %% ../../nbs/50_mig.ipynb #50-043x
+def _check_sequence(schedule: Schedule, slack_s: float) -> None:
+    """Every operation takes its time, not before 0, and those of one sequence do not overlap."""
     tree = schedule.mig.tree
     operated = schedule.operated
     start_s = schedule.operation_start_s
     end_s = schedule.operation_end_s
+    if not len(operated) == len(schedule.is_creation) == len(start_s) == len(end_s):
+        raise ValueError(
+            f"{len(operated)} operations, but {len(start_s)} starts, {len(end_s)} ends")
+    if len(operated) and not (0 <= operated.min() and operated.max() < len(tree.gpu)):
+        raise ValueError("an operation is on no instance at all")
     wanted_s = np.where(schedule.is_creation, tree.create_s[operated], tree.destroy_s[operated])
-    is_its_time = np.abs(end_s - start_s - wanted_s) <= slack_s
-    if not is_its_time.all():
-        return f"operation {int(np.argmin(is_its_time))} does not take its time"
-    if (start_s < -slack_s).any():
-        return f"operation {int(np.argmax(start_s < -slack_s))} begins before time 0"
+    faults = {"does not take its time": ~(np.abs(end_s - start_s - wanted_s) <= slack_s),
+              "begins before time 0": start_s < -slack_s}
+    for words, wrong in faults.items():
+        if wrong.any():
+            raise ValueError(
+                f"constraint 3 (reconfiguration): operation {int(np.argmax(wrong))} {words}")
     order = np.lexsort((end_s, start_s, tree.sequence[operated]))
     same = np.diff(tree.sequence[operated[order]]) == 0
     if (wrong := same & (end_s[order][:-1] > start_s[order][1:] + slack_s)).any():
         first = int(np.argmax(wrong))
-        return f"operations {order[first]} and {order[first + 1]} overlap"
-    return None
-
-# %% ../../nbs/50_mig.ipynb #50-043x
-def _check_sequence(schedule: Schedule, slack_s: float) -> None:
-    """Every operation takes its time, not before 0, and those of one sequence do not overlap."""
-    operated = schedule.operated
-    num_starts = len(schedule.operation_start_s)
-    num_ends = len(schedule.operation_end_s)
-    if not len(operated) == len(schedule.is_creation) == num_starts == num_ends:
-        raise ValueError(f"{len(operated)} operations, but {num_starts} starts, {num_ends} ends")
-    if len(operated) and not (0 <= operated.min() and operated.max() < len(schedule.mig.tree.gpu)):
-        raise ValueError("an operation is on no instance at all")
-    if fault := _fault_of_operations(schedule, slack_s):
-        raise ValueError(f"constraint 3 (reconfiguration): {fault}")
+        raise ValueError("constraint 3 (reconfiguration): operations "
+                         f"{order[first]} and {order[first + 1]} overlap")
 
 # %% ../../nbs/50_mig.ipynb #50-048
 class _Life(NamedTuple):

@@ -56,17 +56,6 @@ def idle(mig: Mig) -> Timeline:
     slices = np.zeros((mig.num_gpus, mig.num_slices))
     return Timeline(none, none, none, none, slices, slices, np.isfinite(none), np.empty((0, 3)))
 
-# %% ../../nbs/54_multibatch.ipynb #54-008
-def next_page(before: Timeline) -> Timeline:
-    """A copy to append a batch to, with rows to spare for its operations."""
-    num = len(before.exists)
-    kept = before.busy[before.busy[:, 2] > before.end_s.min()]
-    busy = np.full((len(kept) + 3 * num, 3), np.nan)
-    busy[:len(kept)] = kept
-    none = np.full(num, np.nan)
-    return Timeline(none, none.copy(), none.copy(), none.copy(), before.end_s.copy(),
-                    before.clear_s.copy(), before.exists.copy(), busy)
-
 # %% ../../nbs/54_multibatch.ipynb #54-008p
 @njit(cache=True)
 def reserve(busy: Floats, sequence: int, from_s: float, duration_s: float) -> float:
@@ -168,41 +157,30 @@ class Seam(NamedTuple):
     after: Integers
     waits_for: Integers
 
-# %% ../../nbs/54_multibatch.ipynb #54-012a
-@njit(cache=True)
-def _relatives(tree: Tree, load_s: Floats, is_needed: Truths) -> tuple[Truths, Truths]:
-    """(instances,) whether an instance above it has a task; whether one below it has."""
-    above = np.zeros(len(load_s), np.bool_)
-    below = np.zeros(len(load_s), np.bool_)
-    for i in range(len(load_s)):
-        parent = tree.parent[i]
-        if parent >= 0:
-            above[i] = above[parent] or load_s[parent] > 0
-            below[parent] = below[parent] or is_needed[i]
-    return above, below
-
-# %% ../../nbs/54_multibatch.ipynb #54-012ax
-@njit(cache=True)
-def _predecessors(is_needed: Truths, after: Integers) -> Integers:
-    """(instances,) how many needed instances come right before an instance."""
-    count = np.zeros(len(is_needed), np.int64)
-    for i in np.flatnonzero(is_needed):
-        for j in after[i]:
-            if j >= 0:
-                count[j] += 1
-    return count
-
 # %% ../../nbs/54_multibatch.ipynb #54-012ay
 @njit(cache=True)
 def seam_of(tree: Tree, load_s: Floats, is_reversed: bool) -> Seam:
     """The order root first or, in a reversed batch, leaves first."""
     is_needed = needed(tree, load_s)
-    above, below = _relatives(tree, load_s, is_needed)
+    has_above = np.zeros(len(load_s), np.bool_)  # an instance above it has a task
+    has_below = np.zeros(len(load_s), np.bool_)
+    for i in range(len(load_s)):
+        parent = tree.parent[i]
+        if parent >= 0:
+            has_above[i] = has_above[parent] or load_s[parent] > 0
+            has_below[parent] = has_below[parent] or is_needed[i]
     if is_reversed:
         after = np.ascontiguousarray(tree.parent).reshape(-1, 1)
-        return Seam(is_needed, below, above, after, _predecessors(is_needed, after))
-    after = np.ascontiguousarray(tree.children)
-    return Seam(is_needed, above, below, after, _predecessors(is_needed, after))
+    else:
+        after = np.ascontiguousarray(tree.children)
+    waits_for = np.zeros(len(load_s), np.int64)
+    for row in np.flatnonzero(is_needed):
+        for j in after[row]:
+            if j >= 0:
+                waits_for[j] += 1
+    if is_reversed:
+        return Seam(is_needed, has_below, has_above, after, waits_for)
+    return Seam(is_needed, has_above, has_below, after, waits_for)
 
 # %% ../../nbs/54_multibatch.ipynb #54-012p
 @njit(cache=True)
@@ -229,29 +207,6 @@ def opening(tree: Tree, load_s: Floats, seam: Seam, before: Timeline,
         push(heap, (release_s, len(heap), int(i)))
     return heap
 
-# %% ../../nbs/54_multibatch.ipynb #54-014a
-@njit(cache=True)
-def _begin(tree: Tree, load_s: Floats, page: Timeline, i: int, now_s: float) -> float:
-    """Start the tasks of an instance if its slices are free; when to look again."""
-    free_s = latest_s(tree, page.end_s, i)
-    if free_s <= now_s:
-        page.start_s[i] = start(tree, page, i, now_s)
-        free_s = page.start_s[i] + load_s[i]
-        spread(tree, page.end_s, i, free_s)
-    return free_s
-
-# %% ../../nbs/54_multibatch.ipynb #54-014ax
-@njit(cache=True)
-def _open_next(seam: Seam, heap: list[HeapEntry], i: int, now_s: float, rank: int) -> int:
-    """Push what waited for an instance only; return the next rank."""
-    for j in seam.after[i]:
-        if j >= 0 and seam.is_needed[j]:
-            seam.waits_for[j] -= 1
-            if seam.waits_for[j] == 0:
-                push(heap, (now_s, rank, j))
-                rank += 1
-    return rank
-
 # %% ../../nbs/54_multibatch.ipynb #54-014p
 @njit(cache=True)
 def _join(tree: Tree, load_s: Floats, page: Timeline, before: Timeline, is_reversed: bool,
@@ -265,12 +220,22 @@ def _join(tree: Tree, load_s: Floats, page: Timeline, before: Timeline, is_rever
         if i < 0:
             page.cleared_s[-1 - i] = destroy(tree, page, -1 - i, now_s)
         elif load_s[i] > 0 and np.isnan(page.start_s[i]):
-            push(heap, (_begin(tree, load_s, page, i, now_s), rank, i))
+            again_s = latest_s(tree, page.end_s, i)  # when its slices are free
+            if again_s <= now_s:
+                page.start_s[i] = start(tree, page, i, now_s)
+                again_s = page.start_s[i] + load_s[i]
+                spread(tree, page.end_s, i, again_s)
+            push(heap, (again_s, rank, i))
             rank += 1
         else:
             if load_s[i] > 0 and seam.has_after[i]:
                 page.closing_s[i] = destroy(tree, page, i, now_s)
-            rank = _open_next(seam, heap, i, now_s, rank)
+            for j in seam.after[i]:
+                if j >= 0 and seam.is_needed[j]:
+                    seam.waits_for[j] -= 1
+                    if seam.waits_for[j] == 0:
+                        push(heap, (now_s, rank, j))
+                        rank += 1
 
 
 def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
@@ -285,7 +250,13 @@ def join(tree: Tree, load_s: Floats, before: Timeline, is_reversed: bool,
     is_reversed : leaves first instead of root first
     release_s : nothing of the batch happens earlier
     """
-    page = next_page(before)
+    num = len(before.exists)
+    kept = before.busy[before.busy[:, 2] > before.end_s.min()]
+    busy = np.full((len(kept) + 3 * num, 3), np.nan)  # with rows to spare for its operations
+    busy[:len(kept)] = kept
+    none = np.full(num, np.nan)
+    page = Timeline(none, none.copy(), none.copy(), none.copy(), before.end_s.copy(),
+                    before.clear_s.copy(), before.exists.copy(), busy)
     _join(tree, load_s, page, before, is_reversed, float(release_s))
     return page
 
@@ -299,23 +270,8 @@ def slice_work(tree: Tree, load_s: Floats) -> Floats:
     return work_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-015p
-class Arrival(NamedTuple):
-    """What a batch meets.
-
-    Parameters
-    ----------
-    before : what the earlier batches leave
-    is_reversed : whether the batch runs leaves first
-    release_s : nothing of it happens earlier
-    """
-
-    before: Timeline
-    is_reversed: bool
-    release_s: float
-
-
-def rearrange(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival,
-              first: Timeline) -> tuple[int, int]:
+def rearrange(tree: Tree, times_s: Floats, plan: Integers, before: Timeline,
+              is_reversed: bool, release_s: float, first: Timeline) -> tuple[int, int]:
     """Move and swap tasks of a batch where the slices as a whole would end last (Section 4.3).
 
     Parameters
@@ -323,7 +279,9 @@ def rearrange(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival,
     tree : the instances
     times_s : (tasks, sizes) run times of the batch
     plan : (tasks,) row of the tree that each task runs on; written
-    arrival : what the batch meets
+    before : what the earlier batches leave
+    is_reversed : whether the batch runs leaves first
+    release_s : nothing of it happens earlier
     first : the timeline of the plan as it was
 
     Returns
@@ -331,9 +289,9 @@ def rearrange(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival,
     moves and swaps
     """
     slice_s = first.end_s
-    if arrival.is_reversed:
+    if is_reversed:
         work_s = slice_work(tree, loads(tree, times_s, plan))
-        slice_s = np.maximum(arrival.before.end_s, arrival.release_s) + work_s
+        slice_s = np.maximum(before.end_s, release_s) + work_s
     leaf_end_s = np.zeros(len(tree.gpu))
     for leaf in np.flatnonzero(tree.children[:, 0] < 0):
         leaf_end_s[leaf] = slice_s[tree.gpu[leaf], tree.first_slice[leaf]]
@@ -359,7 +317,8 @@ class Appended(NamedTuple):
     page: Timeline
 
 # %% ../../nbs/54_multibatch.ipynb #54-018b
-def append(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival, moves: bool) -> Appended:
+def append(tree: Tree, times_s: Floats, plan: Integers, before: Timeline, is_reversed: bool,
+           release_s: float, moves: bool) -> Appended:
     """Append a batch in the best of three ways: as planned, with tasks moved, after all others.
 
     Parameters
@@ -367,17 +326,16 @@ def append(tree: Tree, times_s: Floats, plan: Integers, arrival: Arrival, moves:
     tree : the instances
     times_s : (tasks, sizes) run times of the batch
     plan : (tasks,) row of the tree that each task runs on
-    arrival : what the batch meets
+    before, is_reversed, release_s : as for `rearrange`
     moves : whether tasks may be moved and swapped
     """
-    before, is_reversed, release_s = arrival
     load_s = loads(tree, times_s, plan)
     plain = join(tree, load_s, before, False, max(release_s, before.end_s.max()))
     as_planned = join(tree, load_s, before, is_reversed, release_s)
     best = Appended(plan, is_reversed, 0, 0, as_planned)
     if moves:
         changed = plan.copy()
-        made = rearrange(tree, times_s, changed, arrival, as_planned)
+        made = rearrange(tree, times_s, changed, before, is_reversed, release_s, as_planned)
         page = join(tree, loads(tree, times_s, changed), before, is_reversed, release_s)
         if page.end_s.max() < as_planned.end_s.max():
             best = Appended(changed, is_reversed, made[0], made[1], page)
@@ -464,35 +422,10 @@ def batch_plans(mig: Mig, batches_times_s: Sequence[Floats]) -> list[Integers]:
     return [far_plan(mig.tree, check_times(mig, times_s), sizes, False).plan
             for times_s in batches_times_s]
 
-# %% ../../nbs/54_multibatch.ipynb #54-024
-class Request(NamedTuple):
-    """A batch that waits for its turn.
-
-    Parameters
-    ----------
-    times_s : (tasks, sizes) run times
-    plan : (tasks,) row of the tree that each task runs on
-    release_s : when it, or its first task, may start
-    """
-
-    times_s: Floats
-    plan: Integers
-    release_s: float
-
-
-def _check_request(mig: Mig, number: int, request: Request) -> None:
-    """Raise if a plan names no instance, or one that a task does not fit."""
-    times_s, plan, _ = request
-    if plan.shape != (len(times_s),) or not ((plan >= 0) & (plan < len(mig.tree.gpu))).all():
-        raise InputError(f"plan of batch {number}", mend="give one row of mig.tree per task")
-    if not np.isfinite(times_s[np.arange(len(plan)), mig.tree.size_index[plan]]).all():
-        raise InputError(f"plan of batch {number}: a task on an instance it does not fit",
-                         mend="choose a size it fits")
-
 # %% ../../nbs/54_multibatch.ipynb #54-024a
-def _requests(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integers] | None,
-              release_s: Sequence[float] | None) -> list[Request]:
-    """Times, plans and releases of the batches as compiled code can use them."""
+def _checked(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integers] | None,
+             release_s: Sequence[float] | None) -> list[tuple[Floats, Integers, float]]:
+    """Times, plan and release of each batch as compiled code can use them."""
     times_s = [check_times(mig, of_batch) for of_batch in batches_times_s]
     if plans is None:
         plans = batch_plans(mig, times_s)
@@ -503,33 +436,31 @@ def _requests(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Integ
                          mend="give at least one batch, and as many plans and releases as batches")
     if not all(0 <= at_s < np.inf for at_s in releases_s):
         raise InputError(f"releases {releases_s}", mend="give times in s from 0 on")
-    requests = [Request(*row) for row in zip(times_s, plans, releases_s, strict=True)]
-    for number, request in enumerate(requests):
-        _check_request(mig, number, request)
-    return requests
+    for number, (own_s, plan) in enumerate(zip(times_s, plans, strict=True)):
+        if plan.shape != (len(own_s),) or not ((plan >= 0) & (plan < len(mig.tree.gpu))).all():
+            raise InputError(f"plan of batch {number}", mend="give one row of mig.tree per task")
+        if not np.isfinite(own_s[np.arange(len(plan)), mig.tree.size_index[plan]]).all():
+            raise InputError(f"plan of batch {number}: a task on an instance it does not fit",
+                             mend="choose a size it fits")
+    return list(zip(times_s, plans, releases_s, strict=True))
 
 # %% ../../nbs/54_multibatch.ipynb #54-024p
-def _joined(mig: Mig, requests: Sequence[Request], reverses: bool, moves: bool,
-            overlaps: bool) -> Chain:
+def _joined(mig: Mig, batches: Sequence[tuple[Floats, Integers, float]], reverses: bool,
+            moves: bool, overlaps: bool) -> Chain:
     """Append batch after batch; unless they may overlap, each one after all earlier tasks."""
     page = idle(mig)
-    appended = []
+    pages = []
     rows = []
-    for k, (times_s, plan, release_s) in enumerate(requests):
+    for k, (times_s, plan, release_s) in enumerate(batches):
         from_s = release_s if overlaps else max(release_s, page.end_s.max())
-        arrival = Arrival(page, reverses and k % 2 == 1, from_s)
-        found = append(mig.tree, times_s, plan, arrival, moves and k > 0)
+        found = append(mig.tree, times_s, plan, page, reverses and k % 2 == 1, from_s,
+                       moves and k > 0)
         start_s, end_s = task_starts(mig.tree, times_s, found)
         alone_s = run_plan(mig.tree, loads(mig.tree, times_s, plan)).makespan_s
         rows.append((found.plan, start_s, end_s, start_s.min(initial=np.inf),
                      end_s.max(initial=from_s), alone_s, *found[1:4]))
-        appended.append(found)
         page = found.page
-    return _chain_of(mig, rows, [found.page for found in appended])
-
-# %% ../../nbs/54_multibatch.ipynb #54-024px
-def _chain_of(mig: Mig, rows: Sequence[tuple[Any, ...]], pages: Sequence[Timeline]) -> Chain:
-    """Put the batches of a chain together: plan, starts and ends of the tasks, then of batches."""
+        pages.append(page)
     plans, starts_s, ends_s, *of_batches = zip(*rows, strict=True)
     schedule = Schedule(mig, np.concatenate(plans), np.concatenate(starts_s),
                         np.concatenate(ends_s), *_operations(mig.tree, pages))
@@ -555,8 +486,8 @@ def chain(mig: Mig, batches_times_s: Sequence[Floats], *, reverses: bool = True,
     ------
     InputError : if there is no batch, or times, plans or releases cannot be used
     """
-    requests = _requests(mig, batches_times_s, plans, release_s)
-    return _joined(mig, requests, reverses, moves, overlaps=True)
+    batches = _checked(mig, batches_times_s, plans, release_s)
+    return _joined(mig, batches, reverses, moves, overlaps=True)
 
 # %% ../../nbs/54_multibatch.ipynb #54-025b
 def trivial_chain(mig: Mig, batches_times_s: Sequence[Floats], *,
@@ -568,8 +499,8 @@ def trivial_chain(mig: Mig, batches_times_s: Sequence[Floats], *,
     ----------
     mig, batches_times_s, plans, release_s : as for `chain`
     """
-    requests = _requests(mig, batches_times_s, plans, release_s)
-    return _joined(mig, requests, reverses=False, moves=False, overlaps=False)
+    batches = _checked(mig, batches_times_s, plans, release_s)
+    return _joined(mig, batches, reverses=False, moves=False, overlaps=False)
 
 # %% ../../nbs/54_multibatch.ipynb #54-030
 def gain_percent(reference_s: float, makespan_s: float) -> float:

@@ -155,7 +155,7 @@ def draw_change(plan: Integers, num_instances: int,
     return task, int(plan[partner]), partner
 
 # %% ../../nbs/58_far_plus.ipynb #58-019
-class Chain(NamedTuple):
+class Annealing(NamedTuple):
     """A plan on its way down; its arrays change in place.
 
     Parameters
@@ -192,7 +192,7 @@ def put_on(plan: Integers, task: int, target: int, partner: int, source: int) ->
 
 # %% ../../nbs/58_far_plus.ipynb #58-019s
 @njit(cache=True)
-def propose(chain: Chain, rng: np.random.Generator, proposals: int) -> None:
+def propose(chain: Annealing, rng: np.random.Generator, proposals: int) -> None:
     """Change the plan at random so many times, uphill less and less often."""
     tree, times_s, plan, load_s, best, state_s, cooling, work_weight = chain
     sizes = tree.size_index
@@ -239,7 +239,8 @@ def anneal(tree: Tree, times_s: Floats, start: Integers, rng: np.random.Generato
     current_s = best_s + mean_work_s(tree, load_s, work_weight)
     state_s = np.array([HOT * best_s, current_s, best_s])
     cooling = (COLD / HOT) ** (1 / proposals)
-    chain = Chain(tree, times_s, start.copy(), load_s, start.copy(), state_s, cooling, work_weight)
+    chain = Annealing(tree, times_s, start.copy(), load_s, start.copy(), state_s, cooling,
+                      work_weight)
     per_call = max(1, TASKS_PER_CALL // (len(start) + 100))
     for first in range(0, proposals, per_call):  # compiled code comes back here for Ctrl-C
         propose(chain, rng, min(per_call, proposals - first))

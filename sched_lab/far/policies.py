@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..lab.arrays import Floats, Integers
+from ..lab.arrays import Floats
 from ..lab.frames import InputError
 from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
 from .bounds import Optimum, optimum_with_reconfiguration
-from .due import best_list, check_objective, far_dated
+from .due import batches_of, best_list, check_objective, far_dated
 from .mig import Mig, Schedule
 from .multibatch import chain
 from .plus import far_plus
@@ -85,12 +85,6 @@ def policy_of(name: str) -> PolicyRecord[Solver]:
             Solver(lambda mig, times_s: fix_partition(mig, times_s,
                                                       parse_partition(mig, partition))))
     return POLICIES.record(name)
-
-
-def batches_of(batch: Batch) -> list[Integers]:
-    """Rows of each batch, in the order in which the batches first appear."""
-    groups = list(dict.fromkeys(batch.group.tolist()))
-    return [np.flatnonzero(batch.group == group) for group in groups]
 
 
 def is_dated(mig: Mig, batch: Batch, objective: str) -> bool:

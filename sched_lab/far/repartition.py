@@ -59,64 +59,6 @@ def pop(heap: list[HeapEntry]) -> HeapEntry:
     _rise(heap, item, hole)
     return first
 
-# %% ../../nbs/52_repartition.ipynb #52-013
-class Placing(NamedTuple):
-    """How far the tasks of an allocation are placed; all arrays are written.
-
-    Parameters
-    ----------
-    instance : (tasks,) row of the tree, -1 for a task that waits
-    end_s : (instances,) when the tasks on an instance end
-    is_used : (instances,) whether it has been created
-    free_s : (sequences,) when the last operation of a sequence ends
-    waiting : (sizes,) tasks that wait for an instance of this size
-    cursor : (sizes,) where the search for the longest of them goes on
-    """
-
-    instance: Integers
-    end_s: Floats
-    is_used: Truths
-    free_s: Floats
-    waiting: Integers
-    cursor: Integers
-
-# %% ../../nbs/52_repartition.ipynb #52-013a
-@njit(cache=True)
-def _no_task_placed(tree: Tree, order: Integers, allocation: Integers) -> Placing:
-    """All tasks wait, and no instance exists."""
-    num_instances = len(tree.gpu)
-    instance = np.empty(len(allocation), np.int64)
-    waiting = np.zeros(len(order), np.int64)
-    for task in range(len(allocation)):
-        instance[task] = -1
-        waiting[allocation[task]] += 1
-    return Placing(instance, np.zeros(num_instances), np.zeros(num_instances, np.bool_),
-                   np.zeros(num_instances), waiting, np.zeros(len(order), np.int64))
-
-
-# %% ../../nbs/52_repartition.ipynb #52-013b
-@njit(cache=True)
-def _longest_waiting(order: Integers, allocation: Integers, at: Placing, k: int) -> int:
-    """Longest task that waits for an instance of a size."""
-    while allocation[order[k, at.cursor[k]]] != k:
-        at.cursor[k] += 1
-    task: int = order[k, at.cursor[k]]
-    at.cursor[k] += 1
-    at.waiting[k] -= 1
-    return task
-
-# %% ../../nbs/52_repartition.ipynb #52-013bx
-@njit(cache=True)
-def _ready_s(tree: Tree, at: Placing, i: int, now_s: float) -> float:
-    """When an instance can run its next task: it is created if it has had none."""
-    if at.is_used[i]:
-        return now_s
-    at.is_used[i] = True
-    q = tree.sequence[i]
-    at.free_s[q] = max(at.free_s[q], now_s) + tree.create_s[i]
-    ready_s: float = at.free_s[q]
-    return ready_s
-
 # %% ../../nbs/52_repartition.ipynb #52-013c
 @njit(cache=True)
 def _open_roots(is_open: Truths, step: int) -> list[HeapEntry]:
@@ -126,24 +68,6 @@ def _open_roots(is_open: Truths, step: int) -> list[HeapEntry]:
         if is_open[root]:
             push(heap, (0.0, step * len(heap), root))
     return heap
-
-# %% ../../nbs/52_repartition.ipynb #52-013cx
-@njit(cache=True)
-def _next_open(tree: Tree, at: Placing, heap: list[HeapEntry], rank: int,
-               step: int) -> tuple[float, int, int]:
-    """Cut what no task waits for; time, row of the first instance with one, next rank."""
-    now_s, _, i = pop(heap)
-    while at.waiting[tree.size_index[i]] == 0:
-        if at.is_used[i]:
-            q = tree.sequence[i]
-            at.free_s[q] = max(at.free_s[q], now_s) + tree.destroy_s[i]
-        for child in tree.children[i]:
-            if child >= 0:
-                at.end_s[child] = now_s
-                push(heap, (now_s, rank, int(child)))
-                rank += step
-        now_s, _, i = pop(heap)
-    return now_s, i, rank
 
 # %% ../../nbs/52_repartition.ipynb #52-013d
 @njit(cache=True)
@@ -166,23 +90,51 @@ def repartition(tree: Tree, times_s: Floats, order: Integers, allocation: Intege
     instance (tasks,), end of each instance (instances,), makespan in s; the makespan is infinite if
     it was stopped
     """
-    at = _no_task_placed(tree, order, allocation)
+    num_instances = len(tree.gpu)
+    instance = np.full(len(allocation), -1)
+    end_s = np.zeros(num_instances)
+    is_created = np.zeros(num_instances, np.bool_)
+    free_s = np.zeros(num_instances)  # when the last operation of a sequence ends
+    waiting = np.zeros(len(order), np.int64)  # tasks of each size that have no instance yet
+    cursor = np.zeros(len(order), np.int64)  # where the search for the longest of them goes on
+    for size in allocation:
+        waiting[size] += 1
     makespan_s = 0.0
     step = 0 if as_authors else 1
     heap = _open_roots(tree.parent < 0, step)
     rank = step * len(heap)
     for _ in range(len(allocation)):
-        now_s, i, rank = _next_open(tree, at, heap, rank, step)
+        now_s, _, i = pop(heap)
+        while waiting[tree.size_index[i]] == 0:  # no task for it: cut it
+            if is_created[i]:
+                q = tree.sequence[i]
+                free_s[q] = max(free_s[q], now_s) + tree.destroy_s[i]
+            for child in tree.children[i]:
+                if child >= 0:
+                    end_s[child] = now_s
+                    push(heap, (now_s, rank, int(child)))
+                    rank += step
+            now_s, _, i = pop(heap)
         k = tree.size_index[i]
-        task = _longest_waiting(order, allocation, at, k)
-        at.instance[task] = i
-        at.end_s[i] = _ready_s(tree, at, i, now_s) + times_s[task, k]
-        makespan_s = max(makespan_s, at.end_s[i])
+        while allocation[order[k, cursor[k]]] != k:
+            cursor[k] += 1
+        task = order[k, cursor[k]]
+        cursor[k] += 1
+        waiting[k] -= 1
+        ready_s = now_s
+        if not is_created[i]:
+            is_created[i] = True
+            q = tree.sequence[i]
+            free_s[q] = max(free_s[q], now_s) + tree.create_s[i]
+            ready_s = free_s[q]
+        instance[task] = i
+        end_s[i] = ready_s + times_s[task, k]
+        makespan_s = max(makespan_s, end_s[i])
         if makespan_s >= limit_s:
-            return at.instance, at.end_s, np.inf
-        push(heap, (at.end_s[i], rank, i))
+            return instance, end_s, np.inf
+        push(heap, (end_s[i], rank, i))
         rank += step
-    return at.instance, at.end_s, makespan_s
+    return instance, end_s, makespan_s
 
 # %% ../../nbs/52_repartition.ipynb #52-017
 def times_on(tree: Tree, times_s: Floats, instance: Integers) -> Floats:
@@ -276,9 +228,9 @@ def _operations(tree: Tree, ran: PlanTimes) -> tuple[Integers, Truths, Floats, F
     """Instance, whether it is a creation, begin and end of all operations: creations first."""
     begin_s = np.concatenate([ran.created_s - tree.create_s, ran.closing_s])
     end_s = np.concatenate([ran.created_s, ran.closing_s + tree.destroy_s])
-    happens = np.flatnonzero(~np.isnan(begin_s))
+    found = np.flatnonzero(~np.isnan(begin_s))
     num_instances = len(tree.gpu)
-    return (happens % num_instances, happens < num_instances, begin_s[happens], end_s[happens])
+    return (found % num_instances, found < num_instances, begin_s[found], end_s[found])
 
 # %% ../../nbs/52_repartition.ipynb #52-023b
 @njit(cache=True)

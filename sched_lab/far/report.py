@@ -18,13 +18,13 @@ from ..hardware import Hardware
 from ..lab.frames import InputError, write_bytes
 from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
 from .bounds import bound
-from .due import tardiness_bound, tardiness_s
+from .due import batches_of, tardiness_bound, tardiness_s
 from .energy import energy_of
 from .layout import has_layout, layout_script, mig_parted
 from .mig import Mig, Schedule, operations_frame, schedule_chart, schedule_frame
 from .mixed import fluid_s, resources_of
 from .multibatch import ideal_s
-from .policies import batches_of, has_due_dates, is_dated, policy_of, simulate
+from .policies import has_due_dates, is_dated, policy_of, simulate
 from .profiles import ProfileMig
 from .tasks import Batch
 

@@ -13,10 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sched_lab.far import execution
+from sched_lab.far import nvml as nvml_module
 from sched_lab.far.execution import (
-    NvmlBackend,
-    Processes,
     SimulatedBackend,
     as_executed,
     dry_run,
@@ -28,6 +26,7 @@ from sched_lab.far.execution import (
     steps_of,
 )
 from sched_lab.far.mig import Schedule, check_schedule, mig_of
+from sched_lab.far.nvml import NvmlBackend, Processes
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
@@ -111,8 +110,8 @@ def recorded(mig, events):
 
 
 def test_dry_run_says_every_step_and_touches_nothing(monkeypatch):
-    monkeypatch.setattr(execution, "_nvml", lambda: pytest.fail("asked for NVML"))
-    monkeypatch.setattr(execution.subprocess, "Popen", lambda *_, **__: pytest.fail("started a process"))
+    monkeypatch.setattr(nvml_module, "_nvml", lambda: pytest.fail("asked for NVML"))
+    monkeypatch.setattr(nvml_module.subprocess, "Popen", lambda *_, **__: pytest.fail("started a process"))
     # train on S0-S1, then copy and bfs on S0 and S1: 0.12 + 16 + 0.10 + 0.11 = 16.33; 16.33 + 4; 16.44 + 6
     plan = schedule_of(A30, np.array([[40.0, 16, 11], [4, 2, 2], [6, 5, 5]]), np.array([1, 2, 3]))
     assert dry_run(plan, ["train", "copy", "bfs"]).splitlines() == [
@@ -463,7 +462,7 @@ def test_the_stand_in_has_no_name_that_the_library_lacks():
 
 
 def test_without_consent_nothing_happens_not_even_an_import(monkeypatch):
-    monkeypatch.setattr(execution, "_nvml", lambda: pytest.fail("asked for NVML"))
+    monkeypatch.setattr(nvml_module, "_nvml", lambda: pytest.fail("asked for NVML"))
     nvml = FakeNvml()
     for given in (None, nvml):
         with pytest.raises(SchedLabError, match="--dry-run.*--yes-reconfigure"):
@@ -478,7 +477,7 @@ def test_without_the_library_one_error_says_how_to_get_it(monkeypatch):
 
 
 def test_importing_the_module_does_not_import_the_library():
-    code = "import sys, sched_lab.far.execution; sys.exit('pynvml' in sys.modules)"
+    code = "import sys, sched_lab.far.nvml; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

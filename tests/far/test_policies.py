@@ -8,8 +8,9 @@ import pytest
 from sched_lab import far
 from sched_lab.far import policies, report
 from sched_lab.far.bounds import bound
+from sched_lab.far.due import batches_of
 from sched_lab.far.mig import check_schedule, mig_of
-from sched_lab.far.policies import POLICIES, batches_of, policy_of, simulate
+from sched_lab.far.policies import POLICIES, policy_of, simulate
 from sched_lab.far.tasks import SCALINGS, WIDTHS, Batch, check_result, generate_times, toy_batch
 from sched_lab.lab.frames import InputError
 
