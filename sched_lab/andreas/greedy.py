@@ -14,7 +14,7 @@ from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
 from ..lab.arrays import Floats, Integers
 from .proxy import (PERIOD_S, RHO, code_objective, cost_eur_per_s,
                                      paper_objective, slowest_s)
-from .rules import OpenNodes, candidates, open_lists, place_all, take
+from .rules import OpenNodes, candidates, open_lists, place_all
 from ..lab.frames import InputError
 
 # %% auto #0
@@ -116,39 +116,6 @@ def sort_again(order: Integers, pressure: Floats) -> None:
             k -= 1
         order[k] = job
 
-# %% ../../nbs/33_greedy.ipynb #33-018p
-@njit(cache=True)
-def shake(order: Integers, weight: Floats, state: Integers, as_code: bool) -> None:
-    """Let jobs go behind the next one at random, in place; a job may travel on.
-
-    The paper: with a probability inverse to the weight, a half for the lightest. The code: 0.55 or
-    0.45.
-
-    Parameters
-    ----------
-    order : (jobs,) changed
-    weight : (jobs,) EUR/s
-    state : (1,) of the engine, changed
-    """
-    if len(order) == 0:
-        return
-    lightest = weight.min()
-    job = order[0]
-    for i in range(1, len(order)):
-        rival = order[i]
-        chance = draw(state)
-        if as_code:
-            limit = SWAP_HEAVIER if weight[job] > weight[rival] else SWAP_LIGHTER
-        else:
-            limit = 0.5 * lightest / weight[job] if weight[job] > 0 else 0.5
-        if chance < limit:
-            order[i - 1] = rival
-        else:
-            order[i - 1] = job
-            job = rival
-    order[-1] = job
-    draw(state)  # the code draws at the last position, too
-
 # %% ../../nbs/33_greedy.ipynb #33-026
 @njit(cache=True)
 def choices_of(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers, Floats]:
@@ -203,34 +170,6 @@ class Search(NamedTuple):
     node: Integers
     configuration: Integers
     value_eur: Floats
-
-# %% ../../nbs/33_greedy.ipynb #33-031
-@njit(cache=True)
-def place_round(fleet: Fleet, opened: OpenNodes, options: Integers, tickets: Floats,
-                search: Search, as_code: bool) -> None:
-    """Give each job in turn its drawn candidate if it fits, or else the first that does.
-
-    As coded, the candidate is not drawn: it is the best one.
-
-    Parameters
-    ----------
-    opened : all nodes with free GPUs, changed
-    options, tickets : what `choices_of` says
-    search : its order and engine; node and configuration are written
-    """
-    for job in search.order:
-        search.node[job] = -1
-        search.configuration[job] = -1
-        drawn = 0 if as_code else draw_candidate(tickets, job, search.state)
-        for i in range(-1, options.shape[1]):
-            c = options[job, drawn if i < 0 else i]
-            if c < 0:
-                break
-            node = take(fleet, opened, c)
-            if node >= 0:
-                search.node[job] = node
-                search.configuration[job] = c
-                break
 
 # %% ../../nbs/33_greedy.ipynb #33-037
 class SearchOptions(NamedTuple):
@@ -452,7 +391,7 @@ def play_of(fleet: Fleet, tables: Tables, engine: Integers) -> Play:
 @njit(cache=True, forceinline=True)
 def draw_turns(tables: Tables, play: Play, order: Integers, begin: int, end: int,
                as_code: bool) -> None:
-    """Draw some turns: whose they are, as `shake` says, and what each tries first."""
+    """Draw some turns: whose they are, as `shake` of the chapter says, and what each tries."""
     options, tickets, weight, _, limits, wishes, num_draws, power = tables[:8]
     turns, wish, at, engine = play[:4]
     start = engine[0]

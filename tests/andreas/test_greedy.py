@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 
 from sched_lab.andreas.greedy import (
     SearchOptions,
-    assign_at_random,
     code_iterations,
     draw,
     greedy,
     leap,
     pressure_s,
     randomized_greedy,
-    shake,
 )
 from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
@@ -377,49 +375,10 @@ def test_a_job_that_ends_at_its_due_date_is_in_time():
     assert first_choice(100.0) == [0] and first_choice(99.0) == [1]
 
 
-def test_shaking_uses_one_number_for_each_job_even_if_there_is_one_only():
-    for count in (1, 2, 5):
-        state = np.array([77])
-        engine = Engine(77)
-        shake(np.arange(count), np.ones(count), state, True)
-        for _ in range(count):
-            engine.real()
-        assert state[0] == engine.number
-
-
-@pytest.mark.parametrize("as_code", [False, True])
-def test_shaking_is_the_plain_pass_also_with_equal_weights_and_without_weight(as_code):
-    rng = np.random.default_rng(5)
-    for seed in range(1, 301):
-        weight = rng.choice([0.0, 0.001, 0.001, 0.004] if seed % 3 else [0.001, 0.002], 12)
-        order = rng.permutation(12)
-        state = np.array([seed])
-        engine = Engine(seed)
-        expected = order.tolist()
-        shake(order, weight, state, as_code)
-        plain_shake(expected, weight, engine, as_code)
-        assert order.tolist() == expected and state[0] == engine.number
-
-
 def test_rounds_of_the_code():
     toy = toy_instance()
     assert code_iterations(toy.fleet, 5) == 3 * 5 * (1 + 2 + 1)  # nodes, jobs, GPU counts of the cost table
     assert code_iterations(toy.fleet, 83) == 996 and code_iterations(toy.fleet, 84) == 1000
-
-
-def test_the_compiled_call_that_the_simulator_makes_is_the_same():
-    fleet, jobs, now_s = crowd()
-    search = assign_at_random(fleet, jobs, now_s, SearchOptions(100, 5, True))
-    found, found_eur = randomized_greedy(fleet, jobs, now_s, SearchOptions(max_iterations=100, seed=5, as_code=True))
-    assert search.value_eur[0] == found_eur
-    assert (search.node == found.node).all() and (search.configuration == found.configuration).all()
-
-
-def test_the_default_is_a_thousand_rounds_as_printed_from_seed_4010():
-    (found, eur) = randomized_greedy(*crowd())
-    (same, same_eur) = randomized_greedy(*crowd(),
-                                         SearchOptions(max_iterations=1000, seed=4010, as_code=False, rho=100.0))
-    assert eur == same_eur and (found.node == same.node).all() and SearchOptions()[:4] == (1000, 4010, False, 100.0)
 
 
 # --- edges and bad input

@@ -240,7 +240,7 @@ def test_a_due_date_at_the_submission_is_no_warning():
         parse_instance(value)
 
 
-# --- an assignment: one test for each constraint ---------------------------------------------------------------------
+# --- an assignment: each constraint ---------------------------------------------------------------------
 
 def used_gpus(node: list[int], configuration: list[int]) -> list[int]:
     instance = small()
@@ -254,43 +254,21 @@ def test_a_valid_assignment_gives_the_gpus_in_use():
     assert used_gpus([-1, 1], [-1, TURING_1]) == [0, 1]
 
 
-def test_every_job_needs_an_entry():
-    with pytest.raises(ValueError, match="2 jobs, but 1 nodes and 2 configurations"):
-        used_gpus([0], [TESLA_1, TESLA_1])
-
-
-@pytest.mark.parametrize(("node", "configuration"), [([0, -1], [0, 0]), ([0, 1], [0, -1])])
-def test_a_job_has_node_and_gpus_or_neither(node, configuration):
-    with pytest.raises(ValueError, match="job 1 has half a place"):
+@pytest.mark.parametrize(("node", "configuration", "message"), [
+    ([0], [TESLA_1, TESLA_1], "2 jobs, but 1 nodes and 2 configurations"),
+    ([0, -1], [0, 0], "job 1 has half a place"), ([0, 1], [0, -1], "job 1 has half a place"),
+    ([2, -1], [TESLA_1, -1], "job 0 runs on a node or configuration that does not exist"),
+    ([-1, 0], [-1, 3], "job 1 runs on a node or configuration that does not exist"),
+    ([-1, 1], [-1, TESLA_1], "job 1 runs on GPUs of a type that node 1 does not have"),
+    ([1, -1], [TURING_1, -1], "job 0 runs on a configuration without a run time"),
+    ([0, 0], [TESLA_2, TESLA_1], "node 0 has more GPUs in use than it has"),  # 2 + 1 > 2
+])
+def test_an_assignment_that_violates_a_constraint_is_refused(node, configuration, message):
+    with pytest.raises(ValueError, match=message):
         used_gpus(node, configuration)
 
 
-def test_the_node_exists():
-    with pytest.raises(ValueError, match="job 0 runs on a node or configuration that does not exist"):
-        used_gpus([2, -1], [TESLA_1, -1])
-
-
-def test_the_configuration_exists():
-    with pytest.raises(ValueError, match="job 1 runs on a node or configuration that does not exist"):
-        used_gpus([-1, 0], [-1, 3])
-
-
-def test_the_node_has_gpus_of_the_type():
-    with pytest.raises(ValueError, match="job 1 runs on GPUs of a type that node 1 does not have"):
-        used_gpus([-1, 1], [-1, TESLA_1])
-
-
-def test_the_job_has_a_run_time_there():
-    with pytest.raises(ValueError, match="job 0 runs on a configuration without a run time"):
-        used_gpus([1, -1], [TURING_1, -1])
-
-
-def test_gpus_are_not_given_away_twice():
-    with pytest.raises(ValueError, match="node 0 has more GPUs in use than it has"):
-        used_gpus([0, 0], [TESLA_2, TESLA_1])  # 2 + 1 > 2
-
-
-# --- a history: one test for each constraint -------------------------------------------------------------------------
+# --- a history: each constraint -------------------------------------------------------------------------
 
 # A: 1200/2400 on two TESLA, then 1800/3600 on one. C: 1200/2400 on the TURING from 60 s, then 900/1800 on a TESLA.
 RUNS = [(0, 0, TESLA_2, 0.0, 1200.0), (0, 0, TESLA_1, 1200.0, 3000.0),
@@ -318,56 +296,33 @@ def test_a_valid_history_is_accepted_in_any_order_of_rows():
     check_schedule(small(), history(*reversed(RUNS)))
 
 
-@pytest.mark.parametrize("cells", [{"end_s": 1199.0}, {"end_s": np.nan}, {"end_s": np.inf}, {"start_s": np.nan},
-                                   {"start_s": -np.inf}])
-def test_a_run_has_a_beginning_and_a_later_end(cells):
-    refuses(changed(1, **cells), "job 0 has a run without a beginning and a later end")
-
-
-@pytest.mark.parametrize("cells", [{"job": 2}, {"job": -1}, {"node": 2}, {"node": -1}, {"configuration": 3},
-                                   {"configuration": -1}])
-def test_job_node_and_configuration_of_a_run_exist(cells):
-    refuses(changed(0, **cells), "runs on a node or configuration that does not exist")
-
-
-def test_a_run_is_on_gpus_that_the_node_has():
-    refuses(changed(3, node=1), "job 1 runs on GPUs of a type that node 1 does not have")
-
-
-def test_a_run_is_on_a_configuration_with_a_run_time():
-    refuses(changed(0, node=1, configuration=TURING_1), "job 0 runs on a configuration without a run time")
-
-
-def test_no_run_before_the_submission():
+@pytest.mark.parametrize(("row", "cells", "message"), [
+    *((1, cells, "job 0 has a run without a beginning and a later end") for cells in (
+        {"end_s": 1199.0}, {"end_s": np.nan}, {"end_s": np.inf}, {"start_s": np.nan}, {"start_s": -np.inf})),
+    *((0, cells, "runs on a node or configuration that does not exist") for cells in (
+        {"job": 2}, {"job": -1}, {"node": 2}, {"node": -1}, {"configuration": 3}, {"configuration": -1})),
+    (3, {"node": 1}, "job 1 runs on GPUs of a type that node 1 does not have"),
+    (0, {"node": 1, "configuration": TURING_1}, "job 0 runs on a configuration without a run time"),
     # C is submitted at 60 s; its run on the TURING keeps its length of 1200 s
-    refuses(changed(2, start_s=59.0, end_s=1259.0), "job 1 runs before it is submitted")
+    (2, {"start_s": 59.0, "end_s": 1259.0}, "job 1 runs before it is submitted"),
+    (1, {"end_s": 2999.0}, "job 0 has run 0.999722 of itself"),  # 1/2 + 1799/3600
+    (1, {"end_s": 3001.0}, "job 0 has run 1.000278 of itself"),
+    # C on its TESLA from 1200 s to 2100 s, when it is still on the TURING for a minute
+    (3, {"start_s": 1200.0, "end_s": 2100.0}, "job 1 runs twice at once"),
+])
+def test_a_history_that_violates_a_constraint_is_refused(row, cells, message):
+    refuses(changed(row, **cells), message)
 
 
-def test_every_job_runs():
+def test_every_job_runs_and_never_on_more_gpus_than_there_are():
     refuses(history(*RUNS[:2]), "job 1 has run 0.000000 of itself")
-
-
-def test_a_job_is_done_in_the_end():
-    refuses(changed(1, end_s=2999.0), "job 0 has run 0.999722 of itself")  # 1/2 + 1799/3600
-
-
-def test_a_job_does_not_run_longer_than_it_takes():
-    refuses(changed(1, end_s=3001.0), "job 0 has run 1.000278 of itself")  # 1/2 + 1801/3600
+    # A has both TESLA until 2400 s, C one of them from 2000 s
+    refuses(history((0, 0, TESLA_2, 0.0, 2400.0), (1, 0, TESLA_1, 2000.0, 3800.0)), "node 0 has more GPUs in use")
 
 
 def test_lost_progress_is_allowed_if_said_and_missing_progress_never():
     check_schedule(small(), changed(1, end_s=3001.0), may_lose_progress=True)
     refuses(changed(1, end_s=2999.0), "job 0 has run 0.999722", may_lose_progress=True)
-
-
-def test_a_job_does_not_run_twice_at_once():
-    # C on its TESLA from 1200 s to 2100 s, when it is still on the TURING for a minute
-    refuses(changed(3, start_s=1200.0, end_s=2100.0), "job 1 runs twice at once")
-
-
-def test_at_no_time_are_more_gpus_in_use_than_there_are():
-    # A has both TESLA until 2400 s, C one of them from 2000 s
-    refuses(history((0, 0, TESLA_2, 0.0, 2400.0), (1, 0, TESLA_1, 2000.0, 3800.0)), "node 0 has more GPUs in use")
 
 
 def test_gpus_change_hands_within_the_rounding_of_times_and_not_beyond():

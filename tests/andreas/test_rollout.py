@@ -266,43 +266,6 @@ def test_nodes_stand_once_where_they_belong_whatever_is_taken(queue, moves):
     assert room.now.shelf.tolist() == room.empty.shelf.tolist()
 
 
-@settings(max_examples=60, deadline=None)
-@given(queues())
-def test_ways_are_all_places_with_a_price_and_shelves_know_their_cost(queue):
-    fleet = queue[0]
-    room = room_of(fleet)
-    levels = fleet.cost_eur_per_h.shape[1]
-    price = prices_of(fleet, room.kind, room.size)
-    expected = [(c, sort * levels + free, fleet.configuration_gpus[c], price[c, sort, free],
-                 fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]])
-                for c, sort, free in np.argwhere(price < inf)]
-    assert list(zip(*room.ways, strict=True)) == expected
-    for sort, (kind, size) in enumerate(plain_sorts(fleet)):
-        costs = [fleet.cost_eur_per_h[kind, size - free] for free in range(size + 1)]
-        assert room.eur_per_h[sort * levels:][:size + 1].tolist() == costs
-
-
-@settings(max_examples=60, deadline=None)
-@given(queues())
-def test_a_price_is_finite_just_where_a_configuration_fits(queue):
-    fleet = queue[0]
-    room = room_of(fleet)
-    for c, (kind, gpus) in enumerate(zip(fleet.configuration_type, fleet.configuration_gpus, strict=True)):
-        for sort, (own, size) in enumerate(plain_sorts(fleet)):
-            for free, price in enumerate(prices_of(fleet, room.kind, room.size)[c, sort]):
-                fits = own == kind and gpus <= free <= size
-                assert price == (plain_price(fleet, kind, size, size - free, gpus) if fits else inf)
-
-
-@settings(max_examples=60, deadline=None)
-@given(queues())
-def test_fastest_and_least_are_those_of_the_plain_loops(queue):
-    fleet, jobs, _ = queue
-    found = queue_of(jobs, room_of(fleet))
-    assert found.fastest_s.tolist() == [min(times_s) for times_s in jobs.times_s]
-    assert found.least_eur.tolist() == [plain_least_eur(fleet, times_s) for times_s in jobs.times_s]
-
-
 # --- laws
 
 @settings(max_examples=60, deadline=None)
@@ -386,18 +349,6 @@ def test_seeds_that_are_zero_to_the_engine_are_one():
         assert eur == expected[1] and (found.node == expected[0].node).all()
 
 
-def test_the_default_is_twenty_tries_from_seed_4010():
-    (found, eur) = rollout(*crowd())
-    (same, same_eur) = rollout(*crowd(), tries=20, seed=4010)
-    assert eur == same_eur and (found.node == same.node).all()
-
-
-def test_the_compiled_call_that_the_simulator_makes_is_the_same():
-    found, eur = rollout(*crowd(), tries=5, seed=7)
-    (node, configuration), same_eur = assign_by_rollout(*crowd(), BASE_POLICIES, 5, 7)
-    assert eur == same_eur and (found.node == node).all() and (found.configuration == configuration).all()
-
-
 def test_a_call_leaves_its_arguments_as_they_were():
     fleet, jobs, now_s = crowd()
     before = [array.copy() for array in (*fleet, *jobs)]
@@ -408,10 +359,6 @@ def test_a_call_leaves_its_arguments_as_they_were():
     waits = Assignment(np.full(30, -1), np.full(30, -1))
     cost_to_go(board_of(fleet, jobs, now_s), order, BY_PRICE, inf, waits)
     assert order.tolist() == list(range(30))
-
-
-def test_the_policies_are_both_orders_by_price_and_then_in_time():
-    assert BASE_POLICIES.tolist() == [list(pair) for pair in NAMES]
 
 
 # --- by hand

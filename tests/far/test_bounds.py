@@ -21,7 +21,7 @@ from sched_lab.far.bounds import (
 from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads, run_plan, schedule_of
-from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch, toy_problem
+from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_problem
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
@@ -154,14 +154,6 @@ def test_start_loss_is_the_whole_gpu_first_on_every_model():
     # 4 * 0.13; 7 * 0.24; 7 * 0.42 (H100: 3 slices first would lose 7 * 0.33 + 4 * 0.38 = 3.83)
     found = [start_loss(mig_of(model)) for model in ("A30", "A100", "H100")]
     assert found == pytest.approx([0.52, 1.68, 2.94], rel=1e-12)
-
-
-def test_toy_batch_takes_27_s_without_and_27_57_s_with_reconfiguration():
-    mig = mig_of("A30")
-    times_s = toy_batch(mig).times_s
-    assert optimum(mig, times_s).makespan_s == 27
-    true = optimum_with_reconfiguration(mig, times_s)
-    assert true.is_proved and (true.makespan_s, true.bound_s) == pytest.approx((27.57, 27.35), rel=1e-12)
 
 
 @pytest.mark.parametrize("find", [optimum, optimum_with_reconfiguration])

@@ -11,7 +11,6 @@ from sched_lab.far.multibatch import (
     chain,
     excess_percent,
     gain_percent,
-    ideal_s,
     idle,
     join,
     trivial_chain,
@@ -77,17 +76,6 @@ def test_reversal_keeps_the_makespan_without_reconfiguration(model):
         load_s = loads(mig.tree, times_s, batch_plans(mig, [times_s])[0])
         forward, back = (join(mig.tree, load_s, idle(mig), turned, 0.0).end_s.max() for turned in (False, True))
         assert forward == pytest.approx(back)
-
-
-def test_two_moves_join_the_toy_batches_in_30_s():
-    mig = without_reconfiguration(mig_of("A30"))
-    times_s = np.array([[4, 2, 2], [20, 9, 5], [12, 8, 6], [10, 6, 4], [6, 5, 5]], float)
-    plan = np.array([0, 2, 3, 5, 6])  # 4 slices; then S0, S1, S2, S3
-    both = [times_s, times_s]
-    assert trivial_chain(mig, both, plans=[plan, plan]).makespan_s == 44  # 2 x (2 + 20)
-    assert chain(mig, both, plans=[plan, plan]).makespan_s == 30  # S3 is free at 8, + 20 + 2
-    assert ideal_s(mig, both) == 25  # 2 x (4 + 18 + 12 + 10 + 6) / 4
-    assert excess_percent(mig, both, 30) == pytest.approx(20)
 
 
 def test_gain_is_zero_for_equal_and_negative_for_longer_makespans():

@@ -108,31 +108,6 @@ def test_no_method_beats_a_proved_optimum(model, gpus, batches):
     assert num_proved > 0.98 * batches
 
 
-def test_three_short_tasks_on_an_h100_run_side_by_side():
-    # one after the other on two halves 3.84 s; MISO has 3.51 s
-    times_s = np.array([[4.1, 3.3, 3.3, 2.5, 1.4], [4.8, 2.9, 2.7, 2.2, 1.3], [4.2, 4.1, 2.6, 2.6, 1.6]])
-    mig = mig_of("H100")
-    found = optimum_with_reconfiguration(mig, times_s)
-    assert found.is_proved and found.schedule.makespan_s == pytest.approx(3.51, rel=1e-9)
-    assert found.schedule.makespan_s <= miso(mig, times_s).makespan_s * SLACK
-
-
-def test_the_small_instance_is_created_first_if_its_task_is_the_longer_one():
-    # S0 by 0.11, S2-S3 by 0.23: 0.11 + 0.6 = 0.71 and 0.23 + 0.3 = 0.53; the large one first: 0.12 + 0.11 + 0.6 = 0.83
-    times_s = np.array([[INF, 0.3, 0.6], [0.6, INF, 0.6]])
-    found = optimum_with_reconfiguration(mig_of("A30"), times_s)
-    check_schedule(found.schedule, times_s)
-    assert found.is_proved and found.schedule.makespan_s == pytest.approx(0.71, rel=1e-9)
-
-
-def test_the_leaf_comes_first_if_its_destruction_is_the_shorter_one():
-    # root first 0.24 + 1 + 0.22 + 0.16 + 1 = 2.62; leaf first 0.16 + 1 + 0.20 + 0.24 + 1 = 2.60
-    times_s = np.array([[INF] * 4 + [1.0], [1.0] + [INF] * 4])
-    found = optimum_with_reconfiguration(mig_of("A100"), times_s)
-    check_schedule(found.schedule, times_s)
-    assert found.is_proved and found.schedule.makespan_s == pytest.approx(2.6, rel=1e-9)
-
-
 @pytest.mark.parametrize("wrong_s", [1.7e308, 1e13, 5e-324, 1e-7, 0.0, -1.0, np.nan, -INF])
 @pytest.mark.parametrize("solve", [optimum_with_reconfiguration, far_plus, far, miso])
 def test_times_that_cannot_be_added_up_are_refused(solve, wrong_s):
