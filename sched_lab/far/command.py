@@ -43,20 +43,20 @@ from ..lab.reports import PAGE, RECORD, Answer, check_folder
 from .due import OBJECTIVES
 from .execution import Backend, SimulatedBackend, execute
 from .execution import dry_run as dry_run_of
-from .layout import has_layout
-from .mig import MODELS, Mig, mig_of
-from .nvml import NvmlBackend
-from .policies import POLICIES, policy_of
-from .profiles import (
+from .files import (
     HAS_TERMS,
     PROFILE_NAME,
-    profiled,
     read_gpus,
     read_now,
     read_operations,
     read_profiled,
     with_now,
 )
+from .layout import has_layout
+from .mig import MODELS, Mig, mig_of
+from .nvml import NvmlBackend
+from .policies import POLICIES, policy_of
+from .profiles import profiled
 from .report import CHARTS, LAYOUT, TABLES, report_of
 from .tasks import Batch, read_times
 

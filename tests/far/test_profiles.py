@@ -22,6 +22,7 @@ from sched_lab.far.due import (
     value_of,
 )
 from sched_lab.far.energy import energy_of, holdings_of
+from sched_lab.far.files import Now, read_gpus, read_now, read_operations, read_profiled, with_now
 from sched_lab.far.layout import layout_script, mig_parted, stages_of
 from sched_lab.far.lists import OPEN, play
 from sched_lab.far.mig import Schedule, mig_of, without_reconfiguration
@@ -33,11 +34,6 @@ from sched_lab.far.profiles import (
     fault_of,
     model_named,
     profiled,
-    read_gpus,
-    read_now,
-    read_operations,
-    read_profiled,
-    with_now,
 )
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import Batch, Terms, no_terms, toy_batch
@@ -441,11 +437,6 @@ def test_the_example_of_an_operator_runs(tmp_path, monkeypatch, capsys):
 
 def test_a_batch_with_now_is_the_batch_and_its_instances():
     mig = profiled([H100], now=[(0, "2g.20gb", 2)])
-    batch = with_now(mig, batch_of(np.ones((1, len(mig.columns)))), read_none(mig))
+    batch = with_now(mig, batch_of(np.ones((1, len(mig.columns)))), [Now(0, "2g.20gb", 2, 9.0)])
     assert mig.name(batch.terms.instance[0]) == "GPU 0 2g.20gb:2" and batch.terms.until_s.tolist() == [9.0]
     assert tardiness_s(batch.terms, np.array([5.0])).tolist() == [0]
-
-
-def read_none(mig):
-    from sched_lab.far.profiles import Now
-    return [Now(0, "2g.20gb", 2, 9.0)]
