@@ -68,7 +68,7 @@ def fastest_shares(rate: Floats, workers: Integers, gpus: Integers) -> tuple[flo
     limits, right = _limits(workers, gpus)
     upper = np.where(rate.ravel() > 0, 1.0, 0.0)
     found: Floats = solved(-rate.ravel() / rate.max(), limits, right, upper).x
-    return float(found @ rate.ravel()), found.reshape(rate.shape)
+    return float((found * rate.ravel()).sum()), found.reshape(rate.shape)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-014s
 def shortest_shares(rate: Floats, workers: Integers, gpus: Integers,
