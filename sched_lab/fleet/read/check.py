@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
 from ...hardware import known_gpu_w
+from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...traces import models_of
 from ..replay.problem import LARGEST_AMOUNT, problem_of, replayable
@@ -31,15 +31,12 @@ from .tables import (
 
 __all__ = ['Checked', 'check_cluster']
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Indices = NDArray[np.int64]
 EXIT_CODES = {"note": 0, "finding": 1, "unusable": 2}
 MOST_SHOWN = 20  # rows of one kind of finding that are spelled out
 MOST_NAMES = 5  # tasks that a double booking names
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """What one check found.
 
     Parameters
@@ -56,7 +53,7 @@ class Found(NamedTuple):
     kind: str
     file: str
     column: str
-    rows: Indices
+    rows: Integers
     words: Callable[[int], str]
     mend: str
 
@@ -68,20 +65,20 @@ class Found(NamedTuple):
                  "count": max(1, len(self.rows))} for place, row in enumerate(shown or [None])]
 
 
-class Examined(Columns):
+class Table(Columns):
     """A table in which something is found."""
 
-    def found(self, kind: str, column: str, is_so: Flags, words: Callable[[int], str], mend: str,
-              severity: str = "finding") -> Iterator[Found]:
+    def findings(self, kind: str, column: str, is_so: Truths, words: Callable[[int], str],
+                 mend: str, severity: str = "finding") -> Iterator[Finding]:
         """Yield what a mask says, if it says something."""
         rows = np.flatnonzero(is_so)
         if len(rows):
-            yield Found(severity, kind, self.file, column, rows, lambda k: words(int(rows[k])),
-                        mend)
+            yield Finding(severity, kind, self.file, column, rows, lambda k: words(int(rows[k])),
+                          mend)
 
 
 @dataclass(frozen=True)
-class Pair:
+class Tables:
     """Both tables.
 
     Parameters
@@ -90,8 +87,8 @@ class Pair:
     watts : models of GPUs whose watts are known
     """
 
-    nodes: Examined
-    tasks: Examined
+    nodes: Table
+    tasks: Table
     watts: frozenset[str]
 
 
@@ -100,9 +97,9 @@ def same(sentence: str) -> Callable[[int], str]:
     return lambda _: sentence
 
 
-def table(severity: str, kind: str, file: str, sentence: str, mend: str) -> Found:
+def about_table(severity: str, kind: str, file: str, sentence: str, mend: str) -> Finding:
     """A finding about all of a table."""
-    return Found(severity, kind, file, "", np.empty(0, np.int64), same(sentence), mend)
+    return Finding(severity, kind, file, "", np.empty(0, np.int64), same(sentence), mend)
 
 
 def shown(number: float) -> str:
@@ -115,68 +112,64 @@ def sentence_of(sentence: str, values: Floats, row: int) -> str:
     return sentence.format(shown(values[row]))
 
 
-def check_content(pair: Pair) -> Iterator[Found]:
+def check_content(tables: Tables) -> Iterator[Finding]:
     """Nodes, tasks and times that a replay needs."""
-    if not len(pair.nodes):
-        yield table("unusable", "no nodes", "nodes.csv", "there are no nodes",
-                    "read again with --nodes FILE, or with --size-to 80%")
-    if not len(pair.tasks):
-        yield table("unusable", "no tasks", "tasks.csv", "there are no tasks",
-                    "read again, with a file that has some")
+    if not len(tables.nodes):
+        yield about_table("unusable", "no nodes", "nodes.csv", "there are no nodes",
+                          "read again with --nodes FILE, or with --size-to 80%")
+    if not len(tables.tasks):
+        yield about_table("unusable", "no tasks", "tasks.csv", "there are no tasks",
+                          "read again, with a file that has some")
         return
-    if all(np.isnan(pair.tasks.numbers(name)).all() for name in ("submit_s", "start_s")):
-        yield table("finding", "no times", "tasks.csv", "no task has a time",
-                    "read again and map the columns of times; sched-lab inflate places tasks "
-                    "without any one after the other")
-    gpus = pair.tasks.numbers("num_gpus")
+    if all(np.isnan(tables.tasks.numbers(name)).all() for name in ("submit_s", "start_s")):
+        yield about_table("finding", "no times", "tasks.csv", "no task has a time",
+                          "read again and map the columns of times; sched-lab inflate places tasks "
+                          "without any one after the other")
+    gpus = tables.tasks.numbers("num_gpus")
     if len(gpus) and not (gpus > 0).any():
-        yield table("note", "no GPU tasks", "tasks.csv", "no task asks for a GPU",
-                    "map a column to num_gpus if one says so")
+        yield about_table("note", "no GPU tasks", "tasks.csv", "no task asks for a GPU",
+                          "map a column to num_gpus if one says so")
 
 
 COUNTS = ("num_gpus", "gpu_milli", "cpu_milli", "memory_mib", "gpu_memory_mib")
 
 
-def check_counts(pair: Pair) -> Iterator[Found]:
+def check_counts(tables: Tables) -> Iterator[Finding]:
     """Counts below zero, and numbers of GPUs that are unknown."""
-    for columns in (pair.nodes, pair.tasks):
+    for columns in (tables.nodes, tables.tasks):
         for name in [name for name in COUNTS if name in columns.frame]:
             values = columns.numbers(name)
-            yield from columns.found("negative count", name, values < 0,
-                                     partial(sentence_of, "{} is negative", values),
-                                     "give 0 or more, or leave the cell empty")
+            yield from columns.findings("negative count", name, values < 0,
+                                        partial(sentence_of, "{} is negative", values),
+                                        "give 0 or more, or leave the cell empty")
         unknown = np.isnan(columns.numbers("num_gpus"))
-        yield from columns.found("unknown GPUs", "num_gpus", unknown,
-                                 lambda row: "the number of GPUs is unknown",
-                                 "give it, 0 for none, or take the row out")
+        yield from columns.findings("unknown GPUs", "num_gpus", unknown,
+                                    lambda row: "the number of GPUs is unknown",
+                                    "give it, 0 for none, or take the row out")
 
 
-def check_models(pair: Pair) -> Iterator[Found]:
+def check_models(tables: Tables) -> Iterator[Finding]:
     """GPU models whose watts are not known."""
-    models = pair.nodes.texts("gpu_model")
-    has_gpus = pair.nodes.numbers("num_gpus") > 0
+    models = tables.nodes.texts("gpu_model")
+    has_gpus = tables.nodes.numbers("num_gpus") > 0
     is_silent = has_gpus & (models == "")
-    yield from pair.nodes.found(
+    yield from tables.nodes.findings(
         "no GPU model", "gpu_model", is_silent, lambda row: "the node has GPUs of no known model",
         "name the model if power matters; sched-lab hardware lists those that are known", "note")
-    unknown = [model for model in pd.unique(models) if model and model not in pair.watts]
+    unknown = [model for model in pd.unique(models) if model and model not in tables.watts]
     for model in unknown:
-        near = [name for name in sorted(pair.watts) if name.lower() in words_of(model)]
+        words = re.split(r"[^a-z0-9]+", model.lower())  # of NVIDIA-A100-SXM4-80GB
+        near = [name for name in sorted(tables.watts) if name.lower() in words]
         hint = f"; {near[0]} may be the same" if near else ""
-        yield from pair.nodes.found(
+        yield from tables.nodes.findings(
             "no watts", "gpu_model", has_gpus & (models == model),
             lambda row: f"the watts of {models[row]!r} are not known",
             f"give idle_w and full_w of {model!r} with --hardware FILE{hint}", "note")
 
 
-def words_of(model: str) -> list[str]:
-    """Words of a name such as NVIDIA-A100-SXM4-80GB, in small letters."""
-    return re.split(r"[^a-z0-9]+", model.lower())
-
-
-def check_demands(pair: Pair) -> Iterator[Found]:
+def check_demands(tables: Tables) -> Iterator[Finding]:
     """GPU demands that are neither a share of one GPU nor whole GPUs nor instances."""
-    tasks = pair.tasks
+    tasks = tables.tasks
     gpus = tasks.numbers("num_gpus")
     milli = tasks.numbers("gpu_milli")
     profiles = tasks.texts("mig_profile")
@@ -184,21 +177,21 @@ def check_demands(pair: Pair) -> Iterator[Found]:
     known = {name: all(milli_of_profile(one) or one == "whole" or PART_BY_TIME.search(one)
                        for one in name.split(",")) for name in pd.unique(profiles) if name}
     is_known = np.array([known.get(name, True) for name in profiles], bool)
-    yield from tasks.found("unknown MIG profile", "mig_profile", ~is_known,
-                           lambda row: f"{profiles[row]!r} is no profile",
-                           "write 1g.10gb, for instance")
+    yield from tasks.findings("unknown MIG profile", "mig_profile", ~is_known,
+                              lambda row: f"{profiles[row]!r} is no profile",
+                              "write 1g.10gb, for instance")
 
     def words(row: int) -> str:
         return f"{shown(milli[row])} thousandths of each of {shown(gpus[row])} GPUs"
 
     beyond = (milli > WHOLE_GPU_MILLI) | ((gpus > 0) & (milli == 0))
-    yield from tasks.found("impossible share", "gpu_milli", beyond, words,
-                           "gpu_milli is the demand on each GPU: give 1 to 1000")
+    yield from tasks.findings("impossible share", "gpu_milli", beyond, words,
+                              "gpu_milli is the demand on each GPU: give 1 to 1000")
     several = (gpus > 1) & (milli < WHOLE_GPU_MILLI) & (milli > 0) & ~has_profile
-    yield from tasks.found("shares of several", "gpu_milli", several, words,
-                           "only one GPU can be shared: split the task, or give 1000")
-    yield from tasks.found("share of nothing", "gpu_milli", (gpus == 0) & (milli > 0), words,
-                           "give num_gpus 1, or gpu_milli 0")
+    yield from tasks.findings("shares of several", "gpu_milli", several, words,
+                              "only one GPU can be shared: split the task, or give 1000")
+    yield from tasks.findings("share of nothing", "gpu_milli", (gpus == 0) & (milli > 0), words,
+                              "give num_gpus 1, or gpu_milli 0")
 
 
 HOUR_S = 3600.0
@@ -211,9 +204,9 @@ def lag_words(early: str, late: str, lag_s: Floats) -> Callable[[int], str]:
     return lambda row: f"{late} is {shown(-lag_s[row])} s before {early}"
 
 
-def check_times(pair: Pair) -> Iterator[Found]:
+def check_times(tables: Tables) -> Iterator[Finding]:
     """Times in the wrong order."""
-    submit, start, end = map(pair.tasks.numbers, ("submit_s", "start_s", "end_s"))
+    submit, start, end = map(tables.tasks.numbers, ("submit_s", "start_s", "end_s"))
     for early, late, lag_s in (
             ("start_s", "end_s", end - start), ("submit_s", "start_s", start - submit),
             ("submit_s", "end_s", np.where(np.isnan(start), end - submit, 0))):
@@ -221,38 +214,38 @@ def check_times(pair: Pair) -> Iterator[Found]:
         mend = "correct one of the two times, or take the row out"
         words = lag_words(early, late, lag_s)
         is_hour = (lag_s < 0) & (lag_s >= -HOUR_S)
-        yield from pair.tasks.found(
+        yield from tables.tasks.findings(
             kind, late, is_hour, words, "a clock put back an hour looks like this: add an hour to "
             f"{late} if the zone changed then, or else correct it")
-        yield from pair.tasks.found(kind, late, lag_s < -HOUR_S, words, mend)
-    yield from pair.tasks.found("a thousand years", "end_s", end - submit > SPAN_OF_SECONDS,
-                                partial(sentence_of, "ends at {} s", end),
-                                "correct it, or leave the cell empty if the task still runs")
+        yield from tables.tasks.findings(kind, late, lag_s < -HOUR_S, words, mend)
+    yield from tables.tasks.findings("a thousand years", "end_s", end - submit > SPAN_OF_SECONDS,
+                                     partial(sentence_of, "ends at {} s", end),
+                                     "correct it, or leave the cell empty if the task still runs")
     for name, times in (("submit_s", submit), ("start_s", start), ("end_s", end)):
-        yield from pair.tasks.found("negative time", name, times < 0,
-                                    partial(sentence_of, "{} s is before the zero", times),
-                                    "times are seconds since the earliest: give 0 or more")
+        yield from tables.tasks.findings("negative time", name, times < 0,
+                                         partial(sentence_of, "{} s is before the zero", times),
+                                         "times are seconds since the earliest: give 0 or more")
 
 
-def check_clock(pair: Pair) -> Iterator[Found]:
+def check_clock(tables: Tables) -> Iterator[Finding]:
     """Clocks that were put back, and columns in two zones."""
-    submit = pair.tasks.numbers("submit_s")
+    submit = tables.tasks.numbers("submit_s")
     rows = np.flatnonzero(np.isfinite(submit))
     step_s = np.diff(submit[rows])
     is_back = step_s < 0
     is_hour = (step_s <= -HOUR_S / 4) & (step_s >= -HOUR_S)
     if is_back.sum() <= max(2, len(rows) // 1000) and len(rows) >= 10 and is_hour.any():
         back_s = -step_s[is_hour]
-        yield Found("finding", "clock put back", "tasks.csv", "submit_s", rows[1:][is_hour],
-                    lambda k: f"{shown(back_s[k])} s before the row above, though nearly all rows "
-                    "are in order", "give times with their zone, or in UTC")
-    wait_s = pair.tasks.numbers("start_s") - submit
+        yield Finding("finding", "clock put back", "tasks.csv", "submit_s", rows[1:][is_hour],
+                      lambda k: f"{shown(back_s[k])} s before the row above, though nearly all rows "
+                      "are in order", "give times with their zone, or in UTC")
+    wait_s = tables.tasks.numbers("start_s") - submit
     known = wait_s[np.isfinite(wait_s)]
     if len(known) >= 10 and (shift_s := zone_shift(known)):
         sentence = (f"starts lie {shift_s / HOUR_S:+g} h from submissions in {len(known)} tasks, "
                     "as if the two columns were in different time zones")
-        yield table("finding" if shift_s < 0 else "note", "mixed zones", "tasks.csv", sentence,
-                    "give both columns in one zone")
+        yield about_table("finding" if shift_s < 0 else "note", "mixed zones", "tasks.csv",
+                          sentence, "give both columns in one zone")
 
 
 def zone_shift(wait_s: Floats) -> float:
@@ -271,15 +264,15 @@ SHAPE = ["num_gpus", "gpu_models", "cpu_milli", "memory_mib"]
 OFFER = ["gpu_model", "num_gpus", "cpu_milli", "memory_mib"]
 
 
-def fits_nowhere(pair: Pair) -> Flags:
+def fits_nowhere(tables: Tables) -> Truths:
     """Tasks that no node could hold, (tasks,)."""
-    shape = pair.tasks.frame[SHAPE].groupby(SHAPE, dropna=False, sort=False).ngroup().to_numpy()
-    asked = pair.tasks.frame[SHAPE].iloc[np.unique(shape, return_index=True)[1]]
+    shape = tables.tasks.frame[SHAPE].groupby(SHAPE, dropna=False, sort=False).ngroup().to_numpy()
+    asked = tables.tasks.frame[SHAPE].iloc[np.unique(shape, return_index=True)[1]]
     wishes = asked["gpu_models"].fillna("").astype(str)
     gpus, cpu, memory = (asked[name].to_numpy(float, na_value=np.nan) for name in
                          ("num_gpus", "cpu_milli", "memory_mib"))
     fits = np.zeros(len(asked), bool)
-    for offer in pair.nodes.frame[OFFER].drop_duplicates().to_numpy(object):
+    for offer in tables.nodes.frame[OFFER].drop_duplicates().to_numpy(object):
         model, *sizes = offer
         has_gpus, has_cpu, has_memory = (np.inf if pd.isna(size) else size for size in sizes)
         admits = wishes.map(lambda wish, has=model: not models_of(wish) or has in models_of(wish))
@@ -288,14 +281,14 @@ def fits_nowhere(pair: Pair) -> Flags:
     return ~fits[shape]
 
 
-def check_sizes(pair: Pair) -> Iterator[Found]:
+def check_sizes(tables: Tables) -> Iterator[Finding]:
     """Tasks larger than any node."""
-    if not len(pair.nodes) or not len(pair.tasks):
+    if not len(tables.nodes) or not len(tables.tasks):
         return
-    asked = {name: pair.tasks.numbers(name) for name in ("num_gpus", "cpu_milli", "memory_mib")}
-    largest = {name: np.nanmax(np.nan_to_num(pair.nodes.numbers(name), nan=np.inf))
+    asked = {name: tables.tasks.numbers(name) for name in ("num_gpus", "cpu_milli", "memory_mib")}
+    largest = {name: np.nanmax(np.nan_to_num(tables.nodes.numbers(name), nan=np.inf))
                for name in asked}
-    wishes = pair.tasks.texts("gpu_models")
+    wishes = tables.tasks.texts("gpu_models")
 
     def words(row: int) -> str:
         beyond = [f"{name} {shown(values[row])}, and the largest node has {shown(largest[name])}"
@@ -305,45 +298,46 @@ def check_sizes(pair: Pair) -> Iterator[Found]:
         models = f" on {wishes[row]}" if wishes[row] else ""
         return f"asks for {'; '.join(beyond) or f'{all_of_it}{models}, which no node has at once'}"
 
-    yield from pair.tasks.found("larger than any node", "num_gpus", fits_nowhere(pair), words,
-                                "split the task, correct its demand, or add nodes that can hold it")
+    yield from tables.tasks.findings(
+        "larger than any node", "num_gpus", fits_nowhere(tables), words,
+        "split the task, correct its demand, or add nodes that can hold it")
 
 
-def node_positions(pair: Pair) -> Indices:
+def node_positions(tables: Tables) -> Integers:
     """Position of each task's node in the table of nodes, -1 if it is not there, (tasks,)."""
-    position = {name: node for node, name in reversed([*enumerate(pair.nodes.texts("name"))])}
-    codes, distinct = pd.factorize(pair.tasks.texts("node"))
+    position = {name: node for node, name in reversed([*enumerate(tables.nodes.texts("name"))])}
+    codes, distinct = pd.factorize(tables.tasks.texts("node"))
     return np.array([position.get(name, -1) for name in distinct] or [-1], np.int64)[codes]
 
 
-def check_places(pair: Pair) -> Iterator[Found]:
+def check_places(tables: Tables) -> Iterator[Finding]:
     """Nodes and GPUs that do not exist."""
-    tasks = pair.tasks
-    node = node_positions(pair)
+    tasks = tables.tasks
+    node = node_positions(tables)
     names = tasks.texts("node")
-    if len(pair.nodes):
-        yield from tasks.found("unknown node", "node", (names != "") & (node < 0),
-                               lambda row: f"there is no node {names[row]!r:.60}",
-                               "add it to nodes.csv, or correct the name")
+    if len(tables.nodes):
+        yield from tasks.findings("unknown node", "node", (names != "") & (node < 0),
+                                  lambda row: f"there is no node {names[row]!r:.60}",
+                                  "add it to nodes.csv, or correct the name")
     lists = tasks.texts("gpu_list")
     codes, distinct = pd.factorize(lists)
     numbers = [gpus_of(text) for text in distinct]
     count = np.array([len(set(found)) for found in numbers] or [0])[codes]
     highest = np.array([max(found, default=-1) for found in numbers] or [0])[codes]
     is_listed = lists != ""
-    yield from tasks.found("no GPU list", "gpu_list", is_listed & (count == 0),
-                           lambda row: f"{lists[row]!r:.60} is no list of GPUs",
-                           "write 0-2 for 0 and 2")
-    size = np.append(pair.nodes.numbers("num_gpus"), np.nan)[node]
-    yield from tasks.found("GPU beyond the node", "gpu_list", highest >= size,
-                           lambda row: f"GPU {highest[row]} of a node with {shown(size[row])} GPUs",
-                           "GPUs are counted from 0: correct the list or the node")
+    yield from tasks.findings("no GPU list", "gpu_list", is_listed & (count == 0),
+                              lambda row: f"{lists[row]!r:.60} is no list of GPUs",
+                              "write 0-2 for 0 and 2")
+    size = np.append(tables.nodes.numbers("num_gpus"), np.nan)[node]
+    yield from tasks.findings("GPU beyond the node", "gpu_list", highest >= size,
+                              lambda row: f"GPU {highest[row]} of a node with {shown(size[row])} GPUs",
+                              "GPUs are counted from 0: correct the list or the node")
     gpus = tasks.numbers("num_gpus")
     is_other = is_listed & (count > 0) & (count != gpus) & (tasks.texts("mig_profile") == "")
-    yield from tasks.found("another number of GPUs", "gpu_list", is_other,
-                           lambda row: f"{count[row]} GPUs are listed, and {shown(gpus[row])} "
-                           "were asked for",
-                           "correct the list or num_gpus")
+    yield from tasks.findings("another number of GPUs", "gpu_list", is_other,
+                              lambda row: f"{count[row]} GPUs are listed, and {shown(gpus[row])} "
+                              "were asked for",
+                              "correct the list or num_gpus")
 
 
 class Bookings(NamedTuple):
@@ -357,11 +351,11 @@ class Bookings(NamedTuple):
     weight : how much of it
     """
 
-    unit: Indices
-    task: Indices
+    unit: Integers
+    task: Integers
     start_s: Floats
     end_s: Floats
-    weight: Indices
+    weight: Integers
 
     def lasting(self) -> Bookings:
         """Those that hold something for some time."""
@@ -372,11 +366,11 @@ class Bookings(NamedTuple):
 class Overfull(NamedTuple):
     """Spells in which units hold more than they have; arrays (spells,)."""
 
-    unit: Indices
-    task: Indices
+    unit: Integers
+    task: Integers
     from_s: Floats
     until_s: Floats
-    most: Indices
+    most: Integers
 
 
 def overfull(bookings: Bookings, capacity: Floats) -> Overfull:
@@ -415,92 +409,87 @@ def presence(tasks: Columns) -> tuple[Floats, Floats]:
     return np.where(np.isfinite(start), start, since), np.where(np.isfinite(end), end, np.inf)
 
 
-def gpu_bookings(pair: Pair, node: Indices) -> tuple[Bookings, Indices]:
+def gpu_bookings(tables: Tables, node: Integers) -> tuple[Bookings, Integers]:
     """Bookings of single GPUs, and the number of the first GPU of each node, (nodes + 1,)."""
-    codes, distinct = pd.factorize(pair.tasks.texts("gpu_list"))
+    codes, distinct = pd.factorize(tables.tasks.texts("gpu_list"))
     lists = [gpus_of(text) for text in distinct]
     count = np.array([len(found) for found in lists] or [0])[codes]
     task = np.repeat(np.arange(len(codes)), count)
     numbers = np.concatenate([np.empty(0, np.int64), *(
         np.array(lists[code], np.int64) for code in codes if lists[code])])
-    size = np.nan_to_num(pair.nodes.numbers("num_gpus")).clip(0, MAX_GPUS_PER_NODE).astype(np.int64)
+    gpus = np.nan_to_num(tables.nodes.numbers("num_gpus"))
+    size = gpus.clip(0, MAX_GPUS_PER_NODE).astype(np.int64)
     first = np.concatenate([[0], np.cumsum(size)])
     is_there = (node[task] >= 0) & (numbers < np.append(size, 0)[node[task]])
     task = task[is_there]
-    start, end = presence(pair.tasks)
-    weight = np.nan_to_num(pair.tasks.numbers("gpu_milli")).clip(0, LARGEST_AMOUNT).astype(np.int64)
+    start, end = presence(tables.tasks)
+    milli = np.nan_to_num(tables.tasks.numbers("gpu_milli"))
+    weight = milli.clip(0, LARGEST_AMOUNT).astype(np.int64)
     unit = first[node[task]] + numbers[is_there]
     return Bookings(unit, task, start[task], end[task], weight[task]), first
 
 
-def node_bookings(pair: Pair, node: Indices, weight: Floats) -> Bookings:
+def node_bookings(tables: Tables, node: Integers, weight: Floats) -> Bookings:
     """Bookings of whole nodes by tasks that are on one."""
-    start, end = presence(pair.tasks)
+    start, end = presence(tables.tasks)
     task = np.flatnonzero(node >= 0)
     whole = np.nan_to_num(weight).clip(0, LARGEST_AMOUNT).astype(np.int64)
     return Bookings(node[task], task, start[task], end[task], whole[task])
 
 
-def holders(bookings: Bookings, unit: int, moment_s: float) -> Indices:
-    """Tasks that hold something of a unit at a moment."""
-    is_so = ((bookings.unit == unit) & (bookings.start_s <= moment_s) & (bookings.end_s > moment_s)
-             & (bookings.weight > 0))
-    return np.asarray(bookings.task[is_so], np.int64)
-
-
-def booked_twice(pair: Pair, kind: str, bookings: Bookings, capacity: Floats,
-                 name_of: Callable[[int], str]) -> Iterator[Found]:
+def booked_twice(tables: Tables, kind: str, bookings: Bookings, capacity: Floats,
+                 name_of: Callable[[int], str]) -> Iterator[Finding]:
     """A finding for each spell in which a unit is overfull."""
     spells = overfull(bookings, capacity)
     if not len(spells.unit):
         return
     order = np.argsort(spells.from_s, kind="stable")
     spells = Overfull._make(array[order] for array in spells)
-    names = pair.tasks.texts("name")
+    names = tables.tasks.texts("name")
 
     def words(spell: int) -> str:
         unit = int(spells.unit[spell])
-        held = holders(bookings, unit, spells.from_s[spell])
+        from_s = spells.from_s[spell]
+        held = bookings.task[(bookings.unit == unit) & (bookings.start_s <= from_s)
+                             & (bookings.end_s > from_s) & (bookings.weight > 0)]
         tasks = ", ".join(map(str, names[held[:MOST_NAMES]]))
         more = f" and {len(held) - MOST_NAMES} more" if len(held) > MOST_NAMES else ""
         share = f"{shown(spells.most[spell])} of {shown(capacity[unit])}"
-        spell_s = f"{shown(spells.from_s[spell])} s until {shown(spells.until_s[spell])} s"
+        spell_s = f"{shown(from_s)} s until {shown(spells.until_s[spell])} s"
         return f"{name_of(unit)} holds {share} from {spell_s}: {tasks}{more}"
 
-    yield Found("finding", kind, "tasks.csv", "node", spells.task, words,
-                "one of these rows has a wrong place, time or demand: correct it or take it out")
+    yield Finding("finding", kind, "tasks.csv", "node", spells.task, words,
+                  "one of these rows has a wrong place, time or demand: correct it or take it out")
 
 
-def resource_name(column: str, names: NDArray[np.object_], node: int) -> str:
-    """Name of the CPU or memory of a node."""
-    return f"{column} of {names[node]}"
-
-
-def check_bookings(pair: Pair) -> Iterator[Found]:
+def check_bookings(tables: Tables) -> Iterator[Finding]:
     """GPUs, and CPU and memory of nodes, that were given away twice."""
-    if not len(pair.nodes) or not len(pair.tasks):
+    if not len(tables.nodes) or not len(tables.tasks):
         return
-    node = node_positions(pair)
-    names = pair.nodes.texts("name")
-    bookings, first = gpu_bookings(pair, node)
+    node = node_positions(tables)
+    names = tables.nodes.texts("name")
+    bookings, first = gpu_bookings(tables, node)
 
     def gpu_name(unit: int) -> str:
         place = int(np.searchsorted(first, unit, side="right")) - 1
         return f"GPU {unit - first[place]} of {names[place]}"
 
-    yield from booked_twice(pair, "GPU booked twice", bookings,
+    def resource_name(column: str) -> Callable[[int], str]:
+        return lambda node: f"{column} of {names[node]}"
+
+    yield from booked_twice(tables, "GPU booked twice", bookings,
                             np.full(int(first[-1]), float(WHOLE_GPU_MILLI)), gpu_name)
-    demand = pair.tasks.numbers("num_gpus") * pair.tasks.numbers("gpu_milli")
-    is_listed = pair.tasks.texts("gpu_list") != ""
+    demand = tables.tasks.numbers("num_gpus") * tables.tasks.numbers("gpu_milli")
+    is_listed = tables.tasks.texts("gpu_list") != ""
     if not is_listed[node >= 0].all():
-        yield from booked_twice(pair, "GPUs of a node overbooked",
-                                node_bookings(pair, node, demand),
-                                pair.nodes.numbers("num_gpus") * WHOLE_GPU_MILLI,
+        yield from booked_twice(tables, "GPUs of a node overbooked",
+                                node_bookings(tables, node, demand),
+                                tables.nodes.numbers("num_gpus") * WHOLE_GPU_MILLI,
                                 lambda unit: f"{names[unit]} (milli-GPU)")
     for column, what in (("cpu_milli", "CPU"), ("memory_mib", "memory")):
         yield from booked_twice(
-            pair, f"{what} overbooked", node_bookings(pair, node, pair.tasks.numbers(column)),
-            pair.nodes.numbers(column), partial(resource_name, column, names))
+            tables, f"{what} overbooked", node_bookings(tables, node, tables.tasks.numbers(column)),
+            tables.nodes.numbers(column), resource_name(column))
 
 
 class Slip(NamedTuple):
@@ -558,18 +547,18 @@ SLIPS = (
 )
 
 
-def check_units(pair: Pair) -> Iterator[Found]:
+def check_units(tables: Tables) -> Iterator[Finding]:
     """Columns that look as if they had another unit."""
-    both = {columns.file: columns for columns in (pair.nodes, pair.tasks)}
+    both = {columns.file: columns for columns in (tables.nodes, tables.tasks)}
     for file, column, is_so, sentence, mend in SLIPS:
         values = both[file].numbers(column)
         values = values[values > 0]
-        offered = pair.nodes.numbers(column) if column in pair.nodes.frame else np.empty(0)
+        offered = tables.nodes.numbers(column) if column in tables.nodes.frame else np.empty(0)
         largest = float(np.max(offered, initial=0.0, where=np.isfinite(offered)))
         fewest = FEW if file == "tasks.csv" else 1
         if len(values) >= fewest and is_so(values, largest or np.inf):
             middle = f"; half of them are {np.median(values):g} or more"
-            yield table("finding", "unit slip", file, f"{column}: {sentence}{middle}", mend)
+            yield about_table("finding", "unit slip", file, f"{column}: {sentence}{middle}", mend)
 
 
 CHECKS = (check_content, check_counts, check_models, check_demands, check_units, check_times,
@@ -577,7 +566,7 @@ CHECKS = (check_content, check_counts, check_models, check_demands, check_units,
 FINDING_COLUMNS = ["severity", "kind", "file", "row", "column", "problem", "mend", "count"]
 
 
-def findings_frame(found: Sequence[Found]) -> pd.DataFrame:
+def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
     """Findings as a frame, the gravest first."""
     lines = [line for one in sorted(found, key=lambda one: -EXIT_CODES[one.severity])
              for line in one.lines()]
@@ -585,15 +574,15 @@ def findings_frame(found: Sequence[Found]) -> pd.DataFrame:
     return frame.astype({"row": "Int64", "count": "int64"})
 
 
-def unusable(kind: str, error: InputError) -> Found:
+def unusable(kind: str, error: InputError) -> Finding:
     """The finding that the folder cannot be read, or its tasks cannot be replayed."""
     sentence = str(error).removesuffix(f"; {error.mend}")
     row = np.array([error.row - 2] if error.row else [], np.int64)
-    return Found("unusable", kind, Path(error.file or "").name, error.column or "", row,
-                 same(sentence), error.mend or "mend the file")
+    return Finding("unusable", kind, Path(error.file or "").name, error.column or "", row,
+                   same(sentence), error.mend or "mend the file")
 
 
-def check_replay(cluster: ClusterTables, found: Sequence[Found]) -> Iterator[Found]:
+def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[Finding]:
     """Rows that a replay refuses or goes without, unless something was found in them already."""
     severe = [one for one in found if one.severity != "note"]
     if any(one.severity == "unusable" for one in severe):
@@ -606,10 +595,11 @@ def check_replay(cluster: ClusterTables, found: Sequence[Found]) -> Iterator[Fou
     ledger = problem.ledger
     if problem.job is not None:
         count = np.bincount(problem.job)
-        yield table("note", "jobs on several nodes", "tasks.csv", f"{count[count > 1].sum():,} tasks "
-                    f"are parts of {(count > 1).sum():,} jobs; a replay places them one by one, so "
-                    "the parts of a job may start apart; it counts as one, and waits for its last",
-                    "read waits of such jobs as bounds from neither side")
+        yield about_table(
+            "note", "jobs on several nodes", "tasks.csv", f"{count[count > 1].sum():,} tasks "
+            f"are parts of {(count > 1).sum():,} jobs; a replay places them one by one, so "
+            "the parts of a job may start apart; it counts as one, and waits for its last",
+            "read waits of such jobs as bounds from neither side")
     try:
         replayable(problem)
     except InputError as error:
@@ -618,16 +608,16 @@ def check_replay(cluster: ClusterTables, found: Sequence[Found]) -> Iterator[Fou
             yield unusable("cannot be replayed", error)._replace(severity="finding")
     else:
         for line in ledger[ledger["what"] == "left out"].to_dict("records"):
-            yield Found("note", "no load", line["file"], "", np.array([line["row"] - 2], np.int64),
-                        same(f"{line['reason']}, in {line['count']:,} rows"),
-                        "fill in its times, if it ran")
+            yield Finding("note", "no load", line["file"], "", np.array([line["row"] - 2], np.int64),
+                          same(f"{line['reason']}, in {line['count']:,} rows"),
+                          "fill in its times, if it ran")
     known = {(one.file, int(row)) for one in severe for row in one.rows}
     for line in ledger[ledger["what"] == "refused"].to_dict("records"):
         if (line["file"], line["row"] - 2) not in known:
             others = f", in {line['count']:,} rows" if line["count"] > 1 else ""
-            yield Found("finding", "left out of a replay", line["file"], "",
-                        np.array([line["row"] - 2], np.int64), same(line["reason"] + others),
-                        "correct it, or take the row out")
+            yield Finding("finding", "left out of a replay", line["file"], "",
+                          np.array([line["row"] - 2], np.int64), same(line["reason"] + others),
+                          "correct it, or take the row out")
 
 
 @dataclass(frozen=True)
@@ -650,8 +640,16 @@ class Checked:
 
     def summary(self) -> list[str]:
         """Lines that a person reads in ten seconds: one for each kind, and a verdict."""
-        verdict = ("usable", "usable, but see the findings", "unusable")[self.exit_code]
-        return [self.size, *kind_lines(self.findings), verdict]
+        lines = [self.size]
+        kinds = ["severity", "kind", "column", "mend"]
+        for _, rows in self.findings.groupby(kinds, sort=False):  # how often, and where first
+            first = rows.iloc[0]
+            column = f", column {first['column']}" if first["column"] else ""
+            row = "" if pd.isna(first["row"]) else f" row {first['row']}"
+            count = f" ({first['count']:,} rows)" if first["count"] > 1 else ""
+            lines.append(f"{first['severity']}: {first['kind']}{count}: {first['file']}{row}"
+                         f"{column}: {first['problem']}; {first['mend']}")
+        return [*lines, ("usable", "usable, but see the findings", "unusable")[self.exit_code]]
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -659,28 +657,16 @@ class Checked:
         return {"size": self.size, "exit_code": self.exit_code, "findings": rows.to_dict("records")}
 
 
-def kind_lines(findings: pd.DataFrame) -> list[str]:
-    """One line for each kind of finding: how often, where first, and the mend."""
-    lines = []
-    for _, rows in findings.groupby(["severity", "kind", "column", "mend"], sort=False):
-        first = rows.iloc[0]
-        column = f", column {first['column']}" if first["column"] else ""
-        row = "" if pd.isna(first["row"]) else f" row {first['row']}"
-        count = f" ({first['count']:,} rows)" if first["count"] > 1 else ""
-        lines.append(f"{first['severity']}: {first['kind']}{count}: {first['file']}{row}{column}: "
-                     f"{first['problem']}; {first['mend']}")
-    return lines
-
-
-def size_of(pair: Pair) -> str:
+def size_of(tables: Tables) -> str:
     """Nodes, GPUs, tasks and days of a cluster, in a line."""
-    gpus = np.nansum(pair.nodes.numbers("num_gpus"))
-    times = np.concatenate([pair.tasks.numbers(name) for name in ("submit_s", "start_s", "end_s")])
+    gpus = np.nansum(tables.nodes.numbers("num_gpus"))
+    times = np.concatenate([tables.tasks.numbers(name)
+                            for name in ("submit_s", "start_s", "end_s")])
     times = times[np.isfinite(times)]
     days = f" in {np.ptp(times) / 86400:.1f} days" if len(times) else ""
-    ran = int((pair.tasks.texts("node") != "").sum())
+    ran = int((tables.tasks.texts("node") != "").sum())
     placed = f", {ran:,} of them on a known node" if ran else ""
-    return (f"{len(pair.nodes):,} nodes with {gpus:,.0f} GPUs, {len(pair.tasks):,} tasks{days}"
+    return (f"{len(tables.nodes):,} nodes with {gpus:,.0f} GPUs, {len(tables.tasks):,} tasks{days}"
             f"{placed}")
 
 
@@ -703,7 +689,7 @@ def check_cluster(cluster: ClusterTables | str | Path,
         except InputError as error:
             return Checked(f"{cluster}: not a cluster",
                            findings_frame([unusable("not readable", error)]))
-    pair = Pair(Examined("nodes.csv", cluster.nodes), Examined("tasks.csv", cluster.tasks),
-                frozenset(known_gpu_w(gpu_power_w)))
-    found = [one for check in CHECKS for one in check(pair)]
-    return Checked(size_of(pair), findings_frame([*found, *check_replay(cluster, found)]))
+    tables = Tables(Table("nodes.csv", cluster.nodes), Table("tasks.csv", cluster.tasks),
+                    frozenset(known_gpu_w(gpu_power_w)))
+    found = [one for check in CHECKS for one in check(tables)]
+    return Checked(size_of(tables), findings_frame([*found, *check_replay(cluster, found)]))

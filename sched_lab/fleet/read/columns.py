@@ -11,23 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from ...lab.arrays import Floats
 from ...lab.frames import InputError
 from .dates import is_date
 from .tables import Format, Ledger, ReadOptions, Source, header_of, milli_of_profile, text_table
 from .traces import (
-    Lives,
+    TaskTimes,
     Rows,
     compare_durations,
     gpu_demand,
-    lives_of,
+    task_times,
     parts_of,
     split,
     together,
 )
-
-Floats = NDArray[np.float64]
 
 
 class Measure(NamedTuple):
@@ -165,7 +163,7 @@ class Stated(NamedTuple):
         return self.rows.texts(self.column(quantity)[0])
 
 
-def own_lives(stated: Stated) -> Lives:
+def own_times(stated: Stated) -> TaskTimes:
     """Submission, start and end; a wait or duration stands in where start or end is not stated."""
     submit, start, end = map(stated.seconds, ("submit", "start", "end"))
     note = partial(stated.rows.note, what="interpreted")
@@ -183,7 +181,7 @@ def own_lives(stated: Stated) -> Lives:
         compare_durations(stated.rows, column, end - start, unit_s=unit_s)
     elif lasting_s is not None:
         note(np.isfinite(start + lasting_s), reason="end_s is start and duration")
-    return lives_of(stated.rows, (submit, start, end), lasting_s=lasting_s, states=states)
+    return task_times(stated.rows, (submit, start, end), lasting_s=lasting_s, states=states)
 
 
 def own_demand(stated: Stated) -> dict[str, Floats]:
@@ -221,15 +219,15 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
     wish = "gpu_models" if stated.has("gpu_models") else "gpu_model"
     texts = {name: stated.texts(name) for name in
              ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "fixed")}
-    lives = own_lives(stated)
+    times = own_times(stated)
     jobs = pd.DataFrame({
-        "name": names_of(stated, "task"), **lives.columns(), **own_demand(stated),
+        "name": names_of(stated, "task"), **times.columns(), **own_demand(stated),
         "cpu_milli": np.rint(stated.numbers("cpu")),
         "memory_mib": np.ceil(stated.numbers("memory")), "gpu_models": stated.texts(wish),
         "priority": stated.numbers("priority"), **texts})
     parts = parts_of(stated.rows, stated.numbers("parts"), "a job on several nodes: one task for "
                      "each, JOB/0, JOB/1, ..., GPUs and CPUs divided")
-    return split(jobs[lives.is_kept], parts[lives.is_kept], ["num_gpus", "cpu_milli"])
+    return split(jobs[times.is_kept], parts[times.is_kept], ["num_gpus", "cpu_milli"])
 
 
 def own_nodes(stated: Stated) -> pd.DataFrame:

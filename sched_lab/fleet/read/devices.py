@@ -28,7 +28,7 @@ IS_NETWORK = re.compile(r"rdma|nic|hostdev|sriov|roce|\bib\b|/vf", re.I)
 MIG_SUFFIX = re.compile(r"-MIG-(\d+g\.\d+gb[\w.+]*)$", re.I)
 
 
-class Kind(NamedTuple):
+class ResourceKind(NamedTuple):
     """What one unit of a resource is on a node.
 
     Parameters
@@ -93,7 +93,7 @@ def renamed(labels: Mapping[str, str], amounts: Mapping[str, int]) -> tuple[str,
 
 
 def kinds_of(labels: Mapping[str, str], names: Iterable[str],
-             amounts: Mapping[str, int]) -> list[Kind]:
+             amounts: Mapping[str, int]) -> list[ResourceKind]:
     """What a unit of each of some resources is, of those that a node shows."""
     shown = [name for name in names if amounts.get(name)]
     found = MIG_SUFFIX.search(labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED"))
@@ -106,18 +106,18 @@ def kinds_of(labels: Mapping[str, str], names: Iterable[str],
         parts = 1 if has_both and not name.endswith(".shared") else replicas
         if parts == 1 and name.endswith(".shared"):  # by how much, its labels do not say
             parts = amounts[name] // count if count and not amounts[name] % count else 0
-        kinds += [Kind(name, parts, profile)] if parts else []
+        kinds += [ResourceKind(name, parts, profile)] if parts else []
     return kinds
 
 
-def gpus_in(kinds: Iterable[Kind], amounts: Mapping[str, int]) -> int:
+def gpus_in(kinds: Iterable[ResourceKind], amounts: Mapping[str, int]) -> int:
     """How many GPUs, or instances, units of these kinds are together."""
     return sum(-(-amounts[kind.resource] // kind.replicas) for kind in kinds)
 
 
-def plugin_kinds(labels: Mapping[str, str], amounts: Mapping[str, int]) -> list[Kind]:
+def plugin_kinds(labels: Mapping[str, str], amounts: Mapping[str, int]) -> list[ResourceKind]:
     """Kinds of GPUs, parts of GPUs and instances that NVIDIA's device plugin shows on a node."""
-    cut = [Kind(name, 1, profile_named(name)) for name in amounts if name.startswith(MIG)]
+    cut = [ResourceKind(name, 1, profile_named(name)) for name in amounts if name.startswith(MIG)]
     return [*kinds_of(labels, (GPU, SHARED, *renamed(labels, amounts)), amounts), *cut]
 
 

@@ -24,7 +24,7 @@ from .devices import (
     SHARED,
     UNDERSTOOD,
     VIRTUAL,
-    Kind,
+    ResourceKind,
     amounts_shown,
     driver_device,
     gpus_in,
@@ -186,7 +186,7 @@ class NodeGpus(NamedTuple):
     profile: str = ""
     uuids: tuple[str, ...] = ()
     uncut: int = 0
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[ResourceKind, ...] = ()
     devices: Mapping[str, int] = {}
 
 
@@ -560,7 +560,7 @@ def numbers_of_gpus(uuids: Sequence[str], gpus: NodeGpus) -> str:
     return "-".join(str(number) for number in sorted({gpus.uuids.index(name) for name in uuids}))
 
 
-Asked = Callable[[Item, "Dump", Amounts, NodeGpus], "list[Holding] | None"]
+Dialect = Callable[[Item, "Dump", Amounts, NodeGpus], "list[Holding] | None"]
 GPU_SET = re.compile(r"\d{1,4}(?:[-,|]\d{1,4})*")
 
 
@@ -798,7 +798,7 @@ def held_by_plugin(item: Item, dump: Dump, asked: Amounts,
     return holdings or None
 
 
-def kind_of(resource: str, item: Item, dump: Dump) -> Kind:
+def kind_of(resource: str, item: Item, dump: Dump) -> ResourceKind:
     """What a unit of a resource is on the node of a pod, or on those where it may go."""
     if name := text_at(item.body, "spec", "nodeName"):
         kinds = kinds_on([name], resource, dump)
@@ -808,10 +808,11 @@ def kind_of(resource: str, item: Item, dump: Dump) -> Kind:
     if len(kinds) > 1:
         dump.note(item, "interpreted", f"the pod waits, and {resource} is not the same on all "
                   "nodes: on those where it is the largest part of a GPU")
-    return max(kinds, key=lambda kind: (not kind.profile, kind.gpu_milli), default=Kind(resource))
+    return max(kinds, key=lambda kind: (not kind.profile, kind.gpu_milli),
+               default=ResourceKind(resource))
 
 
-def kinds_on(names: Iterable[str], resource: str, dump: Dump) -> list[Kind]:
+def kinds_on(names: Iterable[str], resource: str, dump: Dump) -> list[ResourceKind]:
     """What a unit of a resource is on some nodes, each answer once."""
     return list(dict.fromkeys(kind for name in names if name in dump.nodes
                               for kind in dump.nodes[name].kinds if kind.resource == resource))
@@ -831,7 +832,7 @@ def may_go(item: Item, labels: Mapping[str, str]) -> bool:
         not terms or any(all(map(holds, term)) for term in terms))
 
 
-DIALECTS: tuple[Asked, ...] = (
+DIALECTS: tuple[Dialect, ...] = (
     held_by_openb, held_by_kai, held_virtually, held_by_claims, held_by_plugin)
 
 

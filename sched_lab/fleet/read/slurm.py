@@ -553,7 +553,7 @@ def shares_of(demand: Demand, wish: str | None, dump: Records,
             for share in shares] or [Share(0, 0)]
 
 
-def wish_of(asked: str) -> str | None:
+def models_asked(asked: str) -> str | None:
     """Model of GPUs that a request names, empty for any; None if it asks for none."""
     gres = [one for one in gres_in(asked) if one.kind == "gpu"]
     return "|".join(dict.fromkeys(one.gpu_model for one in gres if one.gpu_model)) if gres else None
@@ -585,7 +585,7 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
         "priority": priority,
         "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
         "constraints": constraints_of(record, dump, place)}
-    wish = wish_of(asked_of(record))
+    wish = models_asked(asked_of(record))
     parts = [(demand, share, number == 0) for demand in demands_of(record, state, dump, place)
              for number, share in enumerate(shares_of(demand, wish, dump, place))]
     if len(parts) > 1:
@@ -740,8 +740,8 @@ def account_demand(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.Da
     return pd.DataFrame({
         "cpus": pd.to_numeric(cpus, errors="coerce"), "memory_mib": memory, "nodes": nodes,
         "gres": tres.map({text: tuple(gres) for text, (_, gres) in read.items()}),
-        "wish": cells["ReqTRES"].map({text: wish_of(text) for text in cells["ReqTRES"].unique()}
-                                     ).astype("object")})
+        "wish": cells["ReqTRES"].map({text: models_asked(text)
+                                      for text in cells["ReqTRES"].unique()}).astype("object")})
 
 
 def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.DataFrame:

@@ -720,19 +720,14 @@ def read_stored(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     done = {
         name: column_of(cells[name], kind, path).reset_index(drop=True)
         for name, kind in columns.items()}
-    if "name" in columns:
-        check_names(cells["name"], path)
-    return pd.DataFrame(done)
-
-
-def check_names(names: pd.Series, path: Path) -> None:
-    """Refuse an empty or repeated name."""
+    names = cells["name"] if "name" in columns else pd.Series(dtype="object")
     is_wrong = (names == "") | names.duplicated()
     if is_wrong.any():
         row = int(names.index[int(is_wrong.to_numpy().argmax())])
         problem = f"{names[row]!r:.60} is there already" if names[row] else "the cell is empty"
         raise InputError(problem, file=path, row=row, column="name", value=names[row],
                          mend="give each row its own name")
+    return pd.DataFrame(done)
 
 
 def check_about(about: Mapping[str, Any], path: Path) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
 from .dates import durations_in, seconds_in
+from .objects import as_json
 from .states import CANCELLED, OVER, RUNS, WAITS, fate_of
 from .tables import (
     MOST_PER_NODE,
@@ -32,8 +32,6 @@ from .tables import (
     text_table,
 )
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 MIB_OF_GIB = 1024
 MOST_PARTS = 10_000  # tasks of one job
 MOST_TASKS = 5_000_000
@@ -59,7 +57,7 @@ class Rows:
     options: ReadOptions = ReadOptions()
     used: set[str] = field(default_factory=set)
 
-    def note(self, is_so: Flags, what: str, reason: str) -> None:
+    def note(self, is_so: Truths, what: str, reason: str) -> None:
         """Put the rows of a mask into the ledger."""
         note_rows(self.ledger, self.source.name, self.cells.index[is_so], what, reason)
 
@@ -96,7 +94,7 @@ class Rows:
                                  f"column {name}: not used", len(self.cells))
 
 
-class Lives(NamedTuple):
+class TaskTimes(NamedTuple):
     """When the tasks of a table came, started and ended, as far as that can be true, (rows,).
 
     Parameters
@@ -110,8 +108,8 @@ class Lives(NamedTuple):
     submit_s: Floats
     start_s: Floats
     end_s: Floats
-    state: NDArray[np.object_]
-    is_kept: Flags
+    state: Texts
+    is_kept: Truths
 
     def columns(self) -> dict[str, Any]:
         """Columns of the table of tasks."""
@@ -119,7 +117,7 @@ class Lives(NamedTuple):
                 "state": self.state}
 
 
-def fates_of(rows: Rows, states: pd.Series, has_ended: Flags) -> NDArray[np.object_]:
+def fates_of(rows: Rows, states: pd.Series, has_ended: Truths) -> Texts:
     """What the state of each row says of it, empty if it says nothing, (rows,)."""
     known = {text: fate_of(text) for text in states.unique()}
     fates = states.map(known).to_numpy(object)
@@ -130,9 +128,9 @@ def fates_of(rows: Rows, states: pd.Series, has_ended: Flags) -> NDArray[np.obje
     return np.where(is_attempt, OVER, fates)
 
 
-def lives_of(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: Floats | None = None,
-             states: pd.Series | None = None) -> Lives:
-    """What times, and states where there are any, say together of the lives of tasks.
+def task_times(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: Floats | None = None,
+               states: pd.Series | None = None) -> TaskTimes:
+    """What times, and states where there are any, say together: when tasks came, started and ended.
 
     Parameters
     ----------
@@ -164,7 +162,7 @@ def lives_of(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: Flo
               "ended and never started: it waited and left, and was no load")
     is_lost = np.isin(fates, (OVER, CANCELLED)) & np.isnan(end)
     rows.note(is_lost, "dropped", "the state says that it is over, and no time says since when")
-    return Lives(submit, start, end, np.where(waits, WAITING, "").astype(object), ~is_lost)
+    return TaskTimes(submit, start, end, np.where(waits, WAITING, "").astype(object), ~is_lost)
 
 
 def gpu_demand(rows: Rows, gpus: Floats) -> dict[str, Floats]:
@@ -178,7 +176,7 @@ def gpu_demand(rows: Rows, gpus: Floats) -> dict[str, Floats]:
     return {"num_gpus": np.ceil(gpus), "gpu_milli": milli}
 
 
-def parts_of(rows: Rows, parts: Floats, reason: str) -> NDArray[np.int64]:
+def parts_of(rows: Rows, parts: Floats, reason: str) -> Integers:
     """Number of tasks of each job, 1 where unknown; jobs of absurdly many are refused."""
     counts = np.where(parts >= 1, np.rint(parts), 1)
     error = partial(InputError, file=rows.source.name)
@@ -193,7 +191,7 @@ def parts_of(rows: Rows, parts: Floats, reason: str) -> NDArray[np.int64]:
     return counts.astype(np.int64)
 
 
-def split(jobs: pd.DataFrame, parts: NDArray[np.int64], shared: Sequence[str] = ()) -> pd.DataFrame:
+def split(jobs: pd.DataFrame, parts: Integers, shared: Sequence[str] = ()) -> pd.DataFrame:
     """One row for each part of each job.
 
     Parameters
@@ -217,7 +215,7 @@ def split(jobs: pd.DataFrame, parts: NDArray[np.int64], shared: Sequence[str] = 
     return tasks
 
 
-class Kind(NamedTuple):
+class TableKind(NamedTuple):
     """One kind of table.
 
     Parameters
@@ -234,8 +232,8 @@ class Kind(NamedTuple):
     header: tuple[str, ...] = ()
 
 
-def kind_of(source: Source, kinds: Sequence[Kind]) -> tuple[Kind | None, bool]:
-    """Kind of a table, if it is one of these, and whether its header is missing."""
+def kind_of(source: Source, kinds: Sequence[TableKind]) -> tuple[TableKind | None, bool]:
+    """TableKind of a table, if it is one of these, and whether its header is missing."""
     found = header_of(source)
     for kind in kinds:
         if kind.telling <= set(found):
@@ -261,23 +259,10 @@ def is_row_of(cells: Sequence[str], header: Sequence[str]) -> bool:
                                  ) and all(fate_of(one) for one in states)
 
 
-def rows_of(source: Source, kind: Kind, lacks_header: bool, ledger: Ledger,
-            options: ReadOptions) -> Rows:
-    """Rows of a table of a known kind."""
-    if not lacks_header:
-        return Rows(source, text_table(source), ledger, options)
-    ledger.note(source.name, None, "interpreted", "there is no header: columns as in its README")
-    names = separator_of(source).join(kind.header)
-    whole = Source(source.name, f"{names}\n{source.text()}".encode(), source.sha256)
-    cells = text_table(whole)
-    cells.index = cells.index - 1
-    return Rows(source, cells, ledger, options)
-
-
 Frames = dict[str, list[pd.DataFrame]]
 
 
-def frames_of(kinds: Sequence[Kind], files: Sequence[Source], ledger: Ledger,
+def frames_of(kinds: Sequence[TableKind], files: Sequence[Source], ledger: Ledger,
               options: ReadOptions) -> Frames:
     """Frames that the tables of a trace hold, by what they hold."""
     frames: Frames = {kind.holds: [] for kind in kinds}
@@ -288,7 +273,15 @@ def frames_of(kinds: Sequence[Kind], files: Sequence[Source], ledger: Ledger,
             raise InputError(f"no table of this trace; its columns are "
                              f"{', '.join(header_of(source)[:12])}", file=source.name, row=1,
                              mend=f"give a table with {wanted}")
-        rows = rows_of(source, kind, lacks_header, ledger, options)
+        if lacks_header:
+            ledger.note(source.name, None, "interpreted",
+                        "there is no header: columns as in its README")
+            names = separator_of(source).join(kind.header)
+            whole = Source(source.name, f"{names}\n{source.text()}".encode(), source.sha256)
+            rows = Rows(source, text_table(whole), ledger, options)
+            rows.cells.index = rows.cells.index - 1
+        else:
+            rows = Rows(source, text_table(source), ledger, options)
         frames[kind.holds].append(kind.read(rows))
         rows.note_rest()
     return frames
@@ -299,14 +292,14 @@ def together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames) if frames else pd.DataFrame({"name": pd.Series(dtype="object")})
 
 
-def read_trace(kinds: Sequence[Kind], files: Sequence[Source], ledger: Ledger,
+def read_trace(kinds: Sequence[TableKind], files: Sequence[Source], ledger: Ledger,
                options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Nodes and tasks of a trace whose tables need not be joined."""
     frames = frames_of(kinds, files, ledger, options)
     return together(frames.get("nodes", ())), together(frames["tasks"])
 
 
-def is_one_of(kinds: Sequence[Kind], source: Source) -> bool:
+def is_one_of(kinds: Sequence[TableKind], source: Source) -> bool:
     """Whether a file is a table of one of these kinds."""
     try:
         return kind_of(source, kinds)[0] is not None
@@ -339,17 +332,17 @@ def openb_tasks(rows: Rows) -> pd.DataFrame:
     """Pods of openb."""
     counts = {name: rows.numbers(name) for name in ("cpu_milli", "memory_mib", "gpu_milli")}
     submit, start, end = map(rows.seconds, ("creation_time", "scheduled_time", "deletion_time"))
-    lives = lives_of(rows, (submit, start, end))
+    times = task_times(rows, (submit, start, end))
     rows.note(np.isnan(submit), "interpreted", "column creation_time: no time; submit_s is unknown")
     rows.ledger.note(rows.source.name, None, "interpreted", "column qos is the queue", len(submit))
     return pd.DataFrame({
-        "name": rows.texts("name"), **lives.columns(),
+        "name": rows.texts("name"), **times.columns(),
         "num_gpus": rows.numbers("num_gpu"), **counts, "gpu_models": rows.texts("gpu_spec"),
         "queue": rows.texts("qos")})
 
 
-OPENB = (Kind("nodes", frozenset({"sn", "cpu_milli", "gpu", "model"}), openb_nodes),
-         Kind("tasks", frozenset({"name", "cpu_milli", "num_gpu", "gpu_milli"}), openb_tasks))
+OPENB = (TableKind("nodes", frozenset({"sn", "cpu_milli", "gpu", "model"}), openb_nodes),
+         TableKind("tasks", frozenset({"name", "cpu_milli", "num_gpu", "gpu_milli"}), openb_tasks))
 
 
 def gang_tasks(rows: Rows, wish: Mapping[str, Any]) -> pd.DataFrame:
@@ -357,15 +350,15 @@ def gang_tasks(rows: Rows, wish: Mapping[str, Any]) -> pd.DataFrame:
     submit, start, end = map(rows.seconds, ("submit_time", "start_time", "end_time"))
     compare_durations(rows, "duration", end - start, end - submit)
     compare_durations(rows, "queue", start - submit)
-    lives = lives_of(rows, (submit, start, end), lasting_s=rows.durations("duration"),
-                     states=rows.texts("state"))
+    times = task_times(rows, (submit, start, end), lasting_s=rows.durations("duration"),
+                       states=rows.texts("state"))
     parts = parts_of(rows, rows.numbers("node_num"), "a job on several nodes: one task for each, "
                      "JOB/0, JOB/1, ..., GPUs and CPUs divided; their common start is not kept")
     jobs = pd.DataFrame({
-        "name": rows.texts("job_id"), **lives.columns(),
+        "name": rows.texts("job_id"), **times.columns(),
         **gpu_demand(rows, rows.numbers("gpu_num")), "cpu_milli": rows.numbers("cpu_num", 1000),
         "user": rows.texts("user"), **wish})
-    return split(jobs[lives.is_kept], parts[lives.is_kept], ["num_gpus", "cpu_milli"])
+    return split(jobs[times.is_kept], parts[times.is_kept], ["num_gpus", "cpu_milli"])
 
 
 def helios_tasks(rows: Rows) -> pd.DataFrame:
@@ -381,14 +374,14 @@ def acme_tasks(rows: Rows) -> pd.DataFrame:
 
 
 GANG = frozenset({"job_id", "user", "gpu_num", "cpu_num", "node_num", "submit_time", "start_time"})
-HELIOS = (Kind("tasks", GANG | {"vc"}, helios_tasks),)
-ACME = (Kind("tasks", GANG | {"type", "gpu_time"}, acme_tasks),)
+HELIOS = (TableKind("tasks", GANG | {"vc"}, helios_tasks),)
+ACME = (TableKind("tasks", GANG | {"type", "gpu_time"}, acme_tasks),)
 
 
 def pai_tasks(rows: Rows) -> pd.DataFrame:
     """Tasks of PAI with the number of their instances."""
     start, end = map(rows.seconds, ("start_time", "end_time"))
-    lives = lives_of(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
+    times = task_times(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
     demand = gpu_demand(rows, rows.numbers("plan_gpu", 0.01))
     model = rows.texts("gpu_type").where(demand["num_gpus"] > 0, "")
     rows.note(model.ne("").to_numpy(), "interpreted",
@@ -400,11 +393,11 @@ def pai_tasks(rows: Rows) -> pd.DataFrame:
     parts = parts_of(rows, rows.numbers("inst_num"), "column inst_num: one task for each instance, "
                      "TASK/0, TASK/1, ..., which all ask for the same")
     return pd.DataFrame({
-        "name": job + ":" + task, "job_name": job, "task_name": task, "start_s": lives.start_s,
-        "end_s": lives.end_s, "state": lives.state, **demand, "gpu_models": model,
+        "name": job + ":" + task, "job_name": job, "task_name": task, "start_s": times.start_s,
+        "end_s": times.end_s, "state": times.state, **demand, "gpu_models": model,
         "cpu_milli": rows.numbers("plan_cpu", 10),
         "memory_mib": rows.numbers("plan_mem", MIB_OF_GIB), "parts": parts,
-        "is_kept": lives.is_kept})
+        "is_kept": times.is_kept})
 
 
 def pai_jobs(rows: Rows) -> pd.DataFrame:
@@ -416,10 +409,10 @@ def pai_jobs(rows: Rows) -> pd.DataFrame:
 def pai_instances(rows: Rows) -> pd.DataFrame:
     """Instances of PAI: where and when."""
     start, end = map(rows.seconds, ("start_time", "end_time"))
-    lives = lives_of(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
+    times = task_times(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
     return pd.DataFrame({"job_name": rows.texts("job_name"), "task_name": rows.texts("task_name"),
-                         "start_s": lives.start_s, "end_s": lives.end_s, "state": lives.state,
-                         "node": rows.texts("machine")})[lives.is_kept]
+                         "start_s": times.start_s, "end_s": times.end_s, "state": times.state,
+                         "node": rows.texts("machine")})[times.is_kept]
 
 
 def pai_nodes(rows: Rows) -> pd.DataFrame:
@@ -431,24 +424,17 @@ def pai_nodes(rows: Rows) -> pd.DataFrame:
         "memory_mib": rows.numbers("cap_mem", MIB_OF_GIB)})
 
 
-PAI_HEADERS = {
-    "tasks": ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu",
-              "plan_mem", "plan_gpu", "gpu_type"),
-    "jobs": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
-    "instances": ("job_name", "task_name", "inst_name", "worker_name", "inst_id", "status",
-                  "start_time", "end_time", "machine"),
-    "nodes": ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu"),
-}
 PAI = (
-    Kind("tasks", frozenset({"job_name", "inst_num", "plan_cpu", "plan_gpu"}), pai_tasks,
-         PAI_HEADERS["tasks"]),
-    Kind("instances", frozenset({"job_name", "task_name", "inst_name", "machine"}), pai_instances,
-         PAI_HEADERS["instances"]),
-    Kind("jobs", frozenset({"job_name", "inst_id", "user", "start_time"}), pai_jobs,
-         PAI_HEADERS["jobs"]),
-    Kind("nodes", frozenset({"machine", "gpu_type", "cap_gpu"}), pai_nodes,
-         PAI_HEADERS["nodes"]),
-)
+    TableKind("tasks", frozenset({"job_name", "inst_num", "plan_cpu", "plan_gpu"}), pai_tasks,
+              ("job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu",
+               "plan_mem", "plan_gpu", "gpu_type")),
+    TableKind("instances", frozenset({"job_name", "task_name", "inst_name", "machine"}),
+              pai_instances, ("job_name", "task_name", "inst_name", "worker_name", "inst_id",
+                              "status", "start_time", "end_time", "machine")),
+    TableKind("jobs", frozenset({"job_name", "inst_id", "user", "start_time"}), pai_jobs,
+              ("job_name", "inst_id", "user", "status", "start_time", "end_time")),
+    TableKind("nodes", frozenset({"machine", "gpu_type", "cap_gpu"}), pai_nodes,
+              ("machine", "gpu_type", "cap_cpu", "cap_mem", "cap_gpu")))
 
 
 def on_machines(tasks: pd.DataFrame, instances: pd.DataFrame, file: str,
@@ -500,15 +486,10 @@ def dlrm_limits(rows: Rows) -> pd.Series:
     rows.note(has_limit.to_numpy(), "interpreted", "column max_instance_per_node is in "
               "constraints: most_per_node of a group, which is the application")
     keys = pd.DataFrame({"app": rows.texts("app_name"), "limit": limit}).where(has_limit)
-    named = {key: json_text({"group": key[0], "most_per_node": int(key[1])})
+    named = {key: as_json({"group": key[0], "most_per_node": int(key[1])})
              for key in keys.dropna().drop_duplicates().itertuples(index=False, name=None)}
     pairs = zip(keys["app"], keys["limit"], strict=True)
     return pd.Series([named.get(pair, "") for pair in pairs], rows.cells.index, dtype="object")
-
-
-def json_text(value: Mapping[str, Any]) -> str:
-    """JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def dlrm_tasks(rows: Rows) -> pd.DataFrame:
@@ -521,16 +502,17 @@ def dlrm_tasks(rows: Rows) -> pd.DataFrame:
               "no time of deletion: outlives the trace, end_s is unknown")
     rows.note(start >= 0, "interpreted", "memory_request is in GiB, the role is the queue, the "
               "application the user")
-    lives = lives_of(rows, (np.where(is_old, 0, submit), np.where(is_old, 0, start), end))
+    times = task_times(rows, (np.where(is_old, 0, submit), np.where(is_old, 0, start), end))
     return pd.DataFrame({
-        "name": rows.texts("instance_sn"), **lives.columns(),
+        "name": rows.texts("instance_sn"), **times.columns(),
         **gpu_demand(rows, rows.numbers("gpu_request")),
         "cpu_milli": rows.numbers("cpu_request", 1000),
         "memory_mib": rows.numbers("memory_request", MIB_OF_GIB), "user": rows.texts("app_name"),
         "queue": rows.texts("role"), "constraints": dlrm_limits(rows)})
 
 
-DLRM = (Kind("tasks", frozenset({"instance_sn", "app_name", "max_instance_per_node"}), dlrm_tasks),)
+DLRM = (TableKind("tasks", frozenset({"instance_sn", "app_name", "max_instance_per_node"}),
+                  dlrm_tasks),)
 
 
 def spot_nodes(rows: Rows) -> pd.DataFrame:
@@ -562,8 +544,9 @@ def spot_tasks(rows: Rows) -> pd.DataFrame:
     return split(jobs, parts)
 
 
-SPOT = (Kind("nodes", frozenset({"node_name", "gpu_model", "gpu_capacity_num"}), spot_nodes),
-        Kind("tasks", frozenset({"job_name", "gpu_request", "worker_num", "duration"}), spot_tasks))
+SPOT = (TableKind("nodes", frozenset({"node_name", "gpu_model", "gpu_capacity_num"}), spot_nodes),
+        TableKind("tasks", frozenset({"job_name", "gpu_request", "worker_num", "duration"}),
+                  spot_tasks))
 
 
 def philly_flat(rows: Rows) -> pd.DataFrame:
@@ -590,8 +573,9 @@ def philly_nodes(rows: Rows) -> pd.DataFrame:
         "gpu_memory_mib": gibs * MIB_OF_GIB})
 
 
-PHILLY = (Kind("tasks", frozenset({"timestamp", "duration", "num_gpus", "gpu_time"}), philly_flat),
-          Kind("nodes", frozenset({"machineId", "number of GPUs"}), philly_nodes))
+PHILLY = (TableKind("tasks", frozenset({"timestamp", "duration", "num_gpus", "gpu_time"}),
+                    philly_flat),
+          TableKind("nodes", frozenset({"machineId", "number of GPUs"}), philly_nodes))
 
 ATTEMPT = ("name", "submit", "start", "end", "node", "gpu_list", "num_gpus", "user", "queue",
            "status")
@@ -661,13 +645,13 @@ def philly_attempts(rows: Rows) -> pd.DataFrame:
               "task for each, JOB@0, JOB@1, ..., submitted when the one before ended")
     rows.note(name.str.contains("/").to_numpy(), "interpreted", "an attempt on several machines: "
               "one task for each, JOB/0, JOB/1, ...; their common start is not kept")
-    lives = lives_of(rows, (submit, start, end), states=rows.texts("status"))
+    times = task_times(rows, (submit, start, end), states=rows.texts("status"))
     gpus = rows.numbers("num_gpus")
     return pd.DataFrame({
-        "name": name, **lives.columns(), **gpu_demand(rows, gpus), "node": rows.texts("node"),
+        "name": name, **times.columns(), **gpu_demand(rows, gpus), "node": rows.texts("node"),
         "gpu_list": rows.texts("gpu_list"), "user": rows.texts("user"),
         "queue": rows.texts("queue"), "job": name.str.extract(r"^(.*)/", expand=False).fillna("")
-    })[lives.is_kept]
+    })[times.is_kept]
 
 
 def is_philly_json(source: Source) -> bool:
@@ -759,27 +743,28 @@ def swf_demand(rows: Rows, gpu_column: str) -> tuple[Floats, dict[str, Floats]]:
 
 
 def swf_jobs(rows: Rows, gpu_column: str,
-             epoch_s: float) -> tuple[pd.DataFrame, Floats, Flags]:
+             epoch_s: float) -> tuple[pd.DataFrame, Floats, Truths]:
     """Jobs, the processors of each, and whether its line is one of a job of which all is known."""
     submit = rows.numbers("submit") + epoch_s
     start = submit + rows.numbers("wait")
     lasting_s = rows.numbers("run_time")
     status = rows.texts("status")
     never = (status == "5").to_numpy() & ~(lasting_s > 0)  # cancelled before it started
-    lives = lives_of(rows, (submit, np.where(never, np.nan, start), np.where(never, start, np.nan)),
-                     lasting_s=lasting_s, states=status.map(SWF_STATES).fillna(""))
+    left = np.where(never, start, np.nan)
+    times = task_times(rows, (submit, np.where(never, np.nan, start), left),
+                       lasting_s=lasting_s, states=status.map(SWF_STATES).fillna(""))
     processors, demand = swf_demand(rows, gpu_column)
     asked = rows.numbers("requested_memory")
     memory = np.where(np.isnan(asked), rows.numbers("used_memory"), asked) * processors / 1024
     rows.note(np.isfinite(memory), "interpreted", "memory is KiB for each processor, that used "
               "where none was requested")
     texts = {name: rows.texts(name) for name in ("user", "queue")}
-    jobs = pd.DataFrame({"name": rows.texts("job"), **lives.columns(), **demand,
+    jobs = pd.DataFrame({"name": rows.texts("job"), **times.columns(), **demand,
                          "memory_mib": np.ceil(memory), **texts})
     is_part = status.isin(["2", "3", "4"]).to_numpy()
     rows.note(is_part, "dropped", "a part of a job that was stopped and went on; the line of the "
               "whole job is read")
-    return jobs, processors, lives.is_kept & ~is_part
+    return jobs, processors, times.is_kept & ~is_part
 
 
 def swf_nodes(comments: Mapping[str, int], is_gpu: bool, name: str, ledger: Ledger) -> pd.DataFrame:
