@@ -58,7 +58,7 @@ setup(
     keywords=cfg["keywords"].split(),
     url=cfg["git_url"],
     packages=find_packages(include=[lib, lib + ".*"]),
-    package_data={lib: ["py.typed", "_ahead.json"], "": ["*.pyi"]},
+    package_data={lib: ["py.typed"], "": ["*.pyi"]},
     cmdclass={"build_py": BuildWithData},
     install_requires=reqs("requirements"),
     extras_require=extras,

@@ -638,8 +638,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     SystemExit : always; 2 for wrong input, 1 where a command says so, 130 when interrupted, 143
         when terminated, 141 when nobody reads on
     """
-    from ._ahead import helped
-
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
         signal.signal(signal.SIGTERM, lambda *_: jit.compiling_told.interrupt(jit.Terminated(143)))
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
@@ -649,9 +647,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                       lambda *_: jit.compiling_told.interrupt(KeyboardInterrupt()))
     jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
     jit.compiling_told.is_command = is_own
-    ready = helped(words) if is_own else contextlib.nullcontext()
     try:
-        with heard(), ready, warnings_said():
+        with heard(), warnings_said():
             status = app(words, prog_name="sched-lab", standalone_mode=False)
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "sched-lab"

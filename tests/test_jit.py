@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,6 @@ def test_edit_of_a_file_that_is_not_imported_recompiles_nothing(toy):
     (toy / "stranger.py").write_text(CALLEE.format(factor=5))
     assert run(toy) == ["21", "0"]
     (toy / "stranger.py").write_text(CALLEE.format(factor=6))
-    (toy / "caller.py").write_text(CALLER)                      # written again, unchanged
     assert run(toy) == ["21", "1"]
 
 
@@ -81,6 +81,54 @@ def test_every_form_of_import_is_followed(toy, monkeypatch, line):
     assert stamps[0] != stamps[1]
 
 
+def test_code_of_other_sources_is_kept_for_a_day(toy):
+    pytest.importorskip("numba")
+    assert run(toy) == ["21", "0"]
+    kept = {path.name: path for path in (toy / "__pycache__").glob("sched_lab.call*-*")}
+    assert len(kept) == 2
+    day_ago_s = time.time() - 2 * compat.OLD_S
+    old = next(path for name, path in kept.items() if name.startswith("sched_lab.caller-"))
+    os.utime(old, (day_ago_s, day_ago_s))
+    (toy / "callee.py").write_text(CALLEE.format(factor=3))
+    assert run(toy) == ["31", "0"]
+    assert [path.is_dir() for path in kept.values()] == [path != old for path in kept.values()]
+
+
+def test_processes_take_turns_at_the_compiler(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    monkeypatch.setattr(compat, "kept_in", lambda: tmp_path)
+    one, two = compat.Turns(), compat.Turns()
+    two.longest_s = 0.2
+    one(True)
+    one(True)
+    one(False)
+    begun_s = time.monotonic()
+    two(True)
+    assert time.monotonic() - begun_s >= two.longest_s      # not for ever
+    two(False)
+    one(False)
+    two.longest_s = 60
+    begun_s = time.monotonic()
+    two(True)
+    two(False)
+    assert time.monotonic() - begun_s < 30
+
+
+PAIR = """import sys
+from sched_lab.caller import cost
+print(*[cost(kind(10)) for kind in ((int, float, complex, bool), (complex, bool, float, int))[int(sys.argv[1])]])
+"""
+
+
+def test_processes_that_compile_at_once_keep_what_is_right(toy):
+    pytest.importorskip("numba")
+    for _ in range(2):
+        both = [subprocess.Popen([sys.executable, "-c", PAIR, number], cwd=toy.parent, stdout=subprocess.PIPE,
+                                 text=True, env=os.environ | {"PYTHONPATH": str(toy.parent)}) for number in "01"]
+        assert [one.communicate(timeout=300)[0].split() for one in both] == [
+            ["21", "21.0", "(21+0j)", "3"], ["(21+0j)", "3", "21.0", "21"]]
+
+
 def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
     pytest.importorskip("numba")
     (toy / "__pycache__").touch()                               # a file in its place stops the superuser too
@@ -88,14 +136,6 @@ def test_cache_moves_when_the_package_folder_is_not_writable(toy, tmp_path):
     assert run(toy, XDG_CACHE_HOME=str(tmp_path / "cache")) == ["21", "1"]
     (tmp_path / "nowhere").touch()
     assert run(toy, XDG_CACHE_HOME=str(tmp_path / "nowhere")) == ["21", "0"]
-
-
-def test_unknown_numba_internals_only_cost_the_cache(toy):
-    pytest.importorskip("numba")
-    hide = ("import numba.core.caching as caching\n"
-            "caching.FunctionCache._cache_file = property(lambda self: self.gone, lambda self, value: None)\n")
-    assert run(toy, hide + RUN) == ["21", "0"]
-    assert run(toy, hide + RUN) == ["21", "0"]
 
 
 def test_without_numba_the_function_is_left_alone(toy):
@@ -247,44 +287,6 @@ def test_the_collector_of_garbage_is_as_before_after_compiling():
     assert seen == [(50_000, 20, 100)] and gc.get_threshold() == before
 
 
-class Folder:
-    """What numba calls a cache file: an index of what is in which data file, here of one function named f."""
-
-    _index_name = "f.nbi"
-
-    def __init__(self, path: Path, known: dict[str, str]) -> None:
-        self._cache_path = str(path)
-        self.index = known
-
-    def _load_index(self) -> dict[str, str]:
-        return self.index
-
-    def _save_index(self, known: dict[str, str]) -> None:
-        self.index = known
-
-    def _save_data(self, name: str, data: str) -> None:
-        Path(self._cache_path, name).write_text(data)
-
-    def read(self, key: str) -> str:
-        return Path(self._cache_path, self.index[key]).read_text()
-
-
-def test_two_processes_never_keep_different_code_in_one_file(tmp_path):
-    one, two = Folder(tmp_path, {"old": "f.1.nbc"}), Folder(tmp_path, {"old": "f.1.nbc"})
-    (tmp_path / "f.1.nbc").write_text("old code")
-    compat._save_apart(one, "int", "code of int")       # neither sees what the other adds to its index
-    compat._save_apart(two, "float", "code of float")
-    assert (one.read("int"), two.read("float"), one.read("old")) == ("code of int", "code of float", "old code")
-
-
-def test_stale_code_goes_when_the_first_new_one_is_kept(tmp_path):
-    for name in ("f.1.nbc", "f.abc.nbc", "f2.1.nbc"):
-        (tmp_path / name).write_text("")
-    folder = Folder(tmp_path, {})
-    compat._save_apart(folder, "int", "code")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["f2.1.nbc", folder.index["int"]])
-
-
 def test_machine_code_is_made_of_what_python_calls_alone(toy):
     pytest.importorskip("numba")
     code = """
@@ -317,10 +319,7 @@ def test_the_newest_numba_allowed_has_the_private_parts_we_use():
     bounds = re.search(r"numba>=[\d.]+,<0\.(\d+)", Path(__file__).parents[1].joinpath("settings.ini").read_text())
     pinned = re.search(r"numba==0\.(\d+)", Path(__file__).parents[1].joinpath("constraints.txt").read_text())
     assert int(pinned[1]) == int(bounds[1]) - 1                 # raise both together, and run this file
-    plain = numba.njit(cache=True)(compat.source_stamp.__wrapped__)
-    kept = plain._cache
-    assert kept._cache_file._source_stamp                       # of the file of the function; ours is of all it imports
-    assert callable(kept._index_key)                            # ours tells the two forms of a function apart
+    plain = numba.njit(compat.source_stamp.__wrapped__)
     assert callable(plain.get_call_template) and callable(plain.get_overload)   # what compiled callers ask for
     codegen = pytest.importorskip("numba.core.codegen")
     compat._emit_late()

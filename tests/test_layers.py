@@ -12,7 +12,7 @@ SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter
 LAB = {"lab"}      # instruments: callables and tidy frames only
 FLEET = {"fleet"}  # a reader's own cluster may know every family
 FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET - LAB
-LINE = {"cli", "hardware_command", "touch", "_ahead", "__main__"}
+LINE = {"cli", "hardware_command", "touch", "__main__"}
 RANKS = ["instruments", "spine", "families", "fleet", "cli", "studies"]
 Graph = dict[str, set[str]]
 

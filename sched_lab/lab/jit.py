@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import gc
-import glob
 import hashlib
 import os
 import re
+import shutil
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, lru_cache, partial
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
@@ -185,49 +186,59 @@ def _emit_late() -> None:
     event.register("numba:compile", Nested())
 
 
-def _unkept_form(function: F, options: dict[str, Any], form: str) -> F:
-    """A function compiled afresh in every process."""
+def _folders() -> Iterator[Path]:
+    """Where compiled code may be kept, the best place first."""
+    if said := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(said)
+    yield PACKAGE / "__pycache__"
+    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", PACKAGE.name)
+
+
+@cache
+def kept_in() -> Path | None:
+    """Folder in which compiled code is kept; None if there is none that can be written."""
+    for folder in _folders():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder):
+                return folder
+    return None
+
+
+OLD_S = 86_400.0    # after which code made of other sources is removed
+
+
+@cache
+def _folder_of(file: Path) -> str:
+    """Folder for what is compiled of a file: another one when the file changes, or one that it imports."""
+    base = kept_in()
+    assert base is not None
+    name = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
+    folder = base / f"{name}-{source_stamp(file)[:16]}"
+    for other in base.glob(f"{name}-*") if base.parent == PACKAGE and not folder.is_dir() else ():
+        with suppress(OSError):
+            if time.time() - other.stat().st_mtime > OLD_S:
+                shutil.rmtree(other)
+    return str(folder)
+
+
+def _compiled(function: Any, options: dict[str, Any], form: str) -> Any:
+    """A function of ours in compiled form, kept on disk; another one compiled afresh in every process."""
     import numba
 
-    compiled: F = numba.njit(**options | {"cache": False})(function)
-    return compiled
-
-
-def _save_apart(file: Any, key: Any, data: Any) -> None:
-    """Keep code under a name that says what it is, and then say so in the index.
-
-    Numba numbers the files of a function: two processes that compile at once could write into one file, each another
-    thing. Here one that overwrites what the other has added to the index loses it, and it is compiled once more.
-    """
-    base = file._index_name.removesuffix(".nbi")
-    known = file._load_index()
-    if not known:       # nothing, or all of it is stale
-        for old in Path(file._cache_path).glob(f"{glob.escape(base)}.*.nbc"):
-            old.unlink(missing_ok=True)
-    name = f"{base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
-    file._save_data(name, data)
-    file._save_index(file._load_index() | {key: name})
-
-
-def _kept_form(function: F, options: dict[str, Any], form: str) -> F:
-    """A function whose compiled code is kept on disk, each form of it under a key of its own."""
-    import numba
-
+    file = file_of(function)
+    is_kept = options.get("cache", True) and is_ours(file) and kept_in() is not None
+    config: Any = numba.config
+    plain = config.CACHE_DIR
+    config.CACHE_DIR = f"{_folder_of(file)}/{form}" if is_kept else plain
     try:
-        compiled: F = numba.njit(**options | {"cache": True})(function)
-        if hasattr(compiled, "_cache"):                         # absent under NUMBA_DISABLE_JIT=1
-            kept = compiled._cache                              # private: an index with one stamp
-            kept._cache_file._source_stamp = source_stamp(file_of(function))
-            key_of = kept._index_key
-            kept._index_key = lambda *about: (*key_of(*about), form)
-            kept._cache_file.save = partial(_save_apart, kept._cache_file)
-            compiled.form = form                                # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):                      # other numba internals; no writable cache folder
-        return _unkept_form(function, options, form)
+        compiled: Any = numba.njit(**options | {"cache": is_kept})(function)
+    finally:
+        config.CACHE_DIR = plain
     return compiled
 
 
-def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[str, Any], str], F]) -> F:
+def _two_forms(function: F, options: dict[str, Any]) -> F:
     """A form to call from Python that lets compiled callers have another one, without an entry from Python.
 
     That entry takes arguments apart and puts results together; to compile it took as long as the function itself, and
@@ -235,12 +246,12 @@ def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[
     Python calls it too.
     """
     unliteral: Any = import_module("numba.core.types").unliteral
-    outer: Any = form_of(function, options, "from Python")
+    outer: Any = _compiled(function, options, "from Python")
     if hasattr(outer, "get_call_template") and hasattr(outer, "get_overload"):
 
         @cache
         def inner() -> Any:
-            return form_of(function, options | {"no_cpython_wrapper": True}, "from compiled code")
+            return _compiled(function, options | {"no_cpython_wrapper": True}, "from compiled code")
 
         def template_for(arguments: Any, keywords: Any) -> Any:
             """One form for all numbers: numba would make one more for a variable that begins as a literal."""
@@ -252,6 +263,39 @@ def _two_forms(function: F, options: dict[str, Any], form_of: Callable[[F, dict[
         outer.get_overload = lambda signature: inner().get_overload(signature)
     compiled: F = outer
     return compiled
+
+
+class Turns:
+    """Lets one process at a time look for compiled code, make it, and keep it.
+
+    Numba numbers the files of a function: two processes that keep one each at once could write into one file, and the index
+    would name it for the other. A process that waited finds what the one before it has made.
+    """
+
+    longest_s = 600.0   # a process that is stopped does not hold up the others for ever
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.file: Any = None
+
+    def __call__(self, begins: bool) -> None:
+        """Note that a thread of this process asks for the compiler, or is done with it."""
+        if begins and not self.depth and (folder := kept_in()) is not None:
+            with suppress(ImportError, OSError):
+                from fcntl import LOCK_EX, LOCK_NB, flock
+
+                self.file = open(folder / "sched_lab.lock", "ab")  # closed below
+                until_s = time.monotonic() + self.longest_s
+                while time.monotonic() < until_s:
+                    try:
+                        flock(self.file, LOCK_EX | LOCK_NB)
+                        break
+                    except BlockingIOError:
+                        time.sleep(0.02)
+        self.depth += 1 if begins else -1
+        if not self.depth and self.file is not None:
+            self.file.close()
+            self.file = None
 
 
 def is_watched() -> bool:
@@ -307,37 +351,34 @@ class Compiling:
 
 
 compiling_told = Compiling()
-compiling: list[Callable[[bool], None]] = []    # who else is told when a compilation begins, and when it ends
 
 
 @cache
-def _tell_of_compiling() -> None:
-    """Pass on numba's events."""
+def _listen() -> None:
+    """Hear of numba's events."""
     from numba.core import event
 
-    def tell(has_begun: bool) -> None:
-        compiling_told(has_begun)
-        for hear in compiling:
-            hear(has_begun)
-
     class Passing(event.Listener):
+        def __init__(self, hear: Callable[[bool], None]) -> None:
+            self.hear = hear
+
         def on_start(self, event: Any) -> None:
-            tell(True)
+            self.hear(True)
 
         def on_end(self, event: Any) -> None:
-            tell(False)
+            self.hear(False)
 
     register: Any = event.register
-    register("numba:compile", Passing())
+    register("numba:compile", Passing(compiling_told))
+    register("numba:compiler_lock", Passing(Turns()))
 
 
 def njit(**options: Any) -> Callable[[F], F]:
     """``numba.njit`` with a safe on-disk cache when numba is installed, the identity otherwise.
 
     Numba's cache looks at the caller's own file only: after an edit of ``frag`` it would go on running the old
-    ``frag`` inlined in a compiled caller of another module. Here a stamp covers the file and all it imports; it is
-    made of contents, so a file written again unchanged costs nothing. A function of a notebook is compiled afresh
-    in every kernel, because its callees may be cells.
+    ``frag`` inlined in a compiled caller of another module. Here the folder has a stamp of the file and all it imports. A
+    function of a notebook is compiled afresh in every kernel, because its callees may be cells.
     """
     if is_interpreted:
         return lambda function: function
@@ -346,20 +387,14 @@ def njit(**options: Any) -> Callable[[F], F]:
     except ImportError:
         return lambda function: function
     _emit_late()
-    _tell_of_compiling()
-
-    def decorate(function: F) -> F:
-        is_kept = options.get("cache", True) and is_ours(file_of(function))
-        return _two_forms(function, {"no_cfunc_wrapper": True} | options, _kept_form if is_kept else _unkept_form)
-
-    return decorate
+    _listen()
+    return lambda function: _two_forms(function, {"no_cfunc_wrapper": True} | options)
 
 
 @lru_cache(maxsize=256)
 def _compiled_for(function: Any, types: tuple[Any, ...], error_model: str) -> Any:
     """One function compiled for one list of argument types, and closed to others: numba then takes it as a value."""
-    form_of = _kept_form if is_ours(file_of(function)) else _unkept_form
-    compiled: Any = form_of(function, {"error_model": error_model}, "as a value")
+    compiled = _compiled(function, {"error_model": error_model}, "as a value")
     compiled.compile(types)
     compiled.disable_compile()
     return compiled
@@ -380,23 +415,6 @@ def first_class(function: F, *arguments: Any) -> F:
     error_model = getattr(function, "targetoptions", {}).get("error_model", "python")
     compiled: F = _compiled_for(python, tuple(map(type_of, arguments)), error_model)
     return compiled
-
-
-def compile_form(function: Any, form: str, types: tuple[Any, ...]) -> None:
-    """Compile and keep one form of a function for one list of argument types, unless it has been kept.
-
-    Parameters
-    ----------
-    function : made by ``njit``
-    form : "from Python", "from compiled code" or "as a value"
-    """
-    if form == "as a value":
-        _compiled_for(function.py_func, types, function.targetoptions.get("error_model", "python"))
-        return
-    compiled = function if form == "from Python" else function.inner()
-    kept = compiled._cache
-    if kept._index_key(types, compiled.targetctx.codegen()) not in kept._cache_file._load_index():
-        compiled.compile(types)
 
 
 @contextmanager
