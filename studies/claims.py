@@ -32,6 +32,11 @@ def graded(holds: bool | np.bool_, partly: bool | np.bool_ = False) -> str:
     return "reproduced" if holds else "direction only" if partly else "not reproduced"
 
 
+def held(holds: bool | np.bool_) -> str:
+    """Status of a statement of this book."""
+    return "holds" if holds else "fails"
+
+
 class Row(NamedTuple):
     """A claim.
 

@@ -39,6 +39,7 @@ from sched_lab.online.policies import policy_of
 from sched_lab.power import GPU_POWER_W, POWER_MODELS, datacenter_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, read_tasks, task_classes, task_statistics
 
+from .claims import Row, held, section
 from .lockstep_results import MEASURED, measured_scoring, measured_throughput
 from .memory import price_memory
 from .patterns import place_by_patterns
@@ -124,6 +125,21 @@ def files_of(place: Workplace, trace: str) -> TraceFiles:
     """Files of a trace, where they are on this machine."""
     paths = [place.data(name) for name in needs_of(trace)]
     return TraceFiles(*((path, sha256(path)) for path in paths))
+
+
+def sweep_traces(place: Workplace, function: Callable[..., Any], traces: Sequence[str],
+                 cells: Sequence[Mapping[str, Any]], name: str, **more: Any) -> pd.DataFrame:
+    """Frame of all cells of a function that is given the files of several traces first.
+
+    Parameters
+    ----------
+    place : where to compute
+    function, cells, name, more : of the sweep (`Workplace.sweep`); what else it depends on
+    traces : whose files are given, by name
+    """
+    files = {trace: files_of(place, trace) for trace in traces}
+    inputs = {trace: known.checksums() for trace, known in files.items()}
+    return place.sweep(partial(function, files), cells, name, depends_on={"inputs": inputs, **more})
 
 
 def study_of(place: Workplace, policies: tuple[str, ...], seeds: tuple[int, ...],
@@ -249,21 +265,15 @@ def pattern_run(files: Mapping[str, TraceFiles], trace: str, policy: str,
 
 def pattern_prices(place: Workplace) -> pd.DataFrame:
     """Let prices of node patterns place on the seeds that tuned `bid`."""
-    files = {trace: files_of(place, trace) for trace in PATTERN_TRACES}
-    inputs = {trace: known.checksums() for trace, known in files.items()}
     cells = grid(trace=list(PATTERN_TRACES), policy=list(PATTERN_POLICIES),
                  seed=list(RECORDED[:5]))
-    return place.sweep(partial(pattern_run, files), cells, "patterns",
-                       depends_on={"inputs": inputs})
+    return sweep_traces(place, pattern_run, PATTERN_TRACES, cells, "patterns")
 
 
 def pattern_judged(place: Workplace) -> pd.DataFrame:
     """Let prices of node patterns beside those of types place where tasks insist on models."""
-    files = {"gpuspec25": files_of(place, "gpuspec25")}
-    inputs = {trace: known.checksums() for trace, known in files.items()}
-    cells = grid(trace=list(files), policy=["both:1000"], seed=list(range(47, 62)))
-    return place.sweep(partial(pattern_run, files), cells, "judged",
-                       depends_on={"inputs": inputs})
+    cells = grid(trace=["gpuspec25"], policy=["both:1000"], seed=list(range(47, 62)))
+    return sweep_traces(place, pattern_run, ["gpuspec25"], cells, "judged")
 
 
 def curves_of(runs: pd.DataFrame, policy: str) -> list[pd.DataFrame]:
@@ -505,13 +515,10 @@ def frontier_row(files: TraceFiles, share: float, method: str) -> dict[str, Any]
 
 def bounds_frame(place: Workplace) -> pd.DataFrame:
     """Bounds on GRAR and EOPC of any scheduler, for each trace and load."""
-    files = {trace: files_of(place, trace) for trace in TRACES}
     cells = [{"trace": trace, "seed": seed, "x": x, "method": method}
              for trace in TRACES for method in METHODS
              for seed in BOUND_SEEDS[method, trace == "default"] for x in BOUND_X]
-    inputs = {trace: known.checksums() for trace, known in files.items()}
-    return place.sweep(partial(bound_row, files), cells, "bounds",
-                       depends_on={"inputs": inputs, "rounds": ROUNDS})
+    return sweep_traces(place, bound_row, TRACES, cells, "bounds", rounds=ROUNDS)
 
 
 def bounds_policies(place: Workplace) -> pd.DataFrame:
@@ -623,11 +630,8 @@ def part_rows(files: Mapping[str, TraceFiles], trace: str, seed: int, x: float) 
 
 def equal_service_bounds(place: Workplace) -> pd.DataFrame:
     """Bound what anybody can serve, and the power of whoever serves a part of it."""
-    files = {trace: files_of(place, trace) for trace in TRACES}
-    inputs = {trace: known.checksums() for trace, known in files.items()}
-    return place.sweep(partial(part_rows, files),
-                       grid(trace=list(TRACES), seed=[JUDGES[0]], x=list(PARTS)), "parts",
-                       depends_on={"inputs": inputs})
+    cells = grid(trace=list(TRACES), seed=[JUDGES[0]], x=list(PARTS))
+    return sweep_traces(place, part_rows, TRACES, cells, "parts")
 
 
 CHANGES = ("nodes", "tasks", "half CPU")
@@ -666,12 +670,9 @@ def changed_run(files: Mapping[str, TraceFiles], trace: str, change: str, policy
 
 def bid_changed(place: Workplace) -> pd.DataFrame:
     """Let the family and its rivals run where the cluster or the trace is not the one known."""
-    files = {trace: files_of(place, trace) for trace in CHANGED_TRACES}
-    inputs = {trace: known.checksums() for trace, known in files.items()}
     cells = grid(trace=list(CHANGED_TRACES), change=list(CHANGES),
                  policy=list(CHANGED), seed=list(CHANGED_SEEDS))
-    return place.sweep(partial(changed_run, files), cells, "changed",
-                       depends_on={"inputs": inputs})
+    return sweep_traces(place, changed_run, CHANGED_TRACES, cells, "changed")
 
 
 MEMORY = ("as it is", "half CPU", "half CPU, no memory")
@@ -702,11 +703,9 @@ def memory_run(files: Mapping[str, TraceFiles], trace: str, change: str, policy:
 
 def memory_prices(place: Workplace) -> pd.DataFrame:
     """Let a price of memory place, and take memory away, where tasks ask for half their CPU."""
-    files = {trace: files_of(place, trace) for trace in CHANGED_TRACES}
-    inputs = {trace: known.checksums() for trace, known in files.items()}
     cells = grid(trace=list(CHANGED_TRACES), change=list(MEMORY), policy=list(MEMORY_POLICIES),
                  seed=list(CHANGED_SEEDS))
-    return place.sweep(partial(memory_run, files), cells, "memory", depends_on={"inputs": inputs})
+    return sweep_traces(place, memory_run, CHANGED_TRACES, cells, "memory")
 
 
 NODE_LISTS = ("gpu_node", "all_node")
@@ -851,14 +850,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for each in (*STUDIES, *ON_DEFAULT, *ON_BOUNDS, *JUDGED, COUNTS, speed("cpu"), speed("cuda"))}
 
 
-def gap_to_bound(policies: Any, bounds: Any) -> tuple[str, str]:
-    """How far FGD is from what anybody could serve at full demand."""
-    end = policies.query("x == 1 and method == 'patterns' and policy == 'fgd'")
-    limit = bounds.query("trace == 'default' and x == 1 and method == 'patterns'")
-    gap = 100 * (limit["grar_bound"].mean() - end["grar"].mean())
-    return f"{gap:.1f} points", "holds" if 0 < gap <= 1.8 else "fails"
-
-
 def excess_percent(policies: Any) -> Any:
     """How much more than the bound each policy draws at each load, in per cent of it."""
     own = policies[policies["method"] == "patterns"]
@@ -866,37 +857,38 @@ def excess_percent(policies: Any) -> Any:
     return excess.groupby([own["policy"], own["x"]], sort=False).mean().unstack()
 
 
-def power_above_bound(policies: Any) -> tuple[str, str]:
-    """How much more than the least possible PWR and its mixes draw while everything fits."""
-    most = excess_percent(policies)[[0.2, 0.5, 0.8, 0.9]].drop("fgd").max(axis=None)
-    return f"{most:.1f} % at most", "holds" if most < 7.5 else "fails"
+def beside_bounds(policies: Any, bounds: Any) -> dict[str, Any]:
+    """What FGD serves less at full demand, and PWR and its mixes draw more, than the bounds."""
+    end = policies.query("x == 1 and method == 'patterns' and policy == 'fgd'")
+    limit = bounds.query("trace == 'default' and x == 1 and method == 'patterns'")
+    while_all_fits = excess_percent(policies)[[0.2, 0.5, 0.8, 0.9]].drop("fgd")
+    return {"points": 100 * (limit["grar_bound"].mean() - end["grar"].mean()),
+            "most": while_all_fits.max(axis=None)}
 
 
-def saving_range(watts: Any) -> tuple[str, str]:
-    """What alpha = 0.1 saves at half load under the step, whatever the table."""
+def under_other_watts(watts: Any) -> dict[str, Any]:
+    """What the mixes save under each table of watts."""
     half = watts.query("x == 0.5 and trace == 'default' and policy == 'pwr-fgd:0.1'")
     of = half.set_index("watts")["saving_percent"].drop(["linear", "concave"])
-    is_as_said = (round(of.min()), round(of.max())) == (9, 20)
-    return f"{of.min():.1f} to {of.max():.1f} %", "holds" if is_as_said else "fails"
-
-
-def direction(watts: Any) -> tuple[str, str]:
-    """Tables and traces under which every selected mix saves power at low, half and high load."""
     own = watts[watts["policy"].isin(SELECTED) & watts["x"].isin([0.2, 0.5, 0.8])]
     saves = own.groupby(["watts", "trace"])["saving_percent"].min() > 0
-    return f"{saves.sum()} of {len(saves)} cases", "holds" if saves.all() else "fails"
+    return {"least": of.min(), "most": of.max(), "num": saves.sum(), "of": len(saves)}
 
 
 OWN_CLAIMS = (
-    Claim("FGD serves at most 1.8 points less than anybody could", "ours",
-          ("pwr/bounds_policies.csv", "pwr/bounds.csv"), gap_to_bound),
-    Claim("PWR and its mixes draw 3 to 7 % more than necessary while everything fits", "ours",
-          ("pwr/bounds_policies.csv",), power_above_bound),
-    Claim("the saving of alpha = 0.1 is 9 to 20 % under plausible tables", "ours",
-          ("pwr/sensitivity.csv",), saving_range),
-    Claim("each mix saves power under every table and on every trace", "ours",
-          ("pwr/sensitivity.csv",), direction),
-)
+    *section(
+        beside_bounds, ("pwr/bounds_policies.csv", "pwr/bounds.csv"),
+        Row("ours", "FGD serves at most 1.8 points less than anybody could",
+            "{points:.1f} points", lambda n: held(0 < n.points <= 1.8)),
+        Row("ours", "PWR and its mixes draw 3 to 7 % more than necessary while everything fits",
+            "{most:.1f} % at most", lambda n: held(n.most < 7.5))),
+    *section(
+        under_other_watts, ("pwr/sensitivity.csv",),
+        Row("ours", "the saving of alpha = 0.1 is 9 to 20 % under plausible tables",
+            "{least:.1f} to {most:.1f} %",
+            lambda n: held((round(n.least), round(n.most)) == (9, 20))),
+        Row("ours", "each mix saves power under every table and on every trace",
+            "{num} of {of} cases", lambda n: held(n.num == n.of))))
 CLAIMS: tuple[Claim, ...] = (*DEFAULT_CLAIMS, *TRACE_CLAIMS, *OWN_CLAIMS)
 
 Read = Callable[[str], pd.DataFrame]
