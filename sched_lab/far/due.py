@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..lab.arrays import Floats, Integers
-from .lists import OPEN, Frame, frame_of, play
+from .lists import OPEN, Instances, instances_of, play
 from .mig import Mig, Schedule
 from .mixed import (far_mixed, fluid_s, mixed_bound, resources_of,
                                  schedule_by_parts, soonest_s)
@@ -115,7 +115,7 @@ class ListProblem(NamedTuple):
     mig: Mig
     batch: Batch
     terms: Terms
-    frame: Frame
+    instances: Instances
     group: Integers
     objective: str
 
@@ -123,14 +123,14 @@ class ListProblem(NamedTuple):
 def list_problem(mig: Mig, batch: Batch, objective: str) -> ListProblem:
     """A problem with an objective; a batch without terms has none to say."""
     terms = batch.terms or no_terms(len(batch))
-    return ListProblem(mig, batch, terms, frame_of(mig), groups_of(batch),
+    return ListProblem(mig, batch, terms, instances_of(mig), groups_of(batch),
                        check_objective(objective))
 
 
 def played(problem: ListProblem, tasks: TaskList) -> tuple[tuple[float, float], Schedule]:
     """Value and schedule of a list."""
     schedule = play(problem.mig, problem.batch.times_s, problem.terms, tasks.order, tasks.rows,
-                    problem.frame)
+                    problem.instances)
     return value_of(problem.terms, schedule, problem.objective), schedule
 
 # %% ../../nbs/57b_far_due.ipynb #57b-011

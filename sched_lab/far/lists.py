@@ -21,7 +21,7 @@ from .tasks import Terms
 __all__ = []
 
 # %% ../../nbs/54a_far_lists.ipynb #54a-006
-class Frame(NamedTuple):
+class Instances(NamedTuple):
     """What does not change while lists are played: plain Python lists, one entry per instance."""
 
     clashes: list[list[int]]
@@ -30,7 +30,7 @@ class Frame(NamedTuple):
     sequence: list[int]
 
 
-def frame_of(mig: Mig) -> Frame:
+def instances_of(mig: Mig) -> Instances:
     """Which instances exclude each other, and what operations take."""
     tree = mig.tree
     end = tree.first_slice + tree.span
@@ -43,37 +43,39 @@ def frame_of(mig: Mig) -> Frame:
         meets &= tree.gpu == tree.gpu[i]
         meets[i] = False
         clashes.append(np.flatnonzero(meets).tolist())
-    return Frame(clashes, tree.create_s.tolist(), tree.destroy_s.tolist(), tree.sequence.tolist())
+    return Instances(clashes, tree.create_s.tolist(), tree.destroy_s.tolist(),
+                     tree.sequence.tolist())
 
 # %% ../../nbs/54a_far_lists.ipynb #54a-008
 Operation = tuple[int, bool, float, float]  # instance, whether it is a creation, begin, end
 
 
 @dataclass
-class Board:
+class PartialSchedule:
     """Where the tasks of a list have been placed so far.
 
     Parameters
     ----------
-    frame : what the GPUs are
+    instances : what the GPUs are
     until : when the last task ends on each instance that exists
     gone : (instances,) when each was destroyed last
     busy : begin and end of the operations of each sequence, by begin
     operations : all of them, as they were decided
     """
 
-    frame: Frame
+    instances: Instances
     until: dict[int, float]
     gone: list[float]
     busy: list[list[tuple[float, float]]]
     operations: list[Operation] = field(default_factory=list)
 
 
-def board_of(frame: Frame, terms: Terms) -> Board:
+def empty_schedule(instances: Instances, terms: Terms) -> PartialSchedule:
     """The GPUs when the clock starts."""
     until = dict(zip(terms.instance.tolist(), terms.until_s.tolist(), strict=True))
-    num_sequences = max(frame.sequence) + 1
-    return Board(frame, until, [0.0] * len(frame.clashes), [[] for _ in range(num_sequences)])
+    num_sequences = max(instances.sequence) + 1
+    return PartialSchedule(instances, until, [0.0] * len(instances.clashes),
+                           [[] for _ in range(num_sequences)])
 
 # %% ../../nbs/54a_far_lists.ipynb #54a-009
 def first_gap(busy: Sequence[tuple[float, float]], from_s: float, duration_s: float) -> float:
@@ -87,65 +89,65 @@ def first_gap(busy: Sequence[tuple[float, float]], from_s: float, duration_s: fl
     return begin_s
 
 # %% ../../nbs/54a_far_lists.ipynb #54a-011
-class Stay(NamedTuple):
+class Start(NamedTuple):
     """When a task starts on an instance, and the operations that it takes."""
 
     start_s: float
     operations: tuple[Operation, ...]
 
 
-def stay_on(board: Board, i: int, release_s: float) -> Stay:
+def earliest_start(partial: PartialSchedule, i: int, release_s: float) -> Start:
     """When a task could start on an instance, and what has to be done for it (nothing is done).
 
     Parameters
     ----------
-    board : where tasks are so far
+    partial : where tasks are so far
     i : the instance
     release_s : not earlier
     """
-    if i in board.until:
-        return Stay(max(board.until[i], release_s), ())
-    frame = board.frame
-    busy = board.busy[frame.sequence[i]].copy()
-    clear_s = max([board.gone[j] for j in frame.clashes[i]] + [board.gone[i]])
-    in_the_way = sorted((board.until[j], j) for j in frame.clashes[i] if j in board.until)
+    if i in partial.until:
+        return Start(max(partial.until[i], release_s), ())
+    instances = partial.instances
+    busy = partial.busy[instances.sequence[i]].copy()
+    clear_s = max([partial.gone[j] for j in instances.clashes[i]] + [partial.gone[i]])
+    in_the_way = sorted((partial.until[j], j) for j in instances.clashes[i] if j in partial.until)
     operations: list[Operation] = []
     for until_s, j in in_the_way:
-        begin_s = first_gap(busy, until_s, frame.destroy_s[j])
-        operations.append((j, False, begin_s, begin_s + frame.destroy_s[j]))
+        begin_s = first_gap(busy, until_s, instances.destroy_s[j])
+        operations.append((j, False, begin_s, begin_s + instances.destroy_s[j]))
         insort(busy, operations[-1][2:])
         clear_s = max(clear_s, operations[-1][3])
-    begin_s = first_gap(busy, clear_s, frame.create_s[i])
-    ready_s = begin_s + frame.create_s[i]
+    begin_s = first_gap(busy, clear_s, instances.create_s[i])
+    ready_s = begin_s + instances.create_s[i]
     operations.append((i, True, begin_s, ready_s))
-    return Stay(max(ready_s, release_s), tuple(operations))
+    return Start(max(ready_s, release_s), tuple(operations))
 
 # %% ../../nbs/54a_far_lists.ipynb #54a-012
-def book(board: Board, i: int, stay: Stay, time_s: float) -> None:
-    """Place a task that runs for some time; the board is written."""
-    for j, creates, begin_s, end_s in stay.operations:
-        insort(board.busy[board.frame.sequence[j]], (begin_s, end_s))
-        board.operations.append((j, creates, begin_s, end_s))
+def place_task(partial: PartialSchedule, i: int, start: Start, time_s: float) -> None:
+    """Place a task that runs for some time; the schedule is written."""
+    for j, creates, begin_s, end_s in start.operations:
+        insort(partial.busy[partial.instances.sequence[j]], (begin_s, end_s))
+        partial.operations.append((j, creates, begin_s, end_s))
         if not creates:
-            del board.until[j]
-            board.gone[j] = end_s
-    board.until[i] = stay.start_s + time_s
+            del partial.until[j]
+            partial.gone[j] = end_s
+    partial.until[i] = start.start_s + time_s
 
 # %% ../../nbs/54a_far_lists.ipynb #54a-014
 OPEN = -1  # stands for an instance that is yet to be chosen
 
 
-def _soonest(mig: Mig, board: Board, time_s: Floats, release_s: float) -> int:
+def _soonest(mig: Mig, partial: PartialSchedule, time_s: Floats, release_s: float) -> int:
     """The instance on which a task is done first, of equals the one with least work."""
     sizes = mig.tree.size_index
     work = np.array(mig.sizes)[sizes] * time_s[sizes]
     options = np.flatnonzero(np.isfinite(time_s[sizes])).tolist()
-    return min(options, key=lambda i: (stay_on(board, i, release_s).start_s + time_s[sizes[i]],
-                                       work[i], i))
+    starts_s = {i: earliest_start(partial, i, release_s).start_s for i in options}
+    return min(options, key=lambda i: (starts_s[i] + time_s[sizes[i]], work[i], i))
 
 
 def play(mig: Mig, times_s: Floats, terms: Terms, order: Sequence[int] | Integers,
-         rows: Sequence[int] | Integers, frame: Frame | None = None) -> Schedule:
+         rows: Sequence[int] | Integers, instances: Instances | None = None) -> Schedule:
     """Play a list.
 
     Parameters
@@ -155,23 +157,23 @@ def play(mig: Mig, times_s: Floats, terms: Terms, order: Sequence[int] | Integer
     terms : releases, and what exists when the clock starts
     order : the tasks
     rows : (tasks,) instance of each, or `OPEN`
-    frame : what `frame_of` says, if it is known
+    instances : what `instances_of` says, if it is known
     """
-    board = board_of(frame or frame_of(mig), terms)
+    partial = empty_schedule(instances or instances_of(mig), terms)
     instance = np.array(rows, np.int64)
     start_s = np.zeros(len(times_s))
     end_s = np.zeros(len(times_s))
     for task in np.asarray(order, np.int64).tolist():
         release_s = float(terms.release_s[task])
         if instance[task] == OPEN:
-            instance[task] = _soonest(mig, board, times_s[task], release_s)
+            instance[task] = _soonest(mig, partial, times_s[task], release_s)
         i = int(instance[task])
         time_s = float(times_s[task, mig.tree.size_index[i]])
-        stay = stay_on(board, i, release_s)
-        book(board, i, stay, time_s)
-        start_s[task] = stay.start_s
-        end_s[task] = stay.start_s + time_s
-    operated, creates, begins_s, ends_s = np.array(board.operations, float).reshape(-1, 4).T
+        start = earliest_start(partial, i, release_s)
+        place_task(partial, i, start, time_s)
+        start_s[task] = start.start_s
+        end_s[task] = start.start_s + time_s
+    operated, creates, begins_s, ends_s = np.array(partial.operations, float).reshape(-1, 4).T
     by_begin = np.argsort(begins_s, kind="stable")
     return Schedule(mig, instance, start_s, end_s, operated[by_begin].astype(np.int64),
                     creates[by_begin] > 0, begins_s[by_begin], ends_s[by_begin],
