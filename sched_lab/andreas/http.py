@@ -91,7 +91,7 @@ class Manager(Service):
         self.nodes = nodes
         self.policy = partial(decide_places, decide=decide, how=how)
         self.period_s = period_s
-        self.said = about
+        self.log_fields = about
         document = openapi()
         self.pages = {"/": HTMLResponse(page_of(document)), "/openapi.json": Response(
             orjson.dumps(document), media_type="application/json")}
@@ -118,7 +118,7 @@ class Manager(Service):
     @property
     def about(self) -> Mapping[str, Any]:
         """What is logged when it listens."""
-        return self.said
+        return self.log_fields
 
     def endpoints(self, guard: Guard) -> list[Endpoint]:
         """Its routes."""
