@@ -16,6 +16,7 @@ from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks
+from tests.fleet.plain_replay import replay_plain
 
 LISTS = 25  # event lists in one example, one after another: each begins with what the one before has left
 APART_S = 1000.0
@@ -85,7 +86,7 @@ def assert_equal(one: Schedule, other: Schedule) -> None:
 def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
     """In all 7 x 60 x 25 event lists."""
     schedule = replay(problem, policy, backfill=backfill)
-    assert_equal(schedule, simulate(case(problem, policy), backfill, is_plain=True))
+    assert_equal(schedule, replay_plain(case(problem, policy), backfill))
 
 
 def test_prices_are_not_known_ahead():
@@ -104,7 +105,7 @@ def idle_w(problem: Problem) -> float:
 def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
     cap_w = idle_w(problem) + spare_w
     schedule = replay(problem, policy, backfill=backfill, cap_w=cap_w)
-    plain = simulate(replace(case(problem, policy), cap_w=cap_w), backfill, is_plain=True)
+    plain = replay_plain(replace(case(problem, policy), cap_w=cap_w), backfill)
     assert_equal(schedule, plain)
 
 
@@ -349,7 +350,7 @@ def test_a_replay_from_the_middle(backfill):
     assert schedule.node[[0, 1, 5]].tolist() == [0, 1, -1]
     assert schedule.start_s[[0, 1, 2]].tolist() == [0, 2, 10]
     assert (schedule.start_s[3] == 7) == (backfill != "none")
-    assert_equal(schedule, simulate(case_of(problem, "fgd", 0, 4, PowerSettings()), backfill, is_plain=True))
+    assert_equal(schedule, replay_plain(case_of(problem, "fgd", 0, 4, PowerSettings()), backfill))
     for task, values, sentence in ((1, {"gpu_mask": 0}, "Cond. 6"), (5, {"node": 1, "gpu_mask": 1, "start_s": 0,
                                                                         "end_s": 2}, "has ended already"),
                                    (1, {"start_s": 1, "end_s": 6}, "was moved")):

@@ -42,7 +42,6 @@ from .problem import (
     Slots,
     count_slot,
     limited_world,
-    linked,
     place_running,
     recorded,
     running_at,
@@ -52,7 +51,6 @@ from .problem import (
 __all__ = ['check_schedule', 'replay']
 
 BACKFILLS = ("none", "first-fit", "conservative")
-NONE, FIRST_FIT, CONSERVATIVE = range(3)
 
 
 @dataclass(frozen=True)
@@ -644,66 +642,6 @@ def timed_tasks(case: Case) -> tuple[TimedTasks, Queue]:
 
 
 @njit(cache=True)
-def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
-               moment_s: float) -> None:
-    """Write what the tasks that run at a moment leave free to the world."""
-    state = desk.world.state
-    num = timed.slots.limits.num
-    num[:] = 0
-    state.cpu_left_milli[:] = empty.cpu_left_milli
-    state.memory_left_mib[:] = empty.memory_left_mib
-    state.gpu_left_milli[:] = empty.gpu_left_milli
-    for task in range(len(schedule.node)):
-        if schedule.start_s[task] <= moment_s < schedule.end_s[task]:
-            hold(desk.world, timed.asks, task, schedule, 1)
-            limit = timed.slots.limit[timed.asks.task[task]]
-            if limit >= 0:
-                num[schedule.node[task], limit] += 1
-
-
-@njit(cache=True)
-def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, from_s: float,
-               until_s: float) -> None:
-    """Write the least that is free at any time of a span to the world, and who is there then."""
-    state = desk.world.state
-    cpu_left = empty.cpu_left_milli.copy()
-    memory_left = empty.memory_left_mib.copy()
-    gpu_left = empty.gpu_left_milli.copy()
-    limits = timed.slots.limits
-    num = np.zeros_like(limits.num)
-    for task in range(-1, len(schedule.node)):
-        moment_s = from_s if task < 0 else schedule.start_s[task]
-        if task < 0 or from_s < moment_s < until_s:
-            show_state(desk, empty, timed, schedule, moment_s)
-            cpu_left = np.minimum(cpu_left, state.cpu_left_milli)
-            memory_left = np.minimum(memory_left, state.memory_left_mib)
-            gpu_left = np.minimum(gpu_left, state.gpu_left_milli)
-            num = np.maximum(num, limits.num)
-    desk.world.residents[:] = 0
-    for task in range(len(schedule.node)):
-        start_s = schedule.start_s[task]
-        if start_s <= from_s < schedule.end_s[task] or from_s < start_s < until_s:
-            hold(desk.world, timed.asks, task, schedule, 1)
-    state.cpu_left_milli[:] = cpu_left
-    state.memory_left_mib[:] = memory_left
-    state.gpu_left_milli[:] = gpu_left
-    limits.num[:] = num
-    for node in range(len(num)):
-        for limit in range(len(limits.most)):
-            show_slots(desk.world, timed.slots, limit, node)
-
-
-@njit(cache=True)
-def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks,
-                task: int) -> tuple[int, int]:
-    """Ask the policy about the state in the world; nothing that is known of it is used."""
-    desk.in_use[:] = in_use(empty, desk.world.state)
-    desk.memory.owner[:] = -1
-    stage = stage_now(desk.weighing, 0, desk.in_use)
-    return decide(kernels, desk.weighing, stage, desk.world, desk.memory, asks, task)
-
-
-@njit(cache=True)
 def price_anew(kernels: Any, desk: Desk) -> None:
     """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
     index = desk.by_score
@@ -711,98 +649,6 @@ def price_anew(kernels: Any, desk: Desk) -> None:
         kernels[-1](desk.world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
         index.owner[:] = -1
         desk.memory.owner[:] = -1
-
-
-@njit(cache=True)
-def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
-    """Next submission or end; inf if there is none."""
-    next_s = np.inf
-    for task in timed.arrival:
-        if timed.submit_s[task] > now_s:
-            next_s = min(next_s, timed.submit_s[task])
-    for end_s in schedule.end_s:
-        if end_s > now_s:
-            next_s = min(next_s, end_s)
-    return next_s
-
-
-@njit(cache=True)
-def possible_starts(schedule: Schedule, now_s: float, backfill: int) -> Floats:
-    """Moments at which a task may be tried, ascending: now, and if booked ahead all known ends."""
-    starts = [now_s]
-    if backfill == CONSERVATIVE:
-        for end_s in schedule.end_s:
-            if now_s < end_s < np.inf:
-                starts.append(end_s)
-    return np.unique(np.array(starts))
-
-
-@njit(cache=True)
-def give_up_bookings(timed: TimedTasks, schedule: Schedule, now_s: float) -> None:
-    """Give up the bookings behind the first task that comes now."""
-    is_behind = False
-    for task in timed.task_at:
-        is_behind |= timed.submit_s[task] == now_s
-        if is_behind and schedule.start_s[task] > now_s:
-            schedule.node[task] = -1
-            schedule.gpu_mask[task] = 0
-            schedule.start_s[task] = np.nan
-            schedule.end_s[task] = np.nan
-
-
-@njit(cache=True)
-def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
-                  backfill: int, schedule: Schedule) -> None:
-    """Try all waiting tasks in their order; parameters as `replay_plainly`."""
-    is_over = np.zeros(len(timed.task_at), np.bool_)  # requests that found too few watts or no room
-    for task in timed.task_at:
-        if timed.submit_s[task] > now_s or schedule.node[task] >= 0:
-            continue
-        if timed.cap_mw < np.inf and is_over[timed.request[task]]:
-            continue
-        for start_s in possible_starts(schedule, now_s, backfill):
-            end_s = start_s + timed.duration_s[task]
-            until_s = end_s if backfill == CONSERVATIVE else start_s
-            show_least(desk, empty, timed, schedule, start_s, until_s)
-            node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
-            if node >= 0 and timed.cap_mw < np.inf:
-                rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
-                node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
-            is_over[timed.request[task]] = node < 0
-            if node >= 0:
-                schedule.node[task] = node
-                schedule.gpu_mask[task] = gpu_mask
-                schedule.start_s[task] = start_s
-                schedule.end_s[task] = end_s
-                show_state(desk, empty, timed, schedule, start_s)
-                if end_s > start_s:
-                    count_placed(desk.world, timed.asks.task[task])
-                if is_due(desk.world):
-                    price_anew(kernels, desk)
-                break
-        if schedule.node[task] < 0 and backfill == NONE:
-            return
-
-
-@njit(cache=True)
-def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, backfill: int,
-                   schedule: Schedule) -> None:
-    """Replay with nothing kept from one moment to the next: slow, and easy to believe.
-
-    Parameters
-    ----------
-    kernels, desk : the policy's scores; weights and the cluster
-    empty : what the nodes have
-    timed, schedule : the tasks; those that run already, completed
-    backfill : place in `BACKFILLS`
-    """
-    price_anew(kernels, desk)
-    now_s = next_moment(timed, schedule, -np.inf)
-    while now_s < np.inf:
-        if backfill == CONSERVATIVE:
-            give_up_bookings(timed, schedule, now_s)
-        serve_plainly(kernels, desk, empty, timed, now_s, backfill, schedule)
-        now_s = next_moment(timed, schedule, now_s)
 
 
 @njit(cache=True)
@@ -1100,23 +946,159 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
             is_blocked = serve_in_order(kernels, desk, timed, moment, waiting, schedule)
 
 
+class Profile(NamedTuple):
+    """What each node has free from now on, as a list of spells between which it changes.
+
+    Parameters
+    ----------
+    first : (nodes,) spell that lasts now
+    after : (spells,) the next spell of the node, -1 behind the last
+    from_s : (spells,) when it begins
+    cpu_milli, memory_mib, gpu_milli : (spells,), (spells,) and (spells, GPUs) free in it
+    num : (spells, limits) tasks with each limit that are there
+    spare, num_spare : (spells,) and (1,) spells that belong to no node
+    """
+
+    first: Integers
+    after: Integers
+    from_s: Floats
+    cpu_milli: Integers
+    memory_mib: Integers
+    gpu_milli: Integers
+    num: Integers
+    spare: Integers
+    num_spare: Integers
+
+
+def empty_profile(empty: State, num_tasks: int, num_limits: int) -> Profile:
+    """Profile of empty nodes, with spells for so many tasks: each begins and ends once."""
+    num_nodes, num_gpus = empty.gpu_left_milli.shape
+    size = num_nodes + 2 * num_tasks
+    profile = Profile(np.arange(num_nodes), np.full(size, -1), np.full(size, -np.inf),
+                      np.zeros(size, np.int64), np.zeros(size, np.int64),
+                      np.zeros((size, num_gpus), np.int64), np.zeros((size, num_limits), np.int64),
+                      np.arange(num_nodes, size), np.array([2 * num_tasks]))
+    profile.cpu_milli[:num_nodes] = empty.cpu_left_milli
+    profile.memory_mib[:num_nodes] = empty.memory_left_mib
+    profile.gpu_milli[:num_nodes] = empty.gpu_left_milli
+    return profile
+
+
+@njit(cache=True)
+def spell_at(profile: Profile, node: int, moment_s: float) -> int:
+    """Spell of a node that lasts at a moment."""
+    spell = profile.first[node]
+    after = profile.after[spell]
+    while after >= 0 and profile.from_s[after] <= moment_s:
+        spell = after
+        after = profile.after[spell]
+    return int(spell)
+
+
+@njit(cache=True)
+def spell_from(profile: Profile, node: int, moment_s: float) -> int:
+    """Spell of a node that begins at a moment: the one that lasts then is cut in two."""
+    spell = spell_at(profile, node, moment_s)
+    if profile.from_s[spell] >= moment_s:
+        return spell
+    profile.num_spare[0] -= 1
+    new = profile.spare[profile.num_spare[0]]
+    profile.after[new] = profile.after[spell]
+    profile.after[spell] = new
+    profile.from_s[new] = moment_s
+    profile.cpu_milli[new] = profile.cpu_milli[spell]
+    profile.memory_mib[new] = profile.memory_mib[spell]
+    profile.gpu_milli[new] = profile.gpu_milli[spell]
+    profile.num[new] = profile.num[spell]
+    return int(new)
+
+
+@njit(cache=True)
+def set_aside(profile: Profile, spell: int) -> None:
+    """Keep a spell for later use."""
+    profile.spare[profile.num_spare[0]] = spell
+    profile.num_spare[0] += 1
+
+
+@njit(cache=True)
+def forget_past(profile: Profile, node: int, now_s: float) -> None:
+    """Drop the spells of a node that are over."""
+    after = profile.after[profile.first[node]]
+    while after >= 0 and profile.from_s[after] <= now_s:
+        set_aside(profile, profile.first[node])
+        profile.first[node] = after
+        after = profile.after[after]
+
+
+@njit(cache=True)
+def join_equal(profile: Profile, node: int) -> None:
+    """Make one spell of neighbours in which a node has the same free."""
+    spell = profile.first[node]
+    while profile.after[spell] >= 0:
+        after = profile.after[spell]
+        if (profile.cpu_milli[spell] == profile.cpu_milli[after]
+                and profile.memory_mib[spell] == profile.memory_mib[after]
+                and (profile.gpu_milli[spell] == profile.gpu_milli[after]).all()
+                and (profile.num[spell] == profile.num[after]).all()):
+            profile.after[spell] = profile.after[after]
+            set_aside(profile, after)
+        else:
+            spell = after
+
+
 class Plan(NamedTuple):
     """Who holds each node, now or later.
 
     Parameters
     ----------
-    desk, empty, timed, schedule : what decides; what the nodes have; the tasks and their bookings
+    desk, timed, schedule : what decides; the tasks and their bookings
+    profile : what is free when
     first, after : (nodes,) and (tasks,) tasks on a node as a list, -1 at its end
-    room : (2, GPUs) for the GPUs of a node
+    gpu_milli, num : (GPUs,) and (limits,) room for the answer of `least_left`
     """
 
     desk: Desk
-    empty: State
     timed: TimedTasks
     schedule: Schedule
+    profile: Profile
     first: Integers
     after: Integers
-    room: Integers
+    gpu_milli: Integers
+    num: Integers
+
+
+def empty_plan(case: Case, desk: Desk, timed: TimedTasks) -> Plan:
+    """Plan in which nobody holds anything."""
+    num_nodes, num_gpus = case.empty.gpu_left_milli.shape
+    num_tasks = len(case.comes)
+    num_limits = len(case.slots.limits.most)
+    return Plan(desk, timed, case.schedule, empty_profile(case.empty, num_tasks, num_limits),
+                np.full(num_nodes, -1), np.full(num_tasks, -1), np.zeros(num_gpus, np.int64),
+                np.zeros(num_limits, np.int64))
+
+
+@njit(cache=True)
+def hold_span(plan: Plan, task: int, sign: int) -> None:
+    """Take what a task asks for from its node while it runs (sign 1), or give it back (-1)."""
+    schedule = plan.schedule
+    profile = plan.profile
+    demand = plan.desk.world.demand
+    kind = plan.timed.asks.task[task]
+    node = schedule.node[task]
+    limit = plan.timed.slots.limit[kind]
+    spell = spell_from(profile, node, schedule.start_s[task])
+    end = -1
+    if schedule.end_s[task] < np.inf:
+        end = spell_from(profile, node, schedule.end_s[task])
+    while spell != end:
+        profile.cpu_milli[spell] -= sign * demand.cpu_milli[kind]
+        profile.memory_mib[spell] -= sign * plan.timed.asks.memory_mib[task]
+        for gpu in range(profile.gpu_milli.shape[1]):
+            is_held = schedule.gpu_mask[task] >> gpu & 1
+            profile.gpu_milli[spell, gpu] -= sign * is_held * demand.gpu_milli[kind]
+        if limit >= 0:
+            profile.num[spell, limit] += sign
+        spell = profile.after[spell]
 
 
 @njit(cache=True)
@@ -1125,6 +1107,7 @@ def link(plan: Plan, task: int) -> None:
     node = plan.schedule.node[task]
     plan.after[task] = plan.first[node]
     plan.first[node] = task
+    hold_span(plan, task, 1)
 
 
 @njit(cache=True)
@@ -1143,42 +1126,37 @@ def unlink(plan: Plan, task: int) -> None:
 
 
 @njit(cache=True)
-def left_at(plan: Plan, node: int, moment_s: float) -> tuple[int, int]:
-    """Free CPU and memory of a node at a moment; its GPUs are written to `room[1]`."""
-    asks = plan.timed.asks
-    demand = plan.desk.world.demand
-    cpu = plan.empty.cpu_left_milli[node]
-    memory = plan.empty.memory_left_mib[node]
-    left = plan.room[1]
-    for gpu in range(len(left)):
-        left[gpu] = plan.empty.gpu_left_milli[node, gpu]
-    task = plan.first[node]
-    while task >= 0:
-        if plan.schedule.start_s[task] <= moment_s < plan.schedule.end_s[task]:
-            kind = asks.task[task]
-            cpu -= demand.cpu_milli[kind]
-            memory -= asks.memory_mib[task]
-            for gpu in range(len(left)):
-                left[gpu] -= demand.gpu_milli[kind] * (plan.schedule.gpu_mask[task] >> gpu & 1)
-        task = plan.after[task]
-    return cpu, memory
+def give_up(plan: Plan, task: int) -> None:
+    """Give up the booking of a task, if it has one."""
+    schedule = plan.schedule
+    if schedule.node[task] >= 0 and schedule.end_s[task] > schedule.start_s[task]:
+        unlink(plan, task)
+        hold_span(plan, task, -1)
+        join_equal(plan.profile, schedule.node[task])
+    schedule.node[task] = -1
+    schedule.gpu_mask[task] = 0
+    schedule.start_s[task] = np.nan
+    schedule.end_s[task] = np.nan
 
 
 @njit(cache=True)
 def least_left(plan: Plan, node: int, from_s: float, until_s: float) -> tuple[int, int]:
-    """Least free CPU and memory of a node in a span; its GPUs are written to `room[0]`."""
-    cpu, memory = left_at(plan, node, from_s)
-    least = plan.room[0]
-    least[:] = plan.room[1]
-    task = plan.first[node]
-    while task >= 0:
-        if from_s < plan.schedule.start_s[task] < until_s:
-            cpu_then, memory_then = left_at(plan, node, plan.schedule.start_s[task])
-            cpu = min(cpu, cpu_then)
-            memory = min(memory, memory_then)
-            for gpu in range(len(least)):
-                least[gpu] = min(least[gpu], plan.room[1, gpu])
-        task = plan.after[task]
+    """Least free CPU and memory of a node in a span; least GPUs and most tasks go to the plan."""
+    profile = plan.profile
+    spell = spell_at(profile, node, from_s)
+    cpu = profile.cpu_milli[spell]
+    memory = profile.memory_mib[spell]
+    plan.gpu_milli[:] = profile.gpu_milli[spell]
+    plan.num[:] = profile.num[spell]
+    spell = profile.after[spell]
+    while spell >= 0 and profile.from_s[spell] < until_s:
+        cpu = min(cpu, profile.cpu_milli[spell])
+        memory = min(memory, profile.memory_mib[spell])
+        for gpu in range(len(plan.gpu_milli)):
+            plan.gpu_milli[gpu] = min(plan.gpu_milli[gpu], profile.gpu_milli[spell, gpu])
+        for limit in range(len(plan.num)):
+            plan.num[limit] = max(plan.num[limit], profile.num[spell, limit])
+        spell = profile.after[spell]
     return cpu, memory
 
 
@@ -1187,38 +1165,23 @@ def is_enough(plan: Plan, task: int, node: int, cpu: int, memory: int, left: Int
     """Whether so much of a node would do for a task."""
     demand = plan.desk.world.demand
     kind = plan.timed.asks.task[task]
+    if cpu < demand.cpu_milli[kind] or memory < plan.timed.asks.memory_mib[task]:
+        return False
     num_fit = 0
     for gpu in range(plan.desk.world.power.num_gpus[node]):
         num_fit += left[gpu] >= demand.gpu_milli[kind]
-    return bool(cpu >= demand.cpu_milli[kind] and memory >= plan.timed.asks.memory_mib[task]
-                and num_fit >= demand.num_gpus[kind])
+    return bool(num_fit >= demand.num_gpus[kind])
 
 
 @njit(cache=True)
-def most_at_once(plan: Plan, node: int, limit: int, from_s: float, until_s: float) -> int:
-    """Most tasks with a limit that a node holds at any moment of a span."""
-    slots = plan.timed.slots
-    schedule = plan.schedule
-    most = 0
-    task = plan.first[node]
-    while task >= 0:
-        moment_s = max(from_s, schedule.start_s[task])
-        is_there = moment_s < schedule.end_s[task] and (moment_s == from_s or moment_s < until_s)
-        if is_there and slots.limit[plan.timed.asks.task[task]] == limit:
-            num = 0
-            other = plan.first[node]
-            while other >= 0:
-                is_held = schedule.start_s[other] <= moment_s < schedule.end_s[other]
-                num += is_held and slots.limit[plan.timed.asks.task[other]] == limit
-                other = plan.after[other]
-            most = max(most, num)
-        task = plan.after[task]
-    return most
+def is_open(plan: Plan, task: int, node: int, num: Integers) -> bool:
+    """Whether a node admits a task (Cond. 4 and 5), and has a slot for it beside others.
 
-
-@njit(cache=True)
-def is_open(plan: Plan, task: int, node: int, from_s: float, until_s: float) -> bool:
-    """Whether a node admits a task (Cond. 4 and 5), and has a slot for it in all of a span."""
+    Parameters
+    ----------
+    plan, task, node : as `fits_span`
+    num : (limits,) tasks with each limit that are there
+    """
     world = plan.desk.world
     slots = plan.timed.slots
     kind = plan.timed.asks.task[task]
@@ -1228,70 +1191,51 @@ def is_open(plan: Plan, task: int, node: int, from_s: float, until_s: float) -> 
     limit = slots.limit[kind]
     if limit < 0:
         return bool(world.demand.cpu_is_admitted[kind, world.cpu_model[node]])
-    num = np.zeros(len(slots.limits.most), np.int64)
-    begin, end = linked(slots.limits, limit)
-    for other in range(begin, end):
-        num[other] = most_at_once(plan, node, other, from_s, until_s)
-    return bool(slots.is_admitted[kind, node]
-                and slots_beside(slots.limits, limit, node, num) > 0)
+    return bool(slots.is_admitted[kind, node] and slots_beside(slots.limits, limit, node, num) > 0)
 
 
 @njit(cache=True)
-def fits_span(plan: Plan, task: int, node: int, from_s: float) -> bool:
-    """Whether a task can have a node from a moment on until it ends."""
-    cpu, memory = left_at(plan, node, from_s)
-    if not is_enough(plan, task, node, cpu, memory, plan.room[1]):
+def fits_span(plan: Plan, task: int, node: int, spell: int, from_s: float) -> bool:
+    """Whether a task can have a node from a moment in a spell on until it ends."""
+    profile = plan.profile
+    if not is_enough(plan, task, node, profile.cpu_milli[spell], profile.memory_mib[spell],
+                     profile.gpu_milli[spell]):
         return False
     cpu, memory = least_left(plan, node, from_s, from_s + plan.timed.duration_s[task])
-    return (is_enough(plan, task, node, cpu, memory, plan.room[0])
-            and is_open(plan, task, node, from_s, from_s + plan.timed.duration_s[task]))
+    return (is_enough(plan, task, node, cpu, memory, plan.gpu_milli)
+            and is_open(plan, task, node, plan.num))
 
 
 @njit(cache=True)
 def earliest_start(plan: Plan, task: int, now_s: float) -> float:
     """First moment from which on some node has room for a task until it ends; inf if never."""
+    profile = plan.profile
+    nobody = np.zeros_like(plan.num)
     best_s = np.inf
-    for node in range(len(plan.first)):
-        is_right = is_open(plan, task, node, np.inf, np.inf)  # at the end of time nobody is there
-        if is_right and now_s < best_s and fits_span(plan, task, node, now_s):
-            return now_s
-        other = plan.first[node] if is_right else -1
-        while other >= 0:
-            end_s = plan.schedule.end_s[other]
-            if now_s < end_s < best_s and fits_span(plan, task, node, end_s):
-                best_s = end_s
-            other = plan.after[other]
+    for node in range(len(profile.first)):
+        if not is_open(plan, task, node, nobody):
+            continue
+        spell = spell_at(profile, node, now_s)
+        start_s = now_s
+        while spell >= 0 and start_s < best_s:
+            if fits_span(plan, task, node, spell, start_s):
+                best_s = start_s
+            spell = profile.after[spell]
+            start_s = profile.from_s[spell]
+        if best_s == now_s:
+            break
     return best_s
 
 
 @njit(cache=True)
-def show_limits(plan: Plan, node: int, from_s: float, until_s: float) -> None:
-    """Write the most that a node holds of each limit in a span, and to whom it is open then."""
-    slots = plan.timed.slots
-    limits = slots.limits
-    if len(limits.most) == 0:
-        return
-    limits.num[node] = 0
-    task = plan.first[node]
-    while task >= 0:
-        limit = slots.limit[plan.timed.asks.task[task]]
-        if limit >= 0:
-            limits.num[node, limit] = most_at_once(plan, node, limit, from_s, until_s)
-        task = plan.after[task]
-    for limit in range(len(limits.most)):
-        if limits.span[limit, 0] == limit:
-            show_slots(plan.desk.world, slots, limit, node)
-
-
-@njit(cache=True)
 def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
-    """Write the least that a node has free in a span to the world."""
+    """Write the least that a node has free in a span to the world, and who is there then."""
     desk = plan.desk
     state = desk.world.state
     cpu, memory = least_left(plan, node, from_s, until_s)
-    for gpu in range(plan.room.shape[1]):
-        desk.in_use[0] += state.gpu_left_milli[node, gpu] - plan.room[0, gpu]
-        state.gpu_left_milli[node, gpu] = plan.room[0, gpu]
+    for gpu in range(len(plan.gpu_milli)):
+        desk.in_use[0] += state.gpu_left_milli[node, gpu] - plan.gpu_milli[gpu]
+        state.gpu_left_milli[node, gpu] = plan.gpu_milli[gpu]
     desk.in_use[1] += state.cpu_left_milli[node] - cpu
     desk.in_use[2] += state.memory_left_mib[node] - memory
     state.cpu_left_milli[node] = cpu
@@ -1305,20 +1249,22 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
         if is_there and kind >= 0:
             desk.world.residents[node, kind] += 1
         task = plan.after[task]
-    show_limits(plan, node, from_s, until_s)
+    slots = plan.timed.slots
+    if len(plan.num) > 0:
+        slots.limits.num[node] = plan.num
+    for limit in range(len(plan.num)):
+        if slots.limits.span[limit, 0] == limit:
+            show_slots(desk.world, slots, limit, node)
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
 
 
 @njit(cache=True)
-def differs(plan: Plan, node: int, now_s: float, from_s: float, until_s: float) -> bool:
-    """Whether the least that a node has free in a later span may not be what it has now."""
-    task = plan.first[node]
-    while task >= 0:
-        if plan.schedule.end_s[task] <= from_s or now_s < plan.schedule.start_s[task] < until_s:
-            return True
-        task = plan.after[task]
-    return False
+def changes_by(plan: Plan, node: int, start_s: float, until_s: float) -> bool:
+    """Whether a node may have something else free in a later span than it has now."""
+    after = plan.profile.after[plan.profile.first[node]]
+    return bool(after >= 0 and (plan.profile.from_s[after] <= start_s
+                                or plan.profile.from_s[after] < until_s))
 
 
 @njit(cache=True)
@@ -1343,7 +1289,7 @@ def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool,
         if start_s == np.inf:
             return
         until_s = start_s + plan.timed.duration_s[task]
-        nodes = [n for n in range(len(plan.first)) if differs(plan, n, now_s, start_s, until_s)]
+        nodes = [n for n in range(len(plan.first)) if changes_by(plan, n, start_s, until_s)]
         for other in nodes:
             show_node(plan, other, start_s, until_s)
         node, gpu_mask = decide_now(kernels, plan.desk, plan.timed.asks, task)
@@ -1358,29 +1304,36 @@ def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool,
         link(plan, task)
         heappush(moments, (schedule.end_s[task], task))
     if start_s == now_s:
+        forget_past(plan.profile, node, now_s)
         show_node(plan, node, now_s, now_s)
+
+
+@njit(cache=True)
+def position_in(waiting: list[int], place_in_queue: int) -> int:
+    """Where a place of the queue stands, or would stand, in an ascending list."""
+    low = 0
+    high = len(waiting)
+    while low < high:
+        middle = (low + high) // 2
+        if waiting[middle] < place_in_queue:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(cache=True)
 def book_line(kernels: Any, plan: Plan, now_s: float, waiting: list[int], num_before: int,
               moments: list[tuple[float, int]]) -> None:
     """Book anew for all who wait, but the first `num_before`; parameters as `replay_booked`."""
-    schedule = plan.schedule
     task_at = plan.timed.task_at
-    for n in range(num_before, len(waiting)):
-        task = task_at[waiting[n]]
-        if schedule.node[task] >= 0:
-            unlink(plan, task)
-            schedule.node[task] = -1
-            schedule.gpu_mask[task] = 0
-            schedule.start_s[task] = np.nan
-            schedule.end_s[task] = np.nan
     line = waiting[num_before:]
-    while len(waiting) > num_before:
-        waiting.pop()
+    del waiting[num_before:]
+    for position in line:
+        give_up(plan, task_at[position])
     for position in line:
         book(kernels, plan, task_at[position], now_s, len(waiting) == 0, moments)
-        if schedule.start_s[task_at[position]] != now_s:
+        if plan.schedule.start_s[task_at[position]] != now_s:
             waiting.append(position)
 
 
@@ -1391,14 +1344,18 @@ def pass_moment(plan: Plan, now_s: float, waiting: list[int],
     while len(moments) > 0 and moments[0][0] <= now_s:
         time_s, task = heappop(moments)
         node = plan.schedule.node[task]
-        if plan.schedule.end_s[task] == time_s and plan.schedule.start_s[task] < time_s:
+        is_end = plan.schedule.end_s[task] == time_s and plan.schedule.start_s[task] < time_s
+        if is_end:
             unlink(plan, task)
-            show_node(plan, node, now_s, now_s)
         elif plan.schedule.start_s[task] == time_s:
-            position = np.searchsorted(np.array(waiting), plan.timed.place[task])
-            if position < len(waiting) and waiting[position] == plan.timed.place[task]:
-                waiting.pop(position)
-                show_node(plan, node, now_s, now_s)
+            position = position_in(waiting, plan.timed.place[task])
+            if position == len(waiting) or waiting[position] != plan.timed.place[task]:
+                continue
+            waiting.pop(position)
+        else:
+            continue
+        forget_past(plan.profile, node, now_s)
+        show_node(plan, node, now_s, now_s)
 
 
 @njit(cache=True)
@@ -1424,8 +1381,9 @@ def replay_booked(kernels: Any, plan: Plan) -> None:
             pass_moment(plan, moments[0][0], waiting, moments)
         num_before = len(waiting)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] == now_s:
-            position = np.searchsorted(np.array(waiting), timed.place[timed.arrival[arrived]])
-            waiting.insert(position, timed.place[timed.arrival[arrived]])
+            place_in_queue = timed.place[timed.arrival[arrived]]
+            position = position_in(waiting, place_in_queue)
+            waiting.insert(position, place_in_queue)
             num_before = min(num_before, position)
             arrived += 1
         book_line(kernels, plan, now_s, waiting, num_before, moments)
@@ -1444,28 +1402,16 @@ def desk_of(case: Case) -> Desk:
                 in_use(case.empty, case.world.state))
 
 
-def simulate(case: Case, backfill: str, is_plain: bool = False) -> Schedule:
-    """Complete the schedule of a case.
-
-    Parameters
-    ----------
-    case, backfill : the replay, one of `BACKFILLS`
-    is_plain : whether by `replay_plainly`
-    """
-    rule = BACKFILLS.index(backfill)
+def simulate(case: Case, backfill: str) -> Schedule:
+    """Complete the schedule of a case by a rule of the queue, one of `BACKFILLS`."""
     desk = desk_of(case)
     timed, queue = timed_tasks(case)
     kernels = kernels_of(case, desk.by_score)
     with quiet():
-        if is_plain:
-            replay_plainly(kernels, desk, case.empty, timed, rule, case.schedule)
-        elif rule == CONSERVATIVE:
-            replay_booked(kernels, Plan(
-                desk, case.empty, timed, case.schedule, np.full(len(case.empty.cpu_left_milli), -1),
-                np.full(len(case.comes), -1), np.zeros((2, case.empty.gpu_left_milli.shape[1]),
-                                                       np.int64)))
+        if backfill == "conservative":
+            replay_booked(kernels, empty_plan(case, desk, timed))
         else:
-            replay_events(kernels, desk, timed, queue, rule == FIRST_FIT, budget_of(case),
+            replay_events(kernels, desk, timed, queue, backfill == "first-fit", budget_of(case),
                           case.schedule)
     return case.schedule
 

@@ -1,0 +1,189 @@
+"""A replay with nothing kept from one moment to the next: slow, and easy to believe. What the engine must equal."""
+from typing import Any
+
+import numpy as np
+
+from sched_lab.cluster import State
+from sched_lab.fleet.replay.events import (
+    BACKFILLS,
+    Case,
+    Desk,
+    TimedTasks,
+    desk_of,
+    hold,
+    in_use,
+    kernels_of,
+    node_milliwatts,
+    price_anew,
+    rise_milliwatt,
+    timed_tasks,
+)
+from sched_lab.fleet.replay.problem import Schedule, show_slots
+from sched_lab.lab.arrays import Floats
+from sched_lab.lab.jit import njit, quiet
+from sched_lab.online.bid import count_placed, is_due
+from sched_lab.online.inflation import ArrivingTasks, decide, stage_now
+
+NONE, FIRST_FIT, CONSERVATIVE = range(3)
+
+
+@njit(cache=True)
+def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
+               moment_s: float) -> None:
+    """Write what the tasks that run at a moment leave free to the world."""
+    state = desk.world.state
+    num = timed.slots.limits.num
+    num[:] = 0
+    state.cpu_left_milli[:] = empty.cpu_left_milli
+    state.memory_left_mib[:] = empty.memory_left_mib
+    state.gpu_left_milli[:] = empty.gpu_left_milli
+    for task in range(len(schedule.node)):
+        if schedule.start_s[task] <= moment_s < schedule.end_s[task]:
+            hold(desk.world, timed.asks, task, schedule, 1)
+            limit = timed.slots.limit[timed.asks.task[task]]
+            if limit >= 0:
+                num[schedule.node[task], limit] += 1
+
+
+@njit(cache=True)
+def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, from_s: float,
+               until_s: float) -> None:
+    """Write the least that is free at any time of a span to the world, and who is there then."""
+    state = desk.world.state
+    cpu_left = empty.cpu_left_milli.copy()
+    memory_left = empty.memory_left_mib.copy()
+    gpu_left = empty.gpu_left_milli.copy()
+    limits = timed.slots.limits
+    num = np.zeros_like(limits.num)
+    for task in range(-1, len(schedule.node)):
+        moment_s = from_s if task < 0 else schedule.start_s[task]
+        if task < 0 or from_s < moment_s < until_s:
+            show_state(desk, empty, timed, schedule, moment_s)
+            cpu_left = np.minimum(cpu_left, state.cpu_left_milli)
+            memory_left = np.minimum(memory_left, state.memory_left_mib)
+            gpu_left = np.minimum(gpu_left, state.gpu_left_milli)
+            num = np.maximum(num, limits.num)
+    desk.world.residents[:] = 0
+    for task in range(len(schedule.node)):
+        start_s = schedule.start_s[task]
+        if start_s <= from_s < schedule.end_s[task] or from_s < start_s < until_s:
+            hold(desk.world, timed.asks, task, schedule, 1)
+    state.cpu_left_milli[:] = cpu_left
+    state.memory_left_mib[:] = memory_left
+    state.gpu_left_milli[:] = gpu_left
+    limits.num[:] = num
+    for node in range(len(num)):
+        for limit in range(len(limits.most)):
+            show_slots(desk.world, timed.slots, limit, node)
+
+
+@njit(cache=True)
+def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks,
+                task: int) -> tuple[int, int]:
+    """Ask the policy about the state in the world; nothing that is known of it is used."""
+    desk.in_use[:] = in_use(empty, desk.world.state)
+    desk.memory.owner[:] = -1
+    stage = stage_now(desk.weighing, 0, desk.in_use)
+    return decide(kernels, desk.weighing, stage, desk.world, desk.memory, asks, task)
+
+
+@njit(cache=True)
+def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
+    """Next submission or end; inf if there is none."""
+    next_s = np.inf
+    for task in timed.arrival:
+        if timed.submit_s[task] > now_s:
+            next_s = min(next_s, timed.submit_s[task])
+    for end_s in schedule.end_s:
+        if end_s > now_s:
+            next_s = min(next_s, end_s)
+    return next_s
+
+
+@njit(cache=True)
+def possible_starts(schedule: Schedule, now_s: float, backfill: int) -> Floats:
+    """Moments at which a task may be tried, ascending: now, and if booked ahead all known ends."""
+    starts = [now_s]
+    if backfill == CONSERVATIVE:
+        for end_s in schedule.end_s:
+            if now_s < end_s < np.inf:
+                starts.append(end_s)
+    return np.unique(np.array(starts))
+
+
+@njit(cache=True)
+def give_up_bookings(timed: TimedTasks, schedule: Schedule, now_s: float) -> None:
+    """Give up the bookings behind the first task that comes now."""
+    is_behind = False
+    for task in timed.task_at:
+        is_behind |= timed.submit_s[task] == now_s
+        if is_behind and schedule.start_s[task] > now_s:
+            schedule.node[task] = -1
+            schedule.gpu_mask[task] = 0
+            schedule.start_s[task] = np.nan
+            schedule.end_s[task] = np.nan
+
+
+@njit(cache=True)
+def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
+                  backfill: int, schedule: Schedule) -> None:
+    """Try all waiting tasks in their order; parameters as `replay_plainly`."""
+    is_over = np.zeros(len(timed.task_at), np.bool_)  # requests that found too few watts or no room
+    for task in timed.task_at:
+        if timed.submit_s[task] > now_s or schedule.node[task] >= 0:
+            continue
+        if timed.cap_mw < np.inf and is_over[timed.request[task]]:
+            continue
+        for start_s in possible_starts(schedule, now_s, backfill):
+            end_s = start_s + timed.duration_s[task]
+            until_s = end_s if backfill == CONSERVATIVE else start_s
+            show_least(desk, empty, timed, schedule, start_s, until_s)
+            node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
+            if node >= 0 and timed.cap_mw < np.inf:
+                rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
+                node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
+            is_over[timed.request[task]] = node < 0
+            if node >= 0:
+                schedule.node[task] = node
+                schedule.gpu_mask[task] = gpu_mask
+                schedule.start_s[task] = start_s
+                schedule.end_s[task] = end_s
+                show_state(desk, empty, timed, schedule, start_s)
+                if end_s > start_s:
+                    count_placed(desk.world, timed.asks.task[task])
+                if is_due(desk.world):
+                    price_anew(kernels, desk)
+                break
+        if schedule.node[task] < 0 and backfill == NONE:
+            return
+
+
+@njit(cache=True)
+def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, backfill: int,
+                   schedule: Schedule) -> None:
+    """Replay with nothing kept from one moment to the next: slow, and easy to believe.
+
+    Parameters
+    ----------
+    kernels, desk : the policy's scores; weights and the cluster
+    empty : what the nodes have
+    timed, schedule : the tasks; those that run already, completed
+    backfill : place in `BACKFILLS`
+    """
+    price_anew(kernels, desk)
+    now_s = next_moment(timed, schedule, -np.inf)
+    while now_s < np.inf:
+        if backfill == CONSERVATIVE:
+            give_up_bookings(timed, schedule, now_s)
+        serve_plainly(kernels, desk, empty, timed, now_s, backfill, schedule)
+        now_s = next_moment(timed, schedule, now_s)
+
+
+def replay_plain(case: Case, backfill: str) -> Schedule:
+    """Complete the schedule of a case by a rule of the queue."""
+    desk = desk_of(case)
+    timed, _ = timed_tasks(case)
+    with quiet():
+        replay_plainly(kernels_of(case, desk.by_score), desk, case.empty, timed, BACKFILLS.index(backfill),
+                       case.schedule)
+    return case.schedule
