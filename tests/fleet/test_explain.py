@@ -81,7 +81,7 @@ def engine_choice(moment: Moment, policy) -> tuple[int, int]:
 
 
 MOMENTS = st.builds(moment_at, st.integers(0, len(TASKS) - 1), st.integers(0, 2**32))
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", [*POLICIES, *MIXES])
