@@ -17,8 +17,7 @@ built = pytest.mark.skipif(
 
 # by the first chapter of a part: one symbol, one meaning, under two names in the code
 SAME = {
-    "20": {"W"},
-    "30": {"omega _j", "t _jng", "M _j", "b _m", "a(g) _k"},
+    "30": {"M _j"},
     "40": {"a _j", "E N _j _j", "X ^r _j", "x(t) _j", "T ^r _j", "mu _j", "s _jh"},
     "50": {"I mathcal", "I _i mathcal", "omega ^\\star", "end( I) mathcal", "m"},
     "61": {"rho"},
