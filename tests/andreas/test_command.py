@@ -52,7 +52,7 @@ def test_a_day_that_is_written_is_valid_and_its_books_balance(policy, capsys):
     toy = toy_instance()
     costs = json.loads(Path("out/summary.json").read_text())
     check_schedule(toy, history_written(toy, pd.read_csv("out/schedule.csv")))
-    assert costs["total_eur"] == pytest.approx(simulate(toy, policy).total_eur, abs=1e-12)
+    assert costs["total_eur"] == pytest.approx(simulate(toy, policy).total_eur, rel=1e-11)
     assert costs["total_eur"] == pytest.approx(costs["energy_eur"] + costs["penalty_eur"])
     for part in ("energy_eur", "penalty_eur"):
         assert sum(job[part] for job in costs["jobs"]) == pytest.approx(costs[part])
