@@ -280,15 +280,15 @@ number("equal.arrived", "29d_equal_service", EQUAL)(
 number("equal.served", "29d_equal_service", EQUAL)(
     lambda e: percent(saved_at_half(e, e, "gpuspec33", "pwr-fgd:0.2", equal=True)))
 for trace in ("default", "gpuspec20", "gpuspec25", "gpuspec33"):
-    number(f"bid.points-{trace}", "29e_bid_results", FAMILY, EQUAL)(
+    number(f"bid.points-{trace}", "29d_equal_service", FAMILY, EQUAL)(
         lambda f, e, trace=trace: fixed(served_points(f, e, trace).mean(), 2))
-    number(f"bid.within-{trace}", "29e_bid_results", FAMILY, EQUAL)(
+    number(f"bid.within-{trace}", "29d_equal_service", FAMILY, EQUAL)(
         lambda f, e, trace=trace: fixed(half_width(served_points(f, e, trace)), 2))
-number("bid.saved", "29e_bid_results", FAMILY, EQUAL)(
+number("bid.saved", "29d_equal_service", FAMILY, EQUAL)(
     lambda f, e: percent(saved_at_half(f, e, "default", BID, equal=True)))
 
 
-@number("bid.traces", "29e_bid_results", FAMILY, EQUAL)
+@number("bid.traces", "29d_equal_service", FAMILY, EQUAL)
 def _(family: pd.DataFrame, equal: pd.DataFrame) -> str:
     more = [served_points(family, equal, trace) for trace in sorted(family["trace"].unique())]
     return str(sum(values.mean() > half_width(values) for values in more))
@@ -312,20 +312,20 @@ def on_half_the_cpu(runs: pd.DataFrame, policy: str) -> float:
 
 
 for policy, name in (("patterns:3000", "patterns"), ("bid:1000:0", "types")):
-    number(f"pieces.{name}", "29e_bid_results", PATTERNS)(
+    number(f"pieces.{name}", "29d_equal_service", PATTERNS)(
         lambda p, policy=policy: fixed(
             points_above_fgd(p[p["trace"] == "gpushare100"], policy).mean(), 2))
 
 
-@number("pieces.both", "29e_bid_results", BOTH, EQUAL)
+@number("pieces.both", "29d_equal_service", BOTH, EQUAL)
 def _(both: pd.DataFrame, equal: pd.DataFrame) -> str:
     fgd = runs_at(equal, "gpuspec25", "fgd", 1)
     more = both.set_index("seed")["grar"] - fgd["used_gpu_milli"] / fgd["arrived_gpu_milli"]
     return fixed(100 * more.dropna().mean(), 2)
 
 
-number("memory.behind", "29e_bid_results", MEMORY)(lambda m: fixed(-on_half_the_cpu(m, BID), 2))
-number("memory.ahead", "29e_bid_results", MEMORY)(
+number("memory.behind", "29d_equal_service", MEMORY)(lambda m: fixed(-on_half_the_cpu(m, BID), 2))
+number("memory.ahead", "29d_equal_service", MEMORY)(
     lambda m: fixed(on_half_the_cpu(m, f"{BID}+memory"), 2))
 
 
@@ -498,9 +498,9 @@ number("hadar.planned-jct", "46_hadar_planned", TRACE)(
     lambda t: fixed(on_trace(t, "mean_jct_h")["Planned"], 0, "h"))
 number("hadar.planned-above", "46_hadar_planned", TRACE)(lambda t: percent(
     100 * (on_trace(t)["Planned"] / on_trace(t)["price bound"] - 1)))
-number("hadar.energy-above", "49a_hadar_energy_results", ENERGY)(
+number("hadar.energy-above", "49_hadar_results", ENERGY)(
     lambda e: percent(energy_above(e)["Hadar effnorm"], 0))
-number("hadar.energy-planned", "49a_hadar_energy_results", ENERGY)(
+number("hadar.energy-planned", "49_hadar_results", ENERGY)(
     lambda e: percent(energy_above(e)["Planned"], 0))
 number("hadar.mixing", "49_hadar_results", TRACE)(lambda t: percent(
     100 * (on_trace(t)["Hadar effnorm, one type"] / on_trace(t)["Hadar effnorm"] - 1)))
