@@ -17,6 +17,9 @@ from sched_lab.hadar.energy import (
     AWAKE,
     OFF,
     Draw,
+    EnergyFirst,
+    GreenHadar,
+    GreenPlanned,
     check_energy,
     draw_of,
     energy_bound_wh,
@@ -26,7 +29,6 @@ from sched_lab.hadar.energy import (
 )
 from sched_lab.hadar.fluid import makespan_bound_s
 from sched_lab.hadar.fork import training_curve
-from sched_lab.hadar.green import EnergyFirst, GreenHadar, GreenPlanned
 from sched_lab.hadar.model import (
     SECONDS_PER_HOUR,
     Scheduler,

@@ -10,20 +10,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..lab.arrays import Floats, Integers, Texts
-from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
-from ..cluster import Cluster as SpineCluster
-from ..lab.frames import InputError
-from .fluid import gpu_rows, makespan_bound_s, solved, time_rows, work_rows
-from .model import SECONDS_PER_HOUR, Cluster, Jobs, Workload, type_gpus
-from .planned import gang_rate, gpu_seconds, type_prices
+from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster as SpineCluster
+from .baselines import one_type_rate
+from .fluid import (gpu_rows, makespan_bound_s, shortest_fluid, solved, time_rows,
+                                   work_rows)
+from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Jobs, State, Workload,
+                                   gpus_in_use, joined, nothing_runs, type_gpus)
+from .planned import (CRUMB, Planned, TypePlan, gang_rate, gpu_seconds,
+                                     pick_in_order, place_large_first, rounds_needed, type_prices)
+from .primal_dual import (TIE, Hadar, Place, Terms, candidate, is_same, node_prices,
+                                         old_place, payoff_of, places_of, take, usable_nodes)
 from .simulation import Simulation
 from ..hardware import Hardware, default_hardware
+from ..lab.arrays import Floats, Integers, Texts
+from ..lab.frames import InputError
+from ..lab.jit import njit
 from ..meter import Bill, Holdings, Tariff, bill_of, gpus_alone
 from ..power import power_of
 
 # %% auto #0
-__all__ = ['holdings_of', 'energy_of', 'check_energy', 'energy_bound_wh']
+__all__ = ['holdings_of', 'energy_of', 'check_energy', 'energy_bound_wh', 'GreenHadar', 'EnergyFirst', 'GreenPlanned']
 
 # %% ../../nbs/46a_hadar_energy.ipynb #46a-008
 class TypeWatts(NamedTuple):
@@ -427,3 +433,319 @@ def mean_front(workload: Workload, draw: Draw, s_per_wh: Floats) -> MeanFront:
     least = [max(line_s(need_s, each, draw, theta) for each in prices) - late_s
              for theta in s_per_wh]
     return MeanFront(np.asarray(s_per_wh, float), np.array(least))
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-006i
+JOULES_PER_KWH = 3.6e6
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-008
+@njit(cache=True)
+def pace_and_watts(terms: Terms, gpu_w: Floats, job: int, place: Place) -> tuple[float, float]:
+    """Steps/s of a job at a place, and W of its GPUs; 0 steps/s if it cannot run there."""
+    paces = terms.jobs.rate[job] if len(place.node) == 1 else terms.jobs.spread_rate[job]
+    pace = np.inf if len(place.node) > 0 else 0.0
+    watts = 0.0
+    for i in range(len(place.node)):
+        kind = terms.cluster.node_type[place.node[i]]
+        pace = min(pace, paces[kind])
+        watts += place.gpus[i] * gpu_w[kind]
+    return pace, watts
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-010
+@njit(cache=True)
+def thriftiest(terms: Terms, gpu_w: Floats, job: int) -> tuple[float, float]:
+    """Steps/s and W of the place of an empty cluster that draws least for a step.
+
+    Parameters
+    ----------
+    gpu_w : (types,) what a GPU draws
+    """
+    watts_of_node = gpu_w[terms.cluster.node_type]
+    best_pace = 0.0
+    best_w = np.inf
+    for usable in usable_nodes(terms, job):
+        for by_price in range(2):
+            place = candidate(terms, job, usable, terms.cluster.node_gpus, watts_of_node,
+                              by_price == 1)
+            pace, watts = pace_and_watts(terms, gpu_w, job, place)
+            if pace > 0 and (best_pace == 0 or watts / pace < best_w / best_pace):
+                best_pace = pace
+                best_w = watts
+    return best_pace, best_w
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-011
+class Toll(NamedTuple):
+    """What energy costs in a round.
+
+    Parameters
+    ----------
+    per_j : utility per joule
+    gpu_w : (types,) what a GPU draws
+    least_j : (jobs,) joules of all steps left at the thriftiest place, a restart included
+    """
+
+    per_j: float
+    gpu_w: Floats
+    least_j: Floats
+
+
+@njit(cache=True)
+def toll_of(terms: Terms, toll: Toll, job: int, place: Place, moved: bool) -> float:
+    """Utility that a job pays for joules above its least; 0 for a place where it cannot run."""
+    pace, watts = pace_and_watts(terms, toll.gpu_w, job, place)
+    if not pace > 0:
+        return 0.0
+    long_s = (terms.restart_s if moved else 0.0) + terms.remaining[job] / pace
+    due: float = toll.per_j * (long_s * watts - toll.least_j[job])
+    return due
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-015
+@njit(cache=True)
+def green_place(terms: Terms, toll: Toll, job: int, free: Integers, node_price: Floats,
+                old: Place) -> tuple[float, Place]:
+    """Best place for a job when energy costs, and its payoff; `best_place` where it costs nothing.
+
+    Parameters
+    ----------
+    free, node_price : (nodes,) GPUs left, and what one costs in this round
+    old : where the job was in the round before
+    """
+    best = -np.inf
+    best_place = Place(old.node[:0], old.gpus[:0])
+    paces = np.sort(-terms.reference[job])
+    watts_of_node = toll.gpu_w[terms.cluster.node_type]
+    for rank, usable in enumerate(usable_nodes(terms, job)):
+        long_s = terms.restart_s - terms.remaining[job] / paces[rank]
+        dear = node_price + toll.per_j * long_s * watts_of_node
+        for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
+            place = candidate(terms, job, usable, free, dear, by_price == 1)
+            moved = not is_same(place, old)
+            payoff = payoff_of(terms, job, node_price, place, moved)
+            payoff -= toll_of(terms, toll, job, place, moved)
+            if payoff > best + TIE:
+                best = payoff
+                best_place = place
+    if (free[old.node] >= old.gpus).all():
+        payoff = payoff_of(terms, job, node_price, old, False)
+        payoff -= toll_of(terms, toll, job, old, False)
+        if payoff > best + TIE:
+            best = payoff
+            best_place = old
+    return best, best_place
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-017
+@njit(cache=True)
+def is_worth_it(terms: Terms, toll: Toll, job: int, old: Place, place: Place) -> bool:
+    """Whether the utility of a place is larger than its toll."""
+    moved = not is_same(place, old)
+    due = toll_of(terms, toll, job, place, moved)
+    utility = payoff_of(terms, job, np.zeros(len(terms.cluster.node_gpus)), place, moved)
+    return due <= 0 or utility + terms.node_cost * (len(place.node) - 1) > due
+
+
+@njit(cache=True)
+def serve_green(terms: Terms, toll: Toll, queue: Integers, previous: Allocation, free: Integers,
+                backfill: bool) -> Integers:
+    """What `serve` does, when energy costs.
+
+    Parameters
+    ----------
+    queue : jobs, first come first
+    previous : allocation of the round before
+    free : (nodes,) GPUs left; used up
+    backfill : whether GPUs left over go to jobs that found them too dear
+    """
+    first = places_of(previous, len(terms.jobs.steps))
+    left = free.sum()
+    served = np.empty((3, left), np.int64)
+    count = 0
+    node_price = node_prices(terms, free)
+    too_dear = np.zeros(len(queue), np.bool_)
+    for again in range(2 if backfill else 1):
+        for position, job in enumerate(queue):
+            if terms.jobs.workers[job] > left or (again and not too_dear[position]):
+                continue
+            old = old_place(previous, first, job)
+            payoff, place = green_place(terms, toll, job, free, node_price, old)
+            too_dear[position] = len(place.node) > 0 and payoff <= 0
+            if len(place.node) == 0 or (payoff <= 0 and not again):
+                continue
+            if again and not is_worth_it(terms, toll, job, old, place):
+                continue
+            take(terms, place, free, node_price)
+            left -= terms.jobs.workers[job]
+            for i in range(len(place.node)):
+                served[0, count] = job
+                served[1, count] = place.node[i]
+                served[2, count] = place.gpus[i]
+                count += 1
+    return served[:, :count]
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-018
+@dataclass(frozen=True)
+class GreenHadar(Hadar):
+    """Hadar that pays for energy, greedily; without a price of energy it is Hadar.
+
+    Parameters
+    ----------
+    gpu_w : (types,) W that holding a GPU adds; see `draw_of`
+    per_kwh : utility that a kWh costs
+    """
+
+    gpu_w: tuple[float, ...] = ()
+    per_kwh: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning here."""
+        super().__post_init__()
+        if not 0 <= self.per_kwh < np.inf:
+            raise InputError(f"a price of {self.per_kwh} for a kWh", mend="give 0 or more")
+        if self.beam_width != 1:
+            raise InputError("the dynamic program does not know energy", mend="leave the beam at 1")
+
+    def toll(self, terms: Terms) -> Toll:
+        """What energy costs in a round; thriftiest places are looked for once for each run."""
+        gpu_w = np.array(self.gpu_w, float)
+        if self._known.get("thrifty for") is not terms.jobs:
+            thrifty = [thriftiest(terms, gpu_w, job) for job in range(len(terms.jobs.steps))]
+            self._known.update({"thrifty for": terms.jobs, "thrifty": np.array(thrifty)})
+        pace, watts = self._known["thrifty"].T
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a job that no empty node holds
+            least_j = (terms.restart_s + terms.remaining / pace) * watts
+        return Toll(self.per_kwh / JOULES_PER_KWH, gpu_w, least_j)
+
+    def allocate(self, state: State) -> Allocation:
+        """Who runs where in the round that starts now."""
+        terms, queue = self.terms(state)
+        kept = state.previous if self.sticky else nothing_runs()
+        queue = queue[~np.isin(queue, kept.job)]
+        free = state.cluster.node_gpus - gpus_in_use(state.cluster, kept)
+        served = serve_green(terms, self.toll(terms), queue, state.previous, free, self.backfill)
+        return joined([kept, Allocation(*served)])
+
+    def rounds_alike(self, state: State, round_s: float) -> float:
+        """As for Hadar if energy is free; else places may become worth it at any time.
+
+        Parameters
+        ----------
+        state, round_s : the present, and the length of a round
+        """
+        return super().rounds_alike(state, round_s) if self.per_kwh == 0 else 0.0
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-024
+def joules_per_step(cluster: Cluster, jobs: Jobs, gpu_w: Floats) -> tuple[Floats, Floats]:
+    """(jobs, types) steps/s of gangs on a single type, and J per step; infinite where none runs."""
+    rate = np.where(one_type_rate(cluster, jobs) > 0, gang_rate(cluster, jobs), 0.0)
+    watts = jobs.workers[:, None] * gpu_w
+    return rate, np.divide(watts, rate, out=np.full(rate.shape, np.inf), where=rate > 0)
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-025
+class EnergyFirst:
+    """Cheapest energy first, and only where it is cheap.
+
+    Parameters
+    ----------
+    gpu_w : (types,) W that holding a GPU adds
+    ratio : energy of a step at most, over that on the job's thriftiest type
+
+    Raises
+    ------
+    InputError : if the ratio is below 1
+    """
+
+    def __init__(self, gpu_w: tuple[float, ...], ratio: float = 1.0) -> None:
+        if not 1 <= ratio < np.inf:
+            raise InputError(f"at most {ratio} times the least energy", mend="give 1 or more")
+        self.gpu_w = gpu_w
+        self.ratio = ratio
+        self.rate: Floats = np.empty((0, 0))
+
+    def allocate(self, state: State) -> Allocation:
+        """Who runs where in the round that starts now."""
+        jobs = state.jobs
+        if not len(self.rate):
+            rate, step_j = joules_per_step(state.cluster, jobs, np.array(self.gpu_w))
+            self.thrifty = step_j.argmin(axis=1)
+            self.least_j = step_j.min(axis=1)
+            self.rate = np.where(step_j <= self.ratio * self.least_j[:, None], rate, 0.0)
+        active = state.active
+        order = active[np.argsort((state.remaining * self.least_j)[active], kind="stable")]
+        chosen = pick_in_order(order, self.thrifty, jobs.workers, self.rate,
+                               type_gpus(state.cluster, self.rate.shape[1]))
+        return place_large_first(state.cluster, jobs, state.previous, chosen,
+                                 order[chosen[order] >= 0])
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-028
+def thrifty_plan(state: State, rate: Floats, gpu_w: Floats, rounds_left: float,
+                 how: GreenPlanned) -> tuple[Floats, float]:
+    """(jobs, types) steps of each job for each type, and s until all are done.
+
+    Parameters
+    ----------
+    rate : (jobs, types) steps/s
+    gpu_w : (types,) W that holding a GPU adds
+    rounds_left : rounds to the deadline, infinite if there is none yet
+    """
+    active = state.active
+    jobs = state.jobs
+    rounds = rounds_needed(state.remaining[active], rate[active], how.restart_s, how.round_s)
+    gpus = type_gpus(state.cluster, rate.shape[1])
+    whole = np.ones(len(active))
+    shortest, time = shortest_fluid(1 / rounds, jobs.workers[active], gpus, whole)
+    limit = (1 + how.slack) * shortest if rounds_left == np.inf else rounds_left
+    now = Jobs(np.zeros(len(active)), whole, jobs.workers[active], whole, rounds, rounds)
+    limit = max(limit, shortest * (1 + 1e-6))
+    least = least_energy(now, 1 / rounds, gpus, gpu_w, limit)
+    time = least.times_s if least.energy_wh < np.inf else time
+    share = np.where(time > CRUMB, time / rounds, 0.0)
+    steps: Floats = np.zeros(rate.shape)
+    steps[active] = share / share.sum(axis=1, keepdims=True) * state.remaining[active, None]
+    return steps, limit * how.round_s
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-029
+class GreenPlan(TypePlan):
+    """Steps for each type at least energy, and a deadline that stays."""
+
+    def __init__(self, state: State, how: GreenPlanned) -> None:
+        super().__init__(state, how)
+        self.green = how
+        self.gpu_w = np.array(how.gpu_w, float)
+        watts = np.outer(state.jobs.workers, self.gpu_w)
+        self.step_j = np.divide(watts, self.rate, out=np.full(self.rate.shape, np.inf),
+                                where=self.rate > 0)
+
+    def solve(self, state: State) -> tuple[Floats, float]:
+        """(jobs, types) steps of each job for each type, and s until all are done."""
+        rounds_left = (self.deadline_s - state.now_s) / self.how.round_s
+        is_first = self.deadline_s == 0
+        return thrifty_plan(state, self.rate, self.gpu_w, np.inf if is_first else rounds_left,
+                            self.green)
+
+    def wanted(self, state: State, on: Integers) -> Integers:
+        """(jobs,) type that each active job wants; no dearer one may take its place."""
+        wanted = super().wanted(state, on)
+        own_j = self.step_j[np.arange(len(wanted)), wanted]
+        self.spare = np.where(self.step_j <= own_j[:, None], self.rate, 0.0)
+        return wanted
+
+# %% ../../nbs/46a_hadar_energy.ipynb #46b-030
+@dataclass
+class GreenPlanned(Planned):
+    """Draw least, but end by the deadline; until then, run short jobs first.
+
+    Parameters
+    ----------
+    gpu_w : (types,) W that holding a GPU adds
+    slack : how much later than possible the end may be, as a part of it
+    """
+
+    gpu_w: tuple[float, ...] = ()
+    slack: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.slack < np.inf:
+            raise InputError(f"a slack of {self.slack}", mend="give 0 or more")
+
+    def new_plan(self, state: State) -> TypePlan:
+        """What is kept from round to round."""
+        return GreenPlan(state, self)

@@ -19,7 +19,7 @@ from .baselines import Gavel, Tiresias, YarnCs
 from .bounds import bound
 from .simulation import HadarE, run_copies
 from .energy import draw_of, watts_of
-from .green import EnergyFirst, GreenHadar, GreenPlanned
+from .energy import EnergyFirst, GreenHadar, GreenPlanned
 from .model import Scheduler, Workload, check_simulation, read_workload, toy_workload
 from .planned import Planned, mean_jct_bound_s
 from .primal_dual import Hadar

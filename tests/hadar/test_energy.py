@@ -8,6 +8,9 @@ from sched_lab.hadar.energy import (
     OFF,
     Account,
     Draw,
+    EnergyFirst,
+    GreenHadar,
+    GreenPlanned,
     Sleep,
     TypeWatts,
     bill_run,
@@ -21,7 +24,6 @@ from sched_lab.hadar.energy import (
     watts_of,
     window_of,
 )
-from sched_lab.hadar.green import EnergyFirst, GreenHadar, GreenPlanned
 from sched_lab.hadar.model import Cluster, Jobs, Workload, check_simulation, toy_workload
 from sched_lab.hadar.policies import policy_of, record_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
