@@ -94,24 +94,45 @@ def test_code_of_other_sources_is_kept_for_a_day(toy):
     assert [path.is_dir() for path in kept.values()] == [path != old for path in kept.values()]
 
 
-def test_processes_take_turns_at_the_compiler(tmp_path, monkeypatch):
+HOLD = """import sys
+from pathlib import Path
+from sched_lab.lab import jit
+jit.kept_in = lambda: Path(sys.argv[1])
+turns = jit.Turns()
+turns(True)
+turns.take(jit.file_of)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_take_turns_at_a_function(tmp_path, monkeypatch):
     pytest.importorskip("fcntl")
     monkeypatch.setattr(compat, "kept_in", lambda: tmp_path)
-    one, two = compat.Turns(), compat.Turns()
-    two.longest_s = 0.2
-    one(True)
-    one(True)
-    one(False)
-    begun_s = time.monotonic()
-    two(True)
-    assert time.monotonic() - begun_s >= two.longest_s      # not for ever
-    two(False)
-    one(False)
-    two.longest_s = 60
-    begun_s = time.monotonic()
-    two(True)
-    two(False)
-    assert time.monotonic() - begun_s < 30
+    turns = compat.Turns()
+    turns(True)
+
+    def waits_s(function):
+        begun_s = time.monotonic()
+        turns.take(function)
+        return time.monotonic() - begun_s
+
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True, env=os.environ | {"PYTHONPATH": str(compat.PACKAGE.parent)}) as other:
+        assert other.stdout.readline() == "held\n"
+        assert waits_s(compat.is_ours) < 5      # another function
+        turns.longest_s = 0.3
+        assert waits_s(compat.file_of) >= 0.3   # and not for ever
+        other.stdin.close()
+        assert other.wait(60) == 0
+    turns.longest_s = 60
+    assert waits_s(compat.file_of) < 30
+    turns.finish(compat.file_of)
+    turns(True)
+    turns(False)
+    assert turns.made == [] and turns.file is not None
+    turns(False)
+    assert turns.file is None
 
 
 PAIR = """import sys

@@ -266,10 +266,11 @@ def _two_forms(function: F, options: dict[str, Any]) -> F:
 
 
 class Turns:
-    """Lets one process at a time look for compiled code, make it, and keep it.
+    """Lets one process at a time make the code of a function, and keep it.
 
-    Numba numbers the files of a function: two processes that keep one each at once could write into one file, and the index
-    would name it for the other. A process that waited finds what the one before it has made.
+    Numba numbers the files of a function: two processes that keep one each at once could write into one file, and the
+    index would name it for the other. Each function has a byte of one file, which its process locks until the code is
+    kept; functions call each other in one direction only, so nobody waits in a circle.
     """
 
     longest_s = 600.0   # a process that is stopped does not hold up the others for ever
@@ -277,25 +278,47 @@ class Turns:
     def __init__(self) -> None:
         self.depth = 0
         self.file: Any = None
+        self.made: list[int] = []
 
     def __call__(self, begins: bool) -> None:
-        """Note that a thread of this process asks for the compiler, or is done with it."""
-        if begins and not self.depth and (folder := kept_in()) is not None:
-            with suppress(ImportError, OSError):
-                from fcntl import LOCK_EX, LOCK_NB, flock
-
-                self.file = open(folder / "sched_lab.lock", "ab")  # closed below
-                until_s = time.monotonic() + self.longest_s
-                while time.monotonic() < until_s:
-                    try:
-                        flock(self.file, LOCK_EX | LOCK_NB)
-                        break
-                    except BlockingIOError:
-                        time.sleep(0.02)
+        """Note that a thread of this process asks for the compiler, or is done with it: what was made is kept then."""
         self.depth += 1 if begins else -1
-        if not self.depth and self.file is not None:
-            self.file.close()
-            self.file = None
+        if not begins and self.file is not None:
+            from fcntl import LOCK_UN, lockf
+
+            while self.made:
+                lockf(self.file, LOCK_UN, 1, self.made.pop())
+            if not self.depth:
+                self.file.close()
+                self.file = None
+
+    def byte_of(self, function: Callable[..., Any]) -> int:
+        """Byte of a function."""
+        name = f"{file_of(function)} {function.__qualname__}"
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+
+    def take(self, function: Callable[..., Any]) -> None:
+        """Wait until no other process makes the code of a function."""
+        folder = kept_in()
+        if folder is None or not is_ours(file_of(function)):
+            return
+        with suppress(ImportError, OSError):
+            from fcntl import LOCK_EX, LOCK_NB, lockf
+
+            if self.file is None:
+                self.file = open(folder / "sched_lab.lock", "ab")
+            until_s = time.monotonic() + self.longest_s
+            while time.monotonic() < until_s:
+                try:
+                    lockf(self.file, LOCK_EX | LOCK_NB, 1, self.byte_of(function))
+                    return
+                except (BlockingIOError, PermissionError):
+                    time.sleep(0.02)
+
+    def finish(self, function: Callable[..., Any]) -> None:
+        """Note that the code of a function is made, and about to be kept."""
+        if self.file is not None:
+            self.made.append(self.byte_of(function))
 
 
 def is_watched() -> bool:
@@ -358,19 +381,27 @@ def _listen() -> None:
     """Hear of numba's events."""
     from numba.core import event
 
-    class Passing(event.Listener):
-        def __init__(self, hear: Callable[[bool], None]) -> None:
-            self.hear = hear
+    turns = Turns()
 
+    class Compilation(event.Listener):
         def on_start(self, event: Any) -> None:
-            self.hear(True)
+            compiling_told(True)
+            turns.take(event.data["dispatcher"].py_func)
 
         def on_end(self, event: Any) -> None:
-            self.hear(False)
+            turns.finish(event.data["dispatcher"].py_func)
+            compiling_told(False)
+
+    class Compiler(event.Listener):
+        def on_start(self, event: Any) -> None:
+            turns(True)
+
+        def on_end(self, event: Any) -> None:
+            turns(False)
 
     register: Any = event.register
-    register("numba:compile", Passing(compiling_told))
-    register("numba:compiler_lock", Passing(Turns()))
+    register("numba:compile", Compilation())
+    register("numba:compiler_lock", Compiler())
 
 
 def njit(**options: Any) -> Callable[[F], F]:
