@@ -66,7 +66,7 @@ def test_a_scheduler_that_plans_with_rounds_is_told_their_length(name):
 
 
 def test_settings_are_what_the_constructor_takes_and_can_be_written():
-    assert options_of(Tiresias(threshold_gpu_s=7.0)) == {"threshold_gpu_s": 7.0}
+    assert options_of(Tiresias(threshold_gpu_s=7.0)) == {"threshold_gpu_s": 7.0, "by_number": False}
     assert options_of(YarnCs(mixed=False)) == {"mixed": False}
     assert options_of(Gavel("sum", may_idle=True)) == {"reset_s": 1920.0, "may_idle": True}
     assert options_of(HadarE("longest"))["order"] == "longest" and options_of(Hadar(sticky=True))["sticky"]

@@ -292,6 +292,7 @@ def test_a_killed_run_resumes_without_losing_finished_seeds(how, four_seeds, tmp
         process.stdout.readline()  # the first seed is finished
         time.sleep(0.1)
         process.send_signal(how)
+        process.stdout.read()   # as long as it prints somebody reads
     finished = {name: data for name, data in content(out).items() if not name.startswith(".")}
     assert len(finished) >= len(RESULT)
     if how == signal.SIGTERM:
