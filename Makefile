@@ -103,7 +103,7 @@ portable: setup  ## a sample of the tests and chapters, as a processor from 2008
 
 # The book that `sched-lab book` copies, where nothing but the package with [all,lab] is installed. These chapters read packed
 # frames, the papers' numbers or files of a checkout, or need most packages; CHAPTERS='*' takes all, in half an hour.
-CHAPTERS ?= 11_traces 29_pwr_results 29d_equal_service 57_far_execution 59_far_results 91_add_a_policy
+CHAPTERS ?= 11_traces 29_pwr_results 57_far_execution 59_far_results 91_add_a_policy
 
 copied:          ## the copied book in a fresh environment with the extras all and lab alone
 	$(call step,chapters of the copied book)
