@@ -57,7 +57,7 @@ class MigTable:
     Parameters
     ----------
     name : of the kind, `H100-80GB`
-    tree : key of `far.mig.MODELS`; empty if no tree there has the same instances
+    tree : key of `far.mig.MODELS`, whose times of cutting it has; empty if nobody has measured any
     profiles : from small to large
     sources : keys of `Hardware.sources` by cell; several are joined by commas
     """
@@ -66,6 +66,26 @@ class MigTable:
     tree: str
     profiles: tuple[MigProfile, ...]
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def slices(self) -> tuple[int, int]:
+        """Compute slices and memory slices of a GPU."""
+        return (max(one.compute_slices for one in self.profiles),
+                max(one.memory_slices for one in self.profiles))
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory of a GPU: that of its largest instance."""
+        return max(one.memory_mib for one in self.profiles)
+
+    @property
+    def plain(self) -> tuple[MigProfile, ...]:
+        """Of each number of compute slices, ascending, the profile with the least memory."""
+        first: dict[int, MigProfile] = {}
+        for one in sorted(self.profiles, key=lambda one: (
+                one.compute_slices, one.memory_slices, one.most == 1, one.name)):
+            first.setdefault(one.compute_slices, one)
+        return tuple(first.values())
 
 # %% ../nbs/12a_hardware.ipynb #12a-008
 @dataclass(frozen=True)
@@ -77,8 +97,7 @@ class GpuModel:
     name, aliases : what it is called
     idle_w, full_w : without a process, and at its limit
     memory_mib : as the driver counts it; 0 if it is not known
-    mig : name of the table of what it can be cut into; empty if it cannot be cut
-    profiles, mig_tree : of that table
+    mig : what it can be cut into; None if it cannot be cut
     load_curve : how power rises with load (`load_permille`); empty if nobody has said
     sources : keys of `Hardware.sources` by cell; several are joined by commas
     """
@@ -88,11 +107,14 @@ class GpuModel:
     idle_w: Watts
     full_w: Watts
     memory_mib: int = 0
-    mig: str = ""
-    profiles: tuple[MigProfile, ...] = ()
-    mig_tree: str = ""
+    mig: MigTable | None = None
     load_curve: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def profiles(self) -> tuple[MigProfile, ...]:
+        """Profiles of its instances; empty if it cannot be cut."""
+        return self.mig.profiles if self.mig else ()
 
 # %% ../nbs/12a_hardware.ipynb #12a-009
 @dataclass(frozen=True)
@@ -340,15 +362,14 @@ def gpu_of(place: Place, name: str, values: Any, migs: Mapping[str, MigTable]) -
     if known["full_w"].value <= known["idle_w"].value:
         place.refuse("full_w", f"{known['full_w'].value} is not above idle_w",
                      "give idle_w < full_w")
-    mig = known.get("mig", "")
-    if mig and mig not in migs:
-        place.refuse("mig", f"there is no table {mig!r:.60} of profiles",
-                     f"choose one of {', '.join(migs)}, or write [mig.\"{mig}\"]")
-    if mig and (most := max(one.memory_mib for one in migs[mig].profiles)) > known["memory_mib"]:
-        place.refuse("memory_mib", f"{known['memory_mib']} is less than its largest instance has",
-                     f"give {most} or more, or another mig")
-    if mig:
-        known |= {"profiles": migs[mig].profiles, "mig_tree": migs[mig].tree}
+    if mig := known.pop("mig", ""):
+        if mig not in migs:
+            place.refuse("mig", f"there is no table {mig!r:.60} of profiles",
+                         f"choose one of {', '.join(migs)}, or write [mig.\"{mig}\"]")
+        known["mig"] = migs[mig]
+        if migs[mig].memory_mib > known["memory_mib"]:
+            place.refuse("memory_mib", f"{known['memory_mib']} is less than its largest instance "
+                         "has", f"give {migs[mig].memory_mib} or more, or another mig")
     return GpuModel(name, known.pop("aliases", ()), **known)
 
 

@@ -38,7 +38,8 @@ def aligned(rows: list[list[str]]) -> Iterator[str]:
 def lines_of_all(hardware: Hardware) -> list[str]:
     """The catalogue as two tables."""
     gpus = [["GPU", "idle W", "full W", "MiB", "cut as"], *(
-        [one.name, said(one.idle_w), said(one.full_w), str(one.memory_mib or "?"), one.mig]
+        [one.name, said(one.idle_w), said(one.full_w), str(one.memory_mib or "?"),
+         one.mig.name if one.mig else ""]
         for one in hardware.gpus.values())]
     cpus = [["CPU package", "idle W", "full W", "cores"], *(
         [one.name, said(one.idle_w), said(one.full_w), str(one.cores)]
@@ -63,7 +64,7 @@ def sources_of(hardware: Hardware, entry: Entry) -> Iterator[tuple[str, str]]:
     """Cells of a model and of what it can be cut into, with where they come from."""
     tables: list[GpuModel | CpuModel | MigTable] = [entry]
     if isinstance(entry, GpuModel) and entry.mig:
-        tables.append(hardware.migs[entry.mig])
+        tables.append(entry.mig)
     for table in tables:
         of_instances = "instances: " if isinstance(table, MigTable) else ""
         for cell in table.sources:
@@ -95,8 +96,9 @@ def as_data(hardware: Hardware, entry: Entry) -> dict[str, Any]:
     if isinstance(entry, CpuModel):
         data["cores"] = entry.cores
     else:
-        data |= {"memory_mib": entry.memory_mib, "aliases": entry.aliases, "mig": entry.mig,
-                 "load_curve": entry.load_curve, "profiles": list(map(vars, entry.profiles))}
+        data |= {"memory_mib": entry.memory_mib, "aliases": entry.aliases,
+                 "mig": entry.mig.name if entry.mig else "", "load_curve": entry.load_curve,
+                 "profiles": list(map(vars, entry.profiles))}
     return data | {"sources": dict(sources_of(hardware, entry))}
 
 
@@ -110,7 +112,7 @@ def toml_of(entry: Entry) -> str:
     else:
         lines += [f"aliases = {json.dumps(entry.aliases)}", f"memory_mib = {entry.memory_mib}"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in
-                  (("mig", entry.mig), ("load_curve", entry.load_curve)) if value]
+                  (("mig", entry.mig and entry.mig.name), ("load_curve", entry.load_curve)) if value]
     lines += [f"sources.{cell} = {json.dumps(keys.split(', '))}"
               for cell, keys in entry.sources.items()]
     return "\n".join(lines)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sched_lab.cluster import toy_cluster
-from sched_lab.far.mig import MODELS as TREES
+from sched_lab.far.mig import MODELS, rows_of
 from sched_lab.hardware import (
     default_hardware,
     known_gpu_w,
@@ -101,15 +101,22 @@ def test_the_most_instances_fit_and_no_more(table):
         assert profile.most == (1 if "+me" in profile.name else len(placed)), profile.name
 
 
+A30_SHAPE = ((0, 4, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2), (2, 1, 1), (3, 1, 1))
+A100_SHAPE = ((0, 7, 7), (0, 4, 4), (0, 3, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2),
+              (2, 1, 1), (3, 1, 1), (4, 3, 3), (4, 2, 2), (4, 1, 1), (5, 1, 1), (6, 1, 1))
+
+
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_instances_begin_where_the_trees_of_far_have_them(table):
-    """The one size that FAR does not have, 1g with two slices of memory, begins at every second place."""
-    shape = TREES[table.tree][0]
+def test_plain_instances_are_those_of_figure_4(table):
+    """First slice, size and span, in preorder. 1g with two slices of memory begins at every second place."""
+    shape = A30_SHAPE if table.tree == "A30" else A100_SHAPE
+    assert tuple((row.first, table.plain[row.profile].compute_slices, row.span)
+                 for row in rows_of(table.plain)) == shape
+    assert {one.compute_slices for one in table.plain} == set(MODELS[table.tree][1])
     for profile in table.profiles:
-        of_far = sorted({first for first, size, _ in shape if size == profile.compute_slices})
+        starts = sorted({first for first, size, _ in shape if size == profile.compute_slices})
         is_wide = profile.compute_slices == 1 and profile.memory_slices == 2
-        assert list(profile.starts) == of_far[::2 if is_wide else 1], profile.name
-    assert {profile.compute_slices for profile in table.profiles} == {size for _, size, _ in shape}
+        assert list(profile.starts) == starts[::2 if is_wide else 1], profile.name
 
 
 # --- names
@@ -204,7 +211,7 @@ load_curve = "0:0,0.5:0.7,1:1"
 "7g.268gb" = { compute = 7, memory = 8, memory_mib = 270000, starts = [0], most = 1 }
 """))
     gpu = mine.gpu("NVIDIA-B300-SXM6-AC")
-    assert [one.name for one in gpu.profiles] == ["1g.34gb", "7g.268gb"] and gpu.mig_tree == ""
+    assert [one.name for one in gpu.profiles] == ["1g.34gb", "7g.268gb"] and gpu.mig.tree == ""
     assert mine.gpu_power_w()["b300"] == (150, 1100) and gpu.load_curve
 
 

@@ -11,7 +11,7 @@ from ..hardware import Hardware, default_hardware
 from ..meter import Bill, Holdings, bill_of, gpus_alone, tariff_of
 from ..power import power_of
 from .mig import Mig, Schedule
-from .profiles import ProfileMig, slices_of
+from .profiles import ProfileMig, table_of
 from .tasks import Batch, no_terms
 
 
@@ -26,7 +26,7 @@ def holdings_of(mig: Mig, batch: Batch, schedule: Schedule) -> tuple[Cluster, Ho
     zeros = np.zeros(mig.num_gpus, np.int64)
     if isinstance(mig, ProfileMig):
         models = [one.name for one in mig.gpus]
-        slices = np.array([slices_of(one)[0] for one in mig.gpus])
+        slices = np.array([table_of(one).slices[0] for one in mig.gpus])
     else:
         models = [mig.model] * mig.num_gpus
         slices = zeros + mig.num_slices

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..hardware import MigProfile, default_hardware
 from ..lab.arrays import Floats, Integers, Truths
 from ..lab.frames import InputError
 
@@ -23,9 +24,40 @@ if TYPE_CHECKING:
 __all__ = ['MODELS', 'Mig', 'mig_of', 'without_reconfiguration', 'Schedule', 'check_schedule', 'schedule_chart']
 
 # %% ../../nbs/50_mig.ipynb #50-008
-A30_SHAPE = ((0, 4, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2), (2, 1, 1), (3, 1, 1))
-A100_SHAPE = ((0, 7, 7), (0, 4, 4), (0, 3, 4), (0, 2, 2), (0, 1, 1), (1, 1, 1), (2, 2, 2),
-              (2, 1, 1), (3, 1, 1), (4, 3, 3), (4, 2, 2), (4, 1, 1), (5, 1, 1), (6, 1, 1))
+class Row(NamedTuple):
+    """An instance that can be made: first slice, how many it blocks, profile, memory start."""
+
+    first: int
+    span: int
+    profile: int
+    start: int
+
+
+def rows_of(profiles: Sequence[MigProfile], now: Sequence[tuple[str, int]] = ()) -> list[Row]:
+    """Instances of a GPU in preorder, no more of a profile than a GPU can have.
+
+    Parameters
+    ----------
+    profiles : what it can be cut into; rows name them by number
+    now : profile and start of the instances that exist, which are among the rows
+
+    Raises
+    ------
+    InputError : if the instances do not form a tree
+    """
+    slices = max(one.compute_slices for one in profiles)
+    rows = []
+    for number, one in enumerate(profiles):
+        own = [start for name, start in now if name == one.name and start in one.starts]
+        for start in list(dict.fromkeys([*own, *reversed(one.starts)]))[:one.most]:
+            rows.append(Row(start, min(start + one.memory_slices, slices) - start, number, start))
+    rows.sort(key=lambda row: (row.first, -row.span, -row.profile))
+    for one, other in combinations(rows, 2):
+        if one.first < other.first < one.first + one.span < other.first + other.span:
+            raise InputError(f"instances of {profiles[one.profile].name} and "
+                             f"{profiles[other.profile].name} do not form a tree",
+                             mend="choose another GPU model")
+    return rows
 
 # %% ../../nbs/50_mig.ipynb #50-010
 class Tree(NamedTuple):
@@ -94,44 +126,46 @@ A100_S = {1: (0.16, 0.20), 2: (0.17, 0.20), 3: (0.20, 0.21), 4: (0.21, 0.21), 7:
 H100_S = {1: (0.16, 0.21), 2: (0.21, 0.23), 3: (0.33, 0.25), 4: (0.38, 0.26), 7: (0.42, 0.26)}
 
 # %% ../../nbs/50_mig.ipynb #50-013b
-MODELS = {"A30": (A30_SHAPE, A30_S), "A100": (A100_SHAPE, A100_S), "H100": (A100_SHAPE, H100_S),
-          "B100": (A100_SHAPE, H100_S), "B200": (A100_SHAPE, H100_S)}
+# the table of the catalogue, and seconds to create and to destroy an instance by its compute slices
+MODELS = {"A30": ("A30-24GB", A30_S), "A100": ("A100-40GB", A100_S), "H100": ("H100-80GB", H100_S),
+          "B100": ("B200-180GB", H100_S), "B200": ("B200-180GB", H100_S)}
 
 # %% ../../nbs/50_mig.ipynb #50-016
-def _relatives(first: Integers, span: Integers) -> tuple[Integers, Integers]:
-    """Parent and children of each instance of one GPU, from what each blocks; -1 for none."""
-    last = first + span
-    count = len(first)
-    parent = np.full(count, -1)
-    children = np.full((count, 2), -1)
-    for i in range(count):
-        around = [p for p in range(i) if first[p] <= first[i] and last[i] <= last[p]]
-        parent[i] = max(around, default=-1)
-    for i in range(count):
-        found = np.flatnonzero(parent == i)
-        children[i, :len(found)] = found
+def _relatives(gpu: Integers, first: Integers, span: Integers) -> tuple[Integers, Integers]:
+    """Parent and children of each instance, from what each blocks; -1 for none."""
+    parent = np.full(len(gpu), -1)
+    children = np.full((len(gpu), 2), -1)
+    path: list[int] = []  # the instance before, and all around it
+    for i, (own, last) in enumerate(zip(gpu, first + span, strict=True)):
+        while path and (gpu[path[-1]] != own or first[path[-1]] + span[path[-1]] < last):
+            path.pop()
+        if path:
+            parent[i] = path[-1]
+            if children[path[-1], 1] >= 0:
+                raise InputError("an instance can be cut into more than two others",
+                                 mend="choose another GPU model")
+            children[path[-1], int(children[path[-1], 0] >= 0)] = i
+        path.append(i)
     return parent, children
 
 # %% ../../nbs/50_mig.ipynb #50-019
-def _tree_of(model: str, num_gpus: int, has_one_sequence: bool) -> Tree:
-    """Lay the instances of a model out as arrays, once per GPU."""
-    shape, operations_s = MODELS[model]
-    first, size, span = np.array(shape, np.int64).T
-    parent, children = _relatives(first, span)
-    create_s, destroy_s = np.array([operations_s[s] for s in size.tolist()]).T
-    gpu = np.repeat(np.arange(num_gpus), len(shape))
+def tree_of(per_gpu: Sequence[Sequence[Row]], compute_slices: Sequence[int],
+            operations_s: Sequence[tuple[float, float]], has_one_sequence: bool = False) -> Tree:
+    """Lay the instances of GPUs out as arrays.
 
-    def shifted(of_one: Integers) -> Integers:
-        rows = np.tile(of_one, num_gpus)
-        return np.where(rows < 0, -1, rows + gpu * len(shape))
-
-    return Tree(gpu=gpu, first_slice=np.tile(first, num_gpus), size=np.tile(size, num_gpus),
-                span=np.tile(span, num_gpus),
-                size_index=np.tile(np.searchsorted(sorted(operations_s), size), num_gpus),
-                parent=shifted(parent),
-                children=np.column_stack([shifted(children[:, 0]), shifted(children[:, 1])]),
-                create_s=np.tile(create_s, num_gpus), destroy_s=np.tile(destroy_s, num_gpus),
-                sequence=gpu * (not has_one_sequence))
+    Parameters
+    ----------
+    per_gpu : rows of each GPU
+    compute_slices, operations_s : of each profile: slices, seconds to create and to destroy it
+    has_one_sequence : whether operations on different GPUs wait for each other too
+    """
+    gpu = np.repeat(np.arange(len(per_gpu)), [len(rows) for rows in per_gpu])
+    table = np.array([row for rows in per_gpu for row in rows], np.int64)
+    first, span, profile, _ = table.T.copy()
+    create_s, destroy_s = np.array(operations_s, float).T.copy()
+    return Tree(gpu, first, np.array(compute_slices)[profile], span, profile,
+                *_relatives(gpu, first, span), create_s[profile], destroy_s[profile],
+                gpu * (not has_one_sequence))
 
 # %% ../../nbs/50_mig.ipynb #50-020
 def mig_of(model: str, num_gpus: int = 1, *, has_one_sequence: bool = False) -> Mig:
@@ -151,8 +185,11 @@ def mig_of(model: str, num_gpus: int = 1, *, has_one_sequence: bool = False) -> 
         raise InputError(f"unknown GPU model {model!r}", mend=f"give one of {', '.join(MODELS)}")
     if num_gpus < 1:
         raise InputError(f"{num_gpus} GPUs cannot run anything", mend="give 1 or more")
-    tree = _tree_of(model, num_gpus, has_one_sequence)
-    sizes = tuple(sorted(MODELS[model][1]))
+    table, operations_s = MODELS[model]
+    profiles = default_hardware().migs[table].plain
+    sizes = tuple(one.compute_slices for one in profiles)
+    tree = tree_of([rows_of(profiles)] * num_gpus, sizes, [operations_s[size] for size in sizes],
+                   has_one_sequence)
     return Mig(model, num_gpus, sizes[-1], sizes, tree)
 
 # %% ../../nbs/50_mig.ipynb #50-024

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..lab.arrays import Floats, Integers
-from .mig import Mig, Schedule
-from .profiles import ProfileMig, Row, _families, plain_columns, slices_of
+from .mig import Mig, Schedule, Tree, _relatives
+from .profiles import ProfileMig, plain_columns, table_of
 from .refine import far_plan
 from .repartition import schedule_of
 from .tasks import Terms
@@ -42,16 +42,12 @@ def _part(mig: ProfileMig, model: str, is_kept: list[bool]) -> Part:
                         if name == model and is_kept[k]])
     gpus = [g for g, one in enumerate(mig.gpus) if one.name == model]
     rows = np.flatnonzero(np.isin(tree.size_index, columns) & np.isin(tree.gpu, gpus))
-    per_gpu = [[Row(int(tree.first_slice[i]), int(tree.span[i]), 0, 0)
-                for i in rows if tree.gpu[i] == g] for g in gpus]
-    parent, children = _families(per_gpu)
-    of_rows = tree._replace(**{name: getattr(tree, name)[rows] for name in (
-        "first_slice", "size", "span", "create_s", "destroy_s", "sequence")})
-    own = of_rows._replace(gpu=np.searchsorted(gpus, tree.gpu[rows]), parent=parent,
-                           size_index=np.searchsorted(columns, tree.size_index[rows]),
-                           children=children,
-                           sequence=np.searchsorted(np.unique(of_rows.sequence), of_rows.sequence))
-    part = Mig(model, len(gpus), slices_of(mig.gpus[gpus[0]])[0],
+    own = Tree(*(column[rows] for column in tree))
+    parent, children = _relatives(own.gpu, own.first_slice, own.span)
+    own = own._replace(gpu=np.searchsorted(gpus, own.gpu), parent=parent, children=children,
+                       size_index=np.searchsorted(columns, own.size_index),
+                       sequence=np.searchsorted(np.unique(own.sequence), own.sequence))
+    part = Mig(model, len(gpus), table_of(mig.gpus[gpus[0]]).slices[0],
                tuple(mig.sizes[k] for k in columns), own)
     return Part(part, rows, columns)
 
@@ -183,7 +179,8 @@ def resources_of(mig: Mig, terms: Terms | None = None) -> Resources:
     capacity = []
     for model in {one.name: one for one in mig.gpus}.values():
         number = sum(one.name == model.name for one in mig.gpus)
-        for which, whole in zip(("compute_slices", "memory_slices"), slices_of(model), strict=True):
+        for which, whole in zip(("compute_slices", "memory_slices"), table_of(model).slices,
+                                strict=True):
             use.append([getattr(profile, which) * (name == model.name)
                         for name, profile in mig.columns])
             capacity.append(whole * number)

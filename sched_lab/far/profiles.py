@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..lab.arrays import Floats, Integers
-from .mig import MODELS, Mig, Schedule, Tree, _lives, _relatives
+from ..lab.arrays import Integers
+from .mig import MODELS, Mig, Schedule, _lives, rows_of, tree_of
 from .tasks import Batch, check_result
 from ..lab.frames import InputError, advice_on
-from ..hardware import GpuModel, Hardware, MigProfile, Watts, default_hardware
+from ..hardware import (GpuModel, Hardware, MigProfile, MigTable, Watts,
+                                default_hardware)
 
 # %% auto #0
 __all__ = ['profiled']
@@ -25,16 +26,9 @@ __all__ = ['profiled']
 # %% ../../nbs/50b_far_profiles.ipynb #50b-009
 def paper_model(name: str) -> GpuModel:
     """One of `MODELS`: its sizes as profiles without known memory."""
-    shape, operations_s = MODELS[name]
-    slices = max(operations_s)
-    profiles = []
-    for size in sorted(operations_s):
-        starts = tuple(sorted(first for first, computes, _ in shape if computes == size))
-        memory = max(span for _, computes, span in shape if computes == size)
-        memory += size == slices == 7  # the eighth slice of memory
-        profiles.append(MigProfile(str(size), size, memory, 0, starts, len(starts)))
-    nothing = Watts(0, 0, 0)
-    return GpuModel(name, (), nothing, nothing, profiles=tuple(profiles), mig_tree=name)
+    profiles = default_hardware().migs[MODELS[name][0]].plain
+    sizes = tuple(replace(one, name=str(one.compute_slices), memory_mib=0) for one in profiles)
+    return GpuModel(name, (), Watts(0, 0, 0), Watts(0, 0, 0), mig=MigTable(name, name, sizes))
 
 
 def model_named(name: str, hardware: Hardware | None = None,
@@ -60,7 +54,7 @@ def model_named(name: str, hardware: Hardware | None = None,
         raise InputError(f"unknown GPU model {name!r:.60}", **place,
                          mend=f"{advice_on(name, MODELS)}, or one that `sched-lab hardware` "
                          "lists; --hardware FILE adds others") from None
-    if model.profiles:
+    if model.mig:
         return model
     if of_paper:
         return paper_model(of_paper)
@@ -86,7 +80,7 @@ class ProfileMig(Mig):
     @property
     def total_slices(self) -> int:
         """Slices of all GPUs."""
-        return sum(slices_of(model)[0] for model in self.gpus)
+        return sum(table_of(model).slices[0] for model in self.gpus)
 
     def profile(self, instance: int) -> MigProfile:
         """Profile of an instance."""
@@ -99,72 +93,31 @@ class ProfileMig(Mig):
         return f"GPU {self.tree.gpu[instance]} {place}"
 
 
-def slices_of(model: GpuModel) -> tuple[int, int]:
-    """Compute slices and memory slices of a GPU."""
-    return (max(profile.compute_slices for profile in model.profiles),
-            max(profile.memory_slices for profile in model.profiles))
+def table_of(model: GpuModel) -> MigTable:
+    """What a GPU can be cut into.
+
+    Raises
+    ------
+    InputError : if it cannot be cut
+    """
+    if model.mig is None:
+        raise InputError(f"{model.name} cannot be cut into instances", mend="give a GPU with MIG")
+    return model.mig
 
 # %% ../../nbs/50b_far_profiles.ipynb #50b-014
-def weight_of(model: GpuModel, profile: MigProfile) -> int:
-    """Slices that phase 1 reckons with for a profile of a model."""
-    alike = [one.memory_slices for one in model.profiles
-             if one.compute_slices == profile.compute_slices]
-    if profile.memory_slices == min(alike):
+def weight_of(table: MigTable, profile: MigProfile) -> int:
+    """Slices that phase 1 reckons with for a profile."""
+    plain = next(one for one in table.plain if one.compute_slices == profile.compute_slices)
+    if profile.memory_slices == plain.memory_slices:
         return profile.compute_slices
     return max(profile.compute_slices, profile.memory_slices)
 
 
 def columns_of(models: Iterable[GpuModel]) -> list[tuple[int, str, MigProfile]]:
     """Weight, model and profile of each column of times, in ascending order."""
-    every = [(weight_of(model, profile), model.name, profile) for model in models
+    every = [(weight_of(table_of(model), profile), model.name, profile) for model in models
              for profile in model.profiles]
     return sorted(every, key=lambda one: (one[0], one[2].compute_slices, one[2].most == 1))
-
-# %% ../../nbs/50b_far_profiles.ipynb #50b-017
-class Row(NamedTuple):
-    """An instance that can be made: where it begins, what it blocks, its column, memory start."""
-
-    first: int
-    span: int
-    column: int
-    start: int
-
-
-def starts_kept(profile: MigProfile, taken: Iterable[int]) -> list[int]:
-    """As many starts as there may be instances: those that are taken, then the last ones."""
-    own = [start for start in taken if start in profile.starts]
-    wanted = list(dict.fromkeys([*own, *reversed(profile.starts)]))
-    return sorted(wanted[:profile.most])
-
-# %% ../../nbs/50b_far_profiles.ipynb #50b-018
-def rows_of(model: GpuModel, number_of: Mapping[tuple[str, str], int],
-            now: Sequence[tuple[str, int]]) -> list[Row]:
-    """Rows of one GPU in preorder.
-
-    Parameters
-    ----------
-    model : its model
-    number_of : column of each model and profile
-    now : profile and start of the instances that exist
-
-    Raises
-    ------
-    InputError : if the instances of the model do not form a tree
-    """
-    slices = slices_of(model)[0]
-    rows = []
-    for profile in model.profiles:
-        taken = [start for name, start in now if name == profile.name]
-        column = number_of[model.name, profile.name]
-        rows += [Row(start, min(start + profile.memory_slices, slices) - start, column, start)
-                 for start in starts_kept(profile, taken)]
-    rows.sort(key=lambda row: (row.first, -row.span, -row.column))
-    for one in rows:
-        for other in rows:
-            if one.first < other.first < one.first + one.span < other.first + other.span:
-                raise InputError(f"instances of {model.name} do not form a tree",
-                                 mend="choose another GPU model")
-    return rows
 
 # %% ../../nbs/50b_far_profiles.ipynb #50b-020
 OwnTimes = Mapping[tuple[str, str], tuple[float, float]]  # (model or "", profile): create, destroy
@@ -180,35 +133,12 @@ def operation_s(model: GpuModel, profile: MigProfile, own: OwnTimes) -> tuple[fl
     for key in ((model.name, profile.name), ("", profile.name)):
         if key in own:
             return own[key]
-    measured = MODELS[model.mig_tree][1] if model.mig_tree in MODELS else {}
+    tree = table_of(model).tree
+    measured = MODELS[tree][1] if tree in MODELS else {}
     if profile.compute_slices not in measured:
         raise InputError(f"nobody has measured how long {profile.name} of {model.name} takes to "
                          "create", mend="give a table of your own with --operations")
     return measured[profile.compute_slices]
-
-# %% ../../nbs/50b_far_profiles.ipynb #50b-023
-def _operated_s(gpus: Sequence[GpuModel], rows: Sequence[Row], gpu: Integers,
-                columns: Sequence[tuple[int, str, MigProfile]],
-                own: OwnTimes) -> tuple[Floats, Floats]:
-    """(instances,) seconds that creating and destroying each takes."""
-    pairs = [operation_s(gpus[g], columns[row.column][2], own)
-             for g, row in zip(gpu.tolist(), rows, strict=True)]
-    create_s, destroy_s = np.array(pairs, float).T
-    return np.ascontiguousarray(create_s), np.ascontiguousarray(destroy_s)
-
-
-def _families(per_gpu: Sequence[Sequence[Row]]) -> tuple[Integers, Integers]:
-    """(instances,) parent and (instances, 2) children of the rows of all GPUs."""
-    found = []
-    shift = 0
-    for rows in per_gpu:
-        first, span, _, _ = np.array(rows, np.int64).T
-        parent, children = _relatives(first, span)
-        both = np.column_stack([parent, children])
-        found.append(np.where(both < 0, -1, both + shift))
-        shift += len(rows)
-    table = np.concatenate(found)
-    return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1:])
 
 # %% ../../nbs/50b_far_profiles.ipynb #50b-024
 def profiled(gpus: Sequence[GpuModel], *, own: OwnTimes | None = None,
@@ -225,26 +155,26 @@ def profiled(gpus: Sequence[GpuModel], *, own: OwnTimes | None = None,
     ------
     InputError : if there is no GPU, or one cannot be cut, or nobody knows how long that takes
     """
-    if not gpus or not all(model.profiles for model in gpus):
-        wrong = next((model.name for model in gpus if not model.profiles), "no GPU at all")
-        raise InputError(f"{wrong} cannot be cut into instances", mend="give a GPU with MIG")
+    if not gpus:
+        raise InputError("there is no GPU", mend="give a GPU with MIG")
     models = {model.name: model for model in gpus}
     columns = columns_of(models.values())
-    number_of = {(name, profile.name): k for k, (_, name, profile) in enumerate(columns)}
-    per_gpu = [rows_of(model, number_of, [(name, start) for at, name, start in now if at == g])
-               for g, model in enumerate(gpus)]
-    rows = [row for of_gpu in per_gpu for row in of_gpu]
-    gpu = np.repeat(np.arange(len(gpus)), [len(of_gpu) for of_gpu in per_gpu])
-    first, span, column, start = np.array(rows, np.int64).T.copy()
-    compute = np.array([profile.compute_slices for _, _, profile in columns])
-    tree = Tree(gpu, first, compute[column], span, column, *_families(per_gpu),
-                *_operated_s(gpus, rows, gpu, columns, own or {}), gpu)
+    per_gpu = []
+    for g, model in enumerate(gpus):
+        own_columns = [k for k, (_, name, _) in enumerate(columns) if name == model.name]
+        here = [(name, start) for at, name, start in now if at == g]
+        per_gpu.append([row._replace(profile=own_columns[row.profile]) for row in rows_of(
+            [columns[k][2] for k in own_columns], here)])
+    compute = [profile.compute_slices for _, _, profile in columns]
+    tree = tree_of(per_gpu, compute, [operation_s(models[name], profile, own or {})
+                                      for _, name, profile in columns])
     counts = Counter(model.name for model in gpus)
     words = ", ".join(f"{number} {name}" for name, number in counts.items())
     return ProfileMig(words if len(counts) > 1 else gpus[0].name, len(gpus),
-                      max(slices_of(model)[0] for model in gpus),
+                      max(table_of(model).slices[0] for model in gpus),
                       tuple(weight for weight, _, _ in columns), tree, gpus=tuple(gpus),
-                      columns=tuple((name, profile) for _, name, profile in columns), start=start)
+                      columns=tuple((name, profile) for _, name, profile in columns),
+                      start=np.array([row.start for rows in per_gpu for row in rows]))
 
 # %% ../../nbs/50b_far_profiles.ipynb #50b-029
 def fault_of(model: GpuModel, together: Sequence[tuple[MigProfile, int]]) -> str | None:
@@ -255,7 +185,7 @@ def fault_of(model: GpuModel, together: Sequence[tuple[MigProfile, int]]) -> str
     model : of the GPU that they are on
     together : all of them
     """
-    compute, memory = slices_of(model)
+    compute, memory = table_of(model).slices
     known = {profile.name: profile for profile in model.profiles}
     for profile, start in together:
         if known.get(profile.name) != profile or start not in profile.starts:
@@ -320,8 +250,5 @@ def check_problem(mig: Mig, batch: Batch, schedule: Schedule) -> None:
 # %% ../../nbs/50b_far_profiles.ipynb #50b-035
 def plain_columns(mig: ProfileMig) -> list[bool]:
     """(columns,) whether a profile is the plain one of its model with so many compute slices."""
-    first: dict[tuple[str, int], str] = {}
-    for name, one in sorted(mig.columns, key=lambda pair: (
-            pair[1].memory_slices, pair[1].most == 1, pair[1].name)):
-        first.setdefault((name, one.compute_slices), one.name)
-    return [first[name, one.compute_slices] == one.name for name, one in mig.columns]
+    models = {model.name: table_of(model) for model in mig.gpus}
+    return [profile in models[name].plain for name, profile in mig.columns]

@@ -10,15 +10,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.far.mig import MODELS as TREES
 from sched_lab.fleet.ask.mig_nodes import (
-    MIG_MODELS,
     WHOLE,
     Instance,
     MigGpu,
-    choose_instance,
-    cuts_of_model,
+    cuts_of_table,
     ends_for,
+    find_place,
     has_room,
     instances_of,
     less,
@@ -26,18 +24,17 @@ from sched_lab.fleet.ask.mig_nodes import (
     model_named,
     most_of,
     most_served,
-    profile_named,
     read_mig,
     recommend_mig,
-    report_of,
 )
-from sched_lab.fleet.read.tables import Source, sources_of
-from sched_lab.hardware import read_hardware
+from sched_lab.fleet.read.tables import Source, profile_named, sources_of
+from sched_lab.hardware import default_hardware, read_hardware
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 from tests.command_line import call
 
-A100 = cuts_of_model("A100-40GB")
+MIGS = default_hardware().migs
+A100 = cuts_of_table(MIGS["A100-40GB"])
 RECORDED = [find_reference(f"kubernetes/dra_{kind}.json") for kind in ("slices", "claims", "pods")]
 needs_samples = pytest.mark.skipif(None in RECORDED, reason="the recorded ResourceSlices are not on this machine")
 PRODUCT = "nvidia.com/gpu.product"
@@ -77,22 +74,17 @@ def test_placements_are_those_that_the_driver_prints():
     printed = {"1g.10gb": ((0, 1, 2, 3, 4, 5, 6), 1), "1g.10gb+me": ((0, 1, 2, 3, 4, 5, 6), 1),
                "1g.20gb": ((0, 2, 4, 6), 2), "2g.20gb": ((0, 2, 4), 2), "3g.40gb": ((0, 4), 4),
                "4g.40gb": ((0,), 4), "7g.80gb": ((0,), 8)}
-    cuts = cuts_of_model("H100-80GB")
+    cuts = cuts_of_table(MIGS["H100-80GB"])
     assert {name: (tuple(one.start for one in cuts.placements if one.profile == name),
                    sum(next(one.needs for one in cuts.placements if one.profile == name)[:8]))
             for name in cuts.profiles} == printed
 
 
-@pytest.mark.parametrize("model", MIG_MODELS)
-def test_the_table_is_whole(model):
-    tree, memories, names = MIG_MODELS[model]
-    assert len(memories) == len(names.split()) and tree in TREES
-    cuts = cuts_of_model(model)
-    most = dict(zip(cuts.profiles, most_of(cuts, cuts.capacity), strict=True))
-    for profile, memory in zip(names.split(), memories, strict=True):
-        by_table = {1: 4 if tree == "A30" else 7, 2: 2 if tree == "A30" else 3, 4: 1, 3: 2, 7: 1}[int(profile[0])]
-        by_table = 1 if "+me" in profile else 4 if profile[0] == "1" and memory == 2 else by_table
-        assert most[profile] == by_table, profile
+@pytest.mark.parametrize("table", MIGS.values(), ids=MIGS)
+def test_counters_allow_as_many_instances_as_the_table_says(table):
+    cuts = cuts_of_table(table)
+    assert dict(zip(cuts.profiles, most_of(cuts, cuts.capacity), strict=True)) == {
+        one.name: one.most for one in table.profiles if not one.name.endswith("+me.all")}
 
 
 def test_a_catalogue_of_ones_own_says_what_a_gpu_can_be_cut_into(tmp_path):
@@ -109,28 +101,17 @@ def test_a_catalogue_of_ones_own_says_what_a_gpu_can_be_cut_into(tmp_path):
     assert plan.num_served == 1 and plan.table["profile"].tolist() == ["1g.34gb", "1g.34gb"]
 
 
-@pytest.mark.parametrize(("product", "memory", "model"), [
-    ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97887, "RTX-PRO-6000-96GB"),
-    ("NVIDIA-GB200", 189471, "GB200-186GB"),
-    ("NVIDIA-RTX-6000-Ada-Generation", 49140, ""), ("NVIDIA-B200", 183359, "B200-180GB")])
-def test_gpus_of_today_are_in_the_table(product, memory, model):
-    assert model_named(product, memory, set()) == model
-
-
-def test_only_one_instance_has_the_media_engines():
-    used = gpu(("1g.5gb+me", 6))
-    assert choose_instance([used], "1g.5gb+me") is None
-    assert choose_instance([used], "1g.5gb") is not None
-
-
 @pytest.mark.parametrize(("product", "memory", "profiles", "model"), [
     ("NVIDIA-A100-SXM4-40GB", None, (), "A100-40GB"), ("A100-PCIE-80GB", None, (), "A100-80GB"),
     ("NVIDIA-H100-80GB-HBM3", 81559, (), "H100-80GB"), ("NVIDIA-H100-NVL", 95830, (), "H100-94GB"),
     ("NVIDIA-H200", 143771, (), "H200-141GB"), ("NVIDIA-A30", None, (), "A30-24GB"), ("A100", 40960, (), "A100-40GB"),
     ("A100", None, ("3g.20gb",), "A100-40GB"), ("A100", None, ("1g.10gb",), ""), ("A100", None, (), ""),
-    ("Tesla-T4", 15360, (), ""), ("NVIDIA-A100-SXM4-40GB", None, ("3g.40gb",), ""), ("NVIDIA-A3000", None, (), "")])
+    ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 97887, (), "RTX-PRO-6000-96GB"),
+    ("NVIDIA-GB200", 189471, (), "GB200-186GB"), ("NVIDIA-B200", 183359, (), "B200-180GB"),
+    ("NVIDIA-RTX-6000-Ada-Generation", 49140, (), ""), ("Tesla-T4", 15360, (), ""),
+    ("NVIDIA-A100-SXM4-40GB", None, ("3g.40gb",), ""), ("NVIDIA-A3000", None, (), "")])
 def test_a_gpu_is_found_in_the_table(product, memory, profiles, model):
-    assert model_named(product, memory, set(profiles)) == model
+    assert model_named(product, memory, set(profiles), MIGS) == model
 
 
 @pytest.mark.parametrize("written", ["nvidia.com/mig-1g.10gb.me", "mig-1g.10gb+me", "1G.10GB+ME", "1g.10gb.me.shared"])
@@ -140,38 +121,33 @@ def test_a_profile_has_one_name(written):
 
 # --- one instance
 
-def test_three_slices_go_where_four_still_fit():
-    assert choose_instance([gpu()], "mig-3g.20gb") == (0, 4, "")
-    assert choose_instance([gpu()], "3g.20gb", {"4g.20gb": 1}) == (0, 4, "")
+def chosen(gpus, profile, **weights):
+    """Return GPU and start of the place that is found."""
+    found = find_place(gpus, [one.left for one in gpus], range(len(gpus)), profile,
+                       tuple((f"{name[1:]}.20gb", n) for name, n in weights.items()))
+    return found and (found.gpu, gpus[found.gpu].cuts.placements[found.placement].start)
 
 
-def test_a_gpu_that_is_broken_already_goes_first():
-    assert choose_instance([gpu(), gpu(("4g.20gb", 0)), gpu()], "1g.5gb") == (1, 6, "")
-    assert choose_instance([gpu(("3g.20gb", 0)), gpu(("3g.20gb", 4))], "2g.10gb", {"4g.20gb": 1}) == (0, 4, "")
-
-
-def test_weights_decide():
-    """A 1g beside a 2g at 4: slice 6 is all that is left on the right; without demand any place is as good."""
-    assert choose_instance([gpu()], "2g.10gb", {"3g.20gb": 1}) == (0, 0, "")
-    assert choose_instance([gpu()], "2g.10gb", {"3g.20gb": 1, "4g.20gb": 1}) == (0, 4, "")
-
-
-def test_an_instance_that_exists_is_taken_before_one_that_is_as_good():
-    idle = MigGpu("n", "0", A100, (Instance(place_of("2g.10gb", 2)),))
-    assert choose_instance([idle], "2g.10gb", {"7g.40gb": 1}) == (0, 2, "")
-
-
-def test_nothing_fits_where_nothing_is_left_or_nothing_is_known():
-    assert choose_instance([gpu(("7g.40gb", 0))], "1g.5gb") is None
-    assert choose_instance([gpu()], "1g.10gb.xl") is None and choose_instance([], "1g.5gb") is None
-    assert choose_instance([MigGpu("n", "0", A100, (Instance(WHOLE, "t/p"),))], "1g.5gb") is None
+@pytest.mark.parametrize(("gpus", "profile", "weights", "place"), [
+    ([gpu()], "3g.20gb", {}, (0, 4)), ([gpu()], "3g.20gb", {"_4g": 1}, (0, 4)),  # where four still fit
+    ([gpu(), gpu(("4g.20gb", 0)), gpu()], "1g.5gb", {}, (1, 6)),  # broken already
+    ([gpu(("3g.20gb", 0)), gpu(("3g.20gb", 4))], "2g.10gb", {"_4g": 1}, (0, 4)),
+    # a 1g beside a 2g at 4: slice 6 is all that is left on the right; without demand any place is as good
+    ([gpu()], "2g.10gb", {"_3g": 1}, (0, 0)), ([gpu()], "2g.10gb", {"_3g": 1, "_4g": 1}, (0, 4)),
+    # an instance that exists is taken before one that is as good
+    ([MigGpu("n", "0", A100, (Instance(place_of("2g.10gb", 2)),))], "2g.10gb", {"_7g": 1}, (0, 2)),
+    ([gpu(("1g.5gb+me", 6))], "1g.5gb+me", {}, None), ([gpu(("1g.5gb+me", 6))], "1g.5gb", {}, (0, 4)),
+    ([gpu(("7g.40gb", 0))], "1g.5gb", {}, None), ([gpu()], "1g.10gb.xl", {}, None), ([], "1g.5gb", {}, None),
+    ([MigGpu("n", "0", A100, (Instance(WHOLE, "t/p"),))], "1g.5gb", {}, None)])
+def test_an_instance_goes_where_least_is_lost(gpus, profile, weights, place):
+    assert chosen(gpus, profile, **weights) == place
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_what_is_chosen_fits_and_no_place_loses_less(data):
     model = data.draw(st.sampled_from(["A30-24GB", "A100-40GB", "H200-141GB"]))
-    cuts = cuts_of_model(model)
+    cuts = cuts_of_table(MIGS[model])
     held = []
     left = cuts.capacity
     for number in data.draw(st.lists(st.integers(0, len(cuts.placements) - 1), max_size=6)):
@@ -179,17 +155,17 @@ def test_what_is_chosen_fits_and_no_place_loses_less(data):
             left = less(left, cuts.placements[number].needs)
             held.append(Instance(number, f"t/p{len(held)}"))
     profile = data.draw(st.sampled_from(cuts.profiles))
-    found = choose_instance([MigGpu("n", "0", cuts, tuple(held))], profile)
+    found = chosen([MigGpu("n", "0", cuts, tuple(held))], profile)
     after = {one.start: less(left, one.needs) for one in cuts.placements
              if one.profile == profile and has_room(one.needs, left)}
     assert (found is None) == (not after)
     if found is not None:
-        assert min(after[found.start]) >= 0
+        assert min(after[found[1]]) >= 0
 
         def useful(rest):  # shares by hand: what of the GPU's slices and engines an instance takes
             return sum(n * sum(next(one.needs for one in cuts.placements if one.profile == name))
                        for name, n in zip(cuts.profiles, most_of(cuts, rest), strict=True))
-        assert useful(after[found.start]) == max(map(useful, after.values()))
+        assert useful(after[found[1]]) == max(map(useful, after.values()))
 
 
 # --- layouts
@@ -367,8 +343,7 @@ def claim(name, profile="", device="", node="n"):
 
 def test_a_slice_is_read_as_the_tree_would_have_it():
     cluster = read(*slices())
-    assert choose_instance(cluster.gpus, "3g.20gb") == (0, 4, "gpu-0-mig-3g.20gb-4")
-    assert choose_instance(cluster.gpus, "whole") == (0, 0, "gpu-0")
+    assert chosen(cluster.gpus, "3g.20gb") == (0, 4) and chosen(cluster.gpus, "whole") == (0, 0)
     assert mig_parted(recommend_mig(cluster)) == ""
 
 
@@ -414,19 +389,6 @@ def test_recorded_gpus_under_dra():
 
 
 # --- files
-
-def test_a_report_has_the_table_and_the_configuration(tmp_path):
-    cluster = read(node("n", **{"mig-3g.20gb": 1}), pod("waits", **{"mig-4g.20gb": 1}), pod("no", **{"mig-1g.9gb": 1}))
-    report = report_of(recommend_mig(cluster))
-    report.write_tables(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "layout.csv", "ledger.csv", "mig-parted.yaml", "summary.json"]
-    assert json.loads((tmp_path / "summary.json").read_text())["served"] == 1
-    assert "4g.20gb" in yaml.safe_load((tmp_path / "mig-parted.yaml").read_text())["mig-configs"]["sched-lab-n"][0][
-        "mig-devices"]
-    assert recommend_mig(cluster).lines() == [
-        "1 of 2 pods that wait for MIG instances can be served", "t/no (1g.9gb): no GPU here can make such an instance"]
-
 
 @pytest.mark.parametrize(("asked", "code", "said"), [
     ("4g.20gb", 0, "# 1 of 1 pods"), ("1g.9gb", 1, "no GPU here can make such an instance")])

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ...hardware import MigProfile, MigTable, default_hardware
-from ...lab.frames import InputError, write_bytes
-from ...lab.reports import Report
+from ...hardware import MigTable, default_hardware
+from ...lab.frames import InputError
 from ..read.devices import MIG, amounts_shown
 from ..read.kubernetes import (
     Dump,
@@ -37,25 +36,12 @@ from ..read.kubernetes import (
 from ..read.objects import dig, objects_at, text_at, texts_at, whole
 from ..read.tables import Ledger, Source, milli_of_profile, profile_named, sources_of
 
-__all__ = ['choose_instance', 'read_mig', 'instances_of', 'recommend_mig']
-
-
-def rows_of_table(table: MigTable) -> tuple[MigProfile, ...]:
-    """Profiles of a table that can be placed."""
-    return tuple(one for one in table.profiles if not one.name.endswith("+me.all"))
-
-
-MIG_MODELS: dict[str, tuple[str, tuple[int, ...], str]] = {
-    name: (table.tree, tuple(one.memory_slices for one in rows_of_table(table)),
-           " ".join(one.name for one in rows_of_table(table)))
-    for name, table in default_hardware().migs.items()}
-
+__all__ = ['read_mig', 'instances_of', 'recommend_mig']
 
 Tables = Mapping[str, MigTable]
 
 
-def model_named(product: str, memory_mib: int | None, profiles: set[str],
-                tables: Tables | None = None) -> str:
+def model_named(product: str, memory_mib: int | None, profiles: set[str], known: Tables) -> str:
     """Line of the table for a product label, the memory of a GPU and the profiles that it shows.
 
     Empty if no line agrees with all of them, or more than one.
@@ -63,24 +49,28 @@ def model_named(product: str, memory_mib: int | None, profiles: set[str],
     Parameters
     ----------
     product, memory_mib, profiles : of a GPU, as far as a node shows them
-    tables : of a catalogue; None for the one that comes with the package
+    known : tables of a catalogue
     """
-    known = tables or default_hardware().migs
     words = set(re.split(r"[^A-Z0-9]+", product.upper()))
     lines = [name for name in known if set(name.upper().split("-")[:-1] or [name]) <= words]
     lines = [name for name in lines if name.split("-")[-1] in words] or lines
     if len(lines) > 1 and memory_mib:
-        lines = [name for name in lines if abs(memory_of(known[name]) - memory_mib) < 3000]
+        lines = [name for name in lines if abs(known[name].memory_mib - memory_mib) < 3000]
     lines = [name for name in lines if profiles <= {one.name for one in known[name].profiles}]
     return lines[0] if len(lines) == 1 else ""
 
 
-def memory_of(table: MigTable) -> int:
-    """Memory of a GPU of a table, MiB: that of its largest instance."""
-    return max(one.memory_mib for one in table.profiles)
-
-
 Amounts = tuple[int, ...]
+
+
+def has_room(needs: Amounts, left: Amounts) -> bool:
+    """Whether amounts fit into what is left; a counter that is not needed does not matter."""
+    return all(need <= rest for need, rest in zip(needs, left, strict=True) if need)
+
+
+def less(left: Amounts, needs: Amounts) -> Amounts:
+    """What is left afterwards."""
+    return tuple(rest - need for rest, need in zip(left, needs, strict=True))
 
 
 class Placement(NamedTuple):
@@ -104,7 +94,7 @@ class Cuts:
 
     Parameters
     ----------
-    kind : a line of the table of profiles, or the name of a driver
+    kind : a table of the catalogue, or the name of a driver
     capacity : (counters,) what an empty GPU has
     placements : all legal ones
     """
@@ -123,49 +113,28 @@ class Cuts:
 cuts_with = lru_cache(maxsize=2**16)(Cuts)
 
 
-@lru_cache
-def cuts_of_model(model: str) -> Cuts:
-    """What a GPU of the table can be cut into."""
-    return cuts_of_table(default_hardware().migs[model])
-
-
 def cuts_of_table(table: MigTable) -> Cuts:
     """What a GPU can be cut into: a counter for each memory slice, and one for the engines."""
-    rows = rows_of_table(table)
-    slices = max(one.memory_slices for one in rows)
+    _, slices = table.slices
     placements = []
-    for one in rows:
-        for start in one.starts:
+    for one in table.profiles:
+        for start in one.starts if not one.name.endswith("+me.all") else ():
             bits = [int(start <= slot < start + one.memory_slices) for slot in range(slices)]
             placements.append(Placement(one.name, start, (*bits, int(one.name.endswith("+me")))))
     return cuts_with(table.name, (1,) * (slices + 1), tuple(placements))
 
 
-def has_room(needs: Amounts, left: Amounts) -> bool:
-    """Whether amounts fit into what is left; a counter that is not needed does not matter."""
-    return all(need <= rest for need, rest in zip(needs, left, strict=True) if need)
-
-
-def less(left: Amounts, needs: Amounts) -> Amounts:
-    """What is left afterwards."""
-    return tuple(rest - need for rest, need in zip(left, needs, strict=True))
-
-
-def most_together(needs: Sequence[Amounts], left: Amounts) -> int:
-    """How many of these fit together, the small ones first."""
-    count = 0
-    for one in sorted(needs, key=sum):
-        if has_room(one, left):
-            left = less(left, one)
-            count += 1
-    return count
-
-
 @lru_cache(maxsize=2**16)
 def most_of(cuts: Cuts, left: Amounts) -> tuple[int, ...]:
     """$N_q$: how many instances of each profile alone could still be made, (profiles,)."""
-    return tuple(most_together([one.needs for one in cuts.placements if one.profile == name], left)
-                 for name in cuts.profiles)
+    counts = dict.fromkeys(cuts.profiles, 0)
+    for name in counts:
+        rest = left
+        for needs in sorted((one.needs for one in cuts.placements if one.profile == name), key=sum):
+            if has_room(needs, rest):  # the small ones first
+                rest = less(rest, needs)
+                counts[name] += 1
+    return tuple(counts.values())
 
 
 @lru_cache(maxsize=2**16)
@@ -176,15 +145,29 @@ def share_of(cuts: Cuts, profile: str) -> Fraction:
     return sum(parts, Fraction(0)) / max(len(parts), 1)
 
 
-Weights = tuple[tuple[str, int], ...]  # demand by profile, sorted; empty: every profile alike
+Weights = tuple[tuple[str, int], ...]  # demand by profile; empty: every profile alike
 
 
 @lru_cache(maxsize=2**16)
 def worth(cuts: Cuts, left: Amounts, weights: Weights) -> Fraction:
     """$V$: share of the GPU that profiles could still use, weighted by demand."""
-    demand = dict(weights) if weights else dict.fromkeys(cuts.profiles, 1)
+    demand = dict(weights or ((name, 1) for name in cuts.profiles))
     return sum((demand.get(name, 0) * share_of(cuts, name) * most for name, most in
                 zip(cuts.profiles, most_of(cuts, left), strict=True)), Fraction(0))
+
+
+@lru_cache(maxsize=2**16)
+def cheapest(cuts: Cuts, left: Amounts, idle: frozenset[int], profile: str,
+             weights: Weights = ()) -> tuple[Fraction, int] | None:
+    """Least loss of a placement of a profile, and which one; None if none is possible."""
+    before = worth(cuts, left, weights)
+    found = [(before - worth(cuts, less(left, one.needs), weights), number not in idle, number)
+             for number, one in enumerate(cuts.placements)
+             if one.profile == profile and has_room(one.needs, left)]
+    if not found:
+        return None
+    loss, _, number = min(found)
+    return loss, number
 
 
 @dataclass(frozen=True)
@@ -234,25 +217,6 @@ class MigGpu:
         return frozenset(one.placement for one in self.instances if not one.pod) - {WHOLE}
 
 
-@lru_cache(maxsize=2**16)
-def cheapest(cuts: Cuts, left: Amounts, idle: frozenset[int], profile: str,
-             weights: Weights) -> tuple[Fraction, int] | None:
-    """Least loss of a placement of a profile, and which one; None if none is possible."""
-    before = worth(cuts, left, weights)
-    found = [(before - worth(cuts, less(left, one.needs), weights), number not in idle, number)
-             for number, one in enumerate(cuts.placements)
-             if one.profile == profile and has_room(one.needs, left)]
-    if not found:
-        return None
-    loss, _, number = min(found)
-    return loss, number
-
-
-def weights_of(weights: Mapping[str, int] | None) -> Weights:
-    """Demand as a key."""
-    return tuple(sorted((weights or {}).items()))
-
-
 class Found(NamedTuple):
     """A place for an instance: number of the GPU, and of the placement in its `Cuts`."""
 
@@ -261,65 +225,47 @@ class Found(NamedTuple):
 
 
 def find_place(gpus: Sequence[MigGpu], left: Sequence[Amounts], among: Sequence[int], profile: str,
-               weights: Weights) -> Found | None:
-    """Place of least loss among some GPUs, of which so much is left."""
+               weights: Weights = ()) -> Found | None:
+    """Place where the least of what could still be made is lost; None if it fits nowhere.
+
+    Parameters
+    ----------
+    gpus, left : GPUs, and what is left of each
+    among : numbers of those where the instance may go
+    profile : `3g.20gb`
+    weights : demand by profile, for instance how many pods wait for each
+    """
     seen = set()
-    best: tuple[Fraction, bool, int, int] | None = None
+    options = []
     for number in among:
-        state = gpus[number].cuts, left[number], gpus[number].idle
-        if state in seen:
-            continue
+        gpu = gpus[number]
+        state = gpu.cuts, left[number], gpu.idle
+        if state not in seen and (found := cheapest(*state, profile, weights)):
+            options.append((found[0], found[1] not in gpu.idle, number, found[1]))
         seen.add(state)
-        if found := cheapest(*state, profile, weights):
-            best = min(best or (found[0], True, number, found[1]),
-                       (found[0], found[1] not in state[2], number, found[1]))
-    return Found(best[2], best[3]) if best else None
+    return Found(*min(options)[2:]) if options else None
 
 
-class Choice(NamedTuple):
-    """Where an instance is to be.
-
-    Parameters
-    ----------
-    gpu : number in the list of GPUs
-    start : first memory slice, or the number of the device among those of its profile
-    device : name of the device for DRA; empty without a driver
-    """
-
-    gpu: int
-    start: int
-    device: str
-
-
-def choice_of(gpus: Sequence[MigGpu], found: Found) -> Choice:
-    """A place in words that tools understand."""
-    gpu = gpus[found.gpu]
-    device = gpu.devices[found.placement] if gpu.devices else ""
-    return Choice(found.gpu, gpu.cuts.placements[found.placement].start, device)
+def place_all(gpus: Sequence[MigGpu], left: list[Amounts], among: Sequence[int],
+              profiles: Sequence[str]) -> list[Found] | None:
+    """Places for instances in turn, taken off what is left; None, and nothing taken, if one fails."""
+    before = list(left)
+    found = []
+    for profile in profiles:
+        place = find_place(gpus, left, among, profile)
+        if place is None:
+            left[:] = before
+            return None
+        left[place.gpu] = less(left[place.gpu], gpus[place.gpu].needs(place.placement))
+        found.append(place)
+    return found
 
 
-def choose_instance(gpus: Sequence[MigGpu], profile: str,
-                    weights: Mapping[str, int] | None = None) -> Choice | None:
-    """Place an instance where the least of what could still be made is lost.
+# --- what drivers and device plugins show
 
-    Parameters
-    ----------
-    gpus : where it may go, with what their pods hold
-    profile : `3g.20gb`, `mig-3g.20gb`, `1g.10gb.me`
-    weights : demand by profile, for instance how many pods wait for each; None: all alike
-
-    Returns
-    -------
-    the place, or None if it fits nowhere
-    """
-    left = [gpu.left for gpu in gpus]
-    found = find_place(gpus, left, range(len(gpus)), profile_named(profile), weights_of(weights))
-    return found and choice_of(gpus, found)
-
-
-def amounts_at(value: Any, *path: str) -> dict[str, int]:
-    """Amounts of counters at the end of a path, in thousandths."""
-    found = dig(value, *path)
+def amounts_at(value: Any) -> dict[str, int]:
+    """Amounts of its counters, in thousandths."""
+    found = dig(value, "counters")
     return {name: whole(dig(found, name, "value"), 1000) or 0
             for name in (found if isinstance(found, dict) else ())}
 
@@ -356,50 +302,6 @@ def cuts_of_devices(driver: str, counters: Mapping[str, int],
 Key = tuple[str, str, str]  # driver, pool, and counter set or device
 
 
-Published = tuple[str, str, str, dict[str, int]]  # a device: node, name, profile, amounts
-
-
-def devices_by_set(dump: Dump) -> Iterator[tuple[Key, Published]]:
-    """Devices that draw on one counter set, with its key."""
-    for item in dump.items.get("ResourceSlice", []):
-        spec = dig(item.body, "spec")
-        driver = text_at(spec, "driver")
-        pool = text_at(spec, "pool", "name")
-        for body in objects_at(spec, "devices"):
-            basic = body.get("basic") if isinstance(body.get("basic"), dict) else body
-            uses = objects_at(basic, "consumesCounters")
-            if len(uses) > 1:
-                dump.note(item, "dropped", "a device that draws on several counter sets")
-            elif uses:
-                said = attribute(body, "profile")
-                profile = profile_named(said) if milli_of_profile(said) else "whole"
-                yield (driver, pool, text_at(uses[0], "counterSet")), (
-                    text_at(spec, "nodeName") or pool, text_at(body, "name"), profile,
-                    amounts_at(uses[0], "counters"))
-
-
-def gpus_of_slices(dump: Dump) -> list[MigGpu]:
-    """GPUs that drivers publish with counters, and the instances that claims hold."""
-    counters: dict[Key, dict[str, int]] = {}
-    for item in dump.items.get("ResourceSlice", []):
-        spec = dig(item.body, "spec")
-        for one in objects_at(spec, "sharedCounters"):
-            key = text_at(spec, "driver"), text_at(spec, "pool", "name"), text_at(one, "name")
-            counters[key] = amounts_at(one, "counters")
-    devices: dict[Key, list[Published]] = {}
-    for key, device in devices_by_set(dump):
-        devices.setdefault(key, []).append(device)
-    holder = holders_of_devices(dump)
-    gpus = []
-    for key in (key for key in counters if key in devices):
-        cuts = cuts_of_devices(key[0], counters[key], [one[2:] for one in devices[key]])
-        names = tuple(name for _, name, _, _ in devices[key])
-        held = tuple(Instance(number, holder[key[0], key[1], name])
-                     for number, name in enumerate(names) if (key[0], key[1], name) in holder)
-        gpus.append(MigGpu(devices[key][0][0], key[2], cuts, held, names))
-    return gpus
-
-
 def is_over(item: Item) -> bool:
     """Whether a pod has ended or was deleted."""
     return item.is_deleted or text_at(item.body, "status", "phase") in ("Succeeded", "Failed")
@@ -418,34 +320,53 @@ def holders_of_devices(dump: Dump) -> dict[Key, str]:
     return held
 
 
-def pack(gpus: Sequence[MigGpu], profiles: Sequence[str]) -> list[Found] | None:
-    """Places for instances on GPUs, the largest first; None if they do not all fit."""
-    left = [gpu.left for gpu in gpus]
-    sizes = {name: max((share_of(gpu.cuts, name) for gpu in gpus if name in gpu.cuts.profiles),
-                       default=Fraction(0)) for name in set(profiles)}
-    found = []
-    for name in sorted(profiles, key=lambda name: (-sizes[name], name)):
-        place = find_place(gpus, left, range(len(gpus)), name, ())
-        if place is None:
-            return None
-        left[place.gpu] = less(left[place.gpu], gpus[place.gpu].needs(place.placement))
-        found.append(place)
-    return found
+def gpus_of_slices(dump: Dump) -> list[MigGpu]:
+    """GPUs that drivers publish with counters, and the instances that claims hold."""
+    counters: dict[Key, dict[str, int]] = {}
+    devices: dict[Key, list[tuple[str, str, str, dict[str, int]]]] = {}
+    for item in dump.items.get("ResourceSlice", []):
+        spec = dig(item.body, "spec")
+        driver, pool = text_at(spec, "driver"), text_at(spec, "pool", "name")
+        for one in objects_at(spec, "sharedCounters"):
+            counters[driver, pool, text_at(one, "name")] = amounts_at(one)
+        for body in objects_at(spec, "devices"):
+            basic = body.get("basic") if isinstance(body.get("basic"), dict) else body
+            uses = objects_at(basic, "consumesCounters")
+            if len(uses) > 1:
+                dump.note(item, "dropped", "a device that draws on several counter sets")
+            elif uses:
+                said = attribute(body, "profile")
+                profile = profile_named(said) if milli_of_profile(said) else "whole"
+                devices.setdefault((driver, pool, text_at(uses[0], "counterSet")), []).append((
+                    text_at(spec, "nodeName") or pool, text_at(body, "name"), profile,
+                    amounts_at(uses[0])))
+    holder = holders_of_devices(dump)
+    gpus = []
+    for key in (key for key in counters if key in devices):
+        nodes, names, profiles, uses_of = zip(*devices[key], strict=True)
+        cuts = cuts_of_devices(key[0], counters[key], list(zip(profiles, uses_of, strict=True)))
+        held = tuple(Instance(number, holder[key[0], key[1], name])
+                     for number, name in enumerate(names) if (key[0], key[1], name) in holder)
+        gpus.append(MigGpu(nodes[0], key[2], cuts, held, names))
+    return gpus
 
 
 def cut_as_counted(node: str, cuts: Cuts, counts: Counter[str], labelled: int) -> list[MigGpu]:
     """GPUs that are cut so that the counts come out; none if there is no such cut."""
     evenly = labelled > 0 and not any(count % labelled for count in counts.values())
-    tries = [labelled] if evenly else range(max(labelled, 1), 65)
-    for number in tries:
-        share = [name for name, count in counts.items() for _ in range(
-            count // number if evenly else count)]
+    for number in [labelled] if evenly else range(max(labelled, 1), 65):
+        one = [name for name, count in counts.items()
+               for _ in range(count // number if evenly else count)]
+        if not set(one) <= set(cuts.profiles):
+            break
+        one.sort(key=lambda name: (-share_of(cuts, name), name))  # the largest first
         blank = [MigGpu(node, str(k), cuts) for k in range(1 if evenly else number)]
-        if (places := pack(blank, share)) is not None:
+        places = place_all(blank, [cuts.capacity] * len(blank), range(len(blank)), one)
+        if places is not None:
             made = [tuple(sorted(place.placement for place in places if place.gpu == k))
                     for k in range(len(blank))] * (number if evenly else 1)
-            return [MigGpu(node, str(k), cuts, tuple(map(Instance, one)))
-                    for k, one in enumerate(made)]
+            return [MigGpu(node, str(k), cuts, tuple(map(Instance, each)))
+                    for k, each in enumerate(made)]
     return []
 
 
@@ -461,8 +382,7 @@ def gpus_of_plugin(item: Item, dump: Dump, tables: Tables) -> list[MigGpu]:
     if shown.profile:
         counts = Counter({shown.profile: sum(amounts[kind.resource] for kind in shown.kinds
                                              if not kind.resource.startswith(MIG))})
-    model = model_named("+".join(shown.models), shown.memory_mib, set(counts),
-                        tables)
+    model = model_named("+".join(shown.models), shown.memory_mib, set(counts), tables)
     if not model or shown.replicas > 1 or labels.get("nvidia.com/mig.capable") == "false":
         if counts:
             dump.note(item, "dropped", "instances on a GPU that is not in the table of profiles")
@@ -482,21 +402,20 @@ def holdings_of(item: Item, dump: Dump) -> list[Holding]:
     return held_by(item, dump, asked_by_pod(item, dump), node)
 
 
-def given(gpus: list[MigGpu], profile: str, pod: str) -> list[MigGpu] | None:
-    """The GPUs after a pod has got an instance, or a GPU that is not cut; None if none is free."""
+def give(gpus: list[MigGpu], profile: str, pod: str) -> bool:
+    """Give a pod an instance, or a GPU that is not cut; False if none is free."""
     for number, gpu in enumerate(gpus):
-        free = [k for k, one in enumerate(gpu.instances) if not one.pod and
-                gpu.cuts.placements[one.placement].profile == profile]
-        if not profile and not gpu.instances:
-            taken = replace(gpu, instances=(Instance(WHOLE, pod),))
-        elif profile and free:
-            with_pod = replace(gpu.instances[free[0]], pod=pod)
-            rest = gpu.instances[:free[0]] + gpu.instances[free[0] + 1:]
-            taken = replace(gpu, instances=(with_pod, *rest))
+        free = [one for one in gpu.instances if not one.pod
+                and gpu.cuts.placements[one.placement].profile == profile]
+        if free:
+            rest = [one for one in gpu.instances if one is not free[0]]
+            gpus[number] = replace(gpu, instances=(replace(free[0], pod=pod), *rest))
+        elif not profile and not gpu.instances:
+            gpus[number] = replace(gpu, instances=(Instance(WHOLE, pod),))
         else:
             continue
-        return [*gpus[:number], taken, *gpus[number + 1:]]
-    return None
+        return True
+    return False
 
 
 def with_pods(gpus: list[MigGpu], dump: Dump) -> list[MigGpu]:
@@ -510,12 +429,9 @@ def with_pods(gpus: list[MigGpu], dump: Dump) -> list[MigGpu]:
             continue
         for holding in holdings_of(item, dump):
             for _ in range(holding.num_gpus):
-                after = given(here, profile_named(holding.mig_profile), pod_name(item))
-                if after is None:
+                if not give(here, profile_named(holding.mig_profile), pod_name(item)):
                     dump.note(item, "interpreted", "the pod holds an instance that its node does "
                               "not show")
-                here = after or here
-        by_node[here[0].node] = here
     return [gpu for group in by_node.values() for gpu in group]
 
 
@@ -574,12 +490,6 @@ def ask_of(item: Item, dump: Dump) -> Ask | None:
     return Ask(pod_name(item), tuple(sorted(profiles)), by_claim) if profiles else None
 
 
-def urgency(item: Item) -> tuple[int, str]:
-    """Where a pod stands among those that wait: higher priority first, then by age."""
-    priority = whole(dig(item.body, "spec", "priority")) or 0
-    return -priority, text_at(item.body, "metadata", "creationTimestamp")
-
-
 def read_mig(sources: Sequence[Source], tables: Tables | None = None) -> MigCluster:
     """Read GPUs that are cut or can be, and the pods that wait for instances.
 
@@ -604,18 +514,19 @@ def read_mig(sources: Sequence[Source], tables: Tables | None = None) -> MigClus
                          file=sources[0].name if sources else "",
                          mend="give the output of kubectl get nodes,pods,resourceslices,"
                          "resourceclaims -A -o json; nvidia.com/gpu.product names the GPU")
-    pods = sorted(dump.items.get("Pod", []), key=urgency)
+    pods = sorted(dump.items.get("Pod", []), key=lambda item: (
+        -(whole(dig(item.body, "spec", "priority")) or 0),
+        text_at(item.body, "metadata", "creationTimestamp")))
     asks = [ask for item in pods if (ask := ask_of(item, dump))]
     return MigCluster(tuple(gpus), tuple(asks), ledger.frame())
 
 
-def named(gpu: MigGpu, placement: int) -> dict[str, Any]:
-    """Profile, start and device of a placement."""
-    if placement == WHOLE:
-        return {"profile": "whole", "start": 0, "device": ""}
-    one = gpu.cuts.placements[placement]
-    return {"profile": one.profile, "start": one.start,
-            "device": gpu.devices[placement] if gpu.devices else ""}
+def row_of(gpu: MigGpu, placement: int, **more: str) -> dict[str, Any]:
+    """Row of an instance in a table."""
+    one = Placement("whole", 0, ()) if placement == WHOLE else gpu.cuts.placements[placement]
+    device = gpu.devices[placement] if gpu.devices and placement != WHOLE else ""
+    return {"node": gpu.node, "gpu": gpu.name, "profile": one.profile, "start": one.start,
+            "device": device, "known": "claim" if gpu.devices else "assumed", **more}
 
 
 def instances_of(cluster: MigCluster) -> pd.DataFrame:
@@ -630,14 +541,25 @@ def instances_of(cluster: MigCluster) -> pd.DataFrame:
     one row per instance: node, gpu, kind, profile, start, device, pod ("" if none has it), known
     ("claim" if a claim says who has it, "assumed" if only the number on the node is known)
     """
-    rows = [{"node": gpu.node, "gpu": gpu.name, "kind": gpu.cuts.kind, **named(gpu, one.placement),
-             "pod": one.pod, "known": "claim" if gpu.devices else "assumed"}
+    rows = [row_of(gpu, one.placement, kind=gpu.cuts.kind, pod=one.pod)
             for gpu in cluster.gpus for one in gpu.instances]
-    columns = ("node", "gpu", "kind", "profile", "start", "device", "pod", "known")
-    return pd.DataFrame(rows, columns=list(columns))
+    columns = ["node", "gpu", "kind", "profile", "start", "device", "pod", "known"]
+    return pd.DataFrame(rows, columns=columns)
 
+
+# --- pods that can be served now
 
 Group = tuple[bool, tuple[str, ...]]  # asks by a claim; profiles
+
+
+def sets_for(gpus: Sequence[MigGpu], group: Group) -> list[list[int]]:
+    """Sets of GPUs from which a pod may have its instances: all, or those of one node."""
+    by_claim, profiles = group
+    nodes: dict[str, list[int]] = {}
+    for k, gpu in enumerate(gpus):
+        if bool(gpu.devices) == by_claim:
+            nodes.setdefault(gpu.node if len(profiles) > 1 else "", []).append(k)
+    return list(nodes.values())
 
 
 class Draft:
@@ -648,43 +570,14 @@ class Draft:
         self.left = [gpu.left for gpu in gpus]
         self.places: list[tuple[Group, list[Found]]] = []
 
-    def among(self, group: Group) -> list[list[int]]:
-        """Sets of GPUs from which a pod may have its instances: all, or those of one node."""
-        usable = [k for k, gpu in enumerate(self.gpus) if bool(gpu.devices) == group[0]]
-        if len(group[1]) == 1:
-            return [usable]
-        nodes: dict[str, list[int]] = {}
-        for k in usable:
-            nodes.setdefault(self.gpus[k].node, []).append(k)
-        return list(nodes.values())
-
     def put(self, group: Group) -> bool:
         """Place all instances of a pod; False, and nothing changed, if they find no room."""
-        for among in self.among(group):
-            before = list(self.left)
-            found = []
-            for profile in group[1]:
-                place = find_place(self.gpus, self.left, among, profile, ())
-                if place is None:
-                    break
-                found.append(place)
-                needs = self.gpus[place.gpu].needs(place.placement)
-                self.left[place.gpu] = less(self.left[place.gpu], needs)
-            if len(found) == len(group[1]):
+        for among in sets_for(self.gpus, group):
+            found = place_all(self.gpus, self.left, among, group[1])
+            if found is not None:
                 self.places.append((group, found))
                 return True
-            self.left = before
         return False
-
-
-def draft_of(gpus: Sequence[MigGpu], counts: Mapping[Group, int]) -> Draft | None:
-    """A draft that serves so many pods of each group, the last group first; None if none does."""
-    draft = Draft(gpus)
-    for group in reversed(list(counts)):
-        for _ in range(counts[group]):
-            if not draft.put(group):
-                return None
-    return draft
 
 
 def most_served(gpus: Sequence[MigGpu], demand: Mapping[Group, int]) -> Draft:
@@ -696,12 +589,13 @@ def most_served(gpus: Sequence[MigGpu], demand: Mapping[Group, int]) -> Draft:
         high = wanted
         while low < high:  # all at first, then by bisection
             middle = high if high == wanted and low == 0 else (low + high + 1) // 2
-            draft = draft_of(gpus, {**counts, group: middle})
-            if draft is None:
-                high = middle - 1
-            else:
+            draft = Draft(gpus)
+            tried = {**counts, group: middle}  # the last group is placed first
+            if all(draft.put(each) for each in reversed(tried) for _ in range(tried[each])):
                 low = middle
                 best = draft
+            else:
+                high = middle - 1
         counts[group] = low
     for group, wanted in demand.items():  # whoever fits beside them
         for _ in range(wanted - counts[group]):
@@ -723,6 +617,8 @@ def groups_of(cluster: MigCluster) -> dict[Group, list[Ask]]:
         groups.setdefault((ask.by_claim, ask.profiles), []).append(ask)
     return {group: groups[group] for group in sorted(groups, key=size)}
 
+
+# --- pods that have to wait until others end
 
 Hold = tuple[bool, int, str, Amounts]  # has to end already, its size, the pod, what it has
 
@@ -754,6 +650,11 @@ class Later(NamedTuple):
     after: tuple[str, ...]
 
 
+def add(held: dict[Any, Amounts], key: Any, needs: Amounts) -> None:
+    """Add to what somebody, or what of a GPU, is held already."""
+    held[key] = tuple(map(sum, zip(held.get(key, (0,) * len(needs)), needs, strict=True)))
+
+
 class Queue:
     """GPUs with what pods hold of them or will, and the pods that have to end."""
 
@@ -762,17 +663,10 @@ class Queue:
         self.ended: set[str] = set()
         self.length = [0] * len(gpus)
         self.holds: list[dict[str, Amounts]] = [{} for _ in gpus]
-        for k, gpu in enumerate(gpus):
-            for one in gpu.instances:
-                if one.pod:
-                    self.hold(k, one.pod, gpu.needs(one.placement))
-            for placement, pod in new[k].items():
-                self.hold(k, pod, gpu.needs(placement))
-
-    def hold(self, k: int, pod: str, needs: Amounts) -> None:
-        """Note what a pod has of a GPU, with what it has already."""
-        before = self.holds[k].get(pod, (0,) * len(needs))
-        self.holds[k][pod] = tuple(map(sum, zip(before, needs, strict=True)))
+        for gpu, holds, coming in zip(gpus, self.holds, new, strict=True):
+            placed = [(one.placement, one.pod) for one in gpu.instances if one.pod]
+            for placement, pod in [*placed, *coming.items()]:
+                add(holds, pod, gpu.needs(placement))
 
     def best(self, among: Sequence[int], profile: str, own: Mapping[int, Amounts]) -> Later | None:
         """Place with the fewest new ends among some GPUs, of which the pod has some already."""
@@ -793,40 +687,39 @@ class Queue:
         _, _, k, number, ending = min(options)
         return Later(Found(k, number), ending)
 
+    def together(self, among: Sequence[int], profiles: Sequence[str]) -> list[Later]:
+        """Places for all instances of a pod among some GPUs; none if they never fit."""
+        own: dict[int, Amounts] = {}
+        found = []
+        for profile in profiles:
+            later = self.best(among, profile, own)
+            if later is None:
+                return []
+            add(own, later.place.gpu, self.gpus[later.place.gpu].needs(later.place.placement))
+            found.append(later)
+        return found
 
-def on_one_node(queue: Queue, among: Sequence[int], profiles: Sequence[str]) -> list[Later]:
-    """Places for all instances of a pod among some GPUs; none if they never fit."""
-    own: dict[int, Amounts] = {}
-    found = []
-    for profile in profiles:
-        later = queue.best(among, profile, own)
-        if later is None:
+    def wait(self, ask: Ask) -> list[Later]:
+        """Places for a pod that waits; none if it never fits."""
+        sets = sets_for(self.gpus, (ask.by_claim, ask.profiles))
+        options = [found for among in sets if (found := self.together(among, ask.profiles))]
+        if not options:
             return []
-        needs = queue.gpus[later.place.gpu].needs(later.place.placement)
-        before = own.get(later.place.gpu, (0,) * len(needs))
-        own[later.place.gpu] = tuple(map(sum, zip(before, needs, strict=True)))
-        found.append(later)
-    return found
+        found = min(options, key=lambda found: len({pod for one in found for pod in one.after}
+                                                   - self.ended))
+        for (k, placement), after in found:
+            needs = self.gpus[k].needs(placement)
+            for pod in after:  # whoever waits for this pod has waited for those as well
+                if pod in self.holds[k] and not any(
+                        held > need for held, need in zip(self.holds[k][pod], needs, strict=True)):
+                    del self.holds[k][pod]
+            add(self.holds[k], ask.pod, needs)
+            self.length[k] += 1
+            self.ended |= set(after)
+        return found
 
 
-def wait_for(queue: Queue, sets: Sequence[Sequence[int]], ask: Ask) -> list[Later]:
-    """Places for a pod that waits, on one of some sets of GPUs; none if it never fits."""
-    options = [found for among in sets if (found := on_one_node(queue, among, ask.profiles))]
-    if not options:
-        return []
-    found = min(options, key=lambda found: len({pod for one in found for pod in one.after}
-                                               - queue.ended))
-    for (k, placement), after in found:
-        needs = queue.gpus[k].needs(placement)
-        for pod in after:  # whoever waits for this pod has waited for those as well
-            if pod in queue.holds[k] and not any(
-                    held > need for held, need in zip(queue.holds[k][pod], needs, strict=True)):
-                del queue.holds[k][pod]
-        queue.hold(k, ask.pod, needs)
-        queue.length[k] += 1
-        queue.ended |= set(after)
-    return found
-
+# --- the layout
 
 @dataclass(frozen=True)
 class MigPlan:
@@ -877,14 +770,9 @@ def rows_of_gpu(gpu: MigGpu, new: Mapping[int, str], left: Amounts) -> list[dict
         else:
             states.append(("goes", one.placement, ""))
     states += [("new", number, pod) for number, pod in new.items() if number not in gpu.idle]
-    return [row_of(gpu, number, state, pod) for state, number, pod in
-            sorted(states, key=lambda one: (named(gpu, one[1])["start"], one))]
-
-
-def row_of(gpu: MigGpu, placement: int, state: str, pod: str, after: str = "") -> dict[str, Any]:
-    """Row of an instance in the table of a layout."""
-    return {"node": gpu.node, "gpu": gpu.name, **named(gpu, placement), "state": state,
-            "pod": pod, "after": after, "known": "claim" if gpu.devices else "assumed"}
+    rows = [(row_of(gpu, placement, state=state, pod=pod), (state, placement, pod))
+            for state, placement, pod in states]
+    return [row for row, _ in sorted(rows, key=lambda pair: (pair[0]["start"], pair[1]))]
 
 
 def recommend_mig(cluster: MigCluster) -> MigPlan:
@@ -894,9 +782,8 @@ def recommend_mig(cluster: MigCluster) -> MigPlan:
     ----------
     cluster : what `read_mig` says
     """
-    groups = groups_of(cluster)
-    draft = most_served(cluster.gpus, {group: len(asks) for group, asks in groups.items()})
-    waiting = {group: list(asks) for group, asks in groups.items()}
+    waiting = groups_of(cluster)
+    draft = most_served(cluster.gpus, {group: len(asks) for group, asks in waiting.items()})
     new: list[dict[int, str]] = [{} for _ in cluster.gpus]
     for group, places in draft.places:
         ask = waiting[group].pop(0)
@@ -905,12 +792,10 @@ def recommend_mig(cluster: MigCluster) -> MigPlan:
     rows = [row for gpu, here, left in zip(cluster.gpus, new, draft.left, strict=True)
             for row in rows_of_gpu(gpu, here, left)]
     queue = Queue(cluster.gpus, new)
-    for group, asks in waiting.items():
-        for ask in asks:
-            later = wait_for(queue, draft.among(group), ask)
-            rows += [row_of(cluster.gpus[one.place.gpu], one.place.placement, "later", ask.pod,
-                            "|".join(one.after)) for one in later] or [
-                {"profile": "+".join(group[1]), "state": "nowhere", "pod": ask.pod}]
+    for ask in (ask for asks in waiting.values() for ask in asks):
+        rows += [row_of(cluster.gpus[k], placement, state="later", pod=ask.pod,
+                        after="|".join(after)) for (k, placement), after in queue.wait(ask)] or [
+            {"profile": "+".join(ask.profiles), "state": "nowhere", "pod": ask.pod}]
     columns = ["node", "gpu", "profile", "start", "device", "state", "pod", "after", "known"]
     whole_rows = [dict.fromkeys(columns, "") | row for row in rows]
     return MigPlan(cluster, pd.DataFrame(whole_rows, columns=columns, dtype=object))
@@ -943,32 +828,6 @@ def mig_parted(plan: MigPlan) -> str:
                 lines.append("      mig-devices:")
                 lines += [f"        {json.dumps(name)}: {n}" for name, n in sorted(counts.items())]
     return "\n".join(lines) + "\n" if len(lines) > 2 else ""
-
-
-@dataclass(frozen=True)
-class MigReport(Report):
-    """A layout as files: layout.csv, ledger.csv, summary.json and mig-parted.yaml."""
-
-    parted: str
-
-    def write_tables(self, folder: Path) -> None:
-        """Write the tables, and the configuration, into a folder that exists."""
-        super().write_tables(folder)
-        write_bytes(self.parted.encode(), Path(folder, "mig-parted.yaml"))
-
-
-def report_of(plan: MigPlan) -> MigReport:
-    """Report of a layout.
-
-    Parameters
-    ----------
-    plan : what `recommend_mig` says
-    """
-    states = {str(name): int(count) for name, count in plan.table["state"].value_counts().items()}
-    summary = {"gpus": len(plan.cluster.gpus), "pods": len(plan.cluster.asks),
-               "served": plan.num_served, "instances": states}
-    tables = {"layout.csv": plan.table, "ledger.csv": plan.cluster.ledger}
-    return MigReport(summary, tables, {}, plan.lines()[0], mig_parted(plan))
 
 
 def text_of(plan: MigPlan) -> str:
