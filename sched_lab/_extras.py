@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 # package, as it is imported -> extra of settings.ini
 EXTRA_OF = {
     "altair": "charts", "vl_convert": "charts",
-    "scipy": "solvers", "ortools": "solvers",
+    "scipy": "solvers",
     "sqlalchemy": "service", "pymysql": "mariadb", "psycopg": "postgresql",
     "pooch": "traces", "pyarrow": "parquet",
     "dask": "distributed", "distributed": "distributed",

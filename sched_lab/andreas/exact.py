@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +34,6 @@ SCALE = 1000.0  # HiGHS takes 1e-6 for nothing; in thousandths of a EUR that is 
 TOLERANCE = 1e-6
 MOST_NODES = 2**31 - 1  # of branch and bound: as many as there may be
 OUT_OF_TIME = 1  # status of a search that the clock has stopped
-MOST_ASSIGNMENTS = 1_000_000  # that brute force tries
 
 # %% ../../nbs/34_exact.ipynb #34-016
 class Places(NamedTuple):
@@ -488,49 +486,3 @@ def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float =
         return float(code_objective(fleet, jobs, now_s, *assignment, rho))
 
     return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, objective)
-
-# %% ../../nbs/34_exact.ipynb #34-051
-def all_assignments(fleet: Fleet, jobs: Jobs) -> Iterator[Assignment]:
-    """Yield every assignment that respects the nodes' GPUs."""
-    places = places_of(fleet, jobs)
-    free = fleet.node_gpus.copy()
-    node = np.full(len(jobs.due_s), -1)
-    configuration = np.full(len(jobs.due_s), -1)
-
-    def extend(job: int) -> Iterator[Assignment]:
-        if job == len(node):
-            yield Assignment(node.copy(), configuration.copy())
-            return
-        yield from extend(job + 1)
-        for place in np.flatnonzero(places.job == job):
-            n = places.node[place]
-            gpus = places.gpus[place]
-            if free[n] >= gpus:
-                free[n] -= gpus
-                node[job] = n
-                configuration[job] = places.configuration[place]
-                yield from extend(job + 1)
-                free[n] += gpus
-                node[job] = configuration[job] = -1
-
-    return extend(0)
-
-# %% ../../nbs/34_exact.ipynb #34-051p
-def brute_force(fleet: Fleet, jobs: Jobs,
-                objective: Callable[[Assignment], float]) -> tuple[Assignment, float]:
-    """Return the best of all assignments and its objective.
-
-    Raises
-    ------
-    InputError : if there may be more than `MOST_ASSIGNMENTS`, reckoned as if nodes could not be
-        full
-    """
-    places = np.bincount(places_of(fleet, jobs).job, minlength=len(jobs.due_s))
-    if (choices := math.prod(1 + int(count) for count in places)) > MOST_ASSIGNMENTS:
-        raise InputError(
-            f"{choices:,} ways to choose, and brute force tries at most {MOST_ASSIGNMENTS:,}",
-            mend="give fewer jobs or nodes, or use solve_exact")
-    value, _, best = min(
-        ((objective(one), i, one) for i, one in enumerate(all_assignments(fleet, jobs))),
-        key=lambda row: row[:2])
-    return best, value

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from .profiles import ProfileMig
 from .refine import check_times, far
 from .repartition import schedule_of
 from .tasks import Batch
-from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = ['bound', 'Optimum', 'optimum', 'optimum_with_reconfiguration']
@@ -1072,69 +1070,3 @@ def optimum_with_reconfiguration(mig: Mig, times_s: Floats, *, max_visits: int =
     InputError : if the times cannot be used
     """
     return _optimum(mig, times_s, max_visits)
-
-# %% ../../nbs/55_far_bounds.ipynb #55-050
-def _solver() -> Any:
-    """Give the CP-SAT module of OR-Tools, which only `optimum_cp` needs."""
-    try:
-        return import_module("ortools.sat.python.cp_model")
-    except ImportError:
-        raise InputError("optimum_cp needs the package ortools, which is not installed",
-                         mend="pip install 'sched_lab[solvers]'") from None
-
-# %% ../../nbs/55_far_bounds.ipynb #55-050p
-def _constrain(model: Any, last: Any, tree: Tree, times_s: Floats,
-               horizon: int) -> list[dict[int, Any]]:
-    """State constraints 1 and 2, and that all ends by `last`; for each task its rows."""
-    on_slice: dict[tuple[int, int], list[Any]] = {}
-    runs: list[dict[int, Any]] = []
-    for task in range(len(times_s)):
-        start = model.new_int_var(0, horizon, f"start {task}")
-        runs.append({})
-        for i in np.flatnonzero(np.isfinite(times_s[task, tree.size_index])).tolist():
-            time = int(times_s[task, tree.size_index[i]])
-            here = model.new_bool_var(f"{task} on {i}")
-            runs[task][i] = here
-            interval = model.new_optional_fixed_size_interval_var(start, time, here,
-                                                                  f"run {task} on {i}")
-            model.add(start + time <= last).only_enforce_if(here)
-            for piece in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i]):
-                on_slice.setdefault((int(tree.gpu[i]), piece), []).append(interval)
-        model.add_exactly_one(runs[task].values())
-    for intervals in on_slice.values():
-        model.add_no_overlap(intervals)
-    return runs
-
-# %% ../../nbs/55_far_bounds.ipynb #55-051
-def optimum_cp(mig: Mig, times_s: Floats, *, max_effort: float = 60.0) -> Optimum:
-    """Optimum without reconfiguration by constraint programming, from constraints 1 and 2 alone.
-
-    Parameters
-    ----------
-    mig : the GPUs
-    times_s : (tasks, sizes) whole seconds, infinite where the task does not fit
-    max_effort : deterministic time, the unit of work of the solver, after which it gives up
-
-    Raises
-    ------
-    InputError : if a time is not whole, or the `solvers` extra is not installed
-    """
-    cp = _solver()
-    times_s = check_times(mig, times_s)
-    if (times_s[np.isfinite(times_s)] % 1).any():
-        raise InputError("a time is not whole", mend="round the times, or multiply them first")
-    model = cp.CpModel()
-    horizon = int(times_s.min(axis=1).sum())
-    last = model.new_int_var(0, horizon, "makespan")
-    runs = _constrain(model, last, mig.tree, times_s, horizon)
-    model.minimize(last)
-    solver = cp.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.max_deterministic_time = max_effort
-    status = solver.solve(model)
-    if status not in (cp.OPTIMAL, cp.FEASIBLE):
-        raise InputError(f"no schedule found within an effort of {max_effort:g}",
-                         mend="allow more effort")
-    chosen = [next(i for i, here in run.items() if solver.value(here)) for run in runs]
-    schedule = schedule_of(without_reconfiguration(mig), times_s, np.array(chosen, np.int64))
-    return Optimum(schedule, float(solver.best_objective_bound), status == cp.OPTIMAL)

@@ -5,9 +5,7 @@
 # %% ../../nbs/57b_far_due.ipynb #57b-004
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import permutations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +13,7 @@ import numpy as np
 from ..lab.arrays import Floats, Integers
 from .lists import OPEN, Instances, instances_of, play
 from .mig import Mig, Schedule
-from .mixed import (far_mixed, fluid_s, mixed_bound, resources_of,
-                                 schedule_by_parts, soonest_s)
+from .mixed import far_mixed, fluid_s, resources_of, schedule_by_parts, soonest_s
 from .multibatch import chain
 from .tasks import Batch, Terms, no_terms
 from ..lab.frames import InputError
@@ -242,50 +239,3 @@ def tardiness_bound(mig: Mig, batch: Batch) -> float:
     share_s = np.cumsum(np.sort(fluid_s(resources, batch.times_s)[1]))
     crowd = float(np.maximum(0.0, share_s - np.sort(terms.due_s)).sum())
     return max(alone, float(terms.weight.min()) * crowd)
-
-
-def objective_bound(mig: Mig, batch: Batch, objective: str) -> float:
-    """What no schedule stays below in an objective.
-
-    Parameters
-    ----------
-    mig, batch : the problem
-    objective : one of `OBJECTIVES`
-    """
-    if check_objective(objective) == "tardiness":
-        return tardiness_bound(mig, batch)
-    return mixed_bound(mig, batch.times_s, batch.terms)
-
-# %% ../../nbs/57b_far_due.ipynb #57b-018
-MOST_LISTS = 2_000_000
-
-
-def every_list(mig: Mig, batch: Batch) -> Iterable[TaskList]:
-    """All orders with all instances.
-
-    Raises
-    ------
-    InputError : if there are more than two million
-    """
-    options = [np.flatnonzero(np.isfinite(own_s[mig.tree.size_index])).tolist()
-               for own_s in batch.times_s]
-    count = float(np.prod([len(own) for own in options])) * float(
-        np.prod(np.arange(1, len(batch) + 1)))
-    if count > MOST_LISTS:
-        raise InputError(f"{count:.0f} lists are too many to try",
-                         mend="give fewer tasks, or use the policy lists")
-    return (TaskList(order, rows) for order in permutations(range(len(batch)))
-            for rows in product(*options))
-
-
-def best_of_every_list(mig: Mig, batch: Batch, objective: str) -> Schedule:
-    """The best schedule of all lists, by trying them.
-
-    Parameters
-    ----------
-    mig, batch : the problem
-    objective : one of `OBJECTIVES`
-    """
-    problem = list_problem(mig, batch, objective)
-    return min((played(problem, tasks) for tasks in every_list(mig, batch)),
-               key=lambda one: one[0])[1]

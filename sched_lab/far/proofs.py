@@ -35,36 +35,6 @@ def proved_factor(mig: Mig) -> float:
         return (8 * g - 1) / (4 * g)
     return max(13 / 6 - 1 / (6 * g), 11 / 4 - 1 / g, 12 / 5 - 2 / (5 * g))
 
-# %% ../../nbs/55a_far_proofs.ipynb #55a-011
-def tight_instance_a30(epsilon: float, num_gpus: int = 1) -> Floats:
-    """Times on 1, 2, 4 slices of a batch that is as bad for FAR as any can be.
-
-    The best makespan is 1 s. Without reconfiguration FAR needs (8g - 1) / 4g s on g A30s, less
-    `epsilon`, or twice that for g = 1.
-    """
-    one = [[1, 1, np.inf], [1, np.inf, 1 / 4 - epsilon], [np.inf, 1, 1 / 2 - epsilon]]
-    parts = np.arange(1, num_gpus) / (4 * num_gpus)
-    pairs = np.column_stack([3 / 4 - parts, 1 / 4 + parts]).reshape(-1, 1)
-    return np.vstack([one, np.pad(pairs, ((0, 0), (2, 0)), constant_values=np.inf)])
-
-# %% ../../nbs/55a_far_proofs.ipynb #55a-011p
-def falling_instance_a30(epsilon: float, num_gpus: int = 1) -> Floats:
-    """Times on 1, 2, 4 slices that never grow with the size; the best makespan is 1 s.
-
-    All are finite. Without reconfiguration FAR needs 7/4 on one A30, and 2 - 1/(4g - 4) on g > 1 of
-    them, less a multiple of `epsilon`.
-    """
-    rest = max(num_gpus - 1, 1)
-    small = [[1 / rest, 1 / rest, 1 / (4 * rest) - epsilon]] * (rest * (4 * rest - 1))
-    whole = [[9.0, 9.0, 1.0]] * (num_gpus > 1)
-    return np.array([*whole, *small, [1.0, 1.0, 1.0]])
-
-# %% ../../nbs/55a_far_proofs.ipynb #55a-011q
-def tight_instance_a100(epsilon: float) -> Floats:
-    """Times on 1, 2, 3, 4, 7 slices: at best 1 + `epsilon` s, FAR 2 s, without reconfiguration."""
-    late = 1 + epsilon
-    return np.array([[1, 1, 1, 1 / 4, 1 / 4], [8, 8, late, late, late], [9, 9, 1, 3 / 4, 3 / 4]])
-
 # %% ../../nbs/55a_far_proofs.ipynb #55a-019
 class Ratio(NamedTuple):
     """FAR against the exact optimum of one batch, both without reconfiguration."""
@@ -145,26 +115,3 @@ def worst_ratio(mig: Mig, num_tasks: int, seed: int | list[int], rounds: int, *,
             times_s = _changed(here.times_s, rng)
         worst = max(worst, here, key=lambda found: found.ratio)
     return worst
-
-# %% ../../nbs/55a_far_proofs.ipynb #55a-025
-def online_s(mig: Mig, times_s: Floats, release_s: Floats) -> float:
-    """End of the last batch when each batch is all that was released while the one before it ran.
-
-    Cutting takes no time, and batches do not overlap.
-    """
-    tree = without_reconfiguration(mig).tree
-    sizes = np.array(mig.sizes)
-    now_s = 0.0
-    waiting = np.ones(len(times_s), bool)
-    while waiting.any():
-        now_s = max(now_s, float(release_s[waiting].min()))
-        batch = waiting & (release_s <= now_s)
-        now_s += float(far_plan(tree, times_s[batch], sizes, False).makespan_s)
-        waiting &= ~batch
-    return now_s
-
-# %% ../../nbs/55a_far_proofs.ipynb #55a-025p
-def release_bound_s(mig: Mig, times_s: Floats, release_s: Floats) -> float:
-    """No schedule ends before a release and then the best for all tasks from then on."""
-    return max(float(r) + optimum(mig, times_s[release_s >= r]).makespan_s
-               for r in np.unique(release_s))

@@ -2,9 +2,10 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
-from sched_lab.andreas.model import Instance, parse_instance
+from sched_lab.andreas.model import Assignment, Instance, parse_instance
 from sched_lab.traces import find_reference
 
 GOLDEN = find_reference("andreas/golden.json")
@@ -20,3 +21,18 @@ def instance_of(case: dict[str, Any]) -> Instance:
         "nodes": [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]],
         "jobs": [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
                   "times_s": job["t"]} for job in case["jobs"]]})
+
+
+def every_assignment(fleet, jobs, chosen=()):
+    """All choices of a node and configuration, or none, for each job that the nodes bear."""
+    if len(chosen) == len(jobs.due_s):
+        yield Assignment(*np.array(chosen, np.int64).reshape(-1, 2).T)
+        return
+    used = np.zeros(len(fleet.node_type), np.int64)
+    for node, c in chosen:
+        used[node] += fleet.configuration_gpus[c] if node >= 0 else 0
+    yield from every_assignment(fleet, jobs, (*chosen, (-1, -1)))
+    for c in np.flatnonzero(np.isfinite(jobs.times_s[len(chosen)])):
+        for node in np.flatnonzero((fleet.node_type == fleet.configuration_type[c])
+                                   & (used + fleet.configuration_gpus[c] <= fleet.node_gpus)):
+            yield from every_assignment(fleet, jobs, (*chosen, (node, c)))

@@ -1,4 +1,4 @@
-"""Energy of a day: brute force second by second, the meter of all families, and the bound against all small plans."""
+"""Energy of a day: brute force second by second, and the bound against all small plans."""
 import itertools
 from dataclasses import replace
 
@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.andreas.energy import bill_of_day, holdings_of, masks_of, node_watts
+from sched_lab.andreas.energy import bill_of_day
 from sched_lab.andreas.instances import generate
 from sched_lab.andreas.machines import draws_of, energy_by_job, eur_of, fleet_at, integral_until, price_at, site_of
 from sched_lab.andreas.model import HISTORY, Fleet, Instance, Jobs, Prices, Site, check_schedule
 from sched_lab.andreas.simulation import lower_bound_eur, simulate
-from sched_lab.lab.frames import InputError
-from sched_lab.meter import check_holdings, default_tariff, meter
+from sched_lab.meter import default_tariff
 
 SITE = Site(("mixed", "small"), np.array([0, 0, 1]), np.array([360.0, 360.0]),
             np.array([[0.0, 170.0, 340.0], [0.0, 80.0, np.inf]]), 0.2, 1.3)
@@ -129,24 +128,8 @@ def test_the_integral_of_prices_is_that_of_a_fine_sum():
     assert last - first == pytest.approx(price_at(prices, fine).sum() * 0.001)
 
 
-def test_the_meter_reads_what_the_day_is_billed():
-    """Nodes with one type of GPU: energy, money and carbon to nine digits."""
+def test_the_bill_of_a_day_has_its_energy_and_its_carbon():
     day = simulate(generate(1, 4, 0.8, scenario=2), "greedy", loss="moved")
-    cluster, holdings = holdings_of(day)
-    check_holdings(cluster, holdings)
-    read = meter(cluster, holdings, node_watts(day.instance), np.array(day.horizon), asleep_after_s=0.0)
-    kwh = float(read["asleep_w"].iloc[0]) / 1000 * (day.horizon[1] - day.horizon[0]) / 3600
     bill = bill_of_day(day, default_tariff(), day.horizon)
-    assert bill.energy_kwh == pytest.approx(kwh, rel=1e-9)
     assert bill.energy_eur == pytest.approx(day.energy_eur, rel=1e-9)
-    assert bill.co2_kg == pytest.approx(kwh * 0.214, rel=1e-9)
-
-
-def test_two_types_have_no_watts_by_number():
-    with pytest.raises(InputError, match="two types"):
-        node_watts(MIXED)
-
-
-def test_gpus_are_given_once():
-    gpus, start_s, end_s = np.array([2, 1, 1, 2]), np.array([0.0, 0.0, 5.0, 9.0]), np.array([9.0, 5.0, 9.0, 12.0])
-    assert masks_of(3, gpus, start_s, end_s).tolist() == [0b110, 0b001, 0b001, 0b011]
+    assert bill.co2_kg == pytest.approx(bill.energy_kwh * 0.214, rel=1e-9)
