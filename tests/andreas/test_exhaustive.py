@@ -25,8 +25,8 @@ OPTIONS = {
 
 
 def drawn(rng, options, has_begun):
-    """Two or three jobs at random; some cannot run everywhere, some are partly done and running."""
-    num_jobs = 2 if rng.random() < 0.8 else 3
+    """Two jobs at random; some cannot run everywhere, some are partly done and running."""
+    num_jobs = 2
     times_s = STEP_S * rng.integers(1, 6, (num_jobs, 3))
     times_s[rng.random(times_s.shape) < 0.25] = np.inf
     times_s[:, 0] = STEP_S * rng.integers(1, 6, num_jobs)
@@ -93,13 +93,13 @@ class EveryDay:
         return eur, tuple(round(max(0.0, part * (1 - STEP_S / s)), 9) if s < np.inf else part
                           for part, s in zip(left, need_s, strict=True))
 
-    def least_eur(self):
-        """Find the least bill of all days of up to 150 seconds."""
+    def least_eur(self, limit_eur):
+        """Find the least bill of all days of up to 150 seconds that cost less than one that is known."""
         instance = self.instance
         submission_s = self.jobs.submission_s
         now_s = float(submission_s.min()) if instance.present is None else instance.now_s
         days = {(1.0,) * len(submission_s): 0.0}  # part of each job that is left: what was paid so far
-        least = np.inf
+        least = limit_eur
         for _ in range(15):
             following = {}
             for (left, paid_eur), plan in product(days.items(), self.plans):
@@ -122,11 +122,10 @@ def test_no_day_costs_less_than_the_bound(name, has_begun):
     for _ in range(4):
         instance = drawn(rng, OPTIONS[name], has_begun)
         bound_eur = lower_bound_eur(instance)
-        least = EveryDay(instance).least_eur()
+        paid = [simulate(instance, policy, loss=loss, period_s=period_s, how=SearchOptions(max_iterations=20)).total_eur
+                for policy in day_policies()
+                for loss, period_s in (("none", 20.0), ("moved", 20.0), ("always", np.inf))]
+        least = EveryDay(instance).least_eur(min(paid))
         assert bound_eur <= least * (1 + 1e-9) + 1e-15
         nearest = min(nearest, least / bound_eur)
-        for policy in day_policies():
-            for loss, period_s in (("none", 20.0), ("moved", 20.0), ("always", np.inf)):
-                day = simulate(instance, policy, loss=loss, period_s=period_s, how=SearchOptions(max_iterations=20))
-                assert bound_eur <= day.total_eur * (1 + 1e-9)
     assert nearest < 1.5  # not by far

@@ -11,7 +11,6 @@ from sched_lab.andreas.greedy import (
     draw,
     greedy,
     leap,
-    pressure_s,
     randomized_greedy,
 )
 from sched_lab.andreas.instances import toy_instance
@@ -211,8 +210,9 @@ def queues(draw_from, *, most_jobs=9):
     return instance.fleet, instance.jobs, some(0.0, 600.0)
 
 
-@settings(max_examples=150, deadline=None)
-@given(queues(), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40]), st.sampled_from([0.0, 1.0, RHO]),
+@settings(max_examples=120, deadline=None)
+@given(queues(most_jobs=15), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40, 150]),
+       st.sampled_from([0.0, 1.0, RHO]),
        st.sampled_from([0.0, 300.0, 1800.0]))
 def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds, rho, period_s):
     node, configuration, eur = plain_rounds(*queue, rounds, seed, as_code, rho, period_s)
@@ -223,15 +223,6 @@ def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds
     if rounds == 1:
         plain = greedy(*queue)
         assert plain.node.tolist() == node and plain.configuration.tolist() == configuration
-
-
-@settings(max_examples=20, deadline=None)
-@given(queues(most_jobs=25), st.integers(1, M - 1), st.booleans())
-def test_long_runs_agree_too(queue, seed, as_code):
-    node, configuration, eur = plain_rounds(*queue, 200, seed, as_code, RHO)
-    found, found_eur = randomized_greedy(*queue, SearchOptions(max_iterations=200, seed=seed, as_code=as_code))
-    assert found.node.tolist() == node and found.configuration.tolist() == configuration
-    assert found_eur == pytest.approx(eur, abs=1e-12)
 
 
 def objective(queue, assignment, as_code):
@@ -256,15 +247,6 @@ def test_more_rounds_are_never_worse_and_every_assignment_is_valid(queue, seed, 
         least_eur = eur
 
 
-@settings(max_examples=40, deadline=None)
-@given(queues(most_jobs=15), st.integers(0, M), st.booleans())
-def test_the_same_seed_gives_the_same_assignment(queue, seed, as_code):
-    once, again = (randomized_greedy(*queue,
-                                     SearchOptions(max_iterations=30, seed=seed, as_code=as_code)) for _ in range(2))
-    assert once[1] == again[1]
-    assert (once[0].node == again[0].node).all() and (once[0].configuration == again[0].configuration).all()
-
-
 def crowd() -> tuple[Fleet, Jobs, float]:
     """Forty jobs on four nodes, all numbers different."""
     rng = np.random.default_rng(33)
@@ -275,31 +257,6 @@ def crowd() -> tuple[Fleet, Jobs, float]:
     cost = {"A,1": 0.1, "A,2": 0.15, "B,1": 0.09, "B,2": 0.11}
     instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
     return instance.fleet, instance.jobs, 600.0
-
-
-@pytest.mark.parametrize("as_code", [False, True])
-def test_other_seeds_give_other_assignments_and_most_are_better_than_greedy(as_code):
-    queue = crowd()
-    found = [randomized_greedy(*queue,
-                               SearchOptions(max_iterations=50, seed=seed, as_code=as_code)) for seed in range(1, 11)]
-    assert len({tuple(assignment.node) for assignment, _ in found}) > 3
-    greedy_eur = objective(queue, greedy(*queue), as_code)
-    assert sum(eur < greedy_eur for _, eur in found) > 5
-
-
-def test_the_two_randomisations_differ():
-    (printed, _), (coded, _) = (randomized_greedy(*crowd(), SearchOptions(max_iterations=50, as_code=flag))
-                                for flag in (False, True))
-    assert (printed.node != coded.node).any()
-
-
-def test_as_printed_the_rounds_minimise_what_is_printed():
-    # as coded, the best round may be worse by Eq. 1 than the one it began with; as printed it never is
-    queue = crowd()
-    (printed, printed_eur), (coded, _) = (randomized_greedy(*queue, SearchOptions(max_iterations=200, as_code=flag))
-                                          for flag in (False, True))
-    eq_1 = [plain_eq_1(*queue, *assignment, RHO, PERIOD_S) for assignment in (printed, coded, greedy(*queue))]
-    assert printed_eur == pytest.approx(eq_1[0]) and eq_1[0] < min(eq_1[1:])
 
 
 @pytest.mark.parametrize("as_code", [False, True])
@@ -329,12 +286,6 @@ def test_the_engine_is_the_one_of_the_cpp_standard():
     assert state[0] == 1043618065  # number 10,000 of minstd_rand0, section [rand.predef]
 
 
-@settings(deadline=None)
-@given(st.integers(1, M - 1), st.sampled_from([16807, 16807**2 % M]))
-def test_a_leap_is_a_remainder(number, multiplier):
-    assert leap(number, multiplier) == number * multiplier % M
-
-
 def test_the_numbers_of_the_edges_of_the_remainder():
     for number in (1, 2, 127773, 127774, 2**30, M - 2, M - 1):
         assert leap(number, 16807) == number * 16807 % M
@@ -356,23 +307,6 @@ def test_seeds_that_are_zero_to_the_engine_are_one():
     expected = randomized_greedy(*crowd(), SearchOptions(max_iterations=20, seed=1))[0].node
     for seed in (0, M, 2 * M, M + 1):
         assert (randomized_greedy(*queue, SearchOptions(max_iterations=20, seed=seed))[0].node == expected).all()
-
-
-def test_pressure_at_the_due_date_is_zero_and_one_second_later_one():
-    fleet, jobs, _ = crowd()
-    at_s = float(jobs.due_s[7] - jobs.times_s[7].min())
-    assert pressure_s(jobs, at_s)[7] == pytest.approx(0) and pressure_s(jobs, at_s + 1)[7] == pytest.approx(1)
-
-
-def test_a_job_that_ends_at_its_due_date_is_in_time():
-    # A,1 takes 100 s and is cheap, A,2 takes 50 s and is dear. Due at 100 s: A,1; at 99 s only A,2 is in time.
-    def first_choice(due_s):
-        instance = parse_instance({
-            "nodes": [{"id": "n", "gpu": "A", "num_gpus": 2}], "cost_eur_per_h": {"A,1": 1.0, "A,2": 3.0},
-            "jobs": [{"id": "j", "submission_s": 0.0, "due_s": due_s, "weight_eur_per_s": 1.0,
-                      "times_s": {"A,1": 100.0, "A,2": 50.0}}]})
-        return greedy(instance.fleet, instance.jobs, 0.0).configuration.tolist()
-    assert first_choice(100.0) == [0] and first_choice(99.0) == [1]
 
 
 def test_rounds_of_the_code():
