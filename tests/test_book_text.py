@@ -93,7 +93,7 @@ def test_every_chapter_asks_a_question():
 
 def test_the_readme_calls_chapters_as_the_book_does():
     links = re.findall(r"\[([^\]]*)\]\(nbs/(\w+)\.ipynb\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(links) > 5
+    assert len(links) >= 3
     assert [words for words, name in links
             if words.casefold() != f"chapter {number(name)} ({NAMES[name]})".casefold()] == []
 

@@ -114,7 +114,7 @@ def test_a_need_that_is_not_met_is_refused(monkeypatch):
         need("numpy", "no_such_package")
 
 
-def test_extras_are_declared_and_the_readme_names_them():
+def test_extras_are_declared_and_the_manual_names_them():
     settings = ConfigParser(delimiters=["="])
     settings.read(ROOT / "settings.ini", encoding="utf-8")
     extras = set(EXTRA_OF.values())
@@ -124,4 +124,5 @@ def test_extras_are_declared_and_the_readme_names_them():
     assert all(f'"{name}"' in declared for name in asked if name)
     base = {re.split("[<>=]", word)[0] for word in shlex.split(settings["DEFAULT"]["requirements"])}
     assert not base & {name.replace("_", "-") for name in EXTRA_OF} and len(base) <= 10
-    assert all(f"`{name}`" in (ROOT / "README.md").read_text(encoding="utf-8") for name in {*extras, "all"})
+    page = (ROOT / "manual" / "promises.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in {*extras, "all"})

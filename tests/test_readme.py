@@ -39,23 +39,12 @@ COMMANDS = [line for line in shell_lines() if line.startswith("sched-lab ")]
 # What a command prints, by how it begins: the longest beginning counts. An answer of nothing ("0 of 0") is none.
 SHOWN = {
     "example": r"^\w[\w-]*\.(csv|json)$",
-    "inflate": r"^results/seed-9: pwr-fgd:0\.1, \d+ arrivals to x = 1\.\d+: 1\.\d kW, GRAR 0\.\d+, [1-9] failed",
-    "sweep": r"^study: 9 cells: 0 kept, 9 computed$",
-    "andreas --instance": r"^day: [1-9][\d.]+ EUR, of it .* no scheduler pays less than [1-9][\d.]+ EUR$",
-    "andreas --jobs": r"^mixed: [1-9][\d.]+ EUR, of it .* no scheduler pays less than [1-9][\d.]+ EUR$",
-    "hadar": r"^week: done after 0\.\d+ h, no schedule before 0\.\d+ h;",
-    "far --gpu A100": r"^schedule: makespan [1-9][\d.]+ s, rho 1\.\d+$",
-    "far-run": r"^ +\d+ +\S+ +\S+ +run +S\S+ +train\b",
-    "far --gpu gpus.csv": r"^tonight: tardiness [\d.]+ s, makespan [1-9][\d.]+ s",
     "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;",
     "check": r"^usable$",
     "replay": r"^fgd: [1-9] served,(?: .*,)? mean wait \d+ s, [\d.]+ kWh$",
     "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",
     "place": r"^next: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
     "move": r"^moves: [1-9] moves? \(\w+\): [1-9] whole GPUs? freed",
-    "recommend": r"^team/finetune: bee, GPU 0-1-2-3$",
-    "hardware": r"H100 PCIe",
-    "day": r"^worth: .*[1-9]",
     "reproduce andreas": r"^unseen +[\d.]+ min ",
     "reproduce andreas unseen --check": r"^andreas/unseen\.csv: same \(",
 }
@@ -71,8 +60,8 @@ def stories():
 
 def test_no_command_is_left_out():
     others = set(shell_lines()) - set(COMMANDS)
-    assert others == {"make book", "make test", "pip install .", "pip install '.[all]'"}
-    assert sum(map(len, stories())) == len(COMMANDS) and len(stories()) == 6
+    assert others == {"make book", "make test", "pip install '.[all]'", "kubectl get nodes,pods -A -o json > dump.json"}
+    assert sum(map(len, stories())) == len(COMMANDS) and len(stories()) == 2
 
 
 @pytest.mark.parametrize("story", stories(), ids=lambda story: story[0].removeprefix("sched-lab "))
