@@ -592,7 +592,7 @@ def _with_parents(folder: Path) -> Iterator[None]:
         raise
 
 
-def _hidden(target: Path) -> Path:
+def hidden_neighbour(target: Path) -> Path:
     """The hidden neighbour of a file or folder that this process writes."""
     return target.with_name(f".{target.name}.partial-{os.getpid()}")
 
@@ -633,7 +633,7 @@ def write_bytes(data: bytes, path: str | Path) -> Path:
     try:
         with _with_parents(target.parent):
             remove_leftovers(target.parent, re.escape(target.name))
-            neighbour = _hidden(target)
+            neighbour = hidden_neighbour(target)
             try:
                 neighbour.unlink(missing_ok=True)  # a link that somebody has put there is not ours
                 with open(neighbour, "xb") as file:  # and "x" follows none
@@ -830,7 +830,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     ensure_writable(path)
     folder = Path(path).resolve()
     target = folder / "run" if folder.is_dir() else folder  # a neighbour of it is on the same disk
-    hidden = _hidden(target)
+    hidden = hidden_neighbour(target)
     is_lent = False
     try:
         with _with_parents(target.parent):

@@ -18,7 +18,7 @@ import pandas as pd
 
 from .frames import InputError, check_one_of, is_finished, read_frame, sha256, write_frame
 from .jit import is_ours, source_stamp
-from .sweeps import Shown, sweep
+from .sweeps import sweep
 
 __all__ = ['STATUSES', 'Workplace', 'Experiment', 'experiments_frame', 'Claim', 'claims_frame', 'reproduce']
 
@@ -71,7 +71,7 @@ class Workplace:
         """
         about = {**stamp_of(function), **(depends_on or {})}
         return sweep(function, cells, self.folder / name, depends_on=about,
-                     workers=self.workers, shown=Shown(name)).frame
+                     workers=self.workers, shown=name).frame
 
     def data(self, name: str) -> Path:
         """Path of a data file.

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import multiprocessing
@@ -17,13 +16,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import product
-from multiprocessing.connection import wait
+from multiprocessing.connection import wait as wait_for
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -35,8 +36,10 @@ from .. import __version__
 from . import jit
 from .frames import (
     InputError,
+    OutputError,
     SchedLabError,
     ensure_writable,
+    hidden_neighbour,
     input_key,
     read_frame,
     read_sidecar,
@@ -135,26 +138,21 @@ def _kind(column: pd.Series[Any]) -> str:
         f"the column {column.name} holds {column.dtype}; return texts, numbers or truth values")
 
 
-_BAD_TEXT = ("a text holds a carriage return, a zero byte or half a character; "
-             "leave them out")
-
-
-def _frame_of(result: Any) -> pd.DataFrame:
-    """A frame, or a mapping for one row, as a frame with rows counted from 0."""
-    if not isinstance(result, pd.DataFrame | Mapping):
-        raise TypeError(
-            f"the result is a {type(result).__name__}; return a frame, or a mapping for one row")
-    if isinstance(result, pd.DataFrame):
-        return result.reset_index(drop=True)
-    try:
-        return pd.DataFrame([result])
-    except UnicodeEncodeError:  # pandas keeps texts in Arrow where it finds it
-        raise ValueError(_BAD_TEXT) from None
+_BAD_TEXT = "a text holds a carriage return, a zero byte or half a character; leave them out"
 
 
 def tidy(result: Any, cell: Cell) -> pd.DataFrame:
-    """The result of one cell as the frame that its file will give back."""
-    frame = _frame_of(result)
+    """The result of one cell, a frame or a mapping for one row, as the frame that its file gives back."""
+    if isinstance(result, pd.DataFrame):
+        frame = result.reset_index(drop=True)
+    elif isinstance(result, Mapping):
+        try:
+            frame = pd.DataFrame([result])
+        except UnicodeEncodeError:  # pandas keeps texts in Arrow where it finds it
+            raise ValueError(_BAD_TEXT) from None
+    else:
+        raise TypeError(
+            f"the result is a {type(result).__name__}; return a frame, or a mapping for one row")
     names = list(frame.columns)
     if not names or not all(isinstance(name, str)
                             for name in names) or len(set(names)) < len(names):
@@ -178,171 +176,174 @@ class Outcome(NamedTuple):
     trace: str = ""
 
 
-def failed_outcome(trouble: BaseException, number: int, *_: Any,
-                   seconds: float = 0.0) -> tuple[Any, ...]:
-    """Outcome of a cell in which something was raised."""
-    problem = " ".join(f"{type(trouble).__name__}: {trouble}".split())
-    return number, None, seconds, problem, "".join(traceback.format_exception(trouble))
+Numbered = Iterable[tuple[int, Cell]]
+Outcomes = Generator[Outcome, None, None]
 
 
-def compute_cell(function: Function, number: int, cell: Cell) -> tuple[Any, ...]:
-    """Outcome of one cell, as a plain tuple; this is all that a worker runs."""
+def compute_cell(function: Function, number: int, cell: Cell) -> Outcome:
+    """Outcome of one cell; this is all that a worker runs."""
     start = time.perf_counter()
     try:
         with jit.heard():
             result = function(**cell)
-        return number, tidy(result, cell), time.perf_counter() - start, "", ""
+        return Outcome(number, tidy(result, cell), time.perf_counter() - start)
     except jit.Terminated:
         raise
     except (Exception, SystemExit) as trouble:
-        return failed_outcome(trouble, number, seconds=time.perf_counter() - start)
+        return Outcome(number, None, time.perf_counter() - start,
+                       " ".join(f"{type(trouble).__name__}: {trouble}".split()),
+                       "".join(traceback.format_exception(trouble)))
 
 
-Job = Callable[[int, Any], tuple[Any, ...]]  # a number and what to compute -> an `Outcome`
-Numbered = Iterable[tuple[int, Any]]
-Outcomes = Generator[Outcome, None, None]
+def _pack(function: Function) -> bytes:
+    """The function as bytes, by name from a module, else by value; refuse one that cannot travel."""
+    import cloudpickle
 
-
-def _here(job: Job, cells: Numbered) -> Outcomes:
-    """One cell after the other in this process."""
-    for number, cell in cells:
-        yield Outcome(*job(number, cell))
-
-
-class _Sent:
-    """A function on its way to another process: by name from a module, else by value."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        import cloudpickle
-
-        self.packed: bytes = cloudpickle.dumps(function)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        import cloudpickle
-
-        return cloudpickle.loads, (self.packed,)
-
-
-def _pack(job: Job) -> bytes:
-    """The job as bytes; refuse one whose function cannot travel."""
     try:
-        return _Sent(job).packed
+        packed: bytes = cloudpickle.dumps(function)
+        return packed
     except Exception as trouble:  # whatever the objects inside it raise
         raise InputError(f"the function cannot be sent to a worker ({trouble})",
                          mend="bind plain values only, or compute with one worker") from None
 
 
-def _unpack(packed: bytes) -> Job:
-    """The job, or one that fails like this did: the first cell then tells why."""
-    try:
-        job: Job = pickle.loads(packed)
-        return job
-    except Exception as trouble:
-        return partial(failed_outcome, trouble)
-
-
-PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that a process gets when its parent is gone
+# --- workers on this machine
 
 
 def _end_with_parent() -> None:
     """From now on, end this process when the one that started it is gone."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
+    assert parent is not None
 
     def watch() -> None:
-        if parent is not None:
-            wait([parent.sentinel])
-            os._exit(1)
+        wait_for([parent.sentinel])
+        os._exit(1)
 
+    if os.name == "posix":  # the thread does not get to run while compiled code does: the default of SIGIO is to end
+        import fcntl
+
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _serve(pipe: Any, packed: bytes, is_interpreted: bool) -> None:
-    """What a worker does: receive cells and send back their outcomes, until the pipe ends."""
-    # Ctrl-C is for the parent, who then ends its workers
-    signal.signal(signal.SIGINT, lambda *_: None)
-    _end_with_parent()
-    jit.is_interpreted = is_interpreted  # before the job's own modules are imported
-    job = _unpack(packed)
-    with suppress(EOFError, OSError):
-        while True:
-            number, cell = pipe.recv()
-            pipe.send(job(number, cell))
+_computed: Function  # by this process, if it is a worker
 
-# how often to see whether a silent worker is alive; children of its own may hold its pipe open
-LOOK_EVERY_S = 1.0
+
+def _begin(packed: bytes, is_interpreted: bool) -> None:
+    """Make this process a worker."""
+    global _computed
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the parent, who then ends its workers
+    _end_with_parent()
+    jit.is_interpreted = is_interpreted  # before the function's own modules are imported
+    try:
+        _computed = pickle.loads(packed)
+    except Exception as error:
+        trouble = error
+
+        def fail(**cell: Any) -> None:
+            raise trouble
+
+        _computed = fail
+
+
+def _compute(number: int, cell: Cell, file: Path) -> None:
+    """Compute a cell, and leave its outcome in a file: who reads half of it from a pipe would wait for the rest for ever."""
+    outcome = pickle.dumps(compute_cell(_computed, number, cell))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(outcome)
+    except OSError as trouble:
+        raise OutputError(f"{file}: cannot be written ({trouble.strerror})") from None
+
+
+LOOK_EVERY_S = 1.0  # whether a silent worker is alive; children of its own may hold its pipes open
 END_WITHIN_S = 5.0  # how long a worker may take to end after its last cell
 
 
-@dataclass
+class _Spawning(SpawnContext):
+    """Starts a process that does not run the program of `__main__` again, and keeps it in hand."""
+
+    def Process(self, *arguments: Any, **options: Any) -> Any:  # type: ignore[override]
+        self.process = super().Process(*arguments, **options)
+        return self.process
+
+
 class _Worker:
-    """A process, the pipe to it, and the number of the cell it is at."""
+    """A process in an executor of its own, so that the cell is known at which it dies.
 
-    process: Any
-    pipe: Any
-    number: int = -1
+    Parameters
+    ----------
+    packed : the function that computes cells
+    """
 
-    def begin(self, number: int, cell: Any) -> None:
-        """Give it a cell; if it is dead, that shows when its outcome is read."""
+    def __init__(self, packed: bytes) -> None:
+        spawning = _Spawning()
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # else the worker would run the program again
+        try:
+            self.executor = ProcessPoolExecutor(1, spawning, _begin, (packed, jit.is_interpreted))
+            self.executor.submit(os.getpid)  # starts it
+        except OSError as trouble:
+            raise SweepError(
+                f"a worker process cannot be started ({trouble.strerror}); give fewer workers"
+            ) from None
+        finally:
+            sys.modules["__main__"] = program
+        self.process = spawning.process
+
+    def begin(self, number: int, cell: Cell, file: Path) -> Future[None]:
+        """Give it a cell."""
         self.number = number
-        with suppress(OSError):
-            self.pipe.send((number, cell))
+        self.file = file
+        return self.executor.submit(_compute, number, cell, file)
 
-    def outcome(self) -> Outcome:
-        """What it has sent, or that it died."""
-        with suppress(EOFError, OSError):
-            if self.pipe.poll() or self.process.is_alive():
-                return Outcome(*self.pipe.recv())
-        self.process.join(LOOK_EVERY_S)
-        code = self.process.exitcode or 0
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return Outcome(
-            self.number, None,
-            problem=f"a worker process died at it ({how}), perhaps because memory ran "
-            "out; run again, with fewer workers: finished cells are kept")
-
-
-def _hire(packed: bytes) -> _Worker:
-    """Start a worker, which does not run the program of `__main__` again."""
-    spawning = multiprocessing.get_context("spawn")
-    ours, theirs = spawning.Pipe()
-    serve: Any = _Sent(_serve)
-    process = spawning.Process(target=serve, args=(theirs, packed, jit.is_interpreted))
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        process.start()
-    except OSError as trouble:
-        raise SweepError(
-            f"a worker process cannot be started ({trouble.strerror}); give fewer workers"
-        ) from None
-    finally:
-        sys.modules["__main__"] = program
-        theirs.close()
-    return _Worker(process, ours)
+    def outcome(self, future: Future[None]) -> Outcome:
+        """What it has computed, or that it died."""
+        try:
+            future.result(LOOK_EVERY_S)
+            outcome: Outcome = pickle.loads(self.file.read_bytes())
+            return outcome
+        except (BrokenProcessPool, TimeoutError):
+            self.process.join(LOOK_EVERY_S)
+            code = self.process.exitcode or 0
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            return Outcome(
+                self.number, None,
+                problem=f"a worker process died at it ({how}), perhaps because memory ran "
+                "out; run again, with fewer workers: finished cells are kept")
+        finally:
+            self.file.unlink(missing_ok=True)
 
 
-def _in_processes(job: Job, cells: Numbered, workers: int) -> Outcomes:
+def _in_processes(function: Function, cells: Numbered, workers: int,
+                  files: Sequence[Path]) -> Outcomes:
     """Cells in processes of this machine, as they finish."""
-    packed = _pack(job)
+    packed = _pack(function)
     waiting = iter(cells)
     crew: list[_Worker] = []
+    at_work: dict[Future[None], _Worker] = {}
+
+    def begin(worker: _Worker, number: int, cell: Cell) -> None:
+        at_work[worker.begin(number, cell, hidden_neighbour(files[number]))] = worker
+
     try:
         for number, cell in itertools.islice(waiting, workers):
-            crew.append(_hire(packed))
-            crew[-1].begin(number, cell)
-        at_work = {worker.pipe: worker for worker in crew}
+            crew.append(_Worker(packed))
+            begin(crew[-1], number, cell)
         while at_work:
-            ready = wait(list(at_work), LOOK_EVERY_S)
-            for pipe in ready or [
-                    pipe for pipe, worker in at_work.items() if not worker.process.is_alive()]:
-                worker = at_work[pipe]
-                outcome = worker.outcome()
+            done, _ = wait(at_work, LOOK_EVERY_S, FIRST_COMPLETED)
+            for future in done or [one for one, worker in at_work.items()
+                                   if not worker.process.is_alive()]:
+                worker = at_work.pop(future)
+                outcome = worker.outcome(future)
+                if outcome.problem:
+                    yield outcome
+                    return
                 if (following := next(waiting, None)) is not None:
-                    worker.begin(*following)
+                    begin(worker, *following)
                 else:
-                    at_work.pop(pipe).pipe.close()
+                    worker.executor.shutdown(wait=False)
                 yield outcome
         for worker in crew:
             worker.process.join(END_WITHIN_S)
@@ -350,70 +351,37 @@ def _in_processes(job: Job, cells: Numbered, workers: int) -> Outcomes:
         for worker in crew:
             worker.process.kill()
         for worker in crew:
-            worker.pipe.close()
+            worker.executor.shutdown(wait=False, cancel_futures=True)
             worker.process.join(END_WITHIN_S)
+        for worker in at_work.values():
+            worker.file.unlink(missing_ok=True)
 
 
 def count_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """Cores that this process may use, by its affinity and the quota of its container, if any."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os,
-                                                    "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no such file; "max" for no quota
         used_us, period_us = quota.read_text(encoding="ascii").split()
         cores = min(cores, math.ceil(int(used_us) / int(period_us)))
     return max(cores, 1)
 
 
+# --- workers of Dask
+
 ANSWER_WITHIN_S = 10  # how long a Dask scheduler, and its first worker, may take to answer
-LOOP_WITHIN_S = 60    # how long a thread of this process may take to begin
 
 
-@contextmanager
-def _event_loop(address: str) -> Iterator[Any]:
-    """Lend an event loop that runs in a thread."""
-    import asyncio
-
-    loops = import_module("tornado.ioloop")
-    begun = Future[tuple[Any, asyncio.Event]]()
-
-    async def live() -> None:
-        end = asyncio.Event()
-        begun.set_result((loops.IOLoop.current(), end))
-        await end.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()), daemon=True)
-    thread.start()
+def _connect(address: str) -> Any:
+    """A client of the Dask scheduler at this address, which has at least one worker."""
     try:
-        loop, end = begun.result(LOOP_WITHIN_S)
-    except TimeoutError:
-        raise InputError(
-            f"this machine is too busy to talk to {address}: "
-            f"in {LOOP_WITHIN_S} s no event loop started",
-            value=address, mend="try again later") from None
-    try:
-        yield loop
-    finally:
-        loop.add_callback(end.set)
-        thread.join(ANSWER_WITHIN_S)
-
-
-def _distributed(address: str) -> Any:
-    """The package `distributed`, if it is there."""
-    try:
-        return import_module("distributed")
+        distributed = import_module("distributed")
     except ImportError:
         raise InputError(
             f"dask={address} needs the package distributed, which is not installed",
             mend="pip install 'sched_lab[distributed]', or give workers instead") from None
-
-
-def _connect(distributed: Any, address: str, loop: Any) -> Any:
-    """A client of the Dask scheduler at this address, which has at least one worker."""
     try:
-        # a client that does not like its address cannot be closed
-        distributed.comm.resolve_address(address)
-        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False,
-                                    loop=loop)
+        distributed.comm.resolve_address(address)  # a client that does not like its address cannot be closed
+        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as trouble:
         raise InputError(
             f"no Dask scheduler answers at {address} ({type(trouble).__name__})", value=address,
@@ -427,39 +395,26 @@ def _connect(distributed: Any, address: str, loop: Any) -> Any:
                          mend=f"start one with `dask worker {address}`") from None
 
 
-WAITING_PER_THREAD = 4  # cells that a scheduler holds ready for each thread of its workers
-
-
-def _on_dask(job: Job, cells: Numbered, address: str) -> Outcomes:
+def _on_dask(function: Function, cells: Numbered, address: str) -> Outcomes:
     """Cells on the workers of a Dask scheduler, as they finish."""
-    distributed = _distributed(address)
-    _ = _pack(job)
-    waiting = iter(cells)
-    numbers: dict[str, int] = {}
-    with _event_loop(address) as loop, _connect(distributed, address, loop) as client:
-        arriving = distributed.as_completed(loop=loop)
-
-        def submit() -> int:
-            most: int = WAITING_PER_THREAD * max(1, sum(client.nthreads().values()))
-            if batch := list(itertools.islice(waiting, most - len(numbers))):
-                futures = client.map(job, *zip(*batch, strict=True), pure=False, retries=0)
-                numbers.update((future.key, number)
-                               for future, (number, _) in zip(futures, batch, strict=True))
-                arriving.update(futures)
-            return most
-
-        most = submit()
+    _pack(function)
+    numbers, given = zip(*cells, strict=True)
+    with _connect(address) as client:
+        futures = client.map(partial(compute_cell, function), numbers, given, pure=False, retries=0)
+        number_of = {future.key: number for future, number in zip(futures, numbers, strict=True)}
+        arriving = import_module("distributed").as_completed(futures, loop=client.loop)
+        del futures  # what has arrived is then forgotten over there
         for future in arriving:
-            number = numbers.pop(future.key)
             if future.status == "finished":
-                yield Outcome(*future.result())
+                yield future.result()
             else:
                 trouble = repr(
                     future.exception()) if future.status == "error" else "the scheduler was lost"
-                yield Outcome(number, None,
+                yield Outcome(number_of[future.key], None,
                               problem=f"Dask gave it up ({' '.join(trouble.split())})")
-            if 2 * len(numbers) <= most:
-                most = submit()
+
+
+# --- what is kept
 
 
 def _name_function(function: Callable[..., Any]) -> str:
@@ -521,34 +476,25 @@ class SweepError(SchedLabError):
         self.cell = cell
 
 
-def _names(frame: pd.DataFrame) -> str:
-    return ", ".join(map(str, frame.columns))
-
-
-def check_alike(frame: pd.DataFrame, cell: Cell, other: pd.DataFrame, other_cell: Cell) -> None:
-    """Refuse a frame that cannot stand under another one."""
-    if list(frame) != list(other):
-        raise SweepError(
-            f"it has the columns {_names(frame)}, but {name_cell(other_cell)} has {_names(other)}; "
-            "return the same columns from every cell", cell)
-    for name in frame if len(frame) and len(other) else ():
-        if (kind := _kind(frame[name])) != (usual := _kind(other[name])):
-            raise SweepError(
-                f"the column {name} holds {kind}, but {usual} in {name_cell(other_cell)}; "
-                "return the same kind from every cell", cell)
-
-
 def _add(frames: dict[int, pd.DataFrame], number: int, frame: pd.DataFrame,
          cells: Sequence[Cell]) -> None:
-    """Add the frame of one cell, unless it is unlike those that are there."""
+    """Add the frame of one cell, unless it cannot stand under those that are there."""
     if frames:
-        other = next((n for n, part in frames.items() if len(part)), next(iter(frames)))
-        check_alike(frame, cells[number], frames[other], cells[other])
+        first = next((n for n, part in frames.items() if len(part)), next(iter(frames)))
+        other, other_name = frames[first], name_cell(cells[first])
+        if list(frame) != list(other):
+            has, there = (", ".join(map(str, one.columns)) for one in (frame, other))
+            raise SweepError(f"it has the columns {has}, but {other_name} has {there}; "
+                             "return the same columns from every cell", cells[number])
+        for name in frame if len(frame) and len(other) else ():
+            if (kind := _kind(frame[name])) != (usual := _kind(other[name])):
+                raise SweepError(f"the column {name} holds {kind}, but {usual} in {other_name}; "
+                                 "return the same kind from every cell", cells[number])
     frames[number] = frame
 
 
-def _kept(files: Sequence[Path], cells: Sequence[Cell], report: Callable[[str], object]) -> tuple[
-        dict[int, pd.DataFrame], tuple[str, ...]]:
+def _kept(files: Sequence[Path],
+          cells: Sequence[Cell]) -> tuple[dict[int, pd.DataFrame], tuple[str, ...]]:
     """Frames that need not be computed, by number, and a line for each file that is no good."""
     kept: dict[int, pd.DataFrame] = {}
     damaged: list[str] = []
@@ -560,7 +506,7 @@ def _kept(files: Sequence[Path], cells: Sequence[Cell], report: Callable[[str], 
             damaged.append(
                 f"{name_cell(cell)}: {file.as_posix()} is damaged or unfinished; computing it again"
             )
-            report(damaged[-1])
+            print(damaged[-1], file=sys.stderr)
     return kept, tuple(damaged)
 
 
@@ -584,73 +530,47 @@ def progress_note(kept: int, computed: int, total: int, elapsed_s: float) -> str
     """
     words = [f"{kept} kept"] if kept else []
     if computed and (missing := total - kept - computed):
-        left_s = math.ceil(elapsed_s / computed * missing)
-        hours = left_s // 3600
-        minutes = left_s // 60 % 60
-        seconds = left_s % 60
+        minutes, seconds = divmod(math.ceil(elapsed_s / computed * missing), 60)
+        hours, minutes = divmod(minutes, 60)
         words.append(
             f"about {hours} h {minutes:02} min left" if hours else
             f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left")
     return ", ".join(words)
 
 
-def _to_stderr(line: str) -> None:
-    """Say one line to whoever watches."""
-    print(line, file=sys.stderr)
-
-
-class Shown(NamedTuple):
-    """What a sweep says while it runs.
-
-    Parameters
-    ----------
-    words : what stands before the bar
-    has_bar : whether there is a bar, if standard error is a terminal
-    report : is told a line about each damaged file
-    """
-
-    words: str = "cells"
-    has_bar: bool = True
-    report: Callable[[str], object] = _to_stderr
-
-
-SHOWN = Shown()
-
-
 @contextmanager
-def progress_bar(shown: Shown, kept: int, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(words: str, kept: int, total: int) -> Iterator[Callable[[int], None]]:
     """Lend a function that is told how many cells were computed.
 
     On a terminal it moves a bar, in JupyterLab it writes one line again and again, and elsewhere
     nothing.
+
+    Parameters
+    ----------
+    words : what stands before the bar; empty for no bar
+    kept, total : numbers of cells
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("{task.fields[note]}"))
-    is_shown = shown.has_bar and sys.stderr.isatty()
+    is_terminal = sys.stderr.isatty()
     start = time.monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True,
-                  disable=not is_shown) as bar:
-        task = bar.add_task(shown.words, total=total, completed=kept,
+                  disable=not (words and is_terminal)) as bar:
+        task = bar.add_task(words, total=total, completed=kept,
                             note=progress_note(kept, 0, total, 0))
 
         def advance(computed: int) -> None:
             note = progress_note(kept, computed, total, time.monotonic() - start)
             bar.update(task, completed=kept + computed, note=note)
-            if shown.has_bar and not is_shown and jit.is_watched():
-                line = ", ".join(filter(None, [f"{shown.words}: {kept + computed} of {total}", note]))
+            if words and not is_terminal and jit.is_watched():
+                line = ", ".join(filter(None, [f"{words}: {kept + computed} of {total}", note]))
                 print(f"\r{line:<72}", end="\n" if kept + computed == total else "",
                       file=sys.stderr, flush=True)
 
         yield advance
-
-
-def in_words(kept: int, computed: int, damaged: Sequence[str]) -> str:
-    """Account of a sweep in one line."""
-    again = f", {len(damaged)} of them again because the file was damaged" if damaged else ""
-    return f"{kept + computed} cells: {kept} kept, {computed} computed{again}"
 
 
 @dataclass(frozen=True)
@@ -671,7 +591,9 @@ class Sweep:
     damaged: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return in_words(self.kept, self.computed, self.damaged)
+        again = f", {len(self.damaged)} of them again because the file was damaged"
+        return (f"{self.kept + self.computed} cells: {self.kept} kept, {self.computed} computed"
+                f"{again if self.damaged else ''}")
 
 
 def about_sweep(function: Function, depends_on: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -690,60 +612,9 @@ def about_sweep(function: Function, depends_on: Mapping[str, Any] | None) -> dic
     return about
 
 
-def _summary(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Which cells a result is made of: number, values of each axis, key of the exact list."""
-    axes = {name: list(dict.fromkeys(cell[name] for cell in cells)) for name in cells[0]}
-    return {"cells": len(cells), "axes": axes, "cells_key": input_key({"cells": cells})}
-
-
-def outcomes_of(job: Job, cells: Numbered, workers: int, dask: str | None) -> Outcomes:
-    """The back end asked for, at work."""
-    if dask is not None:
-        return _on_dask(job, cells, dask)
-    return _here(job, cells) if workers == 1 else _in_processes(job, cells, workers)
-
-
-def error_of(outcome: Outcome, cell: Cell) -> SweepError:
-    """What to raise for a cell that could not be computed."""
-    error = SweepError(outcome.problem, cell)
-    if outcome.trace:
-        error.add_note(outcome.trace)
-    return error
-
-
-def _gather(outcomes: Outcomes, cells: Sequence[Cell], frames: dict[int, pd.DataFrame],
-            store: Callable[[int, pd.DataFrame, float], object]) -> None:
-    """Store outcomes as they come, add them to `frames`, stop at the first that is no good."""
-    with closing(outcomes):
-        for outcome in outcomes:
-            if outcome.problem:
-                raise error_of(outcome, cells[outcome.number])
-            _add(frames, outcome.number, outcome.frame, cells)
-            store(outcome.number, outcome.frame, outcome.seconds)
-
-
-def check_workers(workers: int) -> None:
-    """Refuse a number of workers that makes no sense.
-
-    Raises
-    ------
-    InputError : it is not 1 or more
-    """
-    if workers < 1:
-        raise InputError(f"{workers} workers cannot compute anything", value=workers,
-                         mend="give 1 or more")
-
-
-def _store(files: Sequence[Path], inputs: Sequence[Mapping[str, Any]], advance: Callable[[], None],
-           number: int, frame: pd.DataFrame, seconds: float) -> None:
-    """Write the frame of a cell, and say that there is one more."""
-    write_frame(frame, files[number], inputs[number], wall_time_s=seconds)
-    advance()
-
-
 def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
           depends_on: Mapping[str, Any] | None = None, workers: int = 1, dask: str | None = None,
-          shown: Shown = SHOWN, results: str = "results.csv") -> Sweep:
+          shown: str = "cells", results: str = "results.csv") -> Sweep:
     """Compute every cell once, on whatever is at hand, and put the frames together.
 
     Parameters
@@ -758,7 +629,7 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     workers : processes on this machine; 1 computes in this very process
     dask : address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers` is then not
         used
-    shown : what is said meanwhile
+    shown : what stands before the bar of progress; empty for no bar
     results : name of the file with all results, .csv or .parquet
 
     Raises
@@ -771,18 +642,33 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     checked = checked_cells(cells)
     about = about_sweep(function, depends_on)
     place = Path(folder)
-    check_workers(workers)
+    if workers < 1:
+        raise InputError(f"{workers} workers cannot compute anything", value=workers,
+                         mend="give 1 or more")
     ensure_writable(place)
     inputs = [about | {"cell": cell} for cell in checked]
     files = [_cell_file(place, asked) for asked in inputs]
-    frames, damaged = _kept(files, checked, shown.report)
+    frames, damaged = _kept(files, checked)
     kept = len(frames)
     missing = [item for item in enumerate(checked) if item[0] not in frames]
-    with progress_bar(shown, kept, len(checked)) as advance:
-        store = partial(_store, files, inputs, lambda: advance(len(frames) - kept))
-        if missing:
-            outcomes = outcomes_of(partial(compute_cell, function), missing, workers, dask)
-            _gather(outcomes, checked, frames, store)
+    if missing and dask is not None:
+        outcomes = _on_dask(function, missing, dask)
+    elif missing and workers > 1:
+        outcomes = _in_processes(function, missing, workers, files)
+    else:
+        outcomes = (compute_cell(function, number, cell) for number, cell in missing)
+    with progress_bar(shown, kept, len(checked)) as advance, closing(outcomes):
+        for number, frame, seconds, problem, trace in outcomes:
+            if problem:
+                error = SweepError(problem, checked[number])
+                if trace:
+                    error.add_note(trace)
+                raise error
+            _add(frames, number, frame, checked)
+            write_frame(frame, files[number], inputs[number], wall_time_s=seconds)
+            advance(len(frames) - kept)
     whole = _assemble(checked, [frames[number] for number in range(len(checked))])
-    write_frame(whole, place / results, about | _summary(checked))
+    axes = {name: list(dict.fromkeys(cell[name] for cell in checked)) for name in checked[0]}
+    write_frame(whole, place / results, about | {
+        "cells": len(checked), "axes": axes, "cells_key": input_key({"cells": checked})})
     return Sweep(whole, kept, len(missing), damaged)

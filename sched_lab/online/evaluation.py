@@ -18,7 +18,7 @@ from .. import __version__
 from ..cluster import Cluster, read_nodes
 from ..hardware import CpuWatts, GpuWatts, known_gpu_w, watts_of_files
 from ..lab.frames import InputError, advice_on, embedded, read_bytes, read_input, sha256
-from ..lab.sweeps import Cell, Shown, Sweep, grid, sweep
+from ..lab.sweeps import Cell, Sweep, grid, sweep
 from ..power import POWER_MODELS, load_permille
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 from .inflation import SAMPLINGS, inflate, on_grid
@@ -156,7 +156,7 @@ def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None 
     SweepError : a run failed, or a file has changed; finished runs are kept
     """
     return sweep(partial(run_cell, study), study.cells(), folder, depends_on=study.depends_on(),
-                 workers=workers, dask=dask, shown=Shown("runs", has_bar=shown), results=results)
+                 workers=workers, dask=dask, shown="runs" if shown else "", results=results)
 
 
 MOST_SEEDS = 100_000

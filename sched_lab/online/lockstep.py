@@ -25,7 +25,7 @@ from ..lab.arrays import (
     to_host,
 )
 from ..lab.frames import InputError
-from ..lab.sweeps import Shown, progress_bar
+from ..lab.sweeps import progress_bar
 from ..power import Power
 from ..traces import Arrivals, Tasks, target_workload, task_classes
 from .inflation import (
@@ -879,7 +879,7 @@ def replicas_run(setting: Setting, replicas: Sequence[tuple[Policy, int]],
                  workloads: Mapping[int, dict[str, Any]]) -> list[Replica]:
     """Run replicas, at most `at_once` together, and give them back in their order."""
     results: dict[int, Replica] = {}
-    with progress_bar(Shown("runs in lockstep"), 0, len(replicas)) as advance:
+    with progress_bar("runs in lockstep", 0, len(replicas)) as advance:
         for members in groups_of(replicas, at_once):
             found = run_together(setting, [replicas[i] for i in members], draws)
             for i, result in zip(members, found, strict=True):

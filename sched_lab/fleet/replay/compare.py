@@ -21,7 +21,7 @@ from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on, read_bytes
 from ...lab.jit import njit
-from ...lab.sweeps import Shown, sweep
+from ...lab.sweeps import sweep
 from ...meter import Tariff, amounts_in, coarser, tariff_of, with_edges
 from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
@@ -177,7 +177,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str],
     elif others:
         done = sweep(run, [{"policy": name} for name in others], place.folder,
                      depends_on=place.depends_on, workers=min(place.workers, len(others)),
-                     dask=place.dask, shown=Shown("policies"))
+                     dask=place.dask, shown="policies")
         found |= {str(name): schedule_in(part) for name, part in done.frame.groupby("policy")}
     return {name: found[name] for name in names}
 
