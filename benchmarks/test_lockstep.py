@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import pytest
 
-from sched_lab.lab.arrays import copy_bandwidth_bytes_per_s, get_xp, synchronise
+from sched_lab.lab.arrays import get_xp
 from sched_lab.lab.frames import InputError
 from sched_lab.online.lockstep import bytes_per_replica
 from sched_lab.online.pairs import score_all
@@ -17,6 +17,7 @@ from studies.lockstep_results import (
     together_us,
     work_of_a_pair,
 )
+from studies.rulers import copy_bandwidth_bytes_per_s, synchronise
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -2,11 +2,11 @@
 import psutil
 import pytest
 
-from sched_lab.lab.reproduction import Workplace
 from sched_lab.lab.sweeps import count_cores
 from sched_lab.online.evaluation import run_study
 from sched_lab.traces import find_data, find_reference
 from studies.online import PAPER, RECORDED, TRACES, study_of
+from studies.reproduction import Workplace
 
 FILES = find_data("openb/openb_pod_list_default.csv"), find_reference(
     "pwr/arrivals/default.json.gz")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -32,9 +32,6 @@ from .lab.commands import (
 )
 from .lab.jit import PACKAGE, STUDIES, heard
 
-if TYPE_CHECKING:
-    from .lab.reproduction import Workplace
-
 __all__ = ['COMMANDS', 'main']
 
 REPOSITORY = "https://github.com/sched-lab/sched_lab"
@@ -49,7 +46,7 @@ class Entry(NamedTuple):
     help: str
 
 
-OF_PAPERS = (
+COMMANDS = (
     Entry("inflate", "sched_lab.online.command", "inflate_command",
           "Let random tasks arrive on an empty cluster until it is full, and record every step."),
     Entry("sweep", "sched_lab.online.command", "sweep_command",
@@ -67,9 +64,6 @@ OF_PAPERS = (
     Entry("far-run", "sched_lab.far.command", "far_run_command",
           "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
           "instance of its own."),
-)
-
-OF_A_CLUSTER = (
     Entry("read", "sched_lab.fleet.command", "read_command",
           "Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger."),
     Entry("check", "sched_lab.fleet.command", "check_command",
@@ -90,10 +84,6 @@ OF_A_CLUSTER = (
           "cannot run."),
     Entry("serve", "sched_lab.fleet.live.bridge_command", "serve_command",
           "Answer a live kube-scheduler as its extender, by any policy."),
-)
-
-COMMANDS = (
-    *OF_PAPERS, *OF_A_CLUSTER,
     Entry("hardware", "sched_lab.hardware_command", "hardware_command",
           "Show what is known of GPUs, CPU packages and MIG instances, and who says so."),
     Entry("calibrate", "sched_lab.hardware_command", "calibrate_command",
@@ -120,36 +110,25 @@ class Small(NamedTuple):
 
     Parameters
     ----------
-    files : options that name the input, or the command itself for what stands after it, and the
-        records of what stands in if one is not given
     records : most records of all files and runs together
     by_policy : the same, for policies that take longer
     larger : options that make more work of the same files
     """
 
-    files: dict[str, float]
     records: float
     by_policy: dict[str, float] = {}
     larger: tuple[str, ...] = ()
 
 
-PLACING = Small({}, 400, {"joint": 200, "joint-early": 200},
+PLACING = Small(400, {"joint": 200, "joint-early": 200},
                 ("--until", "--arrivals", "--sampling", "--device"))
-BATCH = Small({"--times": math.inf}, 300, {"far-plus": 11, "optimal": 11}, ("--gpus",))
+BATCH = Small(300, {"far-plus": 11, "optimal": 11}, ("--gpus",))
 SMALL = {
-    "inflate": PLACING,
-    "sweep": PLACING,
-    "andreas": Small({"--instance": math.inf}, 70, {"rg": 25}, ("--max-iterations", "--period")),
-    "hadar": Small({"--jobs": 0, "--cluster": 0, "--throughputs": 0}, 80, {},
-                   ("--round", "--restart")),
-    "far": BATCH,
-    "far-run": BATCH,
-    "explain": Small({"explain": math.inf}, 500),
-    "place": Small({"place": math.inf, "--tasks": 0}, 500),
-    "move": Small({"move": math.inf}, 100),
-    "recommend": Small({"--nodes": math.inf, "--pods": math.inf}, 2000),
-    "replay": Small({"replay": math.inf}, 300),
-}
+    "inflate": PLACING, "sweep": PLACING, "far": BATCH, "far-run": BATCH,
+    "andreas": Small(70, {"rg": 25}, ("--max-iterations", "--period")),
+    "hadar": Small(80, {}, ("--round", "--restart")),
+    "explain": Small(500), "place": Small(500), "move": Small(100), "recommend": Small(2000),
+    "replay": Small(300)}
 
 LARGEST_BYTES = 100_000  # that are read to count records
 
@@ -219,21 +198,20 @@ def work_of_study(file: str) -> tuple[float, list[str]]:
 def is_small(words: Sequence[str]) -> bool:
     """Whether a command line is sooner done interpreted than compiled."""
     small = SMALL.get(words[0])
-    options = [word.partition("=")[0] for word in words]
-    if small is None or not set(small.larger).isdisjoint(options):
+    after = {one.partition("=")[0]: one.partition("=")[2] or two
+             for one, two in zip(words, [*words[1:], ""], strict=True)}
+    if small is None or not after.keys().isdisjoint(small.larger):
         return False
-    given = {one: two for one, two in zip(words, [*words[1:], ""], strict=True)}
-    given |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
+    after.pop("--out", "")
+    policies = [after.get("--policy", "")]
     if words[0] == "sweep":
         studies = [word for word in words[1:] if word.endswith(".toml")]
         records, policies = work_of_study(studies[0]) if studies else (math.inf, [])
+    elif words[0] == "inflate":
+        records = work_of_placing(after.get("--nodes", ""), [after.get("--tasks", "")])
     else:
-        records = sum(records_in(given[name]) if name in given else stand_in
-                      for name, stand_in in small.files.items())
-        if words[0] == "inflate":
-            records = work_of_placing(given.get("--nodes", ""), [given.get("--tasks", "")])
-        records *= number_of(given.get("--seeds", "0"))
-        policies = [given.get("--policy", "")]
+        records = sum(records_in(file) for file in set(after.values()) if os.path.exists(file))
+    records *= number_of(after.get("--seeds", "0"))
     return records <= min(small.by_policy.get(name, small.records) for name in policies or [""])
 
 
@@ -421,61 +399,6 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
         typer.echo(path)
 
 
-def results_in(folder: Path | None) -> Path:
-    """Folder of stored results: the one given, or that of the checkout.
-
-    Raises
-    ------
-    InputError : there is none
-    """
-    from .lab.frames import InputError
-
-    results = folder or PACKAGE.parent / "data" / "results"
-    if not results.is_dir():
-        raise InputError(f"there are no stored results in {results}",
-                         mend="give their folder with --results")
-    return results
-
-
-def find_anything(name: str) -> Path | None:
-    """Find a file of the data or of the reference results."""
-    from .traces import find_data, find_reference
-
-    return find_data(name) or find_reference(name)
-
-
-def workplace_for(family: str, results: Path, workers: int) -> Workplace:
-    """Where experiments compute: in `_build` of the checkout, or else beside the results."""
-    from functools import partial
-
-    from .lab.reproduction import Workplace
-
-    is_own = results.resolve() == PACKAGE.parent / "data" / "results"
-    cells = PACKAGE.parent / "_build" / "cells" if is_own else results / ".cells"
-    return Workplace(cells / family, workers, find_anything, partial(typer.echo, err=True))
-
-
-def list_experiments(experiments: Any) -> None:
-    """Print what can be reproduced: name, minutes, what it finds out, and its frames."""
-    width = max(map(len, experiments), default=0)
-    for name, one in experiments.items():
-        absent = [file for file in one.needs if find_anything(file) is None]
-        lacks = f" (skipped here: {absent[0]} is absent)" if absent else ""
-        typer.echo(f"{name:<{width}}  {one.minutes:7.1f} min  {one.sentence}{lacks}")
-        typer.echo(f"{'':<{width}}               {', '.join(one.frames)}")
-
-
-def draw_figures(figures: Any, results: Path, folder: Path) -> None:
-    """Draw the figures of a family from the stored frames."""
-    from .lab.frames import read_frame
-    from .lab.plots import save_svg, use_book_style
-
-    use_book_style()
-    for name, draw in figures.items():
-        path = folder / f"{name.removesuffix('.svg')}.svg"
-        typer.echo(save_svg(draw(lambda frame: read_frame(results / frame)), path))
-
-
 PAPERS = ("pwr", *families()[1:])
 Paper = Annotated[str | None, typer.Argument(metavar="|".join(PAPERS), help="Whose results. "
                                              "[default: list those of all]")]
@@ -492,23 +415,6 @@ FiguresFolder = Annotated[
                         metavar="DIR", parser=folder_named)]
 
 
-def reproduce_each(home: Any, names: Sequence[str], workplace: Workplace, results: Path, *,
-                   check: bool, command: str) -> bool:
-    """Reproduce experiments and print a line for each frame; whether none came out differently."""
-    from .lab.reproduction import reproduce
-
-    is_same = True
-    for name in names:
-        found = reproduce(home.EXPERIMENTS, home.CLAIMS, [name], results=results,
-                          workplace=workplace, check=check, command=command)
-        for row in found.itertuples(index=False):
-            typer.echo(f"{row.frame}: {row.outcome} ({row.minutes:.1f} min)")
-            for line in filter(None, row[-1].split("; ")):
-                typer.echo(f"  moves: {line}")
-        is_same &= bool(found["outcome"].str.match("same|skipped").all())
-    return is_same
-
-
 def reproduce_command(family: Paper = None, names: Names = None, check: Check = False,
                       workers: Workers = 0, minutes: Minutes = 1.0, results: ResultsFolder = None,
                       figures: FiguresFolder = None) -> None:
@@ -521,32 +427,21 @@ def reproduce_command(family: Paper = None, names: Names = None, check: Check = 
     Example: sched-lab reproduce andreas sweep --check --workers 4
     """
     from .lab.frames import InputError
-    from .lab.reproduction import check_names
 
-    if family is None:
-        if check or figures:
-            raise InputError("whose results to take is not said",
-                             mend=f"choose one of {', '.join(PAPERS)}")
-        for paper, study in [(paper, study_of(paper)) for paper in PAPERS]:
-            typer.echo(f"sched-lab reproduce {paper}")
-            list_experiments(study.EXPERIMENTS)
-        return
-    home = study_of(family)
+    if family is None and (check or figures):
+        raise InputError("whose results to take is not said", mend=f"choose one of {', '.join(PAPERS)}")
+    studies = {paper: study_of(paper) for paper in ([family] if family else PAPERS)}
+    running = import_module(f"{STUDIES}.reproduction")
     if not (names or check or figures):
-        list_experiments(home.EXPERIMENTS)
+        for paper, study in studies.items():
+            if not family:
+                typer.echo(f"sched-lab reproduce {paper}")
+            running.list_experiments(study.EXPERIMENTS)
         return
-    stored = results_in(results)
-    chosen = names or [name for name, one in home.EXPERIMENTS.items()
-                       if check and one.minutes <= minutes]
-    paper = {"online": "pwr"}.get(family, family)
-    place = workplace_for(paper, stored, workers_of(workers))
-    check_names(home.EXPERIMENTS, chosen)
-    for file in [file for name in names or () for file in home.EXPERIMENTS[name].needs]:
-        place.data(file)
-    is_same = reproduce_each(home, chosen, place, stored, check=check,
-                             command=f"sched-lab reproduce {paper}")
-    if figures:
-        draw_figures(home.FIGURES, stored, figures)
+    assert family
+    is_same = running.reproduce_family(
+        studies[family], {"online": "pwr"}.get(family, family), names or (), check=check,
+        workers=workers_of(workers), minutes=minutes, results=results, figures=figures)
     if check and not is_same:
         raise typer.Exit(1)
 

@@ -13,10 +13,10 @@ from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import armida, generate
 from sched_lab.andreas.simulation import simulate
 from sched_lab.lab.plots import policy_colours
-from sched_lab.lab.reproduction import Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 
 from .claims import Row, graded, said, section
+from .reproduction import Experiment, Workplace
 
 if TYPE_CHECKING:
     import altair as alt

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sched_lab.lab.reproduction import Claim
+from .reproduction import Claim
 
 Table = Any  # a frame or a column; what `loc` gives is beyond the types that pandas declares
 Numbers = Any  # measured numbers, by name

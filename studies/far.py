@@ -27,10 +27,10 @@ from sched_lab.far.proofs import proved_factor, worst_ratio
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import NEAR, SCALINGS, SUB, WIDTHS, generate_times
 from sched_lab.lab.arrays import Floats
-from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 
 from .claims import Row, graded, said, section
+from .reproduction import Claim, Experiment, Workplace
 
 if TYPE_CHECKING:
     import altair as alt

@@ -18,12 +18,12 @@ from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of, with_tasks
 from sched_lab.lab.frames import sha256
-from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.model import PowerSettings
 
 from .headlines import HEADLINES, ROBUST
 from .online import GPU_NODES, PAPER, pods
+from .reproduction import Claim, Experiment, Workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -60,9 +60,10 @@ from sched_lab.hadar.workload import (
 )
 from sched_lab.lab import plots
 from sched_lab.lab.frames import embedded, sha256
-from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import Cell, grid
 from sched_lab.traces import find_data
+
+from .reproduction import Claim, Experiment, Workplace
 
 __all__ = ['EXPERIMENTS', 'CLAIMS', 'FIGURES']
 

@@ -29,7 +29,6 @@ from sched_lab.hardware import default_hardware
 from sched_lab.lab.arrays import Floats
 from sched_lab.lab.frames import sha256
 from sched_lab.lab.plots import policy_colours
-from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.evaluation import Known, tasks_in
 from sched_lab.online.inflation import arrivals_of, on_grid
@@ -41,6 +40,7 @@ from .andreas import SEEDS as ANDREAS_SEEDS
 from .claims import Row, held, section
 from .hadar import MEASURED, READINGS, trace_workload
 from .online import RECORDED, TraceFiles, files_of, needs_of, pods
+from .reproduction import Claim, Experiment, Workplace
 from .robustness import (
     Inflation,
     Misled,

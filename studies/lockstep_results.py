@@ -14,13 +14,7 @@ import numpy as np
 import pandas as pd
 
 from sched_lab.cluster import State, default_cluster, empty_state
-from sched_lab.lab.arrays import (
-    best_time_s,
-    copy_bandwidth_bytes_per_s,
-    get_xp,
-    synchronise,
-    traffic_of,
-)
+from sched_lab.lab.arrays import get_xp
 from sched_lab.online.inflation import play, sample_arrivals
 from sched_lab.online.lockstep import (
     SCRATCH_BYTES,
@@ -40,6 +34,8 @@ from sched_lab.online.pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs, roo
 from sched_lab.online.policies import policy_of
 from sched_lab.power import power_of
 from sched_lab.traces import default_tasks, target_workload, task_classes
+
+from .rulers import best_time_s, copy_bandwidth_bytes_per_s, synchronise, traffic_of
 
 ENGINES = ("fgd", "pwr", "pwr-fgd:0.1", "bestfit", "random")  # policies that are timed
 REPLICAS = {"cpu": (1, 4, 16, 64, 128), "cuda": (1, 8, 64, 256, 1000)}

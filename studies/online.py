@@ -13,7 +13,6 @@ import pandas as pd
 from sched_lab.cluster import Cluster, describe_nodes, empty_state, read_nodes
 from sched_lab.lab.arrays import Integers
 from sched_lab.lab.frames import sha256
-from sched_lab.lab.reproduction import Claim, Experiment, Workplace
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.bounds import METHODS, Service, eopc_lower_bound_w, grar_upper_bound
 from sched_lab.online.evaluation import (
@@ -46,6 +45,7 @@ from .patterns import place_by_patterns
 from .pwr_results import CLAIMS as DEFAULT_CLAIMS
 from .pwr_results import EVALUATION
 from .pwr_traces import CLAIMS as TRACE_CLAIMS
+from .reproduction import Claim, Experiment, Workplace
 
 if TYPE_CHECKING:
     import altair as alt

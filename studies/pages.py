@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from sched_lab.lab.reproduction import Claim, claims_frame
+from .reproduction import Claim, claims_frame
 
 if TYPE_CHECKING:
     from IPython.display import Markdown

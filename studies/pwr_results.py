@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from sched_lab.lab.reproduction import Claim
-
 from .claims import Each, Row, Table, graded, section
+from .reproduction import Claim
 
 EVALUATION = "pwr/evaluation_mean.csv.gz"
 POWER = "pwr/default_cluster_power.csv"

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sched_lab.lab.reproduction import Claim
-
 from .claims import Each, Row, Table, graded, section
 from .pwr_results import COMPETITORS, EVALUATION, MIXES, POWER, REST, SELECTED, is_around
+from .reproduction import Claim
 
 FAMILIES = {
     "gpushare": (40, 60, 80, 100), "multigpu": (20, 30, 40, 50), "gpuspec": (10, 20, 25, 33)}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_lab.lab.reproduction import STATUSES
+from studies.reproduction import STATUSES
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted((ROOT / "nbs").glob("[0-9]*.ipynb"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +29,7 @@ from sched_lab.lab.pages import (
     table_html,
     write_page,
 )
+from tests.command_line import call
 
 HOSTILE = [
     "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '" onload="alert(1)', "' onload='alert(1)",
@@ -178,21 +178,13 @@ def test_a_page_is_whole_or_not_there_and_says_who_wrote_it(tmp_path: Path) -> N
 # --- pages of commands
 
 
-def call(*arguments: Any) -> None:
-    from sched_lab.cli import main
-
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    assert (stop.value.code or 0) == 0
-
-
 def test_the_page_of_a_command_answers_first_and_says_how_to_repeat_it(tmp_path: Path,
                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = [name for name in HOSTILE if 0 < len(name.strip()) < 100 and "\ud800" not in name and "\0" not in name]
     rows = {"task": names, **{size: [100.0 / int(size) + i for i in range(len(names))] for size in "124"}}
     pd.DataFrame(rows).to_csv("times.csv", index=False)
-    call("far", "--gpu", "A30", "--times", "times.csv", "--force", "--out", "out")
+    assert call("far", "--gpu", "A30", "--times", "times.csv", "--force", "--out", "out") == 0
     page = Path("out/report.html").read_text("utf-8")
     texts = read(page).texts
     assert texts.index("How is the GPU cut, and when is the batch done?") < 3

@@ -22,7 +22,7 @@ from sched_lab.far.mig import mig_of, schedule_chart
 from sched_lab.far.refine import far
 from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.report import places_chart, report_of, usage_chart
-from sched_lab.lab import records
+from sched_lab.lab import plots, records
 from sched_lab.lab.frames import SchedLabError
 from sched_lab.lab.plots import (
     BOUND_STYLES,
@@ -37,7 +37,6 @@ from sched_lab.lab.plots import (
     node_chart,
     policy_colours,
     policy_dashes,
-    save_html,
     save_svg,
     script_json,
     stacked_area_chart,
@@ -88,6 +87,11 @@ def shown(svg):
     return ["".join(node.itertext()) for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
+def page_of(chart):
+    """Draw a chart as a page."""
+    return plots._chart_page(plots._specification(chart), "program()").decode()
+
+
 def embedded(page):
     """Read the specification in a page as a browser does: up to the first thing that could end the script."""
     return json.loads(re.search(r'<script type="application/json" id="spec">(.*?)</script', page, re.S)[1])
@@ -103,7 +107,7 @@ def test_hostile_names_stay_data(tmp_path_factory, lanes, labels, title):
     chart = gantt(lanes, labels[:1] * len(lanes), title=title)
     svg = save_svg(chart, folder / "a.svg").read_text(encoding="utf-8")
     assert len(shown(svg)) >= sum(bool(name.strip()) for name in lanes)    # well formed, and every lane has its text
-    page = save_html(chart, folder / "a.html").read_text(encoding="utf-8")
+    page = page_of(chart)
     spec = embedded(page)
     data = [row for rows in spec["datasets"].values() for row in rows]
     kept = [row["name"] for row in data if "name" in row]
@@ -198,8 +202,8 @@ def test_a_cell_that_only_imports_is_folded(source, is_folded):
     assert cell.metadata.get("mystnb", {}).get("code_prompt_show") == ("Show imports" if is_folded else None)
 
 
-def test_a_page_asks_for_nothing_and_shows_no_source(tmp_path):
-    page = save_html(gantt(["a"], ["a"]), tmp_path / "a.html").read_text()
+def test_a_page_asks_for_nothing_and_shows_no_source():
+    page = page_of(gantt(["a"], ["a"]))
     assert "default-src 'none'" in page and "source: false" in page and "editor: false" in page
 
 
@@ -351,7 +355,7 @@ def test_files_have_the_books_look(tmp_path):
     chart = alt.Chart(pd.DataFrame({"a": [1]})).mark_point().encode(alt.X("a:Q", axis=alt.Axis(grid=True)))
     alt.theme.enable("default")
     svg = save_svg(chart, tmp_path / "a.svg").read_text()
-    page = save_html(chart, tmp_path / "a.html").read_text()
+    page = page_of(chart)
     assert alt.theme.active == "default"
     assert "#E7E7E7" in svg and embedded(page)["config"]["axis"]["gridColor"] == "#E7E7E7"
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from sched_lab.andreas.instances import TOY
-from sched_lab.cli import main
 from sched_lab.lab.frames import embedded
 from sched_lab.lab.pages import Page, Picture, write_page
+from tests.command_line import call
 from tests.test_book_pages import BROWSER, DRIVER, FLAGS, PHONE
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
@@ -54,25 +54,18 @@ def spoken(browser):
 
 
 def in_page(browser, path):
-    """Open a page of `save_html`, drawn as SVG so that its words can be read."""
+    """Open the page of a chart, drawn as SVG so that its words can be read."""
     page = Path(path).read_text(encoding="utf-8")
     assert page.count("actions: menu") == 1
     Path(path).write_text(page.replace("actions: menu", "actions: menu, renderer: 'svg'"), encoding="utf-8")
     return open_file(browser, path)
 
 
-def call(*arguments):
-    """Run the command line."""
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    assert (stop.value.code or 0) == 0
-
-
 def test_far(browser, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = {"task": NAMES, **{size: [100.0 / int(size) + i for i in range(len(NAMES))] for size in "124"}}
     pd.DataFrame(rows).to_csv("times.csv", index=False)
-    call("far", "--gpu", "A30", "--times", "times.csv", "--out", "out", "--policy", "miso")
+    assert 0 == call("far", "--gpu", "A30", "--times", "times.csv", "--out", "out", "--policy", "miso")
     assert open_file(browser, "out/gantt.html") == []
     assert open_file(browser, "out/report.html") == []
     assert in_page(browser, "out/gantt.html") == []
@@ -101,7 +94,7 @@ def test_andreas(browser, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     instance, known = hostile_instance()
     Path("jobs.json").write_text(json.dumps(instance))
-    call("andreas", "--instance", "jobs.json", "--out", "out", "--policy", "greedy", "--simulate")
+    assert 0 == call("andreas", "--instance", "jobs.json", "--out", "out", "--policy", "greedy", "--simulate")
     assert open_file(browser, "out/gantt.html") == []
     assert in_page(browser, "out/gantt.html") == []
     words = spoken(browser)
@@ -119,7 +112,7 @@ def test_hadar(browser, tmp_path, monkeypatch):
     for what, table in tables.items():
         table.to_csv(f"{what}.csv", index=False)
     files = [part for what in tables for part in (f"--{what}", f"{what}.csv")]
-    call("hadar", *files, "--out", "out")
+    assert 0 == call("hadar", *files, "--out", "out")
     for name in ("places", "progress", "usage"):
         assert open_file(browser, f"out/{name}.svg") == [], name
     assert open_file(browser, "out/places.svg") == []
@@ -130,7 +123,7 @@ def test_hadar(browser, tmp_path, monkeypatch):
 def test_inflate_draws_nothing(tmp_path, monkeypatch):
     """Its results are tables and JSON; if a page joins them, it must be opened here."""
     monkeypatch.chdir(tmp_path)
-    call("inflate", "--policy", "fgd", "--out", "out")
+    assert 0 == call("inflate", "--policy", "fgd", "--out", "out")
     assert not [path for path in Path("out").rglob("*") if path.suffix in (".html", ".svg")]
 
 

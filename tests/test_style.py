@@ -95,9 +95,7 @@ def test_the_faces_load_when_they_are_used():
     assert "numpy" in loaded_by("from sched_lab.online import toy; toy()")
 
 
-def test_help_loads_no_family_and_a_run_no_charts():
-    says_help = "from sched_lab.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint()"
-    assert not loaded_by(f"exec({says_help!r})") & HEAVY
+def test_a_run_loads_no_charts():
     assert not loaded_by("import sched_lab.online.command") & CHARTS_AND_SOLVERS
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import math
 import os
@@ -50,12 +51,6 @@ def other_walk(policy: str, seed: int) -> pd.DataFrame:
 def bad_at_right_1(policy: str, seed: int) -> pd.DataFrame:
     if (policy, seed) == ("right", 1):
         raise ZeroDivisionError("no way\nto go")
-    return walk(policy, seed)
-
-
-def dies_at_left_2(policy: str, seed: int) -> pd.DataFrame:
-    if (policy, seed) == ("left", 2):
-        os.kill(os.getpid(), signal.SIGKILL)
     return walk(policy, seed)
 
 
@@ -236,18 +231,14 @@ def test_one_process_two_processes_and_dask_give_the_same_bytes(dask_address: st
     assert sweep(walk, CELLS, tmp_path / "dask").kept == 6 and MARKS == []  # any back end goes on where any stopped
 
 
-def test_an_order_asked_for_is_the_order_given_whatever_finishes_first(tmp_path: Path) -> None:
-    cells = grid(policy="right", seed=[3, 0, 2, 1])
-    backwards = sweep(walk, cells[::-1], tmp_path / "a").frame
-    whole = sweep(late_when_first, cells, tmp_path / "b", workers=2).frame
-    assert whole["seed"].tolist() == [3] * 3 + [0] * 3 + [2] * 3 + [1] * 3
-    parts = [part for _, part in backwards.groupby(np.arange(12) // 3)]
-    pd.testing.assert_frame_equal(whole, pd.concat(parts[::-1], ignore_index=True), check_exact=True)
-
-
 def late_when_first(policy: str, seed: int) -> pd.DataFrame:
     time.sleep(0.5 if seed == 3 else 0)
     return walk(policy, seed)
+
+
+def test_an_order_asked_for_is_the_order_given_whatever_finishes_first(tmp_path: Path) -> None:
+    whole = sweep(late_when_first, grid(policy="right", seed=[3, 0, 2, 1]), tmp_path, workers=2).frame
+    assert whole["seed"].tolist() == [3] * 3 + [0] * 3 + [2] * 3 + [1] * 3
 
 
 # --- what a folder keeps ---------------------------------------------------------------------------------------------
@@ -622,41 +613,47 @@ def test_sweeps_in_a_row_leave_no_worker_and_no_warning(tmp_path: Path) -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
-def dies_while_writing(policy: str, seed: int) -> dict[str, float]:
-    def half(file: Path, data: bytes) -> None:
-        with open(file, "wb") as out:
-            out.write(data[:len(data) // 2])
+def dies(policy: str, seed: int, how: str) -> dict[str, float]:
+    if (policy, seed) == ("left", 2):
+        if how == "in the middle":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "halfway through its result":
+            sweeps.open = Half  # type: ignore[attr-defined]
+        if how == "and leaves a child":
+            if child := os.fork():
+                Path(os.environ["CHILD"]).write_text(str(child))
+            else:
+                time.sleep(HANG_S)  # holds the pipes of its parent open
+                os._exit(0)
+            os._exit(3)
+    return {"x": 0.5}
+
+
+class Half(io.FileIO):
+    """A file of which half is written when its process dies."""
+
+    def write(self, data: Any) -> int:
+        super().write(data[:len(data) // 2])
         os.kill(os.getpid(), signal.SIGKILL)
-
-    if (policy, seed) == ("left", 2):
-        Path.write_bytes = half  # type: ignore[assignment, method-assign]
-    return {"x": 0.5}
+        return 0
 
 
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_a_worker_may_die_halfway_through_its_result(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match="^cell policy=left, seed=2: a worker process died at it .killed by SIGKILL"):
-        sweep(dies_while_writing, CELLS, tmp_path, workers=2)
-    assert hidden(tmp_path) == []
-
-
-def leaves_a_child(policy: str, seed: int) -> dict[str, float]:
-    if (policy, seed) == ("left", 2):
-        if child := os.fork():
-            Path(os.environ["CHILD"]).write_text(str(child))
-        else:
-            time.sleep(HANG_S)  # holds the pipe of its parent open
-            os._exit(0)
-        os._exit(3)
-    return {"x": 0.5}
-
-
-@pytest.mark.skipif(os.name != "posix", reason="fork")
-def test_a_worker_may_die_and_leave_its_pipe_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 and fork")
+@pytest.mark.parametrize(("how", "end"), [("in the middle", "killed by SIGKILL"), ("and leaves a child", "exit code 3"),
+                                          ("halfway through its result", "killed by SIGKILL")])
+def test_a_worker_that_dies_is_reported_and_the_rest_is_kept(how: str, end: str, tmp_path: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHILD", str(tmp_path / "child"))
-    with pytest.raises(SweepError, match="^cell policy=left, seed=2: a worker process died at it .exit code 3"):
-        sweep(leaves_a_child, CELLS, tmp_path / "out", workers=2)
-    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it is still there
+    cells = [cell | {"how": how} for cell in CELLS]
+    with pytest.raises(SweepError, match="^cell policy=left, seed=2.*: a worker process died.*fewer") as caught:
+        sweep(dies, cells, tmp_path / "out", workers=2)
+    assert end in str(caught.value) and "\n" not in str(caught.value) and caught.value.cell == cells[2]
+    finished = cell_files(tmp_path / "out")
+    assert ("left", 2) not in finished and hidden(tmp_path) == []
+    again = sweep(dies, [cell for cell in cells if cell != cells[2]], tmp_path / "out")
+    assert (again.kept, again.computed, again.damaged) == (len(finished), 5 - len(finished), ())
+    if how == "and leaves a child":
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)  # it is still there
 
 
 def test_a_function_that_cannot_travel_is_refused(tmp_path: Path) -> None:
@@ -682,18 +679,6 @@ def test_more_workers_than_the_system_allows(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-W", "error", "-c", program, str(tmp_path)], capture_output=True, text=True)
     assert (run.stdout, run.stderr) == (
         "a worker process cannot be started (Too many open files); give fewer workers\n", "")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_a_worker_that_dies_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(SweepError, match="^cell policy=left, seed=2: a worker process died.*fewer") as caught:
-        sweep(dies_at_left_2, CELLS, tmp_path, workers=2)
-    assert "\n" not in str(caught.value) and caught.value.cell == {"policy": "left", "seed": 2}
-    finished = cell_files(tmp_path)
-    assert ("left", 2) not in finished
-    cells = [cell for cell in CELLS if cell != {"policy": "left", "seed": 2}]
-    again = sweep(dies_at_left_2, cells, tmp_path, workers=2)
-    assert (again.kept, again.computed, again.damaged) == (len(finished), 5 - len(finished), ())
 
 
 # --- progress --------------------------------------------------------------------------------------------------------

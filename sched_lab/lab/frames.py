@@ -239,8 +239,9 @@ csv.field_size_limit(2**31 - 1)  # of a cell: that of its file is enough
 PATIENCE_S = 60  # longest silence of a pipe
 
 
-def _pieces(path: str | Path) -> Iterator[bytes]:
-    """Bytes of a file, a pipe or a device, as they come."""
+def _load(path: str | Path, largest_mib: int) -> bytes:
+    """All bytes of a file, a pipe or a device that has not too many."""
+    data = bytearray()
     # opening a pipe must not wait
     how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, how), "rb", buffering=0) as file:
@@ -253,20 +254,10 @@ def _pieces(path: str | Path) -> Iterator[bytes]:
                 raise InputError(f"nothing has come for {PATIENCE_S} s", file=path,
                                  mend="give a file, or write into the pipe")
             if (piece := file.read(2**20)) == b"":
-                return
-            yield piece or b""
-
-
-def _load(path: str | Path, largest_mib: int) -> bytes:
-    """All bytes of a file that is not too large."""
-    pieces = []
-    size = 0
-    for piece in _pieces(path):
-        pieces.append(piece)
-        size += len(piece)
-        if size > largest_mib * 2**20:
-            raise _too_large(path, largest_mib)
-    return b"".join(pieces)
+                return bytes(data)
+            data += piece or b""
+            if len(data) > largest_mib * 2**20:
+                raise _too_large(path, largest_mib)
 
 
 def _too_large(path: str | Path, largest_mib: int, unpacked: str = "") -> InputError:
@@ -309,6 +300,11 @@ def _missing(path: str | Path) -> InputError:
                       mend=_close(Path(path).name, siblings, "check the path"))
 
 
+def reason_of(trouble: Exception) -> object:
+    """What the operating system says of an error, or else its message."""
+    return trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
+
+
 def read_input(path: str | Path, sha256: str | None = None,
                largest_mib: int = LARGEST_INPUT_MIB) -> InputFile:
     """Read a file once.
@@ -335,8 +331,7 @@ def read_input(path: str | Path, sha256: str | None = None,
     except InputError:
         raise
     except (OSError, ValueError) as trouble:
-        reason = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
-        raise error(f"cannot be read ({reason})", mend="check the path and its rights") from None
+        raise error(f"cannot be read ({reason_of(trouble)})", mend="check the path and its rights") from None
     file = InputFile(path)
     file.sha256 = hashlib.sha256(data).hexdigest()
     if sha256 not in (None, file.sha256):
@@ -446,7 +441,13 @@ def _refuse(error: partial[InputError], cells: Sequence[str], lines: Sequence[in
 
 def _numbers(cells: Sequence[str], lines: Sequence[int], column: Column,
              error: partial[InputError]) -> np.ndarray:
-    """Numbers of a column, (n_rows,), all checked."""
+    """Numbers of a column, (n_rows,), all checked; empty cells may have a meaning."""
+    filled = [position for position, cell in enumerate(cells) if cell or column.blank is None]
+    if len(filled) < len(cells):
+        values = np.full(len(cells), column.blank)
+        values[filled] = _numbers([cells[i] for i in filled], [lines[i] for i in filled], column,
+                                  error)
+        return values
     if not all(map(_NUMBER.fullmatch, cells)):
         position = next(i for i, cell in enumerate(cells) if not _NUMBER.fullmatch(cell))
         infinite = cells[position].lower().lstrip("+-") in ("nan", "inf", "infinity")
@@ -467,18 +468,6 @@ def _numbers(cells: Sequence[str], lines: Sequence[int], column: Column,
         if is_wrong.any():
             _refuse(error, cells, lines, int(np.argmax(is_wrong)), words, column.advice)
     return numbers.astype(np.int64) if whole else numbers
-
-
-def _numbers_or_blanks(cells: Sequence[str], lines: Sequence[int], column: Column,
-                       error: partial[InputError]) -> np.ndarray:
-    """Numbers of a column in which empty cells may have a meaning, (n_rows,)."""
-    filled = [position for position, cell in enumerate(cells) if cell or column.blank is None]
-    numbers = _numbers([cells[i] for i in filled], [lines[i] for i in filled], column, error)
-    if len(filled) == len(cells):
-        return numbers
-    values = np.full(len(cells), column.blank)
-    values[filled] = numbers
-    return values
 
 
 def _check_unique(values: Sequence[str] | np.ndarray, cells: Sequence[str], lines: Sequence[int],
@@ -524,8 +513,7 @@ def read_table(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame:
         position = header.index(name)
         error = partial(InputError, file=path, column=name)
         cells = [record[position].strip() for record in records[1:]]
-        values[name] = cells if column.kind == "text" else _numbers_or_blanks(
-            cells, lines, column, error)
+        values[name] = cells if column.kind == "text" else _numbers(cells, lines, column, error)
         if column.unique:
             _check_unique(values[name], cells, lines, column, error)
     return pd.DataFrame(values, index=pd.Index(lines, name="row"))
@@ -565,17 +553,13 @@ def sha256(path: str | Path) -> str:
     except (OSError, ValueError) as trouble:
         if isinstance(trouble, InputError):
             raise
-        reason = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
-        raise InputError(f"cannot be read ({reason})", file=path, mend="check the path") from None
+        raise InputError(f"cannot be read ({reason_of(trouble)})", file=path, mend="check the path") from None
 
 
-_MEND_OUTPUT = "choose another --out"
-
-
-def _refuse_output(path: str | Path, trouble: Exception) -> NoReturn:
+def refuse_output(path: str | Path, trouble: Exception) -> NoReturn:
     """Say that nothing can be written here."""
-    reason = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else trouble
-    raise OutputError(f"{path}: cannot be written ({reason}); {_MEND_OUTPUT}") from trouble
+    raise OutputError(f"{path}: cannot be written ({reason_of(trouble)}); "
+                      "choose another --out") from trouble
 
 
 @contextmanager
@@ -644,7 +628,7 @@ def write_bytes(data: bytes, path: str | Path) -> Path:
             finally:
                 neighbour.unlink(missing_ok=True)
     except (OSError, ValueError) as trouble:
-        _refuse_output(path, trouble)
+        refuse_output(path, trouble)
     return target
 
 
@@ -691,14 +675,6 @@ def sidecar_path(path: str | Path) -> Path:
     return target.with_name(f"{stem[1]}.json")
 
 
-def _packed(data: bytes) -> bytes:
-    """Gzip without a time or name inside, so equal content gives equal bytes."""
-    buffer = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as file:
-        file.write(data)
-    return buffer.getvalue()
-
-
 def _refuse_carriage_returns(frame: pd.DataFrame, path: str | Path) -> None:
     """Refuse a text that CSV, as pandas writes it, does not bring back."""
     for number, name in enumerate(frame):
@@ -731,7 +707,12 @@ def write_frame(frame: pd.DataFrame, path: str | Path, parameters: Mapping[str, 
         data = frame.to_parquet(index=False)
     else:
         data = frame.to_csv(index=False, lineterminator="\n").encode()
-    target = write_bytes(_packed(data) if Path(path).suffix == ".gz" else data, path)
+    if Path(path).suffix == ".gz":
+        buffer = io.BytesIO()  # without a time or name inside: equal content, equal bytes
+        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as file:
+            file.write(data)
+        data = buffer.getvalue()
+    target = write_bytes(data, path)
     about = {
         "parameters": parameters, "key": input_key(parameters), "sha256": sha256(target),
         "rows": len(frame), "columns": {
@@ -849,7 +830,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
             raise OutputError(str(trouble).replace(str(hidden), str(path))) from trouble
         if is_lent and not _is_ours(trouble, hidden):
             raise
-        _refuse_output(path, trouble)
+        refuse_output(path, trouble)
 
 
 def ensure_writable(path: str | Path) -> None:
@@ -867,4 +848,4 @@ def ensure_writable(path: str | Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
     except (OSError, ValueError) as trouble:
-        _refuse_output(path, trouble)
+        refuse_output(path, trouble)

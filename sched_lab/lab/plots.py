@@ -31,7 +31,7 @@ else:
     alt = Later("altair")  # who draws nothing need not wait for it
 
 __all__ = ['use_book_style', 'policy_colours', 'curve_chart', 'band_chart', 'stacked_area_chart', 'node_chart', 'gantt_chart',
-           'save_svg', 'save_html']
+           'save_svg', 'draw_apart']
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5BA8", "#A88A00")
 INK = "#222222"
@@ -318,6 +318,13 @@ def _tip(column: str, title: str, percent: bool = False) -> alt.Tooltip:
     return alt.Tooltip(field=column, type="nominal", title=title)
 
 
+def _at_mouse(x: str) -> alt.Parameter:
+    """The x next to the mouse."""
+    near: alt.Parameter = alt.selection_point("near", nearest=True, on="pointerover", fields=[x],
+                                              empty=False, clear="pointerout")
+    return near
+
+
 def _shown_if(chosen: alt.Parameter, shown: float, otherwise: float) -> Any:
     """Opacity that depends on what the mouse has chosen."""
     return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(otherwise))
@@ -343,8 +350,7 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str 
     x, y, colour = (_plain(name) for name in (x, y, colour))
     tips += [_tip(x, look["x_title"], look.get("x_percent", False)),
              _tip(y, look["y_title"], look.get("percent", False))]
-    near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False,
-                               clear="pointerout")
+    near = _at_mouse(x)
     picked = alt.selection_point("picked", fields=[colour], bind="legend")
     across, up = _axes(x, y, look)
     base = alt.Chart(data).encode(across, up, _colour(data, colour))
@@ -356,16 +362,6 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str 
     rule = alt.Chart(data).mark_rule(color=LINE, clip=True)
     rule = rule.encode(across, opacity=_shown_if(near, 0.5, 0))
     return alt.layer(lines, points, rule, title=title)  # a rule that names `near` must follow it
-
-
-def _spread(frame: pd.DataFrame, by: list[str], y: str, spread: str) -> pd.DataFrame:
-    """Mean of y, and the columns low and high around it."""
-    grouped = frame.groupby(by, sort=False)[y]
-    means = grouped.mean().reset_index()
-    if spread == "sd":
-        deviation = grouped.std().fillna(0).to_numpy()
-        return means.assign(low=means[y] - deviation, high=means[y] + deviation)
-    return means.assign(low=grouped.min().to_numpy(), high=grouped.max().to_numpy())
 
 
 def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str = "",
@@ -380,7 +376,13 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str =
     look : titles, ranges and formats of the axes (`Look`)
     title : above the chart
     """
-    means = _spread(frame, [colour, x], y, spread)
+    grouped = frame.groupby([colour, x], sort=False)[y]
+    means = grouped.mean().reset_index()
+    if spread == "sd":
+        deviation = grouped.std().fillna(0).to_numpy()
+        means = means.assign(low=means[y] - deviation, high=means[y] + deviation)
+    else:
+        means = means.assign(low=grouped.min().to_numpy(), high=grouped.max().to_numpy())
     data = _drawn(means, [x, y, colour, "low", "high"])
     x, y, colour = (_plain(name) for name in (x, y, colour))
     curves = curve_chart(data, x, y, colour, **look)
@@ -391,30 +393,6 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str =
 
 
 PART_PALETTE = ("#6B8FB3", "#DDB56A", "#8DB596", "#B898B8", "#C98B75", "#A9A9A9")
-
-
-def _areas(data: pd.DataFrame, x: str, across: Any, parts: Mapping[str, str],
-           y_title: str) -> alt.Chart:
-    """Stacked areas of the columns of parts, the first one lowest."""
-    labels = list(parts.values())
-    long = data.rename(columns=dict(parts)).melt(x, labels, "part", "value")
-    long["order"] = long["part"].map({label: i for i, label in enumerate(labels)})
-    colours = alt.Scale(domain=labels[::-1], range=[*PART_PALETTE[: len(labels)]][::-1])
-    fill = alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, symbolType="square"))
-    up = alt.Y("value:Q", title=y_title, stack="zero")
-    areas: alt.Chart = alt.Chart(long).mark_area().encode(across, up, fill, alt.Order("order:Q"))
-    return areas
-
-
-def _share_line(data: pd.DataFrame, across: Any, share: str, title: str,
-                domain: Sequence[float]) -> alt.Chart:
-    """A dashed line with an axis of its own on the right."""
-    right = alt.Axis(orient="right", format=".0%", grid=False)
-    up = alt.Y(field=share, type="quantitative", title=f"{title} (dashed)", axis=right,
-               scale=alt.Scale(domain=list(domain)))
-    line: alt.Chart = alt.Chart(data).mark_line(color=INK, strokeDash=[6, 5],
-                                                strokeWidth=2).encode(across, up)
-    return line
 
 
 def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *, title: str = "",
@@ -441,16 +419,26 @@ def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *,
     percent = look.get("x_percent", False)
     ends = (float(data[x].min()), float(data[x].max()))
     across = _axis(alt.X, x, look["x_title"], ends, percent)
-    areas = _areas(data, x, across, parts, look["y_title"])
-    near = alt.selection_point("near", nearest=True, on="pointerover", fields=[x], empty=False,
-                               clear="pointerout")
+    labels = list(parts.values())
+    long = data.rename(columns=parts).melt(x, labels, "part", "value")
+    long["order"] = long["part"].map({label: i for i, label in enumerate(labels)})
+    colours = alt.Scale(domain=labels[::-1], range=[*PART_PALETTE[: len(labels)]][::-1])
+    areas = alt.Chart(long).mark_area().encode(
+        across, alt.Y("value:Q", title=look["y_title"], stack="zero"),
+        alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, symbolType="square")),
+        alt.Order("order:Q"))
+    near = _at_mouse(x)
     tips = [_tip(x, look["x_title"], percent), *(_tip(name, parts[name]) for name in parts)]
     tips += [_tip(share, share_title, True)] if share else []
     rule = alt.Chart(data).mark_rule(color=INK).encode(
         across, opacity=_shown_if(near, 0.6, 0), tooltip=tips).add_params(near)
     if share is None:
         return alt.layer(areas, rule, title=title)
-    dashed = _share_line(data, across, share, share_title, share_domain)
+    right = alt.Axis(orient="right", format=".0%", grid=False)
+    up = alt.Y(field=share, type="quantitative", title=f"{share_title} (dashed)", axis=right,
+               scale=alt.Scale(domain=list(share_domain)))
+    dashed = alt.Chart(data).mark_line(color=INK, strokeDash=[6, 5],
+                                       strokeWidth=2).encode(across, up)
     both: alt.LayerChart = alt.layer(alt.layer(areas, rule), dashed,
                                      title=title).resolve_scale(y="independent")
     return both
@@ -612,15 +600,11 @@ def _break_titles(spec: dict[str, Any]) -> None:
             _break_titles(part)
 
 
-def _any_rows() -> Any:
-    """Let a file have as many rows as it needs; Altair's limit of 5000 is meant for notebooks."""
-    return alt.data_transformers.enable("default", max_rows=None)
-
-
 def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """What goes into a file, in the book's look."""
     alt.theme.register("sched_lab", enable=False)(book_theme)
-    with alt.theme.enable("sched_lab"), _any_rows():
+    # as many rows as it needs: Altair's limit of 5000 is meant for notebooks
+    with alt.theme.enable("sched_lab"), alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = _readable(chart.to_dict())
     _break_titles(spec)
     return spec
@@ -683,25 +667,6 @@ def _chart_page(spec: dict[str, Any], program: str) -> bytes:
     return _PAGE.format(title=name, said=said, program=program, spec=script_json(spec)).encode()
 
 
-def save_html(chart: alt.TopLevelMixin, path: str | Path) -> Path:
-    """Write a chart as one page that needs no network.
-
-    Parameters
-    ----------
-    chart : of Altair
-    path : the .html file
-
-    Raises
-    ------
-    OutputError : if it cannot be written there
-    """
-    import vl_convert
-
-    program = vl_convert.javascript_bundle(  # type: ignore[call-arg]  # its stub lacks a default
-        vl_version=_vega_lite())
-    return write_bytes(_chart_page(_specification(chart), program), path)
-
-
 Part = dict[str, Any]  # a chart in Vega-Lite, or a part of one
 _PANELS = ("hconcat", "vconcat", "concat")
 
@@ -747,9 +712,8 @@ def _units(part: Part, datasets: Mapping[str, list[Part]], above: Part | None = 
         "encoding": {**(above or {}).get("encoding", {}), **part.get("encoding", {})},
         "transform": [*(above or {}).get("transform", []), *part.get("transform", [])]}
     if "mark" in part:
-        mark = part["mark"] if isinstance(part["mark"], str) else part["mark"]["type"]
         rows = datasets.get(around["data"].get("name", "")) or around["data"].get("values") or []
-        yield Unit(mark, around["encoding"], [] if around["transform"] else rows, part)
+        yield Unit(_mark_of(part), around["encoding"], [] if around["transform"] else rows, part)
     inner = [*part.get("layer", []), *([part["spec"]] if "spec" in part else [])]
     for one in inner + [one for way in _PANELS if panels for one in part.get(way, [])]:
         yield from _units(one, datasets, around)
@@ -767,12 +731,16 @@ def _named(names: Iterable[Any]) -> str:
     return "; ".join(known[: _MOST_NAMES if more else None] + more)
 
 
+def _is_share(channel: Part) -> bool:
+    """Whether an axis writes percentages."""
+    return str((channel.get("axis") or {}).get("format", "")).endswith("%")
+
+
 def _written(value: Any, channel: Part) -> str:
     """A value as its axis writes it."""
     if not isinstance(value, int | float):
         return str(value)
-    is_share = str((channel.get("axis") or {}).get("format", "")).endswith("%")
-    return f"{100 * value:.4g} %" if is_share else f"{value:.5g}"
+    return f"{100 * value:.4g} %" if _is_share(channel) else f"{value:.5g}"
 
 
 def _values(unit: Unit, channel: str) -> list[Any]:
@@ -939,8 +907,7 @@ def _series_names(line: Unit) -> list[Any]:
 
 def _format(channel: Part) -> str:
     """How the box at the mouse writes a number."""
-    is_share = str((channel.get("axis") or {}).get("format", "")).endswith("%")
-    return ".1%" if is_share else ".5~g"
+    return ".1%" if _is_share(channel) else ".5~g"
 
 
 def _rule_at_mouse(line: Unit, groups: Sequence[str], near: str) -> Part:
@@ -1102,45 +1069,16 @@ def _draw(specs: Mapping[str, Any], program: str | None) -> str:
     return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
 
 
-class Drawn(NamedTuple):
-    """What a child process has drawn.
-
-    Parameters
-    ----------
-    svgs : SVG of each chart, by file name without its suffix
-    files : content, by file name
-    reason : what went wrong, if anything
-    """
-
-    svgs: dict[str, str]
-    files: dict[str, bytes]
-    reason: str
-
-
-def _drawn_apart(specs: Mapping[str, Any]) -> Drawn:
-    """Draw what is to become files, .svg or .html by name."""
-    svgs: dict[str, str] = {}
-    files: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory() as place:
-        program = Path(place, "program.js")
-        is_asked = any(name.endswith(".html") for name in specs)
-        places = {Path(name).stem: Path(place, f"{i}.svg") for i, name in enumerate(specs)}
-        reason = _draw({str(places[Path(name).stem]): spec for name, spec in specs.items()},
-                       str(program) if is_asked else None)
-        svgs = {stem: path.read_text("utf-8") for stem, path in places.items() if path.is_file()}
-        for name, spec in specs.items():
-            if name.endswith(".svg") and Path(name).stem in svgs:
-                files[name] = svgs[Path(name).stem].encode()
-            elif name.endswith(".html") and program.is_file():
-                files[name] = _chart_page(spec, program.read_text("utf-8"))
-    return Drawn(svgs, files, reason)
-
-
 def draw_apart(charts: Mapping[str, alt.TopLevelMixin],
                folder: str | Path | None = None) -> dict[str, str]:
     """Draw charts into files of a folder, .svg or .html by name, in a process of their own.
 
-    Without a folder nothing is written.
+    Without a folder nothing is written. A page of HTML needs no network.
+
+    Parameters
+    ----------
+    charts : by file name
+    folder : where they go
 
     Returns
     -------
@@ -1151,18 +1089,31 @@ def draw_apart(charts: Mapping[str, alt.TopLevelMixin],
     UserWarning : a chart could not be drawn or written; the others are there
     """
     missing = list(charts)
-    drawn = Drawn({}, {}, "")
+    svgs: dict[str, str] = {}
     reason = ""
     try:
-        drawn = _drawn_apart({name: _specification(chart) for name, chart in charts.items()})
-        reason = drawn.reason
-        for name, data in drawn.files.items():
+        specs = {name: _specification(chart) for name, chart in charts.items()}
+        with tempfile.TemporaryDirectory() as place:
+            program = Path(place, "program.js")
+            drawings = {Path(name).stem: (Path(place, f"{number}.svg"), spec)
+                        for number, (name, spec) in enumerate(specs.items())}
+            has_pages = any(name.endswith(".html") for name in specs)
+            reason = _draw({str(path): spec for path, spec in drawings.values()},
+                           str(program) if has_pages else None)
+            svgs = {stem: path.read_text("utf-8") for stem, (path, _) in drawings.items()
+                    if path.is_file()}
+            script = program.read_text("utf-8") if program.is_file() else ""
+        for name, spec in specs.items():
+            is_page = name.endswith(".html")
+            if not (script if is_page else Path(name).stem in svgs):
+                continue
             if folder is not None:
-                write_bytes(data, Path(folder, name))
+                write_bytes(_chart_page(spec, script) if is_page else svgs[Path(name).stem].encode(),
+                            Path(folder, name))
             missing.remove(name)
     except OSError as trouble:
         reason = str(trouble)
     if missing:
         where = "" if folder is None else f"; all else is in {folder}"
         warnings.warn(f"{', '.join(missing)} could not be drawn ({reason}){where}", stacklevel=2)
-    return drawn.svgs
+    return svgs

@@ -68,11 +68,6 @@ class Origin(NamedTuple):
     inputs: Mapping[str, Any]
 
 
-def scalars_of(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers, texts and truth values of a summary, without lists."""
-    return {name: value for name, value in summary.items() if not isinstance(value, list | dict)}
-
-
 def assumed(origin: Origin) -> Section:
     """Every option and its value, defaults included."""
     options = {name: "" if value is None else str(value) for name, value in origin.inputs.items()
@@ -88,9 +83,9 @@ def repeated(origin: Origin, tables: Mapping[str, str]) -> Section:
     rows = [("read", name, checksum) for name, checksum in files.items()]
     rows += [("written", name, checksum) for name, checksum in tables.items()]
     frame = pd.DataFrame(rows, columns=["what", "file", "sha256"])
-    words = [f"Written by sched_lab {__version__}. The same files and options give the same "
-             "tables, bit for bit; the checksums tell whether they are the same."]
-    return Section("How to reproduce it", [*words, Table(frame, most_rows=MOST_FILES)])
+    words = (f"Written by sched_lab {__version__}. The same files and options give the same "
+             "tables, bit for bit; the checksums tell whether they are the same.")
+    return Section("How to reproduce it", [words, Table(frame, most_rows=MOST_FILES)])
 
 
 def to_digits(value: Any) -> Any:
@@ -166,8 +161,8 @@ class Report:
 
 def numbers_table(report: Report) -> list[Part]:
     """The numbers of a summary that the report gives a meaning."""
-    known = {name: value for name, value in scalars_of(report.summary).items()
-             if name in report.meanings and value is not None}
+    known = {name: value for name, value in report.summary.items()
+             if name in report.meanings and value is not None and not isinstance(value, list | dict)}
     if not known:
         return []
     columns = {"number": list(known), "value": list(known.values()),

@@ -36,13 +36,13 @@ from .. import __version__
 from . import jit
 from .frames import (
     InputError,
-    OutputError,
     SchedLabError,
     ensure_writable,
     hidden_neighbour,
     input_key,
     read_frame,
     read_sidecar,
+    refuse_output,
     sidecar_path,
     write_frame,
 )
@@ -252,9 +252,11 @@ def _compute(number: int, cell: Cell, file: Path) -> None:
     outcome = pickle.dumps(compute_cell(_computed, number, cell))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(outcome)
+        file.unlink(missing_ok=True)  # a link that somebody has put there is not ours
+        with open(file, "xb") as out:
+            out.write(outcome)
     except OSError as trouble:
-        raise OutputError(f"{file}: cannot be written ({trouble.strerror})") from None
+        refuse_output(file, trouble)
 
 
 LOOK_EVERY_S = 1.0  # whether a silent worker is alive; children of its own may hold its pipes open

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -26,7 +27,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .access import Guard, Listener, Refusal
 from .frames import InputError, OutputError
@@ -212,12 +212,6 @@ class Service:
     def check_open(self) -> None:
         """Refuse questions that come too early."""
 
-    def hold(self, size: int) -> None:
-        """Make room for a part of a body."""
-        if self.held_bytes + size > self.limits.held_bytes:
-            raise Refusal(503, "too much is asked at once; ask again")
-        self.held_bytes += size
-
 
 def in_json(content: Any, status: int = 200) -> Response:
     """An answer in JSON; the connection is closed after a refusal, whose body may not be read."""
@@ -225,28 +219,12 @@ def in_json(content: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(content), status, headers, "application/json")
 
 
-def question_of(body: bytes) -> dict[str, Any]:
-    """The question in a body.
+async def question_of(service: Service, request: Request) -> dict[str, Any]:
+    """The question in the body of a request, in time and in size.
 
     Raises
     ------
-    Refusal : it is not JSON, or not an object
-    """
-    try:
-        question = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from error
-    if not isinstance(question, dict):
-        raise Refusal(400, "the body is not a JSON object")
-    return question
-
-
-async def body_of(service: Service, request: Request) -> bytes:
-    """The body of a request, in time and in size.
-
-    Raises
-    ------
-    Refusal : it is not called JSON, too long or too slow, or there are too many of them
+    Refusal : it is no JSON object, too long or too slow, or there are too many of them
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which a page may not send to others without asking first
@@ -260,16 +238,23 @@ async def body_of(service: Service, request: Request) -> bytes:
     try:
         async with asyncio.timeout(limits.body_s):
             async for part in request.stream():
-                service.hold(len(part))
+                if service.held_bytes + len(part) > limits.held_bytes:
+                    raise Refusal(503, "too much is asked at once; ask again")
+                service.held_bytes += len(part)
                 size += len(part)
                 if size > limits.body_bytes:
                     raise too_long
                 parts.append(part)
+        question = orjson.loads(b"".join(parts))
     except TimeoutError:
         raise Refusal(408, f"the body took more than {limits.body_s:g} s") from None
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from error
     finally:
         service.held_bytes -= size
-    return b"".join(parts)
+    if not isinstance(question, dict):
+        raise Refusal(400, "the body is not a JSON object")
+    return question
 
 
 def admit(guard: Guard, request: Request) -> None:
@@ -292,7 +277,7 @@ async def respond(service: Service, guard: Guard, endpoint: Endpoint, request: R
         raise Refusal(503, "too many requests at once; ask again")
     service.running += 1
     try:
-        question = question_of(await body_of(service, request)) if endpoint.reads else {}
+        question = await question_of(service, request) if endpoint.reads else {}
         return in_json(*await endpoint.answer(request, question))
     finally:
         service.running -= 1
@@ -377,14 +362,15 @@ class Connection(asyncio.Protocol):
 
     Parameters
     ----------
-    config, others : as uvicorn gives them to its protocol
+    application : that it is a connection to
+    protocol : uvicorn's own, made of `options`
     """
 
-    def __init__(self, config: uvicorn.Config, **others: Any) -> None:
-        self.inner = HttpToolsProtocol(config, **others)
-        assert isinstance(config.app, Application)
-        self.application = config.app
-        self.limits = config.app.service.limits
+    def __init__(self, application: Application, protocol: Callable[..., Any],
+                 **options: Any) -> None:
+        self.inner = protocol(**options)
+        self.application = application
+        self.limits = application.service.limits
         self.head = bytearray()
         self.is_asking = True  # the head of a request has not come yet
         self.beyond = 0  # bytes since the last head
@@ -585,11 +571,15 @@ async def run(service: Service, listener: Listener, application: Application) ->
     limits = service.limits
     context = listener.context
     tls: dict[str, Any] = {"ssl_context_factory": lambda *_: context} if context else {}
-    server = uvicorn.Server(uvicorn.Config(
-        application, http=Connection, ws="none", lifespan="off", interface="asgi3",
+    config = uvicorn.Config(
+        application, http="httptools", ws="none", lifespan="off", interface="asgi3",
         log_config=None, access_log=False, server_header=False, date_header=False,
         proxy_headers=False, backlog=limits.connections, timeout_keep_alive=math.ceil(limits.idle_s),
-        timeout_graceful_shutdown=math.ceil(limits.finish_s), **tls))
+        timeout_graceful_shutdown=math.ceil(limits.finish_s), **tls)
+    config.load()
+    protocol: Any = partial(Connection, application, config.http_protocol_class)
+    config.http_protocol_class = protocol
+    server = uvicorn.Server(config)
     async with service.lifespan():
         keeping = asyncio.create_task(keep(server, application, listener))
         keeping.add_done_callback(service.health.fail_with)

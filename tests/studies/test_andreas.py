@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from sched_lab.lab.frames import read_frame, read_sidecar
-from sched_lab.lab.reproduction import Workplace, claims_frame, moved_claims
 from studies.andreas import CELLS, CLAIMS, EXPERIMENTS, FIGURES, by_greedy, cells, costs
+from studies.reproduction import Workplace, claims_frame, moved_claims
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 

@@ -2,8 +2,8 @@
 import pandas as pd
 import pytest
 
-from sched_lab.lab.reproduction import claims_frame
 from studies.claims import Each, Row, graded, section
+from studies.reproduction import claims_frame
 
 FRAME = pd.DataFrame({"watts": [1.0, 2.5, 4.0]})
 

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from sched_lab.lab.frames import input_key, read_frame, read_sidecar
-from sched_lab.lab.reproduction import claims_frame
 from studies import far as experiments
 from studies.far import (
     CLAIMS,
@@ -19,6 +18,7 @@ from studies.far import (
     judged,
     paper_tables,
 )
+from studies.reproduction import claims_frame
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from sched_lab.lab.frames import embedded, read_frame
-from sched_lab.lab.reproduction import Workplace, claims_frame, reproduce
 from sched_lab.traces import find_data
 from studies import hadar as chapter
 from studies.hadar import CELLS, CLAIMS, EXPERIMENTS, FIGURES, NodeEvidence, Number
+from studies.reproduction import Workplace, claims_frame, reproduce
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 PAPER = pd.read_csv(embedded("paper/hadar.csv"), keep_default_na=False)

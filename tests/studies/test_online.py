@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from sched_lab.lab.frames import InputError, read_frame, write_frame
-from sched_lab.lab.reproduction import claims_frame, reproduce
 from sched_lab.traces import find_data, find_reference
 from studies.online import (
     CLAIMS,
@@ -17,6 +16,7 @@ from studies.online import (
     frontier_row,
     policy_row,
 )
+from studies.reproduction import claims_frame, reproduce
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
 CHEAP = ("cluster-power", "traces", "rescored")

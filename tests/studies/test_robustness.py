@@ -14,13 +14,13 @@ from sched_lab.hadar.model import check_simulation, figure_one
 from sched_lab.hadar.simulation import run_rounds
 from sched_lab.hardware import default_hardware
 from sched_lab.lab.frames import InputError, read_frame
-from sched_lab.lab.reproduction import claims_frame
 from sched_lab.online.inflation import sample_arrivals
 from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
 from studies import headlines
 from studies.fleet import CLAIMS, EXPERIMENTS
 from studies.headlines import ROBUST, against_fgd, far_cell, summed_up
+from studies.reproduction import claims_frame
 from studies.robustness import (
     NOMINAL,
     Inflation,

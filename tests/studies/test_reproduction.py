@@ -10,13 +10,12 @@ import pandas as pd
 import pytest
 
 from sched_lab.lab.frames import InputError, read_frame, read_sidecar
-from sched_lab.lab.reproduction import (
+from studies.reproduction import (
     Claim,
     Experiment,
     Workplace,
     claims_frame,
     difference,
-    experiments_frame,
     reproduce,
 )
 
@@ -60,24 +59,16 @@ def changed(**columns: Any) -> Experiment:
                                                    for name, frame in compute(place).items()})
 
 
-def test_a_difference_is_found_with_the_claim_that_moves_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_difference_is_found_with_the_claim_that_moves_and_stored_unless_it_is_a_check(tmp_path: Path) -> None:
     run(tmp_path)
     before = contents(tmp_path / "results")
+    assert run(tmp_path, changed(ms=7.0), check=True)["outcome"].tolist() == ["same"]  # times are not compared
     found = run(tmp_path, changed(square=[1.0, 8.0]), check=True)
     assert found["outcome"].tolist() == ["differs: 1 rows differ in square"]
     assert found["claims moved"].tolist() == ["nine is three times three: 9, reproduced -> 8, not"]
     assert contents(tmp_path / "results") == before
-
-
-def test_without_check_a_difference_is_stored(tmp_path: Path) -> None:
-    run(tmp_path)
     run(tmp_path, changed(square=[1.0, 8.0]))
     assert read_frame(tmp_path / "results/maths/squares.csv")["square"].tolist() == [1.0, 8.0]
-
-
-def test_times_are_not_compared(tmp_path: Path) -> None:
-    run(tmp_path)
-    assert run(tmp_path, changed(ms=7.0), check=True)["outcome"].tolist() == ["same"]
 
 
 def test_absent_data_is_skipped_and_said(tmp_path: Path) -> None:
@@ -119,22 +110,20 @@ def test_an_experiment_that_makes_other_frames_than_it_says_is_a_mistake(tmp_pat
         run(tmp_path, replace(SQUARES, frames=("maths/cubes.csv",)))
 
 
-@pytest.mark.parametrize(("other", "words"), [
-    ({"n": [1, 2]}, ""), ({"n": [1, 3]}, "1 rows differ in n"), ({"n": [1.0, 2.0]}, "n is float64, stored int64"),
-    ({"n": [1]}, "1 rows, stored 2"), ({"m": [1, 2]}, "other columns: m, n")])
-def test_a_difference_is_put_in_words(other: dict[str, list[float]], words: str) -> None:
-    assert difference(pd.DataFrame({"n": [1, 2]}), pd.DataFrame(other)) == words
+NAN = float("nan")
 
 
-def test_missing_numbers_are_the_same() -> None:
-    frame = pd.DataFrame({"n": [1.0, float("nan")]})
-    assert difference(frame, frame.copy()) == ""
+@pytest.mark.parametrize(("one", "other", "words"), [
+    ([1, 2], {"n": [1, 2]}, ""), ([1, 2], {"n": [1, 3]}, "1 rows differ in n"), ([1.0, NAN], {"n": [1.0, NAN]}, ""),
+    ([1, 2], {"n": [1.0, 2.0]}, "n is float64, stored int64"), ([1, 2], {"n": [1]}, "1 rows, stored 2"),
+    ([1, 2], {"m": [1, 2]}, "other columns: m, n")])
+def test_a_difference_is_put_in_words(one: list[float], other: dict[str, list[float]], words: str) -> None:
+    assert difference(pd.DataFrame({"n": one}), pd.DataFrame(other)) == words
 
 
-def test_claims_and_experiments_are_listed() -> None:
+def test_claims_are_listed() -> None:
     frame = claims_frame([CLAIM], lambda path: pd.DataFrame({"square": [9.0]}))
     assert frame.to_dict("records") == [{"claim": "nine is three times three", "paper": "9", "ours": "9",
                                          "status": "reproduced", "why": ""}]
     with pytest.raises(ValueError, match="'mostly' is not one of reproduced, "):
         claims_frame([replace(CLAIM, ours=lambda frame: ("9", "mostly"))], lambda path: pd.DataFrame())
-    assert experiments_frame({"squares": SQUARES})["minutes"].tolist() == [0.1]

@@ -1,6 +1,7 @@
-"""An experiment is a value: what it computes, at which cost, and into which frames; a claim is a sentence of a paper with a function that"""
+"""An experiment is a value: what it computes, at which cost, and into which frames.
 
-# A module, written by hand.
+A claim is a sentence of a paper with a function that decides it.
+"""
 
 from __future__ import annotations
 
@@ -15,30 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import typer
 
-from .frames import InputError, check_one_of, is_finished, read_frame, sha256, write_frame
-from .jit import is_ours, source_stamp
-from .sweeps import sweep
+from sched_lab.lab.frames import (
+    InputError,
+    check_one_of,
+    is_finished,
+    read_frame,
+    sha256,
+    write_frame,
+)
+from sched_lab.lab.jit import PACKAGE, is_ours, source_stamp
+from sched_lab.lab.sweeps import sweep
+from sched_lab.traces import find_data, find_reference
 
-__all__ = ['STATUSES', 'Workplace', 'Experiment', 'experiments_frame', 'Claim', 'claims_frame', 'reproduce']
+__all__ = ['STATUSES', 'Workplace', 'Experiment', 'Claim', 'claims_frame', 'reproduce']
 
-
-def stamp_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Hash of the source files behind a function of the package or of a study; nothing for other functions."""
-    plain: Any = function
-    while isinstance(plain, partial):
-        plain = plain.func
-    file = Path(inspect.getsourcefile(inspect.unwrap(plain)) or "").resolve()
-    return {"code": source_stamp(file)[:16]} if is_ours(file) else {}
-
-
-def nowhere(name: str) -> Path | None:
-    """Find no data."""
-    return None
-
-
-def silent(line: str) -> None:
-    """Say nothing."""
+STORED = PACKAGE.parent / "data" / "results"
 
 
 @dataclass(frozen=True)
@@ -55,8 +49,8 @@ class Workplace:
 
     folder: Path
     workers: int = 1
-    find: Callable[[str], Path | None] = nowhere
-    say: Callable[[str], object] = silent
+    find: Callable[[str], Path | None] = lambda name: None
+    say: Callable[[str], object] = lambda line: None
 
     def sweep(self, function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], name: str, *,
               depends_on: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -69,8 +63,12 @@ class Workplace:
         name : of this sweep, among those of the family
         depends_on : what else the results depend on, such as checksums of data
         """
-        about = {**stamp_of(function), **(depends_on or {})}
-        return sweep(function, cells, self.folder / name, depends_on=about,
+        plain: Any = function
+        while isinstance(plain, partial):
+            plain = plain.func
+        file = Path(inspect.getsourcefile(inspect.unwrap(plain)) or "").resolve()
+        about = {"code": source_stamp(file)[:16]} if is_ours(file) else {}
+        return sweep(function, cells, self.folder / name, depends_on=about | dict(depends_on or {}),
                      workers=self.workers, shown=name).frame
 
     def data(self, name: str) -> Path:
@@ -111,13 +109,6 @@ class Experiment:
     compute: Callable[[Workplace], Mapping[str, pd.DataFrame]] = field(repr=False)
     measured: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-
-
-def experiments_frame(experiments: Mapping[str, Experiment]) -> pd.DataFrame:
-    """One row per experiment: name, minutes on two cores, frames, data needed, sentence."""
-    rows = [(name, one.minutes, ", ".join(one.frames), ", ".join(one.needs), one.sentence)
-            for name, one in experiments.items()]
-    return pd.DataFrame(rows, columns=["experiment", "minutes", "frames", "needs", "sentence"])
 
 
 STATUSES = {
@@ -217,22 +208,12 @@ def moved_claims(claims: Iterable[Claim], read: Callable[[str], pd.DataFrame],
     return moved
 
 
-COLUMNS = ("experiment", "frame", "minutes", "outcome", "claims moved")
-
-
 def outcome_of(experiment: Experiment, path: Path, computed: pd.DataFrame) -> str:
     """Whether a computed frame is the one that is stored."""
     if not path.is_file():
         return "not stored"
     found = difference(read_frame(path), computed, experiment.measured)
     return f"differs: {found}" if found else "same"
-
-
-def with_stored_times(experiment: Experiment, path: Path, computed: pd.DataFrame) -> pd.DataFrame:
-    """A computed frame with the measured columns of the stored one, if it has as many rows."""
-    stored = read_frame(path)
-    times = [name for name in experiment.measured if name in computed and name in stored]
-    return computed.assign(**stored[times]) if len(stored) == len(computed) else computed
 
 
 def store(experiment: Experiment, path: Path, frame: pd.DataFrame, made_by: str,
@@ -250,17 +231,6 @@ def store(experiment: Experiment, path: Path, frame: pd.DataFrame, made_by: str,
         write_frame(frame, path, parameters)
 
 
-def check_names(experiments: Mapping[str, Experiment], names: Iterable[str]) -> None:
-    """Refuse names of no experiment.
-
-    Raises
-    ------
-    InputError : there is one
-    """
-    for name in names:
-        check_one_of(name, experiments, "experiment")
-
-
 def run_one(experiment: Experiment, claims: Sequence[Claim], results: Path, workplace: Workplace,
             *, made_by: str | None) -> Iterator[dict[str, Any]]:
     """Compute one experiment; yield a row per frame.
@@ -275,25 +245,28 @@ def run_one(experiment: Experiment, claims: Sequence[Claim], results: Path, work
     """
     missing = [name for name in experiment.needs if workplace.find(name) is None]
     if missing:
-        for path in experiment.frames:
-            yield {"frame": path, "minutes": 0.0, "claims moved": "",
+        for name in experiment.frames:
+            yield {"frame": name, "minutes": 0.0, "claims moved": "",
                    "outcome": f"skipped: {', '.join(missing)} is not here"}
         return
     workplace.say(f"{experiment.name}: about {experiment.minutes:g} minutes on two cores")
     begin_s = time.perf_counter()
-    computed = {path: as_stored(frame) for path, frame in experiment.compute(workplace).items()}
+    computed = {name: as_stored(frame) for name, frame in experiment.compute(workplace).items()}
     minutes = (time.perf_counter() - begin_s) / 60
     if sorted(computed) != sorted(experiment.frames):
         raise ValueError(f"experiment {experiment.name} made {sorted(computed)}")
-    for path, frame in computed.items():
-        outcome = outcome_of(experiment, results / path, frame)
+    for name, frame in computed.items():
+        path = results / name
+        outcome = outcome_of(experiment, path, frame)
         moved = []
         if outcome.startswith("differs"):
-            new = with_stored_times(experiment, results / path, frame)
-            moved = moved_claims(claims, lambda name: read_frame(results / name), {path: new})
+            stored = read_frame(path)
+            times = [one for one in experiment.measured if one in frame and one in stored]
+            new = frame.assign(**stored[times]) if len(stored) == len(frame) else frame
+            moved = moved_claims(claims, lambda other: read_frame(results / other), {name: new})
         if made_by is not None:
-            store(experiment, results / path, frame, made_by, workplace)
-        yield {"frame": path, "minutes": round(minutes, 2), "outcome": outcome,
+            store(experiment, path, frame, made_by, workplace)
+        yield {"frame": name, "minutes": round(minutes, 2), "outcome": outcome,
                "claims moved": "; ".join(moved)}
 
 
@@ -321,7 +294,8 @@ def reproduce(experiments: Mapping[str, Experiment], claims: Sequence[Claim], na
     InputError : there is no such experiment; nothing was computed
     """
     chosen = list(names)
-    check_names(experiments, chosen)
+    for name in chosen:
+        check_one_of(name, experiments, "experiment")
     rows = []
     for name in chosen:
         made_by = None if check else f"{command} {name}"
@@ -329,4 +303,68 @@ def reproduce(experiments: Mapping[str, Experiment], claims: Sequence[Claim], na
         found = run_one(experiments[name], claims, Path(results), place, made_by=made_by)
         rows += [{"experiment": name, **row} for row in found]
         shutil.rmtree(place.folder, ignore_errors=True)  # finished: the next run computes afresh
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=["experiment", "frame", "minutes", "outcome", "claims moved"])
+
+
+# --- the command
+
+
+def find_anything(name: str) -> Path | None:
+    """Find a file of the data or of the reference results."""
+    return find_data(name) or find_reference(name)
+
+
+def list_experiments(experiments: Mapping[str, Experiment]) -> None:
+    """Print what can be reproduced: name, minutes, what it finds out, and its frames."""
+    width = max(map(len, experiments), default=0)
+    for name, one in experiments.items():
+        absent = [file for file in one.needs if find_anything(file) is None]
+        lacks = f" (skipped here: {absent[0]} is absent)" if absent else ""
+        typer.echo(f"{name:<{width}}  {one.minutes:7.1f} min  {one.sentence}{lacks}")
+        typer.echo(f"{'':<{width}}               {', '.join(one.frames)}")
+
+
+def reproduce_family(study: Any, paper: str, names: Sequence[str], *, check: bool, workers: int,
+                     minutes: float, results: Path | None, figures: Path | None) -> bool:
+    """Reproduce experiments and print a line for each frame; whether none came out differently.
+
+    Parameters
+    ----------
+    study : has its experiments, claims and figures
+    paper : what the command calls it
+    names : of experiments; without any, check those that take no more than `minutes`
+    check, workers, minutes, results, figures : as the command has them
+
+    Raises
+    ------
+    InputError : results, an experiment or data that it needs is not there; nothing was computed
+    """
+    stored = results or STORED
+    if not stored.is_dir():
+        raise InputError(f"there are no stored results in {stored}",
+                         mend="give their folder with --results")
+    cells = PACKAGE.parent / "_build" / "cells" if stored.resolve() == STORED else stored / ".cells"
+    place = Workplace(cells / paper, workers, find_anything, partial(typer.echo, err=True))
+    experiments = study.EXPERIMENTS
+    for name in names:
+        check_one_of(name, experiments, "experiment")
+    for file in [file for name in names for file in experiments[name].needs]:
+        place.data(file)
+    is_same = True
+    for name in names or [name for name, one in experiments.items()
+                          if check and one.minutes <= minutes]:
+        found = reproduce(experiments, study.CLAIMS, [name], results=stored, workplace=place,
+                          check=check, command=f"sched-lab reproduce {paper}")
+        for row in found.itertuples(index=False):
+            typer.echo(f"{row.frame}: {row.outcome} ({row.minutes:.1f} min)")
+            for line in filter(None, row[-1].split("; ")):
+                typer.echo(f"  moves: {line}")
+        is_same &= bool(found["outcome"].str.match("same|skipped").all())
+    if figures:
+        from sched_lab.lab.plots import save_svg, use_book_style
+
+        use_book_style()
+        for name, draw in study.FIGURES.items():
+            path = figures / f"{name.removesuffix('.svg')}.svg"
+            typer.echo(save_svg(draw(lambda frame: read_frame(stored / frame)), path))
+    return is_same
