@@ -24,7 +24,7 @@ from sched_lab.far.bounds import lower_bound
 from sched_lab.far.mig import mig_of
 from sched_lab.far.refine import far
 from sched_lab.hadar.model import nothing_runs
-from sched_lab.hadar.primal_dual import Place, find_alloc, node_prices, serve
+from sched_lab.hadar.primal_dual import NO_TOLL, Place, find_alloc, node_prices, serve
 from sched_lab.lab.frames import InputError, MissingPackage
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
@@ -166,7 +166,7 @@ def test_prices_are_hadars(kernels, eta):
         assert float(found["payoff"]) == pytest.approx(payoff, rel=1e-12, abs=0)
         free, price = np.array(found["after"]["free"]), found["after"]["node_price"]
         taken += [[job, *pair] for pair in zip(found["node"], found["gpus"], strict=True) if float(found["payoff"]) > 0]
-    served = serve(terms, queue, nothing_runs(), terms.cluster.node_gpus.copy(), False)
+    served = serve(terms, NO_TOLL, queue, nothing_runs(), terms.cluster.node_gpus.copy(), False)
     assert taken == served.T.tolist() and len(taken) > 2
 
 

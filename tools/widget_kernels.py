@@ -21,7 +21,7 @@ from sched_lab.far.refine import Lists, _refine
 from sched_lab.far.repartition import in_a_row, repartition, run_events
 from sched_lab.hadar.model import State as HadarState
 from sched_lab.hadar.model import nothing_runs, toy_workload
-from sched_lab.hadar.primal_dual import Hadar, Place, Terms, best_place, node_prices, take
+from sched_lab.hadar.primal_dual import NO_TOLL, Hadar, Place, Terms, best_place, buckets_of, node_prices, take
 from sched_lab.lab.arrays import Floats, Integers
 from sched_lab.lab.jit import njit
 from sched_lab.online.fgd import fgd
@@ -408,9 +408,10 @@ def ask(terms: Terms, job: int, free: Integers, node_price: Floats) -> Answer:
     free, node_price : (nodes,) GPUs left, and what one costs; changed
     """
     none = np.empty(0, np.int64)
-    payoff, place = best_place(terms, job, free, node_price, Place(none, none))
+    buckets = buckets_of(terms.cluster, free)
+    payoff, place = best_place(terms, NO_TOLL, buckets, job, free, node_price, Place(none, none))
     if payoff > 0:
-        take(terms, place, free, node_price)
+        take(terms, buckets, place, free, node_price)
     return Answer(payoff, place.node, place.gpus)
 
 

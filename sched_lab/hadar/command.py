@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from .. import __version__
 from ..hardware import hardware_of
@@ -58,21 +58,6 @@ RoundsFolder = Annotated[Path, folder_option(f"{', '.join(TABLES)}, summary.json
                                              f"{', '.join(CHARTS)} and {PAGE}")]
 
 
-def energy_terms(hardware: Path | None, price: str, carbon: str, asleep_after: float | None,
-                 asleep_watts: float) -> EnergyTerms:
-    """What the options say; nothing was asked if none is given."""
-    sleep = AWAKE if asleep_after is None else Sleep(60 * asleep_after, asleep_watts)
-    return EnergyTerms(None if hardware is None else hardware_of(hardware), price, carbon, sleep)
-
-
-def energy_inputs(price: str, carbon: str, asleep_after: float | None,
-                  asleep_watts: float) -> dict[str, Any]:
-    """What the answer depends on, a file by its checksum."""
-    files = checksums_of(series_files(price=price, carbon=carbon))
-    return {"price": price, "carbon": carbon, **files,
-            "asleep_after": asleep_after, "asleep_watts": asleep_watts}
-
-
 def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
                   throughputs: ThroughputsFile = None, policy: PolicyName = "hadar",
                   round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S,
@@ -100,11 +85,13 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
     if hardware is not None:
         files["hardware"] = read_input(hardware)
     inputs = {
-        "policy": policy, "round": round_s, "restart": restart_s,
-        **energy_inputs(price, carbon, asleep_after, asleep_watts),
+        "policy": policy, "round": round_s, "restart": restart_s, "price": price, "carbon": carbon,
+        **checksums_of(series_files(price=price, carbon=carbon)),
+        "asleep_after": asleep_after, "asleep_watts": asleep_watts,
         "files": checksums_of(files), "sched_lab": __version__}
-    terms = energy_terms(hardware, price, carbon, asleep_after, asleep_watts)
+    sleep = AWAKE if asleep_after is None else Sleep(60 * asleep_after, asleep_watts)
+    catalogue = None if hardware is None else hardware_of(hardware)
     compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s,
-                      energy=terms)
+                      energy=EnergyTerms(catalogue, price, carbon, sleep))
     answer = Answer("hadar", inputs, TABLES, (*CHARTS, PAGE))
     answer_with(answer, out, compute, force=force, no_charts=no_charts)

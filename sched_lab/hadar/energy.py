@@ -5,7 +5,7 @@
 # %% ../../nbs/46a_hadar_energy.ipynb #46a-006
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +15,11 @@ from .baselines import one_type_rate
 from .fluid import (gpu_rows, makespan_bound_s, shortest_fluid, solved, time_rows,
                                    work_rows)
 from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Jobs, State, Workload,
-                                   gpus_in_use, joined, nothing_runs, type_gpus)
+                                   type_gpus)
 from .planned import (CRUMB, Planned, TypePlan, gang_rate, gpu_seconds,
                                      pick_in_order, place_large_first, rounds_needed, type_prices)
-from .primal_dual import (TIE, Hadar, Place, Terms, candidate, is_same, node_prices,
-                                         old_place, payoff_of, places_of, take, usable_nodes)
+from .primal_dual import (Hadar, Terms, Toll, allow, buckets_of, candidate,
+                                         pace_and_watts)
 from .simulation import Simulation
 from ..hardware import Hardware, default_hardware
 from ..lab.arrays import Floats, Integers, Texts
@@ -437,151 +437,40 @@ def mean_front(workload: Workload, draw: Draw, s_per_wh: Floats) -> MeanFront:
 # %% ../../nbs/46a_hadar_energy.ipynb #46b-006i
 JOULES_PER_KWH = 3.6e6
 
-# %% ../../nbs/46a_hadar_energy.ipynb #46b-008
-@njit(cache=True)
-def pace_and_watts(terms: Terms, gpu_w: Floats, job: int, place: Place) -> tuple[float, float]:
-    """Steps/s of a job at a place, and W of its GPUs; 0 steps/s if it cannot run there."""
-    paces = terms.jobs.rate[job] if len(place.node) == 1 else terms.jobs.spread_rate[job]
-    pace = np.inf if len(place.node) > 0 else 0.0
-    watts = 0.0
-    for i in range(len(place.node)):
-        kind = terms.cluster.node_type[place.node[i]]
-        pace = min(pace, paces[kind])
-        watts += place.gpus[i] * gpu_w[kind]
-    return pace, watts
-
 # %% ../../nbs/46a_hadar_energy.ipynb #46b-010
 @njit(cache=True)
-def thriftiest(terms: Terms, gpu_w: Floats, job: int) -> tuple[float, float]:
-    """Steps/s and W of the place of an empty cluster that draws least for a step.
+def thriftiest(terms: Terms, gpu_w: Floats) -> tuple[Floats, Floats]:
+    """(jobs,) steps/s and W of the place of an empty cluster that draws least for a step.
 
     Parameters
     ----------
     gpu_w : (types,) what a GPU draws
     """
-    watts_of_node = gpu_w[terms.cluster.node_type]
-    best_pace = 0.0
-    best_w = np.inf
-    for usable in usable_nodes(terms, job):
-        for by_price in range(2):
-            place = candidate(terms, job, usable, terms.cluster.node_gpus, watts_of_node,
-                              by_price == 1)
-            pace, watts = pace_and_watts(terms, gpu_w, job, place)
-            if pace > 0 and (best_pace == 0 or watts / pace < best_w / best_pace):
-                best_pace = pace
-                best_w = watts
-    return best_pace, best_w
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46b-011
-class Toll(NamedTuple):
-    """What energy costs in a round.
-
-    Parameters
-    ----------
-    per_j : utility per joule
-    gpu_w : (types,) what a GPU draws
-    least_j : (jobs,) joules of all steps left at the thriftiest place, a restart included
-    """
-
-    per_j: float
-    gpu_w: Floats
-    least_j: Floats
-
-
-@njit(cache=True)
-def toll_of(terms: Terms, toll: Toll, job: int, place: Place, moved: bool) -> float:
-    """Utility that a job pays for joules above its least; 0 for a place where it cannot run."""
-    pace, watts = pace_and_watts(terms, toll.gpu_w, job, place)
-    if not pace > 0:
-        return 0.0
-    long_s = (terms.restart_s if moved else 0.0) + terms.remaining[job] / pace
-    due: float = toll.per_j * (long_s * watts - toll.least_j[job])
-    return due
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46b-015
-@njit(cache=True)
-def green_place(terms: Terms, toll: Toll, job: int, free: Integers, node_price: Floats,
-                old: Place) -> tuple[float, Place]:
-    """Best place for a job when energy costs, and its payoff; `best_place` where it costs nothing.
-
-    Parameters
-    ----------
-    free, node_price : (nodes,) GPUs left, and what one costs in this round
-    old : where the job was in the round before
-    """
-    best = -np.inf
-    best_place = Place(old.node[:0], old.gpus[:0])
-    paces = np.sort(-terms.reference[job])
-    watts_of_node = toll.gpu_w[terms.cluster.node_type]
-    for rank, usable in enumerate(usable_nodes(terms, job)):
-        long_s = terms.restart_s - terms.remaining[job] / paces[rank]
-        dear = node_price + toll.per_j * long_s * watts_of_node
-        for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
-            place = candidate(terms, job, usable, free, dear, by_price == 1)
-            moved = not is_same(place, old)
-            payoff = payoff_of(terms, job, node_price, place, moved)
-            payoff -= toll_of(terms, toll, job, place, moved)
-            if payoff > best + TIE:
-                best = payoff
-                best_place = place
-    if (free[old.node] >= old.gpus).all():
-        payoff = payoff_of(terms, job, node_price, old, False)
-        payoff -= toll_of(terms, toll, job, old, False)
-        if payoff > best + TIE:
-            best = payoff
-            best_place = old
-    return best, best_place
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46b-017
-@njit(cache=True)
-def is_worth_it(terms: Terms, toll: Toll, job: int, old: Place, place: Place) -> bool:
-    """Whether the utility of a place is larger than its toll."""
-    moved = not is_same(place, old)
-    due = toll_of(terms, toll, job, place, moved)
-    utility = payoff_of(terms, job, np.zeros(len(terms.cluster.node_gpus)), place, moved)
-    return due <= 0 or utility + terms.node_cost * (len(place.node) - 1) > due
-
-
-@njit(cache=True)
-def serve_green(terms: Terms, toll: Toll, queue: Integers, previous: Allocation, free: Integers,
-                backfill: bool) -> Integers:
-    """What `serve` does, when energy costs.
-
-    Parameters
-    ----------
-    queue : jobs, first come first
-    previous : allocation of the round before
-    free : (nodes,) GPUs left; used up
-    backfill : whether GPUs left over go to jobs that found them too dear
-    """
-    first = places_of(previous, len(terms.jobs.steps))
-    left = free.sum()
-    served = np.empty((3, left), np.int64)
-    count = 0
-    node_price = node_prices(terms, free)
-    too_dear = np.zeros(len(queue), np.bool_)
-    for again in range(2 if backfill else 1):
-        for position, job in enumerate(queue):
-            if terms.jobs.workers[job] > left or (again and not too_dear[position]):
-                continue
-            old = old_place(previous, first, job)
-            payoff, place = green_place(terms, toll, job, free, node_price, old)
-            too_dear[position] = len(place.node) > 0 and payoff <= 0
-            if len(place.node) == 0 or (payoff <= 0 and not again):
-                continue
-            if again and not is_worth_it(terms, toll, job, old, place):
-                continue
-            take(terms, place, free, node_price)
-            left -= terms.jobs.workers[job]
-            for i in range(len(place.node)):
-                served[0, count] = job
-                served[1, count] = place.node[i]
-                served[2, count] = place.gpus[i]
-                count += 1
-    return served[:, :count]
+    cluster = terms.cluster
+    num_jobs, num_types = terms.jobs.rate.shape
+    watts_of_node = gpu_w[cluster.node_type]
+    buckets = buckets_of(cluster, cluster.node_gpus)
+    pace = np.zeros(num_jobs)
+    watts = np.full(num_jobs, np.inf)
+    for job in range(num_jobs):
+        packed = np.zeros(num_types, np.bool_)
+        spread = np.zeros(num_types, np.bool_)
+        for rank in range(num_types):
+            slowest = terms.speeds.order[job, rank]
+            if terms.speeds.reference[job, slowest] <= 0:
+                break
+            allow(slowest, terms.jobs.spread_rate[job, slowest] > 0, terms.mixed, packed, spread)
+            for by_price in range(2):
+                place = candidate(buckets, watts_of_node, packed, spread, by_price,
+                                  terms.jobs.workers[job])
+                its_pace, its_w = pace_and_watts(terms, gpu_w, job, place)
+                if its_pace > 0 and (pace[job] == 0 or its_w / its_pace < watts[job] / pace[job]):
+                    pace[job] = its_pace
+                    watts[job] = its_w
+    return pace, watts
 
 # %% ../../nbs/46a_hadar_energy.ipynb #46b-018
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class GreenHadar(Hadar):
     """Hadar that pays for energy, greedily; without a price of energy it is Hadar.
 
@@ -593,6 +482,7 @@ class GreenHadar(Hadar):
 
     gpu_w: tuple[float, ...] = ()
     per_kwh: float = 0.0
+    _thrifty: tuple[Jobs, Floats, Floats] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning here."""
@@ -603,24 +493,14 @@ class GreenHadar(Hadar):
             raise InputError("the dynamic program does not know energy", mend="leave the beam at 1")
 
     def toll(self, terms: Terms) -> Toll:
-        """What energy costs in a round; thriftiest places are looked for once for each run."""
+        """What energy costs in a round."""
         gpu_w = np.array(self.gpu_w, float)
-        if self._known.get("thrifty for") is not terms.jobs:
-            thrifty = [thriftiest(terms, gpu_w, job) for job in range(len(terms.jobs.steps))]
-            self._known.update({"thrifty for": terms.jobs, "thrifty": np.array(thrifty)})
-        pace, watts = self._known["thrifty"].T
+        if self._thrifty is None or self._thrifty[0] is not terms.jobs:  # once for each run
+            self._thrifty = terms.jobs, *thriftiest(terms, gpu_w)
+        _, pace, watts = self._thrifty
         with np.errstate(divide="ignore", invalid="ignore"):  # of a job that no empty node holds
             least_j = (terms.restart_s + terms.remaining / pace) * watts
         return Toll(self.per_kwh / JOULES_PER_KWH, gpu_w, least_j)
-
-    def allocate(self, state: State) -> Allocation:
-        """Who runs where in the round that starts now."""
-        terms, queue = self.terms(state)
-        kept = state.previous if self.sticky else nothing_runs()
-        queue = queue[~np.isin(queue, kept.job)]
-        free = state.cluster.node_gpus - gpus_in_use(state.cluster, kept)
-        served = serve_green(terms, self.toll(terms), queue, state.previous, free, self.backfill)
-        return joined([kept, Allocation(*served)])
 
     def rounds_alike(self, state: State, round_s: float) -> float:
         """As for Hadar if energy is free; else places may become worth it at any time.

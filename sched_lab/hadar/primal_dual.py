@@ -5,8 +5,7 @@
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-006
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -18,7 +17,7 @@ from .model import (Allocation, Cluster, Jobs, Places, State, allocation_of,
 from ..lab.jit import njit
 
 # %% auto #0
-__all__ = ['HadarOptions', 'Hadar']
+__all__ = ['Hadar']
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-012
 Utility = Literal["effnorm", "effnormgpu", "eff", "effgpu", "inv"]
@@ -93,8 +92,7 @@ class Terms(NamedTuple):
     Parameters
     ----------
     cluster, jobs : the problem
-    scale : (jobs,) utility times completion time
-    reference : (jobs, types) steps/s by which types are ordered
+    speeds : of the jobs
     remaining : (jobs,) steps left to do
     now_s, restart_s : start of the round, and time lost by a job whose GPUs change
     node_cost : communication cost of each node after the first (kappa)
@@ -104,8 +102,7 @@ class Terms(NamedTuple):
 
     cluster: Cluster
     jobs: Jobs
-    scale: Floats
-    reference: Floats
+    speeds: Speeds
     remaining: Floats
     now_s: float
     restart_s: float
@@ -167,58 +164,147 @@ class Place(NamedTuple):
     node: Integers
     gpus: Integers
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-024s
+
 def nowhere() -> Place:
     """The empty place."""
     return Place(np.empty(0, np.int64), np.empty(0, np.int64))
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-024p
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c
+# rows of the array of buckets, which are numbered like nodes: there are never more of them.
+# bucket of a node, and its neighbours there, -1 at the ends
+OF, BEFORE, BEHIND = 0, 1, 2
+# smallest and largest number in a bucket, -1 if it is empty, and what its nodes have in common
+FIRST, LAST, TYPE, ROOM, FREE = 3, 4, 5, 6, 7
+
+
 @njit(cache=True)
-def fill(usable: Truths, free: Integers, node_price: Floats, by_price: bool, workers: int) -> Place:
-    """Take GPUs node by node, cheapest or most free first; nowhere if there are not enough.
+def bucket_for(buckets: Integers, gpu_type: int, room: int, free: int) -> int:
+    """The bucket of nodes like this, or an empty one that becomes it."""
+    empty = -1
+    bucket = 0
+    while bucket < buckets.shape[1] and buckets[FREE, bucket] >= 0:
+        if (buckets[FREE, bucket] == free and buckets[TYPE, bucket] == gpu_type
+                and buckets[ROOM, bucket] == room):
+            return bucket
+        if buckets[FIRST, bucket] < 0:
+            empty = bucket
+        bucket += 1
+    if bucket == buckets.shape[1]:
+        bucket = empty
+    buckets[TYPE, bucket] = gpu_type
+    buckets[ROOM, bucket] = room
+    buckets[FREE, bucket] = free
+    return bucket
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039d
+@njit(cache=True)
+def link(buckets: Integers, bucket: int, ahead: int, behind: int) -> None:
+    """Make two nodes neighbours in a bucket; -1 is its end."""
+    if ahead < 0:
+        buckets[FIRST, bucket] = behind
+    else:
+        buckets[BEHIND, ahead] = behind
+    if behind < 0:
+        buckets[LAST, bucket] = ahead
+    else:
+        buckets[BEFORE, behind] = ahead
+
+
+@njit(cache=True)
+def move(buckets: Integers, cluster: Cluster, node: int, free: int) -> None:
+    """Put a node with so many free GPUs where it belongs; nowhere if there are none."""
+    if buckets[OF, node] >= 0:
+        link(buckets, buckets[OF, node], buckets[BEFORE, node], buckets[BEHIND, node])
+    buckets[OF, node] = -1
+    if free > 0:
+        bucket = bucket_for(buckets, cluster.node_type[node], cluster.node_gpus[node], free)
+        ahead = buckets[LAST, bucket]
+        while ahead > node:  # most nodes belong near the end
+            ahead = buckets[BEFORE, ahead]
+        behind = buckets[FIRST, bucket] if ahead < 0 else buckets[BEHIND, ahead]
+        buckets[OF, node] = bucket
+        link(buckets, bucket, ahead, node)
+        link(buckets, bucket, node, behind)
+
+
+@njit(cache=True)
+def buckets_of(cluster: Cluster, free: Integers) -> Integers:
+    """All nodes with free GPUs in their buckets."""
+    buckets = np.full((8, len(free)), -1)
+    for node in range(len(free)):
+        move(buckets, cluster, node, free[node])
+    return buckets
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039f
+@njit(cache=True)
+def next_node(buckets: Integers, node_price: Floats, usable: Truths, least: int, by_price: int,
+              sign: int, last: int) -> int:
+    """The node that comes after the last one, or first if that is -1; -1 if there is none.
 
     Parameters
     ----------
-    usable, free, node_price : (nodes,)
-    by_price : whether the cheapest node goes first, and among equals the one with most free GPUs
+    node_price : (nodes,) the same for all nodes of a bucket
+    usable : (types,) types that may be used
+    least : GPUs that must be free
+    by_price, sign : 1 or 0, whether prices count; 1 for fewest free GPUs first, -1 for most
+    """
+    past = -np.inf
+    past_free = 0
+    if last >= 0:
+        past = node_price[last] * by_price
+        past_free = sign * buckets[FREE, buckets[OF, last]]
+    best = -1
+    lowest = 0.0
+    lowest_free = 0
+    for bucket in range(buckets.shape[1]):
+        if buckets[FREE, bucket] < 0:
+            break
+        node = buckets[FIRST, bucket]
+        if node < 0 or buckets[FREE, bucket] < least or not usable[buckets[TYPE, bucket]]:
+            continue
+        cost = node_price[node] * by_price
+        free = sign * buckets[FREE, bucket]
+        if cost < past or (cost == past and free < past_free):
+            continue
+        if cost == past and free == past_free:
+            while 0 <= node <= last:
+                node = buckets[BEHIND, node]
+        if node >= 0 and (best < 0 or (cost, free, node) < (lowest, lowest_free, best)):
+            best = node
+            lowest = cost
+            lowest_free = free
+    return best
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039f2
+@njit(cache=True)
+def candidate(buckets: Integers, node_price: Floats, packed: Truths, spread: Truths, by_price: int,
+              workers: int) -> Place:
+    """A place that Algorithm 2 compares: packed, or if `by_price` is 1 unpacked.
+
+    Parameters
+    ----------
+    node_price : (nodes,) the same for all nodes of a bucket
+    packed, spread : (types,) types that may be used by a gang on one node, and on several
     """
     node = np.empty(workers, np.int64)
     gpus = np.empty(workers, np.int64)
     count = 0
     left = workers
-    last = (-np.inf, 0, -1)
+    last = -1
+    alone = 1 - by_price
     while left > 0:
-        best = (np.inf, 0, -1)
-        for n in range(len(free)):
-            key = (node_price[n] if by_price else 0.0, -free[n], n)
-            if usable[n] and free[n] > 0 and last < key and key < best:
-                best = key
-        if best[2] < 0:
+        last = next_node(buckets, node_price, packed if alone else spread, workers if alone else 1,
+                         1 if alone else by_price, 2 * alone - 1, last)
+        if last >= 0:
+            node[count] = last
+            gpus[count] = min(left, buckets[FREE, buckets[OF, last]])
+            left -= gpus[count]
+            count += 1
+        elif alone:
+            alone = 0
+        else:
             return Place(node[:0], gpus[:0])
-        last = best
-        node[count] = best[2]
-        gpus[count] = min(left, free[best[2]])
-        left -= gpus[count]
-        count += 1
     return Place(node[:count], gpus[:count])
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-025
-@njit(cache=True)
-def pack(usable: Truths, free: Integers, node_price: Floats, workers: int) -> Place:
-    """Take the cheapest node that holds the gang, then the fullest; nowhere if none does.
-
-    Parameters
-    ----------
-    usable, free, node_price : (nodes,)
-    """
-    best = -1
-    for n in range(len(free)):
-        if usable[n] and free[n] >= workers:
-            if best < 0 or (node_price[n], free[n]) < (node_price[best], free[best]):
-                best = n
-    if best < 0:
-        return Place(np.empty(0, np.int64), np.empty(0, np.int64))
-    return Place(np.array([best]), np.array([workers]))
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-029
 @njit(cache=True)
@@ -253,85 +339,129 @@ def payoff_of(terms: Terms, job: int, node_price: Floats, place: Place, moved: b
     if count == 0 or not rate > 0:
         return -np.inf
     end_s = terms.now_s + (terms.restart_s if moved else 0.0) + terms.remaining[job] / rate
-    payoff: float = terms.scale[job] / (end_s - jobs.arrival_s[job]) - cost
+    payoff: float = terms.speeds.scale[job] / (end_s - jobs.arrival_s[job]) - cost
     return payoff
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033
-@njit(cache=True)
-def usable_nodes(terms: Terms, job: int) -> Truths:
-    """(slowest types, nodes) which nodes a job may use; the fastest type comes first."""
-    node_type = terms.cluster.node_type
-    rates = terms.reference[job]
-    order = np.argsort(-rates, kind="mergesort")
-    usable = np.zeros((len(order), len(node_type)), np.bool_)
-    for rank in range(len(order)):
-        if rates[order[rank]] <= 0:
-            return usable[:rank]
-        for n in range(len(node_type)):
-            is_faster = rank > 0 and usable[rank - 1, n]
-            usable[rank, n] = node_type[n] == order[rank] or (terms.mixed and is_faster)
-    return usable
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033s
-@njit(cache=True)
-def candidate(terms: Terms, job: int, usable: Truths, free: Integers, node_price: Floats,
-              by_price: bool) -> Place:
-    """A place that Algorithm 2 compares: packed, or if `by_price` unpacked.
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033p
+class Toll(NamedTuple):
+    """What energy costs in a round.
 
     Parameters
     ----------
-    usable, free, node_price : (nodes,) as `usable_nodes` says, GPUs left, and what one costs
+    per_j : utility per joule
+    gpu_w : (types,) what a GPU draws
+    least_j : (jobs,) joules of all steps left at the thriftiest place, a restart included
     """
-    workers = terms.jobs.workers[job]
-    if not by_price:
-        packed = pack(usable, free, node_price, workers)
-        if len(packed.node) > 0:
-            return packed
-    spreads = usable.copy()
-    for n in range(len(spreads)):  # without a pace for spread gangs, a node would hold up all
-        spreads[n] &= terms.jobs.spread_rate[job, terms.cluster.node_type[n]] > 0
-    return fill(spreads, free, node_price, by_price, workers)
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033p
+    per_j: float
+    gpu_w: Floats
+    least_j: Floats
+
+
+NO_TOLL = Toll(0.0, np.empty(0), np.empty(0))
+
+
+@njit(cache=True)
+def pace_and_watts(terms: Terms, gpu_w: Floats, job: int, place: Place) -> tuple[float, float]:
+    """Steps/s of a job at a place, and W of its GPUs; 0 steps/s if it cannot run there."""
+    paces = terms.jobs.rate[job] if len(place.node) == 1 else terms.jobs.spread_rate[job]
+    pace = np.inf if len(place.node) > 0 else 0.0
+    watts = 0.0
+    for i in range(len(place.node)):
+        kind = terms.cluster.node_type[place.node[i]]
+        pace = min(pace, paces[kind])
+        watts += place.gpus[i] * gpu_w[kind]
+    return pace, watts
+
+
+@njit(cache=True)
+def toll_of(terms: Terms, toll: Toll, job: int, place: Place, moved: bool) -> float:
+    """Utility that a job pays for joules above its least; 0 for a place where it cannot run."""
+    pace, watts = pace_and_watts(terms, toll.gpu_w, job, place)
+    if not pace > 0:
+        return 0.0
+    long_s = (terms.restart_s if moved else 0.0) + terms.remaining[job] / pace
+    due: float = toll.per_j * (long_s * watts - toll.least_j[job])
+    return due
+
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033q
 TIE = 1e-12
 
 
 @njit(cache=True)
-def best_place(terms: Terms, job: int, free: Integers, node_price: Floats,
-               old: Place) -> tuple[float, Place]:
+def allow(gpu_type: int, may_spread: bool, mixed: bool, packed: Truths, spread: Truths) -> None:
+    """Let a gang use a type beside those before, or if types are not mixed alone.
+
+    Parameters
+    ----------
+    packed, spread : (types,) types that may be used by a gang on one node, and on several; changed
+    """
+    if not mixed:
+        packed[:] = False
+        spread[:] = False
+    packed[gpu_type] = True
+    spread[gpu_type] = may_spread
+
+
+@njit(cache=True)
+def best_place(terms: Terms, toll: Toll, buckets: Integers, job: int, free: Integers,
+               node_price: Floats, old: Place) -> tuple[float, Place]:
     """Best place for a job, and its payoff: nowhere and minus infinity if there is none.
 
     Parameters
     ----------
+    buckets : as from `buckets_of`
     free, node_price : (nodes,) GPUs left, and what one costs in this round
     old : where the job was in the round before
     """
     best = -np.inf
     best_place = Place(old.node[:0], old.gpus[:0])
-    for usable in usable_nodes(terms, job):
-        for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
-            place = candidate(terms, job, usable, free, node_price, by_price == 1)
-            payoff = payoff_of(terms, job, node_price, place, not is_same(place, old))
+    order = terms.speeds.order[job]
+    packed = np.zeros(len(order), np.bool_)
+    spread = np.zeros(len(order), np.bool_)
+    workers = terms.jobs.workers[job]
+    cost = node_price.copy() if toll.per_j > 0 else node_price
+    for rank in range(len(order)):
+        slowest = order[rank]
+        pace = terms.speeds.reference[job, slowest]
+        if pace <= 0:
+            break
+        allow(slowest, terms.jobs.spread_rate[job, slowest] > 0, terms.mixed, packed, spread)
+        if toll.per_j > 0:  # a GPU draws as long as the slowest type lets the job run
+            per_w = toll.per_j * (terms.restart_s + terms.remaining[job] / pace)
+            cost[:] = node_price + per_w * toll.gpu_w[terms.cluster.node_type]
+        for by_price in range(2 if workers > 1 else 1):
+            place = candidate(buckets, cost, packed, spread, by_price, workers)
+            moved = not is_same(place, old)
+            payoff = payoff_of(terms, job, node_price, place, moved)
+            if toll.per_j > 0:
+                payoff -= toll_of(terms, toll, job, place, moved)
             if payoff > best + TIE:
                 best = payoff
                 best_place = place
-    if (free[old.node] >= old.gpus).all():
+    lost = 0
+    for i in range(len(old.node)):
+        lost += free[old.node[i]] < old.gpus[i]
+    if lost == 0:
         payoff = payoff_of(terms, job, node_price, old, False)
+        if toll.per_j > 0:
+            payoff -= toll_of(terms, toll, job, old, False)
         if payoff > best + TIE:
             best = payoff
             best_place = old
     return best, best_place
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033q
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033q2
 @njit(cache=True)
 def _best_arrays(terms: Terms, job: int, free: Integers, node_price: Floats,
                  old: Place) -> tuple[float, Integers, Integers]:
     """The same as plain arrays: compiled code that hands a named tuple to Python may not be
     interrupted."""
-    payoff, place = best_place(terms, job, free, node_price, old)
+    buckets = buckets_of(terms.cluster, free)
+    payoff, place = best_place(terms, NO_TOLL, buckets, job, free, node_price, old)
     return payoff, place.node, place.gpus
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-033q2
+
 def find_alloc(terms: Terms, job: int, free: Integers, node_price: Floats,
                old: Place) -> tuple[float, Place]:
     """FIND_ALLOC: `best_place` for those who are not compiled."""
@@ -349,14 +479,14 @@ def places_of(previous: Allocation, num_jobs: int) -> Integers:
         first[job + 1] += first[job]
     return first
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-037s
+
 @njit(cache=True)
 def old_place(previous: Allocation, first: Integers, job: int) -> Place:
     """Where a job was in the round before; `first` as from `places_of`."""
     mine = slice(first[job], first[job + 1])
     return Place(previous.node[mine], previous.gpus[mine])
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-037t
+
 @njit(cache=True)
 def node_prices(terms: Terms, free: Integers) -> Floats:
     """(nodes,) what a GPU costs when so many are left."""
@@ -366,14 +496,15 @@ def node_prices(terms: Terms, free: Integers) -> Floats:
         prices[n] = terms.low * (terms.high / terms.low) ** ((room - free[n]) / room)
     return prices
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-038
+
 @njit(cache=True)
-def take(terms: Terms, place: Place, free: Integers, node_price: Floats) -> None:
+def take(terms: Terms, buckets: Integers, place: Place, free: Integers,
+         node_price: Floats) -> None:
     """Take the GPUs of a place: fewer are free, and the others become dearer.
 
     Parameters
     ----------
-    free, node_price : (nodes,) GPUs left, and what one costs; both are changed
+    free, node_price : (nodes,) GPUs left, and what one costs; both and the buckets are changed
     """
     ratio = terms.high / terms.low
     for i in range(len(place.node)):
@@ -381,10 +512,11 @@ def take(terms: Terms, place: Place, free: Integers, node_price: Floats) -> None
         room = terms.cluster.node_gpus[n]
         free[n] -= place.gpus[i]
         node_price[n] = terms.low * ratio ** ((room - free[n]) / room)
+        move(buckets, terms.cluster, n, free[n])
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-038p
 @njit(cache=True)
-def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
+def serve(terms: Terms, toll: Toll, queue: Integers, previous: Allocation, free: Integers,
           backfill: bool) -> Integers:
     """Serve a queue greedily.
 
@@ -393,252 +525,40 @@ def serve(terms: Terms, queue: Integers, previous: Allocation, free: Integers,
     queue : jobs, first come first
     previous : allocation of the round before
     free : (nodes,) GPUs left; used up
-    backfill : whether GPUs left over go to jobs that found them too dear
+    backfill : whether GPUs left over go to jobs that found them too dear, but not energy
 
     Returns
     -------
     (3, places) job, node and GPUs, in the order in which they are given
     """
-    first = places_of(previous, len(terms.jobs.steps))
-    left = free.sum()
-    served = np.empty((3, left), np.int64)
-    count = 0
-    node_price = node_prices(terms, free)
-    too_dear = np.zeros(len(queue), np.bool_)
-    for again in range(2 if backfill else 1):
-        for position, job in enumerate(queue):
-            if terms.jobs.workers[job] > left or (again and not too_dear[position]):
-                continue
-            old = old_place(previous, first, job)
-            payoff, place = best_place(terms, job, free, node_price, old)
-            too_dear[position] = len(place.node) > 0 and payoff <= 0
-            if len(place.node) == 0 or (payoff <= 0 and not again):
-                continue
-            take(terms, place, free, node_price)
-            left -= terms.jobs.workers[job]
-            for i in range(len(place.node)):
-                served[0, count] = job
-                served[1, count] = place.node[i]
-                served[2, count] = place.gpus[i]
-                count += 1
-    return served[:, :count]
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c
-# rows of the array of buckets, which are numbered like nodes: there are never more of them.
-# bucket of a node, and its neighbours there, -1 at the ends
-OF, BEFORE, BEHIND = 0, 1, 2
-# smallest and largest number in a bucket, -1 if it is empty, and what its nodes have in common
-FIRST, LAST, TYPE, ROOM, FREE = 3, 4, 5, 6, 7
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c2
-@njit(cache=True)
-def bucket_for(buckets: Integers, gpu_type: int, room: int, free: int) -> int:
-    """The bucket of nodes like this, or an empty one that becomes it."""
-    empty = -1
-    bucket = 0
-    while bucket < buckets.shape[1] and buckets[FREE, bucket] >= 0:
-        if (buckets[FREE, bucket] == free and buckets[TYPE, bucket] == gpu_type
-                and buckets[ROOM, bucket] == room):
-            return bucket
-        if buckets[FIRST, bucket] < 0:
-            empty = bucket
-        bucket += 1
-    if bucket == buckets.shape[1]:
-        bucket = empty
-    buckets[TYPE, bucket] = gpu_type
-    buckets[ROOM, bucket] = room
-    buckets[FREE, bucket] = free
-    return bucket
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c3
-@njit(cache=True)
-def put_in(buckets: Integers, bucket: int, node: int) -> None:
-    """Put a node into a bucket; most belong near the end."""
-    ahead = buckets[LAST, bucket]
-    while ahead > node:
-        ahead = buckets[BEFORE, ahead]
-    after = buckets[FIRST, bucket] if ahead < 0 else buckets[BEHIND, ahead]
-    buckets[OF, node] = bucket
-    buckets[BEFORE, node] = ahead
-    buckets[BEHIND, node] = after
-    if ahead < 0:
-        buckets[FIRST, bucket] = node
-    else:
-        buckets[BEHIND, ahead] = node
-    if after < 0:
-        buckets[LAST, bucket] = node
-    else:
-        buckets[BEFORE, after] = node
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039c4
-@njit(cache=True)
-def take_out(buckets: Integers, node: int) -> None:
-    """Take a node out of its bucket."""
-    bucket = buckets[OF, node]
-    ahead = buckets[BEFORE, node]
-    after = buckets[BEHIND, node]
-    if ahead < 0:
-        buckets[FIRST, bucket] = after
-    else:
-        buckets[BEHIND, ahead] = after
-    if after < 0:
-        buckets[LAST, bucket] = ahead
-    else:
-        buckets[BEFORE, after] = ahead
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039d
-@njit(cache=True)
-def move(buckets: Integers, cluster: Cluster, node: int, free: int) -> None:
-    """Put a node with so many free GPUs where it belongs; nowhere if there are none."""
-    if buckets[OF, node] >= 0:
-        take_out(buckets, node)
-    buckets[OF, node] = -1
-    if free > 0:
-        bucket = bucket_for(buckets, cluster.node_type[node], cluster.node_gpus[node], free)
-        put_in(buckets, bucket, node)
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039f
-@njit(cache=True)
-def next_node(buckets: Integers, node_price: Floats, usable: Truths, least: int, by_price: int,
-              sign: int, last: int) -> int:
-    """The node that comes after the last one, or first if that is -1; -1 if there is none.
-
-    Parameters
-    ----------
-    usable : (types,) types that may be used
-    least : GPUs that must be free
-    by_price, sign : 1 or 0, whether prices count; 1 for fewest free GPUs first, -1 for most
-    """
-    past = -np.inf
-    past_free = 0
-    if last >= 0:
-        past = node_price[last] * by_price
-        past_free = sign * buckets[FREE, buckets[OF, last]]
-    best = -1
-    lowest = 0.0
-    lowest_free = 0
-    for bucket in range(buckets.shape[1]):
-        if buckets[FREE, bucket] < 0:
-            break
-        node = buckets[FIRST, bucket]
-        if node < 0 or buckets[FREE, bucket] < least or not usable[buckets[TYPE, bucket]]:
-            continue
-        cost = node_price[node] * by_price
-        free = sign * buckets[FREE, bucket]
-        if cost < past or (cost == past and free < past_free):
-            continue
-        if cost == past and free == past_free:
-            while 0 <= node <= last:
-                node = buckets[BEHIND, node]
-        if node >= 0 and (best < 0 or (cost, free, node) < (lowest, lowest_free, best)):
-            best = node
-            lowest = cost
-            lowest_free = free
-    return best
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039f2
-@njit(cache=True)
-def place_in(buckets: Integers, node_price: Floats, packed: Truths, spread: Truths, by_price: int,
-             workers: int) -> Place:
-    """The place that `candidate` finds by walking over all nodes.
-
-    Parameters
-    ----------
-    packed, spread : (types,) types that may be used by a gang on one node, and on several
-    """
-    node = np.empty(workers, np.int64)
-    gpus = np.empty(workers, np.int64)
-    count = 0
-    left = workers
-    last = -1
-    alone = 1 - by_price
-    while left > 0:
-        last = next_node(buckets, node_price, packed if alone else spread, workers if alone else 1,
-                         1 if alone else by_price, 2 * alone - 1, last)
-        if last >= 0:
-            node[count] = last
-            gpus[count] = min(left, buckets[FREE, buckets[OF, last]])
-            left -= gpus[count]
-            count += 1
-        elif alone:
-            alone = 0
-        else:
-            return Place(node[:0], gpus[:0])
-    return Place(node[:count], gpus[:count])
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039g
-@njit(cache=True)
-def best_in(terms: Terms, buckets: Integers, types: Integers, job: int, free: Integers,
-            node_price: Floats, old: Place) -> tuple[float, Place]:
-    """The place that `best_place` finds.
-
-    Parameters
-    ----------
-    types : (types,) the job's types, fastest first
-    """
-    best = -np.inf
-    best_place = Place(old.node[:0], old.gpus[:0])
-    packed = np.zeros(len(types), np.bool_)
-    spread = np.zeros(len(types), np.bool_)
-    workers = terms.jobs.workers[job]
-    for gpu_type in types:
-        if terms.reference[job, gpu_type] <= 0:
-            break
-        for other in range(len(types)):
-            packed[other] &= terms.mixed
-            spread[other] &= terms.mixed
-        packed[gpu_type] = True
-        spread[gpu_type] = terms.jobs.spread_rate[job, gpu_type] > 0
-        for by_price in range(2 if workers > 1 else 1):
-            place = place_in(buckets, node_price, packed, spread, by_price, workers)
-            payoff = payoff_of(terms, job, node_price, place, not is_same(place, old))
-            if payoff > best + TIE:
-                best = payoff
-                best_place = place
-    lost = 0
-    for i in range(len(old.node)):
-        lost += free[old.node[i]] < old.gpus[i]
-    payoff = payoff_of(terms, job, node_price, old, lost > 0)
-    if lost == 0 and payoff > best + TIE:
-        best = payoff
-        best_place = old
-    return best, best_place
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-039g2
-@njit(cache=True)
-def serve_in(terms: Terms, types: Integers, queue: Integers, previous: Allocation,
-             free: Integers, backfill: bool) -> Integers:
-    """What `serve` does, from buckets.
-
-    Parameters
-    ----------
-    types : (jobs, types) each job's types, fastest first
-    """
     workers = terms.jobs.workers
     first = places_of(previous, len(workers))
     node_price = node_prices(terms, free)
-    buckets = np.full((8, len(free)), -1)
-    left = 0
-    for node in range(len(free)):
-        move(buckets, terms.cluster, node, free[node])
-        left += free[node]
+    buckets = buckets_of(terms.cluster, free)
+    left = free.sum()
     served = np.empty((3, left), np.int64)
     count = 0
     too_dear = np.zeros(len(queue), np.bool_)
+    gratis = np.zeros(len(free))
     for again in range(2 if backfill else 1):
         for position in range(len(queue)):
             job = queue[position]
             if workers[job] > left or (again and not too_dear[position]):
                 continue
             old = old_place(previous, first, job)
-            payoff, place = best_in(terms, buckets, types[job], job, free, node_price, old)
+            payoff, place = best_place(terms, toll, buckets, job, free, node_price, old)
             too_dear[position] = len(place.node) > 0 and payoff <= 0
             if len(place.node) == 0 or (payoff <= 0 and not again):
                 continue
-            take(terms, place, free, node_price)
+            if again and toll.per_j > 0:
+                moved = not is_same(place, old)
+                utility = payoff_of(terms, job, gratis, place, moved)
+                utility += terms.node_cost * (len(place.node) - 1)
+                if utility <= toll_of(terms, toll, job, place, moved):
+                    continue
+            take(terms, buckets, place, free, node_price)
             left -= workers[job]
             for i in range(len(place.node)):
-                move(buckets, terms.cluster, place.node[i], free[place.node[i]])
                 served[0, count] = job
                 served[1, count] = place.node[i]
                 served[2, count] = place.gpus[i]
@@ -661,7 +581,7 @@ class Branch(NamedTuple):
     free: Integers
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-041s
-def _with_job(terms: Terms, branch: Branch, job: int, old: Place) -> Branch | None:
+def with_job(terms: Terms, branch: Branch, job: int, old: Place) -> Branch | None:
     """The branch with the job at its best place, if the payoff of that is above 0."""
     free = branch.free
     node_price = price(terms.cluster.node_gpus - free, terms.cluster.node_gpus, terms.low,
@@ -697,7 +617,7 @@ def branch(terms: Terms, queue: Integers, previous: Allocation, free: Integers, 
         old = Place(*(column[first[job]:first[job + 1]] for column in previous[1:]))
         following = dict(states)
         for state in states.values():
-            if (after := _with_job(terms, state, job, old)) is not None:
+            if (after := with_job(terms, state, job, old)) is not None:
                 rival = following.get(after.free.tobytes())
                 if rival is None or rival.value < after.value:
                     following[after.free.tobytes()] = after
@@ -706,52 +626,10 @@ def branch(terms: Terms, queue: Integers, previous: Allocation, free: Integers, 
         states = dict(kept[:beam_width])
     return max(states.values(), key=lambda state: state.value), seen
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-045
-def _cost_of(terms: Terms, taken: Places, free: Integers) -> float:
-    """What the places cost at the prices at which so many GPUs are left."""
-    node_price = price(terms.cluster.node_gpus - free, terms.cluster.node_gpus, terms.low,
-                       terms.high)
-    return float(sum(node_price[n] * gpus for place in taken.values()
-                     for n, gpus in place.items()))
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-045s
-def literal_round(terms: Terms, queue: Integers, free: Integers) -> tuple[float, Places]:
-    """DP_allocation word for word.
-
-    Parameters
-    ----------
-    queue : jobs, first come first
-    free : (nodes,) GPUs left at the start
-
-    Returns
-    -------
-    cost of the branch that is returned, and job -> node -> GPUs
-
-    References
-    ----------
-    Algorithm 2 of the Hadar paper
-    """
-    def visit(position: int, now: Branch) -> Places:
-        if position >= len(queue) or not now.free.any():  # lines 1-3
-            return now.taken
-        after = _with_job(terms, now, int(queue[position]), nowhere())
-        if after is None:  # lines 7-9: all later jobs are left out, too
-            return now.taken
-        with_job = visit(position + 1, after)  # lines 14-15
-        without = visit(position + 1, now)  # lines 16-17
-        is_cheaper = _cost_of(terms, with_job, after.free) < _cost_of(terms, without, now.free)
-        return with_job if is_cheaper else without  # lines 18-23
-
-    taken = visit(0, Branch(0.0, {}, free))
-    return _cost_of(terms, taken, free), taken
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-048
-_LEAST = {"beam_width": 1, "restart_s": 0.0, "node_cost": 0.0, "eta": 0.25}
-
-
-@dataclass(frozen=True)
-class HadarOptions:
-    """How Hadar decides.
+# %% ../../nbs/41_hadar_primal_dual.ipynb #41-049
+@dataclass(eq=False)
+class Hadar:
+    """Hadar's decision of a round.
 
     Parameters
     ----------
@@ -776,42 +654,33 @@ class HadarOptions:
     horizon_s: float = 720_000.0
     eta: float | None = None
     node_cost: float = 0.0
+    _of_run: tuple[Jobs, Speeds] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse numbers with which prices would mean nothing."""
-        for name, least in _LEAST.items():
-            if (number := getattr(self, name)) is not None and not number >= least:
-                raise InputError(f"{name} is {number}", mend=f"give at least {least}")
+        least = {"beam_width": 1, "restart_s": 0.0, "node_cost": 0.0, "eta": 0.25}
+        for name, limit in least.items():
+            if (number := getattr(self, name)) is not None and not number >= limit:
+                raise InputError(f"{name} is {number}", mend=f"give at least {limit}")
         if not 0 < self.round_s <= self.horizon_s:
             raise InputError(f"a round of {self.round_s} s in a horizon of {self.horizon_s} s",
                              mend="give lengths above 0, the horizon not below a round")
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-049
-class Hadar(HadarOptions):
-    """Hadar's decision of a round, with the options of `HadarOptions`."""
-
-    @cached_property
-    def _known(self) -> dict[str, Any]:
-        """The jobs of this run, and what is known of their speeds."""
-        return {}
-
-    def speeds(self, jobs: Jobs) -> Speeds:
-        """What does not change from round to round, computed once for each run."""
-        if self._known.get("jobs") is not jobs:
-            self._known.update(jobs=jobs, speeds=speeds_of(jobs, self.utility))
-        speeds: Speeds = self._known["speeds"]
-        return speeds
-
     def terms(self, state: State) -> tuple[Terms, Integers]:
         """Prices and utilities of a round, and the queue: highest payoff density first."""
-        speeds = self.speeds(state.jobs)
+        if self._of_run is None or self._of_run[0] is not state.jobs:  # once for each run
+            self._of_run = state.jobs, speeds_of(state.jobs, self.utility)
+        _, speeds = self._of_run
         value = density(state.jobs, state.active, speeds, state.remaining, state.now_s)
         queue = state.active[largest_first(value)]
         limits = price_limits(state, speeds, round_s=self.round_s, horizon_s=self.horizon_s,
                               eta=self.eta)
-        terms = Terms(state.cluster, state.jobs, speeds.scale, speeds.reference, state.remaining,
-                      float(state.now_s), self.restart_s, self.node_cost, self.mixed, *limits)
-        return terms, queue
+        return Terms(state.cluster, state.jobs, speeds, state.remaining, float(state.now_s),
+                     self.restart_s, self.node_cost, self.mixed, *limits), queue
+
+    def toll(self, terms: Terms) -> Toll:
+        """What energy costs in a round."""
+        return NO_TOLL
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
@@ -826,8 +695,7 @@ class Hadar(HadarOptions):
             queue = queue[~np.isin(queue, list(best.taken))]
             free = best.free
         if self.beam_width == 1 or self.backfill:
-            types = self.speeds(state.jobs).order
-            served = serve_in(terms, types, queue, state.previous, free, self.backfill)
+            served = serve(terms, self.toll(terms), queue, state.previous, free, self.backfill)
             parts.append(Allocation(*served))
         return joined(parts)
 
@@ -852,10 +720,10 @@ def rounds_in_order(terms: Terms, queue: Integers, rate: Floats, round_s: float)
     rate : (jobs,) steps/s at which jobs run, 0 for those that wait
     """
     jobs = terms.jobs
-    fastest = terms.reference[queue].max(axis=1)
+    fastest = terms.speeds.fastest[queue]
     until_s = terms.now_s + terms.remaining[queue] / fastest - jobs.arrival_s[queue]
     grows = 1 - rate[queue] / fastest
-    worth = terms.scale[queue] / jobs.workers[queue]
+    worth = terms.speeds.scale[queue] / jobs.workers[queue]
     lead = worth[:-1] * until_s[1:] - worth[1:] * until_s[:-1]
     shrinks = worth[1:] * grows[:-1] - worth[:-1] * grows[1:]
     if (lead <= 1e-9 * worth[:-1] * until_s[1:]).any():
@@ -880,10 +748,11 @@ def fullness(room: Integers, free: Integers, place: Place) -> Floats:
         last += place.gpus[i]
     return np.sort(parts)
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-087
+
 @njit(cache=True)
-def is_best_place(terms: Terms, job: int, free: Integers, node_price: Floats, old: Place) -> bool:
-    """Whether `find_alloc` surely answers with the old place while free GPUs stay the same.
+def is_best_place(terms: Terms, buckets: Integers, job: int, free: Integers, node_price: Floats,
+                  old: Place) -> bool:
+    """Whether `best_place` surely answers with the old place while free GPUs stay the same.
 
     Parameters
     ----------
@@ -893,12 +762,19 @@ def is_best_place(terms: Terms, job: int, free: Integers, node_price: Floats, ol
     room = terms.cluster.node_gpus
     gratis = np.zeros(len(free))
     stay = payoff_of(terms, job, gratis, old, False)
-    gain = stay - terms.scale[job] / (terms.scale[job] / stay + terms.restart_s)
+    gain = stay - terms.speeds.scale[job] / (terms.speeds.scale[job] / stay + terms.restart_s)
     dear = fullness(room, free, old)
+    packed = np.zeros(terms.jobs.rate.shape[1], np.bool_)
+    spread = np.zeros(terms.jobs.rate.shape[1], np.bool_)
+    workers = terms.jobs.workers[job]
     is_first = True
-    for usable in usable_nodes(terms, job):
-        for by_price in range(2 if terms.jobs.workers[job] > 1 else 1):
-            place = candidate(terms, job, usable, free, node_price, by_price == 1)
+    for rank in range(len(packed)):
+        slowest = terms.speeds.order[job, rank]
+        if terms.speeds.reference[job, slowest] <= 0:
+            break
+        allow(slowest, terms.jobs.spread_rate[job, slowest] > 0, terms.mixed, packed, spread)
+        for by_price in range(2 if workers > 1 else 1):
+            place = candidate(buckets, node_price, packed, spread, by_price, workers)
             worth = payoff_of(terms, job, gratis, place, False)
             if not worth > -np.inf:
                 continue
@@ -910,7 +786,7 @@ def is_best_place(terms: Terms, job: int, free: Integers, node_price: Floats, ol
             is_first = False
     return True
 
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-084
+
 @njit(cache=True)
 def places_settled(terms: Terms, queue: Integers,
                    previous: Allocation) -> tuple[bool, Floats, Floats]:
@@ -924,29 +800,56 @@ def places_settled(terms: Terms, queue: Integers,
     -------
     that, and (jobs,) utility per GPU of those that run, and how full their fullest node is
     """
-    first = places_of(previous, len(terms.jobs.steps))
-    room = terms.cluster.node_gpus
-    free = room.copy()
-    worth = np.zeros(len(terms.jobs.steps))
-    full = np.zeros(len(terms.jobs.steps))
+    workers = terms.jobs.workers
+    first = places_of(previous, len(workers))
+    free = terms.cluster.node_gpus.copy()
+    node_price = node_prices(terms, free)
+    buckets = buckets_of(terms.cluster, free)
+    gratis = np.zeros(len(free))
+    worth = np.zeros(len(workers))
+    full = np.zeros(len(workers))
     for job in queue:
         old = old_place(previous, first, job)
-        if terms.jobs.workers[job] > free.sum():
+        if workers[job] > free.sum():
             continue
-        node_price = node_prices(terms, free)
         if len(old.node) == 0:
-            if len(best_place(terms, job, free, node_price, old)[1].node) > 0:
+            if len(best_place(terms, NO_TOLL, buckets, job, free, node_price, old)[1].node) > 0:
                 return False, worth, full
             continue
-        if not is_best_place(terms, job, free, node_price, old):
+        if not is_best_place(terms, buckets, job, free, node_price, old):
             return False, worth, full
-        utility = payoff_of(terms, job, np.zeros(len(free)), old, False)
-        worth[job] = utility / terms.jobs.workers[job]
-        full[job] = fullness(room, free, old)[-1]
-        free[old.node] -= old.gpus
+        worth[job] = payoff_of(terms, job, gratis, old, False) / workers[job]
+        full[job] = fullness(terms.cluster.node_gpus, free, old)[-1]
+        take(terms, buckets, old, free, node_price)
     return True, worth, full
 
 # %% ../../nbs/41_hadar_primal_dual.ipynb #41-085
+def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
+    """Rounds in which all running jobs surely keep their places.
+
+    Parameters
+    ----------
+    how : the scheduler, `state` as it was when it decided
+    """
+    terms, queue = how.terms(state)
+    jobs = state.jobs
+    rate = round_rate(state.cluster, jobs, state.previous)
+    rounds = rounds_in_order(terms, queue, rate, round_s)
+    if rounds < 1 or terms.high * jobs.workers[state.active].max() > 100:
+        return 0.0  # of such prices, sums may be rounded by more than a tie
+    is_settled, worth, full = places_settled(terms, queue, state.previous)
+    runs = np.flatnonzero(rate)
+    longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
+    rounds = min(rounds, longest) if is_settled else 0.0
+    while rounds >= 1:
+        left = np.maximum(state.remaining - rounds * round_s * rate, 0.0)
+        low, high = highest_limits(how, state, terms, left, state.now_s + rounds * round_s)
+        if (worth[runs] > low ** (1 - full[runs]) * high ** full[runs] * (1 + 1e-6)).all():
+            return rounds
+        rounds = float(np.floor(rounds / 2))
+    return 0.0
+
+
 def highest_limits(how: Hadar, state: State, terms: Terms, left: Floats,
                    later_s: float) -> tuple[float, float]:
     """Largest limits of the price from now on until some time later.
@@ -957,120 +860,15 @@ def highest_limits(how: Hadar, state: State, terms: Terms, left: Floats,
     """
     jobs = state.jobs
     active = state.active
-    slowest = how.speeds(jobs).slowest[active]
     # all that counts rises or falls from one to the other
     ends = ((state.now_s, state.remaining), (later_s, left))
-    longest_s = [remaining[active] / slowest for _, remaining in ends]
+    longest_s = [remaining[active] / terms.speeds.slowest[active] for _, remaining in ends]
     demand = [np.maximum(long_s / how.round_s, 1) * jobs.workers[active] for long_s in longest_s]
     latest_s = np.min([np.maximum(how.horizon_s, end_s + long_s) - jobs.arrival_s[active]
                        for (end_s, _), long_s in zip(ends, longest_s, strict=True)], axis=0)
     num_gpus = state.cluster.node_gpus.sum()
     eta = how.eta or how.horizon_s / how.round_s * num_gpus / demand[0].min()
-    low = (terms.scale[active] / latest_s / demand[1]).min() / (4 * eta)
-    high = max(density(jobs, active, how.speeds(jobs), remaining, end_s).max()
+    low = (terms.speeds.scale[active] / latest_s / demand[1]).min() / (4 * eta)
+    high = max(density(jobs, active, terms.speeds, remaining, end_s).max()
                for end_s, remaining in ends)
     return float(low), float(high)
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-086
-def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
-    """Rounds in which all running jobs surely keep their places.
-
-    Parameters
-    ----------
-    how : the scheduler, `state` as it was when it decided
-    """
-    terms, queue = how.terms(state)
-    rate = round_rate(state.cluster, state.jobs, state.previous)
-    rounds = rounds_in_order(terms, queue, rate, round_s)
-    if rounds < 1 or terms.high * state.jobs.workers[state.active].max() > 100:
-        return 0.0  # of such prices, sums may be rounded by more than a tie
-    is_settled, worth, full = places_settled(terms, queue, state.previous)
-    runs = np.flatnonzero(rate)
-    longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
-    rounds = min(rounds, longest) if is_settled else 0.0
-    while rounds >= 1:
-        later_s = state.now_s + rounds * round_s
-        left = np.maximum(state.remaining - rounds * round_s * rate, 0.0)
-        low, high = highest_limits(how, state, terms, left, later_s)
-        if (worth[runs] > low ** (1 - full[runs]) * high ** full[runs] * (1 + 1e-6)).all():
-            return rounds
-        rounds = float(np.floor(rounds / 2))
-    return 0.0
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-060
-class Way(NamedTuple):
-    """One way to run a job: some GPUs on each of these nodes, as many as its gang in all.
-
-    Parameters
-    ----------
-    job : number
-    nodes : (some nodes,) that may be used
-    rate : steps/s
-    """
-
-    job: int
-    nodes: Integers
-    rate: float
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-060s
-def ways_of(cluster: Cluster, jobs: Jobs, job: int) -> list[Way]:
-    """Ways to run a job: on each node alone, and on all nodes of its fastest types when spread."""
-    types = cluster.node_type
-    fits = cluster.node_gpus >= jobs.workers[job]
-    ways = [Way(job, np.array([n]), float(jobs.rate[job, types[n]])) for n in np.flatnonzero(fits)]
-    for slowest in np.unique(jobs.spread_rate[job]):
-        nodes = np.flatnonzero(jobs.spread_rate[job, types] >= slowest)
-        if jobs.workers[job] > 1 and slowest > 0:
-            ways.append(Way(job, nodes, float(slowest)))
-    return [way for way in ways if way.rate > 0]
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-060p
-def _round_limits(cluster: Cluster, jobs: Jobs, ways: list[Way]) -> list[Any]:
-    """Rows of the program; unknowns: is a way taken, then its GPUs on each of its nodes."""
-    from scipy import optimize, sparse
-
-    job = np.array([way.job for way in ways])
-    owner = np.repeat(np.arange(len(ways)), [len(way.nodes) for way in ways])
-    node = np.concatenate([way.nodes for way in ways])
-    n = len(ways)
-    m = len(node)
-    way = np.arange(n)
-    place = n + np.arange(m)
-    values = np.r_[-jobs.workers[job], np.ones(m)]
-    gang = sparse.coo_array((values, (np.r_[way, owner], np.r_[way, place])))
-    number = np.unique(job, return_inverse=True)[1]
-    once = sparse.coo_array((np.ones(n), (number, way)), (number.max() + 1, n + m))
-    capacity = sparse.coo_array((np.ones(m), (node, place)), (len(cluster.node_gpus), n + m))
-    limits = [(gang, 0, 0), (once, -np.inf, 1), (capacity, -np.inf, cluster.node_gpus)]
-    return [optimize.LinearConstraint(matrix.tocsr(), *limit) for matrix, *limit in limits]
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-061
-def best_round(terms: Terms, active: Integers) -> tuple[float, Allocation]:
-    """Largest total utility of a round in which every job starts anew, and how to have it.
-
-    Parameters
-    ----------
-    active : numbers of the jobs that may run
-    """
-    from scipy import optimize
-
-    cluster = terms.cluster
-    jobs = terms.jobs
-    ways = [way for job in active for way in ways_of(cluster, jobs, int(job))]
-    if not ways:
-        return 0.0, nothing_runs()
-    job = np.array([way.job for way in ways])
-    rate = np.array([way.rate for way in ways])
-    end_s = terms.now_s + terms.restart_s + terms.remaining[job] / rate
-    utility = terms.scale[job] / (end_s - jobs.arrival_s[job])
-    places = [(way.job, int(node)) for way in ways for node in way.nodes]
-    most = [cluster.node_gpus[node] for _, node in places]
-    found = optimize.milp(
-        np.r_[-utility, np.zeros(len(places))], integrality=np.ones(len(ways) + len(places)),
-        constraints=_round_limits(cluster, jobs, ways),
-        bounds=optimize.Bounds(0, np.r_[np.ones(len(ways)), most]), options={"mip_rel_gap": 0.0})
-    taken: dict[int, dict[int, int]] = {}
-    for (owner, node), gpus in zip(places, found.x[len(ways):], strict=True):
-        if gpus > 0.5:
-            taken.setdefault(owner, {})[node] = round(gpus)
-    return float(-found.fun), allocation_of(taken)

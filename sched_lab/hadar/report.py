@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -18,11 +19,13 @@ from ..lab import plots
 from ..lab.frames import InputError, Later, MissingPackage
 from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
 from ..meter import tariff_of
+from .bounds import bound
 from .energy import AWAKE, Sleep, bill_run, draw_of, energy_bound_wh, energy_of, watts_of, window_of
 from .fluid import MANY_JOBS
 from .model import SECONDS_PER_HOUR, Workload
-from .policies import Copies, options_of, record_of, simulate
-from .simulation import RESTART_S, ROUND_S, Simulation, jobs_frame, rounds_frame, summary
+from .planned import mean_jct_bound_s
+from .policies import options_of, policy_of, simulate
+from .simulation import RESTART_S, ROUND_S, HadarE, Simulation, jobs_frame, rounds_frame, summary
 
 if TYPE_CHECKING:
     import altair as alt
@@ -32,17 +35,6 @@ else:
 __all__ = ['places_chart', 'report_of']
 
 MAX_ROUNDS = 180  # drawn in a picture
-_STRETCH = ("job", "kind", "low", "high")
-
-
-def _merge_stretches(parts: pd.DataFrame) -> pd.DataFrame:
-    """One row for all rounds in a row in which nothing changes."""
-    same = list(_STRETCH)
-    parts = parts.sort_values([*same, "start_s"])
-    is_alike = (parts[same] == parts[same].shift()).all(axis=1)
-    goes_on = is_alike & (parts["start_s"] == parts["end_s"].shift())
-    first = dict.fromkeys(["job", "kind", "start_s", "end_s", "low", "high"], "first")
-    return parts.groupby((~goes_on).cumsum()).agg(first | {"end_s": "last"})
 
 
 def places_frame(run: Simulation) -> pd.DataFrame:
@@ -62,9 +54,14 @@ def places_frame(run: Simulation) -> pd.DataFrame:
     begin_s, length_s = (run.intervals[name].to_numpy()[parts["round"]]
                          for name in ("start_s", "length_s"))
     end_s = np.minimum(begin_s + every * length_s, run.end_s[parts["job"]])
-    merged = _merge_stretches(
-        parts.assign(start_s=begin_s.round(6), end_s=end_s.round(6),
-                     low=(high - parts["gpus"]) / whole, high=high / whole))
+    same = ["job", "kind", "low", "high"]
+    parts = parts.assign(start_s=begin_s.round(6), end_s=end_s.round(6),
+                         low=(high - parts["gpus"]) / whole, high=high / whole)
+    parts = parts.sort_values([*same, "start_s"])
+    is_alike = (parts[same] == parts[same].shift()).all(axis=1)
+    goes_on = is_alike & (parts["start_s"] == parts["end_s"].shift())
+    first = dict.fromkeys(["job", "kind", "start_s", "end_s", "low", "high"], "first")
+    merged = parts.groupby((~goes_on).cumsum()).agg(first | {"end_s": "last"})
     merged.insert(1, "type", np.array(run.workload.type_name, object)[merged.pop("kind")])
     return merged.reset_index(drop=True)
 
@@ -207,14 +204,6 @@ TABLES = ("jobs.csv", "rounds.csv")
 CHARTS = ("places.svg", "progress.svg", "usage.svg")
 
 
-def _headline_of(summary: Mapping[str, Any]) -> str:
-    """Say in a few words what summary.json says."""
-    done = f"done after {summary['ttd_h']:.2f} h"
-    bound_h = summary["lower_bound_h"]
-    earliest = "" if bound_h is None else f", no schedule before {bound_h:.2f} h"
-    return f"{done}{earliest}; mean JCT {summary['mean_jct_h']:.2f} h, GRU {summary['gru']:.3f}"
-
-
 MEANINGS = {
     "places": "Every job over time, coloured by the GPU type that it runs on; a thin line while it "
               "is there and waits.",
@@ -233,29 +222,6 @@ MEANINGS = {
     "energy_bound_kwh": "kWh, no schedule that takes as long draws less, with all nodes on"}
 
 
-def sentences_of(summary: Mapping[str, Any]) -> list[str]:
-    """The summary in words."""
-    bound_h = summary["lower_bound_h"]
-    done = (f"Under the policy {summary['policy']} all {summary['jobs']} jobs are done after "
-            f"{summary['ttd_h']:.2f} h")
-    if bound_h is None:
-        done += "; how much sooner they could be is not known."
-    elif summary["ttd_h"] <= bound_h * (1 + 1e-6):
-        done += ", and no schedule is faster."
-    else:
-        spared = 100 * (1 - bound_h / summary["ttd_h"])
-        done += (f". No schedule is done before {bound_h:.2f} h, so at most {spared:.0f} % of the "
-                 "time can be saved.")
-    words = [done, f"A job is done {summary['mean_jct_h']:.2f} h after it arrives, in the mean; "
-                   f"{100 * summary['gru']:.0f} % of the GPUs' time is used."]
-    if summary["energy_kwh"] is None:
-        return [*words, summary["energy_assumptions"]]
-    idle = 100 * summary["idle_kwh"] / max(summary["energy_kwh"], 1e-12)
-    words += [energy_sentence(summary), f"{idle:.0f} % of that is drawn by GPUs that nobody holds.",
-              summary["energy_assumptions"]]
-    return words
-
-
 @dataclass(frozen=True)
 class RunReport(Report):
     """Tables, charts and a summary of a run, and the run itself.
@@ -272,36 +238,26 @@ class RunReport(Report):
 
     def answer(self) -> list[str]:
         """When all is done, how much sooner it could be, and how long a job takes."""
-        return sentences_of(self.summary)
-
-
-def _charts_of(run: Simulation, bound_s: float | None, title: str) -> dict[str, Any]:
-    """Functions that draw, by file name."""
-    drawings = (partial(places_chart, run, title=title),
-                partial(progress_chart, run, bound_s, title=title),
-                partial(usage_chart, run, title=title))
-    return dict(zip(CHARTS, drawings, strict=True))
-
-
-def _hours(seconds: float | None) -> float | None:
-    """The same in hours, if it is known."""
-    return None if seconds is None else seconds / SECONDS_PER_HOUR
-
-
-class Bounds(NamedTuple):
-    """What no schedule is below, in s; None if it is not known."""
-
-    ttd_s: float | None
-    mean_jct_s: float | None
-
-
-def _bounds_of(form: Any, workload: Workload) -> Bounds:
-    """The bounds of a policy's kind of schedule, if the solver that they need is installed."""
-    try:
-        return Bounds(form.bound_s(workload), form.mean_jct_bound_s(workload))
-    except MissingPackage as error:
-        warnings.warn(f"no bounds: {error}, and give --force", stacklevel=3)
-        return Bounds(None, None)
+        summary = self.summary
+        bound_h = summary["lower_bound_h"]
+        done = (f"Under the policy {summary['policy']} all {summary['jobs']} jobs are done after "
+                f"{summary['ttd_h']:.2f} h")
+        if bound_h is None:
+            done += "; how much sooner they could be is not known."
+        elif summary["ttd_h"] <= bound_h * (1 + 1e-6):
+            done += ", and no schedule is faster."
+        else:
+            spared = 100 * (1 - bound_h / summary["ttd_h"])
+            done += (f". No schedule is done before {bound_h:.2f} h, so at most {spared:.0f} % of the "
+                     "time can be saved.")
+        words = [done, f"A job is done {summary['mean_jct_h']:.2f} h after it arrives, in the mean; "
+                       f"{100 * summary['gru']:.0f} % of the GPUs' time is used."]
+        if summary["energy_kwh"] is None:
+            return [*words, summary["energy_assumptions"]]
+        idle = 100 * summary["idle_kwh"] / max(summary["energy_kwh"], 1e-12)
+        words += [energy_sentence(summary), f"{idle:.0f} % of that is drawn by GPUs that nobody holds.",
+                  summary["energy_assumptions"]]
+        return words
 
 
 class EnergyTerms(NamedTuple):
@@ -318,17 +274,6 @@ class EnergyTerms(NamedTuple):
     price: str = ""
     carbon: str = ""
     sleep: Sleep = AWAKE
-
-
-def _bound_kwh(run: Simulation, draw: Any, is_forked: bool) -> float | None:
-    """What no schedule of this length draws less than; None if it is not known."""
-    if len(run.end_s) > MANY_JOBS:
-        return None
-    try:
-        bound_wh = energy_bound_wh(run.workload, draw, run.ttd_s, is_forked=is_forked)
-    except MissingPackage:
-        return None  # the warning is that of the other bounds
-    return round(bound_wh / 1000, 6) if np.isfinite(bound_wh) else None
 
 
 def energy_summary(run: Simulation, terms: EnergyTerms, *,
@@ -350,11 +295,16 @@ def energy_summary(run: Simulation, terms: EnergyTerms, *,
                                  "energy_bound_kwh"))
         return {**unknown, "energy_assumptions": f"Energy is not known: {error}."}, None
     account = energy_of(run, watts)
-    draw = draw_of(run.workload.cluster, watts)
+    bound_kwh = None
+    if len(run.end_s) <= MANY_JOBS:
+        draw = draw_of(run.workload.cluster, watts)
+        with suppress(MissingPackage):  # the warning is that of the other bounds
+            bound_wh = energy_bound_wh(run.workload, draw, run.ttd_s, is_forked=is_forked)
+            bound_kwh = round(bound_wh / 1000, 6) if np.isfinite(bound_wh) else None
     of_type = dict(zip(run.workload.type_name, account.jobs_wh.sum(axis=0) / 1000, strict=True))
     about = {**bill.summary(), "idle_kwh": round(float(account.idle_wh.sum()) / 1000, 6),
              "jobs_kwh_by_type": {name: round(float(kwh), 6) for name, kwh in of_type.items()},
-             "energy_bound_kwh": _bound_kwh(run, draw, is_forked)}
+             "energy_bound_kwh": bound_kwh}
     return about, account.jobs_wh.sum(axis=1) / 1000
 
 
@@ -377,24 +327,36 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
     """
     terms = energy or EnergyTerms()
     run = simulate(workload, policy, round_s=round_s, restart_s=restart_s, hardware=terms.hardware)
-    form = record_of(policy).scalar_form
-    scheduler = form.scheduler(workload, float(round_s), float(restart_s), terms.hardware)
-    options = options_of(scheduler)
-    bounds = _bounds_of(form, workload)
+    scheduler = policy_of(policy, round_s, restart_s, workload, terms.hardware)
+    is_forked = isinstance(scheduler, HadarE)
+    ttd_s: float | None = None
+    mean_jct_s: float | None = None
+    try:
+        ttd_s = bound(workload, is_forked=is_forked)
+        if not is_forked:
+            mean_jct_s = mean_jct_bound_s(workload.cluster, workload.jobs)
+    except MissingPackage as error:
+        warnings.warn(f"no bounds: {error}, and give --force", stacklevel=2)
     measures = summary(run)
     about = {
-        "policy": policy, "options": options,
+        "policy": policy, "options": options_of(scheduler),
         "round_s": float(round_s), "restart_s": float(restart_s),
         "jobs": len(workload.job_name), "nodes": len(workload.node_name),
         "gpus": workload.num_gpus, **measures,
         "rounds": int(measures["rounds"]), "restarts": int(measures["restarts"]),
-        "lower_bound_h": _hours(bounds.ttd_s),
-        "above_bound_percent": bounds.ttd_s and 100 * (run.ttd_s / bounds.ttd_s - 1),
-        "mean_jct_bound_h": _hours(bounds.mean_jct_s)}
-    drawn, job_kwh = energy_summary(run, terms, is_forked=isinstance(form, Copies))
+        "lower_bound_h": ttd_s and ttd_s / SECONDS_PER_HOUR,
+        "above_bound_percent": ttd_s and 100 * (run.ttd_s / ttd_s - 1),
+        "mean_jct_bound_h": mean_jct_s and mean_jct_s / SECONDS_PER_HOUR}
+    drawn, job_kwh = energy_summary(run, terms, is_forked=is_forked)
     about |= drawn
-    headline = _headline_of(about)
+    bound_h = about["lower_bound_h"]
+    earliest = "" if bound_h is None else f", no schedule before {bound_h:.2f} h"
+    headline = (f"done after {about['ttd_h']:.2f} h{earliest}; mean JCT "
+                f"{about['mean_jct_h']:.2f} h, GRU {about['gru']:.3f}")
+    title = f"{policy}: {headline}"
     jobs = jobs_frame(run) if job_kwh is None else jobs_frame(run).assign(energy_kwh=job_kwh)
     tables = {"jobs.csv": jobs.round(9), "rounds.csv": rounds_frame(run).round(9)}
-    charts = _charts_of(run, bounds.ttd_s, f"{policy}: {headline}")
+    charts = {"places.svg": partial(places_chart, run, title=title),
+              "progress.svg": partial(progress_chart, run, ttd_s, title=title),
+              "usage.svg": partial(usage_chart, run, title=title)}
     return RunReport(about, tables, charts, headline, run)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import pandas as pd
 from .fork import (GPUS, Order, assign_nodes, divide_steps, estimated_rate,
                                   nodes_needed, refine, serving_order)
 from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Foresighted, Jobs,
-                                   Scheduler, State, Workload, check_allocation, gang_rates,
+                                   Scheduler, State, Workload, check_allocation,
                                    nothing_runs, round_rate)
 from .primal_dual import Utility
 from ..lab.arrays import Floats, Integers, Truths
@@ -195,187 +196,6 @@ def summary(run: Simulation) -> dict[str, float]:
         "restarts": float(run.intervals["restarts"].sum())}
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-023
-INTERVAL_COLUMNS = ("start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed", "rounds")
-
-
-class _Record:
-    """What changes from round to round, and what is recorded."""
-
-    def __init__(self, workload: Workload) -> None:
-        num_jobs = len(workload.jobs.steps)
-        self.workload = workload
-        self.previous = nothing_runs()
-        self.remaining = workload.jobs.steps.astype(float)
-        self.service_gpu_s = np.zeros(num_jobs)
-        self.ran_s = np.zeros(num_jobs)
-        self.start_s = np.full(num_jobs, np.nan)
-        self.end_s = np.full(num_jobs, np.nan)
-        self.places: list[Allocation] = []
-        self.intervals: list[tuple[float, float, float, int, int, bool, int]] = []
-        self.active: Integers = np.empty(0, np.int64)
-        self.decisions = 0
-        self.decisions_alike = 0  # since somebody came or was done
-        self.in_vain = 0  # decisions in a row by which nobody runs
-        self.rows = 0
-
-    def finish(self) -> Simulation:
-        """The result, once all is done."""
-        number = np.repeat(np.arange(len(self.places)), [len(places.job) for places in self.places])
-        job, node, gpus = (np.concatenate([places[k] for places in self.places]) for k in range(3))
-        history = pd.DataFrame({"round": number, "job": job, "node": node, "gpus": gpus})
-        intervals = pd.DataFrame(self.intervals, columns=list(INTERVAL_COLUMNS))
-        return Simulation(self.workload, self.start_s, self.end_s, history, intervals)
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-023b
-@dataclass(frozen=True)
-class _Clock:
-    """Length of a round, time lost by a move, and whether it is Gavel's own simulator's."""
-
-    round_s: float
-    restart_s: float
-    whole_steps: bool
-
-    def __post_init__(self) -> None:
-        if not 0 < self.round_s < np.inf:
-            raise InputError(f"a round of {self.round_s} s", mend="give a number above 0")
-        if not 0 <= self.restart_s < self.round_s:
-            raise InputError(f"a restart of {self.restart_s} s in a round of {self.round_s} s",
-                             mend="give less than a round")
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-024
-def _pass_round(record: _Record, allocation: Allocation, num_active: int, now_s: float,
-                clock: _Clock) -> float:
-    """Let a round pass; return its end."""
-    jobs = record.workload.jobs
-    rate = round_rate(record.workload.cluster, jobs, allocation)
-    runs = rate > 0
-    moved = runs & ~keeps_place(record.previous, allocation, len(rate))
-    if clock.whole_steps:
-        steps, until_s = run_whole_steps(rate, record.remaining, now_s, clock.round_s)
-        end_s = float(until_s.max())
-    else:
-        delay_s = np.where(moved, clock.restart_s, 0.0)
-        steps, until_s = run_round(rate, record.remaining, delay_s, now_s, clock.round_s)
-        end_s = (round(now_s / clock.round_s) + 1) * clock.round_s
-    record.ran_s = np.where(runs, until_s - now_s, 0.0)
-    record.service_gpu_s = record.service_gpu_s + record.ran_s * jobs.workers
-    record.remaining = record.remaining - steps
-    record.start_s[np.isnan(record.start_s) & runs] = now_s
-    done = runs & (record.remaining <= 0)
-    record.end_s[done] = until_s[done]
-    changed = bool(moved.any()) or len(allocation.job) != len(record.previous.job)
-    busy_gpu_s = float((record.ran_s * jobs.workers).sum())
-    record.places.append(allocation)
-    record.rows += 1 + len(allocation.job)
-    record.intervals.append(
-        (now_s, end_s - now_s, busy_gpu_s, num_active, int(moved.sum()), changed, 1))
-    record.previous = without_done(allocation, record.remaining)
-    return end_s
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-053
-def rounds_alone(jobs: Jobs, round_s: float) -> Floats:
-    """(jobs,) rounds that the steps left take at a job's best pace; 0 for a job that never runs."""
-    best = np.maximum(jobs.rate, jobs.spread_rate).max(axis=1)
-    with np.errstate(over="ignore"):
-        seconds = np.divide(jobs.steps, best, out=np.zeros(len(best)), where=best > 0)
-        rounds: Floats = seconds / round_s
-    return rounds
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-053p
-def rounds_without_event(record: _Record, allocation: Allocation, until_arrival: float,
-                         round_s: float) -> float:
-    """Rounds, from this one on, in which surely nobody comes and nobody is done if nobody moves."""
-    rate = round_rate(record.workload.cluster, record.workload.jobs, allocation)
-    runs = rate > 0
-    needs = np.divide(record.remaining, rate * round_s, out=np.zeros(len(rate)), where=runs)
-    until_done = float(needs[runs].min())
-    if min(until_done, until_arrival) > MOST_ROUNDS:
-        check_rounds(record.workload.jobs, needs, round_s, MOST_ROUNDS)
-    return min(until_done * (1 - 1e-6) - 4, float(np.round(until_arrival)))
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-053q
-def _is_same(allocation: Allocation, previous: Allocation) -> bool:
-    """Whether nobody came, went or moved."""
-    return all(
-        np.array_equal(now, before) for now, before in zip(allocation, previous, strict=True))
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-053r
-def _count_decision(record: _Record, active: Integers, until_arrival: float,
-                    round_s: float) -> None:
-    """Give up a run with too many decisions.
-
-    At once if the next event is that far away, and this goes on for long.
-    """
-    alike = np.array_equal(active, record.active)
-    record.active = active
-    record.decisions += 1
-    record.decisions_alike = record.decisions_alike + 1 if alike else 0
-    more = 0.0
-    if record.decisions_alike == MOST_DECISIONS // 30:
-        left = record.workload.jobs._replace(steps=record.remaining)
-        more = min(float(rounds_alone(left, round_s)[active].min(initial=np.inf)), until_arrival)
-    if record.decisions + more > MOST_DECISIONS:
-        raise InputError(
-            f"after {record.decisions:,} decisions {len(active)} jobs are not done, and the next "
-            f"event may be {max(more, 1):,.0f} rounds of {round_s:g} s away",
-            mend="give longer rounds, or fewer steps")
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-053u
-def _refuse_if_stuck(record: _Record, allocation: Allocation, until_arrival: float,
-                     round_s: float) -> None:
-    """Give up a run in which the same gangs stay where they do next to nothing."""
-    is_late = record.decisions_alike == MOST_DECISIONS // 30
-    if not is_late or not len(allocation.job) or not _is_same(allocation, record.previous):
-        return
-    job, pace = gang_rates(record.workload.cluster, record.workload.jobs, allocation)
-    needs = record.remaining[job] / (pace * round_s)
-    next_done = np.argmin(needs)
-    if min(float(needs[next_done]), until_arrival) > HOPELESS:
-        raise InputError(
-            f"after {record.decisions:,} decisions {len(record.active)} jobs are not done, and at "
-            f"the pace of job {job[next_done]} that takes {needs[next_done]:.3g} rounds of "
-            f"{round_s:g} s more",
-            mend="check its throughputs, packed and spread, or choose another scheduler")
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-053s
-def _train_rounds(record: _Record, rate: Floats, ran_s: Floats, round_s: float,
-                  rounds: int) -> None:
-    """Take off the steps of several rounds, and count the service, in the order of the rounds."""
-    workers = record.workload.jobs.workers
-    for job in np.flatnonzero(rate > 0):
-        record.remaining[job] = after_rounds(record.remaining[job], round_s * rate[job], rounds)
-        services = np.append(record.service_gpu_s[job], ran_s * workers[job])
-        record.service_gpu_s[job] = np.add.accumulate(services)[-1]
-    record.ran_s = np.where(rate > 0, ran_s.sum(), 0.0)
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-054
-def _pass_rounds(record: _Record, num_active: int, now_s: float, round_s: float,
-                 rounds: int) -> float:
-    """Let several rounds pass in which all stay where they are; return the end of the last one."""
-    jobs = record.workload.jobs
-    places = record.previous
-    rate = round_rate(record.workload.cluster, jobs, places)
-    first = round(now_s / round_s)
-    is_listed = record.rows + rounds * (1 + len(places.job)) <= MOST_ROWS
-    count = rounds if is_listed else 1
-    start_s = np.append(now_s, (first + np.arange(1, count)) * round_s)
-    if is_listed:
-        end_s = (first + (1 + np.arange(count))) * round_s
-        ran_s = (start_s + round_s) - start_s  # rounded as in each round
-    else:
-        end_s = (first + np.array([rounds])) * round_s
-        ran_s = np.array([rounds * round_s])
-    _train_rounds(record, rate, ran_s, round_s, rounds)
-    kinds, kind = np.unique(ran_s, return_inverse=True)
-    held = [(np.where(rate > 0, each_s, 0.0) * jobs.workers).sum() for each_s in kinds]
-    record.places += [places] * count
-    record.rows += count * (1 + len(places.job))
-    record.intervals += [
-        (float(begin), float(end - begin), float(busy), num_active, 0, False, rounds // count)
-        for begin, end, busy in zip(start_s, end_s, np.array(held)[kind], strict=True)]
-    return float(end_s[-1])
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44-026
 def next_start_s(now_s: float, arrival_s: Floats, round_s: float, whole_steps: bool) -> float:
     """Start of the round that sees the next arrival; infinite if none is to come."""
     later = arrival_s[arrival_s > now_s]
@@ -385,7 +205,10 @@ def next_start_s(now_s: float, arrival_s: Floats, round_s: float, whole_steps: b
     # the division may have been rounded
     return start_s if start_s >= later.min() else start_s + round_s
 
-# %% ../../nbs/44_hadar_simulation.ipynb #44-026q
+# %% ../../nbs/44_hadar_simulation.ipynb #44-024
+INTERVAL_COLUMNS = ("start_s", "length_s", "busy_gpu_s", "active", "restarts", "changed", "rounds")
+
+
 def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> None:
     """Refuse a run that cannot end in a sensible time; (jobs,) `rounds` are needed at least."""
     with np.errstate(over="ignore"):
@@ -398,55 +221,232 @@ def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> Non
                 f"more than {limit:,.0f}",
                 mend="give longer rounds, or check steps, throughputs and arrivals")
 
-# %% ../../nbs/44_hadar_simulation.ipynb #44-029
-def _rounds_together(record: _Record, scheduler: Foresighted, state: State, allocation: Allocation,
-                     until_arrival: float, round_s: float) -> int:
-    """Rounds, from this one on, that may pass together because the scheduler foresees no change."""
-    if not _is_same(allocation, record.previous):
-        return 1
-    ahead = rounds_without_event(record, allocation, until_arrival, round_s)
-    if ahead < 2:
-        return 1
-    return 1 + int(min(ahead - 1, scheduler.rounds_alike(state, round_s)))
 
-# %% ../../nbs/44_hadar_simulation.ipynb #44-029b
-def _decide(record: _Record, scheduler: Scheduler, now_s: float) -> tuple[State, Allocation]:
-    """What the scheduler sees, and what it says, checked; nothing runs if nobody is there."""
-    workload = record.workload
-    jobs = workload.jobs
-    active = np.flatnonzero((jobs.arrival_s <= now_s) & (record.remaining > 0))
-    state = State(workload.cluster, jobs, now_s, active, record.remaining, record.previous,
-                  record.ran_s, record.service_gpu_s)
-    if not len(active):
-        return state, nothing_runs()
-    allocation = scheduler.allocate(state)
-    check_allocation(workload.cluster, jobs, allocation, now_s=now_s, remaining=record.remaining)
-    return state, allocation
+class Rounds:
+    """A run from round to round: steps left, who has begun and is done, and what is listed.
 
-# %% ../../nbs/44_hadar_simulation.ipynb #44-029d
-def _advance(record: _Record, scheduler: Scheduler, now_s: float, clock: _Clock) -> float:
-    """Decide, and let time pass; return when to decide again."""
-    state, allocation = _decide(record, scheduler, now_s)
-    num_active = len(state.active)
-    record.in_vain = 0 if len(allocation.job) else record.in_vain + 1
-    later_s = next_start_s(now_s, state.jobs.arrival_s, clock.round_s, clock.whole_steps)
-    until_arrival = (later_s - now_s) / clock.round_s
-    _count_decision(record, state.active, until_arrival, clock.round_s)
-    if not isinstance(scheduler, Foresighted):
-        _refuse_if_stuck(record, allocation, until_arrival, clock.round_s)
-    if record.in_vain:
-        if record.in_vain > PATIENCE or (clock.whole_steps and later_s == np.inf):
-            raise InputError(f"at {now_s:.0f} s {num_active} jobs wait for ever",
-                             mend="choose another scheduler")
-        if clock.whole_steps or not num_active:
-            record.previous = nothing_runs()
-            return later_s
-    elif isinstance(scheduler, Foresighted) and not clock.whole_steps:
-        rounds = _rounds_together(record, scheduler, state, allocation, until_arrival,
-                                  clock.round_s)
+    Who decides, and what then runs, is for `advance` of a subclass.
+
+    Parameters
+    ----------
+    workload, round_s : the problem, and the length of a round
+    remaining : (jobs,) steps to do
+    pace : (jobs,) steps/s of a job at best
+    most : rounds that a job may need
+    whole_steps : whether a round begins when a job comes
+    """
+
+    columns: tuple[str, ...] = Allocation._fields
+
+    def __init__(self, workload: Workload, round_s: float, remaining: Any, pace: Floats,
+                 most: float, whole_steps: bool = False) -> None:
+        num_jobs = len(workload.jobs.steps)
+        self.workload = workload
+        self.round_s = round_s
+        self.remaining = remaining
+        self.pace = pace
+        self.whole_steps = whole_steps
+        self.start_s = np.full(num_jobs, np.nan)
+        self.end_s = np.full(num_jobs, np.nan)
+        self.places: list[tuple[Any, ...]] = []  # the columns of each interval
+        self.intervals: list[tuple[float, float, float, int, int, bool, int]] = []
+        self.active: Integers = np.empty(0, np.int64)
+        self.decisions = 0
+        self.decisions_alike = 0  # since somebody came or was done
+        check_rounds(workload.jobs, self.rounds_alone(workload.jobs.steps), round_s, most)
+
+    def advance(self, active: Integers, now_s: float, later_s: float) -> float:
+        """Decide, and let time pass; return when to decide again.
+
+        Parameters
+        ----------
+        active : jobs that are there
+        now_s, later_s : start of this round, and of the one that sees the next arrival
+        """
+        raise NotImplementedError
+
+    def run(self) -> Simulation:
+        """Decide in each round until all is done."""
+        arrival_s = self.workload.jobs.arrival_s
+        now_s = -1.0
+        while (self.remaining > 0).any():
+            active = np.flatnonzero((arrival_s <= now_s) & (self.remaining > 0))
+            later_s = next_start_s(now_s, arrival_s, self.round_s, self.whole_steps)
+            if len(active):
+                self._count_decision(active, (later_s - now_s) / self.round_s)
+                later_s = self.advance(active, now_s, later_s)
+            now_s = later_s
+        sizes = [len(columns[0]) for columns in self.places]
+        history = {"round": np.repeat(np.arange(len(sizes)), sizes)}
+        for name, parts in zip(self.columns, zip(*self.places, strict=True), strict=True):
+            history[name] = np.concatenate(parts)
+        intervals = pd.DataFrame(self.intervals, columns=list(INTERVAL_COLUMNS))
+        return Simulation(self.workload, self.start_s, self.end_s, pd.DataFrame(history), intervals)
+
+    def rounds_alone(self, steps: Any) -> Floats:
+        """(jobs,) rounds that so many steps take at best; 0 for a job that never runs."""
+        with np.errstate(over="ignore"):
+            seconds = np.divide(steps, self.pace, out=np.zeros(len(steps)), where=self.pace > 0)
+            rounds: Floats = seconds / self.round_s
+        return rounds
+
+    def _count_decision(self, active: Integers, until_arrival: float) -> None:
+        """Give up a run with too many decisions.
+
+        At once if the next event is that far away, and this goes on for long.
+        """
+        alike = np.array_equal(active, self.active)
+        self.active = active
+        self.decisions += 1
+        self.decisions_alike = self.decisions_alike + 1 if alike else 0
+        more = 0.0
+        if self.decisions_alike == MOST_DECISIONS // 30:
+            more = min(float(self.rounds_alone(self.remaining)[active].min()), until_arrival)
+        if self.decisions + more > MOST_DECISIONS:
+            raise InputError(
+                f"after {self.decisions:,} decisions {len(active)} jobs are not done, and the next "
+                f"event may be {max(more, 1):,.0f} rounds of {self.round_s:g} s away",
+                mend="give longer rounds, or fewer steps")
+
+# %% ../../nbs/44_hadar_simulation.ipynb #44-026
+class _Gangs(Rounds):
+    """Whole gangs, under a scheduler."""
+
+    def __init__(self, workload: Workload, scheduler: Scheduler, round_s: float, restart_s: float,
+                 whole_steps: bool) -> None:
+        if not 0 < round_s < np.inf:
+            raise InputError(f"a round of {round_s} s", mend="give a number above 0")
+        if not 0 <= restart_s < round_s:
+            raise InputError(f"a restart of {restart_s} s in a round of {round_s} s",
+                             mend="give less than a round")
+        jobs = workload.jobs
+        self.foresees = isinstance(scheduler, Foresighted) and not whole_steps
+        super().__init__(workload, round_s, jobs.steps.astype(float),
+                         np.maximum(jobs.rate, jobs.spread_rate).max(axis=1),
+                         MOST_ROUNDS if self.foresees else MOST_DECISIONS, whole_steps)
+        self.scheduler = scheduler
+        self.restart_s = restart_s
+        self.previous = nothing_runs()
+        self.service_gpu_s = np.zeros(len(jobs.steps))
+        self.ran_s = np.zeros(len(jobs.steps))
+        self.in_vain = 0  # decisions in a row by which nobody runs
+        self.rows = 0
+
+    def advance(self, active: Integers, now_s: float, later_s: float) -> float:
+        """Ask the scheduler, and let one round pass, or several that are alike."""
+        cluster = self.workload.cluster
+        jobs = self.workload.jobs
+        state = State(cluster, jobs, now_s, active, self.remaining, self.previous, self.ran_s,
+                      self.service_gpu_s)
+        allocation = self.scheduler.allocate(state)
+        check_allocation(cluster, jobs, allocation, now_s=now_s, remaining=self.remaining)
+        if not len(allocation.job):
+            self.in_vain += 1
+            if self.in_vain > PATIENCE or (self.whole_steps and later_s == np.inf):
+                raise InputError(f"at {now_s:.0f} s {len(active)} jobs wait for ever",
+                                 mend="choose another scheduler")
+            if self.whole_steps:
+                self.previous = allocation
+                return later_s
+            return self._pass_round(allocation, now_s)
+        self.in_vain = 0
+        stays = all(np.array_equal(now, before)
+                    for now, before in zip(allocation, self.previous, strict=True))
+        rounds = 1
+        if stays:
+            rate = round_rate(cluster, jobs, allocation)
+            until_arrival = (later_s - now_s) / self.round_s
+            if not isinstance(self.scheduler, Foresighted):
+                self._refuse_if_stuck(rate, until_arrival)
+            elif self.foresees:
+                ahead = self._rounds_without_event(rate, until_arrival)
+                if ahead >= 2:
+                    alike = self.scheduler.rounds_alike(state, self.round_s)
+                    rounds = 1 + int(min(ahead - 1, alike))
         if rounds > 1:
-            return _pass_rounds(record, num_active, now_s, clock.round_s, rounds)
-    return _pass_round(record, allocation, num_active, now_s, clock)
+            return self._pass_rounds(rate, now_s, rounds)
+        return self._pass_round(allocation, now_s)
+
+    def _refuse_if_stuck(self, rate: Floats, until_arrival: float) -> None:
+        """Give up a run in which the same gangs stay where they do next to nothing."""
+        if self.decisions_alike != MOST_DECISIONS // 30:
+            return
+        job = np.flatnonzero(rate)
+        needs = self.remaining[job] / (rate[job] * self.round_s)
+        next_done = np.argmin(needs)
+        if min(float(needs[next_done]), until_arrival) > HOPELESS:
+            raise InputError(
+                f"after {self.decisions:,} decisions {len(self.active)} jobs are not done, and at "
+                f"the pace of job {job[next_done]} that takes {needs[next_done]:.3g} rounds of "
+                f"{self.round_s:g} s more",
+                mend="check its throughputs, packed and spread, or choose another scheduler")
+
+    def _rounds_without_event(self, rate: Floats, until_arrival: float) -> float:
+        """Rounds, from this one on, in which surely nobody comes and nobody is done."""
+        needs = np.divide(self.remaining, rate * self.round_s, out=np.zeros(len(rate)),
+                          where=rate > 0)
+        until_done = float(needs[rate > 0].min())
+        if min(until_done, until_arrival) > MOST_ROUNDS:
+            check_rounds(self.workload.jobs, needs, self.round_s, MOST_ROUNDS)
+        return min(until_done * (1 - 1e-6) - 4, float(np.round(until_arrival)))
+
+    def _pass_round(self, allocation: Allocation, now_s: float) -> float:
+        """Let a round pass; return its end."""
+        jobs = self.workload.jobs
+        rate = round_rate(self.workload.cluster, jobs, allocation)
+        runs = rate > 0
+        moved = runs & ~keeps_place(self.previous, allocation, len(rate))
+        if self.whole_steps:
+            steps, until_s = run_whole_steps(rate, self.remaining, now_s, self.round_s)
+            end_s = float(until_s.max())
+        else:
+            delay_s = np.where(moved, self.restart_s, 0.0)
+            steps, until_s = run_round(rate, self.remaining, delay_s, now_s, self.round_s)
+            end_s = (round(now_s / self.round_s) + 1) * self.round_s
+        self.ran_s = np.where(runs, until_s - now_s, 0.0)
+        self.service_gpu_s = self.service_gpu_s + self.ran_s * jobs.workers
+        self.remaining = self.remaining - steps
+        self.start_s[np.isnan(self.start_s) & runs] = now_s
+        done = runs & (self.remaining <= 0)
+        self.end_s[done] = until_s[done]
+        changed = bool(moved.any()) or len(allocation.job) != len(self.previous.job)
+        busy_gpu_s = float((self.ran_s * jobs.workers).sum())
+        self.places.append(allocation)
+        self.rows += 1 + len(allocation.job)
+        self.intervals.append(
+            (now_s, end_s - now_s, busy_gpu_s, len(self.active), int(moved.sum()), changed, 1))
+        self.previous = without_done(allocation, self.remaining)
+        return end_s
+
+    def _pass_rounds(self, rate: Floats, now_s: float, rounds: int) -> float:
+        """Let several rounds pass in which all stay where they are; return the end of the last."""
+        workers = self.workload.jobs.workers
+        first = round(now_s / self.round_s)
+        rows = 1 + len(self.previous.job)
+        is_listed = self.rows + rounds * rows <= MOST_ROWS
+        count = rounds if is_listed else 1
+        start_s = np.append(now_s, (first + np.arange(1, count)) * self.round_s)
+        if is_listed:
+            end_s = (first + (1 + np.arange(count))) * self.round_s
+            ran_s = (start_s + self.round_s) - start_s  # rounded as in each round
+        else:
+            end_s = (first + np.array([rounds])) * self.round_s
+            ran_s = np.array([rounds * self.round_s])
+        for job in np.flatnonzero(rate > 0):  # in the order of the rounds
+            each = self.round_s * rate[job]
+            self.remaining[job] = after_rounds(self.remaining[job], each, rounds)
+            services = np.append(self.service_gpu_s[job], ran_s * workers[job])
+            self.service_gpu_s[job] = np.add.accumulate(services)[-1]
+        self.ran_s = np.where(rate > 0, ran_s.sum(), 0.0)
+        kinds, kind = np.unique(ran_s, return_inverse=True)
+        held = [(np.where(rate > 0, each_s, 0.0) * workers).sum() for each_s in kinds]
+        self.places += [self.previous] * count
+        self.rows += count * rows
+        self.intervals += [
+            (float(begin), float(end - begin), float(busy), len(self.active), 0, False,
+             rounds // count)
+            for begin, end, busy in zip(start_s, end_s, np.array(held)[kind], strict=True)]
+        return float(end_s[-1])
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44-029c
 def run_rounds(workload: Workload, scheduler: Scheduler, *, round_s: float = ROUND_S,
@@ -472,16 +472,7 @@ def run_rounds(workload: Workload, scheduler: Scheduler, *, round_s: float = ROU
     ----------
     Sultana et al. 2025, Sections III and IV.
     """
-    clock = _Clock(round_s, restart_s, whole_steps)
-    jobs = workload.jobs
-    foresees = isinstance(scheduler, Foresighted) and not whole_steps
-    check_rounds(jobs, rounds_alone(jobs, round_s), round_s,
-                 MOST_ROUNDS if foresees else MOST_DECISIONS)
-    record = _Record(workload)
-    now_s = next_start_s(-1.0, jobs.arrival_s, round_s, whole_steps)
-    while (record.remaining > 0).any():
-        now_s = _advance(record, scheduler, now_s, clock)
-    return record.finish()
+    return _Gangs(workload, scheduler, round_s, restart_s, whole_steps).run()
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44a-006b
 MOST_STEPS = 2**53  # counted one by one
@@ -556,81 +547,57 @@ def run_slot(owner: Integers, wanted: Integers, rate: Floats,
     ran_s = np.where(done < wanted[node], how.slot_s, how.overhead_s + done / pace)
     return job, node, done, ran_s
 
-# %% ../../nbs/44_hadar_simulation.ipynb #44a-014
-def _check_copies(workload: Workload, how: HadarE) -> None:
-    """Refuse a cluster, jobs or slots that copies cannot run with."""
-    jobs = workload.jobs
-    if (workload.cluster.node_gpus != 1).any() or (jobs.workers != 1).any():
-        raise InputError("copies are for nodes with one GPU and jobs with one worker",
-                         mend="split larger nodes, and give each job one worker")
-    if not 0 <= how.overhead_s < how.slot_s < np.inf:
-        raise InputError(f"an overhead of {how.overhead_s} s in a slot of {how.slot_s} s",
-                         mend="give less than a slot")
-
-# %% ../../nbs/44_hadar_simulation.ipynb #44a-014b
-def _usable(workload: Workload, how: HadarE, believed: Floats | None) -> tuple[Floats, Floats]:
-    """(jobs, nodes) true rates, and believed ones, 0 where no step fits in a slot."""
-    jobs = workload.jobs
-    rate = np.ascontiguousarray(jobs.rate[:, workload.cluster.node_type])
-    guess = rate if believed is None else np.asarray(believed, float)
-    if guess.shape != rate.shape or not (np.isfinite(guess) & (guess >= 0)).all():
-        raise InputError(f"beliefs of shape {guess.shape} for {rate.shape} jobs and nodes",
-                         mend="give each job a rate for each node, 0 or more")
-    runs = (rate * (how.slot_s - how.overhead_s) + 1e-9 >= 1) & (guess > 0)
-    if not runs.any(axis=1).all():
-        raise InputError(
-            f"job {np.argmin(runs.any(axis=1))} does no step in a slot of {how.slot_s} s",
-            mend="give longer slots, or smaller steps")
-    if (jobs.steps > MOST_STEPS).any():
-        raise InputError(f"job {np.argmax(jobs.steps)} has {jobs.steps.max():.3g} steps",
-                         mend=f"give at most {MOST_STEPS}, or larger steps")
-    all_nodes = jobs._replace(rate=np.where(runs, rate, 0.0).sum(axis=1, keepdims=True),
-                              spread_rate=0 * jobs.rate)
-    check_rounds(jobs, rounds_alone(all_nodes, how.slot_s), how.slot_s, MOST_DECISIONS)
-    return rate, np.where(runs, guess, 0.0)
-
 # %% ../../nbs/44_hadar_simulation.ipynb #44a-014c
-class _Slots:
-    """Steps left, rates measured, and what is recorded from slot to slot."""
+class _Copies(Rounds):
+    """Forked jobs on nodes with one GPU each."""
+
+    columns = ("job", "node", "gpus", "steps", "ran_s")
 
     def __init__(self, workload: Workload, how: HadarE, believed: Floats | None) -> None:
-        _check_copies(workload, how)
-        self.workload = workload
+        jobs = workload.jobs
+        if (workload.cluster.node_gpus != 1).any() or (jobs.workers != 1).any():
+            raise InputError("copies are for nodes with one GPU and jobs with one worker",
+                             mend="split larger nodes, and give each job one worker")
+        if not 0 <= how.overhead_s < how.slot_s < np.inf:
+            raise InputError(f"an overhead of {how.overhead_s} s in a slot of {how.slot_s} s",
+                             mend="give less than a slot")
+        rate = np.ascontiguousarray(jobs.rate[:, workload.cluster.node_type])
+        guess = rate if believed is None else np.asarray(believed, float)
+        if guess.shape != rate.shape or not (np.isfinite(guess) & (guess >= 0)).all():
+            raise InputError(f"beliefs of shape {guess.shape} for {rate.shape} jobs and nodes",
+                             mend="give each job a rate for each node, 0 or more")
+        runs = (rate * (how.slot_s - how.overhead_s) + 1e-9 >= 1) & (guess > 0)
+        if not runs.any(axis=1).all():
+            raise InputError(
+                f"job {np.argmin(runs.any(axis=1))} does no step in a slot of {how.slot_s} s",
+                mend="give longer slots, or smaller steps")
+        if (jobs.steps > MOST_STEPS).any():
+            raise InputError(f"job {np.argmax(jobs.steps)} has {jobs.steps.max():.3g} steps",
+                             mend=f"give at most {MOST_STEPS}, or larger steps")
+        super().__init__(workload, how.slot_s, np.ceil(jobs.steps).astype(np.int64),
+                         np.where(runs, rate, 0.0).sum(axis=1), MOST_DECISIONS)
         self.how = how
-        self.rate, self.guess = _usable(workload, how, believed)
-        num_jobs = len(workload.jobs.steps)
-        self.left = np.ceil(workload.jobs.steps).astype(np.int64)
-        self.measured = np.zeros((2, *self.rate.shape))  # steps, and s that they took
-        self.start_s = np.full(num_jobs, np.nan)
-        self.end_s = np.full(num_jobs, np.nan)
-        self.places: list[tuple[Integers | Floats, ...]] = []
-        self.intervals: list[tuple[float, float, float, int, int, bool, int]] = []
+        self.rate = rate
+        self.guess = np.where(runs, guess, 0.0)  # 0 where no step fits in a slot
+        self.measured = np.zeros((2, *rate.shape))  # steps, and s that they took
 
-    def pass_slot(self, active: Integers, now_s: float) -> None:
-        """Share out the nodes, and count the steps that are done."""
+    def advance(self, active: Integers, now_s: float, later_s: float) -> float:
+        """Share out the nodes for a slot, and count the steps that are done."""
         how = self.how
-        queue = serving_order(self.workload.jobs, active, self.left.astype(float), now_s, how.order,
-                              how.utility)
-        owner, wanted = how.shares(queue, self.left, refine(self.guess, *self.measured))
+        queue = serving_order(self.workload.jobs, active, self.remaining.astype(float), now_s,
+                              how.order, how.utility)
+        owner, wanted = how.shares(queue, self.remaining, refine(self.guess, *self.measured))
         job, node, done, ran_s = run_slot(owner, wanted, self.rate, how)
-        np.subtract.at(self.left, job, done)
+        np.subtract.at(self.remaining, job, done)
         self.measured[0, job, node] += done
         self.measured[1, job, node] += done / self.rate[job, node]
         self.start_s[job] = np.fmin(self.start_s[job], now_s)
-        for finished in active[self.left[active] == 0]:
+        for finished in active[self.remaining[active] == 0]:
             self.end_s[finished] = now_s + ran_s[job == finished].max()
-        self.places.append((np.full(len(job), len(self.places)), job, node, done, ran_s))
+        self.places.append((job, node, np.ones(len(job), np.int64), done, ran_s))
         self.intervals.append(
             (now_s, how.slot_s, float(ran_s.sum()), len(active), len(node), True, 1))
-
-    def finish(self) -> Simulation:
-        """The result, once all is done."""
-        number, job, node, done, ran_s = (np.concatenate(column)
-                                          for column in zip(*self.places, strict=True))
-        history = pd.DataFrame({
-            "round": number, "job": job, "node": node, "gpus": 1, "steps": done, "ran_s": ran_s})
-        intervals = pd.DataFrame(self.intervals, columns=list(INTERVAL_COLUMNS))
-        return Simulation(self.workload, self.start_s, self.end_s, history, intervals)
+        return (round(now_s / how.slot_s) + 1) * how.slot_s
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44a-015
 def run_copies(workload: Workload, scheduler: HadarE | None = None, *,
@@ -653,21 +620,7 @@ def run_copies(workload: Workload, scheduler: HadarE | None = None, *,
     ----------
     Sultana et al. 2025, Section V.
     """
-    how = scheduler or HadarE()
-    slots = _Slots(workload, how, believed)
-    arrival_s = workload.jobs.arrival_s
-    now_s = next_start_s(-1.0, arrival_s, how.slot_s, False)
-    while (slots.left > 0).any():
-        active = np.flatnonzero((arrival_s <= now_s) & (slots.left > 0))
-        if not len(active):
-            now_s = next_start_s(now_s, arrival_s, how.slot_s, False)
-            continue
-        slots.pass_slot(active, now_s)
-        if len(slots.places) > MOST_DECISIONS:
-            raise InputError(f"after {len(slots.places):,} slots {len(active)} jobs are not done",
-                             mend="give longer slots")
-        now_s = (round(now_s / how.slot_s) + 1) * how.slot_s
-    return slots.finish()
+    return _Copies(workload, scheduler or HadarE(), believed).run()
 
 # %% ../../nbs/44_hadar_simulation.ipynb #44a-030
 NODES = {

@@ -3,49 +3,71 @@ import json
 from typing import Any
 
 import numpy as np
-import pytest
 
-from sched_lab.hadar.model import Cluster, Jobs, Workload, workers_that_fit
+from sched_lab.hadar.model import (
+    Allocation,
+    Cluster,
+    Jobs,
+    State,
+    Workload,
+    nothing_runs,
+    round_rate,
+    workers_that_fit,
+)
+from sched_lab.hadar.policies import POLICIES, policy_of
+from sched_lab.hadar.simulation import HadarE, keeps_place
 from sched_lab.traces import find_reference
 
 TYPES = ("v100", "p100", "k80")
-GOLDEN = find_reference("hadar/golden.json")
-CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["cases"] if GOLDEN else []
-golden = pytest.mark.skipif(GOLDEN is None, reason="reference/hadar/golden.json is absent")
 TOY_GOLDEN = find_reference("hadar/toy_golden.json")
 TOY: dict[str, Any] = json.loads(TOY_GOLDEN.read_text()) if TOY_GOLDEN else {}
-toy_golden = pytest.mark.skipif(TOY_GOLDEN is None, reason="reference/hadar/toy_golden.json is absent")
-RUNS = [(case, run) for case in CASES for run in case["results"]]
+GANGS, FORKED = ([name for name in POLICIES if isinstance(policy_of(name), HadarE) == is_forked]
+                 for is_forked in (False, True))
 
 
-def run_name(pair):
-    case, run = pair
-    return f"{case['name']}-{run['policy']}-{run['cvxpy_solver']}"
+def jobs_of(rate, steps=1.0, workers=1, *, spread=1.0, arrival_s=0.0, weight=1.0):
+    """Jobs, a row of rates each; a number holds for all of them, and `spread` is a factor of the rates."""
+    rate = np.array(rate, float)
+    columns = [np.array(np.broadcast_to(np.asarray(value, kind), len(rate))) for value, kind in (
+        (arrival_s, float), (steps, float), (workers, np.int64), (weight, float))]
+    return Jobs(*columns, rate, rate * spread)
+
+
+def nodes_of(gpus, types=None):
+    """Nodes with so many GPUs, all of one type if nothing else is said."""
+    return Cluster(np.array([0] * len(gpus) if types is None else types), np.array(gpus))
+
+
+def named(cluster, jobs, types=TYPES):
+    """Make a workload in which jobs and nodes are called by their numbers."""
+    names = (tuple(map(str, range(count))) for count in (len(jobs.steps), len(cluster.node_gpus)))
+    return Workload(*names, tuple(types[:jobs.rate.shape[1]]), cluster, jobs)
+
+
+def state_of(cluster, jobs, **changes):
+    """Begin with all jobs there and nothing running, but for what is said."""
+    none = np.zeros(len(jobs.steps))
+    start = State(cluster, jobs, 0.0, np.arange(len(none)), jobs.steps, nothing_runs(), none, none)
+    return start._replace(**changes)
 
 
 def golden_workload(case):
     """Jobs and nodes of a golden case; its speeds are recorded with each call of the linear program."""
     calls = [call for run in case["results"] for call in run["allocation_calls"]]
     speed = {job: row for call in calls for job, row in zip(call["job_ids"], call["throughputs"], strict=True)}
-    rate = np.array([speed[job] for job in range(len(case["jobs"]))])
+    rate = [speed[job] for job in range(len(case["jobs"]))]
     arrival_s, steps, workers, weight = (np.array([job[name] for job in case["jobs"]]) for name in
                                          ("arrival_s", "total_steps", "scale_factor", "priority"))
     node_type = np.repeat(np.arange(3), [case["cluster"][name] // case["gpus_per_server"][name] for name in TYPES])
-    cluster = Cluster(node_type, np.array([case["gpus_per_server"][TYPES[kind]] for kind in node_type]))
-    jobs = Jobs(arrival_s.astype(float), steps.astype(float), workers, weight.astype(float), rate, rate)
-    names = (tuple(map(str, range(count))) for count in (len(steps), len(node_type)))
-    return Workload(*names, TYPES, cluster, jobs)
+    cluster = nodes_of([case["gpus_per_server"][TYPES[kind]] for kind in node_type], node_type)
+    return named(cluster, jobs_of(rate, steps, workers, arrival_s=arrival_s, weight=weight))
 
 
-def workload_of(steps, rates, arrival_s=None):
-    """Jobs on nodes that are each of a type of their own."""
-    rate = np.array(rates, float)
-    num_jobs, num_nodes = rate.shape
-    jobs = Jobs(np.zeros(num_jobs) if arrival_s is None else np.array(arrival_s, float), np.array(steps, float),
-                np.ones(num_jobs, np.int64), np.ones(num_jobs), rate, rate)
-    nodes = tuple(f"node {node}" for node in range(num_nodes))
-    return Workload(tuple(f"job {job}" for job in range(num_jobs)), nodes, nodes,
-                    Cluster(np.arange(num_nodes), np.ones(num_nodes, np.int64)), jobs)
+def workload_of(steps, rates, arrival_s=0.0):
+    """Jobs with one worker on nodes with one GPU that are each of a type of their own."""
+    jobs = jobs_of(rates, steps, arrival_s=arrival_s)
+    types = np.arange(jobs.rate.shape[1])
+    return named(nodes_of(np.ones_like(types), types), jobs, [f"type {kind}" for kind in types])
 
 
 def random_workload(seed, *, with_arrivals=True):
@@ -63,8 +85,7 @@ def random_workload(seed, *, with_arrivals=True):
     workers = np.array([rng.integers(1, largest[row > 0].max() + 1) for row in rate])
     arrival_s = np.where(rng.random(num_jobs) < 0.5, 0, rng.uniform(0, 3000, num_jobs)) * with_arrivals
     jobs = Jobs(arrival_s, rng.uniform(1, 5000, num_jobs), workers, np.ones(num_jobs), rate, spread)
-    names = (tuple(map(str, range(count))) for count in (num_jobs, num_nodes, num_types))
-    return Workload(*names, cluster, jobs)
+    return named(cluster, jobs)
 
 
 def random_gangs(seed, *, one_gpu=False):
@@ -84,8 +105,24 @@ def random_gangs(seed, *, one_gpu=False):
     steps = np.ceil(rng.uniform(1, 9000, num_jobs))
     weight = rng.choice([1.0, 3.0], num_jobs)
     jobs = Jobs(arrival_s, steps, workers, weight, rate, spread)
-    names = (tuple(map(str, range(count))) for count in (num_jobs, num_nodes, num_types))
-    return Workload(*names, cluster, jobs)
+    return named(cluster, jobs)
+
+
+def steps_done(run, restart_s):
+    """(jobs,) steps that the recorded places do in the time for which they are held."""
+    work = run.workload
+    before = nothing_runs()
+    done = np.zeros(len(work.job_name))
+    rounds = dict(tuple(run.history.groupby("round")))
+    for number, interval in enumerate(run.intervals.itertuples()):
+        places = nothing_runs()
+        if number in rounds:
+            places = Allocation(*(rounds[number][name].to_numpy() for name in ("job", "node", "gpus")))
+        held_s = np.minimum(run.end_s - interval.start_s, interval.length_s)
+        held_s -= restart_s * ~keeps_place(before, places, len(done))
+        done += round_rate(work.cluster, work.jobs, places) * held_s
+        before = places
+    return done
 
 
 def waiting_rounds(run):

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from sched_lab.cli import main
-from sched_lab.hadar.model import allocation_of, check_allocation, read_workload
-from sched_lab.hadar.policies import POLICIES, Copies
+from sched_lab.hadar.model import allocation_of, read_workload
 from sched_lab.hadar.simulation import run_rounds
 from sched_lab.lab.frames import embedded
+from tests.hadar.cases import FORKED, GANGS
 
 NUMBERS = {"jobs.csv", "rounds.csv", "summary.json"}
 RESULT = NUMBERS | {"places.svg", "progress.svg", "usage.svg", "report.html"}
@@ -19,8 +19,6 @@ SINGLE = {  # for copies: nodes with one GPU, jobs with one worker
     "jobs": "name,arrival_s,steps,workers,model\nnight,0,9000,1,LM\nday,500,4000,1,LM\nlast,2000,3000,1,ResNet-50\n",
     "cluster": "node,type,gpus\neel,v100,1\nfox,p100,1\ngnu,k80,1\n",
 }
-GANGS = [name for name, record in POLICIES.items() if not isinstance(record.scalar_form, Copies)]
-COPIES = [name for name, record in POLICIES.items() if isinstance(record.scalar_form, Copies)]
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +96,7 @@ def test_the_rounds_that_are_written_replay_to_the_jobs_that_are_written(name, r
     assert f"mean JCT {hours.mean():.2f} h" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("name", FORKED)
 def test_copies_are_written_too_and_no_node_works_twice_at_a_time(name):
     for what, text in SINGLE.items():
         Path(f"{what}.csv").write_text(text)
@@ -140,15 +138,6 @@ def test_the_drawings_name_jobs_types_and_the_result():
     places, progress, usage = (Path("out", f"{name}.svg").read_text() for name in ("places", "progress", "usage"))
     assert all(drawing.startswith("<svg") and "hadar: done after" in drawing for drawing in (places, progress, usage))
     assert "vision" in places and "k80" in places and "no schedule is done before" in progress and "p100" in usage
-
-
-def test_every_round_that_is_written_is_allowed():
-    assert hadar("--round", 60, "--no-charts") == 0
-    workload = given()
-    (_, rounds, _) = written()
-    for start_s in rounds["start_s"].unique():
-        state = type("State", (), {"now_s": start_s})
-        check_allocation(workload.cluster, workload.jobs, Replay(workload, rounds).allocate(state), now_s=start_s)
 
 
 WRONG = {

@@ -1,14 +1,16 @@
-"""HadarE: numbers of the reference, slots by hand, and laws on random jobs and nodes."""
+"""HadarE: slots by hand, and laws on random jobs and nodes."""
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.model import Allocation, Cluster, Workload, check_allocation
+from sched_lab.hadar.model import Allocation, Workload, check_allocation
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import MIXES, NODES, HadarE, node_workload, run_copies, run_rounds, run_slot
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import TOY, toy_golden, workload_of
+from tests.hadar.cases import jobs_of, nodes_of, workload_of
 
 
 @st.composite
@@ -25,27 +27,6 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 options = st.builds(HadarE, order=st.sampled_from(["density", "longest"]), slot_s=st.sampled_from([90.0, 360.0]),
                     overhead_s=st.sampled_from([0.0, 10.0]), trim=st.booleans())
-
-
-# --- the reference implementation ------------------------------------------------------------------------------------
-
-@toy_golden
-def test_utilisation_of_one_job_in_copies_is_the_closed_form_of_the_reference():
-    for case in TOY["theorem3_single"]:
-        for copies in range(1, case["n"] + 1):
-            rates = np.arange(case["n"]) < copies  # on the other nodes it cannot run
-            run = run_copies(workload_of([360 * case["R1"]], [rates]), HadarE(overhead_s=0.0))
-            assert run.cru == pytest.approx(case["cru"][copies - 1], abs=5.01e-5)
-
-
-@toy_golden
-def test_two_jobs_get_a_node_each_and_the_better_end_of_the_counterexample():
-    case = TOY["theorem3_counter"]
-    steps = [round(360 * work) for work in case["jobs"].values()]
-    run = run_copies(workload_of(steps, np.ones((2, 2))), HadarE(overhead_s=0.0))
-    assert len(run.intervals) == case["hadare_one_copy_each"]["rounds"]
-    assert run.cru == pytest.approx(case["hadare_one_copy_each"]["cru"])
-    assert run.cru > case["hadare_A_then_B"]["cru"]
 
 
 # --- slots -----------------------------------------------------------------------------------------------------------
@@ -232,10 +213,7 @@ def test_bad_input_is_refused_with_a_reason(wrong, says):
         wrong()
 
 
-def test_larger_nodes_and_gangs_are_refused():
-    one = workload_of([5], [[1]])
-    large = Workload(one.job_name, one.node_name, one.type_name, Cluster(np.array([0]), np.array([2])), one.jobs)
-    gang = Workload(one.job_name, one.node_name, one.type_name, one.cluster, one.jobs._replace(workers=np.array([2])))
-    for wrong in (large, gang):
-        with pytest.raises(InputError, match="one GPU and jobs with one worker"):
-            run_copies(wrong)
+@pytest.mark.parametrize("wrong", [{"cluster": nodes_of([2])}, {"jobs": jobs_of([[1]], 5, workers=2)}])
+def test_larger_nodes_and_gangs_are_refused(wrong):
+    with pytest.raises(InputError, match="one GPU and jobs with one worker"):
+        run_copies(replace(workload_of([5], [[1]]), **wrong))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sched_lab.hadar import simulation
 from sched_lab.hadar.model import toy_workload
-from sched_lab.hadar.policies import POLICIES, Copies, policy_of
+from sched_lab.hadar.policies import POLICIES, policy_of
 from sched_lab.hadar.report import report_of
 from sched_lab.hadar.simulation import (
     MOST_ROWS,
@@ -22,11 +22,10 @@ from sched_lab.hadar.simulation import (
     summary,
 )
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import random_gangs, workload_of
+from tests.hadar.cases import GANGS, random_gangs, workload_of
 
 seeds = st.integers(0, 10**6)
-ROUNDS = [name for name, record in POLICIES.items() if not isinstance(record.scalar_form, Copies)]
-FORESIGHTED = [name for name in ROUNDS if hasattr(policy_of(name), "rounds_alike")]
+FORESIGHTED = [name for name in GANGS if hasattr(policy_of(name), "rounds_alike")]
 
 
 class OneByOne:
@@ -57,7 +56,7 @@ def single(steps, rate=2.0):
 
 
 def test_who_can_tell_that_nothing_will_change():
-    assert FORESIGHTED == [name for name in ROUNDS if not name.startswith("planned")]
+    assert FORESIGHTED == [name for name in GANGS if not name.startswith("planned")]
 
 
 @pytest.mark.parametrize("name", FORESIGHTED)

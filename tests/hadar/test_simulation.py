@@ -1,4 +1,6 @@
-"""The engine: replays of Gavel's own simulator, laws that no scheduler can break, and what it refuses."""
+"""The engine: runs by hand, laws that no scheduler can break, and what it refuses."""
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 
 from sched_lab.hadar.baselines import Gavel, Tiresias, YarnCs
 from sched_lab.hadar.fluid import makespan_bound_s
-from sched_lab.hadar.model import Allocation, Cluster, Jobs, Workload, allocation_of, round_rate
+from sched_lab.hadar.model import allocation_of
 from sched_lab.hadar.simulation import (
     jobs_frame,
     keeps_place,
@@ -14,11 +16,10 @@ from sched_lab.hadar.simulation import (
     rounds_frame,
     run_round,
     run_rounds,
-    run_whole_steps,
     summary,
 )
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import RUNS, TYPES, golden, golden_workload, random_workload, run_name
+from tests.hadar.cases import jobs_of, named, nodes_of, random_workload, steps_done, workload_of
 
 seeds = st.integers(0, 10**6)
 MAKE = {"maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias, "yarn": YarnCs}
@@ -34,48 +35,13 @@ class Script:
         return allocation_of(self.rounds.pop(0))
 
 
-class Replay:
-    """The rounds that Gavel's simulator recorded: type by type; nodes are filled in order."""
-
-    def __init__(self, rounds):
-        self.rounds = iter(rounds)
-
-    def allocate(self, state):
-        start_s, rows = next(self.rounds)
-        assert state.now_s == start_s
-        free = state.cluster.node_gpus.copy()
-        places = {}
-        for job, kind, wanted in rows:
-            for node in np.flatnonzero(state.cluster.node_type == TYPES.index(kind)):
-                taken = min(wanted, free[node])
-                free[node] -= taken
-                wanted -= taken
-                places.setdefault(job, {})[int(node)] = int(taken)
-        return allocation_of(places)
-
-
 def two_jobs(arrival_s=(0.0, 0.0)):
     """Give A (2 and 1 steps/s, 1000 steps) and B (4 and 1 steps/s, 900 steps) on two nodes with one GPU each."""
-    rate = np.array([[2.0, 1.0], [4.0, 1.0]])
-    jobs = Jobs(np.array(arrival_s), np.array([1000.0, 900.0]), np.array([1, 1]), np.ones(2), rate, rate)
-    return Workload(("A", "B"), ("v", "k"), ("V100", "K80"), Cluster(np.arange(2), np.array([1, 1])), jobs)
+    return workload_of([1000, 900], [[2, 1], [4, 1]], arrival_s)
 
 
 THERE = {0: {0: 1}, 1: {1: 1}}
 BACK = {0: {1: 1}, 1: {0: 1}}
-
-
-@golden
-@pytest.mark.parametrize("pair", RUNS, ids=run_name)
-def test_replayed_rounds_of_gavels_simulator_end_when_it_says(pair):
-    case, recorded = pair
-    run = run_rounds(golden_workload(case), Replay(recorded["rounds"]), whole_steps=True)
-    assert run.jct_s == pytest.approx(recorded["jct_s"], abs=1e-6)
-    assert run.intervals["start_s"].tolist() == [start_s for start_s, rows in recorded["rounds"] if rows]
-    frame = rounds_frame(run).groupby(["round", "job", "type"], as_index=False)["gpus"].sum()
-    for number, (_, rows) in enumerate(recorded["rounds"]):
-        now = frame[frame["round"] == number]
-        assert sorted(zip(now["job"].astype(int), now["type"], now["gpus"], strict=True)) == sorted(map(tuple, rows))
 
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
@@ -99,9 +65,7 @@ def test_two_jobs_that_change_places_by_hand():
 
 
 def test_measures_of_three_jobs_in_turn_on_one_gpu_by_hand():
-    rate = np.ones((3, 1))
-    jobs = Jobs(np.full(3, 360.0), np.array([300.0, 200.0, 180.0]), np.ones(3, int), np.ones(3), rate, rate)
-    work = Workload(("A", "B", "C"), ("v",), ("V100",), Cluster(np.zeros(1, int), np.ones(1, int)), jobs)
+    work = workload_of([300, 200, 180], np.ones((3, 1)), 360.0)
     run = run_rounds(work, Script(*({job: {0: 1}} for job in range(3))), restart_s=60.0)
     # each loads for 60 s; rounds begin at 360, 720 and 1080 s; the GPU is held for 360, 260 and 240 s of them
     assert run.jct_s.tolist() == [360, 620, 960]
@@ -136,9 +100,7 @@ def test_a_job_loads_again_after_a_round_without_gpus():
 
 
 def test_a_gang_holds_all_its_gpus():
-    rate = np.ones((2, 1))
-    jobs = Jobs(np.zeros(2), np.array([200.0, 100.0]), np.array([2, 1]), np.ones(2), rate, rate)
-    work = Workload(("A", "B"), ("v",), ("V100",), Cluster(np.zeros(1, int), np.array([4])), jobs)
+    work = named(nodes_of([4]), jobs_of(np.ones((2, 1)), [200, 100], [2, 1]))
     run = run_rounds(work, Script({0: {0: 2}, 1: {0: 1}}), restart_s=0.0)
     assert run.intervals["busy_gpu_s"].tolist() == [2 * 200 + 100]
 
@@ -151,12 +113,6 @@ def test_rounds_begin_at_multiples_of_their_length():
 def test_a_round_never_begins_before_the_arrival_it_is_to_see():
     arrival_s = 126.70000000000002  # 1267 rounds of 0.1 s, and a little more: the division gives 1267
     assert next_start_s(0.0, np.array([arrival_s]), 0.1, False) == pytest.approx(126.8)
-
-
-def test_whole_steps_stop_before_the_round_does():
-    steps, until_s = run_whole_steps(np.array([2.78, 0.0]), np.array([5000.0, 7.0]), 100.0, 360.0)
-    assert steps.tolist() == [1000, 0]  # 1000.8
-    assert until_s[0] == pytest.approx(100 + 1000 / 2.78)
 
 
 def test_work_that_ends_with_the_round_ends_in_it():
@@ -177,12 +133,6 @@ def test_work_that_ends_with_the_round_ends_in_it():
 ])
 def test_who_keeps_his_place(before, after, keeps):
     assert keeps_place(allocation_of(before), allocation_of(after), 2).tolist() == [keeps, False]
-
-
-@pytest.mark.parametrize(("now_s", "whole_steps", "start_s"), [
-    (-1.0, False, 0), (0.0, False, 720), (0.0, True, 361), (720.0, False, 1080), (1080.0, False, np.inf)])
-def test_the_next_round_that_sees_somebody_new(now_s, whole_steps, start_s):
-    assert next_start_s(now_s, np.array([0.0, 361.0, 1080.0]), 360.0, whole_steps) == start_s
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -206,19 +156,7 @@ def test_no_run_is_faster_than_the_bound_or_a_job_alone(seed, key, whole_steps):
 def test_no_step_is_lost_and_none_is_won(seed, key, restart_s):
     work = random_workload(seed)
     run = run_rounds(work, MAKE[key](), restart_s=restart_s)
-    before = allocation_of({})
-    done = np.zeros(len(work.job_name))
-    rounds = dict(tuple(run.history.groupby("round")))
-    for number, interval in enumerate(run.intervals.itertuples()):
-        rows = rounds.get(number)
-        places = allocation_of({})
-        if rows is not None:
-            places = Allocation(*(rows[name].to_numpy() for name in ("job", "node", "gpus")))
-        pace = round_rate(work.cluster, work.jobs, places)
-        held_s = np.minimum(run.end_s - interval.start_s, interval.length_s)
-        done += pace * (held_s - restart_s * ~keeps_place(before, places, len(pace)))
-        before = places
-    assert done == pytest.approx(work.jobs.steps, rel=1e-9)
+    assert steps_done(run, restart_s) == pytest.approx(work.jobs.steps, rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -227,7 +165,7 @@ def test_the_clock_has_no_unit(seed):
     work = random_workload(seed)
     slow = work.jobs._replace(arrival_s=2 * work.jobs.arrival_s, rate=work.jobs.rate / 2,
                               spread_rate=work.jobs.spread_rate / 2)
-    twice = Workload(work.job_name, work.node_name, work.type_name, work.cluster, slow)
+    twice = replace(work, jobs=slow)
     for once, again in ((Tiresias(), Tiresias(threshold_gpu_s=7200.0)), (YarnCs(), YarnCs())):
         normal = run_rounds(work, once)
         slower = run_rounds(twice, again, round_s=720.0, restart_s=20.0)

@@ -5,17 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.hadar.baselines import one_type_rate
-from sched_lab.hadar.model import Cluster, Jobs, State, Workload, check_allocation, nothing_runs
-from sched_lab.hadar.policies import POLICIES, Copies, policy_of
-from sched_lab.hadar.primal_dual import Hadar, best_round, branch, find_alloc, literal_round, nowhere
-from sched_lab.hadar.report import report_of
+from sched_lab.hadar.model import nothing_runs
+from sched_lab.hadar.policies import policy_of, simulate
+from sched_lab.hadar.primal_dual import Hadar, branch, find_alloc, nowhere
 from sched_lab.hadar.simulation import run_copies, run_rounds
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import random_gangs, waiting_rounds, who_fits
+from tests.hadar.cases import FORKED, GANGS, jobs_of, named, nodes_of, random_gangs, state_of, waiting_rounds, who_fits
 
 seeds = st.integers(0, 10**6)
-FORKED = [name for name, record in POLICIES.items() if isinstance(record.scalar_form, Copies)]
-ROUNDS = [name for name in POLICIES if name not in FORKED]
 MIXING = ["hadar", "hadar-inv", "hadar-sticky", "yarn-cs"]  # the others want each gang on a single type
 GREEDY = ["hadar", "hadar-inv", "hadar-sticky"]  # leave no GPU to spare that a waiting job could use
 
@@ -28,23 +25,16 @@ def fits_on_one_type(work):
         return False
 
 
-def spread_pair():
-    """Two workers on a V100 and two K80, one GPU each; a spread gang can use the K80 alone."""
-    rate = np.array([[5.0, 2.0]])
-    spread = np.array([[0.0, 1.0]])
-    jobs = Jobs(np.zeros(1), np.array([360.0]), np.array([2]), np.ones(1), rate, spread)
-    cluster = Cluster(np.array([0, 1, 1]), np.array([1, 1, 1]))
-    return Workload(("pair",), ("eel", "fox", "gnu"), ("v100", "k80"), cluster, jobs)
-
-
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize("name", GANGS)
 def test_a_gang_is_not_spread_to_where_it_has_no_pace(name):
-    run = report_of(spread_pair(), name).run
+    # two workers on a V100 and two K80, one GPU each; a spread gang can use the K80 alone
+    jobs = jobs_of([[5, 2]], 360, 2, spread=np.array([[0, 0.5]]))
+    run = simulate(named(nodes_of([1, 1, 1], [0, 1, 1]), jobs), name)
     assert run.end_s.tolist() == [370.0]
     assert run.history["node"].unique().tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize("name", GANGS)
 @settings(max_examples=100, deadline=None)
 @given(seed=seeds)
 def test_a_cluster_does_not_stand_idle_while_a_job_waits(name, seed):
@@ -75,14 +65,9 @@ def test_no_node_is_idle_while_a_copy_could_work_on_it(name, seed):
 @given(seeds)
 def test_every_form_of_a_round_finds_a_place_if_there_is_one(seed):
     work = random_gangs(seed)
-    rng = np.random.default_rng(seed)
-    cluster = work.cluster
-    jobs = work.jobs
-    nothing = nothing_runs()
-    zero = np.zeros(len(jobs.steps))
-    jobs = jobs._replace(arrival_s=zero)
-    terms, queue = Hadar().terms(State(cluster, jobs, 0.0, np.arange(len(zero)), jobs.steps, nothing, zero, zero))
-    left = rng.integers(0, cluster.node_gpus + 1)
+    jobs = work.jobs._replace(arrival_s=np.zeros(len(work.job_name)))
+    terms, queue = Hadar().terms(state_of(work.cluster, jobs))
+    left = np.random.default_rng(seed).integers(0, work.cluster.node_gpus + 1)
     price = np.full(len(left), terms.low)
     fits = who_fits(work, left)
     for job in queue:
@@ -90,9 +75,5 @@ def test_every_form_of_a_round_finds_a_place_if_there_is_one(seed):
         assert (len(place.node) > 0) == fits[job]
         assert np.isfinite(payoff) == fits[job]
     for beam_width in (1, 2, None):
-        found, _ = branch(terms, queue, nothing, left, beam_width=beam_width)
+        found, _ = branch(terms, queue, nothing_runs(), left, beam_width=beam_width)
         assert bool(found.taken) == fits.any()
-    best, allocation = best_round(terms, queue)
-    check_allocation(cluster, jobs, allocation)
-    assert best > 0 and len(allocation.job)
-    literal_round(terms, queue[:6], left)
