@@ -125,34 +125,21 @@ def test_without_any_file_the_toy_tables_are_taken():
     assert (about["policy"], about["round_s"], about["restart_s"]) == ("hadar", 360, 10)
 
 
-@pytest.mark.parametrize("name", ["hadar", "gavel-maxmin"])
-def test_the_same_command_writes_the_same_bytes(name):
-    for out in ("one", "two"):
-        assert hadar("--policy", name, "--round", 60, out=out) == 0
+def test_the_drawings_name_jobs_types_and_the_result_and_the_same_command_writes_the_same_bytes():
+    assert hadar() == hadar(out="two") == 0
     for file in RESULT:
-        assert Path("one", file).read_bytes() == Path("two", file).read_bytes(), file
-
-
-def test_the_drawings_name_jobs_types_and_the_result():
-    assert hadar() == 0
+        assert Path("out", file).read_bytes() == Path("two", file).read_bytes(), file
     places, progress, usage = (Path("out", f"{name}.svg").read_text() for name in ("places", "progress", "usage"))
     assert all(drawing.startswith("<svg") and "hadar: done after" in drawing for drawing in (places, progress, usage))
     assert "vision" in places and "k80" in places and "no schedule is done before" in progress and "p100" in usage
 
 
-WRONG = {
+WRONG = {  # one for each table, and what only all three say; `test_model.py` has the others
     "zero throughput everywhere": ("throughputs", ("LM,1,20,16,5", "LM,1,0,0,0"),
                                    ["jobs.csv", "row 5", "column model", "'notes'", "throughput 0"]),
     "gang larger than the cluster": ("cluster", ("eel,v100,2\nfox,p100,2\ngnu,k80,4", "eel,v100,1"),
                                      ["jobs.csv", "row 2", "column workers", "'vision'", "at most 1 GPUs"]),
-    "negative arrival": ("jobs", ("notes,600", "notes,-600"), ["jobs.csv", "row 5", "arrival_s", "-600", "negative"]),
-    "missing type": ("cluster", ("fox,p100", "fox,t4"), ["cluster.csv", "row 3", "column type", "add a column t4"]),
     "unknown model": ("jobs", ("CycleGAN", "CycleGun"), ["jobs.csv", "row 4", "CycleGun", "did you mean CycleGAN?"]),
-    "gang of unknown speed": ("jobs", ("600,2400,1", "600,2400,3"), ["jobs.csv", "row 6", "workers", "1, 2 workers"]),
-    "no steps": ("jobs", ("900,1", "0,1"), ["jobs.csv", "row 4", "column steps"]),
-    "two jobs of a name": ("jobs", ("words", "vision"), ["jobs.csv", "row 3", "column name", "'vision'"]),
-    "no GPUs": ("cluster", ("eel,v100,2", "eel,v100,0"), ["cluster.csv", "row 2", "column gpus"]),
-    "negative speed": ("throughputs", ("LM,1,20,16,5", "LM,1,20,-16,5"), ["throughputs.csv", "row 4", "p100", "-16"]),
     "no speeds": ("throughputs", ("key,workers,v100,p100,k80", "key,workers,,,"), ["throughputs.csv", "row 1"]),
     "not CSV": ("jobs", ("name,", '"name,'), ["jobs.csv", "not CSV"]),
 }
@@ -174,17 +161,11 @@ def test_a_wrong_table_is_one_line_and_writes_nothing(what, capsys):
     (["--policy", "gavel"], ["'gavel'", "gavel-maxmin", "yarn-cs"]),
     (["--policy", "hadare"], ["one GPU", "one worker"]),
     (["--round", "0"], ["--round", "0 is not in the range from 1"]),
-    (["--round", "-360"], ["-360"]),
     (["--round", "inf"], ["inf is not in the range"]),
-    (["--round", "0.001"], ["--round", "0.001 is not in the range from 1"]),
-    (["--round", "1e308"], ["--round", "1e+308 is not in the range"]),
     (["--round", "nan"], ["nan"]),
     (["--round", "soon"], ["--round", "hadar --help"]),
     (["--restart", "360"], ["a restart of 360 s", "less than a round"]),
-    (["--round", "60", "--restart", "61"], ["a restart of 61 s"]),
     (["--restart", "-1"], ["-1"]),
-    (["--policy", "hadare", "--round", "0", "--restart", "0"], ["--round"]),
-    (["--restart", "nan"], ["--restart", "nan"]),
     (["--jobs", "job.csv"], ["job.csv", "jobs.csv"]),
 ])
 def test_wrong_options_are_one_line_and_write_nothing(options, words, capsys):

@@ -6,8 +6,9 @@ import pytest
 
 from sched_lab.hadar.bounds import bound
 from sched_lab.hadar.energy import Draw, energy_bound_wh, mean_front
-from sched_lab.hadar.model import Cluster, Jobs, Workload
+from sched_lab.hadar.model import Cluster, Jobs
 from sched_lab.hadar.planned import mean_jct_bound_s
+from tests.hadar.cases import named
 
 ROUND_S = 10.0
 SLACK = 1 + 1e-7  # of the solver
@@ -28,8 +29,7 @@ def drawn(seed, *, is_forked=False):
     steps = rng.choice([1, 2, 4, 6], num_jobs) * rate.max(axis=1) * ROUND_S / 2
     arrival_s = rng.choice([0, 0, 1, 2], num_jobs) * ROUND_S + 30.0
     jobs = Jobs(arrival_s, steps, workers, rng.choice([1.0, 3.0], num_jobs), rate, spread_rate)
-    names = (tuple(map(str, range(count))) for count in (num_jobs, 3, 2))
-    return Workload(*names, cluster, jobs)
+    return named(cluster, jobs)
 
 
 def gangs(work, job):
@@ -89,7 +89,7 @@ def outcomes(work, ways):
 
 
 @pytest.mark.parametrize("is_priced", [False, True])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_schedule_of_gangs_is_below_a_bound(seed, is_priced, monkeypatch):
     if is_priced:  # as if there were many jobs
         monkeypatch.setattr("sched_lab.hadar.fluid.MANY_JOBS", 0)
@@ -109,7 +109,7 @@ def test_no_schedule_of_gangs_is_below_a_bound(seed, is_priced, monkeypatch):
     assert all(front.mean_s(wh) <= jct_s * SLACK for wh, jct_s in zip(whole_wh, mean_s, strict=True))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_schedule_of_copies_is_below_a_bound(seed):
     work = drawn(seed, is_forked=True)
     found = outcomes(work, copies)

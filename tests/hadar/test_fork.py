@@ -1,4 +1,4 @@
-"""Forked copies: numbers of the reference, plain re-implementations, and laws on random shares, nodes and models."""
+"""Forked copies: plain re-implementations, and laws on random shares, nodes and models."""
 from fractions import Fraction
 from itertools import pairwise
 
@@ -18,7 +18,6 @@ from sched_lab.hadar.fork import (
     divide_steps,
     estimated_rate,
     first_weights,
-    left_with_fixed_portions,
     nodes_needed,
     parent_of,
     pmi,
@@ -29,42 +28,7 @@ from sched_lab.hadar.fork import (
     training_curve,
 )
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import TOY, toy_golden, workload_of
-
-# --- the reference implementation ------------------------------------------------------------------------------------
-
-@toy_golden
-def test_numbers_of_copies_are_those_of_the_reference():
-    case = TOY["job_ids"]
-    assert copy_ids(case["parent"], case["n"], case["max_job_count"]) == case["ids"]
-
-
-@toy_golden
-def test_steps_are_divided_as_in_the_reference():
-    for case in TOY["step_division"]:
-        assert divide_steps(case["remaining"], case["throughputs"]).tolist() == case["steps"]
-
-
-@toy_golden
-def test_data_sheets_and_all_readings_of_the_index_are_those_of_the_reference():
-    for name, case in TOY["pmi"].items():
-        assert GPUS[name] == (case["fp32"], case["tensor_fp16"], case["vram_gb"], case["pcie"])
-        for formula in PMI:
-            assert pmi(GPUS[name], formula) == pytest.approx(case[formula], abs=5.01e-5)  # stored with four decimals
-
-
-@toy_golden
-def test_equation_10_is_that_of_the_reference():
-    for case in TOY["eq10_examples"]:
-        rate = estimated_rate(GPUS[case["gpu"]], batch=case["batch"], model_weight=case["model_weight"],
-                              dataset_size=case["dataset"])
-        assert rate == pytest.approx(case["throughput"], abs=1e-5)
-
-
-@toy_golden
-def test_fixed_portions_leave_half_behind_every_round_as_in_the_reference():
-    assert left_with_fixed_portions(2, 1, 6) == pytest.approx(TOY["literal_n_portions_decay_2nodes_1copy"])
-
+from tests.hadar.cases import workload_of
 
 # --- copies and shares -----------------------------------------------------------------------------------------------
 
@@ -89,11 +53,6 @@ def test_shares_are_whole_complete_and_less_than_a_step_from_their_quota(remaini
 def test_faster_nodes_never_get_fewer_steps(remaining, rates):
     share = divide_steps(remaining, sorted(rates, reverse=True)).tolist()
     assert all(faster >= slower for faster, slower in pairwise(share))
-
-
-def test_copies_that_do_not_run_keep_their_portion_for_ever():
-    assert left_with_fixed_portions(5, 5, 1).tolist() == [0.0]  # all five run: nothing is left
-    assert left_with_fixed_portions(4, 1, 2) == pytest.approx([3 / 4, 9 / 16])
 
 
 # --- one model again -------------------------------------------------------------------------------------------------
@@ -222,23 +181,18 @@ def test_needed_nodes_suffice_and_one_fewer_would_not(remaining, speeds):
     assert needed.all() or rate[needed].min() >= rate[~needed].max()
 
 
-def test_length_is_time_on_the_fastest_node():
-    # 900 steps at 3 are 300 s, 2400 at 12 are 200 s; on the slow node the second would be the longer one
-    jobs = workload_of([1800, 3600], [[3, 1], [12, 1]]).jobs
-    left = np.array([900.0, 2400.0])
-    assert serving_order(jobs, np.arange(2), left, 360.0, "longest").tolist() == [0, 1]
-
-
 def test_a_node_on_which_the_job_cannot_run_is_never_needed():
     assert nodes_needed(501, np.array([3.0, 0, 2]), 100.0).tolist() == [True, False, True]  # and 500 it will be
 
 
-def test_density_prefers_what_is_nearly_done_and_length_what_is_not():
+@pytest.mark.parametrize(("order", "rates", "left", "queue"), [
     # alone they take 600 and 1200 s; after 360 s, 300 and 1200 s are left: 600 / 660 = 0.91 against 1200 / 1560 = 0.77
-    jobs = workload_of([1800, 3600], [[3, 1], [3, 1]]).jobs
-    left = np.array([900.0, 3600.0])
-    assert serving_order(jobs, np.arange(2), left, 360.0).tolist() == [0, 1]
-    assert serving_order(jobs, np.arange(2), left, 360.0, "longest").tolist() == [1, 0]
+    ("density", [[3, 1], [3, 1]], [900, 3600], [0, 1]), ("longest", [[3, 1], [3, 1]], [900, 3600], [1, 0]),
+    # 900 steps at 3 are 300 s, 2400 at 12 are 200 s; on the slow node the second would be the longer one
+    ("longest", [[3, 1], [12, 1]], [900, 2400], [0, 1])])
+def test_density_prefers_what_is_nearly_done_and_length_what_is_not(order, rates, left, queue):
+    jobs = workload_of([1800, 3600], rates).jobs
+    assert serving_order(jobs, np.arange(2), np.array(left, float), 360.0, order).tolist() == queue
 
 
 # --- does it train? --------------------------------------------------------------------------------------------------
@@ -304,17 +258,12 @@ def test_bad_input_is_refused_with_a_reason(wrong, says):
         wrong()
 
 
-def test_a_job_is_registered_once():
+@pytest.mark.parametrize("done", [{14: 1}, {13: 5, 23: -1}])
+def test_a_second_job_of_a_number_a_stranger_and_less_than_nothing_are_refused(done):
     tracker = JobTracker(max_job_count=10)
     tracker.register(3, 100, 2)
     with pytest.raises(InputError, match="registered already"):
         tracker.register(3, 100, 2)
-
-
-@pytest.mark.parametrize("done", [{14: 1}, {13: 5, 23: -1}])
-def test_a_report_of_a_stranger_or_of_less_than_nothing_is_refused(done):
-    tracker = JobTracker(max_job_count=10)
-    tracker.register(3, 100, 2)
     with pytest.raises(InputError, match="a report of"):
         tracker.report(done)
     assert tracker.remaining == {3: 100}

@@ -30,9 +30,7 @@ from sched_lab.hadar.model import (
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import run_copies, run_rounds
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import CASES, TOY, golden, random_gangs, random_workload, toy_golden
-
-TYPES = ("v100", "p100", "k80")
+from tests.hadar.cases import jobs_of, nodes_of, random_gangs, random_workload
 
 
 def places_of(table: np.ndarray) -> dict[int, dict[int, int]]:
@@ -53,7 +51,7 @@ def problems(draw):
     cluster = Cluster(whole(0, num_types - 1, (num_nodes,)), whole(1, 3, (num_nodes,)))
     rate = whole(0, 3, (num_jobs, num_types)).astype(float)
     spread = np.minimum(rate, whole(0, 3, (num_jobs, num_types)))
-    jobs = Jobs(np.zeros(num_jobs), np.ones(num_jobs), whole(1, 4, (num_jobs,)), np.ones(num_jobs), rate, spread)
+    jobs = jobs_of(rate, workers=whole(1, 4, (num_jobs,)))._replace(spread_rate=spread)
     return cluster, jobs, whole(0, 2, (num_jobs, num_nodes))
 
 
@@ -62,45 +60,6 @@ def plain_pace(cluster: Cluster, jobs: Jobs, job: int, row: np.ndarray) -> float
     nodes = [node for node, gpus in enumerate(row) if gpus > 0]
     rate = jobs.rate if len(nodes) == 1 else jobs.spread_rate
     return min((float(rate[job, cluster.node_type[node]]) for node in nodes), default=0.0)
-
-
-# --- reference files -------------------------------------------------------------------------------------------------
-
-@toy_golden
-def test_figure_one_leaves_what_the_reference_leaves():
-    three = figure_one()
-    left = figure_one().jobs.steps.copy()
-    for given_round in TOY["fig1_gavel"]["rounds"]:
-        places = {three.job_name.index(name): {three.type_name.index(kind): int(name == "J1") + 2}
-                  for name, kind in given_round["alloc"].items()}
-        allocation = allocation_of(places)
-        check_allocation(three.cluster, three.jobs, allocation, now_s=0.0, remaining=left)
-        left = np.maximum(left - round_rate(three.cluster, three.jobs, allocation), 0)
-        assert left.tolist() == given_round["left"]
-        assert gpus_in_use(three.cluster, allocation).sum() == given_round["busy"]
-    assert (left == 0).all()
-
-
-@golden
-def test_every_recorded_round_of_gavel_passes_and_none_with_a_torn_gang():
-    checked = 0
-    for case in CASES:
-        workers = np.array([job["scale_factor"] for job in case["jobs"]])
-        arrival_s = np.array([job["arrival_s"] for job in case["jobs"]], float)
-        ones = np.ones((len(workers), 3))
-        jobs = Jobs(arrival_s, ones[:, 0], workers, ones[:, 0], ones, ones)
-        cluster = Cluster(np.arange(3), np.array([case["cluster"][name] for name in TYPES]))  # one node per type
-        for result in case["results"]:
-            for now_s, rows in result["rounds"]:
-                places = {job: {TYPES.index(kind): gpus} for job, kind, gpus in rows}
-                check_allocation(cluster, jobs, allocation_of(places), now_s=now_s)
-                checked += 1
-                if places:
-                    job, kind, gpus = rows[0]
-                    places[job] = {TYPES.index(kind): gpus + 1}
-                    with pytest.raises(ValueError, match="constraint 1[de]"):
-                        check_allocation(cluster, jobs, allocation_of(places), now_s=now_s)
-    assert checked > 100
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -141,7 +100,7 @@ def test_a_gang_fits_if_some_allocation_is_allowed(problem):
 
 
 def test_gpus_are_counted_by_type_even_if_a_type_is_not_there():
-    assert type_gpus(Cluster(np.array([2, 0, 2]), np.array([1, 2, 4])), 4).tolist() == [2, 0, 5, 0]
+    assert type_gpus(nodes_of([1, 2, 4], [2, 0, 2]), 4).tolist() == [2, 0, 5, 0]
     assert len(nothing_runs().job) == 0
 
 
@@ -178,15 +137,10 @@ def test_a_job_without_work_or_before_its_arrival_is_refused():
         check_allocation(three.cluster, second, both, now_s=4.9)
 
 
-def test_figure_one_has_the_papers_numbers():
-    jobs = figure_one().jobs
-    assert jobs.rate.tolist() == jobs.spread_rate.tolist() == [[40, 20, 30], [5, 15, 5], [10, 2, 20]]
-    assert (jobs.steps.tolist(), jobs.workers.tolist()) == ([80, 30, 50], [3, 2, 2])
-
-
 # --- readers ---------------------------------------------------------------------------------------------------------
 
-GOOD = {"jobs": "name,arrival_s,steps,workers,model\na,0,10,1,LM\n", "cluster": "node,type,gpus\nn,v,2\nm,k,2\n",
+HEAD = "name,arrival_s,steps,workers,model\n"
+GOOD = {"jobs": HEAD + "a,0,10,1,LM\n", "cluster": "node,type,gpus\nn,v,2\nm,k,2\n",
         "throughputs": "key,workers,v,k\nLM,1,2,1\nLM,3,5,0\nBig,1,0,0\n"}
 
 
@@ -223,12 +177,16 @@ def test_columns_without_a_name_are_no_type(tmp_path):
     "no GPU": ({"cluster": "node,type,gpus\nn,v,0\n"}, "row 2, column gpus"),
     "node twice": ({"cluster": "node,type,gpus\nn,v,2\nn,k,2\n"}, "row 3, column node: 'n' is already in row 2"),
     "job twice": ({"jobs": GOOD["jobs"] + "a,0,10,1,LM\n"}, "row 3, column name: 'a' is already in row 2"),
-    "near": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,1,LMM\n"}, "column model: .*did you mean LM"),
-    "other gang": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,2,LM\n"}, "column workers: .*for 1, 3 workers"),
-    "too large": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,3,LM\n"}, "wants 3 workers, but at most 2 GPUs"),
-    "nowhere": ({"jobs": "name,arrival_s,steps,workers,model\na,0,10,1,Big\n"}, "throughput 0 on every GPU type"),
-    "no work": ({"jobs": "name,arrival_s,steps,workers,model\na,0,0,1,LM\n"}, "column steps"),
-    "before time": ({"jobs": "name,arrival_s,steps,workers,model\na,-1,10,1,LM\n"}, "column arrival_s: -1 is negative"),
+    "near": ({"jobs": HEAD + "a,0,10,1,LMM\n"}, "column model: .*did you mean LM"),
+    "other gang": ({"jobs": HEAD + "a,0,10,2,LM\n"}, "column workers: .*for 1, 3 workers"),
+    "too large": ({"jobs": HEAD + "a,0,10,3,LM\n"},
+                  "row 2, column workers: .*wants 3 workers, but at most 2 GPUs"),
+    "nowhere": ({"jobs": HEAD + "a,0,10,1,Big\n"}, "throughput 0 on every GPU type"),
+    "no arrival": ({"jobs": HEAD + "a,,10,1,LM\n"}, "row 2, column arrival_s"),
+    "endless work": ({"jobs": HEAD + "a,0,inf,1,LM\n"}, "row 2, column steps"),
+    "no worker": ({"jobs": HEAD + "a,0,9,0,LM\n"}, "row 2, column workers"),
+    "no work": ({"jobs": HEAD + "a,0,0,1,LM\n"}, "column steps"),
+    "before time": ({"jobs": HEAD + "a,-1,10,1,LM\n"}, "column arrival_s: -1 is negative"),
     "no weight": ({"jobs": "name,arrival_s,steps,workers,model,weight\na,0,10,1,LM,0\n"}, "column weight"),
 }.values())
 def test_what_is_wrong_is_named_with_row_and_column(tmp_path, texts, message):
@@ -241,46 +199,6 @@ def test_a_gang_that_needs_two_nodes_is_read_if_it_can_be_spread(tmp_path):
     texts = {"throughputs": "key,workers,v,k\nLM,3,5,1\n", "jobs": "name,arrival_s,steps,workers,model\na,0,10,3,LM\n"}
     workload = read_texts(tmp_path, **texts)
     check_allocation(workload.cluster, workload.jobs, allocation_of({0: {0: 2, 1: 1}}))
-
-
-def test_a_gang_of_all_gpus_is_read_and_one_more_is_refused(tmp_path):
-    texts = {"throughputs": "key,workers,v,k\nLM,4,5,1\nLM,5,5,1\n"}
-    head = "name,arrival_s,steps,workers,model\n"
-    assert read_texts(tmp_path, **texts, jobs=head + "a,0,10,4,LM\n").jobs.workers.tolist() == [4]
-    with pytest.raises(InputError, match="row 2, column workers: .*wants 5 workers, but at most 4 GPUs"):
-        read_texts(tmp_path, **texts, jobs=head + "a,0,10,5,LM\n")
-
-
-BAD = {  # column, what is written there, what the message says
-    "negative arrival": ("arrival_s", "-0.5", "is negative"), "no arrival": ("arrival_s", "", ""),
-    "no work": ("steps", "0", ""), "endless work": ("steps", "inf", ""), "half a worker": ("workers", "1.5", ""),
-    "no worker": ("workers", "0", ""), "unknown gang": ("workers", "3", "known for 1, 2, 5 workers"),
-    "larger than the cluster": ("workers", "5", "at most 4 GPUs"), "unknown model": ("model", "LMM", "did you mean LM"),
-    "runs nowhere": ("model", "Big", "throughput 0 on every GPU type"),
-}
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data(), kind=st.sampled_from(sorted(BAD)))
-def test_one_bad_cell_in_any_table_of_jobs_is_found_and_named(tmp_path_factory, data, kind):
-    number = data.draw(st.integers(1, 6))
-    rows = [{"name": f"j{row}", "arrival_s": str(data.draw(st.integers(0, 99))),
-             "steps": str(data.draw(st.integers(1, 99))), "workers": str(data.draw(st.integers(1, 2))), "model": "LM"}
-            for row in range(number)]
-    texts = {"throughputs": "key,workers,v,k\nLM,1,2,1\nLM,2,3,0\nLM,5,9,9\nBig,1,0,0\nBig,2,0,0\n"}
-
-    def read():
-        lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
-        return read_texts(tmp_path_factory.getbasetemp(), **texts, jobs="\n".join(lines) + "\n")
-
-    jobs = read().jobs
-    assert jobs.steps.tolist() == [float(row["steps"]) for row in rows]
-    assert jobs.workers.tolist() == [int(row["workers"]) for row in rows]
-    bad = data.draw(st.integers(0, number - 1))
-    (column, cell, message) = BAD[kind]
-    rows[bad][column] = cell
-    with pytest.raises(InputError, match=f"row {bad + 2}, column {column}: .*{message}"):
-        read()
 
 
 def test_an_absent_file_is_named(tmp_path):

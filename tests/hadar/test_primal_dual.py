@@ -209,7 +209,7 @@ OPTIONS = st.builds(Watched, st.sampled_from(UTILITIES), sticky=st.booleans(), m
                     backfill=st.booleans(), beam_width=st.sampled_from([1, 4]),
                     eta=st.sampled_from([None, 0.25, 1.0, 100.0]), node_cost=st.sampled_from([0.0, 1e-5]),
                     horizon_s=st.sampled_from([360.0, 3600.0, 720_000.0])).filter(
-    lambda scheduler: scheduler.backfill or not scheduler.node_cost)  # or a spread gang may wait for ever
+    lambda how: how.backfill or (not how.node_cost and how.horizon_s > 1e5))  # or somebody may wait for ever
 
 
 @settings(max_examples=60, deadline=None)

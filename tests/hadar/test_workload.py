@@ -1,5 +1,4 @@
 """The paper's workload: the reference's bounds on Gavel's speeds, the synthetic table, laws of the draw, bad input."""
-import json
 import random
 from dataclasses import replace
 
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.fluid import makespan_bound_s, shortest_fluid
 from sched_lab.hadar.model import SECONDS_PER_HOUR, type_gpus
 from sched_lab.hadar.workload import (
     GANGS,
@@ -24,17 +22,11 @@ from sched_lab.hadar.workload import (
     synthetic_throughputs,
 )
 from sched_lab.lab.frames import InputError, embedded
-from sched_lab.traces import find_data, find_reference
+from sched_lab.traces import find_data
 
 SPEEDS = default_throughputs()
 GAVEL = find_data("gavel/throughputs.csv")
-BOUNDS = find_reference("hadar/lp_bounds.json")
-ROWS = json.loads(BOUNDS.read_text()) if BOUNDS else []
 gavel = pytest.mark.skipif(GAVEL is None, reason="../shared/data/gavel/throughputs.csv is absent")
-golden = pytest.mark.skipif(GAVEL is None or BOUNDS is None,
-                            reason="../shared/data/gavel or ../shared/reference/hadar/lp_bounds.json is absent")
-
-
 # --- Gavel's table and the reference's traces ------------------------------------------------------------------------
 
 @gavel
@@ -47,27 +39,6 @@ def test_gavels_table_is_read_with_its_gaps():
     zeros = {key for key, row in speeds.row.items() if (speeds.rate[row] == 0).any()}
     assert zeros == {("ResNet-50 (batch size 128)", size) for size in (2, 4, 8)}
     assert speeds.row["CycleGAN", 1] == 1
-
-
-@golden
-@pytest.mark.parametrize("number", range(len(ROWS)), ids=[f"{r['ref']}-{r['sf']}-{r['seed']}" for r in ROWS])
-def test_the_longest_job_is_the_references(number):
-    row = ROWS[number]
-    jobs = draw_workload(read_gavel_throughputs(GAVEL), row["seed"], reference=row["ref"], gangs=row["sf"]).jobs
-    longest_h = (jobs.steps / jobs.rate.max(axis=1)).max() / SECONDS_PER_HOUR
-    assert longest_h == pytest.approx(row["longest_single_job_h"], rel=1e-9)
-
-
-@golden
-@pytest.mark.parametrize("row", [row for row in ROWS if (row["ref"], row["sf"]) == ("k80", "gavel")],
-                         ids=lambda row: str(row["seed"]))
-def test_all_480_jobs_have_the_references_fluid_bound(row):
-    workload = draw_workload(read_gavel_throughputs(GAVEL), row["seed"])
-    jobs = workload.jobs
-    packed_s, _ = shortest_fluid(jobs.rate, jobs.workers, type_gpus(workload.cluster, 3), jobs.steps)
-    assert packed_s / SECONDS_PER_HOUR == pytest.approx(row["lp_consolidated_h"], rel=1e-7)
-    bound_h = makespan_bound_s(workload.cluster, jobs) / SECONDS_PER_HOUR
-    assert bound_h == pytest.approx(row["lp_best_of_both_h"], rel=1e-7)
 
 
 @gavel
