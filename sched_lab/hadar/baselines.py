@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from ..lab.arrays import Floats, Integers
-from ..lab.frames import InputError
+from ..lab.arrays import Floats, Integers, Truths
+from ..lab.frames import InputError, check_one_of
+from ..lab.jit import njit
 from .fluid import (Matrix, gpu_rows, shortest_fluid, solved, time_rows,
                                    work_rows)
 from .model import (Allocation, Cluster, Jobs, State, gpus_in_use, joined,
@@ -163,29 +165,20 @@ def one_type_rate(cluster: Cluster, jobs: Jobs) -> Floats:
 # %% ../../nbs/43_hadar_baselines.ipynb #43-029
 # from the present and (jobs, types) rates to the (active jobs, types) shares of time
 Shares = Callable[[State, Floats], Floats]
+OBJECTIVES = ("maxmin", "makespan", "sum")
 
 
-def _present(state: State, rate: Floats) -> tuple[Floats, Integers, Integers]:
-    """Rates and gangs of the active jobs, and GPUs of each type."""
+def best_shares(objective: str, state: State, rate: Floats) -> Floats:
+    """(active, types) shares of time that are best by one of `OBJECTIVES`."""
     active = state.active
-    return rate[active], state.jobs.workers[active], type_gpus(state.cluster, rate.shape[1])
-
-# %% ../../nbs/43_hadar_baselines.ipynb #43-029s
-def _maxmin(state: State, rate: Floats) -> Floats:
-    weight = state.jobs.weight[state.active]
-    return fair_shares_of_kinds(*_present(state, rate), weight)[1].round(SHARE_DECIMALS)
-
-# %% ../../nbs/43_hadar_baselines.ipynb #43-029t
-def _makespan(state: State, rate: Floats) -> Floats:
-    remaining = state.remaining[state.active]
-    return shortest_shares_of_kinds(*_present(state, rate), remaining)[1].round(SHARE_DECIMALS)
-
-# %% ../../nbs/43_hadar_baselines.ipynb #43-029u
-def _sum(state: State, rate: Floats) -> Floats:
-    return fastest_shares(*_present(state, rate))[1].round(SHARE_DECIMALS)
-
-
-OBJECTIVES: dict[str, Shares] = {"maxmin": _maxmin, "makespan": _makespan, "sum": _sum}
+    present = rate[active], state.jobs.workers[active], type_gpus(state.cluster, rate.shape[1])
+    if objective == "maxmin":
+        _, share = fair_shares_of_kinds(*present, state.jobs.weight[active])
+    elif objective == "makespan":
+        _, share = shortest_shares_of_kinds(*present, state.remaining[active])
+    else:
+        _, share = fastest_shares(*present)
+    return share.round(SHARE_DECIMALS)
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-031
 def pick_by_priority(order: Integers, workers: Integers, rate: Floats, gpus: Integers) -> Integers:
@@ -208,20 +201,36 @@ def pick_by_priority(order: Integers, workers: Integers, rate: Floats, gpus: Int
     return chosen
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-035
-def fill_in_order(free: Integers, nodes: Integers, workers: int) -> Integers:
+def fill_in_order(free: Integers, usable: Truths, workers: int) -> Integers:
     """(nodes,) GPUs for a gang, node after node."""
-    taken = np.zeros(len(free), np.int64)
-    passed = np.cumsum(free[nodes]) - free[nodes]
-    taken[nodes] = np.clip(workers - passed, 0, free[nodes])
+    room = np.where(usable, free, 0)
+    taken: Integers = np.clip(workers - (np.cumsum(room) - room), 0, room)
     return taken
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-035s
-def fill_packed(free: Integers, nodes: Integers, workers: int) -> Integers:
+
+@njit(cache=True)
+def fill_packed(free: Integers, usable: Truths, workers: int) -> Integers:
     """(nodes,) GPUs for a gang: the fullest node that has room for it, or else the fewest nodes."""
-    fitting = nodes[free[nodes] >= workers]
-    if len(fitting):
-        return fill_in_order(free, fitting[[np.argmin(free[fitting])]], workers)
-    return fill_in_order(free, nodes[np.argsort(-free[nodes], kind="stable")], workers)
+    taken = np.zeros(len(free), np.int64)
+    fullest = -1
+    for n in range(len(free)):
+        if usable[n] and free[n] >= workers and (fullest < 0 or free[n] < free[fullest]):
+            fullest = n
+    if fullest >= 0:
+        taken[fullest] = workers
+        return taken
+    left = workers
+    while left > 0:
+        most = -1
+        for n in range(len(free)):
+            if usable[n] and taken[n] == 0 and free[n] > 0:
+                if most < 0 or free[n] > free[most]:
+                    most = n
+        if most < 0:
+            break
+        taken[most] = min(left, free[most])
+        left -= taken[most]
+    return taken
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-039
 def places_kept(cluster: Cluster, previous: Allocation, chosen: Integers) -> Allocation:
@@ -249,7 +258,7 @@ def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: I
     for job in rest[np.argsort(-jobs.workers[rest], kind="stable")]:
         may_spread = jobs.spread_rate[job, chosen[job]] > 0
         fill = fill_in_order if may_spread and not packed else fill_packed
-        taken = fill(free, np.flatnonzero(cluster.node_type == chosen[job]), jobs.workers[job])
+        taken = fill(free, cluster.node_type == chosen[job], jobs.workers[job])
         nodes = np.flatnonzero(taken)
         if len(nodes) > 1 and not may_spread:
             continue  # there is no node for a gang that cannot be spread: it waits
@@ -294,16 +303,6 @@ class _Books:
         keys = -np.array([self.share, self.deficit_s, self.priority()])[:, active]
         return active[np.lexsort(keys, axis=0).T]  # the last key counts first
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-047p
-def _shares_of(objective: str | Shares) -> Shares:
-    """An objective by its name, or as it is."""
-    if not isinstance(objective, str):
-        return objective
-    if objective not in OBJECTIVES:
-        raise InputError(f"unknown objective {objective!r}",
-                         mend=f"give one of {', '.join(OBJECTIVES)}")
-    return OBJECTIVES[objective]
-
 # %% ../../nbs/43_hadar_baselines.ipynb #43-047s
 def is_uncontested(state: State, rate: Floats) -> bool:
     """Whether all active jobs that want a type, type by type, have room on it together."""
@@ -321,14 +320,17 @@ class Gavel:
 
     Parameters
     ----------
-    objective : a key of `OBJECTIVES`, or a function like those in it
+    objective : one of `OBJECTIVES`, or a function that gives shares of time
     reset_s : least time between two solutions
     may_idle : whether jobs without a share leave GPUs idle
     """
 
     def __init__(self, objective: str | Shares, *, reset_s: float = RESET_S,
                  may_idle: bool = False) -> None:
-        self.shares = _shares_of(objective)
+        if isinstance(objective, str):
+            check_one_of(objective, OBJECTIVES, "objective")
+            objective = partial(best_shares, objective)
+        self.shares = objective
         self.reset_s = reset_s
         self.may_idle = may_idle
         self.books: _Books | None = None
@@ -467,8 +469,8 @@ class Tiresias:
         return float(np.floor(rounds.min(initial=np.inf) * (1 - 1e-9)))
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-067
-def nodes_for(cluster: Cluster, jobs: Jobs, job: int, mixed: bool) -> Integers | None:
-    """Nodes on which a job can start: of the type with most room, or mixed; None if it must wait.
+def nodes_for(cluster: Cluster, jobs: Jobs, job: int, mixed: bool) -> Truths | None:
+    """(nodes,) where a job can start: on the type with most room, or mixed; None if it must wait.
 
     Parameters
     ----------
@@ -479,8 +481,9 @@ def nodes_for(cluster: Cluster, jobs: Jobs, job: int, mixed: bool) -> Integers |
     fits = usable & (largest_gangs(cluster, jobs.spread_rate[job]) >= jobs.workers[job])
     if fits.any():
         most_room = np.argmax(np.where(fits, type_gpus(cluster, len(fits)), -1))
-        return np.flatnonzero(cluster.node_type == most_room)
-    nodes = np.flatnonzero((usable & (jobs.spread_rate[job] > 0))[cluster.node_type])
+        nodes: Truths = cluster.node_type == most_room
+        return nodes
+    nodes = (usable & (jobs.spread_rate[job] > 0))[cluster.node_type]
     has_room = cluster.node_gpus[nodes].sum() >= jobs.workers[job]
     return nodes if mixed and has_room else None
 
@@ -498,10 +501,10 @@ def wait_in_line(cluster: Cluster, jobs: Jobs, previous: Allocation, line: Integ
     parts = [previous]
     free = cluster.node_gpus - gpus_in_use(cluster, previous)
     for job in line:
-        nodes = nodes_for(cluster._replace(node_gpus=free), jobs, job, mixed)
-        if nodes is None:
+        usable = nodes_for(cluster._replace(node_gpus=free), jobs, job, mixed)
+        if usable is None:
             break
-        taken = fill_packed(free, nodes, jobs.workers[job])
+        taken = fill_packed(free, usable, jobs.workers[job])
         free = free - taken
         nodes = np.flatnonzero(taken)
         parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))

@@ -193,43 +193,6 @@ class PrimalDualRun(NamedTuple):
     alpha: float
     discrete_alpha: float
 
-# %% ../../nbs/45_hadar_bounds.ipynb #45-024
-class _Market:
-    """GPUs taken so far, and what they cost."""
-
-    def __init__(self, slotted: SlottedWorkload, limits: tuple[float, float],
-                 full_at: Integers | None) -> None:
-        self.gpus = slotted.gpus
-        self.limits = limits
-        self.full_at = slotted.gpus if full_at is None else full_at
-        self.taken = np.zeros((slotted.slots, len(slotted.gpus)), np.int64)
-        self.largest_step = 0.0
-
-    def prices(self) -> Floats:
-        """(slots, types) price of a GPU."""
-        prices: Floats = price(self.taken, self.full_at, *self.limits)
-        return prices
-
-    def value(self) -> Any:
-        """What all GPUs together cost."""
-        return (self.prices() * self.gpus).sum()
-
-    def fits(self, usage: Integers) -> Any:
-        """(schedules,) whether the GPUs of a schedule are free."""
-        return ~(usage + self.taken > self.gpus).any(axis=(1, 2))
-
-    def take(self, usage: Integers) -> None:
-        """Take the (slots, types) GPUs of a schedule."""
-        self.taken = self.taken + usage
-        self.largest_step = max(self.largest_step, (usage / self.full_at).max())
-
-    def alphas(self) -> tuple[float, float]:
-        """Alpha of Theorem 2, and one large enough for the steps that were taken."""
-        log_ratio = math.log(self.limits[1] / self.limits[0])
-        alpha = max(1.0, log_ratio)
-        stretch = float((self.gpus / self.full_at).max())
-        return alpha, max(alpha, stretch * discrete_alpha(log_ratio, self.largest_step))
-
 # %% ../../nbs/45_hadar_bounds.ipynb #45-024b
 def primal_dual(slotted: SlottedWorkload, schedules: list[Schedules], limits: tuple[float, float],
                 full_at: Integers | None = None) -> PrimalDualRun:
@@ -243,30 +206,39 @@ def primal_dual(slotted: SlottedWorkload, schedules: list[Schedules], limits: tu
     full_at : (types,) GPUs in use at which the price is highest; if left out, all of them, as in
         (5)
     """
-    market = _Market(slotted, limits, full_at)
+    gpus = slotted.gpus
+    full_at = gpus if full_at is None else full_at
+    taken = np.zeros((slotted.slots, len(gpus)), np.int64)
+    prices: Floats = price(taken, full_at, *limits)
     chosen = np.full(len(schedules), -1)
     profit = np.zeros(len(schedules))
     unblocked = np.zeros(len(schedules))
     primal = [0.0]
-    dual = [float(market.value())]
+    dual = [float((prices * gpus).sum())]
+    largest_step = 0.0
     for job, (usage, utility) in enumerate(schedules):
-        payoff = utility - (usage * market.prices()).sum(axis=(1, 2))
+        payoff = utility - (usage * prices).sum(axis=(1, 2))
         unblocked[job] = payoff.max(initial=0.0)
-        payoff[~market.fits(usage)] = -np.inf
+        payoff[(usage + taken > gpus).any(axis=(1, 2))] = -np.inf
         gain = 0.0
         if len(payoff) and payoff.max() > 0:
             best = int(payoff.argmax())
             chosen[job] = best
             profit[job] = payoff[best]
             gain = utility[best]
-            market.take(usage[best])
+            taken = taken + usage[best]
+            largest_step = max(largest_step, (usage[best] / full_at).max())
+            prices = price(taken, full_at, *limits)
         primal.append(primal[-1] + gain)
-        dual.append(float(profit.sum() + market.value()))
-    alpha, discrete = market.alphas()
-    return PrimalDualRun(chosen, profit, unblocked, np.array(primal), np.array(dual),
-                         market.prices(), alpha, discrete)
+        dual.append(float(profit.sum() + (prices * gpus).sum()))
+    log_ratio = math.log(limits[1] / limits[0])
+    alpha = max(1.0, log_ratio)
+    stretch = float((gpus / full_at).max())
+    discrete = max(alpha, stretch * discrete_alpha(log_ratio, largest_step))
+    return PrimalDualRun(chosen, profit, unblocked, np.array(primal), np.array(dual), prices,
+                         alpha, discrete)
 
-# %% ../../nbs/45_hadar_bounds.ipynb #45-024p
+
 def discrete_alpha(log_ratio: float, share: float) -> float:
     """Smallest alpha for the allocation-cost relation if a job takes this share of a node."""
     return math.expm1(log_ratio * share) / share if share > 0 else log_ratio
@@ -405,31 +377,6 @@ def forked_utilisation(rounds_alone: int, num_nodes: int) -> Floats:
     """
     copies = np.arange(1, num_nodes + 1)
     return rounds_alone / (num_nodes * np.ceil(rounds_alone / copies))
-
-# %% ../../nbs/45_hadar_bounds.ipynb #45-053b
-def schedule_utilisation(work_slots: Floats,
-                         rounds: list[list[tuple[int, ...]]]) -> tuple[int, float]:
-    """Rounds and share of node time in use when equal nodes work on forked jobs in equal parts.
-
-    Parameters
-    ----------
-    work_slots : (jobs,) work of each job in slots of one node
-    rounds : for each round, for each node, the job that it works on (or an empty tuple)
-
-    Raises
-    ------
-    ValueError : if a node works on several jobs in one round, or a job is not done after the last
-    """
-    if any(len(assigned) > 1 for nodes in rounds for assigned in nodes):
-        raise ValueError("a node works on one job a round")
-    left = np.array(work_slots, float)
-    for nodes in rounds:
-        jobs = np.array([job for assigned in nodes for job in assigned], np.int64)
-        left -= np.bincount(jobs, minlength=len(left))
-    if (left > TOLERANCE).any():
-        unfinished = int(np.argmax(left > TOLERANCE))
-        raise ValueError(f"job {unfinished} is not done after {len(rounds)} rounds")
-    return len(rounds), float(sum(work_slots) / (len(rounds) * len(rounds[0])))
 
 # %% ../../nbs/45_hadar_bounds.ipynb #45-059
 Pace = Literal["slowest", "mean"]

@@ -12,12 +12,11 @@ import numpy as np
 
 from ..cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster as SpineCluster
 from .baselines import one_type_rate
-from .fluid import (gpu_rows, makespan_bound_s, shortest_fluid, solved, time_rows,
-                                   work_rows)
+from .fluid import (gpu_rows, makespan_bound_s, solved, time_rows, work_rows)
 from .model import (SECONDS_PER_HOUR, Allocation, Cluster, Jobs, State, Workload,
                                    type_gpus)
-from .planned import (CRUMB, Planned, TypePlan, gang_rate, gpu_seconds,
-                                     pick_in_order, place_large_first, rounds_needed, type_prices)
+from .planned import (Planned, gang_rate, gpu_seconds, pick_in_order,
+                                     place_large_first, type_prices)
 from .primal_dual import (Hadar, Terms, Toll, allow, buckets_of, candidate,
                                          pace_and_watts)
 from .simulation import Simulation
@@ -554,61 +553,8 @@ class EnergyFirst:
         return place_large_first(state.cluster, jobs, state.previous, chosen,
                                  order[chosen[order] >= 0])
 
-# %% ../../nbs/46a_hadar_energy.ipynb #46b-028
-def thrifty_plan(state: State, rate: Floats, gpu_w: Floats, rounds_left: float,
-                 how: GreenPlanned) -> tuple[Floats, float]:
-    """(jobs, types) steps of each job for each type, and s until all are done.
-
-    Parameters
-    ----------
-    rate : (jobs, types) steps/s
-    gpu_w : (types,) W that holding a GPU adds
-    rounds_left : rounds to the deadline, infinite if there is none yet
-    """
-    active = state.active
-    jobs = state.jobs
-    rounds = rounds_needed(state.remaining[active], rate[active], how.restart_s, how.round_s)
-    gpus = type_gpus(state.cluster, rate.shape[1])
-    whole = np.ones(len(active))
-    shortest, time = shortest_fluid(1 / rounds, jobs.workers[active], gpus, whole)
-    limit = (1 + how.slack) * shortest if rounds_left == np.inf else rounds_left
-    now = Jobs(np.zeros(len(active)), whole, jobs.workers[active], whole, rounds, rounds)
-    limit = max(limit, shortest * (1 + 1e-6))
-    least = least_energy(now, 1 / rounds, gpus, gpu_w, limit)
-    time = least.times_s if least.energy_wh < np.inf else time
-    share = np.where(time > CRUMB, time / rounds, 0.0)
-    steps: Floats = np.zeros(rate.shape)
-    steps[active] = share / share.sum(axis=1, keepdims=True) * state.remaining[active, None]
-    return steps, limit * how.round_s
-
-# %% ../../nbs/46a_hadar_energy.ipynb #46b-029
-class GreenPlan(TypePlan):
-    """Steps for each type at least energy, and a deadline that stays."""
-
-    def __init__(self, state: State, how: GreenPlanned) -> None:
-        super().__init__(state, how)
-        self.green = how
-        self.gpu_w = np.array(how.gpu_w, float)
-        watts = np.outer(state.jobs.workers, self.gpu_w)
-        self.step_j = np.divide(watts, self.rate, out=np.full(self.rate.shape, np.inf),
-                                where=self.rate > 0)
-
-    def solve(self, state: State) -> tuple[Floats, float]:
-        """(jobs, types) steps of each job for each type, and s until all are done."""
-        rounds_left = (self.deadline_s - state.now_s) / self.how.round_s
-        is_first = self.deadline_s == 0
-        return thrifty_plan(state, self.rate, self.gpu_w, np.inf if is_first else rounds_left,
-                            self.green)
-
-    def wanted(self, state: State, on: Integers) -> Integers:
-        """(jobs,) type that each active job wants; no dearer one may take its place."""
-        wanted = super().wanted(state, on)
-        own_j = self.step_j[np.arange(len(wanted)), wanted]
-        self.spare = np.where(self.step_j <= own_j[:, None], self.rate, 0.0)
-        return wanted
-
 # %% ../../nbs/46a_hadar_energy.ipynb #46b-030
-@dataclass
+@dataclass(eq=False)
 class GreenPlanned(Planned):
     """Draw least, but end by the deadline; until then, run short jobs first.
 
@@ -626,6 +572,36 @@ class GreenPlanned(Planned):
         if not 0 <= self.slack < np.inf:
             raise InputError(f"a slack of {self.slack}", mend="give 0 or more")
 
-    def new_plan(self, state: State) -> TypePlan:
-        """What is kept from round to round."""
-        return GreenPlan(state, self)
+    def begin(self, state: State) -> None:
+        """What is kept from round to round, before the first one."""
+        super().begin(state)
+        watts = np.outer(state.jobs.workers, np.array(self.gpu_w, float))
+        self.step_j = np.divide(watts, self.rate, out=np.full(self.rate.shape, np.inf),
+                                where=self.rate > 0)
+
+    def times_on(self, state: State, rounds: Floats) -> tuple[float, Floats]:
+        """Rounds until all is done, and times of least energy until then; the deadline stays.
+
+        Parameters
+        ----------
+        state : the present
+        rounds : (active, types) for all steps of a job
+        """
+        shortest, time = super().times_on(state, rounds)
+        limit = (self.deadline_s - state.now_s) / self.round_s
+        if self.deadline_s == 0:  # there is none yet
+            limit = (1 + self.slack) * shortest
+        limit = max(limit, shortest * (1 + 1e-6))
+        whole = np.ones(len(rounds))
+        workers = state.jobs.workers[state.active]
+        least = least_energy(Jobs(np.zeros(len(rounds)), whole, workers, whole, rounds, rounds),
+                             1 / rounds, type_gpus(state.cluster, rounds.shape[1]),
+                             np.array(self.gpu_w, float), limit)
+        return limit, least.times_s if least.energy_wh < np.inf else time
+
+    def wanted(self, state: State) -> Integers:
+        """(jobs,) type that each active job wants; no dearer one may take its place."""
+        wanted = super().wanted(state)
+        own_j = self.step_j[np.arange(len(wanted)), wanted]
+        self.spare = np.where(self.step_j <= own_j[:, None], self.rate, 0.0)
+        return wanted

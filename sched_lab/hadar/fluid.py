@@ -283,25 +283,20 @@ class Priced(NamedTuple):
         """How much shorter the makespan may be at most, relative to the bound."""
         return self.makespan_s / self.bound_s - 1
 
-# %% ../../nbs/42a_hadar_fluid.ipynb #42a-111b
-class _Question(NamedTuple):
-    """The program in a unit of time in which the longest job takes one; types with GPUs only."""
-
-    unit_s: float
-    need: Floats
-    workers: Integers
-    gpus: Integers
-    late: Floats
-
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-111c
 def _asked(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
-           late_s: Floats | float) -> _Question:
-    """Rates in steps/s turned into times."""
+           late_s: Floats | float) -> tuple[float, Floats, Integers, Integers, Floats]:
+    """The program with the longest job as unit of time, without types that have no GPU.
+
+    Returns
+    -------
+    the unit in s, (jobs, types) time alone, (jobs,) gangs, (types,) GPUs, (jobs,) arrivals
+    """
     rate = rate[:, gpus > 0]
     need = np.divide(remaining[:, None], rate, out=np.full(rate.shape, np.inf), where=rate > 0)
     late = np.broadcast_to(np.asarray(late_s, float), len(need))
     unit_s = max(float((late + need.min(axis=1)).max()), 1e-9)
-    return _Question(unit_s, need / unit_s, workers, gpus[gpus > 0], late / unit_s)
+    return unit_s, need / unit_s, workers, gpus[gpus > 0], late / unit_s
 
 # %% ../../nbs/42a_hadar_fluid.ipynb #42a-111d
 def priced_fluid(rate: Floats, workers: Integers, gpus: Integers, remaining: Floats,
@@ -388,7 +383,7 @@ def makespan_bound_s(cluster: Cluster, jobs: Jobs) -> float:
     gpus = type_gpus(cluster, rate.shape[1])
     each_runs = (rate[:, gpus > 0] > 0).any(axis=1).all()
     if each_runs and len(rate) > MANY_JOBS and len(gpus) <= MANY_TYPES:
-        asked = _asked(rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)
-        proof = best_prices(asked.need, asked.workers, asked.gpus, asked.late)
-        return proof.bound * asked.unit_s
+        unit_s, need, workers, there, late = _asked(rate, jobs.workers, gpus, jobs.steps,
+                                                    jobs.arrival_s)
+        return best_prices(need, workers, there, late).bound * unit_s
     return shortest_fluid(rate, jobs.workers, gpus, jobs.steps, jobs.arrival_s)[0]

@@ -5,7 +5,7 @@
 # %% ../../nbs/42_fork.ipynb #42-006
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -55,11 +55,6 @@ def divide_steps(remaining: int, rates: Sequence[float] | Floats) -> Integers:
     steps[largest[:remaining - steps.sum()]] += 1
     return steps
 
-# %% ../../nbs/42_fork.ipynb #42-012s
-def left_with_fixed_portions(num_copies: int, num_running: int, num_rounds: int) -> Floats:
-    """(rounds,) share of the work left if copies get equal parts, but only some of them run."""
-    return (1 - num_running / num_copies) ** np.arange(1.0, num_rounds + 1)
-
 # %% ../../nbs/42_fork.ipynb #42-018
 Weights = tuple[Floats, ...]
 
@@ -85,13 +80,6 @@ def consolidate(weights: Sequence[Weights], steps: Sequence[int] | Integers, *,
     layers = zip(*(copy for copy, part in zip(weights, share, strict=True) if part > 0),
                  strict=True)
     return tuple(np.tensordot(share[share > 0], np.stack(layer), 1) for layer in layers)
-
-# %% ../../nbs/42_fork.ipynb #42-022
-def _check_report(done: Mapping[int, int], parents: Iterable[int], known: Iterable[int]) -> None:
-    """Refuse copies of jobs that are not registered, and negative steps."""
-    if not set(parents) <= set(known) or min(done.values(), default=0) < 0:
-        raise InputError(f"a report of {dict(done)} steps",
-                         mend="register jobs first, and report 0 steps or more")
 
 # %% ../../nbs/42_fork.ipynb #42-022p
 @dataclass
@@ -140,7 +128,9 @@ class JobTracker:
         copies: dict[int, list[int]] = {}
         for copy in done:
             copies.setdefault(parent_of(copy, self.max_job_count), []).append(copy)
-        _check_report(done, copies, self.remaining)
+        if not copies.keys() <= self.remaining.keys() or min(done.values(), default=0) < 0:
+            raise InputError(f"a report of {dict(done)} steps",
+                             mend="register jobs first, and report 0 steps or more")
         for parent, mine in copies.items():
             steps = [done[copy] for copy in mine]
             self.remaining[parent] -= min(sum(steps), self.remaining[parent])

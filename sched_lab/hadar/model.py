@@ -164,36 +164,6 @@ def gpus_in_use(cluster: Cluster, allocation: Allocation) -> Integers:
     np.add.at(used, allocation.node, allocation.gpus)
     return used
 
-# %% ../../nbs/40_hadar_model.ipynb #40-025
-def _check_places(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
-    """Refuse lists that are no places."""
-    job, node, gpus = allocation
-    if not len(job) == len(node) == len(gpus):
-        counts = f"{len(job)} jobs, {len(node)} nodes and {len(gpus)} counts"
-        raise ValueError(f"{counts} are not equally many")
-    there = {"job": (job, len(jobs.steps)), "node": (node, len(cluster.node_gpus))}
-    for what, (numbers, count) in there.items():
-        if (wrong := (numbers < 0) | (numbers >= count)).any():
-            raise ValueError(f"{what} {numbers[np.argmax(wrong)]} does not exist")
-    if (gpus <= 0).any():
-        raise ValueError(f"job {job[np.argmax(gpus <= 0)]} has {gpus.min()} GPUs on a node")
-    if (np.diff(job * len(cluster.node_gpus) + node) <= 0).any():
-        raise ValueError("places are not sorted by job and node, or one is there twice")
-
-# %% ../../nbs/40_hadar_model.ipynb #40-027
-def _check_gangs(cluster: Cluster, jobs: Jobs, allocation: Allocation) -> None:
-    """Refuse full nodes and torn gangs: 1d, and the first half of 1e."""
-    if (full := gpus_in_use(cluster, allocation) > cluster.node_gpus).any():
-        node = f"node {np.argmax(full)} has more GPUs in use than it has"
-        raise ValueError(f"constraint 1d (capacity): {node}")
-    begin = np.flatnonzero(np.diff(allocation.job, prepend=-1))
-    job = allocation.job[begin]
-    gang = np.add.reduceat(allocation.gpus, begin) if len(begin) else begin
-    if (torn := gang != jobs.workers[job]).any():
-        first = np.argmax(torn)
-        held = f"job {job[first]} has {gang[first]} GPUs, not {jobs.workers[job[first]]}"
-        raise ValueError(f"constraint 1e (gang): {held}")
-
 # %% ../../nbs/40_hadar_model.ipynb #40-027p
 def check_allocation(cluster: Cluster, jobs: Jobs, allocation: Allocation, *, now_s: float = np.inf,
                      remaining: Floats | None = None) -> None:
@@ -210,16 +180,34 @@ def check_allocation(cluster: Cluster, jobs: Jobs, allocation: Allocation, *, no
     ------
     ValueError : naming the first constraint and job or node that violates it
     """
-    _check_places(cluster, jobs, allocation)
-    job, pace = gang_rates(cluster, jobs, allocation)
-    if remaining is not None and (done := remaining[job] <= 0).any():
-        raise ValueError(f"constraint 1a (work): job {job[np.argmax(done)]} has no steps left")
+    job, node, gpus = allocation
+    if not len(job) == len(node) == len(gpus):
+        counts = f"{len(job)} jobs, {len(node)} nodes and {len(gpus)} counts"
+        raise ValueError(f"{counts} are not equally many")
+    for what, numbers, count in (("job", job, len(jobs.steps)),
+                                 ("node", node, len(cluster.node_gpus))):
+        if (wrong := (numbers < 0) | (numbers >= count)).any():
+            raise ValueError(f"{what} {numbers[np.argmax(wrong)]} does not exist")
+    if (gpus <= 0).any():
+        raise ValueError(f"job {job[np.argmax(gpus <= 0)]} has {gpus.min()} GPUs on a node")
+    if (np.diff(job * len(cluster.node_gpus) + node) <= 0).any():
+        raise ValueError("places are not sorted by job and node, or one is there twice")
+    runs, pace = gang_rates(cluster, jobs, allocation)
+    if remaining is not None and (done := remaining[runs] <= 0).any():
+        raise ValueError(f"constraint 1a (work): job {runs[np.argmax(done)]} has no steps left")
     if (stuck := pace <= 0).any():
-        first = job[np.argmax(stuck)]
-        raise ValueError(f"constraint 1b (pace): job {first} cannot run where it is")
-    _check_gangs(cluster, jobs, allocation)
-    if (early := jobs.arrival_s[job] > now_s).any():
-        raise ValueError(f"constraint 1e (arrival): job {job[np.argmax(early)]} has not arrived")
+        raise ValueError(
+            f"constraint 1b (pace): job {runs[np.argmax(stuck)]} cannot run where it is")
+    if (full := gpus_in_use(cluster, allocation) > cluster.node_gpus).any():
+        raise ValueError(f"constraint 1d (capacity): node {np.argmax(full)} has more GPUs in use "
+                         "than it has")
+    gang = np.bincount(job, gpus, len(jobs.steps))[runs].astype(np.int64)
+    if (torn := gang != jobs.workers[runs]).any():
+        first = np.argmax(torn)
+        raise ValueError(f"constraint 1e (gang): job {runs[first]} has {gang[first]} GPUs, not "
+                         f"{jobs.workers[runs[first]]}")
+    if (early := jobs.arrival_s[runs] > now_s).any():
+        raise ValueError(f"constraint 1e (arrival): job {runs[np.argmax(early)]} has not arrived")
 
 # %% ../../nbs/40_hadar_model.ipynb #40-028b
 class Recorded(Protocol):

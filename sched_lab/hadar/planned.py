@@ -12,9 +12,10 @@ import numpy as np
 
 from ..lab.arrays import Floats, Integers, Truths
 from ..lab.frames import InputError
-from .baselines import one_type_rate, places_kept
+from .baselines import fill_packed, one_type_rate, places_kept
 from .fluid import MANY_JOBS, MANY_TYPES, best_prices, shortest_fluid
 from .model import (Allocation, Cluster, Jobs, State, joined, type_gpus)
+from .primal_dual import Place, old_place, places_of
 from ..lab.jit import njit
 
 # %% auto #0
@@ -143,48 +144,8 @@ def pick_in_order(order: Integers, wanted: Integers, workers: Integers, rate: Fl
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-028
 @njit(cache=True)
-def fill_nodes(free: Integers, node_type: Integers, kind: int, workers: int, node: Integers,
-               gpus: Integers) -> int:
-    """Nodes of a type for a gang: the fullest that has room for it, or else the fewest.
-
-    Parameters
-    ----------
-    free, node_type : (nodes,) GPUs left, and types
-    node, gpus : (workers,) where the places are written; their number is returned
-    """
-    fullest = -1
-    for n in range(len(free)):
-        if node_type[n] == kind and free[n] >= workers:
-            if fullest < 0 or free[n] < free[fullest]:
-                fullest = n
-    if fullest >= 0:
-        node[0] = fullest
-        gpus[0] = workers
-        return 1
-    count = 0
-    left = workers
-    last = -1
-    while left > 0:
-        most = -1
-        for n in range(len(free)):
-            is_ahead = free[n] > free[last] or (free[n] == free[last] and n <= last)
-            was_before = last >= 0 and is_ahead
-            if node_type[n] == kind and free[n] > 0 and not was_before:
-                if most < 0 or free[n] > free[most]:
-                    most = n
-        if most < 0:
-            return count
-        node[count] = most
-        gpus[count] = min(left, free[most])
-        left -= gpus[count]
-        count += 1
-        last = most
-    return count
-
-# %% ../../nbs/46_hadar_planned.ipynb #46-028b
-@njit(cache=True)
 def place_gangs(order: Integers, chosen: Integers, workers: Integers, may_spread: Truths,
-                node_type: Integers, free: Integers, kept: Integers) -> Integers:
+                node_type: Integers, free: Integers, kept: Allocation) -> Integers:
     """(3, places) job, node and GPUs: of equal gangs, those that can stay come first.
 
     Parameters
@@ -192,58 +153,50 @@ def place_gangs(order: Integers, chosen: Integers, workers: Integers, may_spread
     order : jobs, large gangs first
     chosen, workers, may_spread : (jobs,) type, gang, and whether it may be on several nodes
     node_type, free : (nodes,) types, and GPUs left; used up
-    kept : (3, places) job, node and GPUs that jobs may keep, sorted by job
+    kept : places that jobs may keep
     """
-    first = np.zeros(len(chosen) + 1, np.int64)
-    for place in range(kept.shape[1]):
-        first[kept[0, place] + 1] += 1
-    for job in range(len(chosen)):
-        first[job + 1] += first[job]
+    first = places_of(kept, len(chosen))
     placed = np.empty((3, free.sum()), np.int64)
     count = 0
     begin = 0
-    moves = np.zeros(len(order), np.int64)
+    stays = np.zeros(len(chosen), np.bool_)
     while begin < len(order):
         end = begin
         while end < len(order) and workers[order[end]] == workers[order[begin]]:
             end += 1
         for again in range(2):
-            for position in range(begin, end):
-                job = order[position]
-                num_nodes = first[job + 1] - first[job]
+            for job in order[begin:end]:
+                place = old_place(kept, first, job)
                 if again == 0:
-                    moves[position] = num_nodes == 0
-                    for place in range(first[job], first[job + 1]):
-                        moves[position] |= free[kept[1, place]] < kept[2, place]
-                if moves[position] != again:
+                    stays[job] = len(place.node) > 0 and (free[place.node] >= place.gpus).all()
+                if stays[job] == (again == 1):
                     continue
-                if again == 0:
-                    for i in range(num_nodes):
-                        placed[1, count + i] = kept[1, first[job] + i]
-                        placed[2, count + i] = kept[2, first[job] + i]
-                else:
-                    num_nodes = fill_nodes(free, node_type, chosen[job], workers[job],
-                                           placed[1, count:], placed[2, count:])
-                    num_nodes = num_nodes if num_nodes == 1 or may_spread[job] else 0
-                for place in range(count, count + num_nodes):
-                    placed[0, place] = job
-                    free[placed[1, place]] -= placed[2, place]
-                count += num_nodes
+                if again == 1:
+                    taken = fill_packed(free, node_type == chosen[job], workers[job])
+                    node = np.flatnonzero(taken)
+                    if len(node) > 1 and not may_spread[job]:
+                        continue
+                    place = Place(node, taken[node])
+                for i in range(len(place.node)):
+                    placed[0, count] = job
+                    placed[1, count] = place.node[i]
+                    placed[2, count] = place.gpus[i]
+                    free[place.node[i]] -= place.gpus[i]
+                    count += 1
         begin = end
     return placed[:, :count]
 
-# %% ../../nbs/46_hadar_planned.ipynb #46-028p
+
 def place_large_first(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: Integers,
                       order: Integers) -> Allocation:
     """Give nodes to the jobs of `order`, each on its type.
 
     A gang that cannot be spread may have to wait.
     """
-    kept = np.array(places_kept(cluster, previous, chosen))
     may_spread = jobs.spread_rate[np.arange(len(chosen)), chosen] > 0
     large_first = order[np.argsort(-jobs.workers[order], kind="stable")]
     placed = place_gangs(large_first, chosen, jobs.workers, may_spread, cluster.node_type,
-                         cluster.node_gpus.copy(), kept)
+                         cluster.node_gpus.copy(), places_kept(cluster, previous, chosen))
     return joined([Allocation(*placed)])
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-032
@@ -251,20 +204,6 @@ CRUMB = 0.01  # of a round: a smaller part of a job is not planned for a type of
 # of a job's best pace: on a slower type it is not planned at all; the solver could not tell it
 # from 0
 SLOWEST = 1e-4
-
-# %% ../../nbs/46_hadar_planned.ipynb #46-032b
-def plan_types(state: State, rate: Floats, restart_s: float,
-               round_s: float) -> tuple[Floats, float]:
-    """(jobs, types) steps of each job for each type, and s until all are done."""
-    jobs = state.jobs
-    active = state.active
-    rounds = rounds_needed(state.remaining[active], rate[active], restart_s, round_s)
-    num_rounds, time = shortest_fluid(1 / rounds, jobs.workers[active],
-                                      type_gpus(state.cluster, rate.shape[1]), np.ones(len(active)))
-    share = np.where(time > CRUMB, time / rounds, 0.0)
-    steps: Floats = np.zeros(rate.shape)
-    steps[active] = share / share.sum(axis=1, keepdims=True) * state.remaining[active, None]
-    return steps, num_rounds * round_s
 
 # %% ../../nbs/46_hadar_planned.ipynb #46-036
 def after_round(steps_on: Floats, chosen: Integers, done: Floats, remaining: Floats) -> Floats:
@@ -304,10 +243,10 @@ def urgency_order(jobs: Jobs, active: Integers, rounds: Integers | Floats, slack
     length = length * jobs.workers[active] if by_area else length
     return active[np.lexsort((active, waits, np.where(urgent, slack, length), ~urgent))]
 
-# %% ../../nbs/46_hadar_planned.ipynb #46-042
-@dataclass
-class PlanOptions:
-    """How to plan.
+# %% ../../nbs/46_hadar_planned.ipynb #46-043
+@dataclass(eq=False)
+class Planned:
+    """End when the fluid program does, if possible; until then, run short jobs first.
 
     Parameters
     ----------
@@ -328,77 +267,86 @@ class PlanOptions:
             raise InputError(
                 f"a plan for {self.plan_rounds} rounds with a margin of {self.margin_rounds}",
                 mend="give at least 1 and 0")
+        self.rate: Floats = np.empty((0, 0))  # (jobs, types), of none before the first round
 
-# %% ../../nbs/46_hadar_planned.ipynb #46-042p
-class TypePlan:
-    """Steps for each type and a deadline, kept from round to round."""
-
-    def __init__(self, state: State, how: PlanOptions) -> None:
-        fits = one_type_rate(state.cluster, state.jobs) > 0
-        self.how = how
-        self.rate = np.where(fits, gang_rate(state.cluster, state.jobs), 0.0)
+    def begin(self, state: State) -> None:
+        """What is kept from round to round, before the first one."""
+        cluster = state.cluster
+        jobs = state.jobs
+        fits = one_type_rate(cluster, jobs) > 0
+        self.rate = np.where(fits, gang_rate(cluster, jobs), 0.0)
         self.rate[self.rate < SLOWEST * self.rate.max(axis=1, keepdims=True)] = 0.0
         self.spare = self.rate  # where a job may run while its own type has no room
-        self.steps_on = np.zeros(self.rate.shape)
+        self.steps_on = np.zeros(self.rate.shape)  # the plan
         self.remaining = state.remaining
         self.deadline_s = 0.0
         self.age = 0
+        self.chosen = np.full(len(jobs.steps), -1)  # type of each job in the last round
 
-    def update(self, state: State, chosen: Integers) -> None:
+    def times_on(self, state: State, rounds: Floats) -> tuple[float, Floats]:
+        """Rounds until all is done, and (active, types) rounds of each job on each type.
+
+        Parameters
+        ----------
+        state : the present
+        rounds : (active, types) for all steps of a job
+        """
+        active = state.active
+        return shortest_fluid(1 / rounds, state.jobs.workers[active],
+                              type_gpus(state.cluster, rounds.shape[1]), np.ones(len(active)))
+
+    def solve(self, state: State) -> tuple[Floats, float]:
+        """(jobs, types) steps of each job for each type, and s until all are done."""
+        active = state.active
+        rounds = rounds_needed(state.remaining[active], self.rate[active], self.restart_s,
+                               self.round_s)
+        num_rounds, time = self.times_on(state, rounds)
+        share = np.where(time > CRUMB, time / rounds, 0.0)
+        steps: Floats = np.zeros(self.rate.shape)
+        steps[active] = share / share.sum(axis=1, keepdims=True) * state.remaining[active, None]
+        return steps, num_rounds * self.round_s
+
+    def update(self, state: State) -> None:
         """Take off what was done; plan again if the plan is old, or has nothing for some job."""
-        self.steps_on = after_round(self.steps_on, chosen, self.remaining - state.remaining,
-                                    state.remaining)
+        done = self.remaining - state.remaining
+        self.steps_on = after_round(self.steps_on, self.chosen, done, state.remaining)
         self.remaining = state.remaining
         self.age += 1
-        if self.age > self.how.plan_rounds or (self.steps_on[state.active].sum(axis=1) <= 0).any():
+        if self.age > self.plan_rounds or (self.steps_on[state.active].sum(axis=1) <= 0).any():
             self.steps_on, length_s = self.solve(state)
             self.deadline_s = max(self.deadline_s, state.now_s + length_s)
             self.age = 1
 
-    def solve(self, state: State) -> tuple[Floats, float]:
-        """(jobs, types) steps of each job for each type, and s until all are done."""
-        return plan_types(state, self.rate, self.how.restart_s, self.how.round_s)
-
-    def urgent_first(self, state: State, on: Integers) -> Integers:
-        """Active jobs in the order in which they choose; (active,) `on` is where they run now."""
-        steps = self.steps_on[state.active]
-        need_s = np.divide(steps, self.rate[state.active], out=np.zeros(steps.shape),
+    def order(self, state: State) -> Integers:
+        """Active jobs in the order in which they choose: urgent ones first."""
+        active = state.active
+        steps = self.steps_on[active]
+        need_s = np.divide(steps, self.rate[active], out=np.zeros(steps.shape),
                            where=steps > 0).sum(axis=1)
-        rounds = np.ceil((self.how.restart_s + need_s) / self.how.round_s)
-        slack = (self.deadline_s - state.now_s) / self.how.round_s - rounds
-        return urgency_order(state.jobs, state.active, rounds, slack, on < 0,
-                             self.how.margin_rounds, self.how.by_area)
+        rounds = np.ceil((self.restart_s + need_s) / self.round_s)
+        slack = (self.deadline_s - state.now_s) / self.round_s - rounds
+        return urgency_order(state.jobs, active, rounds, slack, self.chosen[active] < 0,
+                             self.margin_rounds, self.by_area)
 
-    def wanted(self, state: State, on: Integers) -> Integers:
+    def wanted(self, state: State) -> Integers:
         """(jobs,) type that each active job wants: its own, or the one with most steps left."""
+        on = self.chosen[state.active]
         steps = self.steps_on[state.active]
         goes_on = (on >= 0) & (steps[np.arange(len(on)), on] > 0)
         wanted = np.full(len(state.jobs.steps), -1)
         wanted[state.active] = np.where(goes_on, on, steps.argmax(axis=1))
         return wanted
 
-# %% ../../nbs/46_hadar_planned.ipynb #46-043
-class Planned(PlanOptions):
-    """End when the fluid program does, if possible; until then, run short jobs first."""
-
-    plan: TypePlan | None = None
-
-    def new_plan(self, state: State) -> TypePlan:
-        """What is kept from round to round."""
-        return TypePlan(state, self)
-
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
         cluster = state.cluster
         jobs = state.jobs
-        if self.plan is None:
-            self.plan = self.new_plan(state)
-            self.chosen = np.full(len(jobs.steps), -1)
-        plan = self.plan
-        plan.update(state, self.chosen)
-        on = self.chosen[state.active]
-        order = plan.urgent_first(state, on)
-        self.chosen = pick_in_order(order, plan.wanted(state, on), jobs.workers, plan.spare,
-                                    type_gpus(cluster, plan.rate.shape[1]))
+        if not len(self.rate):
+            self.begin(state)
+        self.update(state)
+        order = self.order(state)
+        wanted = self.wanted(state)
+        self.chosen = pick_in_order(order, wanted, jobs.workers, self.spare,
+                                    type_gpus(cluster, self.rate.shape[1]))
         return place_large_first(cluster, jobs, state.previous, self.chosen,
                                  order[self.chosen[order] >= 0])

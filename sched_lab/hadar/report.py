@@ -356,7 +356,8 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
     title = f"{policy}: {headline}"
     jobs = jobs_frame(run) if job_kwh is None else jobs_frame(run).assign(energy_kwh=job_kwh)
     tables = {"jobs.csv": jobs.round(9), "rounds.csv": rounds_frame(run).round(9)}
-    charts = {"places.svg": partial(places_chart, run, title=title),
-              "progress.svg": partial(progress_chart, run, ttd_s, title=title),
-              "usage.svg": partial(usage_chart, run, title=title)}
+    charts: dict[str, Any] = {
+        "places.svg": partial(places_chart, run, title=title),
+        "progress.svg": partial(progress_chart, run, ttd_s, title=title),
+        "usage.svg": partial(usage_chart, run, title=title)}
     return RunReport(about, tables, charts, headline, run)
