@@ -107,7 +107,6 @@ def _emit_late() -> None:
         return
     codegen: Any = import_module("numba.core.codegen")
     environment: Any = import_module("numba.core.environment")
-    event: Any = import_module("numba.core.event")
     stack: Any = import_module("numba.core.targetconfig").ConfigStack
     jit_codegen = codegen.JITCPUCodegen
     plain_set_env = jit_codegen.set_env
@@ -154,25 +153,6 @@ def _emit_late() -> None:
             """Keep what there is: machine code, or else what callers are linked with."""
             return super().serialize_using_object_code() if self.is_emitted else self.serialize_using_bitcode()
 
-    class Nested(event.Listener):  # type: ignore[misc]
-        depth = 0
-        plain_thresholds = gc.get_threshold()
-
-        def on_start(self, event: Any) -> None:
-            self.depth += 1
-            if self.depth == 1:     # a tenth of the time went into looking for garbage where there is none
-                self.plain_thresholds = gc.get_threshold()
-                gc.set_threshold(50_000, 20, 100)
-            dispatcher = event.data["dispatcher"]
-            function = dispatcher.py_func
-            if self.depth > 1 and function.__module__.startswith("numba.") and "<locals>" in function.__qualname__:
-                dispatcher._compiler.targetoptions |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-        def on_end(self, event: Any) -> None:
-            self.depth -= 1
-            if not self.depth:
-                gc.set_threshold(*self.plain_thresholds)
-
     def set_env(self: Any, name: str, env: Any) -> None:
         if self._engine.is_symbol_defined(name):    # else `emit` does it
             plain_set_env(self, name, env)
@@ -184,7 +164,6 @@ def _emit_late() -> None:
     jit_codegen.set_env = set_env
     jit_codegen._add_module = add_module
     jit_codegen._library_class = Late
-    event.register("numba:compile", Nested())
 
 
 def _folders() -> Iterator[Path]:
@@ -344,6 +323,7 @@ class Compiling:
         self.depth = 0
         self.begun_s = 0.0
         self.done_s = 0.0
+        self.plain_thresholds = gc.get_threshold()
         self.held_back: BaseException | None = None
 
     def interrupt(self, error: BaseException) -> None:
@@ -362,6 +342,8 @@ class Compiling:
             return
         if begins and not self.depth:
             self.begun_s = time.perf_counter()
+            self.plain_thresholds = gc.get_threshold()
+            gc.set_threshold(50_000, 20, 100)   # a tenth of the time went into looking for garbage where there is none
         self.depth += 1 if begins else -1
         spent_s = self.done_s + time.perf_counter() - self.begun_s
         if not self.is_said and spent_s > self.blink_s and (self.is_command or is_watched()):
@@ -369,6 +351,7 @@ class Compiling:
             self.is_said = True
         if not self.depth:
             self.done_s = spent_s
+            gc.set_threshold(*self.plain_thresholds)
         if self.held_back is not None and current_thread() is main_thread():
             error, self.held_back = self.held_back, None
             raise error
@@ -380,14 +363,21 @@ compiling_told = Compiling()
 @cache
 def _listen() -> None:
     """Hear of numba's events."""
+    import numba
     from numba.core import event
 
     turns = Turns()
+    is_late = numba.version_info.short >= (0, 68)
 
     class Compilation(event.Listener):
         def on_start(self, event: Any) -> None:
+            dispatcher = event.data["dispatcher"]
+            function = dispatcher.py_func
             compiling_told(True)
-            turns.take(event.data["dispatcher"].py_func)
+            turns.take(function)
+            is_numbas = function.__module__.startswith("numba.") and "<locals>" in function.__qualname__
+            if is_late and is_numbas and compiling_told.depth > 1:
+                dispatcher._compiler.targetoptions |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
         def on_end(self, event: Any) -> None:
             turns.finish(event.data["dispatcher"].py_func)

@@ -264,25 +264,6 @@ def admit(guard: Guard, request: Request) -> None:
     connection.is_known = guard.asks
 
 
-async def respond(service: Service, guard: Guard, endpoint: Endpoint, request: Request) -> Response:
-    """The answer to a request.
-
-    Raises
-    ------
-    Refusal, InputError : there is none
-    """
-    admit(guard, request)
-    service.check_open()
-    if service.running >= service.limits.requests:
-        raise Refusal(503, "too many requests at once; ask again")
-    service.running += 1
-    try:
-        question = await question_of(service, request) if endpoint.reads else {}
-        return in_json(*await endpoint.answer(request, question))
-    finally:
-        service.running -= 1
-
-
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -291,10 +272,22 @@ def handler_of(service: Service, guard: Guard, endpoint: Endpoint) -> Handler:
     def refused(why: object, status: int) -> Response:
         return in_json({service.error_key: str(why)}, status)
 
+    async def respond(request: Request) -> Response:
+        admit(guard, request)
+        service.check_open()
+        if service.running >= service.limits.requests:
+            raise Refusal(503, "too many requests at once; ask again")
+        service.running += 1
+        try:
+            question = await question_of(service, request) if endpoint.reads else {}
+            return in_json(*await endpoint.answer(request, question))
+        finally:
+            service.running -= 1
+
     async def answer(request: Request) -> Response:
         began_s = time.perf_counter()
         try:
-            response = await respond(service, guard, endpoint, request)
+            response = await respond(request)
         except Refusal as refusal:
             response = refused(refusal, refusal.status)
         except InputError as error:
@@ -354,11 +347,12 @@ PROBES = ("/healthz", "/readyz")
 Key = tuple[Any, Any]
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """Stands before uvicorn's protocol on a connection, and hangs up.
 
-    uvicorn bounds neither the time nor the size of a head, and counts probes with all others. So
-    bytes of a head are kept here until it is whole, and of all else they are counted.
+    uvicorn bounds neither the time nor the size of a head, counts probes with all others, and
+    does not tell the application whether a caller has shown a certificate. So bytes of a head are
+    kept here until it is whole, and of all else they are counted.
 
     Parameters
     ----------
@@ -379,7 +373,11 @@ class Connection(asyncio.Protocol):
         self.begun_s = time.monotonic()
         self.end_s = self.begun_s + self.limits.header_s
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def __getattr__(self, name: str) -> Any:
+        """All else that a transport calls."""
+        return getattr(self.inner, name)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Come in, if there is room."""
         self.transport = transport
         self.has_certificate = bool(transport.get_extra_info("peercert"))
@@ -392,18 +390,6 @@ class Connection(asyncio.Protocol):
         """Leave."""
         self.application.leave(self)
         self.inner.connection_lost(error)
-
-    def eof_received(self) -> None:
-        """Pass it on."""
-        self.inner.eof_received()
-
-    def pause_writing(self) -> None:
-        """Pass it on."""
-        self.inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Pass it on."""
-        self.inner.resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Pass on a head when it is whole, and what comes after it."""
