@@ -215,12 +215,6 @@ def is_small(words: Sequence[str]) -> bool:
     return records <= min(small.by_policy.get(name, small.records) for name in policies or [""])
 
 
-def is_to_be_interpreted(words: Sequence[str]) -> bool:
-    """Whether to leave out the compiler: what the environment says, or else for small work."""
-    said = os.environ.get("SCHED_LAB_COMPILE", "")
-    return said == "never" or (said != "always" and is_small(words))
-
-
 class OurCommand(TyperCommand):
     """A command whose words are noted, for the record of its answer."""
 
@@ -450,35 +444,24 @@ BOOK_PARTS = ("nbs/*.ipynb", "studies/*.py", "figures/*.svg", "data/paper/*.csv"
 BOOK_MARK = ".sched_lab-book"  # in a copy: of which version it is
 
 
-def book_files() -> dict[str, bytes]:
-    """What the chapters need, by its place in a copy: from the package, or of the checkout.
-
-    Raises
-    ------
-    InputError : there are no chapters, as in an archive that was built without them
-    """
-    from .lab.frames import InputError, book_home
-
-    home = book_home()
-    if not any(home.glob(BOOK_PARTS[0])):
-        raise InputError(f"there are no chapters in {home}",
-                         mend="install the package anew, or work in a checkout")
-    return {path.relative_to(home).as_posix(): path.read_bytes() for part in BOOK_PARTS
-            for path in sorted(home.glob(part)) if path.is_file()}
-
-
 def copy_book(folder: Path) -> int:
     """Write what is missing of the chapters into a folder; return how many files that were.
 
     Raises
     ------
+    InputError : there are no chapters, as in an archive that was built without them
     OutputError : a file of another origin, or a copy of another version, is in the way
     """
-    from .lab.frames import ensure_writable, write_bytes
+    from .lab.frames import InputError, book_home, ensure_writable, write_bytes
     from .lab.reports import refuse_folder
 
-    files = {folder / BOOK_MARK: f"{__version__}\n".encode(),
-             **{folder / name: data for name, data in book_files().items()}}
+    home = book_home()  # in the package, or the checkout
+    if not any(home.glob(BOOK_PARTS[0])):
+        raise InputError(f"there are no chapters in {home}",
+                         mend="install the package anew, or work in a checkout")
+    files = {folder / BOOK_MARK: f"{__version__}\n".encode()}
+    files |= {folder / path.relative_to(home): path.read_bytes() for part in BOOK_PARTS
+              for path in sorted(home.glob(part)) if path.is_file()}
     ensure_writable(folder)
     there = [path for path in files if os.path.lexists(path)]
     is_copy = folder / BOOK_MARK in there
@@ -540,7 +523,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if is_own:
         signal.signal(signal.SIGINT,
                       lambda *_: jit.compiling_told.interrupt(KeyboardInterrupt()))
-    jit.is_interpreted = jit.is_interpreted or (is_own and is_to_be_interpreted(words))
+    if is_own and not jit.is_interpreted:
+        said = os.environ.get("SCHED_LAB_COMPILE", "")
+        jit.is_interpreted = said == "never" or (said != "always" and is_small(words))
     jit.compiling_told.is_command = is_own
     try:
         with heard(), warnings_said():

@@ -50,16 +50,6 @@ def lines_of_all(hardware: Hardware) -> list[str]:
 Entry = GpuModel | CpuModel
 
 
-def entry_named(hardware: Hardware, name: str) -> Entry:
-    """The GPU or CPU that a name means.
-
-    Raises
-    ------
-    InputError : there is none
-    """
-    return hardware.cpus.get(name) or hardware.gpu(name)
-
-
 def sources_of(hardware: Hardware, entry: Entry) -> Iterator[tuple[str, str]]:
     """Cells of a model and of what it can be cut into, with where they come from."""
     tables: list[GpuModel | CpuModel | MigTable] = [entry]
@@ -139,7 +129,8 @@ def hardware_command(model: ModelName = "", as_json: AsJson = False, as_toml: As
     if as_json and as_toml:
         raise InputError("--json and --toml are two forms of the same", mend="give one of them")
     known = hardware_of(hardware)
-    entries: list[GpuModel | CpuModel] = [entry_named(known, model)] if model.strip() else [
+    entries: list[GpuModel | CpuModel] = [
+        known.cpus.get(model) or known.gpu(model)] if model.strip() else [
         *known.gpus.values(), *known.cpus.values()]
     if as_json:
         data = [as_data(known, entry) for entry in entries]

@@ -205,20 +205,6 @@ def dask_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_a_scheduler_does_not_outlive_a_killed_test_run(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    file = tmp_path / "scheduler.json"
-    program = ("import sys, time; from pathlib import Path; import tests.test_sweeps as t\n"
-               "with t.dask_process(Path(sys.argv[1]), *t.SCHEDULER): time.sleep(600)")
-    with subprocess.Popen([sys.executable, "-c", program, str(file)], cwd=Path(__file__).parents[1]) as run:
-        until(lambda: file.exists() or run.poll() is not None)
-        processes = psutil.Process(run.pid).children(recursive=True)
-        assert processes
-        run.kill()
-    assert psutil.wait_procs(processes, timeout=HANG_S)[1] == []
-
-
 def test_one_process_two_processes_and_dask_give_the_same_bytes(dask_address: str, tmp_path: Path) -> None:
     sweep(walk, CELLS, tmp_path / "one")
     assert sweep(walk, CELLS, tmp_path / "two", workers=2).computed == 6

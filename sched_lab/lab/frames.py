@@ -410,17 +410,6 @@ def read_header(path: str | Path) -> list[str]:
     return _check_shape(*_records(path), path)
 
 
-def _check_columns(header: list[str], columns: Mapping[str, Column], path: str | Path,
-                   line: int) -> None:
-    """Refuse a header that lacks a required column."""
-    for name, column in columns.items():
-        if column.required and name not in header:
-            there = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
-            raise InputError(f"the column is missing; there are {there}",
-                             file=path, row=line, column=name, mend=_close(
-                                 name, header, "add it, or choose another file"))
-
-
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LARGEST_INTEGER = 2**53  # beyond this, not every whole number is a float
 
@@ -502,7 +491,12 @@ def read_table(path: str | Path, columns: Mapping[str, Column]) -> pd.DataFrame:
     """
     records, lines = _records(path, columns.keys())
     header = _check_shape(records, lines, path)
-    _check_columns(header, columns, path, lines[0])
+    for name, column in columns.items():
+        if column.required and name not in header:
+            there = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
+            raise InputError(f"the column is missing; there are {there}",
+                             file=path, row=lines[0], column=name, mend=_close(
+                                 name, header, "add it, or choose another file"))
     lines = lines[1:]
     values: dict[str, Any] = {}
     for name, column in columns.items():

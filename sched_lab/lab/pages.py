@@ -39,24 +39,18 @@ def escaped(value: object, most: int = TEXT_LETTERS) -> str:
     return html.escape(_UNSEEN.sub("\ufffd", text))
 
 
-def shown_number(value: Any) -> str:
-    """A number as a person reads it; empty if there is none."""
-    if pd.isna(value):
-        return ""
-    if isinstance(value, int | np.integer) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-def shown(value: object) -> str:
-    """A value of a table, escaped."""
+def shown(value: Any) -> str:
+    """A value of a table as a person reads it, escaped; empty if there is none."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
-    if isinstance(value, int | float | np.number):
-        return shown_number(value)
-    return escaped(value, CELL_LETTERS)
+    if not isinstance(value, int | float | np.number):
+        return escaped(value, CELL_LETTERS)
+    if pd.isna(value):
+        return ""
+    is_long = isinstance(value, int | np.integer) or abs(value) >= 1000
+    return f"{value:,.0f}" if is_long else f"{value:.4g}"
 
 
 @dataclass(frozen=True)

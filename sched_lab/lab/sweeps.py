@@ -430,26 +430,6 @@ def _name_function(function: Callable[..., Any]) -> str:
     return name
 
 
-def _cell_file(folder: Path, inputs: Mapping[str, Any]) -> Path:
-    """Where the frame of these inputs is."""
-    key = input_key(inputs)
-    return folder / "cells" / key[:2] / f"{key}.csv"
-
-
-def _read_cell(file: Path) -> pd.DataFrame | None:
-    """The frame of a cell, or nothing if it is not there.
-
-    Raises
-    ------
-    ValueError : something is there, but not the whole of this cell
-    """
-    if not file.exists() and not sidecar_path(file).exists():
-        return None
-    if read_sidecar(file)["key"] != file.stem:
-        raise ValueError("this is another cell")
-    return read_frame(file)
-
-
 KEPT = re.compile(r"(cells/[0-9a-f]{2}/)?\.?(results|[0-9a-f]{16})\.(csv|json)(\.partial-\d+)?")
 
 
@@ -502,8 +482,10 @@ def _kept(files: Sequence[Path],
     damaged: list[str] = []
     for number, (file, cell) in enumerate(zip(files, cells, strict=True)):
         try:
-            if (frame := _read_cell(file)) is not None:
-                _add(kept, number, frame, cells)
+            if file.exists() or sidecar_path(file).exists():
+                if read_sidecar(file)["key"] != file.stem:
+                    raise ValueError("this is another cell")
+                _add(kept, number, read_frame(file), cells)
         except (ValueError, TypeError, LookupError, OSError):
             damaged.append(
                 f"{name_cell(cell)}: {file.as_posix()} is damaged or unfinished; computing it again"
@@ -649,7 +631,8 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
                          mend="give 1 or more")
     ensure_writable(place)
     inputs = [about | {"cell": cell} for cell in checked]
-    files = [_cell_file(place, asked) for asked in inputs]
+    keys = map(input_key, inputs)
+    files = [place / "cells" / key[:2] / f"{key}.csv" for key in keys]
     frames, damaged = _kept(files, checked)
     kept = len(frames)
     missing = [item for item in enumerate(checked) if item[0] not in frames]
