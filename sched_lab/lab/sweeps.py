@@ -219,12 +219,13 @@ def _end_with_parent() -> None:
         wait_for([parent.sentinel])
         os._exit(1)
 
-    if os.name == "posix":  # the thread does not get to run while compiled code does: the default of SIGIO is to end
+    threading.Thread(target=watch, daemon=True).start()
+    # while compiled code runs, the thread does not; where a pipe can send SIGIO, that ends the process
+    with suppress(ImportError, AttributeError, OSError):
         import fcntl
 
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
-    threading.Thread(target=watch, daemon=True).start()
 
 
 _computed: Function  # by this process, if it is a worker
