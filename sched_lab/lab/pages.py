@@ -47,10 +47,11 @@ def shown(value: Any) -> str:
         return ""
     if not isinstance(value, int | float | np.number):
         return escaped(value, CELL_LETTERS)
-    if pd.isna(value):
+    number: Any = value
+    if pd.isna(number):
         return ""
-    is_long = isinstance(value, int | np.integer) or abs(value) >= 1000
-    return f"{value:,.0f}" if is_long else f"{value:.4g}"
+    is_long = isinstance(number, int | np.integer) or abs(number) >= 1000
+    return f"{number:,.0f}" if is_long else f"{number:.4g}"
 
 
 @dataclass(frozen=True)
