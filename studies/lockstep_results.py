@@ -23,7 +23,6 @@ from sched_lab.online.lockstep import (
     arrival_columns,
     bytes_per_pair,
     bytes_per_replica,
-    draws_of,
     empty_states,
     play_together,
     rules_of,
@@ -115,10 +114,9 @@ def together_us(policy: str, replicas: int, here: Setting,
     """
     xp = here.tables.xp
     until = 1.0 if steps is None else 0.05
-    draws = list(draws_of(here.cluster, here.tasks, range(replicas), until,
-                          "replacement").values())
+    draws = [sample_arrivals(here.cluster, here.tasks, seed, until) for seed in range(replicas)]
     rows = [draw.task_row[:steps] for draw in draws]
-    order = np.stack([draw.order for draw in draws])
+    order = np.stack([np.argsort(draw.node_rank, kind="stable") for draw in draws])
     rules = rules_of(xp, [policy_of(policy)] * replicas, empty_state(here.cluster))
     columns = arrival_columns(xp, [here.class_of[each] for each in rows],
                               [here.tasks.memory_mib[each] for each in rows], range(replicas))

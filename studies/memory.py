@@ -100,5 +100,5 @@ def price_memory(name: str, tasks: Tasks) -> Policy:
     policy = policy_of(name)
     if policy.dials is None:
         raise ValueError(f"{name} has no price of stranded GPUs; give bid or bid:SERVED:SAVED")
-    return replace(policy, name=f"{name}+memory", array_forms=None,
+    return replace(policy, name=f"{name}+memory",
                    scores=scores_with_memory(name, usual_memory(tasks)))

@@ -27,14 +27,6 @@ def test_an_unknown_policy_is_refused_with_the_nearest_and_all() -> None:
         table().record("zzz")
 
 
-def test_only_a_policy_with_an_array_form_runs_in_lockstep() -> None:
-    assert table().array_form("fifo") == "array"
-    with pytest.raises(InputError, match="policy 'edf' has no array form, so it cannot run in lockstep; .*fifo"):
-        table().array_form("edf")
-    with pytest.raises(InputError, match="there is no policy"):
-        table().array_form("zzz")
-
-
 def test_a_name_is_there_once() -> None:
     with pytest.raises(ValueError, match="two policies 'fifo'"):
         PolicyTable(table()["fifo"], table()["edf"], table()["fifo"])

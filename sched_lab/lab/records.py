@@ -28,7 +28,8 @@ class PolicyRecord(Generic[Form]):
     sentence : what it does, in one sentence; help texts and pages print it
     source : paper and section, or who thought of it
     scalar_form : what the engine of the family calls for one run
-    array_form : what its lockstep engine calls for many runs; None if there is none
+    array_form : what its lockstep engine calls for many runs, one for each stage; None if there is
+        none
     options : names of the options that the policy listens to
     is_slow : whether a decision may take seconds, so that it is left out where all are compared
     needs_watts : whether it may look at watts, so that every GPU model must have some; a record
@@ -97,21 +98,6 @@ class PolicyTable(Mapping[str, PolicyRecord[Form]]):
             meant = f"{meant.partition(':')[0]}:{filled}"
         raise InputError(f"there is no policy {name!r:.60}", value=name,
                          mend=advice_on(name, names, f"{meant:.60}"))
-
-    def array_form(self, name: str) -> Any:
-        """Array form of a policy.
-
-        Raises
-        ------
-        InputError : there is no such policy, or it has no array form
-        """
-        form = self.record(name).array_form
-        if form is None:
-            able = [other for other, record in self.items() if record.array_form is not None]
-            others = f"choose one of {', '.join(able)}, or " if able else ""
-            raise InputError(f"policy {name!r} has no array form, so it cannot run in lockstep",
-                             value=name, mend=f"{others}run it alone")
-        return form
 
     def sentences(self) -> dict[str, str]:
         """What each policy does, and each pattern means."""

@@ -5,6 +5,8 @@
 # %% ../../nbs/21_baselines.ipynb #21-006
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -82,10 +84,10 @@ def largest_node(world: World) -> tuple[int, int]:
     return int(notes[0]), int(notes[1])
 
 # %% ../../nbs/21_baselines.ipynb #21-030
-@njit(cache=True)
-def bestfit(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
-            gpu_mask: Integers) -> None:
-    """BestFit for the engine."""
+@njit(cache=True, inline="always")
+def score_by_totals(points_of: Any, world: World, task: int, nodes: Integers,
+                    score: NDArray[np.int32], gpu_mask: Integers) -> None:
+    """Score nodes by what is left and asked for in all, as `bestfit_score` and `dotprod_score`."""
     demand = world.demand
     state = world.state
     gpu_milli = demand.gpu_milli[task]
@@ -93,9 +95,16 @@ def bestfit(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
     most_cpu, most_gpu = largest_node(world)
     for node in nodes:
         left = state.gpu_left_milli[node]
-        score[node] = bestfit_score(state.cpu_left_milli[node], left.sum(), demand.cpu_milli[task],
-                                    gpu_milli * num_gpus, most_cpu, most_gpu)
+        score[node] = points_of(state.cpu_left_milli[node], left.sum(), demand.cpu_milli[task],
+                                gpu_milli * num_gpus, most_cpu, most_gpu)
         gpu_mask[node] = fullest_gpu(left, gpu_milli, num_gpus)
+
+
+@njit(cache=True)
+def bestfit(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
+            gpu_mask: Integers) -> None:
+    """BestFit for the engine."""
+    score_by_totals(bestfit_score, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/21_baselines.ipynb #21-033
 @njit(cache=True)
@@ -121,16 +130,7 @@ def dotprod_score(cpu_left_milli: int, free_milli: int, cpu_milli: int, demand_m
 def dotprod(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
             gpu_mask: Integers) -> None:
     """DotProd for the engine."""
-    demand = world.demand
-    state = world.state
-    gpu_milli = demand.gpu_milli[task]
-    num_gpus = demand.num_gpus[task]
-    most_cpu, most_gpu = largest_node(world)
-    for node in nodes:
-        left = state.gpu_left_milli[node]
-        score[node] = dotprod_score(state.cpu_left_milli[node], left.sum(), demand.cpu_milli[task],
-                                    gpu_milli * num_gpus, most_cpu, most_gpu)
-        gpu_mask[node] = fullest_gpu(left, gpu_milli, num_gpus)
+    score_by_totals(dotprod_score, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/21_baselines.ipynb #21-038
 @njit(cache=True)

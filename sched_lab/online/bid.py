@@ -5,18 +5,18 @@
 # %% ../../nbs/24c_bid.ipynb #24c-004
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers, Truths
 from ..cluster import WHOLE_GPU_MILLI
-from ..frag import fragmentation
 from ..lab.frames import InputError
-from .foresight import known_price, outlook_milliwatt
-from .joint import EARLY, LATE, MIDDLE, stranded_milli, usual_ratio
-from .model import (NUM_ROWS, OUTLOOK, RESOURCES, Score, Stages, World, learn,
-                                    slot_of_state, topic_of, try_gpus)
+from .joint import LOST_W, note_usual, worth_milliwatt
+from .model import (BID_WORTH, NUM_ROWS, RESOURCES, Score, Stages, World,
+                                    keep_best, rise)
 
 # %% auto #0
 __all__ = []
@@ -306,42 +306,24 @@ def cost_milliwatt(world: World, dual: Floats, task: int) -> Integers:
     return cost
 
 # %% ../../nbs/24c_bid.ipynb #24c-032
+@njit(cache=True, error_model="numpy", inline="always")
+def bid_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
+              question: int) -> int:
+    """`worth_milliwatt` at the prices in the world of a stage: that of the question."""
+    stage = question - BID_WORTH
+    lost_w = world.bids.lost_w[stage, 0], world.bids.lost_w[stage, 1]
+    return worth_milliwatt(world, lost_w, node, cpu_left_milli, gpu_left_milli)
+
+
 @njit(cache=True, error_model="numpy")
 def _bid(stage: int, world: World, task: int, nodes: Integers, score: NDArray[np.int32],
          gpu_mask: Integers) -> None:
-    """`joint_score` at the prices in the world, less the cost of the room, on each of `nodes`."""
-    price = known_price(world)
-    ratio = usual_ratio(world.target)
-    lost_w = world.bids.lost_w[stage]
+    """Rise of the worth, less the cost of the room, on each of `nodes`."""
+    note_usual(world)
+    keep_best(bid_worth, rise, BID_WORTH + stage, world, task, nodes, score, gpu_mask)
     cost = cost_milliwatt(world, world.bids.dual, task)
-    cpu_milli = world.demand.cpu_milli[task]
-    gpu_milli = world.demand.gpu_milli[task]
-    num_gpus = world.demand.num_gpus[task]
-    gpu_left_milli = world.state.gpu_left_milli
-    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
-    masks = np.zeros(len(left), np.int64)
-    known = world.known
     for node in nodes:
-        topic = topic_of(OUTLOOK, known.kind[node])
-        model = world.gpu_model[node]
-        before = 0
-        best = -(2**62)
-        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
-            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
-            slot = slot_of_state(known.key, known.asked, topic, cpu, left, n)
-            if known.key[slot, 0] == 0:
-                learn(known, slot, outlook_milliwatt(world.power, world.target, price, node, model,
-                                                     cpu, left[n]))
-            worth = int(known.value[slot])
-            worth -= lost_w[0] * fragmentation(world.target, model, cpu,
-                                               left[n]) // world.target.num_tasks
-            worth -= lost_w[1] * stranded_milli(ratio, cpu, left[n].sum())
-            if n == 0:
-                before = worth
-            elif worth - before > best:
-                best = worth - before
-                gpu_mask[node] = masks[n]
-        score[node] = best - cost[world.bids.type_of[node]]
+        score[node] -= cost[world.bids.type_of[node]]
 
 # %% ../../nbs/24c_bid.ipynb #24c-033
 @njit(cache=True, error_model="numpy")
@@ -366,14 +348,18 @@ def bid_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
 
 # %% ../../nbs/24c_bid.ipynb #24c-035
 DIALS = (1000.0, 0.5)
-JOINT_W = np.array([EARLY, MIDDLE, LATE])
+JOINT_W = np.array(LOST_W)
 
 
 def set_dials(world: World, dials: tuple[float, float] | None) -> None:
     """Tell a world what a policy with dials asks for; without dials there are no prices."""
     served_w, saved = dials or (0.0, 0.0)
     world.bids.served_w[0] = served_w
-    world.bids.lost_w[:] = np.rint(1000 ** (1 - saved) * JOINT_W ** saved)
+    lost_w = np.rint(1000 ** (1 - saved) * JOINT_W ** saved).astype(np.int64)
+    if world.known.num[0] > 0 and (world.bids.lost_w != lost_w).any():
+        world.known.key[:] = 0  # worths at other prices
+        world.known.num[0] = 0
+    world.bids.lost_w[:] = lost_w
     world.bids.dual[:] = 0
     world.bids.placed_milli[0] = 0
 
@@ -401,8 +387,15 @@ def dials_of(name: str) -> tuple[float, float]:
     return served_w, saved
 
 # %% ../../nbs/24c_bid.ipynb #24c-040
-BID = Stages((Score(bid_early), Score(bid_middle), Score(bid_late)), loads=(0.5, 0.8),
-             load_of=RESOURCES, dials=DIALS)
+def less_cost(world: World, task: int, node: int, rise: int) -> int:
+    """Score of `bid` for a rise of the worth."""
+    return rise - cost_milliwatt(world, world.bids.dual, task)[world.bids.type_of[node]]
+
+
+BID = Stages(
+    tuple(Score(kernel, unit="mW", worth=partial(bid_worth, question=BID_WORTH + stage),
+                gain=less_cost) for stage, kernel in enumerate((bid_early, bid_middle, bid_late))),
+    loads=(0.5, 0.8), load_of=RESOURCES, dials=DIALS)
 
 # %% ../../nbs/24c_bid.ipynb #24c-042
 STEP = 0.01

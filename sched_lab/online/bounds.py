@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers, Truths
-from ..cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
+from ..cluster import WHOLE_GPU_MILLI, Cluster, empty_state
 from ..lab.frames import check_one_of
 from .inflation import cut, inflate, sample_arrivals
 from .model import Placements, final_state
@@ -252,39 +252,31 @@ class Program(NamedTuple):
     rhs: Floats
     upper: Floats
 
-# %% ../../nbs/28_bounds.ipynb #28-027p
-class Rows:
-    """Rows of a linear program, written one by one; columns are classes, CPU watts, GPU watts."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[float]] = []
-        self.limits: list[float] = []
-
-    def add(self, weight: Any, limit: float, cpu_w: float = 0, gpu_w: float = 0) -> None:
-        """Add weight x + cpu_w times the CPU watts + gpu_w times the GPU watts <= limit."""
-        self.rows.append([*weight, cpu_w, gpu_w])
-        self.limits.append(limit)
-
 # %% ../../nbs/28_bounds.ipynb #28-027ps1
 def type_rows(question: Question, node_type: int) -> tuple[Floats, Floats]:
-    """Rows and right-hand sides for all nodes of a type together."""
+    """Rows and right-hand sides for all nodes of a type together.
+
+    Columns are the classes, the watts of the CPUs and the watts of the GPUs.
+    """
     kinds = question.kinds
     classes = kinds.classes
     watts = question.watts
     num_nodes = int(kinds.num_nodes[node_type])
     num_gpus = int(kinds.nodes.num_gpus[node_type])
-    program = Rows()
-    program.add(classes.cpu_milli, num_nodes * kinds.nodes.cpu_milli[node_type])
-    program.add(classes.memory_mib, num_nodes * kinds.nodes.memory_mib[node_type])
+    rows = [[*classes.cpu_milli, 0, 0], [*classes.memory_mib, 0, 0]]
+    limits = [num_nodes * kinds.nodes.cpu_milli[node_type],
+              num_nodes * kinds.nodes.memory_mib[node_type]]
     for several in np.unique(classes.num_gpus[classes.num_gpus > 1]):
-        program.add(classes.num_gpus >= several, num_nodes * (num_gpus // several))
+        rows.append([*(classes.num_gpus >= several), 0, 0])
+        limits.append(num_nodes * (num_gpus // several))
     for weight, limit in gpu_rules(classes):
-        program.add(weight, num_nodes * num_gpus * limit)
         least_w = least_w_per_weight(watts.gpu_w[node_type], limit)
-        program.add(weight * least_w, 0, gpu_w=-1)
+        rows += [[*weight, 0, 0], [*(weight * least_w), 0, -1]]
+        limits += [num_nodes * num_gpus * limit, 0]
     for slope, intercept in lower_lines(watts.cpu_w[node_type]):
-        program.add(classes.cpu_milli * slope, -num_nodes * intercept, cpu_w=-1)
-    return np.array(program.rows, float), np.array(program.limits, float)
+        rows.append([*(classes.cpu_milli * slope), -1, 0])
+        limits.append(-num_nodes * intercept)
+    return np.array(rows, float), np.array(limits, float)
 
 # %% ../../nbs/28_bounds.ipynb #28-028
 def program_of(question: Question) -> Program:
@@ -304,21 +296,14 @@ def program_of(question: Question) -> Program:
     rhs = [sign * kinds.count, -question.wanted, *(limits for _, limits in blocks)]
     costs = [np.append(-question.gain, (1, 1))] * num_types
     most_left_out = [kinds.count * question.all_placed, question.wanted]
-    upper = np.concatenate([*upper_limits(question), *most_left_out]).astype(float)
-    return Program(np.concatenate([*costs, left_out_cost(question)]),
-                   sparse.hstack([placed, left_out]).tocsc(), np.concatenate(rhs), upper)
-
-# %% ../../nbs/28_bounds.ipynb #28-028s1
-def upper_limits(question: Question) -> list[Floats]:
-    """Most tasks of each class on each type, and the most watts that the type can draw."""
-    kinds = question.kinds
-    limits = []
+    most = []  # tasks of each class on each type, and watts that the type can draw
     for node_type, num_nodes in enumerate(kinds.num_nodes):
         cpu_w = question.watts.cpu_w[node_type].max()
         gpus_w = kinds.nodes.num_gpus[node_type] * question.watts.gpu_w[node_type].max()
-        limits.append(np.append(kinds.count * kinds.fits[:, node_type],
-                                num_nodes * np.array([cpu_w, gpus_w])))
-    return limits
+        most += [kinds.count * kinds.fits[:, node_type], num_nodes * np.array([cpu_w, gpus_w])]
+    upper = np.concatenate([*most, *most_left_out]).astype(float)
+    return Program(np.concatenate([*costs, left_out_cost(question)]),
+                   sparse.hstack([placed, left_out]).tocsc(), np.concatenate(rhs), upper)
 
 # %% ../../nbs/28_bounds.ipynb #28-028p
 def left_out_cost(question: Question) -> Floats:
@@ -336,19 +321,14 @@ def safe_lower_bound(program: Program, multiplier: Floats) -> Fraction:
     # far more than its rounding error
     margin = 1e-9 * (np.abs(program.cost) + abs(program.matrix).T @ multiplier)
     for column in np.flatnonzero((program.upper > 0) & (reduced <= margin)):
-        price = exact_price(program, exact, int(column))
+        entries = slice(*program.matrix.indptr[column:column + 2])
+        price = Fraction(float(program.cost[column]))
+        for row, value in zip(program.matrix.indices[entries], program.matrix.data[entries],
+                              strict=True):
+            if exact[row]:
+                price += exact[row] * Fraction(float(value))
         total += min(price, Fraction(0)) * Fraction(float(program.upper[column]))
     return total
-
-# %% ../../nbs/28_bounds.ipynb #28-030s1
-def exact_price(program: Program, multiplier: list[Fraction], column: int) -> Fraction:
-    """Cost of a column and its rows at the multipliers, as a fraction."""
-    entries = slice(*program.matrix.indptr[column:column + 2])
-    rows = program.matrix.indices[entries]
-    values = program.matrix.data[entries]
-    prices = (multiplier[row] * Fraction(float(value))
-              for row, value in zip(rows, values, strict=True) if multiplier[row])
-    return sum(prices, Fraction(float(program.cost[column])))
 
 # %% ../../nbs/28_bounds.ipynb #28-030p
 def aggregated_bound(question: Question) -> tuple[Fraction, Floats]:
@@ -642,26 +622,15 @@ def columns_of(question: Question, cluster: Cluster, tasks: Tasks, task_row: Int
     is_placed = placed.node >= 0
     content = np.zeros((len(cluster), len(kinds.count)), np.int64)
     np.add.at(content, (placed.node[is_placed], kinds.class_of[is_placed]), 1)
-    drawn_w = [node_w(question, cluster, left, node) for node in range(len(cluster))]
-    cost = np.array(drawn_w) - content @ question.gain
+    drawn_w = np.zeros(len(cluster))  # GPUs above idle
+    for node, node_type in enumerate(kinds.type_of):
+        used_cpu = cluster.cpu_milli[node] - left.cpu_left_milli[node]
+        used_gpu = WHOLE_GPU_MILLI - left.gpu_left_milli[node, :cluster.num_gpus[node]]
+        gpus_w = question.watts.gpu_w[node_type][used_gpu].sum()
+        drawn_w[node] = question.watts.cpu_w[node_type][used_cpu] + gpus_w
+    cost = drawn_w - content @ question.gain
     kept = np.unique(np.c_[kinds.type_of, content], axis=0, return_index=True)[1]
     return Columns(kinds.type_of[kept], content[kept], cost[kept])
-
-# %% ../../nbs/28_bounds.ipynb #28-054s1
-def node_w(question: Question, cluster: Cluster, left: State, node: int) -> float:
-    """Power of a node of the cluster, its GPUs counted above idle, watts.
-
-    Parameters
-    ----------
-    question : whose power curves are meant
-    cluster, left : the nodes, and what is left on them
-    node : row of the cluster
-    """
-    node_type = question.kinds.type_of[node]
-    used_cpu = cluster.cpu_milli[node] - left.cpu_left_milli[node]
-    used_gpu = WHOLE_GPU_MILLI - left.gpu_left_milli[node, :cluster.num_gpus[node]]
-    gpus_w = question.watts.gpu_w[node_type][used_gpu].sum()
-    return float(question.watts.cpu_w[node_type][used_cpu] + gpus_w)
 
 # %% ../../nbs/28_bounds.ipynb #28-056
 START = ("fgd", "pwr", "pwr-fgd:0.1")
@@ -670,13 +639,6 @@ START = ("fgd", "pwr", "pwr-fgd:0.1")
 def joined(*parts: Columns) -> Columns:
     """Contents of several lists, one after the other."""
     return Columns(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def empty_columns(question: Question) -> Columns:
-    """Nodes that hold nothing, one of each type."""
-    types = np.arange(len(question.kinds.node))
-    content = np.zeros((len(types), len(question.kinds.count)), np.int64)
-    return Columns(types, content, np.array([cpu_w[0] for cpu_w in question.watts.cpu_w]))
 
 # %% ../../nbs/28_bounds.ipynb #28-056s1
 def pattern_bound(question: Question, columns: Columns, prices: Prices, max_rounds: int = 60,
@@ -697,7 +659,10 @@ def pattern_bound(question: Question, columns: Columns, prices: Prices, max_roun
     """
     grid = grid_of(question.kinds.classes)
     best, fresh = price_bound(question, grid, prices)
-    columns = joined(columns, empty_columns(question), fresh)
+    types = np.arange(len(question.kinds.node))
+    nothing = np.zeros((len(types), len(question.kinds.count)), np.int64)
+    idle_w = np.array([cpu_w[0] for cpu_w in question.watts.cpu_w])
+    columns = joined(columns, Columns(types, nothing, idle_w), fresh)
     for _ in range(max_rounds):
         mixture, prices = best_mixture(question, columns)
         if mixture - best / MICRO <= tolerance * max(1.0, abs(mixture)):
@@ -709,22 +674,9 @@ def pattern_bound(question: Question, columns: Columns, prices: Prices, max_roun
         columns = joined(columns, fresh)
     return best / MICRO
 
-# %% ../../nbs/28_bounds.ipynb #28-058
-class Effort(NamedTuple):
-    """How hard to look for a bound.
-
-    Parameters
-    ----------
-    method : "aggregated" looks at each node type as one large node, "patterns" at single nodes
-    max_rounds : of column generation
-    """
-
-    method: str
-    max_rounds: int
-
 # %% ../../nbs/28_bounds.ipynb #28-058s1
 def best_bound(question: Question, cluster: Cluster, tasks: Tasks, task_row: Integers,
-               effort: Effort) -> float:
+               method: str, max_rounds: int) -> float:
     """Greater of the aggregated bound and, if asked for, the pattern bound; rounded down.
 
     Parameters
@@ -732,19 +684,19 @@ def best_bound(question: Question, cluster: Cluster, tasks: Tasks, task_row: Int
     question : what is asked
     cluster, tasks : the nodes; the trace
     task_row : (arrivals,) row of each arriving task in the trace
-    effort : which bounds
+    method, max_rounds : as in `grar_upper_bound`
 
     Raises
     ------
     InputError : there is no such method
     """
-    check_one_of(effort.method, METHODS, "method")
+    check_one_of(method, METHODS, "method")
     bound, multiplier = aggregated_bound(question)
-    if effort.method == "aggregated" or not len(task_row):
+    if method == "aggregated" or not len(task_row):
         return math.nextafter(float(bound), -math.inf)
     columns = [columns_of(question, cluster, tasks, task_row, policy) for policy in START]
     prices = _prices(question, multiplier)
-    refined = pattern_bound(question, joined(*columns), prices, effort.max_rounds)
+    refined = pattern_bound(question, joined(*columns), prices, max_rounds)
     return math.nextafter(max(float(bound), refined), -math.inf)
 
 # %% ../../nbs/28_bounds.ipynb #28-058p
@@ -773,7 +725,7 @@ def grar_upper_bound(cluster: Cluster, tasks: Tasks, task_row: Integers, *,
     question = grar_question(kinds_of(cluster, tasks, rows))
     arrived_milli = int(tasks.gpu_demand_milli[rows].sum())
     unit = math.gcd(*question.gain.tolist())  # what is placed is a multiple of it
-    least = best_bound(question, cluster, tasks, rows, Effort(method, max_rounds))
+    least = best_bound(question, cluster, tasks, rows, method, max_rounds)
     most_milli = math.floor(-least / unit + 1e-6) * unit
     return min(arrived_milli, most_milli) / arrived_milli
 
@@ -803,7 +755,7 @@ def eopc_lower_bound_w(cluster: Cluster, tasks: Tasks, task_row: Integers, *,
     """
     model = power_of(cluster, power) if isinstance(power, str) else power
     question = power_question(kinds_of(cluster, tasks, task_row, model), model, served)
-    bound_w = best_bound(question, cluster, tasks, task_row, Effort(method, max_rounds))
+    bound_w = best_bound(question, cluster, tasks, task_row, method, max_rounds)
     return math.inf if bound_w > question.ceiling else bound_w + question.idle_w
 
 # %% ../../nbs/28_bounds.ipynb #28-059a
@@ -935,40 +887,6 @@ def node_rows(program: BinaryProgram, cluster: Cluster, arrived: Tasks, node: in
         program.level(dict(zip(one_gpu, gpu, strict=True)), levels, watts)
     return on
 
-# %% ../../nbs/28_bounds.ipynb #28-066
-def place_rows(program: BinaryProgram, fits: Truths, gain: Floats, must: bool) -> Integers:
-    """Add a variable for each arrival on each node, at most (or exactly) one of which is 1.
-
-    Parameters
-    ----------
-    program : grows
-    fits : (arrivals, nodes) whether it may be there
-    gain : (arrivals,) of placing it
-    must : whether every arrival has to be placed
-    """
-    variables = [program.variable(-gain[task], bool(ok))
-                 for task, row in enumerate(fits) for ok in row]
-    at = np.array(variables, np.int64).reshape(fits.shape)
-    for places in at:
-        program.row(dict.fromkeys(places.tolist(), 1.0), float(must), 1)
-    return at
-
-
-def placements_of(task_row: Integers, at: Integers, on: list[Integers],
-                  chosen: Floats) -> Placements:
-    """Placements that the values of the variables mean.
-
-    Parameters
-    ----------
-    task_row : (arrivals,)
-    at, on : variables of arrivals on nodes, and of arrivals on the GPUs of each node
-    chosen : value of each variable
-    """
-    node = np.where(chosen[at].any(axis=1), chosen[at].argmax(axis=1), -1)
-    gpu_mask = [int(chosen[on[n][task]] @ (1 << np.arange(on[n].shape[1]))) if n >= 0 else 0
-                for task, n in enumerate(node)]
-    return Placements(task_row, node, np.array(gpu_mask, np.int64))
-
 # %% ../../nbs/28_bounds.ipynb #28-066a
 def optimal_placement(cluster: Cluster, tasks: Tasks, task_row: Integers,
                       power: Power | None = None, served_gpu_milli: int | None = None) -> Optimum:
@@ -988,7 +906,12 @@ def optimal_placement(cluster: Cluster, tasks: Tasks, task_row: Integers,
     must = power is not None and served_gpu_milli is None
     fits = kinds.fits[kinds.class_of][:, kinds.type_of]
     program = BinaryProgram()
-    at = place_rows(program, fits, demand if power is None else np.zeros(len(arrived)), must)
+    gain = demand if power is None else np.zeros(len(arrived))
+    variables = [program.variable(-gain[task], bool(ok))
+                 for task, row in enumerate(fits) for ok in row]
+    at = np.array(variables, np.int64).reshape(fits.shape)  # arrival on node: at most one, or one
+    for places in at:
+        program.row(dict.fromkeys(places.tolist(), 1.0), float(must), 1)
     if served_gpu_milli is not None:
         entries = zip(at.ravel().tolist(), np.repeat(demand, len(cluster)).tolist(), strict=True)
         program.row(dict(entries), served_gpu_milli, math.inf)
@@ -998,7 +921,10 @@ def optimal_placement(cluster: Cluster, tasks: Tasks, task_row: Integers,
     if chosen is None:
         nothing = np.zeros(len(arrived), np.int64)
         return Optimum(math.inf, Placements(task_row, nothing - 1, nothing))
-    placements = placements_of(task_row, at, on, chosen)
+    node = np.where(chosen[at].any(axis=1), chosen[at].argmax(axis=1), -1)
+    gpu_mask = [int(chosen[on[n][task]] @ (1 << np.arange(on[n].shape[1]))) if n >= 0 else 0
+                for task, n in enumerate(node)]
+    placements = Placements(task_row, node, np.array(gpu_mask, np.int64))
     if power is None:
         return Optimum(float(demand[placements.node >= 0].sum()), placements)
     idle = empty_state(cluster).gpu_left_milli

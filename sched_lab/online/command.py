@@ -137,32 +137,12 @@ def run_together(inflation: Inflation, folders: Mapping[int, Path], device: str,
         yield from ((seed, seed in todo) for seed in lot)
 
 
-@dataclass(frozen=True)
-class InputPaths:
-    """Files of `sched-lab inflate`; nodes and tasks that are not given are the embedded default."""
-
-    nodes: Path | None
-    tasks: Path | None
-    arrivals: Path | None
-    gpu_power: Path | None
-    cpu_power: Path | None
-    hardware: Path | None = None
-
-    def given(self) -> dict[str, Path]:
-        """Files to read, by what they are."""
-        paths = {"nodes": self.nodes or embedded("nodes.csv"),
-                 "tasks": self.tasks or embedded("tasks.csv"), "arrivals": self.arrivals,
-                 "gpu_power": self.gpu_power, "cpu_power": self.cpu_power,
-                 "hardware": self.hardware}
-        return {name: path for name, path in paths.items() if path}
-
-
-def inflation_of(paths: InputPaths, options: dict[str, Any]) -> Inflation:
+def inflation_of(paths: Mapping[str, Path], options: dict[str, Any]) -> Inflation:
     """Read and check the inputs of an inflation.
 
     Parameters
     ----------
-    paths : the files
+    paths : nodes, tasks; arrivals, gpu_power, cpu_power and hardware as far as given
     options : policy, power, arithmetic, until, sampling, load_curve, price, carbon
 
     Raises
@@ -171,13 +151,13 @@ def inflation_of(paths: InputPaths, options: dict[str, Any]) -> Inflation:
     """
     policy = policy_of(options["policy"], options["arithmetic"])
     load_permille(options["load_curve"])
-    files = {name: read_input(path) for name, path in paths.given().items()}
+    files = {name: read_input(path) for name, path in paths.items()}
     watts, cpu_watts = watts_of_files(files.get("hardware"), files.get("gpu_power"),
                                       files.get("cpu_power"))
     cluster = read_nodes(files["nodes"], known_models=known_gpu_w(watts))
     trace = read_tasks(files["tasks"])
     recorded = None
-    if paths.arrivals:
+    if "arrivals" in files:
         recorded = partial(read_arrivals, files["arrivals"], cluster=cluster, tasks=trace)
     power = PowerSettings(options["power"], watts, cpu_watts, options["load_curve"])
     rates = {name: options[name] for name in ("price", "carbon")}
@@ -332,8 +312,11 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     options = {"policy": policy, "power": power, "arithmetic": arithmetic, "until": until,
                "sampling": sampling, "load_curve": load_curve, "price": price,
                "carbon": carbon}
-    paths = InputPaths(nodes, tasks, arrivals, gpu_power, cpu_power, hardware)
-    inflation = inflation_of(paths, options)
+    paths = {"nodes": nodes or embedded("nodes.csv"), "tasks": tasks or embedded("tasks.csv"),
+             "arrivals": arrivals, "gpu_power": gpu_power, "cpu_power": cpu_power,
+             "hardware": hardware}
+    given = {name: path for name, path in paths.items() if path}
+    inflation = inflation_of(given, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
     check_seed_folders(inflation, folders, out, force)
     if report and (out / PAGE).exists() and not is_our_page(out / PAGE):

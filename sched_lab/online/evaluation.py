@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pandas as pd
 
@@ -184,7 +184,7 @@ def parse_seeds(text: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-FINEST_STEP = 1e-6  # a million rows for each run
+LEAST = {"until": 0, "step": 1e-6}  # a million rows for each run
 Kind = type | tuple[type, ...]
 CHOICES = {"power": POWER_MODELS, "arithmetic": ARITHMETICS, "sampling": SAMPLINGS}
 KINDS: dict[str, tuple[Kind, str]] = {
@@ -204,23 +204,6 @@ KINDS: dict[str, tuple[Kind, str]] = {
 OPTIONS = ("until", "sampling", "power", "arithmetic", "load_curve")
 
 
-def check_kind(name: str, value: Any, path: Path) -> None:
-    """Refuse a setting that a study does not have, or a value of another kind.
-
-    Raises
-    ------
-    InputError : naming file, setting and mend
-    """
-    if name not in KINDS:
-        raise InputError(f"there is no setting {name!r:.60}", file=path, mend=advice_on(name, KINDS))
-    kind, words = KINDS[name]
-    if not isinstance(value, kind) or isinstance(value, bool) or value in ([], {}):
-        raise InputError(f"{name} is {value!r}", file=path, mend=f"give {words}")
-    inside: Any = value.values() if isinstance(value, dict) else value if name == "policies" else []
-    if wrong := [entry for entry in inside if not isinstance(entry, str)]:
-        raise InputError(f"{name} has {wrong[0]!r}", file=path, mend=f"give {words}")
-
-
 def check_settings(settings: Mapping[str, Any], path: Path) -> None:
     """Refuse names, kinds and values of settings that a study does not have.
 
@@ -229,35 +212,19 @@ def check_settings(settings: Mapping[str, Any], path: Path) -> None:
     InputError : naming file, setting and mend
     """
     for name, value in settings.items():
-        check_kind(name, value, path)
-
-    def refuse(name: str) -> NoReturn:
-        raise InputError(f"{name} is {settings[name]!r}", file=path, mend=f"give {KINDS[name][1]}")
-
-    for name, choices in CHOICES.items():
-        if settings.get(name, choices[0]) not in choices:
-            refuse(name)
-    for name, low in (("until", 0), ("step", FINEST_STEP)):
-        if not low <= settings.get(name, 1) < 1000 or settings.get(name, 1) == 0:
-            refuse(name)
-
-
-def settings_in(path: Path) -> dict[str, Any]:
-    """Settings of a TOML file.
-
-    Raises
-    ------
-    InputError : it cannot be read, or is not TOML
-    """
-    try:
-        return tomllib.loads(read_bytes(path).decode("utf-8-sig"))
-    except InputError:
-        raise
-    except ValueError as trouble:
-        raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
-    except RecursionError:
-        raise InputError("the lists and tables lie too deep in each other", file=path,
-                         mend="mend the file") from None
+        if name not in KINDS:
+            raise InputError(f"there is no setting {name!r:.60}", file=path,
+                             mend=advice_on(name, KINDS))
+        kind, words = KINDS[name]
+        is_good = isinstance(value, kind) and not isinstance(value, bool) and value not in ([], {})
+        is_good = is_good and value in CHOICES.get(name, (value,))
+        if name in LEAST:
+            is_good = is_good and LEAST[name] <= value < 1000 and value != 0
+        if not is_good:
+            raise InputError(f"{name} is {value!r}", file=path, mend=f"give {words}")
+        inside = value.values() if isinstance(value, dict) else value if name == "policies" else []
+        if wrong := [entry for entry in inside if not isinstance(entry, str)]:
+            raise InputError(f"{name} has {wrong[0]!r}", file=path, mend=f"give {words}")
 
 
 def read_study(path: str | Path) -> Study:
@@ -268,7 +235,15 @@ def read_study(path: str | Path) -> Study:
     InputError : at the first thing that is wrong
     """
     path = Path(path)
-    settings = settings_in(path)
+    try:
+        settings = tomllib.loads(read_bytes(path).decode("utf-8-sig"))
+    except InputError:
+        raise
+    except ValueError as trouble:
+        raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
+    except RecursionError:
+        raise InputError("the lists and tables lie too deep in each other", file=path,
+                         mend="mend the file") from None
     check_settings(settings, path)
 
     def files(name: str) -> dict[str, Path]:
@@ -316,24 +291,6 @@ def check_study(study: Study, path: Path) -> None:
             arrivals_in(recorded, seed, nodes, models, tasks)
 
 
-def with_spread(runs: pd.DataFrame, base: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Runs with what each seed alone would give, and the names of these columns.
-
-    Parameters
-    ----------
-    runs : frame of a study
-    base : trace, seed, x and eopc_w of the runs of the baseline; may be empty
-    """
-    arrived_milli = runs["arrived_gpu_milli"].where(runs["arrived_gpu_milli"] > 0)
-    runs = runs.assign(grar_sd=runs["used_gpu_milli"] / arrived_milli)
-    if not len(base):
-        return runs, ["grar_sd"]
-    paired = runs.merge(base, on=["trace", "seed", "x"], how="left", suffixes=("", "_base"))
-    saved_w = paired["eopc_w_base"] - paired["eopc_w"]
-    return (runs.assign(saving_sd=(saved_w / paired["eopc_w_base"] * 100).array),
-            ["grar_sd", "saving_sd"])
-
-
 def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
     """Seed means of each trace and policy on the grid, and what they save against a baseline.
 
@@ -347,17 +304,25 @@ def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
     trace, policy, x, the means, grar, grar_sd, and saving_percent, saving_sd (`eq-study-means`);
     the spread is the standard deviation over seeds of what each seed alone would give
     """
-    base = runs.loc[runs["policy"] == baseline, ["trace", "seed", "x", "eopc_w"]]
-    runs, spread = with_spread(runs, base)
-    groups = runs.groupby(["trace", "policy", "x"], sort=False)
-    means = groups.mean(numeric_only=True).drop(columns="seed")
-    arrived_milli = means["arrived_gpu_milli"].where(means["arrived_gpu_milli"] > 0)
-    means["grar"] = means["used_gpu_milli"] / arrived_milli
-    means[spread] = groups[spread].std(ddof=1)
-    means = means.reset_index()
-    if len(base):
-        fgd = means.loc[means["policy"] == baseline, ["trace", "x", "eopc_w"]]
-        both = means.merge(fgd, on=["trace", "x"], how="left", suffixes=("", "_base"))
+    def saving_percent(frame: pd.DataFrame, keys: list[str]) -> Any:
+        base = frame.loc[frame["policy"] == baseline, [*keys, "eopc_w"]]
+        both = frame.merge(base, on=keys, how="left", suffixes=("", "_base"))
         saved_w = both["eopc_w_base"] - both["eopc_w"]
-        means["saving_percent"] = (saved_w / both["eopc_w_base"] * 100).array
+        return (saved_w / both["eopc_w_base"] * 100).array
+
+    def grar(frame: pd.DataFrame) -> pd.Series:
+        arrived_milli = frame["arrived_gpu_milli"]
+        return frame["used_gpu_milli"] / arrived_milli.where(arrived_milli > 0)
+
+    has_base = bool((runs["policy"] == baseline).any())
+    spread = {"grar_sd": grar(runs)}
+    if has_base:
+        spread["saving_sd"] = saving_percent(runs, ["trace", "seed", "x"])
+    groups = runs.assign(**spread).groupby(["trace", "policy", "x"], sort=False)
+    means = groups.mean(numeric_only=True).drop(columns="seed")
+    means["grar"] = grar(means)
+    means[list(spread)] = groups[list(spread)].std(ddof=1)
+    means = means.reset_index()
+    if has_base:
+        means["saving_percent"] = saving_percent(means, ["trace", "x"])
     return means

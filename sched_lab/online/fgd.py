@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
-from ..frag import Target, cpu_level, fragmentation_reference_milli, usable
-from .model import (FRAGMENTATION, Demand, World, idle_gpus, is_share, learn,
-                                    slot_of_state, topic_of, try_gpus)
+from ..frag import (Target, cpu_level, fragmentation, fragmentation_reference_milli,
+                            usable)
+from .model import FRAGMENTATION, World, idle_gpus, is_share, keep_best
 
 # %% auto #0
 __all__ = ['fgd_score']
@@ -119,18 +119,14 @@ def count_idle(gpu_left_milli: Integers, node: int, num_gpus: int) -> tuple[int,
         gpu_mask |= (is_idle and num_idle <= num_gpus) << gpu
     return num_idle, gpu_mask
 
-
-@njit(cache=True, error_model="numpy")
-def demand_of(demand: Demand, task: int) -> tuple[int, int, int]:
-    """What a task class asks for: milli-vCPU, milli-GPU of each GPU, GPUs."""
-    return demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task]
-
 # %% ../../nbs/22_fgd.ipynb #22-021a
 @njit(cache=True, error_model="numpy")
 def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         gpu_mask: Integers) -> None:
     """FGD for the engine: `fgd_score` of one task class on each of `nodes`."""
-    cpu_milli, gpu_milli, num_gpus = demand_of(world.demand, task)
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
     sharing = world.target.sharing
     whole = world.target.whole
     share_level = world.target.share_level
@@ -170,65 +166,32 @@ def fgd(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
         score[node] = best
 
 # %% ../../nbs/22_fgd.ipynb #22-025
-@njit(cache=True)
-def fgd_score_reference(target: Target, model: int, cpu_left_milli: int, gpu_left_milli: Integers,
-                        cpu_milli: int, gpu_milli: int, num_gpus: int) -> tuple[int, int]:
-    """FGD as the authors' code computes it: place, apply the definition, take back.
+@njit(cache=True, error_model="numpy", inline="always")
+def fragmented_milli(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
+                     question: int) -> float:
+    """Fragmentation of a node in the authors' arithmetic."""
+    return fragmentation_reference_milli(world.target, world.gpu_model[node], cpu_left_milli,
+                                         gpu_left_milli)
 
-    Parameters and results are those of `fgd_score`.
-    """
-    before = fragmentation_reference_milli(target, model, cpu_left_milli, gpu_left_milli)
-    cpu_after = cpu_left_milli - cpu_milli
-    gpu_after = gpu_left_milli.copy()
-    if not is_share(gpu_milli):
-        gpu_mask = idle_gpus(gpu_left_milli, num_gpus)
-        for gpu in range(len(gpu_after)):
-            gpu_after[gpu] -= gpu_milli * (gpu_mask >> gpu & 1)
-        after = fragmentation_reference_milli(target, model, cpu_after, gpu_after)
-        return fgd_points((before - after) / WHOLE_GPU_MILLI), gpu_mask
-    best = -1
-    gpu_mask = 0
-    for gpu in range(len(gpu_left_milli)):
-        is_new = gpu == 0 or gpu_left_milli[gpu] != gpu_left_milli[gpu - 1]
-        if gpu_left_milli[gpu] >= gpu_milli and is_new:
-            gpu_after[gpu] -= gpu_milli
-            after = fragmentation_reference_milli(target, model, cpu_after, gpu_after)
-            gpu_after[gpu] += gpu_milli
-            points = fgd_points((before - after) / WHOLE_GPU_MILLI)
-            if points > best:
-                best = points
-                gpu_mask = 1 << gpu
-    return best, gpu_mask
 
-# %% ../../nbs/22_fgd.ipynb #22-025p
+@njit(cache=True, error_model="numpy", inline="always")
+def points_of(before_milli: float, after_milli: float) -> int:
+    """FGD's points for a change of fragmentation."""
+    return fgd_points((before_milli - after_milli) / WHOLE_GPU_MILLI)
+
+
 @njit(cache=True, error_model="numpy")
 def fgd_reference(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                   gpu_mask: Integers) -> None:
-    """FGD for the engine in the authors' arithmetic: `fgd_score_reference` on each of `nodes`."""
-    cpu_milli = world.demand.cpu_milli[task]
-    gpu_milli = world.demand.gpu_milli[task]
-    num_gpus = world.demand.num_gpus[task]
-    gpu_left_milli = world.state.gpu_left_milli
-    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
-    masks = np.zeros(len(left), np.int64)
-    key = world.known.key
-    value = world.known.value
-    asked = world.known.asked
-    for node in nodes:
-        topic = topic_of(FRAGMENTATION, world.known.kind[node])
-        before = 0.0
-        best = -1
-        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
-            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
-            slot = slot_of_state(key, asked, topic, cpu, left, n)
-            if key[slot, 0] == 0:
-                learn(world.known, slot, fragmentation_reference_milli(
-                    world.target, world.gpu_model[node], cpu, left[n]))
-            if n == 0:
-                before = value[slot]
-            else:
-                points = fgd_points((before - value[slot]) / WHOLE_GPU_MILLI)
-                if points > best:
-                    best = points
-                    gpu_mask[node] = masks[n]
-        score[node] = best
+    """FGD as the authors' code computes it: place, apply the definition, take back."""
+    keep_best(fragmented_milli, points_of, FRAGMENTATION, world, task, nodes, score, gpu_mask)
+
+# %% ../../nbs/22_fgd.ipynb #22-025p
+def unbroken(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """Minus the fragmentation of a node, times `num_tasks`: what FGD looks at."""
+    return -fragmentation(world.target, world.gpu_model[node], cpu_left_milli, gpu_left_milli)
+
+
+def points_of_rise(world: World, task: int, node: int, rise: int) -> int:
+    """FGD's points for a rise of `unbroken`."""
+    return fgd_points(rise / (WHOLE_GPU_MILLI * world.target.num_tasks))

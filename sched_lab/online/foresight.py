@@ -5,8 +5,6 @@
 # %% ../../nbs/24_foresight.ipynb #24-005
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,12 +12,11 @@ from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from ..frag import Target
-from .model import (OUTLOOK, World, idle_gpus, is_share, learn, slot_of_state,
-                                    topic_of, try_gpus)
+from .model import OUTLOOK, World, keep_best, rise
 from ..power import Power, cpu_milliwatt, cpu_power_milliwatt, gpu_power_milliwatt
 
 # %% auto #0
-__all__ = ['pwr_target_score']
+__all__ = []
 
 # %% ../../nbs/24_foresight.ipynb #24-007
 @njit(cache=True)
@@ -39,14 +36,13 @@ def full_price(power: Power) -> tuple[float, float]:
 
 # %% ../../nbs/24_foresight.ipynb #24-007a
 @njit(cache=True)
-def known_price(world: World) -> tuple[float, float]:
-    """Compute `full_price` of the world's nodes once, and remember it."""
+def note_price(world: World) -> None:
+    """Compute `full_price` of the world's nodes once, for its notes."""
     notes = world.notes
     if notes[2] < 0:
         price = full_price(world.power)
         notes[2] = price[0]
         notes[3] = price[1]
-    return notes[2], notes[3]
 
 # %% ../../nbs/24_foresight.ipynb #24-011
 @njit(cache=True)
@@ -119,30 +115,6 @@ def benefit_milliwatt(power: Power, target: Target, price: tuple[float, float], 
             total += target.count[m] * max(0, spare)
     return total
 
-# %% ../../nbs/24_foresight.ipynb #24-020
-@njit(cache=True)
-def gpu_choices(gpu_left_milli: Integers, gpu_milli: int, num_gpus: int) -> Integers:
-    """Bit masks of the GPUs that a task might get; of equal neighbours only the first."""
-    if not is_share(gpu_milli):
-        return np.array([idle_gpus(gpu_left_milli, num_gpus)])
-    choices = np.zeros(len(gpu_left_milli), np.int64)
-    num_choices = 0
-    for gpu in range(len(gpu_left_milli)):
-        is_new = gpu == 0 or gpu_left_milli[gpu] != gpu_left_milli[gpu - 1]
-        if gpu_left_milli[gpu] >= gpu_milli and is_new:
-            choices[num_choices] = 1 << gpu
-            num_choices += 1
-    return choices[:num_choices]
-
-# %% ../../nbs/24_foresight.ipynb #24-020p
-@njit(cache=True)
-def left_after(gpu_left_milli: Integers, gpu_milli: int, gpu_mask: int) -> Integers:
-    """What is left on each GPU once a task has got the marked ones."""
-    left = gpu_left_milli.copy()
-    for gpu in range(len(left)):
-        left[gpu] -= gpu_milli * (gpu_mask >> gpu & 1)
-    return left
-
 # %% ../../nbs/24_foresight.ipynb #24-024
 @njit(cache=True)
 def outlook_milliwatt(power: Power, target: Target, price: tuple[float, float], node: int,
@@ -157,81 +129,19 @@ def outlook_milliwatt(power: Power, target: Target, price: tuple[float, float], 
     return (benefit // target.num_tasks - cpu_power_milliwatt(power, node, cpu_left_milli)
             - gpu_power_milliwatt(power, node, gpu_left_milli))
 
-# %% ../../nbs/24_foresight.ipynb #24-024p
-class NodeState(NamedTuple):
-    """One node as it stands: its row, its GPU model, and what is left on it."""
-
-    node: int
-    model: int
-    cpu_left_milli: int
-    gpu_left_milli: Integers
-
-
-class Request(NamedTuple):
-    """What one task asks for; milli-GPU of each GPU."""
-
-    cpu_milli: int
-    gpu_milli: int
-    num_gpus: int
-
 # %% ../../nbs/24_foresight.ipynb #24-025
-@njit(cache=True)
-def pwr_target_score(power: Power, target: Target, price: tuple[float, float], here: NodeState,
-                     asked: Request) -> tuple[int, int]:
-    """Milliwatts saved by a task now and, on average, by the next one; and the task's GPUs.
+@njit(cache=True, error_model="numpy", inline="always")
+def outlook(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
+            question: int = OUTLOOK) -> int:
+    """`outlook_milliwatt` as a worth (`keep_best`)."""
+    price = world.notes[2], world.notes[3]
+    return outlook_milliwatt(world.power, world.target, price, node, world.gpu_model[node],
+                             cpu_left_milli, gpu_left_milli)
 
-    Parameters
-    ----------
-    power, target, price : as `benefit_milliwatt`
-    here, asked : a node that can hold the task, what the task asks for
 
-    Returns
-    -------
-    milliwatts, and the GPUs as a bit mask
-    """
-    before = outlook_milliwatt(power, target, price, here.node, here.model, here.cpu_left_milli,
-                               here.gpu_left_milli)
-    cpu_after = here.cpu_left_milli - asked.cpu_milli
-    best = -(2**62)
-    gpu_mask = 0
-    for choice in gpu_choices(here.gpu_left_milli, asked.gpu_milli, asked.num_gpus):
-        gpu_after = left_after(here.gpu_left_milli, asked.gpu_milli, choice)
-        saved = outlook_milliwatt(power, target, price, here.node, here.model, cpu_after,
-                                  gpu_after) - before
-        if saved > best:
-            best = saved
-            gpu_mask = choice
-    return best, gpu_mask
-
-# %% ../../nbs/24_foresight.ipynb #24-031
 @njit(cache=True, error_model="numpy")
 def pwr_target(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
-    """PWR with the target workload, for the engine: `pwr_target_score` on each of `nodes`."""
-    price = known_price(world)
-    cpu_milli = world.demand.cpu_milli[task]
-    gpu_milli = world.demand.gpu_milli[task]
-    num_gpus = world.demand.num_gpus[task]
-    gpu_left_milli = world.state.gpu_left_milli
-    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
-    masks = np.zeros(len(left), np.int64)
-    key = world.known.key
-    value = world.known.value
-    asked = world.known.asked
-    for node in nodes:
-        topic = topic_of(OUTLOOK, world.known.kind[node])
-        before = 0
-        best = -(2**62)
-        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
-            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
-            slot = slot_of_state(key, asked, topic, cpu, left, n)
-            if key[slot, 0] == 0:
-                learn(world.known, slot, outlook_milliwatt(
-                    world.power, world.target, price, node, world.gpu_model[node], cpu, left[n]))
-            outlook = int(value[slot])
-            if n == 0:
-                before = outlook
-            elif outlook - before > best:
-                best = outlook - before
-                gpu_mask[node] = masks[n]
-        score[node] = best
+    """PWR with the target workload: milliwatts saved now and, on average, by the next task."""
+    note_price(world)
+    keep_best(outlook, rise, OUTLOOK, world, task, nodes, score, gpu_mask)

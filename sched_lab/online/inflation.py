@@ -689,12 +689,6 @@ def kernels_for(policy: Policy, world: World, index: Index) -> tuple[Any, ...]:
     return tuple(first_class(kernel, world, 0, *room)
                  for kernel in (*kernels, pricing if policy.dials else kernels[-1]))
 
-
-def empty_trail(num_arrivals: int) -> Trail:
-    """Room for the results of a run; every task has failed so far."""
-    return Trail(np.full(num_arrivals, -1), np.zeros(num_arrivals, np.int64),
-                 np.zeros((num_arrivals, len(CURVE))))
-
 # %% ../../nbs/26_inflation.ipynb #26-041a
 def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, seed: int = 0,
          engine: str = "index") -> Trail:
@@ -718,7 +712,8 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     size = (len(world.demand.cpu_milli), len(world.gpu_model), len(policy.scores))
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
     arriving = ArrivingTasks(task, memory_mib, stream.integers(2**62, size=len(task)))
-    trail = empty_trail(len(task))
+    trail = Trail(np.full(len(task), -1), np.zeros(len(task), np.int64),
+                  np.zeros((len(task), len(CURVE))))
     several = (weighing.weights > 0).sum(axis=1).max() > 1
     index = empty_index(*size, MAX_GROUPS if several else 1)
     kernels = kernels_for(policy, world, index)
@@ -803,42 +798,17 @@ def in_file_order(order: Integers, node: Integers) -> Integers:
     return np.where(node >= 0, order[node], -1)
 
 
-def about_workload(until: float | None, arrivals: object, power: PowerSettings) -> dict[str, Any]:
-    """What a summary says of the workload and of the power model."""
-    is_drawn = isinstance(arrivals, str)
-    return {"sampling": arrivals if is_drawn else "recorded",
-            "until": 1.0 if is_drawn and until is None else until, "power": power.model}
-
-
 def about_run(cluster: Cluster, policy: Policy, seed: int, num_arrivals: int,
-              workload: dict[str, Any]) -> dict[str, Any]:
+              until: float | None, arrivals: object, power: PowerSettings) -> dict[str, Any]:
     """Begin a summary: who ran, on what, and how."""
-    return {"policy": policy.name, "seed": seed, **workload, "arithmetic": policy.arithmetic,
-            "nodes": len(cluster), "gpus": int(cluster.num_gpus.sum()), "arrivals": num_arrivals}
+    is_drawn = isinstance(arrivals, str)
+    return {"policy": policy.name, "seed": seed,
+            "sampling": arrivals if is_drawn else "recorded",
+            "until": 1.0 if is_drawn and until is None else until, "power": power.model,
+            "arithmetic": policy.arithmetic, "nodes": len(cluster),
+            "gpus": int(cluster.num_gpus.sum()), "arrivals": num_arrivals}
 
 # %% ../../nbs/26_inflation.ipynb #26-049a
-def placed(cluster: Cluster, tasks: Tasks, policy: Policy, workload: Arrivals,
-           power: PowerSettings, seed: int) -> tuple[Placements, Floats]:
-    """Let a policy place a workload, nodes in the order of their ranks; give back file order.
-
-    Parameters
-    ----------
-    cluster, tasks, policy, workload, power : of the run
-    seed : for a policy that draws lots
-
-    Returns
-    -------
-    placements, not yet checked, and the curve of `play`
-    """
-    rows = workload.task_row
-    order = np.argsort(workload.node_rank, kind="stable")
-    ranked = cluster.take(order)
-    classes, class_of = task_classes(tasks)
-    world = world_of(ranked, classes, most_popular(classes), power.of(ranked))
-    node, gpu_mask, curve = play(policy, world, class_of[rows], tasks.memory_mib[rows], seed)
-    return Placements(rows, in_file_order(order, node), gpu_mask), curve
-
-
 def run_of(cluster: Cluster, placements: Placements, curve: Floats, about: dict[str, Any]) -> Run:
     """Frames and summary of a run that has been checked; `curve` as `play` gives it."""
     frame = curve_frame(cluster, curve)
@@ -876,9 +846,14 @@ def inflate(cluster: Cluster, tasks: Tasks, policy: str | Policy = "fgd", *, see
     chosen = policy_of(policy) if isinstance(policy, str) else policy
     workload = arrivals_of(cluster, tasks, seed, until, arrivals)
     rows = workload.task_row
-    placements, curve = placed(cluster, tasks, chosen, workload, settings, seed)
+    order = np.argsort(workload.node_rank, kind="stable")
+    ranked = cluster.take(order)
+    classes, class_of = task_classes(tasks)
+    world = world_of(ranked, classes, most_popular(classes), settings.of(ranked))
+    node, gpu_mask, curve = play(chosen, world, class_of[rows], tasks.memory_mib[rows], seed)
+    placements = Placements(rows, in_file_order(order, node), gpu_mask)
     check_placements(cluster, tasks, placements)
-    about = about_run(cluster, chosen, seed, len(rows), about_workload(until, arrivals, settings))
+    about = about_run(cluster, chosen, seed, len(rows), until, arrivals, settings)
     return run_of(cluster, placements, curve, about)
 
 # %% ../../nbs/26_inflation.ipynb #26-049d

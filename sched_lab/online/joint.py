@@ -5,7 +5,7 @@
 # %% ../../nbs/24a_joint.ipynb #24a-005
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..frag import Target, fragmentation
-from .foresight import (NodeState, Request, gpu_choices, known_price,
-                                        left_after, outlook_milliwatt)
-from .model import (EARLY_WORTH, LATE_WORTH, MIDDLE_WORTH, RESOURCES, Score,
-                                    Stages, World, learn, slot_of_state, topic_of, try_gpus)
-from ..power import Power
+from .foresight import note_price, outlook_milliwatt
+from .model import (JOINT_WORTH, RESOURCES, Score, Stages, World, keep_best,
+                                    rise)
 
 # %% auto #0
-__all__ = ['joint_score']
+__all__ = []
 
 # %% ../../nbs/24a_joint.ipynb #24a-007
 @njit(cache=True)
@@ -41,127 +39,82 @@ def stranded_milli(ratio: tuple[int, int], cpu_left_milli: int, free_milli: int)
     fed_milli = cpu_left_milli * ratio[1] // max(1, ratio[0])
     return max(0, free_milli - fed_milli)
 
-# %% ../../nbs/24a_joint.ipynb #24a-011
-class Prices(NamedTuple):
-    """What a node's resources are worth.
 
-    Parameters
-    ----------
-    lost_w : watts for a fragmented GPU and for a stranded one
-    full : `full_price` of the cluster
-    ratio : `usual_ratio` of the target workload
-    """
-
-    lost_w: tuple[int, int]
-    full: tuple[float, float]
-    ratio: tuple[int, int]
+@njit(cache=True)
+def note_usual(world: World) -> None:
+    """Compute `full_price` and `usual_ratio` of a world once, for its notes."""
+    note_price(world)
+    notes = world.notes
+    if notes[4] < 0:
+        ratio = usual_ratio(world.target)
+        notes[4] = ratio[0]
+        notes[5] = ratio[1]
 
 # %% ../../nbs/24a_joint.ipynb #24a-011p
-@njit(cache=True)
-def worth_milliwatt(prices: Prices, power: Power, target: Target, here: NodeState) -> int:
+@njit(cache=True, error_model="numpy", inline="always")
+def worth_milliwatt(world: World, lost_w: tuple[int, int], node: int, cpu_left_milli: int,
+                    gpu_left_milli: Integers) -> int:
     """What a node as it stands is worth: its outlook, less fragments and stranded GPU.
 
     Parameters
     ----------
-    prices : of what is lost, in watts
-    power, target : power model, target workload
-    here : the node
+    world, node : the cluster, with `note_usual` in its notes; row of the node
+    lost_w : watts for a fragmented GPU and for a stranded one
+    cpu_left_milli, gpu_left_milli : what is left on the node
     """
-    outlook = outlook_milliwatt(power, target, prices.full, here.node, here.model,
-                                here.cpu_left_milli, here.gpu_left_milli)
-    fragments = fragmentation(target, here.model, here.cpu_left_milli, here.gpu_left_milli)
-    stranded = stranded_milli(prices.ratio, here.cpu_left_milli, here.gpu_left_milli.sum())
-    return (outlook - prices.lost_w[0] * fragments // target.num_tasks
-            - prices.lost_w[1] * stranded)
-
-# %% ../../nbs/24a_joint.ipynb #24a-014
-@njit(cache=True)
-def joint_score(prices: Prices, power: Power, target: Target, here: NodeState,
-                asked: Request) -> tuple[int, int]:
-    """Rise of a node's worth, hardly ever above 0, when it takes a task; and the task's GPUs.
-
-    Parameters
-    ----------
-    prices, power, target, here : as `worth_milliwatt`; the node can hold the task
-    asked : what the task asks for
-
-    Returns
-    -------
-    milliwatts, and the GPUs as a bit mask
-    """
-    before = worth_milliwatt(prices, power, target, here)
-    cpu_after = here.cpu_left_milli - asked.cpu_milli
-    best = -(2**62)
-    gpu_mask = 0
-    for choice in gpu_choices(here.gpu_left_milli, asked.gpu_milli, asked.num_gpus):
-        gpu_after = left_after(here.gpu_left_milli, asked.gpu_milli, choice)
-        there = NodeState(here.node, here.model, cpu_after, gpu_after)
-        rise = worth_milliwatt(prices, power, target, there) - before
-        if rise > best:
-            best = rise
-            gpu_mask = choice
-    return best, gpu_mask
+    target = world.target
+    model = world.gpu_model[node]
+    notes = world.notes
+    outlook = outlook_milliwatt(world.power, target, (notes[2], notes[3]), node, model,
+                                cpu_left_milli, gpu_left_milli)
+    fragments = fragmentation(target, model, cpu_left_milli, gpu_left_milli)
+    stranded = stranded_milli((int(notes[4]), int(notes[5])), cpu_left_milli,
+                              gpu_left_milli.sum())
+    return outlook - lost_w[0] * fragments // target.num_tasks - lost_w[1] * stranded
 
 # %% ../../nbs/24a_joint.ipynb #24a-016
 EARLY = (80, 100)
 MIDDLE = (100, 160)
 LATE = (1000, 1000)
+LOST_W = (EARLY, MIDDLE, LATE)
 
 
-@njit(cache=True, error_model="numpy")
-def _joint(lost_w: tuple[int, int], question: int, world: World, task: int, nodes: Integers,
-           score: NDArray[np.int32], gpu_mask: Integers) -> None:
-    """`joint_score` of one task class on each of `nodes`; the question goes with the prices."""
-    prices = Prices(lost_w, known_price(world), usual_ratio(world.target))
-    cpu_milli = world.demand.cpu_milli[task]
-    gpu_milli = world.demand.gpu_milli[task]
-    num_gpus = world.demand.num_gpus[task]
-    gpu_left_milli = world.state.gpu_left_milli
-    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
-    masks = np.zeros(len(left), np.int64)
-    key = world.known.key
-    value = world.known.value
-    asked = world.known.asked
-    for node in nodes:
-        topic = topic_of(question, world.known.kind[node])
-        before = 0
-        best = -(2**62)
-        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
-            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
-            slot = slot_of_state(key, asked, topic, cpu, left, n)
-            if key[slot, 0] == 0:
-                there = NodeState(node, world.gpu_model[node], cpu, left[n])
-                learn(world.known, slot,
-                      worth_milliwatt(prices, world.power, world.target, there))
-            worth = int(value[slot])
-            if n == 0:
-                before = worth
-            elif worth - before > best:
-                best = worth - before
-                gpu_mask[node] = masks[n]
-        score[node] = best
+@njit(cache=True, error_model="numpy", inline="always")
+def joint_worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers,
+                question: int) -> int:
+    """`worth_milliwatt` at the prices of a stage: that of the question (`keep_best`)."""
+    return worth_milliwatt(world, LOST_W[question - JOINT_WORTH], node, cpu_left_milli,
+                           gpu_left_milli)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016p
 @njit(cache=True, error_model="numpy")
 def joint_early(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                 gpu_mask: Integers) -> None:
     """Watts first: while there is room."""
-    _joint(EARLY, EARLY_WORTH, world, task, nodes, score, gpu_mask)
+    note_usual(world)
+    keep_best(joint_worth, rise, JOINT_WORTH, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016q
 @njit(cache=True, error_model="numpy")
 def joint_middle(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                  gpu_mask: Integers) -> None:
     """Watts first, with an eye on CPU: when half of the cluster is in use."""
-    _joint(MIDDLE, MIDDLE_WORTH, world, task, nodes, score, gpu_mask)
+    note_usual(world)
+    keep_best(joint_worth, rise, JOINT_WORTH + 1, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016r
 @njit(cache=True, error_model="numpy")
 def joint_late(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                gpu_mask: Integers) -> None:
     """Room first: when the cluster fills."""
-    _joint(LATE, LATE_WORTH, world, task, nodes, score, gpu_mask)
+    note_usual(world)
+    keep_best(joint_worth, rise, JOINT_WORTH + 2, world, task, nodes, score, gpu_mask)
 
 # %% ../../nbs/24a_joint.ipynb #24a-016s
-JOINT = Stages((Score(joint_early), Score(joint_middle), Score(joint_late)), loads=(0.5, 0.8),
-               load_of=RESOURCES)
+JOINT = Stages(
+    tuple(Score(kernel, unit="mW", name=name,
+                worth=partial(joint_worth, question=JOINT_WORTH + stage))
+          for stage, (name, kernel) in enumerate({
+              "joint-early": joint_early, "joint-middle": joint_middle,
+              "joint-late": joint_late}.items())),
+    loads=(0.5, 0.8), load_of=RESOURCES)

@@ -32,7 +32,6 @@ from .inflation import (
     CURVE,
     Run,
     about_run,
-    about_workload,
     arrivals_of,
     curve_frame,
     in_file_order,
@@ -44,12 +43,12 @@ from .model import (
     Placements,
     Policy,
     PowerSettings,
+    Score,
     check_placements,
     stage_starts,
 )
 from .pairs import (
     DRAWN,
-    ArrayForm,
     Rooms,
     Tables,
     cpu_milliwatt,
@@ -68,28 +67,20 @@ from .policies import policy_of
 __all__ = ['Runs', 'DeviceSettings', 'simulate_together']
 
 
-class Part(NamedTuple):
-    """One score of the replicas' policies: its array form and how it is spread."""
-
-    form: ArrayForm
-    normalise: int
-
-
-def parts_of(policy: Policy) -> tuple[Part, ...]:
-    """Scores of a policy in array form.
+def parts_of(policy: Policy) -> tuple[Score, ...]:
+    """Scores of a policy, all of which have an array form.
 
     Raises
     ------
-    InputError : the policy has none
+    InputError : one has none
     """
-    if policy.array_forms is None:
+    if any(score.array_form is None for score in policy.scores):
         raise InputError(
             f"policy {policy.name!r} has no array form in {policy.arithmetic} arithmetic, so it "
             "cannot run in lockstep", value=policy.name,
             mend="run it alone, with inflate; or give each part of it an array form in POLICIES "
             "(reference arithmetic adds floating-point numbers in an order that no array keeps)")
-    return tuple(Part(form, score.normalise)
-                 for form, score in zip(policy.array_forms, policy.scores, strict=True))
+    return policy.scores
 
 
 class Rules(NamedTuple):
@@ -103,7 +94,7 @@ class Rules(NamedTuple):
     total_type : integers that hold every weighted sum
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Score, ...]
     weights: Array
     starts: Array
     total_type: Any
@@ -120,8 +111,8 @@ def rules_of(xp: Any, policies: Sequence[Policy], empty: State) -> Rules:
     parts = parts_of(policies[0])
     weights = np.array([[policy.weights, *(later for _, later in policy.later)]
                         for policy in policies], np.int64)
-    highest = [
-        101 if part.form.is_points or part.normalise != AS_IS else 2 * WIDE for part in parts]
+    highest = [101 if part.unit == "points" or part.normalise != AS_IS else 2 * WIDE
+               for part in parts]
     idle = np.argwhere(weights.max(axis=2) == 0)
     if len(idle):
         name = policies[idle[0, 0]].name
@@ -235,14 +226,15 @@ def rooms_at(tables: Tables, states: ReplicaStates, at: Array) -> Rooms:
 WIDE = 2**30
 
 
-def keys_of(tables: Tables, part: Part, rooms: Rooms, task: Array) -> tuple[Array, Array]:
+def keys_of(tables: Tables, part: Score, rooms: Rooms, task: Array) -> tuple[Array, Array]:
     """Key (see `ReplicaStates`) and GPU of each possible pair of a room and a task class."""
-    score, gpu = part.form.score(tables, rooms, task)
-    key = score + (1 if part.form.is_points else WIDE)
+    assert part.array_form is not None
+    score, gpu = part.array_form(tables, rooms, task)
+    key = score + (1 if part.unit == "points" else WIDE)
     return tables.xp.astype(key, tables.xp.uint32), tables.xp.astype(gpu, tables.xp.int8)
 
 
-def first_keys(tables: Tables, part: Part, node_type: Array) -> tuple[Array, Array]:
+def first_keys(tables: Tables, part: Score, node_type: Array) -> tuple[Array, Array]:
     """Keys and GPUs of all classes on all nodes of empty replicas, shaped as in `ReplicaStates`.
 
     Parameters
@@ -266,7 +258,7 @@ def first_keys(tables: Tables, part: Part, node_type: Array) -> tuple[Array, Arr
     return xp.reshape(copies[0], (-1, node_type.shape[1])), xp.reshape(copies[1], (-1,))
 
 
-def empty_states(tables: Tables, parts: Sequence[Part], node_type: Array,
+def empty_states(tables: Tables, parts: Sequence[Score], node_type: Array,
                 memory_mib: Array) -> ReplicaStates:
     """Replicas without any task.
 
@@ -283,7 +275,7 @@ def empty_states(tables: Tables, parts: Sequence[Part], node_type: Array,
                  tuple(gpu for _, gpu in known))
 
 
-def rescore(tables: Tables, parts: Sequence[Part], states: ReplicaStates, task: Array, seen: Array,
+def rescore(tables: Tables, parts: Sequence[Score], states: ReplicaStates, task: Array, seen: Array,
             max_pairs: int) -> None:
     """Score the arriving class of each replica again on the nodes that changed since it came last.
 
@@ -381,35 +373,19 @@ def drawn_gpu(xp: Any, marks: Array, die: Array) -> Array:
     return first(xp, marks)
 
 
-class Chosen(NamedTuple):
-    """Node of each replica that may get a task.
-
-    Parameters
-    ----------
-    at : (replicas,) flat position of the node
-    rooms : its state
-    taken : (GPUs, replicas) what each GPU gives
-    is_placed : (replicas,) whether the task is placed at all
-    """
-
-    at: Array
-    rooms: Rooms
-    taken: Array
-    is_placed: Array
-
-
-def place(tables: Tables, states: ReplicaStates, chosen: Chosen, now: ArrivalColumns,
-          arrival: int) -> None:
+def place(tables: Tables, states: ReplicaStates, at: Array, rooms: Rooms, taken: Array,
+          is_placed: Array, now: ArrivalColumns, arrival: int) -> None:
     """Take what the tasks ask for from one node of each replica where a task is placed.
 
     Parameters
     ----------
-    chosen : the nodes
+    at, rooms : (replicas,) flat position of the node, and its state
+    taken : (GPUs, replicas) what each GPU gives
+    is_placed : (replicas,) whether the task is placed at all
     now, arrival : one row of the arrivals, and its number
     """
     xp = tables.xp
     demand = tables.world.demand
-    at, rooms, taken, is_placed = chosen
     num = xp.astype(is_placed, xp.int64)
     kind = xp.arange(rooms.residents.shape[0])[:, None] == demand.kind[now.task][None, :]
     then = rooms._replace(cpu_left_milli=rooms.cpu_left_milli - num * demand.cpu_milli[now.task],
@@ -420,15 +396,6 @@ def place(tables: Tables, states: ReplicaStates, chosen: Chosen, now: ArrivalCol
     touched = xp.reshape(states.touched, (-1,))
     put(memory, at, memory[at] - xp.astype(num, xp.uint32) * now.memory_mib)
     put(touched, at, xp.where(is_placed, arrival, touched[at]))
-
-
-def weights_now(xp: Any, rules: Rules, stage: Array) -> Array:
-    """Weights of the parts, (replicas, parts), in the stage of each replica."""
-    if rules.weights.shape[1] == 1:
-        return rules.weights[:, 0, :]
-    replica = xp.arange(rules.weights.shape[0])
-    return xp.take(xp.reshape(rules.weights, (-1, rules.weights.shape[2])),
-                   replica * rules.weights.shape[1] + stage, axis=0)
 
 
 def known_gpu(xp: Any, states: ReplicaStates, cell: Array, weights: Array) -> Array:
@@ -463,7 +430,8 @@ def step(tables: Tables, rules: Rules, states: ReplicaStates, now: ArrivalColumn
     # all bits if enough is left, else none
     has_memory = ((states.memory_left_mib - now.memory_mib[:, None]) >> 31) - 1
     keys = [xp.take(known, row, axis=0) & has_memory for known in states.key]
-    weights = weights_now(xp, rules, stage)
+    weights = xp.take(xp.reshape(rules.weights, (-1, rules.weights.shape[2])),
+                      replica * rules.weights.shape[1] + stage, axis=0)
     node = choose(xp, rules, keys, weights, now.die)
     is_placed = keys[0][replica, node] > 0
     gpu = known_gpu(xp, states, row * num_nodes + node, weights)
@@ -473,19 +441,10 @@ def step(tables: Tables, rules: Rules, states: ReplicaStates, now: ArrivalColumn
         drawn = drawn_gpu(xp, fits(tables, rooms, now.task), now.die >> 31)
         gpu = xp.where(gpu == DRAWN, drawn, gpu)
     taken = taken_milli(tables, rooms, now.task, gpu)
-    place(tables, states, Chosen(at, rooms, taken, is_placed), now, arrival)
+    place(tables, states, at, rooms, taken, is_placed, now, arrival)
     bit = 1 << xp.arange(taken.shape[0])[:, None]
     gpu_mask = xp.sum(xp.astype(taken > 0, xp.int64) * bit, axis=0)
     return xp.where(is_placed, node, -1), gpu_mask * xp.astype(is_placed, xp.int64)
-
-
-def amounts_asked(tables: Tables, now: ArrivalColumns) -> Array:
-    """What the arriving tasks ask for, (replicas, `RESOURCES`)."""
-    xp = tables.xp
-    demand = tables.world.demand
-    return xp.stack([
-        demand.gpu_milli[now.task] * demand.num_gpus[now.task], demand.cpu_milli[now.task],
-        xp.astype(now.memory_mib, xp.int64)], axis=1)
 
 
 def play_together(tables: Tables, rules: Rules, states: ReplicaStates, columns: ArrivalColumns,
@@ -503,6 +462,7 @@ def play_together(tables: Tables, rules: Rules, states: ReplicaStates, columns: 
     node, -1 where none was feasible, and GPUs as a bit mask, both (arrivals, replicas)
     """
     xp = tables.xp
+    demand = tables.world.demand
     shape = columns.task.shape
     node, gpu_mask = (xp.empty(shape, dtype=xp.int64) for _ in range(2))
     in_use = xp.zeros((shape[1], rules.starts.shape[2]), dtype=xp.int64)
@@ -512,68 +472,13 @@ def play_together(tables: Tables, rules: Rules, states: ReplicaStates, columns: 
         placed = step(tables, rules, states, now, stage, arrival, max_pairs)
         node[arrival, :], gpu_mask[arrival, :] = placed
         if rules.weights.shape[1] > 1:
-            is_placed = xp.astype(node[arrival, :] >= 0, xp.int64)
-            in_use = in_use + amounts_asked(tables, now) * is_placed[:, None]
+            asked = xp.stack([  # the resources
+                demand.gpu_milli[now.task] * demand.num_gpus[now.task], demand.cpu_milli[now.task],
+                xp.astype(now.memory_mib, xp.int64)], axis=1)
+            in_use = in_use + asked * xp.astype(node[arrival, :] >= 0, xp.int64)[:, None]
             has_begun = xp.any(rules.starts[:, 1:, :] <= in_use[:, None, :], axis=2)
             stage = xp.sum(xp.astype(has_begun, xp.int64), axis=1)
     return node, gpu_mask
-
-
-def _cpu(tables: Tables, rooms: Rooms) -> Array:
-    return cpu_milliwatt(tables, rooms.node_type, rooms.cpu_left_milli)
-
-
-def _gpu(tables: Tables, rooms: Rooms) -> Array:
-    return gpu_milliwatt(tables, rooms.node_type, rooms.gpu_left_milli)
-
-
-class Visits(NamedTuple):
-    """Arrivals of all replicas, node by node and on each node in the order of arrival.
-
-    Parameters
-    ----------
-    order : (visits,) position of the arrival in (arrivals, replicas)
-    begin : (visits,) where the list of its node begins
-    is_placed : (visits,) 0 for an arrival that has no node; these come last
-    rooms : state of the node after the arrival
-    """
-
-    order: Array
-    begin: Array
-    is_placed: Array
-    rooms: Rooms
-
-
-def left_after_each(xp: Any, full: Array, asked: Array, begin: Array) -> Array:
-    """What is left of an amount on a node, (rows, visits), after each of its arrivals."""
-    so_far = xp.cumulative_sum(asked, axis=1)
-    return full - so_far + xp.take(so_far - asked, begin, axis=1)
-
-
-def visits_of(tables: Tables, node_type: Array, task: Array, node: Array,
-              gpu_mask: Array) -> Visits:
-    """Sort arrivals by node and tell what each leaves there (parameters as `exact_curves`)."""
-    xp = tables.xp
-    demand = tables.world.demand
-    num_replicas, num_nodes = node_type.shape
-    num_places = num_replicas * num_nodes
-    replica = xp.arange(num_replicas)[None, :]
-    at = xp.reshape(xp.where(node >= 0, replica * num_nodes + node, num_places), (-1,))
-    order = xp.argsort(at, stable=True)
-    at = at[order]
-    task = xp.reshape(task, (-1,))[order]
-    gpu_mask = xp.reshape(gpu_mask, (-1,))[order]
-    begin = xp.searchsorted(at, at)
-    is_placed = xp.astype(at < num_places, xp.int64)
-    kind = xp.reshape(node_type, (-1,))[xp.minimum(at, num_places - 1)]
-    empty = empty_rooms(tables, kind)
-    is_taken = gpu_mask[None, :] >> xp.arange(empty.gpu_left_milli.shape[0])[:, None] & 1
-    cpu_left = left_after_each(xp, empty.cpu_left_milli[None, :],
-                               (demand.cpu_milli[task] * is_placed)[None, :], begin)
-    gpu_left = left_after_each(xp, empty.gpu_left_milli,
-                               is_taken * demand.gpu_milli[task][None, :], begin)
-    rooms = Rooms(kind, cpu_left[0, :], gpu_left, empty.residents)
-    return Visits(order, begin, is_placed, rooms)
 
 
 def exact_curves(tables: Tables, node_type: Array, task: Array, node: Array,
@@ -590,13 +495,39 @@ def exact_curves(tables: Tables, node_type: Array, task: Array, node: Array,
     milliwatts of CPUs, of GPUs, and fragmentation times `num_tasks`, each (arrivals, replicas)
     """
     xp = tables.xp
-    order, begin, is_placed, rooms = visits_of(tables, node_type, task, node, gpu_mask)
+    demand = tables.world.demand
+    num_replicas, num_nodes = node_type.shape
+    num_places = num_replicas * num_nodes
+    replica = xp.arange(num_replicas)[None, :]
+    # the arrivals node by node, on each in their order; those that have no node come last
+    at = xp.reshape(xp.where(node >= 0, replica * num_nodes + node, num_places), (-1,))
+    order = xp.argsort(at, stable=True)
+    at = at[order]
+    task = xp.reshape(task, (-1,))[order]
+    begin = xp.searchsorted(at, at)  # where the list of the node begins
+    is_placed = xp.astype(at < num_places, xp.int64)
+    empty = empty_rooms(tables, xp.reshape(node_type, (-1,))[xp.minimum(at, num_places - 1)])
+
+    def left_after_each(full: Array, asked: Array) -> Array:
+        so_far = xp.cumulative_sum(asked, axis=1)
+        return full - so_far + xp.take(so_far - asked, begin, axis=1)
+
+    gpu = xp.arange(empty.gpu_left_milli.shape[0])[:, None]
+    is_taken = xp.reshape(gpu_mask, (-1,))[order][None, :] >> gpu & 1
+    cpu_left = left_after_each(empty.cpu_left_milli[None, :],
+                               (demand.cpu_milli[task] * is_placed)[None, :])
+    gpu_left = left_after_each(empty.gpu_left_milli, is_taken * demand.gpu_milli[task][None, :])
+    rooms = empty._replace(cpu_left_milli=cpu_left[0, :], gpu_left_milli=gpu_left)
+
+    def measures(rooms: Rooms) -> tuple[Array, ...]:
+        return (cpu_milliwatt(tables, rooms.node_type, rooms.cpu_left_milli),
+                gpu_milliwatt(tables, rooms.node_type, rooms.gpu_left_milli),
+                fragmentation(tables, rooms))
+
     start = empty_rooms(tables, xp.arange(tables.world.gpu_model.shape[0]))
     is_first = begin == xp.arange(begin.shape[0])
     curves = []
-    for measure in (_cpu, _gpu, fragmentation):
-        now = measure(tables, rooms)
-        idle = measure(tables, start)
+    for now, idle in zip(measures(rooms), measures(start), strict=True):
         before = xp.where(is_first, idle[rooms.node_type], xp.concat([now[:1], now[:-1]]))
         change = xp.zeros_like(now)
         put(change, order, (now - before) * is_placed)
@@ -628,8 +559,7 @@ def curves_of(tables: Tables, node_type: Array, columns: ArrivalColumns, node: A
                      failed], axis=-1)
 
 
-@dataclass(frozen=True)
-class Replica:
+class Replica(NamedTuple):
     """One of many runs: its summary, and what its frames are made of.
 
     Parameters
@@ -644,10 +574,6 @@ class Replica:
     cluster: Cluster
     placements: Placements
     curve: Floats
-
-    def run(self) -> Run:
-        """Frames and summary, those of `inflate` with the same policy and seed."""
-        return run_of(self.cluster, self.placements, self.curve, self.about)
 
 
 @dataclass(frozen=True)
@@ -668,10 +594,11 @@ class Runs:
         return len(self.replicas)
 
     def __getitem__(self, index: int) -> Run:
-        return self.replicas[index].run()
+        about, cluster, placements, curve = self.replicas[index]
+        return run_of(cluster, placements, curve, about)
 
     def __iter__(self) -> Iterator[Run]:
-        return (replica.run() for replica in self.replicas)
+        return (self[index] for index in range(len(self)))
 
 
 def runs_of(cluster: Cluster, replicas: Sequence[Replica]) -> Runs:
@@ -719,24 +646,6 @@ class Draw(NamedTuple):
 
     task_row: Integers
     order: Integers
-
-
-def draws_of(cluster: Cluster, tasks: Tasks, seeds: Sequence[int] | Mapping[int, str | Arrivals],
-             until: float | None, sampling: str = "replacement") -> dict[int, Draw]:
-    """Workload of each seed: drawn as `inflate` does, or recorded.
-
-    Parameters
-    ----------
-    cluster, tasks, until : as `inflate`
-    seeds : what `inflate` takes as arrivals, by seed; or seeds to draw with this sampling
-    sampling : as `sample_arrivals`
-    """
-    draws = {}
-    by_seed = seeds if isinstance(seeds, Mapping) else dict.fromkeys(seeds, sampling)
-    for seed, arrivals in by_seed.items():
-        drawn = arrivals_of(cluster, tasks, seed, until, arrivals)
-        draws[seed] = Draw(drawn.task_row, np.argsort(drawn.node_rank, kind="stable"))
-    return draws
 
 
 MOST_NODE_W = 100_000  # scores in milliwatts stay far below `WIDE`
@@ -848,49 +757,6 @@ class DeviceSettings(NamedTuple):
     max_bytes: int | None = None
 
 
-def lockstep_size(setting: Setting, policies: Sequence[Policy], draws: Mapping[int, Draw],
-                  num_replicas: int, device: DeviceSettings) -> int:
-    """Replicas to hold at once: as asked for, or as many as fit.
-
-    Raises
-    ------
-    InputError : they do not fit
-    """
-    xp = setting.tables.xp
-    at_once = device.at_once
-    parts = max(len(parts_of(policy)) for policy in policies)
-    num_arrivals = max(len(draw.task_row) for draw in draws.values())
-    each = bytes_per_replica(setting.tables, parts, len(setting.cluster), num_arrivals)
-    most = free_bytes(xp) // 2 if device.max_bytes is None else device.max_bytes
-    fit = that_fit(each, most, None if at_once is None else min(at_once, num_replicas))
-    return at_once or (fit if hasattr(xp, "cuda") else min(fit, CPU_AT_ONCE))
-
-
-def replica_of(setting: Setting, draw: Draw, about: dict[str, Any], node: Integers,
-               gpu_mask: Integers, curve: Floats) -> Replica:
-    """Finished replica, its placements checked against Cond. 1-6."""
-    placements = Placements(draw.task_row, in_file_order(draw.order, node), gpu_mask)
-    check_placements(setting.cluster, setting.tasks, placements)
-    return Replica(about, setting.cluster, placements, curve)
-
-
-def replicas_run(setting: Setting, replicas: Sequence[tuple[Policy, int]],
-                 draws: Mapping[int, Draw], at_once: int,
-                 workloads: Mapping[int, dict[str, Any]]) -> list[Replica]:
-    """Run replicas, at most `at_once` together, and give them back in their order."""
-    results: dict[int, Replica] = {}
-    with progress_bar("runs in lockstep", 0, len(replicas)) as advance:
-        for members in groups_of(replicas, at_once):
-            found = run_together(setting, [replicas[i] for i in members], draws)
-            for i, result in zip(members, found, strict=True):
-                policy, seed = replicas[i]
-                num_arrivals = len(draws[seed].task_row)
-                about = about_run(setting.cluster, policy, seed, num_arrivals, workloads[seed])
-                results[i] = replica_of(setting, draws[seed], about, *result)
-            advance(len(results))
-    return [results[i] for i in range(len(replicas))]
-
-
 def simulate_together(cluster: Cluster, tasks: Tasks,
                       policies: str | Policy | Sequence[str | Policy] = "fgd",
                       seeds: Sequence[int] | Mapping[int, str | Arrivals] = (0,), *,
@@ -918,9 +784,29 @@ def simulate_together(cluster: Cluster, tasks: Tasks,
     if not (chosen and len(seeds)):
         raise InputError("a lockstep needs a policy and a seed", mend="give one of each, or more")
     arrivals = seeds if isinstance(seeds, Mapping) else dict.fromkeys(seeds, "replacement")
-    draws = draws_of(cluster, tasks, arrivals, until)
+    draws = {}
+    for seed, how in arrivals.items():
+        drawn = arrivals_of(cluster, tasks, seed, until, how)
+        draws[seed] = Draw(drawn.task_row, np.argsort(drawn.node_rank, kind="stable"))
     replicas = [(policy, seed) for policy in chosen for seed in seeds]
     setting = setting_of(cluster, tasks, settings.of(cluster), xp)
-    at_once = lockstep_size(setting, chosen, draws, len(replicas), where)
-    workloads = {seed: about_workload(until, how, settings) for seed, how in arrivals.items()}
-    return runs_of(cluster, replicas_run(setting, replicas, draws, at_once, workloads))
+    num_parts = max(len(parts_of(policy)) for policy in chosen)
+    num_arrivals = max(len(draw.task_row) for draw in draws.values())
+    each = bytes_per_replica(setting.tables, num_parts, len(cluster), num_arrivals)
+    most = free_bytes(xp) // 2 if where.max_bytes is None else where.max_bytes
+    at_once = that_fit(each, most, where.at_once and min(where.at_once, len(replicas)))
+    if not where.at_once and not hasattr(xp, "cuda"):
+        at_once = min(at_once, CPU_AT_ONCE)
+    results: dict[int, Replica] = {}
+    with progress_bar("runs in lockstep", 0, len(replicas)) as advance:
+        for members in groups_of(replicas, at_once):
+            found = run_together(setting, [replicas[i] for i in members], draws)
+            for i, (node, gpu_mask, curve) in zip(members, found, strict=True):
+                policy, seed = replicas[i]
+                rows, order = draws[seed]
+                placements = Placements(rows, in_file_order(order, node), gpu_mask)
+                check_placements(cluster, tasks, placements)
+                about = about_run(cluster, policy, seed, len(rows), until, arrivals[seed], settings)
+                results[i] = Replica(about, cluster, placements, curve)
+            advance(len(results))
+    return runs_of(cluster, [results[i] for i in range(len(replicas))])

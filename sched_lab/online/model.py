@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -134,18 +134,20 @@ class Demand(NamedTuple):
 
 # %% ../../nbs/20_online_model.ipynb #20-018k
 SLOTS = 2**17
-QUESTIONS = ("fragmentation in the authors' order", "outlook", "worth, early", "worth, middle",
-             "worth, late")
-FRAGMENTATION, OUTLOOK, EARLY_WORTH, MIDDLE_WORTH, LATE_WORTH = range(len(QUESTIONS))
+NUM_QUESTIONS = 8
+FRAGMENTATION = 0  # in the authors' order
+OUTLOOK = 1
+JOINT_WORTH = 2  # and the next two: early, middle and late
+BID_WORTH = 5  # likewise
 
 
 class Known(NamedTuple):
-    """Hash table of answers about nodes in states that have been met: no result depends on it.
+    """Hash table of what nodes were worth in states that have been met: no result depends on it.
 
     Parameters
     ----------
     kind : (nodes,) nodes of equal number differ in nothing but their state
-    key : (`SLOTS`, words) number of the question and kind of the node, or 0 for a free slot;
+    key : (`SLOTS`, words) number of the worth and kind of the node, or 0 for a free slot;
         milli-vCPU left; milli-GPU left in ascending order, six to a word
     value : (`SLOTS`,) the answers; whole numbers below 2**53 are exact
     num : (1,) slots in use
@@ -206,8 +208,8 @@ class World(NamedTuple):
     power : power model of the nodes
     target : target workload
     residents : (nodes, kinds) number of tasks of each kind of GPU request on the node
-    notes : (4,) vCPU and GPU of the largest node, prices of full processors; -1 if nobody has
-        asked for them yet
+    notes : (6,) vCPU and GPU of the largest node, prices of full processors, vCPU and GPU that
+        usual tasks ask for; -1 if nobody has asked for them yet
     known : what has been computed of nodes in the states they were in
     bids : prices on what nodes have, for a policy that asks for them
     """
@@ -271,23 +273,8 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
     residents = np.zeros((len(cluster), max(1, int(demand.kind.max(initial=0)) + 1)), np.int64)
     return World(gpu_model, cpu_model, state, demand, power,
                  target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents,
-                 np.full(4, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]),
+                 np.full(6, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]),
                  no_bids(gpu_model, power.num_gpus))
-
-# %% ../../nbs/20_online_model.ipynb #20-020j
-@njit(cache=True, error_model="numpy")
-def topic_of(question: int, kind: int) -> int:
-    """First word of a key: what is asked, of what kind of node."""
-    return kind * len(QUESTIONS) + question + 1
-
-
-@njit(cache=True, error_model="numpy")
-def is_key(key: Integers, slot: int, asked: Integers) -> bool:
-    """Whether a slot has the key that is asked for."""
-    for word in range(key.shape[1]):
-        if key[slot, word] != asked[word]:
-            return False
-    return True
 
 # %% ../../nbs/20_online_model.ipynb #20-020k
 @njit(cache=True, error_model="numpy")
@@ -298,7 +285,7 @@ def slot_of_state(key: Integers, asked: Integers, topic: int, cpu_left_milli: in
     Parameters
     ----------
     key, asked : as in `Known`; `asked` is overwritten
-    topic : `topic_of` the question and the node
+    topic : first word of the key: which worth, of what kind of node
     cpu_left_milli, gpu_left_milli, row : the state, GPUs as a row of a table; their order does not
         matter
     """
@@ -322,7 +309,12 @@ def slot_of_state(key: Integers, asked: Integers, topic: int, cpu_left_milli: in
         mixed = (mixed ^ asked[word] & 0x3FFFFFFF ^ asked[word] >> 30) * 0x5F356495
         mixed = (mixed ^ mixed >> 29) & 0x7FFFFFFF
     slot = mixed & (len(key) - 1)
-    while key[slot, 0] != 0 and not is_key(key, slot, asked):
+    while key[slot, 0] != 0:
+        word = 0
+        while word < num_words and key[slot, word] == asked[word]:
+            word += 1
+        if word == num_words:
+            break
         slot = (slot + 1) & (len(key) - 1)
     return slot
 
@@ -521,6 +513,55 @@ def try_gpus(gpu_left_milli: Integers, node: int, gpu_milli: int, num_gpus: int,
             num_rows += 1
     return num_rows
 
+# %% ../../nbs/20_online_model.ipynb #20-030p
+@njit(cache=True, error_model="numpy", inline="always")
+def rise(before: float, after: float) -> float:
+    """What a worth gains: exact for whole numbers below 2**53."""
+    return after - before
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def keep_best(worth: Any, gain: Any, question: int, world: World, task: int, nodes: Integers,
+              score: NDArray[np.int32], gpu_mask: Integers) -> None:
+    """Place a task, look what the node is then worth, take back; keep the GPUs that gain most.
+
+    Parameters
+    ----------
+    worth : `worth(world, node, cpu_left_milli, gpu_left_milli, question)`, of a node with so much
+        left
+    gain : `gain(before, after)`, the score for a change of the worth
+    question : number of the worth in `Known`
+    world, task, nodes, score, gpu_mask : as a kernel gets them
+    """
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    num_gpus = world.demand.num_gpus[task]
+    gpu_left_milli = world.state.gpu_left_milli
+    left = np.zeros((1 + max(1, gpu_left_milli.shape[1]), gpu_left_milli.shape[1]), np.int64)
+    masks = np.zeros(len(left), np.int64)
+    known = world.known
+    kind = known.kind
+    key = known.key
+    value = known.value
+    asked = known.asked
+    for node in nodes:
+        topic = kind[node] * NUM_QUESTIONS + question + 1
+        before = 0.0
+        best = -(2.0**62)
+        for n in range(try_gpus(gpu_left_milli, node, gpu_milli, num_gpus, left, masks)):
+            cpu = world.state.cpu_left_milli[node] - cpu_milli * (n > 0)
+            slot = slot_of_state(key, asked, topic, cpu, left, n)
+            if key[slot, 0] == 0:
+                learn(known, slot, worth(world, node, cpu, left[n], question))
+            if n == 0:
+                before = value[slot]
+            else:
+                gained = gain(before, value[slot])
+                if gained > best:
+                    best = gained
+                    gpu_mask[node] = masks[n]
+        score[node] = int(best)
+
 # %% ../../nbs/20_online_model.ipynb #20-032
 Kernel = Callable[[World, int, Integers, NDArray[np.int32], Integers], None]
 ONE_AT_RANDOM = -2
@@ -544,23 +585,29 @@ class Score:
         if all are equal, or `ONE_AT_RANDOM`: 100 for one feasible node that is drawn anew for each
         task, 0 for the rest
     reference : the kernel in the authors' floating-point order, if it is not the same
+    unit : of the scores; "points" go from 0 to 100
+    worth : if a score is what a task changes of it, the worth of a node as it stands,
+        `worth(world, node, cpu_left_milli, gpu_left_milli)`: what explains the choice of a GPU;
+        asked after the kernel
+    gain : `gain(world, task, node, rise)`, the score for a rise of the worth; None: the rise itself
+    array_form : `array_form(tables, rooms, task)`, scores of many pairs and the GPUs that shares
+        get; None if there is none
+    name : in explanations
     """
 
     kernel: Kernel
     normalise: int = AS_IS
     reference: Kernel | None = None
-    loads: ClassVar[tuple[float, ...]] = ()
-    load_of: ClassVar[tuple[str, ...]] = ("gpu",)
-    dials: ClassVar[tuple[float, float] | None] = None
+    unit: str = ""
+    worth: Callable[[World, int, int, Integers], int] | None = None
+    gain: Callable[[World, int, int, int], int] | None = None
+    array_form: Callable[..., Any] | None = None
+    name: str = ""
 
     @property
-    def scores(self) -> tuple[Score, ...]:
-        """Itself, as the only stage (`Stages`)."""
-        return (self,)
-
-    def in_reference_arithmetic(self) -> Score:
-        """The score as the authors' code computes it."""
-        return replace(self, kernel=self.reference or self.kernel, reference=None)
+    def label(self) -> str:
+        """Its name, or that of its kernel."""
+        return self.name or str(getattr(self.kernel, "__name__", "score"))
 
 # %% ../../nbs/20_online_model.ipynb #20-032b
 @dataclass(frozen=True)
@@ -575,7 +622,7 @@ class Stages:
     """
 
     scores: tuple[Score, ...]
-    loads: tuple[float, ...]
+    loads: tuple[float, ...] = ()
     load_of: tuple[str, ...] = ("gpu",)
     dials: tuple[float, float] | None = None
 
@@ -594,8 +641,6 @@ class Policy:
     later : (load, weights) pairs, loads ascending: other weights from that load on
     load_of : resources whose share in use is the load: "gpu", "cpu", "memory"; of several, the
         fullest counts
-    array_forms : array form of each score; None if one has none, or in reference arithmetic: the
-        policy does not go in lockstep
     dials : of a policy with prices, how much service and savings count; else None
     needs_watts : whether a score may look at watts, so that every GPU model must have some
     """
@@ -606,7 +651,6 @@ class Policy:
     arithmetic: str = "exact"
     later: tuple[tuple[float, tuple[int, ...]], ...] = ()
     load_of: tuple[str, ...] = ("gpu",)
-    array_forms: tuple[Any, ...] | None = None
     dials: tuple[float, float] | None = None
     needs_watts: bool = True
 

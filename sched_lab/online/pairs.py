@@ -17,12 +17,12 @@ from ..cluster import WHOLE_GPU_MILLI, Cluster, State
 from ..frag import Target
 from .fgd import fgd_points
 from .foresight import full_price
-from .joint import EARLY, LATE, MIDDLE, usual_ratio
+from .joint import LOST_W, usual_ratio
 from .model import World, world_of
 from ..power import Power
 from ..traces import TaskClasses
 
-__all__ = ['tables_of', 'ArrayForm', 'score_all']
+__all__ = ['tables_of', 'score_all']
 
 
 def node_types(power: Power, cluster: Cluster) -> tuple[Integers, Integers]:
@@ -476,9 +476,9 @@ def taken_milli(tables: Tables, rooms: Rooms, task: Array, gpu: Array) -> Array:
 PairScore = Callable[[Tables, Rooms, Array], tuple[Array, Array]]
 
 
-def _gain(tables: Tables, rooms: Rooms, task: Array,
-          worth: Callable[[Tables, Rooms], Array]) -> tuple[Array, Array]:
-    """Rise of a room's worth, with the GPU where it rises most: the array form of `joint_score`."""
+def gain_pairs(tables: Tables, rooms: Rooms, task: Array,
+               worth: Callable[[Tables, Rooms], Array]) -> tuple[Array, Array]:
+    """Rise of a room's worth, with the GPU where it rises most: the array form of `keep_best`."""
     xp = tables.xp
     shape = rooms.gpu_left_milli.shape
     cell = xp.nonzero(xp.reshape(gpu_choices(tables, rooms, task), (-1,)))[0]
@@ -493,38 +493,8 @@ def _gain(tables: Tables, rooms: Rooms, task: Array,
     return best - worth(tables, rooms), first(xp, after == best[None, :])
 
 
-def gain_of(worth: Callable[[Tables, Rooms], Array]) -> PairScore:
-    """Score that is the rise of such a worth."""
-    return partial(_gain, worth=worth)
-
-
-class ArrayForm(NamedTuple):
-    """Array form of a kernel.
-
-    Parameters
-    ----------
-    score : `score(tables, rooms, task)` gives the score of each pair and the GPU that a share gets
-    is_points : whether scores are points from 0 to 100
-    """
-
-    score: PairScore
-    is_points: bool
-
-    @property
-    def forms(self) -> tuple[ArrayForm, ...]:
-        """Itself, as the only stage."""
-        return (self,)
-
-
-class ArrayStages(NamedTuple):
-    """Array forms that take turns, as the scores of `Stages`."""
-
-    forms: tuple[ArrayForm, ...]
-
-
-JOINT_ARRAYS = ArrayStages(
-    tuple(ArrayForm(gain_of(partial(worth_milliwatt, lost_w=lost_w)), is_points=False)
-          for lost_w in (EARLY, MIDDLE, LATE)))
+JOINT_PAIRS = tuple(partial(gain_pairs, worth=partial(worth_milliwatt, lost_w=lost_w))
+                    for lost_w in LOST_W)
 
 
 def score_all(tables: Tables, score: PairScore, rooms: Rooms,

@@ -9,22 +9,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise, permutations
-from typing import Any, NamedTuple
 
 from ..lab.frames import InputError, check_one_of
 from ..lab.records import PolicyRecord, PolicyTable
 from .bid import BID, dials_of
 from .baselines import bestfit, clustering, dotprod, packing, random
-from .fgd import fgd, fgd_reference
-from .foresight import pwr_target
+from .fgd import fgd, fgd_reference, points_of_rise, unbroken
+from .foresight import outlook, pwr_target
 from .joint import JOINT
 from .model import (HUNDRED_IF_EQUAL, ONE_AT_RANDOM, ZERO_IF_EQUAL, Policy, Score,
                                     Stages)
-from .pairs import (JOINT_ARRAYS, ArrayForm, bestfit_pairs, clustering_pairs,
-                                    dotprod_pairs, fgd_pairs, gain_of, outlook_milliwatt,
-                                    packing_pairs, pwr_pairs, random_pairs)
-from .pwr import pwr
+from .pairs import (JOINT_PAIRS, bestfit_pairs, clustering_pairs, dotprod_pairs,
+                                    fgd_pairs, gain_pairs, outlook_milliwatt, packing_pairs,
+                                    pwr_pairs, random_pairs)
+from .pwr import pwr, undrawn
 
 # %% auto #0
 __all__ = ['POLICIES', 'policy_of']
@@ -35,36 +35,37 @@ ARITHMETICS = ("exact", "reference")
 # %% ../../nbs/25_policies.ipynb #25-011p
 POLICIES: PolicyTable[Score | Stages] = PolicyTable(
     PolicyRecord("fgd", "wastes least GPU: adds least to what nobody can use",
-                 "Weng et al. 2023, Algorithm 1", Score(fgd, reference=fgd_reference),
-                 ArrayForm(fgd_pairs, is_points=True), needs_watts=False),
+                 "Weng et al. 2023, Algorithm 1", Score(
+                     fgd, reference=fgd_reference, unit="points", worth=unbroken,
+                     gain=points_of_rise), fgd_pairs, needs_watts=False),
     PolicyRecord("pwr", "draws least power: adds fewest watts", "Lettich et al. 2024, Algorithm 1",
-                 Score(pwr, HUNDRED_IF_EQUAL), ArrayForm(pwr_pairs, is_points=False)),
+                 Score(pwr, HUNDRED_IF_EQUAL, unit="mW", worth=undrawn), pwr_pairs),
     PolicyRecord("bestfit", "leaves least CPU and GPU free on the node",
-                 "Lettich et al. 2024, Section V-B", Score(bestfit, ZERO_IF_EQUAL),
-                 ArrayForm(bestfit_pairs, is_points=True), needs_watts=False),
+                 "Lettich et al. 2024, Section V-B", Score(bestfit, ZERO_IF_EQUAL, unit="points"),
+                 bestfit_pairs, needs_watts=False),
     PolicyRecord("dotprod", "has least dot product of what is free and what is asked for",
-                 "Lettich et al. 2024, Section V-B", Score(dotprod),
-                 ArrayForm(dotprod_pairs, is_points=True), needs_watts=False),
+                 "Lettich et al. 2024, Section V-B", Score(dotprod, unit="points"), dotprod_pairs,
+                 needs_watts=False),
     PolicyRecord("gpu-packing", "takes GPUs in use first, then nodes in use, idle nodes last",
-                 "Lettich et al. 2024, Section V-B", Score(packing),
-                 ArrayForm(packing_pairs, is_points=True), needs_watts=False),
+                 "Lettich et al. 2024, Section V-B", Score(packing, unit="points"), packing_pairs,
+                 needs_watts=False),
     PolicyRecord("gpu-clustering", "keeps tasks of one kind of GPU request together",
-                 "Lettich et al. 2024, Section V-B", Score(clustering),
-                 ArrayForm(clustering_pairs, is_points=True), needs_watts=False),
+                 "Lettich et al. 2024, Section V-B", Score(clustering, unit="points"),
+                 clustering_pairs, needs_watts=False),
     PolicyRecord("random", "draws a feasible node and a GPU at random",
-                 "Lettich et al. 2024, Section V-B", Score(random, ONE_AT_RANDOM),
-                 ArrayForm(random_pairs, is_points=True), needs_watts=False),
+                 "Lettich et al. 2024, Section V-B", Score(random, ONE_AT_RANDOM, unit="points"),
+                 random_pairs, needs_watts=False),
     PolicyRecord("pwr-target", "draws least power now and, on average, with the next task",
-                 "ours, chapter 24", Score(pwr_target),
-                 ArrayForm(gain_of(outlook_milliwatt), is_points=False)),
+                 "ours, chapter 24", Score(pwr_target, unit="mW", worth=outlook),
+                 partial(gain_pairs, worth=outlook_milliwatt)),
     PolicyRecord("joint-early", "weighs watts, fragments and stranded GPU at early prices",
-                 "ours, chapter 24a", JOINT.scores[0], JOINT_ARRAYS.forms[0]),
+                 "ours, chapter 24a", JOINT.scores[0], JOINT_PAIRS[0]),
     PolicyRecord("joint-middle", "weighs watts, fragments and stranded GPU at middle prices",
-                 "ours, chapter 24a", JOINT.scores[1], JOINT_ARRAYS.forms[1]),
+                 "ours, chapter 24a", JOINT.scores[1], JOINT_PAIRS[1]),
     PolicyRecord("joint-late", "weighs watts, fragments and stranded GPU at late prices",
-                 "ours, chapter 24a", JOINT.scores[2], JOINT_ARRAYS.forms[2]),
+                 "ours, chapter 24a", JOINT.scores[2], JOINT_PAIRS[2]),
     PolicyRecord("joint", "saves power and wastes little: three prices as the cluster fills",
-                 "ours, chapter 24a", JOINT, JOINT_ARRAYS),
+                 "ours, chapter 24a", JOINT, JOINT_PAIRS),
     PolicyRecord("bid", "serves most: also charges for room what it is worth to those who come",
                  "ours, chapter 24c", BID),
     patterns={
@@ -91,38 +92,30 @@ def mix_weights(alpha: str) -> tuple[int, int]:
     return int(share * scale), int((1 - share) * scale)
 
 # %% ../../nbs/25_policies.ipynb #25-020
-class _Stage(NamedTuple):
-    """Scores of a stage, array forms (None for none), weights, and whether they look at watts."""
-
-    scores: tuple[Score, ...]
-    forms: tuple[Any, ...]
-    weights: tuple[int, ...]
-    needs_watts: bool
+Stage = list[tuple[PolicyRecord[Score | Stages], int]]
 
 
-def _stages_of(record: PolicyRecord[Score | Stages]) -> list[_Stage]:
-    """Each score of a record as a stage by itself."""
-    scores = record.scalar_form.scores
-    forms = record.array_form.forms if record.array_form else (None,) * len(scores)
-    return [_Stage((score,), (form,), (1000,), record.needs_watts)
-            for score, form in zip(scores, forms, strict=True)]
+def _scores_of(record: PolicyRecord[Score | Stages]) -> list[Score]:
+    """Scores of a record, one for each stage, with name and array form."""
+    form = record.scalar_form
+    if isinstance(form, Score):
+        return [replace(form, name=form.name or record.name, array_form=record.array_form)]
+    return [replace(score, array_form=record.array_form and record.array_form[stage])
+            for stage, score in enumerate(form.scores)]
 
 
-def _mix(name: str, table: PolicyTable[Score | Stages]) -> _Stage:
-    """Policy with one score, or a mix of two; on a draw of weights the second picks the GPU."""
-    alone = {each: stages[0] for each, record in table.items()
-             if len(stages := _stages_of(record)) == 1}
+def _stage_of(name: str, table: PolicyTable[Score | Stages]) -> Stage:
+    """Record of one score, or two in a mix, and weights; on a draw the second picks the GPU."""
+    alone = {each: record for each, record in table.items()
+             if isinstance(record.scalar_form, Score)}
     if name in alone:
-        return alone[name]
+        return [(alone[name], 1000)]
     pair, _, alpha = name.partition(":")
     for first, second in permutations(alone, 2):
         if pair == f"{first}-{second}":
-            weights = dict(zip((first, second), mix_weights(alpha), strict=True))
-            parts = [part for part in (second, first) if weights[part] > 0]
-            return _Stage(tuple(alone[part].scores[0] for part in parts),
-                          tuple(alone[part].forms[0] for part in parts),
-                          tuple(weights[part] for part in parts),
-                          any(alone[part].needs_watts for part in parts))
+            weight, rest = mix_weights(alpha)
+            both = [(alone[second], rest), (alone[first], weight)]
+            return [(record, weight) for record, weight in both if weight > 0]
     staged = table.record(name).name  # refuses what is not there
     raise InputError(f"the policy {staged!r} has stages of its own", value=name,
                      mend="name it alone, neither mixed nor as a stage")
@@ -139,21 +132,6 @@ def _loads(texts: Sequence[str]) -> list[float]:
                          value="@".join(texts),
                          mend="give pwr@0.8@fgd, say: pwr up to 80 % of the GPUs in use, then fgd")
     return loads
-
-# %% ../../nbs/25_policies.ipynb #25-020q
-def _policy(name: str, arithmetic: str, stages: Sequence[_Stage], loads: Sequence[float],
-            load_of: tuple[str, ...]) -> Policy:
-    """Stages as one policy: a weight for every score in every stage."""
-    is_exact = arithmetic == "exact"
-    scores = [score for stage in stages for score in stage.scores]
-    forms = [form for stage in stages for form in stage.forms]
-    weights = [tuple(weight if now is stage else 0 for stage in stages for weight in stage.weights)
-               for now in stages]
-    return Policy(
-        name, tuple(score if is_exact else score.in_reference_arithmetic() for score in scores),
-        weights[0], arithmetic, tuple(zip(loads, weights[1:], strict=True)), load_of,
-        None if None in forms or not is_exact else tuple(forms),
-        needs_watts=any(stage.needs_watts for stage in stages))
 
 # %% ../../nbs/25_policies.ipynb #25-021
 def policy_of(name: str, arithmetic: str = "exact",
@@ -178,19 +156,29 @@ def policy_of(name: str, arithmetic: str = "exact",
         between 0 and 1, or dials out of range
     """
     check_one_of(arithmetic, ARITHMETICS, "arithmetic")
-    if name in table:
-        form = table[name].scalar_form
-        policy = _policy(name, arithmetic, _stages_of(table[name]), form.loads, form.load_of)
-        return replace(policy, dials=form.dials)
-    if name.startswith("bid:"):
-        return replace(policy_of("bid", arithmetic, table), name=name, dials=dials_of(name))
-    texts = name.split("@")
-    stages = [_mix(text, table) for text in texts[::2]]
-    loads = _loads(texts[1::2])
-    if len(loads) != len(stages) - 1:
-        raise InputError(f"the policy {name!r} ends with a load", value=name,
-                         mend="name the policy that follows")
-    return _policy(name, arithmetic, stages, loads, ("gpu",))
-
-# %% ../../nbs/25_policies.ipynb #25-048z
-STAGES_OF_JOINT = {"joint": "joint-early@0.5@joint-middle@0.8@joint-late"}  # for one release
+    record = table.get(name) or table.get(name.partition(":")[0])
+    if record and isinstance(record.scalar_form, Stages) and (
+            name == record.name or record.scalar_form.dials):
+        turns = record.scalar_form
+        stages = [[(score, 1000)] for score in _scores_of(record)]
+        if name != record.name:
+            turns = replace(turns, dials=dials_of(name))
+        needs_watts = record.needs_watts
+    else:
+        texts = name.split("@")
+        parts = [_stage_of(text, table) for text in texts[::2]]
+        turns = Stages((), tuple(_loads(texts[1::2])))
+        if len(turns.loads) != len(parts) - 1:
+            raise InputError(f"the policy {name!r} ends with a load", value=name,
+                             mend="name the policy that follows")
+        stages = [[(_scores_of(record)[0], weight) for record, weight in part] for part in parts]
+        needs_watts = any(record.needs_watts for part in parts for record, _ in part)
+    scores = [score for stage in stages for score, _ in stage]
+    if arithmetic == "reference":
+        scores = [replace(score, kernel=score.reference or score.kernel, reference=None,
+                          array_form=None) for score in scores]
+    weights = [tuple(weight if stage is now else 0 for stage in stages for _, weight in stage)
+               for now in stages]
+    return Policy(name, tuple(scores), weights[0], arithmetic,
+                  tuple(zip(turns.loads, weights[1:], strict=True)), turns.load_of, turns.dials,
+                  needs_watts)

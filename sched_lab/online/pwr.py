@@ -12,7 +12,7 @@ from ..lab.jit import njit
 from ..lab.arrays import Integers
 from ..cluster import WHOLE_GPU_MILLI
 from .model import World, idle_gpus, is_share
-from ..power import Power, cpu_milliwatt, cpu_power_milliwatt
+from ..power import Power, cpu_milliwatt, cpu_power_milliwatt, gpu_power_milliwatt
 
 # %% auto #0
 __all__ = ['pwr_score']
@@ -109,3 +109,9 @@ def pwr(world: World, task: int, nodes: Integers, score: NDArray[np.int32],
                 missing -= 1
         score[node] = best if is_one else saved - 1000 * num_gpus * range_w
         gpu_mask[node] = mask
+
+# %% ../../nbs/23_pwr.ipynb #23-013b
+def undrawn(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
+    """Minus the power of a node, milliwatts: what PWR looks at."""
+    return -(cpu_power_milliwatt(world.power, node, cpu_left_milli)
+             + gpu_power_milliwatt(world.power, node, gpu_left_milli))

@@ -74,39 +74,32 @@ HOUR_S = 3600.0
 LEVELS = (0.5, 0.8)  # arrived GPU demand over the capacity
 
 
-def hour_at(power_w: float, tariff: Tariff, words: str) -> Bill:
-    """What an hour costs in which this power is drawn."""
-    edges_s = with_edges(np.array([0.0, HOUR_S]), [tariff.price, tariff.carbon])
-    curve = pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:], "power_w": power_w})
-    return bill_of_curve(curve, tariff, words)
-
-
-def hour_row(level: str, bill: Bill, used_gpu: float) -> dict[str, Any]:
-    """An hour at a load; a GPU hour that is served bears its part of the whole."""
-    row: dict[str, Any] = {"at": level, "served_gpu_h": round(used_gpu, 3)}
-    amounts = {name: round(getattr(bill, name), 6) for name in ("energy_kwh", "energy_eur",
-                                                                "co2_kg")}
-    each = {f"{name}_per_gpu_h": round(amount / used_gpu, 6) if used_gpu else None
-            for name, amount in amounts.items()}
-    return row | amounts | each
-
-
 def hours_of(cluster: Cluster, run: Run, power: PowerSettings,
              tariff: Tariff) -> tuple[list[dict[str, Any]], Bill]:
-    """What an hour costs at each load that the run came to, and at its end."""
+    """What an hour costs at each load that the run came to, and at its end.
+
+    A GPU hour that is served bears its part of the whole.
+    """
     nodes = power.of(cluster)
     words = " ".join((watts_in_words(nodes), OUTSIDE, tariff.words))
+    edges_s = with_edges(np.array([0.0, HOUR_S]), [tariff.price, tariff.carbon])
     x = run.curve["x"].to_numpy() if len(run.curve) else np.zeros(0)
     rows_at = {f"x = {level:g}": int(np.argmax(x >= level)) for level in LEVELS
                if (x >= level).any()}
     rows = []
-    for level, row in {**rows_at, "end": len(x) - 1}.items():
+    for at, row in {**rows_at, "end": len(x) - 1}.items():
         has_begun = row >= 0
         power_w = (run.curve["eopc_w"].iloc[row] if has_begun else
                    sum(datacenter_power_w(nodes, empty_state(cluster))))
-        used = run.curve["used_gpu_milli"].iloc[row] / 1000 if has_begun else 0.0
-        bill = hour_at(float(power_w), tariff, words)
-        rows.append(hour_row(level, bill, float(used)))
+        used_gpu = float(run.curve["used_gpu_milli"].iloc[row] / 1000) if has_begun else 0.0
+        hour = pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:],
+                             "power_w": float(power_w)})
+        bill = bill_of_curve(hour, tariff, words)
+        amounts = {name: round(getattr(bill, name), 6)
+                   for name in ("energy_kwh", "energy_eur", "co2_kg")}
+        each = {f"{name}_per_gpu_h": round(amount / used_gpu, 6) if used_gpu else None
+                for name, amount in amounts.items()}
+        rows.append({"at": at, "served_gpu_h": round(used_gpu, 3), **amounts, **each})
     return rows, bill
 
 

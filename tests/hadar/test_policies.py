@@ -60,12 +60,6 @@ def test_copies_by_name_are_run_as_copies_and_say_whom_they_cannot_run(name):
         simulate(toy_workload(), name)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_nobody_runs_in_lockstep_and_asking_says_so(name):
-    with pytest.raises(InputError, match=f"policy '{name}' has no array form"):
-        POLICIES.array_form(name)
-
-
 def test_settings_are_what_the_constructor_takes_and_can_be_written():
     assert options_of(Tiresias(threshold_gpu_s=7.0)) == {"threshold_gpu_s": 7.0, "by_number": False}
     assert options_of(YarnCs(mixed=False)) == {"mixed": False}

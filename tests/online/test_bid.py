@@ -24,7 +24,6 @@ from sched_lab.online.bid import (
     set_dials,
 )
 from sched_lab.online.inflation import inflate, play, sample_arrivals
-from sched_lab.online.lockstep import simulate_together
 from sched_lab.online.model import PowerSettings, world_of
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import Tasks, default_tasks, target_workload, task_classes
@@ -85,8 +84,7 @@ def test_what_has_no_end_is_an_error():
         dual_prices(np.array([[1.0, 0.0]]), np.array([1.0]), np.array([1.0, 1.0]))
 
 
-@pytest.mark.parametrize("name", ["bid", "bid:300:1", "bid:50:2"])
-@pytest.mark.parametrize("memory_share", [1, 20])
+@pytest.mark.parametrize(("name", "memory_share"), [("bid", 1), ("bid:50:2", 20)])
 def test_the_two_engines_agree(name, memory_share):
     """Event by event, with and without scarce memory."""
     cluster = replace(FEW, memory_mib=FEW.memory_mib // memory_share)
@@ -160,20 +158,9 @@ def test_what_is_no_pair_of_dials_is_refused(name):
         policy_of(name)
 
 
-@pytest.mark.parametrize("name", ["bid-fgd:0.1", "bid@0.5@fgd"])
-def test_bid_is_no_part_of_a_mix(name):
-    with pytest.raises(InputError):
-        policy_of(name)
-
-
 def test_a_name_says_what_the_dials_are():
     assert policy_of("bid").dials == DIALS == dials_of("bid:{:.0f}:{}".format(*DIALS))
     assert policy_of("bid:0:0").dials == (0.0, 0.0) and policy_of("joint").dials is None
-
-
-def test_it_does_not_go_in_lockstep():
-    with pytest.raises(InputError, match="bid"):
-        simulate_together(FEW, TASKS, ["bid"], [0])
 
 
 PRICES = """

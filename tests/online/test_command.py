@@ -63,11 +63,6 @@ def test_same_seed_same_files_byte_for_byte(files):
     assert len(content("a")) == 8
 
 
-def test_another_seed_gives_another_workload(files):
-    inflate("--seeds", "0-1")
-    assert sha256("out/seed-0/assignments.csv") != sha256("out/seed-1/assignments.csv")
-
-
 def test_recorded_arrivals_are_replayed_in_order_until_their_end(files):
     recorded = {"seeds": {"42": {"pod_rows": [3, 0, 0, 2], "node_rank_by_sorted_name": [3, 2, 1, 0]}}}
     Path("arrivals.json.gz").write_bytes(gzip.compress(json.dumps(recorded).encode()))
@@ -89,13 +84,6 @@ def test_a_recording_without_gpu_demand_is_a_run_too(rows, words, files, capsys)
 def test_the_default_is_embedded_and_needs_no_file(tmp_path):
     assert call("inflate", "--until", "0.02", "--out", tmp_path / "out") == 0
     assert {path.name for path in (tmp_path / "out" / "seed-0").iterdir()} == RESULT
-
-
-def test_gpu_power_can_be_added(files, capsys):
-    Path("nodes.csv").write_text(NODES.replace("A100", "H999"))
-    Path("watts.csv").write_text("model,idle_w,full_w\nH999,70,700\n")
-    assert inflate() == 2
-    assert inflate("--gpu-power", "watts.csv") == 0
 
 
 def test_a_catalogue_adds_models_and_its_checksum_is_in_the_record(files, capsys):

@@ -1,5 +1,4 @@
 """Laws of the inflation experiment: what is drawn, what is written down, how curves of several seeds are averaged."""
-import json
 from dataclasses import replace
 from functools import cache
 
@@ -10,7 +9,6 @@ import pytest
 from sched_lab.cluster import default_cluster, toy_cluster
 from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import (
-    CURVE,
     LACKS,
     SAMPLINGS,
     failures_frame,
@@ -21,8 +19,6 @@ from sched_lab.online.inflation import (
     saving_percent,
 )
 from sched_lab.online.model import Placements, Policy, Score
-from sched_lab.online.policies import policy_of
-from sched_lab.online.report import report_of, run_report
 from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks
 
 IN_ORDER = Arrivals(np.arange(9), np.arange(4))
@@ -34,11 +30,6 @@ def larger():
     """Twenty nodes: five of each toy node."""
     toy = toy_cluster().take(np.repeat(np.arange(4), 5))
     return replace(toy, name=np.array([f"{name}{i}" for i, name in enumerate(toy.name)], object))
-
-
-@cache
-def run_of(policy, seed, **options):
-    return inflate(larger(), toy_tasks(), policy, seed=seed, until=1.3, **options)
 
 
 # --- sampling
@@ -125,30 +116,6 @@ def test_what_cannot_be_drawn_is_refused(change, word):
 # --- runs
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("arithmetic", ["exact", "reference"])
-def test_the_books_balance(policy, arithmetic):
-    run = inflate(larger(), toy_tasks(), policy_of(policy, arithmetic), seed=1, until=1.3)
-    demand = toy_tasks().gpu_demand_milli[run.assignments["task_row"]]
-    placed = run.assignments["node"].ne("").to_numpy()
-    assert 0 < placed.sum() < len(placed)  # the run goes on beyond saturation
-    assert np.array_equal(run.curve["arrived_gpu_milli"], np.cumsum(demand))
-    assert np.array_equal(run.curve["used_gpu_milli"], np.cumsum(demand * placed))
-    assert np.array_equal(run.curve["failed"], np.cumsum(~placed))
-    assert np.array_equal(run.curve["x"], np.cumsum(demand) / larger().gpu_capacity_milli)
-    assert np.array_equal(run.curve["eopc_w"], run.curve["cpu_w"] + run.curve["gpu_w"])
-    assert list(run.curve) == ["x", "eopc_w", *CURVE]
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_listing_the_nodes_in_another_order_changes_nothing(policy):
-    arrivals = sample_arrivals(larger(), toy_tasks(), 5, until=1.2)
-    order = np.random.default_rng(0).permutation(20)
-    one, other = (inflate(larger().take(o), toy_tasks(), policy,
-                          arrivals=Arrivals(arrivals.task_row, arrivals.node_rank[o])) for o in (np.arange(20), order))
-    assert one.assignments.equals(other.assignments) and one.curve.equals(other.curve) and one.summary == other.summary
-
-
 def test_task_one_alone_makes_the_curve_computed_by_hand():
     # idle: 60 W of CPUs (Eq. 1) and 190 W of GPUs; FGD puts task one on cat: + 105 W and + 350 W
     # fragmentation: 15000 / 9 milli-GPU, less 500 / 9
@@ -173,29 +140,6 @@ def test_recorded_arrivals_are_played_to_the_end_or_cut():
     assert len(cut.curve) == 4 and cut.summary["until"] == 0.3 and cut.summary["sampling"] == "recorded"
 
 
-def test_a_run_without_arrivals_is_empty_and_can_be_written(tmp_path):
-    run = inflate(toy_cluster(), toy_tasks(), "fgd", arrivals=Arrivals(np.empty(0, np.int64), np.arange(4)))
-    run_report(toy_cluster(), toy_tasks(), run).write(tmp_path / "run")
-    assert len(run.curve) == 0 and run.summary["arrivals"] == 0 and "grar" not in run.summary
-
-
-def test_the_same_run_gives_the_same_bytes(tmp_path):
-    for name in ("one", "two"):
-        report_of(larger(), toy_tasks(), "pwr-fgd:0.1", seed=2).write(tmp_path / name)
-    for name in ("assignments.csv", "curve.csv", "failures.csv", "summary.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    summary = json.loads((tmp_path / "one" / "summary.json").read_text())
-    assert summary["seed"] == 2 and summary["sampling"] == "replacement" and summary["until"] == 1.0
-    assert summary["grar"] == pytest.approx(summary["used_gpu_milli"] / summary["arrived_gpu_milli"], rel=1e-11)
-
-
-def test_memory_mib_decides_although_it_is_no_part_of_a_class():
-    # 8 GiB for task one: with 4 GiB on cat, the second best of FGD (bee, 48 points) takes it
-    cluster = replace(toy_cluster(), memory_mib=np.array([65536, 131072, 4096, 65536]))
-    run = inflate(cluster, toy_tasks(), "fgd", arrivals=Arrivals(np.array([0]), np.arange(4)))
-    assert run.assignments["node"].tolist() == ["bee"]
-
-
 def test_a_kernel_that_names_gpus_without_room_stops_the_run():
     def careless(world, task, nodes, score, gpu_mask):
         for node in nodes:
@@ -215,18 +159,6 @@ def test_on_grid_by_hand():
     # merged x: 0 . 0.1 100 | 0.25 . | 0.4 160 (999 is a repetition) | 0.5 200 | 0.75 . | 0.9 300 | 1 .
     curve = pd.DataFrame({"x": [0.1, 0.4, 0.4, 0.5, 0.9], "w": [100, 160, 999, 200, 300]})
     assert on_grid(curve, step=0.25).to_dict("list") == {"x": [0, 0.25, 0.5, 0.75, 1], "w": [100, 130, 200, 250, 300]}
-
-
-def test_on_grid_is_positional():
-    # two grid points, 0.1 and 0.2, between the rows at 0 and 0.9: thirds of the way, not ninths
-    curve = pd.DataFrame({"x": [0.0, 0.9], "w": [0.0, 90.0]})
-    assert on_grid(curve, step=0.1, until=0.2)["w"].tolist() == [0.0, 30.0, 60.0]
-
-
-def test_on_grid_has_the_authors_grid_and_hits_an_arrival_on_it():
-    curve = pd.DataFrame({"x": [0.0, 0.145, 0.29, 0.5, 1.0], "w": [1.0, 2.0, 3.0, 4.0, 5.0]})
-    grid = on_grid(curve).set_index("x")["w"]
-    assert len(grid) == 201 and [grid[x] for x in (0.0, 0.145, 0.29, 0.5, 1.0)] == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_mean_curve_divides_means_and_refuses_two_grids():

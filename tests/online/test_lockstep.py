@@ -36,7 +36,7 @@ from tests.online.recorded import recorded_seeds
 from tests.online.test_policies import Case, cases
 from tests.test_arrays import here
 
-ABLE = [name for name in POLICIES if policy_of(name).array_forms is not None]
+ABLE = [name for name, record in POLICIES.items() if record.array_form is not None]
 NAMES = [*ABLE, "pwr-fgd:0.05", "pwr-fgd:0.5", "fgd-bestfit:0.3", "random-fgd:0.3", "random-pwr:0.9",
          "gpu-clustering-gpu-packing:0.5", "pwr@0.3@pwr-fgd:0.5@0.6@fgd", "random@0.4@dotprod-pwr:0.125"]
 laws = settings(derandomize=True, deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))

@@ -11,9 +11,7 @@ from sched_lab.cluster import default_cluster
 from sched_lab.lab.frames import InputError
 from sched_lab.meter import meter, tariff_of
 from sched_lab.online.inflation import inflate
-from sched_lab.online.lockstep import simulate_together
 from sched_lab.online.model import PowerSettings, read, toy
-from sched_lab.online.policies import POLICIES
 from sched_lab.online.report import TABLES, headline, holdings_of, report_of, run_report
 from sched_lab.traces import Arrivals, default_tasks
 
@@ -80,15 +78,6 @@ def test_the_line_of_a_run_without_arrivals_without_gpu_demand_and_without_failu
     line = headline(summary)
     assert ("no arrivals" in line, "no GPU demand" in line, "(" in line) == (
         change == {"arrivals": 0}, change == {"grar": None}, change == {"grar": None})
-
-
-def test_a_run_in_lockstep_has_the_report_of_a_run_alone():
-    names = [name for name, record in POLICIES.items() if record.array_form is not None]
-    for name, run in zip(names, simulate_together(*toy(), names, [3]), strict=True):
-        together = run_report(*toy(), run)
-        alone = report_of(*toy(), name, seed=3)
-        assert together.summary == alone.summary and together.headline == alone.headline
-        assert all(together.tables[table].equals(alone.tables[table]) for table in TABLES)
 
 
 @pytest.mark.parametrize(("column", "event", "value", "condition"), [

@@ -7,20 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster
-from sched_lab.online import inflation, model, score_index
-from sched_lab.online.fgd import fgd_reference, fgd_score_reference
-from sched_lab.online.foresight import NodeState, Request, full_price, pwr_target, pwr_target_score
-from sched_lab.online.joint import (
-    EARLY,
-    LATE,
-    MIDDLE,
-    Prices,
-    joint_early,
-    joint_late,
-    joint_middle,
-    joint_score,
-    usual_ratio,
-)
+from sched_lab.online import inflation, score_index
 from sched_lab.online.model import (
     AS_IS,
     HUNDRED_IF_EQUAL,
@@ -29,7 +16,6 @@ from sched_lab.online.model import (
     PowerSettings,
     Score,
     World,
-    is_feasible,
     world_of,
 )
 from sched_lab.online.policies import ARITHMETICS, POLICIES, policy_of
@@ -114,8 +100,9 @@ def test_the_index_changes_nothing(name, case, arithmetic):
 @few
 def test_classes_that_take_turns_on_one_row_change_nothing(name, case):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inflation, "empty_index", partial(inflation.empty_index, max_bytes=1))
-        assert len(inflation.empty_index(7, 5, 1).owner) == 1
+        for name_of in ("empty_index", "empty_memory"):
+            patch.setattr(inflation, name_of, partial(getattr(inflation, name_of), max_bytes=1))
+            assert len(getattr(inflation, name_of)(7, 5, 1).owner) == 1
         assert_equal(case, policy_of(name))
 
 
@@ -296,39 +283,3 @@ def test_more_memory_than_the_index_can_count_changes_nothing():
                   texts([""] * 2), texts([""] * 2))
     for name in ("fgd", "pwr-fgd:0.5"):
         assert_equal((cluster, tasks, np.array([1, 0, 1, 0]), PowerSettings()), policy_of(name))
-
-
-def plain_scores(world: World, here: NodeState, asked: Request) -> dict[str, tuple[int, int]]:
-    """Ask the functions of the chapters, which remember nothing."""
-    price = full_price(world.power)
-    scores = {"fgd_reference": fgd_score_reference(world.target, *here[1:], *asked),
-              "pwr_target": pwr_target_score(world.power, world.target, price, here, asked)}
-    for name, lost_w in (("joint_early", EARLY), ("joint_middle", MIDDLE), ("joint_late", LATE)):
-        prices = Prices(lost_w, price, usual_ratio(world.target))
-        scores[name] = joint_score(prices, world.power, world.target, here, asked)
-    return scores
-
-
-@pytest.mark.parametrize("num_slots", [4, 64, 2**12])
-@given(cases())
-@few
-def test_what_is_known_of_a_state_is_what_would_be_computed(num_slots, case):
-    kernels = (fgd_reference, pwr_target, joint_early, joint_middle, joint_late)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "SLOTS", num_slots)
-        world = world_for(case)
-    _, tasks, rows, _ = case
-    inflation.play(policy_of("joint"), world, task_classes(tasks)[1][rows], tasks.memory_mib[rows])
-    demand, state = world.demand, world.state
-    for task in range(len(demand.cpu_milli)):
-        nodes = np.array([n for n in range(len(world.gpu_model)) if is_feasible(world, task, n)][:12], np.int64)
-        score = np.zeros(len(world.gpu_model), np.int32)
-        gpu_mask = np.zeros(len(score), np.int64)
-        asked = Request(demand.cpu_milli[task], demand.gpu_milli[task], demand.num_gpus[task])
-        plain = {n: plain_scores(world, NodeState(n, world.gpu_model[n], state.cpu_left_milli[n],
-                                                  state.gpu_left_milli[n]), asked) for n in nodes.tolist()}
-        for kernel in kernels:
-            kernel(world, task, nodes, score, gpu_mask)
-            for n, scores in plain.items():
-                assert (score[n], gpu_mask[n]) == scores[kernel.__name__]
-    assert world.known.num[0] <= num_slots // 2

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,22 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...cluster import WHOLE_GPU_MILLI, State
-from ...frag import fragmentation
+from ...cluster import State
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Integers, Truths
 from ...lab.frames import InputError, Later
 from ...lab.plots import policy_colours
 from ...lab.reports import Report
-from ...online.bid import BID, cost_milliwatt, put_prices
-from ...online.fgd import fgd, fgd_points
-from ...online.foresight import NodeState, known_price, outlook_milliwatt, pwr_target
+from ...online.bid import put_prices
 from ...online.inflation import draw_gpus, stage_now, weighing_of
-from ...online.joint import EARLY, JOINT, LATE, MIDDLE, Prices, usual_ratio, worth_milliwatt
 from ...online.model import (
     AS_IS,
     ONE_AT_RANDOM,
-    Kernel,
     Policy,
     PowerSettings,
     Score,
@@ -37,9 +32,7 @@ from ...online.model import (
     is_share,
     slots_left,
 )
-from ...online.policies import POLICIES, policy_of
-from ...online.pwr import pwr
-from ...power import cpu_power_milliwatt, gpu_power_milliwatt
+from ...online.policies import policy_of
 from ...traces import Tasks
 from ..replay.problem import (
     Constraint,
@@ -186,12 +179,6 @@ class Part(NamedTuple):
     gpu_mask: Integers
 
 
-def name_of(form: Score) -> str:
-    """Name of a score in the table of policies; that of its function if it is not there."""
-    alone = [record.name for record in POLICIES.values() if record.scalar_form.scores == (form,)]
-    return alone[0] if alone else str(getattr(form.kernel, "__name__", "score"))
-
-
 def parts_of(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
     """Every score that has a weight at this moment, on the feasible nodes."""
     state = moment.world.state
@@ -210,7 +197,7 @@ def parts_of(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
         if weight > 0:
             form.kernel(moment.world, moment.task, nodes, score, gpu_mask)
             here = score[nodes].astype(np.int64)
-            parts.append(Part(name_of(form), weight, form, here,
+            parts.append(Part(form.label, weight, form, here,
                               points_of(here, form.normalise, moment.die), gpu_mask[nodes]))
     return parts
 
@@ -239,10 +226,9 @@ class Ballot(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Unit of the sums: points, or milliwatts that are added up as they are."""
-        is_power = any(part.form.normalise == AS_IS and part.form.kernel in WORTHS
-                       and part.form.kernel is not fgd for part in self.parts)
-        return "mW" if is_power else "points"
+        """Unit of the sums: points, or another one in which a score is added up as it is."""
+        units = [part.form.unit for part in self.parts if part.form.normalise == AS_IS]
+        return next((unit for unit in units if unit not in ("", "points")), "points")
 
     @property
     def is_drawn(self) -> bool:
@@ -272,57 +258,13 @@ def vote(moment: Moment, policy: Policy) -> Ballot:
     return Ballot(lacks, nodes[order], ranked, total[order], int(gpu_mask))
 
 
-Worth = Callable[[World, int, int, Integers], int]
-
-
-def unbroken(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """Minus the fragmentation of a node, for FGD."""
-    return -fragmentation(world.target, world.gpu_model[node], cpu_left_milli, gpu_left_milli)
-
-
-def undrawn(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """Minus the power of a node in milliwatts, for PWR."""
-    return -(cpu_power_milliwatt(world.power, node, cpu_left_milli)
-             + gpu_power_milliwatt(world.power, node, gpu_left_milli))
-
-
-def outlook(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-    """Minus the power, plus what it saves the next task."""
-    return outlook_milliwatt(world.power, world.target, known_price(world), node,
-                             world.gpu_model[node], cpu_left_milli, gpu_left_milli)
-
-
-def worth_at(lost_w: tuple[int, int]) -> Worth:
-    """Outlook less fragments and stranded GPU at these prices, for the joint policies."""
-    def worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-        prices = Prices(lost_w, known_price(world), usual_ratio(world.target))
-        here = NodeState(node, world.gpu_model[node], cpu_left_milli, gpu_left_milli)
-        return worth_milliwatt(prices, world.power, world.target, here)
-    return worth
-
-
-def worth_of_bid(stage: int) -> Worth:
-    """The same at the prices that the dials of a policy with bids have put into the world."""
-    def worth(world: World, node: int, cpu_left_milli: int, gpu_left_milli: Integers) -> int:
-        fragmented_w, stranded_w = world.bids.lost_w[stage].tolist()
-        return worth_at((fragmented_w, stranded_w))(world, node, cpu_left_milli, gpu_left_milli)
-    return worth
-
-
-WORTHS: dict[Kernel, Worth] = {
-    fgd: unbroken, pwr: undrawn, pwr_target: outlook, **{
-        score.kernel: worth_at(lost_w)
-        for score, lost_w in zip(JOINT.scores, (EARLY, MIDDLE, LATE), strict=True)}, **{
-        score.kernel: worth_of_bid(stage) for stage, score in enumerate(BID.scores)}}
-
-
 def gpu_score(moment: Moment, part: Part, node: int, gpu_mask: int) -> int | None:
     """Score of a node if the task got just these GPUs: worth after less worth before.
 
     None for a score that is not of this form: it is the same on all GPUs that fit.
     """
     world = moment.world
-    worth = WORTHS.get(part.form.kernel)
+    worth = part.form.worth
     if worth is None:
         return None
     cpu_left = world.state.cpu_left_milli[node]
@@ -331,12 +273,8 @@ def gpu_score(moment: Moment, part: Part, node: int, gpu_mask: int) -> int | Non
     taken[gpu_indices(gpu_mask)] = world.demand.gpu_milli[moment.task]
     cpu_after = cpu_left - world.demand.cpu_milli[moment.task]
     rise = worth(world, node, cpu_after, gpu_left - taken) - worth(world, node, cpu_left, gpu_left)
-    if part.form.kernel is fgd:
-        return int(fgd_points(rise / (WHOLE_GPU_MILLI * world.target.num_tasks)))
-    if part.form in BID.scores:
-        cost = cost_milliwatt(world, world.bids.dual, moment.task)
-        return int(rise - cost[world.bids.type_of[node]])
-    return int(rise)
+    gain = part.form.gain
+    return int(gain(world, moment.task, node, rise) if gain else rise)
 
 
 def gpu_rows(moment: Moment, ballot: Ballot) -> Iterator[dict[str, Any]]:
@@ -354,7 +292,7 @@ def gpu_rows(moment: Moment, ballot: Ballot) -> Iterator[dict[str, Any]]:
         row["given"] = position.get(node) == 0 and bool(ballot.gpu_mask >> gpu & 1)
         for part in ballot.parts if node in position and fits[node, gpu] else ():
             score: int | None = int(part.score[position[node]])
-            if chooses and part.form.kernel in WORTHS:
+            if chooses and part.form.worth:
                 key = part.name, node, int(left[gpu])  # GPUs with equally much left are alike
                 if key not in known:
                     known[key] = gpu_score(moment, part, node, 1 << gpu)

@@ -36,12 +36,11 @@ from ...online.model import (
     Demand,
     Policy,
     PowerSettings,
-    Score,
     World,
     gpu_indices,
     world_of,
 )
-from ...online.policies import POLICIES, policy_of
+from ...online.policies import policy_of
 from ...traces import TaskClasses, Tasks, admits, default_tasks, models_of, target_workload
 from ..read.tables import gpus_of
 from ..replay.problem import (
@@ -431,15 +430,6 @@ def take(gpu_milli: list[int], mask: int, milli: int) -> None:
         gpu_milli[gpu] -= within(milli)
 
 
-def name_of_score(score: Score) -> str:
-    """Name of a score in the table of policies; that of its function if it is not there."""
-    forms = (score, score.kernel)
-    return next((name for name, record in POLICIES.items()
-                 if record.scalar_form.scores == (score,)
-                 or record.scalar_form.scores[0].reference in forms),
-                str(getattr(score.kernel, "__name__", "score")))
-
-
 def barred_by(node: LiveNode, power: PowerSettings, needs_watts: bool) -> str:
     """Why nothing can be placed on a node, whatever is asked for; empty if nothing is wrong."""
     model = node.gpu_model.strip()
@@ -725,7 +715,7 @@ class Engine:
         self.weighing = weighing_of(policy, self.world._replace(state=self.empty))
         self.stage = 0
         self._has_prices = policy.dials is not None
-        self._score_names = [name_of_score(score) for score in policy.scores]
+        self._score_names = [score.label for score in policy.scores]
         self._kernels = [score.kernel for score in policy.scores]
         self._everywhere = np.ones(num_nodes, bool)
         self._asked: tuple[Sequence[str], Truths] = ((), np.zeros(num_nodes, bool))
