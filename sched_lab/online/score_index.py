@@ -92,39 +92,10 @@ class Index(NamedTuple):
 fast = njit(cache=True, error_model="numpy")  # no check for a division by zero: there is none
 
 
-def count_places(num_nodes: int) -> int:
-    """Regions and blocks of a cluster."""
-    num_blocks = -(-num_nodes // BLOCK)
-    return -(-num_blocks // BLOCK) + num_blocks
-
-
 @fast
 def count_regions(num_places: int) -> int:
     """Regions among so many places, which come before the blocks."""
     return -(-num_places // (BLOCK + 1))
-
-
-def row_bytes(num_nodes: int, num_scores: int, max_groups: int) -> int:
-    """Bytes of one row of an index."""
-    num_places = count_places(num_nodes)
-    return 18 + 4 * num_nodes + 12 * num_places + max_groups * (8 + 4 * (num_scores + num_places))
-
-
-def empty_best(num_rows: int, num_places: int) -> Best:
-    """No node, and nothing asked for."""
-    shape = (num_rows, num_places)
-    return Best(np.full(shape, NOWHERE, np.int32), np.full(shape, MOST_MIB + 1, np.int32),
-                np.full(shape, NOWHERE, np.int32))
-
-
-def empty_groups(num_rows: int, num_scores: int, num_places: int, max_groups: int) -> Groups:
-    """Groups without nodes."""
-    shape = (num_rows, max_groups)
-    # a power of two, so that a remainder is a few bits; more than half of the slots stay free
-    slot = np.full((num_rows, 1 << (2 * max_groups).bit_length()), -1, np.int16)
-    return Groups(np.zeros(num_rows, np.int64), slot,
-                  np.zeros((num_rows, num_scores, max_groups), np.int32),
-                  np.zeros((*shape, num_places), np.int32), np.zeros(shape, np.int32))
 
 
 def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: int = 1,
@@ -136,16 +107,27 @@ def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: i
     num_classes, num_nodes, num_scores : of tasks, of the cluster, of the policy
     max_groups : of nodes of equal scores, for each class; 1 if scores are never added up
     """
-    most_rows = max_bytes // row_bytes(num_nodes, num_scores, max_groups)
-    num_rows = max(1, min(num_classes, most_rows))
-    num_places = count_places(num_nodes)
-    return Index(
-        np.full(num_rows, -1), np.full(num_rows, -1),
-        np.full((num_rows, num_nodes), NOWHERE, np.int32), np.zeros(1, np.int64),
-        np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
-        np.zeros((num_scores, num_nodes), np.int32), np.zeros((num_scores, num_nodes), np.int64),
-        empty_best(num_rows, num_places),
-        empty_groups(num_rows, num_scores, num_places, max_groups))
+    num_blocks = -(-num_nodes // BLOCK)
+    num_places = -(-num_blocks // BLOCK) + num_blocks
+    row_bytes = 18 + 4 * num_nodes + 12 * num_places + max_groups * (
+        8 + 4 * (num_scores + num_places))
+    rows = max(1, min(num_classes, max_bytes // row_bytes))
+    # a power of two, so that a remainder is a few bits; more than half of the slots stay free
+    num_slots = 1 << (2 * max_groups).bit_length()
+
+    def zeros(*shape: int) -> NDArray[np.int32]:
+        return np.zeros(shape, np.int32)
+
+    best = Best(*(np.full((rows, num_places), value, np.int32)
+                  for value in (NOWHERE, MOST_MIB + 1, NOWHERE)))
+    groups = Groups(np.zeros(rows, np.int64), np.full((rows, num_slots), -1, np.int16),
+                    zeros(rows, num_scores, max_groups), zeros(rows, max_groups, num_places),
+                    zeros(rows, max_groups))
+    return Index(np.full(rows, -1), np.full(rows, -1),
+                 np.full((rows, num_nodes), NOWHERE, np.int32), np.zeros(1, np.int64),
+                 np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
+                 np.zeros(num_nodes, np.int64), zeros(num_scores, num_nodes),
+                 np.zeros((num_scores, num_nodes), np.int64), best, groups)
 
 
 @fast
@@ -522,26 +504,23 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
         index.owner[row] = task
         forget(index, row)
     is_grouped = is_sum(weights)
-    is_done = False
     for _ in range(2):
-        if not is_done:
-            num_stale = list_stale(index, row)
-            num_feasible = put_feasible_first(world, index.stale, task, num_stale)
-            last = 0
-            for part in range(len(weights)):
-                if weights[part] > 0:
-                    last = part
-                    kernels[part](world, task, index.stale[:num_feasible], index.score[part],
-                                  index.gpu_mask[part])
-            if is_grouped:
-                is_done = keep_groups(index, row, weights, memory_left_mib, num_stale, num_feasible)
-            else:
-                is_done = True
-                keep_scores(index.value[row], row_of(index.best, row), index.score[last],
-                            memory_left_mib, index.stale[:num_stale], num_feasible)
-            if not is_done:
-                forget(index, row)  # once more without the groups that have become empty
-    return row if is_done else -1
+        num_stale = list_stale(index, row)
+        num_feasible = put_feasible_first(world, index.stale, task, num_stale)
+        last = 0
+        for part in range(len(weights)):
+            if weights[part] > 0:
+                last = part
+                kernels[part](world, task, index.stale[:num_feasible], index.score[part],
+                              index.gpu_mask[part])
+        if not is_grouped:
+            keep_scores(index.value[row], row_of(index.best, row), index.score[last],
+                        memory_left_mib, index.stale[:num_stale], num_feasible)
+            return row
+        if keep_groups(index, row, weights, memory_left_mib, num_stale, num_feasible):
+            return row
+        forget(index, row)  # once more without the groups that have become empty
+    return -1
 
 
 @fast
