@@ -241,13 +241,15 @@ def test_a_new_policy_needs_no_line():
     """Ten new policies of a table have colours, apart from all others, and keep them in any company."""
     new = [f"new-{number}" for number in range(10)]
     assert [fixed_colour(name) for name in new] == [None] * 10
-    table = PolicyTable(*(PolicyRecord(name, "does something new", "nobody", None) for name in [*new, "fgd"]))
+    table = PolicyTable(*(PolicyRecord(name, "does something new", "nobody", None) for name in [*new, "fgd"]),
+                        PolicyRecord("mine", "has a colour", "nobody", None, colour="#123456"))
     try:
         colours = {name: fixed_colour(name) for name in new}
         assert policy_colours(reversed(new))["new-3"] == colours["new-3"] and len(set(colours.values())) == 10
         for name, other in combinations([*colours.values(), *POLICY_COLOURS.values()], 2):
             assert name == other or np.linalg.norm(lab(name) - lab(other)) > 9
         assert fixed_colour("fgd") == POLICY_COLOURS["fgd"] and fixed_colour("new-1-fgd:0.5")
+        assert fixed_colour("mine") == "#123456" and fixed_colour("mine-fgd:0.5")
         assert fixed_colour("new-1@0.5@fgd") and policy_dashes(["new-1@0.5@fgd"])["new-1@0.5@fgd"] == [9, 3]
     finally:
         records._TABLES.remove(table)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from .frames import Later, SchedLabError, write_bytes
-from .records import named_policies
+from .records import policy_tables
 
 if TYPE_CHECKING:
     import altair as alt
@@ -152,11 +152,12 @@ def _new_colours(count: int) -> list[str]:
 
 
 def _coloured_policies() -> dict[str, str]:
-    """Colour of every policy: those above, and those of the tables that have no line there."""
+    """Colour of every policy: those above, and those of the tables that have none there."""
     colours = dict(POLICY_COLOURS)
-    for names in named_policies():
-        new = [name for name in names if name not in POLICY_COLOURS]
-        colours |= dict(zip(new, _new_colours(len(new)), strict=True))
+    for table in policy_tables():
+        own = {name: record.colour for name, record in table.items() if record.colour}
+        new = [name for name in table if name not in {**POLICY_COLOURS, **own}]
+        colours |= own | dict(zip(new, _new_colours(len(new)), strict=True))
     return colours
 
 

@@ -34,6 +34,7 @@ class PolicyRecord(Generic[Form]):
     is_slow : whether a decision may take seconds, so that it is left out where all are compared
     needs_watts : whether it may look at watts, so that every GPU model must have some; a record
         that does not say needs them
+    colour : in every chart, "#RRGGBB"; if empty one that is still free
     """
 
     name: str
@@ -44,6 +45,7 @@ class PolicyRecord(Generic[Form]):
     options: tuple[str, ...] = ()
     is_slow: bool = False
     needs_watts: bool = True
+    colour: str = ""
 
 
 _TABLES: list[PolicyTable[Any]] = []
@@ -112,6 +114,6 @@ class PolicyTable(Mapping[str, PolicyRecord[Form]]):
         return pd.DataFrame(rows, columns=["policy", "sentence", "source", "lockstep"])
 
 
-def named_policies() -> list[list[str]]:
-    """Names in each table that has been made, so that a chart can give each a colour."""
-    return [list(table) for table in _TABLES]
+def policy_tables() -> list[PolicyTable[Any]]:
+    """Every table that has been made, so that a chart can give each policy a colour."""
+    return list(_TABLES)
