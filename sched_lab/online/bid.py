@@ -389,7 +389,7 @@ def dials_of(name: str) -> tuple[float, float]:
 # %% ../../nbs/24c_bid.ipynb #24c-040
 def less_cost(world: World, task: int, node: int, rise: int) -> int:
     """Score of `bid` for a rise of the worth."""
-    return rise - cost_milliwatt(world, world.bids.dual, task)[world.bids.type_of[node]]
+    return int(rise - cost_milliwatt(world, world.bids.dual, task)[world.bids.type_of[node]])
 
 
 BID = Stages(
