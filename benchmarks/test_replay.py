@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.fleet.replay.events import case_of, simulate
+from sched_lab.fleet.replay.case import case_of
+from sched_lab.fleet.replay.events import simulate
 from sched_lab.fleet.replay.problem import Problem
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import find_data, read_tasks

@@ -5,6 +5,7 @@
 # %% ../nbs/14_meter.ipynb #14-004
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .lab.jit import njit
+from .lab.jit import first_class, njit, quiet
 from .lab.arrays import Floats, Integers, Truths
 from .cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
 from .lab.frames import Column, InputError, read_table
@@ -20,7 +21,7 @@ from .power import (Power, cpu_power_milliwatt, gpu_power_milliwatt,
                              load_permille)
 
 # %% auto #0
-__all__ = ['Holdings', 'NodeWatts', 'check_holdings', 'meter', 'Tariff', 'tariff_of', 'Bill', 'bill_of']
+__all__ = ['Holdings', 'NodeWatts', 'check_holdings', 'meter', 'power_steps', 'Tariff', 'tariff_of', 'Bill', 'bill_of']
 
 # %% ../nbs/14_meter.ipynb #14-006
 class Holdings(NamedTuple):
@@ -90,39 +91,62 @@ def impossible_rows(cluster: Cluster, holdings: Holdings) -> dict[str, tuple[Tru
         "its end is before its start": (~(end_s >= start_s), "give an end, or infinity")}
 
 # %% ../nbs/14_meter.ipynb #14-010
-def first_overfull(place: Integers, amount: Integers, room: Integers, times: tuple[Floats, Floats],
-                   ) -> tuple[int, float, int] | None:
-    """First place that holds more than there is room: place, seconds, amount held then.
+class Bookings(NamedTuple):
+    """Who holds how much of what, from when to when; arrays (bookings,).
 
     Parameters
     ----------
-    place, amount : (rows,) where, and how much
-    room : (places,) how much there is
-    times : (rows,) starts and ends
+    unit : number of the GPU or node
+    task : position of the task
+    start_s, end_s : from, and until when
+    weight : how much of it
     """
-    holds = times[1] > times[0]
-    where = np.tile(place[holds], 2)
-    at_s = np.concatenate([times[1][holds], times[0][holds]])
-    change = np.concatenate([-amount[holds], amount[holds]])
-    order = np.lexsort((change > 0, at_s, where))
-    held = np.cumsum(change[order])
-    over = np.flatnonzero(held > room[where[order]])
-    if not len(over):
-        return None
-    first = order[over[0]]
-    return int(where[first]), float(at_s[first]), int(held[over[0]])
 
-# %% ../nbs/14_meter.ipynb #14-010p
-def named(cluster: Cluster, holdings: Holdings, row: int) -> str:
-    """Name of the node of a row, or its number if there is no such node."""
-    node = int(holdings.node[row])
-    return repr(cluster.name[node]) if 0 <= node < len(cluster) else str(node)
+    unit: Integers
+    task: Integers
+    start_s: Floats
+    end_s: Floats
+    weight: Integers
 
 
-def too_much(what: str, over: tuple[int, float, int], room: int) -> InputError:
-    """What to tell whoever holds more of something than there is."""
-    return InputError(f"{what} is held to {over[2]} of {room} thousandths at {over[1]:g} s",
-                      mend="a schedule must not give away what it does not have")
+class Overfull(NamedTuple):
+    """Spells in which units hold more than they have; arrays (spells,)."""
+
+    unit: Integers
+    task: Integers
+    from_s: Floats
+    until_s: Floats
+    most: Integers
+
+
+def overfull(bookings: Bookings, capacity: Floats | Integers) -> Overfull:
+    """Find all spells in which a unit is overfull.
+
+    Parameters
+    ----------
+    bookings : who holds what
+    capacity : (units,) what each unit has; NaN if unknown
+
+    Returns
+    -------
+    unit, the task with which it became overfull, from and until when, and the largest load
+    """
+    lasts = (bookings.end_s > bookings.start_s) & (bookings.weight > 0)
+    unit, task, start_s, end_s, weight = (column[lasts] for column in bookings)
+    time_s = np.concatenate([start_s, end_s])
+    units = np.concatenate([unit, unit])
+    change = np.concatenate([weight, -weight])
+    order = np.lexsort((change > 0, time_s, units))
+    load = np.cumsum(change[order])
+    before = load - change[order]
+    limit = np.where(np.isnan(capacity), np.inf, capacity)[units[order]]
+    rise = np.flatnonzero((load > limit) & (before <= limit))
+    fall = np.flatnonzero((load <= limit) & (before > limit))
+    spells = np.stack([rise, fall], axis=1).ravel()
+    most = np.maximum.reduceat(load, spells)[::2] if len(spells) else load[:0]
+    where = order[rise]
+    tasks = np.concatenate([task, task])
+    return Overfull(units[where], tasks[where], time_s[where], time_s[order[fall]], most)
 
 # %% ../nbs/14_meter.ipynb #14-011
 def check_holdings(cluster: Cluster, holdings: Holdings) -> None:
@@ -142,24 +166,26 @@ def check_holdings(cluster: Cluster, holdings: Holdings) -> None:
     for problem, (is_wrong, mend) in impossible_rows(cluster, rows).items():
         if is_wrong.any():
             row = int(np.flatnonzero(is_wrong)[0])
-            raise InputError(f"holding {row} of the schedule, on node {named(cluster, rows, row)}: "
-                             f"{problem}", mend=mend)
-    times = (rows.start_s, rows.end_s)
-    over = first_overfull(rows.node, rows.cpu_milli, cluster.cpu_milli, times)
-    if over:
-        raise too_much(f"the CPU of node {cluster.name[over[0]]!r}", over,
-                       int(cluster.cpu_milli[over[0]]))
+            node = int(rows.node[row])
+            name = repr(cluster.name[node]) if 0 <= node < len(cluster) else node
+            raise InputError(f"holding {row} of the schedule, on node {name}: {problem}", mend=mend)
     most = int(cluster.num_gpus.max(initial=1))
     whose, gpu = np.nonzero(rows.gpu_mask[:, None] >> np.arange(most) & 1)
-    over = first_overfull(rows.node[whose] * most + gpu, rows.gpu_milli[whose],
-                          np.full(len(cluster) * most, WHOLE_GPU_MILLI),
-                          (rows.start_s[whose], rows.end_s[whose]))
-    if over:
-        node, number = divmod(over[0], most)
-        raise too_much(f"GPU {number} of node {cluster.name[node]!r}", over, WHOLE_GPU_MILLI)
+    for what, size, unit, who, amount, room in (
+            ("the CPU", 1, rows.node, np.arange(len(rows.node)), rows.cpu_milli, cluster.cpu_milli),
+            ("GPU", most, rows.node[whose] * most + gpu, whose, rows.gpu_milli[whose],
+             np.full(len(cluster) * most, WHOLE_GPU_MILLI))):
+        spells = overfull(Bookings(unit, who, rows.start_s[who], rows.end_s[who], amount), room)
+        for number, _, from_s, _, held in zip(*spells, strict=True):
+            which = what if what != "GPU" else f"{what} {number % size}"
+            node = cluster.name[number // size]
+            raise InputError(f"{which} of node {node!r} is held to {held} of {room[number]} "
+                             f"thousandths at {from_s:g} s",
+                             mend="a schedule must not give away what it does not have")
 
 # %% ../nbs/14_meter.ipynb #14-013
-CPU_W, GPU_W, SAVED_W, BUSY_NODES, BUSY_GPUS = range(5)
+CPU_W, GPU_W, SAVED_W, BUSY_NODES, RUNNING, WAITING, OWN = range(7)
+BUSY_GPUS = OWN
 
 # %% ../nbs/14_meter.ipynb #14-014
 class Tally(NamedTuple):
@@ -207,33 +233,39 @@ def set_share(tally: Tally, quantity: int, node: int, value: float) -> None:
 
 # %% ../nbs/14_meter.ipynb #14-016
 @njit(cache=True)
-def give(tally: Tally, node: int, sign: int, cpu_milli: int, gpu_mask: int, gpu_milli: int) -> bool:
-    """Give CPU and GPUs back to a node (`sign` 1), or take them (-1); whether it is empty then."""
+def give(tally: Tally, node: int, sign: int, cpu_milli: int, gpu_mask: int, gpu_milli: int) -> None:
+    """Give CPU and GPUs back to a node (`sign` 1), or take them (-1)."""
     tally.cpu_left_milli[node] += sign * cpu_milli
     for gpu in range(tally.gpu_left_milli.shape[1]):
         if gpu_mask >> gpu & 1:
             tally.gpu_left_milli[node, gpu] += sign * gpu_milli
     tally.num_held[node] -= sign
-    is_empty = bool(tally.num_held[node] == 0)
-    set_share(tally, BUSY_NODES, node, 0.0 if is_empty else 1000.0)
+    tally.now[RUNNING] -= 1000.0 * sign
+    set_share(tally, BUSY_NODES, node, 0.0 if tally.num_held[node] == 0 else 1000.0)
     set_share(tally, SAVED_W, node, 0.0)  # it is awake
-    return is_empty
 
 # %% ../nbs/14_meter.ipynb #14-017
+class Watts(NamedTuple):
+    """Watts of parts, or of nodes by their GPUs in use (`by_gpus`, without rows otherwise)."""
+
+    power: Power
+    by_gpus: Floats
+
+
 @njit(cache=True)
-def weigh(tally: Tally, power: Power, by_gpus: Floats, node: int) -> None:
-    """Count anew what a node draws; `by_gpus` has no rows where parts have watts."""
+def weigh(tally: Tally, watts: Watts, node: int) -> None:
+    """Count anew what a node draws."""
     gpu_left = tally.gpu_left_milli[node]
     busy = 0
-    for gpu in range(power.num_gpus[node]):
+    for gpu in range(watts.power.num_gpus[node]):
         busy += gpu_left[gpu] < WHOLE_GPU_MILLI
     set_share(tally, BUSY_GPUS, node, 1000.0 * busy)
-    if len(by_gpus):
-        set_share(tally, CPU_W, node, 1000 * by_gpus[node, busy])
+    if len(watts.by_gpus):
+        set_share(tally, CPU_W, node, 1000 * watts.by_gpus[node, busy])
         return
-    cpu_mw = cpu_power_milliwatt(power, node, tally.cpu_left_milli[node])
+    cpu_mw = cpu_power_milliwatt(watts.power, node, tally.cpu_left_milli[node])
     set_share(tally, CPU_W, node, float(cpu_mw))
-    set_share(tally, GPU_W, node, float(gpu_power_milliwatt(power, node, gpu_left)))
+    set_share(tally, GPU_W, node, float(gpu_power_milliwatt(watts.power, node, gpu_left)))
 
 # %% ../nbs/14_meter.ipynb #14-019
 @njit(cache=True)
@@ -258,10 +290,16 @@ def fall_asleep(tally: Tally, asleep_mw: float) -> None:
 
 # %% ../nbs/14_meter.ipynb #14-019q
 class Sleep(NamedTuple):
-    """When an empty node falls asleep (never: infinity), and the milliwatts that it then draws."""
+    """When an empty node falls asleep, and what it then draws.
 
-    after_s: float
-    draws_mw: float
+    Parameters
+    ----------
+    after_s : s after which an empty node sleeps; infinity for never, 0 for at once
+    draws_w : W of a node asleep; 0 is off
+    """
+
+    after_s: float = np.inf
+    draws_w: float = 0.0
 
 
 def sleep_of(asleep_after_s: float, asleep_w: float) -> Sleep:
@@ -269,7 +307,7 @@ def sleep_of(asleep_after_s: float, asleep_w: float) -> Sleep:
     if not (asleep_after_s >= 0 and 0 <= asleep_w < np.inf):
         raise InputError(f"{asleep_w} W after {asleep_after_s} s is no way to sleep",
                          mend="give 0 or more of both")
-    return Sleep(float(asleep_after_s), 1000 * float(asleep_w))
+    return Sleep(float(asleep_after_s), float(asleep_w))
 
 # %% ../nbs/14_meter.ipynb #14-021
 class Bins(NamedTuple):
@@ -323,7 +361,7 @@ def pass_time(tally: Tally, bins: Bins, sleep: Sleep, until_s: float) -> None:
         if edge_s <= step_s:
             bins.place[0] += 1
         if sleep_s <= step_s:
-            fall_asleep(tally, sleep.draws_mw)
+            fall_asleep(tally, 1000 * sleep.draws_w)
 
 # %% ../nbs/14_meter.ipynb #14-024
 class Moments(NamedTuple):
@@ -353,34 +391,85 @@ def moments_of(holdings: Holdings) -> Moments:
 
 # %% ../nbs/14_meter.ipynb #14-025
 @njit(cache=True)
-def integrate(tally: Tally, bins: Bins, sleep: Sleep, power: Power, by_gpus: Floats,
-              moments: Moments, holdings: Holdings) -> None:
+def integrate(weigh: Any, what: Any, tally: Tally, bins: Bins, sleep: Sleep, moments: Moments,
+              holdings: Holdings) -> Floats:
     """Let all moments happen, in order, and pass the time between them.
 
     Parameters
     ----------
+    weigh, what : function of tally, `what` and node that counts a node's shares anew
     tally, bins : changed; the tally is of an empty cluster
     sleep : when empty nodes fall asleep
-    power, by_gpus : watts of parts, or of nodes
     moments, holdings : what happens
+
+    Returns
+    -------
+    milliwatts of all nodes, awake, from each moment on, (moments,)
     """
     for node in range(len(tally.num_held)):
-        weigh(tally, power, by_gpus, node)
+        weigh(tally, what, node)
         note_empty(tally, node, bins.now_s[0])
+    drawn_mw = np.zeros(len(moments.at_s))
     for moment in range(len(moments.at_s)):
         at_s = moments.at_s[moment]
         row = moments.row[moment]
+        sign = moments.sign[moment]
         node = holdings.node[row]
         pass_time(tally, bins, sleep, at_s)
-        is_empty = give(tally, node, moments.sign[moment], holdings.cpu_milli[row],
-                        holdings.gpu_mask[row], holdings.gpu_milli[row])
-        weigh(tally, power, by_gpus, node)
-        if is_empty:
-            note_empty(tally, node, at_s)
+        if node < 0:
+            tally.now[WAITING] -= 1000.0 * sign
+        else:
+            give(tally, node, sign, holdings.cpu_milli[row], holdings.gpu_mask[row],
+                 holdings.gpu_milli[row])
+            weigh(tally, what, node)
+            if tally.num_held[node] == 0:
+                note_empty(tally, node, at_s)
+        drawn_mw[moment] = tally.now[CPU_W] + tally.now[GPU_W]
     pass_time(tally, bins, sleep, bins.edges_s[-1])
+    return drawn_mw
+
+
+class Totals(NamedTuple):
+    """What a schedule adds up to.
+
+    Parameters
+    ----------
+    means : (quantities, bins) mean of each quantity over each bin
+    moments : when something starts or ends
+    drawn_mw : (moments,) milliwatts of all nodes, awake, from each moment on
+    """
+
+    means: Floats
+    moments: Moments
+    drawn_mw: Floats
+
+
+def totals_of(weigh: Callable[..., None], what: Any, num_own: int, state: State,
+              holdings: Holdings, edges_s: Floats, sleep: Sleep) -> Totals:
+    """Integrate a schedule on an empty cluster.
+
+    Parameters
+    ----------
+    weigh, what : as `integrate`
+    num_own : quantities from `OWN` on
+    state : of the empty nodes
+    holdings : who held what, and who waited
+    edges_s, sleep : bins, and when nodes fall asleep
+
+    Raises
+    ------
+    InputError : the edges do not ascend
+    """
+    moments = moments_of(holdings)
+    bins = new_bins(edges_s, OWN + num_own, moments.at_s)
+    tally = new_tally(state, OWN + num_own, len(holdings.node))
+    with quiet():
+        drawn_mw = integrate(first_class(weigh, tally, what, 0), what, tally, bins, sleep, moments,
+                             holdings)
+    return Totals((bins.total / np.diff(bins.edges_s)[:, None] / 1000).T, moments, drawn_mw)
 
 # %% ../nbs/14_meter.ipynb #14-027
-def watts_of(cluster: Cluster, power: Power | NodeWatts) -> tuple[Power, Floats]:
+def watts_of(cluster: Cluster, power: Power | NodeWatts) -> Watts:
     """Watts in the two forms that the integral takes, one of them empty.
 
     Raises
@@ -392,7 +481,7 @@ def watts_of(cluster: Cluster, power: Power | NodeWatts) -> tuple[Power, Floats]
         if len(power.num_gpus) != count:
             raise InputError(f"there are watts of {len(power.num_gpus)} nodes, and {count} nodes",
                              mend="make them of this cluster, with power_of")
-        return power, np.zeros((0, 1))
+        return Watts(power, np.zeros((0, 1)))
     by_gpus = np.array(power.by_gpus, float)
     most = int(cluster.num_gpus.max(initial=0))
     if by_gpus.ndim != 2 or len(by_gpus) != count or by_gpus.shape[1] <= most:
@@ -401,20 +490,8 @@ def watts_of(cluster: Cluster, power: Power | NodeWatts) -> tuple[Power, Floats]
     if not (by_gpus >= 0).all():
         raise InputError("watts by GPUs in use are below 0, or not numbers", mend="give watts")
     none = np.zeros(count, np.int64)
-    return Power(np.array(cluster.cpu_milli), none, none, none + 1, none, none,
-                 np.array(cluster.num_gpus), load_permille("step"), False), by_gpus
-
-# %% ../nbs/14_meter.ipynb #14-027p
-def means_of(bins: Bins, has_parts: bool) -> pd.DataFrame:
-    """Means over bins, by name; without watts of parts the sum alone is known."""
-    means = (bins.total / np.diff(bins.edges_s)[:, None] / 1000).T
-    power_w = means[CPU_W] + means[GPU_W]
-    parts = {"cpu_w": means[CPU_W], "gpu_w": means[GPU_W]}
-    return pd.DataFrame({
-        "start_s": bins.edges_s[:-1], "end_s": bins.edges_s[1:], "power_w": power_w,
-        **{name: part if has_parts else np.nan for name, part in parts.items()},
-        "asleep_w": power_w - means[SAVED_W], "busy_gpus": means[BUSY_GPUS],
-        "busy_nodes": means[BUSY_NODES]})
+    return Watts(Power(np.array(cluster.cpu_milli), none, none, none + 1, none, none,
+                       np.array(cluster.num_gpus), load_permille("step"), False), by_gpus)
 
 # %% ../nbs/14_meter.ipynb #14-028
 def meter(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, edges_s: Floats, *,
@@ -439,14 +516,29 @@ def meter(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, edges_
     InputError : impossible holdings, edges that do not ascend, watts of another cluster
     """
     check_holdings(cluster, holdings)
-    sleep = sleep_of(asleep_after_s, asleep_w)
-    parts, by_gpus = watts_of(cluster, power)
-    rows = as_holdings(holdings)
-    moments = moments_of(rows)
-    bins = new_bins(edges_s, BUSY_GPUS + 1, moments.at_s)
-    tally = new_tally(empty_state(cluster), BUSY_GPUS + 1, len(rows.node))
-    integrate(tally, bins, sleep, parts, by_gpus, moments, rows)
-    return means_of(bins, isinstance(power, Power))
+    edges_s = np.array(edges_s, float)
+    means = totals_of(weigh, watts_of(cluster, power), 1, empty_state(cluster),
+                      as_holdings(holdings), edges_s, sleep_of(asleep_after_s, asleep_w)).means
+    has_parts = isinstance(power, Power)  # else the sum alone is known
+    power_w = means[CPU_W] + means[GPU_W]
+    return pd.DataFrame({
+        "start_s": edges_s[:-1], "end_s": edges_s[1:], "power_w": power_w,
+        "cpu_w": means[CPU_W] if has_parts else np.nan,
+        "gpu_w": means[GPU_W] if has_parts else np.nan, "asleep_w": power_w - means[SAVED_W],
+        "busy_gpus": means[BUSY_GPUS], "busy_nodes": means[BUSY_NODES]})
+
+
+def power_steps(cluster: Cluster, holdings: Holdings, power: Power) -> tuple[Moments, Floats]:
+    """Moments at which a holding starts or ends, and milliwatts of all nodes from each on.
+
+    Parameters
+    ----------
+    cluster, holdings : as `meter` takes them, not checked
+    power : watts of parts
+    """
+    totals = totals_of(weigh, watts_of(cluster, power), 1, empty_state(cluster),
+                       as_holdings(holdings), np.array([0.0, 1.0]), Sleep())
+    return totals.moments, totals.drawn_mw
 
 # %% ../nbs/14_meter.ipynb #14-034
 class Rate(NamedTuple):
@@ -706,21 +798,6 @@ def watts_in_words(power: Power | NodeWatts) -> str:
            "draw between idle and full watts, by a load curve")
     return f"GPUs and CPUs {how}." if has_cpu else f"GPUs {how}; CPUs are left out."
 
-# %% ../nbs/14_meter.ipynb #14-048
-def span_of(holdings: Holdings) -> tuple[float, float]:
-    """From the first start to the last end.
-
-    Raises
-    ------
-    InputError : nothing is held, or something for ever
-    """
-    first_s = float(np.min(holdings.start_s, initial=np.inf))
-    last_s = float(np.max(holdings.end_s, initial=-np.inf))
-    if not (np.isfinite([first_s, last_s]).all() and first_s < last_s):
-        raise InputError(f"a schedule from {first_s:g} to {last_s:g} s has no bill by itself",
-                         mend="say which time is meant, as horizon")
-    return first_s, last_s
-
 # %% ../nbs/14_meter.ipynb #14-048p
 def sleep_in_words(sleep: dict[str, float]) -> str:
     """When nodes sleep, in a sentence."""
@@ -740,15 +817,14 @@ def bill_of_curve(curve: pd.DataFrame, tariff: Tariff, words: str) -> Bill:
 
 # %% ../nbs/14_meter.ipynb #14-049
 def bill_of(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, tariff: Tariff, *,
-            horizon: tuple[float, float] | None = None, words: str = "",
-            **sleep: float) -> Bill:
+            horizon: tuple[float, float], words: str = "", **sleep: float) -> Bill:
     """Energy of a schedule, its cost and its CO2, and what they rest on.
 
     Parameters
     ----------
     cluster, holdings, power : as `meter` takes them
     tariff : price and intensity; they must hold for all of the horizon
-    horizon : begin and end, seconds; from the first start to the last end if none is given
+    horizon : begin and end, seconds
     words : which watts, in a sentence, if there is more to say than `watts_in_words` does
     sleep : `asleep_after_s` and `asleep_w` of `meter`
 
@@ -756,7 +832,7 @@ def bill_of(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, tari
     ------
     InputError : as `meter`, and a tariff that does not cover the horizon
     """
-    begin_s, end_s = horizon or span_of(holdings)
+    begin_s, end_s = horizon
     for rate in tariff[:2]:
         check_cover(rate, (begin_s, end_s))
     edges_s = with_edges(np.array([begin_s, end_s], float), list(tariff[:2]))

@@ -64,17 +64,13 @@ from .read.tables import (
     write_tables,
 )
 from .replay.compare import (
-    OF_A_RECORD,
     RECORDED,
     WATTS_MEND,
     Comparison,
-    Place,
     Question,
-    changed,
     chosen_policies,
     compare,
     models_without_watts,
-    read_what_if,
 )
 from .replay.events import BACKFILLS
 from .replay.problem import Problem, Schedule, as_in_the_past, problem_of
@@ -207,6 +203,7 @@ At = Annotated[float | None, moment_option(
     "Let policies decide from this second on; what ran then stays where it is. "
     "[default: from the beginning, on an empty cluster]")]
 
+OF_A_RECORD = {"gpu_models", "gpu_power_w", "power_cap_w"}  # changes that leave what ran as it was
 WhatIf = Annotated[Path | None, option(
     "Changes to the cluster in a TOML file: load = 1.3, mig = true, nodes.scale, nodes.remove, "
     "gpu_models, gpu_power_w, power_cap_w.", metavar="FILE")]
@@ -224,11 +221,6 @@ AnswerFolder = Annotated[Path, folder_option(
 TABLES = ("summary.csv", "waits.csv", "differences.csv", "ledger.csv")
 OF_A_POLICY = ("assignments.csv", "curve.csv", "failures.csv", "summary.json")
 HIDDEN = ".replays"
-
-
-def answer_files(policies: Sequence[str]) -> tuple[str, ...]:
-    """Files of an answer beside its record."""
-    return (*TABLES, PAGE, *(f"{policy}/{name}" for policy in policies for name in OF_A_POLICY))
 
 
 def assignments_of(problem: Problem, schedule: Schedule) -> pd.DataFrame:
@@ -297,6 +289,8 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
     files = {name: dump_file(cluster / name).sha256 for name in (*CLUSTER_FILES, CLUSTER_RECORD)
              if (cluster / name).exists()}
     if what_if:
+        from .replay.what_if import changed
+
         tables = changed(tables, what_if, seed)
     tables = as_in_the_past(tables)
     problem = problem_of(tables)
@@ -329,62 +323,39 @@ def sum_of(given: str) -> str:
 LITTLE = 300_000  # tasks times policies that one process has done before others have started
 
 
-def check_policy_folders(out: Path, answer: Answer) -> set[str]:
-    """Refuse to overwrite what this command did not write; return the files that it did.
-
-    Raises
-    ------
-    OutputError : there is such a file
-    """
+def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
+                  workers: int, dask: str | None, force: bool) -> None:
+    """Compute and write what is not there yet, and say it."""
+    names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
+    files = [f"{policy}/{name}" for policy in names for name in OF_A_POLICY]
+    answer = Answer("replay", {**told, "sched_lab": __version__}, (*TABLES, PAGE, *files))
+    check_folder(out, answer, force=force)
     ours = set(answer.in_folder(out).get("files", ()))
     for name in answer.tables:
         if name not in ours and (out / name).exists():
             refuse_folder(out, f"{name} there was not written by sched-lab replay",
                           "move it away, or choose another --out")
-    return ours
-
-
-def remove_old(out: Path, names: set[str]) -> None:
-    """Remove files of the answer that was replaced."""
-    for name in names:
-        (out / name).unlink(missing_ok=True)
-        if (out / name).parent != out and not any((out / name).parent.iterdir()):
-            (out / name).parent.rmdir()
-
-
-def computed(problem: Problem, asked: Question, place: Place) -> Comparison:
-    """Compare; what was kept meanwhile is removed if an input turns out to be wrong."""
-    folder = place.folder or Path()
-    made = [path for path in (folder.parent, *folder.parent.parents) if not path.exists()]
-    try:
-        return compare(problem, asked, place)
-    except InputError:
-        remove_cells(folder)
-        for path in made:
-            if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()
-        raise
-
-
-def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
-                  how: tuple[int, str | None, bool]) -> None:
-    """Compute and write what is not there yet, and say it; `how`: workers, Dask, and force."""
-    workers, dask, force = how
-    names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
-    inputs = {**told, "sched_lab": __version__}
-    answer = Answer("replay", inputs, answer_files(names))
-    check_folder(out, answer, force=force)
-    old = check_policy_folders(out, answer)
     ensure_writable(out)
     is_kept = answer.is_in(out) and not force
     if not is_kept:
         if not workers and len(names) * len(problem.tasks) < LITTLE:
             workers = 1
-        place = Place(out / HIDDEN, workers_of(workers), inputs, dask)
-        comparison = computed(problem, replace(asked, policies=names), place)
+        made = [path for path in (out, *out.parents) if not path.exists()]
+        try:
+            comparison = compare(problem, replace(asked, policies=names), out / HIDDEN,
+                                 workers=workers_of(workers), depends_on=answer.inputs, dask=dask)
+        except InputError:  # nothing of it stays
+            remove_cells(out / HIDDEN)
+            for path in made:
+                if path.is_dir() and not any(path.iterdir()):
+                    path.rmdir()
+            raise
         headline = "; ".join(words_of(row) for _, row in comparison.summary.iterrows())
         answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
-        remove_old(out, old - set(answer.tables))
+        for name in ours - set(answer.tables):  # of the answer that was replaced
+            (out / name).unlink(missing_ok=True)
+            if (out / name).parent != out and not any((out / name).parent.iterdir()):
+                (out / name).parent.rmdir()
         warn_of_comparison(comparison)
     remove_cells(out / HIDDEN)
     lines = answer.in_folder(out)["headline"].replace("; ", "\n")
@@ -398,20 +369,6 @@ def is_journal_file(path: Path) -> bool:
     from sched_lab.fleet.live.journal import is_journal
 
     return is_journal(path)
-
-
-def refuse_questions(**asked: Any) -> None:
-    """Refuse options that a journal has no answer to.
-
-    Raises
-    ------
-    InputError : one was given
-    """
-    for name, value in asked.items():
-        if value not in ("", None):
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} does not go with a journal", value=value,
-                             mend="a journal is played again as it is: leave it out")
 
 
 def answer_journal(journal: Path, out: Path, force: bool) -> None:
@@ -454,11 +411,18 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     Example: sched-lab replay mycluster --policies recorded,fgd,pwr-fgd:0.1 --out answer
     """
     if is_journal_file(cluster):
-        refuse_questions(policies=policies, at=at, what_if=what_if)
+        for name, value in (("policies", policies), ("at", at), ("what-if", what_if)):
+            if value not in ("", None):
+                raise InputError(f"--{name} does not go with a journal", value=value,
+                                 mend="a journal is played again as it is: leave it out")
         answer_journal(cluster, out, force)
         return
     names = tuple(name.strip() for name in policies.split(",")) if policies.strip() else ()
-    said = read_what_if(what_if) if what_if else {}
+    said: dict[str, Any] = {}
+    if what_if:
+        from .replay.what_if import read_what_if
+
+        said = read_what_if(what_if)
     check_what_if(said, names, at)
     load_permille(load_curve)
     gpu_w, cpu_w = watts_of_files(hardware, gpu_power, cpu_power)
@@ -471,7 +435,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
-    answer_replay(problem, out, asked, told, (workers, dask, force))
+    answer_replay(problem, out, asked, told, workers, dask, force)
 
 
 EXAMPLES: dict[str, Path | str] = {

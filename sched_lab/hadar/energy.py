@@ -24,7 +24,8 @@ from ..hardware import Hardware, default_hardware
 from ..lab.arrays import Floats, Integers, Texts
 from ..lab.frames import InputError
 from ..lab.jit import njit
-from ..meter import Bill, Holdings, Tariff, bill_of, gpus_alone
+from ..meter import (Bill, Holdings, NodeWatts, Sleep, Tariff, bill_of, gpus_alone,
+                             meter)
 from ..power import power_of
 
 # %% auto #0
@@ -118,19 +119,6 @@ def holdings_of(run: Simulation,
     return spine_cluster(run.workload, watts.model), holdings
 
 # %% ../../nbs/46a_hadar_energy.ipynb #46a-020
-class Sleep(NamedTuple):
-    """What empty nodes do, as in a replay.
-
-    Parameters
-    ----------
-    after_s : s after which an empty node sleeps; infinity for never, 0 for at once
-    draws_w : W of a node asleep; 0 is off
-    """
-
-    after_s: float = np.inf
-    draws_w: float = 0.0
-
-
 AWAKE = Sleep()
 OFF = Sleep(0.0)
 
@@ -207,23 +195,9 @@ def energy_of(run: Simulation, watts: TypeWatts, sleep: Sleep = AWAKE) -> Accoun
     return Account(seconds * watts.full_w / SECONDS_PER_HOUR,
                    idle_s * watts.idle_w / SECONDS_PER_HOUR, asleep_wh)
 
-# %% ../../nbs/46a_hadar_energy.ipynb #46a-028
-def gpus_over_time(run: Simulation) -> tuple[Floats, Integers]:
-    """Moments at which something changes, and the (moments, types) GPUs in use from then on."""
-    workload = run.workload
-    begin_s, end_s = held_between(run)
-    first_s, last_s = window_of(run)
-    moments_s, place = np.unique(np.concatenate([[first_s, last_s], begin_s, end_s]),
-                                 return_inverse=True)
-    change = np.zeros((len(moments_s), len(workload.type_name)), np.int64)
-    kind = workload.cluster.node_type[run.history["node"].to_numpy()]
-    gpus = run.history["gpus"].to_numpy()
-    np.add.at(change, (place[2:], np.tile(kind, 2)), np.append(gpus, -gpus))
-    return moments_s, change.cumsum(axis=0)
-
 # %% ../../nbs/46a_hadar_energy.ipynb #46a-029
 def check_energy(run: Simulation, watts: TypeWatts, account: Account) -> None:
-    """Check an account without sleep against what was in use from moment to moment.
+    """Check an account without sleep against the shared meter.
 
     Parameters
     ----------
@@ -232,19 +206,21 @@ def check_energy(run: Simulation, watts: TypeWatts, account: Account) -> None:
 
     Raises
     ------
-    ValueError : if more GPUs are held than there are, the engine counted other GPU-seconds, or
+    ValueError : if the engine counted other GPU-seconds, more GPUs are held than there are, or
         the parts are not the whole
     """
-    moments_s, used = gpus_over_time(run)
-    gpus = type_gpus(run.workload.cluster, len(watts.idle_w))
-    if (full := (used > gpus) | (used < 0)).any():
-        raise ValueError(f"{used[full][0]} GPUs of a type are held at one moment")
     counted_s = float(run.intervals["busy_gpu_s"].sum())
     if not np.isclose(held_s(run).sum(), counted_s, rtol=1e-9):
         raise ValueError(
             f"{held_s(run).sum()} GPU-seconds are held, the engine counted {counted_s}")
-    power_w = used @ watts.full_w + (gpus - used) @ watts.idle_w
-    whole_wh = float(power_w[:-1] @ np.diff(moments_s)) / SECONDS_PER_HOUR
+    cluster, holdings = holdings_of(run, watts)
+    kind = run.workload.cluster.node_type
+    busy = np.arange(cluster.num_gpus.max() + 1)
+    idle = np.maximum(cluster.num_gpus[:, None] - busy, 0)
+    draws = NodeWatts(np.outer(watts.full_w[kind], busy) + watts.idle_w[kind][:, None] * idle)
+    first_s, last_s = window_of(run)
+    mean_w = meter(cluster, holdings, draws, np.array([first_s, last_s]))["power_w"].iloc[0]
+    whole_wh = mean_w * (last_s - first_s) / SECONDS_PER_HOUR
     if not np.isclose(account.whole_wh, whole_wh, rtol=1e-9):
         raise ValueError(f"the parts are {account.whole_wh} Wh, the whole is {whole_wh} Wh")
 

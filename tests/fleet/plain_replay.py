@@ -4,25 +4,20 @@ from typing import Any
 import numpy as np
 
 from sched_lab.cluster import State
+from sched_lab.fleet.replay.case import Case, TimedTasks, hold, node_milliwatts
 from sched_lab.fleet.replay.events import (
     BACKFILLS,
-    Case,
     Desk,
-    TimedTasks,
     desk_of,
-    hold,
     in_use,
-    kernels_of,
-    node_milliwatts,
     price_anew,
     rise_milliwatt,
-    timed_tasks,
 )
 from sched_lab.fleet.replay.problem import Schedule, show_slots
 from sched_lab.lab.arrays import Floats
 from sched_lab.lab.jit import njit, quiet
 from sched_lab.online.bid import count_placed, is_due
-from sched_lab.online.inflation import ArrivingTasks, decide, stage_now
+from sched_lab.online.inflation import ArrivingTasks, decide, kernels_for, stage_now
 
 NONE, FIRST_FIT, CONSERVATIVE = range(3)
 
@@ -32,17 +27,13 @@ def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
                moment_s: float) -> None:
     """Write what the tasks that run at a moment leave free to the world."""
     state = desk.world.state
-    num = timed.slots.limits.num
-    num[:] = 0
+    timed.slots.limits.num[:] = 0
     state.cpu_left_milli[:] = empty.cpu_left_milli
     state.memory_left_mib[:] = empty.memory_left_mib
     state.gpu_left_milli[:] = empty.gpu_left_milli
     for task in range(len(schedule.node)):
         if schedule.start_s[task] <= moment_s < schedule.end_s[task]:
-            hold(desk.world, timed.asks, task, schedule, 1)
-            limit = timed.slots.limit[timed.asks.task[task]]
-            if limit >= 0:
-                num[schedule.node[task], limit] += 1
+            hold(desk.world, timed, task, schedule, 1)
 
 
 @njit(cache=True)
@@ -67,7 +58,7 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, 
     for task in range(len(schedule.node)):
         start_s = schedule.start_s[task]
         if start_s <= from_s < schedule.end_s[task] or from_s < start_s < until_s:
-            hold(desk.world, timed.asks, task, schedule, 1)
+            hold(desk.world, timed, task, schedule, 1)
     state.cpu_left_milli[:] = cpu_left
     state.memory_left_mib[:] = memory_left
     state.gpu_left_milli[:] = gpu_left
@@ -182,8 +173,7 @@ def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, ba
 def replay_plain(case: Case, backfill: str) -> Schedule:
     """Complete the schedule of a case by a rule of the queue."""
     desk = desk_of(case)
-    timed, _ = timed_tasks(case)
+    kernels = kernels_for(case.policy, case.world, desk.by_score)
     with quiet():
-        replay_plainly(kernels_of(case, desk.by_score), desk, case.empty, timed, BACKFILLS.index(backfill),
-                       case.schedule)
+        replay_plainly(kernels, desk, case.empty, case.timed, BACKFILLS.index(backfill), case.schedule)
     return case.schedule

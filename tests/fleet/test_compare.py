@@ -9,13 +9,9 @@ import pytest
 from sched_lab.cluster import toy_cluster
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.compare import (
-    NOWHERE,
-    Measured,
-    Place,
     Question,
     Waits,
     block_of,
-    changed,
     compare,
     differences_of,
     edges_of,
@@ -23,7 +19,6 @@ from sched_lab.fleet.replay.compare import (
     floors_of,
     kwh_of,
     pooled_completions,
-    read_what_if,
     resampled_sums,
     wait_bound,
     waits_of,
@@ -31,6 +26,7 @@ from sched_lab.fleet.replay.compare import (
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import problem_of, recorded
+from sched_lab.fleet.replay.what_if import changed, read_what_if
 from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import POLICIES, policy_of
@@ -133,12 +129,11 @@ def test_the_bits_do_not_depend_on_workers(tmp_path, workers):
     problem = random_problem(5)
     question = Question(("fgd", "pwr", "random"), seed=3, asleep_after_s=600, price="0.3")
     alone = compare(problem, question)
-    found = compare(problem, question, Place(tmp_path / "kept", workers, {"problem": "5"}))
-    again = compare(problem, question, Place(tmp_path / "kept", 1, {"problem": "5"}))
+    found = compare(problem, question, tmp_path / "kept", workers=workers, depends_on={"problem": "5"})
+    again = compare(problem, question, tmp_path / "kept", depends_on={"problem": "5"})
     for other in (found, again):
         pd.testing.assert_frame_equal(alone.summary, other.summary, check_exact=True)
         pd.testing.assert_frame_equal(alone.differences, other.differences, check_exact=True)
-    assert NOWHERE.folder is None
 
 
 def test_blocks_are_days_where_there_are_ten():
@@ -155,8 +150,8 @@ def test_a_wait_counts_in_the_hour_in_which_its_task_came():
     """One task an hour; those of the second half wait a minute longer: the mean depends on which hours are drawn."""
     begin_s = np.arange(40) * 3600.0
     curve = pd.DataFrame({"start_s": begin_s, "end_s": begin_s + 3600, "eopc_w": 1.0, "asleep_w": 1.0})
-    none = Measured(curve, Waits(np.zeros(40), np.ones(40)))
-    half = Measured(curve, Waits(np.where(begin_s < 72_000, 0.0, 60.0), np.ones(40)))
+    none = curve, Waits(np.zeros(40), np.ones(40))
+    half = curve, Waits(np.where(begin_s < 72_000, 0.0, 60.0), np.ones(40))
     rows = {row["quantity"]: row for row in differences_of(half, none, begin_s + 5, seed=0)}
     wait = rows["mean_wait_s"]
     assert wait["difference"] == 30 and 0 <= wait["low"] < 25 and 35 < wait["high"] <= 60

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, default_cluster, toy_cluster
 from sched_lab.fleet.replay import events
-from sched_lab.fleet.replay.events import BACKFILLS, case_of, check_schedule, replay, simulate
+from sched_lab.fleet.replay.case import case_of
+from sched_lab.fleet.replay.events import BACKFILLS, replay, simulate
 from sched_lab.fleet.replay.problem import Problem, Schedule, recorded
+from sched_lab.fleet.replay.rules import check_schedule, violations
 from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
@@ -71,8 +73,8 @@ def problems(draw) -> Problem:
                       most_per_node=np.array(most))
 
 
-def case(problem: Problem, policy: str):
-    return case_of(problem, policy, 0, None, PowerSettings())
+def case(problem: Problem, policy: str, cap_w: float | None = None):
+    return case_of(problem, policy, 0, None, PowerSettings(), cap_w)
 
 
 def assert_equal(one: Schedule, other: Schedule) -> None:
@@ -89,11 +91,6 @@ def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
     assert_equal(schedule, replay_plain(case(problem, policy), backfill))
 
 
-def test_prices_are_not_known_ahead():
-    with pytest.raises(InputError, match="'bid:300:1' and conservative backfill"):
-        replay(timed([(0, 5, 1, 1000)]), "bid:300:1", backfill="conservative")
-
-
 def idle_w(problem: Problem) -> float:
     """Return what the nodes draw without tasks."""
     return float(events.node_milliwatts(case(problem, "fgd").world).sum() / 1000)
@@ -105,7 +102,7 @@ def idle_w(problem: Problem) -> float:
 def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
     cap_w = idle_w(problem) + spare_w
     schedule = replay(problem, policy, backfill=backfill, cap_w=cap_w)
-    plain = replay_plain(replace(case(problem, policy), cap_w=cap_w), backfill)
+    plain = replay_plain(case(problem, policy, cap_w), backfill)
     assert_equal(schedule, plain)
 
 
@@ -237,8 +234,7 @@ def test_a_task_waits_for_watts():
 @pytest.mark.parametrize("cap_w", [170, 170.0, None])
 def test_a_cap_has_one_type_whatever_it_is(cap_w):
     """Else the engine would be compiled once more for it."""
-    timed_case = replace(case(timed([(0, 10, 1, 1000)]), "fgd"), cap_w=cap_w)
-    assert type(events.timed_tasks(timed_case)[0].cap_mw) is float
+    assert type(case(timed([(0, 10, 1, 1000)]), "fgd", cap_w).timed.cap_mw) is float
 
 
 def test_who_needs_few_watts_may_go_before_who_needs_many():
@@ -272,8 +268,10 @@ def test_what_runs_already_may_draw_more_than_the_cap():
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"backfill": "conservative", "cap_w": 500}, "do not go together"), ({"cap_w": 49}, "draws 50 W without any task"),
-    ({"cap_w": np.nan}, "draws 50 W")])
-def test_caps_that_cannot_be_held(options, words):
+    ({"cap_w": np.nan}, "draws 50 W"), ({"backfill": "easy"}, "there is no backfill 'easy'"),
+    ({"policy": "fgdx"}, "fgdx"),
+    ({"policy": "bid:300:1", "backfill": "conservative"}, "'bid:300:1' and conservative backfill")])
+def test_what_cannot_be_asked(options, words):
     with pytest.raises(InputError, match=words):
         replay(timed(LINE), power=WATTS, **options)
 
@@ -360,7 +358,7 @@ def test_a_replay_from_the_middle(backfill):
 
 def test_a_record_is_checked_like_a_schedule():
     problem = timed(LINE[:2], node=np.array([0, 0]), gpu_mask=np.array([3, 1]), start_s=np.array([0.0, 1]))
-    assert [sentence[:7] for sentence in events.violations(problem, recorded(problem))] == ["Cond. 3"]
+    assert [sentence[:7] for sentence in violations(problem, recorded(problem))] == ["Cond. 3"]
 
 
 def test_the_plain_engine_takes_over_where_the_index_has_no_room(monkeypatch):
@@ -372,10 +370,3 @@ def test_the_plain_engine_takes_over_where_the_index_has_no_room(monkeypatch):
     wide = simulate(case(problem, "pwr-fgd:0.1"), "first-fit")
     monkeypatch.setattr(events, "MAX_GROUPS", 2)
     assert_equal(wide, simulate(case(problem, "pwr-fgd:0.1"), "first-fit"))
-
-
-def test_unknown_rules_are_refused():
-    with pytest.raises(InputError, match="there is no backfill 'easy'"):
-        replay(timed(LINE), backfill="easy")
-    with pytest.raises(InputError):
-        replay(timed(LINE), "fgdx")

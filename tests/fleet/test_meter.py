@@ -1,4 +1,4 @@
-"""The meter of a schedule: against EOPC curves, a sum by hand, a slow meter, and damaged series of prices."""
+"""The meter of a replay: EOPC curves, wrong records, tasks that wait; for the integral see tests of the spine."""
 from dataclasses import replace
 
 import numpy as np
@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.cluster import empty_state, toy_cluster
+from sched_lab.cluster import toy_cluster
 from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import Problem, Schedule
-from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
-from sched_lab.power import datacenter_power_w
 from sched_lab.traces import toy_tasks
 
-MINUTE = 60.0
 NO_LEDGER = pd.DataFrame({name: [] for name in ("file", "row", "what", "reason", "count")})
 
 
@@ -56,58 +53,6 @@ def test_the_power_of_an_inflation_is_its_curve_step_by_step(seed):
     assert np.allclose(curve["allocated_gpu"] * 1000, run.curve["used_gpu_milli"], rtol=0, atol=1e-9)
 
 
-def plain_measure(problem, schedule, edges_s, asleep_after_s):
-    """Power and energy asleep of each bin, recomputed from the definition between all moments."""
-    power = PowerSettings().of(problem.cluster)
-    moments = {*edges_s, *schedule.start_s, *schedule.end_s}
-    finite = {t for t in moments if np.isfinite(t)}
-    cuts = np.array(sorted(finite | {t + asleep_after_s for t in finite}))
-    joules = np.zeros((len(edges_s) - 1, 2))
-    begin = min(edges_s[0], schedule.start_s[schedule.end_s > schedule.start_s].min(initial=np.inf))
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
-        place = np.searchsorted(edges_s, low, side="right") - 1
-        if not 0 <= place < len(joules):
-            continue
-        state = empty_state(problem.cluster)
-        last_end = np.full(len(problem.cluster), begin)
-        held = np.zeros(len(problem.cluster), int)
-        for task, node in enumerate(schedule.node):
-            if node < 0 or schedule.end_s[task] <= schedule.start_s[task]:
-                continue
-            if schedule.end_s[task] <= low:
-                last_end[node] = max(last_end[node], schedule.end_s[task])
-            elif schedule.start_s[task] <= low:
-                held[node] += 1
-                state.cpu_left_milli[node] -= problem.tasks.cpu_milli[task]
-                for gpu in range(problem.cluster.num_gpus[node]):
-                    if schedule.gpu_mask[task] >> gpu & 1:
-                        state.gpu_left_milli[node, gpu] -= problem.tasks.gpu_milli[task]
-        watts = sum(datacenter_power_w(power, state))
-        saved = 0.0
-        for node in np.flatnonzero((held == 0) & (last_end + asleep_after_s <= low)):
-            alone = problem.cluster.take(np.array([node]))
-            saved += sum(datacenter_power_w(PowerSettings().of(alone), empty_state(alone)))
-        joules[place] += np.array([watts, watts - saved]) * (high - low)
-    return joules / np.diff(edges_s)[:, None]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 3.0, 17.0]))
-def test_the_meter_equals_a_slow_one(seed, asleep_after_s):
-    problem, run = inflated(seed % 5, until=0.9)
-    rng = np.random.default_rng(seed)
-    start_s = rng.integers(0, 60, len(problem.tasks)).astype(float)
-    end_s = start_s + rng.integers(0, 40, len(start_s))
-    end_s[rng.random(len(end_s)) < 0.1] = np.inf
-    schedule = schedule_of(run, start_s, end_s)
-    problem = replace(problem, submit_s=schedule.start_s)
-    edges_s = np.array([10.0, 20.0, 33.0, 90.0])
-    curve = measure(problem, schedule, PowerSettings(), edges_s, asleep_after_s)
-    slow = plain_measure(problem, schedule, edges_s, asleep_after_s)
-    assert np.allclose(curve[["eopc_w", "asleep_w"]], slow, rtol=1e-12)
-    assert (curve["asleep_w"] <= curve["eopc_w"]).all()
-
-
 def test_a_wrong_record_is_measured_and_forgotten_when_it_ends():
     """Two whole tasks on one GPU: nothing is left, nothing below it, and all is free in the end."""
     cluster = toy_cluster()
@@ -139,12 +84,3 @@ def test_bins_add_up_and_waiting_is_the_sum_of_waits(seed, cuts):
     assert np.allclose(total, whole.iloc[0, 2:].to_numpy(float) * 90, rtol=1e-12, atol=1e-9)
     assert np.isclose(total["waiting_tasks"], (schedule.start_s - submit_s)[is_placed].sum())
     assert np.isclose(total["running_tasks"], (schedule.end_s - schedule.start_s)[is_placed].sum())
-
-
-def test_edges_and_sleep_are_checked():
-    problem, run = inflated()
-    schedule = schedule_of(run, problem.submit_s, problem.duration_s)
-    for edges_s, sleep in (([0.0], ()), ([1.0, 1.0], ()), ([0.0, np.inf], ()), ([0.0, 1.0], (-1.0,)),
-                           ([0.0, 1.0], (1.0, np.nan))):
-        with pytest.raises(InputError):
-            measure(problem, schedule, PowerSettings(), edges_s, *sleep)

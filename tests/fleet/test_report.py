@@ -25,7 +25,6 @@ from sched_lab.fleet.replay.report import (
     lanes_of,
     page_of,
     percent,
-    thinned,
     trade_frame,
     use_of,
 )
@@ -234,14 +233,6 @@ def test_use_is_a_share_and_its_integral_is_the_work():
     assert (use * 2 * 300).sum() == pytest.approx(6 * 3600)
 
 
-def test_thinning_keeps_the_area():
-    curve = pd.DataFrame({"start_s": [0.0, 1, 3, 7], "end_s": [1.0, 3, 7, 7.5], "eopc_w": [5.0, 1, 2, 8]})
-    few = thinned(curve, ["eopc_w"], 2)
-    assert few["start_s"].tolist() == [0, 3] and few["end_s"].tolist() == [3, 7.5]
-    assert few["eopc_w"].tolist() == pytest.approx([7 / 3, 12 / 4.5])
-    assert len(thinned(curve.head(0), ["eopc_w"])) == 0
-
-
 def test_a_cluster_without_gpus_has_no_heat_map():
     problem = a_problem()
     cluster = replace(problem.cluster, num_gpus=np.zeros(3, np.int64), gpu_model=texts([""] * 3))
@@ -296,18 +287,6 @@ def test_an_axis_does_not_blow_up_a_difference_of_half_a_percent():
     assert high - low > 0.1 * 2.11 and low < 2.101 < 2.110 < high
     wide, *_ = trade_frame(Reading(a_comparison({"recorded": {}, "fgd": {"energy_kwh": 300.0}})))
     assert domain_of(wide, "y") == [pytest.approx(70), pytest.approx(330)]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.floats(0, 540), st.floats(0, 300)), min_size=1, max_size=6))
-def test_names_of_points_do_not_overlap(points):
-    names = [f"policy-{i}" for i in range(len(points))]
-    found = report.corners_of(np.array(points), names)
-    if found is not None:
-        boxes = [report.box_at(np.array(point), report.CORNERS[corner], len(name))
-                 for point, corner, name in zip(points, found, names, strict=True)]
-        for i, one in enumerate(boxes):
-            assert not any((one[:2] < other[2:]).all() and (other[:2] < one[2:]).all() for other in boxes[:i])
 
 
 def test_a_share_of_next_to_nothing_is_an_amount():

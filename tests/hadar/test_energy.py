@@ -112,7 +112,7 @@ def test_the_validator_sees_what_is_wrong(broken):
         run.intervals["busy_gpu_s"] *= 1.01
     else:
         run.history["node"] = 0
-    message = {"part": "parts are", "engine": "engine counted", "full": "are held at one moment"}[broken]
+    message = {"part": "parts are", "engine": "engine counted", "full": "the node has no such GPU"}[broken]
     with pytest.raises(ValueError, match=message):
         check_energy(run, watts, account)
 

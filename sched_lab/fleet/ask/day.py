@@ -27,8 +27,8 @@ from ...power import Power, cpu_power_w, gpu_power_w
 from ...traces import Tasks
 from ..read.tables import Ledger
 from ..replay.compare import slope_of
-from ..replay.events import capacity_violations, place_violations, time_violations
 from ..replay.problem import Problem, Schedule, power_of_problem
+from ..replay.rules import capacity_violations, place_violations, time_violations
 
 __all__ = ['Day', 'draw_day', 'Happened', 'check_day']
 

@@ -18,6 +18,7 @@ from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
 from ...hardware import known_gpu_w
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
+from ...meter import Bookings, Overfull, overfull
 from ...traces import models_of
 from ..replay.problem import LARGEST_AMOUNT, problem_of, replayable
 from .tables import (
@@ -338,68 +339,6 @@ def check_places(tables: Tables) -> Iterator[Finding]:
                               lambda row: f"{count[row]} GPUs are listed, and {shown(gpus[row])} "
                               "were asked for",
                               "correct the list or num_gpus")
-
-
-class Bookings(NamedTuple):
-    """Who holds how much of what, from when to when; arrays (bookings,).
-
-    Parameters
-    ----------
-    unit : number of the GPU or node
-    task : position of the task
-    start_s, end_s : from, and until when
-    weight : how much of it
-    """
-
-    unit: Integers
-    task: Integers
-    start_s: Floats
-    end_s: Floats
-    weight: Integers
-
-    def lasting(self) -> Bookings:
-        """Those that hold something for some time."""
-        is_so = (self.end_s > self.start_s) & (self.weight > 0)
-        return Bookings._make(array[is_so] for array in self)
-
-
-class Overfull(NamedTuple):
-    """Spells in which units hold more than they have; arrays (spells,)."""
-
-    unit: Integers
-    task: Integers
-    from_s: Floats
-    until_s: Floats
-    most: Integers
-
-
-def overfull(bookings: Bookings, capacity: Floats) -> Overfull:
-    """Find all spells in which a unit is overfull.
-
-    Parameters
-    ----------
-    bookings : who holds what
-    capacity : (units,) what each unit has; NaN if unknown
-
-    Returns
-    -------
-    unit, the task with which it became overfull, from and until when, and the largest load
-    """
-    unit, task, start_s, end_s, weight = bookings.lasting()
-    time_s = np.concatenate([start_s, end_s])
-    units = np.concatenate([unit, unit])
-    change = np.concatenate([weight, -weight])
-    order = np.lexsort((change > 0, time_s, units))
-    load = np.cumsum(change[order])
-    before = load - change[order]
-    limit = np.where(np.isnan(capacity), np.inf, capacity)[units[order]]
-    rise = np.flatnonzero((load > limit) & (before <= limit))
-    fall = np.flatnonzero((load <= limit) & (before > limit))
-    spells = np.stack([rise, fall], axis=1).ravel()
-    most = np.maximum.reduceat(load, spells)[::2] if len(spells) else load[:0]
-    where = order[rise]
-    tasks = np.concatenate([task, task])
-    return Overfull(units[where], tasks[where], time_s[where], time_s[order[fall]], most)
 
 
 def presence(tasks: Columns) -> tuple[Floats, Floats]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ import pandas as pd
 from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
-from ...lab.frames import InputError, advice_on, read_bytes
+from ...lab.frames import InputError, advice_on
 from ...lab.jit import njit
 from ...lab.sweeps import sweep
 from ...meter import Tariff, amounts_in, coarser, tariff_of, with_edges
@@ -27,9 +26,8 @@ from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
-from ...traces import gpu_requests, models_of
-from ..read.tables import ClusterTables, Ledger, milli_of_profile, note_rows
-from .events import replay, violations
+from ...traces import gpu_requests
+from .events import replay
 from .meter import measure, refused_tasks
 from .problem import (
     Problem,
@@ -42,6 +40,7 @@ from .problem import (
     with_tasks,
     world_of_problem,
 )
+from .rules import violations
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
 
@@ -79,6 +78,7 @@ class Question:
 
 WITHOUT_WATTS = tuple(name for name, record in POLICIES.items() if not record.needs_watts)
 RECORDED = "recorded"
+MOST_FINDINGS = 20  # of a record that violates something
 WATTS_MEND = ("give --hardware FILE with idle_w and full_w of [gpu.\"MODEL\"], or --gpu-power FILE "
               "with the columns model, idle_w, full_w, and name the models in nodes.csv, or with "
               "--what-if")
@@ -90,12 +90,6 @@ def models_without_watts(problem: Problem, power: PowerSettings) -> list[str]:
     return [model for model in models if not knows_gpu_w(model, power.gpu_power_w)]
 
 
-def without_watts(power: PowerSettings, models: Sequence[str]) -> PowerSettings:
-    """Settings under which GPUs of these models draw nothing, for policies that do not look."""
-    no_watts = dict.fromkeys(models, (0, 0))
-    return power._replace(gpu_power_w={**(power.gpu_power_w or {}), **no_watts})
-
-
 def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -> tuple[str, ...]:
     """Names of the policies to compare, checked.
 
@@ -103,7 +97,7 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
     ------
     InputError : one is unknown, repeated, has nothing to show, or needs watts that are not known
     """
-    is_recorded = bool((recorded(problem).node >= 0).any())
+    is_recorded = bool(((problem.node >= 0) & np.isfinite(problem.start_s)).any())
     usual = ("fgd",) if lacking else ("fgd", "pwr-fgd:0.1", "joint")
     names = asked.policies or (*([RECORDED] if is_recorded else []), *usual)
     for place, name in enumerate(names):
@@ -138,53 +132,20 @@ def replay_cell(problem: Problem, asked: Question, policy: str) -> pd.DataFrame:
     return pd.DataFrame(schedule._asdict())
 
 
-def schedule_in(frame: pd.DataFrame) -> Schedule:
-    """The schedule of a frame."""
-    return Schedule(*(np.array(frame[name]) for name in Schedule._fields))
-
-
-MOST_FINDINGS = 20
-
-
-class Place(NamedTuple):
-    """Where and on how many processes replays are computed.
-
-    Parameters
-    ----------
-    folder : where finished replays are kept; None: nowhere, one after the other
-    workers : processes
-    depends_on : what the problem was made of, as JSON
-    dask : address of a Dask scheduler, on whose workers they run instead
-    """
-
-    folder: Path | None = None
-    workers: int = 1
-    depends_on: Mapping[str, Any] = {}
-    dask: str | None = None
-
-
-NOWHERE = Place()
-
-
-def schedules_of(problem: Problem, asked: Question, names: Sequence[str],
-                 place: Place) -> dict[str, Schedule]:
-    """Schedule of each policy."""
+def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder: Path | None,
+                 workers: int, **how: Any) -> dict[str, Schedule]:
+    """Schedule of each policy; `folder`, `workers` and `how` as `compare`."""
     run = partial(replay_cell, problem, asked)
-    found = {RECORDED: recorded(problem)} if RECORDED in names else {}
     others = [name for name in names if name != RECORDED]
-    if place.folder is None:
-        found |= {name: schedule_in(run(policy=name)) for name in others}
-    elif others:
-        done = sweep(run, [{"policy": name} for name in others], place.folder,
-                     depends_on=place.depends_on, workers=min(place.workers, len(others)),
-                     dask=place.dask, shown="policies")
-        found |= {str(name): schedule_in(part) for name, part in done.frame.groupby("policy")}
-    return {name: found[name] for name in names}
-
-
-def findings_of(problem: Problem, schedule: Schedule) -> tuple[str, ...]:
-    """The first things that a record violates."""
-    return tuple(islice(violations(problem, schedule), MOST_FINDINGS))
+    if folder is None or not others:
+        frames = {name: run(name) for name in others}
+    else:
+        done = sweep(run, [{"policy": name} for name in others], folder,
+                     workers=min(workers, len(others)), shown="policies", **how)
+        frames = {str(name): part for name, part in done.frame.groupby("policy")}
+    return {name: recorded(problem) if name == RECORDED else
+            Schedule(*(np.array(frames[name][column]) for column in Schedule._fields))
+            for name in names}
 
 
 BIN_S = (3600.0, 600.0, 60.0)
@@ -262,23 +223,15 @@ def waits_of(problem: Problem, schedule: Schedule, is_pinned: Truths) -> Waits:
     return Waits(wait, np.where(np.isfinite(run), slowdown, 1.0) + 0 * wait)
 
 
-class Parted(NamedTuple):
+def parted(problem: Problem, schedule: Schedule) -> tuple[int, int, float]:
     """Jobs of several parts: how many, how many started with parts apart, the longest such time."""
-
-    jobs: int
-    apart: int
-    longest_s: float
-
-
-def parted(problem: Problem, schedule: Schedule) -> Parted:
-    """What became of the jobs of several parts."""
     if problem.job is None:
-        return Parted(0, 0, 0.0)
-    count = np.bincount(problem.job)
+        return 0, 0, 0.0
     start = np.where(schedule.node >= 0, schedule.start_s, np.nan)
     last, first = (of_jobs(problem, start, join) for join in (np.maximum, np.minimum))
     apart_s = (last - first)[np.isfinite(last - first)]
-    return Parted(int((count > 1).sum()), int((apart_s > 0).sum()), float(apart_s.max(initial=0)))
+    return (int((np.bincount(problem.job) > 1).sum()), int((apart_s > 0).sum()),
+            float(apart_s.max(initial=0)))
 
 
 def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
@@ -530,21 +483,6 @@ def ratio_of(sums: Floats) -> Floats:
     return ratio
 
 
-def difference_of_means(mine: Floats, theirs: Floats, in_bin: Integers, bins: int) -> Floats:
-    """Per bin, the sum of differences of paired tasks and their number, (bins, 2)."""
-    is_pair = np.isfinite(mine) & np.isfinite(theirs)
-    where = in_bin[is_pair]
-    return np.stack([np.bincount(where, (mine - theirs)[is_pair], bins),
-                     np.bincount(where, minlength=bins)], axis=1)
-
-
-class Measured(NamedTuple):
-    """What the differences are made of: curve, waits and slowdowns of a policy."""
-
-    curve: pd.DataFrame
-    waits: Waits
-
-
 def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
     """Energy of each bin, kWh."""
     hours = (curve["end_s"] - curve["start_s"]).to_numpy(float) / 3600
@@ -552,26 +490,39 @@ def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
     return kwh
 
 
-def differences_of(mine: Measured, theirs: Measured, submit_s: Floats,
-                   seed: int) -> list[dict[str, Any]]:
-    """Differences of a policy to another one, with intervals, one row for each quantity."""
-    edges_s = np.append(mine.curve["start_s"].to_numpy(), mine.curve["end_s"].iloc[-1])
+def differences_of(mine: tuple[pd.DataFrame, Waits], theirs: tuple[pd.DataFrame, Waits],
+                   submit_s: Floats, seed: int) -> list[dict[str, Any]]:
+    """Differences of a policy to another one, with intervals, one row for each quantity.
+
+    Parameters
+    ----------
+    mine, theirs : curve and waits of both
+    submit_s, seed : when tasks came; of the intervals
+    """
+    (curve, waits), (other_curve, other_waits) = mine, theirs
+    edges_s = np.append(curve["start_s"].to_numpy(), curve["end_s"].iloc[-1])
     bins = len(edges_s) - 1
     block = block_of(edges_s)
     in_bin = np.clip(np.searchsorted(edges_s, submit_s, side="right") - 1, 0, bins - 1)
     rows = []
-    for column in ("eopc_w", "asleep_w"):
-        values = (kwh_of(mine.curve, column) - kwh_of(theirs.curve, column))[:, None]
-        name = "energy_kwh" if column == "eopc_w" else "energy_asleep_kwh"
-        rows.append((name, values.sum(), interval_of(resampled_sums(values, block, seed)[:, 0])))
-    for name, one, other in (("mean_wait_s", mine.waits.wait_s, theirs.waits.wait_s),
-                             ("mean_slowdown", mine.waits.slowdown, theirs.waits.slowdown)):
-        values = difference_of_means(one, other, in_bin, bins)
+    for name, column in (("energy_kwh", "eopc_w"), ("energy_asleep_kwh", "asleep_w")):
+        values = (kwh_of(curve, column) - kwh_of(other_curve, column))[:, None]
+        rows.append((name, values.sum(), resampled_sums(values, block, seed)[:, 0]))
+    for name, apart in (("mean_wait_s", waits.wait_s - other_waits.wait_s),
+                        ("mean_slowdown", waits.slowdown - other_waits.slowdown)):
+        is_pair = np.isfinite(apart)
+        where = in_bin[is_pair]
+        values = np.stack([np.bincount(where, apart[is_pair], bins),
+                           np.bincount(where, minlength=bins)], axis=1)
         rows.append((name, float(ratio_of(values.sum(axis=0))),
-                     interval_of(ratio_of(resampled_sums(values, block, seed)))))
-    return [{"quantity": name, "difference": value, "low": low, "high": high,
-             "block_s": block * (edges_s[1] - edges_s[0]), "resamples": RESAMPLES}
-            for name, value, (low, high) in rows if np.isfinite(value)]
+                     ratio_of(resampled_sums(values, block, seed))))
+    found = []
+    for name, value, samples in rows:
+        low, high = interval_of(samples)
+        if np.isfinite(value):
+            found.append({"quantity": name, "difference": value, "low": low, "high": high,
+                          "block_s": block * (edges_s[1] - edges_s[0]), "resamples": RESAMPLES})
+    return found
 
 
 @dataclass(frozen=True)
@@ -638,8 +589,9 @@ def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
                    strict=True))}
 
 
-def assumptions_of(asked: Question, lacking: Sequence[str], tariff: Tariff) -> list[str]:
-    """What the numbers of a comparison rest on."""
+def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float],
+             lacking: Sequence[str], tariff: Tariff) -> dict[str, Any]:
+    """What a comparison says of itself, and what its numbers rest on."""
     said = [f"tasks wait in the order of their submission, with backfill {asked.backfill}",
             "a task runs for as long as it did, wherever it runs",
             "the cluster is empty at the beginning" if asked.at_s is None else
@@ -653,38 +605,20 @@ def assumptions_of(asked: Question, lacking: Sequence[str], tariff: Tariff) -> l
         said.append(f"under every policy, but not in the record, a task waits while what it adds "
                     f"at the place of the policy's choice would lift the power of all nodes, none "
                     f"of them asleep, above {asked.cap_w:,.10g} W")
-    if np.isfinite(asked.asleep_after_s):
+    sleeps = np.isfinite(asked.asleep_after_s)
+    if sleeps:
         said.append(f"with sleep, a node that is empty for {asked.asleep_after_s / 60:g} min draws "
                     f"{asked.asleep_w:g} W, and wakes at once")
-    return said
-
-
-def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float],
-             assumptions: list[str]) -> dict[str, Any]:
-    """What a comparison says of itself."""
     return {
         "policies": list(names), "against": asked.against or names[0], "backfill": asked.backfill,
         "at_s": asked.at_s, "seed": asked.seed, "from_s": horizon[0], "until_s": horizon[1],
-        "asleep_after_s": asked.asleep_after_s if np.isfinite(asked.asleep_after_s) else None,
+        "asleep_after_s": asked.asleep_after_s if sleeps else None,
         "asleep_w": asked.asleep_w, "price": asked.price, "carbon": asked.carbon,
         **({} if asked.cap_w is None else {"cap_w": asked.cap_w}),
-        "confidence": CONFIDENCE, "assumptions": assumptions}
-
-
-def outcome_of(problem: Problem, name: str, schedule: Schedule, asked: Question, edges_s: Floats,
-               tariff: Tariff) -> Outcome:
-    """Measure one schedule."""
-    findings = findings_of(problem, schedule) if name == RECORDED else ()
-    return Outcome(name, schedule, curve_over(problem, schedule, asked, edges_s, tariff),
-                   failures_of(problem, schedule, asked.power), findings)
+        "confidence": CONFIDENCE, "assumptions": said}
 
 
 POWER_COLUMNS = ("eopc_w", "cpu_w", "gpu_w", "asleep_w", "cost", "co2_kg")
-
-
-def without_power(outcome: Outcome) -> Outcome:
-    """The same outcome, power unknown."""
-    return replace(outcome, curve=outcome.curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan)))
 
 
 def bounds_of(problem: Problem, outcome: Outcome, waits: Waits, floors: Floors | None,
@@ -700,27 +634,16 @@ def bounds_of(problem: Problem, outcome: Outcome, waits: Waits, floors: Floors |
     return wait_bound(problem, waits), awake, asleep
 
 
-def rest_of(problem: Problem, at_s: float | None) -> Integers:
-    """Rows of the tasks that policies had to do with: those that had not ended before."""
-    if at_s is None:
-        return np.arange(len(problem.tasks))
-    return np.flatnonzero(~(recorded(problem).end_s <= at_s))
-
-
-def only(schedule: Schedule, rows: Integers) -> Schedule:
-    """The schedule of these tasks."""
-    return Schedule(schedule.node[rows], schedule.gpu_mask[rows], schedule.start_s[rows],
-                    schedule.end_s[rows])
-
-
-def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHERE) -> Comparison:
+def compare(problem: Problem, asked: Question = Question(), folder: Path | None = None, *,
+            workers: int = 1, **how: Any) -> Comparison:
     """Replay a problem under several policies, measure them alike, and compare.
 
     Parameters
     ----------
     problem : cluster and timed tasks
     asked : policies, and what their numbers depend on
-    place : where finished replays are kept, and on how many processes they run
+    folder : where finished replays are kept; None: nowhere, one after the other
+    workers, how : processes, `depends_on` and `dask` of `sweep`, if there is a folder
 
     Raises
     ------
@@ -732,189 +655,39 @@ def compare(problem: Problem, asked: Question = Question(), place: Place = NOWHE
     if asked.cap_w is not None and lacking:
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
-    blind = replace(asked, power=without_watts(asked.power, lacking))
-    rows = rest_of(problem, asked.at_s)
-    schedules = {name: only(schedule, rows) for name, schedule in
-                 schedules_of(problem, blind, names, place).items()}
-    problem = with_tasks(problem, rows)
+    # GPUs of unknown watts draw nothing, for policies that do not look
+    watts = {**(asked.power.gpu_power_w or {}), **dict.fromkeys(lacking, (0, 0))}
+    blind = replace(asked, power=asked.power._replace(gpu_power_w=watts)) if lacking else asked
+    schedules = schedules_of(problem, blind, names, folder, workers, **how)
+    is_pinned = np.zeros(len(problem.tasks), bool)
+    if asked.at_s is not None:  # policies had to do with what had not ended by then
+        before = recorded(problem)
+        rows = np.flatnonzero(~(before.end_s <= asked.at_s))
+        schedules = {name: Schedule(one.node[rows], one.gpu_mask[rows], one.start_s[rows],
+                                    one.end_s[rows]) for name, one in schedules.items()}
+        is_pinned = running_at(problem, before, asked.at_s)[rows]
+        problem = with_tasks(problem, rows)
     horizon = horizon_of(problem, list(schedules.values()), asked.at_s)
     edges_s = edges_of(horizon)
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, horizon)
-    outcomes = {name: outcome_of(problem, name, schedule, blind, edges_s, tariff)
-                for name, schedule in schedules.items()}
     floors = None if lacking else floors_of(problem, asked.power, asked.asleep_w)
-    if lacking:
-        outcomes = {name: without_power(outcome) for name, outcome in outcomes.items()}
-    assumptions = assumptions_of(asked, lacking, tariff)
-    about = about_of(asked, names, horizon, assumptions)
-    return compared(problem, outcomes, floors, about)
-
-
-def compared(problem: Problem, outcomes: Mapping[str, Outcome], floors: Floors | None,
-             about: Mapping[str, Any]) -> Comparison:
-    """Tables of measured outcomes."""
-    horizon = (about["from_s"], about["until_s"])
-    is_pinned = np.zeros(len(problem.submit_s), bool)
-    if about["at_s"] is not None:
-        is_pinned = running_at(problem, recorded(problem), about["at_s"])
-    waits = {name: waits_of(problem, outcome.schedule, is_pinned)
-             for name, outcome in outcomes.items()}
-    rows = [summary_of(problem, outcome, waits[name],
-                       bounds_of(problem, outcome, waits[name], floors, horizon))
-            for name, outcome in outcomes.items()]
-    measured = {name: Measured(outcome.curve, waits[name]) for name, outcome in outcomes.items()}
-    against = about["against"]
-    differences = [{"policy": name, "against": against, **row} for name in outcomes
-                   if name != against for row in differences_of(
-                       measured[name], measured[against], problem.submit_s, about["seed"])]
+    outcomes, waits, summary = {}, {}, []
+    for name, schedule in schedules.items():
+        findings = violations(problem, schedule) if name == RECORDED else iter(())
+        curve = curve_over(problem, schedule, blind, edges_s, tariff)
+        if lacking:
+            curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
+        outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, blind.power),
+                                 tuple(islice(findings, MOST_FINDINGS)))
+        waits[name] = waits_of(problem, schedule, is_pinned)
+        summary.append(summary_of(problem, outcomes[name], waits[name], bounds_of(
+            problem, outcomes[name], waits[name], floors, horizon)))
+    against = asked.against or names[0]
+    differences = [{"policy": name, "against": against, **row} for name in names if name != against
+                   for row in differences_of((outcomes[name].curve, waits[name]),
+                                             (outcomes[against].curve, waits[against]),
+                                             problem.submit_s, asked.seed)]
     columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
-    return Comparison(problem, outcomes, pd.DataFrame(rows), waits_table(problem, waits),
-                      pd.DataFrame(differences, columns=columns), about)
-
-
-OF_A_RECORD = {"gpu_models", "gpu_power_w", "power_cap_w"}  # changes that leave what ran as it was
-WHAT_IF = {"load": (int, float), "mig": (bool,), "nodes": (dict,), "gpu_models": (dict,),
-           "gpu_power_w": (dict,), "power_cap_w": (int, float)}
-OF_NODES = {"scale": (int, float), "remove": (list,)}
-
-
-def check_keys(said: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], path: str | Path,
-               inside: str = "") -> None:
-    """Refuse a key that is unknown, or whose value is of another kind.
-
-    Raises
-    ------
-    InputError : naming the key
-    """
-    for key, value in said.items():
-        if key not in known:
-            is_cap = "cap" in key and "power_cap_w" in known
-            raise InputError(f"{inside}{key}: there is no such key", file=path, value=key,
-                             mend="say power_cap_w = WATTS" if is_cap else
-                             advice_on(key, known))
-        if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] == (bool,)):
-            raise InputError(f"{inside}{key} = {value!r} is not {known[key][-1].__name__}",
-                             file=path, value=key, mend="see sched-lab replay --help")
-
-
-def read_what_if(path: str | Path) -> dict[str, Any]:
-    """Changes that a TOML file asks for, checked.
-
-    Raises
-    ------
-    InputError : it is no TOML, or has a key that is not understood
-    """
-    try:
-        said = tomllib.loads(read_bytes(path).decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as trouble:
-        raise InputError(f"this is not TOML: {trouble}", file=path,
-                         mend='write lines such as load = 1.3') from None
-    check_keys(said, WHAT_IF, path)
-    check_keys(said.get("nodes", {}), OF_NODES, path, "nodes.")
-    for key, number in (("load", said.get("load", 1)),
-                        ("nodes.scale", said.get("nodes", {}).get("scale", 1))):
-        if not 0 < number <= 100:
-            raise InputError(f"{key} = {number} is not a factor above 0, at most 100", file=path,
-                             value=key, mend="give 1.3 for 30 % more, say")
-    if not 0 < said.get("power_cap_w", 1) < np.inf:
-        raise InputError(f"power_cap_w = {said['power_cap_w']} is not a number of watts above 0",
-                         file=path, value="power_cap_w",
-                         mend="write power_cap_w = 50000 for 50 kW, say")
-    for model, other in said.get("gpu_models", {}).items():
-        if not isinstance(other, str) or not other:
-            raise InputError(f"gpu_models.{model} = {other!r} is not the name of a model",
-                             file=path, value=model, mend='write T4 = "A10"')
-    for model, watts in said.get("gpu_power_w", {}).items():
-        if not (isinstance(watts, list) and len(watts) == 2 and 0 <= watts[0] <= watts[1]
-                and all(type(one) is int for one in watts)):
-            raise InputError(f"gpu_power_w.{model} = {watts!r} is not idle and full watts",
-                             file=path, value=model, mend=f"write {model} = [30, 150]")
-    return said
-
-
-def repeated(frame: pd.DataFrame, count: Integers, mark: str) -> pd.DataFrame:
-    """Rows as often as counted; the second and later ones have a name of their own."""
-    rows = np.repeat(np.arange(len(frame)), count)
-    turn = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    copies = frame.iloc[rows].reset_index(drop=True)
-    names = copies["name"].astype(str)
-    return copies.assign(name=names.where(turn == 0, names + mark + pd.Series(turn).astype(str)))
-
-
-def with_nodes(nodes: pd.DataFrame, said: Mapping[str, Any], ledger: Ledger) -> pd.DataFrame:
-    """Nodes without those removed, and more or fewer of the others."""
-    removed = [str(name) for name in said.get("remove", ())]
-    for name in removed:
-        if name not in set(nodes["name"]):
-            raise InputError(f"nodes.remove: there is no node {name!r:.60}", value=name,
-                             mend="give a name of nodes.csv")
-    is_gone = nodes["name"].isin(removed)
-    note_rows(ledger, "nodes.csv", np.flatnonzero(is_gone) + 2, "what if", "removed")
-    nodes = nodes[~is_gone].reset_index(drop=True)
-    edges = np.floor(np.arange(len(nodes) + 1) * said.get("scale", 1) + 1e-9).astype(np.int64)
-    if edges[-1] != len(nodes):
-        ledger.note("nodes.csv", None, "what if", f"{edges[-1]} nodes in place of {len(nodes)}")
-    return repeated(nodes, np.diff(edges), "+")
-
-
-def with_models(tables: ClusterTables, other: Mapping[str, str], ledger: Ledger) -> ClusterTables:
-    """Tables with other GPU models in nodes and in wishes."""
-    nodes = tables.nodes
-    for model in other:
-        is_one = (nodes["gpu_model"] == model) & (nodes["num_gpus"].fillna(0) > 0)
-        if not is_one.any():
-            raise InputError(f"gpu_models: no node has the model {model!r:.60}", value=model,
-                             mend="name a gpu_model of nodes.csv")
-        note_rows(ledger, "nodes.csv", np.flatnonzero(is_one) + 2, "what if",
-                  f"{model} is {other[model]}")
-    wishes = {text: "|".join(other.get(one, one) for one in models_of(text))
-              for text in tables.tasks["gpu_models"].unique()}
-    models = nodes["gpu_model"].where(nodes["num_gpus"].fillna(0) == 0,
-                                      nodes["gpu_model"].replace(dict(other)))
-    return replace(tables, nodes=nodes.assign(gpu_model=models),
-                   tasks=tables.tasks.assign(gpu_models=tables.tasks["gpu_models"].map(wishes)))
-
-
-SEVENTHS = [milli_of_profile(f"{slices}g.{10 * slices}gb") for slices in (1, 2, 3, 4, 7)]
-
-
-def with_instances(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    """Tasks whose share of a GPU is a whole number of sevenths that an instance has."""
-    sizes = np.array(SEVENTHS, float)
-    milli = tasks["gpu_milli"].to_numpy(float, na_value=np.nan)
-    is_share = (milli > 0) & (milli < WHOLE_GPU_MILLI)
-    larger = sizes[np.minimum(np.searchsorted(sizes, milli), len(sizes) - 1)]
-    is_changed = is_share & (larger != milli)
-    note_rows(ledger, "tasks.csv", np.flatnonzero(is_changed) + 2, "what if",
-              "the share of a GPU is the smallest instance that holds it")
-    ledger.note("tasks.csv", None, "what if", "mig = true only rounds shares of GPUs: no GPU is "
-                "cut, and a share may lie where no instance could")
-    return tasks.assign(gpu_milli=tasks["gpu_milli"].mask(is_changed, pd.Series(larger)))
-
-
-def changed(tables: ClusterTables, said: Mapping[str, Any], seed: int) -> ClusterTables:
-    """Tables of a cluster that never was.
-
-    Parameters
-    ----------
-    tables : of the one that was
-    said : as `read_what_if` gives it
-    seed : of the tasks that come again, or not at all
-
-    Raises
-    ------
-    InputError : a node or a model that is to change is not there
-    """
-    ledger = Ledger()
-    tables = replace(tables, nodes=with_nodes(tables.nodes, said.get("nodes", {}), ledger))
-    if "gpu_models" in said:
-        tables = with_models(tables, said["gpu_models"], ledger)
-    tasks = with_instances(tables.tasks, ledger) if said.get("mig") else tables.tasks
-    if (load := said.get("load", 1)) != 1:
-        draws = np.random.default_rng(seed).random(len(tasks))
-        count = int(load) + (draws < load % 1)
-        ledger.note("tasks.csv", None, "what if",
-                    f"load {load:g}: {count.sum()} tasks in place of {len(tasks)}")
-        tasks = repeated(tasks, count, "~")
-    lines = pd.concat([tables.ledger, ledger.frame()], ignore_index=True)
-    return replace(tables, tasks=tasks, ledger=lines.astype(tables.ledger.dtypes))
+    return Comparison(problem, outcomes, pd.DataFrame(summary), waits_table(problem, waits),
+                      pd.DataFrame(differences, columns=columns),
+                      about_of(asked, names, horizon, lacking, tariff))

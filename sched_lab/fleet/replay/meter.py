@@ -13,8 +13,8 @@ import pandas as pd
 from ...lab.jit import njit
 from ...lab.arrays import Floats, Integers, Truths
 from .problem import Problem, Schedule, world_of_problem
-from ...meter import (BUSY_NODES, CPU_W, GPU_W, SAVED_W, Bins, Sleep, Tally, give, new_bins,
-                             new_tally, note_empty, pass_time, set_share, sleep_of)
+from ...meter import (BUSY_NODES, CPU_W, GPU_W, OWN, RUNNING, SAVED_W, WAITING, Holdings,
+                             Tally, set_share, sleep_of, totals_of)
 from ...online.inflation import node_share
 from ...online.joint import stranded_milli, usual_ratio
 from ...online.model import PowerSettings, World, is_feasible
@@ -22,63 +22,45 @@ from ...online.model import PowerSettings, World, is_feasible
 # %% auto #0
 __all__ = ['measure']
 
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-006
-FREES, COMES, GOES, TAKES = range(4)
-
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-006p
-class Moments(NamedTuple):
-    """When something changes, in order of time.
-
-    Parameters
-    ----------
-    at_s : (moments,)
-    kind : (moments,) a task frees its node, comes and waits, waits no more, takes its node
-    task : (moments,) row of the task
-    """
-
-    at_s: Floats
-    kind: Integers
-    task: Integers
-
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-006q
-def moments_of(submit_s: Floats, schedule: Schedule, is_refused: Truths) -> Moments:
-    """Moments of a schedule; refused tasks do not wait."""
-    has_run = schedule.node >= 0
-    holds = has_run & (schedule.end_s > schedule.start_s)
-    waits = np.where(has_run, schedule.start_s > submit_s, ~is_refused & np.isfinite(submit_s))
-    whose = [np.flatnonzero(which) for which in (
-        holds & np.isfinite(schedule.end_s), waits, waits & has_run, holds)]
-    when = (schedule.end_s, submit_s, schedule.start_s, schedule.start_s)
-    at_s = np.concatenate([times[rows] for times, rows in zip(when, whose, strict=True)])
-    order = np.argsort(at_s, kind="stable")
-    kind = np.repeat(np.arange(len(whose)), [len(rows) for rows in whose])
-    return Moments(at_s[order], kind[order], np.concatenate(whose)[order])
-
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-008
 @njit(cache=True)
-def never_fits(world: World, task: Integers, memory_mib: Integers) -> Truths:
-    """Whether tasks of these classes, with this memory, have no place in a world, (tasks,)."""
-    found = np.ones(len(task), np.bool_)
-    for row in range(len(task)):
+def largest_memory_mib(world: World) -> Integers:
+    """Largest memory among the nodes that can hold a class, (classes,); -1 if none can."""
+    largest = np.full(len(world.demand.cpu_milli), -1)
+    for task in range(len(largest)):
         for node in range(len(world.gpu_model)):
-            if (world.state.memory_left_mib[node] >= memory_mib[row]
-                    and is_feasible(world, task[row], node)):
-                found[row] = False
-                break
-    return found
+            if is_feasible(world, task, node):
+                largest[task] = max(largest[task], world.state.memory_left_mib[node])
+    return largest
 
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-008p
 def refused_tasks(problem: Problem, schedule: Schedule, world: World,
                   class_of: Integers) -> Truths:
     """Tasks that never started and fit no empty node, (tasks,); the world is empty."""
     is_refused: Truths = schedule.node < 0
-    rows = np.flatnonzero(is_refused)
-    if len(rows):
-        is_refused[rows] = never_fits(world, class_of[rows], problem.tasks.memory_mib[rows])
+    if is_refused.any():
+        is_refused &= problem.tasks.memory_mib > largest_memory_mib(world)[class_of]
     return is_refused
 
+
+def held_and_waited(problem: Problem, schedule: Schedule, is_refused: Truths) -> Holdings:
+    """What each task held, then how long each waited, on node -1."""
+    has_run = schedule.node >= 0
+    submit_s = problem.submit_s
+    held = np.flatnonzero(has_run)
+    waited = np.flatnonzero(np.where(has_run, schedule.start_s > submit_s,
+                                     ~is_refused & np.isfinite(submit_s)))
+    until_s = np.where(has_run, schedule.start_s, np.inf)[waited]
+    none = np.zeros(len(waited), np.int64)
+    return Holdings(np.append(schedule.node[held], none - 1),
+                    np.append(schedule.gpu_mask[held], none),
+                    np.append(problem.tasks.gpu_milli[held], none),
+                    np.append(problem.tasks.cpu_milli[held], none),
+                    np.append(schedule.start_s[held], submit_s[waited]),
+                    np.append(schedule.end_s[held], until_s))
+
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-010
-FREE, STRANDED, FRAG, RUNNING, WAITING = range(BUSY_NODES + 1, BUSY_NODES + 6)
+FREE, STRANDED, FRAG = range(OWN, OWN + 3)
 
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-010p
 class Replayed(NamedTuple):
@@ -86,13 +68,11 @@ class Replayed(NamedTuple):
 
     Parameters
     ----------
-    world : nodes and classes of tasks; its state follows the tally, but is nowhere below 0
-    class_of : (tasks,) class of each task
+    world : nodes and workload; its state follows the tally, but is nowhere below 0
     ratio : (2,) vCPU and GPU that the workload asks for in all (`usual_ratio`)
     """
 
     world: World
-    class_of: Integers
     ratio: Integers
 
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-011
@@ -100,78 +80,19 @@ class Replayed(NamedTuple):
 def weigh(tally: Tally, replayed: Replayed, node: int) -> None:
     """Count the shares of a node anew."""
     world = replayed.world
-    ratio = replayed.ratio
+    world.state.cpu_left_milli[node] = max(0, tally.cpu_left_milli[node])
+    for gpu in range(world.power.num_gpus[node]):
+        world.state.gpu_left_milli[node, gpu] = max(0, tally.gpu_left_milli[node, gpu])
     cpu_mw, gpu_mw, frag = node_share(world, node, True)
     free = world.state.gpu_left_milli[node].sum()
     # a node of unknown size has more CPU than the product with a ratio may have
     cpu_left = min(world.state.cpu_left_milli[node], 10**9)
+    ratio = (replayed.ratio[0], replayed.ratio[1])
     set_share(tally, CPU_W, node, cpu_mw)
     set_share(tally, GPU_W, node, gpu_mw)
     set_share(tally, FREE, node, float(free))
-    set_share(tally, STRANDED, node, float(stranded_milli((ratio[0], ratio[1]), cpu_left, free)))
+    set_share(tally, STRANDED, node, float(stranded_milli(ratio, cpu_left, free)))
     set_share(tally, FRAG, node, frag)
-
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-012
-@njit(cache=True)
-def show_left(tally: Tally, world: World, node: int) -> None:
-    """Let the state of the world say what is left on a node, 0 where it is below 0."""
-    world.state.cpu_left_milli[node] = max(0, tally.cpu_left_milli[node])
-    for gpu in range(world.power.num_gpus[node]):
-        world.state.gpu_left_milli[node, gpu] = max(0, tally.gpu_left_milli[node, gpu])
-
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-018
-@njit(cache=True)
-def change(tally: Tally, replayed: Replayed, kind: int, task: int, node: int,
-           gpu_mask: int) -> bool:
-    """Let one moment happen; return whether it leaves the node empty."""
-    if kind == COMES or kind == GOES:
-        tally.now[WAITING] += 1000.0 if kind == COMES else -1000.0
-        return False
-    sign = -1 if kind == TAKES else 1
-    demand = replayed.world.demand
-    group = replayed.class_of[task]
-    is_empty = give(tally, node, sign, demand.cpu_milli[group], gpu_mask, demand.gpu_milli[group])
-    tally.now[RUNNING] -= 1000.0 * sign
-    show_left(tally, replayed.world, node)
-    weigh(tally, replayed, node)
-    return is_empty
-
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-019
-@njit(cache=True)
-def integrate(tally: Tally, bins: Bins, sleep: Sleep, replayed: Replayed, moments: Moments,
-              schedule: Schedule) -> None:
-    """Let all moments happen, in order, and pass the time between them.
-
-    Parameters
-    ----------
-    tally, bins, replayed : changed; tally and world are empty
-    sleep : when empty nodes fall asleep
-    moments, schedule : what happens, and where
-    """
-    for node in range(len(tally.num_held)):
-        weigh(tally, replayed, node)
-        note_empty(tally, node, bins.now_s[0])
-    for moment in range(len(moments.at_s)):
-        at_s = moments.at_s[moment]
-        task = moments.task[moment]
-        node = schedule.node[task]
-        pass_time(tally, bins, sleep, at_s)
-        if change(tally, replayed, moments.kind[moment], task, node, schedule.gpu_mask[task]):
-            note_empty(tally, node, at_s)
-    pass_time(tally, bins, sleep, bins.edges_s[-1])
-
-# %% ../../../nbs/64a_fleet_meter.ipynb #64a-022
-def curve_of(bins: Bins, num_tasks: int, capacity_gpu: float) -> pd.DataFrame:
-    """Means over bins by name; `num_tasks` of the target workload divides fragmentation."""
-    means = (bins.total / np.diff(bins.edges_s)[:, None] / 1000).T
-    eopc_w = means[CPU_W] + means[GPU_W]
-    return pd.DataFrame({
-        "start_s": bins.edges_s[:-1], "end_s": bins.edges_s[1:], "eopc_w": eopc_w,
-        "cpu_w": means[CPU_W], "gpu_w": means[GPU_W], "asleep_w": eopc_w - means[SAVED_W],
-        "allocated_gpu": capacity_gpu - means[FREE], "stranded_gpu": means[STRANDED],
-        "idle_gpu": means[FREE] - means[STRANDED], "frag_gpu": means[FRAG] / num_tasks,
-        "busy_nodes": means[BUSY_NODES], "running_tasks": means[RUNNING],
-        "waiting_tasks": means[WAITING]})
 
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-023
 def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s: Floats,
@@ -197,11 +118,17 @@ def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s:
     InputError : a GPU or CPU model has no watts; the edges do not ascend
     """
     sleep = sleep_of(asleep_after_s, asleep_w)
+    edges_s = np.array(edges_s, float)
     world, class_of = world_of_problem(problem, power)
-    moments = moments_of(problem.submit_s, schedule,
-                         refused_tasks(problem, schedule, world, class_of))
-    bins = new_bins(edges_s, WAITING + 1, moments.at_s)
-    tally = new_tally(world.state, WAITING + 1, len(class_of))
-    replayed = Replayed(world, class_of, np.array(usual_ratio(world.target)))
-    integrate(tally, bins, sleep, replayed, moments, schedule)
-    return curve_of(bins, world.target.num_tasks, problem.cluster.gpu_capacity_milli / 1000)
+    is_refused = refused_tasks(problem, schedule, world, class_of)
+    replayed = Replayed(world, np.array(usual_ratio(world.target)))
+    means = totals_of(weigh, replayed, 3, world.state,
+                      held_and_waited(problem, schedule, is_refused), edges_s, sleep).means
+    eopc_w = means[CPU_W] + means[GPU_W]
+    return pd.DataFrame({
+        "start_s": edges_s[:-1], "end_s": edges_s[1:], "eopc_w": eopc_w,
+        "cpu_w": means[CPU_W], "gpu_w": means[GPU_W], "asleep_w": eopc_w - means[SAVED_W],
+        "allocated_gpu": problem.cluster.gpu_capacity_milli / 1000 - means[FREE],
+        "stranded_gpu": means[STRANDED], "idle_gpu": means[FREE] - means[STRANDED],
+        "frag_gpu": means[FRAG] / world.target.num_tasks, "busy_nodes": means[BUSY_NODES],
+        "running_tasks": means[RUNNING], "waiting_tasks": means[WAITING]})

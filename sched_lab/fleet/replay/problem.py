@@ -15,6 +15,7 @@ from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, check_state,
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
 from ...lab.jit import njit
+from ...meter import Bookings, overfull
 from ...online.model import (
     Demand,
     Limits,
@@ -313,7 +314,12 @@ def times_of(draft: Draft) -> Times:
     has_left = np.isnan(start) & np.isfinite(end)
     draft.refuse(np.isnan(since) & np.isfinite(end), "an end, and neither submission nor start")
     draft.refuse(end < since, "ended before it began")
-    submit = submissions_of(draft, submit, start)
+    draft.note(np.isnan(submit) & np.isfinite(start), "no submission: taken as the start",
+               "filled in")
+    draft.note(np.isnan(submit) & np.isnan(start), "no time at all: submitted at 0", "filled in")
+    draft.note(start < submit, "started before it was submitted: submitted at its start")
+    submit = np.where(np.isnan(submit) | (start < submit), start, submit)
+    submit = np.where(np.isnan(submit), 0.0, submit)
     draft.note(has_left, "ended and never started: waited and left, no load in a replay",
                "left out")
     draft.note(np.isfinite(start) & np.isnan(end), "no end: runs for ever")
@@ -324,17 +330,6 @@ def times_of(draft: Draft) -> Times:
                "that it waits, nor for how long it would run", "left out")
     return Times(submit, start, np.where(np.isnan(end - since), np.inf, end - since),
                  ~has_left & (waits | ~has_neither))
-
-
-def submissions_of(draft: Draft, submit_s: Floats, start_s: Floats) -> Floats:
-    """When tasks came, (rows,): not after their start, and at 0 if nothing is known."""
-    draft.note(np.isnan(submit_s) & np.isfinite(start_s), "no submission: taken as the start",
-               "filled in")
-    draft.note(np.isnan(submit_s) & np.isnan(start_s), "no time at all: submitted at 0",
-               "filled in")
-    draft.note(start_s < submit_s, "started before it was submitted: submitted at its start")
-    come = np.where(np.isnan(submit_s) | (start_s < submit_s), start_s, submit_s)
-    return np.where(np.isnan(come), 0.0, come)
 
 
 class Rule(NamedTuple):
@@ -412,48 +407,6 @@ class Constraint(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def rule_of(said: Any) -> Rule:
-    """Rule of a term.
-
-    Raises
-    ------
-    ValueError : it is none
-    """
-    rule = Rule(str(said["key"]), str(said["operator"]), tuple(map(str, said["values"])))
-    if rule.operator not in OPERATORS:
-        raise ValueError(f"no operator {rule.operator}")
-    return rule
-
-
-def limit_in(said: Any) -> tuple[str, int]:
-    """Application and limit of a cell of the column `constraints`; empty, and 0, if it has none.
-
-    Raises
-    ------
-    ValueError : one without the other, or no whole number above 0
-    """
-    app = said.get("group", "")
-    most = said.get("most_per_node", 0)
-    is_number = type(most) is int and 0 < most <= MOST_PER_NODE
-    is_there = isinstance(app, str) and bool(app) and is_number
-    if not is_there and (app != "" or most != 0):
-        raise ValueError(f"{most!r} of {app!r} is no limit")
-    return app, most
-
-
-def devices_in(said: Any) -> tuple[str, ...]:
-    """Kinds of GPUs of a cell of the column `constraints`.
-
-    Raises
-    ------
-    ValueError : no list of texts
-    """
-    devices = said.get("devices", [])
-    if not isinstance(devices, list) or not all(isinstance(one, str) for one in devices):
-        raise ValueError(f"{devices!r} is no list of kinds of GPUs")
-    return tuple(devices)
-
-
 UNDERSTOOD = ("node_selector", "affinity", "tolerations", "group", "most_per_node", "devices")
 
 
@@ -465,14 +418,24 @@ def constraint_of(text: str) -> Constraint | None:
         said = json.loads(text)
         selector = tuple(Rule(str(key), "In", (str(value),))
                          for key, value in said.get("node_selector", {}).items())
-        terms = said.get("affinity")
+        affinity = said.get("affinity")
+        terms = affinity and tuple(
+            tuple(Rule(str(one["key"]), str(one["operator"]), tuple(map(str, one["values"])))
+                  for one in term) for term in affinity)
         tolerations = tuple(Toleration(*(str(one.get(name, "")) for name in Toleration._fields))
                             for one in said.get("tolerations", ()))
-        return Constraint(selector, terms and tuple(tuple(map(rule_of, term)) for term in terms),
-                          tolerations, *limit_in(said), devices_in(said),
-                          tuple(sorted(set(said) - set(UNDERSTOOD))))
+        app, most, devices = (said.get("group", ""), said.get("most_per_node", 0),
+                              said.get("devices", []))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    is_limit = (isinstance(app, str) and app != "" and type(most) is int
+                and 0 < most <= MOST_PER_NODE)
+    if not ((is_limit or (app == "" and most == 0)) and isinstance(devices, list)
+            and all(isinstance(one, str) for one in devices)
+            and all(one.operator in OPERATORS for term in terms or () for one in term)):
+        return None
+    return Constraint(selector, terms, tolerations, app, most, tuple(devices),
+                      tuple(sorted(set(said) - set(UNDERSTOOD))))
 
 
 class Sight:
@@ -638,31 +601,19 @@ def spec_of(is_admitted: Truths) -> str:
     return "|".join(f"g{group}" for group in groups) or NOWHERE
 
 
-class Placement(NamedTuple):
-    """Where tasks may be.
-
-    Parameters
-    ----------
-    group : (nodes,) placement group of each node that is kept
-    spec : (rows,) admissible groups of each task
-    app, most_per_node : (rows,) as in `Problem`
-    sight : labels and taints of the nodes that are kept
-    """
-
-    group: Texts
-    spec: Texts
-    app: Texts
-    most_per_node: Integers
-    sight: Sight
-
-
-def placement_of(tasks: Draft, nodes: Draft, stock: Stock | None = None) -> Placement:
+def placement_of(tasks: Draft, nodes: Draft, stock: Stock | None) -> tuple[
+        Texts, Texts, Texts, Integers, Sight]:
     """What labels, taints, devices and constraints say of nodes that are kept, and of tasks.
 
     Parameters
     ----------
     tasks, nodes : the tables
     stock : instances of MIG that nodes have and tasks ask for; None if there are none
+
+    Returns
+    -------
+    placement group of each node that is kept, (nodes,); admissible groups, application and most
+    tasks of it on a node, (rows,); labels and taints of the nodes
     """
     codes, texts = pd.factorize(tasks.columns.texts("constraints"))
     found = [constraint_of(text) for text in texts]
@@ -682,8 +633,7 @@ def placement_of(tasks: Draft, nodes: Draft, stock: Stock | None = None) -> Plac
         codes, table = with_instances(tasks, stock, codes, table)
     number, admits_group = groups_of(table)
     specs = np.array([spec_of(admitted) for admitted in admits_group], object)
-    return Placement(np.array([f"g{one}" for one in number], object), specs[codes], app, most,
-                     sight)
+    return np.array([f"g{one}" for one in number], object), specs[codes], app, most, sight
 
 
 def with_instances(tasks: Draft, stock: Stock, code: Integers,
@@ -754,27 +704,18 @@ class Stock(NamedTuple):
     models: Texts
 
 
-def most_held(unit: Integers, start_s: Floats, end_s: Floats, weight: Integers,
-              size: int) -> Integers:
-    """Most that units hold at once, (units,), of bookings from a start to an end, (bookings,)."""
-    time_s = np.concatenate([start_s, end_s])
-    change = np.concatenate([weight, -weight])
-    units = np.concatenate([unit, unit])
-    order = np.lexsort((change > 0, time_s, units))
-    most = np.zeros(size, np.int64)
-    np.maximum.at(most, units[order], np.cumsum(change[order]))
-    return most
-
-
 def recorded_most(draft: Draft, demands: Demands, times: Times,
                   node: Integers, num_nodes: int) -> tuple[Integers, Integers]:
     """Most instances, (nodes, profiles), and thousandths of other GPUs, that ran at once."""
-    ran = draft.is_kept & (node >= 0) & np.isfinite(times.start_s) & (times.duration_s > 0)
-    end_s = times.start_s + times.duration_s
+    ran = np.flatnonzero(draft.is_kept & (node >= 0) & np.isfinite(times.start_s))
+    start_s = times.start_s[ran]
     amounts = [*demands.needs.counts.T, demands.num_gpus * demands.gpu_milli]
-    most = [most_held(node[has], times.start_s[has], end_s[has], amount[has], num_nodes)
-            for amount in amounts for has in (ran & (amount > 0),)]
-    return np.array(most[:-1], np.int64).reshape(-1, num_nodes).T, most[-1]
+    most = np.zeros((len(amounts), num_nodes), np.int64)
+    for own, amount in zip(most, amounts, strict=True):
+        spells = overfull(Bookings(node[ran], ran, start_s, start_s + times.duration_s[ran],
+                                   amount[ran]), np.zeros(num_nodes))
+        np.maximum.at(own, spells.unit, spells.most)
+    return most[:-1].T, most[-1]
 
 
 def stock_of(nodes: Draft, draft: Draft, demands: Demands, times: Times,
@@ -833,32 +774,6 @@ def instances_shown(devices: dict[str, int]) -> dict[str, int]:
     return found
 
 
-class Lists(NamedTuple):
-    """Lists of GPUs of tasks.
-
-    Parameters
-    ----------
-    code : (rows,) number of the list of each row
-    size : (lists,) GPUs in each list, 0 if it is empty or none
-    gpu : (lists, most GPUs) their numbers, ascending
-    """
-
-    code: Integers
-    size: Integers
-    gpu: Integers
-
-
-def lists_of(texts: Texts) -> Lists:
-    """Lists of GPUs, each different text parsed once."""
-    code, distinct = pd.factorize(texts)
-    found = [sorted(set(gpus_of(text))) for text in distinct]
-    found = [gpus if gpus and gpus[-1] < MAX_GPUS_PER_NODE else [] for gpus in found]
-    gpu = np.zeros((max(1, len(found)), MAX_GPUS_PER_NODE), np.int64)
-    for number, gpus in enumerate(found):
-        gpu[number, : len(gpus)] = gpus
-    return Lists(code, np.array([len(gpus) for gpus in found] or [0]), gpu)
-
-
 def nodes_named(draft: Draft, cluster: Cluster, *, is_quiet: bool = False) -> Integers:
     """Row in the cluster of the node of each task, -1 if it is unknown, (rows,)."""
     code, names = pd.factorize(draft.columns.texts("node"))
@@ -868,22 +783,6 @@ def nodes_named(draft: Draft, cluster: Cluster, *, is_quiet: bool = False) -> In
         draft.note((draft.columns.texts("node") != "") & (node < 0),
                    "ran on a node that is not in the problem: its place is unknown")
     return node
-
-
-def masks_of(draft: Draft, demands: Demands, node: Integers, cluster: Cluster) -> tuple[
-        Integers, Lists, Truths]:
-    """GPUs of each task as a bit mask, 0 if unknown, (rows,); lists; whether each is usable."""
-    lists = lists_of(draft.columns.texts("gpu_list"))
-    count = lists.size[lists.code]
-    highest = lists.gpu.max(axis=1)[lists.code]
-    is_listed = draft.columns.texts("gpu_list") != ""
-    is_right = (count > 0) & (node >= 0) & (highest < np.append(cluster.num_gpus, 0)[node])
-    is_right &= (count == demands.num_gpus) | (demands.is_several & (count == 1))
-    draft.note(is_listed & ~is_right & (node >= 0) & ~demands.needs.is_so,
-               "gpu_list does not fit the task or the node: its GPUs are unknown")
-    number = np.arange(MAX_GPUS_PER_NODE)
-    bits = np.where(number < lists.size[:, None], 1 << lists.gpu, 0).sum(axis=1)
-    return np.where(is_right & ~demands.is_several, bits[lists.code], 0), lists, is_right
 
 
 class Parts(NamedTuple):
@@ -903,14 +802,6 @@ def parts_of(draft: Draft, demands: Demands) -> Parts:
     return Parts(row, part, demands.is_several[row])
 
 
-def names_of(draft: Draft, parts: Parts) -> Texts:
-    """Names of tasks, with the number of the part if there are several, (tasks,)."""
-    names = draft.columns.texts("name")[parts.row]
-    for task in np.flatnonzero(parts.is_several):
-        names[task] = f"{names[task]}/{parts.part[task]}"
-    return names
-
-
 def wishes_of(draft: Draft, demands: Demands, cluster: Cluster) -> Texts:
     """Admissible GPU models of each task, (rows,)."""
     code, texts = pd.factorize(draft.columns.texts("gpu_models"))
@@ -927,19 +818,13 @@ def tasks_of(draft: Draft, demands: Demands, parts: Parts, specs: tuple[Texts, T
     """Tasks of the problem; of the parts of a row the first has its CPU and memory."""
     row, part, is_several = parts
     gpu_spec, cpu_spec = specs
-    return Tasks(names_of(draft, parts), np.where(part == 0, demands.cpu_milli[row], 0),
+    name = draft.columns.texts("name")[row]
+    for task in np.flatnonzero(is_several):
+        name[task] = f"{name[task]}/{part[task]}"
+    return Tasks(name, np.where(part == 0, demands.cpu_milli[row], 0),
                  np.where(part == 0, demands.memory_mib[row], 0),
                  np.where(is_several, 1, demands.num_gpus[row]), demands.gpu_milli[row],
                  gpu_spec[row], cpu_spec[row])
-
-
-def limits_in(placement: Placement, parts: Parts) -> tuple[Texts | None, Integers | None]:
-    """Application and limit of each task, (tasks,), None if none has one; a row counts once."""
-    is_limited = (placement.most_per_node[parts.row] > 0) & (parts.part == 0)
-    if not is_limited.any():
-        return None, None
-    return (np.where(is_limited, placement.app[parts.row], ""),
-            np.where(is_limited, placement.most_per_node[parts.row], 0))
 
 
 def refuse_empty(draft: Draft, problem: str, mend: str) -> None:
@@ -984,36 +869,29 @@ def problem_of(tables: ClusterTables) -> Problem:
     no_tasks = ("there are no tasks", "read again, with a file that has some")
     refuse_empty(draft, *no_tasks)
     stock, cluster = stock_of(nodes, draft, demands, times, cluster)
-    placement = placement_of(draft, nodes, stock)
+    group, spec, app, most_per_node, sight = placement_of(draft, nodes, stock)
     refuse_empty(draft, *no_tasks)
-    specs = (wishes_of(draft, demands, cluster), placement.spec)
+    specs = (wishes_of(draft, demands, cluster), spec)
     parts = parts_of(draft, demands)
+    row = parts.row
     node, gpu_mask = places_of(draft, demands, parts, cluster)
-    priority = known_or(draft.columns.numbers("priority"), 0)
-    user, queue = (draft.columns.texts(name)[parts.row] for name in ("user", "queue"))
-    return Problem(
-        cluster, tasks_of(draft, demands, parts, specs), placement.group, times.submit_s[parts.row],
-        times.duration_s[parts.row], times.start_s[parts.row], node, gpu_mask, user, queue,
-        priority[parts.row], ledger.frame(), tables.about.get("zero"),
-        *limits_in(placement, parts), placement.sight,
-        draft.columns.texts("constraints")[parts.row], times.replayable[parts.row],
-        stock and Instances(demands.needs.profiles, demands.needs.counts[parts.row], stock.room),
-        fixed_in(draft, parts), jobs_in(draft, parts))
-
-
-def jobs_in(draft: Draft, parts: Parts) -> Integers | None:
-    """Number of the job of each task, (tasks,); None if every task is a job of its own."""
+    priority = known_or(draft.columns.numbers("priority"), 0)[row]
+    user, queue, constraint, fixed = (draft.columns.texts(name)[row]
+                                      for name in ("user", "queue", "constraints", "fixed"))
     job = draft.columns.texts("job")
-    named = pd.factorize(job)[0]
-    number = np.where(job == "", np.arange(len(job)), len(job) + named)[parts.row]
-    number = np.unique(number, return_inverse=True)[1]
-    return None if len(np.unique(number)) == len(number) else number
-
-
-def fixed_in(draft: Draft, parts: Parts) -> Texts | None:
-    """Why nobody should stop each task, (tasks,); None if that is not known of any."""
-    fixed = draft.columns.texts("fixed")
-    return fixed[parts.row] if (fixed != "").any() else None
+    is_limited = (most_per_node[row] > 0) & (parts.part == 0)  # a row counts once
+    has_limits = bool(is_limited.any())
+    number = np.where(job == "", np.arange(len(job)), len(job) + pd.factorize(job)[0])[row]
+    whole, number = np.unique(number, return_inverse=True)
+    return Problem(
+        cluster, tasks_of(draft, demands, parts, specs), group, times.submit_s[row],
+        times.duration_s[row], times.start_s[row], node, gpu_mask, user, queue, priority,
+        ledger.frame(), tables.about.get("zero"),
+        np.where(is_limited, app[row], "") if has_limits else None,
+        np.where(is_limited, most_per_node[row], 0) if has_limits else None, sight, constraint,
+        times.replayable[row],
+        stock and Instances(demands.needs.profiles, demands.needs.counts[row], stock.room),
+        fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number)
 
 
 def replayable(problem: Problem) -> Problem:
@@ -1042,13 +920,27 @@ def replayable(problem: Problem) -> Problem:
 
 def places_of(draft: Draft, demands: Demands, parts: Parts,
               cluster: Cluster) -> tuple[Integers, Integers]:
-    """Recorded node and GPUs of each task, (tasks,)."""
+    """Recorded node and GPUs of each task, as a bit mask, 0 if unknown, (tasks,)."""
     node = nodes_named(draft, cluster)
-    mask, lists, is_right = masks_of(draft, demands, node, cluster)
+    texts = draft.columns.texts("gpu_list")
+    code, distinct = pd.factorize(texts)
+    lists = [sorted(set(gpus_of(text))) for text in distinct] or [[]]
+    lists = [gpus if gpus and gpus[-1] < MAX_GPUS_PER_NODE else [] for gpus in lists]
+    gpu = np.zeros((len(lists), MAX_GPUS_PER_NODE), np.int64)
+    for number, gpus in enumerate(lists):
+        gpu[number, : len(gpus)] = gpus
+    size = np.array([len(gpus) for gpus in lists])
+    bits = np.array([sum(1 << one for one in gpus) for gpus in lists])
+    count = size[code]
+    is_right = (count > 0) & (node >= 0) & (
+        gpu.max(axis=1)[code] < np.append(cluster.num_gpus, 0)[node])
+    is_right &= (count == demands.num_gpus) | (demands.is_several & (count == 1))
+    draft.note((texts != "") & ~is_right & (node >= 0) & ~demands.needs.is_so,
+               "gpu_list does not fit the task or the node: its GPUs are unknown")
     row, part, is_several = parts
-    code = lists.code[row]
-    one_of_list = 1 << lists.gpu[code, part % np.maximum(lists.size[code], 1)]
-    return node[row], np.where(is_several & is_right[row], one_of_list, mask[row])
+    one_of_list = 1 << gpu[code[row], part % np.maximum(count[row], 1)]
+    mask = np.where(is_several, one_of_list, bits[code[row]])
+    return node[row], np.where(is_right[row], mask, 0)
 
 
 @njit(cache=True)
@@ -1233,19 +1125,13 @@ class Slots(NamedTuple):
     is_admitted: Truths
 
 
-def no_slots(world: World) -> Slots:
-    """Slots where nobody has a limit."""
-    limits = no_limits(len(world.gpu_model))
-    none = np.full(len(world.demand.cpu_milli), -1)
-    return Slots(limits, none, limits.span, np.zeros((0, 0), np.bool_))
-
-
 def limited_world(problem: Problem, power: PowerSettings) -> tuple[World, Integers, Slots]:
     """As `world_of_problem`, with classes that know their limit; and the limits."""
     world, class_of = world_of_problem(problem, power)
     limit, limits = limits_of(problem)
     if len(limits.most) == 0:
-        return world, class_of, no_slots(world)
+        none = np.full(len(world.demand.cpu_milli), -1)
+        return world, class_of, Slots(limits, none, limits.span, np.zeros((0, 0), np.bool_))
     pairs, number = np.unique(np.column_stack([limit, class_of]), axis=0, return_inverse=True)
     of_limit, kind = np.ascontiguousarray(pairs.T)
     is_admitted = np.ascontiguousarray(world.demand.cpu_is_admitted[kind][:, world.cpu_model])
@@ -1275,10 +1161,9 @@ def show_slots(world: World, slots: Slots, limit: int, node: int) -> None:
 
 
 @njit(cache=True)
-def count_slot(world: World, slots: Slots | None, task: int, node: int, sign: int) -> None:
+def count_slot(world: World, slots: Slots, task: int, node: int, sign: int) -> None:
     """Count a task that comes to a node (sign 1) or leaves it (-1), if its class has a limit."""
-    if slots is not None:
-        limit = slots.limit[task]
-        if limit >= 0:
-            slots.limits.num[node, limit] += sign
-            show_slots(world, slots, limit, node)
+    limit = slots.limit[task]
+    if limit >= 0:
+        slots.limits.num[node, limit] += sign
+        show_slots(world, slots, limit, node)

@@ -19,6 +19,7 @@ from ...lab.arrays import Floats, Integers
 from ...lab.commands import as_called
 from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
+from ...meter import coarser
 from .compare import parted
 from .problem import Problem, Schedule
 
@@ -324,14 +325,14 @@ def only_sentence(reading: Reading) -> str:
 
 def parts_sentence(reading: Reading) -> list[str]:
     """What became of jobs on several nodes, whose parts a replay places one by one."""
-    comparison = reading.comparison
-    found = {name: parted(comparison.problem, outcome.schedule)
-             for name, outcome in comparison.outcomes.items()}
-    jobs = max((one.jobs for one in found.values()), default=0)
+    jobs = 0
+    apart = []
+    for name, outcome in reading.comparison.outcomes.items():
+        jobs, num_apart, longest_s = parted(reading.comparison.problem, outcome.schedule)
+        if num_apart:
+            apart.append(f"{num_apart:,} of them under {name}, by up to {duration(longest_s)}")
     if not jobs:
         return []
-    apart = [f"{one.apart:,} of them under {name}, by up to {duration(one.longest_s)}"
-             for name, one in found.items() if one.apart]
     return [f"{jobs:,} jobs have parts on several nodes. Each counts as one task, and waits until its "
             "last part starts. A replay places parts one by one, so those of a job may start apart, "
             f"which a real scheduler would not do: {'; '.join(apart) or 'none did here'}."]
@@ -389,43 +390,11 @@ def trade_frame(reading: Reading) -> tuple[pd.DataFrame, str, str]:
     return pd.DataFrame(rows, columns=names), f"mean wait ({unit})", y_title
 
 
-def colour_of(names: Sequence[str], legend: Any = None) -> alt.Color:
+def colour_of(names: Sequence[str], legend: alt.Legend) -> alt.Color:
     """The colours of policies, in their order."""
     colours = plots.policy_colours(names)
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     return alt.Color("policy:N", scale=scale, legend=legend)
-
-
-CORNERS = ((1, -1), (1, 1), (-1, -1), (-1, 1))  # right and above, ...
-ASIDE_PX = 9
-LETTER_PX = (7.5, 14.0)
-
-
-def box_at(point: Floats, corner: tuple[int, int], letters: int) -> Floats:
-    """Left, top, right and bottom of a name at a corner of a point, in pixels."""
-    across, down = corner
-    near = point + ASIDE_PX * np.array(corner)
-    far = near + np.array([across * LETTER_PX[0] * letters, down * LETTER_PX[1] / 2])
-    near = near - np.array([0.0, down * LETTER_PX[1] / 2])
-    return np.concatenate([np.minimum(near, far), np.maximum(near, far)])
-
-
-def corners_of(points: Floats, names: Sequence[str]) -> list[int] | None:
-    """Corner of each name, or None if one has no place; points in pixels, (names, 2)."""
-    marks = np.hstack([points - 6, points + 6])
-    taken: list[Floats] = []
-    chosen = []
-    for number, name in enumerate(names):
-        others = [*np.delete(marks, number, axis=0), *taken]
-        for place, corner in enumerate(CORNERS):
-            box = box_at(points[number], corner, len(name))
-            if not any((box[:2] < one[2:]).all() and (one[:2] < box[2:]).all() for one in others):
-                chosen.append(place)
-                taken.append(box)
-                break
-        else:
-            return None
-    return chosen
 
 
 LEAST_SPAN = 0.1  # of an axis, as a share of its values: a difference of 1 % looks like one
@@ -441,58 +410,23 @@ def domain_of(frame: pd.DataFrame, axis: str) -> list[float]:
     return [begin if low < 0 else max(0.0, begin), end]
 
 
-def pixels_of(frame: pd.DataFrame) -> Floats:
-    """Where the points of a trade are drawn, (policies, 2)."""
-    both = []
-    for axis, length in (("x", plots.WIDTH), ("y", -plots.HEIGHT)):
-        begin, end = domain_of(frame, axis)
-        both.append(length * (frame[axis].to_numpy() - begin) / (end - begin))
-    return np.stack(both, axis=1)
-
-
 def trade_chart(reading: Reading) -> alt.LayerChart:
     """Energy against waiting, a point for each policy."""
     frame, x_title, y_title = trade_frame(reading)
-    corners = corners_of(pixels_of(frame), frame["policy"].tolist())
-    frame["corner"] = -1 if corners is None else corners
     across, up = (
         channel(f"{axis}:Q", title=title,
                 scale=alt.Scale(domain=domain_of(frame, axis), nice=False))
         for channel, axis, title in ((alt.X, "x", x_title), (alt.Y, "y", y_title)))
-    colour = colour_of(reading.names, alt.Legend(title=None) if corners is None else None)
-    base = alt.Chart(frame).encode(across, up, colour)
+    base = alt.Chart(frame).encode(across, up, colour_of(reading.names, alt.Legend(title=None)))
     aside = base.mark_rule(strokeWidth=2).encode(alt.X("x_low:Q"), alt.X2("x_high"))
     upright = base.mark_rule(strokeWidth=2).encode(alt.Y("y_low:Q"), alt.Y2("y_high"))
-    layers = [aside, upright, base.mark_point(filled=True, size=110, opacity=1)]
-    for place, (side, down) in enumerate(CORNERS):
-        words = base.transform_filter(f"datum.corner == {place}").mark_text(
-            align="left" if side > 0 else "right", dx=ASIDE_PX * side, dy=ASIDE_PX * down,
-            fontSize=13)
-        layers.append(words.encode(text="policy:N"))
-    chart: alt.LayerChart = alt.layer(*layers).properties(width=plots.WIDTH, height=plots.HEIGHT)
+    points = base.mark_point(filled=True, size=110, opacity=1)
+    chart: alt.LayerChart = alt.layer(aside, upright, points).properties(
+        width=plots.WIDTH, height=plots.HEIGHT)
     return chart
 
 
 MOST_POINTS = 240
-
-
-def thinned(curve: pd.DataFrame, columns: Sequence[str], most: int = MOST_POINTS) -> pd.DataFrame:
-    """Means of columns over as many bins as a chart shows.
-
-    Parameters
-    ----------
-    curve : start_s and end_s of each bin, and means over it
-    columns : which means
-    most : bins that are left
-    """
-    every = -(-len(curve) // most) if len(curve) else 1
-    first = np.arange(0, len(curve), every)
-    width_s = (curve["end_s"] - curve["start_s"]).to_numpy()
-    whole_s = np.add.reduceat(width_s, first) if len(curve) else width_s
-    values = {name: np.add.reduceat(curve[name].to_numpy(float) * width_s, first) / whole_s
-              for name in columns if len(curve)}
-    ends_s = curve["end_s"].to_numpy()[np.append(first[1:], len(curve)) - 1] if len(curve) else []
-    return pd.DataFrame({"start_s": curve["start_s"].to_numpy()[first], "end_s": ends_s, **values})
 
 
 SERIES = {
@@ -507,7 +441,9 @@ def series_frame(reading: Reading, column: str, scale: float) -> pd.DataFrame:
     unit_s = UNITS_S[reading.time_unit]
     parts = []
     for name, outcome in reading.comparison.outcomes.items():
-        curve = thinned(outcome.curve, [column])
+        curve = outcome.curve[["start_s", "end_s", column]].astype(float)
+        edges_s = np.append(curve["start_s"][::-(-len(curve) // MOST_POINTS)], curve["end_s"].iloc[-1])
+        curve = coarser(curve, edges_s, ())
         time = (curve["start_s"] - begin_s) / unit_s
         parts.append(pd.DataFrame({"policy": name, "time": time, "value": curve[column] * scale}))
     frame = pd.concat(parts, ignore_index=True)
@@ -773,20 +709,17 @@ def svgs_of(charts: Callable[[], Mapping[str, Any]]) -> dict[str, str] | None:
     return {name: drawn[str(i)] for i, name in enumerate(named) if str(i) in drawn}
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """The drawings of a page, None if there are none to be had."""
-
-    svgs: Mapping[str, str] | None
-
-    def picture(self, name: str, words: str) -> list[Part]:
-        """A picture; nothing if there was nothing to draw."""
-        if self.svgs is None:
-            return [Picture(words)]
-        return [Picture(words, self.svgs[name])] if name in self.svgs else []
+Svgs = Mapping[str, str] | None  # None if there are none to be had
 
 
-def evidence_of(reading: Reading, gallery: Gallery) -> list[Section]:
+def picture(svgs: Svgs, name: str, words: str) -> list[Part]:
+    """A picture; nothing if there was nothing to draw."""
+    if svgs is None:
+        return [Picture(words)]
+    return [Picture(words, svgs[name])] if name in svgs else []
+
+
+def evidence_of(reading: Reading, svgs: Svgs) -> list[Section]:
     """What stands below the answer."""
     comparison = reading.comparison
     policies = known_numbers(comparison.summary)
@@ -795,15 +728,15 @@ def evidence_of(reading: Reading, gallery: Gallery) -> list[Section]:
                      Table(differences_frame(reading), {}, "differences.csv", 40)]
     over_time: list[Part] = []
     for name, (*_, words) in SERIES.items():
-        over_time += gallery.picture(name, words)
+        over_time += picture(svgs, name, words)
     nodes: list[Part] = []
     for name in heated(reading):
-        nodes += gallery.picture(
-            f"heat {name}", f"Share of each node's GPUs that is allocated under {name}.")
-    groups = gallery.picture("groups", "Mean wait by size of the task, queue and user.")
+        nodes += picture(
+            svgs, f"heat {name}", f"Share of each node's GPUs that is allocated under {name}.")
     waiting: list[Part] = []
     if len(groups_frame(reading)):
-        waiting += [*groups, "Mean waits in numbers; medians, tails and slowdowns are in "
+        waiting += [*picture(svgs, "groups", "Mean wait by size of the task, queue and user."),
+                    "Mean waits in numbers; medians, tails and slowdowns are in "
                     "waits.csv.", Table(groups_table(reading), most_rows=3 * MOST_GROUPS)]
     sections = [Section("The policies side by side", policies),
                 Section("Power and use over time", over_time), Section("Every node", nodes),
@@ -848,17 +781,17 @@ def page_of(comparison: Comparison) -> str:
     Without the extra `charts` it has words in place of the pictures.
     """
     reading = Reading(comparison)
-    gallery = Gallery(svgs_of(lambda: charts_of(reading)))
+    svgs = svgs_of(lambda: charts_of(reading))
     answer = answer_of(reading)
-    picture = gallery.picture("trade", "Every policy: mean wait to the right, energy upwards; "
-                              "left and low is good. Lines are 95 % intervals of the difference "
-                              f"to {reading.against}.")
+    trade = picture(svgs, "trade", "Every policy: mean wait to the right, energy upwards; left and "
+                    "low is good. Lines are 95 % intervals of the difference to "
+                    f"{reading.against}.")
     files = comparison.about.get("files", {})
     checksums = pd.DataFrame({"file": list(files), "sha256": list(files.values())})
     again = Section("How to reproduce it", [
         f"Written by sched_lab {__version__}. The same files, options and seed give the same "
         "tables, bit for bit.", *([Table(checksums, most_rows=len(files))] if files else [])])
-    sections = evidence_of(reading, gallery) if reading.tasks else []
+    sections = evidence_of(reading, svgs) if reading.tasks else []
     return page_html(Page("Which policy would have served this cluster best?",
-                          [*answer[:1], *picture, *answer[1:]],
+                          [*answer[:1], *trade, *answer[1:]],
                           [*sections, *foundation_of(reading), again], as_called.get(), "replay"))

@@ -1,0 +1,173 @@
+"""A problem becomes a replay that is ready to begin: who decides, what runs already, and who comes in which order."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...cluster import State
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.frames import InputError
+from ...lab.jit import njit
+from ...online.inflation import ArrivingTasks, StagedWeights, weighing_of
+from ...online.model import Policy, PowerSettings, World, slots_left
+from ...online.policies import policy_of
+from ...power import cpu_power_milliwatt, gpu_power_milliwatt
+from .meter import largest_memory_mib
+from .problem import (
+    Problem,
+    Schedule,
+    Slots,
+    count_slot,
+    limited_world,
+    place_running,
+    recorded,
+    running_at,
+)
+
+__all__ = ['Case', 'TimedTasks']
+
+
+class TimedTasks(NamedTuple):
+    """Tasks with their times, as compiled code reads them.
+
+    Parameters
+    ----------
+    asks : class, memory and die of each task
+    submit_s, duration_s : (tasks,) when it comes, how long it runs
+    arrival : (coming,) tasks by submission
+    place : (tasks,) place in one queue of all that come, -1 for the others
+    task_at : (coming,) task at each place
+    request : (tasks,) number of the request; of one request are tasks that ask for the same with
+        the same priority
+    member : (coming,) tasks by request, each in the order of the queue
+    slots : limits of applications
+    cap_mw : most that the nodes may draw together, all awake, milliwatts; inf for no cap
+    """
+
+    asks: ArrivingTasks
+    submit_s: Floats
+    duration_s: Floats
+    arrival: Integers
+    place: Integers
+    task_at: Integers
+    request: Integers
+    member: Integers
+    slots: Slots
+    cap_mw: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One replay, ready to begin.
+
+    Parameters
+    ----------
+    policy, world : who decides; the cluster with what holds it at the beginning
+    empty : what the nodes have
+    weighing : weights of the policy's scores, stages counted from the empty cluster
+    timed : the tasks
+    comes : (tasks,) whether it comes at all
+    schedule : what has been decided before the beginning; changed
+    """
+
+    policy: Policy
+    world: World
+    empty: State
+    weighing: StagedWeights
+    timed: TimedTasks
+    comes: Truths
+    schedule: Schedule
+
+
+@njit(cache=True)
+def hold(world: World, timed: TimedTasks, task: int, schedule: Schedule, sign: int) -> None:
+    """Take what a task asks for from the node it is on (sign 1), or give it back (-1)."""
+    state = world.state
+    demand = world.demand
+    kind = timed.asks.task[task]
+    node = schedule.node[task]
+    for gpu in range(state.gpu_left_milli.shape[1]):
+        is_held = schedule.gpu_mask[task] >> gpu & 1
+        state.gpu_left_milli[node, gpu] -= sign * is_held * demand.gpu_milli[kind]
+    state.cpu_left_milli[node] -= sign * demand.cpu_milli[kind]
+    state.memory_left_mib[node] -= sign * timed.asks.memory_mib[task]
+    if demand.kind[kind] >= 0:
+        world.residents[node, demand.kind[kind]] += sign
+    count_slot(world, timed.slots, kind, node, sign)
+
+
+@njit(cache=True)
+def node_milliwatt(world: World, node: int) -> int:
+    """Power of a node as it stands, awake."""
+    state = world.state
+    return int(cpu_power_milliwatt(world.power, node, state.cpu_left_milli[node])
+               + gpu_power_milliwatt(world.power, node, state.gpu_left_milli[node]))
+
+
+@njit(cache=True)
+def node_milliwatts(world: World) -> Integers:
+    """Power of all nodes, (nodes,)."""
+    return np.array([node_milliwatt(world, node) for node in range(len(world.gpu_model))])
+
+
+def count_running(world: World, slots: Slots, class_of: Integers, schedule: Schedule,
+                  is_running: Truths) -> None:
+    """Count tasks that run towards the limits of their applications.
+
+    Raises
+    ------
+    InputError : more of an application are on a node than one of them allows
+    """
+    limits = slots.limits
+    for task in np.flatnonzero(is_running & (slots.limit[class_of] >= 0)).tolist():
+        count_slot(world, slots, class_of[task], schedule.node[task], 1)
+    for node, limit in np.argwhere(limits.num > 0).tolist():
+        if slots_left(limits, limit, node) < 0:
+            raise InputError("more tasks of an application run on a node than one of them allows: "
+                             f"{limits.most[limit]}", file="tasks.csv", column="constraints",
+                             mend="correct most_per_node, or the places of these tasks")
+
+
+def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | None,
+            power: PowerSettings, cap_w: float | None = None) -> Case:
+    """Prepare a replay; parameters as `replay`."""
+    chosen = policy_of(policy) if isinstance(policy, str) else policy
+    world, class_of, slots = limited_world(problem, power)
+    empty = State(*(left.copy() for left in world.state))
+    weighing = weighing_of(chosen, world)
+    stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
+    memory_mib = np.array(problem.tasks.memory_mib)
+    asks = ArrivingTasks(class_of, memory_mib, stream.integers(2**62, size=len(class_of)))
+    comes = memory_mib <= largest_memory_mib(world)[class_of]
+    if problem.replayable is not None:
+        comes &= problem.replayable
+    submit_s = np.array(problem.submit_s)
+    size = len(class_of)
+    schedule = Schedule(np.full(size, -1), np.zeros(size, np.int64), np.full(size, np.nan),
+                        np.full(size, np.nan))
+    if at_s is not None:
+        before = recorded(problem)
+        runs = running_at(problem, before, at_s)
+        comes &= ~runs & ~(before.end_s <= at_s)
+        submit_s = np.maximum(submit_s, at_s)
+        for column, known in zip(schedule, before, strict=True):
+            column[runs] = known[runs]
+        place_running(world, problem, class_of, before, runs)
+        count_running(world, slots, class_of, before, runs)
+    coming = np.flatnonzero(comes)
+    order = coming[np.lexsort((coming, submit_s[coming], -problem.priority[coming]))]
+    place = np.full(size, -1)
+    place[order] = np.arange(len(order))
+    kinds = np.column_stack([class_of, memory_mib, problem.priority])
+    request = np.zeros(size, np.int64)
+    request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
+    timed = TimedTasks(asks, submit_s, np.array(problem.duration_s),
+                       coming[np.argsort(submit_s[coming], kind="stable")], place, order, request,
+                       order[np.argsort(request[order], kind="stable")], slots,
+                       np.inf if cap_w is None else 1000.0 * cap_w)
+    return Case(chosen, world, empty, weighing, timed, comes, schedule)

@@ -1,0 +1,358 @@
+"""The rules that a schedule must keep: times, Cond. 1-8 at every moment, the order of the queue, and a cap on power."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ...cluster import WHOLE_GPU_MILLI
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.jit import njit
+from ...meter import Bookings, Holdings, overfull, power_steps
+from ...online.inflation import ArrivingTasks
+from ...online.model import PowerSettings, World, is_feasible
+from ...online.model import _all_admitted as all_admitted
+from .case import Case, TimedTasks, case_of, hold
+from .problem import Problem, Schedule, power_of_problem, recorded, running_at
+
+__all__ = ['check_schedule', 'violations']
+
+
+def time_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Tasks that start before they are submitted, or do not run as long as they should."""
+    name = problem.tasks.name
+    has_started = schedule.node >= 0
+    has_times = ~np.isnan(schedule.start_s) & ~np.isnan(schedule.end_s)
+    late_s = schedule.start_s - problem.submit_s
+    end_s = schedule.start_s + problem.duration_s
+    for is_wrong, words in (
+            (has_started != has_times, "has a node without times, or times without a node"),
+            (has_started & (late_s < 0), "starts before it is submitted"),
+            (has_started & (schedule.end_s != end_s), "does not run for its duration")):
+        for task in np.flatnonzero(is_wrong).tolist():
+            yield f"time: task {name[task]} {words}, at {schedule.start_s[task]} s"
+
+
+def place_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Iterator[str]:
+    """Tasks where Cond. 4, 5 or 6 does not let them be.
+
+    Parameters
+    ----------
+    problem, schedule : as `check_schedule`
+    ran : (tasks,) those that ran before: labels that change, and cordons, evict nobody
+    """
+    tasks = np.flatnonzero(schedule.node >= 0)
+    node = schedule.node[tasks]
+    mask = schedule.gpu_mask[tasks]
+    cluster = problem.cluster
+    for condition, ok in (
+            ("Cond. 4 (placement group)",
+             ran[tasks] | all_admitted(problem.tasks.cpu_spec[tasks], problem.group[node])),
+            ("Cond. 5 (GPU model)",
+             ran[tasks] | all_admitted(problem.tasks.gpu_spec[tasks], cluster.gpu_model[node])),
+            ("Cond. 6 (GPUs)", (np.bitwise_count(mask) == problem.tasks.num_gpus[tasks])
+             & (mask >> cluster.num_gpus[node] == 0))):
+        for task in tasks[~ok].tolist():
+            yield (f"{condition}: task {problem.tasks.name[task]} is on node "
+                   f"{cluster.name[schedule.node[task]]} from {schedule.start_s[task]} s")
+
+
+def excesses(problem: Problem, schedule: Schedule, condition: str, tasks: Integers,
+             unit: Integers, amount: Integers, room: Integers, *, size: int = 1,
+             what: str = "") -> Iterator[str]:
+    """Units that hold more than they have, and from when on.
+
+    Parameters
+    ----------
+    problem, schedule : as `check_schedule`
+    condition, what : what is broken, and of what there is too much
+    tasks, unit, amount : (bookings,) who holds so much, and of which unit
+    room, size : (units,) what each has; units of a node
+    """
+    spells = overfull(Bookings(unit, tasks, schedule.start_s[tasks], schedule.end_s[tasks], amount),
+                      room)
+    for one, task, from_s, _, most in zip(*spells, strict=True):
+        yield (f"{condition}: node {problem.cluster.name[one // size]} holds {most} of {room[one]}"
+               f"{what} from {from_s} s, with task {problem.tasks.name[task]}")
+
+
+def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Nodes and GPUs that hold more than they have (Cond. 1-3), and from when on."""
+    cluster = problem.cluster
+    tasks = np.flatnonzero(schedule.node >= 0)
+    node = schedule.node[tasks]
+    most_gpus = int(cluster.num_gpus.max(initial=0))
+    taken, gpu = np.nonzero(schedule.gpu_mask[tasks][:, None] >> np.arange(most_gpus) & 1)
+    for condition, amount, room in (
+            ("Cond. 1 (CPU)", problem.tasks.cpu_milli, cluster.cpu_milli),
+            ("Cond. 2 (memory)", problem.tasks.memory_mib, cluster.memory_mib)):
+        yield from excesses(problem, schedule, condition, tasks, node, amount[tasks], room)
+    yield from excesses(problem, schedule, "Cond. 3 (GPU)", tasks[taken],
+                        node[taken] * most_gpus + gpu, problem.tasks.gpu_milli[tasks[taken]],
+                        np.full(len(cluster) * most_gpus, WHOLE_GPU_MILLI), size=most_gpus)
+
+
+def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
+    """Nodes that hold more tasks of an application than one of them allows (Cond. 7), and when."""
+    if problem.app is None or problem.most_per_node is None:
+        return
+    held = (schedule.node >= 0) & (schedule.end_s > schedule.start_s)
+    tasks = np.flatnonzero(held & (problem.most_per_node > 0))
+    node_and_app = zip(schedule.node[tasks].tolist(), problem.app[tasks], strict=True)
+    unit, units = pd.factorize(pd.Index(list(node_and_app), tupleize_cols=False))
+    each = Bookings(unit, tasks, schedule.start_s[tasks], schedule.end_s[tasks],
+                    np.ones_like(tasks))
+    for most in np.unique(problem.most_per_node[tasks]).tolist():
+        asks = problem.most_per_node[tasks] == most
+        for one, _, from_s, until_s, _ in zip(*overfull(each, np.full(len(units), float(most))),
+                                              strict=True):
+            there = tasks[asks & (unit == one)]
+            there = there[(schedule.start_s[there] < until_s) & (schedule.end_s[there] > from_s)]
+            for task in there[:1].tolist():
+                node, app = units[one]
+                moment_s = max(from_s, schedule.start_s[task])
+                yield (f"Cond. 7 (instances): node {problem.cluster.name[node]} holds more than "
+                       f"{most} tasks of {app} at {moment_s} s, and task "
+                       f"{problem.tasks.name[task]} allows no more")
+
+
+def record_violations(problem: Problem, schedule: Schedule, before: Schedule,
+                      at_s: float) -> Iterator[str]:
+    """Tasks of the time before a moment that are not where they were by the record, `before`."""
+    runs = running_at(problem, before, at_s)
+    moved = runs & ((schedule.node != before.node) | (schedule.gpu_mask != before.gpu_mask)
+                    | (schedule.start_s != before.start_s))
+    again = (before.end_s <= at_s) & (schedule.node >= 0)
+    early = ~runs & (schedule.start_s < at_s)
+    for is_wrong, words in ((moved, "runs already, and was moved"), (again, "has ended already"),
+                            (early, "starts before the beginning")):
+        for task in np.flatnonzero(is_wrong).tolist():
+            yield f"record: task {problem.tasks.name[task]} {words}, at {at_s} s"
+
+
+def violations(problem: Problem, schedule: Schedule, ran: Truths | None = None) -> Iterator[str]:
+    """Sentences about times and places that cannot be, whoever made the schedule.
+
+    Parameters
+    ----------
+    problem, schedule : as `check_schedule`
+    ran : as `place_violations`; None for nobody
+    """
+    yield from time_violations(problem, schedule)
+    yield from place_violations(problem, schedule,
+                                np.zeros(len(schedule.node), bool) if ran is None else ran)
+    yield from capacity_violations(problem, schedule)
+    yield from limit_violations(problem, schedule)
+    if problem.instances is not None:
+        profiles, need, room = problem.instances
+        tasks = np.flatnonzero(schedule.node >= 0)
+        for profile, own, there in zip(profiles, need.T, room.T, strict=True):
+            yield from excesses(problem, schedule, "Cond. 8 (instances)", tasks,
+                                schedule.node[tasks], own[tasks], there, what=f" {profile}")
+
+
+def cap_violations(problem: Problem, schedule: Schedule, power: PowerSettings, cap_w: float,
+                   comes: Truths) -> Iterator[str]:
+    """The first moment at which tasks start and the nodes then draw more than a cap.
+
+    Parameters
+    ----------
+    problem, schedule, power, cap_w : as `check_schedule`
+    comes : (tasks,) whether its start was decided, not recorded
+    """
+    ran = np.flatnonzero(schedule.node >= 0)
+    held = Holdings(schedule.node[ran], schedule.gpu_mask[ran], problem.tasks.gpu_milli[ran],
+                    problem.tasks.cpu_milli[ran], schedule.start_s[ran], schedule.end_s[ran])
+    moments, drawn_mw = power_steps(problem.cluster, held, power_of_problem(problem, power))
+    starts = np.flatnonzero((moments.sign < 0) & comes[ran[moments.row]])
+    at_s, first = np.unique(moments.at_s, return_index=True)
+    then_mw = drawn_mw[np.append(first[1:], len(drawn_mw)) - 1]
+    last = np.full(len(at_s), -1)
+    last[np.searchsorted(at_s, moments.at_s[starts])] = ran[moments.row[starts]]
+    for one in np.flatnonzero((last >= 0) & (then_mw > 1000 * cap_w))[:1].tolist():
+        yield (f"cap: {then_mw[one] / 1000:,.10g} W of {cap_w:,.10g} W from {at_s[one]} s on, "
+               f"with task {problem.tasks.name[last[one]]}")
+
+
+END, ARRIVAL, START = range(3)
+OVERTAKEN = -2
+NOTHING = -1
+NOWHERE, AT_ORDER, AT_NODES = range(3)
+
+
+class Happenings(NamedTuple):
+    """(happenings,) time, what (end, arrival or start) and which task, in order."""
+
+    time_s: Floats
+    what: Integers
+    task: Integers
+
+
+def happenings_of(case: Case) -> Happenings:
+    """What happens in the schedule of a case to the tasks that come, and to those before."""
+    schedule = case.schedule
+    order = case.timed.task_at
+    started = np.flatnonzero(schedule.node >= 0)
+    held = started[schedule.end_s[started] > schedule.start_s[started]]
+    ended = held[np.isfinite(schedule.end_s[held])]
+    time_s = np.concatenate([schedule.end_s[ended], case.timed.submit_s[order],
+                             schedule.start_s[started]])
+    what = np.repeat([END, ARRIVAL, START], [len(ended), len(order), len(started)])
+    by_time = np.lexsort((what, time_s))
+    return Happenings(time_s[by_time], what[by_time],
+                      np.concatenate([ended, order, started])[by_time])
+
+
+@njit(cache=True)
+def fits(world: World, asks: ArrivingTasks, task: int, node: int) -> bool:
+    """Cond. 1-6 of a task on a node as it stands."""
+    return bool(is_feasible(world, asks.task[task], node)
+                and world.state.memory_left_mib[node] >= asks.memory_mib[task])
+
+
+@njit(cache=True)
+def node_for(world: World, asks: ArrivingTasks, task: int) -> int:
+    """First node on which a task fits; `NOTHING` if there is none."""
+    for node in range(len(world.gpu_model)):
+        if fits(world, asks, task, node):
+            return node
+    return NOTHING
+
+
+@njit(cache=True)
+def node_among(world: World, asks: ArrivingTasks, task: int, nodes: list[int]) -> int:
+    """First of the given nodes on which a task fits; `NOTHING` if there is none."""
+    for node in nodes:
+        if fits(world, asks, task, node):
+            return node
+    return NOTHING
+
+
+@njit(cache=True)
+def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: Schedule,
+            looks: int) -> tuple[float, int, int]:
+    """Go through a schedule, and look whether the head of the queue waits for no reason.
+
+    Parameters
+    ----------
+    world, timed : the empty cluster, in the end in its last state; the tasks
+    happenings, schedule : what happens, and who is where
+    looks : what is looked at: `NOWHERE`, whether the head is overtaken, or whether it also fits
+
+    Returns
+    -------
+    when, which task, and the node on which it fits, or `OVERTAKEN`; nothing is wrong with `NOTHING`
+    """
+    waiting = [0]
+    waiting.clear()
+    nodes = [0]  # left at this moment
+    head = -1
+    last = -1  # place of the last one in the queue that starts at this moment
+    for n in range(len(happenings.task)):
+        task = happenings.task[n]
+        now_s = happenings.time_s[n]
+        if n == 0 or now_s > happenings.time_s[n - 1]:
+            nodes.clear()
+            last = -1
+        if happenings.what[n] == ARRIVAL:
+            heappush(waiting, timed.place[task])
+        elif happenings.what[n] == END:
+            hold(world, timed, task, schedule, -1)
+            nodes.append(schedule.node[task])
+        else:
+            last = max(last, timed.place[task])
+            if schedule.end_s[task] > now_s:
+                hold(world, timed, task, schedule, 1)
+        is_over = n + 1 == len(happenings.task) or happenings.time_s[n + 1] > now_s
+        while len(waiting) > 0 and is_over and schedule.start_s[timed.task_at[waiting[0]]] <= now_s:
+            heappop(waiting)
+        if looks != NOWHERE and is_over and len(waiting) > 0:
+            task = timed.task_at[waiting[0]]
+            is_new = waiting[0] != head
+            node = NOTHING
+            if looks == AT_NODES:
+                node = (node_for(world, timed.asks, task) if is_new else
+                        node_among(world, timed.asks, task, nodes))
+            head = waiting[0]
+            if head < last or node != NOTHING:
+                return now_s, task, OVERTAKEN if head < last else node
+    return 0.0, 0, NOTHING
+
+
+def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[str]:
+    """Tasks that wait for no reason, or are refused for none.
+
+    Parameters
+    ----------
+    problem, backfill : as `check_schedule`
+    case : of the problem, its schedule complete, its world empty
+    """
+    task_name, node_name = problem.tasks.name, problem.cluster.name
+    world, timed, schedule = case.world, case.timed, case.schedule
+    is_capped = timed.cap_mw < np.inf
+    looks = NOWHERE if backfill != "none" else AT_ORDER if is_capped else AT_NODES
+    moment_s, task, node = retrace(world, timed, happenings_of(case), schedule, looks)
+    if node == OVERTAKEN:
+        yield f"queue: task {task_name[task]} waits at {moment_s} s, and one behind it starts"
+    elif node != NOTHING:
+        yield (f"queue: task {task_name[task]} waits at {moment_s} s, and fits on node "
+               f"{node_name[node]}")
+    elif backfill != "none" and not is_capped:
+        never = timed.task_at[schedule.node[timed.task_at] < 0]
+        asked = np.column_stack([timed.asks.task[never], timed.asks.memory_mib[never]])
+        for task in never[np.unique(asked, axis=0, return_index=True)[1]].tolist():
+            if (node := node_for(world, timed.asks, task)) != NOTHING:
+                yield (f"queue: task {task_name[task]} never starts, and fits on node "
+                       f"{node_name[node]} in the end")
+
+
+def check_schedule(problem: Problem, schedule: Schedule, *, backfill: str | None = None,
+                   at_s: float | None = None, cap_w: float | None = None,
+                   power: PowerSettings = PowerSettings()) -> None:  # noqa: B008
+    """Check a schedule against times, Cond. 1-8 at every moment, and the rules of the queue.
+
+    Parameters
+    ----------
+    problem, schedule : the tasks, and what became of them
+    backfill : rule of the queue, as in `replay`; None for no rule, as with a record
+    at_s, cap_w, power : as in `replay`
+
+    Raises
+    ------
+    ValueError : naming condition, task, node and time of the first violation
+    """
+    for sentence in faults(problem, schedule, backfill, at_s, cap_w, power):
+        raise ValueError(sentence)
+
+
+def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: float | None,
+           cap_w: float | None, power: PowerSettings) -> Iterator[str]:
+    """Sentences about what `check_schedule` finds."""
+    if at_s is None:
+        yield from violations(problem, schedule)
+    else:
+        before = recorded(problem)
+        yield from violations(problem, schedule, running_at(problem, before, at_s))
+        yield from record_violations(problem, schedule, before, at_s)
+    if backfill is None and cap_w is None:
+        return
+    no_watts = PowerSettings(gpu_power_w=dict.fromkeys(problem.cluster.gpu_model, (0, 0)))
+    case = case_of(problem, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)
+    case = replace(case, schedule=schedule)
+    if backfill is not None:
+        for left, full in zip(case.world.state, case.empty, strict=True):
+            left[:] = full
+        slots = case.timed.slots
+        slots.limits.num[:] = 0
+        if len(slots.limits.most):
+            case.world.demand.cpu_is_admitted[:] = slots.is_admitted
+        yield from queue_violations(problem, case, backfill)
+    if cap_w is not None:
+        yield from cap_violations(problem, schedule, power, cap_w, case.comes)
