@@ -21,11 +21,11 @@ import numpy as np
 
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs, check_assignment
 from ..lab.arrays import Floats, Integers
-from .proxy import PERIOD_S, RHO, code_objective, gpus_in_use, slowest_s
+from .proxy import PERIOD_S, RHO, gpus_in_use, slowest_s
 from ..lab.frames import InputError
 
 # %% auto #0
-__all__ = ['Objective', 'Exact', 'solve_exact', 'solve_code_objective']
+__all__ = ['Objective', 'Exact', 'solve_exact']
 
 # %% ../../nbs/34_exact.ipynb #34-014c
 CHARGES = ("first", "cheapest", "node", "share")
@@ -431,58 +431,3 @@ def solve_exact(fleet: Fleet, jobs: Jobs, now_s: float, objective: Objective = E
             model.cost[variable] = float(cost_eur)
     value_of = partial(objective_eur, fleet, jobs, now_s, objective=objective)
     return _exact(model.solve(time_limit_s, gap, most_nodes), places, x, fleet, jobs, value_of)
-
-# %% ../../nbs/34_exact.ipynb #34-046
-def _add_global_first(model: Model, fleet: Fleet, jobs: Jobs, places: Places, x: Integers,
-                      w: Integers, now_s: float) -> None:
-    """Charge every used node, and every late job, until the first job of all ends."""
-    f = model.add(np.zeros(len(x)), is_binary=True)
-    longest_s = float(places.time_s.max(initial=0.0))
-    model.row((f, 1.0), lower=1, upper=1)
-    for place in range(len(x)):
-        model.row((f[[place]], 1.0), (x[[place]], -1.0), upper=0)
-        model.row((f, places.time_s), (x[[place]], longest_s - float(places.time_s[place])),
-                  upper=longest_s)
-    late = model.add(jobs.weight_eur_per_s, is_binary=False, upper=np.inf)
-    for job in range(len(jobs.due_s)):
-        due_s = float(jobs.due_s[job]) - now_s
-        most_s = max(longest_s - due_s, 0.0)
-        model.row((f, places.time_s), (x[places.job == job], most_s), (late[[job]], -1.0),
-                  upper=most_s + due_s)
-    for node in range(len(w)):
-        y, price = _add_counts(model, fleet, places, x, w, node)
-        for place in range(len(x)):
-            r = model.add(places.time_s[place] * price, is_binary=False)
-            for k in range(len(y)):
-                model.row((f[[place]], 1.0), (y[[k]], 1.0), (r[[k]], -1.0), upper=1)
-
-# %% ../../nbs/34_exact.ipynb #34-047
-def solve_code_objective(fleet: Fleet, jobs: Jobs, now_s: float, *, rho: float = RHO,
-                         time_limit_s: float = 60.0, gap: float = 0.0) -> Exact:
-    """Minimise the objective of the authors' code (`code_objective`), if something runs.
-
-    Parameters
-    ----------
-    fleet, jobs, now_s : nodes, the queue and the present time
-    rho : penalty coefficient of postponed jobs
-    time_limit_s, gap : when to stop; the gap is relative
-
-    Raises
-    ------
-    InputError : if a number is negative, undefined, or infinite where it must not be
-    """
-    _check_numbers(fleet, jobs, time_limit_s, gap, now_s=now_s, rho=rho)
-    model = Model()
-    places = places_of(fleet, jobs)
-    x, w = _add_running(model, fleet, places, len(jobs.due_s), False)
-    late_s = np.maximum(now_s + slowest_s(jobs.times_s) - jobs.due_s, 0.0)
-    later = late_s * rho * jobs.weight_eur_per_s
-    for job in range(len(jobs.due_s)):
-        waits = model.add([float(later[job])], is_binary=False)
-        model.row((x[places.job == job], 1.0), (waits, 1.0), lower=1)
-    _add_global_first(model, fleet, jobs, places, x, w, now_s)
-
-    def objective(assignment: Assignment) -> float:
-        return float(code_objective(fleet, jobs, now_s, *assignment, rho))
-
-    return _exact(model.solve(time_limit_s, gap), places, x, fleet, jobs, objective)

@@ -28,35 +28,10 @@ from starlette.responses import HTMLResponse, Response
 from .. import __version__
 from ..lab.access import Guard, Refusal
 from ..lab.web import SECONDS, Endpoint, Limits, Service
+from . import service
 from .greedy import SearchOptions
 from .policies import Decide
-from .service import (
-    Book,
-    Bounds,
-    Change,
-    Command,
-    Join,
-    Measure,
-    Named,
-    Refused,
-    Report,
-    Submit,
-    cancel,
-    clock_s,
-    decide_places,
-    is_valid,
-    job_as_json,
-    job_of,
-    join,
-    leave,
-    measure,
-    move_jobs,
-    plan_of,
-    report,
-    snapshot_of,
-    submit,
-    used_gpus,
-)
+from .service import Book, Bounds, Change, Command, Join
 from .store import Gone, Store, Superseded, commit, read_book
 
 LOG = logging.getLogger("sched_lab.serve")
@@ -67,6 +42,27 @@ RETRY_S = 1.0  # between two attempts at a database that is away
 STATUS = {"unknown": 404, "wrong": 422, "conflict": 409, "full": 429}
 
 Make = Callable[[Book, float], Change | None]
+Answered = tuple[dict[str, Any], int]  # content and status
+
+
+def checked(kind: type[Command], values: dict[str, Any]) -> Any:
+    """A command, or the first thing that is wrong with it.
+
+    Raises
+    ------
+    Refusal : 400, in one sentence
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the body"
+        words = {"extra_forbidden": "is an unknown key", "missing": "is missing"}.get(first["type"])
+        value = f"is {first['input']!r:.60}: {first['msg'].removeprefix('Value error, ')}"
+        raise Refusal(400, f"{place:.60} {words or value}") from None
+
+
+MOST_LISTED = 1000
 
 
 class Manager(Service):
@@ -89,7 +85,7 @@ class Manager(Service):
         self.store = store
         self.prices = prices
         self.nodes = nodes
-        self.policy = partial(decide_places, decide=decide, how=how)
+        self.policy = partial(service.decide_places, decide=decide, how=how)
         self.period_s = period_s
         self.log_fields = about
         document = openapi()
@@ -122,8 +118,20 @@ class Manager(Service):
 
     def endpoints(self, guard: Guard) -> list[Endpoint]:
         """Its routes."""
-        return [Endpoint(route.method, route.path, partial(answered, self, route.answer),
+        return [Endpoint(route.method, route.path, partial(self.answered, route.answer),
                          f"{route.method} {route.path}", route.body is not None) for route in ROUTES]
+
+    async def answered(self, answer: Answer, request: Request, body: dict[str, Any]) -> Answered:
+        """What a route answers.
+
+        Raises
+        ------
+        Refusal : it refuses
+        """
+        try:
+            return await answer(self, request, body)
+        except service.Refused as refused:
+            raise Refusal(STATUS[refused.kind], str(refused)) from refused
 
     def check_open(self) -> None:
         """Refuse questions before the book is open."""
@@ -132,7 +140,7 @@ class Manager(Service):
 
     def now_s(self) -> float:
         """Present time."""
-        return clock_s(self.book, time.time())
+        return service.clock_s(self.book, time.time())
 
     def wake(self, event: str) -> None:
         """Let the optimizer think, because of something."""
@@ -229,7 +237,7 @@ class Manager(Service):
         event = self.events[0] if self.events else "period"
         self.events.clear()
         self.waker.clear()
-        snapshot = snapshot_of(self.book, self.now_s())
+        snapshot = service.snapshot_of(self.book, self.now_s())
         places = {}
         if snapshot is not None:
             began_s = time.perf_counter()
@@ -238,8 +246,8 @@ class Manager(Service):
             self.decision_s.observe(time.perf_counter() - began_s)
 
         def make(book: Book, now_s: float) -> Change | None:
-            change = move_jobs(book, places, event, now_s)
-            if change is not None and not is_valid(book, change):
+            change = service.move_jobs(book, places, event, now_s)
+            if change is not None and not service.is_valid(book, change):
                 self.wake("node joined")  # another one than when we asked
                 return None
             return change
@@ -275,7 +283,8 @@ class Manager(Service):
                     for name, given in self.nodes.items():
                         await self.carry_out(
                             lambda book, now_s, name=name, given=given:  # type: ignore[misc]
-                            None if name in book.nodes else join(book, name, given, now_s))
+                            None if name in book.nodes else
+                            service.join(book, name, given, now_s))
                     self.opened.set()
                     self.health.done("nodes")
                     self.wake("restart")
@@ -283,125 +292,78 @@ class Manager(Service):
                 LOG.warning("%s", gone)
             await asyncio.sleep(RETRY_S)
 
+    async def changed_job(self, make: Make, job: str) -> Answered:
+        """Carry a command out; answer with the job as it is now."""
+        is_new = await self.command(make)
+        row = service.job_of(self.book, job)
+        body = service.job_as_json(self.book, row, self.now_s())
+        return {**body, "version": self.book.version, "repeated": not is_new}, 200
 
-Answer = Callable[[Manager, Request, dict[str, Any]], Awaitable[tuple[Any, int]]]
+    async def post_job(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Submit a job; the same job again is answered as the first time."""
+        given = checked(service.Submit, body)
+        answer, _ = await self.changed_job(
+            lambda book, now_s: service.submit(book, given, now_s), given.id)
+        return answer, 200 if answer["repeated"] else 201
 
+    async def post_report(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Report finished epochs of a job, numbered by its worker; may be repeated."""
+        job = request.path_params["id"]
+        given = checked(service.Report, body)
+        return await self.changed_job(
+            lambda book, now_s: service.report(book, job, given, now_s), job)
 
-async def answered(manager: Manager, answer: Answer, request: Request,
-                   body: dict[str, Any]) -> tuple[Any, int]:
-    """What a route answers.
+    async def delete_job(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Cancel a job for good; may be repeated."""
+        job = request.path_params["id"]
+        return await self.changed_job(lambda book, now_s: service.cancel(book, job, now_s), job)
 
-    Raises
-    ------
-    Refusal : it refuses
-    """
-    try:
-        return await answer(manager, request, body)
-    except Refused as refused:
-        raise Refusal(STATUS[refused.kind], str(refused)) from refused
+    async def get_job(self, request: Request, body: dict[str, Any]) -> Answered:
+        """One job, and what is known of it."""
+        job = service.job_of(self.book, request.path_params["id"])
+        return service.job_as_json(self.book, job, self.now_s()), 200
 
+    async def get_jobs(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Jobs by number, a thousand at most: those after the number `after`."""
+        text = request.query_params.get("after", "0")
+        if not (text.isascii() and text.isdecimal() and len(text) < 12):
+            raise Refusal(400, f"after is {text!r:.60}: give the number of a job")
+        after = (job for job in self.book.jobs.values() if job.number > int(text))
+        jobs = list(islice(after, MOST_LISTED))
+        now_s = self.now_s()
+        return {"jobs": [service.job_as_json(self.book, job, now_s) for job in jobs],
+                "next": jobs[-1].number if len(jobs) == MOST_LISTED else None}, 200
 
-def checked(kind: type[Command], values: dict[str, Any]) -> Any:
-    """A command, or the first thing that is wrong with it.
+    async def get_plan(self, request: Request, body: dict[str, Any]) -> Answered:
+        """The plan: who runs where, on how many GPUs, since when, and who waits."""
+        return service.plan_of(self.book, self.now_s()), 200
 
-    Raises
-    ------
-    Refusal : 400, in one sentence
-    """
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the body"
-        words = {"extra_forbidden": "is an unknown key", "missing": "is missing"}.get(first["type"])
-        value = f"is {first['input']!r:.60}: {first['msg'].removeprefix('Value error, ')}"
-        raise Refusal(400, f"{place:.60} {words or value}") from None
+    async def post_sample(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Send a sample of the profiler: so many epochs took so many seconds."""
+        given = checked(service.Measure, body)
+        is_new = await self.command(lambda book, now_s: service.measure(book, given, now_s))
+        times = self.book.epoch_s(given.application, given.batch)
+        return {"epoch_s": times, "repeated": not is_new}, 201 if is_new else 200
 
+    async def put_node(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Let a node join, or change."""
+        node = checked(service.Named, {"id": request.path_params["id"]}).id
+        given = checked(Join, body)
+        is_new = await self.command(lambda book, now_s: service.join(book, node, given, now_s))
+        return {**self.book.nodes[node]._asdict(), "repeated": not is_new}, 200
 
-async def changed_job(manager: Manager, make: Make, job: str) -> tuple[Any, int]:
-    """Carry a command out; answer with the job as it is now."""
-    is_new = await manager.command(make)
-    book = manager.book
-    body = job_as_json(book, job_of(book, job), manager.now_s())
-    return {**body, "version": book.version, "repeated": not is_new}, 200
+    async def delete_node(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Say that a node is lost; its jobs wait with the epochs that they have reported."""
+        node = request.path_params["id"]
+        is_new = await self.command(lambda book, now_s: service.leave(book, node, now_s))
+        return {**self.book.nodes[node]._asdict(), "repeated": not is_new}, 200
 
-
-async def post_job(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """Submit a job; the same job again is answered as the first time."""
-    given = checked(Submit, body)
-    answer, _ = await changed_job(manager, lambda book, now_s: submit(book, given, now_s),
-                                  given.id)
-    return answer, 200 if answer["repeated"] else 201
-
-
-async def post_report(manager: Manager, request: Request,
-                      body: dict[str, Any]) -> tuple[Any, int]:
-    """Report finished epochs of a job, numbered by its worker; may be repeated."""
-    job = request.path_params["id"]
-    given = checked(Report, body)
-    return await changed_job(manager, lambda book, now_s: report(book, job, given, now_s), job)
-
-
-async def delete_job(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """Cancel a job for good; may be repeated."""
-    job = request.path_params["id"]
-    return await changed_job(manager, lambda book, now_s: cancel(book, job, now_s), job)
-
-
-async def get_job(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """One job, and what is known of it."""
-    book = manager.book
-    return job_as_json(book, job_of(book, request.path_params["id"]), manager.now_s()), 200
-
-
-MOST_LISTED = 1000
+    async def get_nodes(self, request: Request, body: dict[str, Any]) -> Answered:
+        """Nodes that are there, and those that were."""
+        return {"nodes": [node._asdict() for node in self.book.nodes.values()]}, 200
 
 
-async def get_jobs(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """Jobs by number, a thousand at most: those after the number `after`."""
-    text = request.query_params.get("after", "0")
-    if not (text.isascii() and text.isdecimal() and len(text) < 12):
-        raise Refusal(400, f"after is {text!r:.60}: give the number of a job")
-    after = (job for job in manager.book.jobs.values() if job.number > int(text))
-    jobs = list(islice(after, MOST_LISTED))
-    now_s = manager.now_s()
-    return {"jobs": [job_as_json(manager.book, job, now_s) for job in jobs],
-            "next": jobs[-1].number if len(jobs) == MOST_LISTED else None}, 200
-
-
-async def get_plan(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """The plan: who runs where, on how many GPUs, since when, and who waits."""
-    return plan_of(manager.book, manager.now_s()), 200
-
-
-async def post_sample(manager: Manager, request: Request,
-                      body: dict[str, Any]) -> tuple[Any, int]:
-    """Send a sample of the profiler: so many epochs took so many seconds."""
-    given = checked(Measure, body)
-    is_new = await manager.command(lambda book, now_s: measure(book, given, now_s))
-    times = manager.book.epoch_s(given.application, given.batch)
-    return {"epoch_s": times, "repeated": not is_new}, 201 if is_new else 200
-
-
-async def put_node(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """Let a node join, or change."""
-    node = checked(Named, {"id": request.path_params["id"]}).id
-    given = checked(Join, body)
-    is_new = await manager.command(lambda book, now_s: join(book, node, given, now_s))
-    return {**manager.book.nodes[node]._asdict(), "repeated": not is_new}, 200
-
-
-async def delete_node(manager: Manager, request: Request,
-                      body: dict[str, Any]) -> tuple[Any, int]:
-    """Say that a node is lost; its jobs wait with the epochs that they have reported."""
-    node = request.path_params["id"]
-    is_new = await manager.command(lambda book, now_s: leave(book, node, now_s))
-    return {**manager.book.nodes[node]._asdict(), "repeated": not is_new}, 200
-
-
-async def get_nodes(manager: Manager, request: Request, body: dict[str, Any]) -> tuple[Any, int]:
-    """Nodes that are there, and those that were."""
-    return {"nodes": [node._asdict() for node in manager.book.nodes.values()]}, 200
+Answer = Callable[[Manager, Request, dict[str, Any]], Awaitable[Answered]]
 
 
 class Operation(NamedTuple):
@@ -414,13 +376,15 @@ class Operation(NamedTuple):
 
 
 ROUTES = (
-    Operation("POST", "/jobs", post_job, Submit), Operation("GET", "/jobs", get_jobs),
-    Operation("GET", "/jobs/{id}", get_job), Operation("DELETE", "/jobs/{id}", delete_job),
-    Operation("POST", "/jobs/{id}/reports", post_report, Report),
-    Operation("GET", "/plan", get_plan), Operation("POST", "/samples", post_sample, Measure),
-    Operation("GET", "/nodes", get_nodes), Operation("PUT", "/nodes/{id}", put_node, Join),
-    Operation("DELETE", "/nodes/{id}", delete_node),
-)
+    Operation("POST", "/jobs", Manager.post_job, service.Submit),
+    Operation("GET", "/jobs", Manager.get_jobs), Operation("GET", "/jobs/{id}", Manager.get_job),
+    Operation("DELETE", "/jobs/{id}", Manager.delete_job),
+    Operation("POST", "/jobs/{id}/reports", Manager.post_report, service.Report),
+    Operation("GET", "/plan", Manager.get_plan),
+    Operation("POST", "/samples", Manager.post_sample, service.Measure),
+    Operation("GET", "/nodes", Manager.get_nodes),
+    Operation("PUT", "/nodes/{id}", Manager.put_node, Join),
+    Operation("DELETE", "/nodes/{id}", Manager.delete_node))
 
 
 class Gauges(Collector):
@@ -438,9 +402,9 @@ class Gauges(Collector):
                              ("ended", len(book.jobs) - len(book.queue))):
             jobs.add_metric([state], count)
         yield jobs
-        used = used_gpus(placed).total()
+        used = service.used_gpus(placed).total()
         gpus = sum(node.num_gpus for node in book.nodes.values() if node.is_present)
-        price = plan_of(book, book.last_s)["eur_per_h"]
+        price = service.plan_of(book, book.last_s)["eur_per_h"]
         for name, words, value in (
                 ("gpus", "GPUs of nodes that are there.", gpus),
                 ("gpus_used", "GPUs that jobs have.", used),
@@ -485,31 +449,16 @@ def openapi() -> dict[str, Any]:
 
 
 STYLE = ("body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
-         "code{background:#8881}table{border-collapse:collapse}td,th{border:1px solid #8886;"
-         "padding:.2rem .6rem;text-align:left}:root{color-scheme:light dark}")
-
-
-def rows_of(schema: Mapping[str, Any]) -> str:
-    """Keys of a body as rows of a table."""
-    limits = ("type", "pattern", "minimum", "maximum", "maxLength")
-    return "".join(
-        f"<tr><td><code>{html.escape(name)}</code></td><td>" + html.escape(", ".join(
-            f"{key} {value[key]}" for key in limits if key in value)) + "</td></tr>"
-        for name, value in schema["properties"].items())
+         "code{background:#8881}:root{color-scheme:light dark}")
 
 
 def page_of(document: Mapping[str, Any]) -> str:
-    """The document as a page that asks for nothing."""
-    parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{document['info']['title']}"
-             f"</title><style>{STYLE}</style><h1>{document['info']['title']}</h1><p>Every answer is"
-             " a JSON object. Every request may be repeated. <a href=openapi.json>OpenAPI</a>, "
-             "<a href=plan>plan</a>, <a href=jobs>jobs</a>, <a href=nodes>nodes</a>."]
-    schemas = document["components"]["schemas"]
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2><p>"
-                         f"{html.escape(operation['summary'])}.")
-            if body := operation.get("requestBody"):
-                name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-                parts.append(f"<table><tr><th>key<th>value</tr>{rows_of(schemas[name])}</table>")
-    return "".join(parts)
+    """The routes as a page that asks for nothing."""
+    title = document["info"]["title"]
+    routes = "".join(
+        f"<dt><code>{method.upper()} {html.escape(path)}</code><dd>{html.escape(one['summary'])}."
+        for path, methods in document["paths"].items() for method, one in methods.items())
+    return (f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}"
+            f"</style><h1>{title}</h1><p>Every answer is a JSON object. Every request may be "
+            "repeated. <a href=openapi.json>OpenAPI</a> has the keys of every body; <a href=plan>"
+            f"plan</a>, <a href=jobs>jobs</a>, <a href=nodes>nodes</a>.<dl>{routes}</dl>")

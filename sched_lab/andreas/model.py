@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -214,20 +215,24 @@ class _Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-# %% ../../nbs/30_andreas_model.ipynb #30-015q
-class NodeEntry(_Entry):
-    """A node of the instance file."""
+
+class _Named(_Entry):
+    """An entry with an id of its own."""
 
     id: Name
+
+# %% ../../nbs/30_andreas_model.ipynb #30-015q
+class NodeEntry(_Named):
+    """A node of the instance file."""
+
     gpu: Name
     num_gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)]
     memory_mib: MemorySize | None = None
 
 # %% ../../nbs/30_andreas_model.ipynb #30-016
-class JobEntry(_Entry):
+class JobEntry(_Named):
     """A job of the instance file."""
 
-    id: Name
     submission_s: Instant
     due_s: DueDate
     weight_eur_per_s: Price
@@ -248,114 +253,99 @@ class InstanceFile(_Entry):
     now_s: Instant = 0.0
 
 # %% ../../nbs/30_andreas_model.ipynb #30-018
-def _unique(entries: Sequence[NodeEntry | JobEntry], where: str, file: Path | None) -> None:
-    """Refuse a second entry with the same id."""
-    seen: dict[str, int] = {}
-    for number, entry in enumerate(entries):
-        if entry.id in seen:
-            raise InputError(
-                f"{where}[{number}] and {where}[{seen[entry.id]}] have the same id {entry.id!r}",
-                file=file, mend="give each its own")
-        seen[entry.id] = number
-
-
 def split_configuration(name: str) -> tuple[str, int]:
     """GPU type and count of a configuration, TESLA,2."""
     gpu, _, count = name.rpartition(",")
     return gpu, int(count)
 
+
+Troubles = Iterator[tuple[str, str]]  # what is wrong, and the mend
+
 # %% ../../nbs/30_andreas_model.ipynb #30-019
-def _check_prices(given: InstanceFile, file: Path | None) -> None:
-    """Refuse a node that can have more GPUs in use than there are prices for."""
+def _troubles_with_nodes(given: InstanceFile) -> Troubles:
+    """Second entries with the same id, GPUs without a price, and GPUs of one type and two sizes."""
+    named: dict[str, Sequence[_Named]] = {"nodes": given.nodes, "jobs": given.jobs}
+    for where, entries in named.items():
+        first: dict[str, int] = {}
+        for number, entry in enumerate(entries):
+            if (before := first.setdefault(entry.id, number)) != number:
+                yield (f"{where}[{number}] and {where}[{before}] have the same id {entry.id!r}",
+                       "give each its own")
     for number, node in enumerate(given.nodes):
         for count in range(1, node.num_gpus + 1):
             if (name := f"{node.gpu},{count}") not in given.cost_eur_per_h:
-                raise InputError(
-                    f"nodes[{number}] ({node.id}): no price with {count} {node.gpu} in use",
-                    file=file, mend=f'add "{name}" to cost_eur_per_h')
-
-# %% ../../nbs/30_andreas_model.ipynb #30-019b
-def _memory_of(given: InstanceFile, file: Path | None) -> dict[str, float]:
-    """MiB of a GPU of each type that the nodes have, infinite if unknown; refuse two sizes."""
-    found: dict[str, float] = {}
+                yield (f"nodes[{number}] ({node.id}): no price with {count} {node.gpu} in use",
+                       f'add "{name}" to cost_eur_per_h')
+    known_mib = _gpu_mib(given)
     for number, node in enumerate(given.nodes):
         own_mib = np.inf if node.memory_mib is None else node.memory_mib
-        if found.setdefault(node.gpu, own_mib) != own_mib:
-            raise InputError(
-                f"nodes[{number}] ({node.id}): a {node.gpu} of {own_mib:g} MiB, and another node "
-                f"has some of {found[node.gpu]:g} MiB", file=file,
-                mend="give GPUs of different size different names, such as A100-40 and A100-80")
-    return found
+        if own_mib != known_mib[node.gpu]:
+            yield (f"nodes[{number}] ({node.id}): a {node.gpu} of {own_mib:g} MiB, and another "
+                   f"node has some of {known_mib[node.gpu]:g} MiB",
+                   "give GPUs of different size different names, such as A100-40 and A100-80")
+
+# %% ../../nbs/30_andreas_model.ipynb #30-019b
+def _gpu_mib(given: InstanceFile) -> dict[str, float]:
+    """MiB of a GPU of each type, as the first node with it has them; infinite if unknown."""
+    return {node.gpu: np.inf if node.memory_mib is None else node.memory_mib
+            for node in reversed(given.nodes)}
 
 # %% ../../nbs/30_andreas_model.ipynb #30-021
-def _check_jobs(given: InstanceFile, file: Path | None) -> None:
-    """Refuse unknown GPU types and jobs that can never run; warn of early due dates."""
+def _troubles_with_jobs(given: InstanceFile) -> Troubles:
+    """Jobs with unknown GPU types, and jobs that can never run."""
     owned: dict[str, int] = {}
     for node in given.nodes:
         owned[node.gpu] = max(node.num_gpus, owned.get(node.gpu, 0))
-    gpu_mib = _memory_of(given, file)
+    gpu_mib = _gpu_mib(given)
     known = owned.keys() | {split_configuration(name)[0] for name in given.cost_eur_per_h}
     for number, job in enumerate(given.jobs):
         entry = f"jobs[{number}] ({job.id})"
         configurations = [split_configuration(name) for name in job.times_s]
         if unknown := [gpu for gpu, _ in configurations if gpu not in known]:
-            raise InputError(f"{entry}: times_s has the unknown GPU type {unknown[0]!r}", file=file,
-                             mend=f"use one of {', '.join(sorted(known))}")
+            yield (f"{entry}: times_s has the unknown GPU type {unknown[0]!r}",
+                   f"use one of {', '.join(sorted(known))}")
         offered = [gpu for gpu, count in configurations if count <= owned.get(gpu, 0)]
         if not offered:
-            raise InputError(f"{entry} fits on no node", file=file,
-                             mend="give it a time on a configuration that some node offers")
+            yield (f"{entry} fits on no node",
+                   "give it a time on a configuration that some node offers")
         most_mib = max(gpu_mib[gpu] for gpu in offered)
         if job.memory_mib > most_mib:
-            raise InputError(f"{entry} needs {job.memory_mib:g} MiB on each GPU and fits on no "
-                             f"node: the GPUs that it has a time on have {most_mib:g} MiB at most",
-                             file=file,
-                             mend="give it a time on a larger GPU, or correct memory_mib")
-        if job.due_s < job.submission_s:
-            warnings.warn(
-                f"{file or 'instance'}: {entry} is due before it is submitted; correct due_s or "
-                "submission_s, unless it is meant", stacklevel=3)
+            yield (f"{entry} needs {job.memory_mib:g} MiB on each GPU and fits on no node: the "
+                   f"GPUs that it has a time on have {most_mib:g} MiB at most",
+                   "give it a time on a larger GPU, or correct memory_mib")
 
 # %% ../../nbs/30_andreas_model.ipynb #30-021b
-def _trouble_now(given: InstanceFile, job: JobEntry, node: NodeEntry | None) -> tuple[str, str]:
-    """What is wrong with where a job runs now, and the mend; two empty texts if nothing is."""
-    if job.epochs_done > 0 and not job.epochs_done < job.epochs:
-        return (f"{job.epochs_done:g} of {job.epochs} epochs are done",
-                "leave a job out that is done, or correct epochs")
-    if (job.node is None) != (job.configuration is None):
-        return "node or configuration is missing", "give both of a job that runs, or none"
-    if job.node is None or job.configuration is None:
-        return "", ""
-    if node is None:
-        return f"it runs on the unknown node {job.node!r:.60}", "name one of nodes"
-    gpu, _ = split_configuration(job.configuration)
-    if job.configuration not in job.times_s or gpu != node.gpu:
-        return (f"it runs on {job.configuration} of {node.id}, where it cannot",
-                f"name a configuration of its times_s, of type {node.gpu}")
-    if node.memory_mib is not None and job.memory_mib > node.memory_mib:
-        return (f"it runs on {node.id} and needs more memory than a {node.gpu} there has",
-                "correct memory_mib, or the node")
-    if (job.submission_s if job.node else 0.0) > given.now_s:
-        return (f"it runs, and is submitted after the present time of {given.now_s:g} s",
-                "correct submission_s or now_s")
-    return "", ""
-
-# %% ../../nbs/30_andreas_model.ipynb #30-021c
-def _check_now(given: InstanceFile, file: Path | None) -> None:
-    """Refuse a present state that cannot be."""
+def _troubles_now(given: InstanceFile) -> Troubles:
+    """What cannot be at the present time."""
     named = {node.id: node for node in given.nodes}
     free = {node.id: node.num_gpus for node in given.nodes}
     for number, job in enumerate(given.jobs):
-        entry = f"jobs[{number}] ({job.id})"
-        problem, mend = _trouble_now(given, job, named.get(job.node or ""))
-        if problem:
-            raise InputError(f"{entry}: {problem}", file=file, mend=mend)
-        if job.node is not None and job.configuration is not None:
-            free[job.node] -= split_configuration(job.configuration)[1]
-            if free[job.node] < 0:
-                raise InputError(f"{entry}: with it, node {job.node} has {-free[job.node]} GPUs "
-                                 "more in use than it has", file=file,
-                                 mend="correct node or configuration of what runs there")
+        entry = f"jobs[{number}] ({job.id}):"
+        if job.epochs_done > 0 and not job.epochs_done < job.epochs:
+            yield (f"{entry} {job.epochs_done:g} of {job.epochs} epochs are done",
+                   "leave a job out that is done, or correct epochs")
+        if (job.node is None) != (job.configuration is None):
+            yield (f"{entry} node or configuration is missing",
+                   "give both of a job that runs, or none")
+        if job.node is None or job.configuration is None:
+            continue
+        if (node := named.get(job.node)) is None:
+            yield f"{entry} it runs on the unknown node {job.node!r:.60}", "name one of nodes"
+            return
+        gpu, count = split_configuration(job.configuration)
+        if job.configuration not in job.times_s or gpu != node.gpu:
+            yield (f"{entry} it runs on {job.configuration} of {node.id}, where it cannot",
+                   f"name a configuration of its times_s, of type {node.gpu}")
+        if node.memory_mib is not None and job.memory_mib > node.memory_mib:
+            yield (f"{entry} it runs on {node.id} and needs more memory than a {node.gpu} there "
+                   "has", "correct memory_mib, or the node")
+        if job.submission_s > given.now_s:
+            yield (f"{entry} it runs, and is submitted after the present time of {given.now_s:g} s",
+                   "correct submission_s or now_s")
+        free[node.id] -= count
+        if free[node.id] < 0:
+            yield (f"{entry} with it, node {node.id} has {-free[node.id]} GPUs more in use than it "
+                   "has", "correct node or configuration of what runs there")
 
 # %% ../../nbs/30_andreas_model.ipynb #30-023
 def _fleet_of(given: InstanceFile, types: list[str],
@@ -398,7 +388,7 @@ def _instance_of(given: InstanceFile) -> Instance:
     times_s = np.array(rows).reshape(len(jobs), len(configurations)) * (1 - done)[:, None]
     memory = present = None
     if any(job.memory_mib for job in jobs):
-        known = _memory_of(given, None)
+        known = _gpu_mib(given)
         memory = Memory(np.array([job.memory_mib for job in jobs]),
                         np.array([known.get(name, np.inf) for name in types]))
     if any(job.node or job.epochs_done for job in jobs):
@@ -466,11 +456,14 @@ def parse_instance(value: Mapping[str, Any], file: Path | None = None) -> Instan
         given = InstanceFile.model_validate(value)
     except ValidationError as trouble:
         raise _refuse(trouble, value, file) from None
-    _unique(given.nodes, "nodes", file)
-    _unique(given.jobs, "jobs", file)
-    _check_prices(given, file)
-    _check_jobs(given, file)
-    _check_now(given, file)
+    for problem, mend in chain(_troubles_with_nodes(given), _troubles_with_jobs(given),
+                               _troubles_now(given)):
+        raise InputError(problem, file=file, mend=mend)
+    for number, job in enumerate(given.jobs):
+        if job.due_s < job.submission_s:
+            warnings.warn(
+                f"{file or 'instance'}: jobs[{number}] ({job.id}) is due before it is submitted; "
+                "correct due_s or submission_s, unless it is meant", stacklevel=2)
     return _instance_of(given)
 
 # %% ../../nbs/30_andreas_model.ipynb #30-037

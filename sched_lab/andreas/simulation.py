@@ -529,21 +529,6 @@ def usable_s(fleet: Fleet, jobs: Jobs) -> Floats:
     return np.where(offered, jobs.times_s, np.inf)
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35b-006
-def least_energy_eur(fleet: Fleet, jobs: Jobs) -> Floats:
-    """(jobs,) energy of a whole run at the load that makes a GPU of its node cheapest."""
-    least_eur = np.full(len(jobs.due_s), np.inf)
-    sorts = zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True)
-    for kind, size in set(sorts):
-        is_offered = (fleet.configuration_type == kind) & (fleet.configuration_gpus <= size)
-        for c in np.flatnonzero(is_offered):
-            used = np.arange(fleet.configuration_gpus[c], size + 1)
-            eur_per_gpu_h = (fleet.cost_eur_per_h[kind, used] / used).min()
-            eur_per_s = fleet.configuration_gpus[c] * eur_per_gpu_h / SECONDS_PER_HOUR
-            can = np.isfinite(jobs.times_s[:, c])  # an infinite time on a free node has no price
-            least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
-    return least_eur
-
-# %% ../../nbs/35_andreas_simulation.ipynb #35b-006b
 def least_watts(site: Site, fleet: Fleet, node: int, gpus: int) -> float:
     """Watts of a GPU in the best company, for a job with so many GPUs of this node."""
     is_part = site.machine == site.machine[node]
@@ -553,18 +538,26 @@ def least_watts(site: Site, fleet: Fleet, node: int, gpus: int) -> float:
     watts = site.added_w[fleet.node_type[node], used] / used + base_w / (used + others)
     return float(watts.min())
 
+# %% ../../nbs/35_andreas_simulation.ipynb #35b-006b
+def least_energy_eur(instance: Instance) -> Floats:
+    """(jobs,) energy of a whole run at the load that makes a GPU of its node cheapest.
 
-def least_energy_on_site(site: Site, fleet: Fleet, jobs: Jobs) -> Floats:
-    """(jobs,) the same of machines, at the price for which the table was made."""
+    By the price table, or of machines at the price for which the table was made.
+    """
+    fleet, jobs, site = instance.fleet, instance.jobs, instance.site
     least_eur = np.full(len(jobs.due_s), np.inf)
-    for node in range(len(fleet.node_type)):
-        is_offered = ((fleet.configuration_type == fleet.node_type[node])
-                      & (fleet.configuration_gpus <= fleet.node_gpus[node]))
+    for node, (kind, size) in enumerate(zip(fleet.node_type, fleet.node_gpus, strict=True)):
+        is_offered = (fleet.configuration_type == kind) & (fleet.configuration_gpus <= size)
         for c in np.flatnonzero(is_offered):
             gpus = int(fleet.configuration_gpus[c])
-            watts = gpus * least_watts(site, fleet, node, gpus)
-            eur_per_s = watts_to_eur_per_s(site, watts, site.eur_per_kwh)
-            can = np.isfinite(jobs.times_s[:, c])
+            if site is None:
+                used = np.arange(gpus, size + 1)
+                eur_per_gpu_h = (fleet.cost_eur_per_h[kind, used] / used).min()
+                eur_per_s = gpus * eur_per_gpu_h / SECONDS_PER_HOUR
+            else:
+                watts = gpus * least_watts(site, fleet, node, gpus)
+                eur_per_s = watts_to_eur_per_s(site, watts, site.eur_per_kwh)
+            can = np.isfinite(jobs.times_s[:, c])  # an infinite time on a free node has no price
             least_eur[can] = np.minimum(least_eur[can], jobs.times_s[can, c] * eur_per_s)
     return least_eur
 
@@ -583,15 +576,12 @@ def cheapest_times(instance: Instance, from_s: Floats) -> Floats | float:
 def lower_bound_eur(instance: Instance) -> float:
     """What no scheduler can go below, in EUR: each job alone, at once, and in the best company."""
     jobs = instance.jobs
-    site = instance.site
     from_s = jobs.submission_s
     if instance.present is not None:
         from_s = np.maximum(from_s, instance.now_s)
     fastest_s = usable_s(instance.fleet, jobs).min(axis=1, initial=np.inf)
     late_s = np.maximum(from_s + fastest_s - jobs.due_s, 0.0)
-    least_eur = (least_energy_eur(instance.fleet, jobs) if site is None else
-                 least_energy_on_site(site, instance.fleet, jobs))
-    least_eur = least_eur * cheapest_times(instance, from_s)
+    least_eur = least_energy_eur(instance) * cheapest_times(instance, from_s)
     return float((least_eur + jobs.weight_eur_per_s * late_s).sum())
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35b-007p

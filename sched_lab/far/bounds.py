@@ -202,32 +202,18 @@ def subset_sums(values: Floats) -> Floats:
         total[1 << i:2 << i] = total[:1 << i] + values[i]
     return total
 
-# %% ../../nbs/55_far_bounds.ipynb #55-026p
-class Halves(NamedTuple):
-    """Two subtrees side by side.
-
-    Parameters
-    ----------
-    left, right : (sets,) least time in which each of them runs each set of tasks
-    is_equal : whether they are of one kind
-    work : (sets,) least slice-seconds of each set
-    room : slice-seconds that both have
-    """
-
-    left: Floats
-    right: Floats
-    is_equal: bool
-    work: Floats
-    room: float
-
 # %% ../../nbs/55_far_bounds.ipynb #55-026r
 @njit(cache=True)
-def split_tasks(halves: Halves, table: Floats, first: int, most: int) -> tuple[int, int]:
+def split_tasks(left: Floats, right: Floats, is_equal: bool, work: Floats, room: float,
+                table: Floats, first: int, most: int) -> tuple[int, int]:
     """Fill in the least time to run each set of tasks on two subtrees side by side.
 
     Parameters
     ----------
-    halves : the subtrees
+    left, right : (sets,) least time in which each of the subtrees runs each set of tasks
+    is_equal : whether they are of one kind
+    work : (sets,) least slice-seconds of each set
+    room : slice-seconds that both have
     table : (sets,) infinite times; written, but for sets with more work than there is room for
     first : set to begin with
     most : return after this number of splits or a few more
@@ -240,14 +226,14 @@ def split_tasks(halves: Halves, table: Floats, first: int, most: int) -> tuple[i
     for tasks in range(first, len(table)):
         if tried > most:
             return tried, tasks
-        if halves.work[tasks] > halves.room:
+        if work[tasks] > room:
             continue
-        fixed = tasks & -tasks if halves.is_equal else 0  # on the left: no split comes twice
+        fixed = tasks & -tasks if is_equal else 0  # on the left: no split comes twice
         loose = tasks ^ fixed
         part = loose
         best_s = np.inf
         while True:
-            best_s = min(best_s, max(halves.left[part | fixed], halves.right[loose ^ part]))
+            best_s = min(best_s, max(left[part | fixed], right[loose ^ part]))
             tried += 1
             if part == 0:
                 break
@@ -314,10 +300,10 @@ def fill_tables(rows: Rows, times_s: Floats, work: Floats, charges: Charges, lim
     for kind, (k, span, left, right) in enumerate(rows.of_kind.tolist()):
         below_s[kind, 0] = 0.0
         if right >= 0:
-            halves = Halves(least_s[left], least_s[right], left == right, work, span * limit_s)
             at = 1
             while at < len(work) and tried <= max_visits:  # compiled code comes back for Ctrl-C
-                visits, at = split_tasks(halves, below_s[kind], at,
+                visits, at = split_tasks(least_s[left], least_s[right], left == right, work,
+                                         span * limit_s, below_s[kind], at,
                                          min(VISITS_PER_CALL, max_visits - tried))
                 tried += visits
         elif left >= 0:
@@ -585,27 +571,11 @@ def is_hopeless(used: UsedInstances, at: OperationList, k: int, limit_s: float) 
         left ^= 1 << longest
     return False
 
-# %% ../../nbs/55_far_bounds.ipynb #55-u06
-class BestList(NamedTuple):
-    """The best list of operations of one sequence.
-
-    Parameters
-    ----------
-    last_s : when the last task ends, infinite if no list does in time
-    operations : (operations, 2) instance, and the set of tasks of the life that begins, or 0 for a
-        destruction
-    tried : operations tried
-    """
-
-    last_s: float
-    operations: Integers
-    tried: int
-
 # %% ../../nbs/55_far_bounds.ipynb #55-u06b
 @njit(cache=True)
 def _best_list(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
                most: int) -> tuple[float, Integers, int]:
-    """What `order_operations` returns, as a plain tuple."""
+    """What `order_operations` returns, for compiled callers."""
     used = used_instances(tree, own, sequence)
     best = np.zeros((0, 2), np.int64)
     if len(used.row) == 0:
@@ -635,15 +605,8 @@ def _best_list(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_
 
 
 @njit(cache=True)
-def _asked_by_python(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
-                     most: int) -> tuple[float, Integers, int]:
-    """`_best_list`, compiled once for compiled callers and not again for Python."""
-    last_s, operations, tried = _best_list(tree, times_s, own, sequence, limit_s, most)
-    return last_s, operations, tried
-
-
 def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
-                     most: int) -> BestList:
+                     most: int) -> tuple[float, Integers, int]:
     """Best list of operations of one sequence for a plan.
 
     Parameters
@@ -654,8 +617,14 @@ def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, 
     sequence : its number
     limit_s : only lists that end before it count
     most : operations to try; if it returns that more were tried, there may be a better list
+
+    Returns
+    -------
+    when the last task ends, infinite if no list does in time; operations (operations, 2): instance,
+    and the set of tasks of the life that begins, or 0 for a destruction; operations tried
     """
-    return BestList(*_asked_by_python(tree, times_s, own, sequence, limit_s, most))
+    last_s, operations, tried = _best_list(tree, times_s, own, sequence, limit_s, most)
+    return last_s, operations, tried
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u07
 @njit(cache=True)
@@ -703,10 +672,10 @@ def in_order(mig: Mig, times_s: Floats, own: Integers, limit_s: float) -> Schedu
     start_s = np.zeros(len(times_s))
     operations = []
     for sequence in range(int(tree.sequence[-1]) + 1):
-        best = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
+        _, found, _ = order_operations(tree, times_s, own, sequence, limit_s, MOST_OPERATIONS)
         now_s = 0.0
         until_s = dict[int, float]()
-        for i, part in best.operations.tolist():
+        for i, part in found.tolist():
             begin_s = now_s if part else max(now_s, until_s[i])
             now_s = begin_s + float((tree.create_s if part else tree.destroy_s)[i])
             operations.append((i, part > 0, begin_s, now_s))

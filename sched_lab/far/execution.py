@@ -149,13 +149,6 @@ def forecast(steps: Sequence[Step], durations_s: Floats) -> tuple[Floats, Floats
         end_s[number] = start_s[number] + durations_s[number]
     return start_s, end_s
 
-# %% ../../nbs/57_far_execution.ipynb #57-015p
-def makespans(steps: Sequence[Step], durations_s: Floats) -> Floats:
-    """When the last task ends, for each sample of durations."""
-    runs = [number for number, step in enumerate(steps) if step.kind == "run"]
-    ends_s: Floats = forecast(steps, durations_s)[1][runs].max(axis=0, initial=0.0)
-    return ends_s
-
 # %% ../../nbs/57_far_execution.ipynb #57-015q
 def as_executed(schedule: Schedule, steps: Sequence[Step], start_s: Floats,
                 end_s: Floats) -> Schedule:
@@ -179,20 +172,6 @@ def as_executed(schedule: Schedule, steps: Sequence[Step], start_s: Floats,
 def off_by(deviation: float, shape: int | tuple[int, ...], rng: np.random.Generator) -> Floats:
     """Factors by which times are off: log-normal, of mean one and about this standard deviation."""
     return rng.lognormal(-deviation**2 / 2, deviation, shape)
-
-
-def jittered(steps: Sequence[Step], deviation: float, samples: int,
-             rng: np.random.Generator) -> Floats:
-    """(steps, samples) durations with every task off by a factor; operations take their time.
-
-    Parameters
-    ----------
-    deviation : of the factors, whose mean is one
-    """
-    is_run = np.array([step.kind == "run" for step in steps], np.bool_)
-    factor = np.ones((len(steps), samples))
-    factor[is_run] = off_by(deviation, (int(is_run.sum()), samples), rng)
-    return planned_s(steps)[:, None] * factor
 
 # %% ../../nbs/57_far_execution.ipynb #57-036
 class Backend(Protocol):

@@ -238,33 +238,14 @@ class Schedule:
         """When the last task ends; destructions after it do not count."""
         return float(self.end_s.max(initial=0.0))
 
-# %% ../../nbs/50_mig.ipynb #50-034b
-FEW = 100  # so many intervals or fewer are checked sooner one by one than all at once
-
 # %% ../../nbs/50_mig.ipynb #50-035
-def _is_disjoint(mig: Mig, instance: Integers, start_s: Floats, end_s: Floats,
-                 slack_s: float) -> bool:
-    """Whether intervals on instances with a slice in common overlap by no more than a slack."""
-    by_start = np.lexsort((end_s, start_s))
-    span = mig.tree.span[instance[by_start]]
-    row = np.repeat(by_start, span)
-    first = (mig.tree.gpu * mig.num_slices + mig.tree.first_slice)[instance[by_start]]
-    piece = np.arange(len(row)) + np.repeat(first - np.cumsum(span) + span, span)
-    by_piece = np.argsort(piece, kind="stable")
-    row = row[by_piece]
-    is_same = np.diff(piece[by_piece]) == 0
-    return not (is_same & (end_s[row[:-1]] > start_s[row[1:]] + slack_s)).any()
-
-
 def _first_conflict(mig: Mig, instance: Sequence[int] | Integers, start_s: Sequence[float] | Floats,
                     end_s: Sequence[float] | Floats, slack_s: float) -> tuple[int, int] | None:
     """First two intervals on instances with a slice in common that overlap by more than a slack."""
-    if len(instance) > FEW and _is_disjoint(mig, np.asarray(instance), np.asarray(start_s),
-                                            np.asarray(end_s), slack_s):
-        return None
     first = (mig.tree.gpu * mig.num_slices + mig.tree.first_slice).tolist()
     span = mig.tree.span.tolist()
-    taken = [(-np.inf, -1)] * mig.total_slices  # until when, and by which interval
+    # until when each slice is taken, and by which interval
+    taken = [(-np.inf, -1)] * (mig.num_gpus * mig.num_slices)
     for k in sorted(range(len(instance)), key=lambda k: (start_s[k], end_s[k])):
         for piece in range(first[instance[k]], first[instance[k]] + span[instance[k]]):
             until_s, by = taken[piece]

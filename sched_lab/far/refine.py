@@ -335,24 +335,6 @@ class Placement(NamedTuple):
     makespan_s: float
     member: int
 
-# %% ../../nbs/53_refine.ipynb #53-034b
-def _cells(num_sizes: int, first: Integers, found: Integers) -> Integers:
-    """Cells of a table (tasks, sizes) that some member of the family uses, row by row."""
-    is_used = np.zeros(len(first) * num_sizes, np.bool_)
-    is_used[np.arange(len(first)) * num_sizes + first] = True
-    is_used[found[:, 0] * num_sizes + found[:, 2]] = True
-    return np.flatnonzero(is_used)
-
-
-def _rows(cells: Integers, num_tasks: int, num_sizes: int) -> Integers:
-    """(sizes, tasks) cells by their size, in the order in which they come; the rest is -1."""
-    order = np.full((num_sizes, num_tasks), -1)
-    task, size_of = np.divmod(cells, num_sizes)
-    for size in range(num_sizes):
-        of_size = task[size_of == size]
-        order[size, :len(of_size)] = of_size
-    return order
-
 # %% ../../nbs/53_refine.ipynb #53-034c
 class Family(NamedTuple):
     """Phase 1 as phase 2 reads it.
@@ -385,10 +367,15 @@ def family_of(times_s: Floats, sizes: Integers, num_slices: int, as_authors: boo
     first = cheapest[0]
     found = raises_of(times_s, cheapest)
     least_s = least_makespans(times_s, sizes, first, found, num_slices)
-    cells = _cells(len(sizes), first, found)
-    by_time = cells[np.argsort(-times_s.ravel()[cells], kind="stable")]
-    return Family(first, found, _rows(by_time, *times_s.shape), least_s,
-                  np.argsort(least_s, kind="stable"))
+    is_used = np.zeros(times_s.shape, np.bool_)
+    is_used[np.arange(len(first)), first] = True
+    is_used[found[:, 0], found[:, 2]] = True
+    cells = np.flatnonzero(is_used)
+    task, size = np.divmod(cells[np.argsort(-times_s.ravel()[cells], kind="stable")], len(sizes))
+    order = np.full(times_s.shape[::-1], -1)
+    for k in range(len(sizes)):
+        order[k, :(size == k).sum()] = task[size == k]
+    return Family(first, found, order, least_s, np.argsort(least_s, kind="stable"))
 
 # %% ../../nbs/53_refine.ipynb #53-034d
 @njit(cache=True)

@@ -36,3 +36,82 @@ def every_assignment(fleet, jobs, chosen=()):
         for node in np.flatnonzero((fleet.node_type == fleet.configuration_type[c])
                                    & (used + fleet.configuration_gpus[c] <= fleet.node_gpus)):
             yield from every_assignment(fleet, jobs, (*chosen, (node, c)))
+
+
+def plain_candidates(fleet, jobs, now_s, job):
+    """List configurations of a job in time, cheapest first, and late ones, fastest first; sorting is stable."""
+    def cost(c):
+        return jobs.times_s[job, c] * fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]]
+    usable = [c for c in range(jobs.times_s.shape[1]) if jobs.times_s[job, c] < np.inf
+              and fleet.configuration_gpus[c] < fleet.cost_eur_per_h.shape[1]]
+    in_time = [c for c in usable if jobs.times_s[job, c] + now_s <= jobs.due_s[job]]
+    late = [c for c in usable if c not in in_time]
+    return sorted(in_time, key=cost), sorted(late, key=lambda c: jobs.times_s[job, c])
+
+
+class PlainNodes:
+    """One list of nodes for each type, as the authors' program has: sorted at the start and when GPUs come back.
+
+    In between a node that is used goes in front of the first one with as many free GPUs as it has left, or more.
+    """
+
+    def __init__(self, fleet, free):
+        self.kind, self.free = fleet.node_type.tolist(), free.tolist()
+        self.listed = {kind: [n for n, k in enumerate(self.kind) if k == kind and self.free[n]]
+                       for kind in set(self.kind)}
+        for kind in self.listed:
+            self.sort(kind)
+
+    def sort(self, kind):
+        self.listed[kind].sort(key=lambda n: (self.free[n], n))
+
+    def take(self, kind, gpus):
+        nodes = self.listed.get(kind, [])
+        node = next((n for n in nodes if self.free[n] >= gpus), None)
+        if node is not None:
+            nodes.remove(node)
+            self.free[node] -= gpus
+            if self.free[node]:
+                place = next((i for i, n in enumerate(nodes) if self.free[n] >= self.free[node]), len(nodes))
+                nodes.insert(place, node)
+        return node
+
+    def give_back(self, node, gpus):
+        kind = self.kind[node]
+        if not self.free[node]:
+            self.listed[kind].append(node)
+        self.free[node] += gpus
+        self.sort(kind)
+
+
+def plain_objective(fleet, jobs, now_s, node, configuration, rho):
+    """Energy until the first completion, tardiness then, and the worst case of those that wait; as coded."""
+    running = [job for job in range(len(node)) if node[job] >= 0]
+    if not running:
+        return np.inf
+    first_s = min(jobs.times_s[job, configuration[job]] for job in running)
+    used = [sum(fleet.configuration_gpus[configuration[job]] for job in running if node[job] == n)
+            for n in range(len(fleet.node_type))]
+    eur = first_s * sum(fleet.cost_eur_per_h[kind, gpus] / 3600
+                        for kind, gpus in zip(fleet.node_type, used, strict=True) if gpus)
+    for job in range(len(node)):
+        slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
+        until_s = now_s + (first_s if job in running else slowest_s)
+        eur += (1.0 if job in running else rho) * jobs.weight_eur_per_s[job] * max(until_s - jobs.due_s[job], 0.0)
+    return eur
+
+
+def plain_eq_1(fleet, jobs, now_s, node, configuration, rho, period_s):
+    """Eq. 1: each job late at its own end, waiting ones at worst after H; the first job of each node, as if alone."""
+    eur = 0.0
+    first = {}
+    for job, (n, c) in enumerate(zip(node, configuration, strict=True)):
+        if n < 0:
+            slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
+            eur += rho * jobs.weight_eur_per_s[job] * max(now_s + period_s + slowest_s - jobs.due_s[job], 0.0)
+            continue
+        run_s = jobs.times_s[job, c]
+        price = fleet.cost_eur_per_h[fleet.node_type[n], fleet.configuration_gpus[c]]
+        eur += jobs.weight_eur_per_s[job] * max(now_s + run_s - jobs.due_s[job], 0.0)
+        first[n] = min(first.get(n, (np.inf, np.inf)), (run_s, run_s * price / 3600))
+    return eur + sum(first[n][1] for n in sorted(first))  # by node, as ours: equal rounds are equal to the last bit

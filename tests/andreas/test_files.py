@@ -133,17 +133,6 @@ def test_rules_keep_what_runs_and_others_say_what_they_interrupt(written):
     assert interruptions(instance, kept, "always")["lost_epochs"] == 0.5
 
 
-def test_interrupting_what_runs_costs_its_started_epoch(written):
-    """B runs 2.5 of 5 epochs: moved to a V100 it needs 3 x 100 s, not 2.5 x 100 s."""
-    only_b = "\n".join([JOBS.splitlines()[0], JOBS.splitlines()[2]]) + "\n"
-    instance = written(jobs=only_b)
-    free, lossy = (simulate(instance, "greedy", loss=loss) for loss in ("none", "moved"))
-    assert free.history["node"].tolist() != [1]
-    ratio = lossy.end_s[0] / free.end_s[0]
-    assert ratio == pytest.approx(3 / 2.5)
-    assert simulate(instance, "fifo", loss="moved").end_s[0] == pytest.approx(1500)
-
-
 def test_half_machines_cost_what_the_machine_draws(written):
     instance = written(terms=TERMS | {"off_after_s": 300.0})
     for policy in ("edf", "greedy", "local"):

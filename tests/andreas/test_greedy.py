@@ -17,7 +17,15 @@ from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective, paper_objective
 from sched_lab.lab.frames import InputError
-from tests.andreas.cases import CASES, each_case, golden, instance_of
+from tests.andreas.cases import (
+    CASES,
+    each_case,
+    golden,
+    instance_of,
+    plain_candidates,
+    plain_eq_1,
+    plain_objective,
+)
 
 M = 2**31 - 1
 
@@ -84,17 +92,6 @@ class Engine:
         return (first - 1 + (second - 1) * r) / (r * r)
 
 
-def plain_candidates(fleet: Fleet, jobs: Jobs, now_s: float, job: int) -> tuple[list[int], list[int]]:
-    """List configurations in time, cheapest first, and late ones, fastest first; sorting is stable."""
-    def cost(c):
-        return jobs.times_s[job, c] * fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]]
-    usable = [c for c in range(jobs.times_s.shape[1]) if jobs.times_s[job, c] < np.inf
-              and fleet.configuration_gpus[c] < fleet.cost_eur_per_h.shape[1]]
-    in_time = [c for c in usable if jobs.times_s[job, c] + now_s <= jobs.due_s[job]]
-    late = [c for c in usable if c not in in_time]
-    return sorted(in_time, key=cost), sorted(late, key=lambda c: jobs.times_s[job, c])
-
-
 def plain_round(fleet, jobs, now_s, order, engine, as_code):
     """Place the jobs in this order; with an engine, first try a configuration in time drawn at odds of 1 / cost."""
     nodes = list(range(len(fleet.node_type)))  # front to back: who comes first among equally free nodes
@@ -124,39 +121,6 @@ def plain_round(fleet, jobs, now_s, order, engine, as_code):
                 node[job], configuration[job] = chosen, c
                 break
     return node, configuration
-
-
-def plain_objective(fleet, jobs, now_s, node, configuration, rho):
-    """Energy until the first completion, tardiness then, and the worst case of those that wait; as coded."""
-    running = [job for job in range(len(node)) if node[job] >= 0]
-    if not running:
-        return np.inf
-    first_s = min(jobs.times_s[job, configuration[job]] for job in running)
-    used = [sum(fleet.configuration_gpus[configuration[job]] for job in running if node[job] == n)
-            for n in range(len(fleet.node_type))]
-    eur = first_s * sum(fleet.cost_eur_per_h[kind, gpus] / 3600
-                        for kind, gpus in zip(fleet.node_type, used, strict=True) if gpus)
-    for job in range(len(node)):
-        slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
-        until_s = now_s + (first_s if job in running else slowest_s)
-        eur += (1.0 if job in running else rho) * jobs.weight_eur_per_s[job] * max(until_s - jobs.due_s[job], 0.0)
-    return eur
-
-
-def plain_eq_1(fleet, jobs, now_s, node, configuration, rho, period_s):
-    """Eq. 1: each job late at its own end, waiting ones at worst after H; the first job of each node, as if alone."""
-    eur = 0.0
-    first = {}
-    for job, (n, c) in enumerate(zip(node, configuration, strict=True)):
-        if n < 0:
-            slowest_s = max(time_s for time_s in jobs.times_s[job] if time_s < np.inf)
-            eur += rho * jobs.weight_eur_per_s[job] * max(now_s + period_s + slowest_s - jobs.due_s[job], 0.0)
-            continue
-        run_s = jobs.times_s[job, c]
-        price = fleet.cost_eur_per_h[fleet.node_type[n], fleet.configuration_gpus[c]]
-        eur += jobs.weight_eur_per_s[job] * max(now_s + run_s - jobs.due_s[job], 0.0)
-        first[n] = min(first.get(n, (np.inf, np.inf)), (run_s, run_s * price / 3600))
-    return eur + sum(first[n][1] for n in sorted(first))  # by node, as ours: equal rounds are equal to the last bit
 
 
 def plain_shake(order, weight, engine, as_code):

@@ -1,29 +1,22 @@
 """Instances of ANDREAS: the authors' generator to the last bit, their tables, and laws of what is drawn."""
 import json
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sched_lab.andreas.instances import (
-    ARMIDA_JOBS,
     ARMIDA_NODES,
     NODE_POWER_W,
     PRICE_EUR_PER_KWH,
     PRIORITIES,
     PUE,
-    SCENARIOS,
-    WEIGHTS_EUR_PER_S,
     armida,
     arrival_times_s,
     cost_table,
     generate,
     profiles,
     run_times_s,
-    toy_instance,
 )
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data, find_reference
@@ -104,62 +97,12 @@ def test_impossible_arguments_are_refused(seed, num_nodes, factor, scenario):
         generate(seed, num_nodes, factor, scenario=scenario)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.floats(0.1, 3.0), st.sampled_from([1, 2]))
-def test_what_is_drawn_lies_within_its_bounds(seed, num_nodes, factor, scenario):
-    instance = generate(seed, num_nodes, factor, scenario=scenario)
-    jobs = instance.jobs
-    least_s = jobs.times_s.min(axis=1)
-    most_s = jobs.times_s.max(axis=1)
-    given_s = jobs.due_s - jobs.submission_s
-    assert len(jobs.due_s) == 10 * num_nodes + 1 and jobs.submission_s.min() == 0
-    assert instance.job_name[int(jobs.submission_s.argmin())] == "JJ1"
-    assert (given_s >= least_s - 1e-6).all() and (given_s <= np.minimum(3 * least_s, most_s) + 1e-6).all()
-    assert (jobs.weight_eur_per_s >= WEIGHTS_EUR_PER_S[0]).all()
-    assert (jobs.weight_eur_per_s <= WEIGHTS_EUR_PER_S[1]).all()
-    types = [instance.type_name[kind] for kind in instance.fleet.node_type]
-    assert types.count("TESLA") == (num_nodes + 1) // 2
-    assert instance.fleet.node_gpus.tolist() == [SCENARIOS[scenario][gpu] for gpu in types]
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.floats(0.1, 3.0))
-def test_twice_the_factor_halves_the_gaps_and_changes_nothing_else(seed, factor):
-    one = generate(seed, 3, factor).jobs
-    two = generate(seed, 3, 2 * factor).jobs
-    np.testing.assert_allclose(one.submission_s, 2 * two.submission_s, rtol=1e-12)
-    np.testing.assert_allclose(one.due_s - one.submission_s, two.due_s - two.submission_s, rtol=1e-9)
-    np.testing.assert_array_equal(one.weight_eur_per_s, two.weight_eur_per_s)
-    np.testing.assert_array_equal(one.times_s, two.times_s)
-
-
-def test_the_two_scenarios_have_the_same_jobs():
-    for a, b in zip(generate(9, 4, 1.0).jobs, generate(9, 4, 1.0, scenario=2).jobs, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 # --- arrivals, with gaps that are not random -------------------------------------------------------------------------
 
 @pytest.fixture
 def mean_gaps(monkeypatch):
     """Every gap is its mean."""
     monkeypatch.setattr(np.random, "exponential", lambda scale: scale)
-
-
-@pytest.mark.usefixtures("mean_gaps")
-def test_twenty_equal_jobs_arrive_in_a_crowded_and_a_thin_cluster():
-    # 100 s on one TESLA, one node: 2/100 jobs a second; f = 0.5 makes gaps of 100 s, then of 400 s
-    times_s = {f"j{i:02d}": {"TESLA,1": 100.0, "TESLA,2": 60.0, "TURING,1": 300.0} for i in range(20)}
-    arrival_s = arrival_times_s(times_s, 1, 0.5)
-    assert list(arrival_s) == [f"j{i:02d}" for i in (*range(0, 20, 2), *range(1, 20, 2))]
-    np.testing.assert_allclose(list(arrival_s.values()), [*range(0, 1000, 100), *range(1300, 5000, 400)])
-
-
-@pytest.mark.usefixtures("mean_gaps")
-def test_the_rate_of_a_cluster_is_the_mean_of_its_jobs():
-    # two nodes: 4/100 and 4/400 jobs a second, mean 0.025; f = 1
-    arrival_s = arrival_times_s({"a": {"TESLA,1": 100.0}, "b": {"TESLA,1": 400.0, "TURING,1": 500.0}}, 2, 1.0)
-    assert arrival_s == {"a": 0.0, "b": pytest.approx(40.0)}
 
 
 @pytest.mark.usefixtures("mean_gaps")
@@ -201,22 +144,6 @@ def test_priorities_are_the_authors_weights():
     assert PRIORITIES == {int(priority): weight for priority, weight in values.items()}
 
 
-def test_weights_are_ten_times_prices():
-    # ten seconds of a TURING node, ten seconds of a node with two TESLA in use
-    table = cost_table(1)
-    np.testing.assert_allclose(WEIGHTS_EUR_PER_S, [table["TURING,1"] / 360, table["TESLA,2"] / 360], rtol=1e-12)
-
-
-def test_power_is_linear_in_the_gpus_in_use():
-    assert NODE_POWER_W == {f"TESLA,{g}": 360.0 + 170.0 * g for g in (1, 2, 3, 4)} \
-        | {f"TURING,{g}": 320.0 + 80.0 * g for g in (1, 2)}
-
-
-def test_the_scenarios_differ_by_the_gpus_of_a_node():
-    assert list(cost_table(1)) == ["TURING,1", "TESLA,1", "TESLA,2"]
-    assert set(cost_table(2)) == {"TURING,1", "TURING,2", "TESLA,1", "TESLA,2", "TESLA,3", "TESLA,4"}
-
-
 @real
 def test_armida_is_table_5_on_the_nodes_of_table_2():
     tables = json.loads(REAL.read_text())  # type: ignore[union-attr]
@@ -235,34 +162,3 @@ def test_armida_is_table_5_on_the_nodes_of_table_2():
     assert {node["id"]: (node["gpu"], node["ngpus"]) for node in tables["nodes"]} == ARMIDA_NODES
     assert cost_table(1).keys() == tables["cost_eur_per_h"].keys()
     assert all(same_price(price, tables["cost_eur_per_h"][name]) for name, price in cost_table(1).items())
-
-
-def test_jobs_of_armida_arrive_every_twenty_minutes():
-    assert armida().jobs.submission_s.tolist() == [1200.0 * k for k in range(8)]
-
-
-def test_the_printed_due_dates_are_an_hour_earlier_and_one_is_before_the_submission():
-    with pytest.warns(UserWarning, match=r"jobs\[5\] \(J1\) is due before it is submitted"):
-        printed = armida(due_shift_s=0.0)
-    assert printed.jobs.due_s.tolist() == [due_s for _, _, _, due_s, _ in ARMIDA_JOBS]
-    assert (armida().jobs.due_s - printed.jobs.due_s == 3600).all()
-
-
-def test_with_the_hour_no_job_is_late_before_it_starts():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        jobs = armida().jobs
-    spare_s = jobs.due_s - jobs.submission_s - jobs.times_s.min(axis=1)
-    assert spare_s.min() == pytest.approx(9200 - 6000 - 60 * 30.5512)  # J1 on two TESLA
-
-
-def test_run_time_is_epochs_by_seconds_per_epoch():
-    assert run_times_s({"epochs": 3, "epoch_s": {"T,1": 2.5}}) == {"T,1": 7.5}
-    assert run_times_s({"epochs": 3, "epoch_s": {"T,1": 2.5}}, 0) == {"T,1": 0.0}
-
-
-def test_only_d_of_the_toy_must_be_late():
-    toy = toy_instance()
-    assert toy.node_name == ("n1", "n2", "n3") and toy.job_name == ("A", "B", "C", "D", "E")
-    earliest_s = toy.jobs.submission_s + toy.jobs.times_s.min(axis=1)
-    assert [name for name, late in zip(toy.job_name, earliest_s > toy.jobs.due_s, strict=True) if late] == ["D"]

@@ -1,7 +1,6 @@
 """Instances, assignments and histories: reference cases convert, and every violated constraint is refused."""
 import copy
 import json
-import warnings
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from sched_lab.andreas.model import (
     parse_instance,
     read_instance,
 )
-from sched_lab.lab.frames import InputError, write_json
+from sched_lab.lab.frames import InputError
 from tests.andreas.cases import each_case, golden
 
 CHAPTER = Path(__file__).parents[2] / "nbs" / "30_andreas_model.ipynb"
@@ -57,10 +56,6 @@ def converted(case: dict[str, Any]) -> tuple[dict[str, Any], Instance]:
 
 # --- reference cases -------------------------------------------------------------------------------------------------
 
-def test_the_documented_conversion_is_short():
-    assert len(documented_conversion().splitlines()) == 7
-
-
 @golden
 @each_case
 def test_a_reference_case_converts_without_loss(case):
@@ -81,46 +76,11 @@ def test_a_reference_case_converts_without_loss(case):
                 if np.isfinite(time_s)} == job["t"]
 
 
-@golden
-@each_case
-def test_schedules_of_the_reference_are_valid(case):
-    _, instance = converted(case)
-    schedules = [result["schedule"] for result in case["results"].values()]
-    for schedule in schedules + [result["schedule_cpp"] for result in case["RG"].values()]:
-        places = [schedule[name] for name in instance.job_name]
-        node = [-1 if place is None else instance.node_name.index(place[0]) for place in places]
-        names = [instance.configuration_name(c) for c in range(len(instance.fleet.configuration_gpus))]
-        configuration = [-1 if place is None else names.index(f"{place[1]},{place[2]}") for place in places]
-        used = check_assignment(instance.fleet, instance.jobs.times_s,
-                                Assignment(np.array(node), np.array(configuration)))
-        assert used.tolist() == [sum(place[2] for place in places if place and place[0] == name)
-                                 for name in instance.node_name]
-
-
-@golden
-@each_case
-def test_a_converted_case_is_the_same_from_its_file(case, tmp_path):
-    value, instance = converted(case)
-    again = read_instance(write_json(value, tmp_path / "instance.json"))
-    assert again.node_name == instance.node_name and again.job_name == instance.job_name
-    for ours, theirs in zip((*instance.fleet, *instance.jobs), (*again.fleet, *again.jobs), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 # --- prices, names and order -----------------------------------------------------------------------------------------
 
 def test_price_is_power_by_price_by_pue():
     # 400 W and 1 kW at 0.20 EUR/kWh, PUE 1.25: 0.4 * 0.2 * 1.25 = 0.1 and 0.25 EUR/h
     np.testing.assert_allclose(energy_cost_eur_per_h(np.array([400.0, 1000.0]), 0.20, 1.25), [0.1, 0.25])
-
-
-def test_nodes_are_sorted_as_text_and_jobs_are_not_sorted():
-    value = copy.deepcopy(FILE)
-    value["nodes"] = [{"id": name, "gpu": "TESLA", "num_gpus": count} for name, count in (("n2", 2), ("n10", 1))]
-    value["jobs"].reverse()
-    instance = parse_instance(value)
-    assert instance.node_name == ("n10", "n2") and instance.fleet.node_gpus.tolist() == [1, 2]
-    assert instance.job_name == ("C", "A") and instance.jobs.submission_s.tolist() == [60, 0]
 
 
 def test_configurations_are_sorted_by_number_not_as_text():
@@ -130,10 +90,6 @@ def test_configurations_are_sorted_by_number_not_as_text():
     names = [instance.configuration_name(c) for c in range(4)]
     assert names == ["TESLA,1", "TESLA,2", "TESLA,10", "TURING,1"]
     assert instance.jobs.times_s[0].tolist() == [np.inf, 6.0, 5.0, np.inf]
-
-
-def test_a_node_without_jobs_is_free_and_a_missing_price_infinite():
-    np.testing.assert_array_equal(small().fleet.cost_eur_per_h, [[0, 0.54, 0.72], [0, 0.36, np.inf]])
 
 
 def test_a_comma_belongs_to_the_type_if_it_is_not_the_last():
@@ -230,14 +186,6 @@ def test_a_due_date_before_the_submission_is_a_warning_that_names_file_and_job()
     with pytest.warns(UserWarning, match=r"jobs\.json: jobs\[1\] \(C\) is due before it is submitted; correct"):
         instance = parse_instance(value, Path("jobs.json"))
     assert instance.jobs.due_s.tolist() == [2700, 59]
-
-
-def test_a_due_date_at_the_submission_is_no_warning():
-    value = copy.deepcopy(FILE)
-    value["jobs"][1]["due_s"] = 60.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parse_instance(value)
 
 
 # --- an assignment: each constraint ---------------------------------------------------------------------
@@ -367,7 +315,7 @@ def can_run(value: dict[str, Any], job: int, node: int, name: str) -> bool:
     return name in value["jobs"][job]["times_s"] and name[0] == value["nodes"][node]["gpu"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_an_assignment_is_accepted_if_and_only_if_it_satisfies_the_constraints(data):
     value = data.draw(instances())
@@ -394,7 +342,7 @@ def overlap(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return bool(a[3] < b[4] and b[3] < a[4])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_history_is_accepted_if_and_only_if_it_satisfies_the_constraints(data):
     value = data.draw(instances())

@@ -1,5 +1,6 @@
 """ANDREAS rules: the authors' program, best fit with a sorted list of nodes, and laws on random queues."""
 import math
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.andreas.instances import generate, toy_instance
-from sched_lab.andreas.model import Assignment, Fleet, Jobs, check_assignment
+from sched_lab.andreas.model import Fleet, Jobs, check_assignment
 from sched_lab.andreas.proxy import code_objective
 from sched_lab.andreas.rules import (
+    Rule,
     Running,
     assign_by_rule,
     candidates,
@@ -20,12 +22,11 @@ from sched_lab.andreas.rules import (
     nothing_runs,
     open_nodes,
     priority,
-    put_back,
     reopen,
     take,
 )
 from sched_lab.lab.frames import InputError
-from tests.andreas.cases import each_case, golden, instance_of
+from tests.andreas.cases import PlainNodes, each_case, golden, instance_of, plain_candidates
 
 REFERENCE_NAME = {fifo: "FIFO", edf: "EDF", priority: "PS"}
 RULES = (fifo, edf, priority)
@@ -79,44 +80,18 @@ def queues(draw: st.DrawFn) -> tuple[Fleet, Jobs, float]:
     return fleet, Jobs(*(np.array(draw(column)) for _ in range(3)), times_s), float(draw(st.integers(0, 4)))
 
 
-def in_order(fleet: Fleet, times_s: np.ndarray, due_s: float, now_s: float) -> list[int]:
-    """Sort the configurations of a job: those in time by energy cost, then the late ones by time."""
-    possible = [c for c, time_s in enumerate(times_s) if time_s < math.inf]
-    eur = times_s * fleet.cost_eur_per_h[fleet.configuration_type, fleet.configuration_gpus]
-    in_time = [c for c in possible if now_s + times_s[c] <= due_s]
-    return sorted(in_time, key=lambda c: eur[c]) + sorted(set(possible) - set(in_time), key=lambda c: (times_s[c], c))
-
-
-def sorted_list_plan(fleet: Fleet, jobs: Jobs, now_s: float, rule: str, free: np.ndarray) -> list[tuple[int, int]]:
+def sorted_list_plan(fleet: Fleet, jobs: Jobs, now_s: float, rule: Rule, free: np.ndarray) -> list[tuple[int, int]]:
     """As the authors' program: one list of nodes for each type, sorted by free GPUs, searched from its beginning."""
-    free = free.tolist()
-    opened = {kind: sorted((n for n in range(len(free)) if fleet.node_type[n] == kind and free[n]),
-                           key=lambda n: (free[n], n)) for kind in set(fleet.node_type.tolist())}
-    key = {fifo: jobs.submission_s, edf: jobs.due_s, priority: -jobs.weight_eur_per_s}[rule]
+    nodes = PlainNodes(fleet, free)
+    key = {fifo: jobs.submission_s, edf: jobs.due_s, priority: -jobs.weight_eur_per_s}[rule].tolist()
     places = [(-1, -1)] * len(key)
     for job in sorted(range(len(key)), key=lambda j: key[j]):
-        for c in in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s):
-            nodes = opened.get(int(fleet.configuration_type[c]), [])
-            gpus = int(fleet.configuration_gpus[c])
-            found = next((n for n in nodes if free[n] >= gpus), None)
-            if found is None:
-                continue
-            nodes.remove(found)
-            free[found] -= gpus
-            if free[found]:  # back into the list, before the first with as many or more
-                nodes.insert(next((i for i, n in enumerate(nodes) if free[n] >= free[found]), len(nodes)), found)
-            places[job] = found, c
-            break
+        for c in chain(*plain_candidates(fleet, jobs, now_s, job)):
+            node = nodes.take(int(fleet.configuration_type[c]), int(fleet.configuration_gpus[c]))
+            if node is not None:
+                places[job] = node, c
+                break
     return places
-
-
-def gpus_left(fleet: Fleet, plan: Assignment, free: np.ndarray) -> np.ndarray:
-    """Free GPUs of each node when the plan has started."""
-    left = free.copy()
-    for n, c in zip(*plan, strict=True):
-        if n >= 0:
-            left[n] -= fleet.configuration_gpus[c]
-    return left
 
 
 def of(jobs: Jobs, chosen: Any) -> Jobs:
@@ -131,7 +106,7 @@ each_rule = pytest.mark.parametrize("rule", RULES)
 def test_candidates_are_in_time_by_cost_then_late_by_time(queue):
     fleet, jobs, now_s = queue
     for job, row in enumerate(candidates(fleet, jobs.times_s, jobs.due_s, now_s)):
-        expected = in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s)
+        expected = list(chain(*plain_candidates(fleet, jobs, now_s, job)))
         assert row.tolist() == expected + [-1] * (len(row) - len(expected))
 
 
@@ -153,66 +128,6 @@ def test_best_fit_is_that_of_a_sorted_list_of_nodes(rule, queue, data):
 
 
 @each_rule
-@settings(max_examples=60, deadline=None)
-@given(queues())
-def test_no_constraint_is_violated_and_nobody_waits_who_would_fit(rule, queue):
-    fleet, jobs, now_s = queue
-    plan = assign_by_rule(fleet, jobs, now_s, rule)
-    left = fleet.node_gpus - check_assignment(fleet, jobs.times_s, plan)
-    for job in np.flatnonzero(plan.node < 0):
-        for c in np.flatnonzero(np.isfinite(jobs.times_s[job])):
-            mine = left[fleet.node_type == fleet.configuration_type[c]]
-            assert (mine < fleet.configuration_gpus[c]).all()
-
-
-@each_rule
-@settings(max_examples=50, deadline=None)
-@given(queues(), queues())
-def test_what_runs_is_frozen_and_newcomers_share_nodes_only_within_the_free_gpus(rule, queue, other):
-    (fleet, jobs, now_s) = queue
-    (_, new, _) = other
-    before = assign_by_rule(fleet, jobs, now_s, rule)
-    running = np.flatnonzero(before.node >= 0)
-    free = gpus_left(fleet, before, fleet.node_gpus)
-    given_free = free.copy()
-    after = assign_by_rule(fleet, new, now_s + 1, rule, free=free)
-    assert (free == given_free).all()
-    together = Assignment(*(np.concatenate([old[running], fresh]) for old, fresh in zip(before, after, strict=True)))
-    check_assignment(fleet, np.concatenate([jobs.times_s[running], new.times_s]), together)
-
-
-@each_rule
-@settings(max_examples=50, deadline=None)
-@given(queues())
-def test_a_place_depends_only_on_those_who_go_before(rule, queue):
-    fleet, jobs, now_s = queue
-    key = {fifo: jobs.submission_s, edf: jobs.due_s, priority: -jobs.weight_eur_per_s}[rule]
-    order = sorted(range(len(key)), key=lambda j: (key[j], j))
-    plan = assign_by_rule(fleet, jobs, now_s, rule)
-    for count in range(1, len(order) + 1):
-        first = np.sort(order[:count])
-        fewer = assign_by_rule(fleet, of(jobs, first), now_s, rule)
-        assert all((part == whole[first]).all() for part, whole in zip(fewer, plan, strict=True))
-        job = order[count - 1]
-        left = gpus_left(fleet, Assignment(*(column[order[:count - 1]] for column in plan)),
-                         fleet.node_gpus)
-        fitting = [c for c in in_order(fleet, jobs.times_s[job], jobs.due_s[job], now_s)
-                   if (left[fleet.node_type == fleet.configuration_type[c]] >= fleet.configuration_gpus[c]).any()]
-        assert plan.configuration[job] == (fitting[0] if fitting else -1)
-        if fitting:  # best fit: no node of the type with room has fewer free GPUs
-            kind = fleet.configuration_type[fitting[0]]
-            gpus = fleet.configuration_gpus[fitting[0]]
-            assert left[plan.node[job]] == left[(fleet.node_type == kind) & (left >= gpus)].min()
-
-
-@each_rule
-def test_with_equal_keys_the_first_of_the_file_goes_first(rule):
-    toy = toy_instance()
-    twenty = of(toy.jobs, np.zeros(20, np.int64))  # twenty times A, four GPUs: two at once on n1, one each on n3 and n2
-    assert np.flatnonzero(assign_by_rule(toy.fleet, twenty, 0.0, rule).node >= 0).tolist() == [0, 1, 2]
-
-
-@each_rule
 def test_the_jobs_and_the_fleet_are_left_as_they_were(rule):
     instance = generate(3, 6, 1.0, scenario=2)
     before = [column.copy() for column in (*instance.fleet, *instance.jobs)]
@@ -220,15 +135,6 @@ def test_the_jobs_and_the_fleet_are_left_as_they_were(rule):
     again = assign_by_rule(instance.fleet, instance.jobs, 0.0, rule)
     assert all((a == b).all() for a, b in zip(before, (*instance.fleet, *instance.jobs), strict=True))
     assert all((a == b).all() for a, b in zip(plan, again, strict=True))
-
-
-def test_on_large_nodes_jobs_share():
-    # scenario 2: nodes of 4 TESLA or 2 TURING; no job uses more than 2 TESLA or 1 TURING, and 61 jobs wait for 18 GPUs
-    instance = generate(3, 6, 1.0, scenario=2)
-    plan = assign_by_rule(instance.fleet, instance.jobs, 0.0, fifo)
-    used = check_assignment(instance.fleet, instance.jobs.times_s, plan)
-    assert (used == instance.fleet.node_gpus).all()
-    assert (np.bincount(plan.node[plan.node >= 0]) >= 2).all()
 
 
 # --- the lists of nodes ----------------------------------------------------------------------------------------------
@@ -272,38 +178,9 @@ def test_a_type_keeps_its_order_until_gpus_of_it_come_back():
     assert take(fleet, opened, one_a) == 0
 
 
-def test_a_full_node_is_in_no_list():
-    fleet = toy_instance().fleet
-    opened = open_nodes(fleet, np.zeros(3, np.int64))
-    put_back(fleet, opened, 0)
-    assert (opened.head == -1).all()
-
-
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
-def test_a_job_that_ends_on_its_due_date_is_in_time():
-    # C takes 2400 s on the TURING (0.24 EUR), 1800 s on one TESLA (0.27), 1500 s on two (0.30)
-    toy = toy_instance()
-    times_s = toy.jobs.times_s[2:3]
-    assert candidates(toy.fleet, times_s, np.array([2400.0]), 0.0).tolist() == [[2, 0, 1]]
-    assert candidates(toy.fleet, times_s, np.array([2399.0]), 0.0).tolist() == [[0, 1, 2]]  # a second late: last
-    assert candidates(toy.fleet, times_s, np.array([2400.0]), 1.0).tolist() == [[0, 1, 2]]
-
-
-def test_a_job_starts_on_a_bad_configuration_rather_than_wait():
-    # E at 600 s, only the TURING free: 600 + 2400 = 3000 s, 600 s late
-    toy = toy_instance()
-    plan = assign_by_rule(toy.fleet, of(toy.jobs, slice(4, 5)), 600.0, edf, free=np.array([0, 1, 0]))
-    assert (plan.node.tolist(), plan.configuration.tolist()) == ([1], [2])
-
-
 # --- bad input -------------------------------------------------------------------------------------------------------
-
-def test_any_order_is_a_rule():
-    toy = toy_instance()
-    backwards = assign_by_rule(toy.fleet, toy.jobs, 0.0, lambda jobs: -np.arange(5.0))
-    assert backwards.node[0] == -1 and backwards.node[4] >= 0  # nobody is left for A
-
 
 def test_who_runs_stays_and_who_waits_fills_up():
     toy = toy_instance()

@@ -1,5 +1,6 @@
 """Whole simulations: equal to the reference, and books that a plain reader of the history can close."""
 import json
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from sched_lab.andreas.simulation import (
 )
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
+from tests.andreas.cases import PlainNodes, plain_candidates
 
 RULES = ("fifo", "edf", "priority")
 NAMES = {"G": "greedy", "FIFO": "fifo", "EDF": "edf", "PS": "priority"}
@@ -126,45 +128,11 @@ def test_randomised_greedy_as_coded_is_the_reference_without_a_period(number):
 
 # --- the rules, with the lists of nodes as the authors keep them ------------------------------------------------------
 
-class PlainNodes:
-    """One list of nodes for each type, as the authors' program has: sorted at the start and when GPUs come back.
-
-    In between a node that is used goes in front of the first one with as many free GPUs as it has left, or more.
-    """
-
-    def __init__(self, fleet):
-        self.kind, self.free = fleet.node_type.tolist(), fleet.node_gpus.tolist()
-        self.listed = {kind: [n for n, k in enumerate(self.kind) if k == kind] for kind in set(self.kind)}
-        for kind in self.listed:
-            self.sort(kind)
-
-    def sort(self, kind):
-        self.listed[kind].sort(key=lambda n: (self.free[n], n))
-
-    def take(self, kind, gpus):
-        nodes = self.listed.get(kind, [])
-        node = next((n for n in nodes if self.free[n] >= gpus), None)
-        if node is not None:
-            nodes.remove(node)
-            self.free[node] -= gpus
-            if self.free[node]:
-                place = next((i for i, n in enumerate(nodes) if self.free[n] >= self.free[node]), len(nodes))
-                nodes.insert(place, node)
-        return node
-
-    def give_back(self, node, gpus):
-        kind = self.kind[node]
-        if not self.free[node]:
-            self.listed[kind].append(node)
-        self.free[node] += gpus
-        self.sort(kind)
-
-
 def plain_rule(instance: Instance, rule: str) -> dict[int, tuple[float, int, int]]:
     """End, node and configuration of each job under a rule; without arrays, and without our lists."""
     fleet = instance.fleet
     jobs = instance.jobs
-    nodes = PlainNodes(instance.fleet)
+    nodes = PlainNodes(fleet, fleet.node_gpus)
     key = {"fifo": jobs.submission_s, "edf": jobs.due_s, "priority": -jobs.weight_eur_per_s}[rule].tolist()
     to_come = sorted(range(len(key)), key=lambda j: jobs.submission_s[j])
     waiting: list[int] = []
@@ -178,22 +146,13 @@ def plain_rule(instance: Instance, rule: str) -> dict[int, tuple[float, int, int
         while to_come and jobs.submission_s[to_come[0]] <= now_s:
             waiting.append(to_come.pop(0))
         for j in sorted(waiting, key=lambda j: key[j]):
-            for c in plain_candidates(fleet, jobs, now_s, j):
+            for c in chain(*plain_candidates(fleet, jobs, now_s, j)):
                 node = nodes.take(int(fleet.configuration_type[c]), int(fleet.configuration_gpus[c]))
                 if node is not None:
                     running[j] = now_s + jobs.times_s[j, c], node, c
                     waiting.remove(j)
                     break
     return ended
-
-
-def plain_candidates(fleet, jobs, now_s, j):
-    """List configurations in time, cheapest first, then late ones, fastest first."""
-    def cost(c):
-        return jobs.times_s[j, c] * fleet.cost_eur_per_h[fleet.configuration_type[c], fleet.configuration_gpus[c]]
-    possible = [c for c, time_s in enumerate(jobs.times_s[j]) if time_s < np.inf]
-    in_time = [c for c in possible if now_s + jobs.times_s[j, c] <= jobs.due_s[j]]
-    return sorted(in_time, key=cost) + sorted(set(possible) - set(in_time), key=lambda c: (jobs.times_s[j, c], c))
 
 
 @pytest.mark.parametrize("policy", RULES)

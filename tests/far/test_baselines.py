@@ -48,11 +48,6 @@ def test_each_partition_has_a_name_of_its_own(model: str, count: int) -> None:
     assert all(parse_partition(mig, partition_name(mig, way)) == way for way in ways)
 
 
-def test_an_unknown_partition_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InputError, match="2-2"):
-        parse_partition(A30, "3-1")
-
-
 @pytest.mark.parametrize("partition", [(), (7,), (-1,), (0, 1), (1, 1)])
 def test_a_set_of_instances_that_is_no_partition_is_refused(partition: tuple[int, ...]) -> None:
     with pytest.raises(InputError):
@@ -126,18 +121,6 @@ def test_with_a_barrier_no_round_starts_before_the_one_before_has_ended() -> Non
     # four share a round; of the two left, one on each half, the left one can start at 1, or both wait until 9
     assert miso(mig, times_s).start_s.tolist() == [0, 0, 0, 0, 1, 9]
     assert miso(mig, times_s, has_barrier=True).start_s.tolist() == [0, 0, 0, 0, 9, 9]
-
-
-def test_the_finest_partition_wins_where_no_task_speeds_up_by_more_than_its_slices() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        times_s = generate_times(A100, 7, SCALINGS["poor"], WIDTHS["wide"], rng)
-        speed = speedups(times_s)
-        assert (speed <= np.array(A100.sizes) * (1 + 1e-9)).all()
-        way = fastest_partition(A100, speed)[1]
-        finest = parse_partition(A100, "1-1-1-1-1-1-1")
-        sums = speed[np.arange(len(way)), A100.tree.size_index[way]].sum()
-        assert sums == pytest.approx(len(finest))
 
 
 def test_an_unknown_mapping_is_refused() -> None:

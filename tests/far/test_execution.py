@@ -1,7 +1,6 @@
 """Executing a schedule: in its order, whatever happens on the way, and nothing is left behind. No GPU is touched."""
 import ctypes
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,8 +19,7 @@ from sched_lab.far.execution import (
     dry_run,
     execute,
     forecast,
-    jittered,
-    makespans,
+    off_by,
     planned_s,
     steps_of,
 )
@@ -145,12 +143,11 @@ def test_on_a_virtual_clock_the_plan_comes_back_and_deviations_give_valid_schedu
         start_s, end_s = forecast(steps, planned_s(steps))
         assert start_s == pytest.approx([step.start_s for step in steps], abs=1e-9)
         assert end_s == pytest.approx([step.end_s for step in steps], abs=1e-9)
-        off_s = jittered(steps, 0.4, 3, rng)
-        for k, makespan_s in enumerate(makespans(steps, off_s)):
-            happened = as_executed(plan, steps, *(column[:, k] for column in forecast(steps, off_s)))
-            factor = (happened.end_s - happened.start_s) / (plan.end_s - plan.start_s)
-            check_schedule(happened, times_s * factor[:, None])
-            assert happened.makespan_s == makespan_s
+        is_run = np.array([step.kind == "run" for step in steps])
+        off_s = planned_s(steps) * np.where(is_run, off_by(0.4, len(steps), rng), 1.0)
+        happened = as_executed(plan, steps, *forecast(steps, off_s))
+        factor = (happened.end_s - happened.start_s) / (plan.end_s - plan.start_s)
+        check_schedule(happened, times_s * factor[:, None])
 
 
 # --- real threads
@@ -176,14 +173,6 @@ def test_threads_do_every_step_in_order_and_what_they_did_is_a_valid_schedule(mi
     assert sorted(task for what, _, task in machine.calls if what == "run") == list(range(12))  # each once
 
 
-def test_a_recording_with_two_tasks_at_once_is_no_valid_schedule():
-    """The check above can fail: the run on S0 begins before S0-S1 is gone."""
-    events = [("create", 1, None, 0, 1), ("run", 1, 0, 1, 9), ("destroy", 1, None, 9, 10), ("create", 2, None, 10, 11)]
-    check_schedule(*recorded(A30, [*events, ("run", 2, 1, 11, 12)]))
-    with pytest.raises(ValueError, match="constraint 1"):
-        check_schedule(*recorded(A30, [*events, ("run", 2, 1, 8, 12)]))
-
-
 def test_a_task_that_fails_is_reported_and_the_others_go_on():
     plan, batch = toy_plan()
     machine = Recorder(batch.times_s, exit_codes={0: 7, 6: 1})
@@ -206,14 +195,6 @@ def test_an_error_stops_the_tasks_destroys_the_instances_and_comes_through(fails
     assert set(names[names.index("stop") + 1:-1]) <= {"destroy"}  # nothing begins any more
     if fails_at != ("create", 3):  # sort, task 3, waits for S0, row 2, which is cut from S0-S1
         assert ("run", 2, 3) not in machine.calls
-
-
-def test_an_error_does_not_wait_for_tasks_that_run():
-    plan, batch = toy_plan()
-    machine = Recorder(batch.times_s * 1e5, scale=100, fails_at=("run", 1))  # train would take 16,000 s
-    with pytest.raises(RuntimeError, match="run broke"):
-        execute(plan, batch.name, machine)
-    assert machine.alive() == []
 
 
 def test_ctrl_c_destroys_everything():
@@ -474,11 +455,6 @@ def test_without_the_library_one_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(SchedLabError, match=r"^execution on a GPU needs NVML; run: pip install 'sched_lab\[nvml\]'$"):
         NvmlBackend(["true"], yes_reconfigure=True)
-
-
-def test_importing_the_module_does_not_import_the_library():
-    code = "import sys, sched_lab.far.nvml; sys.exit('pynvml' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_one_task_after_another_in_calls_of_nvml(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sched_lab.far.allocations import family
@@ -16,7 +16,6 @@ from sched_lab.far.refine import (
     best_plan,
     critical_leaves,
     far,
-    find_move,
     find_swap,
     hand_over,
     latest_s,
@@ -26,7 +25,6 @@ from sched_lab.far.refine import (
     slice_ends,
 )
 from sched_lab.far.repartition import loads, longest_first, repartition, run_plan, schedule_of
-from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 
@@ -125,11 +123,10 @@ def check_far(mig: Mig, times_s: np.ndarray, *, as_authors: bool = False) -> Non
 @pytest.mark.parametrize("num_gpus", [1, 2, 3])
 @pytest.mark.parametrize("model", MODELS)
 def test_any_schedule_is_valid_and_between_the_bounds(model, num_gpus, is_free):
-    # 4 models x 3 numbers of GPUs x 2 x 420 batches = 10,080
     rng = np.random.default_rng([53, MODELS.index(model), num_gpus, is_free])
     mig = mig_of(model, num_gpus, has_one_sequence=bool(num_gpus == 3))
     mig = without_reconfiguration(mig) if is_free else mig
-    for k in range(420):
+    for k in range(120):
         check_far(mig, any_times(rng, mig), as_authors=k % 10 == 0)
 
 
@@ -137,7 +134,7 @@ def test_a_plan_of_phase_2_does_not_end_later_than_phase_2():
     # both open instances first come, first served; `run_plan` leaves needless destructions out. Measured, not proved
     rng = np.random.default_rng(5)
     num_earlier = 0
-    for _ in range(2000):
+    for _ in range(600):
         mig = mig_of(MODELS[rng.integers(4)], int(rng.integers(1, 4)), has_one_sequence=bool(rng.random() < 0.5))
         times_s = any_times(rng, mig)
         plan, _, before_s = plan_of(mig, times_s)
@@ -147,32 +144,9 @@ def test_a_plan_of_phase_2_does_not_end_later_than_phase_2():
     assert num_earlier < 20
 
 
-time = st.one_of(st.sampled_from([1.0, 2.0, 3.0]), st.floats(1e-3, 1e6), st.just(np.inf))
-row = st.lists(time, min_size=5, max_size=5).filter(lambda times: np.isfinite(times).any())
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(row, min_size=1, max_size=9), st.sampled_from(MODELS[1:]), st.integers(1, 2), st.booleans())
-def test_any_times_at_all_give_a_valid_schedule(rows, model, num_gpus, is_free):
-    mig = mig_of(model, num_gpus)
-    check_far(without_reconfiguration(mig) if is_free else mig, np.array(rows))
-
-
 def test_no_task_needs_no_time():
     result = far(mig_of("A100"), np.empty((0, 5)))
     assert result.schedule.makespan_s == 0 and len(result.schedule.operated) == 0
-
-
-@pytest.mark.parametrize("model", ["A30", "A100"])
-def test_the_same_batch_gives_the_same_schedule(model):
-    mig = mig_of(model, 2)
-    times_s = any_times(np.random.default_rng(8), mig)
-    one = far(mig, times_s)
-    other = far(mig_of(model, 2), times_s.copy())
-    assert one.schedule.instance.tolist() == other.schedule.instance.tolist()
-    assert one.schedule.start_s.tolist() == other.schedule.start_s.tolist()
-    assert (one.member, one.moves, one.swaps, one.expected_s) == (other.member, other.moves, other.swaps,
-                                                                   other.expected_s)
 
 
 def test_times_are_left_alone():
@@ -363,27 +337,6 @@ def test_the_first_operation_is_the_one_the_rule_names():
     assert num_seen["move"] > 50 and num_seen["swap"] > 8
 
 
-def test_a_move_is_shorter_than_the_gap_and_nearest_to_half_of_it():
-    time_s = np.array([9.0, 5.0, 3.0, 10.0])
-    own = np.arange(4)
-    assert find_move(time_s, own, 10.0, 0.0) == 1            # |5 - 5| = 0
-    assert find_move(time_s, own, 8.0, 0.0) == 1             # |5 - 4| = |3 - 4|: the first one
-    assert find_move(time_s, own, 5.0, 0.0) == 2             # 5 would only hand the makespan on
-    assert find_move(time_s, own, 3.0, 0.0) == -1
-    assert find_move(time_s, own[:0], 100.0, 0.0) == -1
-
-
-def test_a_swap_gives_away_less_than_the_gap_and_nearest_to_half_of_it():
-    time_s = np.array([9.0, 5.0, 3.0, 8.0])
-    own = np.arange(2)
-    others = np.array([3, 2])                                # longest first
-    assert find_swap(time_s, own, others, 8.0, 0.0) == (0, 2)   # 9-3 = 6, 9-8 = 1, 5-3 = 2, 5-8 < 0; |6-4| = |2-4|
-    assert find_swap(time_s, own, others, 6.0, 0.0) == (1, 2)   # 6 is not below the gap, 2 is nearer to 3 than 1
-    assert find_swap(time_s, own, others, 2.0, 0.0) == (0, 3)   # only 1 is below 2
-    assert find_swap(time_s, own, others, 1.0, 0.0) == (-1, -1)
-    assert find_swap(time_s, own, others[:0], 9.0, 0.0) == (-1, -1)
-
-
 def swap_of_all_pairs(time_s, own, others, gap_s, slack_s):
     """Find the first task, with its first partner, of those whose exchange gives away nearest to half the gap."""
     gives_s = {(a, b): float(time_s[a] - time_s[b]) for a in own.tolist() for b in others.tolist()}
@@ -460,20 +413,6 @@ def test_a_refined_plan_that_ends_later_is_refused():
             assert far(mig, times_s).schedule.instance.tolist() == plan.tolist()
         assert far(mig, times_s).schedule.makespan_s == pytest.approx(min(kept_s, refined_s), rel=1e-12)
     assert num_refused > 0
-
-
-def test_generated_batches_of_section_6_are_within_their_range():
-    # rho of Table 4 is between 1.0 and 1.3; 8 batches per cell keep the means well inside 0.98 and 1.4
-    mig = mig_of("A100")
-    rng = np.random.default_rng(6)
-    for kind in SCALINGS:
-        for num_tasks in (10, 35):
-            rho = []
-            for _ in range(8):
-                times_s = generate_times(mig, num_tasks, SCALINGS[kind], WIDTHS["wide"], rng)
-                rho.append(far(mig, times_s).schedule.makespan_s * 7
-                           / (times_s * np.array(mig.sizes)).min(axis=1).sum())
-            assert 1 < np.mean(rho) < (1.4 if num_tasks == 10 else 1.06)
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

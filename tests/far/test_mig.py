@@ -59,18 +59,6 @@ def test_partitions_5_to_7_leave_slice_3_unused() -> None:
     assert all(slices | {3} == set(range(7)) for slices in computes)
 
 
-def test_partitions_of_every_gpu_are_the_same_shifted() -> None:
-    three = mig_of("A30", 3)
-    assert partitions(three, 14) == [tuple(i + 14 for i in p) for p in partitions(A30)]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_only_the_left_instance_of_size_3_blocks_more_than_it_computes_on(model: str) -> None:
-    tree = mig_of(model).tree
-    wide = [(int(f), int(s), int(w)) for f, s, w in zip(tree.first_slice, tree.size, tree.span, strict=True) if s != w]
-    assert wide == ([] if model == "A30" else [(0, 3, 4)])
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_children_name_their_parent_and_share_out_what_it_blocks(model: str) -> None:
     mig = mig_of(model, 2)
@@ -144,15 +132,6 @@ def test_every_kind_of_violation_is_named(message: str) -> None:
     tasks, operations, options = BROKEN[message]
     with pytest.raises(ValueError, match=message):
         check_schedule(schedule_of_rows(A30, tasks, operations), options.pop("times_s", TIMES_S), **options)
-
-
-def test_slice_3_is_not_free_beside_the_left_instance_of_size_3() -> None:
-    # S0-S2 is row 2 and S3 row 8; S0-S2 and S4-S6 (row 9) may exist together
-    nothing = schedule_of_rows(A100, [], [])
-    no_times = np.empty((0, 5))
-    check_schedule(nothing, no_times, existing=(2, 9))
-    with pytest.raises(ValueError, match="S0-S2 and S3 exist at the same time"):
-        check_schedule(nothing, no_times, existing=(2, 8))
 
 
 def test_gpus_have_a_sequence_each_unless_they_share_one() -> None:

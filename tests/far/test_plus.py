@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
-from sched_lab.far.plus import best_plans, energy, far_plus, heaviest_path_s, keep_best
+from sched_lab.far.plus import best_plans, energy, far_plus, heaviest_path_s
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import loads, run_plan
 from sched_lab.lab.frames import InputError
@@ -24,7 +24,7 @@ def random_times(mig, num_tasks, rng):
 def test_never_worse_than_far_and_always_valid():
     rng = np.random.default_rng(58)
     gained = 0
-    for k in range(160):
+    for k in range(64):
         mig = EVERY_MIG[k % len(EVERY_MIG)]
         times_s = random_times(mig, int(rng.integers(1, 16)), rng)
         better = far_plus(mig, times_s, proposals=1000, seed=k, max_visits=0 if k % 3 else 10_000)
@@ -32,16 +32,7 @@ def test_never_worse_than_far_and_always_valid():
         assert better.far_s == far(mig, times_s).schedule.makespan_s
         assert better.schedule.makespan_s <= better.far_s
         gained += better.schedule.makespan_s < better.far_s * 0.999
-    assert gained > 40  # a search that returned FAR's own schedule would pass all of the above
-
-
-def test_without_proposals_the_best_refined_member_is_left():
-    mig = mig_of("A100")
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        times_s = random_times(mig, 10, rng)
-        done = far_plus(mig, times_s, proposals=0, max_visits=0)
-        assert done.schedule.makespan_s == pytest.approx(min(done.family_s, done.far_s))
+    assert gained > 16  # a search that returned FAR's own schedule would pass all of the above
 
 
 def test_more_than_one_seed_and_each_gives_the_same_schedule_again():
@@ -76,14 +67,6 @@ def test_best_plans_are_sorted_distinct_and_hold_what_far_finds():
         assert makespans_s[0] <= far(mig, times_s).schedule.makespan_s + 1e-9
         for plan, makespan_s in zip(plans, makespans_s, strict=True):
             assert run_plan(mig.tree, loads(mig.tree, times_s, plan)).makespan_s == makespan_s
-
-
-def test_keep_best_inserts_in_order_and_refuses_equals():
-    plans = np.zeros((3, 1), np.int64)
-    makespans_s = np.full(3, np.inf)
-    for plan, makespan_s in ((1, 5.0), (2, 3.0), (3, 5.0), (4, 4.0), (5, 9.0)):
-        keep_best(plans, makespans_s, np.array([plan]), makespan_s)
-    assert plans[:, 0].tolist() == [2, 4, 1] and makespans_s.tolist() == [3.0, 4.0, 5.0]
 
 
 def test_the_limit_never_hides_a_proposal_that_keeps_it():

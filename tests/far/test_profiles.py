@@ -272,9 +272,11 @@ def test_the_fluid_bound_is_below_the_linear_program_and_near_it():
     assert 0.97 * exact <= fluid_s(resources, batch.times_s)[0] <= exact * (1 + 1e-9)
 
 
-def test_mixed_far_ends_after_the_bound_and_is_valid():
+@pytest.mark.parametrize("models", [("H100 PCIe", "H200", "A30"), ("A30", "H100 PCIe")])
+def test_mixed_far_ends_after_the_bound_and_is_valid(models):
+    """Also where a GPU of fewer slices comes first."""
     rng = np.random.default_rng(3)
-    mig = profiled([H100, H200, model_named("A30")])
+    mig = profiled([model_named(name) for name in models])
     for _ in range(4):
         batch = batch_of(random_problem(rng, mig, 7).times_s)
         schedule = schedule_by_parts(mig, batch.times_s, far_mixed(mig, batch.times_s))
