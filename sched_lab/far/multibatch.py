@@ -389,28 +389,17 @@ def task_starts(tree: Tree, times_s: Floats, appended: Appended) -> tuple[Floats
     return begin_s, begin_s + time_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-023
-def _columns(begins_s: Floats, duration_s: Floats, creates: bool) -> tuple[NDArray[Any], ...]:
-    """Instance, whether it is a creation, begin and end of the operations of one kind.
-
-    Parameters
-    ----------
-    begins_s : (batches, instances) when an operation begins, NaN where there is none
-    duration_s : (instances,) how long it takes
-    creates : whether it is a creation
-    """
-    instance = np.nonzero(~np.isnan(begins_s))[1]
-    begin_s = begins_s[~np.isnan(begins_s)]
-    return instance, np.full(len(instance), creates), begin_s, begin_s + duration_s[instance]
-
-
 def _operations(tree: Tree, pages: Sequence[Timeline]) -> list[NDArray[Any]]:
     """Instance, whether it is a creation, begin and end of all operations of a chain, by begin."""
-    created_s = np.array([page.created_s for page in pages]) - tree.create_s
-    closing_s = np.array([page.closing_s for page in pages])
-    cleared_s = np.array([page.cleared_s for page in pages])
-    kinds = (_columns(created_s, tree.create_s, True),
-             _columns(closing_s, tree.destroy_s, False),
-             _columns(cleared_s, tree.destroy_s, False))
+    kinds = []
+    for begins_s, duration_s, creates in (
+            ([page.created_s - tree.create_s for page in pages], tree.create_s, True),
+            ([page.closing_s for page in pages], tree.destroy_s, False),
+            ([page.cleared_s for page in pages], tree.destroy_s, False)):
+        instance = np.nonzero(~np.isnan(begins_s))[1]
+        begin_s = np.array(begins_s)[~np.isnan(begins_s)]
+        kinds.append((instance, np.full(len(instance), creates), begin_s,
+                      begin_s + duration_s[instance]))
     columns = [np.concatenate(column) for column in zip(*kinds, strict=True)]
     order = np.argsort(columns[2], kind="stable")
     return [column[order] for column in columns]
@@ -444,32 +433,9 @@ def _checked(mig: Mig, batches_times_s: Sequence[Floats], plans: Sequence[Intege
                              mend="choose a size it fits")
     return list(zip(times_s, plans, releases_s, strict=True))
 
-# %% ../../nbs/54_multibatch.ipynb #54-024p
-def _joined(mig: Mig, batches: Sequence[tuple[Floats, Integers, float]], reverses: bool,
-            moves: bool, overlaps: bool) -> Chain:
-    """Append batch after batch; unless they may overlap, each one after all earlier tasks."""
-    page = idle(mig)
-    pages = []
-    rows = []
-    for k, (times_s, plan, release_s) in enumerate(batches):
-        from_s = release_s if overlaps else max(release_s, page.end_s.max())
-        found = append(mig.tree, times_s, plan, page, reverses and k % 2 == 1, from_s,
-                       moves and k > 0)
-        start_s, end_s = task_starts(mig.tree, times_s, found)
-        alone_s = run_plan(mig.tree, loads(mig.tree, times_s, plan)).makespan_s
-        rows.append((found.plan, start_s, end_s, start_s.min(initial=np.inf),
-                     end_s.max(initial=from_s), alone_s, *found[1:4]))
-        page = found.page
-        pages.append(page)
-    plans, starts_s, ends_s, *of_batches = zip(*rows, strict=True)
-    schedule = Schedule(mig, np.concatenate(plans), np.concatenate(starts_s),
-                        np.concatenate(ends_s), *_operations(mig.tree, pages))
-    batch = np.repeat(np.arange(len(plans)), [len(plan) for plan in plans])
-    return Chain(schedule, batch, *map(np.array, of_batches))
-
 # %% ../../nbs/54_multibatch.ipynb #54-025
 def chain(mig: Mig, batches_times_s: Sequence[Floats], *, reverses: bool = True, moves: bool = True,
-          plans: Sequence[Integers] | None = None,
+          overlaps: bool = True, plans: Sequence[Integers] | None = None,
           release_s: Sequence[float] | None = None) -> Chain:
     """Run batches one after the other, overlapping them where slices are free (Section 4).
 
@@ -479,6 +445,7 @@ def chain(mig: Mig, batches_times_s: Sequence[Floats], *, reverses: bool = True,
     batches_times_s : run times of each batch, (tasks, sizes) in s
     reverses : every second batch runs leaves first
     moves : tasks of a batch are moved and swapped to fit it to the batches before
+    overlaps : a batch may start before all earlier tasks have ended
     plans : of each batch; by default those of FAR
     release_s : (batches,) when each batch, or its first task, may start; by default 0
 
@@ -486,21 +453,35 @@ def chain(mig: Mig, batches_times_s: Sequence[Floats], *, reverses: bool = True,
     ------
     InputError : if there is no batch, or times, plans or releases cannot be used
     """
-    batches = _checked(mig, batches_times_s, plans, release_s)
-    return _joined(mig, batches, reverses, moves, overlaps=True)
+    page = idle(mig)
+    pages = []
+    rows = []
+    for k, (times_s, plan, from_s) in enumerate(_checked(mig, batches_times_s, plans, release_s)):
+        from_s = from_s if overlaps else max(from_s, page.end_s.max())
+        found = append(mig.tree, times_s, plan, page, reverses and k % 2 == 1, from_s,
+                       moves and k > 0)
+        start_s, end_s = task_starts(mig.tree, times_s, found)
+        alone_s = run_plan(mig.tree, loads(mig.tree, times_s, plan)).makespan_s
+        rows.append((found.plan, start_s, end_s, start_s.min(initial=np.inf),
+                     end_s.max(initial=from_s), alone_s, *found[1:4]))
+        page = found.page
+        pages.append(page)
+    all_plans, starts_s, ends_s, *of_batches = zip(*rows, strict=True)
+    schedule = Schedule(mig, np.concatenate(all_plans), np.concatenate(starts_s),
+                        np.concatenate(ends_s), *_operations(mig.tree, pages))
+    batch = np.repeat(np.arange(len(rows)), [len(plan) for plan in all_plans])
+    return Chain(schedule, batch, *map(np.array, of_batches))
 
 # %% ../../nbs/54_multibatch.ipynb #54-025b
-def trivial_chain(mig: Mig, batches_times_s: Sequence[Floats], *,
-                  plans: Sequence[Integers] | None = None,
-                  release_s: Sequence[float] | None = None) -> Chain:
+def trivial_chain(mig: Mig, batches_times_s: Sequence[Floats], **terms: Any) -> Chain:
     """The same batches, each root first and started when all earlier tasks have ended.
 
     Parameters
     ----------
-    mig, batches_times_s, plans, release_s : as for `chain`
+    mig, batches_times_s : as for `chain`
+    terms : plans and release_s, as for `chain`
     """
-    batches = _checked(mig, batches_times_s, plans, release_s)
-    return _joined(mig, batches, reverses=False, moves=False, overlaps=False)
+    return chain(mig, batches_times_s, reverses=False, moves=False, overlaps=False, **terms)
 
 # %% ../../nbs/54_multibatch.ipynb #54-030
 def gain_percent(reference_s: float, makespan_s: float) -> float:

@@ -178,7 +178,7 @@ def test_no_bound_lies_above_the_best_of_all_schedules(name):
     free = without_reconfiguration(mig)
     rng = np.random.default_rng(sum(map(ord, name)))
     num_reached = 0
-    for trial in range(5):
+    for trial in range(3):
         batch = drawn(rng, mig, num_tasks, columns, held)
         for objective in OBJECTIVES:
             bound_s = tardiness_bound(mig, batch) if objective == "tardiness" else bound(mig, batch)
@@ -200,7 +200,7 @@ def test_no_bound_of_a_batch_that_is_all_there_lies_above_the_best_of_all_schedu
     mig = make()
     free = without_reconfiguration(mig)
     rng = np.random.default_rng(sum(map(ord, name)) + 1)
-    for _ in range(4):
+    for _ in range(2):
         batch = replace(drawn(rng, mig, num_tasks, columns, []), terms=None)
         times_s = batch.times_s
         assert not is_below(mig, batch, max(bound(mig, batch), mixed_bound(mig, times_s)))

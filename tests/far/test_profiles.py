@@ -17,11 +17,10 @@ from sched_lab.far.due import (
     best_list,
     far_dated,
     tardiness_bound,
-    tardiness_s,
     value_of,
 )
 from sched_lab.far.energy import energy_of, holdings_of
-from sched_lab.far.files import Now, read_gpus, read_now, read_operations, read_profiled, with_now
+from sched_lab.far.files import read_gpus, read_now, read_operations, read_profiled
 from sched_lab.far.layout import layout_script, mig_parted, stages_of
 from sched_lab.far.lists import OPEN, play
 from sched_lab.far.mig import Schedule, mig_of, without_reconfiguration
@@ -434,10 +433,3 @@ def test_the_example_of_an_operator_runs(tmp_path, monkeypatch, capsys):
     assert table["tardiness_s"].to_numpy() == pytest.approx(late.to_numpy())
     assert call(f"{asked} --policy optimal --out other") == 2 and call(f"{asked} --gpus 2 --out other") == 2
     capsys.readouterr()
-
-
-def test_a_batch_with_now_is_the_batch_and_its_instances():
-    mig = profiled([H100], now=[(0, "2g.20gb", 2)])
-    batch = with_now(mig, batch_of(np.ones((1, len(mig.columns)))), [Now(0, "2g.20gb", 2, 9.0)])
-    assert mig.name(batch.terms.instance[0]) == "GPU 0 2g.20gb:2" and batch.terms.until_s.tolist() == [9.0]
-    assert tardiness_s(batch.terms, np.array([5.0])).tolist() == [0]
