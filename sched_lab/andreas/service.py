@@ -190,7 +190,7 @@ class Book:
 
     Attributes
     ----------
-    damaged : stored jobs and samples that cannot be read, with the reason; their ids stay taken
+    damaged : stored rows that cannot be read, by table and id, with the reason; their ids stay taken
     last_number : of all stored jobs, the damaged ones included
     """
 
@@ -201,7 +201,7 @@ class Book:
     nodes: dict[str, Node] = field(default_factory=dict)
     samples: dict[str, Measure] = field(default_factory=dict)
     pools: dict[tuple[str, int], dict[str, Pool]] = field(default_factory=dict)
-    damaged: dict[tuple[Literal["job", "sample"], str], str] = field(default_factory=dict)
+    damaged: dict[tuple[str, str], str] = field(default_factory=dict)
     last_number: int = 0
     version: int = 0
     revision: int = 0

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import Field, FiniteFloat, ValidationError, model_validator
-from sqlalchemy import Connection, Row, Table, bindparam, insert, select, update
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from sqlalchemy import Connection, Row, Table, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ..lab.frames import InputError, SchedLabError
@@ -19,6 +19,7 @@ from .model import Configuration, Instant, Name, split_configuration
 from .service import Book, Bounds, Change, Job, Join, Measure, Node, Submit, offers
 
 LOG = logging.getLogger("sched_lab.serve")
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class Gone(SchedLabError):
@@ -85,60 +86,37 @@ class StoredJob(Submit):
         return self
 
 
-def job_in(row: Row[Any]) -> Job:
-    """A row of the table of jobs, placed or not.
-
-    Raises
-    ------
-    ValidationError : a value is impossible
-    """
-    stored = StoredJob.model_validate(row, from_attributes=True).model_dump()
-    given = Submit.model_construct(**{name: stored.pop(name) for name in Submit.model_fields})
-    return Job(given=given, **stored)
-
-
-def leave_out(table: Table, row: Row[Any], error: ValidationError) -> str:
-    """Say that a row is left out; return the first thing that is wrong with it."""
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    why = f"{place} {first['input']!r:.60}: {first['msg']}" if place else first["msg"]
-    fields = {"table": table.name, "row": getattr(row, "number", None) or row.id, "why": why}
-    LOG.error("a row of the database cannot be read, and is left out", extra={"fields": fields})
-    return why
-
-
-def read_nodes(book: Book, connection: Connection) -> None:
-    """Read nodes."""
-    for row in connection.execute(select(NODE).order_by(NODE.c.id)):
+def rows_of(book: Book, connection: Connection, table: Table,
+            form: type[Form]) -> Iterator[tuple[Row[Any], Form]]:
+    """Rows of a table, in order, with what each says; who cannot be read is left out."""
+    for row in connection.execute(select(table).order_by(*table.primary_key)):
         try:
-            given = Join.model_validate({"gpu": row.gpu, "num_gpus": row.num_gpus})
+            given = form.model_validate(row, from_attributes=True)
         except ValidationError as error:
-            leave_out(NODE, row, error)
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            why = f"{place} {first['input']!r:.60}: {first['msg']}" if place else first["msg"]
+            fields = {"table": table.name, "row": row[0], "why": why}
+            LOG.error("a row of the database cannot be read, and is left out",
+                      extra={"fields": fields})
+            book.damaged[table.name, row.id] = why
         else:
-            book.nodes[row.id] = Node(row.id, given.gpu, given.num_gpus, bool(row.is_present))
+            yield row, given
 
 
-def read_samples(book: Book, connection: Connection) -> None:
-    """Read samples."""
-    for row in connection.execute(select(SAMPLE).order_by(SAMPLE.c.number)):
-        try:
-            book.put_sample(Measure.model_validate(row, from_attributes=True))
-        except ValidationError as error:
-            book.damaged["sample", str(row.id)] = leave_out(SAMPLE, row, error)
-
-
-def read_jobs(book: Book, connection: Connection) -> None:
-    """Read jobs, after nodes and samples; who is where there is no place for it waits."""
+def read_rows(book: Book, connection: Connection) -> None:
+    """Read nodes, samples and jobs; who is where there is no place for it waits."""
+    for row, node in rows_of(book, connection, NODE, Join):
+        book.nodes[row.id] = Node(row.id, node.gpu, node.num_gpus, bool(row.is_present))
+    for _, sample in rows_of(book, connection, SAMPLE, Measure):
+        book.put_sample(sample)
     free = {name: node.num_gpus for name, node in book.nodes.items() if node.is_present}
-    for row in connection.execute(select(JOB).order_by(JOB.c.number)):
-        book.last_number = max(book.last_number, row.number)
-        try:
-            job = job_in(row)
-        except ValidationError as error:
-            book.damaged["job", str(row.id)] = leave_out(JOB, row, error)
-            continue
+    for _, stored in rows_of(book, connection, JOB, StoredJob):
+        fields = stored.model_dump()
+        given = Submit.model_construct(**{name: fields.pop(name) for name in Submit.model_fields})
+        job = Job(given=given, **fields)
         if job.node is not None and job.configuration is not None:
-            times = book.epoch_s(job.given.application, job.given.batch)
+            times = book.epoch_s(given.application, given.batch)
             gpus = split_configuration(job.configuration)[1]
             if (gpus <= free.get(job.node, 0) and job.configuration in times
                     and offers(book.nodes[job.node], job.configuration)):
@@ -146,6 +124,7 @@ def read_jobs(book: Book, connection: Connection) -> None:
             else:
                 job = replace(job, node=None, configuration=None, start_s=None)
         book.put(job)
+    book.last_number = connection.execute(select(func.max(JOB.c.number))).scalar() or 0
 
 
 class Store:
@@ -207,11 +186,8 @@ def read_book(store: Store, prices: Mapping[str, float], bounds: Bounds | None =
             last_s = connection.execute(select(WRITER.c.last_s)).scalar() or 0.0
             store.claim(connection, last_s, 1 if is_first else 0)
             row = connection.execute(select(WRITER)).one()
-            read_nodes(book, connection)
-            read_samples(book, connection)
-            read_jobs(book, connection)
-            newest = select(DECISION.c.number).order_by(DECISION.c.number.desc()).limit(1)
-            book.version = connection.execute(newest).scalar() or 0
+            read_rows(book, connection)
+            book.version = connection.execute(select(func.max(DECISION.c.number))).scalar() or 0
         store.generation = row.generation
     except SQLAlchemyError as error:
         raise Gone(words_of(error)) from error
