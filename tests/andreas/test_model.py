@@ -196,12 +196,6 @@ def used_gpus(node: list[int], configuration: list[int]) -> list[int]:
                             Assignment(np.array(node), np.array(configuration))).tolist()
 
 
-def test_a_valid_assignment_gives_the_gpus_in_use():
-    assert used_gpus([0, 1], [TESLA_2, TURING_1]) == [2, 1]
-    assert used_gpus([0, 0], [TESLA_1, TESLA_1]) == [2, 0]
-    assert used_gpus([-1, 1], [-1, TURING_1]) == [0, 1]
-
-
 @pytest.mark.parametrize(("node", "configuration", "message"), [
     ([0], [TESLA_1, TESLA_1], "2 jobs, but 1 nodes and 2 configurations"),
     ([0, -1], [0, 0], "job 1 has half a place"), ([0, 1], [0, -1], "job 1 has half a place"),

@@ -271,7 +271,7 @@ def small_instances(draw: st.DrawFn) -> Instance:
     return parse_instance({"nodes": nodes, "cost_eur_per_h": price, "jobs": jobs})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(small_instances(), st.sampled_from(sorted(day_policies())), st.sampled_from(sorted(LOSSES)),
        st.sampled_from([np.inf, 700.0, 1000.0]))
 def test_the_books_of_any_small_day_can_be_closed(instance, policy, loss, period_s):
@@ -293,10 +293,9 @@ def test_the_books_can_be_closed_with_a_short_period(instance, policy, loss, per
 
 @pytest.mark.parametrize("policy", day_policies())
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("instance", [armida(), generate(4000, 2, 1.7, scenario=2)], ids=["armida", "drawn"])
-def test_the_books_of_a_larger_day_can_be_closed(instance, loss, policy):
-    period_s = 1800.0
-    check_books(simulate(instance, policy, loss=loss, period_s=period_s, how=FEW), period_s, loss)
+def test_the_books_of_a_larger_day_can_be_closed(loss, policy):
+    instance = generate(4000, 2, 1.7, scenario=2)
+    check_books(simulate(instance, policy, loss=loss, period_s=1800.0, how=FEW), 1800.0, loss)
 
 
 # --- seeds, periods, order -------------------------------------------------------------------------------------------
