@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 from sched_lab.far.allocations import family
 from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.refine import (
-    Lists,
-    alternative,
     best_plan,
-    critical_leaves,
     far,
     find_swap,
-    hand_over,
-    latest_s,
-    lists_of,
     refine,
-    shorten,
-    slice_ends,
 )
 from sched_lab.far.repartition import loads, longest_first, repartition, run_plan, schedule_of
 from sched_lab.lab.frames import InputError
@@ -309,34 +301,6 @@ def test_algorithm_2_is_its_plain_form():
     assert counts["move"] > 100 and counts["swap"] > 20
 
 
-def test_the_first_operation_is_the_one_the_rule_names():
-    num_seen = {"move": 0, "swap": 0}
-    for mig, times_s, plan, end_s in batches_to_refine(300):
-        time_s = times_s[np.arange(len(plan)), mig.tree.size_index[plan]]
-        slice_s = slice_ends(mig.tree, end_s)
-        before = plan.tolist()
-        first = next(iter(plain_refine(mig, times_s, plan.tolist(), end_s)[0]), None)
-        makespan_s = float(slice_s.max())
-        queue = [int(i) for i in critical_leaves(mig.tree, slice_s)]
-        lists = Lists(*lists_of(np.argsort(-time_s, kind="stable"), plan, len(mig.tree.gpu)))
-        for i in queue:  # grows while we walk through it
-            if mig.tree.parent[i] < 0 or shorten(mig.tree, time_s, lists, slice_s, i, makespan_s):
-                break
-            if mig.tree.parent[i] not in queue:
-                queue.append(int(mig.tree.parent[i]))
-        plan[lists.task] = np.repeat(np.arange(len(mig.tree.gpu)), np.diff(lists.begin))
-        changed = [task for task in range(len(plan)) if plan[task] != before[task]]
-        if first is None:
-            assert changed == []
-        elif first[0] == "move":
-            assert changed == [first[1]] and plan[first[1]] == first[3] and before[first[1]] == first[2]
-        else:
-            assert changed == sorted([first[1], first[3]]) and before[first[1]] == first[2] == plan[first[3]]
-        if first is not None:
-            num_seen[first[0]] += 1
-    assert num_seen["move"] > 50 and num_seen["swap"] > 8
-
-
 def swap_of_all_pairs(time_s, own, others, gap_s, slack_s):
     """Find the first task, with its first partner, of those whose exchange gives away nearest to half the gap."""
     gives_s = {(a, b): float(time_s[a] - time_s[b]) for a in own.tolist() for b in others.tolist()}
@@ -356,32 +320,6 @@ def test_two_pointers_find_the_swap_that_all_pairs_find(seed):
     gap_s = float(rng.choice([-1.0, 2.0, 1.0, 0.5]) * np.ptp(time_s) * rng.choice([1.0, 1.0, rng.random()]))
     slack_s = float(rng.choice([0.0, 1e-9 * time_s.max(), abs(gap_s) / 3]))
     assert find_swap(time_s, own, others, gap_s, slack_s) == swap_of_all_pairs(time_s, own, others, gap_s, slack_s)
-
-
-def test_lists_stay_in_order_when_tasks_change_their_instances():
-    rng = np.random.default_rng(11)
-    for _ in range(100):
-        time_s = rng.integers(1, 6, rng.integers(1, 20)).astype(float)
-        instance = rng.integers(0, 4, len(time_s))
-        lists = Lists(*lists_of(np.argsort(-time_s, kind="stable"), instance, 4))
-        for _ in range(10):
-            task, target = int(rng.integers(len(time_s))), int(rng.integers(4))
-            if instance[task] != target:
-                hand_over(lists, time_s, task, int(instance[task]), target)
-                instance[task] = target
-            expected = sorted(range(len(time_s)), key=lambda row: (instance[row], -time_s[row], row))
-            assert lists.task.tolist() == expected
-            assert lists.begin.tolist() == [0, *np.cumsum(np.bincount(instance, minlength=4)).tolist()]
-
-
-def test_the_left_instance_of_size_3_ends_with_its_fourth_slice():
-    mig = mig_of("A100")
-    rows = {mig.name(i): i for i in range(len(mig.tree.gpu))}
-    slice_s = np.array([[1.0, 2, 3, 9, 5, 6, 7]])
-    assert latest_s(mig.tree, slice_s, rows["S0-S2"]) == 9          # S3 is blocked too
-    assert alternative(mig.tree, slice_s, rows["S0-S2"]) == rows["S4-S6"]
-    assert alternative(mig.tree, slice_s, rows["S6"]) == rows["S0"]
-    assert alternative(mig.tree, slice_s, rows["S0-S3"]) == alternative(mig.tree, slice_s, rows["S0-S6"]) == -1
 
 
 def test_without_reconfiguration_refinement_expects_what_happens_and_does_not_harm():
