@@ -52,9 +52,9 @@ def rows_of(profiles: Sequence[MigProfile], now: Sequence[tuple[str, int]] = ())
         for start in list(dict.fromkeys([*own, *reversed(one.starts)]))[:one.most]:
             rows.append(Row(start, min(start + one.memory_slices, slices) - start, number, start))
     rows.sort(key=lambda row: (row.first, -row.span, -row.profile))
-    for one, other in combinations(rows, 2):
-        if one.first < other.first < one.first + one.span < other.first + other.span:
-            raise InputError(f"instances of {profiles[one.profile].name} and "
+    for row, other in combinations(rows, 2):
+        if row.first < other.first < row.first + row.span < other.first + other.span:
+            raise InputError(f"instances of {profiles[row.profile].name} and "
                              f"{profiles[other.profile].name} do not form a tree",
                              mend="choose another GPU model")
     return rows

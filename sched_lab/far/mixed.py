@@ -42,7 +42,7 @@ def _part(mig: ProfileMig, model: str, is_kept: list[bool]) -> Part:
                         if name == model and is_kept[k]])
     gpus = [g for g, one in enumerate(mig.gpus) if one.name == model]
     rows = np.flatnonzero(np.isin(tree.size_index, columns) & np.isin(tree.gpu, gpus))
-    own = Tree(*(column[rows] for column in tree))
+    own = Tree._make(column[rows] for column in tree)
     parent, children = _relatives(own.gpu, own.first_slice, own.span)
     own = own._replace(gpu=np.searchsorted(gpus, own.gpu), parent=parent, children=children,
                        size_index=np.searchsorted(columns, own.size_index),
