@@ -22,7 +22,6 @@ from ..read.devices import MIG, amounts_shown
 from ..read.kubernetes import (
     Dump,
     Holding,
-    Item,
     NodeGpus,
     asked_by_pod,
     attribute,
@@ -33,7 +32,7 @@ from ..read.kubernetes import (
     pod_name,
     requested_by,
 )
-from ..read.objects import dig, objects_at, text_at, texts_at, whole
+from ..read.objects import Item, dig, objects_at, text_at, texts_at, whole
 from ..read.tables import Ledger, Source, milli_of_profile, profile_named, sources_of
 
 __all__ = ['read_mig', 'instances_of', 'recommend_mig']

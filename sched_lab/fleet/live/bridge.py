@@ -11,19 +11,24 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...lab.frames import InputError, OutputError
-from ..read.devices import GPU, OTHER_GPUS, SHARED, VIRTUAL
+from ..read.devices import GPU, OPENB, SHARED, UNDERSTOOD, VIRTUAL
 from ..read.kubernetes import (
+    ENDED,
+    RESERVES,
+    TOLERATION,
+    Amounts,
     Dump,
-    Item,
     NodeGpus,
     asked_by_pod,
+    constraints_of,
+    demand_of,
     gpus_of,
+    is_reservation,
     models_wanted,
     node_row,
     pod_name,
-    pod_rows,
 )
-from ..read.objects import as_json, dig, objects_at, quantity, text_at, texts_at
+from ..read.objects import Item, as_json, dig, quantity, text_at
 from ..read.tables import Ledger
 from .core import (
     Asked,
@@ -114,23 +119,6 @@ class Reasons(Ledger):
         self.said.append(reason)
 
 
-def item_of(kind: str, body: dict[str, Any]) -> Item:
-    """An object as the readers take it."""
-    return Item("", 0, kind, body)
-
-
-def with_tolerations(constraints: str, body: dict[str, Any]) -> str:
-    """The same constraints, with every toleration of taints that keep pods away."""
-    names = ("key", "operator", "value", "effect")
-    tolerations = [{name: text_at(one, name) for name in names if name in one}
-                   for one in objects_at(body, "spec", "tolerations")
-                   if text_at(one, "effect") != "PreferNoSchedule"]
-    said = json.loads(constraints) if constraints else {}
-    said.pop("devices", None)  # the scheduler asks about nodes that have them
-    said |= {"tolerations": tolerations} if tolerations else {}
-    return as_json(said) if said else ""
-
-
 GPU_INDEX = "alibabacloud.com/gpu-index"
 GPU_LIST = re.compile(r"\d{1,4}(?:-\d{1,4})*")
 
@@ -149,6 +137,16 @@ def gpu_list_of(written: str, num_gpus: int, on_node: int | None) -> str:
     numbers = sorted({int(number) for number in text.split("-")})
     is_there = on_node is None or numbers[-1] < on_node
     return "-".join(map(str, numbers)) if len(numbers) == num_gpus and is_there else ""
+
+
+def uid_of(body: dict[str, Any]) -> str:
+    """UID of an object; namespace and name if it has none."""
+    return text_at(body, "metadata", "uid") or pod_name(Item("Pod", body))
+
+
+def is_over(body: dict[str, Any]) -> bool:
+    """Whether a pod has ended, and holds nothing any more."""
+    return text_at(body, "status", "phase") in ENDED
 
 
 class Objects:
@@ -172,127 +170,88 @@ class Objects:
     def node(self, body: dict[str, Any]) -> LiveNode:
         """A node, which is remembered."""
         dump = Dump(Reasons())
-        item = item_of("Node", body)
-        gpus = gpus_of(item, dump, {})
+        item = Item("Node", body)
+        gpus = self.gpus[item.name] = gpus_of(item, dump, {})
         row = node_row(item, dump, gpus)
-        self.gpus[row["name"]] = gpus
+        del row["gpu_memory_mib"]
         if not gpus.profile:  # the others are for pods that ask for instances
             row["num_gpus"] = gpus.uncut
-        del row["gpu_memory_mib"]
         return LiveNode(**row)
 
     def pod(self, body: dict[str, Any]) -> LivePod | None:
-        """A pod with what it holds, or asks for; None if it only reserves GPUs for others."""
-        node = text_at(body, "spec", "nodeName")
-        nodes = self.known([node]) if node else self.gpus.copy()  # others may write meanwhile
-        return self.read(body, Dump(Reasons(), nodes=nodes))
+        """A pod with what it holds, or asks for; None if it has ended, or reserves for others."""
+        item = left_to_us(body)
+        if is_over(body) or is_reservation(item):
+            return None
+        nodes = self.known([item.node]) if item.node else self.gpus.copy()  # others may write
+        dump = Dump(Reasons(), nodes=nodes)
+        return self.live_pod(item, dump, asked_by_pod(item, dump))
 
     def known(self, names: Sequence[str]) -> dict[str, NodeGpus]:
         """What is remembered of some nodes."""
         found = ((name, self.gpus.get(name)) for name in names)
         return {name: gpus for name, gpus in found if gpus is not None}
 
-    def read(self, body: dict[str, Any], dump: Dump) -> LivePod | None:
-        """A pod, read beside some nodes; what the readers say is in the ledger of `dump`."""
-        spec = dig(body, "spec")
-        if isinstance(spec, dict) and "resourceClaims" in spec:  # the scheduler allocates them
-            body = {**body, "spec": {name: spec[name] for name in spec if name != "resourceClaims"}}
-        item = item_of("Pod", body)
-        rows = pod_rows(item, dump)
-        if not rows:
-            return None
-        first = rows[0]
-        gpus = dump.nodes.get(first["node"])
+    def live_pod(self, item: Item, dump: Dump, asked: Amounts) -> LivePod:
+        """A pod that asks for such amounts, beside some nodes."""
+        demand = demand_of(item, dump, asked)
+        gpus = dump.nodes.get(item.node)
         is_alike = gpus is not None and bool(gpus.profile)
-        shares = [self.share(row, body, gpus) for row in rows if row["num_gpus"] > 0
-                  and (is_alike or not row["node"] or not row.get("mig_profile"))]
-        return LivePod(
-            uid_of(body), pod_name(item), first["cpu_milli"], first["memory_mib"], tuple(shares),
-            first["gpu_models"], with_tolerations(first["constraints"], body), first["node"])
-
-    def share(self, row: dict[str, Any], body: dict[str, Any], gpus: NodeGpus | None) -> Share:
-        """Share of GPUs in a row; which GPUs, if the pod has a node and says so."""
-        count = row["num_gpus"]
-        if not row["node"]:
-            return Share(count, row["gpu_milli"])
-        written = text_at(body, "metadata", "annotations", self.gpu_index)
-        listed = gpu_list_of(written or row.get("gpu_list", ""), count, gpus and gpus.num_gpus)
-        return Share(count, row["gpu_milli"], listed)
-
-
-def uid_of(body: dict[str, Any]) -> str:
-    """UID of an object; namespace and name if it has none."""
-    return text_at(body, "metadata", "uid") or pod_name(item_of("Pod", body))
+        written = item.annotations.get(self.gpu_index, "")
+        shares = []
+        for one in demand.holdings:
+            if one.num_gpus > 0 and (is_alike or not item.node or not one.mig_profile):
+                listed = gpu_list_of(written or one.gpu_list, one.num_gpus,
+                                     gpus and gpus.num_gpus) if item.node else ""
+                shares.append(Share(one.num_gpus, one.gpu_milli, listed))
+        said = json.loads(constraints_of(item, dump) or "{}")
+        tolerations = [{name: text_at(one, name) for name in TOLERATION if name in one}
+                       for one in item.objects("spec", "tolerations")
+                       if text_at(one, "effect") != "PreferNoSchedule"]  # more than a dump keeps
+        said |= {"tolerations": tolerations} if tolerations else {}
+        return LivePod(uid_of(item.body), pod_name(item), demand.cpu_milli, demand.memory_mib,
+                       tuple(shares), models_wanted(item), as_json(said) if said else "", item.node)
 
 
-def is_over(body: dict[str, Any]) -> bool:
-    """Whether a pod has ended, and holds nothing any more."""
-    return text_at(body, "status", "phase") in ("Succeeded", "Failed")
+def left_to_us(body: dict[str, Any], **changes: Any) -> Item:
+    """A pod without its claims, which the scheduler allocates, and with changes to its `spec`."""
+    spec = body.get("spec")
+    kept = {name: value for name, value in spec.items() if name != "resourceClaims"} if isinstance(
+        spec, dict) else {}
+    return Item("Pod", {**body, "spec": {**kept, **changes}})
 
 
 DOUBTS = (  # of the readers; a promise is not made on them
     "is no quantity", "is no number", "is no share of a GPU", "more than a GPU",
-    "of unknown memory", "reserves a GPU")
-READ_FROM = {  # resources and annotations with GPUs in their names that the readers understand
-    "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-count", "nvidia.com/gpu.shared",
-    *OTHER_GPUS, *(name for names in VIRTUAL for name in names if name)}
+    "of unknown memory")
 GPU_WORDS = re.compile(r"gpu|cuda|/mig-", re.I)
 MODEL_RULES = ("nvidia.com/nouse-gputype", "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid")
-BY_MEMORY = tuple(names[1] for names in VIRTUAL)
+SHARES = ("gpu-fraction", "gpu-memory", OPENB, "alibabacloud.com/gpu-count")  # in annotations
+MAKERS = {"alibabacloud.com": "openb", "volcano.sh": "Volcano", "nvidia.com": "NVIDIA"}
+BY_MEMORY = (*(names[1] for names in VIRTUAL), "gpu-memory")
 BY_PERCENT = tuple(name for names in VIRTUAL for name in names[2:] if name)
-
-
-class Eligibility(NamedTuple):
-    """What a pod asks for and where it may go, as the live cluster is asked, or why it cannot be.
-
-    Parameters
-    ----------
-    pod : that asks; None if it only reserves GPUs for others
-    nodes : that it may go to
-    excluded : nodes on which it would not get what it names, with the reason
-    refused : why nothing can be promised; empty if it can
-    """
-
-    pod: LivePod | None
-    nodes: tuple[str, ...]
-    excluded: dict[str, str] = {}
-    refused: str = ""
-
-
-def named_amounts(body: dict[str, Any]) -> dict[str, Any]:
-    """What a pod asks for that has to do with GPUs: resources and annotations, by name."""
-    item = item_of("Pod", body)
-    asked = asked_by_pod(item, Dump(Reasons()))
-    said = texts_at(body, "metadata", "annotations")
-    names = ("gpu-fraction", "gpu-memory", "alibabacloud.com/gpu-milli",
-             "alibabacloud.com/gpu-count", *MODEL_RULES)
-    found: dict[str, Any] = {name: said[name] for name in names if said.get(name)}
-    return {**{name: asked[name] for name in asked if GPU_WORDS.search(name) and asked[name]},
-            **found}
+PLAIN = (GPU, SHARED)
 
 
 def dialects_in(amounts: Mapping[str, Any]) -> set[str]:
     """Which ways of stating a share the names belong to."""
-    makers = {"alibabacloud.com": "openb", "volcano.sh": "Volcano", "nvidia.com": "NVIDIA"}
-    names = [name for name in amounts if name not in MODEL_RULES]
-    return {makers.get(name.partition("/")[0], name.partition("/")[0]) if "/" in name else "KAI"
-            for name in names}
+    makers = {name.partition("/")[0] if "/" in name else "KAI" for name in amounts
+              if name not in MODEL_RULES}
+    return {MAKERS.get(maker, maker) for maker in makers}
 
 
 def refusal_of_names(amounts: Mapping[str, Any]) -> str:
     """Why what a pod names cannot be promised, whatever the nodes; empty if it can."""
-    unread = [name for name in amounts
-              if "/" in name and name not in READ_FROM and name not in MODEL_RULES]
-    if unread:
-        return f"{unread[0]} is no share of a GPU that can be counted"
+    for name in amounts:
+        if "/" in name and name not in UNDERSTOOD and name not in MODEL_RULES:
+            return f"{name} is no share of a GPU that can be counted"
     for name in MODEL_RULES:
-        if amounts.get(name):
+        if name in amounts:
             return f"{name} chooses among GPUs, which is not represented"
     if len(dialects := dialects_in(amounts)) > 1:
         return f"GPUs are stated in several ways, {' and '.join(sorted(dialects))}"
-    place = "alibabacloud.com/gpu-"
-    if f"{place}count" in amounts and f"{place}milli" not in amounts:
-        return f"{place}count without {place}milli"
+    if "alibabacloud.com/gpu-count" in amounts and OPENB not in amounts:
+        return f"alibabacloud.com/gpu-count without {OPENB}"
     for name in BY_PERCENT:
         if (amounts.get(name) or 0) > 100:
             return f"{name} is more than 100 percent of a GPU"
@@ -301,7 +260,7 @@ def refusal_of_names(amounts: Mapping[str, Any]) -> str:
 
 def refusal_of_memory(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> str:
     """Why a share in MiB is none in thousandths on these nodes; empty if it is."""
-    name = next((name for name in (*BY_MEMORY, "gpu-memory") if amounts.get(name)), "")
+    name = next((name for name in BY_MEMORY if amounts.get(name)), "")
     if not name:
         return ""
     memories = {one.memory_mib for one in gpus if one.num_gpus}
@@ -310,24 +269,11 @@ def refusal_of_memory(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> s
     if len(memories) > 1:
         said = ", ".join(map(str, sorted(memories)))  # type: ignore[type-var]
         return f"{name} is in MiB, and GPUs here have {said} MiB: select nodes of one model"
-    asked = quantity(amounts[name] if isinstance(amounts[name], str) else str(amounts[name]))
+    asked = quantity(str(amounts[name]))
     if asked is None:
         return f"{name} is no quantity"
     most = memories.pop() or 0
     return f"{name} is more than the {most} MiB of a GPU here" if asked > most else ""
-
-
-PLAIN = (GPU, SHARED)
-
-
-def parted(amounts: Mapping[str, Any], gpus: Mapping[str, NodeGpus]) -> dict[str, str]:
-    """Nodes that show parts of GPUs as GPUs, if a pod asks for GPUs and others show whole ones."""
-    is_plain = any(amounts.get(name) for name in PLAIN)
-    if not is_plain or any(amounts.get(name) for names in VIRTUAL for name in names[1:] if name):
-        return {}
-    parts = {name: "nvidia.com/gpu is a part of a GPU here" for name, one in gpus.items()
-             if one.num_gpus and (one.replicas > 1 or one.profile)}
-    return parts if len(parts) < sum(one.num_gpus > 0 for one in gpus.values()) else {}
 
 
 def refusal_of_parts(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> str:
@@ -345,6 +291,33 @@ def refusal_of_parts(amounts: Mapping[str, Any], gpus: Sequence[NodeGpus]) -> st
     return "" if len(kinds) == 1 else f"nvidia.com/gpu is {said} of a GPU here, by node"
 
 
+def parted(amounts: Mapping[str, Any], gpus: Mapping[str, NodeGpus]) -> dict[str, str]:
+    """Nodes that show parts of GPUs as GPUs, if a pod asks for GPUs and others show whole ones."""
+    is_plain = any(amounts.get(name) for name in PLAIN)
+    if not is_plain or any(amounts.get(name) for names in VIRTUAL for name in names[1:]):
+        return {}
+    parts = {name: "nvidia.com/gpu is a part of a GPU here" for name, one in gpus.items()
+             if one.num_gpus and (one.replicas > 1 or one.profile)}
+    return parts if len(parts) < sum(one.num_gpus > 0 for one in gpus.values()) else {}
+
+
+class Eligibility(NamedTuple):
+    """What a pod asks for and where it may go, as the live cluster is asked, or why it cannot be.
+
+    Parameters
+    ----------
+    pod : that asks; None if it has ended, or reserves GPUs for others
+    nodes : that it may go to
+    excluded : nodes on which it would not get what it names, with the reason
+    refused : why nothing can be promised; empty if it can
+    """
+
+    pod: LivePod | None
+    nodes: tuple[str, ...]
+    excluded: dict[str, str] = {}
+    refused: str = ""
+
+
 def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str]) -> Eligibility:
     """What a pod asks for, if it can be promised on some nodes.
 
@@ -354,28 +327,30 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
     body : the pod
     names : of nodes that it may go to
     """
-    amounts = named_amounts(body)
-    plain = not amounts or dialects_in(amounts) == {"openb"}  # means the same on every node
-    gpus = {} if plain else with_model(objects.known(names), body)
+    item = left_to_us(body, nodeName="")
+    reasons = Reasons()
+    asked = asked_by_pod(item, Dump(reasons))
+    said = item.annotations
+    amounts = {name: asked[name] for name in asked if GPU_WORDS.search(name) and asked[name]}
+    amounts |= {name: said[name] for name in (*SHARES, *MODEL_RULES) if said.get(name)}
+    gpus: dict[str, NodeGpus] = {}
+    if amounts and dialects_in(amounts) != {"openb"}:  # that means the same on every node
+        models = {name for name in models_wanted(item).split("|") if name}
+        gpus = {name: one for name, one in objects.known(names).items()
+                if not models or "+".join(one.models) in models}
     excluded = parted(amounts, gpus)
     kept = {name: one for name, one in gpus.items() if name not in excluded}
-    spec = dig(body, "spec")
-    own = spec if isinstance(spec, dict) else {}
-    reasons = Reasons()
-    pod = objects.read({**body, "spec": {**own, "nodeName": ""}}, Dump(reasons, nodes=kept))
-    doubts = [said for said in reasons.said if any(words in said for words in DOUBTS)]
-    if pod is None and not doubts:
-        doubts = ["the pod is over"]
+    nodes = tuple(names)
+    if excluded:
+        nodes = tuple(name for name in names if name not in excluded)
     refused = refusal_of_names(amounts) or refusal_of_memory(amounts, list(kept.values())) or (
-        refusal_of_parts(amounts, list(kept.values())) or "".join(doubts[:1]))
-    nodes = [name for name in names if name not in excluded] if excluded else names
-    return Eligibility(pod, tuple(nodes), excluded, refused)
-
-
-def with_model(gpus: Mapping[str, NodeGpus], body: dict[str, Any]) -> dict[str, NodeGpus]:
-    """Those of some nodes that have a model which a pod accepts."""
-    models = {name for name in models_wanted(item_of("Pod", body)).split("|") if name}
-    return {name: one for name, one in gpus.items() if not models or "+".join(one.models) in models}
+        refusal_of_parts(amounts, list(kept.values())))
+    if is_over(body) or is_reservation(item):
+        why = RESERVES if is_reservation(item) else "the pod is over"
+        return Eligibility(None, nodes, excluded, refused or why)
+    pod = objects.live_pod(item, Dump(reasons, nodes=kept), asked)
+    doubts = [said for said in reasons.said if any(words in said for words in DOUBTS)]
+    return Eligibility(pod, nodes, excluded, refused or "".join(doubts[:1]))
 
 
 def folded(request: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .objects import dig, objects_at, text_at, texts_at
+from .objects import dig, follows, objects_at, text_at, texts_at
 
 MAKERS = {"ReplicaSet", "StatefulSet", "ReplicationController", "CloneSet"}  # of pods that go on for ever
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -86,14 +86,6 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
     rules = objects_at(selector, "matchExpressions")
     return all(labels.get(key) == value for key, value in wanted) and all(
         follows(rule, labels.get(text_at(rule, "key"))) for rule in rules)
-
-
-def follows(rule: Body, value: str | None) -> bool:
-    """Whether a label with this value, None if it is missing, follows a rule of a selector."""
-    values = rule.get("values")
-    is_in = value in values if isinstance(values, list) else False
-    return {"In": is_in, "NotIn": not is_in, "Exists": value is not None,
-            "DoesNotExist": value is None}.get(text_at(rule, "operator"), False)
 
 
 def why_budgeted(pod: Body, budgets: Sequence[Body]) -> str:

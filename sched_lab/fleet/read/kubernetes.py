@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -36,8 +36,10 @@ from .devices import (
 )
 from .eviction import MIRROR, why_budgeted, why_kept, why_lost, why_tied
 from .objects import (
+    Item,
     as_json,
     dig,
+    follows,
     mebibytes,
     objects_at,
     quantity,
@@ -67,17 +69,6 @@ KINDS = {
     "resourceClaims": "ResourceClaim", "resourceClaimTemplates": "ResourceClaimTemplate", "podGroups": "PodGroup", "queues": "Queue"}
 
 
-class Item(NamedTuple):
-    """An object of a dump."""
-
-    file: str
-    row: int
-    kind: str
-    body: dict[str, Any]
-    event_s: float | None = None
-    is_deleted: bool = False
-
-
 def unfolded(value: Any, kind: str = "") -> Iterator[tuple[str, dict[str, Any], Any, bool]]:
     """Objects in a value, however they are packed: kind, object, time and end of its event."""
     if isinstance(value, list):
@@ -104,7 +95,7 @@ def unfolded(value: Any, kind: str = "") -> Iterator[tuple[str, dict[str, Any], 
 
 def items_of(source: Source) -> list[Item]:
     """Objects in a file."""
-    return [Item(source.name, row, kind, body, seconds_at({"t": time}, "t"), is_deleted)
+    return [Item(kind, body, source.name, row, seconds_at({"t": time}, "t"), is_deleted)
             for row, (kind, body, time, is_deleted) in enumerate(unfolded(source.json()), 1)]
 
 
@@ -150,8 +141,7 @@ def latest(items: Sequence[Item], ledger: Ledger) -> list[Item]:
     """Each object once, as it was last; the objects of a name that was given again are several."""
     found: dict[tuple[str, ...], Item] = {}
     for item in items:
-        names = [text_at(item.body, "metadata", name) for name in ("namespace", "name", "uid")]
-        key = (item.kind, *names)
+        key = (item.kind, item.namespace, item.name, item.text("metadata", "uid"))
         if key in found:
             before = found[key]
             is_event = item.event_s is not None
@@ -159,7 +149,7 @@ def latest(items: Sequence[Item], ledger: Ledger) -> list[Item]:
                         "an earlier state of the object, a later one is read" if is_event else
                         f"the {item.kind} is there again further on, which is read instead")
             if item.is_deleted and not dig(item.body, "spec"):
-                item = item._replace(body=before.body)
+                item = replace(item, body=before.body)
         found[key] = item
     return list(found.values())
 
@@ -198,8 +188,8 @@ def instances_on_one(profile: str) -> int:
 
 def gpus_by_plugin(item: Item, dump: Dump) -> NodeGpus:
     """GPUs of a node as NVIDIA's device plugin and its labels show them."""
-    labels = texts_at(item.body, "metadata", "labels")
-    amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
+    labels = item.labels
+    amounts = amounts_shown(item.allocatable)
     kinds = plugin_kinds(labels, amounts)
     for name in unexplained(labels, amounts):
         dump.note(item, "dropped", f"{name}: nothing on the node says what GPUs these are")
@@ -207,42 +197,32 @@ def gpus_by_plugin(item: Item, dump: Dump) -> NodeGpus:
     gpus = NodeGpus((model_of(product),) if product else (), kinds=tuple(kinds), devices={
         kind.device: amounts[kind.resource] for kind in kinds})
     plain = [kind for kind in kinds if not kind.resource.startswith(MIG)]
-    if any(kind.profile for kind in plain):
-        return gpus_of_instances(item, dump, gpus, gpus_in(plain, amounts))
+    count = gpus_in(plain, amounts)
+    if plain and plain[0].profile:  # every GPU is an instance of one profile
+        on_one = instances_on_one(plain[0].profile)
+        named = re.search(r"(\d+)GB", gpus.models[0])
+        dump.note(item, "interpreted",
+                  f"its GPUs are instances of {plain[0].profile}, {on_one} on each")
+        return gpus._replace(num_gpus=-(-count // on_one), replicas=plain[0].replicas,
+                             memory_mib=int(named[1]) * 1024 if named else None,
+                             profile=plain[0].profile)
     apart = [kind for kind in plain if kind.replicas == 1]
     shared = [kind for kind in plain if kind.replicas > 1]
     for kind in shared:
         dump.note(item, "interpreted", f"each GPU is shown {kind.replicas} times, shared in time")
-    count = gpus_in(plain, amounts)
+    shares = 0  # thousandths of GPUs that are cut into instances with names of their own
+    for kind in (kind for kind in kinds if kind.resource.startswith(MIG)):
+        replicas = replicas_of(labels) if kind.resource.endswith(".shared") else 1
+        shares += (milli_of_profile(kind.profile) or 1000) * -(-amounts[kind.resource] // replicas)
     gpus = gpus._replace(
         memory_mib=whole(labels.get("nvidia.com/gpu.memory"), down=True), num_gpus=count,
         uncut=gpus_in(apart, amounts) if apart else count,
         replicas=shared[0].replicas if shared and not apart else 1)
-    return with_instances(item, dump, gpus, amounts)
-
-
-def gpus_of_instances(item: Item, dump: Dump, gpus: NodeGpus, instances: int) -> NodeGpus:
-    """GPUs of a node on which every GPU is an instance of one profile."""
-    kind = next(kind for kind in gpus.kinds if not kind.resource.startswith(MIG))
-    on_one = instances_on_one(kind.profile)
-    named = re.search(r"(\d+)GB", gpus.models[0])
-    dump.note(item, "interpreted", f"its GPUs are instances of {kind.profile}, {on_one} on each")
-    return gpus._replace(num_gpus=-(-instances // on_one), replicas=kind.replicas,
-                         memory_mib=int(named[1]) * 1024 if named else None, profile=kind.profile)
-
-
-def with_instances(item: Item, dump: Dump, gpus: NodeGpus, amounts: Mapping[str, int]) -> NodeGpus:
-    """The same GPUs, and those that are cut into instances with names of their own."""
-    labels = texts_at(item.body, "metadata", "labels")
-    shares = 0
-    for kind in (kind for kind in gpus.kinds if kind.resource.startswith(MIG)):
-        replicas = replicas_of(labels) if kind.resource.endswith(".shared") else 1
-        shares += (milli_of_profile(kind.profile) or 1000) * -(-amounts[kind.resource] // replicas)
     if not shares:
         return gpus
-    labelled = whole(labels.get("nvidia.com/gpu.count")) or 0
     dump.note(item, "interpreted", "GPUs cut into instances are counted by their slices")
-    return gpus._replace(num_gpus=max(gpus.num_gpus + -(-shares // 1000), min(labelled, 64)))
+    labelled = whole(labels.get("nvidia.com/gpu.count")) or 0
+    return gpus._replace(num_gpus=max(count + -(-shares // 1000), min(labelled, 64)))
 
 
 class Device(NamedTuple):
@@ -278,38 +258,36 @@ def registered(written: str, places: tuple[int, int, int]) -> list[Device]:
 
 def gpus_by_register(item: Item, dump: Dump) -> NodeGpus:
     """GPUs of a node as the register of HAMi or Volcano has them."""
-    annotations = texts_at(item.body, "metadata", "annotations")
     for name, places in REGISTERS.items():
-        if devices := registered(annotations.get(name, ""), places):
+        written = item.annotations.get(name, "")
+        if devices := registered(written, places):
             healthy = [device for device in devices if device.is_healthy]
             if len(healthy) < len(devices):
                 dump.note(item, "dropped", f"GPUs that are not healthy, by {name}")
             memories = [device.memory_mib for device in healthy if device.memory_mib]
             models = dict.fromkeys(device.model.removeprefix("NVIDIA-") for device in healthy)
-            names = OF_HAMI if name.endswith("nvidia") or "hami" in name else VIRTUAL[1]
+            names = OF_HAMI if "hami" in name else VIRTUAL[1]
             return NodeGpus(tuple(models), len(healthy), min(memories, default=None),
                             uuids=tuple(device.name for device in devices),
                             devices=dict.fromkeys(names, len(healthy)))
-        if annotations.get(name):
+        if written:
             dump.note(item, "interpreted", f"{name} cannot be read")
     return NodeGpus()
 
 
 def gpus_by_count(item: Item, dump: Dump) -> NodeGpus:
     """GPUs of a node as openb's annotations have them, or another maker's plugin."""
-    labels = texts_at(item.body, "metadata", "labels")
-    allocatable = texts_at(item.body, "status", "allocatable")
-    count = whole(allocatable.get("alibabacloud.com/gpu-count"), down=True) or 0
-    milli = whole(allocatable.get("alibabacloud.com/gpu-milli"), down=True) or 0
+    count, milli = (whole(item.allocatable.get(f"alibabacloud.com/gpu-{name}"), down=True) or 0
+                    for name in ("count", "milli"))
     if milli > 1000 * count > 0:
         dump.note(item, "interpreted", "gpu-milli and gpu-count differ, gpu-count is taken")
-    model = labels.get("alibabacloud.com/gpu-card-model", "")
+    model = item.labels.get("alibabacloud.com/gpu-card-model", "")
     devices = {OPENB: milli or 1000 * count} if count or milli else {}
     for name in OTHER_GPUS:
-        own = whole(allocatable.get(name), down=True) or 0
+        own = whole(item.allocatable.get(name), down=True) or 0
         devices |= {name: own} if own else {}
         count = count or own
-        model = model or labels.get(f"{name}.product-name", "")
+        model = model or item.labels.get(f"{name}.product-name", "")
     return NodeGpus((model,) if model else (), count or milli // 1000, devices=devices)
 
 
@@ -337,75 +315,61 @@ def device_of(body: dict[str, Any]) -> Device:
 
 
 def read_slices(dump: Dump) -> dict[str, NodeGpus]:
-    """GPUs of each node as its ResourceSlices show them."""
+    """GPUs of each node as its ResourceSlices show them, each possible part beside the whole."""
     by_node: dict[str, list[Device]] = {}
     words: dict[str, Counter[str]] = {}
     for item in dump.items.get("ResourceSlice", []):
-        spec = dig(item.body, "spec")
-        node = text_at(spec, "nodeName") or text_at(spec, "pool", "name")
-        driver = text_at(spec, "driver")
+        pool = item.text("spec", "pool", "name")
+        node = item.node or pool
+        driver = item.text("spec", "driver")
         if driver and not any(word in driver for word in ("gpu", "nvidia", "amd")):
             dump.note(item, "dropped", f"the ResourceSlice of driver {driver} has no GPUs")
             continue
-        for body in objects_at(spec, "devices"):
+        for body in item.objects("spec", "devices"):
             device = device_of(body)
             if objects_at(body, "taints"):
                 dump.note(item, "extra column", "taints of devices are not honoured")
-            dump.devices[driver, text_at(spec, "pool", "name"), device.name] = device
+            dump.devices[driver, pool, device.name] = device
             by_node.setdefault(node, []).append(device)
             words.setdefault(node, Counter())[driver_device(driver, device.profile)] += 1
-    return {node: gpus_of_devices(devices)._replace(devices=words[node])
-            for node, devices in by_node.items()}
+    found = {}
+    for node, devices in by_node.items():
+        parents = dict.fromkeys(device.parent for device in devices if device.parent)
+        alone = [one.name for one in devices if not one.parent and not one.profile]
+        memories = [device.memory_mib for device in devices if device.memory_mib]
+        models = dict.fromkeys(device.model for device in devices if device.model)
+        names = (*parents, *alone)
+        found[node] = NodeGpus(tuple(models), len(names), max(memories, default=None), uuids=names,
+                               devices=words[node])
+    return found
 
 
-def gpus_of_devices(devices: Sequence[Device]) -> NodeGpus:
-    """GPUs that a driver has published, each possible part of them beside the whole."""
-    parents = dict.fromkeys(device.parent for device in devices if device.parent)
-    alone = [device for device in devices if not device.parent and not device.profile]
-    memories = [device.memory_mib for device in devices if device.memory_mib]
-    models = dict.fromkeys(device.model for device in devices if device.model)
-    names = (*parents, *(device.name for device in alone))
-    return NodeGpus(tuple(models), len(names), max(memories, default=None), uuids=names)
-
-
-def gpus_of(item: Item, dump: Dump, by_slices: dict[str, NodeGpus]) -> NodeGpus:
+def gpus_of(item: Item, dump: Dump, by_slices: Mapping[str, NodeGpus]) -> NodeGpus:
     """GPUs of a node, by the first dialect in which it has any."""
-    name = text_at(item.body, "metadata", "name")
-    said = {
-        "register": gpus_by_register(item, dump), "count": gpus_by_count(item, dump),
-        "slices": by_slices.get(name, NodeGpus()), "plugin": gpus_by_plugin(item, dump)}
-    chosen = next((gpus for gpus in said.values() if gpus.num_gpus), NodeGpus())
-    differ = {gpus.num_gpus for gpus in said.values() if gpus.num_gpus} - {chosen.num_gpus}
-    if differ and chosen is not said["register"]:
+    register, counted, plugin = (by(item, dump) for by in (
+        gpus_by_register, gpus_by_count, gpus_by_plugin))
+    said = (register, counted, by_slices.get(item.name, NodeGpus()), plugin)
+    chosen = next((gpus for gpus in said if gpus.num_gpus), NodeGpus())
+    differ = {gpus.num_gpus for gpus in said if gpus.num_gpus} - {chosen.num_gpus}
+    if differ and chosen is not register:
         dump.note(item, "interpreted", f"the node has {chosen.num_gpus} GPUs in one way of "
                   f"counting and {sorted(differ)[0]} in another, the first is taken")
-    known = said["plugin"]
-    amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
-    others = {name: amount for name, amount in amounts.items()
-              if "/" in name and not is_gpu_name(name)}
-    devices = {name: count for gpus in said.values() for name, count in gpus.devices.items()}
+    devices = {name: amount for name, amount in amounts_shown(item.allocatable).items()
+               if "/" in name and not is_gpu_name(name)}
+    for gpus in said:
+        devices |= gpus.devices
     return chosen._replace(
-        models=chosen.models or known.models, memory_mib=chosen.memory_mib or known.memory_mib,
-        uncut=known.uncut if chosen is known else chosen.num_gpus, kinds=known.kinds,
-        devices=others | devices)
+        models=chosen.models or plugin.models, memory_mib=chosen.memory_mib or plugin.memory_mib,
+        uncut=plugin.uncut if chosen is plugin else chosen.num_gpus, kinds=plugin.kinds,
+        devices=devices)
 
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-def taints_of(item: Item) -> str:
-    """Taints of a node as JSON; empty if there are none."""
-    names = ("key", "value", "effect")
-    taints = [{str(name): text_at(taint, name) for name in names if name in taint}
-              for taint in objects_at(item.body, "spec", "taints")]
-    if dig(item.body, "spec", "unschedulable") is True and CORDON not in taints:
-        taints.append(CORDON)
-    return as_json(taints) if taints else ""
-
-
 def node_row(item: Item, dump: Dump, gpus: NodeGpus) -> dict[str, Any]:
     """Row of a node."""
-    allocatable = texts_at(item.body, "status", "allocatable")
+    allocatable = item.allocatable
     if not allocatable and (allocatable := texts_at(item.body, "status", "capacity")):
         dump.note(item, "filled in", "the node has no allocatable, its capacity is taken")
     if len(gpus.models) > 1:
@@ -413,12 +377,16 @@ def node_row(item: Item, dump: Dump, gpus: NodeGpus) -> dict[str, Any]:
     for name in ("cpu", "memory"):
         if quantity(allocatable.get(name)) is None:
             dump.note(item, "interpreted", f"{name} of the node is no quantity, unknown")
+    taints = [{name: text_at(taint, name) for name in ("key", "value", "effect") if name in taint}
+              for taint in item.objects("spec", "taints")]
+    if dig(item.body, "spec", "unschedulable") is True and CORDON not in taints:
+        taints.append(CORDON)
     return {
-        "name": text_at(item.body, "metadata", "name"), "gpu_model": "+".join(gpus.models),
-        "num_gpus": gpus.num_gpus, "cpu_milli": whole(allocatable.get("cpu"), 1000, down=True),
+        "name": item.name, "gpu_model": "+".join(gpus.models), "num_gpus": gpus.num_gpus,
+        "cpu_milli": whole(allocatable.get("cpu"), 1000, down=True),
         "memory_mib": mebibytes(allocatable.get("memory"), down=True),
-        "gpu_memory_mib": gpus.memory_mib,
-        "labels": as_json(texts_at(item.body, "metadata", "labels")), "taints": taints_of(item)}
+        "gpu_memory_mib": gpus.memory_mib, "labels": as_json(item.labels),
+        "taints": as_json(taints) if taints else ""}
 
 
 def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
@@ -426,19 +394,17 @@ def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
     by_slices = read_slices(dump)
     rows = {}
     for item in dump.items.get("Node", []):
-        name = text_at(item.body, "metadata", "name")
-        dump.nodes[name] = gpus_of(item, dump, by_slices)
-        dump.labels[name] = {**texts_at(item.body, "metadata", "labels"), "metadata.name": name}
-        rows[item.file, item.row] = node_row(item, dump, dump.nodes[name])
+        gpus = dump.nodes[item.name] = gpus_of(item, dump, by_slices)
+        dump.labels[item.name] = {**item.labels, "metadata.name": item.name}
+        rows[item.file, item.row] = node_row(item, dump, gpus)
         if item.is_deleted:
             dump.note(item, "interpreted", "the node was removed while events were recorded")
     for item in dump.items.get("ResourceSlice", []):
-        name = text_at(item.body, "spec", "nodeName")
-        if name in by_slices and name not in dump.nodes:
+        if item.node in by_slices and item.node not in dump.nodes:
             dump.note(item, "filled in", "the node is known from its ResourceSlices only")
-            gpus = dump.nodes[name] = by_slices[name]
+            gpus = dump.nodes[item.node] = by_slices[item.node]
             rows[item.file, item.row] = {
-                "name": name, "gpu_model": "+".join(gpus.models), "num_gpus": gpus.num_gpus,
+                "name": item.node, "gpu_model": "+".join(gpus.models), "num_gpus": gpus.num_gpus,
                 "gpu_memory_mib": gpus.memory_mib, "labels": "{}"}
     for gpus in dump.nodes.values():
         shared = [kind for kind in gpus.kinds if kind.replicas > 1 and not kind.profile]
@@ -450,10 +416,8 @@ def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
 Amounts = Counter[str]
 
 
-def asked_by(container: Any, item: Item, dump: Dump) -> Amounts:
-    """Amounts that a container asks for, by resource."""
-    resources = dig(container, "resources")
-    written = texts_at(resources, "limits") | texts_at(resources, "requests")
+def amounts_in(written: Mapping[str, str], item: Item, dump: Dump) -> Amounts:
+    """Amounts by resource; those that are none are 0, and the ledger says so."""
     asked: Amounts = Counter()
     for name, text in written.items():
         number = quantity(text)
@@ -466,23 +430,22 @@ def asked_by(container: Any, item: Item, dump: Dump) -> Amounts:
 
 def in_force(status: Any, item: Item, dump: Dump) -> Amounts:
     """Amounts that a container or a pod has by its status, the larger of allocated and actual."""
-    amounts: Amounts = Counter()
-    for said in (dig(status, "resources", "requests"), dig(status, "allocatedResources")):
-        if said:
-            amounts |= asked_by({"resources": {"requests": said}}, item, dump)
-    return amounts
+    actual, allocated = (amounts_in(texts_at(status, *path), item, dump)
+                         for path in (("resources", "requests"), ("allocatedResources",)))
+    return actual | allocated
 
 
 def asked_now(container: Any, item: Item, dump: Dump) -> Amounts:
     """Amounts of a container; while it is resized, the largest of asked, allocated and actual."""
-    asked = asked_by(container, item, dump)
+    written = [texts_at(container, "resources", which) for which in ("limits", "requests")]
+    asked = amounts_in(written[0] | written[1], item, dump)
     name = text_at(container, "name")
     found = [one for kind in ("containerStatuses", "initContainerStatuses")
-             for one in objects_at(item.body, "status", kind) if text_at(one, "name") == name]
+             for one in item.objects("status", kind) if text_at(one, "name") == name]
     now = in_force(found[0], item, dump) if found and name else Counter()
     is_refused = any(text_at(one, "type") == "PodResizePending"
                      and text_at(one, "reason") == "Infeasible"
-                     for one in objects_at(item.body, "status", "conditions"))
+                     for one in item.objects("status", "conditions"))
     largest = Counter({**asked, **now}) if is_refused else asked | now
     if now and any(largest[one] != asked[one] for one in now):
         dump.note(item, "interpreted", "the pod is being resized: the largest of what it asks for, "
@@ -490,32 +453,27 @@ def asked_now(container: Any, item: Item, dump: Dump) -> Amounts:
     return largest
 
 
-def asked_of_pod(item: Item, total: Amounts, dump: Dump) -> Amounts:
-    """Amounts that are asked for by the pod as a whole, in place of those of its containers."""
-    said = dig(item.body, "spec", "resources")
-    requests, limits = (asked_by({"resources": {"requests": dig(said, name)}}, item, dump)
-                        for name in ("requests", "limits"))
-    asked = Counter({name: requests[name] if name in requests else total[name] or limits[name]
-                     for name in requests | limits})
-    return asked | in_force(dig(item.body, "status"), item, dump) if asked else asked
-
-
 def asked_by_pod(item: Item, dump: Dump) -> Amounts:
     """Amounts that a pod asks for, by resource."""
-    spec = dig(item.body, "spec")
     staying: Amounts = Counter()
     largest: Amounts = Counter()
-    for container in objects_at(spec, "initContainers"):
+    for container in item.objects("spec", "initContainers"):
         asked = asked_now(container, item, dump)
         largest |= staying + asked
         if text_at(container, "restartPolicy") == "Always":
             staying += asked
     together = staying
-    for container in objects_at(spec, "containers"):
+    for container in item.objects("spec", "containers"):
         together = together + asked_now(container, item, dump)
     total = together | largest
-    overhead = {"resources": {"requests": dig(spec, "overhead")}}
-    return Counter({**total, **asked_of_pod(item, total, dump)}) + asked_by(overhead, item, dump)
+    requests, limits, overhead = (amounts_in(texts_at(item.body, "spec", *path), item, dump)
+                                  for path in (("resources", "requests"), ("resources", "limits"),
+                                               ("overhead",)))
+    own = Counter({name: requests[name] if name in requests else total[name] or limits[name]
+                   for name in requests | limits})  # of the pod as a whole, not of its containers
+    if own:
+        own |= in_force(item.body.get("status"), item, dump)
+    return Counter({**total, **own}) + overhead
 
 
 class Holding(NamedTuple):
@@ -566,7 +524,7 @@ GPU_SET = re.compile(r"\d{1,4}(?:[-,|]\d{1,4})*")
 
 def held_by_openb(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by the annotations of openb."""
-    said = texts_at(item.body, "metadata", "annotations")
+    said = item.annotations
     place = "alibabacloud.com/gpu-"
     if f"{place}milli" not in said and not asked[f"{place}milli"]:
         return None
@@ -586,7 +544,7 @@ def held_by_openb(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> lis
 
 def held_by_kai(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by the annotations of KAI and Run:ai."""
-    said = texts_at(item.body, "metadata", "annotations")
+    said = item.annotations
     if not {"gpu-fraction", "gpu-memory"} & set(said):
         return None
     fraction = quantity(said.get("gpu-fraction", 0))
@@ -599,44 +557,37 @@ def held_by_kai(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[
     if fraction and fraction > 1:
         return [Holding(int(fraction), 1000, device=device)]
     milli = math.ceil(fraction * 1000) if fraction else milli
-    listed = group_list(item, dump)
+    numbers = [dump.reserved.get(group, "") for group in groups_of(item)]
+    is_known = numbers and all(re.fullmatch(r"\d{1,4}", number) for number in numbers)
+    listed = "-".join(sorted(set(numbers), key=int)) if is_known else ""
     return [Holding(count, milli, "", listed, device)] if milli and count > 0 else []
 
 
 def groups_of(item: Item) -> list[str]:
     """Groups of pods that share a GPU, to which a pod of KAI belongs."""
-    labels = texts_at(item.body, "metadata", "labels")
-    return [value or name for name, value in labels.items()
+    return [value or name for name, value in item.labels.items()
             if name == "runai-gpu-group" or name.startswith("runai-gpu-group/")]
-
-
-def group_list(item: Item, dump: Dump) -> str:
-    """Numbers of the GPUs that were reserved for the groups of a pod."""
-    numbers = [dump.reserved.get(group, "") for group in groups_of(item)]
-    known = numbers and all(re.fullmatch(r"\d{1,4}", number) for number in numbers)
-    return "-".join(sorted(set(numbers), key=int)) if known else ""
 
 
 def is_reservation(item: Item) -> bool:
     """Whether a pod only reserves a GPU for pods that share it."""
-    namespace = text_at(item.body, "metadata", "namespace")
-    return namespace in ("kai-resource-reservation", "runai-reservation")
+    return item.namespace in ("kai-resource-reservation", "runai-reservation")
 
 
 ALLOCATED = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate",
              "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate", "4pd.io/vgpu-ids-new")
-def held_virtually(item: Item, dump: Dump, asked: Amounts,
-                   gpus: NodeGpus) -> list[Holding] | None:
+def held_virtually(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by HAMi or Volcano: as allocated, or else as it asks."""
-    said = texts_at(item.body, "metadata", "annotations")
     for name in ALLOCATED:
-        if devices := allocated_devices(said.get(name, "")):
+        entries = [entry.split(",") for part in item.annotations.get(name, "").split(";")
+                   for entry in part.split(":")]  # device, maker, MiB, per cent of the cores
+        if devices := [(entry[0].strip(), entry[2], entry[3]) for entry in entries
+                       if len(entry) >= 4 and entry[0].strip()]:
             names = VIRTUAL[1] if name.startswith("volcano") else OF_HAMI
             device = next((one for one in names if asked[one]), "") or dump.if_shown(names[0])
-            return [one._replace(device=device)
-                    for one in holdings_of_devices(devices, gpus, item, dump)]
+            return holdings_of_devices(devices, device, gpus, item, dump)
     for number, memory, cores, percentage in VIRTUAL:
-        is_named = asked[number] and number != "nvidia.com/gpu"
+        is_named = asked[number] and number != GPU
         if not (is_named or asked[memory] or asked[cores] or asked[percentage]):
             continue
         count = math.ceil(asked[number]) or 1
@@ -648,15 +599,8 @@ def held_virtually(item: Item, dump: Dump, asked: Amounts,
     return None
 
 
-def allocated_devices(written: str) -> list[tuple[str, str, str]]:
-    """Device, MiB and percent of cores of each entry that a scheduler has written on a pod."""
-    entries = [entry.split(",") for part in written.split(";") for entry in part.split(":")]
-    return [(entry[0].strip(), entry[2], entry[3]) for entry in entries
-            if len(entry) >= 4 and entry[0].strip()]
-
-
-def holdings_of_devices(devices: Sequence[tuple[str, str, str]], gpus: NodeGpus, item: Item,
-                        dump: Dump) -> list[Holding]:
+def holdings_of_devices(devices: Sequence[tuple[str, str, str]], device: str, gpus: NodeGpus,
+                        item: Item, dump: Dump) -> list[Holding]:
     """Holdings by share, of the devices that were allocated to a pod."""
     held: dict[str, int] = {}
     for uuid, memory, cores in devices:
@@ -664,9 +608,8 @@ def holdings_of_devices(devices: Sequence[tuple[str, str, str]], gpus: NodeGpus,
         held[uuid] = min(held.get(uuid, 0) + share, 1000)
     shares: dict[int, list[str]] = {}
     for uuid, milli in held.items():
-        shares.setdefault(milli or 1000, []).append(uuid)
-    return [Holding(len(uuids), milli, "", numbers_of_gpus([name.split("[")[0] for name in uuids],
-                                                           gpus))
+        shares.setdefault(milli or 1000, []).append(uuid.split("[")[0])
+    return [Holding(len(uuids), milli, "", numbers_of_gpus(uuids, gpus), device)
             for milli, uuids in shares.items()]
 
 
@@ -676,37 +619,36 @@ PROFILE_WISH = re.compile(r"(?<![\w.])(?:mig-)?(\d+g\.\d+gb(?:\.\w+)?)", re.I)
 def claims_named(item: Item) -> list[tuple[str, str]]:
     """Claim and template that a pod names, one of which may be empty."""
     made = {text_at(one, "name"): text_at(one, "resourceClaimName")
-            for one in objects_at(item.body, "status", "resourceClaimStatuses")}
+            for one in item.objects("status", "resourceClaimStatuses")}
     names = [(text_at(one, "resourceClaimName") or made.get(text_at(one, "name"), ""),
               text_at(one, "resourceClaimTemplateName"))
-             for one in objects_at(item.body, "spec", "resourceClaims")]
-    extended = text_at(item.body, "status", "extendedResourceClaimStatus", "resourceClaimName")
+             for one in item.objects("spec", "resourceClaims")]
+    extended = item.text("status", "extendedResourceClaimStatus", "resourceClaimName")
     return [*names, (extended, "")] if extended else names
 
 
 def claims_of(item: Item) -> list[tuple[str, str]]:
     """Namespace and name of the claims that a pod names."""
-    namespace = text_at(item.body, "metadata", "namespace")
-    return [(namespace, name) for name, _ in claims_named(item) if name]
+    return [(item.namespace, name) for name, _ in claims_named(item) if name]
 
 
-def held_by_claims(item: Item, dump: Dump, asked: Amounts,
-                   gpus: NodeGpus) -> list[Holding] | None:
+def held_by_claims(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by its ResourceClaims."""
-    if not objects_at(item.body, "spec", "resourceClaims") and not any(
+    if not item.objects("spec", "resourceClaims") and not any(
             key in dump.claims for key in claims_of(item)):
         return None
     holdings: list[Holding] = []
     pod = pod_name(item)
-    namespace = text_at(item.body, "metadata", "namespace")
     for name, template in claims_named(item):
-        key = namespace, name or f"{pod} {template}"
+        key = item.namespace, name or f"{pod} {template}"
         claim = dump.claims.get(key)
-        if claim is None and (made := dump.named.get(("ResourceClaimTemplate", namespace, template))):
-            claim = made._replace(body={"spec": dig(made.body, "spec", "spec")})
+        made = dump.named.get(("ResourceClaimTemplate", item.namespace, template))
+        if claim is None and made is not None:
+            claim = replace(made, body={"spec": dig(made.body, "spec", "spec")})
         if claim is None:
-            dump.unclaimed.setdefault(pod, (item, f"ResourceClaim {namespace}/{name}" if name else
-                                            f"ResourceClaimTemplate {namespace}/{template}"))
+            wanted = f"ResourceClaim {item.namespace}/{name}" if name else (
+                f"ResourceClaimTemplate {item.namespace}/{template}")
+            dump.unclaimed.setdefault(pod, (item, wanted))
         elif dump.claims_held.setdefault(key, pod) != pod:
             dump.note(item, "interpreted", "the pod shares a ResourceClaim that another pod has")
         else:
@@ -735,7 +677,8 @@ def holdings_of_claim(claim: Item, dump: Dump, gpus: NodeGpus) -> list[Holding]:
 def requested_by(claim: Item, dump: Dump) -> list[Holding]:
     """Holdings that a claim requests; of several choices, the first."""
     holdings = []
-    for request in objects_at(claim.body, "spec", "devices", "requests"):
+    drivers = dict.fromkeys(driver for driver, _, _ in dump.devices)
+    for request in claim.objects("spec", "devices", "requests"):
         choices = objects_at(request, "firstAvailable")
         exactly = dig(request, "exactly")
         wish = choices[0] if choices else exactly if isinstance(exactly, dict) else request
@@ -744,20 +687,15 @@ def requested_by(claim: Item, dump: Dump) -> list[Holding]:
         if text_at(wish, "allocationMode") == "All":
             dump.note(claim, "interpreted", "a claim for all devices of a node, taken as one")
         rules = " ".join(text_at(one, "cel", "expression") for one in objects_at(wish, "selectors"))
-        profile = PROFILE_WISH.search(rules) or PROFILE_WISH.search(text_at(wish,
-                                                                            "deviceClassName"))
+        named = text_at(wish, "deviceClassName")
+        profile = PROFILE_WISH.search(rules) or PROFILE_WISH.search(named)
         count = max(whole(wish.get("count", 1)) or 1, 1)
         name = profile[1].lower() if profile else ""
-        device = device_asked(text_at(wish, "deviceClassName"), name, dump)
-        holdings.append(Holding(count, milli_of_profile(name) or 1000, name, "", device))
+        # the class bears the name of its driver, or there is only one driver
+        driver = named if named in drivers or len(drivers) != 1 else next(iter(drivers))
+        holdings.append(Holding(count, milli_of_profile(name) or 1000, name, "",
+                                driver_device(driver or "any", name)))
     return holdings
-
-
-def device_asked(named: str, profile: str, dump: Dump) -> str:
-    """Word for what a claim asks of a class of devices: of the driver of that name, or the only one."""
-    drivers = dict.fromkeys(driver for driver, _, _ in dump.devices)
-    driver = named if named in drivers or len(drivers) != 1 else next(iter(drivers))
-    return driver_device(driver or "any", profile)
 
 
 def merged(holdings: Sequence[Holding]) -> list[Holding]:
@@ -774,8 +712,7 @@ def merged(holdings: Sequence[Holding]) -> list[Holding]:
     return list(found.values())
 
 
-def held_by_plugin(item: Item, dump: Dump, asked: Amounts,
-                   gpus: NodeGpus) -> list[Holding] | None:
+def held_by_plugin(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding] | None:
     """What a pod holds by NVIDIA's device plugin, or another maker's."""
     holdings = []
     for name in (name for name in asked if asked[name]):
@@ -786,8 +723,7 @@ def held_by_plugin(item: Item, dump: Dump, asked: Amounts,
                 dump.note(item, "interpreted", f"{name} is no known profile: on no GPU that is "
                           "not cut so")
             holdings.append(Holding(math.ceil(asked[name]), milli or 1000, profile, device=name))
-        elif name in (GPU, SHARED, *OTHER_GPUS) or any(
-                kind.resource == name for node in dump.nodes.values() for kind in node.kinds):
+        elif name in (GPU, SHARED, *OTHER_GPUS) or kinds_on(dump.nodes, name, dump):
             kind = kind_of(name, item, dump)
             if kind.replicas > 1:
                 dump.note(item, "interpreted", "a GPU shared in time, taken as one part of its "
@@ -800,9 +736,8 @@ def held_by_plugin(item: Item, dump: Dump, asked: Amounts,
 
 def kind_of(resource: str, item: Item, dump: Dump) -> ResourceKind:
     """What a unit of a resource is on the node of a pod, or on those where it may go."""
-    if name := text_at(item.body, "spec", "nodeName"):
-        kinds = kinds_on([name], resource, dump)
-    elif len(kinds := kinds_on(dump.nodes, resource, dump)) > 1:
+    kinds = kinds_on([item.node] if item.node else dump.nodes, resource, dump)
+    if len(kinds) > 1 and not item.node:
         open_to = [name for name in dump.nodes if may_go(item, dump.labels.get(name, {}))]
         kinds = kinds_on(open_to, resource, dump) or kinds
     if len(kinds) > 1:
@@ -820,16 +755,11 @@ def kinds_on(names: Iterable[str], resource: str, dump: Dump) -> list[ResourceKi
 
 def may_go(item: Item, labels: Mapping[str, str]) -> bool:
     """Whether the labels of a node are those that a pod asks for; taints are not looked at."""
-    def holds(rule: Mapping[str, Any]) -> bool:
-        value = labels.get(rule["key"])
-        return {"In": value in rule["values"], "NotIn": value not in rule["values"],
-                "Exists": value is not None, "DoesNotExist": value is None}.get(
-                    rule["operator"], True)
-
     selector = texts_at(item.body, "spec", "nodeSelector")
     terms = terms_of(item)
     return all(labels.get(key) == value for key, value in selector.items()) and (
-        not terms or any(all(map(holds, term)) for term in terms))
+        not terms or any(all(follows(rule, labels.get(rule["key"]), otherwise=True)
+                             for rule in term) for term in terms))
 
 
 DIALECTS: tuple[Dialect, ...] = (
@@ -848,7 +778,7 @@ def held_by(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Hold
 def condition_s(item: Item, kind: str, status: str) -> float | None:
     """When a condition of a pod turned to a status."""
     times = [seconds_at(one, "lastTransitionTime")
-             for one in objects_at(item.body, "status", "conditions")
+             for one in item.objects("status", "conditions")
              if text_at(one, "type") == kind and text_at(one, "status") == status]
     return max((time for time in times if time is not None), default=None)
 
@@ -866,39 +796,43 @@ def start_of(item: Item, dump: Dump) -> float | None:
 def end_of(item: Item, dump: Dump) -> float | None:
     """When a pod that has ended did; None if nothing says so."""
     ends = [seconds_at(one, "state", "terminated", "finishedAt")
-            for one in objects_at(item.body, "status", "containerStatuses")]
+            for one in item.objects("status", "containerStatuses")]
     end = max((time for time in ends if time is not None), default=None)
     if end is None and item.is_deleted and item.event_s is not None:
         dump.note(item, "filled in", "the pod was deleted, the time of that event is its end")
         return item.event_s
-    for kind in ("Ready", "ContainersReady", "DisruptionTarget"):
-        if end is None and (end := condition_s(item, kind, "True" if kind == "DisruptionTarget"
-                                               else "False")) is not None:
+    for kind, status in (("Ready", "False"), ("ContainersReady", "False"),
+                         ("DisruptionTarget", "True")):
+        if end is None and (end := condition_s(item, kind, status)) is not None:
             dump.note(item, "filled in", f"no finishedAt, the time of condition {kind} is taken")
     return end
 
 
+ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
+
+
 def times_of(item: Item, dump: Dump) -> dict[str, Any] | None:
     """When a pod came, started and ended; None if it holds nothing and never will."""
-    phase = text_at(item.body, "status", "phase")
-    has_node = bool(text_at(item.body, "spec", "nodeName"))
-    times: dict[str, Any] = {
-        "submit_s": seconds_at(item.body, "metadata", "creationTimestamp")}
-    if times["submit_s"] is None:
+    phase = item.text("status", "phase")
+    submit_s = seconds_at(item.body, "metadata", "creationTimestamp")
+    if submit_s is None:
         dump.note(item, "interpreted", "creationTimestamp is no date, the submission is unknown")
-    is_over = phase in ("Succeeded", "Failed") or item.is_deleted
-    if is_over and not has_node:
+    is_over = phase in ENDED or item.is_deleted
+    if is_over and not item.node:
         dump.note(item, "dropped", "the pod is over and never had a node")
         return None
     if not is_over and phase not in ("Running", "Pending"):
         dump.note(item, "interpreted", f"phase {phase or 'is missing'}: taken as it has a node "
                   "or not")
-    if has_node:
+    times: dict[str, Any] = {"submit_s": submit_s}
+    if item.node:
         times["start_s"] = start_of(item, dump)
-    if is_over and (end := end_of(item, dump)) is None:
+    if not is_over:
+        return {**times, "state": "" if item.node else WAITING}
+    if (end := end_of(item, dump)) is None:
         dump.note(item, "dropped", "the pod is over, and nothing says since when")
         return None
-    return times | ({"end_s": end} if is_over else {"state": "" if has_node else WAITING})
+    return {**times, "end_s": end}
 
 
 MODEL_LABELS = ("alibabacloud.com/gpu-card-model", "nvidia.com/gpu.product",
@@ -929,31 +863,31 @@ def terms_of(item: Item) -> list[list[dict[str, Any]]]:
     return terms
 
 
+TOLERATION = ("key", "operator", "value", "effect")
+
+
 def tolerations_of(item: Item) -> list[dict[str, str]]:
     """Tolerations of a pod for taints that keep it away, but for those that every pod gets."""
-    names = ("key", "operator", "value", "effect")
-    return [{name: text_at(one, name) for name in names if name in one}
-            for one in objects_at(item.body, "spec", "tolerations")
+    return [{name: text_at(one, name) for name in TOLERATION if name in one}
+            for one in item.objects("spec", "tolerations")
             if text_at(one, "effect") in ("", "NoSchedule", "NoExecute")
             and not (text_at(one, "key").startswith("node.kubernetes.io/")
                      and dig(one, "tolerationSeconds") is not None)]
 
 
-def constraints_of(item: Item, dump: Dump, devices: Sequence[str]) -> str:
+def constraints_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> str:
     """What the node of a pod must have beside room, as JSON; empty if nothing."""
-    for name, path in NOT_HONOURED.items():
-        if dig(item.body, *path):
-            dump.note(item, "extra column", f"{name} of pods is not honoured")
-    ports = [port for container in objects_at(item.body, "spec", "containers")
-             for port in objects_at(container, "ports")]
-    if any(dig(one, "hostPort") for one in ports):
-        dump.note(item, "extra column", "hostPort of pods is not honoured")
-    if any(dig(one, "persistentVolumeClaim") for one in objects_at(item.body, "spec", "volumes")):
-        dump.note(item, "extra column", "persistentVolumeClaim of pods is not honoured")
-    if texts_at(item.body, "metadata", "annotations").get(MIRROR):
+    ignored = [name for name, path in NOT_HONOURED.items() if dig(item.body, *path)]
+    if any(dig(port, "hostPort") for container in item.objects("spec", "containers")
+           for port in objects_at(container, "ports")):
+        ignored.append("hostPort")
+    if any(dig(one, "persistentVolumeClaim") for one in item.objects("spec", "volumes")):
+        ignored.append("persistentVolumeClaim")
+    for name in ignored:
+        dump.note(item, "extra column", f"{name} of pods is not honoured")
+    if item.annotations.get(MIRROR):
         dump.note(item, "interpreted", "a static pod, which no scheduler moves: on its node only")
-        own = {"key": "metadata.name", "operator": "In",
-               "values": [text_at(item.body, "spec", "nodeName")]}
+        own = {"key": "metadata.name", "operator": "In", "values": [item.node]}
         return as_json({"affinity": [[own]], "tolerations": [{"operator": "Exists"}]})
     said = {"node_selector": texts_at(item.body, "spec", "nodeSelector"),
             "affinity": terms_of(item), "tolerations": tolerations_of(item),
@@ -964,16 +898,14 @@ def constraints_of(item: Item, dump: Dump, devices: Sequence[str]) -> str:
 
 def models_wanted(item: Item) -> str:
     """Models that a pod accepts, as `A100|T4`; empty for any."""
-    said = texts_at(item.body, "metadata", "annotations")
-    wish = said.get("alibabacloud.com/gpu-card-model", "") or said.get("nvidia.com/use-gputype",
-                                                                       "").replace(",", "|")
+    wish = item.annotations.get("alibabacloud.com/gpu-card-model", "") or (
+        item.annotations.get("nvidia.com/use-gputype", "").replace(",", "|"))
     selector = texts_at(item.body, "spec", "nodeSelector")
     models = [model for model in wish.split("|") if model]
     models += [model_of(selector[name]) for name in MODEL_LABELS if selector.get(name)]
-    terms = terms_of(item)
     named = [[model_of(value) for rule in term if rule["key"] in MODEL_LABELS
-              and rule["operator"] == "In" for value in rule["values"]] for term in terms]
-    if not models and terms and all(named):
+              and rule["operator"] == "In" for value in rule["values"]] for term in terms_of(item)]
+    if not models and all(named):
         models = [model for term in named for model in term]
     return "|".join(dict.fromkeys(models))
 
@@ -986,39 +918,68 @@ KNOWN = re.compile(r"cpu|memory|ephemeral-storage|pods|hugepages-.*")
 
 def pod_name(item: Item) -> str:
     """Namespace and name of a pod; empty if it has no name."""
-    namespace = text_at(item.body, "metadata", "namespace")
-    name = text_at(item.body, "metadata", "name")
-    return f"{namespace}/{name}" if namespace and name else name
+    return f"{item.namespace}/{item.name}" if item.namespace and item.name else item.name
 
 
-def queue_of(item: Item) -> str:
-    """Queue in which a pod waits; empty if nothing names one."""
-    names = (text_at(item.body, "metadata", kind, name) for kind, name in QUEUES)
-    return next((name for name in names if name), "")
+class Demand(NamedTuple):
+    """What a pod asks for, or holds.
+
+    Parameters
+    ----------
+    cpu_milli, memory_mib : as in `tasks.csv`
+    holdings : of GPUs; none if it has none
+    devices : kinds of GPUs and other resources that not every node has, and that it needs
+    """
+
+    cpu_milli: int
+    memory_mib: int
+    holdings: list[Holding]
+    devices: list[str]
+
+
+def demand_of(item: Item, dump: Dump, asked: Amounts) -> Demand:
+    """What a pod asks for, or holds on its node, of the amounts that its containers ask for."""
+    holdings = held_by(item, dump, asked, dump.nodes.get(item.node, NodeGpus()))
+    if pod_name(item) in dump.unclaimed:
+        holdings = [Holding(None, None)]
+    devices = devices_of(item, dump, asked, holdings)
+    if len(holdings) > 1 and any(one.is_counted for one in holdings) and all(
+            one.is_counted or one.gpu_milli == 1000 for one in holdings):
+        holdings = [together(holdings)]
+    return Demand(math.ceil(1000 * asked["cpu"]), math.ceil(asked["memory"] / 2**20), holdings,
+                  devices)
 
 
 def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
-    """Rows of a pod: one for each share of GPUs that it holds, or one if it holds none."""
+    """Rows of a pod: one for each share of GPUs that it holds, or one if it holds none.
+
+    Of several rows, the first has its processors and memory.
+    """
     if is_reservation(item):
-        dump.note(item, "dropped", "the pod reserves a GPU for pods that are rows themselves")
+        dump.note(item, "dropped", RESERVES)
         return []
     times = times_of(item, dump)
     if times is None:
         return []
-    asked = asked_by_pod(item, dump)
-    node = text_at(item.body, "spec", "nodeName")
-    holdings = held_by(item, dump, asked, dump.nodes.get(node, NodeGpus()))
-    if pod_name(item) in dump.unclaimed:
-        holdings = [Holding(None, None)]
-    devices = devices_of(item, dump, asked, holdings)
+    cpu_milli, memory_mib, holdings, devices = demand_of(item, dump, asked_by_pod(item, dump))
+    queues = (getattr(item, kind).get(name) for kind, name in QUEUES)
     row = {
-        "name": pod_name(item), **times, "user": text_at(item.body, "metadata", "namespace"),
-        "queue": queue_of(item), "priority": priority_of(item, dump),
+        "name": pod_name(item), **times, "user": item.namespace,
+        "queue": next(filter(None, queues), ""), "priority": priority_of(item, dump),
         "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices),
-        "node": node, "fixed": fixed_of(item, dump) if node and "end_s" not in times else ""}
-    demand = {"cpu_milli": math.ceil(1000 * asked["cpu"]),
-              "memory_mib": math.ceil(asked["memory"] / 2**20)}
-    return rows_of_holdings(row, demand, holdings, item, dump)
+        "node": item.node, "fixed": fixed_of(item, dump) if item.node and "state" in times else "",
+        "cpu_milli": cpu_milli, "memory_mib": memory_mib}
+    shares = [{name: value for name, value in one._asdict().items() if name != "device"}
+              for one in holdings] or [{"num_gpus": 0, "gpu_milli": 0}]
+    if len(shares) == 1:
+        return [row | shares[0]]
+    dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
+    return [{**row, **({"cpu_milli": 0, "memory_mib": 0} if number else {}), **one,
+             "job": row["name"], "name": f"{row['name']}/{number}"}
+            for number, one in enumerate(shares)]
+
+
+RESERVES = "the pod reserves a GPU for pods that are rows themselves"
 
 
 def fixed_of(item: Item, dump: Dump) -> str:
@@ -1067,28 +1028,8 @@ def priority_of(item: Item, dump: Dump) -> int | None:
     return None
 
 
-def rows_of_holdings(row: dict[str, Any], demand: dict[str, int], holdings: Sequence[Holding],
-                     item: Item, dump: Dump) -> list[dict[str, Any]]:
-    """A row for each holding, of which the first has processors and memory; one for instances."""
-    if any(one.is_counted for one in holdings) and all(
-            one.is_counted or one.gpu_milli == 1000 for one in holdings):
-        holdings = [together(holdings)]
-    if not holdings:
-        return [{**row, **demand, "num_gpus": 0, "gpu_milli": 0}]
-    columns = [{name: value for name, value in one._asdict().items() if name != "device"}
-               for one in holdings]
-    if len(holdings) == 1:
-        return [{**row, **demand, **columns[0]}]
-    dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
-    nothing = dict.fromkeys(demand, 0)
-    return [{**row, **(nothing if number else demand), **one, "job": row["name"],
-             "name": f"{row['name']}/{number}"} for number, one in enumerate(columns)]
-
-
 def together(holdings: Sequence[Holding]) -> Holding:
     """Instances, and GPUs that are not cut, as one holding that names the profile of each."""
-    if len(holdings) == 1:
-        return holdings[0]
     count = sum(one.num_gpus for one in holdings)
     milli = sum(one.num_gpus * one.gpu_milli for one in holdings)
     names = [one.mig_profile or "whole" for one in holdings
@@ -1120,29 +1061,29 @@ def is_kubernetes(source: Source) -> bool:
 
 def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     """Objects of all files, each once, by kind."""
-    found = {source.name: items_of(source) for source in sources}
-    for name in [name for name, items in found.items() if not items]:
-        ledger.note(name, None, "dropped", "there is no object in the file")
-    for item in (item for items in found.values() for item in items):
+    found: list[Item] = []
+    for source in sources:
+        items = items_of(source)
+        found += items
+        ledger.note(source.name, None, "dropped", "there is no object in the file", not items)
+    for item in found:
         for part in ("metadata", "spec", "status"):
             if not isinstance(item.body.get(part, {}), dict | None):
                 ledger.note(item.file, item.row, "interpreted",
                             f"{part} of the {item.kind:.60} is no object, and nothing in it is read")
-    items = latest([item for items in found.values() for item in items], ledger)
     dump = Dump(ledger)
-    for item in items:
+    for item in latest(found, ledger):
         if item.kind in READ + BESIDE:
             dump.items.setdefault(item.kind, []).append(item)
-            dump.named[item.kind, text_at(item.body, "metadata", "namespace"),
-                       text_at(item.body, "metadata", "name")] = item
+            dump.named[item.kind, item.namespace, item.name] = item
         else:
-            kind = item.kind if isinstance(item.kind, str) and item.kind else "without a kind"
-            dump.note(item, "extra column", f"objects {kind:.60} are not read")
+            dump.note(item, "extra column",
+                      f"objects {item.kind or 'without a kind':.60} are not read")
     dump.claims = {(namespace, name): item for (kind, namespace, name), item in dump.named.items()
                    if kind == "ResourceClaim"}
     for item in dump.items.get("Pod", []):
-        index = text_at(item.body, "metadata", "annotations", "run.ai/reserve_for_gpu_index")
         if is_reservation(item):
+            index = item.annotations.get("run.ai/reserve_for_gpu_index", "")
             dump.reserved |= dict.fromkeys(groups_of(item), index)
     return dump
 

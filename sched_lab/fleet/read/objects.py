@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from .dates import seconds_of
@@ -69,7 +71,7 @@ def number_of(text: str) -> Fraction | None:
     return Fraction(found[1]) * power
 
 
-def whole(written: Any, scale: int = 1, *, down: bool = False) -> int | None:
+def whole(written: Any, scale: int | Fraction = 1, *, down: bool = False) -> int | None:
     """A quantity in units of the table, rounded up or down; None if there is none."""
     number = quantity(written)
     if number is None:
@@ -79,12 +81,79 @@ def whole(written: Any, scale: int = 1, *, down: bool = False) -> int | None:
 
 def mebibytes(written: Any, *, down: bool = False) -> int | None:
     """A quantity of bytes in MiB."""
-    number = quantity(written)
-    if number is None:
-        return None
-    return math.floor(number / 2**20) if down else math.ceil(number / 2**20)
+    return whole(written, Fraction(1, 2**20), down=down)
 
 
 def as_json(value: Any) -> str:
     """JSON on one line, names sorted."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def follows(rule: Mapping[str, Any], value: str | None, *, otherwise: bool = False) -> bool:
+    """Whether a label with this value, None if it is missing, follows a rule of a selector.
+
+    Parameters
+    ----------
+    otherwise : answer for an operator that is not known
+    """
+    values = rule.get("values")
+    is_in = value in values if isinstance(values, list) else False
+    return {"In": is_in, "NotIn": not is_in, "Exists": value is not None,
+            "DoesNotExist": value is None}.get(text_at(rule, "operator"), otherwise)
+
+
+@dataclass
+class Item:
+    """An object of a dump.
+
+    Parameters
+    ----------
+    kind, body : what it is
+    file, row : where it stands
+    event_s, is_deleted : of the event that told of it, if one did
+    """
+
+    kind: str
+    body: dict[str, Any]
+    file: str = ""
+    row: int = 0
+    event_s: float | None = None
+    is_deleted: bool = False
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Its labels."""
+        return texts_at(self.body, "metadata", "labels")
+
+    @cached_property
+    def annotations(self) -> dict[str, str]:
+        """Its annotations."""
+        return texts_at(self.body, "metadata", "annotations")
+
+    @cached_property
+    def allocatable(self) -> dict[str, str]:
+        """What a node has for pods."""
+        return texts_at(self.body, "status", "allocatable")
+
+    @cached_property
+    def name(self) -> str:
+        """Its name, without the namespace."""
+        return self.text("metadata", "name")
+
+    @cached_property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.text("metadata", "namespace")
+
+    @cached_property
+    def node(self) -> str:
+        """Node of a pod; empty if it has none."""
+        return self.text("spec", "nodeName")
+
+    def text(self, *path: str) -> str:
+        """Text at the end of a path."""
+        return text_at(self.body, *path)
+
+    def objects(self, *path: str) -> list[dict[str, Any]]:
+        """Objects in the list at the end of a path."""
+        return objects_at(self.body, *path)
