@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
-from itertools import repeat
+from functools import partial
+from itertools import accumulate, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sched_lab.cluster import WHOLE_GPU_MILLI
-from sched_lab.fleet.live.bridge import GPU_INDEX, ApiError, Bridge, BridgeSettings, Call, Objects, Steps
+from sched_lab.fleet.live.bridge import GPU_INDEX, ApiError, Bridge, Call, Objects, Steps
 from sched_lab.fleet.live.core import (
-    BindFailed,
-    Committing,
     Decision,
     Event,
     LiveSettings,
@@ -74,12 +71,6 @@ class Store:
         self.history[kind].append((change, new))
         return new
 
-    def compact(self) -> None:
-        """Forget the history."""
-        self.oldest = self.version
-        self.history = {"nodes": [], "pods": []}
-
-
 def next_change(store: Store, kind: str, version: int) -> tuple[str, Body] | None:
     """First change of a kind after a version; None if there is none.
 
@@ -112,49 +103,25 @@ def bind_pod(store: Store, name: str, uid: str, node: str, annotations: dict[str
                                      "spec": {**body["spec"], "nodeName": node}})
 
 
-WEIGHTS = {  # how often each thing happens; those that are faults are drawn anew for each seed
-    "create": 12.0, "ask": 24.0, "bind": 12.0, "answer": 30.0, "tell nodes": 4.0,
-    "tell pods": 24.0, "pass": 6.0, "settle": 3.0, "end": 9.0, "return": 1.0}
-FAULT_WEIGHTS = {
-    "give up": 2.0, "lose patience": 2.0, "place by others": 1.0, "vanish": 0.4, "relabel": 0.3,
-    "restart": 0.3, "jump": 0.4, "compact": 0.6, "replace": 1.0, "land": 2.0}
 FAULT_RATES = {  # how often a call, or a step of a watch, goes wrong
     "refused": 0.1, "failed": 0.1, "unsure": 0.15, "list fails": 0.2, "watch ends": 0.1,
     "watch repeats": 0.05, "stale": 0.2, "some nodes": 0.2}
 
 
-class Swarm(NamedTuple):
-    """What may happen in one run, and how often.
-
-    Parameters
-    ----------
-    what, upto : names of actions, and the sums of their weights
-    rates : of faults, 0 to 1
-    """
-
-    what: tuple[str, ...]
-    upto: tuple[float, ...]
-    rates: dict[str, float]
-
-
-def swarm_of(dice: random.Random, without: Sequence[str] = ()) -> Swarm:
-    """Draw which faults may happen: each is left out in two runs of five.
+def swarm_of(dice: random.Random, without: Sequence[str] = ()) -> tuple[list[float], dict[str, float]]:
+    """Draw which faults may happen, each left out in two runs of five: sums of weights of `ACTIONS`, and rates.
 
     Parameters
     ----------
     dice : of the run
     without : faults that do not happen, whatever was drawn
     """
+    faults = {name: weight for name, (_, weight, is_fault) in ACTIONS.items() if is_fault}
     drawn = {name: most * 2 * dice.random() * (dice.random() < 0.6)
-             for name, most in {**FAULT_WEIGHTS, **FAULT_RATES}.items()}
+             for name, most in {**faults, **FAULT_RATES}.items()}
     drawn |= dict.fromkeys(without, 0.0)
-    weights = {**WEIGHTS, **{name: drawn[name] for name in FAULT_WEIGHTS}}
-    upto = []
-    total = 0.0
-    for weight in weights.values():
-        total += weight
-        upto.append(total)
-    return Swarm(tuple(weights), tuple(upto), {name: drawn[name] for name in FAULT_RATES})
+    weights = [drawn[name] if is_fault else weight for name, (_, weight, is_fault) in ACTIONS.items()]
+    return list(accumulate(weights)), {name: drawn[name] for name in FAULT_RATES}
 
 
 CLIENT_S, SERVER_S = 8.0, 60.0  # a call is given up; a write that was given up cannot land any more
@@ -220,7 +187,6 @@ class Makers:
     Parameters
     ----------
     live, bridge, journal : make the decision core, the bridge around it, and what it writes
-    rests : a bridge that has ended begins again only when its last writes have landed or not
     mode, settings : of the bridge; of the core
     without : faults that do not happen
     """
@@ -228,7 +194,6 @@ class Makers:
     live: Callable[[LiveSettings], AuditedCluster] = AuditedCluster
     bridge: Callable[..., Bridge] = Bridge
     journal: Callable[[AuditedCluster, Path | None], Memo] = Memo
-    rests: bool = True
     mode: str = "decide"
     settings: LiveSettings = SETTINGS
     without: tuple[str, ...] = ()
@@ -267,7 +232,7 @@ class Simulation:
         self.makers = makers
         self.says = says
         self.path = path
-        self.swarm = swarm_of(self.dice, makers.without)
+        self.upto, self.rates = swarm_of(self.dice, makers.without)
         self.store = Store()
         self.ours: set[str] = set()
         self.queue: list[Body] = []
@@ -283,7 +248,7 @@ class Simulation:
 
     def happens(self, fault: str) -> bool:
         """Whether a fault happens now."""
-        rate = 0.0 if self.is_calm else self.swarm.rates[fault]
+        rate = 0.0 if self.is_calm else self.rates[fault]
         return rate > 0 and self.dice.random() < rate
 
     def pick(self, things: Sequence[Any]) -> Any:
@@ -383,16 +348,6 @@ class Door:
             yield found if found is not None else ("BOOKMARK", bookmark)
         if self.sim.dice.random() < 0.5:
             raise ApiError(0, "connection lost")
-
-    def bind(self, namespace: str, name: str, uid: str, node: str,
-             annotations: dict[str, str]) -> None:
-        """Not used: the bridge hands its calls out."""
-        raise NotImplementedError
-
-    def pod(self, namespace: str, name: str) -> Body | None:
-        """Not used: the bridge hands its calls out."""
-        raise NotImplementedError
-
 
 def write(sim: Simulation, arguments: tuple[Any, ...]) -> None:
     """Carry out a bind that has arrived, and look at what it has done.
@@ -722,7 +677,8 @@ def land(sim: Simulation) -> None:
 
 def compact(sim: Simulation) -> None:
     """The server forgets old changes."""
-    sim.store.compact()
+    sim.store.oldest = sim.store.version
+    sim.store.history = {"nodes": [], "pods": []}
 
 
 def restart(sim: Simulation) -> None:
@@ -736,11 +692,10 @@ def restart(sim: Simulation) -> None:
             sim.queue.append(sim.store.objects["pods"][errand.name])
     sim.errands.clear()
     check_journal(sim)
-    if sim.makers.rests:
-        while sim.strays and sim.dice.random() < 0.9:
-            land(sim)
-        sim.now_s += SERVER_S
-        sim.strays.clear()
+    while sim.strays and sim.dice.random() < 0.9:  # it begins again only when its last writes have landed or not
+        land(sim)
+    sim.now_s += SERVER_S
+    sim.strays.clear()
     begin(sim)
 
 
@@ -762,20 +717,21 @@ def check_journal(sim: Simulation) -> None:
     sim.memo.close()
 
 
-ACTIONS: dict[str, Callable[[Simulation], object]] = {
-    "create": create, "ask": ask, "bind": bind, "answer": answer,
-    "tell nodes": lambda sim: tell(sim, "nodes"), "tell pods": lambda sim: tell(sim, "pods"),
-    "pass": pass_time, "settle": settle, "end": end, "return": come_back, "give up": give_up,
-    "lose patience": lose_patience, "place by others": place_by_others, "vanish": vanish,
-    "relabel": relabel, "restart": restart, "jump": jump, "compact": compact, "replace": replace,
-    "land": land}
+ACTIONS: dict[str, tuple[Callable[[Simulation], object], float, bool]] = {  # how often; faults are drawn for each seed
+    "create": (create, 12.0, False), "ask": (ask, 24.0, False), "bind": (bind, 12.0, False),
+    "answer": (answer, 30.0, False), "tell nodes": (partial(tell, kind="nodes"), 4.0, False),
+    "tell pods": (partial(tell, kind="pods"), 24.0, False), "pass": (pass_time, 6.0, False),
+    "settle": (settle, 3.0, False), "end": (end, 9.0, False), "return": (come_back, 1.0, False),
+    "give up": (give_up, 2.0, True), "lose patience": (lose_patience, 2.0, True),
+    "place by others": (place_by_others, 1.0, True), "vanish": (vanish, 0.4, True), "relabel": (relabel, 0.3, True),
+    "restart": (restart, 0.3, True), "jump": (jump, 0.4, True), "compact": (compact, 0.6, True),
+    "replace": (replace, 1.0, True), "land": (land, 2.0, True)}
 
 
 def step(sim: Simulation) -> None:
     """Let one thing happen."""
-    swarm = sim.swarm
-    drawn = sim.dice.random() * swarm.upto[-1]
-    ACTIONS[swarm.what[bisect_right(swarm.upto, drawn)]](sim)
+    (name,) = sim.dice.choices(list(ACTIONS), cum_weights=sim.upto)
+    ACTIONS[name][0](sim)
 
 
 def calm_down(sim: Simulation) -> None:
@@ -884,19 +840,6 @@ def shrunk(found: Outcome, makers: Makers = Makers()) -> Outcome:
     return found
 
 
-def command_of(found: Outcome) -> str:
-    """Return the command that replays a run."""
-    return f"python -m tests.fleet.faults --seed {found.seed} --steps {found.steps}"
-
-
-class LapsesWhileCommitting(AuditedCluster):
-    """Bug: a reservation lapses although its bind is under way."""
-
-    def apply(self, event: Event) -> Decision | None:
-        """Take note of an event, but not that a bind begins."""
-        return None if isinstance(event, Committing) else super().apply(event)
-
-
 class CountsTwice(AuditedCluster):
     """Bug: a pod that is seen on its node counts beside its reservation."""
 
@@ -953,152 +896,53 @@ class DropsLines(Memo):
         return decision
 
 
-class ForgetsOnTrouble(Bridge):
-    """Bug: trouble of some kind with a bind is taken for a no, without a look."""
-
-    statuses: tuple[int, ...] = (409,)
-
-    def binding(self, request: Any, at_s: float) -> Steps:
-        """Steps of a bind that is given up too early."""
-        steps = super().binding(request, at_s)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    found = yield call
-                except ApiError as trouble:
-                    if trouble.status in self.statuses and call.method == "bind":
-                        self.tell(BindFailed(request["PodUID"]))
-                        return {"Error": str(trouble)}
-                    call = steps.throw(trouble)
-                else:
-                    call = steps.send(found)
-        except StopIteration as done:
-            said: dict[str, Any] = done.value
-            return said
-
-
-class ForgetsOnTimeOut(ForgetsOnTrouble):
-    """Bug: a time-out is taken for a no."""
-
-    statuses = (0,)
-
-
-def hasty(journal: Journal, mode: str) -> Bridge:
-    """Bug: a doubt is settled while its write may still be under way."""
-    return Bridge(journal, mode, BridgeSettings(doubt_s=0.0))
-
-
 BUGS: dict[str, dict[str, Any]] = {
-    "a reservation lapses while it is committing": {"live": LapsesWhileCommitting},
-    "409 is taken for a failed bind": {"bridge": ForgetsOnTrouble},
-    "a time-out is taken for a failed bind": {"bridge": ForgetsOnTimeOut},
     "a pod counts beside its reservation": {"live": CountsTwice},
     "a reservation outlives its pod": {"live": KeepsDeleted},
     "wrong GPUs after a restart": {"live": WrongMask},
     "a node takes its pods along": {"live": ForgetsPods},
-    "the journal loses a line": {"journal": DropsLines},
-    "a doubt is settled at once": {"bridge": hasty},
-    "a new bridge answers at once": {"rests": False}}
+    "the journal loses a line": {"journal": DropsLines}}
 
 
-def hunt(makers: Makers, most: int = 2000, steps: int = 400) -> tuple[int, Outcome | None]:
-    """Go through seeds until something breaks.
-
-    Returns
-    -------
-    how many decisions that took, and the run that broke; None if none of `most` seeds did
-    """
-    decisions = 0
-    for seed in range(most):
-        found = simulate(seed, steps, makers)
-        decisions += found.decisions
-        if found.finding:
-            return decisions, found
-    return decisions, None
+def hunt(makers: Makers, most: int = 2000, steps: int = 400) -> Outcome | None:
+    """First run that breaks; None if none of `most` seeds does."""
+    runs = (simulate(seed, steps, makers) for seed in range(most))
+    return next((found for found in runs if found.finding), None)
 
 
-def chunk_of_seeds(first: int, count: int, steps: int) -> dict[str, Any]:
-    """Run some seeds, one after the other; what a line of a store says of them."""
-    began_s = time.perf_counter()
-    outcomes = [simulate(seed, steps) for seed in range(first, first + count)]
-    broken = [found._asdict() for found in outcomes if found.finding]
-    return {"first": first, "count": count, "steps": steps, "broken": broken,
-            "decisions": sum(found.decisions for found in outcomes),
-            "seconds": round(time.perf_counter() - began_s, 2)}
-
-
-def stored_chunks(path: Path, steps: int) -> dict[int, dict[str, Any]]:
-    """Chunks that a store has already, by their first seed; a torn last line is left out."""
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    chunks = [json.loads(line) for line in lines]
-    return {chunk["first"]: chunk for chunk in chunks if chunk["steps"] == steps}
-
-
-CHUNK = 20
-
-
-def soak(path: Path, decisions: int, steps: int, workers: int) -> dict[int, dict[str, Any]]:
-    """Run seeds until so many decisions were made; what a store has is not done again.
-
-    Parameters
-    ----------
-    path : a line for every `CHUNK` seeds
-    decisions, steps : to make in all; in a run
-    workers : processes
-    """
-    chunks = stored_chunks(path, steps)
-    with ProcessPoolExecutor(workers) as pool, \
-            path.open("a", encoding="utf-8") as file:
-        while sum(chunk["decisions"] for chunk in chunks.values()) < decisions:
-            firsts = [CHUNK * number for number in range(len(chunks) + 4 * workers)]
-            todo = [first for first in firsts if first not in chunks][:4 * workers]
-            for chunk in pool.map(chunk_of_seeds, todo, repeat(CHUNK), repeat(steps)):
-                chunks[chunk["first"]] = chunk
-                file.write(json.dumps(chunk) + "\n")
-                file.flush()
-            print(summary(chunks), flush=True)
-    return chunks
-
-
-def summary(chunks: dict[int, dict[str, Any]]) -> str:
-    """How many decisions, how fast, and what broke."""
-    decisions = sum(chunk["decisions"] for chunk in chunks.values())
-    seconds = sum(chunk["seconds"] for chunk in chunks.values())
-    broken = [found for chunk in chunks.values() for found in chunk["broken"]]
-    commands = "".join(f"\n  {command_of(Outcome(**found))}\n    {found['finding']}"
-                       for found in broken)
-    return (f"{len(chunks) * CHUNK} seeds, {decisions} decisions, "
-            f"{decisions / max(seconds, 0.01):.0f} a second and process, "
-            f"{len(broken)} broken{commands}")
-
-
-def replayed(seed: int, steps: int) -> bool:
-    """Print a run step by step, and the shortest run of its seed that breaks; whether one does."""
-    found = simulate(seed, steps, says=print)
-    print(found.finding or f"nothing broke in {found.decisions} decisions")
-    if found.finding:
-        shortest = shrunk(found)
-        print(f"shortest: {command_of(shortest)}\n  {shortest.finding}")
-    return bool(found.finding)
+def soak(first: int, decisions: int, steps: int, workers: int) -> int:
+    """Run seeds until so many decisions were made, and print what breaks; how many runs broke."""
+    made = broken = 0
+    with ProcessPoolExecutor(workers) as pool:
+        while made < decisions:
+            seeds = range(first, first + 20 * workers)
+            for found in pool.map(simulate, seeds, repeat(steps)):
+                made += found.decisions
+                broken += bool(found.finding)
+                if found.finding:
+                    print(f"--seed {found.seed} --steps {found.steps}: {found.finding}")
+            first = seeds.stop
+            print(f"seeds to {first - 1}: {made} decisions, {broken} broken", flush=True)
+    return broken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay one seed, or run many; 1 if something broke."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fleet.faults",
-                                     description=main.__doc__)
+    """Replay one seed step by step, or run many; 1 if something broke."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet.faults", description=main.__doc__)
     parser.add_argument("--seed", type=int, help="replay this seed")
     parser.add_argument("--steps", type=int, default=400, help="of a run")
     parser.add_argument("--decisions", type=int, default=10_000, help="to make, seed after seed")
+    parser.add_argument("--first", type=int, default=0, help="seed of many")
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    parser.add_argument("--store", type=Path, default=Path("faults.jsonl"),
-                        help="what is there is not done again")
     chosen = parser.parse_args(arguments)
-    if chosen.seed is not None:
-        return int(replayed(chosen.seed, chosen.steps))
-    chunks = soak(chosen.store, chosen.decisions, chosen.steps, chosen.workers)
-    print(summary(chunks))
-    return int(any(chunk["broken"] for chunk in chunks.values()))
+    if chosen.seed is None:
+        return int(soak(chosen.first, chosen.decisions, chosen.steps, chosen.workers) > 0)
+    found = simulate(chosen.seed, chosen.steps, says=print)
+    print(found.finding or f"nothing broke in {found.decisions} decisions")
+    if found.finding:
+        shortest = shrunk(found)
+        print(f"shortest: --seed {shortest.seed} --steps {shortest.steps}: {shortest.finding}")
+    return int(bool(found.finding))
 
 
 if __name__ == "__main__":

@@ -26,13 +26,10 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import read_nodes
-from sched_lab.fleet.live.bridge import Objects
-from sched_lab.fleet.live.core import LiveSettings, NodeSeen
 from sched_lab.lab.frames import embedded
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import gpu_indices
 from sched_lab.traces import Arrivals, find_data, read_tasks
-from tests.fleet.driven import DrivenBridge
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.waiting import HANG_S
 
@@ -65,22 +62,14 @@ def pod_name(row: int) -> str:
 
 def node_body(cluster, row: int) -> dict:
     """Return a node as openb's simulator states it, ready for pods without a kubelet."""
-    amounts = {
-        "cpu": f"{cluster.cpu_milli[row]}m",
-        "memory": f"{cluster.memory_mib[row]}Mi",
-        "pods": "500",
-        "alibabacloud.com/gpu-count": str(cluster.num_gpus[row]),
-        "alibabacloud.com/gpu-milli": str(1000 * cluster.num_gpus[row]),
-    }
+    amounts = {"cpu": f"{cluster.cpu_milli[row]}m", "memory": f"{cluster.memory_mib[row]}Mi", "pods": "500",
+               "alibabacloud.com/gpu-count": str(cluster.num_gpus[row]),
+               "alibabacloud.com/gpu-milli": str(1000 * cluster.num_gpus[row])}
     model = {"alibabacloud.com/gpu-card-model": cluster.gpu_model[row]} if cluster.gpu_model[row] else {}
     condition = {"type": "Ready", "status": "True", "reason": "fake", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
-                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
-    return {
-        "kind": "Node",
-        "apiVersion": "v1",
-        "metadata": {"name": node_name(row), "labels": model},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [condition]},
-    }
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": {"name": node_name(row), "labels": model},
+            "status": {"capacity": amounts, "allocatable": amounts, "conditions": [condition]}}
 
 
 def pod_body(tasks, row: int, number: int) -> dict:
@@ -88,17 +77,14 @@ def pod_body(tasks, row: int, number: int) -> dict:
     said = {}
     if tasks.num_gpus[row]:
         said = {"alibabacloud.com/gpu-count": str(tasks.num_gpus[row]),
-                "alibabacloud.com/gpu-milli": str(tasks.gpu_milli[row])}  # fmt: skip
-        if tasks.gpu_spec[row]:
-            said["alibabacloud.com/gpu-card-model"] = tasks.gpu_spec[row]
+                "alibabacloud.com/gpu-milli": str(tasks.gpu_milli[row]),
+                "alibabacloud.com/gpu-card-model": tasks.gpu_spec[row]}
     amounts = {"cpu": f"{tasks.cpu_milli[row]}m", "memory": f"{tasks.memory_mib[row]}Mi"}
     container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {"name": pod_name(number), "namespace": NAMESPACE, "annotations": said},
-        "spec": {"containers": [container], "automountServiceAccountToken": False},
-    }
+    return {"kind": "Pod", "apiVersion": "v1",
+            "metadata": {"name": pod_name(number), "namespace": NAMESPACE,
+                         "annotations": {name: text for name, text in said.items() if text}},
+            "spec": {"containers": [container], "automountServiceAccountToken": False}}
 
 
 def expected(cluster, tasks, rows) -> list[tuple[str, str]]:
@@ -107,7 +93,7 @@ def expected(cluster, tasks, rows) -> list[tuple[str, str]]:
     assert (run.placements.node >= 0).all(), "the comparison is of pods that fit"
     masks = run.placements.gpu_mask.tolist()
     return [(node_name(node), "-".join(map(str, gpu_indices(mask))))
-            for node, mask in zip(run.placements.node.tolist(), masks, strict=True)]  # fmt: skip
+            for node, mask in zip(run.placements.node.tolist(), masks, strict=True)]
 
 
 def place_of(body: dict) -> tuple[str, str]:
@@ -118,7 +104,7 @@ def place_of(body: dict) -> tuple[str, str]:
 def differences(found: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> list[str]:
     """Return a line for each pod that is elsewhere, or on other GPUs."""
     return [f"{pod_name(number)}: {one}, and inflate has {other}"
-            for number, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other]  # fmt: skip
+            for number, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other]
 
 
 # --- programs
@@ -153,7 +139,7 @@ class Client:
         """Return a pod when it has a node; say what the server knows of it if it gets none."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
         return wait_for(lambda: body if place_of(body := self.call("GET", path))[0] else None, seconds,
-                        lambda: f"{name} has no node: {self.call('GET', path).get('status')}")  # fmt: skip
+                        lambda: f"{name} has no node: {self.call('GET', path).get('status')}")
 
 
 def wait_for(look, seconds: float, trouble=lambda: "it did not happen"):
@@ -189,7 +175,7 @@ def running(name: str, command: list, folder: Path, is_ready, seconds: float = H
     log = folder / f"{name}.log"
     with open(log, "wb") as file:
         process = subprocess.Popen([str(part) for part in command], cwd=folder, stdout=file, stderr=file,
-                                   env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})  # fmt: skip
+                                   env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
 
     def tail() -> str:
         state = "runs" if process.poll() is None else f"has ended with {process.returncode}"
@@ -219,25 +205,13 @@ def stop(process: subprocess.Popen) -> None:
 
 
 def scheduler_config(kubeconfig: Path, extender: str) -> dict:
-    """Return a KubeSchedulerConfiguration that asks one extender about every pod."""
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 2000, "burst": 4000},
-        "leaderElection": {"leaderElect": False},
-        "percentageOfNodesToScore": 100,
-        "profiles": [{"schedulerName": "default-scheduler"}],
-        "extenders": [
-            {
-                "urlPrefix": extender,
-                "filterVerb": "filter",
-                "bindVerb": "bind",
-                "nodeCacheCapable": True,
-                "httpTimeout": "10s",
-                "ignorable": False,
-            }
-        ],
-    }
+    """Return a KubeSchedulerConfiguration that asks one extender about every pod, those without GPUs, too."""
+    return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 2000, "burst": 4000},
+            "leaderElection": {"leaderElect": False}, "percentageOfNodesToScore": 100,
+            "profiles": [{"schedulerName": "default-scheduler"}],
+            "extenders": [{"urlPrefix": extender, "filterVerb": "filter", "bindVerb": "bind",
+                           "nodeCacheCapable": True, "httpTimeout": "10s", "ignorable": False}]}
 
 
 @contextmanager
@@ -247,7 +221,7 @@ def extender_served(folder: Path, kubeconfig: Path, target: Path):
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host", "127.0.0.1",
                "--port", port, "--kubeconfig", kubeconfig, "--journal", folder / "journal.jsonl",
-               "--target", target, "--rest", "0", "--insecure"]  # fmt: skip
+               "--target", target, "--rest", "0", "--insecure"]
     with running("sched-lab", command, folder, lambda: answers(address, "/readyz"), 180.0):
         yield address
 
@@ -267,7 +241,7 @@ def server_command(folder: Path, etcd: str, port: int) -> list:
         f"--service-account-issuer=https://127.0.0.1:{port}", f"--service-account-key-file={key}",
         f"--service-account-signing-key-file={key}", "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-    ]  # fmt: skip
+    ]
 
 
 @contextmanager
@@ -277,7 +251,7 @@ def control_plane(folder: Path):
     etcd = f"http://127.0.0.1:{client_port}"
     command = [shutil.which("etcd", path=ASSETS), "--data-dir", folder / "etcd", "--listen-client-urls", etcd,
                "--advertise-client-urls", etcd, "--listen-peer-urls", f"http://127.0.0.1:{peer_port}",
-               "--unsafe-no-fsync"]  # fmt: skip
+               "--unsafe-no-fsync"]
     address = f"https://127.0.0.1:{port}"
     with running("etcd", command, folder, lambda: answers(etcd, "/health")):
         command = server_command(folder, etcd, port)
@@ -293,7 +267,7 @@ def made_namespace(client: Client) -> bool:
     """Whether the namespace is there; a server that has just started may not take it yet."""
     try:
         client.call("POST", "/api/v1/namespaces", {"kind": "Namespace", "apiVersion": "v1", "metadata": {
-            "name": NAMESPACE}})  # fmt: skip
+            "name": NAMESPACE}})
     except HTTPError as trouble:
         return trouble.code == 409
     except URLError:
@@ -337,7 +311,7 @@ def schedule_once(client: Client, extender: str, names: list[str], body: dict) -
     assert not answer["Error"] and len(answer["NodeNames"]) == 1, answer
     meta = pod["metadata"]
     request = {"PodName": meta["name"], "PodNamespace": NAMESPACE, "PodUID": meta["uid"],
-               "Node": answer["NodeNames"][0]}  # fmt: skip
+               "Node": answer["NodeNames"][0]}
     assert asked.call("POST", "/bind", request) == {"Error": ""}
 
 
@@ -347,66 +321,6 @@ def small(count: int = 12, num_pods: int = 16):
     nodes = cluster.take(np.linspace(0, len(cluster) - 1, count).astype(int))
     fits = [row for row in range(400) if not tasks.gpu_spec[row] and tasks.num_gpus[row] <= 1]
     return nodes, tasks, target, np.array(fits[:num_pods])
-
-
-def test_objects_say_what_tasks_say():
-    """What the readers make of a node and a pod is the row that it was made of."""
-    cluster, tasks, _, rows = small()
-    for row in range(len(cluster)):
-        node = Objects().node(node_body(cluster, row))
-        said = (node.gpu_model, node.num_gpus, node.cpu_milli, node.memory_mib)
-        model = cluster.gpu_model[row] if cluster.num_gpus[row] else node.gpu_model
-        assert said == (model, cluster.num_gpus[row], cluster.cpu_milli[row], cluster.memory_mib[row])
-    for number, row in enumerate(rows.tolist()):
-        pod = Objects().pod(pod_body(tasks, row, number))
-        assert (pod.cpu_milli, pod.memory_mib) == (tasks.cpu_milli[row], tasks.memory_mib[row])
-        assert [share[:2] for share in pod.shares] == ([(tasks.num_gpus[row], tasks.gpu_milli[row])] * bool(pod.shares))
-        assert bool(pod.shares) == bool(tasks.num_gpus[row]) and pod.gpu_models == tasks.gpu_spec[row]
-
-
-def test_differences_are_found():
-    wanted = [("n00000", "0"), ("n00001", "0-1")]
-    assert differences(wanted, wanted) == []
-    assert differences([("n00000", "1"), ("n00001", "0-1")], wanted) == [
-        "p00000: ('n00000', '1'), and inflate has ('n00000', '0')"]  # fmt: skip
-    assert len(differences([("", ""), ("n00002", "0-1")], wanted)) == 2
-
-
-def test_the_configuration_is_the_recorded_one_in_what_matters(tmp_path):
-    config = scheduler_config(tmp_path / "kubeconfig", "http://127.0.0.1:8888")
-    (extender,) = config["extenders"]
-    assert config["percentageOfNodesToScore"] == 100 and extender["nodeCacheCapable"] is True
-    assert (extender["filterVerb"], extender["bindVerb"], extender["ignorable"]) == ("filter", "bind", False)
-    assert "managedResources" not in extender, "every pod is asked about, those without GPUs, too"
-
-
-def test_a_small_scheduler_places_pods_as_inflate_does():
-    """Bridge and arithmetic alone: filter and bind of each pod, in order, against the same inflation."""
-    cluster, tasks, _, rows = small()
-    wanted = expected(cluster, tasks, rows)
-    api = FakeApi()
-
-    class Here:
-        def bind(self, namespace, name, uid, node, annotations):
-            meta = {"uid": uid, "annotations": annotations}
-            api.store.bind(namespace, name, {"metadata": meta, "target": {"kind": "Node", "name": node}})
-
-        def pod(self, namespace, name):
-            return api.store.get("pods", name, namespace)
-
-    bridge = DrivenBridge(Here(), live=LiveSettings(target=tasks))
-    for row in range(len(cluster)):
-        bridge.tell(NodeSeen(bridge.objects.node(node_body(cluster, row))))
-    names = [node_name(row) for row in reversed(range(len(cluster)))]
-    for number, row in enumerate(rows.tolist()):
-        pod = api.store.create("pods", pod_body(tasks, row, number), NAMESPACE)
-        answer = bridge.filter({"Pod": pod, "NodeNames": names}, float(number))
-        request = {"PodName": pod_name(number), "PodNamespace": NAMESPACE, "PodUID": pod["metadata"]["uid"],
-                   "Node": answer["NodeNames"][0]}  # fmt: skip
-        assert bridge.bind(request, float(number)) == {"Error": ""}
-    found = [place_of(api.store.get("pods", pod_name(number), NAMESPACE)) for number in range(len(rows))]
-    assert differences(found, wanted) == [] and len(set(found)) > 4
-    assert bridge.live.violations() == []
 
 
 def test_the_command_places_pods_as_inflate_does_for_a_small_scheduler(tmp_path):

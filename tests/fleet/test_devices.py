@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.command_line import call
-from tests.fleet.test_kubernetes import A100, GPU, node, pod
+from tests.fleet.objects import A100, GPU, listed, node, pod
 
 WAITS = {"at": "", "phase": "Pending"}
 SLICED = {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "15360",
@@ -39,7 +39,7 @@ def many(count, *names):
 
 
 def write(*objects):
-    Path("dump.json").write_text(json.dumps({"kind": "List", "items": list(objects)}))
+    Path("dump.json").write_text(json.dumps(listed(*objects)))
 
 
 def advice(capsys, *objects, options=()):

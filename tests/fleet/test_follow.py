@@ -1,12 +1,7 @@
 """Following a cluster: scripted servers for every way in which an answer breaks off, and the official client."""
 
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +10,7 @@ from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone, PodSeen
 from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
 from sched_lab.lab.frames import InputError
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
-from tests.fleet.test_kubernetes import node, pod
+from tests.fleet.objects import node, pod
 
 EXTRA = pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
 
@@ -298,10 +293,3 @@ def test_a_kubeconfig_that_is_none_is_said(tmp_path, monkeypatch):
     for file in (tmp_path / "absent", tmp_path / "empty"):
         with pytest.raises(InputError, match="no way to a cluster.*give a kubeconfig file"):
             KubernetesApi(file)
-
-
-def test_the_official_client_is_loaded_when_it_is_used():
-    code = "import sched_lab.fleet.live.follow, sys; print('kubernetes' in sys.modules)"
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    assert json.loads(done.stdout.strip().lower()) is False

@@ -543,17 +543,10 @@ class Bridge:
     objects : reads nodes and pods
     doubts : bindings of unknown outcome, by uid
     sending : uids of pods whose binding is being written
-
-    Raises
-    ------
-    InputError : there is no such mode
     """
 
     def __init__(self, journal: Journal, mode: str = "decide",
                  settings: BridgeSettings | None = None) -> None:
-        if mode not in MODES:
-            raise InputError(f"there is no mode {mode!r:.40}",
-                             mend=f"choose one of {', '.join(MODES)}")
         self.journal = journal
         self.live = journal.live
         self.mode = mode

@@ -7,17 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ...lab.arrays import Floats
+from ...lab.arrays import Floats, Truths
 from ...lab.frames import InputError
 from .dates import is_date
 from .tables import Format, Ledger, ReadOptions, Source, header_of, milli_of_profile, text_table
 from .traces import (
-    TaskTimes,
     Rows,
     compare_durations,
     gpu_demand,
@@ -163,7 +162,7 @@ class Stated(NamedTuple):
         return self.rows.texts(self.column(quantity)[0])
 
 
-def own_times(stated: Stated) -> TaskTimes:
+def own_times(stated: Stated) -> tuple[dict[str, Any], Truths]:
     """Submission, start and end; a wait or duration stands in where start or end is not stated."""
     submit, start, end = map(stated.seconds, ("submit", "start", "end"))
     note = partial(stated.rows.note, what="interpreted")
@@ -219,15 +218,15 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
     wish = "gpu_models" if stated.has("gpu_models") else "gpu_model"
     texts = {name: stated.texts(name) for name in
              ("user", "queue", "node", "gpu_list", "mig_profile", "constraints", "fixed")}
-    times = own_times(stated)
+    times, is_kept = own_times(stated)
     jobs = pd.DataFrame({
-        "name": names_of(stated, "task"), **times.columns(), **own_demand(stated),
+        "name": names_of(stated, "task"), **times, **own_demand(stated),
         "cpu_milli": np.rint(stated.numbers("cpu")),
         "memory_mib": np.ceil(stated.numbers("memory")), "gpu_models": stated.texts(wish),
         "priority": stated.numbers("priority"), **texts})
     parts = parts_of(stated.rows, stated.numbers("parts"), "a job on several nodes: one task for "
                      "each, JOB/0, JOB/1, ..., GPUs and CPUs divided")
-    return split(jobs[times.is_kept], parts[times.is_kept], ["num_gpus", "cpu_milli"])
+    return split(jobs[is_kept], parts[is_kept], ["num_gpus", "cpu_milli"])
 
 
 def own_nodes(stated: Stated) -> pd.DataFrame:

@@ -94,29 +94,6 @@ class Rows:
                                  f"column {name}: not used", len(self.cells))
 
 
-class TaskTimes(NamedTuple):
-    """When the tasks of a table came, started and ended, as far as that can be true, (rows,).
-
-    Parameters
-    ----------
-    submit_s, start_s, end_s : seconds, NaN unknown; an end without a start is of a task that waited
-        and left
-    state : `WAITING`, or empty
-    is_kept : whether anything is known of what a task that is over was
-    """
-
-    submit_s: Floats
-    start_s: Floats
-    end_s: Floats
-    state: Texts
-    is_kept: Truths
-
-    def columns(self) -> dict[str, Any]:
-        """Columns of the table of tasks."""
-        return {"submit_s": self.submit_s, "start_s": self.start_s, "end_s": self.end_s,
-                "state": self.state}
-
-
 def fates_of(rows: Rows, states: pd.Series, has_ended: Truths) -> Texts:
     """What the state of each row says of it, empty if it says nothing, (rows,)."""
     known = {text: fate_of(text) for text in states.unique()}
@@ -129,7 +106,7 @@ def fates_of(rows: Rows, states: pd.Series, has_ended: Truths) -> Texts:
 
 
 def task_times(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: Floats | None = None,
-               states: pd.Series | None = None) -> TaskTimes:
+               states: pd.Series | None = None) -> tuple[dict[str, Any], Truths]:
     """What times, and states where there are any, say together: when tasks came, started and ended.
 
     Parameters
@@ -137,6 +114,11 @@ def task_times(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: F
     times : submission, start and end, (rows,) each, NaN unknown
     lasting_s : (rows,) for how long each ran, where a table says so
     states : (rows,) in the words of the table
+
+    Returns
+    -------
+    `submit_s`, `start_s`, `end_s` and `state` of the table of tasks; an end without a start is of a
+    task that waited and left; and whether anything is known of what a task that is over was, (rows,)
     """
     submit, start, end = times
     if states is None:
@@ -162,7 +144,8 @@ def task_times(rows: Rows, times: tuple[Floats, Floats, Floats], *, lasting_s: F
               "ended and never started: it waited and left, and was no load")
     is_lost = np.isin(fates, (OVER, CANCELLED)) & np.isnan(end)
     rows.note(is_lost, "dropped", "the state says that it is over, and no time says since when")
-    return TaskTimes(submit, start, end, np.where(waits, WAITING, "").astype(object), ~is_lost)
+    state = np.where(waits, WAITING, "").astype(object)
+    return {"submit_s": submit, "start_s": start, "end_s": end, "state": state}, ~is_lost
 
 
 def gpu_demand(rows: Rows, gpus: Floats) -> dict[str, Floats]:
@@ -332,13 +315,12 @@ def openb_tasks(rows: Rows) -> pd.DataFrame:
     """Pods of openb."""
     counts = {name: rows.numbers(name) for name in ("cpu_milli", "memory_mib", "gpu_milli")}
     submit, start, end = map(rows.seconds, ("creation_time", "scheduled_time", "deletion_time"))
-    times = task_times(rows, (submit, start, end))
+    times, _ = task_times(rows, (submit, start, end))
     rows.note(np.isnan(submit), "interpreted", "column creation_time: no time; submit_s is unknown")
     rows.ledger.note(rows.source.name, None, "interpreted", "column qos is the queue", len(submit))
     return pd.DataFrame({
-        "name": rows.texts("name"), **times.columns(),
-        "num_gpus": rows.numbers("num_gpu"), **counts, "gpu_models": rows.texts("gpu_spec"),
-        "queue": rows.texts("qos")})
+        "name": rows.texts("name"), **times, "num_gpus": rows.numbers("num_gpu"), **counts,
+        "gpu_models": rows.texts("gpu_spec"), "queue": rows.texts("qos")})
 
 
 OPENB = (TableKind("nodes", frozenset({"sn", "cpu_milli", "gpu", "model"}), openb_nodes),
@@ -350,15 +332,14 @@ def gang_tasks(rows: Rows, wish: Mapping[str, Any]) -> pd.DataFrame:
     submit, start, end = map(rows.seconds, ("submit_time", "start_time", "end_time"))
     compare_durations(rows, "duration", end - start, end - submit)
     compare_durations(rows, "queue", start - submit)
-    times = task_times(rows, (submit, start, end), lasting_s=rows.durations("duration"),
-                       states=rows.texts("state"))
+    times, is_kept = task_times(rows, (submit, start, end), lasting_s=rows.durations("duration"),
+                                states=rows.texts("state"))
     parts = parts_of(rows, rows.numbers("node_num"), "a job on several nodes: one task for each, "
                      "JOB/0, JOB/1, ..., GPUs and CPUs divided; their common start is not kept")
     jobs = pd.DataFrame({
-        "name": rows.texts("job_id"), **times.columns(),
-        **gpu_demand(rows, rows.numbers("gpu_num")), "cpu_milli": rows.numbers("cpu_num", 1000),
-        "user": rows.texts("user"), **wish})
-    return split(jobs[times.is_kept], parts[times.is_kept], ["num_gpus", "cpu_milli"])
+        "name": rows.texts("job_id"), **times, **gpu_demand(rows, rows.numbers("gpu_num")),
+        "cpu_milli": rows.numbers("cpu_num", 1000), "user": rows.texts("user"), **wish})
+    return split(jobs[is_kept], parts[is_kept], ["num_gpus", "cpu_milli"])
 
 
 def helios_tasks(rows: Rows) -> pd.DataFrame:
@@ -378,26 +359,31 @@ HELIOS = (TableKind("tasks", GANG | {"vc"}, helios_tasks),)
 ACME = (TableKind("tasks", GANG | {"type", "gpu_time"}, acme_tasks),)
 
 
+def pai_times(rows: Rows) -> tuple[dict[str, Any], Truths]:
+    """Start and end of tasks or instances of PAI; when they came, the table of jobs says."""
+    start, end = map(rows.seconds, ("start_time", "end_time"))
+    times, is_kept = task_times(rows, (np.full(len(start), np.nan), start, end),
+                                states=rows.texts("status"))
+    del times["submit_s"]
+    return times, is_kept
+
+
 def pai_tasks(rows: Rows) -> pd.DataFrame:
     """Tasks of PAI with the number of their instances."""
-    start, end = map(rows.seconds, ("start_time", "end_time"))
-    times = task_times(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
+    times, is_kept = pai_times(rows)
     demand = gpu_demand(rows, rows.numbers("plan_gpu", 0.01))
     model = rows.texts("gpu_type").where(demand["num_gpus"] > 0, "")
     rows.note(model.ne("").to_numpy(), "interpreted",
               "column gpu_type: the GPUs that a task was given are those that it may run on")
     rows.note(demand["num_gpus"] >= 0, "interpreted", "columns plan_cpu, plan_gpu and plan_mem are "
               "in hundredths of a core and of a GPU and in 1024 MiB")
-    job = rows.texts("job_name")
-    task = rows.texts("task_name")
+    job, task = map(rows.texts, ("job_name", "task_name"))
     parts = parts_of(rows, rows.numbers("inst_num"), "column inst_num: one task for each instance, "
                      "TASK/0, TASK/1, ..., which all ask for the same")
     return pd.DataFrame({
-        "name": job + ":" + task, "job_name": job, "task_name": task, "start_s": times.start_s,
-        "end_s": times.end_s, "state": times.state, **demand, "gpu_models": model,
-        "cpu_milli": rows.numbers("plan_cpu", 10),
-        "memory_mib": rows.numbers("plan_mem", MIB_OF_GIB), "parts": parts,
-        "is_kept": times.is_kept})
+        "name": job + ":" + task, "job_name": job, "task_name": task, **times, **demand,
+        "gpu_models": model, "cpu_milli": rows.numbers("plan_cpu", 10),
+        "memory_mib": rows.numbers("plan_mem", MIB_OF_GIB), "parts": parts, "is_kept": is_kept})
 
 
 def pai_jobs(rows: Rows) -> pd.DataFrame:
@@ -408,11 +394,9 @@ def pai_jobs(rows: Rows) -> pd.DataFrame:
 
 def pai_instances(rows: Rows) -> pd.DataFrame:
     """Instances of PAI: where and when."""
-    start, end = map(rows.seconds, ("start_time", "end_time"))
-    times = task_times(rows, (np.full(len(start), np.nan), start, end), states=rows.texts("status"))
+    times, is_kept = pai_times(rows)
     return pd.DataFrame({"job_name": rows.texts("job_name"), "task_name": rows.texts("task_name"),
-                         "start_s": times.start_s, "end_s": times.end_s, "state": times.state,
-                         "node": rows.texts("machine")})[times.is_kept]
+                         **times, "node": rows.texts("machine")})[is_kept]
 
 
 def pai_nodes(rows: Rows) -> pd.DataFrame:
@@ -502,9 +486,9 @@ def dlrm_tasks(rows: Rows) -> pd.DataFrame:
               "no time of deletion: outlives the trace, end_s is unknown")
     rows.note(start >= 0, "interpreted", "memory_request is in GiB, the role is the queue, the "
               "application the user")
-    times = task_times(rows, (np.where(is_old, 0, submit), np.where(is_old, 0, start), end))
+    times, _ = task_times(rows, (np.where(is_old, 0, submit), np.where(is_old, 0, start), end))
     return pd.DataFrame({
-        "name": rows.texts("instance_sn"), **times.columns(),
+        "name": rows.texts("instance_sn"), **times,
         **gpu_demand(rows, rows.numbers("gpu_request")),
         "cpu_milli": rows.numbers("cpu_request", 1000),
         "memory_mib": rows.numbers("memory_request", MIB_OF_GIB), "user": rows.texts("app_name"),
@@ -588,34 +572,27 @@ def gpu_numbers(names: Any) -> list[int]:
     return sorted({int(match[1]) for match in found if match})
 
 
-def attempt_rows(job: Mapping[str, Any], attempt: Mapping[str, Any], name: str, submit: Any,
-                 status: Any) -> list[tuple[Any, ...]]:
-    """One row for each machine of an attempt; none if no machine with GPUs is named."""
-    details = attempt.get("detail")
-    placed = [(str(detail.get("ip") or ""), gpu_numbers(detail.get("gpus")))
-              for detail in (details if isinstance(details, list) else ())
-              if isinstance(detail, dict)]
-    placed = [(node, gpus) for node, gpus in placed if gpus]
-    return [(f"{name}/{part}" if len(placed) > 1 else name, submit, attempt.get("start_time"),
-             attempt.get("end_time"), node, "-".join(map(str, gpus)), len(gpus), job.get("user"),
-             job.get("vc"), status) for part, (node, gpus) in enumerate(placed)]
-
-
-def job_rows(job: Any) -> tuple[list[tuple[Any, ...]], str]:
-    """Rows of a job, and what is wrong if there is none."""
-    if not isinstance(job, dict) or not job.get("jobid"):
-        return [], "not a job with a jobid"
+def attempt_rows(job: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """One row for each machine of each attempt of a job; none where no machine with GPUs is named."""
     attempts = job.get("attempts")
     tries = [one for one in (attempts if isinstance(attempts, list) else ())
              if isinstance(one, dict)]
     submit = job.get("submitted_time")
-    found: list[tuple[Any, ...]] = []
+    found = []
     for number, attempt in enumerate(tries):
         name = f"{job['jobid']}@{number}" if len(tries) > 1 else str(job["jobid"])
         status = job.get("status") if number == len(tries) - 1 else "ended"
-        found += attempt_rows(job, attempt, name, submit, status)
+        details = attempt.get("detail")
+        placed = [(str(detail.get("ip") or ""), gpu_numbers(detail.get("gpus")))
+                  for detail in (details if isinstance(details, list) else ())
+                  if isinstance(detail, dict)]
+        placed = [(node, gpus) for node, gpus in placed if gpus]
+        found += [(f"{name}/{part}" if len(placed) > 1 else name, submit, attempt.get("start_time"),
+                   attempt.get("end_time"), node, "-".join(map(str, gpus)), len(gpus),
+                   job.get("user"), job.get("vc"), status)
+                  for part, (node, gpus) in enumerate(placed)]
         submit = attempt.get("end_time")
-    return found, "no attempt with GPUs, so what the job asked for is unknown"
+    return found
 
 
 def philly_jobs(source: Source, ledger: Ledger, options: ReadOptions) -> pd.DataFrame:
@@ -624,15 +601,16 @@ def philly_jobs(source: Source, ledger: Ledger, options: ReadOptions) -> pd.Data
     if not isinstance(jobs, list):
         raise InputError("this is not a list of jobs", file=source.name,
                          mend="give cluster_job_log as it was published")
-    found: list[tuple[Any, ...]] = []
+    texts: list[tuple[str, ...]] = []
     numbers: list[int] = []
     for number, job in enumerate(jobs, 1):
-        rows, trouble = job_rows(job)
+        is_job = isinstance(job, dict) and bool(job.get("jobid"))
+        rows = attempt_rows(job) if is_job else []
         if not rows:
-            ledger.note(source.name, number, "dropped", trouble)
-        found += rows
+            ledger.note(source.name, number, "dropped", "no attempt with GPUs, so what the job asked "
+                        "for is unknown" if is_job else "not a job with a jobid")
+        texts += [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
         numbers += [number] * len(rows)
-    texts = [tuple("" if cell is None else str(cell) for cell in row) for row in found]
     cells = pd.DataFrame(texts, index=numbers, columns=list(ATTEMPT), dtype="object")
     return philly_attempts(Rows(source, cells, ledger, options))
 
@@ -645,13 +623,11 @@ def philly_attempts(rows: Rows) -> pd.DataFrame:
               "task for each, JOB@0, JOB@1, ..., submitted when the one before ended")
     rows.note(name.str.contains("/").to_numpy(), "interpreted", "an attempt on several machines: "
               "one task for each, JOB/0, JOB/1, ...; their common start is not kept")
-    times = task_times(rows, (submit, start, end), states=rows.texts("status"))
-    gpus = rows.numbers("num_gpus")
+    times, is_kept = task_times(rows, (submit, start, end), states=rows.texts("status"))
     return pd.DataFrame({
-        "name": name, **times.columns(), **gpu_demand(rows, gpus), "node": rows.texts("node"),
-        "gpu_list": rows.texts("gpu_list"), "user": rows.texts("user"),
-        "queue": rows.texts("queue"), "job": name.str.extract(r"^(.*)/", expand=False).fillna("")
-    })[times.is_kept]
+        "name": name, **times, **gpu_demand(rows, rows.numbers("num_gpus")),
+        **{column: rows.texts(column) for column in ("node", "gpu_list", "user", "queue")},
+        "job": name.str.extract(r"^(.*)/", expand=False).fillna("")})[is_kept]
 
 
 def is_philly_json(source: Source) -> bool:
@@ -731,9 +707,8 @@ def swf_demand(rows: Rows, gpu_column: str) -> tuple[Floats, dict[str, Floats]]:
     rows.note(np.isnan(asked) & np.isfinite(used), "filled in",
               "no processors were requested: those that were used")
     processors = np.where(np.isnan(asked), used, asked)
-    if gpu_column == "used_processors":
-        processors = used
     if gpu_column:
+        processors = used if gpu_column == "used_processors" else processors
         rows.note(processors > 0, "interpreted", "processors are GPUs, as --map says")
         return processors, gpu_demand(rows, processors)
     rows.note(processors > 0, "interpreted", "processors are CPUs; --map num_gpus=processors "
@@ -751,20 +726,19 @@ def swf_jobs(rows: Rows, gpu_column: str,
     status = rows.texts("status")
     never = (status == "5").to_numpy() & ~(lasting_s > 0)  # cancelled before it started
     left = np.where(never, start, np.nan)
-    times = task_times(rows, (submit, np.where(never, np.nan, start), left),
-                       lasting_s=lasting_s, states=status.map(SWF_STATES).fillna(""))
+    times, is_kept = task_times(rows, (submit, np.where(never, np.nan, start), left),
+                                lasting_s=lasting_s, states=status.map(SWF_STATES).fillna(""))
     processors, demand = swf_demand(rows, gpu_column)
     asked = rows.numbers("requested_memory")
     memory = np.where(np.isnan(asked), rows.numbers("used_memory"), asked) * processors / 1024
     rows.note(np.isfinite(memory), "interpreted", "memory is KiB for each processor, that used "
               "where none was requested")
-    texts = {name: rows.texts(name) for name in ("user", "queue")}
-    jobs = pd.DataFrame({"name": rows.texts("job"), **times.columns(), **demand,
-                         "memory_mib": np.ceil(memory), **texts})
+    jobs = pd.DataFrame({"name": rows.texts("job"), **times, **demand, "memory_mib": np.ceil(memory),
+                         "user": rows.texts("user"), "queue": rows.texts("queue")})
     is_part = status.isin(["2", "3", "4"]).to_numpy()
     rows.note(is_part, "dropped", "a part of a job that was stopped and went on; the line of the "
               "whole job is read")
-    return jobs, processors, times.is_kept & ~is_part
+    return jobs, processors, is_kept & ~is_part
 
 
 def swf_nodes(comments: Mapping[str, int], is_gpu: bool, name: str, ledger: Ledger) -> pd.DataFrame:
