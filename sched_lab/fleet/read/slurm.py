@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...lab.arrays import Integers
 from ...lab.frames import InputError
 from .dates import seconds_in
 from .kubernetes import instances_on_one
@@ -182,39 +181,20 @@ def features_in(value: Any) -> list[str]:
     return [word.strip() for word in words if isinstance(word, str) and word.strip()]
 
 
-class Shape(NamedTuple):
-    """GPUs of a node, and into how many parts each of them may be shared."""
-
-    models: tuple[str, ...]
-    num_gpus: int
-    parts: Mapping[str, float]
-
-
-def shape_of(gres: Sequence[Gres]) -> Shape:
-    """GPUs of a node from its generic resources; instances are counted by those that fit on one."""
-    models: dict[str, int] = {}
-    for one in (one for one in gres if one.kind == "gpu"):
-        on_one = instances_on_one(one.profile) if one.profile else 1
-        models[one.gpu_model] = models.get(one.gpu_model, 0) - (-one.number // on_one)
-    total = sum(models.values())
-    parts = {one.kind: one.number / total for one in gres if one.kind != "gpu" and total}
-    return Shape(tuple(name for name in models if name), total, parts)
-
-
 def node_row(record: Any, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
     """Row of a node of `scontrol show nodes` or of the `sinfo` of 22.05."""
-    states = [word for word in (*words_at(record, "state"), *words_at(record, "state_flags"))]
+    states = [*words_at(record, "state"), *words_at(record, "state_flags")]
     bad = [word for word in states if word.rstrip("*~#!%$@^-+") in UNUSABLE]
     cpus = number_at(record, "effective_cpus") or number_at(record, "cpus")
     memory = number_at(record, "real_memory")
     kept = number_at(record, "specialized_memory") or 0
     features = features_in(dig(record, "features")) or features_in(dig(record, "active_features"))
-    row = gpu_columns(text_at(record, "gres"), text_at(record, "name"), dump, place)
-    return row | {
+    labels = [*(f"partition/{name}" for name in features_in(dig(record, "partitions"))),
+              *(f"feature/{name}" for name in features)]
+    return gpu_columns(text_at(record, "gres"), text_at(record, "name"), dump, place) | {
         "cpu_milli": None if cpus is None else int(1000 * cpus),
         "memory_mib": None if memory is None else int(max(memory - kept, 0)),
-        "labels": {f"partition/{name}": "true" for name in features_in(dig(record, "partitions"))}
-                  | {f"feature/{name}": "true" for name in features},
+        "labels": dict.fromkeys(labels, "true"),
         "taints": as_json([{"key": "slurm/state", "value": bad[0], "effect": "NoSchedule"}]
                           ) if bad else ""}
 
@@ -225,7 +205,7 @@ class Records:
     def __init__(self, ledger: Ledger, count: int = 1) -> None:
         self.ledger = ledger
         self.count = count  # rows that a note is about
-        self.shapes: dict[str, Shape] = {}
+        self.parts: dict[str, Mapping[str, float]] = {}  # into which a GPU of a node may be shared
         self.labels: set[str] = set()
 
     def note(self, place: tuple[str, int], what: str, reason: str) -> None:
@@ -235,28 +215,31 @@ class Records:
     def of_rows(self, count: int) -> Records:
         """The same records, of which each note is about so many rows."""
         same = Records(self.ledger, count)
-        same.shapes = self.shapes
+        same.parts = self.parts
         return same
 
 
 def gpu_columns(written: str, name: str, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
-    """Name of a node, and columns of its GPUs."""
+    """Name of a node, and columns of its GPUs; instances are counted by those that fit on one."""
     gres = gres_in(written)
-    shape = shape_of(gres)
-    dump.shapes[name] = shape
+    models: dict[str, int] = {}
     cut = Counter[str]()
-    for one in gres:
-        if one.kind == "gpu" and one.profile:
+    for one in (one for one in gres if one.kind == "gpu"):
+        on_one = instances_on_one(one.profile) if one.profile else 1
+        models[one.gpu_model] = models.get(one.gpu_model, 0) - (-one.number // on_one)
+        if one.profile:
             cut[f"gpu:{one.profile}"] += one.number
+    total = sum(models.values())
+    named = [model for model in models if model]
+    dump.parts[name] = {one.kind: one.number / total for one in gres if one.kind != "gpu" and total}
     if cut:
         dump.note(place, "interpreted", "GPUs cut into instances are counted by those that fit")
-        cut["whole"] = sum(one.number for one in gres
-                           if one.kind == "gpu" and not one.profile)
-    if len(shape.models) > 1:
+        cut["whole"] = sum(one.number for one in gres if one.kind == "gpu" and not one.profile)
+    if len(named) > 1:
         dump.note(place, "interpreted", "the node has GPUs of several models, named together")
-    if shape.num_gpus and not shape.models:
+    if total and not named:
         dump.note(place, "interpreted", "the GPUs of the node have no type, their model is unknown")
-    return {"name": name, "gpu_model": "+".join(shape.models), "num_gpus": shape.num_gpus,
+    return {"name": name, "gpu_model": "+".join(named), "num_gpus": total,
             "devices": as_json(cut) if cut else ""}
 
 
@@ -531,8 +514,8 @@ def share_of(gres: Gres, demand: Demand, dump: Records, place: tuple[str, int]) 
     if gres.kind == "gpu":
         return Share(gres.number, milli_of_profile(gres.profile) or 1000, gres.profile,
                      gres.gpu_list, gres.gpu_model)
-    known = [shape.parts[gres.kind] for name, shape in dump.shapes.items()
-             if gres.kind in shape.parts and demand.node in ("", name)]
+    known = [parts[gres.kind] for name, parts in dump.parts.items()
+             if gres.kind in parts and demand.node in ("", name)]
     parts = known[0] if known else {"mps": 100.0}.get(gres.kind, 1.0)
     if not known:
         dump.note(place, "interpreted", f"{gres.kind} without a node that has it, taken as "
@@ -798,104 +781,61 @@ SEVERAL = ("a job on several nodes, or with several shares of GPUs, is several r
 
 
 def spread(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
-    """Rows of jobs on each of their nodes."""
+    """Rows of jobs on each of their nodes, one for each kind of generic resources there.
+
+    What a job has is divided among its nodes as evenly as whole numbers can be. The first kind on a
+    node has its processors and memory.
+    """
     hosts = hosts_of(jobs, source, dump.ledger)
     count = jobs["NodeList"].map({text: len(found) for text, found in hosts.items()})
-    parts = count.where(count > 0, jobs["nodes"]).astype(np.int64)
+    parts = count.where(count > 0, jobs["nodes"]).to_numpy(np.int64)
     if parts.sum() > MOST_ROWS:
         place = int(np.argmax(parts.cumsum() > MOST_ROWS))
         check_rows(int(parts.sum()), source.name, int(jobs.index[place]))
-    is_simple = jobs["gres"].map(len) <= 1
-    jobs = jobs.assign(row=jobs.index, turn=range(len(jobs)))
-    note_rows(dump.ledger, source.name, jobs.index[~is_simple | (parts > 1)], "interpreted", SEVERAL)
-    done = [{**row, "row": number, "turn": job.turn}
-            for number, job in zip(jobs.index[~is_simple].tolist(),
-                                   jobs[~is_simple].itertuples(index=False), strict=True)
-            for row in rows_of_line(job, (source.name, int(number)),
-                                    hosts[str(job.NodeList)], dump)]
-    each = on_each_node(jobs[is_simple], np.asarray(parts[is_simple], np.int64), hosts)
-    rows = [frame for frame in (simple_rows(each, source, dump), pd.DataFrame(done)) if len(frame)]
-    if not rows:
-        return pd.DataFrame()
-    return pd.concat(rows).sort_values("turn", kind="stable").set_index("row").drop(columns="turn")
-
-
-def on_each_node(jobs: pd.DataFrame, parts: Integers,
-                 hosts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """Jobs with at most one kind of GPUs on each of their nodes, what they have as even as can be.
-
-    Parameters
-    ----------
-    parts : (jobs,) number of nodes
-    hosts : by their list
-    """
+    has_kinds = jobs["gres"].map(len).to_numpy() > 1
+    note_rows(dump.ledger, source.name, jobs.index[has_kinds | (parts > 1)], "interpreted", SEVERAL)
     job = np.repeat(np.arange(len(jobs)), parts)
     part = np.arange(len(job)) - np.repeat(np.cumsum(parts) - parts, parts)
-    is_several = parts[job] > 1
-    each = jobs.iloc[job].reset_index(drop=True)
-    lists = [hosts[text] or [""] * int(count)
-             for text, count in zip(jobs["NodeList"], parts, strict=True)]
-    each["node"] = list(chain.from_iterable(lists))
-    each["job"] = each["name"]
-    each["name"] = each["name"].where(~is_several, each["name"] + "/" + pd.Series(part).astype(str))
+    each = jobs.iloc[job].assign(row=jobs.index[job], turn=job, part=part).reset_index(drop=True)
+    each["node"] = list(chain.from_iterable(
+        hosts[text] or [""] * int(count) for text, count in zip(jobs["NodeList"], parts, strict=True)))
     for column in ("cpus", "memory_mib"):
         amount = each[column].to_numpy(float, na_value=np.nan)
-        low = np.floor(amount) // parts[job]
-        share = low + (part < np.floor(amount) - low * parts[job])
-        each[column] = np.where(is_several, np.where(np.isnan(amount), np.nan, share), amount)
-    gres = [text for one, count in zip(jobs["gres"], parts, strict=True)
-            for text in ((one, one) if count == 1 else uneven(one, int(count)))]
-    more = np.array([sum(one.number for one in gres) for gres in jobs["gres"]], np.int64) % parts
-    which = 2 * job + (part < more[job])
-    each["gres"] = pd.Series(gres, dtype="object").iloc[which].reset_index(drop=True)
-    return each
+        low, more = np.divmod(np.floor(amount), parts[job])
+        each[column] = np.where(parts[job] > 1, low + (part < more), amount)
+    shares = {(gres, count): split_gres(gres, count) if count > 1 else [gres]
+              for gres, count in set(zip(jobs["gres"], parts.tolist(), strict=True))}
+    each["gres"] = pd.Series([shares[gres, count][number] for gres, count, number in zip(
+        each["gres"], parts[job].tolist(), part.tolist(), strict=True)], dtype="object")
+    if has_kinds.any():
+        each["gres"] = each["gres"].map(lambda gres: [(one,) for one in gres] or [()])
+        each = each.explode("gres", ignore_index=True)
+        each.loc[each.duplicated(["turn", "part"]), ["cpus", "memory_mib"]] = 0
+    by_job = each.groupby("turn")
+    is_several = (by_job["turn"].transform("size") > 1) | has_kinds[each["turn"]]
+    numbered = each["name"] + "/" + by_job.cumcount().astype(str)
+    each = each.assign(job=each["name"], name=each["name"].where(~is_several, numbered))
+    return job_rows(each, source, dump).set_index("row")
 
 
-def uneven(gres: Sequence[Gres], parts: int) -> tuple[tuple[Gres, ...], tuple[Gres, ...]]:
-    """What most parts have of one kind of resources, and what the first few have."""
-    low = [one._replace(number=one.number // parts, gpu_list="") for one in gres]
-    return (tuple(one for one in low if one.number),
-            tuple(one._replace(number=one.number + 1) for one in low))
-
-
-def simple_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
+def job_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
     """Rows of jobs with at most one kind of GPU, on one node each; equal shares are found once."""
     is_plain = jobs["gres"].map(lambda gres: not gres or gres[0].kind == "gpu")
     codes, keys = pd.factorize(pd.Series(list(zip(  # a GPU is the same on every node
         jobs["gres"], jobs["wish"], jobs["node"].where(~is_plain, ""), strict=True)),
         dtype="object"))
     count = np.bincount(codes, minlength=len(keys))
-    first = jobs["row"].to_numpy()[np.unique(codes, return_index=True)[1]]
+    first = jobs["row"].groupby(codes).min()
     shares = [shares_of(Demand(node, gres, None, None), wish, dump.of_rows(int(number)),
                         (source.name, int(row)))[0]
               for (gres, wish, node), number, row in zip(keys, count, first, strict=True)]
     columns = pd.DataFrame(shares, columns=list(Share._fields)).take(codes).set_index(jobs.index)
     return columns.assign(
         **{name: jobs[name] for name in (
-            "row", "turn", "name", "submit_s", "start_s", "end_s", "state", "node",
-            "memory_mib")},
+            "row", "name", "submit_s", "start_s", "end_s", "state", "node", "memory_mib")},
         job=jobs["job"], user=jobs["User"], queue=jobs["Partition"],
         cpu_milli=1000 * jobs["cpus"],
         priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.fullmatch(WHOLE))))
-
-
-def rows_of_line(job: Any, place: tuple[str, int], hosts: Sequence[str],
-                 dump: Records) -> list[dict[str, Any]]:
-    """Rows of a job with several nodes or kinds of GPUs."""
-    parts = len(hosts) or int(job.nodes)
-    cells = zip(hosts or [""] * parts, split_gres(job.gres, parts),
-                split(None if pd.isna(job.cpus) else job.cpus, parts),
-                split(None if pd.isna(job.memory_mib) else job.memory_mib, parts), strict=True)
-    demands = [Demand(host, (one,) if one else (), cpus if not number else 0,
-                      memory if not number else 0)
-               for host, gres, cpus, memory in cells
-               for number, one in enumerate(gres or (None,))]
-    row = {"submit_s": job.submit_s, "start_s": job.start_s, "end_s": job.end_s,
-           "state": job.state, "job": job.name, "user": job.User, "queue": job.Partition,
-           "priority": number_at({"it": job.Priority}, "it")}
-    return [named_row(row, f"{job.name}/{number}", demand,
-                      shares_of(demand, job.wish, dump, place)[0], True)
-            for number, demand in enumerate(demands)]
 
 
 def note_files(ledger: Ledger, rows: pd.DataFrame, what: str, reason: str) -> None:
