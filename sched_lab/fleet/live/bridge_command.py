@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from ...hardware import hardware_of, watts_of_files
+from ...hardware import hardware_of
 from ...lab.access import Access, listen
 from ...lab.commands import (
     AllowHost,
@@ -48,6 +48,7 @@ from ..ask.explain import (
 )
 from ..ask.mig_nodes import mig_advice
 from ..ask.place import Placed, place_tasks
+from ..ask.questions import GpuPower, power_of_files
 from ..read.kubernetes import CLAIMS_MISSING
 from ..read.reading import read_files
 from ..read.tables import ClusterTables, Ledger
@@ -181,14 +182,6 @@ AsMig = Annotated[bool, option(
     "Say instead how to cut GPUs for the pods that ask for MIG instances, and who must end first: "
     "a file for mig-parted. ResourceSlices and claims may be in the same files.", "--mig")]
 Seed = Annotated[int, option("Of a policy that draws.", min=0)]
-GpuPower = Annotated[Path | None, option(
-    "Watts of GPU models, to add or override: model, idle_w, full_w.")]
-
-
-def power_of_files(hardware: Path | None, gpu_power: Path | None) -> PowerSettings:
-    """Power settings with watts of one's own."""
-    gpu_w, cpu_w = watts_of_files(hardware, gpu_power)
-    return PowerSettings("eq1", gpu_w or None, cpu_w or None)
 
 
 def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fgd",
