@@ -33,6 +33,17 @@ def test_a_measure_states_its_unit(measure, value, column, expected):
     assert read(f"name,{measure}\na,{value}\n").tasks.equals(tables.tasks)
 
 
+@pytest.mark.parametrize(("value", "is_kept", "words"), [
+    ("", True, ""), ("-3", True, "below 0"), ("inf", True, "finite"), ("sixteen", True, "finite"),
+    ("16 GiB", True, "finite"), ("9" * 400, True, "finite"), ("1e300", False, "beyond 2**53"),
+    ("1e308", False, "beyond 2**53")])
+def test_a_hostile_row_of_memory_in_gib(value, is_kept, words):
+    tables = read(f"name,num_gpus,memory_gib\na,1,{value}\nb,1,16\n")
+    memory = tables.tasks.set_index("name")["memory_mib"]
+    assert memory["b"] == 16384 and ("a" in memory) == is_kept and memory.isna().sum() == is_kept
+    assert words in "\n".join(tables.ledger["reason"])
+
+
 def test_waits_and_durations_stand_in():
     tables = read("id,sub,w,d\nx,100,5,2\n", {"name": "id", "submit_s": "sub", "wait_s": "w", "duration_min": "d"})
     assert tables.tasks[["submit_s", "start_s", "end_s"]].to_numpy().tolist() == [[100, 105, 225]]

@@ -2,6 +2,7 @@
 import gzip
 import io
 import json
+import os
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -192,8 +193,22 @@ def test_names_from_a_table_are_data_in_charts(capsys):
     assert not any(b"<script>alert" in data for name, data in files.items() if name.endswith(("html", "svg")))
 
 
-def test_there_are_enough_kinds():
-    assert len(TABLES) + len(STRANGE) + len(OTHERS) >= 60
+def test_a_folder_that_cannot_be_written_is_read_from_and_named_as_a_place_for_results(capsys):
+    locked = Path("locked")
+    locked.mkdir()
+    (locked / "dump").write_text(HEADER + GOOD)
+    locked.chmod(0o555)
+    try:
+        before = content(locked)
+        assert call("read", "csv", "locked/dump", "--nodes", "own.csv", "--out", "mine") == 0
+        capsys.readouterr()
+        places = [*(["locked/out"] if os.geteuid() else []), "/proc/out", "locked/dump/out"]  # no folder for anybody
+        for place in places:
+            assert_refused(call("read", "csv", "locked/dump", "--nodes", "own.csv", "--out", place), capsys, place)
+            assert_refused(call("replay", "mine", "--policies", "fgd", "--out", place), capsys, place)
+        assert content(locked) == before
+    finally:
+        locked.chmod(0o755)
 
 
 def test_a_table_changed_by_hand_is_refused_by_its_row(capsys):
