@@ -375,21 +375,6 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
 REPLAYED = ("line", "what", "version", "pod", "said", "now", "same", "milliseconds")
 
 
-def replayed_line(line: Mapping[str, Any], live: LiveCluster,
-                  ) -> Iterator[tuple[str, str, str, float]]:
-    """Apply one line again: what it says of something, and what that is now, with milliseconds."""
-    if "digest" in line:
-        yield "state", str(line["digest"]), live.digest(), np.nan
-        return
-    decision = live.apply(event_in(line, live))
-    if live.version != int(line["version"]):
-        yield "version", str(int(line["version"])), str(live.version), np.nan
-    if decision is not None or "decision" in line:
-        said = json.dumps(line.get("decision"), sort_keys=True)
-        now = json.dumps(decision and said_of(decision), sort_keys=True)
-        yield "decision", said, now, float(line.get("ms", np.nan))
-
-
 def replayed(path: str | Path) -> Iterator[tuple[Any, ...]]:
     """Rows of `REPLAYED` of all lines, each part of the file from its own first line."""
     live = None
@@ -402,9 +387,19 @@ def replayed(path: str | Path) -> Iterator[tuple[Any, ...]]:
                 continue
             if live is None:
                 raise ValueError("it has no first line")
-            pod = str(line.get("pod", {}).get("name", ""))
             version = int(line["version"])
-            for what, said, now, milliseconds in replayed_line(line, live):
+            if "digest" in line:
+                found = [("state", str(line["digest"]), live.digest(), np.nan)]
+            else:
+                decision = live.apply(event_in(line, live))
+                found = [("version", str(version), str(live.version), np.nan)] * (
+                    live.version != version)
+                if decision is not None or "decision" in line:
+                    said, now = (json.dumps(one, sort_keys=True) for one in (
+                        line.get("decision"), decision and said_of(decision)))
+                    found.append(("decision", said, now, float(line.get("ms", np.nan))))
+            pod = str(line.get("pod", {}).get("name", ""))
+            for what, said, now, milliseconds in found:
                 yield (number, what, version, pod, said, "" if said == now else now, said == now,
                        milliseconds)
         except InputError:

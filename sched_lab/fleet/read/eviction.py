@@ -18,16 +18,11 @@ MIRROR = "kubernetes.io/config.mirror"
 Body = Mapping[str, Any]
 
 
-def owner_of(pod: Body) -> str:
-    """Kind of the object that controls a pod; empty if none does."""
-    return next((text_at(one, "kind") for one in objects_at(pod, "metadata", "ownerReferences")
-                 if one.get("controller") is True), "")
-
-
 def why_lost(pod: Body) -> str:
     """Why nobody would make a pod anew, or its work would begin anew; empty if neither is so."""
     said = texts_at(pod, "metadata", "annotations")
-    owner = owner_of(pod)
+    owner = next((text_at(one, "kind") for one in objects_at(pod, "metadata", "ownerReferences")
+                  if one.get("controller") is True), "")
     if said.get(MIRROR) or owner == "Node":
         return "a static pod, which its node makes"
     if not owner:

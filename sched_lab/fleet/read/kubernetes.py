@@ -963,9 +963,14 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
         return []
     cpu_milli, memory_mib, holdings, devices = demand_of(item, dump, asked_by_pod(item, dump))
     queues = (getattr(item, kind).get(name) for kind, name in QUEUES)
+    priority = dig(item.body, "spec", "priority")
+    if priority is not None and (type(priority) is not int or abs(priority) >= 2**40):
+        dump.note(item, "interpreted",
+                  "spec.priority is no whole number below 2**40, taken as unknown")
+        priority = None
     row = {
         "name": pod_name(item), **times, "user": item.namespace,
-        "queue": next(filter(None, queues), ""), "priority": priority_of(item, dump),
+        "queue": next(filter(None, queues), ""), "priority": priority,
         "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices),
         "node": item.node, "fixed": fixed_of(item, dump) if item.node and "state" in times else "",
         "cpu_milli": cpu_milli, "memory_mib": memory_mib}
@@ -1017,15 +1022,6 @@ def is_choosy(device: str, is_gpu: bool, dump: Dump) -> bool:
     is_made = BY_DRIVER in device and not device.endswith(BY_DRIVER)
     return is_made or (not nodes and is_gpu and device not in UNDERSTOOD) or any(
         not node.devices.get(device) for node in nodes)
-
-
-def priority_of(item: Item, dump: Dump) -> int | None:
-    """Priority of a pod; None if it has none, or one that is no number."""
-    priority = dig(item.body, "spec", "priority")
-    if priority is None or (type(priority) is int and abs(priority) < 2**40):
-        return priority
-    dump.note(item, "interpreted", "spec.priority is no whole number below 2**40, taken as unknown")
-    return None
 
 
 def together(holdings: Sequence[Holding]) -> Holding:

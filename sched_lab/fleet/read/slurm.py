@@ -106,25 +106,12 @@ class Gres(NamedTuple):
         return self.type[:-len(profile)].rstrip("_.-") if profile else self.type
 
 
-def plugin_number(name: str) -> int:
-    """Number of a generic resource, as old accounts have it in place of its name."""
-    return sum(ord(letter) << 8 * (place % 4) for place, letter in enumerate(name))
-
-
-PLUGINS = {str(plugin_number(name)): name for name in ("gpu", "shard", "mps")}
+# a generic resource by the number that old accounts have in place of its name
+PLUGINS = {str(sum(ord(letter) << 8 * (place % 4) for place, letter in enumerate(name))): name
+           for name in ("gpu", "shard", "mps")}
 NUMBERED = re.compile(r"(?<![\w:=.])(\d{6,10})(?=:\d)")  # 7696487:4 is gpu:4
 GRES = re.compile(r"(?<![\w.-])(?:gres[/:])?(gpu|shard|mps)(?::(?!\d+(?:[,(\s]|$))([\w.+-]+))?"
                   r"(?:[:=](\d{1,12})([kKmM]?))?(?:\(([^()]*)\))?(?=[,\s]|$)")
-
-
-def without_sums(found: Sequence[Gres]) -> list[Gres]:
-    """The same resources, where those without a type are the sum: less those that have one."""
-    typed: dict[str, int] = {}
-    for one in found:
-        typed[one.kind] = typed.get(one.kind, 0) + (one.number if one.type else 0)
-    rest = [one if one.type else one._replace(number=one.number - typed[one.kind])
-            for one in found]
-    return [one for one in rest if one.number > 0]
 
 
 def gres_in(written: str) -> list[Gres]:
@@ -135,19 +122,23 @@ def gres_in(written: str) -> list[Gres]:
         indices = re.search(r"IDX:([\d,-]+)", place)
         numbers = numbers_in_ranges(indices[1].strip(",")) if indices else []
         found.append(Gres(kind, model, count, "-".join(numbers)))
-    return without_sums(found) if "=" in written else found
+    if "=" not in written:
+        return found
+    typed = Counter[str]()
+    for one in found:
+        typed[one.kind] += one.number if one.type else 0
+    rest = [one if one.type else one._replace(number=one.number - typed[one.kind])
+            for one in found]
+    return [one for one in rest if one.number > 0]
 
 
 def memory_in(written: str) -> int | None:
     """MiB of the memory in a list of trackable resources, such as `cpu=4,mem=62.50G`."""
     found = re.search(r"(?:^|,)mem=(\d+(?:\.\d*)?)([KMGTP]?)", written)
-    return None if found is None else mebibytes_of(found[1], found[2])
-
-
-def mebibytes_of(number: str, unit: str) -> int:
-    """A number of Slurm's units of memory in MiB; without a unit they are MiB."""
-    power = {"K": -1, "": 0, "M": 0, "G": 1, "T": 2, "P": 3}[unit.upper()]
-    return int(-(-min(float(number) * 1024.0**power, 2.0**60) // 1))  # beyond any memory
+    if found is None:
+        return None
+    power = {"K": -1, "": 0, "M": 0, "G": 1, "T": 2, "P": 3}[found[2]]
+    return int(-(-min(float(found[1]) * 1024.0**power, 2.0**60) // 1))  # beyond any memory
 
 
 def number_at(value: Any, *path: str) -> float | None:
@@ -576,18 +567,13 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
                   "is several rows, JOB/0, JOB/1, ...")
     names = names_of(record, dump, place)
     check_rows(len(names) * len(parts), *place)
-    return [named_row(row | {"job": job}, f"{job}/{part}" if len(parts) > 1 else job, demand, share,
-                      is_first)
-            for job in names for part, (demand, share, is_first) in enumerate(parts)]
-
-
-def named_row(row: dict[str, Any], name: str, demand: Demand, share: Share,
-              is_first: bool) -> dict[str, Any]:
-    """A row, of which the first on each node has its processors and its memory."""
-    cpus = demand.cpus if is_first else 0
-    memory = demand.memory_mib if is_first else 0
-    return {**row, "name": name, "node": demand.node, **share._asdict(), "memory_mib": memory,
-            "cpu_milli": None if cpus is None else 1000 * cpus}
+    amounts = [{"node": demand.node, **share._asdict(),  # the first share on a node has the rest
+                "memory_mib": demand.memory_mib if is_first else 0,
+                "cpu_milli": None if is_first and demand.cpus is None else
+                1000 * (demand.cpus or 0) * is_first}
+               for demand, share, is_first in parts]
+    return [row | amount | {"job": job, "name": f"{job}/{part}" if len(parts) > 1 else job}
+            for job in names for part, amount in enumerate(amounts)]
 
 
 def names_of(record: Any, dump: Records, place: tuple[str, int]) -> list[str]:
