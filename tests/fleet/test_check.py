@@ -179,7 +179,7 @@ def test_names_are_data():
 BOOKING = st.tuples(st.integers(0, 3), st.integers(0, 12), st.integers(0, 6), st.sampled_from([0, 250, 500, 501, 1000]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(BOOKING, max_size=25))
 def test_spells_equal_a_count_at_every_second(rows):
     """Loads of each second, and of each half second, say the same as the sweep."""

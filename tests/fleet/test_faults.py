@@ -6,13 +6,13 @@ from tests.fleet.faults import BUGS, Makers, hunt, main, shrunk, simulate
 
 
 def test_nothing_breaks_in_the_first_seeds():
-    runs = [simulate(seed, 150) for seed in range(30)]
+    runs = [simulate(seed, 150) for seed in range(20)]
     assert [run for run in runs if run.finding] == []
-    assert sum(run.decisions for run in runs) > 200
+    assert sum(run.decisions for run in runs) > 130
 
 
 def test_mode_score_breaks_nothing_either():
-    assert [run for seed in range(12) if (run := simulate(seed, 150, Makers(mode="score"))).finding] == []
+    assert [run for seed in range(8) if (run := simulate(seed, 150, Makers(mode="score"))).finding] == []
 
 
 def test_a_seed_fixes_everything():

@@ -416,7 +416,7 @@ def rebuilt(live: AuditedCluster) -> AuditedCluster:
     return again
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(events)
 def test_any_events_leave_a_state_that_its_pods_explain(told):
     live = cluster_with(A, B)
@@ -444,7 +444,7 @@ def test_any_events_leave_a_state_that_its_pods_explain(told):
     assert live.scores(probe) == again.scores(probe) and live.why_not(probe) == again.why_not(probe)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.permutations([*map(NodeSeen, (A, B, C)), *(PodSeen(pod(uid, *shares, node=node)) for uid, shares, node in zip(
     UIDS, HELD[1:], "aabbc", strict=True)), PodSeen(pod("w", (1, 100)))]))
 def test_independent_events_may_come_in_any_order(told):

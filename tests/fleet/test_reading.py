@@ -9,6 +9,7 @@ from sched_lab.fleet.read.reading import FORMATS, known_models, mean_demand, rea
 from sched_lab.fleet.read.tables import ReadOptions, Source
 from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data, find_reference
+from tests.fleet.objects import reasons
 from tests.fleet.test_slurm import ACCOUNTS, DUMP
 from tests.fleet.test_traces import PHILLY_JSON, SAMPLES
 
@@ -36,10 +37,6 @@ def write(tmp_path, monkeypatch):
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return [name.replace("__", ".") for name in files]
     return put
-
-
-def reasons(tables) -> str:
-    return "\n".join(tables.ledger["what"] + ": " + tables.ledger["reason"])
 
 
 def test_every_format_has_a_sample():
