@@ -377,8 +377,9 @@ def node_row(item: Item, dump: Dump, gpus: NodeGpus) -> dict[str, Any]:
     for name in ("cpu", "memory"):
         if quantity(allocatable.get(name)) is None:
             dump.note(item, "interpreted", f"{name} of the node is no quantity, unknown")
-    taints = [{name: text_at(taint, name) for name in ("key", "value", "effect") if name in taint}
-              for taint in item.objects("spec", "taints")]
+    taints: list[dict[str, str]] = [
+        {name: text_at(taint, name) for name in ("key", "value", "effect") if name in taint}
+        for taint in item.objects("spec", "taints")]
     if dig(item.body, "spec", "unschedulable") is True and CORDON not in taints:
         taints.append(CORDON)
     return {

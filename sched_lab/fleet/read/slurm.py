@@ -794,7 +794,7 @@ def spread(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
     each["gres"] = pd.Series([shares[gres, count][number] for gres, count, number in zip(
         each["gres"], parts[job].tolist(), part.tolist(), strict=True)], dtype="object")
     if has_kinds.any():
-        each["gres"] = each["gres"].map(lambda gres: [(one,) for one in gres] or [()])
+        each["gres"] = each["gres"].map(lambda gres: [(one,) for one in gres] or [gres])
         each = each.explode("gres", ignore_index=True)
         each.loc[each.duplicated(["turn", "part"]), ["cpus", "memory_mib"]] = 0
     by_job = each.groupby("turn")
