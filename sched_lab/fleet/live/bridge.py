@@ -331,7 +331,8 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
     reasons = Reasons()
     asked = asked_by_pod(item, Dump(reasons))
     said = item.annotations
-    amounts = {name: asked[name] for name in asked if GPU_WORDS.search(name) and asked[name]}
+    amounts: dict[str, Any] = {
+        name: asked[name] for name in asked if GPU_WORDS.search(name) and asked[name]}
     amounts |= {name: said[name] for name in (*SHARES, *MODEL_RULES) if said.get(name)}
     gpus: dict[str, NodeGpus] = {}
     if amounts and dialects_in(amounts) != {"openb"}:  # that means the same on every node
