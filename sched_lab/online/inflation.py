@@ -16,19 +16,21 @@ from numpy.typing import NDArray
 
 from ..lab.jit import first_class, njit, quiet
 from ..lab.arrays import Floats, Integers, Texts, Truths
-from ..cluster import MAX_GPUS_PER_NODE, Cluster, State, empty_state
+from ..cluster import MAX_GPUS_PER_NODE, Cluster
 from ..frag import fragmentation, fragmentation_reference_milli
 from ..lab.frames import InputError, check_one_of
 from .bid import count_placed, is_due, pricing, set_dials
 from .policies import policy_of
-from .model import (ONE_AT_RANDOM, RESOURCES, Limits, Placements, Policy,
-                                    PowerSettings, World, check_placements, gpu_indices,
-                                    is_feasible, no_limits, slots_left, stage_starts, world_of)
+from .model import (CONDITIONS, GPU_MODEL, MEMORY, ONE_AT_RANDOM, RESOURCES,
+                                    Limits, Placements, Policy, PowerSettings, World,
+                                    check_placements, conditions_in, count_limit, gpu_indices,
+                                    is_feasible, lacking, stage_starts, with_limits, world_of,
+                                    world_to_ask)
 from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
                                           first_highest, first_member, is_sum, note_change,
                                           price_anew, refresh, row_of)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt
-from ..traces import Arrivals, Tasks, admits, most_popular, task_classes
+from ..traces import Arrivals, Tasks, most_popular, task_classes
 
 # %% auto #0
 __all__ = ['sample_arrivals', 'Run', 'inflate', 'check', 'on_grid', 'mean_curve']
@@ -257,6 +259,8 @@ def place(world: World, task: int, memory_mib: int, node: int, gpu_mask: int) ->
     state.memory_left_mib[node] -= memory_mib
     if demand.kind[task] >= 0:
         world.residents[node, demand.kind[task]] += 1
+    if demand.limit[task] >= 0:
+        count_limit(world.limits, demand.limit[task], node, 1)
 
 # %% ../../nbs/26_inflation.ipynb #26-035
 CURVE = ("cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli", "failed")
@@ -717,12 +721,13 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     several = (weighing.weights > 0).sum(axis=1).max() > 1
     index = empty_index(*size, MAX_GROUPS if several else 1)
     kernels = kernels_for(policy, world, index)
-    empty = [array.copy() for array in (*world.state, world.residents)]
+    changing = (*world.state, world.residents, world.limits.num, world.limits.is_open)
+    empty = [array.copy() for array in changing]
     with quiet():
         is_done = engine == "index" and replay_by_index(kernels, weighing, world, index, arriving,
                                                         is_exact, trail)
         if not is_done:
-            for array, before in zip((*world.state, world.residents), empty, strict=True):
+            for array, before in zip(changing, empty, strict=True):
                 array[:] = before
             replay(kernels, weighing, world, empty_memory(*size), arriving, is_exact, trail)
     trail.curve[:, [CPU_W, GPU_W]] /= 1000
@@ -873,93 +878,65 @@ def check(cluster: Cluster, tasks: Tasks, run: Run) -> None:
 # %% ../../nbs/26_inflation.ipynb #26-049e
 simulate = inflate  # the name that all families share
 
-# %% ../../nbs/26_inflation.ipynb #26-054b
-LACKS = ("cpu", "memory", "gpu", "model", "instances")
-SEVERAL = 1 << len(LACKS)
-
-
-class Asked(NamedTuple):
-    """(arrivals,) what each task asks for, its row in the table of admitted nodes, its limit."""
-
-    cpu_milli: Integers
-    memory_mib: Integers
-    gpu_milli: Integers
-    num_gpus: Integers
-    kind: Integers
-    limit: Integers
-
-
-@njit(cache=True)
-def lacking(left: State, asked: Asked, arrival: int, admitted: Truths, limits: Limits,
-            node: int) -> int:
-    """What a node lacks for an arriving task, as a bit mask over `LACKS`."""
-    limit = asked.limit[arrival]
-    gpu_milli = max(asked.gpu_milli[arrival], 1)
-    num_fit = 0
-    for gpu in range(left.gpu_left_milli.shape[1]):
-        num_fit += left.gpu_left_milli[node, gpu] >= gpu_milli
-    return (int(left.cpu_left_milli[node] < asked.cpu_milli[arrival]) +
-            2 * int(left.memory_left_mib[node] < asked.memory_mib[arrival]) +
-            4 * int(num_fit < asked.num_gpus[arrival]) +
-            8 * int(not admitted[asked.kind[arrival], node]) +
-            16 * int(limit >= 0 and slots_left(limits, limit, node) <= 0))
-
 # %% ../../nbs/26_inflation.ipynb #26-054bp
+LACKS = tuple(dict.fromkeys(condition.failed_for for condition in CONDITIONS))
+SEVERAL = 1 << len(LACKS)
+# what is said of a mask of conditions: a bit of `LACKS` where all are of one kind, else 0
+ALONE = np.array([1 << LACKS.index(min(kinds)) if len(kinds) == 1 else 0 for kinds in (
+    {condition.failed_for for condition in conditions_in(mask)}
+    for mask in range(1 << len(CONDITIONS)))])
+
+
 @njit(cache=True)
-def reasons(left: State, asked: Asked, admitted: Truths, limits: Limits,
-            placements: Placements) -> Integers:
+def reasons(world: World, task: Integers, memory_mib: Integers, placements: Placements,
+            alone: Integers) -> Integers:
     """What alone was in the way of each arrival; 0 if it was placed.
 
     Parameters
     ----------
-    left : the empty cluster; changed
-    asked : what the arrivals ask for
-    admitted : (kinds, nodes) whether the models are right
-    limits : of applications; changed
+    world : the empty cluster; changed
+    task, memory_mib : (arrivals,) class and memory of each arrival
     placements : where they went
+    alone : `ALONE`
 
     Returns
     -------
     (arrivals,) bit masks over `LACKS`, or `SEVERAL` if nothing was alone in the way
     """
-    alone = np.zeros(len(placements.node), np.int64)
-    for a in range(len(alone)):
-        n = placements.node[a]
-        if n >= 0:
-            left.cpu_left_milli[n] -= asked.cpu_milli[a]
-            left.memory_left_mib[n] -= asked.memory_mib[a]
-            for gpu in range(left.gpu_left_milli.shape[1]):
-                is_taken = placements.gpu_mask[a] >> gpu & 1
-                left.gpu_left_milli[n, gpu] -= asked.gpu_milli[a] * is_taken
-            if asked.limit[a] >= 0:
-                limits.num[n, asked.limit[a]] += 1
+    memory_left_mib = world.state.memory_left_mib
+    num_nodes = len(memory_left_mib)
+    num_rows = max(1, min(len(world.demand.limit), 2**25 // max(1, num_nodes)))
+    owner = np.full(num_rows, -1)
+    looked = np.zeros(num_rows, np.int64)  # at all that was placed before this arrival
+    lacks = np.zeros((num_rows, num_nodes), np.int32)  # but for memory
+    found = np.zeros(len(task), np.int64)
+    for arrival in range(len(task)):
+        kind = task[arrival]
+        if placements.node[arrival] >= 0:
+            place(world, kind, memory_mib[arrival], placements.node[arrival],
+                  placements.gpu_mask[arrival])
             continue
-        for n in range(len(left.cpu_left_milli)):
-            lack = lacking(left, asked, a, admitted, limits, n)
+        row = kind % num_rows
+        is_new = owner[row] != kind or arrival - looked[row] > num_nodes
+        for n in range(0 if is_new else looked[row], num_nodes if is_new else arrival):
+            node = n if is_new else placements.node[n]
+            if node >= 0:
+                lack = lacking(world, kind, 0, node)
+                if world.demand.num_gpus[kind] > 0 and world.power.num_gpus[node] == 0:
+                    lack |= GPU_MODEL  # a node without GPUs has none of the right model
+                lacks[row, node] = lack
+        owner[row] = kind
+        looked[row] = arrival
+        for node in range(num_nodes):
+            lack = lacks[row, node]
+            if memory_left_mib[node] < memory_mib[arrival]:
+                lack |= MEMORY
             if lack == 0:
                 raise ValueError("a task failed although a node had room for it")
-            if lack & (lack - 1) == 0:
-                alone[a] |= lack
-        alone[a] = alone[a] if alone[a] else SEVERAL
-    return alone
-
-# %% ../../nbs/26_inflation.ipynb #26-054c
-def _admitted(cluster: Cluster, tasks: Tasks) -> tuple[Truths, Integers]:
-    """(kinds, nodes) whether a node is of the right models (Cond. 4 and 5); (tasks,) kinds."""
-    keys = pd.DataFrame({
-        "gpu": tasks.gpu_spec, "cpu": tasks.cpu_spec, "has_gpu": tasks.num_gpus > 0})
-    # numbered as they first appear
-    kind: Integers = np.array(keys.groupby(list(keys), sort=False).ngroup(), np.int64)
-    cpu_models, cpu_model = np.unique(cluster.cpu_model.astype(str), return_inverse=True)
-    gpu_models, gpu_model = np.unique(cluster.gpu_model.astype(str), return_inverse=True)
-    table: Truths = np.zeros((int(kind.max(initial=-1)) + 1, len(cluster)), np.bool_)
-    for row, task in enumerate(np.unique(kind, return_index=True)[1].tolist()):
-        cpus = [admits(tasks.cpu_spec[task], str(model)) for model in cpu_models]
-        table[row] = np.array(cpus)[cpu_model]
-        if tasks.num_gpus[task] > 0:
-            gpus = [admits(tasks.gpu_spec[task], str(model)) for model in gpu_models]
-            table[row] &= np.array(gpus)[gpu_model] & (cluster.num_gpus > 0)
-    return table, kind
+            found[arrival] |= alone[lack]
+        if found[arrival] == 0:
+            found[arrival] = SEVERAL
+    return found
 
 # %% ../../nbs/26_inflation.ipynb #26-054cp
 def failures_frame(cluster: Cluster, tasks: Tasks, placements: Placements,
@@ -981,14 +958,16 @@ def failures_frame(cluster: Cluster, tasks: Tasks, placements: Placements,
     ValueError : a task failed although a node had room for it
     """
     rows = placements.task_row
-    table, kind = _admitted(cluster, tasks)
-    limit, limits = limited or (np.full(len(tasks), -1), no_limits(len(cluster)))
-    asked = Asked(tasks.cpu_milli[rows], tasks.memory_mib[rows], tasks.gpu_milli[rows],
-                  tasks.num_gpus[rows], kind[rows], limit[rows])
-    alone = reasons(empty_state(cluster), asked, table, limits, placements)
+    event = np.flatnonzero(placements.node < 0)
+    alone = np.zeros(len(rows), np.int64)
+    if len(event):
+        classes, class_of = task_classes(tasks)
+        world = world_to_ask(cluster, classes)
+        if limited:
+            world, class_of = with_limits(world, class_of, *limited)
+        alone = reasons(world, class_of[rows], tasks.memory_mib[rows], placements, ALONE)
     words = {mask: "|".join(word for bit, word in enumerate(LACKS) if mask >> bit & 1) or "several"
              for mask in np.unique(alone).tolist()}
-    event = np.flatnonzero(placements.node < 0)
     return pd.DataFrame({"event": event, "task_row": rows[event],
                          "failed_for": [words[mask] for mask in alone[event].tolist()]})
 

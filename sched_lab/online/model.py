@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,6 +123,7 @@ class Demand(NamedTuple):
     cpu_is_admitted : (classes, CPU models) Cond. 4
     kind : (classes,) number of the class's kind of GPU request: a share, one GPU, two, ...; -1 for
         a CPU-only class
+    limit : (classes,) number of the class's limit in `Limits`, -1 for none
     """
 
     cpu_milli: Integers
@@ -131,6 +132,7 @@ class Demand(NamedTuple):
     gpu_is_admitted: Truths
     cpu_is_admitted: Truths
     kind: Integers
+    limit: Integers
 
 # %% ../../nbs/20_online_model.ipynb #20-018k
 SLOTS = 2**17
@@ -193,9 +195,46 @@ def no_bids(gpu_model: Integers, num_gpus: Integers) -> Bids:
     return Bids(type_of, dual, dual.copy(), np.zeros(1), np.zeros((3, 2), np.int64),
                 np.zeros(1, np.int64))
 
+# %% ../../nbs/20_online_model.ipynb #20-027m
+class Limits(NamedTuple):
+    """How many tasks of an application, and on instances, a node may hold, and how many it holds.
+
+    Parameters
+    ----------
+    most : (limits,) a node with a task of this limit holds at most so many of the application
+        (Cond. 7)
+    span : (limits, 2) limits of the same application: from the first number on, before the second
+    need : (limits, profiles) instances that a task with the limit takes (Cond. 8)
+    room : (nodes, profiles) instances that a node has
+    num : (nodes, limits) tasks with the limit on the node
+    is_open : (nodes, limits + 1) whether one more may come; the last column is for no limit
+    """
+
+    most: Integers
+    span: Integers
+    need: Integers
+    room: Integers
+    num: Integers
+    is_open: Truths
+
+
+def new_limits(most: Integers, span: Integers, need: Integers, room: Integers) -> Limits:
+    """Limits to which nobody counts yet; parameters as in `Limits`."""
+    num = np.zeros((len(room), len(most)), np.int64)
+    limits = Limits(most, span, need, room, num, np.ones((len(room), len(most) + 1), np.bool_))
+    if len(most):
+        open_nodes(limits)
+    return limits
+
+
+def no_limits(num_nodes: int) -> Limits:
+    """Limits where nobody has one."""
+    return new_limits(np.zeros(0, np.int64), np.zeros((0, 2), np.int64),
+                      np.zeros((0, 0), np.int64), np.zeros((num_nodes, 0), np.int64))
+
 # %% ../../nbs/20_online_model.ipynb #20-018p
 class World(NamedTuple):
-    """All that a score may look at; only the engine writes to `state` and `residents`.
+    """All that a score may look at; only the engine writes to `state`, `residents` and `limits`.
 
     What a score computes from sizes and watts, which never change, it may keep in `notes`, and what
     follows from them and the state of a node in `known`.
@@ -208,6 +247,7 @@ class World(NamedTuple):
     power : power model of the nodes
     target : target workload
     residents : (nodes, kinds) number of tasks of each kind of GPU request on the node
+    limits : of applications and of instances, and who counts towards them
     notes : (6,) vCPU and GPU of the largest node, prices of full processors, vCPU and GPU that
         usual tasks ask for; -1 if nobody has asked for them yet
     known : what has been computed of nodes in the states they were in
@@ -221,6 +261,7 @@ class World(NamedTuple):
     power: Power
     target: Target
     residents: Integers
+    limits: Limits
     notes: Floats
     known: Known
     bids: Bids
@@ -269,10 +310,11 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
         np.array([[admits(spec, model) for model in gpu_models] for spec in classes.gpu_spec],
                  bool),
         np.array([[admits(spec, model) for model in cpu_models] for spec in classes.cpu_spec],
-                 bool), _kinds(classes))
+                 bool), _kinds(classes), np.full(len(classes), -1))
     residents = np.zeros((len(cluster), max(1, int(demand.kind.max(initial=0)) + 1)), np.int64)
     return World(gpu_model, cpu_model, state, demand, power,
                  target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents,
+                 no_limits(len(cluster)),
                  np.full(6, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]),
                  no_bids(gpu_model, power.num_gpus))
 
@@ -377,71 +419,19 @@ def toy() -> tuple[Cluster, Tasks]:
     """Four nodes and nine tasks that can be redone by hand."""
     return toy_cluster(), toy_tasks()
 
-# %% ../../nbs/20_online_model.ipynb #20-025
-@njit(cache=True)
-def is_feasible(world: World, task: int, node: int) -> bool:
-    """Cond. 1 and 3-6 of a task class on a node (Cond. 2, memory, is not a matter of the class).
-
-    Parameters
-    ----------
-    world : what is left on each node
-    task, node : row of `world.demand`, row of the node
-    """
-    demand = world.demand
-    state = world.state
-    if demand.cpu_milli[task] > state.cpu_left_milli[node]:
-        return False
-    if not demand.cpu_is_admitted[task, world.cpu_model[node]]:
-        return False
-    if demand.num_gpus[task] == 0:
-        return True
-    if not demand.gpu_is_admitted[task, world.gpu_model[node]]:
-        return False
-    num_fit = 0
-    for gpu in range(world.power.num_gpus[node]):
-        num_fit += state.gpu_left_milli[node, gpu] >= demand.gpu_milli[task]
-    return bool(num_fit >= demand.num_gpus[task])
-
-# %% ../../nbs/20_online_model.ipynb #20-027m
-class Limits(NamedTuple):
-    """How many tasks of an application, and on instances, a node may hold, and how many it holds.
-
-    Parameters
-    ----------
-    most : (limits,) a node with a task of this limit holds at most so many of the application
-        (Cond. 7)
-    span : (limits, 2) limits of the same application: from the first number on, before the second
-    need : (limits, profiles) instances that a task with the limit takes (Cond. 8)
-    room : (nodes, profiles) instances that a node has
-    num : (nodes, limits) tasks with the limit on the node
-    """
-
-    most: Integers
-    span: Integers
-    need: Integers
-    room: Integers
-    num: Integers
-
-
-def no_limits(num_nodes: int) -> Limits:
-    """Limits where nobody has one."""
-    none = np.zeros((0, 0), np.int64)
-    return Limits(np.zeros(0, np.int64), np.zeros((0, 2), np.int64), none,
-                  np.zeros((num_nodes, 0), np.int64), np.zeros((num_nodes, 0), np.int64))
-
 # %% ../../nbs/20_online_model.ipynb #20-027p
 @njit(cache=True)
-def slots_beside(limits: Limits, limit: int, node: int, num: Integers) -> int:
-    """How many more tasks with a limit a node may hold beside others (Cond. 7 and 8).
+def slots_for_application(limits: Limits, limit: int, num: Integers) -> int:
+    """How many more tasks with a limit may join those on a node by Cond. 7.
 
     Parameters
     ----------
-    limits, limit, node : the limits, number of one of them, row of the node
+    limits, limit : the limits, number of one of them
     num : (limits,) tasks with each limit that are there
 
     Returns
     -------
-    0 or less if it may hold none
+    0 or less if none may
     """
     most = limits.most[limit]
     held = 0
@@ -449,7 +439,13 @@ def slots_beside(limits: Limits, limit: int, node: int, num: Integers) -> int:
         if num[other] > 0:
             held += num[other]
             most = min(most, limits.most[other])
-    slots = most - held
+    return int(most - held)
+
+
+@njit(cache=True)
+def slots_for_instances(limits: Limits, limit: int, node: int, num: Integers) -> int:
+    """How many more tasks with a limit may join those on a node by Cond. 8; parameters as above."""
+    slots = 2**62
     for profile in range(limits.need.shape[1]):
         if limits.need[limit, profile] > 0:
             left = limits.room[node, profile]
@@ -460,9 +456,189 @@ def slots_beside(limits: Limits, limit: int, node: int, num: Integers) -> int:
 
 
 @njit(cache=True)
+def slots_beside(limits: Limits, limit: int, node: int, num: Integers) -> int:
+    """How many more tasks with a limit a node may hold beside others (Cond. 7 and 8)."""
+    return min(slots_for_application(limits, limit, num),
+               slots_for_instances(limits, limit, node, num))
+
+
+@njit(cache=True)
 def slots_left(limits: Limits, limit: int, node: int) -> int:
     """How many more tasks with a limit a node may hold (Cond. 7 and 8); 0 or less if none."""
     return slots_beside(limits, limit, node, limits.num[node])
+
+
+@njit(cache=True)
+def count_limit(limits: Limits, limit: int, node: int, change: int) -> None:
+    """Count tasks with a limit that come to a node, or leave it, and whom it is open to now."""
+    limits.num[node, limit] += change
+    first = limits.span[limit, 0]
+    last = limits.span[limit, 1]
+    if limits.need.shape[1] > 0:  # all share the instances
+        first = 0
+        last = len(limits.most)
+    for other in range(first, last):
+        limits.is_open[node, other] = slots_left(limits, other, node) > 0
+
+
+@njit(cache=True)
+def open_nodes(limits: Limits) -> None:
+    """Write down whom each node is open to, by who is there."""
+    for node in range(len(limits.num)):
+        for limit in range(len(limits.most)):
+            limits.is_open[node, limit] = slots_left(limits, limit, node) > 0
+
+# %% ../../nbs/20_online_model.ipynb #20-024d
+class Condition(NamedTuple):
+    """What a node may lack for a task, in the words of those who say it.
+
+    Parameters
+    ----------
+    number : in the model
+    name : column of an explanation
+    failed_for : in a table of failures, where it stands for several conditions of a kind
+    answer : to a live scheduler
+    words : for a person
+    is_lasting : whether it is so however empty the node is
+    """
+
+    number: str
+    name: str
+    failed_for: str
+    answer: str
+    words: str
+    is_lasting: bool = False
+
+
+CONDITIONS = (
+    Condition("Cond. 1", "cpu_milli", "cpu", "cpu", "vCPU"),
+    Condition("Cond. 2", "memory_mib", "memory", "memory", "memory"),
+    Condition("Cond. 3", "gpus", "gpu", "gpu", "GPUs"),
+    Condition("Cond. 4", "group", "model", "constraints", "labels, taints or devices", True),
+    Condition("Cond. 5", "gpu_model", "model", "model", "GPU model", True),
+    Condition("Cond. 7", "instances", "instances", "instances", "limit of its application"),
+    Condition("Cond. 8", "mig_instances", "instances", "instances", "instances"))
+CPU, MEMORY, GPUS, GROUP, GPU_MODEL, APPLICATION, INSTANCES = (
+    1 << bit for bit in range(len(CONDITIONS)))
+LASTING = sum(1 << bit for bit, condition in enumerate(CONDITIONS) if condition.is_lasting)
+
+
+def conditions_in(lack: int) -> list[Condition]:
+    """Conditions of a bit mask."""
+    return [condition for bit, condition in enumerate(CONDITIONS) if lack >> bit & 1]
+
+# %% ../../nbs/20_online_model.ipynb #20-025
+@njit(cache=True)
+def lacking_of(world: World, task: int, memory_mib: int, node: int, cpu_left_milli: int,
+               memory_left_mib: int, gpu_left_milli: Integers, num: Integers) -> int:
+    """What a node lacks for a task if so much is left there: a bit for each of `CONDITIONS`.
+
+    Parameters
+    ----------
+    world : nodes and task classes; its state does not count
+    task, memory_mib, node : row of `world.demand`, memory of the task, row of the node
+    cpu_left_milli, memory_left_mib, gpu_left_milli, num : what is left, (GPUs,), and (limits,)
+        tasks with each limit that are there
+
+    Returns
+    -------
+    0 if the task may go there
+    """
+    demand = world.demand
+    asks = demand.num_gpus[task]
+    num_gpus = world.power.num_gpus[node]
+    lack = 0
+    if demand.cpu_milli[task] > cpu_left_milli:
+        lack |= CPU
+    if memory_mib > memory_left_mib:
+        lack |= MEMORY
+    if not demand.cpu_is_admitted[task, world.cpu_model[node]]:
+        lack |= GROUP
+    if asks > 0:
+        num_fit = 0
+        for gpu in range(num_gpus):
+            num_fit += gpu_left_milli[gpu] >= demand.gpu_milli[task]
+        if num_fit < asks:
+            lack |= GPUS
+        if num_gpus > 0 and not demand.gpu_is_admitted[task, world.gpu_model[node]]:
+            lack |= GPU_MODEL  # a node without GPUs lacks GPUs
+    limit = demand.limit[task]
+    if limit >= 0:
+        if slots_for_application(world.limits, limit, num) <= 0:
+            lack |= APPLICATION
+        if slots_for_instances(world.limits, limit, node, num) <= 0:
+            lack |= INSTANCES
+    return lack
+
+
+@njit(cache=True)
+def lacking(world: World, task: int, memory_mib: int, node: int) -> int:
+    """What a node lacks for a task as it stands; parameters as `lacking_of`."""
+    state = world.state
+    return lacking_of(world, task, memory_mib, node, state.cpu_left_milli[node],
+                      state.memory_left_mib[node], state.gpu_left_milli[node],
+                      world.limits.num[node])
+
+
+@njit(cache=True)
+def lacking_everywhere(world: World, task: int, memory_mib: int) -> Integers:
+    """What each node lacks for a task, (nodes,)."""
+    return np.array([lacking(world, task, memory_mib, node)
+                     for node in range(len(world.gpu_model))])
+
+
+@njit(cache=True)
+def is_feasible(world: World, task: int, node: int) -> bool:
+    """Whether a node may take a task class but for Cond. 2: memory is not a matter of the class.
+
+    The same as no bit of `lacking` but that of memory, with a test that ends at the first thing
+    that is missing: engines ask it hundreds of times for each arrival.
+    """
+    demand = world.demand
+    state = world.state
+    if demand.cpu_milli[task] > state.cpu_left_milli[node]:
+        return False
+    if not demand.cpu_is_admitted[task, world.cpu_model[node]]:
+        return False
+    if not world.limits.is_open[node, demand.limit[task]]:
+        return False
+    if demand.num_gpus[task] == 0:
+        return True
+    if not demand.gpu_is_admitted[task, world.gpu_model[node]]:
+        return False
+    num_fit = 0
+    for gpu in range(world.power.num_gpus[node]):
+        num_fit += state.gpu_left_milli[node, gpu] >= demand.gpu_milli[task]
+    return bool(num_fit >= demand.num_gpus[task])
+
+# %% ../../nbs/20_online_model.ipynb #20-025w
+def with_limits(world: World, class_of: Integers, limit: Integers,
+                limits: Limits) -> tuple[World, Integers]:
+    """A world with limits: its classes are cut in parts that have one limit each.
+
+    Parameters
+    ----------
+    world, class_of : a world without limits, and (tasks,) the class of each task
+    limit, limits : (tasks,) the limit of each task, -1 for none; the limits
+
+    Returns
+    -------
+    the other world, and the class of each task
+    """
+    if len(limits.most) == 0:
+        return world, class_of
+    pairs, number = np.unique(np.column_stack([limit, class_of]), axis=0, return_inverse=True)
+    of_limit, kind = np.ascontiguousarray(pairs.T)
+    demand = Demand(*(column[kind] for column in world.demand))._replace(limit=of_limit)
+    return world._replace(demand=demand, limits=limits), number.ravel()
+
+
+def world_to_ask(cluster: Cluster, classes: TaskClasses) -> World:
+    """Empty world in which nothing draws watts and nothing is expected: enough to ask what fits."""
+    first = {field.name: getattr(classes, field.name)[:1] for field in fields(classes)[:-1]}
+    power = PowerSettings(gpu_power_w=dict.fromkeys(cluster.gpu_model.tolist(), (0, 0)),
+                          cpu_power_w=dict.fromkeys(cluster.cpu_model.tolist(), (0, 0, 1)))
+    return world_of(cluster, classes, TaskClasses(**first, num_tasks=1), power.of(cluster))
 
 # %% ../../nbs/20_online_model.ipynb #20-029
 @njit(cache=True)

@@ -17,11 +17,9 @@ from sched_lab.fleet.ask.move import (
     bound_of,
     check_steps,
     commands_of,
-    headline_of,
     in_order,
     known_power,
     plan_moves,
-    report_of,
     system_of,
 )
 from sched_lab.fleet.replay.problem import Problem, recorded
@@ -229,14 +227,25 @@ def test_a_full_node_is_no_place():
     assert (plan.gain, plan.bound, plan.method) == (0, 0, "exact")
 
 
+def test_no_task_moves_twice():
+    """A task that leaves and comes back to another GPU would gain more than the bound, and is stopped twice for it."""
+    rows = [(0, 1, 200, 0, "", ""), (0, 2, 700, 32_000, "T4", "g0"), (1, 1, 200, 32_000, "A100", "g1"),
+            (1, 2, 500, 32_000, "", "g1|g0"), (2, 1, 1000, 40_000, "", "g2|g0"), (2, 2, 700, 8000, "", "g2|g0")]
+    names = ("node", "mask", "milli", "cpu", "spec", "groups")
+    problem = problem_of_rows([dict(zip(names, row, strict=True)) | {"gpus": 1} for row in rows])
+    for is_exact in (False, True):
+        plan = plan_of(problem, moves=3, goal="watts", is_exact=is_exact)
+        assert plan.table["task"].is_unique and plan.gain <= plan.bound
+
+
 PAIR = [{"node": 0, "mask": 1, "gpus": 1, "milli": 400}, {"node": 1, "mask": 1, "gpus": 1, "milli": 500}]
 
 
 def test_two_shares_become_one_gpu():
     plan = plan_of(problem_of_rows(PAIR))
     assert plan.gain == plan.bound == 1 and plan.method == "exact"
-    assert headline_of(plan) == "1 move (exact): 1 whole GPU freed, the most possible"
-    report = report_of(plan)
+    assert plan.headline == "1 move (exact): 1 whole GPU freed, the most possible"
+    report = plan.report()
     assert list(report.tables) == ["moves.csv", "fixed.csv"] and report.summary["gain"] == 1
 
 
@@ -325,7 +334,7 @@ def test_what_is_fixed_stays_and_is_listed():
         plan = plan_of(fixed, is_exact=is_exact)
         assert plan.gain == 0 and not len(plan.table)
         assert plan.fixed["why"].tolist() == ["nothing owns it"] * 2
-    assert report_of(plan).summary["fixed"] == {"nothing owns it": 2}
+    assert plan.report().summary["fixed"] == {"nothing owns it": 2}
 
 
 @pytest.mark.parametrize(("formats", "system"), [

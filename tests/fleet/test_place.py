@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.ask.place import headline_of, latest_s, place_tasks, present_of, report_of, with_new
+from sched_lab.fleet.ask.place import latest_s, place_tasks, present_of, with_new
 from sched_lab.fleet.read.tables import TASK_COLUMNS, with_columns
 from sched_lab.fleet.replay.problem import problem_of
 from sched_lab.lab.frames import InputError
@@ -42,8 +42,8 @@ def test_waiting_tasks_go_first_and_nothing_is_overfull():
     rows = np.arange(len(placed.problem.tasks))
     check_placements(placed.problem.grouped(), placed.problem.tasks,
                      Placements(rows, placed.schedule.node, placed.schedule.gpu_mask))
-    assert headline_of(placed) == "fgd at 20 s: 1 of 1 waiting task and 1 of 2 new tasks placed"
-    report = report_of(placed)
+    assert placed.headline == "fgd at 20 s: 1 of 1 waiting task and 1 of 2 new tasks placed"
+    report = placed.report()
     assert report.summary["failed_for"] == {"gpu": 1} and list(report.tables) == ["placements.csv", "ledger.csv"]
 
 
@@ -57,7 +57,7 @@ def test_parts_wishes_and_ledger_of_new_tasks():
 
 def test_running_tasks_without_a_place_are_counted():
     placed = place_tasks(tables_of([{**RUNS, "node": ""}]), tasks_named("a"), at_s=9)
-    assert placed.num_lost == 1 and "1 running tasks have no known place" in headline_of(placed)
+    assert placed.num_lost == 1 and "1 running tasks have no known place" in placed.headline
 
 
 @pytest.mark.parametrize(("tasks", "new", "words"), [

@@ -23,6 +23,8 @@ from ...online.bid import put_prices
 from ...online.inflation import draw_gpus, stage_now, weighing_of
 from ...online.model import (
     AS_IS,
+    CONDITIONS,
+    GROUP,
     ONE_AT_RANDOM,
     Policy,
     PowerSettings,
@@ -30,24 +32,25 @@ from ...online.model import (
     World,
     gpu_indices,
     is_share,
-    slots_left,
+    lacking_everywhere,
+    slots_for_application,
 )
 from ...online.policies import policy_of
 from ...traces import Tasks
 from ..replay.problem import (
+    MANY,
     Constraint,
     Problem,
     Rule,
     Schedule,
     Sight,
     constraint_of,
-    limits_of,
     meets,
     place_running,
     recorded,
     running_at,
     tolerates,
-    world_of_problem,
+    counted_world,
 )
 
 if TYPE_CHECKING:
@@ -56,26 +59,6 @@ else:
     alt = Later("altair")  # needed for drawings only
 
 __all__ = ['Explanation', 'explain']
-
-
-class Counted(NamedTuple):
-    """Instances of MIG that a task asks for.
-
-    Parameters
-    ----------
-    need : (profiles,) how many of each
-    left, room : (nodes, profiles) how many each node has left, and how many it has
-    profiles : their names
-    """
-
-    need: Integers
-    left: Integers
-    room: Integers
-    profiles: tuple[str, ...]
-
-    def lacking(self) -> Integers:
-        """Instances that each node lacks, (nodes,)."""
-        return np.asarray(np.maximum(self.need - self.left, 0).sum(axis=1))
 
 
 class Moment(NamedTuple):
@@ -88,8 +71,7 @@ class Moment(NamedTuple):
     task : class of the task, row of `world.demand`
     memory_mib : memory of the task
     die : a large random number, for policies that draw
-    slots : (nodes,) how many more tasks of its application each node may hold; None for any number
-    counted : instances that it asks for; None for none
+    profiles : names of the profiles of instances, as `world.limits` counts them
     """
 
     world: World
@@ -97,8 +79,7 @@ class Moment(NamedTuple):
     task: int
     memory_mib: int
     die: int = 0
-    slots: Integers | None = None
-    counted: Counted | None = None
+    profiles: tuple[str, ...] = ()
 
 
 def gpus_that_fit(moment: Moment) -> Truths:
@@ -110,30 +91,60 @@ def gpus_that_fit(moment: Moment) -> Truths:
     return has_room
 
 
+class Counted(NamedTuple):
+    """Instances of the profiles that a task asks for.
+
+    Parameters
+    ----------
+    profiles, need : (profiles,) their names, and how many of each
+    left, room : (nodes, profiles) how many each node has left, and how many it has
+    """
+
+    profiles: Sequence[str]
+    need: Integers
+    left: Integers
+    room: Integers
+
+
+def counted_at(moment: Moment) -> Counted:
+    """Instances that the task asks for and the nodes have; of no profile if it asks for none."""
+    limits = moment.world.limits
+    limit = moment.world.demand.limit[moment.task]
+    need = limits.need[limit] if limit >= 0 else np.zeros(limits.room.shape[1], np.int64)
+    asked = np.flatnonzero(need)
+    left = limits.room - limits.num @ limits.need
+    return Counted([moment.profiles[profile] for profile in asked], need[asked], left[:, asked],
+                   limits.room[:, asked])
+
+
 def lacks_of(moment: Moment) -> dict[str, Integers]:
     """What each node lacks for the task by reason, (nodes,) each; 0 throughout if it is feasible.
 
-    An amount for CPU, memory, GPUs and instances of MIG; 1 for a group or a GPU model that the task
-    does not admit; tasks of its application that would have to leave, if that has a limit.
+    An amount for CPU, memory, GPUs and instances of MIG; tasks of its application that would have
+    to leave, if that has a limit; 1 for any other condition that does not hold.
     """
     world = moment.world
     demand = world.demand
     task = moment.task
-    asks_gpus = demand.num_gpus[task] > 0
+    limit = demand.limit[task]
+    lack = lacking_everywhere(world, task, moment.memory_mib)
     amounts = {
         "cpu_milli": demand.cpu_milli[task] - world.state.cpu_left_milli,
         "memory_mib": moment.memory_mib - world.state.memory_left_mib,
-        "gpus": demand.num_gpus[task] - gpus_that_fit(moment).sum(axis=1),
-        "group": ~demand.cpu_is_admitted[task, world.cpu_model],
-        "gpu_model": asks_gpus & ~demand.gpu_is_admitted[task, world.gpu_model]}
-    amounts["gpu_model"] &= world.power.num_gpus > 0  # without GPUs it lacks GPUs
-    if moment.slots is not None:
-        amounts["instances"] = 1 - moment.slots
-    if moment.counted is not None:
-        amounts["mig_instances"] = moment.counted.lacking()
-        is_short = (moment.counted.room < moment.counted.need).any(axis=1)
-        amounts["group"] &= ~is_short  # its group says no more than that
-    return {reason: np.maximum(amount, 0).astype(np.int64) for reason, amount in amounts.items()}
+        "gpus": demand.num_gpus[task] - gpus_that_fit(moment).sum(axis=1)}
+    unasked = {"instances", "mig_instances"}
+    if limit >= 0 and world.limits.most[limit] < MANY:
+        unasked.remove("instances")
+        amounts["instances"] = 1 - np.array([
+            slots_for_application(world.limits, limit, num) for num in world.limits.num])
+    counted = counted_at(moment)
+    if len(counted.need):
+        unasked.remove("mig_instances")
+        amounts["mig_instances"] = np.maximum(counted.need - counted.left, 0).sum(axis=1)
+        is_short = (counted.room < counted.need).any(axis=1)
+        lack = np.where(is_short, lack & ~GROUP, lack)  # its group says no more than that
+    return {condition.name: np.where(lack >> bit & 1, amounts.get(condition.name, 1), 0)
+            for bit, condition in enumerate(CONDITIONS) if condition.name not in unasked}
 
 
 def is_refused(lacks: dict[str, Integers]) -> Truths:
@@ -179,7 +190,7 @@ class Part(NamedTuple):
     gpu_mask: Integers
 
 
-def parts_of(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
+def weighted_scores(moment: Moment, policy: Policy, nodes: Integers) -> list[Part]:
     """Every score that has a weight at this moment, on the feasible nodes."""
     state = moment.world.state
     in_use = [int((before - now).sum()) for before, now in (
@@ -247,7 +258,7 @@ def vote(moment: Moment, policy: Policy) -> Ballot:
     nodes = np.flatnonzero(~is_refused(lacks))
     if not len(nodes):
         return Ballot(lacks, nodes, [], np.zeros(0, np.int64), 0)
-    parts = parts_of(moment, policy, nodes)
+    parts = weighted_scores(moment, policy, nodes)
     total = np.sum([part.weight * part.points for part in parts], axis=0)
     order = np.argsort(-total, kind="stable")
     ranked = [part._replace(score=part.score[order], points=part.points[order],
@@ -258,21 +269,17 @@ def vote(moment: Moment, policy: Policy) -> Ballot:
     return Ballot(lacks, nodes[order], ranked, total[order], int(gpu_mask))
 
 
-def gpu_score(moment: Moment, part: Part, node: int, gpu_mask: int) -> int | None:
-    """Score of a node if the task got just these GPUs: worth after less worth before.
-
-    None for a score that is not of this form: it is the same on all GPUs that fit.
-    """
+def gpu_score(moment: Moment, part: Part, node: int, gpu: int) -> int:
+    """Score of a node if the task got just this GPU: worth after less worth before."""
     world = moment.world
     worth = part.form.worth
-    if worth is None:
-        return None
+    assert worth is not None
     cpu_left = world.state.cpu_left_milli[node]
     gpu_left = world.state.gpu_left_milli[node]
-    taken = np.zeros_like(gpu_left)
-    taken[gpu_indices(gpu_mask)] = world.demand.gpu_milli[moment.task]
+    gpu_after = gpu_left.copy()
+    gpu_after[gpu] -= world.demand.gpu_milli[moment.task]
     cpu_after = cpu_left - world.demand.cpu_milli[moment.task]
-    rise = worth(world, node, cpu_after, gpu_left - taken) - worth(world, node, cpu_left, gpu_left)
+    rise = worth(world, node, cpu_after, gpu_after) - worth(world, node, cpu_left, gpu_left)
     gain = part.form.gain
     return int(gain(world, moment.task, node, rise) if gain else rise)
 
@@ -283,19 +290,19 @@ def gpu_rows(moment: Moment, ballot: Ballot) -> Iterator[dict[str, Any]]:
     fits = gpus_that_fit(moment)
     chooses = is_share(world.demand.gpu_milli[moment.task])
     position = {node: place for place, node in enumerate(ballot.nodes.tolist())}
-    known: dict[tuple[Any, ...], int | None] = {}
+    known: dict[tuple[Any, ...], int] = {}
     is_there = np.arange(fits.shape[1]) < world.power.num_gpus[:, None]
     for node, gpu in np.argwhere(is_there).tolist():
-        left = world.state.gpu_left_milli[node]
-        row: dict[str, Any] = {"node": node, "gpu": gpu, "left_milli": int(left[gpu]),
+        left_milli = int(world.state.gpu_left_milli[node, gpu])
+        row: dict[str, Any] = {"node": node, "gpu": gpu, "left_milli": left_milli,
                                "fits": bool(fits[node, gpu])}
         row["given"] = position.get(node) == 0 and bool(ballot.gpu_mask >> gpu & 1)
         for part in ballot.parts if node in position and fits[node, gpu] else ():
-            score: int | None = int(part.score[position[node]])
+            score = int(part.score[position[node]])
             if chooses and part.form.worth:
-                key = part.name, node, int(left[gpu])  # GPUs with equally much left are alike
+                key = part.name, node, left_milli  # GPUs with equally much left are alike
                 if key not in known:
-                    known[key] = gpu_score(moment, part, node, 1 << gpu)
+                    known[key] = gpu_score(moment, part, node, gpu)
                 score = known[key]
             row[f"{part.name}_score"] = score
         yield row
@@ -360,8 +367,8 @@ def runner_up_of(ballot: Ballot, names: Sequence[str]) -> dict[str, Any] | None:
         return None
     behind = {part.name: part.weight * int(part.points[0] - part.points[1]) / ballot.unit
               for part in ballot.parts}
-    lacking = int(ballot.total[0] - ballot.total[1]) / ballot.unit
-    about = {"node": names[ballot.nodes[1]], "points_lacking": lacking,
+    about = {"node": names[ballot.nodes[1]],
+             "points_lacking": int(ballot.total[0] - ballot.total[1]) / ballot.unit,
              "points_lacking_by_score": behind}
     return about | ({"weights_to_win": range_of(ballot, 1, names)} if ballot.is_mix else {})
 
@@ -387,20 +394,16 @@ def freed(moment: Moment, lacks: dict[str, Integers], node: int) -> tuple[Moment
     state.memory_left_mib[node] += lacks["memory_mib"][node]
     left_milli = state.gpu_left_milli[node]
     asked_milli = int(world.demand.gpu_milli[moment.task])
-    present = range(int(world.power.num_gpus[node]))
-    num_gpus = world.demand.num_gpus[moment.task]
-    emptiest = sorted(present, key=lambda gpu: -left_milli[gpu])[:num_gpus]
-    missing = {gpu: int(asked_milli - left_milli[gpu]) for gpu in sorted(emptiest)
+    emptiest = sorted(range(int(world.power.num_gpus[node])), key=lambda gpu: -left_milli[gpu])
+    missing = {gpu: int(asked_milli - left_milli[gpu])
+               for gpu in sorted(emptiest[:world.demand.num_gpus[moment.task]])
                if left_milli[gpu] < asked_milli}
     for gpu, milli in missing.items():
         left_milli[gpu] += milli
-    is_here = np.arange(len(world.gpu_model)) == node
-    slots = None if moment.slots is None else np.maximum(moment.slots, is_here)
-    counted = moment.counted
-    if counted is not None:
-        left = np.where(is_here[:, None], np.maximum(counted.left, counted.need), counted.left)
-        counted = counted._replace(left=left)
-    return moment._replace(world=world._replace(state=state), slots=slots, counted=counted), missing
+    num = world.limits.num.copy()
+    num[node] = 0
+    return moment._replace(world=world._replace(
+        state=state, limits=world.limits._replace(num=num))), missing
 
 
 def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
@@ -409,27 +412,25 @@ def nearest_of(moment: Moment, policy: Policy, ballot: Ballot,
 
     None if no refused node could take the task even without any other task on it.
     """
-    alone = moment.counted and moment.counted._replace(left=moment.counted.room)
-    empty = lacks_of(moment._replace(world=moment.world._replace(state=moment.empty), slots=None,
-                                     counted=alone))
-    demand = moment.world.demand
-    asked = (demand.cpu_milli[moment.task], moment.memory_mib, demand.num_gpus[moment.task])
-    share = np.sum([
-        ballot.lacks[reason] / max(1, int(amount))
-        for reason, amount in zip(("cpu_milli", "memory_mib", "gpus"), asked, strict=True)], axis=0)
-    none = np.zeros(len(share), np.int64)
-    instances, lacking = (ballot.lacks.get(name, none) for name in ("instances", "mig_instances"))
-    share = share + instances + lacking
+    world = moment.world
+    alone = world._replace(state=moment.empty, residents=np.zeros_like(world.residents),
+                           limits=world.limits._replace(num=np.zeros_like(world.limits.num)))
+    empty = lacks_of(moment._replace(world=alone))
     could = np.flatnonzero(is_refused(ballot.lacks) & ~is_refused(empty))
     if not len(could):
         return None
-    node = int(could[np.argmin(share[could])])
+    asked = {"cpu_milli": world.demand.cpu_milli[moment.task], "memory_mib": moment.memory_mib,
+             "gpus": world.demand.num_gpus[moment.task]}
+    share = np.sum([amount[could] / max(1, int(asked.get(reason, 1)))
+                    for reason, amount in ballot.lacks.items()], axis=0)
+    node = int(could[np.argmin(share)])
+    here = {reason: int(amount[node]) for reason, amount in ballot.lacks.items()}
     other, missing = freed(moment, ballot.lacks, node)
-    return {"node": names[node], "cpu_milli": int(ballot.lacks["cpu_milli"][node]),
-            "memory_mib": int(ballot.lacks["memory_mib"][node]), "gpu_milli_by_gpu": missing,
-            **({"instances": int(instances[node])} if instances[node] else {}),
-            **({"mig_instances": int(lacking[node])} if lacking[node] else {}),
-            "would_win": bool(vote(other, policy).nodes[0] == node)}
+    return {"node": names[node], "cpu_milli": here["cpu_milli"], "memory_mib": here["memory_mib"],
+            "gpu_milli_by_gpu": missing,
+            **{reason: here[reason] for reason in ("instances", "mig_instances")
+               if here.get(reason)},
+            "would_win": vote(other, policy).nodes[:1].tolist() == [node]}
 
 
 def about_task(tasks: Tasks, row: int) -> dict[str, Any]:
@@ -437,15 +438,6 @@ def about_task(tasks: Tasks, row: int) -> dict[str, Any]:
     amounts = {name: int(getattr(tasks, name)[row])
                for name in ("cpu_milli", "memory_mib", "num_gpus", "gpu_milli")}
     return {"name": str(tasks.name[row]), **amounts, "gpu_models": str(tasks.gpu_spec[row])}
-
-
-def asked_instances(problem: Problem, row: int) -> dict[str, Any]:
-    """Instances of MIG that a task asks for, by profile; empty for none."""
-    if problem.instances is None or not problem.instances.need[row].any():
-        return {}
-    profiles, need, _ = problem.instances
-    return {"mig_instances": {profile: count for profile, count in
-                              zip(profiles, need[row].tolist(), strict=True) if count}}
 
 
 def number_words(number: float, unit: str) -> str:
@@ -463,12 +455,6 @@ def amount_words(cpu_milli: float, memory_mib: float) -> list[str]:
 def any_of(models: str) -> str:
     """A list of models in words."""
     return models.replace("|", " or ")
-
-
-def instance_words(instances: dict[str, int]) -> list[str]:
-    """Instances of MIG that are asked for, in words."""
-    return [f"{number_words(count, 'instances')} of {profile}"
-            for profile, count in instances.items() if count]
 
 
 def gpu_words(num_gpus: int, gpu_milli: int) -> str:
@@ -496,27 +482,18 @@ def objections(sight: Sight, constraint: Constraint, node: int) -> list[str]:
     words = [f"taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect} is not "
              "tolerated" for taint in sight.taint_sets[sight.taint_code[node]]
              if not any(tolerates(one, taint) for one in constraint.tolerations)]
-    failed = [[rule_words(rule, labels.get(rule.key)) for rule in term
-               if not meets(rule, labels.get(rule.key))]
-              for term in (constraint.selector, *(constraint.terms or ()))]
     words += [f"shows no {device}" for device in constraint.devices
               if not sight.devices[node].get(device)]
-    words += failed[0]
+    selector, *terms = [[rule_words(rule, labels.get(rule.key)) for rule in term
+                         if not meets(rule, labels.get(rule.key))]
+                        for term in (constraint.selector, *(constraint.terms or ()))]
+    words += selector
     if constraint.terms is not None and not any(term and not why for term, why in zip(
-            constraint.terms, failed[1:], strict=True)):
-        why_none = [" and ".join(why) for why in failed[1:] if why]
+            constraint.terms, terms, strict=True)):
+        why_none = [" and ".join(why) for why in terms if why]
         several = f"none of {len(why_none)} alternatives holds: " if len(why_none) > 1 else ""
         words.append(several + " | ".join(why_none) or "its affinity admits no node")
     return words
-
-
-def missing_instances(counted: Counted, node: int) -> list[str]:
-    """What a node lacks of the instances that a task asks for, in words."""
-    rows = zip(counted.profiles, counted.need.tolist(), counted.left[node].tolist(),
-               counted.room[node].tolist(), strict=True)
-    return [f"lacks {number_words(need - left, 'instances')} of {profile} ({left} of {room} free)"
-            if room else f"has no instance of {profile}"
-            for profile, need, left, room in rows if need > left]
 
 
 def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: dict[str, str],
@@ -529,29 +506,34 @@ def why_not(moment: Moment, lacks: dict[str, Integers], node: int, about_node: d
     about_node : gpu_model of the node, and its objection
     admitted : GPU models that the task admits
     """
-    demand = moment.world.demand
-    gpu_model = about_node["gpu_model"]
+    here = {reason: int(amount[node]) for reason, amount in lacks.items()}
+    objection = about_node.get("objection")
     words = []
-    if lacks["group"][node] or about_node.get("objection"):
-        words.append(about_node.get("objection") or "its labels, taints or devices keep the task "
-                     "away")
-    if lacks["gpu_model"][node]:
-        words.append(f"its GPU model is {gpu_model or 'unknown'}, not {any_of(admitted)}")
-    if "instances" in lacks and lacks["instances"][node]:
-        too_many = number_words(int(lacks["instances"][node]), "tasks")
-        words.append(f"is at the limit of its application ({too_many} of it would have to leave)")
-    if moment.counted is not None:
-        words += missing_instances(moment.counted, node)
-    if missing := amount_words(lacks["cpu_milli"][node], lacks["memory_mib"][node]):
+    if here.pop("group") or objection:
+        words.append(objection or "its labels, taints or devices keep the task away")
+    if here.pop("gpu_model"):
+        model = about_node["gpu_model"] or "unknown"
+        words.append(f"its GPU model is {model}, not {any_of(admitted)}")
+    if too_many := here.pop("instances", 0):
+        words.append("is at the limit of its application "
+                     f"({number_words(too_many, 'tasks')} of it would have to leave)")
+    if here.pop("mig_instances", 0):
+        profiles, need, left, room = counted_at(moment)
+        words += [f"lacks {number_words(asked - free, 'instances')} of {profile} ({free} of "
+                  f"{size} free)" if size else f"has no instance of {profile}"
+                  for profile, asked, free, size in zip(
+                      profiles, need.tolist(), left[node].tolist(), room[node].tolist(),
+                      strict=True) if asked > free]
+    if missing := amount_words(here.pop("cpu_milli"), here.pop("memory_mib")):
         words.append(f"lacks {' and '.join(missing)}")
-    present = int(moment.world.power.num_gpus[node])
-    if lacks["gpus"][node]:
-        num_gpus = int(demand.num_gpus[moment.task])
-        milli = int(demand.gpu_milli[moment.task])
+    if gpus := here.pop("gpus"):
+        present = int(moment.world.power.num_gpus[node])
+        num_gpus = int(moment.world.demand.num_gpus[moment.task])
+        milli = int(moment.world.demand.gpu_milli[moment.task])
         largest = int(moment.world.state.gpu_left_milli[node].max())
-        has = (f"largest {largest}" if is_share(milli) else
-               f"has {num_gpus - lacks['gpus'][node]} of {present}")
-        words.append("has no GPU" if not present else f"lacks {gpu_words(num_gpus, milli)} ({has})")
+        has = f"largest {largest}" if is_share(milli) else f"has {num_gpus - gpus} of {present}"
+        words.append(f"lacks {gpu_words(num_gpus, milli)} ({has})" if present else "has no GPU")
+    words += [f"lacks {REASONS[reason]}" for reason, amount in here.items() if amount]
     return "; ".join(words)
 
 
@@ -615,20 +597,17 @@ class Explanation:
                 *change_lines(self.about)]
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
-        return {**self.about, "nodes": records_of(self.nodes), "gpus": records_of(self.gpus)}
+        """Everything, for programs; cells that are empty are left out."""
+        nodes, gpus = ([{str(name): value for name, value in row.items() if not pd.isna(value)}
+                        for row in frame.astype(object).to_dict("records")]
+                       for frame in (self.nodes, self.gpus))
+        return {**self.about, "nodes": nodes, "gpus": gpus}
 
     def report(self) -> Report:
         """The same as files: explanation.json beside tables and a picture."""
         return Report(self.about, {"nodes.csv": self.nodes, "gpus.csv": self.gpus},
                       {"explanation.svg": lambda: picture(self)},
                       verdict_line(self.about))
-
-
-def records_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows without the cells that are empty."""
-    return [{str(name): value for name, value in row.items() if not pd.isna(value)}
-            for row in frame.astype(object).to_dict("records")]
 
 
 def explained(moment: Moment, policy: Policy, nodes: pd.DataFrame,
@@ -645,11 +624,12 @@ def explained(moment: Moment, policy: Policy, nodes: pd.DataFrame,
     names = nodes["name"].tolist()
     rows = node_rows(moment, ballot, nodes, about["task"]["gpu_models"])
     table = pd.DataFrame(rows).astype({"rank": "Int64"})
-    gpus = pd.DataFrame(gpu_rows(moment, ballot), columns=gpu_columns(ballot))
+    gpus = pd.DataFrame(gpu_rows(moment, ballot), columns=[
+        "node", "gpu", "left_milli", "fits", "given",
+        *(f"{part.name}_score" for part in ballot.parts)])
     counts = {reason: int((amount > 0).sum()) for reason, amount in ballot.lacks.items()}
-    found = len(ballot.nodes) > 0
     choice = {"node": names[ballot.nodes[0]], "gpu_list": gpu_indices(ballot.gpu_mask),
-              "points": table["points"][0]} if found else None
+              "points": table["points"][0]} if len(ballot.nodes) else None
     return Explanation(
         {**about, "policy": policy.name,
          "weights": {part.name: part.weight / ballot.unit for part in ballot.parts},
@@ -662,26 +642,10 @@ def explained(moment: Moment, policy: Policy, nodes: pd.DataFrame,
         table, gpus.assign(node=[names[node] for node in gpus["node"]]))
 
 
-def gpu_columns(ballot: Ballot) -> list[str]:
-    """Columns of the table of GPUs."""
-    return ["node", "gpu", "left_milli", "fits", "given",
-            *(f"{part.name}_score" for part in ballot.parts)]
-
-
 def place_words(place: dict[str, Any]) -> str:
     """A node and GPUs in words."""
     gpus = place["gpu_list"]
     return f"{place['node']}, GPU {'-'.join(map(str, gpus))}" if gpus else str(place["node"])
-
-
-def asked_words(task: dict[str, Any]) -> str:
-    """What a task asks for."""
-    asked = amount_words(task["cpu_milli"], task["memory_mib"])
-    if task["num_gpus"]:
-        asked.append(gpu_words(task["num_gpus"], task["gpu_milli"]))
-    asked += instance_words(task.get("mig_instances", {}))
-    models = f" of model {any_of(task['gpu_models'])}" if task["gpu_models"] else ""
-    return f"{task['name']} asks for {', '.join(asked) or 'nothing'}{models}"
 
 
 def verdict_line(about: dict[str, Any]) -> str:
@@ -689,15 +653,21 @@ def verdict_line(about: dict[str, Any]) -> str:
     choice = about["choice"]
     if choice is None:
         return f"none of {about['num_nodes']:,} nodes can take it, whatever the policy"
-    points = number_words(choice["points"], about["unit"])
-    by = "by a draw" if about["is_drawn"] else f"with {points}"
+    by = "by a draw" if about["is_drawn"] else f"with {number_words(choice['points'], about['unit'])}"
     return (f"{about['policy']} puts it on {place_words(choice)}, {by}; "
             f"{about['num_feasible']:,} of {about['num_nodes']:,} nodes could take it")
 
 
 def verdict_lines(about: dict[str, Any]) -> list[str]:
     """What is asked for and when, the answer, and what really happened."""
-    lines = [asked_words(about["task"])]
+    task = about["task"]
+    asked = amount_words(task["cpu_milli"], task["memory_mib"])
+    if task["num_gpus"]:
+        asked.append(gpu_words(task["num_gpus"], task["gpu_milli"]))
+    asked += [f"{number_words(count, 'instances')} of {profile}"
+              for profile, count in task.get("mig_instances", {}).items()]
+    models = f" of model {any_of(task['gpu_models'])}" if task["gpu_models"] else ""
+    lines = [f"{task['name']} asks for {', '.join(asked) or 'nothing'}{models}"]
     if "at_s" in about:
         lines.append(f"at {about['at_s']:,.10g} s, running ({about['state']}): "
                      f"{number_words(about['running'], 'tasks')}")
@@ -729,9 +699,7 @@ def best_lines(explanation: Explanation) -> list[str]:
     return lines[:MOST_SHOWN]
 
 
-REASONS = {"cpu_milli": "vCPU", "memory_mib": "memory", "gpus": "GPUs",
-           "group": "labels, taints or devices", "gpu_model": "GPU model",
-           "instances": "limit of its application", "mig_instances": "instances"}
+REASONS = {condition.name: condition.words for condition in CONDITIONS}
 
 
 def refused_lines(explanation: Explanation) -> list[str]:
@@ -747,20 +715,6 @@ def refused_lines(explanation: Explanation) -> list[str]:
                                                         strict=True))]
 
 
-def weight_lines(about: dict[str, Any]) -> list[str]:
-    """With which weights the verdict holds, and who wins beyond."""
-    weight = about["weight"]
-    if not weight:
-        return []
-    same = weight["same_verdict"]
-    past = [f"; {word if same[end]['included'] else 'at'} {same[end]['value']:.6g} "
-            f"{same[end]['then']} wins"
-            for end, word in (("from", "below"), ("until", "above")) if "then" in same[end]]
-    return [f"the verdict is the same for weights of {weight['score']} from "
-            f"{same['from']['value']:.6g} to {same['until']['value']:.6g} (it is "
-            f"{weight['now']:.6g}){''.join(past)}"]
-
-
 def change_lines(about: dict[str, Any]) -> list[str]:
     """What would have to change for another node to win."""
     lines = []
@@ -770,7 +724,14 @@ def change_lines(about: dict[str, Any]) -> list[str]:
         lines.append(f"runner-up {second['node']} " + (
             f"lacks {lacking}" if second["points_lacking"]
             else "has as many points, and comes later in the order of the nodes"))
-    lines += weight_lines(about)
+    if weight := about["weight"]:
+        same = weight["same_verdict"]
+        past = [f"; {word if same[end]['included'] else 'at'} {same[end]['value']:.6g} "
+                f"{same[end]['then']} wins"
+                for end, word in (("from", "below"), ("until", "above")) if "then" in same[end]]
+        lines.append(f"the verdict is the same for weights of {weight['score']} from "
+                     f"{same['from']['value']:.6g} to {same['until']['value']:.6g} (it is "
+                     f"{weight['now']:.6g}){''.join(past)}")
     if near := about["nearest"]:
         gpus = [f"{milli} milli of GPU {gpu}" for gpu, milli in near["gpu_milli_by_gpu"].items()]
         amounts = [*amount_words(near["cpu_milli"], near["memory_mib"]), *gpus]
@@ -779,7 +740,8 @@ def change_lines(about: dict[str, Any]) -> list[str]:
             needs.append(f"{number_words(near['instances'], 'tasks')} of its application less")
         if "mig_instances" in near:
             needs.append(f"{number_words(near['mig_instances'], 'instances')} more free")
-        lines.append(f"{near['node']} could take it with {' and '.join(needs)}, and "
+        free = " and ".join(needs) or "fewer tasks on it"
+        lines.append(f"{near['node']} could take it with {free}, and "
                      f"{'would win' if near['would_win'] else 'would not win'}")
     elif not about["choice"]:
         lines.append("no node could take it even without any other task")
@@ -789,42 +751,34 @@ def change_lines(about: dict[str, Any]) -> list[str]:
 MOST_DRAWN = 8
 
 
-def points_chart(explanation: Explanation) -> alt.Chart:
-    """Points of the best nodes, part by part."""
-    weights = explanation.about["weights"]
-    best = explanation.nodes.dropna(subset="rank").head(MOST_DRAWN)
-    bars = pd.DataFrame([{"node": f"{row['rank']}. {row['node']}", "score": name,
-                          "points": weight * row[f"{name}_points"]}
-                         for row in best.to_dict("records") for name, weight in weights.items()])
-    colours = policy_colours(weights)
-    verdict = verdict_line(explanation.about).partition(";")[0]
-    chart: alt.Chart = alt.Chart(bars, title=verdict).mark_bar().encode(
-        alt.X("points:Q", title=f"weight times points ({explanation.about['unit']})"),
-        alt.Y("node:N", sort=None, title=None),
-        alt.Color("score:N", title=None, scale=alt.Scale(
-            domain=list(colours), range=list(colours.values()))),
-        tooltip=["node:N", "score:N", "points:Q"]).properties(width=420)
-    return chart
-
-
-def refused_chart(explanation: Explanation) -> alt.Chart:
-    """How many nodes were refused for which reason."""
-    counts = pd.DataFrame([{"reason": REASONS[reason], "nodes": count}
-                           for reason, count in explanation.about["refused"].items()])
-    refused = explanation.about["num_nodes"] - explanation.about["num_feasible"]
-    most = REASONS[max(explanation.about["refused"], key=explanation.about["refused"].get)]
-    title = f"{refused:,} of {explanation.about['num_nodes']:,} nodes refused, most for {most}"
-    chart: alt.Chart = alt.Chart(counts, title=title).mark_bar(color="#9A9A9A").encode(
-        alt.X("nodes:Q", title="nodes that lack it", axis=alt.Axis(tickMinStep=1, format="d")),
-        alt.Y("reason:N", sort="-x", title=None), tooltip=["reason:N", "nodes:Q"])
-    return chart.properties(width=420)
-
-
 def picture(explanation: Explanation) -> alt.VConcatChart:
-    """Points of the best nodes above the reasons for which others were refused."""
+    """Points of the best nodes, part by part, above the reasons for which others were refused."""
     about = explanation.about
-    charts = [points_chart(explanation)] if about["num_feasible"] else []
-    charts += [refused_chart(explanation)] if about["refused"] else []
+    charts = []
+    if about["num_feasible"]:
+        weights = about["weights"]
+        best = explanation.nodes.dropna(subset="rank").head(MOST_DRAWN)
+        bars = pd.DataFrame([{"node": f"{row['rank']}. {row['node']}", "score": name,
+                              "points": weight * row[f"{name}_points"]}
+                             for row in best.to_dict("records")
+                             for name, weight in weights.items()])
+        colours = policy_colours(weights)
+        verdict = verdict_line(about).partition(";")[0]
+        charts.append(alt.Chart(bars, title=verdict).mark_bar().encode(
+            alt.X("points:Q", title=f"weight times points ({about['unit']})"),
+            alt.Y("node:N", sort=None, title=None),
+            alt.Color("score:N", title=None, scale=alt.Scale(
+                domain=list(colours), range=list(colours.values()))),
+            tooltip=["node:N", "score:N", "points:Q"]).properties(width=420))
+    if refused := about["refused"]:
+        counts = pd.DataFrame([{"reason": REASONS[reason], "nodes": count}
+                               for reason, count in refused.items()])
+        title = (f"{about['num_nodes'] - about['num_feasible']:,} of {about['num_nodes']:,} nodes "
+                 f"refused, most for {REASONS[max(refused, key=refused.get)]}")
+        charts.append(alt.Chart(counts, title=title).mark_bar(color="#9A9A9A").encode(
+            alt.X("nodes:Q", title="nodes that lack it", axis=alt.Axis(tickMinStep=1, format="d")),
+            alt.Y("reason:N", sort="-x", title=None),
+            tooltip=["reason:N", "nodes:Q"]).properties(width=420))
     both: alt.VConcatChart = alt.vconcat(*charts)
     return both
 
@@ -883,41 +837,6 @@ def settings_for(problem: Problem, policy: Policy, power: PowerSettings) -> Powe
     return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})})
 
 
-def with_record(explanation: Explanation, problem: Problem, row: int) -> Explanation:
-    """The same, with where the task really ran."""
-    node = problem.node[row]
-    if node < 0:
-        return explanation
-    name = str(problem.cluster.name[node])
-    line = explanation.nodes.loc[explanation.nodes["node"] == name, "line"].iloc[0]
-    ran = {"node": name, "gpu_list": gpu_indices(problem.gpu_mask[row]), "line": line}
-    return replace(explanation, about=explanation.about | {"ran": ran})
-
-
-def slots_for(problem: Problem, schedule: Schedule, row: int,
-              is_running: Truths) -> Integers | None:
-    """How many more tasks of a task's application each node may hold, (nodes,); None for any."""
-    if problem.most_per_node is None or not problem.most_per_node[row]:
-        return None
-    limit, limits = limits_of(replace(problem, instances=None))
-    held = is_running & (limit >= 0)
-    np.add.at(limits.num, (schedule.node[held], limit[held]), 1)
-    return np.array([slots_left(limits, limit[row], node) for node in range(len(limits.num))])
-
-
-def counted_for(problem: Problem, schedule: Schedule, row: int,
-                is_running: Truths) -> Counted | None:
-    """Instances of MIG that a task asks for, and those that are left; None if it asks for none."""
-    if problem.instances is None or not problem.instances.need[row].any():
-        return None
-    profiles, need, room = problem.instances
-    asked = need[row] > 0
-    left = room.copy()
-    np.subtract.at(left, schedule.node[is_running], need[is_running])
-    return Counted(need[row][asked], left[:, asked], room[:, asked],
-                   tuple(np.array(profiles, object)[asked]))
-
-
 def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is_running: Truths,
                    power: PowerSettings, die: int = 0) -> Iterator[Moment]:
     """Tasks in front of the cluster, each alone.
@@ -932,17 +851,17 @@ def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is
     ------
     InputError : a GPU model without watts, or more was running than there is
     """
-    world, class_of = world_of_problem(problem, power)
+    world, class_of = counted_world(problem, power)
     empty = State(*(amount.copy() for amount in world.state))
     place_running(world, problem, class_of, schedule, is_running)
+    profiles = problem.instances.profiles if problem.instances else ()
     for row in rows:
         yield Moment(world, empty, int(class_of[row]), int(problem.tasks.memory_mib[row]), die,
-                     slots_for(problem, schedule, row, is_running),
-                     counted_for(problem, schedule, row, is_running))
+                     profiles)
 
 
 def objections_of(problem: Problem, row: int) -> list[str]:
-    """What labels, taints and devices of each node keep a task away, in words; empty if none or unknown."""
+    """What labels, taints and devices of each node keep a task away, in words; empty if unknown."""
     if problem.sight is None or problem.constraint is None:
         return [""] * len(problem.cluster)
     asked = constraint_of(problem.constraint[row]) or Constraint()
@@ -972,7 +891,7 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     """
     row = row_of_task(problem, task)
     chosen = policy_of(policy)
-    source = "recorded" if schedule is None else "replayed"
+    state = "recorded" if schedule is None else "replayed"
     schedule = recorded(problem) if schedule is None else schedule
     at_s = moment_of(problem, schedule, row) if at_s is None else at_s
     is_running = before(problem, schedule, row, at_s)
@@ -980,7 +899,16 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     (moment,) = moments_before(problem, schedule, [row], is_running, settings, die)
     nodes = pd.DataFrame({"name": problem.cluster.name, "gpu_model": problem.cluster.gpu_model,
                           "objection": objections_of(problem, row)})
-    about = {"task": about_task(problem.tasks, row) | asked_instances(problem, row), "at_s": at_s, "state": source,
-             "running": int(is_running.sum()), "zero": problem.zero}
-    found = explained(moment, chosen, nodes, about)
-    return with_record(found, problem, row)
+    asked = about_task(problem.tasks, row)
+    profiles, need, _, _ = counted_at(moment)
+    if profiles:
+        asked["mig_instances"] = dict(zip(profiles, need.tolist(), strict=True))
+    found = explained(moment, chosen, nodes, {
+        "task": asked, "at_s": at_s, "state": state, "running": int(is_running.sum()),
+        "zero": problem.zero})
+    if (node := problem.node[row]) < 0:
+        return found
+    name = str(problem.cluster.name[node])
+    line = found.nodes.loc[found.nodes["node"] == name, "line"].iloc[0]
+    return replace(found, about=found.about | {
+        "ran": {"node": name, "gpu_list": gpu_indices(problem.gpu_mask[row]), "line": line}})

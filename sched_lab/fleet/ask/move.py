@@ -7,35 +7,36 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ...cluster import WHOLE_GPU_MILLI, State, check_state
+from ...cluster import WHOLE_GPU_MILLI, check_state
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit
 from ...lab.reports import Report
-from ...online.inflation import _admitted
 from ...online.model import (
+    LASTING,
     Placements,
     PowerSettings,
+    World,
     check_placements,
     final_state,
     gpu_indices,
     idle_gpus,
     is_share,
-    slots_left,
+    lacking,
+    lacking_everywhere,
 )
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..read.kubernetes import CORDON
-from ..replay.problem import Problem, Schedule, limits_of, power_of_problem, running_at
+from ..replay.problem import Problem, Schedule, counted_world, place_running, running_at
 
 __all__ = ['Plan', 'plan_moves']
 
@@ -55,61 +56,40 @@ def worth(power: Power, is_watts: bool, node: int, cpu_left_milli: int,
     return idle
 
 
-class Asked(NamedTuple):
-    """What a task holds on its node."""
-
-    cpu_milli: int
-    memory_mib: int
-    num_gpus: int
-    gpu_milli: int
-
-
 @njit(cache=True)
-def has_room(state: State, asked: Asked, node: int) -> bool:
-    """Whether a node has what a task needs (Cond. 1 to 3)."""
-    num_fit = 0
-    for left in state.gpu_left_milli[node]:
-        num_fit += left >= max(1, asked.gpu_milli)
-    return bool(state.cpu_left_milli[node] >= asked.cpu_milli
-                and state.memory_left_mib[node] >= asked.memory_mib and num_fit >= asked.num_gpus)
-
-
-NONE = -(2**62)
-
-
-@njit(cache=True)
-def best_offer(power: Power, is_watts: bool, state: State, asked: Asked,
-               may_host: Truths) -> tuple[int, int, int]:
-    """Node that loses least by taking a task, -1 if none; its GPUs as a bit mask; the gain.
+def best_place(world: World, is_watts: bool, task: int, memory_mib: int,
+               own: int) -> tuple[int, int]:
+    """Node that loses least by taking a task, -1 if none; its GPUs as a bit mask.
 
     Parameters
     ----------
-    power, is_watts : as `worth`
-    state : what is left, the task taken off its node
-    asked, may_host : what it needs; (nodes,) where it may go
+    world, is_watts : the cluster; as `worth`
+    task, memory_mib, own : class and memory of the task, and the node that it leaves
     """
-    best = (NONE, NONE)
+    cpu_milli = world.demand.cpu_milli[task]
+    gpu_milli = world.demand.gpu_milli[task]
+    shares = is_share(gpu_milli)
+    best = (-(2**62), -(2**62))
     place = (-1, 0)
-    for node in range(len(may_host)):
-        if not may_host[node] or not has_room(state, asked, node):
+    for node in range(len(world.gpu_model)):
+        if node == own or lacking(world, task, memory_mib, node) != 0:
             continue
-        row = state.gpu_left_milli[node]
-        before = worth(power, is_watts, node, state.cpu_left_milli[node], row)
-        shares = is_share(asked.gpu_milli)
+        row = world.state.gpu_left_milli[node]
+        cpu_left = world.state.cpu_left_milli[node]
+        before = worth(world.power, is_watts, node, cpu_left, row)
         for gpu in range(len(row) if shares else 1):
-            if shares and row[gpu] < asked.gpu_milli:
+            if shares and row[gpu] < gpu_milli:
                 continue
-            mask = 1 << gpu if shares else idle_gpus(row, asked.num_gpus)
+            mask = 1 << gpu if shares else idle_gpus(row, world.demand.num_gpus[task])
             after = row.copy()
             for one in range(len(row)):
-                after[one] -= asked.gpu_milli * (mask >> one & 1)
-            gain = worth(power, is_watts, node, state.cpu_left_milli[node] - asked.cpu_milli,
-                         after) - before
+                after[one] -= gpu_milli * (mask >> one & 1)
+            gain = worth(world.power, is_watts, node, cpu_left - cpu_milli, after) - before
             fullness = -after[gpu] if shares else -after.sum()
             if (gain, fullness) > best:
                 best = (gain, fullness)
                 place = (node, mask)
-    return place[0], place[1], best[0]
+    return place
 
 
 PART = re.compile(r"(.+)/[0-9]+")
@@ -132,86 +112,57 @@ def closed_nodes(problem: Problem) -> frozenset[str]:
         problem.cluster.name, problem.sight.taint_code, strict=True) if is_closed[code])
 
 
-def why_fixed(problem: Problem, rows: Integers) -> Texts:
-    """Why nobody should stop some tasks, (rows,); empty if nothing is known to speak against it."""
-    if problem.fixed is None:
-        return np.full(len(rows), "", object)
-    return problem.fixed[rows]
-
-
-def count_limits(layout: Layout) -> None:
-    """Count who is where towards the limits of applications."""
-    held = layout.limit >= 0
-    layout.limits.num[:] = 0
-    np.add.at(layout.limits.num, (layout.node[held], layout.limit[held]), 1)
-
-
-def has_slot(layout: Layout, task: int, node: int) -> bool:
-    """Whether a node has a slot for a task (Cond. 7 and 8)."""
-    limit = layout.limit[task]
-    return bool(limit < 0 or slots_left(layout.limits, limit, node) > 0)
-
-
 class Layout:
     """Who is where at a moment, and what is left.
 
     Parameters
     ----------
     problem, schedule, at_s : who runs where at which moment
-    power : power model of the nodes
+    power : how nodes draw power
     is_watts : whether worth is power, not idle GPUs
+
+    Attributes
+    ----------
+    world, power, state, limits : the cluster with the tasks in it, and parts of it
+    tasks, node, gpu_mask : the running tasks, and where they are
+    kind, limit : (tasks,) class of each task in the world, and the limit of that
+    hosts, asks : (kinds, nodes) which nodes admit a kind of task; (tasks,) the kind of each
+    stays : (tasks,) why each stays where it is; empty if it may go to another node
+    is_movable : (tasks,) whether it may
 
     Raises
     ------
     InputError : nothing runs then, or more than there is
     """
 
-    def __init__(self, problem: Problem, schedule: Schedule, at_s: float, power: Power,
+    def __init__(self, problem: Problem, schedule: Schedule, at_s: float, power: PowerSettings,
                  is_watts: bool) -> None:
-        self.rows = np.flatnonzero(running_at(problem, schedule, at_s))
-        if not len(self.rows):
+        is_running = running_at(problem, schedule, at_s)
+        rows = np.flatnonzero(is_running)
+        if not len(rows):
             raise InputError(f"no task with a known place runs at {at_s:g} s", value=str(at_s),
                              mend="choose another moment, --at SECONDS")
+        self.world, class_of = counted_world(problem, power)
+        place_running(self.world, problem, class_of, schedule, is_running)
+        self.power, self.state, self.limits = self.world.power, self.world.state, self.world.limits
+        self.kind = class_of[rows]
         self.cluster = problem.grouped()
-        self.tasks = problem.tasks.take(self.rows)
-        self.node = schedule.node[self.rows]
-        self.gpu_mask = schedule.gpu_mask[self.rows]
-        self.power = power
+        self.tasks = problem.tasks.take(rows)
+        self.node = schedule.node[rows]
+        self.gpu_mask = schedule.gpu_mask[rows]
+        self.limit = self.world.demand.limit[self.kind]
         self.is_watts = is_watts
-        number, self.limits = limits_of(problem)
-        self.limit = number[self.rows]
-        count_limits(self)
-        self.fixed = why_fixed(problem, self.rows)
-        self.closed = closed_nodes(problem)
-        self.state = final_state(self.cluster, self.tasks, self.placements())
-        try:
-            check_state(self.cluster, self.state)
-        except ValueError as trouble:
-            raise InputError(f"tasks that run at {at_s:g} s hold more than there is: {trouble}",
-                             mend="see sched-lab check") from None
-
-    def placements(self) -> Placements:
-        """Where the running tasks are."""
-        return Placements(np.arange(len(self.node)), self.node.copy(), self.gpu_mask.copy())
-
-    @cached_property
-    def may_host(self) -> tuple[Truths, Integers]:
-        """Nodes that each kind of task may go to, (kinds, nodes), and kinds, (tasks,)."""
-        return _admitted(self.cluster, self.tasks)
-
-    @cached_property
-    def stays(self) -> Texts:
-        """Why each task stays where it is, (tasks,); empty if it may go to another node."""
-        table, kind = self.may_host
-        others = table.sum(axis=1)[kind] - table[kind, self.node] > 0
-        return np.where(self.fixed != "", self.fixed, np.where(
-            is_part(list(self.tasks.name)), "it is a part of a job", np.where(
-                others, "", "no other node admits it"))).astype(object)
-
-    @cached_property
-    def is_movable(self) -> Truths:
-        """Whether a task may go to another node at all, (tasks,)."""
-        return np.asarray(self.stays == "", bool)
+        kinds, self.asks = np.unique(self.kind, return_inverse=True)
+        has_gpus = self.cluster.num_gpus > 0
+        self.hosts: Truths = np.array([
+            (lacking_everywhere(self.world, kind, 0) & LASTING == 0)
+            & (has_gpus | (self.world.demand.num_gpus[kind] == 0)) for kind in kinds])
+        others = self.hosts.sum(axis=1)[self.asks] > self.hosts[self.asks, self.node]
+        fixed = np.full(len(rows), "", object) if problem.fixed is None else problem.fixed[rows]
+        self.stays: Texts = np.where(fixed != "", fixed, np.where(
+            is_part(list(self.tasks.name)), "it is a part of a job",
+            np.where(others, "", "no other node admits it"))).astype(object)
+        self.is_movable: Truths = np.asarray(self.stays == "", bool)
 
 
 class Step(NamedTuple):
@@ -224,31 +175,25 @@ class Step(NamedTuple):
     to_mask: int
 
 
-def asked_of(layout: Layout, task: int) -> Asked:
-    """What a running task holds."""
-    tasks = layout.tasks
-    return Asked(*(int(column[task]) for column in (
-        tasks.cpu_milli, tasks.memory_mib, tasks.num_gpus, tasks.gpu_milli)))
-
-
-def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
-    """Give back what a task holds on a node (1), or take it (-1); how much the worth grows."""
-    asked = asked_of(layout, task)
-    state = layout.state
-    before = worth_of(layout, node)
-    state.cpu_left_milli[node] += sign * asked.cpu_milli
-    state.memory_left_mib[node] += sign * asked.memory_mib
-    state.gpu_left_milli[node, gpu_indices(mask)] += sign * asked.gpu_milli
-    if layout.limit[task] >= 0:
-        layout.limits.num[node, layout.limit[task]] -= sign
-    return worth_of(layout, node) - before
-
-
 def worth_of(layout: Layout, node: int) -> int:
     """Worth of a node as it is."""
     state = layout.state
     return int(worth(layout.power, layout.is_watts, node, int(state.cpu_left_milli[node]),
                      state.gpu_left_milli[node]))
+
+
+def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
+    """Give back what a task holds on a node (1), or take it (-1); how much the worth grows."""
+    state = layout.state
+    before = worth_of(layout, node)
+    state.cpu_left_milli[node] += sign * layout.tasks.cpu_milli[task]
+    state.memory_left_mib[node] += sign * layout.tasks.memory_mib[task]
+    state.gpu_left_milli[node, gpu_indices(mask)] += sign * layout.tasks.gpu_milli[task]
+    if layout.limit[task] >= 0:
+        layout.limits.num[node, layout.limit[task]] -= sign
+    if (kind := layout.world.demand.kind[layout.kind[task]]) >= 0:
+        layout.world.residents[node, kind] -= sign
+    return worth_of(layout, node) - before
 
 
 def carry(layout: Layout, step: Step, *, back: bool = False) -> int:
@@ -262,16 +207,10 @@ def carry(layout: Layout, step: Step, *, back: bool = False) -> int:
 
 def best_step(layout: Layout, task: int) -> Step | None:
     """The move of a task that loses least by its arrival; None if it fits nowhere else."""
-    node = int(layout.node[task])
-    mask = int(layout.gpu_mask[task])
-    table, kind = layout.may_host
-    may_host = table[kind[task]].copy()
-    may_host[node] = False
-    if layout.limit[task] >= 0:
-        may_host &= [has_slot(layout, task, other) for other in range(len(may_host))]
-    to_node, to_mask, _ = best_offer(layout.power, layout.is_watts, layout.state,
-                                     asked_of(layout, task), may_host)
-    return Step(task, node, mask, to_node, to_mask) if to_node >= 0 else None
+    own = int(layout.node[task])
+    node, mask = best_place(layout.world, layout.is_watts, int(layout.kind[task]),
+                            int(layout.tasks.memory_mib[task]), own)
+    return Step(task, own, int(layout.gpu_mask[task]), node, mask) if node >= 0 else None
 
 
 def gpu_ranges(layout: Layout) -> Integers:
@@ -315,10 +254,8 @@ def credits_of(layout: Layout) -> Floats:
     """Most that moving each task can gain, (tasks,), by {eq}`eq-move-credit`."""
     ranges = gpu_ranges(layout)
     tasks = layout.tasks
-    table, kind = layout.may_host
-    least = np.array([ranges[hosts].min(initial=NONE if not hosts.any() else 2**40)
-                      for hosts in table])[kind]
-    least = np.where(least == NONE, 0, least)
+    least = np.array([ranges[hosts].min(initial=2**40) if hosts.any() else 0
+                      for hosts in layout.hosts])[layout.asks]
     is_whole = tasks.gpu_milli == WHOLE_GPU_MILLI
     credit = cpu_credits(layout) + np.where(
         is_whole, tasks.num_gpus * (ranges[layout.node] - least), 0).astype(float)
@@ -350,39 +287,33 @@ def moved(layout: Layout, bundle: Sequence[int]) -> tuple[list[Step], int]:
     for task in bundle:
         step = best_step(layout, task)
         if step is None:
-            unmove(layout, steps)
+            undo(layout, steps)
             return [], 0
         gain += carry(layout, step)
         steps.append(step)
     return steps, gain
 
 
-def unmove(layout: Layout, steps: Sequence[Step]) -> None:
-    """Undo moves."""
-    for step in reversed(steps):
-        carry(layout, step, back=True)
+def undo(layout: Layout, steps: Sequence[Step]) -> int:
+    """Undo moves; how much they had gained."""
+    return -sum(carry(layout, step, back=True) for step in reversed(steps))
 
 
 def greedy_steps(layout: Layout, moves: int) -> list[Step]:
-    """Moves of the bundle that gains most for each, then of the next; the layout changes.
-
-    Parameters
-    ----------
-    layout : the state
-    moves : most moves
-    """
+    """At most so many moves, of the bundle that gains most for each, then of the next; all done."""
     plan: list[Step] = []
     while len(plan) < moves:
         best: list[Step] = []
         rate = 0.0
         credit = credits_of(layout)
+        gone = {step.task for step in plan}  # nobody moves twice: the bound is of such plans
         for bundle in bundles_of(layout):
             if credit[bundle].mean() <= rate:
                 break
-            if len(bundle) > moves - len(plan):
+            if len(bundle) > moves - len(plan) or not gone.isdisjoint(bundle):
                 continue
             steps, gain = moved(layout, bundle)
-            unmove(layout, steps)
+            undo(layout, steps)
             if steps and gain / len(steps) > rate:
                 best = steps
                 rate = gain / len(steps)
@@ -446,8 +377,7 @@ class Program:
         return np.rint(found.x).astype(np.int64), float(found.mip_dual_bound)
 
 
-@dataclass
-class Choices:
+class Choices(NamedTuple):
     """Variables of the program of a layout.
 
     Parameters
@@ -462,14 +392,16 @@ class Choices:
     shared: Integers
 
 
+Ways = list[tuple[int, int, int]]  # to be on a node: task, variable and GPU, -1 for no share
+
+
 def choices_of(layout: Layout, program: Program) -> Choices:
     """Write the choices of each task into a program."""
-    table, kind = layout.may_host
     num_gpus = layout.power.num_gpus
     stays = [program.variable() for _ in layout.node]
     goes: list[dict[int, tuple[int, int]]] = []
     for task, own in enumerate(layout.node):
-        hosts = np.flatnonzero(table[kind[task]] & layout.is_movable[task])
+        hosts = np.flatnonzero(layout.hosts[layout.asks[task]] & layout.is_movable[task])
         shares = is_share(layout.tasks.gpu_milli[task])
         places = [(int(node), gpu) for node in hosts if node != own
                   for gpu in (range(num_gpus[node]) if shares else (-1,))]
@@ -481,52 +413,41 @@ def choices_of(layout: Layout, program: Program) -> Choices:
     return Choices(stays, goes, shared)
 
 
-def on_node(layout: Layout, choices: Choices, node: int) -> Iterator[tuple[int, int, int]]:
-    """Task, variable and GPU (-1 for none in particular) of each way to be on a node."""
+def ways_to(layout: Layout, choices: Choices, node: int) -> Ways:
+    """All ways to be on a node, those who are there included."""
+    ways = []
     for task, own in enumerate(layout.node):
         if own == node:
             mask = int(layout.gpu_mask[task])
             shares = is_share(layout.tasks.gpu_milli[task])
-            yield task, choices.stays[task], mask.bit_length() - 1 if shares else -1
-        for variable, (place, gpu) in choices.goes[task].items():
-            if place == node:
-                yield task, variable, gpu
+            ways.append((task, choices.stays[task], mask.bit_length() - 1 if shares else -1))
+        ways += [(task, variable, gpu) for variable, (place, gpu) in choices.goes[task].items()
+                 if place == node]
+    return ways
 
 
-def limit_instances(layout: Layout, program: Program, ways: Sequence[tuple[int, int, int]]) -> None:
-    """Write the limits of applications on a node into a program, given the ways to be on it."""
-    for start, stop in np.unique(layout.limits.span, axis=0).tolist():
+def limit_node(layout: Layout, choices: Choices, program: Program, node: int, ways: Ways) -> None:
+    """Write the conditions of a node and its GPUs into a program (Cond. 1-3, 7 and 8)."""
+    tasks = layout.tasks
+    limits = layout.limits
+    for demand, capacity in ((tasks.cpu_milli, layout.cluster.cpu_milli),
+                             (tasks.memory_mib, layout.cluster.memory_mib)):
+        program.row({variable: float(demand[task]) for task, variable, _ in ways},
+                    high=float(capacity[node]))
+    for start, stop in np.unique(limits.span, axis=0).tolist():
         of_app: dict[int, list[int]] = {}
         for task, variable, _ in ways:
             if start <= layout.limit[task] < stop:
                 of_app.setdefault(task, []).append(variable)
         everyone = dict.fromkeys((one for own in of_app.values() for one in own), 1.0)
         for task, own in of_app.items():
-            most = int(layout.limits.most[layout.limit[task]])
+            most = int(limits.most[layout.limit[task]])
             if most < len(of_app):  # whoever is there holds the others to its own limit
                 rest = float(len(of_app) - most)
                 program.row({**everyone, **dict.fromkeys(own, 1.0 + rest)}, high=len(of_app))
-
-
-def limit_profiles(layout: Layout, program: Program, node: int,
-                   ways: Sequence[tuple[int, int, int]]) -> None:
-    """Write the instances of MIG of a node into a program, given the ways to be on it."""
-    limits = layout.limits
     for need, room in zip(limits.need.T, limits.room[node].tolist(), strict=True):
         program.row({variable: float(need[layout.limit[task]]) for task, variable, _ in ways
                      if layout.limit[task] >= 0 and need[layout.limit[task]]}, high=room)
-
-
-def limit_node(layout: Layout, choices: Choices, program: Program, node: int) -> None:
-    """Write the conditions of a node and its GPUs into a program."""
-    tasks = layout.tasks
-    ways = list(on_node(layout, choices, node))
-    for demand, capacity in ((tasks.cpu_milli, layout.cluster.cpu_milli),
-                             (tasks.memory_mib, layout.cluster.memory_mib)):
-        program.row({variable: float(demand[task]) for task, variable, _ in ways},
-                    high=float(capacity[node]))
-    limit_instances(layout, program, ways)
-    limit_profiles(layout, program, node, ways)
     count = int(layout.power.num_gpus[node])
     whole = {variable: float(tasks.num_gpus[task]) for task, variable, gpu in ways if gpu < 0}
     shared = choices.shared[node, :count].tolist()
@@ -540,12 +461,11 @@ def limit_node(layout: Layout, choices: Choices, program: Program, node: int) ->
         program.row({**held, is_shared: 1.0}, high=1)
 
 
-def charge_node(layout: Layout, choices: Choices, program: Program, node: int) -> None:
+def charge_node(layout: Layout, choices: Choices, program: Program, node: int, ways: Ways) -> None:
     """Write the cost of a node into a program: its GPUs in use, and its packages if it is power."""
     price = float(gpu_ranges(layout)[node])
     power = layout.power
     tasks = layout.tasks
-    ways = list(on_node(layout, choices, node))
     for variable in choices.shared[node, : power.num_gpus[node]]:
         program.cost[variable] = price
     if not layout.is_watts:
@@ -572,8 +492,9 @@ def program_of(layout: Layout, moves: int) -> tuple[Program, Choices]:
     program = Program()
     choices = choices_of(layout, program)
     for node in range(len(layout.cluster)):
-        limit_node(layout, choices, program, node)
-        charge_node(layout, choices, program, node)
+        ways = ways_to(layout, choices, node)
+        limit_node(layout, choices, program, node, ways)
+        charge_node(layout, choices, program, node, ways)
     for variable in choices.stays:
         program.cost[variable] -= nudge(moves)
     program.row(dict.fromkeys(choices.stays, 1.0), low=len(choices.stays) - moves)
@@ -631,16 +552,14 @@ def in_order(layout: Layout, goals: dict[int, tuple[int, int]],
 def step_to(layout: Layout, task: int, node: int, gpu: int,
             goals: dict[int, tuple[int, int]]) -> Step | None:
     """The move of a task to a place, if there is room now."""
-    asked = asked_of(layout, task)
+    num_gpus = int(layout.tasks.num_gpus[task])
     left = layout.state.gpu_left_milli[node].copy()
     mask = 1 << gpu if gpu >= 0 else 0
-    if gpu < 0 and asked.num_gpus:
-        meant = [at for other, at in goals.values() if other == node and at >= 0]
-        left[meant] = 0
-        mask = idle_gpus(left, asked.num_gpus)
-    is_held = all(left[one] >= asked.gpu_milli for one in gpu_indices(mask))
-    if (mask.bit_count() < asked.num_gpus or not is_held
-            or not has_room(layout.state, asked, node) or not has_slot(layout, task, node)):
+    if gpu < 0 and num_gpus:
+        left[[at for other, at in goals.values() if other == node and at >= 0]] = 0  # are meant
+        mask = idle_gpus(left, num_gpus)
+    if (mask.bit_count() < num_gpus or (left[gpu_indices(mask)] < layout.tasks.gpu_milli[task]).any()
+            or lacking(layout.world, layout.kind[task], layout.tasks.memory_mib[task], node)):
         return None
     return Step(task, int(layout.node[task]), int(layout.gpu_mask[task]), node, mask)
 
@@ -688,7 +607,8 @@ class Plan:
     table : one row per move: step, task, from_node, to_node, gpus (that the task holds), from_gpus,
         to_gpus ("0-2"), whole_gpus_freed and watts_saved (by this move; watts nan if unknown)
     goal : "gpus" or "watts"
-    gain, bound : of the plan, and what no plan of so many moves exceeds: GPUs or watts
+    gain, bound : of the plan, and what no plan of so many moves that moves no task twice exceeds:
+        GPUs or watts
     method : "greedy", "exact" if no plan of so many moves that moves no task twice is better, or
         "search" if the search for that one was given up
     at_s : moment of the state
@@ -707,60 +627,64 @@ class Plan:
     fixed: pd.DataFrame
     closed: frozenset[str] = frozenset()
 
+    @property
+    def headline(self) -> str:
+        """What it comes to, in a line."""
+        unit = "W saved" if self.goal == "watts" else "whole GPU freed" if self.gain == 1 else (
+            "whole GPUs freed")
+        best = "the most possible" if self.gain >= self.bound - 1e-6 else (
+            f"no plan of so many moves exceeds {self.bound:g}")
+        moves = self.about["moves"]
+        number = {0: "no move", 1: "1 move"}.get(moves, f"{moves} moves")
+        stay = f"; {len(self.fixed)} of {self.about['running']} tasks stay, see fixed.csv" if len(
+            self.fixed) else ""
+        return f"{number} ({self.method}): {self.gain:g} {unit}, {best}{stay}"
 
-def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[Power, bool]:
-    """Power model of the nodes, and whether the watts of all GPU models are known."""
+    def report(self) -> Report:
+        """Report: moves.csv, fixed.csv with the tasks that stay and why, and a summary."""
+        why = {str(why): int(count) for why, count in self.fixed["why"].value_counts().items()}
+        summary = {"goal": self.goal, "at_s": self.at_s, "method": self.method, "gain": self.gain,
+                   "bound": self.bound, **self.about, "fixed": why}
+        return Report(summary, {"moves.csv": self.table.round(3), "fixed.csv": self.fixed}, {},
+                      self.headline)
+
+
+def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[PowerSettings, bool]:
+    """Settings with watts for all GPU models, 0 where the goal asks for none; whether all are known."""
     check_one_of(goal, GOALS, "goal")
     unknown = {model for model in problem.cluster.gpu_model
                if model and not knows_gpu_w(model, power.gpu_power_w)}
     if unknown and goal == "gpus":
         power = power._replace(gpu_power_w={
             **(power.gpu_power_w or {}), **dict.fromkeys(unknown, (0, 0))})
-    return power_of_problem(problem, power), not unknown
-
-
-def table_of(layout: Layout, steps: Sequence[Step], has_watts: bool) -> pd.DataFrame:
-    """Rows of a plan; the layout is at its beginning, and changes."""
-    rows = []
-    for number, step in enumerate(steps, 1):
-        gains = {}
-        for is_watts in (False, True):
-            layout.is_watts = is_watts
-            gains[is_watts] = carry(layout, step)
-            if not is_watts:
-                carry(layout, step, back=True)
-        gpus = asked_of(layout, step.task)
-        held = gpus.num_gpus * gpus.gpu_milli / WHOLE_GPU_MILLI
-        names = [str(layout.cluster.name[node]) for node in (step.from_node, step.to_node)]
-        lists = ["-".join(map(str, gpu_indices(mask))) for mask in (step.from_mask, step.to_mask)]
-        rows.append((number, str(layout.tasks.name[step.task]), *names, held, *lists, gains[False],
-                     gains[True] / 1000 if has_watts else np.nan))
-    return pd.DataFrame(rows, columns=MOVE_COLUMNS)
+    return power, not unknown
 
 
 MOVE_COLUMNS = ["step", "task", "from_node", "to_node", "gpus", "from_gpus", "to_gpus",
                 "whole_gpus_freed", "watts_saved"]
 
+
+def table_of(layout: Layout, steps: Sequence[Step], has_watts: bool) -> pd.DataFrame:
+    """Rows of a plan; the layout is at its beginning, and again in the end."""
+    rows = []
+    is_watts = layout.is_watts
+    for number, step in enumerate(steps, 1):
+        layout.is_watts = False
+        freed = carry(layout, step)
+        carry(layout, step, back=True)
+        layout.is_watts = True
+        saved_w = carry(layout, step) / 1000
+        held = layout.tasks.num_gpus[step.task] * layout.tasks.gpu_milli[step.task]
+        names = [str(layout.cluster.name[node]) for node in (step.from_node, step.to_node)]
+        lists = ["-".join(map(str, gpu_indices(mask))) for mask in (step.from_mask, step.to_mask)]
+        rows.append((number, str(layout.tasks.name[step.task]), *names, held / WHOLE_GPU_MILLI,
+                     *lists, freed, saved_w if has_watts else np.nan))
+    undo(layout, steps)
+    layout.is_watts = is_watts
+    return pd.DataFrame(rows, columns=MOVE_COLUMNS)
+
+
 SMALL = 1000  # variables
-
-
-def is_small(layout: Layout) -> bool:
-    """Whether the best plan is looked for if nobody says."""
-    table, kind = layout.may_host
-    gpus = np.where(is_share_of(layout), layout.power.num_gpus.max(initial=1), 1)
-    is_few = bool((table.sum(axis=1)[kind] * gpus).sum() <= SMALL)
-    return is_few and has_exact(layout) and find_spec("scipy") is not None
-
-
-def is_share_of(layout: Layout) -> Truths:
-    """Whether each task is a share, (tasks,)."""
-    milli = layout.tasks.gpu_milli
-    return np.asarray((milli > 0) & (milli < WHOLE_GPU_MILLI), bool)
-
-
-def has_exact(layout: Layout) -> bool:
-    """Whether the program knows this objective."""
-    return not layout.is_watts or is_step(layout.power)
 
 
 def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int = 10,
@@ -786,57 +710,41 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
     InputError : no such goal, nothing runs then, more runs than there is room for, a GPU model
         without watts, or an exact plan for watts under a load curve that is no step
     """
-    known, has_watts = known_power(problem, power, goal)
+    settings, has_watts = known_power(problem, power, goal)
     if moves < 1:
         raise InputError(f"{moves} moves are no plan", value=str(moves), mend="give 1 or more")
-    layout = Layout(problem, schedule, at_s, known, goal == "watts")
-    if is_exact and not has_exact(layout):
+    layout = Layout(problem, schedule, at_s, settings, goal == "watts")
+    has_exact = not layout.is_watts or is_step(layout.power)  # the program knows this objective
+    if is_exact and not has_exact:
         raise InputError("exact plans for watts need the step load curve",
                          mend="choose the greedy plan, or --load-curve step")
+    if is_exact is None:
+        shares = (layout.tasks.gpu_milli > 0) & (layout.tasks.gpu_milli < WHOLE_GPU_MILLI)
+        places = np.where(shares, layout.power.num_gpus.max(initial=1), 1)
+        is_small = (layout.hosts.sum(axis=1)[layout.asks] * places).sum() <= SMALL
+        is_exact = bool(is_small) and has_exact and find_spec("scipy") is not None
     bound = bound_of(layout, moves)
-    plans = [tried(layout, greedy_steps(layout, moves))]
+    steps = greedy_steps(layout, moves)
+    gain = undo(layout, steps)
     method = "greedy"
-    if is_exact or (is_exact is None and is_small(layout)):
-        steps, limit, reach = exact_steps(layout, moves)
-        plans.append(tried(layout, steps))
+    if is_exact:
+        others, limit, reach = exact_steps(layout, moves)
+        other_gain = undo(layout, others)
+        method = "exact" if other_gain >= reach else "search"
         bound = min(bound, limit)
-        method = "exact" if plans[-1][0] >= reach else "search"
-    best = max(reversed(plans), key=lambda plan: plan[0])[1]
-    return finished(layout, best, method, bound, (goal, at_s, has_watts))
-
-
-def restore(layout: Layout, start: Placements) -> None:
-    """Put all tasks back."""
-    layout.node[:] = start.node
-    layout.gpu_mask[:] = start.gpu_mask
-    layout.state = final_state(layout.cluster, layout.tasks, layout.placements())
-    count_limits(layout)
-
-
-def tried(layout: Layout, steps: list[Step]) -> tuple[int, list[Step]]:
-    """What a plan gains that has been done, and the plan; the layout is as before it again."""
-    gain = -sum(carry(layout, step, back=True) for step in reversed(steps))
-    return gain, steps
-
-
-def finished(layout: Layout, steps: Sequence[Step], method: str, bound: float,
-             asked: tuple[str, float, bool]) -> Plan:
-    """The plan of some moves, checked."""
-    goal, at_s, has_watts = asked
-    start = layout.placements()
-    table = table_of(layout, steps, has_watts)
-    restore(layout, start)
+        if other_gain >= gain:
+            steps = others
     check_steps(layout, steps)
-    column = "whole_gpus_freed" if goal == "gpus" else "watts_saved"
+    table = table_of(layout, steps, has_watts)
     about = {"running": len(layout.node), "movable": int(layout.is_movable.sum()),
              "moves": len(steps)}
-    unit = 1 if goal == "gpus" else 1000
     stays = np.flatnonzero(~layout.is_movable)
     fixed = pd.DataFrame({"task": layout.tasks.name[stays],
                           "node": layout.cluster.name[layout.node[stays]],
                           "why": layout.stays[stays]})
+    column, unit = ("whole_gpus_freed", 1) if goal == "gpus" else ("watts_saved", 1000)
     return Plan(table, goal, float(table[column].sum()), bound / unit, method, at_s, about, fixed,
-                layout.closed)
+                closed_nodes(problem))
 
 
 def check_limit(layout: Layout, node: Integers, task: int) -> None:
@@ -912,8 +820,7 @@ set -eu
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-def kubernetes_commands(task: str, from_node: str, to_node: str, *,
-                        is_closed: bool = False) -> list[str]:
+def kubernetes_commands(task: str, from_node: str, is_closed: bool) -> list[str]:
     """Commands that have a pod made anew elsewhere; `is_closed` if its node takes none anyway."""
     namespace, _, pod = task.rpartition("/")
     if not all(OBJECT_NAME.fullmatch(name) for name in (namespace or "default", pod, from_node)):
@@ -923,13 +830,6 @@ def kubernetes_commands(task: str, from_node: str, to_node: str, *,
         return [evict]
     cordon, uncordon = (shlex.join(["kubectl", what, from_node]) for what in ("cordon", "uncordon"))
     return [cordon, f"{evict} || {{ {uncordon}; exit 1; }}", uncordon]
-
-
-def slurm_commands(task: str, from_node: str, to_node: str) -> list[str]:
-    """Commands that have a job run again on another node."""
-    return [shlex.join(["scontrol", "requeuehold", task]),
-            shlex.join(["scontrol", "update", f"JobId={task}", f"ReqNodeList={to_node}"]),
-            shlex.join(["scontrol", "release", task])]
 
 
 def system_of(about: Any) -> str:
@@ -945,37 +845,12 @@ def commands_of(plan: Plan, system: str) -> list[str]:
     lines = HEADS.get(system, "").splitlines() if len(plan.table) else []
     for step, *names in plan.table[["step", "task", "from_node", "to_node"]].to_numpy():
         task, from_node, to_node = map(str, names)
-        lines.append(comment(f"{step}. {task}: {from_node} -> {to_node}"))
+        said = f"{step}. {task}: {from_node} -> {to_node}"
+        lines.append("# " + re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", said))
         if system == "kubernetes":
-            lines += kubernetes_commands(task, from_node, to_node,
-                                         is_closed=from_node in plan.closed)
+            lines += kubernetes_commands(task, from_node, from_node in plan.closed)
         elif system == "slurm":
-            lines += slurm_commands(task, from_node, to_node)
+            lines += [shlex.join(["scontrol", "requeuehold", task]),
+                      shlex.join(["scontrol", "update", f"JobId={task}", f"ReqNodeList={to_node}"]),
+                      shlex.join(["scontrol", "release", task])]
     return lines
-
-
-def comment(said: str) -> str:
-    """A line of a script that does nothing, whatever it says."""
-    return "# " + re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", said)
-
-
-def headline_of(plan: Plan) -> str:
-    """What a plan comes to, in a line."""
-    unit = "W saved" if plan.goal == "watts" else "whole GPU freed" if plan.gain == 1 else (
-        "whole GPUs freed")
-    best = "the most possible" if plan.gain >= plan.bound - 1e-6 else (
-        f"no plan of so many moves exceeds {plan.bound:g}")
-    moves = plan.about["moves"]
-    number = {0: "no move", 1: "1 move"}.get(moves, f"{moves} moves")
-    stay = f"; {len(plan.fixed)} of {plan.about['running']} tasks stay, see fixed.csv" if len(
-        plan.fixed) else ""
-    return f"{number} ({plan.method}): {plan.gain:g} {unit}, {best}{stay}"
-
-
-def report_of(plan: Plan) -> Report:
-    """Report of a plan: moves.csv, fixed.csv with the tasks that stay and why, and a summary."""
-    why = {str(why): int(count) for why, count in plan.fixed["why"].value_counts().items()}
-    summary = {"goal": plan.goal, "at_s": plan.at_s, "method": plan.method, "gain": plan.gain,
-               "bound": plan.bound, **plan.about, "fixed": why}
-    return Report(summary, {"moves.csv": plan.table.round(3), "fixed.csv": plan.fixed}, {},
-                  headline_of(plan))

@@ -98,34 +98,50 @@ class Placed:
     policy: str
     num_lost: int
 
+    @property
+    def headline(self) -> str:
+        """How many tasks found a place, in a line."""
+        has_node = self.table["node"] != ""
+        said = []
+        for came in ("waiting", "new"):
+            of_these = self.table["came"] == came
+            if num := int(of_these.sum()):
+                tasks = f"{came} task" if num == 1 else f"{came} tasks"
+                said.append(f"{int((of_these & has_node).sum())} of {num} {tasks}")
+        what = f"{' and '.join(said)} placed" if said else "no task waits"
+        lost = f"; {self.num_lost} running tasks have no known place" if self.num_lost else ""
+        return f"{self.policy} at {self.at_s:g} s: {what}{lost}"
 
-def reasons_for(problem: Problem, schedule: Schedule, is_running: Truths) -> dict[int, str]:
-    """What was in the way of each task that was not placed, by its row."""
-    waits = np.flatnonzero(~is_running)
-    nobody_has = instances_nobody_has(problem)
-    queue = waits[np.lexsort((waits, problem.submit_s[waits], -problem.priority[waits]))]
-    rows = np.concatenate([np.flatnonzero(is_running), queue])
-    placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
-    failures = failures_frame(problem.grouped(), problem.tasks, placements, limits_of(problem))
-    return {row: "instances" if nobody_has[row] else why for row, why in zip(
-        failures["task_row"].tolist(), failures["failed_for"], strict=True)}
+    def report(self) -> Report:
+        """Report: placements.csv, ledger.csv of the new tasks, and a summary."""
+        failed = self.table.loc[self.table["node"] == "", "failed_for"]
+        summary = {
+            "policy": self.policy, "at_s": self.at_s, "tasks": len(self.table),
+            "placed": int((self.table["node"] != "").sum()), "lost": self.num_lost,
+            "failed_for": {str(why): int(count) for why, count in failed.value_counts().items()}}
+        return Report(summary, {"placements.csv": self.table, "ledger.csv": self.ledger}, {},
+                      self.headline)
 
 
-NOTHING = pd.DataFrame({name: [] for name in ("task", "came", "node", "gpu_list", "failed_for")},
-                       dtype=object)
+COLUMNS = ["task", "came", "node", "gpu_list", "failed_for"]
 
 
 def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
              is_new: Truths) -> pd.DataFrame:
     """Rows of the tasks that did not run already."""
-    why = reasons_for(problem, schedule, is_running)
-    names = np.append(problem.cluster.name, "")
-    rows = np.flatnonzero(~is_running).tolist()
+    waits = np.flatnonzero(~is_running)
+    queue = waits[np.lexsort((waits, problem.submit_s[waits], -problem.priority[waits]))]
+    rows = np.concatenate([np.flatnonzero(is_running), queue])
+    placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
+    failures = failures_frame(problem.grouped(), problem.tasks, placements, limits_of(problem))
+    nobody_has = instances_nobody_has(problem)
+    why = {row: "instances" if nobody_has[row] else why for row, why in zip(
+        failures["task_row"].tolist(), failures["failed_for"], strict=True)}
     return pd.DataFrame({
-        "task": problem.tasks.name[rows], "came": np.where(is_new[rows], "new", "waiting"),
-        "node": names[schedule.node[rows]],
-        "gpu_list": ["-".join(map(str, gpu_indices(mask))) for mask in schedule.gpu_mask[rows]],
-        "failed_for": [why.get(row, "") for row in rows]})
+        "task": problem.tasks.name[waits], "came": np.where(is_new[waits], "new", "waiting"),
+        "node": np.append(problem.cluster.name, "")[schedule.node[waits]],
+        "gpu_list": ["-".join(map(str, gpu_indices(mask))) for mask in schedule.gpu_mask[waits]],
+        "failed_for": [why.get(row, "") for row in waits.tolist()]}, columns=COLUMNS)
 
 
 def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy = "fgd", *,
@@ -156,7 +172,7 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
     names = set(new["name"])
     problem, is_running = present_of(whole, is_among(whole, names), moment)
     if is_running.all():  # there is nothing to decide
-        schedule, table = recorded(problem), NOTHING
+        schedule, table = recorded(problem), pd.DataFrame(columns=COLUMNS, dtype=object)
     else:
         schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment,
                           power=power)
@@ -165,28 +181,3 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
         whole.start_s + whole.duration_s > moment)
     name = policy if isinstance(policy, str) else policy.name
     return Placed(table, problem, schedule, ledger, moment, name, int(is_lost.sum()))
-
-
-def headline_of(placed: Placed) -> str:
-    """How many tasks found a place, in a line."""
-    has_node = placed.table["node"] != ""
-    said = []
-    for came in ("waiting", "new"):
-        of_these = placed.table["came"] == came
-        if num := int(of_these.sum()):
-            tasks = f"{came} task" if num == 1 else f"{came} tasks"
-            said.append(f"{int((of_these & has_node).sum())} of {num} {tasks}")
-    what = f"{' and '.join(said)} placed" if said else "no task waits"
-    lost = f"; {placed.num_lost} running tasks have no known place" if placed.num_lost else ""
-    return f"{placed.policy} at {placed.at_s:g} s: {what}{lost}"
-
-
-def report_of(placed: Placed) -> Report:
-    """Report of a placement: placements.csv, ledger.csv of the new tasks, summary."""
-    failed = placed.table.loc[placed.table["node"] == "", "failed_for"]
-    summary = {
-        "policy": placed.policy, "at_s": placed.at_s, "tasks": len(placed.table),
-        "placed": int((placed.table["node"] != "").sum()), "lost": placed.num_lost,
-        "failed_for": {str(why): int(count) for why, count in failed.value_counts().items()}}
-    return Report(summary, {"placements.csv": placed.table, "ledger.csv": placed.ledger}, {},
-                  headline_of(placed))

@@ -34,9 +34,7 @@ from ..read.tables import ClusterTables, read_cluster
 from ..replay.problem import Problem, Schedule, as_in_the_past, problem_of, recorded
 from .explain import explain, settings_for
 from .move import GOALS, commands_of, plan_moves, system_of
-from .move import report_of as report_of_plan
 from .place import latest_s, place_tasks
-from .place import report_of as report_of_placed
 
 __all__ = ['explain_command', 'place_command', 'move_command']
 
@@ -180,8 +178,7 @@ def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = Non
 
     def compute() -> Report:
         rows = read_files("auto", tasks).tasks if tasks else tables.tasks[:0]
-        placed = place_tasks(tables, rows, policy, at_s=at, seed=seed, power=power)
-        return report_of_placed(placed)
+        return place_tasks(tables, rows, policy, at_s=at, seed=seed, power=power).report()
 
     answer_with(Answer("place", asked, ("placements.csv", "ledger.csv")), out, compute,
                 force=force, no_charts=True)
@@ -230,10 +227,9 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
 
     def compute() -> Report:
         at_s = latest_s(tables) if at is None else at
-        plan = plan_moves(problem, recorded(problem), at_s, moves=moves, goal=goal,
-                               power=power)
+        plan = plan_moves(problem, recorded(problem), at_s, moves=moves, goal=goal, power=power)
         commands = commands_of(plan, system_of(tables.about))
-        return PlanReport(**vars(report_of_plan(plan)), commands=tuple(commands))
+        return PlanReport(**vars(plan.report()), commands=tuple(commands))
 
     answer_with(Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh")), out, compute,
                 force=force, no_charts=True)

@@ -32,12 +32,14 @@ from ...online.inflation import (
 )
 from ...online.joint import stranded_milli, usual_ratio
 from ...online.model import (
+    CONDITIONS,
     ONE_AT_RANDOM,
     Demand,
     Policy,
     PowerSettings,
     World,
     gpu_indices,
+    lacking,
     world_of,
 )
 from ...online.policies import policy_of
@@ -506,7 +508,9 @@ def room_for_classes(num_nodes: int) -> int:
 
 
 UNKNOWN = "it is not known here"
-WAYS = ("barred", "constraints", "model", "cpu", "memory", "gpu")
+ORDER = sorted(CONDITIONS, key=lambda condition: not condition.is_lasting)  # what stays so first
+BITS = tuple(1 << CONDITIONS.index(condition) for condition in ORDER)
+WAYS = ("barred", *(condition.answer for condition in ORDER))
 
 
 class Question(NamedTuple):
@@ -530,25 +534,13 @@ class Question(NamedTuple):
 @njit(cache=True)
 def first_lack(world: World, question: Question, node: int) -> int:
     """What is in the way first on a node, a position in `WAYS`; their number if nothing is."""
-    demand = world.demand
-    state = world.state
-    task = question.task
-    num_gpus = demand.num_gpus[task]
     if not question.is_open[node]:
         return 0
-    if not demand.cpu_is_admitted[task, world.cpu_model[node]]:
-        return 1
-    if (num_gpus > 0 and world.power.num_gpus[node] > 0
-            and not demand.gpu_is_admitted[task, world.gpu_model[node]]):
-        return 2
-    if demand.cpu_milli[task] > state.cpu_left_milli[node]:
-        return 3
-    if question.memory_mib > state.memory_left_mib[node]:
-        return 4
-    num_fit = 0
-    for gpu in range(world.power.num_gpus[node]):
-        num_fit += state.gpu_left_milli[node, gpu] >= demand.gpu_milli[task]
-    return 5 if num_fit < num_gpus else 6
+    lack = lacking(world, question.task, question.memory_mib, node)
+    for way in range(len(BITS)):
+        if lack & BITS[way]:
+            return way + 1
+    return len(BITS) + 1
 
 
 class NodeScores(NamedTuple):
@@ -653,9 +645,6 @@ def add_gauges(world: World) -> tuple[float, float, float]:
 AMOUNTS = ("eopc_w", "gpus", "used_gpu_milli", "fragmentation_gpu_milli", "stranded_gpu_milli")
 
 
-AMOUNTS = ("eopc_w", "gpus", "used_gpu_milli", "fragmentation_gpu_milli", "stranded_gpu_milli")
-
-
 def rows_named(row_of: Mapping[str, int], names: Sequence[str]) -> Truths:
     """Which rows are named, (rows,); names that are not known are passed over."""
     mask = np.zeros(len(row_of), bool)
@@ -697,7 +686,8 @@ class Engine:
         room = room_for_classes(num_nodes)
         cpu, milli, gpus, kind = (np.zeros(room, np.int64) for _ in range(4))
         demand = Demand(cpu, milli, gpus, np.zeros((room, len(self.models)), bool),
-                        np.zeros((room, num_nodes), bool), kind)
+                        np.zeros((room, num_nodes), bool), kind,
+                        np.full(room, -1))
         most_gpus = int(cluster.num_gpus.max(initial=0))
         self.world = world_of(cluster, NO_CLASSES, target, watts.of(cluster))._replace(
             cpu_model=np.arange(num_nodes),  # each node is one, to say which nodes are admitted
@@ -828,14 +818,21 @@ class Engine:
         milli = int(demand.gpu_milli[task])
         num_gpus = self.world.power.num_gpus[row]
         num_fit = int((state.gpu_left_milli[row, :num_gpus] >= milli).sum())
-        return (
-            self.barred[row] or "its pods hold more than it has",
-            "labels or taints do not admit the pod",
-            f"GPU model {self.nodes[row].gpu_model} is not one that the pod admits",
-            f"{demand.cpu_milli[task]} milli-vCPU asked for, {state.cpu_left_milli[row]} left",
-            f"{question.memory_mib} MiB asked for, {state.memory_left_mib[row]} left",
-            f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are {num_fit}",
-            "")[first_lack(self.world, question, row)]
+        way = first_lack(self.world, question, row)
+        if way == 0:
+            return self.barred[row] or "its pods hold more than it has"
+        if way == len(WAYS):
+            return ""
+        said = {
+            "group": "labels or taints do not admit the pod",
+            "gpu_model": f"GPU model {self.nodes[row].gpu_model} is not one that the pod admits",
+            "cpu_milli": f"{demand.cpu_milli[task]} milli-vCPU asked for, "
+                         f"{state.cpu_left_milli[row]} left",
+            "memory_mib": f"{question.memory_mib} MiB asked for, {state.memory_left_mib[row]} left",
+            "gpus": f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are "
+                    f"{num_fit}"}
+        condition = ORDER[way - 1]
+        return said.get(condition.name, f"lacks {condition.words}")
 
     def amounts(self) -> dict[str, float]:
         """Watts and milli-GPU, by the names of `AMOUNTS`."""

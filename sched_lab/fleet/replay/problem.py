@@ -23,8 +23,11 @@ from ...online.model import (
     PowerSettings,
     World,
     final_state,
+    new_limits,
     no_limits,
+    open_nodes,
     slots_left,
+    with_limits,
     world_of,
 )
 from ...power import Power
@@ -1032,6 +1035,11 @@ def world_of_problem(problem: Problem, power: PowerSettings) -> tuple[World, Int
     return world, class_of_task
 
 
+def counted_world(problem: Problem, power: PowerSettings) -> tuple[World, Integers]:
+    """As `world_of_problem`, with the limits of applications and of instances in the world."""
+    return with_limits(*world_of_problem(problem, power), *limits_of(problem))
+
+
 def place_running(world: World, problem: Problem, class_of: Integers, schedule: Schedule,
                   is_running: Truths) -> None:
     """Take from the state of an empty world what tasks hold.
@@ -1062,9 +1070,11 @@ def place_running(world: World, problem: Problem, class_of: Integers, schedule: 
                          "the demands of these tasks") from None
     for array, now in zip(world.state, left, strict=True):
         array[:] = now
-    kind = world.demand.kind[class_of[rows]]
-    has_gpu = kind >= 0
-    np.add.at(world.residents, (placements.node[has_gpu], kind[has_gpu]), 1)
+    for counts, column in ((world.residents, world.demand.kind),
+                           (world.limits.num, world.demand.limit)):
+        number = column[class_of[rows]]
+        np.add.at(counts, (placements.node[number >= 0], number[number >= 0]), 1)
+    open_nodes(world.limits)
 
 
 MANY = 2**40  # tasks of an application on a node, where it has no limit
@@ -1093,8 +1103,7 @@ def limits_of(problem: Problem) -> tuple[Integers, Limits]:
                                     return_inverse=True)
     span = np.column_stack([np.searchsorted(kinds[:, 0], kinds[:, 0], side)
                             for side in ("left", "right")])
-    return number, Limits(kinds[:, 1].copy(), span, kinds[:, 2:].copy(), room,
-                          np.zeros((len(problem.cluster), len(kinds)), np.int64))
+    return number, new_limits(kinds[:, 1].copy(), span, kinds[:, 2:].copy(), room)
 
 
 def instances_nobody_has(problem: Problem) -> Truths:
