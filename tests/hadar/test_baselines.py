@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sched_lab.hadar import baselines, fluid
 from sched_lab.hadar.baselines import (
     Gavel,
-    RoundShares,
     Tiresias,
     YarnCs,
     fair_shares,
@@ -18,7 +17,6 @@ from sched_lab.hadar.baselines import (
     kinds_of,
     one_type_rate,
     pick_by_priority,
-    places_kept,
     shortest_shares,
     shortest_shares_of_kinds,
 )
@@ -59,26 +57,6 @@ def test_yarn_never_stops_or_moves_a_job_and_nobody_overtakes(seed, mixed):
 
 
 @settings(max_examples=30, deadline=None)
-@given(seeds)
-def test_shares_keep_the_limits_and_equal_speeds_make_types_equal(seed):
-    rng = np.random.default_rng(seed)
-    rate = rng.uniform(0.1, 10, (5, 3))
-    workers = rng.integers(1, 5, 5)
-    gpus = rng.integers(4, 9, 3)
-    level, share = fair_shares(rate, workers, gpus, np.ones(5))
-    for found in (share, fastest_shares(rate, workers, gpus)[1],
-                  shortest_shares(rate, workers, gpus, rng.uniform(1, 100, 5))[1]):
-        assert found.min() >= 0
-        assert found.sum(axis=1).max() <= 1 + 1e-7
-        assert (workers @ found <= gpus + 1e-7).all()
-    # the same GPU time for everybody is allowed, so the level is no lower; it knows no unit of a job's steps
-    assert level >= min(workers.min(), gpus.sum() / 5) * (1 - 1e-7)
-    assert fair_shares(rate * rng.uniform(0.1, 10, (5, 1)), workers, gpus, np.ones(5))[0] == pytest.approx(level)
-    same = np.repeat(rng.uniform(0.1, 10, (5, 1)), 3, axis=1)
-    assert fair_shares(same, workers, gpus, np.ones(5))[0] == pytest.approx(min(workers.min(), gpus.sum() / 5))
-
-
-@settings(max_examples=30, deadline=None)
 @example(6705)  # the solver's own shares are below 0 here
 @given(seeds)
 def test_programs_over_kinds_of_jobs_have_the_optimum_of_the_plain_ones(seed):
@@ -100,7 +78,7 @@ def test_programs_over_kinds_of_jobs_have_the_optimum_of_the_plain_ones(seed):
         assert found.min() >= 0
         assert found.sum(axis=1).max() <= 1 + 1e-6
         assert (workers @ found <= gpus + 1e-6).all()
-    twins = kinds_of(rate, workers, weight).kind
+    _, twins, _ = kinds_of(rate, workers, weight)
     assert all((np.ptp(share[twins == kind], axis=0) == 0).all() for kind in twins)
 
 
@@ -174,15 +152,15 @@ def test_gavels_books_by_hand():
     assert decide(360.0, [0, 1], [0.0, 0, 0]) == [0]
     assert decide(720.0, [0, 1], [360.0, 0, 0]) == [1]
     # received 180 + 360 and 180 s of 720
-    assert gavel.books.priority()[:2, 0] == pytest.approx([0.7 / 0.75, 0.3 / 0.25])
+    assert gavel.priority()[:2, 0] == pytest.approx([0.7 / 0.75, 0.3 / 0.25])
     assert decide(1079.0, [0, 1, 2], [0.0, 300, 0]) == [0]  # job 1 held its GPU for 300 s; too early for new shares
-    assert gavel.books.priority()[:2, 0] == pytest.approx([0.7 / (540 / 1020), 0.3 / (480 / 1020)])
+    assert gavel.priority()[:2, 0] == pytest.approx([0.7 / (540 / 1020), 0.3 / (480 / 1020)])
     assert decide(1080.0, [0, 1, 2], [1.0, 0, 0]) == [0]
     # promised 0.7 and 0.3 of 720 s, received 361 and 300 s
-    assert gavel.books.deficit_s[:, 0] == pytest.approx([504 - 361, 216 - 300, 0])
+    assert gavel.deficit_s[:, 0] == pytest.approx([504 - 361, 216 - 300, 0])
     decide(1800.0, [1, 2], [720.0, 0, 0])
     # job 0, which is done now, was promised half of another 720 s, and had all of it
-    assert gavel.books.deficit_s[:, 0] == pytest.approx([143 + 360 - 720, -84 + 360, 360])
+    assert gavel.deficit_s[:, 0] == pytest.approx([143 + 360 - 720, -84 + 360, 360])
     assert calls == [360, 1080, 1800]
 
 
@@ -213,26 +191,10 @@ def test_gavels_order_is_priority_then_debt_then_share_and_the_first_has_the_fir
                                                  ([0.4, 0.4], [180, 180], [0, 0], 0)):  # the lower number
         gavel.allocate(state_of(one, jobs))
         for cluster in (one, two):
-            gavel.books.share, gavel.books.received_s, gavel.books.deficit_s = (
+            gavel.share, gavel.received_s, gavel.deficit_s = (
                 np.array(column, float)[:, None] for column in (share, received_s, deficit_s))
             now = gavel.allocate(state_of(cluster, jobs))
             assert now.job[now.node == 0].tolist() == [winner]
-
-
-def test_the_papers_priority_is_share_over_rounds():
-    scheduler = RoundShares(np.array([[0.6], [0.3]]))
-    jobs = plain_jobs([1, 1])
-    scheduler.rounds = np.array([[3.0], [1.0]])  # 0.2 and 0.3
-    assert scheduler.allocate(state_of(nodes_of([1]), jobs)).job.tolist() == [1]
-
-
-def test_only_jobs_on_the_type_chosen_for_them_keep_their_gpus():
-    cluster = nodes_of([1, 3, 2], [0, 1, 0])
-    before = allocation_of({0: {0: 1, 2: 1}, 1: {1: 2}, 2: {2: 1}})
-    for chosen, jobs in (([0, 1, 0], [0, 0, 1, 2]), ([1, 1, 0], [1, 2]), ([0, 0, -1], [0, 0]), ([-1, -1, -1], [])):
-        kept = places_kept(cluster, before, np.array(chosen))
-        assert kept.job.tolist() == jobs
-        assert kept.gpus.tolist() == before.gpus[np.isin(before.job, jobs)].tolist()
 
 
 def test_a_job_is_taken_once_and_never_where_it_cannot_run():
@@ -248,14 +210,6 @@ def test_gangs_that_cannot_be_spread_wait_for_a_node():
     for scheduler in (Tiresias(), Gavel("maxmin")):
         now = scheduler.allocate(state_of(cluster, jobs, previous=allocation_of({1: {1: 1}})))
         assert now.job.tolist() == [1]
-
-
-def test_tiresias_lets_equal_gangs_choose_nodes_by_priority_or_by_number():
-    jobs = plain_jobs([1, 1, 2])._replace(arrival_s=np.array([1.0, 0.0, 2.0]))
-    cluster = nodes_of([1, 2, 2])
-    for by_number, nodes in ((False, [2, 0, 1]), (True, [0, 2, 1])):  # job 1 came first; the larger gang chooses first
-        now = Tiresias(by_number=by_number).allocate(state_of(cluster, jobs))
-        assert now.node[np.argsort(now.job)].tolist() == nodes
 
 
 def test_a_gang_that_fits_on_no_type_is_refused():
@@ -283,8 +237,8 @@ def test_each_objective_solves_its_own_program_for_what_is_active_and_left():
     for key in ("maxmin", "sum", "makespan"):
         gavel = Gavel(key)
         gavel.allocate(state)
-        assert (gavel.books.share[3] == 0).all()
-        shares[key] = gavel.books.share[active]
+        assert (gavel.share[3] == 0).all()
+        shares[key] = gavel.share[active]
     speed = {key: (rate[active] * share).sum(axis=1) for key, share in shares.items()}
     assert (some[1] / weight * speed["maxmin"] / equal).min() == pytest.approx(fair_shares(*some, weight)[0])
     assert speed["sum"].sum() == pytest.approx(fastest_shares(*some)[0])

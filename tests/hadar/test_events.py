@@ -14,7 +14,6 @@ from sched_lab.hadar.report import report_of
 from sched_lab.hadar.simulation import (
     MOST_ROWS,
     HadarE,
-    after_rounds,
     jobs_frame,
     rounds_frame,
     run_copies,
@@ -87,16 +86,6 @@ def test_rounds_are_indeed_passed_together(name):
     for who in (plain, quick):
         run_rounds(with_steps(toy_workload(), 100), who)
     assert quick.decisions < plain.decisions * (0.8 if name.startswith("gavel") else 0.5)  # a contest is decided anew
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.floats(1e-3, 1e9), st.floats(4, 3000), st.integers(0, 3000))
-def test_steps_left_are_the_same_to_the_last_bit(each, begin, rounds):
-    begin, rounds = begin * each, min(rounds, int(begin) - 3)
-    left = begin * 1.0
-    for _ in range(max(rounds, 0)):
-        left -= each
-    assert after_rounds(begin, each, max(rounds, 0)) == left
 
 
 @pytest.mark.parametrize("name", FORESIGHTED)

@@ -25,7 +25,6 @@ from sched_lab.hadar.fork import (
     serving_order,
     spiral_task,
     train,
-    training_curve,
 )
 from sched_lab.lab.frames import InputError
 from tests.hadar.cases import workload_of
@@ -216,27 +215,6 @@ def test_gradients_are_those_of_finite_differences():
             shifted.append(loss(tuple(layers)))
         slope = (shifted[0] - shifted[1]) / (2 * tiny)
         assert (weights[layer][at] - after[layer][at]) / step_size == pytest.approx(slope, abs=1e-6)
-
-
-def test_one_copy_is_plain_training():
-    curve = training_curve(3, [2.0], num_steps=150)
-    rng = np.random.default_rng([3, 0])
-    task = spiral_task(rng)
-    weights = first_weights(rng)
-    plain = train(weights, task, 150, np.random.default_rng([3, 1]))
-    likelihood = chances(plain, task.test_x)[1][np.arange(len(task.test_x)), task.test_label]
-    assert curve["steps"].tolist() == [100, 150]
-    assert curve["loss"].iloc[-1] == pytest.approx(float(-np.log(likelihood).mean()))
-
-
-def test_averaged_copies_learn_but_less_than_the_fastest_alone_in_the_same_time():
-    ways = {"five": ([4.0, 2, 2, 1, 1], {}), "fastest": ([1.0], {"num_steps": 800, "steps_per_round": 40}),
-            "few": ([1.0], {"num_steps": 520, "steps_per_round": 26})}  # (40^2 + 2 * 20^2 + 2 * 10^2) / 100 = 26
-    loss = {way: np.mean([training_curve(seed, rates, **how)["loss"].iloc[-1] for seed in range(3)])
-            for way, (rates, how) in ways.items()}
-    untrained = training_curve(0, [1.0], num_steps=1)["loss"].iloc[-1]
-    assert loss["fastest"] < loss["five"] < 0.2 * untrained
-    assert loss["five"] == pytest.approx(loss["few"], rel=0.15)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

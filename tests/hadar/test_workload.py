@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.hadar.model import SECONDS_PER_HOUR, type_gpus
+from sched_lab.hadar.model import SECONDS_PER_HOUR
 from sched_lab.hadar.workload import (
     GANGS,
     GAVEL_TYPES,
@@ -17,7 +17,6 @@ from sched_lab.hadar.workload import (
     default_throughputs,
     draw_workload,
     keys_of,
-    paper_cluster,
     read_gavel_throughputs,
     synthetic_throughputs,
 )
@@ -79,13 +78,6 @@ def test_keys_come_with_small_batches_first_and_only_of_the_model():
     assert keys_of(SPEEDS, "LM", 4) == [f"LM (batch size {batch})" for batch in (10, 20, 40)]
     assert keys_of(SPEEDS, "ResNet-18", 1) == [f"ResNet-18 (batch size {batch})" for batch in (32, 64, 128)]
     assert keys_of(SPEEDS, "CycleGAN", 2) == keys_of(SPEEDS, "ResNet", 1) == []
-
-
-def test_the_papers_cluster_has_twenty_gpus_of_each_type():
-    names, cluster = paper_cluster()
-    assert len(set(names)) == 15 and type_gpus(cluster, 3).tolist() == [20, 20, 20]
-    assert [name.split("-")[0] for name in names] == [GAVEL_TYPES[kind] for kind in cluster.node_type]
-    assert type_gpus(paper_cluster(1, 8)[1], 3).tolist() == [8, 8, 8]
 
 
 # --- laws of the draw ------------------------------------------------------------------------------------------------
