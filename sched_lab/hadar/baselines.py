@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..lab.jit import njit
 from .fluid import (Matrix, gpu_rows, shortest_fluid, solved, time_rows,
                                    work_rows)
 from .model import (Allocation, Cluster, Jobs, State, gpus_in_use, joined,
-                                   type_gpus)
+                                   largest_nodes, type_gpus)
 
 # %% auto #0
 __all__ = ['Gavel', 'Tiresias', 'YarnCs']
@@ -84,27 +83,17 @@ def shortest_shares(rate: Floats, workers: Integers, gpus: Integers,
     makespan_s, times_s = shortest_fluid(rate, workers, gpus, remaining)
     return makespan_s, times_s / max(makespan_s, 1e-9)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-018
-class Kinds(NamedTuple):
-    """Jobs sorted into kinds.
-
-    Parameters
-    ----------
-    first : (kinds,) a job of each kind
-    kind : (jobs,) kind of each job
-    size : (kinds,) jobs of each kind
-    """
-
-    first: Integers
-    kind: Integers
-    size: Integers
-
 # %% ../../nbs/43_hadar_baselines.ipynb #43-018p
-def kinds_of(*columns: Floats | Integers) -> Kinds:
-    """Sort jobs into kinds that agree in all columns, (jobs,) or (jobs, types) each."""
+def kinds_of(*columns: Floats | Integers) -> tuple[Integers, Integers, Integers]:
+    """Sort jobs into kinds that agree in all columns, (jobs,) or (jobs, types) each.
+
+    Returns
+    -------
+    (kinds,) a job of each kind, (jobs,) kind of each job, and (kinds,) jobs of each kind
+    """
     _, first, kind, size = np.unique(np.column_stack(columns), axis=0, return_index=True,
                                      return_inverse=True, return_counts=True)
-    return Kinds(first, kind.ravel(), size)  # numpy 2.0 returns a column
+    return first, kind.ravel(), size  # numpy 2.0 returns a column
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-018q
 def fair_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
@@ -143,9 +132,8 @@ def shortest_shares_of_kinds(rate: Floats, workers: Integers, gpus: Integers,
 def largest_gangs(cluster: Cluster, spread_rate: Floats) -> Integers:
     """(..., types) most workers on each type: on all nodes if a gang can be spread, else on one."""
     num_types = spread_rate.shape[-1]
-    one_node = np.zeros(num_types, np.int64)
-    np.maximum.at(one_node, cluster.node_type, cluster.node_gpus)
-    return np.where(spread_rate > 0, type_gpus(cluster, num_types), one_node)
+    return np.where(spread_rate > 0, type_gpus(cluster, num_types),
+                    largest_nodes(cluster, num_types))
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-026s
 def one_type_rate(cluster: Cluster, jobs: Jobs) -> Floats:
@@ -266,43 +254,6 @@ def place_on_types(cluster: Cluster, jobs: Jobs, previous: Allocation, chosen: I
         parts.append(Allocation(np.full(len(nodes), job), nodes, taken[nodes]))
     return joined(parts)
 
-# %% ../../nbs/43_hadar_baselines.ipynb #43-047
-class _Books:
-    """Gavel's books, all (jobs, types): speeds, shares in force, time received since, and owed."""
-
-    def __init__(self, rate: Floats) -> None:
-        self.rate = rate
-        self.share = np.zeros(rate.shape)
-        self.deficit_s = np.zeros(rate.shape)
-        self.received_s = np.full(rate.shape, HEAD_START_S)
-        self.last_reset_s = 0.0
-        self.solved_for: Integers = np.empty(0, np.int64)
-
-    def is_due(self, state: State, reset_s: float) -> bool:
-        """Whether to solve; a solution at time 0 does not count as one, as in Gavel's code."""
-        old = self.last_reset_s == 0 or state.now_s - self.last_reset_s >= reset_s
-        return old and not np.array_equal(state.active, self.solved_for)
-
-    def reset(self, state: State, share: Floats) -> None:
-        """Carry over what is owed, and begin with new shares of the active jobs."""
-        promised_s = self.share * (state.now_s - self.last_reset_s)
-        self.deficit_s += promised_s - (self.received_s - HEAD_START_S)
-        self.received_s[:] = HEAD_START_S
-        self.share = np.zeros(self.rate.shape)
-        self.share[state.active] = share
-        self.last_reset_s = state.now_s
-        self.solved_for = state.active
-
-    def priority(self) -> Floats:
-        """Share over the part of the time received on the type, of which done jobs have theirs."""
-        part = self.received_s / self.received_s[self.solved_for].sum(axis=0)
-        return np.where(self.rate > 0, self.share / part, 0.0)
-
-    def order(self, active: Integers) -> Integers:
-        """(types, active) jobs by priority, then by what is owed, then by share."""
-        keys = -np.array([self.share, self.deficit_s, self.priority()])[:, active]
-        return active[np.lexsort(keys, axis=0).T]  # the last key counts first
-
 # %% ../../nbs/43_hadar_baselines.ipynb #43-047s
 def is_uncontested(state: State, rate: Floats) -> bool:
     """Whether all active jobs that want a type, type by type, have room on it together."""
@@ -333,19 +284,44 @@ class Gavel:
         self.shares = objective
         self.reset_s = reset_s
         self.may_idle = may_idle
-        self.books: _Books | None = None
+        self.rate: Floats = np.empty((0, 0))  # (jobs, types), of none before the first round
         self.chosen: Integers = np.empty(0, np.int64)
+        self.solved_for: Integers = np.empty(0, np.int64)
+        self.last_reset_s = 0.0
+
+    def reset(self, state: State) -> None:
+        """Carry over what is owed, and begin with new shares of the active jobs."""
+        promised_s = self.share * (state.now_s - self.last_reset_s)
+        self.deficit_s += promised_s - (self.received_s - HEAD_START_S)
+        self.received_s[:] = HEAD_START_S
+        self.share = np.zeros(self.rate.shape)
+        self.share[state.active] = self.shares(state, self.rate)
+        self.last_reset_s = state.now_s
+        self.solved_for = state.active
+
+    def priority(self) -> Floats:
+        """Share over the part of the time received on the type, of which done jobs have theirs."""
+        part = self.received_s / self.received_s[self.solved_for].sum(axis=0)
+        return np.where(self.rate > 0, self.share / part, 0.0)
 
     def allocate(self, state: State) -> Allocation:
         """Who runs where in the round that starts now."""
-        books = self.books or _Books(one_type_rate(state.cluster, state.jobs))
-        self.books = books
+        active = state.active
+        if not len(self.rate):  # open the books, all (jobs, types)
+            self.rate = one_type_rate(state.cluster, state.jobs)
+            self.share = np.zeros(self.rate.shape)
+            self.deficit_s = np.zeros(self.rate.shape)
+            self.received_s = np.full(self.rate.shape, HEAD_START_S)
         ran = np.flatnonzero(self.chosen >= 0)
-        books.received_s[ran, self.chosen[ran]] += state.ran_s[ran]
-        if books.is_due(state, self.reset_s):
-            books.reset(state, self.shares(state, books.rate))
-        order = books.order(state.active)
-        rate = np.where(books.share > 0, books.rate, 0.0) if self.may_idle else books.rate
+        self.received_s[ran, self.chosen[ran]] += state.ran_s[ran]
+        # a solution at time 0 does not count as one, as in Gavel's code
+        is_old = self.last_reset_s == 0 or state.now_s - self.last_reset_s >= self.reset_s
+        if is_old and not np.array_equal(active, self.solved_for):
+            self.reset(state)
+        # by priority, then by what is owed, then by share: the last key counts first
+        keys = -np.array([self.share, self.deficit_s, self.priority()])[:, active]
+        order = active[np.lexsort(keys, axis=0).T]
+        rate = np.where(self.share > 0, self.rate, 0.0) if self.may_idle else self.rate
         gpus = type_gpus(state.cluster, rate.shape[1])
         self.chosen = pick_by_priority(order, state.jobs.workers, rate, gpus)
         first = np.concatenate([row[self.chosen[row] == kind] for kind, row in enumerate(order)])
@@ -358,12 +334,11 @@ class Gavel:
         ----------
         state, round_s : the present, and the length of a round
         """
-        assert self.books is not None, "it is asked after a decision"
-        settled = np.array_equal(state.active, self.books.solved_for)
+        settled = np.array_equal(state.active, self.solved_for)
         all_run = len(np.unique(state.previous.job)) == len(state.active)
         if self.may_idle or not settled or not all_run:
             return 0.0
-        return np.inf if is_uncontested(state, self.books.rate) else 0.0
+        return np.inf if is_uncontested(state, self.rate) else 0.0
 
 # %% ../../nbs/43_hadar_baselines.ipynb #43-054
 class RoundShares:

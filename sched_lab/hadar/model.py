@@ -91,6 +91,13 @@ def type_gpus(cluster: Cluster, num_types: int) -> Integers:
     np.add.at(counts, cluster.node_type, cluster.node_gpus)
     return counts
 
+
+def largest_nodes(cluster: Cluster, num_types: int) -> Integers:
+    """(types,) GPUs of the largest node of each type, 0 if there is none."""
+    largest: Integers = np.zeros(num_types, np.int64)
+    np.maximum.at(largest, cluster.node_type, cluster.node_gpus)
+    return largest
+
 # %% ../../nbs/40_hadar_model.ipynb #40-012
 def figure_one() -> Workload:
     """Three jobs and six GPUs of the paper's Fig. 1; a step is an epoch, a second is a round."""
@@ -347,33 +354,27 @@ def _types_in(path: str | Path) -> tuple[str, ...]:
                              mend=f"add the column {name.removesuffix(SPREAD)}, or rename this one")
     return types
 
-# %% ../../nbs/40_hadar_model.ipynb #40-033
-def _check_row(frame: pd.DataFrame, place: int, rate: Floats, spread_rate: Floats,
-               path: str | Path) -> None:
-    """Refuse a rate at which a job would never end, and a gang that runs only when it is spread."""
-    line = frame.index[place]
-    every = np.append(rate[place], spread_rate[place])
-    if (tiny := (every > 0) & (every < LEAST_RATE)).any():
-        worst = int(np.argmax(tiny))
-        raise InputError("a job would never end", file=path, row=line,
-                         column=frame.columns[2 + worst], value=every.tolist()[worst],
-                         mend=f"give 0, or at least {LEAST_RATE} steps/s")
-    if (wrong := (rate[place] == 0) & (spread_rate[place] > 0)).any():
-        column = frame.columns[2 + int(np.argmax(wrong))]
-        raise InputError("the gang runs when it is spread, but not on one node", file=path,
-                         row=line, column=column,
-                         mend=f"give a rate above 0, or 0 in {column}{SPREAD} too")
-
 # %% ../../nbs/40_hadar_model.ipynb #40-033s
 def _check_rates(path: str | Path, frame: pd.DataFrame, rate: Floats, spread_rate: Floats) -> None:
-    """Refuse a key that is there twice, and rates that make no sense."""
+    """Refuse keys that are there twice, endless jobs, and gangs that run only when spread."""
     seen: set[tuple[str, int]] = set()
-    for place, (key, workers) in enumerate(zip(frame["key"], frame["workers"], strict=True)):
-        if (key, workers) in seen:
-            raise InputError(f"{key!r} with {workers} workers is there twice", file=path,
-                             row=frame.index[place], mend="keep one")
-        _check_row(frame, place, rate, spread_rate, path)
-        seen.add((key, workers))
+    for place, line in enumerate(frame.index):
+        key = frame["key"].iloc[place], int(frame["workers"].iloc[place])
+        if key in seen:
+            raise InputError(f"{key[0]!r} with {key[1]} workers is there twice", file=path,
+                             row=line, mend="keep one")
+        seen.add(key)
+        every = np.append(rate[place], spread_rate[place])
+        if (tiny := (every > 0) & (every < LEAST_RATE)).any():
+            worst = int(np.argmax(tiny))
+            raise InputError("a job would never end", file=path, row=line,
+                             column=frame.columns[2 + worst], value=every.tolist()[worst],
+                             mend=f"give 0, or at least {LEAST_RATE} steps/s")
+        if (wrong := (rate[place] == 0) & (spread_rate[place] > 0)).any():
+            column = frame.columns[2 + int(np.argmax(wrong))]
+            raise InputError("the gang runs when it is spread, but not on one node", file=path,
+                             row=line, column=column,
+                             mend=f"give a rate above 0, or 0 in {column}{SPREAD} too")
 
 # %% ../../nbs/40_hadar_model.ipynb #40-034
 def read_throughputs(path: str | Path) -> Throughputs:
@@ -422,12 +423,9 @@ def read_cluster(path: str | Path, type_name: Sequence[str]) -> tuple[tuple[str,
 # %% ../../nbs/40_hadar_model.ipynb #40-040
 def workers_that_fit(cluster: Cluster, rate: Floats, spread_rate: Floats) -> Integers:
     """(jobs,) most GPUs that a gang of each job can have at once; rates are (jobs, types)."""
-    most: Integers = np.zeros(len(rate), np.int64)
-    for gpu_type in np.unique(cluster.node_type):
-        largest = cluster.node_gpus[cluster.node_type == gpu_type].max()
-        most = np.maximum(most, np.where(rate[:, gpu_type] > 0, largest, 0))
-    spread = (spread_rate > 0) @ type_gpus(cluster, rate.shape[1])
-    return np.maximum(most, spread)
+    num_types = rate.shape[1]
+    most: Integers = np.where(rate > 0, largest_nodes(cluster, num_types), 0).max(axis=1)
+    return np.maximum(most, (spread_rate > 0) @ type_gpus(cluster, num_types))
 
 # %% ../../nbs/40_hadar_model.ipynb #40-043
 _JOB_COLUMNS = {

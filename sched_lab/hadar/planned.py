@@ -14,7 +14,8 @@ from ..lab.arrays import Floats, Integers, Truths
 from ..lab.frames import InputError
 from .baselines import fill_packed, one_type_rate, places_kept
 from .fluid import MANY_JOBS, MANY_TYPES, best_prices, shortest_fluid
-from .model import (Allocation, Cluster, Jobs, State, joined, type_gpus)
+from .model import (Allocation, Cluster, Jobs, State, joined, largest_nodes,
+                                   type_gpus)
 from .primal_dual import Place, old_place, places_of
 from ..lab.jit import njit
 
@@ -24,8 +25,7 @@ __all__ = ['type_prices', 'mean_jct_bound_s', 'Planned']
 # %% ../../nbs/46_hadar_planned.ipynb #46-008
 def gang_rate(cluster: Cluster, jobs: Jobs) -> Floats:
     """(jobs, types) steps/s of a gang on a type: packed if some node of it holds the gang."""
-    largest = np.zeros(jobs.rate.shape[1], np.int64)
-    np.maximum.at(largest, cluster.node_type, cluster.node_gpus)
+    largest = largest_nodes(cluster, jobs.rate.shape[1])
     packed = np.where(jobs.workers[:, None] <= largest, jobs.rate, 0.0)
     rate: Floats = np.where(largest > 0, np.maximum(packed, jobs.spread_rate), 0.0)
     return rate
