@@ -396,9 +396,9 @@ def allow(gpu_type: int, may_spread: bool, mixed: bool, packed: Truths, spread: 
     ----------
     packed, spread : (types,) types that may be used by a gang on one node, and on several; changed
     """
-    if not mixed:
-        packed[:] = False
-        spread[:] = False
+    for other in range(len(packed)):
+        packed[other] &= mixed
+        spread[other] &= mixed
     packed[gpu_type] = True
     spread[gpu_type] = may_spread
 
@@ -420,7 +420,7 @@ def best_place(terms: Terms, toll: Toll, buckets: Integers, job: int, free: Inte
     packed = np.zeros(len(order), np.bool_)
     spread = np.zeros(len(order), np.bool_)
     workers = terms.jobs.workers[job]
-    cost = node_price.copy() if toll.per_j > 0 else node_price
+    cost = np.empty(len(node_price)) if toll.per_j > 0 else node_price
     for rank in range(len(order)):
         slowest = order[rank]
         pace = terms.speeds.reference[job, slowest]
@@ -429,7 +429,8 @@ def best_place(terms: Terms, toll: Toll, buckets: Integers, job: int, free: Inte
         allow(slowest, terms.jobs.spread_rate[job, slowest] > 0, terms.mixed, packed, spread)
         if toll.per_j > 0:  # a GPU draws as long as the slowest type lets the job run
             per_w = toll.per_j * (terms.restart_s + terms.remaining[job] / pace)
-            cost[:] = node_price + per_w * toll.gpu_w[terms.cluster.node_type]
+            for n in range(len(cost)):
+                cost[n] = node_price[n] + per_w * toll.gpu_w[terms.cluster.node_type[n]]
         for by_price in range(2 if workers > 1 else 1):
             place = candidate(buckets, cost, packed, spread, by_price, workers)
             moved = not is_same(place, old)
@@ -535,7 +536,9 @@ def serve(terms: Terms, toll: Toll, queue: Integers, previous: Allocation, free:
     first = places_of(previous, len(workers))
     node_price = node_prices(terms, free)
     buckets = buckets_of(terms.cluster, free)
-    left = free.sum()
+    left = 0
+    for gpus in free:
+        left += gpus
     served = np.empty((3, left), np.int64)
     count = 0
     too_dear = np.zeros(len(queue), np.bool_)
