@@ -285,6 +285,7 @@ class Gavel:
         self.reset_s = reset_s
         self.may_idle = may_idle
         self.rate: Floats = np.empty((0, 0))  # (jobs, types), of none before the first round
+        self.share = self.deficit_s = self.received_s = self.rate
         self.chosen: Integers = np.empty(0, np.int64)
         self.solved_for: Integers = np.empty(0, np.int64)
         self.last_reset_s = 0.0

@@ -28,7 +28,8 @@ from ..lab.commands import (
 )
 from ..lab.frames import embedded, read_input
 from ..lab.reports import PAGE, Answer
-from .energy import AWAKE, Sleep
+from ..meter import Sleep
+from .energy import AWAKE
 from .model import read_workload
 from .policies import POLICIES, record_of
 from .report import CHARTS, TABLES, EnergyTerms, report_of
