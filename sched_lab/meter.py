@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .lab.jit import first_class, njit, quiet
+from .lab.jit import njit
 from .lab.arrays import Floats, Integers, Truths
 from .cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
 from .lab.frames import Column, InputError, read_table
@@ -391,42 +391,45 @@ def moments_of(holdings: Holdings) -> Moments:
 
 # %% ../nbs/14_meter.ipynb #14-025
 @njit(cache=True)
-def integrate(weigh: Any, what: Any, tally: Tally, bins: Bins, sleep: Sleep, moments: Moments,
-              holdings: Holdings) -> Floats:
+def change(tally: Tally, bins: Bins, sleep: Sleep, moments: Moments, holdings: Holdings,
+           moment: int) -> int:
+    """Pass time until a moment, and let it happen; the node that changes, -1 if none does."""
+    row = moments.row[moment]
+    sign = moments.sign[moment]
+    node = holdings.node[row]
+    pass_time(tally, bins, sleep, moments.at_s[moment])
+    if node < 0:
+        tally.now[WAITING] -= 1000.0 * sign
+    else:
+        give(tally, node, sign, holdings.cpu_milli[row], holdings.gpu_mask[row],
+             holdings.gpu_milli[row])
+        if tally.num_held[node] == 0:
+            note_empty(tally, node, moments.at_s[moment])
+    return int(node)
+
+
+@njit(cache=True)
+def integrate(watts: Watts, tally: Tally, bins: Bins, sleep: Sleep, moments: Moments,
+              holdings: Holdings, drawn_mw: Floats) -> None:
     """Let all moments happen, in order, and pass the time between them.
 
     Parameters
     ----------
-    weigh, what : function of tally, `what` and node that counts a node's shares anew
+    watts : what nodes draw
     tally, bins : changed; the tally is of an empty cluster
     sleep : when empty nodes fall asleep
     moments, holdings : what happens
-
-    Returns
-    -------
-    milliwatts of all nodes, awake, from each moment on, (moments,)
+    drawn_mw : (moments,) milliwatts of all nodes, awake, from each moment on; written to
     """
     for node in range(len(tally.num_held)):
-        weigh(tally, what, node)
+        weigh(tally, watts, node)
         note_empty(tally, node, bins.now_s[0])
-    drawn_mw = np.zeros(len(moments.at_s))
     for moment in range(len(moments.at_s)):
-        at_s = moments.at_s[moment]
-        row = moments.row[moment]
-        sign = moments.sign[moment]
-        node = holdings.node[row]
-        pass_time(tally, bins, sleep, at_s)
-        if node < 0:
-            tally.now[WAITING] -= 1000.0 * sign
-        else:
-            give(tally, node, sign, holdings.cpu_milli[row], holdings.gpu_mask[row],
-                 holdings.gpu_milli[row])
-            weigh(tally, what, node)
-            if tally.num_held[node] == 0:
-                note_empty(tally, node, at_s)
+        node = change(tally, bins, sleep, moments, holdings, moment)
+        if node >= 0:
+            weigh(tally, watts, node)
         drawn_mw[moment] = tally.now[CPU_W] + tally.now[GPU_W]
     pass_time(tally, bins, sleep, bins.edges_s[-1])
-    return drawn_mw
 
 
 class Totals(NamedTuple):
@@ -444,13 +447,13 @@ class Totals(NamedTuple):
     drawn_mw: Floats
 
 
-def totals_of(weigh: Callable[..., None], what: Any, num_own: int, state: State,
+def totals_of(integrate: Callable[..., None], what: Any, num_own: int, state: State,
               holdings: Holdings, edges_s: Floats, sleep: Sleep) -> Totals:
     """Integrate a schedule on an empty cluster.
 
     Parameters
     ----------
-    weigh, what : as `integrate`
+    integrate, what : as `integrate` does it, and what it knows
     num_own : quantities from `OWN` on
     state : of the empty nodes
     holdings : who held what, and who waited
@@ -463,9 +466,8 @@ def totals_of(weigh: Callable[..., None], what: Any, num_own: int, state: State,
     moments = moments_of(holdings)
     bins = new_bins(edges_s, OWN + num_own, moments.at_s)
     tally = new_tally(state, OWN + num_own, len(holdings.node))
-    with quiet():
-        drawn_mw = integrate(first_class(weigh, tally, what, 0), what, tally, bins, sleep, moments,
-                             holdings)
+    drawn_mw = np.zeros(len(moments.at_s))
+    integrate(what, tally, bins, sleep, moments, holdings, drawn_mw)
     return Totals((bins.total / np.diff(bins.edges_s)[:, None] / 1000).T, moments, drawn_mw)
 
 # %% ../nbs/14_meter.ipynb #14-027
@@ -517,7 +519,7 @@ def meter(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, edges_
     """
     check_holdings(cluster, holdings)
     edges_s = np.array(edges_s, float)
-    means = totals_of(weigh, watts_of(cluster, power), 1, empty_state(cluster),
+    means = totals_of(integrate, watts_of(cluster, power), 1, empty_state(cluster),
                       as_holdings(holdings), edges_s, sleep_of(asleep_after_s, asleep_w)).means
     has_parts = isinstance(power, Power)  # else the sum alone is known
     power_w = means[CPU_W] + means[GPU_W]
@@ -536,7 +538,7 @@ def power_steps(cluster: Cluster, holdings: Holdings, power: Power) -> tuple[Mom
     cluster, holdings : as `meter` takes them, not checked
     power : watts of parts
     """
-    totals = totals_of(weigh, watts_of(cluster, power), 1, empty_state(cluster),
+    totals = totals_of(integrate, watts_of(cluster, power), 1, empty_state(cluster),
                        as_holdings(holdings), np.array([0.0, 1.0]), Sleep())
     return totals.moments, totals.drawn_mw
 

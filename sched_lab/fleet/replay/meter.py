@@ -13,8 +13,9 @@ import pandas as pd
 from ...lab.jit import njit
 from ...lab.arrays import Floats, Integers, Truths
 from .problem import Problem, Schedule, world_of_problem
-from ...meter import (BUSY_NODES, CPU_W, GPU_W, OWN, RUNNING, SAVED_W, WAITING, Holdings,
-                             Tally, set_share, sleep_of, totals_of)
+from ...meter import (BUSY_NODES, CPU_W, GPU_W, OWN, RUNNING, SAVED_W, WAITING, Bins,
+                             Holdings, Moments, Sleep, Tally, change, note_empty, pass_time,
+                             set_share, sleep_of, totals_of)
 from ...online.inflation import node_share
 from ...online.joint import stranded_milli, usual_ratio
 from ...online.model import PowerSettings, World, is_feasible
@@ -94,6 +95,20 @@ def weigh(tally: Tally, replayed: Replayed, node: int) -> None:
     set_share(tally, STRANDED, node, float(stranded_milli(ratio, cpu_left, free)))
     set_share(tally, FRAG, node, frag)
 
+
+@njit(cache=True)
+def integrate(replayed: Replayed, tally: Tally, bins: Bins, sleep: Sleep, moments: Moments,
+              holdings: Holdings, drawn_mw: Floats) -> None:
+    """As the spine's, with the shares of a replay."""
+    for node in range(len(tally.num_held)):
+        weigh(tally, replayed, node)
+        note_empty(tally, node, bins.now_s[0])
+    for moment in range(len(moments.at_s)):
+        node = change(tally, bins, sleep, moments, holdings, moment)
+        if node >= 0:
+            weigh(tally, replayed, node)
+    pass_time(tally, bins, sleep, bins.edges_s[-1])
+
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-023
 def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s: Floats,
             asleep_after_s: float = np.inf, asleep_w: float = 0.0) -> pd.DataFrame:
@@ -122,7 +137,7 @@ def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s:
     world, class_of = world_of_problem(problem, power)
     is_refused = refused_tasks(problem, schedule, world, class_of)
     replayed = Replayed(world, np.array(usual_ratio(world.target)))
-    means = totals_of(weigh, replayed, 3, world.state,
+    means = totals_of(integrate, replayed, 3, world.state,
                       held_and_waited(problem, schedule, is_refused), edges_s, sleep).means
     eopc_w = means[CPU_W] + means[GPU_W]
     return pd.DataFrame({
