@@ -308,9 +308,10 @@ class _Worker:
             outcome: Outcome = pickle.loads(self.file.read_bytes())
             return outcome
         except (BrokenProcessPool, TimeoutError):
-            self.process.join(LOOK_EVERY_S)
-            code = self.process.exitcode or 0
-            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            until = time.monotonic() + END_WITHIN_S
+            while (code := self.process.exitcode) is None and time.monotonic() < until:
+                time.sleep(0.01)  # the executor's own thread may have heard of the end first, and note it now
+            how = f"killed by {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
             return Outcome(
                 self.number, None,
                 problem=f"a worker process died at it ({how}), perhaps because memory ran "
