@@ -171,6 +171,8 @@ def cap_violations(problem: Problem, schedule: Schedule, power: PowerSettings, c
     held = Holdings(schedule.node[ran], schedule.gpu_mask[ran], problem.tasks.gpu_milli[ran],
                     problem.tasks.cpu_milli[ran], schedule.start_s[ran], schedule.end_s[ran])
     moments, drawn_mw = power_steps(problem.cluster, held, power_of_problem(problem, power))
+    if not len(drawn_mw):  # nothing ran, or nothing took any time
+        return
     starts = np.flatnonzero((moments.sign < 0) & comes[ran[moments.row]])
     at_s, first = np.unique(moments.at_s, return_index=True)
     then_mw = drawn_mw[np.append(first[1:], len(drawn_mw)) - 1]
