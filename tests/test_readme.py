@@ -45,14 +45,14 @@ SHOWN = {
     "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",
     "place": r"^next: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
     "move": r"^moves: [1-9] moves? \(\w+\): [1-9] whole GPUs? freed",
-    "reproduce andreas": r"^unseen +[\d.]+ min ",
-    "reproduce andreas unseen --check": r"^andreas/unseen\.csv: same \(",
+    "reproduce hadar": r"^speed_ratios +[\d.]+ min ",
+    "reproduce hadar speed_ratios --check": r"^hadar/speed_ratios\.csv: same \(",
 }
 
 
 def stories():
     """Commands that go together: each example, and what is done with its files."""
-    begins = [line.startswith(("sched-lab example", "sched-lab reproduce andreas")) for line in COMMANDS]
+    begins = [line.startswith(("sched-lab example", "sched-lab reproduce hadar")) for line in COMMANDS]
     begins[-1] = False
     starts = [number for number, is_first in enumerate(begins) if is_first]
     return [COMMANDS[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]

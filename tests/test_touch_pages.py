@@ -13,7 +13,7 @@ from sched_lab.far.bounds import lower_bound
 from sched_lab.far.mig import mig_of
 from sched_lab.far.refine import far
 from sched_lab.hadar.model import nothing_runs, toy_workload
-from sched_lab.hadar.primal_dual import serve
+from sched_lab.hadar.primal_dual import NO_TOLL, serve
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
 from tests.test_book_pages import BROWSER, CONTRAST, DRIVER, HTML, browser, outside, requests, wait  # noqa: F401
@@ -141,7 +141,7 @@ def test_prices_show_how_hadar_serves_its_queue(show):
     for _ in queue:
         driver.execute_script(NEXT)
     load = toy_workload()
-    served = serve(terms, queue, nothing_runs(), terms.cluster.node_gpus.copy(), False)
+    served = serve(terms, NO_TOLL, queue, nothing_runs(), terms.cluster.node_gpus.copy(), False)
     running = {load.job_name[job]: {} for job in served[0]}
     for job, node, gpus in served.T.tolist():
         running[load.job_name[job]][load.node_name[node]] = gpus
