@@ -105,7 +105,7 @@ def test_no_method_beats_a_proved_optimum(model, gpus, batches):
             makespan_s = method(mig, times_s).makespan_s
             assert best.bound_s <= makespan_s * SLACK
             assert not best.is_proved or best.schedule.makespan_s <= makespan_s * SLACK, times_s.tolist()
-    assert num_proved > 0.9 * batches
+    assert num_proved > 0.98 * batches
 
 
 @pytest.mark.parametrize("wrong_s", [1.7e308, 1e13, 5e-324, 1e-7, 0.0, -1.0, np.nan, -INF])

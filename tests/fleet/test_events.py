@@ -98,7 +98,7 @@ def idle_w(problem: Problem) -> float:
 
 @pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "random", "bid"])
 @given(problem=problems(), backfill=st.sampled_from(BACKFILLS[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
-@settings(SOME, max_examples=12)
+@SOME
 def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
     cap_w = idle_w(problem) + spare_w
     schedule = replay(problem, policy, backfill=backfill, cap_w=cap_w)
