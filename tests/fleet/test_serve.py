@@ -177,15 +177,16 @@ def test_the_three_verbs_answer(running):
     assert running.ask("bind", BIND) == (200, b'{"Error":""}')
     assert json.loads(running.ask("bind", BIND | {"Node": "bad"})[1]) == {"Error": "it failed: no"}
     body = json.dumps(POD).encode()
-    seconds = []
-    with running.raw() as one:  # headers and body apart cost 40 ms each time where Nagle's algorithm is on
+    pieces = []
+    with running.raw() as one:  # where Nagle's algorithm is on, headers and body come apart each time, 40 ms later
         for _ in range(20):
-            begun_s, answer = time.monotonic(), b""
+            answer, count = b"", 0
             one.sendall(head(b"filter", len(body)) + body)
             while not answer.endswith(b'"Error":""}'):
                 answer += one.recv(65536)
-            seconds.append(time.monotonic() - begun_s)
-    assert min(seconds) < 0.04
+                count += 1
+            pieces.append(count)
+    assert min(pieces) == 1
 
 
 def test_a_filter_is_answered_while_a_bind_is_in_flight(running):
