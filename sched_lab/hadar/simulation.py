@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,7 +223,7 @@ def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> Non
                 mend="give longer rounds, or check steps, throughputs and arrivals")
 
 
-class Rounds:
+class Rounds(ABC):
     """A run from round to round: steps left, who has begun and is done, and what is listed.
 
     Who decides, and what then runs, is for `advance` of a subclass.
@@ -255,6 +256,7 @@ class Rounds:
         self.decisions_alike = 0  # since somebody came or was done
         check_rounds(workload.jobs, self.rounds_alone(workload.jobs.steps), round_s, most)
 
+    @abstractmethod
     def advance(self, active: Integers, now_s: float, later_s: float) -> float:
         """Decide, and let time pass; return when to decide again.
 
@@ -263,7 +265,6 @@ class Rounds:
         active : jobs that are there
         now_s, later_s : start of this round, and of the one that sees the next arrival
         """
-        raise NotImplementedError
 
     def run(self) -> Simulation:
         """Decide in each round until all is done."""
