@@ -72,7 +72,7 @@ def final_state(cluster: Cluster, tasks: Tasks, placements: Placements) -> State
     return state
 
 # %% ../../nbs/20_online_model.ipynb #20-014
-def _all_admitted(specs: Texts, models: Texts) -> Truths:
+def all_admitted(specs: Texts, models: Texts) -> Truths:
     """Cond. 4 or 5 of each pair, asked once for each list and model that occur."""
     spec, lists = pd.factorize(specs)
     model, names = pd.factorize(models)
@@ -103,8 +103,8 @@ def check_placements(cluster: Cluster, tasks: Tasks, placements: Placements) -> 
     gpus_are_right = ((np.bitwise_count(taken) == tasks.num_gpus[rows])
                       & (taken >> cluster.num_gpus[nodes] == 0))
     holds = {
-        "Cond. 4 (CPU model)": _all_admitted(tasks.cpu_spec[rows], cluster.cpu_model[nodes]),
-        "Cond. 5 (GPU model)": _all_admitted(tasks.gpu_spec[rows], cluster.gpu_model[nodes]),
+        "Cond. 4 (CPU model)": all_admitted(tasks.cpu_spec[rows], cluster.cpu_model[nodes]),
+        "Cond. 5 (GPU model)": all_admitted(tasks.gpu_spec[rows], cluster.gpu_model[nodes]),
         "Cond. 6 (GPUs)": gpus_are_right}
     for condition, ok in holds.items():
         if not ok.all():

@@ -13,11 +13,12 @@ from sched_lab.fleet.replay.events import (
     price_anew,
     rise_milliwatt,
 )
-from sched_lab.fleet.replay.problem import Schedule, show_slots
+from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.lab.arrays import Floats
 from sched_lab.lab.jit import njit, quiet
 from sched_lab.online.bid import count_placed, is_due
 from sched_lab.online.inflation import ArrivingTasks, decide, kernels_for, stage_now
+from sched_lab.online.model import open_nodes
 
 NONE, FIRST_FIT, CONSERVATIVE = range(3)
 
@@ -27,7 +28,8 @@ def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
                moment_s: float) -> None:
     """Write what the tasks that run at a moment leave free to the world."""
     state = desk.world.state
-    timed.slots.limits.num[:] = 0
+    desk.world.limits.num[:] = 0
+    open_nodes(desk.world.limits)
     state.cpu_left_milli[:] = empty.cpu_left_milli
     state.memory_left_mib[:] = empty.memory_left_mib
     state.gpu_left_milli[:] = empty.gpu_left_milli
@@ -44,7 +46,7 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, 
     cpu_left = empty.cpu_left_milli.copy()
     memory_left = empty.memory_left_mib.copy()
     gpu_left = empty.gpu_left_milli.copy()
-    limits = timed.slots.limits
+    limits = desk.world.limits
     num = np.zeros_like(limits.num)
     for task in range(-1, len(schedule.node)):
         moment_s = from_s if task < 0 else schedule.start_s[task]
@@ -63,9 +65,7 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, 
     state.memory_left_mib[:] = memory_left
     state.gpu_left_milli[:] = gpu_left
     limits.num[:] = num
-    for node in range(len(num)):
-        for limit in range(len(limits.most)):
-            show_slots(desk.world, timed.slots, limit, node)
+    open_nodes(limits)
 
 
 @njit(cache=True)

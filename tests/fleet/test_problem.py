@@ -20,7 +20,7 @@ from sched_lab.fleet.replay.problem import (
     Toleration,
     as_in_the_past,
     constraint_of,
-    limited_world,
+    counted_world,
     limits_of,
     meets,
     place_running,
@@ -75,7 +75,7 @@ def check_record(problem) -> None:
     """Check that what is on the nodes at each start is a placement, groups included."""
     record = recorded(problem)
     for moment in np.unique(record.start_s[np.isfinite(record.start_s)]):
-        rows = np.flatnonzero(running_at(problem, record, moment))
+        rows = np.flatnonzero(running_at(record, moment))
         check_placements(problem.grouped(), problem.tasks,
                          Placements(rows, record.node[rows], record.gpu_mask[rows]))
 
@@ -305,11 +305,11 @@ def test_running_tasks_are_taken_from_the_world():
     problem = problem_with({}, {"num_gpus": 2, "gpu_list": "1-2"}, {"start_s": 70, "end_s": 80})
     record = recorded(problem)
     world, class_of = world_of_problem(problem, PowerSettings())
-    place_running(world, problem, class_of, record, running_at(problem, record, 6))
+    place_running(world, problem, class_of, record, running_at(record, 6))
     assert world.state.gpu_left_milli.tolist() == [[0, 0, 0, 1000]]
     assert world.state.cpu_left_milli.tolist() == [64_000 - 16_000] and world.residents.sum() == 2
     for moment, expected in ((4, 0), (5, 2), (65, 0), (70, 1)):
-        assert running_at(problem, record, moment).sum() == expected
+        assert running_at(record, moment).sum() == expected
 
 
 def test_what_was_booked_twice_is_refused_with_the_node():
@@ -347,8 +347,8 @@ def test_limits_of_applications():
     number, limits = limits_of(problem)
     assert number.tolist() == [2, -1, 1, -1, 0] and limits.most.tolist() == [1, 3, 2]
     assert limits.span.tolist() == [[0, 2], [0, 2], [2, 3]]
-    world, class_of, slots = limited_world(problem, PowerSettings())
-    assert slots.limit[class_of].tolist() == number.tolist()
+    world, class_of = counted_world(problem, PowerSettings())
+    assert world.demand.limit[class_of].tolist() == number.tolist()
     assert problem_with({}).app is None
 
 

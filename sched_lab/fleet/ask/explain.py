@@ -819,7 +819,7 @@ def before(problem: Problem, schedule: Schedule, row: int, at_s: float) -> Truth
 
     Of those that start in the same moment as the task, those that come before it in the queue.
     """
-    is_running = running_at(problem, schedule, at_s)
+    is_running = running_at(schedule, at_s)
     is_running[row] = False
     if schedule.start_s[row] == at_s:
         position = np.empty(len(problem.tasks), np.int64)

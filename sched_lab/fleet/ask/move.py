@@ -137,7 +137,7 @@ class Layout:
 
     def __init__(self, problem: Problem, schedule: Schedule, at_s: float, power: PowerSettings,
                  is_watts: bool) -> None:
-        is_running = running_at(problem, schedule, at_s)
+        is_running = running_at(schedule, at_s)
         rows = np.flatnonzero(is_running)
         if not len(rows):
             raise InputError(f"no task with a known place runs at {at_s:g} s", value=str(at_s),

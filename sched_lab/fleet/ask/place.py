@@ -61,7 +61,7 @@ def is_among(problem: Problem, names: set[str]) -> Truths:
 def present_of(problem: Problem, is_new: Truths, at_s: float) -> tuple[Problem, Truths]:
     """What runs, waits and is new at a moment, all of it without an end; whether each runs."""
     record = recorded(problem)
-    is_running = running_at(problem, record, at_s) & ~is_new
+    is_running = running_at(record, at_s) & ~is_new
     has_started = problem.start_s <= at_s
     is_withdrawn = np.isnan(problem.start_s) & (problem.submit_s + problem.duration_s <= at_s)
     is_waiting = (problem.submit_s <= at_s) & ~has_started & ~is_withdrawn

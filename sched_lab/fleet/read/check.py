@@ -266,7 +266,11 @@ OFFER = ["gpu_model", "num_gpus", "cpu_milli", "memory_mib"]
 
 
 def fits_nowhere(tables: Tables) -> Truths:
-    """Tasks that no node could hold, (tasks,)."""
+    """Tasks that no node could hold, (tasks,).
+
+    A plain form beside the table of conditions: tables may say impossible things, such as half a
+    GPU or a million of them in a node, of which no world can be made.
+    """
     shape = tables.tasks.frame[SHAPE].groupby(SHAPE, dropna=False, sort=False).ngroup().to_numpy()
     asked = tables.tasks.frame[SHAPE].iloc[np.unique(shape, return_index=True)[1]]
     wishes = asked["gpu_models"].fillna("").astype(str)

@@ -14,16 +14,14 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...lab.jit import njit
 from ...online.inflation import ArrivingTasks, StagedWeights, weighing_of
-from ...online.model import Policy, PowerSettings, World, slots_left
+from ...online.model import Limits, Policy, PowerSettings, World, count_limit, slots_left
 from ...online.policies import policy_of
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .meter import largest_memory_mib
 from .problem import (
     Problem,
     Schedule,
-    Slots,
-    count_slot,
-    limited_world,
+    counted_world,
     place_running,
     recorded,
     running_at,
@@ -45,7 +43,6 @@ class TimedTasks(NamedTuple):
     request : (tasks,) number of the request; of one request are tasks that ask for the same with
         the same priority
     member : (coming,) tasks by request, each in the order of the queue
-    slots : limits of applications
     cap_mw : most that the nodes may draw together, all awake, milliwatts; inf for no cap
     """
 
@@ -57,7 +54,6 @@ class TimedTasks(NamedTuple):
     task_at: Integers
     request: Integers
     member: Integers
-    slots: Slots
     cap_mw: float
 
 
@@ -98,7 +94,8 @@ def hold(world: World, timed: TimedTasks, task: int, schedule: Schedule, sign: i
     state.memory_left_mib[node] -= sign * timed.asks.memory_mib[task]
     if demand.kind[kind] >= 0:
         world.residents[node, demand.kind[kind]] += sign
-    count_slot(world, timed.slots, kind, node, sign)
+    if demand.limit[kind] >= 0:
+        count_limit(world.limits, demand.limit[kind], node, sign)
 
 
 @njit(cache=True)
@@ -115,17 +112,13 @@ def node_milliwatts(world: World) -> Integers:
     return np.array([node_milliwatt(world, node) for node in range(len(world.gpu_model))])
 
 
-def count_running(world: World, slots: Slots, class_of: Integers, schedule: Schedule,
-                  is_running: Truths) -> None:
-    """Count tasks that run towards the limits of their applications.
+def check_limits(limits: Limits) -> None:
+    """Refuse more tasks of an application on a node than one of those there allows.
 
     Raises
     ------
-    InputError : more of an application are on a node than one of them allows
+    InputError : there are more
     """
-    limits = slots.limits
-    for task in np.flatnonzero(is_running & (slots.limit[class_of] >= 0)).tolist():
-        count_slot(world, slots, class_of[task], schedule.node[task], 1)
     for node, limit in np.argwhere(limits.num > 0).tolist():
         if slots_left(limits, limit, node) < 0:
             raise InputError("more tasks of an application run on a node than one of them allows: "
@@ -137,7 +130,7 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
             power: PowerSettings, cap_w: float | None = None) -> Case:
     """Prepare a replay; parameters as `replay`."""
     chosen = policy_of(policy) if isinstance(policy, str) else policy
-    world, class_of, slots = limited_world(problem, power)
+    world, class_of = counted_world(problem, power)
     empty = State(*(left.copy() for left in world.state))
     weighing = weighing_of(chosen, world)
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
@@ -152,13 +145,13 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
                         np.full(size, np.nan))
     if at_s is not None:
         before = recorded(problem)
-        runs = running_at(problem, before, at_s)
+        runs = running_at(before, at_s)
         comes &= ~runs & ~(before.end_s <= at_s)
         submit_s = np.maximum(submit_s, at_s)
         for column, known in zip(schedule, before, strict=True):
             column[runs] = known[runs]
         place_running(world, problem, class_of, before, runs)
-        count_running(world, slots, class_of, before, runs)
+        check_limits(world.limits)
     coming = np.flatnonzero(comes)
     order = coming[np.lexsort((coming, submit_s[coming], -problem.priority[coming]))]
     place = np.full(size, -1)
@@ -168,6 +161,6 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
     timed = TimedTasks(asks, submit_s, np.array(problem.duration_s),
                        coming[np.argsort(submit_s[coming], kind="stable")], place, order, request,
-                       order[np.argsort(request[order], kind="stable")], slots,
+                       order[np.argsort(request[order], kind="stable")],
                        np.inf if cap_w is None else 1000.0 * cap_w)
     return Case(chosen, world, empty, weighing, timed, comes, schedule)

@@ -665,7 +665,7 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
         rows = np.flatnonzero(~(before.end_s <= asked.at_s))
         schedules = {name: Schedule(one.node[rows], one.gpu_mask[rows], one.start_s[rows],
                                     one.end_s[rows]) for name, one in schedules.items()}
-        is_pinned = running_at(problem, before, asked.at_s)[rows]
+        is_pinned = running_at(before, asked.at_s)[rows]
         problem = with_tasks(problem, rows)
     horizon = horizon_of(problem, list(schedules.values()), asked.at_s)
     edges_s = edges_of(horizon)

@@ -25,11 +25,11 @@ from ...online.inflation import (
     kernels_for,
     stage_now,
 )
-from ...online.model import Policy, PowerSettings, World, slots_beside
+from ...online.model import LASTING, Policy, PowerSettings, World, lacking_of, slots_left
 from ...online.score_index import Best, Groups, Index, empty_index, note_change
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .case import Case, TimedTasks, case_of, hold, node_milliwatt, node_milliwatts
-from .problem import Problem, Schedule, show_slots
+from .problem import Problem, Schedule
 from .rules import check_schedule, node_among
 
 __all__ = ['replay']
@@ -464,7 +464,7 @@ def empty_plan(case: Case, desk: Desk) -> Plan:
     """Plan in which nobody holds anything."""
     num_nodes, num_gpus = case.empty.gpu_left_milli.shape
     num_tasks = len(case.comes)
-    num_limits = len(case.timed.slots.limits.most)
+    num_limits = len(case.world.limits.most)
     return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks, num_limits),
                 np.full(num_nodes, -1), np.full(num_tasks, -1), np.zeros(num_gpus, np.int64),
                 np.zeros(num_limits, np.int64))
@@ -478,7 +478,7 @@ def hold_span(plan: Plan, task: int, sign: int) -> None:
     demand = plan.desk.world.demand
     kind = plan.timed.asks.task[task]
     node = schedule.node[task]
-    limit = plan.timed.slots.limit[kind]
+    limit = demand.limit[kind]
     spell = spell_from(profile, node, schedule.start_s[task])
     end = -1
     if schedule.end_s[task] < np.inf:
@@ -554,61 +554,35 @@ def least_left(plan: Plan, node: int, from_s: float, until_s: float) -> tuple[in
 
 
 @njit(cache=True)
-def is_enough(plan: Plan, task: int, node: int, cpu: int, memory: int, left: Integers) -> bool:
-    """Whether so much of a node would do for a task."""
-    demand = plan.desk.world.demand
-    kind = plan.timed.asks.task[task]
-    if cpu < demand.cpu_milli[kind] or memory < plan.timed.asks.memory_mib[task]:
-        return False
-    num_fit = 0
-    for gpu in range(plan.desk.world.power.num_gpus[node]):
-        num_fit += left[gpu] >= demand.gpu_milli[kind]
-    return bool(num_fit >= demand.num_gpus[kind])
-
-
-@njit(cache=True)
-def is_open(plan: Plan, task: int, node: int, num: Integers) -> bool:
-    """Whether a node admits a task (Cond. 4 and 5), and has a slot for it beside others.
-
-    Parameters
-    ----------
-    plan, task, node : as `fits_span`
-    num : (limits,) tasks with each limit that are there
-    """
-    world = plan.desk.world
-    slots = plan.timed.slots
-    kind = plan.timed.asks.task[task]
-    if world.demand.num_gpus[kind] > 0:
-        if not world.demand.gpu_is_admitted[kind, world.gpu_model[node]]:
-            return False
-    limit = slots.limit[kind]
-    if limit < 0:
-        return bool(world.demand.cpu_is_admitted[kind, world.cpu_model[node]])
-    return bool(slots.is_admitted[kind, node] and slots_beside(slots.limits, limit, node, num) > 0)
+def lacking_in(plan: Plan, task: int, node: int, spell: int) -> int:
+    """What a node lacks for a task in a spell: a bit for each of `CONDITIONS`, 0 if it fits."""
+    profile = plan.profile
+    asks = plan.timed.asks
+    return lacking_of(plan.desk.world, asks.task[task], asks.memory_mib[task], node,
+                      profile.cpu_milli[spell], profile.memory_mib[spell],
+                      profile.gpu_milli[spell], profile.num[spell])
 
 
 @njit(cache=True)
 def fits_span(plan: Plan, task: int, node: int, spell: int, from_s: float) -> bool:
     """Whether a task can have a node from a moment in a spell on until it ends."""
-    profile = plan.profile
-    if not is_enough(plan, task, node, profile.cpu_milli[spell], profile.memory_mib[spell],
-                     profile.gpu_milli[spell]):
+    if lacking_in(plan, task, node, spell) != 0:
         return False
+    asks = plan.timed.asks
     cpu, memory = least_left(plan, node, from_s, from_s + plan.timed.duration_s[task])
-    return (is_enough(plan, task, node, cpu, memory, plan.gpu_milli)
-            and is_open(plan, task, node, plan.num))
+    return bool(lacking_of(plan.desk.world, asks.task[task], asks.memory_mib[task], node, cpu,
+                           memory, plan.gpu_milli, plan.num) == 0)
 
 
 @njit(cache=True)
 def earliest_start(plan: Plan, task: int, now_s: float) -> float:
     """First moment from which on some node has room for a task until it ends; inf if never."""
     profile = plan.profile
-    nobody = np.zeros_like(plan.num)
     best_s = np.inf
     for node in range(len(profile.first)):
-        if not is_open(plan, task, node, nobody):
-            continue
         spell = spell_at(profile, node, now_s)
+        if lacking_in(plan, task, node, spell) & LASTING:
+            continue
         start_s = now_s
         while spell >= 0 and start_s < best_s:
             if fits_span(plan, task, node, spell, start_s):
@@ -642,12 +616,11 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
         if is_there and kind >= 0:
             desk.world.residents[node, kind] += 1
         task = plan.after[task]
-    slots = plan.timed.slots
-    if len(plan.num) > 0:
-        slots.limits.num[node] = plan.num
+    limits = desk.world.limits
     for limit in range(len(plan.num)):
-        if slots.limits.span[limit, 0] == limit:
-            show_slots(desk.world, slots, limit, node)
+        limits.num[node, limit] = plan.num[limit]
+    for limit in range(len(plan.num)):
+        limits.is_open[node, limit] = slots_left(limits, limit, node) > 0
     note_change(desk.by_score, node)
     desk.memory.version[node] += 1
 

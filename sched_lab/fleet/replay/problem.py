@@ -17,7 +17,6 @@ from ...lab.frames import InputError
 from ...lab.jit import njit
 from ...meter import Bookings, overfull
 from ...online.model import (
-    Demand,
     Limits,
     Placements,
     PowerSettings,
@@ -26,7 +25,6 @@ from ...online.model import (
     new_limits,
     no_limits,
     open_nodes,
-    slots_left,
     with_limits,
     world_of,
 )
@@ -1009,7 +1007,7 @@ def recorded(problem: Problem) -> Schedule:
     return Schedule(np.where(ran, problem.node, -1), mask, start, end)
 
 
-def running_at(problem: Problem, schedule: Schedule, at_s: float) -> Truths:
+def running_at(schedule: Schedule, at_s: float) -> Truths:
     """Tasks that hold something at a moment: started, and not ended, (tasks,)."""
     return (schedule.node >= 0) & (schedule.start_s <= at_s) & (schedule.end_s > at_s)
 
@@ -1115,64 +1113,3 @@ def instances_nobody_has(problem: Problem) -> Truths:
         np.zeros(len(need), np.int64), [()])
     is_somewhere = [bool((room >= np.array(kind, np.int64)).all(axis=1).any()) for kind in kinds]
     return ~np.array(is_somewhere, bool)[number]
-
-
-class Slots(NamedTuple):
-    """Limits, as they open and close nodes to the classes of a world.
-
-    Parameters
-    ----------
-    limits : of the applications, and who is where
-    limit : (classes,) number of the class's limit, -1 for none
-    span : (limits, 2) classes with each limit: from the first number on, before the second
-    is_admitted : (classes, nodes) Cond. 4 alone; (0, 0) if nobody has a limit
-    """
-
-    limits: Limits
-    limit: Integers
-    span: Integers
-    is_admitted: Truths
-
-
-def limited_world(problem: Problem, power: PowerSettings) -> tuple[World, Integers, Slots]:
-    """As `world_of_problem`, with classes that know their limit; and the limits."""
-    world, class_of = world_of_problem(problem, power)
-    limit, limits = limits_of(problem)
-    if len(limits.most) == 0:
-        none = np.full(len(world.demand.cpu_milli), -1)
-        return world, class_of, Slots(limits, none, limits.span, np.zeros((0, 0), np.bool_))
-    pairs, number = np.unique(np.column_stack([limit, class_of]), axis=0, return_inverse=True)
-    of_limit, kind = np.ascontiguousarray(pairs.T)
-    is_admitted = np.ascontiguousarray(world.demand.cpu_is_admitted[kind][:, world.cpu_model])
-    demand = Demand(*(column[kind] for column in world.demand))
-    span = np.searchsorted(of_limit, np.arange(len(limits.most))[:, None] + [0, 1])
-    return (world._replace(cpu_model=np.arange(len(problem.cluster)),
-                           demand=demand._replace(cpu_is_admitted=is_admitted.copy())),
-            number.ravel(), Slots(limits, of_limit, span, is_admitted))
-
-
-@njit(cache=True)
-def linked(limits: Limits, limit: int) -> tuple[int, int]:
-    """Limits that may depend on each other: those of one application, or all if any is counted."""
-    if limits.need.shape[1] > 0:
-        return 0, len(limits.most)
-    return limits.span[limit, 0], limits.span[limit, 1]
-
-
-@njit(cache=True)
-def show_slots(world: World, slots: Slots, limit: int, node: int) -> None:
-    """Write to the table of Cond. 4 to which classes that share a limit a node is open."""
-    begin, end = linked(slots.limits, limit)
-    for other in range(begin, end):
-        is_open = slots_left(slots.limits, other, node) > 0
-        for task in range(slots.span[other, 0], slots.span[other, 1]):
-            world.demand.cpu_is_admitted[task, node] = slots.is_admitted[task, node] and is_open
-
-
-@njit(cache=True)
-def count_slot(world: World, slots: Slots, task: int, node: int, sign: int) -> None:
-    """Count a task that comes to a node (sign 1) or leaves it (-1), if its class has a limit."""
-    limit = slots.limit[task]
-    if limit >= 0:
-        slots.limits.num[node, limit] += sign
-        show_slots(world, slots, limit, node)

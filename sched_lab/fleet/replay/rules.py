@@ -17,8 +17,7 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.jit import njit
 from ...meter import Bookings, Holdings, overfull, power_steps
 from ...online.inflation import ArrivingTasks
-from ...online.model import PowerSettings, World, is_feasible
-from ...online.model import _all_admitted as all_admitted
+from ...online.model import PowerSettings, World, all_admitted, is_feasible, open_nodes
 from .case import Case, TimedTasks, case_of, hold
 from .problem import Problem, Schedule, power_of_problem, recorded, running_at
 
@@ -126,7 +125,7 @@ def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
 def record_violations(problem: Problem, schedule: Schedule, before: Schedule,
                       at_s: float) -> Iterator[str]:
     """Tasks of the time before a moment that are not where they were by the record, `before`."""
-    runs = running_at(problem, before, at_s)
+    runs = running_at(before, at_s)
     moved = runs & ((schedule.node != before.node) | (schedule.gpu_mask != before.gpu_mask)
                     | (schedule.start_s != before.start_s))
     again = (before.end_s <= at_s) & (schedule.node >= 0)
@@ -341,7 +340,7 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
         yield from violations(problem, schedule)
     else:
         before = recorded(problem)
-        yield from violations(problem, schedule, running_at(problem, before, at_s))
+        yield from violations(problem, schedule, running_at(before, at_s))
         yield from record_violations(problem, schedule, before, at_s)
     if backfill is None and cap_w is None:
         return
@@ -351,10 +350,8 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
     if backfill is not None:
         for left, full in zip(case.world.state, case.empty, strict=True):
             left[:] = full
-        slots = case.timed.slots
-        slots.limits.num[:] = 0
-        if len(slots.limits.most):
-            case.world.demand.cpu_is_admitted[:] = slots.is_admitted
+        case.world.limits.num[:] = 0
+        open_nodes(case.world.limits)
         yield from queue_violations(problem, case, backfill)
     if cap_w is not None:
         yield from cap_violations(problem, schedule, power, cap_w, case.comes)
