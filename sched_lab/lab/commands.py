@@ -195,9 +195,14 @@ def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def warnings_said() -> Iterator[None]:
-    """Pass warnings on to standard error, one line each."""
+    """Pass warnings on to standard error, one line each, the same line once."""
+    said: set[str] = set()
+
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
-        typer.echo(f"sched-lab: warning: {' '.join(str(message).split())}", err=True)
+        line = f"sched-lab: warning: {' '.join(str(message).split())}"
+        if line not in said:
+            typer.echo(line, err=True)
+        said.add(line)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -62,6 +62,7 @@ class InputError(SchedLabError, ValueError):
             str(file or ""), f"row {row}" if row else "", f"column {column}" if column else ""]
         message = ": ".join(filter(None, [", ".join(filter(None, places)), problem]))
         super().__init__(" ".join(f"{message}; {mend}".splitlines()) if mend else message)
+        self.problem = problem
         self.file = file
         self.row = row
         self.column = column

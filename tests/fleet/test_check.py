@@ -232,3 +232,24 @@ def test_what_is_no_load_in_a_replay_is_said():
     many = check_cluster(cluster({}, never | {"end_s": None}, never | {"end_s": None}))
     assert many.exit_code == 1
     assert "2 of 3 tasks lack what a replay needs (neither start nor end)" in "\n".join(many.summary())
+
+
+def test_models_that_differ_only_in_spelling_are_named_with_their_mend(tmp_path):
+    """Nodes of a table say A100, and Slurm says a100: every task is refused, and why is hard to see."""
+    there = [{**NODES[0], "gpu_model": "A100"}]
+    tables = cluster({"gpu_models": "a100"}, {"gpu_models": "A100", "gpu_list": "1"}, {"gpu_models": "h-100"},
+                     nodes=there)
+    findings = check_cluster(tables).findings.set_index("kind")
+    hint = "tasks.csv has 'a100' and nodes.csv 'A100', which differ only in spelling: write the same in both"
+    assert findings.loc["GPU model spelled otherwise", ["row", "mend"]].tolist() == [2, hint]
+    assert findings.loc["larger than any node", "row"] == 4
+    with pytest.warns(UserWarning, match=f"no policy can place 1 tasks: {hint}"):
+        reasons = problem_of(tables).ledger["reason"].tolist()
+    assert sum(hint in reason for reason in reasons) == 1
+
+
+def test_a_folder_that_is_not_there_is_named_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert check_cluster("mine").summary() == [
+        "mine: not a cluster", "unusable: not readable: mine: there is no such folder; make it with sched-lab read "
+        "FORMAT FILE... --out FOLDER", "unusable"]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...meter import Bookings, Overfull, overfull
 from ...traces import models_of
-from ..replay.problem import LARGEST_AMOUNT, problem_of, replayable
+from ..replay.problem import LARGEST_AMOUNT, other_spelling, problem_of, replayable
 from .tables import (
     PART_BY_TIME,
     ClusterTables,
@@ -303,8 +304,17 @@ def check_sizes(tables: Tables) -> Iterator[Finding]:
         models = f" on {wishes[row]}" if wishes[row] else ""
         return f"asks for {'; '.join(beyond) or f'{all_of_it}{models}, which no node has at once'}"
 
+    is_lost = fits_nowhere(tables)
+    models = pd.unique(tables.nodes.texts("gpu_model"))
+    for wish in pd.unique(wishes[is_lost]):
+        if not set(models_of(wish)) & set(models) and (hint := other_spelling(wish, models)):
+            of_these = is_lost & (wishes == wish)
+            is_lost = is_lost & ~of_these
+            yield from tables.tasks.findings(
+                "GPU model spelled otherwise", "gpu_models", of_these,
+                lambda row: f"asks for {wishes[row]!r:.60}, which no node has", hint)
     yield from tables.tasks.findings(
-        "larger than any node", "num_gpus", fits_nowhere(tables), words,
+        "larger than any node", "num_gpus", is_lost, words,
         "split the task, correct its demand, or add nodes that can hold it")
 
 
@@ -519,10 +529,9 @@ def findings_frame(found: Sequence[Finding]) -> pd.DataFrame:
 
 def unusable(kind: str, error: InputError) -> Finding:
     """The finding that the folder cannot be read, or its tasks cannot be replayed."""
-    sentence = str(error).removesuffix(f"; {error.mend}")
     row = np.array([error.row - 2] if error.row else [], np.int64)
     return Finding("unusable", kind, Path(error.file or "").name, error.column or "", row,
-                   same(sentence), error.mend or "mend the file")
+                   same(error.problem), error.mend or "mend the file")
 
 
 def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -531,7 +540,8 @@ def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[F
     if any(one.severity == "unusable" for one in severe):
         return
     try:
-        problem = problem_of(cluster)
+        with warnings.catch_warnings(action="ignore"):  # what they say has been found
+            problem = problem_of(cluster)
     except InputError as error:
         yield unusable("cannot be replayed", error)
         return

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -803,14 +806,31 @@ def parts_of(draft: Draft, demands: Demands) -> Parts:
     return Parts(row, part, demands.is_several[row])
 
 
+def other_spelling(wish: str, there: Iterable[str]) -> str:
+    """What to mend in a wish for GPU models that no node has, but for case and signs; or nothing."""
+    plain = {re.sub(r"[^a-z0-9]", "", model.casefold()): model for model in there if model}
+    for model in models_of(wish):
+        if other := plain.get(re.sub(r"[^a-z0-9]", "", model.casefold())):
+            return (f"tasks.csv has {model!r:.60} and nodes.csv {other!r:.60}, which differ only in "
+                    "spelling: write the same in both")
+    return ""
+
+
 def wishes_of(draft: Draft, demands: Demands, cluster: Cluster) -> Texts:
     """Admissible GPU models of each task, (rows,)."""
     code, texts = pd.factorize(draft.columns.texts("gpu_models"))
     there = set(cluster.gpu_model)
     wanted = [models_of(text) for text in texts]
-    has_none = np.array([bool(models) and not there & set(models) for models in wanted] or [False])
-    draft.note(has_none[code] & (demands.num_gpus > 0),
-               "asks for GPU models that no node has: no policy can place it")
+    lacking = [bool(models) and not there & set(models) for models in wanted]
+    hints = [other_spelling(text, there) if is_so else "" for text, is_so in
+             zip(texts, lacking, strict=True)]
+    for hint in dict.fromkeys(hints if any(lacking) else ()):
+        is_so = np.array([one and other == hint for one, other in zip(lacking, hints, strict=True)])
+        is_asked = is_so[code] & (demands.num_gpus > 0)
+        draft.note(is_asked, "asks for GPU models that no node has: no policy can place it"
+                   + (f"; {hint}" if hint else ""))
+        if hint and is_asked.any():
+            warnings.warn(f"no policy can place {is_asked.sum():,} tasks: {hint}", stacklevel=2)
     specs = np.array(["|".join(models) for models in wanted] or [""], object)
     return np.where(demands.num_gpus > 0, specs[code], "")
 
