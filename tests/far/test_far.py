@@ -23,15 +23,6 @@ from sched_lab.traces import find_reference
 MODELS = ("A30", "A100", "H100", "B200")
 GOLDEN = find_reference("far/golden.json")
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["instances"] if GOLDEN else []
-golden = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/far/golden.json is absent")
-
-
-def each_case(*, only_tie_free: bool = False) -> pytest.MarkDecorator:
-    chosen = [k for k, case in enumerate(CASES) if case["tie_free"] or not only_tie_free]
-    names = [f"{CASES[k]['gpu']}-{CASES[k]['n']}-{k}" for k in chosen]
-    return pytest.mark.parametrize("number", chosen, ids=names)
-
-
 def plan_of(mig: Mig, times_s: np.ndarray, *, as_authors: bool = False) -> tuple[np.ndarray, np.ndarray, float]:
     """Plan of phases 1 and 2, the ends of its instances, its makespan."""
     return best_plan(mig.tree, times_s, np.array(mig.sizes), as_authors)[:3]
@@ -39,47 +30,36 @@ def plan_of(mig: Mig, times_s: np.ndarray, *, as_authors: bool = False) -> tuple
 
 # --- the authors' program and the reference implementation -----------------------------------------------------------
 
-@golden
-@each_case()
-def test_phase_2_ends_when_the_reference_does(number):
-    case = CASES[number]
-    _, _, makespan_s = plan_of(mig_of(case["gpu"]), np.array(case["times"]))
-    assert makespan_s == pytest.approx(case["ref_phase2"]["paper_tie_small"], abs=1e-6)
-
-
-@golden
-@each_case(only_tie_free=True)
-def test_far_without_ties_is_the_reference(number):
-    case = CASES[number]
+def assert_is_reference(case: dict[str, Any], *, as_authors: bool) -> None:
+    """FAR's schedule ends, is expected to end, and was refined as in the reference implementation."""
     mig = mig_of(case["gpu"])
     times_s = np.array(case["times"])
-    reference = case["ref_far"]
-    result = far(mig, times_s)
+    result = far(mig, times_s, as_authors=as_authors)
     check_schedule(result.schedule, times_s)
-    assert result.before_s == pytest.approx(case["cpp_phase12"]["makespan"], abs=1e-6)
-    assert result.schedule.makespan_s == pytest.approx(reference["makespan"], abs=1e-6)
-    assert result.expected_s == pytest.approx(reference["predicted"], abs=1e-6)
+    reference = case["ref_far"]
+    ends_s = [result.before_s, result.schedule.makespan_s, result.expected_s]
+    assert ends_s == pytest.approx(
+        [case["cpp_phase12"]["makespan"], reference["makespan"], reference["predicted"]], abs=1e-6)
     assert (result.moves, result.swaps) == (reference["moves"], reference["swaps"])
-    assert len(family(times_s, np.array(mig.sizes))) == case["family"]
+    assert len(family(times_s, np.array(mig.sizes), as_authors=as_authors)) == case["family"]
 
 
-@golden
-@each_case()
-def test_with_the_authors_ties_every_task_is_where_their_program_puts_it(number):
-    case = CASES[number]
-    mig = mig_of(case["gpu"])
-    times_s = np.array(case["times"])
-    reference = case["ref_far"]
-    plan, _, makespan_s = plan_of(mig, times_s, as_authors=True)
-    placed = {task["task"]: (task["start_slice"], task["size"]) for task in case["cpp_phase12"]["placed"]}
-    assert {k: (mig.tree.first_slice[i], mig.tree.size[i]) for k, i in enumerate(plan)} == placed
-    assert makespan_s == pytest.approx(case["cpp_phase12"]["makespan"], abs=1e-6)
-    assert len(family(times_s, np.array(mig.sizes), as_authors=True)) == case["family"]
-    result = far(mig, times_s, as_authors=True)
-    check_schedule(result.schedule, times_s)
-    assert result.schedule.makespan_s == pytest.approx(reference["makespan"], abs=1e-6)
-    assert result.expected_s == pytest.approx(reference["predicted"], abs=1e-6)
-    assert (result.moves, result.swaps) == (reference["moves"], reference["swaps"])
+@pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/far/golden.json is absent")
+@pytest.mark.parametrize("model", sorted({case["gpu"] for case in CASES}))
+def test_far_is_the_reference_and_with_the_authors_ties_their_program(model):
+    """Phase 2 ends when the reference does; then every task is where their program puts it, and FAR as without ties."""
+    mig = mig_of(model)
+    cases = [case for case in CASES if case["gpu"] == model]
+    assert any(case["tie_free"] for case in cases)
+    for case in cases:
+        times_s = np.array(case["times"])
+        assert plan_of(mig, times_s)[2] == pytest.approx(case["ref_phase2"]["paper_tie_small"], abs=1e-6)
+        plan, _, makespan_s = plan_of(mig, times_s, as_authors=True)
+        placed = {task["task"]: (task["start_slice"], task["size"]) for task in case["cpp_phase12"]["placed"]}
+        assert {k: (mig.tree.first_slice[i], mig.tree.size[i]) for k, i in enumerate(plan)} == placed
+        assert makespan_s == pytest.approx(case["cpp_phase12"]["makespan"], abs=1e-6)
+        for as_authors in (True, False) if case["tie_free"] else (True,):
+            assert_is_reference(case, as_authors=as_authors)
 
 
 # --- laws on random batches ------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Golden cases: one node and one task each, with what the authors' Go code answers."""
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -31,10 +32,20 @@ CASES = [(group, case) for group in range(len(GROUPS)) for case in GROUPS[group]
 pytestmark = pytest.mark.skipif(GOLDEN is None, reason="../shared/reference/pwr/golden_cases.json is absent")
 
 
-def each(*keys: str) -> pytest.MarkDecorator:
-    """One test for each case that has all of these answers."""
-    chosen = [(group, case) for group, case in CASES if all(key in case for key in keys)]
-    return pytest.mark.parametrize(("group", "case"), chosen, ids=[case["id"] for _, case in chosen])
+def each(*keys: str) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Make a test of what must hold in each case that has all of these answers; a failure names its case."""
+    def in_all_cases(holds: Callable[..., None]) -> Callable[[], None]:
+        def test() -> None:
+            chosen = [(group, case) for group, case in CASES if all(key in case for key in keys)]
+            assert chosen
+            for group, case in chosen:
+                try:
+                    holds(case, *world_and_state(group, case["id"]))
+                except AssertionError as error:
+                    error.add_note(f"case {case['id']}")
+                    raise
+        return test
+    return in_all_cases
 
 
 def classes_of(rows: list[dict[str, Any]], count: np.ndarray) -> TaskClasses:
@@ -52,8 +63,10 @@ def target_classes(group: int) -> tuple[TaskClasses, np.ndarray]:
     return classes_of(GROUPS[group]["typical_pods"], np.round(popularity * total).astype(np.int64)), popularity
 
 
-def world_and_state(group: int, case: dict[str, Any]) -> tuple[World, int, np.ndarray]:
+@cache
+def world_and_state(group: int, case_id: str) -> tuple[World, int, np.ndarray]:
     """World of the one node with the one class of the case, and what is left on the node."""
+    case = next(case for case in GROUPS[group]["cases"] if case["id"] == case_id)
     node = case["node"]
     cluster = Cluster(np.array([node["name"]], object), np.array([node["cpu_milli_capacity"]]), np.array([0]),
                       np.array([node["num_gpu"]]), np.array([node["gpu_model"]], object), np.array([""], object))
@@ -79,36 +92,31 @@ def test_every_group_has_cases():
 
 
 @each("feasible")
-def test_feasibility(group, case):
-    world, *_ = world_and_state(group, case)
+def test_feasibility(case, world, cpu, gpus):
     assert is_feasible(world, 0, 0) == case["feasible"]
 
 
 @each("frag_by_type", "frag_score_milli")
-def test_fragmentation_and_its_reasons(group, case):
-    world, cpu, gpus = world_and_state(group, case)
+def test_fragmentation_and_its_reasons(case, world, cpu, gpus):
     buckets = fragmentation_buckets_milli(world.target, 0, cpu, gpus)
     assert buckets == pytest.approx(case["frag_by_type"], rel=1e-9, abs=1e-9)
     assert fragmentation_reference_milli(world.target, 0, cpu, gpus) == case["frag_score_milli"]  # bit for bit
 
 
 @each("frag_score_milli")
-def test_exact_fragmentation_is_the_same_up_to_rounding(group, case):
-    world, cpu, gpus = world_and_state(group, case)
+def test_exact_fragmentation_is_the_same_up_to_rounding(case, world, cpu, gpus):
     exact = fragmentation(world.target, 0, cpu, gpus) / world.target.num_tasks
     assert exact == pytest.approx(case["frag_score_milli"], rel=1e-9, abs=1e-9)
 
 
 @each("power_cpu_w", "power_gpu_w")
-def test_power_in_watts(group, case):
-    world, cpu, gpus = world_and_state(group, case)
+def test_power_in_watts(case, world, cpu, gpus):
     assert (cpu_power_w(world.power, 0, cpu), gpu_power_w(world.power, 0, gpus)) == (
         case["power_cpu_w"], case["power_gpu_w"])
 
 
 @each("fgd_score", "fgd_gpu")
-def test_fgd_points_and_gpus(group, case):
-    world, *_ = world_and_state(group, case)
+def test_fgd_points_and_gpus(case, world, cpu, gpus):
     score = np.zeros(1, np.int32)
     mask = np.zeros(1, np.int64)
     fgd_reference(world, 0, np.zeros(1, np.int64), score, mask)
@@ -116,16 +124,14 @@ def test_fgd_points_and_gpus(group, case):
 
 
 @each("fgd_score", "fgd_gpu")
-def test_exact_fgd_differs_only_where_no_change_was_rounded_to_a_loss(group, case):
-    world, cpu, gpus = world_and_state(group, case)
+def test_exact_fgd_differs_only_where_no_change_was_rounded_to_a_loss(case, world, cpu, gpus):
     points, mask = fgd_score(world.target, 0, cpu, gpus, *demand_of(case))
     assert points == case["fgd_score"] or (points, case["fgd_score"]) == (50, 49)
     assert gpu_indices(mask) == gpus_of(case["fgd_gpu"]) or points == 50
 
 
 @each("pwr_score_raw", "pwr_gpu")
-def test_pwr_watts_and_gpus(group, case):
-    world, cpu, gpus = world_and_state(group, case)
+def test_pwr_watts_and_gpus(case, world, cpu, gpus):
     milliwatts, mask = pwr_score(world.power, 0, cpu, gpus, *demand_of(case))
     assert (milliwatts, gpu_indices(mask)) == (1000 * case["pwr_score_raw"], gpus_of(case["pwr_gpu"]))
 
@@ -137,42 +143,39 @@ def totals(case: dict[str, Any], gpus: np.ndarray) -> tuple[int, int, int, int, 
 
 
 @each("bestfit_raw")
-def test_bestfit_points(group, case):
-    assert bestfit_score(*totals(case, world_and_state(group, case)[2])) == case["bestfit_raw"]
+def test_bestfit_points(case, world, cpu, gpus):
+    assert bestfit_score(*totals(case, gpus)) == case["bestfit_raw"]
 
 
 @each("dotprod")
-def test_dotprod_points(group, case):
-    assert dotprod_score(*totals(case, world_and_state(group, case)[2])) == case["dotprod"]
+def test_dotprod_points(case, world, cpu, gpus):
+    assert dotprod_score(*totals(case, gpus)) == case["dotprod"]
 
 
 @each("best_gpusel")
-def test_the_gpu_of_least_left_that_fits(group, case):
+def test_the_gpu_of_least_left_that_fits(case, world, cpu, gpus):
     _, gpu_milli, num_gpus = demand_of(case)
-    mask = fullest_gpu(world_and_state(group, case)[2], gpu_milli, num_gpus)
+    mask = fullest_gpu(gpus, gpu_milli, num_gpus)
     assert gpu_indices(mask) == gpus_of(case["best_gpusel"])
 
 
 @each("pwr_gpu")
-def test_whole_gpus_are_the_same_under_every_policy(group, case):
+def test_whole_gpus_are_the_same_under_every_policy(case, world, cpu, gpus):
     _, gpu_milli, num_gpus = demand_of(case)
-    left = world_and_state(group, case)[2]
     if gpu_milli == 1000:
         for rule in (fullest_gpu, fitting_gpus):
-            assert gpu_indices(rule(left, gpu_milli, num_gpus)) == gpus_of(case["pwr_gpu"])
+            assert gpu_indices(rule(gpus, gpu_milli, num_gpus)) == gpus_of(case["pwr_gpu"])
     else:  # a share, or none: what any policy takes is among the GPUs that fit
-        assert set(gpus_of(case["pwr_gpu"])) <= set(gpu_indices(fitting_gpus(left, gpu_milli, num_gpus)))
+        assert set(gpus_of(case["pwr_gpu"])) <= set(gpu_indices(fitting_gpus(gpus, gpu_milli, num_gpus)))
 
 
 @each("packing")
-def test_packing_points(group, case):
-    _, _, gpus = world_and_state(group, case)
+def test_packing_points(case, world, cpu, gpus):
     assert packing_score(gpus, case["node"]["num_gpu"], *demand_of(case)[1:]) == case["packing"]
 
 
 @each("clustering")
-def test_clustering_points(group, case):
-    _, _, gpus = world_and_state(group, case)
+def test_clustering_points(case, world, cpu, gpus):
     _, gpu_milli, num_gpus = demand_of(case)
     kinds = ["share-gpu", "1-gpu", "2-gpu", "4-gpu", "8-gpu"]
     residents = np.array([case["node"]["gpu_affinity"].get(kind, 0) for kind in kinds])
@@ -181,7 +184,7 @@ def test_clustering_points(group, case):
 
 
 @each("pwr_normalized", "total_linear_score_here")
-def test_normalised_watts_and_the_weighted_sum(group, case):
+def test_normalised_watts_and_the_weighted_sum(case, world, cpu, gpus):
     # the worst and the best feasible node of that moment stand in for all of them: only they set the scale
     watts = np.array([case[f"pwr_{key}"] for key in ("score_raw", "raw_min_feasible", "raw_max_feasible")], np.int32)
     points = np.full(3, case["fgd_score"], np.int32)
