@@ -57,13 +57,12 @@ check: setup     ## what your change can break, in two minutes
 
 test: setup      ## every check CI runs
 	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target alone
-	@$(MAKE) --no-print-directory compile
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory nbval
 	@$(MAKE) --no-print-directory browser
 	@printf '\nall checks passed\n'
 
-alone: sync lint html    # each takes one core only, so they run side by side
+alone: compile lint html sync    # each takes one core only, so they run side by side, the longest first
 
 sync: setup
 	$(call step,notebooks and package agree; layers)
@@ -76,7 +75,10 @@ lint: setup      ## ruff and mypy
 
 compile: setup   # every policy once, so that what it needs is compiled before other tests are timed
 	$(call step,policies on toys; their compiled code is kept)
-	pytest -q $(XDIST) tests/test_faces.py
+	pytest -q tests/test_faces.py
+
+# Each worker of a run has one core: more threads than one in a product of matrices would only wait for each other.
+compile unit nbval portable copied: export OPENBLAS_NUM_THREADS := 1
 
 unit: setup
 	$(call step,tests)
@@ -105,11 +107,14 @@ portable: setup  ## a sample of the tests and chapters, as a processor from 2008
 # frames, the papers' numbers or files of a checkout, or need most packages; CHAPTERS='*' takes all, in half an hour.
 CHAPTERS ?= 11_traces 29_pwr_results 57_far_execution 59_far_results 91_add_a_policy
 
+# The sources are copied first, so that a build beside it, as that of `make setup`, cannot get in its way.
 copied:          ## the copied book in a fresh environment with the extras all and lab alone
 	$(call step,chapters of the copied book)
 	@set -euo pipefail; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	mkdir $$copy/source; \
+	tar -c --exclude='./.?*' --exclude='./*build' --exclude='*.egg-info' --exclude=__pycache__ . | tar -x -C $$copy/source; \
 	$(PYTHON) -m venv $$copy/venv; \
-	$$copy/venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt '.[all,lab]'; \
+	$$copy/venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt "$$copy/source[all,lab]"; \
 	cd $$copy; unset PYTHONPATH; \
 	venv/bin/sched-lab book book --no-open; cd book/nbs; \
 	printf '%s\n' $(CHAPTERS:=.ipynb) | xargs -P $(JOBS) -I{} sh -c \
