@@ -7,8 +7,9 @@ besides goes to others.
 import pytest
 
 SLOW = ("tests/fleet/test_events.py", "tests/test_readme.py", "tests/test_sweeps.py", "tests/test_time_limit.py",
-        "tests/fleet/test_faults.py", "nbs/64_fleet_events.ipynb", "nbs/34c_exact_days.ipynb",
-        "nbs/65b_fleet_race.ipynb", "nbs/49_hadar_results.ipynb")
+        "tests/test_add_a_policy.py", "tests/test_manual.py", "tests/fleet/test_faults.py",
+        "nbs/64_fleet_events.ipynb", "nbs/34c_exact_days.ipynb", "nbs/65b_fleet_race.ipynb",
+        "nbs/49_hadar_results.ipynb")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -217,22 +217,6 @@ def test_functions_as_values_work_without_a_compiler(toy):
     assert run(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]
 
 
-BOTH = """from sched_lab.callee import rate
-from sched_lab.caller import cost
-first, then = (cost, rate) if {compiled_first} else (rate, cost)
-print(first(10), then(10), rate.signatures, sum(rate.stats.cache_hits.values()))
-"""
-
-
-@pytest.mark.parametrize("compiled_first", [True, False])
-def test_a_function_can_be_called_from_python_and_from_compiled_code(toy, compiled_first):
-    pytest.importorskip("numba")
-    code = BOTH.format(compiled_first=compiled_first)
-    numbers = ["21", "20"] if compiled_first else ["20", "21"]
-    assert run(toy, code) == [*numbers, "[(int64,)]", "0"]
-    assert run(toy, code) == [*numbers, "[(int64,)]", "1"]      # the form with an entry from Python, of the two kept
-
-
 def test_what_only_compiled_code_calls_has_no_entry_from_python():
     pytest.importorskip("numba")
 
@@ -304,20 +288,27 @@ def test_the_collector_of_garbage_is_as_before_after_compiling():
     assert seen == [(50_000, 20, 100)] and gc.get_threshold() == before
 
 
-def test_machine_code_is_made_of_what_python_calls_alone(toy):
-    pytest.importorskip("numba")
-    code = """
+ADDED = """
 from numba.core import codegen
 added = []
 plain = codegen.JitEngine.add_module
 codegen.JitEngine.add_module = lambda self, module: (added.append(module.name), plain(self, module))[1]
-from sched_lab.caller import cost
-print(cost(10), added.count("cost"), added.count("rate"))
 from sched_lab.callee import rate
-print(rate(10), added.count("rate"))
+from sched_lab.caller import cost
+for function in ({first}, {then}):
+    print(function(10), added.count("cost"), added.count("rate"))
+print(rate.signatures, sum(rate.stats.cache_hits.values()))
 """
-    assert run(toy, code) == ["21", "1", "0", "20", "1"]
-    assert run(toy, code) == ["21", "1", "0", "20", "1"]        # and so of what was kept
+
+
+@pytest.mark.parametrize(("first", "then", "said"), [
+    ("cost", "rate", "21 1 0 20 1 1"), ("rate", "cost", "20 0 1 21 1 1")])
+def test_a_function_can_be_called_from_python_and_from_compiled_code(toy, first, then, said):
+    """Machine code is made of what Python calls alone, when it is compiled and when it was kept."""
+    pytest.importorskip("numba")
+    code = ADDED.format(first=first, then=then)
+    assert run(toy, code) == [*said.split(), "[(int64,)]", "0"]
+    assert run(toy, code) == [*said.split(), "[(int64,)]", "1"]     # of two kept, the form with an entry from Python
 
 
 def test_a_function_of_others_that_calls_itself_is_linked_and_kept(toy):

@@ -1,6 +1,5 @@
 """What the commands write, opened in a browser: names from outside are shown, and never run."""
 import json
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +8,11 @@ import pytest
 from sched_lab.andreas.instances import TOY
 from sched_lab.lab.frames import embedded
 from sched_lab.lab.pages import Page, Picture, write_page
+from tests import test_book_pages
 from tests.command_line import call
-from tests.test_book_pages import BROWSER, DRIVER, FLAGS, PHONE
+from tests.test_book_pages import BROWSER, DRIVER, PHONE, wait
+
+browser = test_book_pages.browser
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
 RUN = "</script><script>document.title='ran'</script>"
@@ -21,28 +23,11 @@ return marks.flatMap((m) => [m.tagName === 'text' ? m.textContent : '', m.getAtt
 IS_DRAWN = "return Boolean(document.querySelector('#chart canvas, #chart svg, svg'))"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """One headless browser that logs its console."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    driver.get("about:blank")
-    yield driver
-    driver.quit()
-
-
 def open_file(browser, path, patience=120.0):
     """Open a file, wait for its drawing, and list what went wrong."""
     browser.get_log("browser")
     browser.get(Path(path).resolve().as_uri())
-    deadline = time.monotonic() + patience
-    while not browser.execute_script(IS_DRAWN) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait(browser, IS_DRAWN, patience)
     wrong = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     wrong += [] if browser.execute_script(IS_DRAWN) else ["blank"]
     return wrong + (["a name ran"] if browser.title == "ran" else [])

@@ -493,7 +493,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     handler = functools.partial(Source, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/", folder
         server.shutdown()
     gc.collect()  # the socket of a failed download is left to the garbage collector: here, not in a later test
