@@ -113,27 +113,6 @@ TAKEN = {
 NOTHING = ("a number", "a text", "no items")
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-def test_damaged_dumps_are_refused_by_name(kind, capsys):
-    Path("bad.json").write_bytes(REFUSED[kind])
-    assert_refused(call("read", "k8s", "nodes.json", "bad.json", "--out", "out"), capsys, "bad.json")
-
-
-@pytest.mark.parametrize("kind", TAKEN)
-def test_strange_dumps_are_read_and_checked(kind, capsys):
-    Path("odd.json").write_bytes(TAKEN[kind])
-    assert call("read", "k8s", "nodes.json", "odd.json", "--out", "out") == 0, capsys.readouterr().err
-    assert set(content("out")) == {*CLUSTER_FILES, CLUSTER_RECORD}
-    before = content("out")
-    capsys.readouterr()
-    assert call("check", "out") == (2 if kind in NOTHING else 1 if kind in ("a billion GPUs", "no times") else 0)
-    text = capsys.readouterr()
-    assert "Traceback" not in text.err + text.out and content("out") == before
-    names = pd.read_csv("out/tasks.csv", dtype=str, keep_default_na=False)["name"]
-    assert names.is_unique and not names.str.contains(r"[\r\n\x00]", regex=True).any()
-    assert call("check", "out", "--json") in (0, 1, 2) and json.loads(capsys.readouterr().out)["findings"] is not None
-
-
 @pytest.mark.parametrize("kind", ["duplicate pods", "same name", "negative", "no name", "wrong types", *NOTHING])
 def test_what_was_not_taken_as_it_stood_is_in_the_ledger(kind):
     Path("odd.json").write_bytes(TAKEN[kind])

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from sched_lab.fleet.read.tables import CLUSTER_FILES, CLUSTER_RECORD
+from sched_lab.fleet.replay import report
 from tests.command_line import assert_refused, call, content
-from tests.fleet.test_command import NODES, REFUSED, TAKEN
+from tests.fleet.test_command import NODES, NOTHING, REFUSED, TAKEN
 from tests.fleet.test_slurm import ACCOUNTS
 
 HEADER = "name,submit_s,start_s,end_s,num_gpus,gpu_milli,cpu_milli,memory_mib,node,gpu_list,user\n"
@@ -74,8 +75,8 @@ OTHERS = {
     "Slurm, cut": ("slurm", '{"jobs": [{"job_id": 1, "name": "x"'),
     "Slurm, a job is null": ("slurm", '{"jobs": [null, 3]}'),
     "Slurm, negative times": ("slurm", json.dumps({"jobs": [{
-        "job_id": 1, "name": "x", "submit_time": -5, "start_time": 1e308, "tres_req_str": "gres/gpu=9999999999"}]})),
-    **{f"pods, {kind}": ("k8s", data) for kind, data in {**REFUSED, **TAKEN}.items()}}
+        "job_id": 1, "name": "x", "submit_time": -5, "start_time": 1e308, "tres_req_str": "gres/gpu=9999999999"}]}))}
+CODES = {"a billion GPUs": 1, "no times": 1, **dict.fromkeys(NOTHING, 2)}  # of a check of what is in `TAKEN`; else 0
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +134,12 @@ def take_through(code: int, answered: set, capsys) -> bool:
     return True
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Charts of a replay are made, and not drawn."""
+    monkeypatch.setattr(report, "svgs_of", lambda charts: None if charts() else {})
+
+
 def ask_all(name: str, capsys) -> None:
     """Explain a task, replay the cluster, and place a new task in it."""
     before = content("out")
@@ -151,6 +158,7 @@ def ask_all(name: str, capsys) -> None:
     assert content("out") == before
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_damaged_table_is_refused_or_leaves_words(kind, usual, answered, capsys):
     write(TABLES[kind])
@@ -159,6 +167,7 @@ def test_a_damaged_table_is_refused_or_leaves_words(kind, usual, answered, capsy
         assert words_of("out") - usual
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", STRANGE)
 def test_a_strange_table_is_read_as_it_stands(kind, answered, capsys):
     write(STRANGE[kind])
@@ -167,12 +176,26 @@ def test_a_strange_table_is_read_as_it_stands(kind, answered, capsys):
     words_of("out")
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_damaged_dump_of_another_format(kind, answered, capsys):
     name, data = OTHERS[kind]
     write(data)
     code = call("read", name, "dump", "--nodes", "nodes.json", "--out", "out")
     if take_through(code, answered, capsys):
+        words_of("out")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("kind", [*REFUSED, *TAKEN])
+def test_a_damaged_dump_of_pods_is_refused_or_read_and_checked(kind, answered, capsys):
+    write({**REFUSED, **TAKEN}[kind])
+    is_read = take_through(call("read", "k8s", "nodes.json", "dump", "--out", "out"), answered, capsys)
+    assert is_read == (kind in TAKEN)
+    if is_read:
+        assert call("check", "out") == CODES.get(kind, 0)
+        text = capsys.readouterr()
+        assert "Traceback" not in text.err + text.out
         words_of("out")
 
 
