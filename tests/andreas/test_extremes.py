@@ -27,15 +27,14 @@ def toy_with(place, key, value):
     return file
 
 
-@pytest.mark.parametrize("value", HUGE, ids=lambda value: f"{value!r:.12}")
 @pytest.mark.parametrize(("place", "key"), [
     ("jobs", "submission_s"), ("jobs", "due_s"), ("jobs", "weight_eur_per_s"), ("jobs", "epochs"), ("jobs", "times_s"),
     ("cost_eur_per_h", "TESLA,1"), ("nodes", "num_gpus"), (None, "now_s")])
-def test_a_number_beyond_every_cluster_is_refused_in_one_line(place, key, value):
-    file = toy_with(place, key, {"TESLA,1": value} if key == "times_s" else value)
-    with pytest.raises(InputError) as caught:
-        parse_instance(file)
-    assert key in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
+def test_a_number_beyond_every_cluster_is_refused_in_one_line(place, key):
+    for value in HUGE:
+        with pytest.raises(InputError) as caught:
+            parse_instance(toy_with(place, key, {"TESLA,1": value} if key == "times_s" else value))
+        assert key in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("time_s", [5e-324, 1e-300, 1e-7, 0.0])

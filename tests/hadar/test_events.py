@@ -122,12 +122,12 @@ def test_a_short_list_says_the_same_as_a_long_one(monkeypatch):
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
-@pytest.mark.parametrize(("steps", "round_s", "restart_s"), [
-    (1e308, 360.0, 10.0), (9e15, 360.0, 10.0), (1e12, 0.001, 0.0), (9e15, 1e-9, 0.0), (1e308, 1e-300, 0.0)])
-def test_a_run_that_cannot_end_is_refused_before_it_begins(name, steps, round_s, restart_s):
-    with pytest.raises(InputError, match="rounds of|has .* steps|horizon|no step|longer") as refused:
-        report_of(single(steps), name, round_s=round_s, restart_s=restart_s)
-    assert len(str(refused.value)) < 300
+def test_a_run_that_cannot_end_is_refused_before_it_begins(name):
+    for steps, round_s, restart_s in ((1e308, 360.0, 10.0), (9e15, 360.0, 10.0), (1e12, 0.001, 0.0),
+                                      (9e15, 1e-9, 0.0), (1e308, 1e-300, 0.0)):
+        with pytest.raises(InputError, match="rounds of|has .* steps|horizon|no step|longer") as refused:
+            report_of(single(steps), name, round_s=round_s, restart_s=restart_s)
+        assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("name", list(POLICIES))
