@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 import os
@@ -37,72 +38,31 @@ __all__ = ['COMMANDS', 'main']
 REPOSITORY = "https://github.com/sched-lab/sched_lab"
 
 
-class Entry(NamedTuple):
-    """Where a command is, and what it does."""
-
-    name: str
-    module: str
-    function: str
-    help: str
-
-
-COMMANDS = (
-    Entry("inflate", "sched_lab.online.command", "inflate_command",
-          "Let random tasks arrive on an empty cluster until it is full, and record every step."),
-    Entry("sweep", "sched_lab.online.command", "sweep_command",
-          "Run every policy of a study on every trace and seed; what is finished is kept."),
-    Entry("andreas", "sched_lab.andreas.command", "andreas_command",
-          "Schedule training jobs with due dates on nodes with energy prices, now or for a whole "
-          "day."),
-    Entry("andreas serve", "sched_lab.andreas.service_command", "andreas_serve_command",
-          "Run the job manager of ANDREAS as a service: submit, cancel and report jobs, read the "
-          "plan."),
-    Entry("hadar", "sched_lab.hadar.command", "hadar_command",
-          "Share GPUs of different speed among training jobs, round by round, until all are done."),
-    Entry("far", "sched_lab.far.command", "far_command",
-          "Cut GPUs into instances (MIG) and schedule a batch of tasks on them."),
-    Entry("far-run", "sched_lab.far.command", "far_run_command",
-          "Schedule a batch as `far` does, and carry it out: every task is a shell command on an "
-          "instance of its own."),
-    Entry("read", "sched_lab.fleet.command", "read_command",
-          "Read a dump of a cluster or a trace into two tables, nodes and tasks, and a ledger."),
-    Entry("check", "sched_lab.fleet.command", "check_command",
-          "Look for all that cannot be right in a cluster: impossible rows, GPUs that are booked "
-          "twice, slips of units and clocks."),
-    Entry("replay", "sched_lab.fleet.command", "replay_command",
-          "Replay the tasks of a cluster at their times under several policies, and compare."),
-    Entry("explain", "sched_lab.fleet.ask.questions", "explain_command",
-          "Explain why a policy puts a task on a node, and what every other node lacks."),
-    Entry("place", "sched_lab.fleet.ask.questions", "place_command",
-          "Place the next tasks on a cluster as it stands, by any policy."),
-    Entry("move", "sched_lab.fleet.ask.questions", "move_command",
-          "Find the migrations that free most whole GPUs, or save most watts."),
-    Entry("day", "sched_lab.fleet.ask.day_command", "day_command",
-          "Let days pass on the nodes of a cluster, with and without the idea of each paper."),
-    Entry("recommend", "sched_lab.fleet.live.bridge_command", "recommend_command",
-          "Say where each pending pod of a dump should go, and what is in the way of those that "
-          "cannot run."),
-    Entry("serve", "sched_lab.fleet.live.bridge_command", "serve_command",
-          "Answer a live kube-scheduler as its extender, by any policy."),
-    Entry("hardware", "sched_lab.hardware_command", "hardware_command",
-          "Show what is known of GPUs, CPU packages and MIG instances, and who says so."),
-    Entry("calibrate", "sched_lab.hardware_command", "calibrate_command",
-          "Fit idle and full watts and the load curve of GPUs to a recording of DCGM's exporter."),
-    Entry("traces", "sched_lab.cli", "traces_command",
-          "Describe a node list and a trace; without any, the embedded default, and where the "
-          "public data is."),
-    Entry("fetch", "sched_lab.cli", "fetch_command",
-          "Download a public data set with its checksums: openb is Alibaba's GPU cluster trace of "
-          "2023."),
-    Entry("example", "sched_lab.cli", "example_command",
-          "Write small files to try the other commands with, and to start from: online for "
-          "inflate, sweep and traces."),
-    Entry("book", "sched_lab.cli", "book_command",
-          "Copy the chapters into a folder, and open them in JupyterLab."),
-    Entry("reproduce", "sched_lab.cli", "reproduce_command",
-          "List what computes the stored results of a family, compute it again, or check what is "
-          "stored."),
-)
+COMMANDS = {  # command -> module with its function, in the order of --help
+    "inflate": "online.command",
+    "sweep": "online.command",
+    "andreas": "andreas.command",
+    "andreas serve": "andreas.service_command",
+    "hadar": "hadar.command",
+    "far": "far.command",
+    "far-run": "far.command",
+    "read": "fleet.command",
+    "check": "fleet.command",
+    "replay": "fleet.command",
+    "explain": "fleet.ask.questions",
+    "place": "fleet.ask.questions",
+    "move": "fleet.ask.questions",
+    "day": "fleet.ask.day_command",
+    "recommend": "fleet.live.bridge_command",
+    "serve": "fleet.live.bridge_command",
+    "hardware": "hardware_command",
+    "calibrate": "hardware_command",
+    "traces": "cli",
+    "fetch": "cli",
+    "example": "cli",
+    "book": "cli",
+    "reproduce": "cli",
+}
 
 
 class Small(NamedTuple):
@@ -224,19 +184,29 @@ class OurCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+def function_of(command: str) -> str:
+    """Name of the function that carries a command out: `andreas_serve_command`."""
+    return f"{re.sub('[ -]', '_', command)}_command"
+
+
+def sentence_of(command: str) -> str:
+    """First paragraph of the docstring of a command, whose module need not be imported for that."""
+    source = PACKAGE.joinpath(*COMMANDS[command].split(".")).with_suffix(".py").read_text("utf-8")
+    function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
+                    and node.name == function_of(command))
+    return " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
+
+
 class Deferred(TyperCommand):
     """A line of the table, in place of a command that is not loaded yet."""
-
-    def __init__(self, entry: Entry) -> None:
-        super().__init__(entry.name, help=entry.help, rich_markup_mode="markdown")
-        self.entry = entry
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None,
                      **extra: Any) -> Any:
         """Load the command, and let it read its command line."""
-        function = getattr(import_module(self.entry.module), self.entry.function)
+        name = str(self.name)
+        function = getattr(import_module(f"sched_lab.{COMMANDS[name]}"), function_of(name))
         alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-        alone.command(self.entry.name, cls=OurCommand)(function)
+        alone.command(name, cls=OurCommand)(function)
         return typer.main.get_command(alone).make_context(info_name, args, parent, **extra)
 
 
@@ -245,7 +215,13 @@ class Table(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = {entry.name: Deferred(entry) for entry in COMMANDS}
+        self.commands = {name: Deferred(name, rich_markup_mode="markdown") for name in COMMANDS}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands, each of which now has its sentence beside it."""
+        for name, command in self.commands.items():
+            command.help = sentence_of(name)
+        return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command of two words, such as `andreas serve`, or else of one."""
@@ -326,8 +302,8 @@ def fetch_command(name: DataSet = "openb", to: CacheFolder = None) -> None:
 
 def families() -> list[str]:
     """Families that have commands, in the order of the table."""
-    modules = (entry.module.split(".") for entry in COMMANDS)
-    return list(dict.fromkeys(names[1] for names in modules if names[-1] == "command"))
+    modules = (module.split(".") for module in COMMANDS.values())
+    return list(dict.fromkeys(names[0] for names in modules if names[-1] == "command"))
 
 
 def name_of_family(family: str) -> str:
@@ -519,7 +495,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with contextlib.suppress(ValueError):  # not in the main thread: signals are not ours to handle
         signal.signal(signal.SIGTERM, lambda *_: jit.compiling_told.interrupt(jit.Terminated(143)))
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    is_own = arguments is None and words[0] in {entry.name for entry in COMMANDS}  # not a call
+    is_own = arguments is None and words[0] in COMMANDS  # not a call
     if is_own:
         signal.signal(signal.SIGINT,
                       lambda *_: jit.compiling_told.interrupt(KeyboardInterrupt()))

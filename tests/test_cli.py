@@ -18,7 +18,7 @@ import pytest
 
 from sched_lab import __version__
 from sched_lab.andreas.instances import TOY
-from sched_lab.cli import BOOK_PARTS, is_small
+from sched_lab.cli import BOOK_PARTS, function_of, is_small, sentence_of
 from sched_lab.cli import COMMANDS as COMMAND_TABLE
 from sched_lab.lab.frames import embedded, sha256
 from studies.reproduction import Claim, Experiment
@@ -304,11 +304,11 @@ def test_the_book_is_copied_once_and_never_over_the_files_of_others(files, capsy
 # --- the table of commands
 
 
-@pytest.mark.parametrize("entry", COMMAND_TABLE, ids=lambda entry: entry.name)
-def test_the_table_says_what_the_command_says(entry):
+@pytest.mark.parametrize("name", COMMAND_TABLE)
+def test_the_table_says_what_the_command_says(name):
     """The help of a line is the first paragraph of the docstring of the function it names."""
-    function = getattr(import_module(entry.module), entry.function)
-    assert entry.help == inspect.getdoc(function).partition("\n\n")[0].replace("\n", " ")
+    function = getattr(import_module(f"sched_lab.{COMMAND_TABLE[name]}"), function_of(name))
+    assert sentence_of(name) == inspect.getdoc(function).partition("\n\n")[0].replace("\n", " ")
 
 
 @pytest.mark.parametrize(("words", "is_it"), [
