@@ -19,7 +19,7 @@ from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.multibatch import ideal_s
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
 from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
-from sched_lab.fleet.ask.day_run import RESAMPLES, Parts, effects_of, parts_of, variants_of
+from sched_lab.fleet.ask.day_run import RESAMPLES, Prepared, effects_of, prepare_day, variants_of
 from sched_lab.fleet.replay.compare import interval_of
 from sched_lab.hadar.energy import check_energy, energy_of, watts_of
 from sched_lab.hadar.model import SECONDS_PER_HOUR
@@ -210,15 +210,15 @@ BILLED = ("nothing", "all")
 DAYS = tuple(range(4))
 
 
-def misled_parts(day: Day, most: float, rng: np.random.Generator) -> Parts:
-    """Parts of a day whose batches FAR plans with a wrong table."""
-    services, rooms, batches = parts_of(day)
+def misled_parts(day: Day, most: float, rng: np.random.Generator) -> Prepared:
+    """What is prepared of a day, its batches planned with a wrong table."""
+    services, rooms, batches = prepare_day(day)
     plans = []
     for work in day.batches:
         times_s = work.batch.times_s
         wrong = replace(work.batch, times_s=times_s * misjudged(most, times_s.shape, rng))
         plans.append(carried_out(far.simulate(work.mig, wrong, "far"), times_s))
-    return services, rooms, batches | {True: tuple(plans)}
+    return Prepared(services, rooms, batches | {True: tuple(plans)})
 
 
 def day_cell(trouble: str, seed: int) -> pd.DataFrame:

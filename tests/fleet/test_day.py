@@ -37,7 +37,7 @@ from sched_lab.fleet.ask.day_run import (
     Now,
     decide_plainly,
     effects_of,
-    parts_of,
+    prepare_day,
     report_of_days,
     run_day,
     seats_of,
@@ -64,7 +64,7 @@ def cluster_of(*models: str) -> Cluster:
 def small():
     """Return a day of five nodes, its parts, and what the plain variant made of it."""
     day = draw_day(nodes_of(cluster_of(*MODELS)), 3)
-    services, rooms, batches = parts_of(day)
+    services, rooms, batches = prepare_day(day)
     runs, end_s = train(day, rooms[False], TRAINERS["plain"])
     return day, rooms, Happened(services[False], runs, end_s, batches[False])
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from ...power import Power, cpu_power_w, gpu_power_w
 from ...traces import Tasks
 from ..read.tables import Ledger
 from ..replay.compare import slope_of
-from ..replay.problem import Problem, Schedule, power_of_problem
+from ..replay.problem import NO_CPU_POWER, Problem, Schedule
 from ..replay.rules import capacity_violations, place_violations, time_violations
 
 __all__ = ['Day', 'draw_day', 'Happened', 'check_day']
@@ -99,17 +99,13 @@ def trainable(cluster: Cluster, is_general: Truths) -> tuple[Integers, tuple[str
     return np.array(number, np.int64), names, list(columns.values())
 
 
-def cut_model(model: str) -> str:
-    """The MIG model of a GPU model, "" if it cannot be cut."""
-    return next((name for name in CUTTABLE if name in model.upper()), "")
-
-
 def kept_for_batches(cluster: Cluster) -> Texts:
     """(nodes,) MIG model of the nodes that are kept for batches: the first ones of each model."""
     kept = np.full(len(cluster), "", object)
     room = dict.fromkeys(CUTTABLE, MOST_CUT)
-    for node, model in enumerate(map(cut_model, cluster.gpu_model)):
-        gpus = int(cluster.num_gpus[node])
+    for node, (name, gpus) in enumerate(zip(cluster.gpu_model, cluster.num_gpus.tolist(),
+                                            strict=True)):
+        model = next((model for model in CUTTABLE if model in name.upper()), "")
         if model and 0 < gpus <= room[model]:
             kept[node] = model
             room[model] -= gpus
@@ -256,7 +252,7 @@ def small_models(nodes: Nodes) -> str:
 @lru_cache(maxsize=4)
 def power_of_nodes(nodes: Nodes) -> Power:
     """Power model of the nodes, as the replay has it."""
-    return power_of_problem(problem_with(nodes, *no_tasks()), nodes.power)
+    return nodes.power._replace(cpu_power_w=NO_CPU_POWER).of(nodes.cluster)
 
 
 def problem_with(nodes: Nodes, tasks: Tasks, submit_s: Floats, duration_s: Floats) -> Problem:
@@ -266,13 +262,6 @@ def problem_with(nodes: Nodes, tasks: Tasks, submit_s: Floats, duration_s: Float
     return Problem(nodes.cluster, tasks, nodes.group, submit_s, duration_s, np.full(count, np.nan),
                    np.full(count, -1), np.zeros(count, np.int64), nothing, nothing,
                    np.zeros(count, np.int64), Ledger().frame(), None)
-
-
-def no_tasks() -> tuple[Tasks, Floats, Floats]:
-    """No task, no times."""
-    none = np.zeros(0, np.int64)
-    texts = np.zeros(0, object)
-    return Tasks(texts, none, none, none, none, texts, texts), np.zeros(0), np.zeros(0)
 
 
 def draw_services(nodes: Nodes, rng: np.random.Generator) -> Problem:
@@ -305,20 +294,16 @@ def rates_of(speeds: Throughputs, key: str) -> tuple[Floats, Floats]:
     return speeds.rate[rows], speeds.spread_rate[rows]
 
 
-def trained_models(speeds: Throughputs) -> list[str]:
-    """Models of the table that run everywhere, on every number of GPUs."""
-    keys = dict.fromkeys(key for key, _ in speeds.row)
-    return [key for key in keys if all((key, count) in speeds.row for count in COUNTS)
-            and (rates_of(speeds, key)[0] > 0).all()]
-
-
 def draw_training(nodes: Nodes, rng: np.random.Generator) -> Training:
     """Jobs of Gavel's table, as many as suit the GPUs that can train."""
     gpus = int(nodes.cluster.num_gpus[nodes.train_type >= 0].sum())
     count = max(1, int(rng.poisson(JOBS_PER_GPU * gpus)))
-    keys = trained_models(nodes.speeds)
-    known = [rates_of(nodes.speeds, key) for key in keys]
-    chosen = rng.integers(len(keys), size=count)
+    row = nodes.speeds.row
+    models = [key for key in dict.fromkeys(key for key, _ in row)
+              if all((key, count) in row for count in COUNTS)]
+    known = [rates for rates in (rates_of(nodes.speeds, key) for key in models)
+             if (rates[0] > 0).all()]  # models that run everywhere, on every number of GPUs
+    chosen = rng.integers(len(known), size=count)
     rate, spread = (np.array([known[key][part] for key in chosen]) for part in (0, 1))
     most = int(nodes.cluster.num_gpus[nodes.train_type >= 0].max())  # GPUs that one node has
     size = np.minimum(rng.choice(len(COUNTS), count, p=[0.6, 0.25, 0.15]),
@@ -331,19 +316,6 @@ def draw_training(nodes: Nodes, rng: np.random.Generator) -> Training:
                     np.array(COUNTS)[size], rate, spread)
 
 
-def shares_for(mig: Mig) -> dict[int, float]:
-    """The mixed scaling of the FAR paper, equal shares where the sizes are others."""
-    mixed = SCALINGS["mixed"]
-    return mixed if tuple(mixed) == mig.sizes else {size: 1 / len(mig.sizes) for size in mig.sizes}
-
-
-def that_fit(mig: Mig, times_s: Floats, rng: np.random.Generator) -> Floats:
-    """The same times, infinite on sizes whose memory is too small for a task."""
-    least = rng.choice(3, len(times_s), p=[0.6, 0.25, 0.15])
-    least = np.minimum(least, len(mig.sizes) - 2)
-    return np.where(np.arange(len(mig.sizes)) < least[:, None], np.inf, times_s)
-
-
 def draw_batches(nodes: Nodes, rng: np.random.Generator) -> tuple[MigWork, ...]:
     """A nightly batch for each model that can be cut."""
     works = []
@@ -354,8 +326,12 @@ def draw_batches(nodes: Nodes, rng: np.random.Generator) -> tuple[MigWork, ...]:
         gpu = np.concatenate([np.arange(count) for count in counts])
         mig = far.mig_of(model, len(node))
         count = TASKS_PER_GPU * len(node)
-        drawn_s = generate_times(mig, count, shares_for(mig), ON_ONE_SLICE_S, rng)
-        times_s = that_fit(mig, drawn_s, rng)
+        mixed = SCALINGS["mixed"]
+        shares = mixed if tuple(mixed) == mig.sizes else dict.fromkeys(mig.sizes, 1 / len(mig.sizes))
+        drawn_s = generate_times(mig, count, shares, ON_ONE_SLICE_S, rng)
+        # the memory of some sizes is too small for a task
+        least = np.minimum(rng.choice(3, count, p=[0.6, 0.25, 0.15]), len(mig.sizes) - 2)
+        times_s = np.where(np.arange(len(mig.sizes)) < least[:, None], np.inf, drawn_s)
         name = np.array([f"{model}-{i}" for i in range(count)], object)
         works.append(MigWork(mig, Batch(name, times_s, np.full(count, "", object)), node, gpu,
                              RELEASE_S, BATCH_DUE_S, rng.uniform(*WEIGHTS_EUR_PER_S, count)))
@@ -366,15 +342,12 @@ PRICE_EUR = (*[0.16] * 6, *[0.24] * 4, *[0.18] * 6, *[0.34] * 5, *[0.22] * 3)
 CARBON_G = (*[300] * 6, *[380] * 4, *[220] * 6, *[450] * 5, *[350] * 3)
 
 
-def hourly(values: tuple[float, ...]) -> Rate:
-    """A day's hours, again and again until the horizon."""
-    hours = np.arange(0.0, HORIZON_S, 3600.0)
-    return Rate(hours, np.resize(np.array(values, float), len(hours)), HORIZON_S)
-
-
 def daily_tariff() -> Tariff:
-    """The tariff of the example."""
-    return Tariff(hourly(PRICE_EUR), hourly(CARBON_G),
+    """The tariff of the example: a day's hours, again and again until the horizon."""
+    hours = np.arange(0.0, HORIZON_S, 3600.0)
+    price, carbon = (Rate(hours, np.resize(np.array(values, float), len(hours)), HORIZON_S)
+                     for values in (PRICE_EUR, CARBON_G))
+    return Tariff(price, carbon,
                   "Energy costs 0.16 to 0.34 EUR/kWh and emits 220 to 450 g/kWh by the hour, an "
                   "assumption of the book.")
 
@@ -434,57 +407,35 @@ class Happened:
     batches: tuple[far.Schedule, ...]
 
 
-class Held(NamedTuple):
-    """Rows of a task table with places and times, for the whole of a day."""
-
-    name: Texts
-    cpu_milli: Integers
-    num_gpus: Integers
-    gpu_milli: Integers
-    group: Texts
-    schedule: Schedule
-
-
-def held_by_runs(runs: Runs) -> Held:
-    """What training holds."""
-    gpus = np.bitwise_count(runs.gpu_mask).astype(np.int64)
-    count = len(gpus)
-    return Held(np.array([f"job-{job}" for job in runs.job], object), WORKER_MILLI * gpus, gpus,
-                np.full(count, 1000), np.full(count, GENERAL, object), Schedule(*runs[1:]))
-
-
-def held_by_batch(work: MigWork, schedule: far.Schedule) -> Held:
-    """What a batch holds: of each GPU as many thousandths as its instances have slices."""
-    tree = work.mig.tree
-    on = tree.gpu[schedule.instance]
-    count = len(on)
-    milli = 1000 * tree.size[schedule.instance] // work.mig.num_slices
-    return Held(work.batch.name, np.full(count, TASK_MILLI), np.ones(count, np.int64), milli,
-                np.full(count, CUT, object),
-                Schedule(work.node[on], 1 << work.gpu[on], work.release_s + schedule.start_s,
-                         work.release_s + schedule.end_s - ROUNDING_S))
-
-
-def held_by_services(day: Day, services: Schedule) -> Held:
-    """What services hold."""
-    tasks = day.services.tasks
-    return Held(tasks.name, tasks.cpu_milli, tasks.num_gpus, tasks.gpu_milli, tasks.cpu_spec,
-                services)
+def tasks_in(group: str, name: Texts, cpu_milli: Integers, num_gpus: Integers,
+             gpu_milli: Integers) -> Tasks:
+    """Tasks of a placement group that ask for no memory and no model."""
+    count = len(name)
+    return Tasks(name, cpu_milli, np.zeros(count, np.int64), num_gpus, gpu_milli,
+                 np.full(count, "", object), np.full(count, group, object))
 
 
 def whole_day(day: Day, happened: Happened) -> tuple[Problem, Schedule]:
     """All that held anything, as one problem and one schedule."""
-    pairs = zip(day.batches, happened.batches, strict=True)
-    parts = [held_by_services(day, happened.services), held_by_runs(happened.runs),
-             *(held_by_batch(work, schedule) for work, schedule in pairs)]
-    columns = [np.concatenate([part[k] for part in parts]) for k in range(5)]
-    schedule = Schedule(*(np.concatenate([part.schedule[k] for part in parts]) for k in range(4)))
-    count = len(columns[0])
-    specs = np.full(count, "", object)
-    specs[:len(day.services.tasks)] = day.services.tasks.gpu_spec
-    tasks = Tasks(columns[0], columns[1], np.zeros(count, np.int64), columns[2], columns[3], specs,
-                  columns[4])
-    return problem_with(day.nodes, tasks, schedule.start_s,
+    runs = happened.runs
+    gpus = np.bitwise_count(runs.gpu_mask).astype(np.int64)
+    names = np.array([f"job-{job}" for job in runs.job], object)
+    parts = [(day.services.tasks, happened.services),
+             (tasks_in(GENERAL, names, WORKER_MILLI * gpus, gpus, np.full(len(gpus), 1000)),
+              Schedule(*runs[1:]))]
+    for work, schedule in zip(day.batches, happened.batches, strict=True):
+        tree = work.mig.tree
+        on = tree.gpu[schedule.instance]
+        milli = 1000 * tree.size[schedule.instance] // work.mig.num_slices
+        tasks = tasks_in(CUT, work.batch.name, np.full(len(on), TASK_MILLI),
+                         np.ones(len(on), np.int64), milli)
+        parts.append((tasks, Schedule(
+            work.node[on], 1 << work.gpu[on], work.release_s + schedule.start_s,
+            work.release_s + schedule.end_s - ROUNDING_S)))
+    held = Tasks(*(np.concatenate([getattr(tasks, field.name) for tasks, _ in parts])
+                   for field in fields(Tasks)))
+    schedule = Schedule(*map(np.concatenate, zip(*(times for _, times in parts), strict=True)))
+    return problem_with(day.nodes, held, schedule.start_s,
                         schedule.end_s - schedule.start_s), schedule
 
 
@@ -530,18 +481,13 @@ def job_faults(day: Day, job: int, runs: pd.DataFrame, end_s: float) -> Iterator
         yield f"job {job} ends at {end_s} s, and its last run at {last_s} s"
 
 
-def training_faults(day: Day, happened: Happened) -> Iterator[str]:
-    """What is wrong with any job."""
-    frame = pd.DataFrame(happened.runs._asdict())
-    parts = dict(iter(frame.groupby("job")))
-    for job, end_s in enumerate(happened.end_s.tolist()):
-        yield from job_faults(day, job, parts.get(job, frame[:0]), end_s)
-
-
 def faults_of(day: Day, happened: Happened) -> Iterator[str]:
     """Every violated constraint, in a sentence."""
     yield from service_faults(day, happened.services)
-    yield from training_faults(day, happened)
+    frame = pd.DataFrame(happened.runs._asdict())
+    runs = dict(iter(frame.groupby("job")))
+    for job, end_s in enumerate(happened.end_s.tolist()):
+        yield from job_faults(day, job, runs.get(job, frame[:0]), end_s)
     problem, schedule = whole_day(day, happened)
     yield from place_violations(problem, schedule, np.zeros(len(schedule.node), bool))
     yield from capacity_violations(problem, schedule)
@@ -577,41 +523,6 @@ def holdings_of(day: Day, happened: Happened) -> Holdings:
                     end_s)
 
 
-def energy_of(day: Day, happened: Happened) -> dict[str, float]:
-    """Energy, its cost and its CO2 until the horizon."""
-    price, carbon, _ = day.tariff
-    edges_s = with_edges(np.array([0.0, HORIZON_S]), [price, carbon])
-    fine = meter(day.nodes.cluster, holdings_of(day, happened), power_of_nodes(day.nodes), edges_s,
-                 asleep_after_s=ASLEEP_AFTER_S, asleep_w=ASLEEP_W)
-    hours = np.diff(edges_s) / 3600
-    return {"energy_kwh": float((fine["asleep_w"] * hours).sum() / 1000),
-            "energy_eur": float(amounts_in(fine, price, "asleep_w").sum()),
-            "co2_kg": float(amounts_in(fine, carbon, "asleep_w").sum() / 1000)}
-
-
-def late_s_of(day: Day, happened: Happened) -> tuple[Floats, Floats]:
-    """Lateness of jobs, and of tasks of batches."""
-    late = np.maximum(0.0, happened.end_s - day.training.due_s)
-    of_tasks = [np.maximum(0.0, work.release_s + schedule.end_s - work.due_s)
-                for work, schedule in zip(day.batches, happened.batches, strict=True)]
-    return late, np.concatenate([np.zeros(0), *of_tasks])
-
-
-def penalties_of(day: Day, happened: Happened) -> dict[str, float]:
-    """Weighted lateness, and what the work waited."""
-    jobs_s, tasks_s = late_s_of(day, happened)
-    weights = np.concatenate([np.zeros(0), *(work.weight_eur_per_s for work in day.batches)])
-    waits_s = happened.services.start_s - day.services.submit_s
-    begins_s = pd.Series(happened.runs.start_s).groupby(happened.runs.job).min().to_numpy()
-    spans = [schedule.makespan_s for schedule in happened.batches]
-    return {"job_penalty_eur": float(jobs_s @ day.training.weight_eur_per_s),
-            "batch_penalty_eur": float(tasks_s @ weights), "late_jobs": float((jobs_s > 0).sum()),
-            "mean_jct_h": float((happened.end_s - day.training.submit_s).mean() / 3600),
-            "job_wait_h": float((begins_s - day.training.submit_s).mean() / 3600),
-            "service_wait_min": float(waits_s.mean() / 60),
-            "makespan_h": max(spans, default=0.0) / 3600}
-
-
 def bill_of_day(day: Day, happened: Happened) -> dict[str, float]:
     """What a day came to.
 
@@ -624,9 +535,33 @@ def bill_of_day(day: Day, happened: Happened) -> dict[str, float]:
     energy_kwh, energy_eur, co2_kg, job_penalty_eur, batch_penalty_eur, total_eur, late_jobs,
     mean_jct_h and job_wait_h (jobs), service_wait_min, makespan_h (longest batch)
     """
-    bill = {**energy_of(day, happened), **penalties_of(day, happened)}
-    parts = ("energy_eur", "job_penalty_eur", "batch_penalty_eur")
-    return {**bill, "total_eur": sum(bill[name] for name in parts)}
+    price, carbon, _ = day.tariff
+    edges_s = with_edges(np.array([0.0, HORIZON_S]), [price, carbon])
+    fine = meter(day.nodes.cluster, holdings_of(day, happened), power_of_nodes(day.nodes), edges_s,
+                 asleep_after_s=ASLEEP_AFTER_S, asleep_w=ASLEEP_W)
+    hours = np.diff(edges_s) / 3600
+    runs = happened.runs
+    submit_s = day.training.submit_s
+    late_s = np.maximum(0.0, happened.end_s - day.training.due_s)
+    begins_s = pd.Series(runs.start_s).groupby(runs.job).min().to_numpy()
+    waits_s = happened.services.start_s - day.services.submit_s
+    pairs = list(zip(day.batches, happened.batches, strict=True))
+    tasks_late_s = np.concatenate([np.zeros(0), *(np.maximum(
+        0.0, work.release_s + schedule.end_s - work.due_s) for work, schedule in pairs)])
+    weights = np.concatenate([np.zeros(0), *(work.weight_eur_per_s for work in day.batches)])
+    bill = {
+        "energy_kwh": float((fine["asleep_w"] * hours).sum() / 1000),
+        "energy_eur": float(amounts_in(fine, price, "asleep_w").sum()),
+        "co2_kg": float(amounts_in(fine, carbon, "asleep_w").sum() / 1000),
+        "job_penalty_eur": float(late_s @ day.training.weight_eur_per_s),
+        "batch_penalty_eur": float(tasks_late_s @ weights),
+        "late_jobs": float((late_s > 0).sum()),
+        "mean_jct_h": float((happened.end_s - submit_s).mean() / 3600),
+        "job_wait_h": float((begins_s - submit_s).mean() / 3600),
+        "service_wait_min": float(waits_s.mean() / 60),
+        "makespan_h": max((schedule.makespan_s for _, schedule in pairs), default=0.0) / 3600}
+    return {**bill, "total_eur": sum(
+        bill[name] for name in ("energy_eur", "job_penalty_eur", "batch_penalty_eur"))}
 
 
 class Prices(NamedTuple):

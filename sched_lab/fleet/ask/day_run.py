@@ -67,34 +67,25 @@ class Room(NamedTuple):
     stranded_gpu: float
 
 
-def taken_by_services(day: Day, services: Schedule) -> tuple[Integers, Integers]:
-    """Milli-GPU of each GPU (ticks, nodes, GPUs) and milli-vCPU (ticks, nodes) that they hold."""
+def room_of(day: Day, services: Schedule) -> Room:
+    """What services leave to training, tick by tick."""
     cluster = day.nodes.cluster
-    gpu = np.zeros((NUM_TICKS, len(cluster), int(cluster.num_gpus.max())), np.int64)
-    cpu = np.zeros(gpu.shape[:2], np.int64)
     tasks = day.services.tasks
+    gpu = np.zeros((NUM_TICKS, len(cluster), int(cluster.num_gpus.max())), np.int64)  # milli held
+    cpu = np.zeros(gpu.shape[:2], np.int64)
     bits = services.gpu_mask[:, None] >> np.arange(gpu.shape[2]) & 1
     for task, (node, start_s, end_s) in enumerate(zip(services.node, services.start_s,
                                                       services.end_s, strict=True)):
         during = slice(int(start_s / TICK_S), int(end_s / TICK_S))
         gpu[during, node] += tasks.gpu_milli[task] * bits[task]
         cpu[during, node] += tasks.cpu_milli[task]
-    return gpu, cpu
-
-
-def room_of(day: Day, services: Schedule) -> Room:
-    """What services leave to training, tick by tick."""
-    cluster = day.nodes.cluster
-    gpu, cpu = taken_by_services(day, services)
     exists = np.arange(gpu.shape[2]) < cluster.num_gpus[:, None]
     is_whole = (gpu == 0) & exists
-    workers = (cluster.cpu_milli - cpu) // WORKER_MILLI
-    usable = np.minimum(is_whole.sum(axis=2), workers)
-    of_day = slice(int(24 * 3600 / TICK_S))
+    usable = np.minimum(is_whole.sum(axis=2), (cluster.cpu_milli - cpu) // WORKER_MILLI)
     free = ((1000 - gpu) * exists).sum(axis=2) / 1000 - usable
-    general = day.nodes.mig_model == ""
-    stranded = float(free[of_day][:, general].sum(axis=1).mean())
-    return Room(is_whole, np.where(day.nodes.train_type >= 0, usable, 0), stranded)
+    first_day = slice(int(24 * 3600 / TICK_S))
+    stranded = free[first_day][:, day.nodes.mig_model == ""].sum(axis=1).mean()
+    return Room(is_whole, np.where(day.nodes.train_type >= 0, usable, 0), float(stranded))
 
 
 Places = dict[int, dict[int, int]]  # job -> node -> GPUs
@@ -150,26 +141,35 @@ def costs_eur_per_h(day: Day, is_blind: bool) -> Floats:
     return watt_hours / 1000 * float(day.tariff.price.value.mean())
 
 
-def fleet_of(day: Day, is_blind: bool, node: Integers, free: Integers) -> andreas.Fleet:
-    """Some nodes and their open GPUs in the terms of ANDREAS."""
-    types = known_rates(day, is_blind)[1]
+def places_by_andreas(day: Day, now: Now, jobs: Integers, free: Integers, is_blind: bool,
+                      decide: Callable[..., andreas.Assignment],
+                      gpus: Integers | None = None) -> Places:
+    """Where a rule of ANDREAS puts some jobs, in its terms and back.
+
+    Parameters
+    ----------
+    day, now : what there is
+    jobs, free : (some,) who asks; (nodes,) GPUs that are open to them
+    is_blind : whether the rule takes all types for one
+    decide : the rule, asked with fleet, jobs and time
+    gpus : (jobs,) numbers of GPUs that must be; None if the rule chooses them
+    """
+    node = np.flatnonzero(free > 0)
+    if not len(node) or not len(jobs):
+        return {}
+    rate, types = known_rates(day, is_blind)
     num_types = int(types.max()) + 1
-    return andreas.Fleet(types[node], free[node], np.repeat(np.arange(num_types), len(COUNTS)),
-                         np.tile(np.array(COUNTS), num_types), costs_eur_per_h(day, is_blind))
-
-
-def queue_of(day: Day, now: Now, jobs: Integers, rate: Floats) -> andreas.Jobs:
-    """Some jobs in the terms of ANDREAS: run times of what is left, types first, then counts."""
+    fleet = andreas.Fleet(types[node], free[node], np.repeat(np.arange(num_types), len(COUNTS)),
+                          np.tile(np.array(COUNTS), num_types), costs_eur_per_h(day, is_blind))
+    # run times of what is left, types first, then counts
     times_s = now.left[jobs, None, None] / rate[jobs].transpose(0, 2, 1)
     training = day.training
-    return andreas.Jobs(training.submit_s[jobs], training.due_s[jobs],
-                        training.weight_eur_per_s[jobs],
-                        np.ascontiguousarray(times_s.reshape(len(jobs), -1)))
-
-
-def places_in(assigned: andreas.Assignment, fleet: andreas.Fleet, jobs: Integers,
-              node: Integers) -> Places:
-    """What ANDREAS assigned, by the numbers of the day."""
+    queue = andreas.Jobs(training.submit_s[jobs], training.due_s[jobs],
+                         training.weight_eur_per_s[jobs],
+                         np.ascontiguousarray(times_s.reshape(len(jobs), -1)))
+    if gpus is not None:
+        queue.times_s[np.tile(np.array(COUNTS), num_types) != gpus[jobs, None]] = np.inf
+    assigned = decide(fleet, queue, now.at_s)
     return {int(jobs[i]): {int(node[assigned.node[i]]):
                            int(fleet.configuration_gpus[assigned.configuration[i]])}
             for i in np.flatnonzero(assigned.node >= 0)}
@@ -192,14 +192,8 @@ def decide_plainly(day: Day, now: Now) -> Places:
     """EDF on the users' numbers of GPUs, blind to types, without preemption."""
     kept, free = that_stay(day, now)
     jobs = np.array([job for job in now.active if job not in kept], np.int64)
-    node = np.flatnonzero(free > 0)
-    if not len(jobs) or not len(node):
-        return kept
-    rate, _ = known_rates(day, True)
-    fleet = fleet_of(day, True, node, free)
-    queue = queue_of(day, now, jobs, rate)
-    queue.times_s[np.array(COUNTS) != day.training.gpus[jobs, None]] = np.inf
-    return kept | places_in(assign_by_rule(fleet, queue, now.at_s, edf), fleet, jobs, node)
+    return kept | places_by_andreas(day, now, jobs, free, True, partial(assign_by_rule, rule=edf),
+                                    day.training.gpus)
 
 
 def settled(day: Day, now: Now, types: Integers, wanted: Places) -> Places:
@@ -227,51 +221,42 @@ def settled(day: Day, now: Now, types: Integers, wanted: Places) -> Places:
 
 def decide_by_pressure(day: Day, now: Now, *, is_blind: bool) -> Places:
     """Number of GPUs and order as ANDREAS decides; with the types, too, if not blind."""
-    node = np.flatnonzero(now.free > 0)
-    if not len(node):
-        return {}
-    rate, types = known_rates(day, is_blind)
-    fleet = fleet_of(day, is_blind, node, now.free)
-    queue = queue_of(day, now, now.active, rate)
-    assigned = andreas.policy_of("greedy")(fleet, queue, now.at_s)
-    return settled(day, now, types, places_in(assigned, fleet, now.active, node))
+    wanted = places_by_andreas(day, now, now.active, now.free, is_blind,
+                               andreas.policy_of("greedy"))
+    return settled(day, now, known_rates(day, is_blind)[1], wanted)
 
 
-def gang_jobs(day: Day, gpus: Integers) -> GangJobs:
-    """All jobs in the terms of Hadar, with gangs of this size."""
-    training = day.training
-    row = np.arange(len(gpus))
-    size = np.searchsorted(COUNTS, gpus)
-    return GangJobs(training.submit_s, training.steps, gpus, np.ones(len(gpus)),
-                    np.ascontiguousarray(training.rate[row, size]),
-                    np.ascontiguousarray(training.spread[row, size]))
-
-
-def round_of_hadar(day: Day, now: Now, jobs: GangJobs, active: Integers) -> Places:
-    """Who of some jobs runs where, by Hadar's prices."""
+def places_by_hadar(day: Day, now: Now, gpus: Integers, active: Integers) -> Places:
+    """Who of some jobs runs where on (jobs,) so many GPUs, by Hadar's prices."""
     node = np.flatnonzero(now.free > 0)
     if not len(node) or not len(active):
         return {}
+    training = day.training
+    row = np.arange(len(gpus))
+    size = np.searchsorted(COUNTS, gpus)
+    jobs = GangJobs(training.submit_s, training.steps, gpus, np.ones(len(gpus)),
+                    np.ascontiguousarray(training.rate[row, size]),
+                    np.ascontiguousarray(training.spread[row, size]))
     number = {int(one): i for i, one in enumerate(node)}
     whole = {job: place for job, place in now.places.items()
-             if sum(place.values()) == jobs.workers[job]
-             and all(now.free[at] >= gpus for at, gpus in place.items())}
-    old = sorted((job, number[at], gpus) for job, place in whole.items()
-                 for at, gpus in place.items())
+             if sum(place.values()) == gpus[job]
+             and all(now.free[at] >= held for at, held in place.items())}
+    old = sorted((job, number[at], held) for job, place in whole.items()
+                 for at, held in place.items())
     previous = Allocation(*np.array(old, np.int64).reshape(-1, 3).T.copy())
     gangs = Gangs(day.nodes.train_type[node], now.free[node])
     none = np.zeros(len(now.left))
     state = State(gangs, jobs, now.at_s, active, now.left, previous, none, none)
     found = Hadar(round_s=TICK_S, restart_s=RESTART_S).allocate(state)
     places: Places = {}
-    for job, at, gpus in zip(*(column.tolist() for column in found), strict=True):
-        places.setdefault(job, {})[int(node[at])] = gpus
+    for job, at, held in zip(*(column.tolist() for column in found), strict=True):
+        places.setdefault(job, {})[int(node[at])] = held
     return places
 
 
 def decide_by_price(day: Day, now: Now) -> Places:
     """Hadar's round on the users' numbers of GPUs."""
-    return round_of_hadar(day, now, gang_jobs(day, day.training.gpus), now.active)
+    return places_by_hadar(day, now, day.training.gpus, now.active)
 
 
 def decide_by_both(day: Day, now: Now) -> Places:
@@ -281,7 +266,7 @@ def decide_by_both(day: Day, now: Now) -> Places:
     for job, place in chosen.items():
         gpus[job] = sum(place.values())
     active = np.array(sorted(chosen), np.int64)
-    return round_of_hadar(day, now, gang_jobs(day, gpus), active)
+    return places_by_hadar(day, now, gpus, active)
 
 
 TRAINERS: Mapping[str, Decide] = {
@@ -326,7 +311,7 @@ def seats_of(places: Places, held: Places, is_whole: Truths) -> Places:
     return seats
 
 
-class Ledger:
+class RunLog:
     """Runs under way, and those that are over."""
 
     def __init__(self) -> None:
@@ -350,23 +335,24 @@ class Ledger:
                 self.since_s[job] = now_s
 
 
-def pass_tick(day: Day, ledger: Ledger, now_s: float, left: Floats, end_s: Floats) -> None:
+def pass_tick(day: Day, log: RunLog, now_s: float, left: Floats, end_s: Floats) -> None:
     """Let the running jobs run until the next tick."""
-    for job, seat in list(ledger.held.items()):
+    for job, seat in list(log.held.items()):
         node, mask = (np.array(part) for part in zip(*seat.items(), strict=True))
         pace = pace_of(day, job, node, mask)
-        begin_s = now_s + (RESTART_S if ledger.since_s[job] == now_s else 0.0)
+        begin_s = now_s + (RESTART_S if log.since_s[job] == now_s else 0.0)
         needs_s = left[job] / pace
         if begin_s + needs_s <= now_s + TICK_S:
             left[job] = 0.0
             end_s[job] = begin_s + needs_s
-            ledger.close(job, end_s[job])
+            log.close(job, end_s[job])
         else:
             left[job] -= pace * (now_s + TICK_S - begin_s)
 
 
-def train(day: Day, room: Room, decide: Decide) -> tuple[Runs, Floats]:
-    """Run all jobs on what services leave.
+def train(day: Day, room: Room, decide: Decide,
+          believed: Day | None = None) -> tuple[Runs, Floats]:
+    """Run all jobs on what services leave; who decides takes the day for the one that is believed.
 
     Raises
     ------
@@ -375,21 +361,21 @@ def train(day: Day, room: Room, decide: Decide) -> tuple[Runs, Floats]:
     submit_s = day.training.submit_s
     left = day.training.steps.copy()
     end_s = np.full(len(left), np.nan)
-    ledger = Ledger()
+    log = RunLog()
     for tick in range(NUM_TICKS):
         now_s = tick * TICK_S
         active = np.flatnonzero((submit_s <= now_s) & (left > 0))
         if not len(active):
             continue
         counts = {job: {node: mask.bit_count() for node, mask in seat.items()}
-                  for job, seat in ledger.held.items()}
-        places = decide(day, Now(now_s, active, left, room.usable[tick], counts))
-        ledger.move(seats_of(places, ledger.held, room.is_whole[tick]), now_s)
-        pass_tick(day, ledger, now_s, left, end_s)
+                  for job, seat in log.held.items()}
+        places = decide(believed or day, Now(now_s, active, left, room.usable[tick], counts))
+        log.move(seats_of(places, log.held, room.is_whole[tick]), now_s)
+        pass_tick(day, log, now_s, left, end_s)
     if (left > 0).any():
         raise InputError(f"{int((left > 0).sum())} jobs are not done {HORIZON_S / 3600:g} h after "
                          "the day began", mend="give a cluster with more GPUs for training")
-    job, node, mask, start_s, stop_s = zip(*ledger.rows, strict=True)
+    job, node, mask, start_s, stop_s = zip(*log.rows, strict=True)
     return Runs(np.array(job), np.array(node), np.array(mask), np.array(start_s),
                 np.array(stop_s)), end_s
 
@@ -405,53 +391,41 @@ TRAINER = {(False, False): "plain", (True, False): "andreas", (False, True): "ha
 EXTRA = {"types": ("", "andreas-types"), "PF types": ("PF", "andreas-types")}
 
 
-def cut(day: Day, has_far: bool) -> tuple[far.Schedule, ...]:
-    """Schedules of the batches."""
-    return tuple(far.simulate(work.mig, work.batch,
-                              "far" if has_far else f"fixpart:{FIXED[work.mig.model]}")
-                 for work in day.batches)
+class Prepared(NamedTuple):
+    """What does not depend on training: services, what they leave, and batches, by `has the idea`."""
+
+    services: dict[bool, Schedule]
+    rooms: dict[bool, Room]
+    batches: dict[bool, tuple[far.Schedule, ...]]
 
 
-Plans = dict[bool, tuple[far.Schedule, ...]]
-
-
-def parts_of(day: Day) -> tuple[dict[bool, Schedule], dict[bool, Room], Plans]:
+def prepare_day(day: Day) -> Prepared:
     """Services, what they leave, and batches, without and with the idea."""
     services = {on: replay(day.services, policy, backfill="first-fit", power=day.nodes.power)
                 for on, policy in SERVICE_POLICY.items()}
-    rooms = {on: room_of(day, schedule) for on, schedule in services.items()}
-    return services, rooms, {on: cut(day, on) for on in (False, True)}
+    return Prepared(services, {on: room_of(day, schedule) for on, schedule in services.items()}, {
+        on: tuple(far.simulate(work.mig, work.batch, "far" if on else
+                               f"fixpart:{FIXED[work.mig.model]}") for work in day.batches)
+        for on in (False, True)})
 
 
-def taking_it_for(believed: Day, decide: Decide) -> Decide:
-    """Decide as if the day were another one."""
-    def decide_so(_: Day, now: Now) -> Places:
-        return decide(believed, now)
-
-    return decide_so
-
-
-Parts = tuple[dict[bool, Schedule], dict[bool, Room], Plans]
-
-
-def variants_of(day: Day, parts: Parts,
+def variants_of(day: Day, prepared: Prepared,
                 believed: Day | None = None) -> Iterator[tuple[str, Happened, float]]:
     """What each variant makes of a day, checked, and the GPU that its services strand.
 
     Parameters
     ----------
-    day, parts : what is true, and `parts_of` it
+    day, prepared : what is true, and `prepare_day` of it
     believed : what those who decide about jobs take the day for; the truth if left out
     """
-    services, rooms, batches = parts
+    services, rooms, batches = prepared
     cases = [(name, name, TRAINER["A" in name, "H" in name]) for name in VARIANTS]
     cases += [(name, *case) for name, case in EXTRA.items()]
     trained: dict[tuple[bool, str], tuple[Runs, Floats]] = {}
     for name, ideas, trainer in cases:
         has_p = "P" in ideas
         if (has_p, trainer) not in trained:
-            decide = taking_it_for(believed or day, TRAINERS[trainer])
-            trained[has_p, trainer] = train(day, rooms[has_p], decide)
+            trained[has_p, trainer] = train(day, rooms[has_p], TRAINERS[trainer], believed)
         happened = Happened(services[has_p], *trained[has_p, trainer], batches["F" in ideas])
         check_day(day, happened)
         yield name, happened, rooms[has_p].stranded_gpu
@@ -473,12 +447,11 @@ def run_day(day: Day) -> pd.DataFrame:
     ------
     InputError : the work of the day does not fit before the horizon
     """
-    parts = parts_of(day)
     bound = bound_of_day(day)
     return pd.DataFrame([
         {"variant": name, **bill_of_day(day, happened), "stranded_gpu": stranded_gpu,
          "bound_kwh": bound["energy_kwh"], "bound_eur": bound["total_eur"]}
-        for name, happened, stranded_gpu in variants_of(day, parts)])
+        for name, happened, stranded_gpu in variants_of(day, prepare_day(day))])
 
 
 RESAMPLES = 2000
