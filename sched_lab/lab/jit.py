@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, update_wrapper
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -218,31 +218,56 @@ def _compiled(function: Any, options: dict[str, Any], form: str) -> Any:
     return compiled
 
 
-def _two_forms(function: F, options: dict[str, Any]) -> F:
-    """A form to call from Python that lets compiled callers have another one, without an entry from Python.
+class Compiled:
+    """A compiled function that lets compiled callers have another form of it, without an entry from Python.
 
     That entry takes arguments apart and puts results together; to compile it took as long as the function itself, and
     most functions are called from compiled code only. A function that compiled code calls is compiled a second time if
     Python calls it too. With one form alone a first `sched-lab inflate` takes 40 s of CPU in place of 20.
     """
-    unliteral: Any = import_module("numba.core.types").unliteral
-    outer: Any = _compiled(function, options, "from Python")
-    if hasattr(outer, "get_call_template") and hasattr(outer, "get_overload"):
 
-        @cache
-        def inner() -> Any:
-            return _compiled(function, options | {"no_cpython_wrapper": True}, "from compiled code")
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self.options = options
 
-        def template_for(arguments: Any, keywords: Any) -> Any:
-            """One form for all numbers: numba would make one more for a variable that begins as a literal."""
-            plain = {name: unliteral(kind) for name, kind in keywords.items()}
-            return inner().get_call_template(tuple(map(unliteral, arguments)), plain)
+    @cached_property
+    def outer(self) -> Any:
+        """The form that Python calls."""
+        return _compiled(self.py_func, self.options, "from Python")
 
-        outer.inner = inner
-        outer.get_call_template = template_for
-        outer.get_overload = lambda signature: inner().get_overload(signature)
-    compiled: F = outer
-    return compiled
+    @cached_property
+    def inner(self) -> Any:
+        """The form that compiled code calls."""
+        return _compiled(self.py_func, self.options | {"no_cpython_wrapper": True}, "from compiled code")
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.outer(*arguments, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.outer, name)
+
+    def __reduce__(self) -> str:
+        return self.py_func.__qualname__
+
+
+@cache
+def _show_inner() -> None:
+    """Tell numba what compiled code calls when it names a function of ours."""
+    kinds: Any = import_module("numba.types")
+    extending: Any = import_module("numba.extending")
+
+    class Inner(kinds.Dispatcher):  # type: ignore[misc]
+        """One form for all numbers: numba would make one more for a variable that begins as a literal."""
+
+        def get_call_type(self, context: Any, arguments: Any, keywords: Any) -> Any:
+            plain = {name: kinds.unliteral(kind) for name, kind in keywords.items()}
+            return super().get_call_type(context, tuple(map(kinds.unliteral, arguments)), plain)
+
+    extending.register_model(Inner)(extending.models.OpaqueModel)
+    extending.typeof_impl.register(Compiled)(lambda function, _: Inner(function.inner))
 
 
 class Turns:
@@ -405,12 +430,21 @@ def njit(**options: Any) -> Callable[[F], F]:
     if is_interpreted:
         return lambda function: function
     try:
-        import numba  # noqa: F401
+        import numba
     except ImportError:
+        return lambda function: function
+    config: Any = numba.config
+    if config.DISABLE_JIT:
         return lambda function: function
     _emit_late()
     _listen()
-    return lambda function: _two_forms(function, {"no_cfunc_wrapper": True} | options)
+    _show_inner()
+
+    def compiled(function: F) -> F:
+        either: Any = Compiled(function, {"no_cfunc_wrapper": True} | options)
+        return either       # it is called as the function is
+
+    return compiled
 
 
 @lru_cache(maxsize=256)
