@@ -255,6 +255,29 @@ def thrice(n):
 """
 
 
+def test_python_runs_compiled_functions_itself_where_there_is_little_to_do(monkeypatch):
+    pytest.importorskip("numba")
+
+    @compat.njit()
+    def double(x):
+        return 2 * x
+
+    @compat.njit()
+    def quadruple(x):
+        return double(double(x))
+
+    monkeypatch.delenv("SCHED_LAB_COMPILE", raising=False)
+    with compat.interpreted(True):
+        assert quadruple(4) == 16 and compat.first_class(double, 1) is double
+    assert not quadruple.signatures and not double.signatures and not double.inner.signatures
+    for said, is_small, is_compiled in (("never", False, False), ("always", True, True), ("", False, True)):
+        monkeypatch.setenv("SCHED_LAB_COMPILE", said)
+        with compat.interpreted(is_small):
+            assert compat.runs_interpreted.get() != is_compiled
+    assert not compat.runs_interpreted.get()
+    assert quadruple(4) == 16 and len(quadruple.signatures) == 1
+
+
 def test_a_variable_that_begins_as_a_literal_makes_no_second_form():
     pytest.importorskip("numba")
 

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, cached_property, lru_cache, update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -218,6 +219,23 @@ def _compiled(function: Any, options: dict[str, Any], form: str) -> Any:
     return compiled
 
 
+runs_interpreted: ContextVar[bool] = ContextVar("runs_interpreted", default=False)
+
+
+@contextmanager
+def interpreted(is_small: bool) -> Iterator[None]:
+    """Let Python itself run compiled functions that the block calls, if there is less to do than to compile them.
+
+    The results are the same. Other threads go on with compiled code. `SCHED_LAB_COMPILE` says always or never.
+    """
+    said = os.environ.get("SCHED_LAB_COMPILE", "")
+    token = runs_interpreted.set(said == "never" or (said != "always" and is_small))
+    try:
+        yield
+    finally:
+        runs_interpreted.reset(token)
+
+
 class Compiled:
     """A compiled function that lets compiled callers have another form of it, without an entry from Python.
 
@@ -242,7 +260,8 @@ class Compiled:
         return _compiled(self.py_func, self.options | {"no_cpython_wrapper": True}, "from compiled code")
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self.outer(*arguments, **keywords)
+        function = self.py_func if runs_interpreted.get() else self.outer
+        return function(*arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -463,7 +482,7 @@ def first_class(function: F, *arguments: Any) -> F:
     numba can keep it on disk. Without numba, the function itself.
     """
     python = getattr(function, "py_func", None)
-    if python is None:
+    if python is None or runs_interpreted.get():
         return function
     import numba
 

@@ -3,6 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sched_lab.fleet.ask.explain import explain
 from sched_lab.fleet.ask.place import latest_s, place_tasks, present_of, with_new
 from sched_lab.fleet.read.tables import TASK_COLUMNS, with_columns
 from sched_lab.fleet.replay.problem import problem_of
@@ -45,6 +46,19 @@ def test_waiting_tasks_go_first_and_nothing_is_overfull():
     assert placed.headline == "fgd at 20 s: 1 of 1 waiting task and 1 of 2 new tasks placed"
     report = placed.report()
     assert report.summary["failed_for"] == {"gpu": 1} and list(report.tables) == ["placements.csv", "ledger.csv"]
+
+
+@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1"])
+def test_what_python_places_itself_is_what_compiled_code_places(policy, monkeypatch):
+    """So it is with what is explained: the same policies, conditions and draws."""
+    tables = tables_of([RUNS, OVER, WAITS, FUTURE])
+    answers = []
+    for said in ("never", "always"):
+        monkeypatch.setenv("SCHED_LAB_COMPILE", said)
+        placed = place_tasks(tables, tasks_named("a", "b", gpu_milli=300), policy, at_s=20)
+        found = explain(problem_of(tables), "task-2", policy)
+        answers.append((placed.table.to_csv(), found.as_json(), found.lines()))
+    assert answers[0] == answers[1]
 
 
 def test_parts_wishes_and_ledger_of_new_tasks():

@@ -17,6 +17,7 @@ from ...cluster import State
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Integers, Truths
 from ...lab.frames import InputError, Later
+from ...lab.jit import interpreted
 from ...lab.plots import policy_colours
 from ...lab.reports import Report
 from ...online.bid import put_prices
@@ -869,6 +870,9 @@ def objections_of(problem: Problem, row: int) -> list[str]:
             for node in range(len(problem.cluster))]
 
 
+MOST_INTERPRETED = 5_000  # times that a node looks at a task that may come
+
+
 def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | None = None,
             schedule: Schedule | None = None, power: PowerSettings | None = None,
             die: int = 0) -> Explanation:
@@ -903,9 +907,11 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     profiles, need, _, _ = counted_at(moment)
     if profiles:
         asked["mig_instances"] = dict(zip(profiles, need.tolist(), strict=True))
-    found = explained(moment, chosen, nodes, {
-        "task": asked, "at_s": at_s, "state": state, "running": int(is_running.sum()),
-        "zero": problem.zero})
+    looks = len(nodes) * len(moment.world.target.cpu_milli)
+    with interpreted(looks <= MOST_INTERPRETED):
+        found = explained(moment, chosen, nodes, {
+            "task": asked, "at_s": at_s, "state": state, "running": int(is_running.sum()),
+            "zero": problem.zero})
     if (node := problem.node[row]) < 0:
         return found
     name = str(problem.cluster.name[node])

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ...lab.arrays import Truths
 from ...lab.frames import InputError
+from ...lab.jit import interpreted
 from ...lab.reports import Report
 from ...online.inflation import failures_frame
 from ...online.model import Placements, Policy, PowerSettings, gpu_indices
@@ -123,6 +124,7 @@ class Placed:
                       self.headline)
 
 
+MOST_INTERPRETED = 20_000  # times that a task looks at a node
 COLUMNS = ["task", "came", "node", "gpu_list", "failed_for"]
 
 
@@ -142,6 +144,11 @@ def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
         "node": np.append(problem.cluster.name, "")[schedule.node[waits]],
         "gpu_list": ["-".join(map(str, gpu_indices(mask))) for mask in schedule.gpu_mask[waits]],
         "failed_for": [why.get(row, "") for row in waits.tolist()]}, columns=COLUMNS)
+
+
+def is_small(problem: Problem, is_running: Truths) -> bool:
+    """Whether tasks that do not run are sooner placed than the code for it is compiled."""
+    return bool((~is_running).sum() * len(problem.cluster) <= MOST_INTERPRETED)
 
 
 def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy = "fgd", *,
@@ -174,9 +181,10 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
     if is_running.all():  # there is nothing to decide
         schedule, table = recorded(problem), pd.DataFrame(columns=COLUMNS, dtype=object)
     else:
-        schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment,
-                          power=power)
-        table = table_of(problem, schedule, is_running, is_among(problem, names))
+        with interpreted(is_small(problem, is_running)):
+            schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment,
+                              power=power)
+            table = table_of(problem, schedule, is_running, is_among(problem, names))
     is_lost = (whole.node < 0) & (whole.start_s <= moment) & (
         whole.start_s + whole.duration_s > moment)
     name = policy if isinstance(policy, str) else policy.name
