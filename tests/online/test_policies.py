@@ -4,7 +4,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -269,6 +269,16 @@ def sum_by_hand(scores: list[list[int]], weights: list[int], normalise: list[int
     return total
 
 
+COMPILED: dict[Callable[..., None], Callable[..., None]] = {}
+
+
+def compiled(kernel: Callable[..., None], world: World, *arrays: np.ndarray) -> Callable[..., None]:
+    """Kernel in the form that can be called; the types of what it takes are looked at once, which takes 5 ms."""
+    if kernel not in COMPILED:
+        COMPILED[kernel] = first_class(kernel, world, 0, *arrays)
+    return COMPILED[kernel]
+
+
 def points_by_hand(world: World, task: int, feasible: list[int], policy: Policy,
                    loads: dict[str, float]) -> tuple[list[int], list[int]]:
     """Weighted sum on each feasible node, from kernels asked afresh; and the GPUs of the heaviest score."""
@@ -277,8 +287,7 @@ def points_by_hand(world: World, task: int, feasible: list[int], policy: Policy,
     weights = [now for start, now in [(0, policy.weights), *policy.later] if load >= start][-1]
     scores, masks = (np.zeros((len(policy.scores), len(world.gpu_model)), kind) for kind in (np.int32, np.int64))
     for part, score in enumerate(policy.scores):
-        kernel = first_class(score.kernel, world, 0, nodes, scores[0], masks[0])
-        kernel(world, task, nodes, scores[part], masks[part])
+        compiled(score.kernel, world, nodes, scores[0], masks[0])(world, task, nodes, scores[part], masks[part])
     total = sum_by_hand(scores[:, nodes].tolist(), list(weights), [score.normalise for score in policy.scores])
     return total, masks[weights.index(max(weights)), nodes].tolist()
 
@@ -480,7 +489,7 @@ def kernel_says(kernel, world: World, task: int, node: int) -> tuple[int, int]:
     score = np.zeros(len(world.gpu_model), np.int32)
     gpu_mask = np.zeros(len(score), np.int64)
     nodes = np.array([node])
-    first_class(kernel, world, 0, nodes, score, gpu_mask)(world, task, nodes, score, gpu_mask)
+    compiled(kernel, world, nodes, score, gpu_mask)(world, task, nodes, score, gpu_mask)
     return int(score[node]), int(gpu_mask[node])
 
 
@@ -578,7 +587,7 @@ def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
     for high, low in product(range(24), range(12)):
         world = deepcopy(empty)
         memory = inflation.empty_memory(1, nodes, 1)
-        kernel = first_class(score.kernel, world, 0, memory.stale, memory.score[0, 0], memory.gpu_mask[0, 0])
+        kernel = compiled(score.kernel, world, memory.stale, memory.score[0, 0], memory.gpu_mask[0, 0])
         weighing = inflation.StagedWeights(np.array([score.normalise]), np.array([[1000]]), np.zeros((1, 3), np.int64))
         arriving = inflation.ArrivingTasks(no_time, no_time, np.array([(high << 31) + low]))
         trail = inflation.Trail(np.full(1, -1), np.zeros(1, np.int64), np.zeros((1, len(inflation.CURVE))))
