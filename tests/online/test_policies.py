@@ -4,7 +4,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -67,6 +67,23 @@ many = settings(derandomize=True, deadline=None, max_examples=50, suppress_healt
 few = settings(many, max_examples=10)  # of the laws that run once for each policy
 
 
+def t4_nodes(gpus: int, cpu_milli: int = 96_000, memory_mib: int = 0, names: Iterable[str] = "n") -> Cluster:
+    """Equal nodes with GPUs of one model."""
+    name = texts(list(names))
+    columns = (np.full(len(name), number) for number in (cpu_milli, memory_mib, gpus))
+    return Cluster(name, *columns, texts(["T4"] * len(name)), texts([""] * len(name)))
+
+
+def one_task(cpu_milli: int = 1000, gpu_milli: int = 500, memory_mib: int = 0) -> Tasks:
+    """One task with one GPU, or a share of it."""
+    columns = (np.array([number]) for number in (cpu_milli, memory_mib, 1, gpu_milli))
+    return Tasks(texts(["t"]), *columns, texts([""]), texts([""]))
+
+
+def texts(values: list[str]) -> np.ndarray:
+    return np.array(values, object)
+
+
 @dataclass(frozen=True)
 class Case:
     """A small cluster, a small trace, the order of arrivals, and the settings of a run."""
@@ -80,10 +97,6 @@ class Case:
     def run(self, name: str) -> Run:
         return inflate(self.cluster, self.tasks, policy_of(name, self.arithmetic), arrivals=self.arrivals,
                        power=self.power)
-
-
-def texts(values: list[str]) -> np.ndarray:
-    return np.array(values, object)
 
 
 @st.composite
@@ -360,9 +373,7 @@ def wants_gpu_1(world, task, nodes, score, gpu_mask):
 
 def test_gpus_are_those_of_the_heaviest_score_and_of_the_first_of_equals():
     # one node with two GPUs, one share; the two opinions agree on the node and differ on the GPU
-    cluster = Cluster(texts(["n"]), np.array([16_000]), np.array([0]), np.array([2]), texts(["T4"]), texts([""]))
-    tasks = Tasks(texts(["half"]), np.array([2000]), np.array([0]), np.array([1]), np.array([500]), texts([""]),
-                  texts([""]))
+    cluster, tasks = t4_nodes(2), one_task()
     for weights, gpu in (((2, 1), "0"), ((1, 2), "1"), ((1, 1), "0")):
         policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), weights)
         run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.array([0]), np.array([0])))
@@ -564,9 +575,7 @@ def test_drawn_gpus_are_a_subset_and_every_subset_is_drawn(gpus, wanted):
 
 
 def test_random_uses_all_gpus_and_another_seed_is_another_run():
-    cluster = Cluster(texts(["n"]), np.array([96_000]), np.array([0]), np.array([4]), texts(["T4"]), texts([""]))
-    tasks = Tasks(texts(["half"]), np.array([1000]), np.array([0]), np.array([1]), np.array([500]), texts([""]),
-                  texts([""]))
+    cluster, tasks = t4_nodes(4), one_task()
     runs = [inflate(cluster, tasks, "random", seed=seed).assignments for seed in range(20)]
     assert {run["gpu_list"][0] for run in runs} == {"0", "1", "2", "3"}
     assert all(run["task_row"].tolist() == inflate(cluster, tasks, "fgd", seed=seed).assignments["task_row"].tolist()
@@ -576,10 +585,7 @@ def test_random_uses_all_gpus_and_another_seed_is_another_run():
 @pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (3, 2), (4, 2), (4, 4), (3, 3)])
 def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
     # a number of 62 bits is high * 2**31 + low; of 24 * 12 such numbers each of the nodes * gpus places has its part
-    cluster = Cluster(texts([f"n{i}" for i in range(nodes)]), np.full(nodes, 96_000), np.zeros(nodes, int),
-                      np.full(nodes, gpus), texts(["T4"] * nodes), texts([""] * nodes))
-    tasks = Tasks(texts(["half"]), np.array([1000]), np.array([0]), np.array([1]), np.array([500]), texts([""]),
-                  texts([""]))
+    cluster, tasks = t4_nodes(gpus, names="abcd"[:nodes]), one_task()
     drawn = []
     no_time = np.zeros(1, np.int64)
     score = policy_of("random").scores[0]
@@ -617,10 +623,7 @@ def prefers_the_last(world, task, nodes, score, gpu_mask):
 def test_a_stage_begins_when_the_fullest_of_its_resources_reaches_the_load(load_of, demand, first):
     # two nodes of 10 vCPU, 10 GiB and one GPU; a quarter of the cluster is 5 tasks of a tenth of a node
     cpu, memory, gpu = demand
-    cluster = Cluster(texts(["a", "b"]), np.full(2, 10_000), np.full(2, 10_240), np.full(2, 1), texts(["T4"] * 2),
-                      texts([""] * 2))
-    tasks = Tasks(texts(["t"]), np.array([cpu]), np.array([memory]), np.array([1]), np.array([gpu]), texts([""]),
-                  texts([""]))
+    cluster, tasks = t4_nodes(1, 10_000, 10_240, "ab"), one_task(cpu, gpu, memory)
     policy = Policy("turning", (Score(prefers_the_first), Score(prefers_the_last)), (1, 0), later=((0.25, (0, 1)),),
                     load_of=load_of)
     run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(12, int), np.arange(2)))
@@ -702,9 +705,7 @@ def test_what_has_stages_of_its_own_is_no_part_of_another(name):
 @pytest.mark.parametrize(("percent", "num_gpus"), [(7, 3), (28, 3), (17, 5), (14, 7), (50, 2)])
 def test_a_load_is_the_decimal_that_was_written(percent, num_gpus):
     # in floating point 0.07 * 3000 is a little above 210, and 210 milli-GPU in use would not do
-    cluster = Cluster(texts(["n"]), np.array([10**6]), np.array([0]), np.array([num_gpus]), texts(["T4"]), texts([""]))
-    tasks = Tasks(texts(["tiny"]), np.array([0]), np.array([0]), np.array([1]), np.array([10]), texts([""]),
-                  texts([""]))
+    cluster, tasks = t4_nodes(num_gpus), one_task(0, 10)
     policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), (1, 0), later=((percent / 100, (0, 1)),))
     below = percent * num_gpus  # tasks of 10 milli-GPU that make the load
     run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(below + 1, int), np.array([0])))
@@ -713,9 +714,7 @@ def test_a_load_is_the_decimal_that_was_written(percent, num_gpus):
 
 def test_weights_change_at_their_load_and_not_before():
     # two GPUs and quarters of one; from the third task on a quarter of all GPU is in use
-    cluster = Cluster(texts(["n"]), np.array([96_000]), np.array([0]), np.array([2]), texts(["T4"]), texts([""]))
-    tasks = Tasks(texts(["quarter"]), np.array([1000]), np.array([0]), np.array([1]), np.array([250]), texts([""]),
-                  texts([""]))
+    cluster, tasks = t4_nodes(2), one_task(gpu_milli=250)
     policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), (1, 0), later=((0.25, (0, 1)),))
     run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(4, int), np.array([0])))
     assert run.assignments["gpu_list"].tolist() == ["0", "0", "1", "1"]  # 2 x 250 of 2000 milli-GPU are a load of 0.25
@@ -742,7 +741,7 @@ def test_residents_are_the_tasks_on_the_node_by_kind_of_request(case):
 
 def test_a_cluster_that_is_full_refuses_and_goes_on():
     # one GPU; three shares of 0.5 (the third fails), then a task without GPU
-    cluster = Cluster(texts(["n"]), np.array([16_000]), np.array([0]), np.array([1]), texts(["T4"]), texts([""]))
+    cluster = t4_nodes(1)
     tasks = Tasks(texts(["half", "cpu"]), np.array([2000, 1000]), np.array([0, 0]), np.array([1, 0]),
                   np.array([500, 0]), texts(["", ""]), texts(["", ""]))
     for name in NAMES:
