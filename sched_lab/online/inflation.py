@@ -24,7 +24,7 @@ from .policies import policy_of
 from .model import (CONDITIONS, GPU_MODEL, MEMORY, ONE_AT_RANDOM, RESOURCES,
                                     Limits, Placements, Policy, PowerSettings, World,
                                     check_placements, conditions_in, count_limit, gpu_indices,
-                                    is_feasible, lacking, stage_starts, with_limits, world_of,
+                                    is_feasible, lacking_at, stage_starts, with_limits, world_of,
                                     world_to_ask)
 from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
                                           first_highest, first_member, is_sum, note_change,
@@ -885,6 +885,21 @@ SEVERAL = 1 << len(LACKS)
 ALONE = np.array([1 << LACKS.index(min(kinds)) if len(kinds) == 1 else 0 for kinds in (
     {condition.failed_for for condition in conditions_in(mask)}
     for mask in range(1 << len(CONDITIONS)))])
+ROOM = 1 << 30  # said of a node that lacks nothing
+ALONE[0] = ROOM
+BITS = 32  # what is said of a node with too little memory stands so many bits higher
+
+
+@njit(cache=True)
+def all_said(said: Integers, memory_left_mib: Integers, memory_mib: int) -> int:
+    """Join what is said of all nodes, by whether it has enough memory; alone, it is vector code."""
+    of_enough, of_short = 0, 0
+    for node in range(len(said)):
+        if memory_left_mib[node] < memory_mib:
+            of_short |= said[node]
+        else:
+            of_enough |= said[node]
+    return of_enough & (1 << BITS) - 1 | of_short >> BITS
 
 
 @njit(cache=True)
@@ -905,10 +920,11 @@ def reasons(world: World, task: Integers, memory_mib: Integers, placements: Plac
     """
     memory_left_mib = world.state.memory_left_mib
     num_nodes = len(memory_left_mib)
-    num_rows = max(1, min(len(world.demand.limit), 2**25 // max(1, num_nodes)))
+    num_rows = max(1, min(len(world.demand.limit), 2**24 // max(1, num_nodes)))
     owner = np.full(num_rows, -1)
     looked = np.zeros(num_rows, np.int64)  # at all that was placed before this arrival
-    lacks = np.zeros((num_rows, num_nodes), np.int32)  # but for memory
+    said = np.zeros((num_rows, num_nodes), np.int64)  # with enough memory, and with too little
+    everywhere = np.arange(num_nodes)
     found = np.zeros(len(task), np.int64)
     for arrival in range(len(task)):
         kind = task[arrival]
@@ -918,22 +934,19 @@ def reasons(world: World, task: Integers, memory_mib: Integers, placements: Plac
             continue
         row = kind % num_rows
         is_new = owner[row] != kind or arrival - looked[row] > num_nodes
-        for n in range(0 if is_new else looked[row], num_nodes if is_new else arrival):
-            node = n if is_new else placements.node[n]
-            if node >= 0:
-                lack = lacking(world, kind, 0, node)
-                if world.demand.num_gpus[kind] > 0 and world.power.num_gpus[node] == 0:
-                    lack |= GPU_MODEL  # a node without GPUs has none of the right model
-                lacks[row, node] = lack
+        nodes = everywhere if is_new else placements.node[looked[row]:arrival]
+        nodes = nodes[nodes >= 0]
+        lacks = lacking_at(world, kind, 0, nodes)
+        for i in range(len(nodes)):
+            node, lack = nodes[i], lacks[i]
+            if world.demand.num_gpus[kind] > 0 and world.power.num_gpus[node] == 0:
+                lack |= GPU_MODEL  # a node without GPUs has none of the right model
+            said[row, node] = alone[lack] | alone[lack | MEMORY] << BITS
         owner[row] = kind
         looked[row] = arrival
-        for node in range(num_nodes):
-            lack = lacks[row, node]
-            if memory_left_mib[node] < memory_mib[arrival]:
-                lack |= MEMORY
-            if lack == 0:
-                raise ValueError("a task failed although a node had room for it")
-            found[arrival] |= alone[lack]
+        found[arrival] = all_said(said[row], memory_left_mib, memory_mib[arrival])
+        if found[arrival] & ROOM:
+            raise ValueError("a task failed although a node had room for it")
         if found[arrival] == 0:
             found[arrival] = SEVERAL
     return found
