@@ -18,6 +18,7 @@ from .frames import (
     OutputError,
     as_plain,
     atomic_folder,
+    csv_of,
     input_key,
     read_json,
     remove_leftovers,
@@ -124,8 +125,7 @@ class Report:
     def write_tables(self, folder: Path) -> None:
         """Write the tables, and the summary to `DIGITS` digits, into a folder that exists."""
         for name, table in self.tables.items():
-            data = table.to_csv(index=False, lineterminator="\n").encode()
-            write_bytes(data, Path(folder, name))
+            write_bytes(csv_of(table), Path(folder, name))
         write_json(to_digits(as_plain(self.summary)), Path(folder, RECORD))
 
     def draw(self, folder: Path, origin: Origin | None = None, *, can_draw: bool = True) -> None:
