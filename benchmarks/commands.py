@@ -25,6 +25,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -73,9 +74,8 @@ COMMANDS = {
                             FLEET),
     "replay conservative": Command("replay cluster{size} --policies fgd --backfill conservative --out {out}", GROWS,
                                    FLEET),
-    "explain": Command("explain cluster{size} --task j5000 --out {out}", GROWS, FLEET),
+    "explain": Command("explain cluster{size} --task j5000 --state replayed --out {out}", GROWS, FLEET),
     "place": Command("place cluster{size} --at 40000 --tasks next.csv --out {out}", GROWS, FLEET),
-    "move": Command("move cluster{size} --at 40000 --out {out}", GROWS, FLEET),
     "day": Command("day cluster{size} --days 2 --out {out}", GROWS, FLEET),
     "andreas": Command("andreas --instance andreas{size}.json --policy rg --simulate --out {out}", (10, 30, 100),
                        "nodes, ten jobs each"),
@@ -369,7 +369,8 @@ def main() -> None:
         chosen = [name for name, command in COMMANDS.items()
                   if name.startswith(options.only) and command.is_long == options.long]
         for checkout in checkouts.values():
-            subprocess.run([sys.executable, "-m", "compileall", "-q", str(checkout / "sched_lab")], check=False)
+            subprocess.run([sys.executable, "-m", "compileall", "-q", str(checkout / "sched_lab"),
+                            sysconfig.get_path("purelib")], check=False, capture_output=True)
         with tempfile.TemporaryDirectory() as folder:
             write_inputs(Path(folder), [COMMANDS[name] for name in chosen],
                          environment_of(checkouts["after"], Path(folder, "cache")))
