@@ -220,7 +220,7 @@ ROW = '{ compute = 1, memory = 1, memory_mib = 1, starts = [0], most = 1 }'
 
 @pytest.mark.parametrize(("text", "words"), [
     ("idle_w = ", "not TOML"),
-    ("\xff", "not TOML"),
+    ("\xff", "not TOML"), ("a = " + "[" * 100_000, "too deep"),
     ("[gpus.L4]\nidle_w = 1", r"\[gpus\] is no table"),
     ("gpu = 3", "gpu is 3, not"),
     ("gpu.L4 = 3", r'\[gpu."L4"\] is 3, not a table'),

@@ -18,6 +18,7 @@ import select
 import shutil
 import stat
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -659,6 +660,23 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError("this is not a JSON object", file=path, mend="give one, {...}")
     return value
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    InputError : the file is missing, or is not TOML
+    """
+    data = read_bytes(path)
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except ValueError as trouble:
+        raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
+    except RecursionError:
+        raise InputError("the lists and tables lie too deep in each other", file=path,
+                         mend="mend the file") from None
 
 
 def sidecar_path(path: str | Path) -> Path:

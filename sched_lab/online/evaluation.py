@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -17,7 +16,7 @@ import pandas as pd
 from .. import __version__
 from ..cluster import Cluster, read_nodes
 from ..hardware import CpuWatts, GpuWatts, known_gpu_w, watts_of_files
-from ..lab.frames import InputError, advice_on, embedded, read_bytes, read_input, sha256
+from ..lab.frames import InputError, advice_on, embedded, read_input, read_toml, sha256
 from ..lab.sweeps import Cell, Sweep, grid, sweep
 from ..power import POWER_MODELS, load_permille
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
@@ -235,15 +234,7 @@ def read_study(path: str | Path) -> Study:
     InputError : at the first thing that is wrong
     """
     path = Path(path)
-    try:
-        settings = tomllib.loads(read_bytes(path).decode("utf-8-sig"))
-    except InputError:
-        raise
-    except ValueError as trouble:
-        raise InputError(f"this is not TOML ({trouble})", file=path, mend="mend the file") from None
-    except RecursionError:
-        raise InputError("the lists and tables lie too deep in each other", file=path,
-                         mend="mend the file") from None
+    settings = read_toml(path)
     check_settings(settings, path)
 
     def files(name: str) -> dict[str, Path]:

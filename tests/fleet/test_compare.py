@@ -266,7 +266,8 @@ def test_what_if_changes_the_tables():
     ("power_cap_w = 0", "power_cap_w = 0"), ("load = 0", "load"), ("load = true", "load"),
     ("mig = 1", "mig"), ("[nodes]\nscal = 2", "nodes.scal"), ("load =", "TOML"), ("[gpu_models]\nT4 = 3", "T4"),
     ("[gpu_power_w]\nT4 = [70, 10]", "T4"), ("[gpu_power_w]\nT4 = [1, 2, 3]", "T4"), ("load = nan", "load"),
-    ("nodes = 3", "nodes"), ("\xff", "TOML"), ("[nodes]\nremove = 'n0'", "remove")])
+    ("nodes = 3", "nodes"), ("\xff", "TOML"), ("[nodes]\nremove = 'n0'", "remove"),
+    ("a = " + "[" * 100_000, "too deep")])
 def test_what_if_files_that_are_refused(tmp_path, text, words):
     path = tmp_path / "what.toml"
     path.write_bytes(text.encode("latin-1"))

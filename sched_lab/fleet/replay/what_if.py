@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 
 from ...cluster import WHOLE_GPU_MILLI
 from ...lab.arrays import Integers
-from ...lab.frames import InputError, advice_on, read_bytes
+from ...lab.frames import InputError, advice_on, read_toml
 from ...traces import models_of
 from ..read.tables import ClusterTables, Ledger, milli_of_profile, note_rows
 
@@ -68,12 +67,9 @@ def read_what_if(path: str | Path) -> dict[str, Any]:
     ------
     InputError : it is no TOML, or has a key that is not understood
     """
+    said = read_toml(path)
     try:
-        said = tomllib.loads(read_bytes(path).decode())
         WhatIf.model_validate(said)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as trouble:
-        raise InputError(f"this is not TOML: {trouble}", file=path,
-                         mend='write lines such as load = 1.3') from None
     except ValidationError as trouble:
         first = trouble.errors()[0]
         *outer, key = [str(one) for one in first["loc"]]
