@@ -30,6 +30,7 @@ import pandas as pd
 from ..hardware import Hardware, meant_by
 from ..lab.arrays import Floats, Truths
 from ..lab.frames import Column, InputError, read_header, read_table
+from ..meter import is_date, seconds_of
 from .instances import PRICE_EUR_PER_KWH, PRIORITIES, PUE
 from .model import (
     LEAST_S,
@@ -304,16 +305,9 @@ def date_of(text: str) -> datetime | None:
 
 def seconds(text: str, zero: datetime | None, error: partial[InputError]) -> float:
     """Seconds of a cell that holds a number, or a date if the file has dates."""
-    found = np.nan
-    if zero is not None:
-        date = date_of(text)
-        found = np.nan if date is None else (date - zero).total_seconds()
-    else:
-        try:
-            found = float(text)
-        except ValueError:
-            pass
-    if not -MOST_S <= found <= MOST_S:
+    is_alike = is_date(text) == (zero is not None)
+    found = seconds_of(text, zero and zero.isoformat()) if is_alike else None
+    if found is None or not -MOST_S <= found <= MOST_S:
         wanted = "seconds" if zero is None else "a date such as 2026-03-02T08:00"
         raise error(f"{text!r:.60} is no time", value=text, mend=f"give {wanted}, as in other rows")
     return found

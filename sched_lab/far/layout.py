@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..lab.frames import InputError
+from ..lab.frames import InputError, printable
 from .mig import Mig, Schedule
 from .profiles import ProfileMig, fault_of
 
@@ -80,11 +80,6 @@ def stages_of(schedule: Schedule) -> list[Stage]:
     return stages
 
 
-def _line(words: str) -> str:
-    """A text on one line, whatever characters it has."""
-    return "".join(letter if letter.isprintable() else "?" for letter in words)
-
-
 def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
     """Configurations for mig-parted: `sched-lab-stage-0` and so on.
 
@@ -108,10 +103,10 @@ def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
             runs = ((mig.tree.gpu[schedule.instance] == gpu) & (schedule.start_s < stage.end_s)
                     & (schedule.end_s > stage.begin_s))
             if busy := [str(names[task]) for task in np.flatnonzero(runs).tolist()]:
-                lines.append(f"    # runs on this GPU meanwhile: {_line(json.dumps(busy))}")
+                lines.append(f"    # runs on this GPU meanwhile: {printable(json.dumps(busy))}")
             held = [mig.name(i) for i in schedule.existing if mig.tree.gpu[i] == gpu]
             if set(held) & {mig.name(i) for i in stage.exist}:
-                lines.append(f"    # from before, perhaps in use: {_line(json.dumps(held))}")
+                lines.append(f"    # from before, perhaps in use: {printable(json.dumps(held))}")
             lines += [f"    - devices: [{gpu}]", "      mig-enabled: true"]
             lines.append("      mig-devices:" + ("" if counts else " {}"))
             lines += [f"        {json.dumps(name)}: {n}" for name, n in sorted(counts.items())]
@@ -171,7 +166,7 @@ def layout_script(schedule: Schedule, names: Sequence[str]) -> str:
         made = {i for i, creates in stage.operations if creates}
         rows = np.flatnonzero(np.isin(schedule.instance, [*made])).tolist()
         starts = [str(names[task]) for task in rows]
-        lines.append(f"    # made for: {_line(json.dumps(starts))}")
+        lines.append(f"    # made for: {printable(json.dumps(starts))}")
         lines += [f"    {command}" for command in commands_of(mig, stage)]
         lines.append("    ;;")
     help = f"give a stage, below {len(stages)}" if stages else "there is nothing to carry out"

@@ -662,6 +662,11 @@ def read_json(path: str | Path) -> dict[str, Any]:
     return value
 
 
+def printable(text: str) -> str:
+    """A text on one line, whatever characters it has."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a TOML file.
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ...hardware import MigTable, default_hardware
-from ...lab.frames import InputError
+from ...lab.frames import InputError, printable
 from ..read.devices import MIG, amounts_shown
 from ..read.kubernetes import (
     Dump,
@@ -831,16 +831,11 @@ def mig_parted(plan: MigPlan) -> str:
 
 def text_of(plan: MigPlan) -> str:
     """A layout as a file for mig-parted, with all that is not its own as comments."""
-    table = plan.table.map(printable).to_string(index=False) if len(plan.table) else ""
+    shown = plan.table.map(lambda cell: printable(str(cell)))
+    table = shown.to_string(index=False) if len(shown) else ""
     said = [*plan.lines(), "", *table.splitlines()]
     comments = "".join(f"# {line}".rstrip() + "\n" for line in map(printable, said))
     return comments + mig_parted(plan)
-
-
-def printable(value: Any) -> Any:
-    """A text on one line, whatever characters it has; other values as they are."""
-    return value if not isinstance(value, str) else "".join(
-        letter if letter.isprintable() else "?" for letter in value)
 
 
 def mig_advice(files: Sequence[str | Path], as_json: bool,
