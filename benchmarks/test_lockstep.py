@@ -7,13 +7,13 @@ import pytest
 from sched_lab.lab.arrays import get_xp
 from sched_lab.lab.frames import InputError
 from sched_lab.online.lockstep import bytes_per_replica
-from sched_lab.online.pairs import score_all
 from studies.lockstep_results import (
     PAIR_SCORES,
     STEPS,
     alone_us,
     copies,
     rooms_in,
+    score_all,
     together_us,
     work_of_a_pair,
 )

@@ -29,7 +29,7 @@ from sched_lab.online.lockstep import (
     setting_of,
 )
 from sched_lab.online.model import Placements, final_state, world_of
-from sched_lab.online.pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs, rooms_of, score_all
+from sched_lab.online.pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs, rooms_of
 from sched_lab.online.policies import policy_of
 from sched_lab.power import power_of
 from sched_lab.traces import default_tasks, target_workload, task_classes
@@ -168,6 +168,34 @@ def rooms_in(here: Setting, scale: int) -> Rooms:
 
 
 PAIR_SCORES = {"fgd": fgd_pairs, "pwr": pwr_pairs}
+
+
+def score_all(tables: Any, score: Any, rooms: Rooms,
+              max_pairs: int = 2**14) -> tuple[Any, Any]:
+    """Score of every task class on every room, and whether it is possible there.
+
+    Parameters
+    ----------
+    tables, rooms : what scores look up, nodes in some state
+    score : the array form of a kernel
+    max_pairs : number of pairs to score at once
+
+    Returns
+    -------
+    scores and marks, both (classes, rooms)
+    """
+    xp = tables.xp
+    shape = (tables.world.demand.cpu_milli.shape[0], rooms.node_type.shape[0])
+    scores = xp.empty(shape[0] * shape[1], dtype=xp.int64)
+    possible = xp.empty(shape[0] * shape[1], dtype=xp.bool)
+    for start in range(0, shape[0] * shape[1], max_pairs):
+        end = min(start + max_pairs, shape[0] * shape[1])
+        pair = xp.arange(start, end)
+        some = Rooms(*(xp.take(column, pair % shape[1], axis=-1) for column in rooms))
+        task = pair // shape[1]
+        scores[start:end], _ = score(tables, some, task)
+        possible[start:end] = is_feasible(tables, some, task)
+    return xp.reshape(scores, shape), xp.reshape(possible, shape)
 
 
 def work_of_a_pair(name: str, scale: int) -> tuple[float, float]:

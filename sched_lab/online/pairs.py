@@ -22,7 +22,7 @@ from .model import World, world_of
 from ..power import Power
 from ..traces import TaskClasses
 
-__all__ = ['tables_of', 'score_all']
+__all__ = ['tables_of']
 
 
 def node_types(power: Power, cluster: Cluster) -> tuple[Integers, Integers]:
@@ -473,7 +473,6 @@ def taken_milli(tables: Tables, rooms: Rooms, task: Array, gpu: Array) -> Array:
     return xp.astype(is_taken, xp.int64) * demand.gpu_milli[task][None, :]
 
 
-PairScore = Callable[[Tables, Rooms, Array], tuple[Array, Array]]
 
 
 def gain_pairs(tables: Tables, rooms: Rooms, task: Array,
@@ -495,31 +494,3 @@ def gain_pairs(tables: Tables, rooms: Rooms, task: Array,
 
 JOINT_PAIRS = tuple(partial(gain_pairs, worth=partial(worth_milliwatt, lost_w=lost_w))
                     for lost_w in LOST_W)
-
-
-def score_all(tables: Tables, score: PairScore, rooms: Rooms,
-              max_pairs: int = 2**14) -> tuple[Array, Array]:
-    """Score of every task class on every room, and whether it is possible there.
-
-    Parameters
-    ----------
-    tables, rooms : what scores look up, nodes in some state
-    score : the array form of a kernel
-    max_pairs : number of pairs to score at once
-
-    Returns
-    -------
-    scores and marks, both (classes, rooms)
-    """
-    xp = tables.xp
-    shape = (tables.world.demand.cpu_milli.shape[0], rooms.node_type.shape[0])
-    scores = xp.empty(shape[0] * shape[1], dtype=xp.int64)
-    possible = xp.empty(shape[0] * shape[1], dtype=xp.bool)
-    for start in range(0, shape[0] * shape[1], max_pairs):
-        end = min(start + max_pairs, shape[0] * shape[1])
-        pair = xp.arange(start, end)
-        some = Rooms(*(xp.take(column, pair % shape[1], axis=-1) for column in rooms))
-        task = pair // shape[1]
-        scores[start:end], _ = score(tables, some, task)
-        possible[start:end] = is_feasible(tables, some, task)
-    return xp.reshape(scores, shape), xp.reshape(possible, shape)
