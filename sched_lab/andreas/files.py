@@ -306,7 +306,7 @@ def date_of(text: str) -> datetime | None:
 def seconds(text: str, zero: datetime | None, error: partial[InputError]) -> float:
     """Seconds of a cell that holds a number, or a date if the file has dates."""
     is_alike = is_date(text) == (zero is not None)
-    found = seconds_of(text, zero and zero.isoformat()) if is_alike else None
+    found = seconds_of(text, zero.isoformat() if zero else None) if is_alike else None
     if found is None or not -MOST_S <= found <= MOST_S:
         wanted = "seconds" if zero is None else "a date such as 2026-03-02T08:00"
         raise error(f"{text!r:.60} is no time", value=text, mend=f"give {wanted}, as in other rows")

@@ -434,9 +434,8 @@ def whole_day(day: Day, happened: Happened) -> tuple[Problem, Schedule]:
             work.release_s + schedule.end_s - ROUNDING_S)))
     held = Tasks(*(np.concatenate([getattr(tasks, field.name) for tasks, _ in parts])
                    for field in fields(Tasks)))
-    schedule = Schedule(*map(np.concatenate, zip(*(times for _, times in parts), strict=True)))
-    return problem_with(day.nodes, held, schedule.start_s,
-                        schedule.end_s - schedule.start_s), schedule
+    whole = Schedule(*map(np.concatenate, zip(*(times for _, times in parts), strict=True)))
+    return problem_with(day.nodes, held, whole.start_s, whole.end_s - whole.start_s), whole
 
 
 def service_faults(day: Day, services: Schedule) -> Iterator[str]:
