@@ -49,6 +49,7 @@ COMMANDS = {  # command -> module with its function, in the order of --help
     "read": "fleet.command",
     "check": "fleet.command",
     "replay": "fleet.command",
+    "demo": "fleet.demo",
     "explain": "fleet.ask.questions",
     "place": "fleet.ask.questions",
     "move": "fleet.ask.questions",
@@ -88,7 +89,7 @@ SMALL = {
     "andreas": Small(70, {"rg": 25}, ("--max-iterations", "--period")),
     "hadar": Small(80, {}, ("--round", "--restart")),
     "explain": Small(500), "place": Small(500), "move": Small(100), "recommend": Small(2000),
-    "replay": Small(300)}
+    "replay": Small(300), "demo": Small(0)}
 
 LARGEST_BYTES = 100_000  # that are read to count records
 

@@ -1,10 +1,13 @@
 """What tests of commands share: two small input files, a call, and the content of a folder."""
+import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
-from sched_lab.cli import main
+from sched_lab.cli import app, main
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 ant,16000,65536,2,T4
@@ -47,6 +50,18 @@ def assert_refused(code, capsys, *parts):
     assert all(part in error for part in parts), error
     assert "Traceback" not in error
     assert not Path("out").exists()
+
+
+def assert_concluded(text, mark=""):
+    """Check that the last lines are a sentence with a number, and a command that parses."""
+    sentence, then = text.splitlines()[-2:]
+    assert re.search(r"\d", sentence), sentence
+    program, *words = shlex.split(then.removeprefix(f"{mark}next: "))
+    group = get_command(app)
+    context = group.make_context(program, [*words])
+    name, command, rest = group.resolve_command(context, words)
+    command.make_context(name, rest, parent=context)
+    assert program == "sched-lab"
 
 
 STUDY = """nodes = "nodes.csv"

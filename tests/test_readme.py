@@ -38,6 +38,7 @@ def shell_lines():
 COMMANDS = [line for line in shell_lines() if line.startswith("sched-lab ")]
 # What a command prints, by how it begins: the longest beginning counts. An answer of nothing ("0 of 0") is none.
 SHOWN = {
+    "demo": r"^The largest lever is backfill .* less .*\nnext: sched-lab replay demo/cluster ",
     "example": r"^\w[\w-]*\.(csv|json)$",
     "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;",
     "check": r"^usable$",
@@ -52,7 +53,8 @@ SHOWN = {
 
 def stories():
     """Commands that go together: each example, and what is done with its files."""
-    begins = [line.startswith(("sched-lab example", "sched-lab reproduce hadar")) for line in COMMANDS]
+    first = ("sched-lab demo", "sched-lab example", "sched-lab reproduce hadar")
+    begins = [line.startswith(first) for line in COMMANDS]
     begins[-1] = False
     starts = [number for number, is_first in enumerate(begins) if is_first]
     return [COMMANDS[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
@@ -61,7 +63,7 @@ def stories():
 def test_no_command_is_left_out():
     others = set(shell_lines()) - set(COMMANDS)
     assert others == {"make book", "make test", "pip install '.[all]'", "kubectl get nodes,pods -A -o json > dump.json"}
-    assert sum(map(len, stories())) == len(COMMANDS) and len(stories()) == 2
+    assert sum(map(len, stories())) == len(COMMANDS) and len(stories()) == 3
 
 
 @pytest.mark.parametrize("story", stories(), ids=lambda story: story[0].removeprefix("sched-lab "))

@@ -27,6 +27,7 @@ from ..lab.commands import (
     Workers,
     answer_with,
     choice,
+    conclude,
     folder_named,
     folder_option,
     moment_option,
@@ -73,6 +74,7 @@ from .replay.compare import (
     models_without_watts,
 )
 from .replay.events import BACKFILLS
+from .replay.levers import with_levers
 from .replay.problem import Problem, Schedule, as_in_the_past, problem_of
 
 __all__ = ['EXAMPLES', 'read_command', 'check_command', 'replay_command']
@@ -215,10 +217,10 @@ ClusterOrJournal = Annotated[Path, typer.Argument(
     metavar="CLUSTER", parser=folder_named,
     help="Folder that sched-lab read has written, or a journal of sched-lab serve.")]
 AnswerFolder = Annotated[Path, folder_option(
-    "summary.csv, waits.csv, differences.csv, ledger.csv, report.html, and a folder for each "
+    "summary.csv, waits.csv, differences.csv, levers.csv, ledger.csv, report.html, and a folder for each "
     "policy")]
 
-TABLES = ("summary.csv", "waits.csv", "differences.csv", "ledger.csv")
+TABLES = ("summary.csv", "waits.csv", "differences.csv", "levers.csv", "ledger.csv")
 OF_A_POLICY = ("assignments.csv", "curve.csv", "failures.csv", "summary.json")
 HIDDEN = ".replays"
 
@@ -247,7 +249,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> None:
     from .replay.report import page_of
 
     for name, table in zip(TABLES, (comparison.summary, comparison.waits, comparison.differences,
-                                    comparison.problem.ledger), strict=True):
+                                    comparison.levers, comparison.problem.ledger), strict=True):
         write_table(table, folder, name)
     for policy, outcome in comparison.outcomes.items():
         place = folder / policy
@@ -324,8 +326,8 @@ LITTLE = 300_000  # tasks times policies that one process has done before others
 
 
 def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
-                  workers: int, dask: str | None, force: bool) -> None:
-    """Compute and write what is not there yet, and say it."""
+                  workers: int, dask: str | None, force: bool) -> str:
+    """Compute and write what is not there yet, print it, and return it in a sentence."""
     names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
     files = [f"{policy}/{name}" for policy in names for name in OF_A_POLICY]
     answer = Answer("replay", {**told, "sched_lab": __version__}, (*TABLES, PAGE, *files))
@@ -342,15 +344,19 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
             workers = 1
         made = [path for path in (out, *out.parents) if not path.exists()]
         try:
-            comparison = compare(problem, replace(asked, policies=names), out / HIDDEN,
-                                 workers=workers_of(workers), depends_on=answer.inputs, dask=dask)
+            how = {"workers": workers_of(workers), "depends_on": answer.inputs, "dask": dask}
+            comparison = compare(problem, replace(asked, policies=names), out / HIDDEN, **how)
+            comparison = with_levers(comparison, problem, asked, out / HIDDEN, **how)
         except InputError:  # nothing of it stays
             remove_cells(out / HIDDEN)
             for path in made:
                 if path.is_dir() and not any(path.iterdir()):
                     path.rmdir()
             raise
-        headline = "; ".join(words_of(row) for _, row in comparison.summary.iterrows())
+        from .replay.report import lever_sentence
+
+        headline = "; ".join([*(words_of(row) for _, row in comparison.summary.iterrows()),
+                              lever_sentence(comparison)])
         answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
         for name in ours - set(answer.tables):  # of the answer that was replaced
             (out / name).unlink(missing_ok=True)
@@ -358,8 +364,17 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                 (out / name).parent.rmdir()
         warn_of_comparison(comparison)
     remove_cells(out / HIDDEN)
-    lines = answer.in_folder(out)["headline"].replace("; ", "\n")
-    typer.echo(f"{lines}\n{out / PAGE}{' (kept)' if is_kept else ''}")
+    *lines, sentence = answer.in_folder(out)["headline"].split("; ")
+    typer.echo("\n".join([*lines, f"{out / PAGE}{' (kept)' if is_kept else ''}"]))
+    return sentence
+
+
+def best_in(out: Path) -> str:
+    """Setting of the largest lever of an answer; empty if none clearly shortens waits."""
+    from .replay.report import best_lever
+
+    best = best_lever(pd.read_csv(out / "levers.csv"))
+    return "" if best is None else str(best["choice"])
 
 
 def is_journal_file(path: Path) -> bool:
@@ -401,7 +416,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
     waits, GPU hours, energy, cost and CO2, and bounds that no policy beats on what it served;
     **waits.csv** has waits by queue, user and size, **differences.csv** the differences to the
-    first policy with intervals, **ledger.csv** all that was not taken as it stood. A folder for
+    first policy with intervals, **levers.csv** what other policies and rules of the queue do to
+    waiting, **ledger.csv** all that was not taken as it stood. A folder for
     each policy has **assignments.csv**, **curve.csv** (means over the hours), **failures.csv** and
     **summary.json**. **report.html** is all this for a browser.
 
@@ -435,7 +451,13 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
-    answer_replay(problem, out, asked, told, workers, dask, force)
+    sentence = answer_replay(problem, out, asked, told, workers, dask, force)
+    lever = best_in(out)
+    rule = lever if lever in BACKFILLS else next(
+        other for other in BACKFILLS if other != backfill)
+    same = [*(["--policies", policies] if names else []),
+            *(["--what-if", what_if] if what_if else [])]
+    conclude(sentence, "replay", cluster, *same, "--backfill", rule, "--out", f"{out}-{rule}")
 
 
 EXAMPLES: dict[str, Path | str] = {

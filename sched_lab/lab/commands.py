@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .reports import Answer, Report
 
 __all__ = ['option', 'choice', 'within', 'moment_option', 'folder_option', 'policy_option', 'progress', 'warnings_said',
-           'answer_with', 'fail']
+           'answer_with', 'conclude', 'fail']
 
 
 def option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
@@ -289,6 +289,18 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
             report.draw(out, origin, can_draw=is_able)
     headline = answer.in_folder(out)["headline"]
     typer.echo(f"{out}: {headline}{' (kept)' if is_kept else ''}")
+
+
+def conclude(answer: str, *then: object, mark: str = "") -> None:
+    """Print what a command came to, as its last lines: the answer, and what to type next.
+
+    Parameters
+    ----------
+    answer : one sentence with the number and the unit that a person cares about
+    then : words of the next command, after `sched-lab`
+    mark : begins both lines, where what was printed is a file with comments
+    """
+    typer.echo(f"{mark}{answer}\n{mark}next: {shlex.join(['sched-lab', *map(str, then)])}")
 
 
 def fail(message: str) -> NoReturn:

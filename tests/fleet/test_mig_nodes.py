@@ -31,7 +31,7 @@ from sched_lab.fleet.read.tables import Source, profile_named, sources_of
 from sched_lab.hardware import default_hardware, read_hardware
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
-from tests.command_line import call
+from tests.command_line import assert_concluded, call
 
 MIGS = default_hardware().migs
 A100 = cuts_of_table(MIGS["A100-40GB"])
@@ -400,6 +400,7 @@ def test_the_command_prints_a_file_for_mig_parted(tmp_path, capsys, asked, code,
     assert call("recommend", *files, "--mig") == code
     text = capsys.readouterr().out
     assert said in text
+    assert_concluded(text, "# ")
     assert list(yaml.safe_load(text)) == ["version", "mig-configs"] and yaml.safe_load(text)["version"] == "v1"
     assert call("recommend", *files, "--mig", "--json") == code
     told = json.loads(capsys.readouterr().out)

@@ -7,8 +7,9 @@ import pytest
 
 from sched_lab.fleet import command
 from sched_lab.fleet.replay import report
+from sched_lab.fleet.replay.events import BACKFILLS
 from sched_lab.lab.frames import embedded, sha256
-from tests.command_line import assert_refused, call, content
+from tests.command_line import assert_concluded, assert_refused, call, content
 
 TASKS = """name,submit_s,start_s,end_s,num_gpus,gpu_milli,node,gpu_list,user,cpu_milli,memory_mib
 a,0,5,4000,1,1000,n0,0,ann,4000,1024
@@ -16,7 +17,7 @@ a,0,5,4000,1,1000,n0,0,ann,4000,1024
 c,20,30,,2,1000,n1,0-1,ann,4000,1024
 """
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\nn1,T4,2,64000,262144\n"
-FILES = {"summary.csv", "waits.csv", "differences.csv", "ledger.csv", "report.html", "summary.json"}
+FILES = {"summary.csv", "waits.csv", "differences.csv", "levers.csv", "ledger.csv", "report.html", "summary.json"}
 OF_A_POLICY = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
 COLUMNS = ["policy", "served_tasks", "refused_tasks", "mean_wait_s", "p99_wait_s", "allocated_gpu_h", "stranded_gpu_h",
            "energy_kwh", "energy_asleep_kwh", "cost", "co2_kg"]
@@ -82,8 +83,12 @@ def test_an_answer_has_all_its_files(capsys):
     curve = pd.read_csv("out/fgd/curve.csv")
     assert (curve[["allocated_gpu", "stranded_gpu", "idle_gpu"]].sum(axis=1) - 4).abs().max() < 2e-6
     about = json.loads(there["summary.json"])
+    levers = pd.read_csv("out/levers.csv")
+    assert levers["choice"].tolist() == ["fgd", "pwr-fgd:0.1", "joint", *BACKFILLS[1:]]
     assert about["command"] == "replay" and about["from_s"] == 0 and about["until_s"] == 9000
-    assert "Traceback" not in capsys.readouterr().err
+    text = capsys.readouterr()
+    assert_concluded(text.out)
+    assert "fewer than 30 tasks tell little" in text.out and "Traceback" not in text.err
     assert b"<b>bob" not in there["report.html"] and b"http-equiv=refresh" not in there["report.html"]
 
 

@@ -23,8 +23,10 @@ from sched_lab.fleet.replay.report import (
     answer_of,
     domain_of,
     lanes_of,
+    lever_sentence,
     page_of,
     percent,
+    sizes_of,
     trade_frame,
     use_of,
 )
@@ -293,3 +295,36 @@ def test_a_share_of_next_to_nothing_is_an_amount():
     row = {"energy_kwh": 0.0}
     words = said(a_comparison({"recorded": {"energy_kwh": 1.1e-308}, "pwr": row}, {"pwr": {"energy_kwh": (3, 2, 4)}}))
     assert "energy 3 kWh more (2 kWh to 4 kWh)" in words and "inf" not in words
+
+
+def levers(*rows: tuple[Any, ...]) -> Comparison:
+    """Make a comparison whose levers on waiting are these, beside fgd, which lets 1,000 tasks wait ten hours."""
+    full = [("placement", "fgd", 36_000.0, 0.0, 0.0, 0.0, 1000), *rows]
+    return replace(a_comparison({"fgd": {}}), levers=pd.DataFrame(full, columns=[
+        "lever", "choice", "mean_wait_s", "difference", "low", "high", "tasks"]))
+
+
+@pytest.mark.parametrize(("rows", "words"), [
+    ([("placement", "joint", 34_200.0, -1800.0, -2700.0, -900.0, 1000),
+      ("queue", "first-fit", 7200.0, -28_800.0, -36_000.0, -21_600.0, 1000)],
+     "The largest lever is backfill first-fit: a task waits 8 h less (6 h to 10 h) than under fgd with backfill none "
+     "(10 h in the mean of 1,000 tasks), while another placement takes off 30 min at most."),
+    ([("placement", "joint", 7200.0, -28_800.0, -36_000.0, -21_600.0, 1000),
+      ("queue", "first-fit", 34_200.0, -1800.0, -2700.0, 900.0, 1000)],
+     "The largest lever is placement by joint: a task waits 8 h less (6 h to 10 h) than under fgd with backfill none "
+     "(10 h in the mean of 1,000 tasks), while no other rule of the queue clearly shortens it."),
+    ([("placement", "joint", 34_200.0, -1800.0, -2700.0, 900.0, 1000)],
+     "No other placement lets a task wait clearly less than fgd with backfill none (10 h in the mean of 1,000 tasks)."),
+    ([], "A task waits 10 h in the mean of 1,000 tasks under fgd with backfill none.")])
+def test_the_largest_lever_is_said_with_its_interval(rows, words):
+    comparison = levers(*rows)
+    assert lever_sentence(comparison) == words
+    assert said(comparison).startswith(words) == bool(rows)
+
+
+def test_points_at_one_place_are_larger_below():
+    """Three policies that came to the same are three rings, and the last one drawn is as small as one alone."""
+    same = {"energy_kwh": 90.0, "mean_wait_s": 300.0}
+    frame = trade_frame(Reading(a_comparison({"fgd": {}, "a": same, "b": same, "c": same})))[0]
+    alone, first, second, last = sizes_of(frame)
+    assert alone == last < second < first

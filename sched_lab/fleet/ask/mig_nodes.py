@@ -839,8 +839,8 @@ def text_of(plan: MigPlan) -> str:
 
 
 def mig_advice(files: Sequence[str | Path], as_json: bool,
-               tables: Tables | None = None) -> tuple[str, bool]:
-    """What `sched-lab recommend --mig` prints, and whether every pod that waits is served.
+               tables: Tables | None = None) -> tuple[str, str, bool]:
+    """What `sched-lab recommend --mig` prints, its sentence, and whether all that wait are served.
 
     Parameters
     ----------
@@ -854,8 +854,9 @@ def mig_advice(files: Sequence[str | Path], as_json: bool,
     """
     plan = recommend_mig(read_mig(sources_of(list(files)), tables))
     is_served = plan.num_served == len(plan.cluster.asks)
+    sentence = plan.lines()[0]
     if not as_json:
-        return text_of(plan), is_served
+        return text_of(plan), sentence, is_served
     told = {"said": plan.lines(), "layout": plan.table.to_dict("records"),
             "mig_parted": mig_parted(plan)}
-    return json.dumps(told, indent=1), is_served
+    return json.dumps(told, indent=1), sentence, is_served

@@ -19,6 +19,7 @@ from ...lab.commands import (
     NoCharts,
     answer_with,
     choice,
+    conclude,
     folder_named,
     folder_option,
     moment_option,
@@ -32,7 +33,7 @@ from ...online.policies import POLICIES, policy_of
 from ..read.reading import read_files
 from ..read.tables import ClusterTables, read_cluster
 from ..replay.problem import Problem, Schedule, as_in_the_past, problem_of, recorded
-from .explain import explain, settings_for
+from .explain import explain, settings_for, verdict_line
 from .move import GOALS, commands_of, plan_moves, system_of
 from .place import latest_s, place_tasks
 
@@ -139,13 +140,18 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
     found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
     typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if as_json
                else "\n".join(found.lines()))
+    is_placed = found.about["choice"] is not None
     if out is not None:
         asked = {"task": task, "policy": policy, "at": at, "state": state,
                  "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
                  "sched_lab": __version__}
         answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
         answer_with(answer, out, found.report, force=force, no_charts=no_charts)
-    if found.about["choice"] is None:
+    if not as_json:
+        then = ("place", cluster, "--out", "next") if is_placed else (
+            "move", cluster, "--out", "moves")
+        conclude(f"{task}: {verdict_line(found.about)}", *then)
+    if not is_placed:
         raise typer.Exit(1)
 
 

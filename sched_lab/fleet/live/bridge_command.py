@@ -28,6 +28,7 @@ from ...lab.commands import (
     TlsKey,
     TokenFile,
     choice,
+    conclude,
     option,
     policy_option,
     within,
@@ -199,8 +200,10 @@ def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fg
     policy_of(policy)
     if mig:
         files = list(dict.fromkeys([nodes, pods]))
-        text, is_served = mig_advice(files, as_json, hardware_of(hardware).migs)
+        text, said, is_served = mig_advice(files, as_json, hardware_of(hardware).migs)
         typer.echo(text, nl=as_json)
+        if not as_json:
+            conclude(said, "read", "k8s", *files, "--out", "mycluster", mark="# ")
         raise typer.Exit(0 if is_served else 1)
     power = power_of_files(hardware, gpu_power)
     tables = read_files("auto", list(dict.fromkeys([nodes, pods])))
@@ -214,7 +217,9 @@ def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fg
         typer.echo(json.dumps({"policy": policy, "pods": told}, indent=1, ensure_ascii=False))
     else:
         lines = [one.line() for one in advice]
-        typer.echo("\n".join([*lines, f"{policy}: {run} of {len(advice)} pending pods can run"]))
+        typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+        conclude(f"{policy}: {run} of {len(advice)} pending pods can run",
+                 "read", "k8s", *dict.fromkeys([nodes, pods]), "--out", "mycluster")
     if run < len(advice):
         raise typer.Exit(1)
 

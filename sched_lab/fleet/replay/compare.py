@@ -90,6 +90,14 @@ def models_without_watts(problem: Problem, power: PowerSettings) -> list[str]:
     return [model for model in models if not knows_gpu_w(model, power.gpu_power_w)]
 
 
+def blind_to(problem: Problem, asked: Question) -> Question:
+    """The question with GPUs of unknown watts drawing nothing, for policies that do not look."""
+    if not (lacking := models_without_watts(problem, asked.power)):
+        return asked
+    watts = {**(asked.power.gpu_power_w or {}), **dict.fromkeys(lacking, (0, 0))}
+    return replace(asked, power=asked.power._replace(gpu_power_w=watts))
+
+
 def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -> tuple[str, ...]:
     """Names of the policies to compare, checked.
 
@@ -557,6 +565,7 @@ class Comparison:
     waits : waits and slowdowns by policy and group of tasks
     differences : of each policy to the one they are compared with, with intervals
     about : what was asked, the horizon, and what was assumed, in sentences
+    levers : waits under other policies and rules of the queue (`with_levers`)
     """
 
     problem: Problem
@@ -565,6 +574,7 @@ class Comparison:
     waits: pd.DataFrame
     differences: pd.DataFrame
     about: Mapping[str, Any]
+    levers: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
@@ -655,9 +665,7 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
     if asked.cap_w is not None and lacking:
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
-    # GPUs of unknown watts draw nothing, for policies that do not look
-    watts = {**(asked.power.gpu_power_w or {}), **dict.fromkeys(lacking, (0, 0))}
-    blind = replace(asked, power=asked.power._replace(gpu_power_w=watts)) if lacking else asked
+    blind = blind_to(problem, asked)
     schedules = schedules_of(problem, blind, names, folder, workers, **how)
     is_pinned = np.zeros(len(problem.tasks), bool)
     if asked.at_s is not None:  # policies had to do with what had not ended by then

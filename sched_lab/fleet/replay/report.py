@@ -311,6 +311,52 @@ def policy_line(reading: Reading, policy: str) -> str:
     return f"{policy}: {'; '.join(f'{name} {words}' for name, words in parts.items())}."
 
 
+def moved(row: pd.Series) -> Difference:
+    """What a lever does to the mean wait."""
+    return Difference(row["difference"], row["low"], row["high"], int(row["tasks"]))
+
+
+def said_of(row: pd.Series) -> str:
+    """Name of a lever and its setting."""
+    return f"backfill {row['choice']}" if row["lever"] == "queue" else f"placement by {row['choice']}"
+
+
+def best_lever(levers: pd.DataFrame) -> pd.Series | None:
+    """Lever that clearly shortens the mean wait, by the largest difference; None if none does."""
+    clear = [row for _, row in levers.iterrows() if moved(row).is_clear and row["difference"] < 0]
+    return min(clear, key=lambda row: row["difference"], default=None)
+
+
+def lever_sentence(comparison: Comparison) -> str:
+    """The largest lever on waiting, with its interval, against what was replayed first."""
+    levers, about = comparison.levers, comparison.about
+    if levers.empty:
+        return ("Nothing was replayed beside what really ran: "
+                f"{int(comparison.summary['served_tasks'].sum()):,} tasks were served.")
+    base = levers.iloc[0]
+    started = f"{int(base['tasks']):,} tasks"
+    if np.isnan(base["mean_wait_s"]):
+        return f"No task started, 0 of {len(comparison.problem.tasks):,}."
+    rule = f"{base['choice']} with backfill {about.get('backfill', 'none')}"
+    stands = f"{rule} ({duration(base['mean_wait_s'])} in the mean of {started})"
+    if len(levers) == 1:
+        return f"A task waits {duration(base['mean_wait_s'])} in the mean of {started} under {rule}."
+    best = best_lever(levers)
+    if best is None:
+        few = ", and fewer than 30 tasks tell little" if base["tasks"] < FEWEST_TASKS else ""
+        tried = " or ".join(dict.fromkeys("rule of the queue" if lever == "queue" else lever
+                                          for lever in levers["lever"][1:]))
+        return f"No other {tried} lets a task wait clearly less than {stands}{few}."
+    others = levers.iloc[1:][levers["lever"].iloc[1:] != best["lever"]]
+    other = best_lever(others)
+    what = "placement" if best["lever"] == "queue" else "rule of the queue"
+    beside = "" if others.empty else (
+        f", while no other {what} clearly shortens it" if other is None else
+        f", while another {what} takes off {duration(-other['difference'])} at most")
+    return (f"The largest lever is {said_of(best)}: a task waits "
+            f"{in_words(moved(best), duration)} than under {stands}{beside}.")
+
+
 def only_sentence(reading: Reading) -> str:
     """What one policy came to that has nobody to be compared with."""
     name = reading.against
@@ -345,9 +391,10 @@ def answer_of(reading: Reading) -> list[Part]:
     """The sentences of the first screen."""
     if not reading.tasks:
         return ["There are no tasks, so there is nothing to compare."]
+    lead = [lever_sentence(reading.comparison)] if len(reading.comparison.levers) > 1 else []
     if not reading.others:
-        return [only_sentence(reading), *parts_sentence(reading), *bound_sentence(reading)]
-    lead = [energy_sentence(reading), served_sentence(reading)]
+        return [*lead, only_sentence(reading), *parts_sentence(reading), *bound_sentence(reading)]
+    lead += [energy_sentence(reading), served_sentence(reading)]
     rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
     confidence = 100 * reading.comparison.about.get("confidence", 0.95)
     note = (f"Numbers in brackets are {confidence:.0f} % intervals; a difference whose interval "
@@ -410,6 +457,19 @@ def domain_of(frame: pd.DataFrame, axis: str) -> list[float]:
     return [begin if low < 0 else max(0.0, begin), end]
 
 
+NEAR = 0.02  # of an axis: points so close cover each other
+POINT = 110  # square pixels
+
+
+def sizes_of(frame: pd.DataFrame) -> list[float]:
+    """Size of each point; one that later points would cover is larger than these."""
+    place = np.array([(frame[axis] - domain_of(frame, axis)[0]) / np.ptp(domain_of(frame, axis))
+                      for axis in "xy"]).T
+    later = [(np.abs(place[row + 1:] - place[row]) < NEAR).all(axis=1).sum()
+             for row in range(len(place))]
+    return [POINT * (1 + over) ** 1.5 for over in later]
+
+
 def trade_chart(reading: Reading) -> alt.LayerChart:
     """Energy against waiting, a point for each policy."""
     frame, x_title, y_title = trade_frame(reading)
@@ -417,10 +477,11 @@ def trade_chart(reading: Reading) -> alt.LayerChart:
         channel(f"{axis}:Q", title=title,
                 scale=alt.Scale(domain=domain_of(frame, axis), nice=False))
         for channel, axis, title in ((alt.X, "x", x_title), (alt.Y, "y", y_title)))
+    frame = frame.assign(size=sizes_of(frame))
     base = alt.Chart(frame).encode(across, up, colour_of(reading.names, alt.Legend(title=None)))
     aside = base.mark_rule(strokeWidth=2).encode(alt.X("x_low:Q"), alt.X2("x_high"))
     upright = base.mark_rule(strokeWidth=2).encode(alt.Y("y_low:Q"), alt.Y2("y_high"))
-    points = base.mark_point(filled=True, size=110, opacity=1)
+    points = base.mark_point(filled=True, opacity=1).encode(alt.Size("size:Q", scale=None))
     chart: alt.LayerChart = alt.layer(aside, upright, points).properties(
         width=plots.WIDTH, height=plots.HEIGHT)
     return chart
