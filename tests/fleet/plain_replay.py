@@ -14,18 +14,18 @@ from sched_lab.fleet.replay.events import (
     rise_milliwatt,
 )
 from sched_lab.fleet.replay.problem import Schedule
-from sched_lab.lab.arrays import Floats
+from sched_lab.lab.arrays import Floats, Truths
 from sched_lab.lab.jit import njit, quiet
 from sched_lab.online.bid import count_placed, is_due
 from sched_lab.online.inflation import ArrivingTasks, decide, kernels_for, stage_now
-from sched_lab.online.model import open_nodes
+from sched_lab.online.model import lacking, open_nodes
 
-NONE, FIRST_FIT, CONSERVATIVE = range(3)
+NONE, FIRST_FIT, EASY, CONSERVATIVE = range(4)
 
 
 @njit(cache=True)
 def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
-               moment_s: float) -> None:
+               until_s: Floats, moment_s: float) -> None:
     """Write what the tasks that run at a moment leave free to the world."""
     state = desk.world.state
     desk.world.limits.num[:] = 0
@@ -34,13 +34,13 @@ def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
     state.memory_left_mib[:] = empty.memory_left_mib
     state.gpu_left_milli[:] = empty.gpu_left_milli
     for task in range(len(schedule.node)):
-        if schedule.start_s[task] <= moment_s < schedule.end_s[task]:
+        if schedule.start_s[task] <= moment_s < until_s[task]:
             hold(desk.world, timed, task, schedule, 1)
 
 
 @njit(cache=True)
-def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, from_s: float,
-               until_s: float) -> None:
+def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
+               until_s: Floats, from_s: float, to_s: float) -> None:
     """Write the least that is free at any time of a span to the world, and who is there then."""
     state = desk.world.state
     cpu_left = empty.cpu_left_milli.copy()
@@ -50,8 +50,8 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, 
     num = np.zeros_like(limits.num)
     for task in range(-1, len(schedule.node)):
         moment_s = from_s if task < 0 else schedule.start_s[task]
-        if task < 0 or from_s < moment_s < until_s:
-            show_state(desk, empty, timed, schedule, moment_s)
+        if task < 0 or from_s < moment_s < to_s:
+            show_state(desk, empty, timed, schedule, until_s, moment_s)
             cpu_left = np.minimum(cpu_left, state.cpu_left_milli)
             memory_left = np.minimum(memory_left, state.memory_left_mib)
             gpu_left = np.minimum(gpu_left, state.gpu_left_milli)
@@ -59,7 +59,7 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule, 
     desk.world.residents[:] = 0
     for task in range(len(schedule.node)):
         start_s = schedule.start_s[task]
-        if start_s <= from_s < schedule.end_s[task] or from_s < start_s < until_s:
+        if start_s <= from_s < until_s[task] or from_s < start_s < to_s:
             hold(desk.world, timed, task, schedule, 1)
     state.cpu_left_milli[:] = cpu_left
     state.memory_left_mib[:] = memory_left
@@ -92,54 +92,117 @@ def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
 
 
 @njit(cache=True)
-def possible_starts(schedule: Schedule, now_s: float, backfill: int) -> Floats:
-    """Moments at which a task may be tried, ascending: now, and if booked ahead all known ends."""
+def possible_starts(until_s: Floats, now_s: float, is_booked: bool) -> Floats:
+    """Moments at which a task may be tried, ascending: now, and if booked ahead all promised ends."""
     starts = [now_s]
-    if backfill == CONSERVATIVE:
-        for end_s in schedule.end_s:
+    if is_booked:
+        for end_s in until_s:
             if now_s < end_s < np.inf:
                 starts.append(end_s)
     return np.unique(np.array(starts))
 
 
 @njit(cache=True)
-def give_up_bookings(timed: TimedTasks, schedule: Schedule, now_s: float) -> None:
-    """Give up the bookings behind the first task that comes now."""
-    is_behind = False
+def give_up_booking(schedule: Schedule, until_s: Floats, task: int) -> None:
+    """Give up the booking of a task."""
+    schedule.node[task] = -1
+    schedule.gpu_mask[task] = 0
+    schedule.start_s[task] = np.nan
+    schedule.end_s[task] = np.nan
+    until_s[task] = np.nan
+
+
+@njit(cache=True)
+def give_up_bookings(timed: TimedTasks, schedule: Schedule, until_s: Floats, now_s: float,
+                     backfill: int) -> None:
+    """Give up the bookings behind the first task that comes now, or all of EASY's."""
+    is_behind = backfill == EASY
     for task in timed.task_at:
         is_behind |= timed.submit_s[task] == now_s
-        if is_behind and schedule.start_s[task] > now_s:
-            schedule.node[task] = -1
-            schedule.gpu_mask[task] = 0
-            schedule.start_s[task] = np.nan
-            schedule.end_s[task] = np.nan
+        is_for_now = backfill == EASY and schedule.start_s[task] == now_s  # asked again
+        if is_behind and schedule.start_s[task] > now_s or is_for_now:
+            give_up_booking(schedule, until_s, task)
+
+
+@njit(cache=True)
+def book_plainly(timed: TimedTasks, schedule: Schedule, until_s: Floats, task: int, node: int,
+                 gpu_mask: int, start_s: float, now_s: float) -> None:
+    """Write down a start; who ends at once holds nothing."""
+    schedule.node[task] = node
+    schedule.gpu_mask[task] = gpu_mask
+    schedule.start_s[task] = start_s
+    schedule.end_s[task] = start_s + timed.duration_s[task]
+    until_s[task] = start_s + timed.walltime_s[task]
+    if schedule.end_s[task] == now_s:
+        until_s[task] = now_s
+
+
+@njit(cache=True)
+def end_plainly(schedule: Schedule, until_s: Floats, now_s: float, is_freer: Truths) -> None:
+    """Give back what those who have ended had asked for beyond."""
+    for task in range(len(until_s)):
+        if schedule.end_s[task] <= now_s < until_s[task] and schedule.start_s[task] <= now_s:
+            until_s[task] = now_s
+            is_freer[schedule.node[task]] = True
+
+
+@njit(cache=True)
+def move_up_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
+                    schedule: Schedule, until_s: Floats, is_freer: Truths) -> None:
+    """Let who waits, in order, move to an earlier start on a node that became freer."""
+    for task in timed.task_at:
+        if timed.submit_s[task] >= now_s or schedule.start_s[task] <= now_s:
+            continue
+        node = schedule.node[task]
+        gpu_mask = schedule.gpu_mask[task]
+        old_s = np.inf if node < 0 else schedule.start_s[task]
+        give_up_booking(schedule, until_s, task)
+        is_moved = False
+        for start_s in possible_starts(until_s, now_s, True):
+            if start_s >= old_s or is_moved:
+                break
+            show_least(desk, empty, timed, schedule, until_s, start_s,
+                       start_s + timed.walltime_s[task])
+            for freer in np.flatnonzero(is_freer):
+                is_moved |= lacking(desk.world, timed.asks.task[task],
+                                    timed.asks.memory_mib[task], freer) == 0
+            if is_moved:
+                is_freer[node] |= node >= 0
+                node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
+                book_plainly(timed, schedule, until_s, task, node, gpu_mask, start_s, now_s)
+        if not is_moved and node >= 0:
+            book_plainly(timed, schedule, until_s, task, node, gpu_mask, old_s, now_s)
 
 
 @njit(cache=True)
 def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
-                  backfill: int, schedule: Schedule) -> None:
+                  backfill: int, schedule: Schedule, until_s: Floats) -> None:
     """Try all waiting tasks in their order; parameters as `replay_plainly`."""
     is_over = np.zeros(len(timed.task_at), np.bool_)  # requests that found too few watts or no room
+    is_behind = backfill != CONSERVATIVE
+    has_booked = False
     for task in timed.task_at:
+        is_behind |= timed.submit_s[task] == now_s
+        if not is_behind:
+            continue
         if timed.submit_s[task] > now_s or schedule.node[task] >= 0:
             continue
         if timed.cap_mw < np.inf and is_over[timed.request[task]]:
             continue
-        for start_s in possible_starts(schedule, now_s, backfill):
+        is_booked = backfill == CONSERVATIVE or backfill == EASY and not has_booked
+        for start_s in possible_starts(until_s, now_s, is_booked):
             end_s = start_s + timed.duration_s[task]
-            until_s = end_s if backfill == CONSERVATIVE else start_s
-            show_least(desk, empty, timed, schedule, start_s, until_s)
+            to_s = start_s + timed.walltime_s[task] if backfill >= EASY else start_s
+            show_least(desk, empty, timed, schedule, until_s, start_s, to_s)
             node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
             if node >= 0 and timed.cap_mw < np.inf:
                 rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
                 node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
             is_over[timed.request[task]] = node < 0
             if node >= 0:
-                schedule.node[task] = node
-                schedule.gpu_mask[task] = gpu_mask
-                schedule.start_s[task] = start_s
-                schedule.end_s[task] = end_s
-                show_state(desk, empty, timed, schedule, start_s)
+                book_plainly(timed, schedule, until_s, task, node, gpu_mask, start_s, now_s)
+                has_booked |= start_s > now_s
+                show_state(desk, empty, timed, schedule, until_s, start_s)
                 if end_s > start_s:
                     count_placed(desk.world, timed.asks.task[task])
                 if is_due(desk.world):
@@ -162,11 +225,17 @@ def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, ba
     backfill : place in `BACKFILLS`
     """
     price_anew(kernels, desk)
+    until_s = schedule.start_s + timed.walltime_s
+    is_freer = np.zeros(len(empty.cpu_left_milli), np.bool_)
     now_s = next_moment(timed, schedule, -np.inf)
     while now_s < np.inf:
-        if backfill == CONSERVATIVE:
-            give_up_bookings(timed, schedule, now_s)
-        serve_plainly(kernels, desk, empty, timed, now_s, backfill, schedule)
+        is_freer[:] = False
+        end_plainly(schedule, until_s, now_s, is_freer)
+        if backfill == CONSERVATIVE and is_freer.any():
+            move_up_plainly(kernels, desk, empty, timed, now_s, schedule, until_s, is_freer)
+        if backfill >= EASY:
+            give_up_bookings(timed, schedule, until_s, now_s, backfill)
+        serve_plainly(kernels, desk, empty, timed, now_s, backfill, schedule, until_s)
         now_s = next_moment(timed, schedule, now_s)
 
 

@@ -22,7 +22,8 @@ def read(text: str, columns=None, zone: str = ""):
     ("cpu_milli", "250", "cpu_milli", 250),
     ("gpu_percent", "50", "gpu_milli", 500), ("gpu_percent", "250", "num_gpus", 3), ("gpus", "0.25", "gpu_milli", 250),
     ("gpu_milli", "2000", "num_gpus", 2), ("submit_ms", "5000", "submit_s", 5), ("submit_h", "2", "submit_s", 7200),
-    ("submit_min", "1.5", "submit_s", 90), ("priority", "7", "priority", 7), ("user", "=1+1", "user", "=1+1"),
+    ("submit_min", "1.5", "submit_s", 90),
+    ("walltime_h", "2", "walltime_s", 7200), ("priority", "7", "priority", 7), ("user", "=1+1", "user", "=1+1"),
     ("gpu_models", "A100|V100", "gpu_models", "A100|V100"),
 ])
 def test_a_measure_states_its_unit(measure, value, column, expected):

@@ -13,7 +13,7 @@ from sched_lab.fleet.replay import events
 from sched_lab.fleet.replay.case import case_of
 from sched_lab.fleet.replay.events import BACKFILLS, replay, simulate
 from sched_lab.fleet.replay.problem import Problem, Schedule, recorded
-from sched_lab.fleet.replay.rules import check_schedule, violations
+from sched_lab.fleet.replay.rules import check_promises, check_schedule, violations
 from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
@@ -69,8 +69,9 @@ def problems(draw) -> Problem:
     priority = rng.integers(0, draw(st.sampled_from([1, 3])), count)
     limit = draw(st.lists(st.sampled_from([("", 0), ("x", 1), ("x", 3), ("y", 2)]), min_size=4, max_size=4))
     app, most = zip(*(limit[row] for row in rng.integers(4, size=count)), strict=True)
+    walltime = duration + rng.choice([0, 0, 2, 8, 30], size=count) if draw(st.booleans()) else None
     return problem_of(cluster, tasks, submit, duration, priority=priority, group=texts(group), app=texts(app),
-                      most_per_node=np.array(most))
+                      most_per_node=np.array(most), walltime_s=walltime)
 
 
 def case(problem: Problem, policy: str, cap_w: float | None = None):
@@ -147,6 +148,7 @@ LINE = [(0, 10, 2, 1000), (1, 5, 1, 1000), (2, 10, 2, 1000), (3, 20, 1, 1000), (
 @pytest.mark.parametrize(("backfill", "starts"), [
     ("none", [0, 1, 10, 10, 20]),            # t3 waits behind t2, though b is free from 6 on
     ("first-fit", [0, 1, 10, 6, 20]),        # t3 takes b at 6; t4 finds no gap before 20
+    ("easy", [0, 1, 10, 6, 20]),
     ("conservative", [0, 1, 10, 6, 20])])
 def test_a_queue_by_hand(backfill, starts):
     schedule = replay(timed(LINE), backfill=backfill)
@@ -159,7 +161,45 @@ def test_first_fit_may_starve_and_conservative_may_not():
     rows[1] = (0, 13, 1, 1000)
     problem = timed(rows)
     waits = {backfill: replay(problem, backfill=backfill).start_s[2] - 1 for backfill in BACKFILLS}
-    assert waits["none"] == waits["conservative"] < waits["first-fit"]
+    assert waits["none"] == waits["easy"] == waits["conservative"] < waits["first-fit"]
+
+
+# both GPUs of a; then the one of b; t2 must wait for a; t3 and t4 could do their work before it starts
+ASKED = [(0, 10, 2, 1000), (0, 6, 1, 1000), (1, 10, 2, 1000), (2, 4, 1, 1000), (3, 3, 1, 1000)]
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+@pytest.mark.parametrize("walltime", [None, [40, 6, 10, 4, 3], [40, 30, 20, 9, 9]])
+def test_who_ends_early_makes_room_for_those_who_wait(walltime, backfill):
+    """However long t0 and t1 asked for a and b, t2 starts on a at 10 s, and t3 on b at 6 s."""
+    problem = timed(ASKED, walltime_s=None if walltime is None else np.array(walltime, float))
+    assert replay(problem, backfill=backfill).start_s.tolist() == [0, 0, 10, 6, 10]
+
+
+def test_a_long_walltime_keeps_a_short_task_from_passing():
+    """t3 runs for 4 s from 2 s on, which would do; it asked for 20 s, and t2 has both GPUs from 10 s on."""
+    rows = [(0, 10, 1, 1000), (1, 10, 2, 1000), (2, 4, 1, 1000)]
+    problem = replace(timed(rows), tasks=replace(timed(rows).tasks, gpu_spec=texts(["T4"] * 3)))
+    for backfill in ("easy", "conservative"):
+        assert replay(problem, backfill=backfill).start_s.tolist() == [0, 10, 2]
+        late = replace(problem, walltime_s=np.array([10.0, 10, 20]))
+        assert replay(late, backfill=backfill).start_s.tolist() == [0, 10, 20]
+    assert replay(late, backfill="first-fit").start_s.tolist() == [0, 10, 2]
+
+
+def test_the_validator_knows_walltimes_and_promises():
+    rows = [(0, 10, 1, 1000), (1, 10, 2, 1000), (2, 4, 1, 1000)]
+    problem = replace(timed(rows), tasks=replace(timed(rows).tasks, gpu_spec=texts(["T4"] * 3)),
+                      walltime_s=np.array([10.0, 10, 20]))
+    schedule = replay(problem, backfill="easy")
+    passing = changed(changed(schedule, 2, start_s=2, end_s=6, gpu_mask=2), 1, start_s=11, end_s=21)
+    with pytest.raises(ValueError, match="queue: task t1 is first, and waits at 10.0 s"):
+        check_schedule(problem, passing, backfill="easy")
+    check_promises(problem, passing, np.array([np.inf, 11, np.inf]))
+    with pytest.raises(ValueError, match="task t1 was promised a start at 10.0 s, and starts at 11.0 s"):
+        check_promises(problem, passing, np.array([np.inf, 10, np.inf]))
+    with pytest.raises(ValueError, match="task t0 runs for longer than its walltime"):
+        check_schedule(replace(problem, walltime_s=np.array([9.0, 10, 20])), schedule)
 
 
 def limited(most, rows, app="x", **more) -> Problem:
@@ -268,7 +308,7 @@ def test_what_runs_already_may_draw_more_than_the_cap():
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"backfill": "conservative", "cap_w": 500}, "do not go together"), ({"cap_w": 49}, "draws 50 W without any task"),
-    ({"cap_w": np.nan}, "draws 50 W"), ({"backfill": "easy"}, "there is no backfill 'easy'"),
+    ({"cap_w": np.nan}, "draws 50 W"), ({"backfill": "eager"}, "there is no backfill 'eager'"),
     ({"policy": "fgdx"}, "fgdx"),
     ({"policy": "bid:300:1", "backfill": "conservative"}, "'bid:300:1' and conservative backfill")])
 def test_what_cannot_be_asked(options, words):

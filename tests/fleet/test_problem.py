@@ -339,6 +339,14 @@ def test_what_is_not_represented_is_named():
     assert [reason.partition(" ")[0] for reason, _ in lines(problem, "interpreted")] == ["pod_affinity", "spread"]
 
 
+def test_walltimes_are_at_least_as_long_as_what_ran():
+    problem = problem_with({"walltime_s": 90}, {"walltime_s": 30}, {}, {"walltime_s": 0},
+                           {"end_s": None, "walltime_s": 90})
+    assert problem.walltime_s.tolist() == [90, 60, 60, 60, np.inf]
+    assert [count for reason, count in lines(problem, "interpreted") if "longer than its walltime" in reason] == [1]
+    assert problem_with({}).walltime_s is None
+
+
 def test_limits_of_applications():
     shares = {"num_gpus": 2, "gpu_milli": 500, "constraints": '{"group": "a", "most_per_node": 3}'}
     problem = problem_with({"constraints": '{"group": "b", "most_per_node": 2}'}, {}, shares,

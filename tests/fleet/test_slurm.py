@@ -345,3 +345,22 @@ def test_a_priority_that_is_no_number_is_said(written, read_as):
     assert [None if pd.isna(one) else one for one in tables.tasks["priority"]] == [read_as]
     is_said = "priority is no number" in reasons(tables)
     assert is_said == (read_as is None and not (written is None or isinstance(written, dict)))
+
+
+@pytest.mark.parametrize(("written", "seconds"), [
+    ("1-12:00:00", 129_600), ("2-00", 172_800), ("01:30:00", 5400), ("30:15", 1815), ("90", 5400), ("UNLIMITED", None),
+    ("Partition_Limit", None), ("", None), ("00:00:00", None), ("soon", None)])
+def test_a_limit_of_time_is_a_walltime(written, seconds):
+    raw = read(f"{HEAD}|Timelimit\n"
+               f"1|ada|gpu|{DAY}08:00:00|{DAY}08:00:10|{DAY}09:00:00|COMPLETED|1|n1|cpu=8|{written}\n")
+    assert [None if pd.isna(one) else one for one in raw.tasks["walltime_s"]] == [seconds]
+    assert ("the limit of time is none" in reasons(raw)) == (written in ("soon", "00:00:00"))
+
+
+@pytest.mark.parametrize(("said", "seconds"), [
+    ({"time_limit": number(90)}, 5400), ({"time_limit": 90}, 5400), ({"time": {"limit": number(90)}}, 5400),
+    ({"time_limit": {"set": True, "infinite": True, "number": 0}}, None),
+    ({"time_limit": number(None)}, None), ({}, None)])
+def test_a_limit_of_time_in_json(said, seconds):
+    tables = read({"nodes": [node()]}, {"jobs": [job(**said)]})
+    assert [None if pd.isna(one) else one for one in tables.tasks["walltime_s"]] == [seconds]

@@ -37,7 +37,7 @@ class Measure(NamedTuple):
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86400}
 MIBS = {"bytes": 2**-20, "kb": 1e3 / 2**20, "kib": 2**-10, "mb": 1e6 / 2**20, "mib": 1,
         "gb": 1e9 / 2**20, "gib": 2**10, "tb": 1e12 / 2**20, "tib": 2**20}
-TIMES = ("submit", "start", "end", "duration", "wait")
+TIMES = ("submit", "start", "end", "duration", "wait", "walltime")
 TEXTS = ("name", "user", "queue", "node", "gpu_list", "gpu_models", "mig_profile", "constraints",
          "state", "fixed", "gpu_model", "labels", "taints", "devices")
 
@@ -223,7 +223,8 @@ def own_tasks(stated: Stated) -> pd.DataFrame:
         "name": names_of(stated, "task"), **times, **own_demand(stated),
         "cpu_milli": np.rint(stated.numbers("cpu")),
         "memory_mib": np.ceil(stated.numbers("memory")), "gpu_models": stated.texts(wish),
-        "priority": stated.numbers("priority"), **texts})
+        "priority": stated.numbers("priority"), "walltime_s": stated.durations("walltime"),
+        **texts})
     parts = parts_of(stated.rows, stated.numbers("parts"), "a job on several nodes: one task for "
                      "each, JOB/0, JOB/1, ..., GPUs and CPUs divided")
     return split(jobs[is_kept], parts[is_kept], ["num_gpus", "cpu_milli"])

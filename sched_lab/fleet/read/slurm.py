@@ -540,6 +540,12 @@ def asked_of(record: Any) -> str:
     return ",".join(filter(None, [*texts, tres_text(record, "requested")]))
 
 
+def walltime_at(record: Any) -> float | None:
+    """Seconds after which Slurm ends a job; None if it has no limit, or none is known."""
+    minutes = first_of(record, ("time_limit",), ("time", "limit"))
+    return 60 * minutes if minutes and minutes > 0 else None
+
+
 def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
     """Rows of a job: one for each node and each share of GPUs."""
     times, state = times_of(record, dump, place)
@@ -556,7 +562,7 @@ def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict
     row = {
         **times, "user": text_at(record, "user_name") or text_at(record, "user")
         or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
-        "priority": priority,
+        "priority": priority, "walltime_s": walltime_at(record),
         "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
         "constraints": constraints_of(record, dump, place)}
     wish = models_asked(asked_of(record))
@@ -593,7 +599,7 @@ USED = {
     "association", "cpus", "eligible_time", "end_time", "excluded_nodes", "features",
     "gres_detail", "het", "het_job_id", "het_job_offset", "job_id", "job_resources", "job_state", "memory_per_cpu",
     "memory_per_node", "node_count", "nodes", "partition", "priority", "required",
-    "required_nodes", "start_time", "state", "submit_time", "tasks", "time", "tres",
+    "required_nodes", "start_time", "state", "submit_time", "tasks", "time", "time_limit", "tres",
     "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
     "tres_req_str", "user", "user_name"}
 
@@ -640,7 +646,38 @@ def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
 ACCOUNT_FIELDS = {
     "JobID", "JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "NNodes", "AllocNodes",
     "NodeList", "AllocTRES", "ReqTRES", "AllocCPUS", "NCPUS", "ReqCPUS", "User", "Partition", "Priority",
-    "AllocGRES", "ReqGRES", "ReqMem"}
+    "AllocGRES", "ReqGRES", "ReqMem", "Timelimit", "TimelimitRaw"}
+
+
+LIMIT = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+NO_LIMIT = {*UNKNOWN, "unlimited", "infinite", "partition_limit", "invalid"}
+
+
+def seconds_of_limit(written: str) -> float | None:
+    """Seconds of a limit of time as Slurm writes it; None if it is no such.
+
+    With days the parts are hours, minutes and seconds, else minutes alone, minutes and seconds, or
+    hours, minutes and seconds.
+    """
+    found = LIMIT.fullmatch(written.strip())
+    if found is None:
+        return None
+    days, *rest = found.groups()
+    parts = [int(part) for part in rest if part is not None]
+    units = (3600, 60, 1) if days or len(parts) == 3 else (60, 1)
+    seconds = sum(part * unit for part, unit in zip(parts, units, strict=False))
+    return 86400 * int(days or 0) + seconds or None
+
+
+def account_walltimes(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.Series:
+    """Limits of time of the jobs of `sacct -P`, seconds."""
+    written = cells["TimelimitRaw"].where(cells["TimelimitRaw"] != "", cells["Timelimit"])
+    known = {text: seconds_of_limit(text) for text in written.unique()}
+    strange = written.map({text: found is None and text.lower() not in NO_LIMIT
+                           for text, found in known.items()}).astype(bool)
+    note_rows(ledger, source.name, cells.index[strange], "interpreted",
+              "the limit of time is none such as 1-12:00:00: taken as unknown")
+    return written.map(known).astype("Float64")
 
 
 def jobs_only(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
@@ -721,8 +758,8 @@ def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.Dat
     lost = ~cells["Priority"].str.fullmatch(WHOLE) & ~cells["Priority"].str.lower().isin(UNKNOWN)
     note_rows(dump.ledger, source.name, cells.index[lost], "interpreted",
               "column Priority: no whole number below 10^15, taken as unknown")
-    jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].join(
-        times).join(account_demand(cells, source, dump.ledger))
+    jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].assign(
+        walltime_s=account_walltimes(cells, source, dump.ledger)).join(times).join(account_demand(cells, source, dump.ledger))
     jobs = with_array_jobs(jobs, source, dump.ledger)
     return spread(jobs, source, dump).assign(file=source.name)
 
@@ -818,7 +855,8 @@ def job_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
     columns = pd.DataFrame(shares, columns=list(Share._fields)).take(codes).set_index(jobs.index)
     return columns.assign(
         **{name: jobs[name] for name in (
-            "row", "name", "submit_s", "start_s", "end_s", "state", "node", "memory_mib")},
+            "row", "name", "submit_s", "start_s", "end_s", "walltime_s", "state", "node",
+            "memory_mib")},
         job=jobs["job"], user=jobs["User"], queue=jobs["Partition"],
         cpu_milli=1000 * jobs["cpus"],
         priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.fullmatch(WHOLE))))

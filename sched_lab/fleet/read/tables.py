@@ -52,11 +52,11 @@ TASK_COLUMNS = {
     "gpu_milli": "integer", "mig_profile": "text", "gpu_models": "text", "cpu_milli": "integer",
     "memory_mib": "integer", "node": "text", "gpu_list": "text", "user": "text", "queue": "text",
     "priority": "integer", "constraints": "text", "state": "text", "job": "text",
-    "fixed": "text"}
+    "fixed": "text", "walltime_s": "time"}
 
 TIMES = ("submit_s", "start_s", "end_s")
 OPTIONAL = (  # written only where some row has one
-    "taints", "devices", "constraints", "state", "job", "fixed")
+    "taints", "devices", "constraints", "state", "job", "fixed", "walltime_s")
 WAITING = "waiting"  # state of a task that a dump says waits; empty for all others
 LEDGER_COLUMNS = {
     "file": "text", "row": "integer", "what": "text", "reason": "text", "count": "integer"}
@@ -644,7 +644,8 @@ CLUSTER_RECORD = "about.json"
 
 def as_csv(frame: pd.DataFrame) -> bytes:
     """A table as CSV, optional columns left out where they are empty."""
-    empty = [name for name in OPTIONAL if name in frame and (frame[name] == "").all()]
+    empty = [name for name in OPTIONAL if name in frame
+             and (frame[name].isna() | frame[name].astype(str).eq("")).all()]
     return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n").encode()
 
 

@@ -734,7 +734,8 @@ def swf_jobs(rows: Rows, gpu_column: str,
     rows.note(np.isfinite(memory), "interpreted", "memory is KiB for each processor, that used "
               "where none was requested")
     jobs = pd.DataFrame({"name": rows.texts("job"), **times, **demand, "memory_mib": np.ceil(memory),
-                         "user": rows.texts("user"), "queue": rows.texts("queue")})
+                         "user": rows.texts("user"), "queue": rows.texts("queue"),
+                         "walltime_s": rows.numbers("requested_time")})
     is_part = status.isin(["2", "3", "4"]).to_numpy()
     rows.note(is_part, "dropped", "a part of a job that was stopped and went on; the line of the "
               "whole job is read")

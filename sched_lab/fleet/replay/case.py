@@ -36,7 +36,8 @@ class TimedTasks(NamedTuple):
     Parameters
     ----------
     asks : class, memory and die of each task
-    submit_s, duration_s : (tasks,) when it comes, how long it runs
+    submit_s, duration_s, walltime_s : (tasks,) when it comes, how long it runs, and for how long
+        it asked, which is at least as long
     arrival : (coming,) tasks by submission
     place : (tasks,) place in one queue of all that come, -1 for the others
     task_at : (coming,) task at each place
@@ -49,6 +50,7 @@ class TimedTasks(NamedTuple):
     asks: ArrivingTasks
     submit_s: Floats
     duration_s: Floats
+    walltime_s: Floats
     arrival: Integers
     place: Integers
     task_at: Integers
@@ -69,6 +71,7 @@ class Case:
     timed : the tasks
     comes : (tasks,) whether it comes at all
     schedule : what has been decided before the beginning; changed
+    promise_s : (tasks,) start that conservative backfill promised last, inf if none; changed
     """
 
     policy: Policy
@@ -78,6 +81,7 @@ class Case:
     timed: TimedTasks
     comes: Truths
     schedule: Schedule
+    promise_s: Floats
 
 
 @njit(cache=True)
@@ -159,8 +163,10 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     kinds = np.column_stack([class_of, memory_mib, problem.priority])
     request = np.zeros(size, np.int64)
     request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
-    timed = TimedTasks(asks, submit_s, np.array(problem.duration_s),
+    duration_s = np.array(problem.duration_s)
+    walltime_s = duration_s if problem.walltime_s is None else np.array(problem.walltime_s)
+    timed = TimedTasks(asks, submit_s, duration_s, walltime_s,
                        coming[np.argsort(submit_s[coming], kind="stable")], place, order, request,
                        order[np.argsort(request[order], kind="stable")],
                        np.inf if cap_w is None else 1000.0 * cap_w)
-    return Case(chosen, world, empty, weighing, timed, comes, schedule)
+    return Case(chosen, world, empty, weighing, timed, comes, schedule, np.full(size, np.inf))

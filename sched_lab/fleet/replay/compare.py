@@ -52,7 +52,7 @@ class Question:
     Parameters
     ----------
     policies : names; "recorded" is what really ran. Empty: a choice that suits the problem
-    backfill : none, first-fit or conservative
+    backfill : none, first-fit, easy or conservative
     at_s : moment from which policies decide, seconds; None: from the beginning, on an empty cluster
     seed : of policies that draw lots, and of the intervals
     power : how nodes draw power

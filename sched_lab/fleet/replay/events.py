@@ -30,11 +30,12 @@ from ...online.score_index import Best, Groups, Index, empty_index, note_change
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .case import Case, TimedTasks, case_of, hold, node_milliwatt, node_milliwatts
 from .problem import Problem, Schedule
-from .rules import check_schedule, node_among
+from .rules import check_promises, check_schedule, node_among
 
 __all__ = ['replay']
 
-BACKFILLS = ("none", "first-fit", "conservative")
+BACKFILLS = ("none", "first-fit", "easy", "conservative")
+BOOKED = BACKFILLS[2:]  # rules that promise a start
 
 
 class Queue(NamedTuple):
@@ -364,13 +365,13 @@ class Profile(NamedTuple):
 
 
 def empty_profile(empty: State, num_tasks: int, num_limits: int) -> Profile:
-    """Profile of empty nodes, with spells for so many tasks: each begins and ends once."""
+    """Profile of empty nodes, with spells for so many tasks: each begins and ends, or is cut."""
     num_nodes, num_gpus = empty.gpu_left_milli.shape
-    size = num_nodes + 2 * num_tasks
+    size = num_nodes + 3 * num_tasks
     profile = Profile(np.arange(num_nodes), np.full(size, -1), np.full(size, -np.inf),
                       np.zeros(size, np.int64), np.zeros(size, np.int64),
                       np.zeros((size, num_gpus), np.int64), np.zeros((size, num_limits), np.int64),
-                      np.arange(num_nodes, size), np.array([2 * num_tasks]))
+                      np.arange(num_nodes, size), np.array([3 * num_tasks]))
     profile.cpu_milli[:num_nodes] = empty.cpu_left_milli
     profile.memory_mib[:num_nodes] = empty.memory_left_mib
     profile.gpu_milli[:num_nodes] = empty.gpu_left_milli
@@ -447,6 +448,9 @@ class Plan(NamedTuple):
     desk, timed, schedule : what decides; the tasks and their bookings
     profile : what is free when
     first, after : (nodes,) and (tasks,) tasks on a node as a list, -1 at its end
+    until_s : (tasks,) until when what it holds is set aside: its walltime, or its end if it is over
+    is_freer : (nodes,) where something was given back at this moment before it had to
+    promise_s : as in `Case`
     gpu_milli, num : (GPUs,) and (limits,) room for the answer of `least_left`
     """
 
@@ -456,6 +460,9 @@ class Plan(NamedTuple):
     profile: Profile
     first: Integers
     after: Integers
+    until_s: Floats
+    is_freer: Truths
+    promise_s: Floats
     gpu_milli: Integers
     num: Integers
 
@@ -466,23 +473,25 @@ def empty_plan(case: Case, desk: Desk) -> Plan:
     num_tasks = len(case.comes)
     num_limits = len(case.world.limits.most)
     return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks, num_limits),
-                np.full(num_nodes, -1), np.full(num_tasks, -1), np.zeros(num_gpus, np.int64),
+                np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan),
+                np.zeros(num_nodes, np.bool_), case.promise_s,
+                np.zeros(num_gpus, np.int64),
                 np.zeros(num_limits, np.int64))
 
 
 @njit(cache=True)
-def hold_span(plan: Plan, task: int, sign: int) -> None:
-    """Take what a task asks for from its node while it runs (sign 1), or give it back (-1)."""
+def hold_span(plan: Plan, task: int, from_s: float, sign: int) -> None:
+    """Set aside what a task asks for on its node (sign 1), or give it back (-1), from a moment on."""
     schedule = plan.schedule
     profile = plan.profile
     demand = plan.desk.world.demand
     kind = plan.timed.asks.task[task]
     node = schedule.node[task]
     limit = demand.limit[kind]
-    spell = spell_from(profile, node, schedule.start_s[task])
+    spell = spell_from(profile, node, from_s)
     end = -1
-    if schedule.end_s[task] < np.inf:
-        end = spell_from(profile, node, schedule.end_s[task])
+    if plan.until_s[task] < np.inf:
+        end = spell_from(profile, node, plan.until_s[task])
     while spell != end:
         profile.cpu_milli[spell] -= sign * demand.cpu_milli[kind]
         profile.memory_mib[spell] -= sign * plan.timed.asks.memory_mib[task]
@@ -500,7 +509,7 @@ def link(plan: Plan, task: int) -> None:
     node = plan.schedule.node[task]
     plan.after[task] = plan.first[node]
     plan.first[node] = task
-    hold_span(plan, task, 1)
+    hold_span(plan, task, plan.schedule.start_s[task], 1)
 
 
 @njit(cache=True)
@@ -522,9 +531,9 @@ def unlink(plan: Plan, task: int) -> None:
 def give_up(plan: Plan, task: int) -> None:
     """Give up the booking of a task, if it has one."""
     schedule = plan.schedule
-    if schedule.node[task] >= 0 and schedule.end_s[task] > schedule.start_s[task]:
+    if schedule.node[task] >= 0 and plan.until_s[task] > schedule.start_s[task]:
         unlink(plan, task)
-        hold_span(plan, task, -1)
+        hold_span(plan, task, schedule.start_s[task], -1)
         join_equal(plan.profile, schedule.node[task])
     schedule.node[task] = -1
     schedule.gpu_mask[task] = 0
@@ -565,30 +574,37 @@ def lacking_in(plan: Plan, task: int, node: int, spell: int) -> int:
 
 @njit(cache=True)
 def fits_span(plan: Plan, task: int, node: int, spell: int, from_s: float) -> bool:
-    """Whether a task can have a node from a moment in a spell on until it ends."""
+    """Whether a task can have a node from a moment in a spell on for its walltime."""
     if lacking_in(plan, task, node, spell) != 0:
         return False
     asks = plan.timed.asks
-    cpu, memory = least_left(plan, node, from_s, from_s + plan.timed.duration_s[task])
+    cpu, memory = least_left(plan, node, from_s, from_s + plan.timed.walltime_s[task])
     return bool(lacking_of(plan.desk.world, asks.task[task], asks.memory_mib[task], node, cpu,
                            memory, plan.gpu_milli, plan.num) == 0)
 
 
 @njit(cache=True)
-def earliest_start(plan: Plan, task: int, now_s: float) -> float:
-    """First moment from which on some node has room for a task until it ends; inf if never."""
+def earliest_on(plan: Plan, task: int, node: int, now_s: float, before_s: float) -> float:
+    """First moment from which on a node has room for a task; `before_s` if none is earlier."""
     profile = plan.profile
+    spell = spell_at(profile, node, now_s)
+    if lacking_in(plan, task, node, spell) & LASTING:
+        return before_s
+    start_s = now_s
+    while spell >= 0 and start_s < before_s:
+        if fits_span(plan, task, node, spell, start_s):
+            return start_s
+        spell = profile.after[spell]
+        start_s = profile.from_s[spell]
+    return before_s
+
+
+@njit(cache=True)
+def earliest_start(plan: Plan, task: int, now_s: float) -> float:
+    """First moment from which on some node has room for a task; inf if never."""
     best_s = np.inf
-    for node in range(len(profile.first)):
-        spell = spell_at(profile, node, now_s)
-        if lacking_in(plan, task, node, spell) & LASTING:
-            continue
-        start_s = now_s
-        while spell >= 0 and start_s < best_s:
-            if fits_span(plan, task, node, spell, start_s):
-                best_s = start_s
-            spell = profile.after[spell]
-            start_s = profile.from_s[spell]
+    for node in range(len(plan.first)):
+        best_s = earliest_on(plan, task, node, now_s, best_s)
         if best_s == now_s:
             break
     return best_s
@@ -612,7 +628,7 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
     while task >= 0:
         start_s = plan.schedule.start_s[task]
         kind = desk.world.demand.kind[plan.timed.asks.task[task]]
-        is_there = start_s <= from_s < plan.schedule.end_s[task] or from_s < start_s < until_s
+        is_there = start_s <= from_s < plan.until_s[task] or from_s < start_s < until_s
         if is_there and kind >= 0:
             desk.world.residents[node, kind] += 1
         task = plan.after[task]
@@ -634,6 +650,52 @@ def changes_by(plan: Plan, node: int, start_s: float, until_s: float) -> bool:
 
 
 @njit(cache=True)
+def choose_then(kernels: Any, plan: Plan, task: int, start_s: float,
+                now_s: float) -> tuple[int, int]:
+    """Node and GPUs of a task that starts later: the policy sees the least that is free then."""
+    until_s = start_s + plan.timed.walltime_s[task]
+    nodes = [n for n in range(len(plan.first)) if changes_by(plan, n, start_s, until_s)]
+    for other in nodes:
+        show_node(plan, other, start_s, until_s)
+    place = decide_now(kernels, plan.desk, plan.timed.asks, task)
+    for other in nodes:
+        show_node(plan, other, now_s, now_s)
+    return place
+
+
+@njit(cache=True)
+def give_back(plan: Plan, task: int, now_s: float) -> None:
+    """Let a task that is over leave its node, and give back what it had asked for beyond."""
+    node = plan.schedule.node[task]
+    unlink(plan, task)
+    if plan.until_s[task] > now_s:
+        hold_span(plan, task, now_s, -1)
+        join_equal(plan.profile, node)
+        plan.until_s[task] = now_s
+        plan.is_freer[node] = True
+
+
+@njit(cache=True)
+def enter(plan: Plan, task: int, place: tuple[int, int], start_s: float, now_s: float,
+          moments: list[tuple[float, int]]) -> None:
+    """Book a node and GPUs for a task; one that starts now and ends at once holds nothing."""
+    schedule = plan.schedule
+    schedule.node[task], schedule.gpu_mask[task] = place
+    schedule.start_s[task] = start_s
+    schedule.end_s[task] = start_s + plan.timed.duration_s[task]
+    plan.until_s[task] = start_s + plan.timed.walltime_s[task]
+    if start_s == now_s and schedule.end_s[task] == now_s:
+        plan.until_s[task] = now_s
+    if plan.until_s[task] > start_s:
+        link(plan, task)
+    if start_s == now_s:
+        if schedule.end_s[task] > now_s:
+            heappush(moments, (schedule.end_s[task], task))
+        forget_past(plan.profile, place[0], now_s)
+        show_node(plan, place[0], now_s, now_s)
+
+
+@njit(cache=True)
 def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool,
          moments: list[tuple[float, int]]) -> None:
     """Book the earliest hole for a task, at a node of the policy's choice; never, if there is none.
@@ -644,34 +706,16 @@ def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool,
     task, now_s : what to book, and the time
     is_alone : whether nothing has been booked for later
     """
-    schedule = plan.schedule
     start_s = now_s
-    node = -1
-    gpu_mask = 0
+    place = (-1, 0)
     if is_alone:
-        node, gpu_mask = decide_now(kernels, plan.desk, plan.timed.asks, task)
-    if node < 0:
+        place = decide_now(kernels, plan.desk, plan.timed.asks, task)
+    if place[0] < 0:
         start_s = earliest_start(plan, task, now_s)
         if start_s == np.inf:
             return
-        until_s = start_s + plan.timed.duration_s[task]
-        nodes = [n for n in range(len(plan.first)) if changes_by(plan, n, start_s, until_s)]
-        for other in nodes:
-            show_node(plan, other, start_s, until_s)
-        node, gpu_mask = decide_now(kernels, plan.desk, plan.timed.asks, task)
-        for other in nodes:
-            show_node(plan, other, now_s, now_s)
-    schedule.node[task] = node
-    schedule.gpu_mask[task] = gpu_mask
-    schedule.start_s[task] = start_s
-    schedule.end_s[task] = start_s + plan.timed.duration_s[task]
-    heappush(moments, (start_s, task))
-    if schedule.end_s[task] > start_s:
-        link(plan, task)
-        heappush(moments, (schedule.end_s[task], task))
-    if start_s == now_s:
-        forget_past(plan.profile, node, now_s)
-        show_node(plan, node, now_s, now_s)
+        place = choose_then(kernels, plan, task, start_s, now_s)
+    enter(plan, task, place, start_s, now_s, moments)
 
 
 @njit(cache=True)
@@ -689,6 +733,18 @@ def position_in(waiting: list[int], place_in_queue: int) -> int:
 
 
 @njit(cache=True)
+def keep_waiting(plan: Plan, position: int, now_s: float, waiting: list[int],
+                 moments: list[tuple[float, int]]) -> None:
+    """Let a task wait on, and start when it has been booked for; nothing if it starts now."""
+    task = plan.timed.task_at[position]
+    start_s = plan.schedule.start_s[task]
+    if start_s != now_s:
+        waiting.append(position)
+        if start_s > now_s:
+            heappush(moments, (start_s, task))
+
+
+@njit(cache=True)
 def book_line(kernels: Any, plan: Plan, now_s: float, waiting: list[int], num_before: int,
               moments: list[tuple[float, int]]) -> None:
     """Book anew for all who wait, but the first `num_before`; parameters as `replay_booked`."""
@@ -698,53 +754,157 @@ def book_line(kernels: Any, plan: Plan, now_s: float, waiting: list[int], num_be
     for position in line:
         give_up(plan, task_at[position])
     for position in line:
-        book(kernels, plan, task_at[position], now_s, len(waiting) == 0, moments)
-        if plan.schedule.start_s[task_at[position]] != now_s:
+        task = task_at[position]
+        book(kernels, plan, task, now_s, len(waiting) == 0, moments)
+        has_booked = plan.schedule.node[task] >= 0
+        plan.promise_s[task] = plan.schedule.start_s[task] if has_booked else np.inf
+        keep_waiting(plan, position, now_s, waiting, moments)
+
+
+@njit(cache=True)
+def move_up(kernels: Any, plan: Plan, now_s: float, waiting: list[int],
+            moments: list[tuple[float, int]]) -> None:
+    """Let who waits, in the order of the queue, start earlier on nodes that became freer.
+
+    A booking moves to where it is earlier and else stays, so no promise is broken. The node that
+    one leaves is freer for those behind it. Parameters as `replay_booked`.
+    """
+    schedule = plan.schedule
+    line = waiting[:]
+    waiting.clear()
+    for position in line:
+        task = plan.timed.task_at[position]
+        own = schedule.node[task]
+        old_s = np.inf if own < 0 else schedule.start_s[task]
+        is_in_the_way = own >= 0 and plan.is_freer[own] and plan.until_s[task] > old_s
+        if is_in_the_way:
+            hold_span(plan, task, old_s, -1)
+        start_s = old_s
+        for node in range(len(plan.first)):
+            if plan.is_freer[node]:
+                start_s = earliest_on(plan, task, node, now_s, start_s)
+        if is_in_the_way:
+            hold_span(plan, task, old_s, 1)
+            join_equal(plan.profile, own)
+        if start_s < old_s:
+            give_up(plan, task)
+            if own >= 0:
+                plan.is_freer[own] = True
+            place = choose_then(kernels, plan, task, start_s, now_s)
+            enter(plan, task, place, start_s, now_s, moments)
+            keep_waiting(plan, position, now_s, waiting, moments)
+        else:
             waiting.append(position)
+    plan.is_freer[:] = False
+
+
+@njit(cache=True)
+def fits_now(plan: Plan, task: int, now_s: float) -> bool:
+    """Whether some node has room for a task from now on for its walltime, beside what is booked."""
+    for node in range(len(plan.first)):
+        if fits_span(plan, task, node, spell_at(plan.profile, node, now_s), now_s):
+            return True
+    return False
+
+
+@njit(cache=True)
+def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], head: int,
+                 moments: list[tuple[float, int]]) -> int:
+    """Start who may, in the order of the queue, and book for the first who may not.
+
+    Parameters
+    ----------
+    kernels, plan, moments : as `replay_booked`
+    now_s, waiting : the time, and places in the queue of those that have not started, in order
+    head : task that was booked until now, -1 for none
+
+    Returns
+    -------
+    task that is booked from now on, -1 for none
+    """
+    timed = plan.timed
+    if head >= 0:
+        node = plan.schedule.node[head]
+        give_up(plan, head)
+        show_node(plan, node, now_s, now_s)  # it may have been booked for now
+    head = -1
+    too_long_s = np.full(len(timed.member), np.nan)  # walltime of each request that does not fit now
+    line = waiting[:]
+    waiting.clear()
+    for position in line:
+        task = timed.task_at[position]
+        request = timed.request[task]
+        if not timed.walltime_s[task] >= too_long_s[request]:
+            if head < 0:
+                book(kernels, plan, task, now_s, True, moments)
+                if plan.schedule.node[task] < 0:
+                    too_long_s[request] = -np.inf
+            elif fits_now(plan, task, now_s):
+                place = choose_then(kernels, plan, task, now_s, now_s)
+                enter(plan, task, place, now_s, now_s, moments)
+            else:
+                too_long_s[request] = timed.walltime_s[task]
+        if plan.schedule.start_s[task] == now_s:
+            continue
+        waiting.append(position)
+        if head < 0 and plan.schedule.node[task] >= 0:
+            head = task
+    return head
 
 
 @njit(cache=True)
 def pass_moment(plan: Plan, now_s: float, waiting: list[int],
                 moments: list[tuple[float, int]]) -> None:
     """Let what was booked until now start, and what ends by now end."""
-    while len(moments) > 0 and moments[0][0] <= now_s:
+    schedule = plan.schedule
+    while moments[0][0] <= now_s:
         time_s, task = heappop(moments)
-        node = plan.schedule.node[task]
-        is_end = plan.schedule.end_s[task] == time_s and plan.schedule.start_s[task] < time_s
-        if is_end:
-            unlink(plan, task)
-        elif plan.schedule.start_s[task] == time_s:
+        if schedule.start_s[task] == time_s:
             position = position_in(waiting, plan.timed.place[task])
-            if position == len(waiting) or waiting[position] != plan.timed.place[task]:
+            if position < len(waiting) and waiting[position] == plan.timed.place[task]:
+                waiting.pop(position)
+                heappush(moments, (schedule.end_s[task], task))
+            elif schedule.end_s[task] == time_s:
+                give_back(plan, task, now_s)
+            else:
                 continue
-            waiting.pop(position)
+        elif schedule.end_s[task] == time_s and schedule.start_s[task] < time_s:
+            give_back(plan, task, now_s)
         else:
             continue
+        node = schedule.node[task]
         forget_past(plan.profile, node, now_s)
         show_node(plan, node, now_s, now_s)
 
 
 @njit(cache=True)
-def replay_booked(kernels: Any, plan: Plan) -> None:
-    """Replay with conservative backfill.
+def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> None:
+    """Replay with bookings: for all who wait, or only for the first of them (EASY).
 
     Parameters
     ----------
     kernels, plan : the policy's scores; what decides, and all who hold something at the beginning
+    is_easy : whether only the first is booked
     """
     timed = plan.timed
+    schedule = plan.schedule
     moments = [(np.inf, -1)]
-    for task in range(len(plan.schedule.node)):
-        if plan.schedule.node[task] >= 0:
+    for task in range(len(schedule.node)):
+        if schedule.node[task] >= 0:
+            plan.until_s[task] = schedule.start_s[task] + timed.walltime_s[task]
             link(plan, task)
-            heappush(moments, (plan.schedule.end_s[task], task))
+            heappush(moments, (schedule.end_s[task], task))
     waiting = [0]  # places in the queue of those that have not started, in order
     waiting.clear()
     arrived = 0
-    while arrived < len(timed.arrival):
-        now_s = timed.submit_s[timed.arrival[arrived]]
-        while moments[0][0] <= now_s:
-            pass_moment(plan, moments[0][0], waiting, moments)
+    head = -1
+    while arrived < len(timed.arrival) or moments[0][0] < np.inf:
+        now_s = moments[0][0]
+        if arrived < len(timed.arrival):
+            now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
+        pass_moment(plan, now_s, waiting, moments)
+        if not is_easy and plan.is_freer.any():
+            move_up(kernels, plan, now_s, waiting, moments)
         num_before = len(waiting)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] == now_s:
             place_in_queue = timed.place[timed.arrival[arrived]]
@@ -752,7 +912,10 @@ def replay_booked(kernels: Any, plan: Plan) -> None:
             waiting.insert(position, place_in_queue)
             num_before = min(num_before, position)
             arrived += 1
-        book_line(kernels, plan, now_s, waiting, num_before, moments)
+        if is_easy:
+            head = serve_easily(kernels, plan, now_s, waiting, head, moments)
+        else:
+            book_line(kernels, plan, now_s, waiting, num_before, moments)
 
 
 def simulate(case: Case, backfill: str) -> Schedule:
@@ -761,8 +924,8 @@ def simulate(case: Case, backfill: str) -> Schedule:
     timed = case.timed
     kernels = kernels_for(case.policy, case.world, desk.by_score)
     with quiet():
-        if backfill == "conservative":
-            replay_booked(kernels, empty_plan(case, desk))
+        if backfill in BOOKED:
+            replay_booked(kernels, empty_plan(case, desk), backfill == "easy")
         else:
             first = np.flatnonzero(np.diff(timed.request[timed.member], prepend=-1))
             queue = Queue(first, first.copy(), np.zeros_like(first), np.zeros(1, np.int64))
@@ -775,17 +938,17 @@ def check_options(case: Case, backfill: str, cap_w: float | None) -> None:
 
     Raises
     ------
-    InputError : conservative backfill with prices or a cap, or a cap that is lower than what the
+    InputError : a rule that books ahead, with prices or a cap, or a cap that is lower than what the
         cluster draws without tasks
     """
-    if backfill == "conservative":
+    if backfill in BOOKED:
         mend = "choose --backfill none or first-fit"
         if cap_w is not None:
-            raise InputError("a cap on power and conservative backfill do not go together: a "
+            raise InputError(f"a cap on power and {backfill} backfill do not go together: a "
                              "booking would have to promise watts for later, on which all other "
                              "nodes draw", value=str(cap_w), mend=mend)
         if case.policy.dials:
-            raise InputError(f"{case.policy.name!r} and conservative backfill do not go together: "
+            raise InputError(f"{case.policy.name!r} and {backfill} backfill do not go together: "
                              "its prices are those of the cluster as it stands, and a booking "
                              "would need those of later", value=case.policy.name, mend=mend)
     if cap_w is not None:
@@ -819,7 +982,7 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     Raises
     ------
     InputError : no such policy or backfill, no watts for a model, a cap that cannot be held, or
-        prices and conservative backfill
+        prices and a rule that books ahead
     """
     check_one_of(backfill, BACKFILLS, "backfill")
     settings = power or PowerSettings()
@@ -827,4 +990,5 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     check_options(case, backfill, cap_w)
     schedule = simulate(case, backfill)
     check_schedule(problem, schedule, backfill=backfill, at_s=at_s, cap_w=cap_w, power=settings)
+    check_promises(problem, schedule, case.promise_s)
     return schedule

@@ -78,6 +78,8 @@ class Problem:
         are
     instances : instances of MIG, which are counted and are no shares of the GPUs above; None if
         no task asks for one
+    walltime_s : (tasks,) for how long each asked, at least as long as it ran; as long as it ran
+        where nothing is known, None if it is known of no task
     fixed : (tasks,) why nobody should stop a task that runs; empty if nothing speaks against it,
         None if nothing is known
     """
@@ -103,6 +105,7 @@ class Problem:
     instances: Instances | None = None
     fixed: Texts | None = None
     job: Integers | None = None
+    walltime_s: Floats | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -334,6 +337,17 @@ def times_of(draft: Draft) -> Times:
                "that it waits, nor for how long it would run", "left out")
     return Times(submit, start, np.where(np.isnan(end - since), np.inf, end - since),
                  ~has_left & (waits | ~has_neither))
+
+
+def walltimes_of(draft: Draft, times: Times) -> Floats | None:
+    """For how long each task asked, (rows,), at least as long as it ran; None if nothing is known."""
+    asked = np.rint(draft.columns.numbers("walltime_s") * TICKS) / TICKS
+    is_known = (asked > 0) & (asked <= LARGEST_AMOUNT)
+    if not (is_known & draft.is_kept).any():
+        return None
+    draft.note(is_known & (asked < times.duration_s) & np.isfinite(times.duration_s),
+               "ran for longer than its walltime: taken to have asked for as long as it ran")
+    return np.where(is_known, np.maximum(asked, times.duration_s), times.duration_s)
 
 
 class Rule(NamedTuple):
@@ -886,6 +900,7 @@ def problem_of(tables: ClusterTables) -> Problem:
     draft = draft_of("tasks.csv", tables.tasks, ledger)
     demands = demands_of(draft)
     times = times_of(draft)
+    walltime_s = walltimes_of(draft, times)
     cluster = cluster_of(nodes, demands)
     no_tasks = ("there are no tasks", "read again, with a file that has some")
     refuse_empty(draft, *no_tasks)
@@ -912,7 +927,8 @@ def problem_of(tables: ClusterTables) -> Problem:
         np.where(is_limited, most_per_node[row], 0) if has_limits else None, sight, constraint,
         times.replayable[row],
         stock and Instances(demands.needs.profiles, demands.needs.counts[row], stock.room),
-        fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number)
+        fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number,
+        None if walltime_s is None else walltime_s[row])
 
 
 def replayable(problem: Problem) -> Problem:

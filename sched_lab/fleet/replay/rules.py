@@ -17,7 +17,14 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.jit import njit
 from ...meter import Bookings, Holdings, overfull, power_steps
 from ...online.inflation import ArrivingTasks
-from ...online.model import PowerSettings, World, all_admitted, is_feasible, open_nodes
+from ...online.model import (
+    PowerSettings,
+    World,
+    all_admitted,
+    is_feasible,
+    lacking_of,
+    open_nodes,
+)
 from .case import Case, TimedTasks, case_of, hold
 from .problem import Problem, Schedule, power_of_problem, recorded, running_at
 
@@ -31,10 +38,13 @@ def time_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
     has_times = ~np.isnan(schedule.start_s) & ~np.isnan(schedule.end_s)
     late_s = schedule.start_s - problem.submit_s
     end_s = schedule.start_s + problem.duration_s
+    asked_s = problem.duration_s if problem.walltime_s is None else problem.walltime_s
     for is_wrong, words in (
             (has_started != has_times, "has a node without times, or times without a node"),
             (has_started & (late_s < 0), "starts before it is submitted"),
-            (has_started & (schedule.end_s != end_s), "does not run for its duration")):
+            (has_started & (schedule.end_s != end_s), "does not run for its duration"),
+            (has_started & (schedule.end_s > schedule.start_s + asked_s),
+             "runs for longer than its walltime")):
         for task in np.flatnonzero(is_wrong).tolist():
             yield f"time: task {name[task]} {words}, at {schedule.start_s[task]} s"
 
@@ -185,7 +195,8 @@ def cap_violations(problem: Problem, schedule: Schedule, power: PowerSettings, c
 END, ARRIVAL, START = range(3)
 OVERTAKEN = -2
 NOTHING = -1
-NOWHERE, AT_ORDER, AT_NODES = range(3)
+LATE = -3
+NOWHERE, AT_ORDER, AT_NODES, AT_PROMISE = range(4)
 
 
 class Happenings(NamedTuple):
@@ -237,6 +248,43 @@ def node_among(world: World, asks: ArrivingTasks, task: int, nodes: list[int]) -
 
 
 @njit(cache=True)
+def promised_start(world: World, timed: TimedTasks, task: int, running: list[int],
+                   schedule: Schedule, now_s: float) -> float:
+    """First moment at which a task fits if all that run go on for their walltimes; inf if never."""
+    demand = world.demand
+    asks = timed.asks
+    best_s = np.inf
+    for node in range(len(world.gpu_model)):
+        there = [(0.0, 0)]
+        there.clear()
+        for other in running:
+            if schedule.node[other] == node:
+                there.append((schedule.start_s[other] + timed.walltime_s[other], other))
+        there.sort()
+        cpu = world.state.cpu_left_milli[node]
+        memory = world.state.memory_left_mib[node]
+        gpus = world.state.gpu_left_milli[node].copy()
+        num = world.limits.num[node].copy()
+        at_s = now_s
+        for n in range(len(there) + 1):
+            is_last_then = n == len(there) or there[n][0] > at_s
+            if is_last_then and at_s < best_s and lacking_of(
+                    world, asks.task[task], asks.memory_mib[task], node, cpu, memory, gpus,
+                    num) == 0:
+                best_s = at_s
+            if n < len(there):
+                at_s, other = there[n]
+                kind = asks.task[other]
+                cpu += demand.cpu_milli[kind]
+                memory += asks.memory_mib[other]
+                for gpu in range(len(gpus)):
+                    gpus[gpu] += (schedule.gpu_mask[other] >> gpu & 1) * demand.gpu_milli[kind]
+                if demand.limit[kind] >= 0:
+                    num[demand.limit[kind]] -= 1
+    return best_s
+
+
+@njit(cache=True)
 def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: Schedule,
             looks: int) -> tuple[float, int, int]:
     """Go through a schedule, and look whether the head of the queue waits for no reason.
@@ -245,34 +293,48 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
     ----------
     world, timed : the empty cluster, in the end in its last state; the tasks
     happenings, schedule : what happens, and who is where
-    looks : what is looked at: `NOWHERE`, whether the head is overtaken, or whether it also fits
+    looks : what is looked at: `NOWHERE`, whether the head is overtaken, or whether it also fits, or
+        whether it starts later than all that run would let it by their walltimes
 
     Returns
     -------
-    when, which task, and the node on which it fits, or `OVERTAKEN`; nothing is wrong with `NOTHING`
+    when, which task, and the node on which it fits, or `OVERTAKEN`, or `LATE`; nothing is wrong
+    with `NOTHING`
     """
     waiting = [0]
     waiting.clear()
     nodes = [0]  # left at this moment
     head = -1
     last = -1  # place of the last one in the queue that starts at this moment
+    first = len(timed.task_at)  # place of the first one that comes at this moment
+    promise_s = np.inf
+    running = [0]
+    running.clear()
     for n in range(len(happenings.task)):
         task = happenings.task[n]
         now_s = happenings.time_s[n]
         if n == 0 or now_s > happenings.time_s[n - 1]:
             nodes.clear()
             last = -1
+            first = len(timed.task_at)
         if happenings.what[n] == ARRIVAL:
             heappush(waiting, timed.place[task])
+            first = min(first, timed.place[task])
         elif happenings.what[n] == END:
             hold(world, timed, task, schedule, -1)
             nodes.append(schedule.node[task])
+            if looks == AT_PROMISE:
+                running.remove(task)
         else:
             last = max(last, timed.place[task])
             if schedule.end_s[task] > now_s:
                 hold(world, timed, task, schedule, 1)
+                if looks == AT_PROMISE:
+                    running.append(task)
         is_over = n + 1 == len(happenings.task) or happenings.time_s[n + 1] > now_s
         while len(waiting) > 0 and is_over and schedule.start_s[timed.task_at[waiting[0]]] <= now_s:
+            if waiting[0] == head and first > head and now_s > promise_s:
+                return now_s, timed.task_at[head], LATE
             heappop(waiting)
         if looks != NOWHERE and is_over and len(waiting) > 0:
             task = timed.task_at[waiting[0]]
@@ -282,6 +344,14 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
                 node = (node_for(world, timed.asks, task) if is_new else
                         node_among(world, timed.asks, task, nodes))
             head = waiting[0]
+            if looks == AT_PROMISE:
+                if is_new or first < head:
+                    promise_s = np.inf
+                    if timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
+                        promise_s = promised_start(world, timed, task, running, schedule, now_s)
+                if now_s >= promise_s:
+                    return now_s, task, LATE
+                continue
             if head < last or node != NOTHING:
                 return now_s, task, OVERTAKEN if head < last else node
     return 0.0, 0, NOTHING
@@ -298,10 +368,13 @@ def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[st
     task_name, node_name = problem.tasks.name, problem.cluster.name
     world, timed, schedule = case.world, case.timed, case.schedule
     is_capped = timed.cap_mw < np.inf
-    looks = NOWHERE if backfill != "none" else AT_ORDER if is_capped else AT_NODES
+    looks = {"none": AT_ORDER if is_capped else AT_NODES, "easy": AT_PROMISE}.get(backfill, NOWHERE)
     moment_s, task, node = retrace(world, timed, happenings_of(case), schedule, looks)
     if node == OVERTAKEN:
         yield f"queue: task {task_name[task]} waits at {moment_s} s, and one behind it starts"
+    elif node == LATE:
+        yield (f"queue: task {task_name[task]} is first, and waits at {moment_s} s, though those that "
+               "ran when it came first would have left room by their walltimes")
     elif node != NOTHING:
         yield (f"queue: task {task_name[task]} waits at {moment_s} s, and fits on node "
                f"{node_name[node]}")
@@ -312,6 +385,24 @@ def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[st
             if (node := node_for(world, timed.asks, task)) != NOTHING:
                 yield (f"queue: task {task_name[task]} never starts, and fits on node "
                        f"{node_name[node]} in the end")
+
+
+def check_promises(problem: Problem, schedule: Schedule, promise_s: Floats) -> None:
+    """Check that every task starts when conservative backfill had promised, or earlier.
+
+    Parameters
+    ----------
+    problem, schedule : as `check_schedule`
+    promise_s : (tasks,) start that was promised, inf for none; void when one comes before it in
+        the queue, and promised anew
+
+    Raises
+    ------
+    ValueError : naming the first task that starts later, or never
+    """
+    for task in np.flatnonzero(np.isfinite(promise_s) & ~(schedule.start_s <= promise_s)).tolist():
+        raise ValueError(f"queue: task {problem.tasks.name[task]} was promised a start at "
+                         f"{promise_s[task]} s, and starts at {schedule.start_s[task]} s")
 
 
 def check_schedule(problem: Problem, schedule: Schedule, *, backfill: str | None = None,
