@@ -130,11 +130,13 @@ def both_savings(curves: Curves, policy: str, weights: Floats, x: float | None =
     policy, baseline : who saves against whom
     x : as in `doors`
     """
-    served, watts = doors(curves, weights, x)
-    own, other = curves.row(policy), curves.row(baseline)
-    wanted = np.minimum(served[own, :, -1], served[other, :, -1])
-    equal = [power_when(served[row], watts[row], wanted) for row in (own, other)]
-    return (100 * (1 - watts[own, :, -1] / watts[other, :, -1]), 100 * (1 - equal[0] / equal[1]))
+    two = [curves.row(policy), curves.row(baseline)]
+    pair = curves._replace(served_gpu=curves.served_gpu[two], power_w=curves.power_w[two])
+    served, watts = doors(pair, weights, x)
+    wanted = served[..., -1].min(axis=0)
+    own, other = watts[..., -1]
+    own_equal, other_equal = (power_when(*each, wanted) for each in zip(served, watts, strict=True))
+    return 100 * (1 - own / other), 100 * (1 - own_equal / other_equal)
 
 
 def least_power(served: Floats, power_w: Floats, wanted: Floats) -> Floats:
