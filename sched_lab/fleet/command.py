@@ -344,7 +344,8 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
             workers = 1
         made = [path for path in (out, *out.parents) if not path.exists()]
         try:
-            how = {"workers": workers_of(workers), "depends_on": answer.inputs, "dask": dask}
+            how: dict[str, Any] = {"workers": workers_of(workers), "depends_on": answer.inputs,
+                                   "dask": dask}
             comparison = compare(problem, replace(asked, policies=names), out / HIDDEN, **how)
             comparison = with_levers(comparison, problem, asked, out / HIDDEN, **how)
         except InputError:  # nothing of it stays
@@ -364,7 +365,8 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                 (out / name).parent.rmdir()
         warn_of_comparison(comparison)
     remove_cells(out / HIDDEN)
-    *lines, sentence = answer.in_folder(out)["headline"].split("; ")
+    said: str = answer.in_folder(out)["headline"]
+    *lines, sentence = said.split("; ")
     typer.echo("\n".join([*lines, f"{out / PAGE}{' (kept)' if is_kept else ''}"]))
     return sentence
 

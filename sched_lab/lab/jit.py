@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import current_thread, main_thread
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
@@ -460,8 +460,8 @@ def njit(**options: Any) -> Callable[[F], F]:
     _show_inner()
 
     def compiled(function: F) -> F:
-        either: Any = Compiled(function, {"no_cfunc_wrapper": True} | options)
-        return either       # it is called as the function is
+        # it is called as the function is
+        return cast(F, Compiled(function, {"no_cfunc_wrapper": True} | options))
 
     return compiled
 
