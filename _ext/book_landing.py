@@ -151,7 +151,8 @@ class Part(NamedTuple):
 def parts_of(root: Path) -> list[Part]:
     """Return the parts of the book that have chapters, with the modules of the folders that these export to.
 
-    The last of them has what is in no folder and written by hand: the command line.
+    What is in no folder and written by hand is with the first part that imports it; what no part imports, the command
+    line, is with the last.
     """
     package = root / "sched_lab"
     parts = []
@@ -163,7 +164,9 @@ def parts_of(root: Path) -> list[Part]:
         files = [(entry["file"], entry.get("title", entry["file"])) for entry in given["chapters"]]
         parts += [Part(given["caption"], files, modules)] if notebooks else []
     known = set().union(*(part.modules for part in parts))
-    parts[-1].modules.update({file.stem for file in package.glob("[!_]*.py")} - known)
+    for module in {file.stem for file in package.glob("[!_]*.py")} - known:
+        users = (part for part in parts if any(module in imports(package, own) for own in part.modules))
+        next(users, parts[-1]).modules.add(module)
     return parts
 
 
