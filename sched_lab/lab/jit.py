@@ -21,6 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import current_thread, main_thread
+from types import MethodType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -262,6 +263,10 @@ class Compiled:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         function = self.py_func if runs_interpreted.get() else self.outer
         return function(*arguments, **keywords)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A routine to whoever asks, such as the maker of the reference; bound to an instance as a function is."""
+        return self if instance is None else MethodType(self, instance)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
