@@ -41,8 +41,8 @@ def parameters_of(function) -> list[str]:
 
 PARAMETERS = re.compile(r"Parameters\n\s*-+\n(.*?)(?:\n\s*\n\s*[A-Z]\w+\n\s*-+\n|\Z)", re.S)
 # their functions are command lines: the options have help texts
-COMMANDS = (".command", ".questions", ".bridge_command", ".day_command", ".hardware_command", ".service_command",
-            ".cli")
+COMMANDS = (".command", ".demo", ".questions", ".bridge_command", ".day_command", ".hardware_command",
+            ".service_command", ".cli")
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not module.endswith(COMMANDS)])

@@ -450,7 +450,9 @@ class Plan(NamedTuple):
     first, after : (nodes,) and (tasks,) tasks on a node as a list, -1 at its end
     until_s : (tasks,) until when what it holds is set aside: its walltime, or its end if it is over
     is_freer : (nodes,) where something was given back at this moment before it had to
+    has_ended : (nodes,) where a task has ended, or lost its booking, since EASY last served
     promise_s : as in `Case`
+    too_long_s : (requests,) walltime with which a request did not fit at this moment, NaN if untried
     gpu_milli, num : (GPUs,) and (limits,) room for the answer of `least_left`
     """
 
@@ -462,7 +464,9 @@ class Plan(NamedTuple):
     after: Integers
     until_s: Floats
     is_freer: Truths
+    has_ended: Truths
     promise_s: Floats
+    too_long_s: Floats
     gpu_milli: Integers
     num: Integers
 
@@ -474,9 +478,8 @@ def empty_plan(case: Case, desk: Desk) -> Plan:
     num_limits = len(case.world.limits.most)
     return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks, num_limits),
                 np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan),
-                np.zeros(num_nodes, np.bool_), case.promise_s,
-                np.zeros(num_gpus, np.int64),
-                np.zeros(num_limits, np.int64))
+                np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), case.promise_s,
+                np.full(num_tasks, np.nan), np.zeros(num_gpus, np.int64), np.zeros(num_limits, np.int64))
 
 
 @njit(cache=True)
@@ -668,6 +671,7 @@ def give_back(plan: Plan, task: int, now_s: float) -> None:
     """Let a task that is over leave its node, and give back what it had asked for beyond."""
     node = plan.schedule.node[task]
     unlink(plan, task)
+    plan.has_ended[node] = True
     if plan.until_s[task] > now_s:
         hold_span(plan, task, now_s, -1)
         join_equal(plan.profile, node)
@@ -799,11 +803,16 @@ def move_up(kernels: Any, plan: Plan, now_s: float, waiting: list[int],
 
 
 @njit(cache=True)
-def fits_now(plan: Plan, task: int, now_s: float) -> bool:
-    """Whether some node has room for a task from now on for its walltime, beside what is booked."""
+def fits_now(plan: Plan, task: int, now_s: float, is_new: bool) -> bool:
+    """Whether some node has room for a task from now on for its walltime, beside what is booked.
+
+    One that is not new had room nowhere when it was last tried, and can have some only where a
+    task has ended since.
+    """
     for node in range(len(plan.first)):
-        if fits_span(plan, task, node, spell_at(plan.profile, node, now_s), now_s):
-            return True
+        if is_new or plan.has_ended[node]:
+            if fits_span(plan, task, node, spell_at(plan.profile, node, now_s), now_s):
+                return True
     return False
 
 
@@ -825,12 +834,15 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
     timed = plan.timed
     if head >= 0:
         node = plan.schedule.node[head]
+        plan.has_ended[node] = True
         give_up(plan, head)
         show_node(plan, node, now_s, now_s)  # it may have been booked for now
     head = -1
-    too_long_s = np.full(len(timed.member), np.nan)  # walltime of each request that does not fit now
+    too_long_s = plan.too_long_s
     line = waiting[:]
     waiting.clear()
+    for position in line:
+        too_long_s[timed.request[timed.task_at[position]]] = np.nan
     for position in line:
         task = timed.task_at[position]
         request = timed.request[task]
@@ -839,7 +851,7 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
                 book(kernels, plan, task, now_s, True, moments)
                 if plan.schedule.node[task] < 0:
                     too_long_s[request] = -np.inf
-            elif fits_now(plan, task, now_s):
+            elif fits_now(plan, task, now_s, timed.submit_s[task] == now_s):
                 place = choose_then(kernels, plan, task, now_s, now_s)
                 enter(plan, task, place, now_s, now_s, moments)
             else:
@@ -849,6 +861,7 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
         waiting.append(position)
         if head < 0 and plan.schedule.node[task] >= 0:
             head = task
+    plan.has_ended[:] = False
     return head
 
 

@@ -14,14 +14,14 @@ import pandas as pd
 
 from ...lab.sweeps import sweep
 from .compare import RECORDED, Comparison, Question, blind_to, differences_of, replay_cell, waits_of
-from .events import BACKFILLS
+from .events import BACKFILLS, BOOKED
 from .problem import Problem, Schedule, replayable
 
 __all__ = ['with_levers']
 
 COLUMNS = ["lever", "choice", "mean_wait_s", "difference", "low", "high", "tasks"]
 QUEUE, PLACEMENT = "queue", "placement"
-MOST_TASKS = {"conservative": 20_000}  # a rule that takes longer is left out above
+MOST_TASKS = 20_000  # above, rules that book ahead are left out: they take longer than the rest
 
 
 def rule_cell(problem: Problem, asked: Question, policy: str, backfill: str) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def with_levers(comparison: Comparison, problem: Problem, asked: Question, folde
 
     Parameters
     ----------
-    problem, asked : what was compared, and how
+    comparison, problem, asked : what came out, what was compared, and how
     folder, how : of finished replays, and more as `sweep` takes it
     """
     names = [name for name in comparison.outcomes if name != RECORDED]
@@ -49,7 +49,7 @@ def with_levers(comparison: Comparison, problem: Problem, asked: Question, folde
     tried = {(PLACEMENT, name): comparison.outcomes[name].schedule for name in names}
     if not asked.policies and asked.at_s is None:
         rules = [rule for rule in BACKFILLS if rule != asked.backfill
-                 and len(problem.tasks) <= MOST_TASKS.get(rule, np.inf)]
+                 and (rule not in BOOKED or len(problem.tasks) <= MOST_TASKS)]
         done = sweep(partial(rule_cell, problem, blind_to(problem, asked), base),
                      [{"backfill": rule} for rule in rules], folder, shown="rules of the queue", **how)
         for rule, frame in done.frame.groupby("backfill", sort=False):
