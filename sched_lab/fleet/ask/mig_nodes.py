@@ -831,7 +831,7 @@ def mig_parted(plan: MigPlan) -> str:
 
 def text_of(plan: MigPlan) -> str:
     """A layout as a file for mig-parted, with all that is not its own as comments."""
-    shown = plan.table.map(lambda cell: printable(str(cell)))
+    shown = plan.table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
     table = shown.to_string(index=False) if len(shown) else ""
     said = [*plan.lines(), "", *table.splitlines()]
     comments = "".join(f"# {line}".rstrip() + "\n" for line in map(printable, said))
