@@ -217,7 +217,8 @@ def test_functions_as_values_work_without_a_compiler(toy):
     assert run(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]
 
 
-def test_what_only_compiled_code_calls_has_no_entry_from_python():
+def one_calls_another():
+    """Make two compiled functions, the second of which calls the first."""
     pytest.importorskip("numba")
 
     @compat.njit()
@@ -228,6 +229,11 @@ def test_what_only_compiled_code_calls_has_no_entry_from_python():
     def quadruple(x):
         return double(double(x))
 
+    return double, quadruple
+
+
+def test_what_only_compiled_code_calls_has_no_entry_from_python():
+    double, quadruple = one_calls_another()
     assert quadruple(4) == 16
     assert double.signatures == [] and len(quadruple.signatures) == 1
     assert double(4) == 8 and len(double.signatures) == 1
@@ -256,16 +262,7 @@ def thrice(n):
 
 
 def test_python_runs_compiled_functions_itself_where_there_is_little_to_do(monkeypatch):
-    pytest.importorskip("numba")
-
-    @compat.njit()
-    def double(x):
-        return 2 * x
-
-    @compat.njit()
-    def quadruple(x):
-        return double(double(x))
-
+    double, quadruple = one_calls_another()
     monkeypatch.delenv("SCHED_LAB_COMPILE", raising=False)
     with compat.interpreted(True):
         assert quadruple(4) == 16 and compat.first_class(double, 1) is double

@@ -455,9 +455,11 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
     sentence = answer_replay(problem, out, asked, told, workers, dask, force)
     lever = best_in(out)
-    rule = lever if lever in BACKFILLS else next(
-        other for other in BACKFILLS if other != backfill)
-    same = [*(["--policies", policies] if names else []),
+    if lever and lever not in BACKFILLS:
+        conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")
+        return
+    rule = lever or next(other for other in BACKFILLS if other != backfill)
+    same = [*(["--policies", policies] if names else []), *([] if at is None else ["--at", f"{at:g}"]),
             *(["--what-if", what_if] if what_if else [])]
     conclude(sentence, "replay", cluster, *same, "--backfill", rule, "--out", f"{out}-{rule}")
 

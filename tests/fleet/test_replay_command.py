@@ -265,6 +265,8 @@ def test_a_power_cap_is_held_and_said(capsys):
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["cap_w"] == 400 and any("above 400 W" in one for one in summary["assumptions"])
     assert pd.read_csv("out/fgd/curve.csv")["eopc_w"].max() <= 400
+    assert replay("--what-if", "cap.toml", out="all") == 0      # rules that book ahead are not tried as levers
+    assert not {"easy", "conservative"} & set(pd.read_csv("all/levers.csv")["choice"])
 
 
 def test_replays_on_dask_are_the_same(capsys):

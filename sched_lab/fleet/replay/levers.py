@@ -48,8 +48,9 @@ def with_levers(comparison: Comparison, problem: Problem, asked: Question, folde
     base = names[0]
     tried = {(PLACEMENT, name): comparison.outcomes[name].schedule for name in names}
     if not asked.policies and asked.at_s is None:
+        may_book = asked.cap_w is None and len(problem.tasks) <= MOST_TASKS  # nobody can book watts
         rules = [rule for rule in BACKFILLS if rule != asked.backfill
-                 and (rule not in BOOKED or len(problem.tasks) <= MOST_TASKS)]
+                 and (may_book or rule not in BOOKED)]
         done = sweep(partial(rule_cell, problem, blind_to(problem, asked), base),
                      [{"backfill": rule} for rule in rules], folder, shown="rules of the queue", **how)
         for rule, frame in done.frame.groupby("backfill", sort=False):
