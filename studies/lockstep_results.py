@@ -37,7 +37,8 @@ from sched_lab.traces import default_tasks, target_workload, task_classes
 from .rulers import best_time_s, copy_bandwidth_bytes_per_s, synchronise, traffic_of
 
 ENGINES = ("fgd", "pwr", "pwr-fgd:0.1", "bestfit", "random")  # policies that are timed
-REPLICAS = {"cpu": (1, 4, 16, 64, 128), "cuda": (1, 8, 64, 256, 1000)}
+REPLICAS = {"cpu": (1, 4, 16, 64, 128), "cuda": (1, 64, 1000, 8000)}
+ARRIVALS = {"cpu": None, "cuda": 1000}  # a step on a GPU waits for its launches, early and late
 SCALES = (1, 10, 100)
 STEPS = 200  # arrivals that are timed on the larger clusters
 MEASURED = ("us", "seconds", "pairs_per_s", "gb_per_s", "step_us", "peak_mib")
@@ -113,7 +114,7 @@ def together_us(policy: str, replicas: int, here: Setting,
     steps : arrivals to time; all up to the capacity if not given
     """
     xp = here.tables.xp
-    until = 1.0 if steps is None else 0.05
+    until = 1.0 if steps is None else 0.2
     draws = [sample_arrivals(here.cluster, here.tasks, seed, until) for seed in range(replicas)]
     rows = [draw.task_row[:steps] for draw in draws]
     order = np.stack([np.argsort(draw.node_rank, kind="stable") for draw in draws])
@@ -141,7 +142,8 @@ def measured_throughput(device: str) -> pd.DataFrame:
             alone, num_arrivals = alone_us(policy, seed)
             rows.append((policy, "scalar", 1, num_arrivals, round(alone, 2)))
         for replicas in REPLICAS[device]:
-            together, num_arrivals = together_us(policy, replicas, copies(device))
+            together, num_arrivals = together_us(policy, replicas, copies(device),
+                                                 ARRIVALS[device])
             rows.append((policy, "batch", replicas, num_arrivals, round(together, 2)))
     frame = pd.DataFrame(rows, columns=["policy", "engine", "replicas", "arrivals", "us"])
     frame.attrs.update(machine(device))
