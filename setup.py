@@ -39,10 +39,9 @@ def reqs(key: str) -> list[str]:
     return shlex.split(cfg.get(key, ""))
 
 
-# what 'all' brings; the others need a GPU or a database server, or are for whoever changes us
-ALL = ("charts", "solvers", "mariadb", "service", "traces", "distributed", "parquet",
-       "kubernetes", "widgets")
-REST = ("postgresql", "gpu", "nvml", "paper", "book", "pdf", "lab")
+# what 'all' brings; the others need a GPU, or are for whoever changes us
+ALL = ("charts", "solvers", "service", "traces", "distributed", "parquet", "kubernetes", "widgets")
+REST = ("gpu", "nvml", "paper", "book", "pdf", "lab")
 extras = {name: reqs(f"{name}_requirements") for name in (*ALL, *REST)}
 extras["all"] = sum((extras[name] for name in ALL), [])
 # 'dev' is what `make` and CI install: all that the chapters, the tests and the book need,

@@ -17,7 +17,6 @@ from types import FrameType, ModuleType
 EXTRA_OF = {
     "altair": "charts", "vl_convert": "charts",
     "scipy": "solvers",
-    "sqlalchemy": "service", "pymysql": "mariadb", "psycopg": "postgresql",
     "pooch": "traces", "pyarrow": "parquet",
     "dask": "distributed", "distributed": "distributed",
     "kubernetes": "kubernetes", "starlette": "kubernetes", "uvicorn": "kubernetes",

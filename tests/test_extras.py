@@ -106,7 +106,7 @@ REFUSED = {
     "sweep study.toml --dask tcp://localhost:1 --out out": "distributed, which is not installed; .*distributed",
     "inflate --nodes nodes.csv --tasks tasks.csv --device cuda --out out": ".*gpu",
     "serve --mode observe": ".*kubernetes",
-    "andreas serve --cluster jobs.json": "sqlalchemy, which is not installed; .*service",
+    "andreas serve --cluster jobs.json": "starlette, which is not installed; .*service",
 }
 
 

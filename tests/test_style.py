@@ -77,9 +77,9 @@ def test_chapter_and_module_share_a_name():
 
 
 LOADED = "import sys; {}; print(*sys.modules)"
-HEAVY = {"altair", "numba", "numpy", "pandas", "scipy", "sqlalchemy", "pydantic", "pooch"}
+HEAVY = {"altair", "numba", "numpy", "pandas", "scipy", "pydantic", "pooch"}
 # SciPy itself is loaded by numba
-CHARTS_AND_SOLVERS = {"altair", "vl_convert", "scipy.optimize", "scipy.sparse", "sqlalchemy"}
+CHARTS_AND_SOLVERS = {"altair", "vl_convert", "scipy.optimize", "scipy.sparse"}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -162,7 +162,7 @@ class Manager(Service):
             async with self.turn:  # what has begun is finished
                 self.writing.shutdown()
             self.thinking.shutdown(wait=False, cancel_futures=True)
-            self.store.database.dispose()
+            self.store.close()
 
     async def read_anew(self) -> None:
         """Read the book if the database may have something else.

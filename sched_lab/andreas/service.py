@@ -34,9 +34,9 @@ from .model import (
     split_configuration,
 )
 from .policies import Decide
-from .database import LONGEST_NAME
 from .rules import Running, open_nodes
 
+LONGEST_NAME = 100  # letters
 Key = Annotated[str, Field(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:@+-]{{0,{LONGEST_NAME - 1}}}$")]
 Label = Annotated[str, Field(pattern=rf"^[^\x00-\x1f\x7f,]{{1,{LONGEST_NAME}}}$")]
 Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -93,7 +93,7 @@ State = Literal["waiting", "running", "done", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A row of the table of jobs; see `andreas.database`."""
+    """A row of the table of jobs; see `andreas.store`."""
 
     number: int
     given: Submit
@@ -204,7 +204,6 @@ class Book:
     damaged: dict[tuple[str, str], str] = field(default_factory=dict)
     last_number: int = 0
     version: int = 0
-    revision: int = 0
     last_s: float = 0.0
 
     def apply(self, change: Change) -> None:
@@ -215,7 +214,6 @@ class Book:
         change : what a command brought
         """
         self.last_s = max(self.last_s, change.now_s)
-        self.revision += 1
         self.version += bool(change.moved)
         for job in change.jobs:
             self.put(job)

@@ -51,58 +51,22 @@ def cluster_in(file: Path) -> dict[str, Any]:
 ClusterFile = Annotated[Path, option(
     "Nodes and cost_eur_per_h, as in the instance file; its jobs, if any, are not submitted.",
     "--cluster", metavar="FILE.json")]
-Database = Annotated[str, option(
-    "SQLite file, or URL such as mariadb://user@host/name or postgresql://...; made if it is "
-    "absent.", metavar="FILE|URL", envvar="SCHED_LAB_DATABASE")]
-PasswordFile = Annotated[Path | None, option(
-    "Password of the user in the URL of --database, which others would see in a list of processes. "
-    "It may also be in the URL in SCHED_LAB_DATABASE.", "--database-password-file",
-    metavar="FILE")]
+Database = Annotated[Path, option("SQLite file with its jobs; made if it is absent.",
+                                  metavar="FILE", envvar="SCHED_LAB_DATABASE")]
 PolicyName = Annotated[str, policy_option(POLICIES)]
 Period = Annotated[float, option("Longest time between two decisions (s).",
                                  callback=within(1, 86_400))]
 Iterations = Annotated[int, typer.Option(min=1, max=10**5, help="Rounds of rg.")]
-Wait = Annotated[float, option("For a database that is locked or does not answer (s).",
-                               callback=within(0.1, 15))]
+Wait = Annotated[float, option("For a database that is locked (s).", callback=within(0.1, 15))]
 Queue = Annotated[int, typer.Option(min=1, max=100_000, help="Most unfinished jobs.")]
 
-PACKAGES = ("sqlalchemy", "starlette", "uvicorn", "httptools", "uvloop", "orjson",
-            "prometheus_client")
-
-
-def with_password(database: str, file: Path | None) -> str:
-    """URL of a database with the password in a file.
-
-    Raises
-    ------
-    InputError : the file cannot be read, or the URL has no room for a password
-    """
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    if file is None:
-        return database
-    try:
-        password = file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the password cannot be read: {error}", file=file,
-                         mend="give a file with the password alone") from None
-    try:
-        url = make_url(database)
-    except (ArgumentError, ValueError):
-        url = None
-    if url is None or not url.username or url.password or not password:
-        raise InputError("the password in it has no use", file=file,
-                         mend="give --database a URL with a user and without a password, such as "
-                         "mariadb://user@host/name, and a file that is not empty")
-    return url.set(password=password).render_as_string(hide_password=False)
+PACKAGES = ("starlette", "uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
 
 
 def andreas_serve_command(
-        cluster: ClusterFile, database: Database = "andreas.db",
-        database_password_file: PasswordFile = None, policy: PolicyName = "rg",
-        period: Period = 300.0, max_iterations: Iterations = 200, wait: Wait = 5.0,
-        queue: Queue = 2000, host: Host = "127.0.0.1", port: Port = 8890,
+        cluster: ClusterFile, database: Database = Path("andreas.db"),
+        policy: PolicyName = "rg", period: Period = 300.0, max_iterations: Iterations = 200,
+        wait: Wait = 5.0, queue: Queue = 2000, host: Host = "127.0.0.1", port: Port = 8890,
         token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
         client_ca: ClientCa = None, allow_host: AllowHost = None,
         insecure: Insecure = False) -> None:
@@ -128,7 +92,6 @@ def andreas_serve_command(
     if policy not in day_policies():
         raise InputError(f"policy {policy!r} decides once",
                          mend=f"choose one of {', '.join(day_policies())}")
-    address = with_password(database, database_password_file)
     given = cluster_in(cluster)
     nodes = {node["id"]: Join(gpu=node["gpu"], num_gpus=node["num_gpus"])
              for node in given["nodes"]}
@@ -136,7 +99,7 @@ def andreas_serve_command(
                     insecure)
     with listen(access, "submit and cancel jobs", asks=True) as listener:
         manager = Manager(
-            Store(address, wait), given["cost_eur_per_h"], nodes,
+            Store(database, wait), given["cost_eur_per_h"], nodes,
             POLICIES.record(policy).scalar_form,
             SearchOptions(max_iterations=max_iterations, period_s=period), period_s=period,
             bounds=Bounds(queue=queue),

@@ -1,25 +1,47 @@
-"""Rows into a database, one transaction for each command, one writer; and a proof of what survives, from the order of four steps."""
+"""Rows into a SQLite file, one transaction for each command, one writer; and a proof of what survives, from the order of four steps."""
 
 # A module, written by hand.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
-from sqlalchemy import Connection, Row, Table, bindparam, func, insert, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ..lab.frames import InputError, SchedLabError
-from .database import DECISION, JOB, NODE, SAMPLE, WRITER, open_database
 from .model import Configuration, Instant, Name, split_configuration
 from .service import Book, Bounds, Change, Job, Join, Measure, Node, Submit, offers
 
 LOG = logging.getLogger("sched_lab.serve")
 Form = TypeVar("Form", bound=BaseModel)
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS sample (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, application TEXT NOT NULL,
+    batch INTEGER NOT NULL, configuration TEXT NOT NULL, epochs INTEGER NOT NULL,
+    seconds REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS job (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, application TEXT NOT NULL,
+    batch INTEGER NOT NULL, epochs INTEGER NOT NULL, epochs_done INTEGER NOT NULL,
+    submission_s REAL NOT NULL, due_s REAL NOT NULL, weight_eur_per_s REAL NOT NULL, node TEXT,
+    configuration TEXT, end_s REAL, sequence INTEGER NOT NULL, report_s REAL, start_s REAL);
+CREATE TABLE IF NOT EXISTS decision (
+    number INTEGER NOT NULL, job TEXT NOT NULL, now_s REAL NOT NULL, event TEXT NOT NULL,
+    node TEXT, configuration TEXT, PRIMARY KEY (number, job));
+CREATE TABLE IF NOT EXISTS node (
+    id TEXT PRIMARY KEY, gpu TEXT NOT NULL, num_gpus INTEGER NOT NULL,
+    is_present INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS writer (
+    number INTEGER PRIMARY KEY, generation INTEGER NOT NULL, last_s REAL NOT NULL);
+INSERT OR IGNORE INTO writer (number, generation, last_s) VALUES (1, 0, 0.0);
+"""
 
 
 class Gone(SchedLabError):
@@ -30,37 +52,80 @@ class Superseded(SchedLabError):
     """Another manager has taken the database over."""
 
 
-def row_of(job: Job) -> dict[str, Any]:
-    """A job as a row of its table."""
-    return {**job.given.model_dump(), "number": job.number, "submission_s": job.submission_s,
+class Store:
+    """One writer's way into a database.
+
+    Parameters
+    ----------
+    file : of SQLite; made, for its owner alone, if it is absent
+    wait_s : for other writers of it
+
+    Raises
+    ------
+    InputError : it cannot be opened, or not be written
+    """
+
+    def __init__(self, file: str | Path, wait_s: float = 5.0) -> None:
+        self.generation = 0
+        with contextlib.suppress(OSError):  # it is there; or SQLite says what is wrong
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            self.connection = sqlite3.connect(file, wait_s, isolation_level=None,
+                                              check_same_thread=False)
+            self.connection.row_factory = sqlite3.Row
+            self.connection.executescript(TABLES)
+        except sqlite3.Error as error:
+            raise InputError(f"the database {file} cannot be written: {error}",
+                             mend="give a file on a disk that can be written, with room") from None
+        with contextlib.suppress(PermissionError):  # another user's, who lets us write
+            os.chmod(file, 0o600)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is written in it is stored in the end, or nothing is.
+
+        Raises
+        ------
+        Gone : nobody knows which
+        """
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise Gone(f"the database failed: {error}") from error
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.rollback()  # of what has not been committed
+
+
+def put(connection: sqlite3.Connection, table: str, key: str, row: Mapping[str, Any]) -> None:
+    """Add a row, or change the one with its key."""
+    changes = ", ".join(f"{name} = excluded.{name}" for name in row)
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)}) "
+        f"ON CONFLICT ({key}) DO UPDATE SET {changes}", row)
+
+
+def write(connection: sqlite3.Connection, book: Book, change: Change) -> None:
+    """Write all rows of a change but that of the writer."""
+    for job in change.jobs:
+        put(connection, "job", "number", {
+            **job.given.model_dump(), "number": job.number, "submission_s": job.submission_s,
             "epochs_done": job.epochs_done, "sequence": job.sequence, "report_s": job.report_s,
             "node": job.node, "configuration": job.configuration, "start_s": job.start_s,
-            "end_s": job.end_s}
-
-
-CHANGES = ("epochs_done", "sequence", "report_s", "node", "configuration", "start_s", "end_s")
-
-
-def write(connection: Connection, book: Book, change: Change) -> None:
-    """Write all rows of a change but that of the writer."""
-    rows = [row_of(job) for job in change.jobs]
-    if new := [row for row in rows if row["number"] > book.last_number]:
-        connection.execute(insert(JOB), new)
-    if old := [{"row": row["number"], **{name: row[name] for name in CHANGES}}
-               for row in rows if row["number"] <= book.last_number]:
-        columns: dict[str, Any] = {name: bindparam(name) for name in CHANGES}
-        connection.execute(update(JOB).where(JOB.c.number == bindparam("row")).values(columns), old)
-    if node := change.node:
-        known = update(NODE).where(NODE.c.id == node.id).values(node._asdict())
-        if not connection.execute(known).rowcount:
-            connection.execute(insert(NODE).values(node._asdict()))
+            "end_s": job.end_s})
+    if change.node:
+        put(connection, "node", "id", change.node._asdict())
     if change.sample:
-        connection.execute(insert(SAMPLE).values(change.sample.model_dump()))
-    if change.moved:
-        connection.execute(insert(DECISION), [{
-            "number": book.version + 1, "job": job.given.id, "now_s": change.now_s,
-            "event": change.event, "node": job.node, "configuration": job.configuration}
-                                              for job in change.moved])
+        put(connection, "sample", "number", change.sample.model_dump())
+    connection.executemany("INSERT INTO decision VALUES (?, ?, ?, ?, ?, ?)", [
+        (book.version + 1, job.given.id, change.now_s, change.event, job.node, job.configuration)
+        for job in change.moved])
 
 
 class StoredJob(Submit):
@@ -86,32 +151,31 @@ class StoredJob(Submit):
         return self
 
 
-def rows_of(book: Book, connection: Connection, table: Table,
-            form: type[Form]) -> Iterator[tuple[Row[Any], Form]]:
+def rows_of(book: Book, connection: sqlite3.Connection, table: str,
+            form: type[Form]) -> Iterator[tuple[sqlite3.Row, Form]]:
     """Rows of a table, in order, with what each says; who cannot be read is left out."""
-    for row in connection.execute(select(table).order_by(*table.primary_key)):
+    for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1"):
         try:
-            given = form.model_validate(row, from_attributes=True)
+            given = form.model_validate({name: row[name] for name in form.model_fields})
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             why = f"{place} {first['input']!r:.60}: {first['msg']}" if place else first["msg"]
-            fields = {"table": table.name, "row": row[0], "why": why}
             LOG.error("a row of the database cannot be read, and is left out",
-                      extra={"fields": fields})
-            book.damaged[table.name, row.id] = why
+                      extra={"fields": {"table": table, "row": row[0], "why": why}})
+            book.damaged[table, row["id"]] = why
         else:
             yield row, given
 
 
-def read_rows(book: Book, connection: Connection) -> None:
+def read_rows(book: Book, connection: sqlite3.Connection) -> None:
     """Read nodes, samples and jobs; who is where there is no place for it waits."""
-    for row, node in rows_of(book, connection, NODE, Join):
-        book.nodes[row.id] = Node(row.id, node.gpu, node.num_gpus, bool(row.is_present))
-    for _, sample in rows_of(book, connection, SAMPLE, Measure):
+    for row, node in rows_of(book, connection, "node", Join):
+        book.nodes[row["id"]] = Node(row["id"], node.gpu, node.num_gpus, bool(row["is_present"]))
+    for _, sample in rows_of(book, connection, "sample", Measure):
         book.put_sample(sample)
     free = {name: node.num_gpus for name, node in book.nodes.items() if node.is_present}
-    for _, stored in rows_of(book, connection, JOB, StoredJob):
+    for _, stored in rows_of(book, connection, "job", StoredJob):
         fields = stored.model_dump()
         given = Submit.model_construct(**{name: fields.pop(name) for name in Submit.model_fields})
         job = Job(given=given, **fields)
@@ -124,46 +188,8 @@ def read_rows(book: Book, connection: Connection) -> None:
             else:
                 job = replace(job, node=None, configuration=None, start_s=None)
         book.put(job)
-    book.last_number = connection.execute(select(func.max(JOB.c.number))).scalar() or 0
-
-
-class Store:
-    """One writer's way into a database.
-
-    Parameters
-    ----------
-    address : as `open_database` takes it
-    wait_s : for a database that does not answer, or is locked
-
-    Raises
-    ------
-    InputError : it cannot be opened, or not be written
-    """
-
-    def __init__(self, address: str, wait_s: float = 5.0) -> None:
-        self.database = open_database(address, wait_s)
-        self.generation = 0
-        try:
-            with self.database.begin() as connection:
-                connection.execute(insert(WRITER).values(number=1, generation=0, revision=0,
-                                                         last_s=0.0))
-        except IntegrityError:  # it is there already
-            pass
-        except SQLAlchemyError as error:
-            self.database.dispose()
-            raise InputError(f"the database {self.database.url} cannot be written: "
-                             f"{getattr(error, 'orig', error)}",
-                             mend="give one on a disk that can be written, with room") from None
-
-    def claim(self, connection: Connection, last_s: float, step: int = 0) -> None:
-        """Begin a transaction: refuse to go on if the database is not ours any more."""
-        mine = WRITER.c.generation == self.generation
-        done = connection.execute(update(WRITER).where(mine if not step else WRITER.c.number == 1)
-                                  .values(generation=WRITER.c.generation + step,
-                                          revision=WRITER.c.revision + 1,
-                                          last_s=last_s if not step else WRITER.c.last_s))
-        if done.rowcount != 1:
-            raise Superseded("another service has taken over this database; this one ends")
+    book.last_number = connection.execute("SELECT max(number) FROM job").fetchone()[0] or 0
+    book.version = connection.execute("SELECT max(number) FROM decision").fetchone()[0] or 0
 
 
 def read_book(store: Store, prices: Mapping[str, float], bounds: Bounds | None = None) -> Book:
@@ -178,28 +204,25 @@ def read_book(store: Store, prices: Mapping[str, float], bounds: Bounds | None =
     ------
     Gone : the database does not answer
     Superseded : it became another's since
+    InputError : a stored node has no price
     """
     book = Book(prices, bounds or Bounds())
-    try:
-        with store.database.begin() as connection:
-            is_first = not store.generation
-            last_s = connection.execute(select(WRITER.c.last_s)).scalar() or 0.0
-            store.claim(connection, last_s, 1 if is_first else 0)
-            row = connection.execute(select(WRITER)).one()
-            read_rows(book, connection)
-            book.version = connection.execute(select(func.max(DECISION.c.number))).scalar() or 0
-        store.generation = row.generation
-    except SQLAlchemyError as error:
-        raise Gone(words_of(error)) from error
-    book.revision = row.revision
-    book.last_s = row.last_s
+    with store.transaction() as connection:
+        if not store.generation:
+            connection.execute("UPDATE writer SET generation = generation + 1")
+        generation, book.last_s = claim(store, connection)
+        read_rows(book, connection)
+    store.generation = generation
     check_prices(book)
     return book
 
 
-def words_of(error: SQLAlchemyError) -> str:
-    """What the driver says, on one line, without the statement and its values."""
-    return " ".join(f"the database failed: {getattr(error, 'orig', error)}".split())[:300]
+def claim(store: Store, connection: sqlite3.Connection) -> tuple[int, float]:
+    """Generation of the writer of a database, and when it wrote last; refuse what is another's."""
+    row = connection.execute("SELECT generation, last_s FROM writer").fetchone()
+    if store.generation not in (0, row["generation"]):
+        raise Superseded("another service has taken over this database; this one ends")
+    return row["generation"], row["last_s"]
 
 
 def check_prices(book: Book) -> None:
@@ -224,9 +247,7 @@ def commit(store: Store, book: Book, change: Change) -> None:
     Gone : nobody knows whether it was stored; read the book again before anything else
     Superseded : the database is another's
     """
-    try:
-        with store.database.begin() as connection:
-            store.claim(connection, max(book.last_s, change.now_s))
-            write(connection, book, change)
-    except SQLAlchemyError as error:
-        raise Gone(words_of(error)) from error
+    with store.transaction() as connection:
+        claim(store, connection)
+        connection.execute("UPDATE writer SET last_s = ?", (max(book.last_s, change.now_s),))
+        write(connection, book, change)

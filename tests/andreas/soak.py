@@ -10,16 +10,13 @@ import json
 import multiprocessing
 import random
 import socket
+import sqlite3
 import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy import select
-
-from sched_lab.andreas.database import DECISION, JOB, open_database
 
 CLUSTER = {"nodes": [{"id": f"v{k}", "gpu": "TESLA", "num_gpus": 2} for k in range(4)]
            + [{"id": f"t{k}", "gpu": "TURING", "num_gpus": 1} for k in range(2)],
@@ -223,23 +220,23 @@ def check_plan(caller: Caller, clients: list[Client], version: int) -> int:
 
 def check_end(database: str, clients: list[Client]) -> int:
     """Check that the database has what clients were told, no more and no less; count lines of its diary."""
-    engine = open_database(database)
-    with engine.begin() as connection:
-        rows = {row.id: row for row in connection.execute(select(JOB))}
-        diary = connection.execute(select(DECISION)).all()
-    engine.dispose()
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.row_factory = sqlite3.Row
+        rows = {row["id"]: row for row in connection.execute("SELECT * FROM job")}
+        diary = [dict(row) for row in connection.execute("SELECT * FROM decision")]
     told = {job: known for client in clients for job, known in client.told.items()}
     if rows.keys() != told.keys():
         raise Violation(f"lost {sorted(told.keys() - rows.keys())[:5]}, new {sorted(rows.keys() - told.keys())[:5]}")
     for job, known in told.items():
         row = rows[job]
-        is_cancelled = row.end_s is not None and row.epochs_done < row.epochs
-        found = ({name: getattr(row, name) for name in known.given}, row.epochs_done, row.sequence, is_cancelled)
+        is_cancelled = row["end_s"] is not None and row["epochs_done"] < row["epochs"]
+        found = ({name: row[name] for name in known.given}, row["epochs_done"], row["sequence"], is_cancelled)
         if found != (known.given, known.epochs_done, known.sequence or 0, known.is_cancelled):
             raise Violation(f"{job}: the database has {found}, the client was told {known}")
     for line in diary:
-        if line.node is not None and rows[line.job].end_s is not None and line.now_s > rows[line.job].end_s:
-            raise Violation(f"{line.job} was placed after its end: {line}")
+        end_s = rows[line["job"]]["end_s"]
+        if line["node"] is not None and end_s is not None and line["now_s"] > end_s:
+            raise Violation(f"{line['job']} was placed after its end: {line}")
     return len(diary)
 
 
@@ -315,7 +312,7 @@ def main() -> None:
     parser.add_argument("--submissions", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--database", default="", help="URL or file; must be empty [default: a new SQLite file]")
+    parser.add_argument("--database", default="", help="file; must be empty [default: a new one]")
     parser.add_argument("--folder", help="where to work; a file system in memory is faster, and as good: nobody kills "
                         "the machine")
     asked = parser.parse_args()

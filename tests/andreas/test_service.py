@@ -13,9 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
-from sched_lab.andreas.database import METADATA, open_database
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.policies import POLICIES
 from sched_lab.andreas.service import (
@@ -42,11 +40,9 @@ from sched_lab.andreas.service import (
     snapshot_of,
     submit,
 )
-from sched_lab.andreas.service_command import with_password
 from sched_lab.andreas.store import Store, commit, read_book
 from sched_lab.lab.frames import InputError
 from tests.andreas.soak import CLUSTER, Caller, soak, teach
-from tests.andreas.test_database import mariadb_url  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
@@ -182,7 +178,7 @@ DAMAGES = {  # a statement for SQLite, and whether the job is left out
 def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The row is left out, or the job waits; its id stays taken; all else is decided, after a restart too."""
     file = tmp_path / "jobs.db"
-    store = Store(str(file))
+    store = Store(file)
     prices = CLUSTER["cost_eur_per_h"]
     book = read_book(store, prices)
 
@@ -197,12 +193,12 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
         carry_out(book, store, measure(book, Measure(id=f"m{number}", application="lstm", batch=32, epochs=1,
                                                      configuration=configuration, seconds=10.0), 0.0))
     carry_out(book, store, submit(book, given(id="a"), 1.0))
-    store.database.dispose()
+    store.close()
     statement, is_left_out = DAMAGES[damage]
     with contextlib.closing(sqlite3.connect(file)) as direct, direct:
         direct.execute(statement)
     for round_ in range(2):
-        store = Store(str(file))
+        store = Store(file)
         book = read_book(store, prices)
         assert (("job", "a") in book.damaged) == is_left_out
         if is_left_out:
@@ -222,22 +218,14 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
         assert change is not None and is_valid(book, change)
         carry_out(book, store, change)
         assert json.dumps(plan_of(book, 3.0), allow_nan=False) and book.jobs[fresh.id].state == "running"
-        store.database.dispose()
+        store.close()
 
 
-# --- short soaks
+# --- a short soak
 
-def test_a_short_soak_on_sqlite_loses_nothing(tmp_path: Path) -> None:
+def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     found = soak(120, 3, 5, str(tmp_path / "jobs.db"), tmp_path)
     assert (found["submissions"], found["kills"], found["lost"]) == (120, 3, 0) and found["versions"] > 10
-
-
-def test_a_short_soak_on_mariadb_loses_nothing(tmp_path: Path, mariadb_url: str) -> None:  # noqa: F811
-    empty = open_database(mariadb_url)
-    METADATA.drop_all(empty)
-    empty.dispose()
-    found = soak(120, 3, 6, mariadb_url, tmp_path)
-    assert (found["submissions"], found["kills"], found["lost"]) == (120, 3, 0)
 
 
 # --- the command
@@ -317,12 +305,15 @@ def refused(folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> st
 
 
 def test_a_database_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As on a mount for reading alone; the tables are there already, or not."""
+    """Another program holds it; the tables are there already, or not."""
     file = tmp_path / "jobs.db"
     for is_complete in (False, True):
-        Store(str(file)).database.dispose() if is_complete else sqlite3.connect(file).close()
-        line = refused(tmp_path, "--database", f"sqlite:///file:{file}?mode=ro&uri=true", capsys=capsys)
-        assert "readonly database" in line or "unable to open" in line
+        if is_complete:
+            Store(file).close()
+        with contextlib.closing(sqlite3.connect(file)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            line = refused(tmp_path, "--database", str(file), "--wait", "0.1", capsys=capsys)
+        assert "jobs.db cannot be written: database is locked; give" in line
 
 
 def test_no_database_is_made_if_the_port_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -339,36 +330,20 @@ def test_a_sqlite_file_is_for_its_owner_alone_and_no_other_file_is_touched(tmp_p
     old.touch()
     old.chmod(0o666)
     for file in (tmp_path / "new.db", old):
-        Store(str(file)).database.dispose()
+        Store(file).close()
         assert file.stat().st_mode & 0o777 == 0o600
     other = tmp_path / "notes.txt"
     other.write_text("no database " * 100)
     other.chmod(0o644)
     with pytest.raises(InputError, match="not a database"):
-        Store(str(other))
+        Store(other)
     assert other.stat().st_mode & 0o777 == 0o644
-
-
-def test_a_password_comes_from_a_file_or_the_environment(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("a/b@c:d\n")
-    assert make_url(with_password("postgresql://me@host/jobs", secret)).password == "a/b@c:d"
-    assert with_password("jobs.db", None) == "jobs.db"
-    for database in ("jobs.db", "mariadb://host/jobs", "mariadb://me:known@host/jobs"):
-        with pytest.raises(InputError, match="has no use"):
-            with_password(database, secret)
-    with pytest.raises(InputError, match="cannot be read"):
-        with_password("mariadb://me@host/jobs", tmp_path / "absent")
-    monkeypatch.setenv("SCHED_LAB_DATABASE", "oracle://me:hidden@host/jobs")
-    line = refused(tmp_path, capsys=capsys)
-    assert "'oracle' is no database" in line and "hidden" not in line
 
 
 @pytest.mark.parametrize(("words", "message"), [
     (["--host", "0.0.0.0"], "could submit and cancel jobs"), (["--host", ""], "--host is empty"),
     (["--policy", "best"], "there is no policy 'best'"),
-    (["--database", "oracle://x"], "'oracle' is no database"), (["--tls-key", "k.pem"], "go together")])
+    (["--database", "no/folder/jobs.db"], "unable to open database file"), (["--tls-key", "k.pem"], "go together")])
 def test_what_cannot_work_is_refused_at_once(tmp_path: Path, words: list[str], message: str,
                                              capsys: pytest.CaptureFixture[str]) -> None:
     assert message in refused(tmp_path, *words, capsys=capsys)
