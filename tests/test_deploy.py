@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from sched_lab._extras import EXTRA_OF
+from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.live.bridge import MODES
-from sched_lab.fleet.live.bridge_command import advise, serve_command
+from sched_lab.fleet.live.bridge_command import serve_command
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.lab.access import Access
@@ -279,8 +280,8 @@ def test_the_pods_of_the_trial_find_a_place():
     source = Source("all.json", json.dumps({"items": [body | {"status": body.get("status", {"phase": "Pending"})}
                                                       for body in objects]}).encode())
     tables = tables_of(*read_kubernetes([source], ledger, ReadOptions()), ledger, "all.json")
-    found = advise(tables, "pwr-fgd:0.1", PowerSettings(), 0)
-    assert len(found) == 4 and all(advice.node for advice in found), found
+    found = recommend(tables, "pwr-fgd:0.1", PowerSettings())
+    assert len(found.table) == 4 and found.is_served, found.lines()
     profile = yaml.safe_load((DEPLOY / "overlays" / "decide" / "scheduler-config.yaml").read_text())["profiles"][0]
     for body in (body for body in objects if body["kind"] == "Pod"):
         limits = body["spec"]["containers"][0]["resources"]["limits"]

@@ -41,11 +41,11 @@ SHOWN = {
     "demo": r"^The largest lever is backfill .* less .*\nnext: sched-lab replay demo/cluster ",
     "example": r"^\w[\w-]*\.(csv|json)$",
     "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;",
-    "check": r"^usable$",
+    "check": r"^usable: 3 nodes with 8 GPUs.*\nnext: sched-lab replay ",
     "replay": r"^fgd: [1-9] served,(?: .*,)? mean wait \d+ s, [\d.]+ kWh$",
     "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",
     "place": r"^next: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
-    "move": r"^moves: [1-9] moves? \(\w+\): [1-9] whole GPUs? freed",
+    "move": r"^moves: [1-9] moves?: [1-9] whole GPUs? freed",
     "reproduce hadar": r"^speed_ratios +[\d.]+ min ",
     "reproduce hadar speed_ratios --check": r"^hadar/speed_ratios\.csv: same \(",
 }

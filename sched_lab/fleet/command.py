@@ -71,11 +71,16 @@ from .replay.compare import (
     Question,
     chosen_policies,
     compare,
-    models_without_watts,
 )
 from .replay.events import BACKFILLS
 from .replay.levers import with_levers
-from .replay.problem import Problem, Schedule, as_in_the_past, problem_of
+from .replay.problem import (
+    Problem,
+    Schedule,
+    as_in_the_past,
+    models_without_watts,
+    problem_of,
+)
 
 __all__ = ['EXAMPLES', 'read_command', 'check_command', 'replay_command']
 
@@ -190,8 +195,14 @@ def check_command(cluster: Cluster, as_json: AsJson = False,
     Example: sched-lab check mycluster
     """
     checked = check_cluster(cluster, watts_of_files(hardware)[0])
-    typer.echo(json.dumps(checked.as_json(), indent=1, ensure_ascii=False) if as_json
-               else "\n".join(checked.summary()))
+    if as_json:
+        typer.echo(json.dumps(checked.as_json(), indent=1, ensure_ascii=False))
+    else:
+        *lines, verdict = checked.summary()
+        typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+        is_usable = checked.exit_code < 2
+        then = ("replay", cluster, "--out", "answer") if is_usable else ("check", cluster, "--json")
+        conclude(verdict, *then)
     if checked.exit_code:
         raise typer.Exit(checked.exit_code)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .reports import Answer, Report
 
 __all__ = ['option', 'choice', 'within', 'moment_option', 'folder_option', 'policy_option', 'progress', 'warnings_said',
-           'answer_with', 'conclude', 'fail']
+           'answer_with', 'conclude', 'name_next', 'fail']
 
 
 def option(help: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
@@ -257,8 +257,8 @@ def note_call(command: str, arguments: Sequence[str]) -> None:
 
 
 def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, force: bool,
-                no_charts: bool) -> None:
-    """Compute and write what is not there yet, and print its headline.
+                no_charts: bool) -> dict[str, Any]:
+    """Compute and write what is not there yet, and print its headline; return its summary.
 
     Parameters
     ----------
@@ -287,8 +287,9 @@ def answer_with(answer: Answer, out: Path, compute: Callable[[], Report], *, for
         if charts:
             origin = Origin(answer.command, as_called.get(), answer.inputs)
             report.draw(out, origin, can_draw=is_able)
-    headline = answer.in_folder(out)["headline"]
-    typer.echo(f"{out}: {headline}{' (kept)' if is_kept else ''}")
+    summary = answer.in_folder(out)
+    typer.echo(f"{out}: {summary['headline']}{' (kept)' if is_kept else ''}")
+    return summary
 
 
 def conclude(answer: str, *then: object, mark: str = "") -> None:
@@ -300,7 +301,18 @@ def conclude(answer: str, *then: object, mark: str = "") -> None:
     then : words of the next command, after `sched-lab`
     mark : begins both lines, where what was printed is a file with comments
     """
-    typer.echo(f"{mark}{answer}\n{mark}next: {shlex.join(['sched-lab', *map(str, then)])}")
+    typer.echo(f"{mark}{answer}")
+    name_next(*then, mark=mark)
+
+
+def name_next(*then: object, mark: str = "") -> None:
+    """Print what to type next, as the last line, where the answer stands above it.
+
+    Parameters
+    ----------
+    then, mark : as `conclude` takes them
+    """
+    typer.echo(f"{mark}next: {shlex.join(['sched-lab', *map(str, then)])}")
 
 
 def fail(message: str) -> NoReturn:

@@ -37,7 +37,7 @@ def kinds(tables: ClusterTables, **options) -> dict[str, list]:
 def test_a_good_cluster_is_usable():
     checked = check_cluster(cluster({}, {"gpu_list": "1"}, {"start_s": 65, "end_s": 70}))
     assert checked.exit_code == 0 and checked.findings.empty
-    assert checked.summary() == ["2 nodes with 10 GPUs, 3 tasks in 0.0 days, 3 of them on a known node", "usable"]
+    assert checked.summary() == ["usable: 2 nodes with 10 GPUs, 3 tasks in 0.0 days, 3 of them on a known node"]
 
 
 @pytest.mark.parametrize(("task", "kind"), [
@@ -165,8 +165,8 @@ def test_a_folder_that_cannot_be_read_is_unusable(tmp_path):
 def test_many_wrong_rows_are_counted_and_few_are_shown():
     checked = check_cluster(cluster(*[{"end_s": 1, "gpu_list": "", "node": ""}] * 500, {}))
     assert len(checked.findings) == 20 and set(checked.findings["count"]) == {500}
-    assert list(checked.findings) == FINDING_COLUMNS and len(checked.summary()) == 3
-    assert "500 rows" in checked.summary()[1]
+    assert list(checked.findings) == FINDING_COLUMNS and len(checked.summary()) == 2
+    assert "500 rows" in checked.summary()[0]
     assert json.loads(json.dumps(checked.as_json()))["exit_code"] == 1
 
 
@@ -251,5 +251,5 @@ def test_models_that_differ_only_in_spelling_are_named_with_their_mend(tmp_path)
 def test_a_folder_that_is_not_there_is_named_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert check_cluster("mine").summary() == [
-        "mine: not a cluster", "unusable: not readable: mine: there is no such folder; make it with sched-lab read "
-        "FORMAT FILE... --out FOLDER", "unusable"]
+        "unusable: not readable: mine: there is no such folder; make it with sched-lab read "
+        "FORMAT FILE... --out FOLDER", "unusable: mine: not a cluster"]

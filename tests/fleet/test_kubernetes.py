@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.live.bridge_command import advise
+from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.read.kubernetes import is_kubernetes, read_kubernetes
 from sched_lab.fleet.read.objects import quantity
 from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
@@ -167,11 +167,11 @@ def test_a_pod_whose_claim_is_not_in_the_files_has_unknown_gpus():
     said = reasons(tables)
     assert "ResourceClaim team/b, ResourceClaimTemplate team/tmpl: not in the files" in said
     assert "kubectl get resourceclaims,resourceclaimtemplates,resourceslices -A -o json" in said
-    told = {one.pod: one for one in advise(tables, "bestfit", PowerSettings(), 0)}
-    assert told["team/b"].node == "" and "kubectl get resourceclaims" in told["team/b"].why
+    told = recommend(tables, "bestfit", PowerSettings()).table.set_index("pod").loc["team/b"]
+    assert told["node"] == "" and "kubectl get resourceclaims" in told["why"]
     runs = read(node(), slices(), pod("b", resourceClaims=claims("b")))
     with pytest.raises(InputError, match="team/b.*which GPUs it holds is unknown.*kubectl get resourceclaims"):
-        advise(runs, "bestfit", PowerSettings(), 0)
+        recommend(runs, "bestfit", PowerSettings())
 
 
 # ---- what a pod asks for, and when

@@ -58,6 +58,10 @@ def read(*objects):
     return read_mig([Source("all.json", json.dumps({"items": objects}).encode())])
 
 
+def configuration(plan):
+    return yaml.safe_load("\n".join(mig_parted(plan)))["mig-configs"]["sched-lab-n"]
+
+
 def place_of(profile, start, cuts=A100):
     return next(k for k, one in enumerate(cuts.placements) if one[:2] == (profile, start))
 
@@ -220,7 +224,7 @@ def test_a_layout_holds(asks, running, number):
     waiting = rows[rows["state"].isin(["ready", "new", "later", "nowhere"])]
     assert sorted(waiting["pod"]) == sorted(f"t/w{k}" for k in range(len(asks)))
     assert (rows.loc[rows["state"] == "later", "after"] != "").all()
-    config = yaml.safe_load(mig_parted(plan))["mig-configs"]["sched-lab-n"]
+    config = configuration(plan)
     stated = sum((Counter(one.get("mig-devices", {})) for one in config), Counter())
     assert stated == Counter(rows.loc[rows["state"].isin(["in use", "idle", "ready", "new"]), "profile"])
     assert [one["devices"] for one in config] == [[int(one.name)] for one in cluster.gpus]
@@ -284,7 +288,7 @@ def test_gpus_that_are_not_cut_can_be():
     plan = recommend_mig(cluster)
     assert plan.table[["gpu", "profile", "state", "pod"]].to_numpy().tolist() == [
         ["0", "whole", "in use", "t/runs"], ["1", "3g.20gb", "new", "t/waits"]]
-    config = yaml.safe_load(mig_parted(plan))["mig-configs"]["sched-lab-n"]
+    config = configuration(plan)
     assert config[0] == {"devices": [0], "mig-enabled": False} and config[1]["mig-devices"] == {"3g.20gb": 1}
 
 
@@ -311,9 +315,9 @@ def test_ended_pods_hold_nothing_and_ask_for_nothing():
 def test_pods_must_end_before_mig_parted_changes_a_gpu():
     cluster = read(node("n", **{"mig-3g.20gb": 1, "mig-1g.5gb": 1}), pod("# end: [", "n", **{"mig-3g.20gb": 1}),
                    pod("waits", **{"mig-4g.20gb": 1}))
-    text = mig_parted(recommend_mig(cluster))
-    assert '# must end before this GPU changes: "t/# end: ["' in text
-    assert yaml.safe_load(text)["mig-configs"]["sched-lab-n"][0]["mig-devices"] == {"3g.20gb": 1, "4g.20gb": 1}
+    plan = recommend_mig(cluster)
+    assert '    # must end before this GPU changes: "t/# end: ["' in mig_parted(plan)
+    assert configuration(plan)[0]["mig-devices"] == {"3g.20gb": 1, "4g.20gb": 1}
 
 
 # --- DRA
@@ -344,7 +348,7 @@ def claim(name, profile="", device="", node="n"):
 def test_a_slice_is_read_as_the_tree_would_have_it():
     cluster = read(*slices())
     assert chosen(cluster.gpus, "3g.20gb") == (0, 4) and chosen(cluster.gpus, "whole") == (0, 0)
-    assert mig_parted(recommend_mig(cluster)) == ""
+    assert mig_parted(recommend_mig(cluster)) == []
 
 
 def test_claims_say_which_device_is_in_use():

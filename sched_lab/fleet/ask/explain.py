@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from ...cluster import State
-from ...hardware import knows_gpu_w
 from ...lab.arrays import Integers, Truths
 from ...lab.frames import InputError, Later
 from ...lab.jit import interpreted
@@ -47,6 +46,7 @@ from ..replay.problem import (
     Sight,
     constraint_of,
     meets,
+    models_without_watts,
     place_running,
     recorded,
     running_at,
@@ -592,6 +592,16 @@ class Explanation:
     nodes: pd.DataFrame
     gpus: pd.DataFrame
 
+    @property
+    def is_served(self) -> bool:
+        """Whether a node can take the task."""
+        return self.about["choice"] is not None
+
+    @property
+    def headline(self) -> str:
+        """The verdict, in a line."""
+        return f"{self.about['task']['name']}: {verdict_line(self.about)}"
+
     def lines(self) -> list[str]:
         """What a person reads: the verdict, the best nodes, the refused ones by reason."""
         return [*verdict_lines(self.about), *best_lines(self), *refused_lines(self),
@@ -607,8 +617,7 @@ class Explanation:
     def report(self) -> Report:
         """The same as files: explanation.json beside tables and a picture."""
         return Report(self.about, {"nodes.csv": self.nodes, "gpus.csv": self.gpus},
-                      {"explanation.svg": lambda: picture(self)},
-                      verdict_line(self.about))
+                      {"explanation.svg": lambda: picture(self)}, self.headline)
 
 
 def explained(moment: Moment, policy: Policy, nodes: pd.DataFrame,
@@ -831,11 +840,13 @@ def before(problem: Problem, schedule: Schedule, row: int, at_s: float) -> Truth
 
 def settings_for(problem: Problem, policy: Policy, power: PowerSettings) -> PowerSettings:
     """Power settings in which unknown GPU models draw nothing, if the policy does not mind."""
-    if policy.needs_watts:
-        return power
-    unknown = {model: (0, 0) for model in problem.cluster.gpu_model
-               if not knows_gpu_w(model, power.gpu_power_w)}
-    return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})})
+    return power if policy.needs_watts else blind_to_watts(problem, power)
+
+
+def blind_to_watts(problem: Problem, power: PowerSettings) -> PowerSettings:
+    """Power settings in which unknown GPU models draw nothing; the same if all are known."""
+    unknown = dict.fromkeys(models_without_watts(problem, power), (0, 0))
+    return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})}) if unknown else power
 
 
 def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is_running: Truths,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -33,7 +32,7 @@ from ..read.kubernetes import (
     requested_by,
 )
 from ..read.objects import Item, dig, objects_at, text_at, texts_at, whole
-from ..read.tables import Ledger, Source, milli_of_profile, profile_named, sources_of
+from ..read.tables import Ledger, Source, milli_of_profile, profile_named
 
 __all__ = ['read_mig', 'instances_of', 'recommend_mig']
 
@@ -740,11 +739,21 @@ class MigPlan:
         now = self.table["state"].isin(["ready", "new"])
         return int(self.table.loc[now, "pod"].nunique())
 
-    def lines(self) -> list[str]:
-        """The result in sentences."""
+    @property
+    def is_served(self) -> bool:
+        """Whether all pods that wait can be served."""
+        return self.num_served == len(self.cluster.asks)
+
+    @property
+    def headline(self) -> str:
+        """How many pods it serves, in a line."""
+        return (f"{self.num_served} of {len(self.cluster.asks)} pods that wait for MIG instances "
+                "can be served")
+
+    def sentences(self) -> list[str]:
+        """The headline, and what each pod that it does not serve has to wait for."""
         waiting = self.table[self.table["state"].isin(["later", "nowhere"])]
-        said = [f"{self.num_served} of {len(self.cluster.asks)} pods that wait for MIG instances "
-                "can be served"]
+        said = [self.headline]
         for row in waiting.itertuples():
             where = f"{row.node} GPU {row.gpu}"
             pods = str(row.after).replace("|", " and ")
@@ -752,6 +761,18 @@ class MigPlan:
                         if row.state == "later" else
                         f"{row.pod} ({row.profile}): no GPU here can make such an instance")
         return said
+
+    def lines(self) -> list[str]:
+        """A file for mig-parted, with all that is not its own as comments."""
+        shown = self.table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
+        table = shown.to_string(index=False) if len(shown) else ""
+        said = [*map(printable, self.sentences()), "", *table.splitlines()]
+        return [*(f"# {line}".rstrip() for line in said), *mig_parted(self)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {"said": self.sentences(), "layout": self.table.to_dict("records"),
+                "mig_parted": "".join(f"{line}\n" for line in mig_parted(self))}
 
 
 def rows_of_gpu(gpu: MigGpu, new: Mapping[int, str], left: Amounts) -> list[dict[str, Any]]:
@@ -800,8 +821,8 @@ def recommend_mig(cluster: MigCluster) -> MigPlan:
     return MigPlan(cluster, pd.DataFrame(whole_rows, columns=columns, dtype=object))
 
 
-def mig_parted(plan: MigPlan) -> str:
-    """A configuration for NVIDIA's mig-parted, one for each node whose GPUs a plugin shows.
+def mig_parted(plan: MigPlan) -> list[str]:
+    """Lines of a configuration for NVIDIA's mig-parted, of each node whose GPUs a plugin shows.
 
     Parameters
     ----------
@@ -826,37 +847,4 @@ def mig_parted(plan: MigPlan) -> str:
             if is_cut:
                 lines.append("      mig-devices:")
                 lines += [f"        {json.dumps(name)}: {n}" for name, n in sorted(counts.items())]
-    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
-
-
-def text_of(plan: MigPlan) -> str:
-    """A layout as a file for mig-parted, with all that is not its own as comments."""
-    shown = plan.table.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
-    table = shown.to_string(index=False) if len(shown) else ""
-    said = [*plan.lines(), "", *table.splitlines()]
-    comments = "".join(f"# {line}".rstrip() + "\n" for line in map(printable, said))
-    return comments + mig_parted(plan)
-
-
-def mig_advice(files: Sequence[str | Path], as_json: bool,
-               tables: Tables | None = None) -> tuple[str, str, bool]:
-    """What `sched-lab recommend --mig` prints, its sentence, and whether all that wait are served.
-
-    Parameters
-    ----------
-    files : with nodes, pods and, for DRA, ResourceSlices and ResourceClaims
-    as_json : the table and the sentences in JSON
-    tables : as in `read_mig`
-
-    Raises
-    ------
-    InputError : as `read_mig`
-    """
-    plan = recommend_mig(read_mig(sources_of(list(files)), tables))
-    is_served = plan.num_served == len(plan.cluster.asks)
-    sentence = plan.lines()[0]
-    if not as_json:
-        return text_of(plan), sentence, is_served
-    told = {"said": plan.lines(), "layout": plan.table.to_dict("records"),
-            "mig_parted": mig_parted(plan)}
-    return json.dumps(told, indent=1), sentence, is_served
+    return lines if len(lines) > 2 else []

@@ -9,14 +9,12 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI, check_state
-from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit
@@ -37,6 +35,7 @@ from ...online.model import (
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..read.kubernetes import CORDON
 from ..replay.problem import Problem, Schedule, counted_world, place_running, running_at
+from .explain import blind_to_watts
 
 __all__ = ['Plan', 'plan_moves']
 
@@ -336,268 +335,6 @@ def bound_of(layout: Layout, moves: int) -> float:
     return float(min(np.floor(total + 1e-9), len(tenants) - -(-shares // WHOLE_GPU_MILLI)))
 
 
-MOST_BRANCHES = 1000  # a limit of time would make the plan depend on the machine
-
-
-class Program:
-    """A linear program in whole numbers, written row by row; it is minimised."""
-
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.most: list[float] = []
-        self.rows: list[tuple[dict[int, float], float, float]] = []
-
-    def variable(self, cost: float = 0, most: float = 1) -> int:
-        """Add a whole number from 0 to `most`."""
-        self.cost.append(cost)
-        self.most.append(most)
-        return len(self.cost) - 1
-
-    def row(self, cells: dict[int, float], low: float = -np.inf, high: float = np.inf) -> None:
-        """Add a condition on a weighted sum."""
-        if cells:
-            self.rows.append((cells, low, high))
-
-    def solve(self) -> tuple[Integers, float] | None:
-        """Best numbers that were found, and a bound on the cost; None if none were found."""
-        from scipy import optimize, sparse
-
-        cells = [(row, column, value) for row, (line, _, _) in enumerate(self.rows)
-                 for column, value in line.items()]
-        row, column, value = (np.array(one) for one in zip(*cells, strict=True))
-        matrix = sparse.csr_array((value, (row, column)), (len(self.rows), len(self.cost)))
-        low, high = (np.array([line[side] for line in self.rows]) for side in (1, 2))
-        found = optimize.milp(
-            np.array(self.cost), integrality=np.ones(len(self.cost)),
-            bounds=optimize.Bounds(0, np.array(self.most)),
-            constraints=optimize.LinearConstraint(matrix, low, high),
-            options={"node_limit": MOST_BRANCHES, "mip_rel_gap": 0.0})
-        if found.x is None:
-            return None
-        return np.rint(found.x).astype(np.int64), float(found.mip_dual_bound)
-
-
-class Choices(NamedTuple):
-    """Variables of the program of a layout.
-
-    Parameters
-    ----------
-    stays : (tasks,) variable of staying
-    goes : node and GPU (-1 for a task that is no share) by variable, for each task
-    shared : variable of each GPU, (nodes, GPUs), -1 where a node has no such
-    """
-
-    stays: list[int]
-    goes: list[dict[int, tuple[int, int]]]
-    shared: Integers
-
-
-Ways = list[tuple[int, int, int]]  # to be on a node: task, variable and GPU, -1 for no share
-
-
-def choices_of(layout: Layout, program: Program) -> Choices:
-    """Write the choices of each task into a program."""
-    num_gpus = layout.power.num_gpus
-    stays = [program.variable() for _ in layout.node]
-    goes: list[dict[int, tuple[int, int]]] = []
-    for task, own in enumerate(layout.node):
-        hosts = np.flatnonzero(layout.hosts[layout.asks[task]] & layout.is_movable[task])
-        shares = is_share(layout.tasks.gpu_milli[task])
-        places = [(int(node), gpu) for node in hosts if node != own
-                  for gpu in (range(num_gpus[node]) if shares else (-1,))]
-        goes.append({program.variable(): place for place in places})
-        program.row(dict.fromkeys((stays[task], *goes[task]), 1.0), 1, 1)
-    shared = np.array([[program.variable() if gpu < count else -1
-                        for gpu in range(layout.state.gpu_left_milli.shape[1])]
-                       for count in num_gpus])
-    return Choices(stays, goes, shared)
-
-
-def ways_to(layout: Layout, choices: Choices, node: int) -> Ways:
-    """All ways to be on a node, those who are there included."""
-    ways = []
-    for task, own in enumerate(layout.node):
-        if own == node:
-            mask = int(layout.gpu_mask[task])
-            shares = is_share(layout.tasks.gpu_milli[task])
-            ways.append((task, choices.stays[task], mask.bit_length() - 1 if shares else -1))
-        ways += [(task, variable, gpu) for variable, (place, gpu) in choices.goes[task].items()
-                 if place == node]
-    return ways
-
-
-def limit_node(layout: Layout, choices: Choices, program: Program, node: int, ways: Ways) -> None:
-    """Write the conditions of a node and its GPUs into a program (Cond. 1-3, 7 and 8)."""
-    tasks = layout.tasks
-    limits = layout.limits
-    for demand, capacity in ((tasks.cpu_milli, layout.cluster.cpu_milli),
-                             (tasks.memory_mib, layout.cluster.memory_mib)):
-        program.row({variable: float(demand[task]) for task, variable, _ in ways},
-                    high=float(capacity[node]))
-    for start, stop in np.unique(limits.span, axis=0).tolist():
-        of_app: dict[int, list[int]] = {}
-        for task, variable, _ in ways:
-            if start <= layout.limit[task] < stop:
-                of_app.setdefault(task, []).append(variable)
-        everyone = dict.fromkeys((one for own in of_app.values() for one in own), 1.0)
-        for task, own in of_app.items():
-            most = int(limits.most[layout.limit[task]])
-            if most < len(of_app):  # whoever is there holds the others to its own limit
-                rest = float(len(of_app) - most)
-                program.row({**everyone, **dict.fromkeys(own, 1.0 + rest)}, high=len(of_app))
-    for need, room in zip(limits.need.T, limits.room[node].tolist(), strict=True):
-        program.row({variable: float(need[layout.limit[task]]) for task, variable, _ in ways
-                     if layout.limit[task] >= 0 and need[layout.limit[task]]}, high=room)
-    count = int(layout.power.num_gpus[node])
-    whole = {variable: float(tasks.num_gpus[task]) for task, variable, gpu in ways if gpu < 0}
-    shared = choices.shared[node, :count].tolist()
-    program.row({**whole, **dict.fromkeys(shared, 1.0)}, high=count)
-    for gpu, is_shared in enumerate(shared):
-        load = {variable: float(tasks.gpu_milli[task]) for task, variable, at in ways if at == gpu}
-        program.row({**load, is_shared: -float(WHOLE_GPU_MILLI)}, high=0)
-        held = {choices.stays[task]: 1.0 for task, own in enumerate(layout.node)
-                if own == node and tasks.gpu_milli[task] == WHOLE_GPU_MILLI
-                and int(layout.gpu_mask[task]) >> gpu & 1}
-        program.row({**held, is_shared: 1.0}, high=1)
-
-
-def charge_node(layout: Layout, choices: Choices, program: Program, node: int, ways: Ways) -> None:
-    """Write the cost of a node into a program: its GPUs in use, and its packages if it is power."""
-    price = float(gpu_ranges(layout)[node])
-    power = layout.power
-    tasks = layout.tasks
-    for variable in choices.shared[node, : power.num_gpus[node]]:
-        program.cost[variable] = price
-    if not layout.is_watts:
-        return
-    for task, variable, gpu in ways:
-        if gpu < 0:
-            program.cost[variable] += price * tasks.num_gpus[task]
-    capacity = int(power.cpu_milli[node])
-    size = 2000 * int(power.cpu_cores[node])
-    idle, full = (1000.0 * watts[node] for watts in (power.cpu_idle_w, power.cpu_full_w))
-    used = {variable: float(tasks.cpu_milli[task]) for task, variable, _ in ways}
-    if full > 0:
-        most = -(-capacity // size) + 1
-        busy = program.variable(full - (idle if power.is_package else 0), most)
-        rounded = 2000 * -(-capacity // 2000) - capacity if power.is_package else 0
-        program.row({busy: size, **{key: -value for key, value in used.items()}}, low=rounded)
-        if not power.is_package:
-            unused = program.variable(idle, most)
-            program.row({unused: size, **used}, low=capacity - size + 1)
-
-
-def program_of(layout: Layout, moves: int) -> tuple[Program, Choices]:
-    """The program whose best numbers are the best state after so many moves."""
-    program = Program()
-    choices = choices_of(layout, program)
-    for node in range(len(layout.cluster)):
-        ways = ways_to(layout, choices, node)
-        limit_node(layout, choices, program, node, ways)
-        charge_node(layout, choices, program, node, ways)
-    for variable in choices.stays:
-        program.cost[variable] -= nudge(moves)
-    program.row(dict.fromkeys(choices.stays, 1.0), low=len(choices.stays) - moves)
-    return program, choices
-
-
-def nudge(moves: int) -> float:
-    """What staying is worth: so little that all moves together weigh less than half a unit."""
-    return 0.5 / (moves + 1)
-
-
-def cost_now(layout: Layout) -> float:
-    """Cost of the state as it is, by the program's own account."""
-    if not layout.is_watts:
-        return float(len(tenants_of(layout)))
-    idle_w = layout.power.gpu_idle_w * layout.power.num_gpus
-    packages = np.zeros(len(idle_w))
-    if layout.power.is_package:
-        cores = -(-layout.power.cpu_milli // 2000)
-        packages = 1000.0 * layout.power.cpu_idle_w * -(-cores // layout.power.cpu_cores)
-    drawn = sum(-worth_of(layout, node) for node in range(len(idle_w)))
-    return float(drawn - 1000 * idle_w.sum() - packages.sum())
-
-
-def in_order(layout: Layout, goals: dict[int, tuple[int, int]],
-             failed: set[frozenset[int]] | None = None) -> list[Step] | None:
-    """Moves to given places in an order in which each has room; None if there is none.
-
-    Parameters
-    ----------
-    layout : the state; changes if an order is found
-    goals : node and GPU of each task that moves, GPU -1 if it is no share
-    failed : sets of tasks still to move from which there is no way
-    """
-    failed = set() if failed is None else failed
-    left = frozenset(goals)
-    if not goals:
-        return []
-    if left in failed:
-        return None
-    for task, (node, gpu) in goals.items():
-        step = step_to(layout, task, node, gpu, goals)
-        if step is None:
-            continue
-        carry(layout, step)
-        others = {other: place for other, place in goals.items() if other != task}
-        rest = in_order(layout, others, failed)
-        if rest is not None:
-            return [step, *rest]
-        carry(layout, step, back=True)
-    failed.add(left)
-    return None
-
-
-def step_to(layout: Layout, task: int, node: int, gpu: int,
-            goals: dict[int, tuple[int, int]]) -> Step | None:
-    """The move of a task to a place, if there is room now."""
-    num_gpus = int(layout.tasks.num_gpus[task])
-    left = layout.state.gpu_left_milli[node].copy()
-    mask = 1 << gpu if gpu >= 0 else 0
-    if gpu < 0 and num_gpus:
-        left[[at for other, at in goals.values() if other == node and at >= 0]] = 0  # are meant
-        mask = idle_gpus(left, num_gpus)
-    if (mask.bit_count() < num_gpus or (left[gpu_indices(mask)] < layout.tasks.gpu_milli[task]).any()
-            or lacking(layout.world, layout.kind[task], layout.tasks.memory_mib[task], node)):
-        return None
-    return Step(task, int(layout.node[task]), int(layout.gpu_mask[task]), node, mask)
-
-
-MOST_CUTS = 50
-
-
-def exact_steps(layout: Layout, moves: int) -> tuple[list[Step], float, float]:
-    """Best plan in which no task moves twice, as far as it was found, and two bounds.
-
-    The first bound is one on any plan, the second on plans in which no task moves twice.
-
-    Parameters
-    ----------
-    layout : the state; changes if a plan is found
-    moves : most moves
-    """
-    program, choices = program_of(layout, moves)
-    now = cost_now(layout)
-    bound = np.inf
-    for number in range(MOST_CUTS):
-        found = program.solve()
-        if found is None:
-            break
-        numbers, least = found
-        stayers = len(choices.stays) - moves
-        reach = float(np.floor(now - least - stayers * nudge(moves) + 1e-4))
-        bound = min(bound, reach) if number == 0 else bound
-        chosen = {task: variable for task, goes in enumerate(choices.goes)
-                  for variable in goes if numbers[variable]}
-        goals = {task: choices.goes[task][variable] for task, variable in chosen.items()}
-        steps = in_order(layout, goals)
-        if steps is not None:
-            return steps, bound, reach
-        program.row(dict.fromkeys(chosen.values(), 1.0), high=len(chosen) - 1)
-    return [], bound, np.inf
-
-
 @dataclass(frozen=True)
 class Plan:
     """Migrations, in an order in which each is possible.
@@ -609,8 +346,6 @@ class Plan:
     goal : "gpus" or "watts"
     gain, bound : of the plan, and what no plan of so many moves that moves no task twice exceeds:
         GPUs or watts
-    method : "greedy", "exact" if no plan of so many moves that moves no task twice is better, or
-        "search" if the search for that one was given up
     at_s : moment of the state
     about : running, movable and moves: numbers of tasks
     fixed : tasks that stay: task, node, why
@@ -621,7 +356,6 @@ class Plan:
     goal: str
     gain: float
     bound: float
-    method: str
     at_s: float
     about: dict[str, int]
     fixed: pd.DataFrame
@@ -638,26 +372,15 @@ class Plan:
         number = {0: "no move", 1: "1 move"}.get(moves, f"{moves} moves")
         stay = f"; {len(self.fixed)} of {self.about['running']} tasks stay, see fixed.csv" if len(
             self.fixed) else ""
-        return f"{number} ({self.method}): {self.gain:g} {unit}, {best}{stay}"
+        return f"{number}: {self.gain:g} {unit}, {best}{stay}"
 
     def report(self) -> Report:
         """Report: moves.csv, fixed.csv with the tasks that stay and why, and a summary."""
         why = {str(why): int(count) for why, count in self.fixed["why"].value_counts().items()}
-        summary = {"goal": self.goal, "at_s": self.at_s, "method": self.method, "gain": self.gain,
-                   "bound": self.bound, **self.about, "fixed": why}
+        summary = {"goal": self.goal, "at_s": self.at_s, "gain": self.gain, "bound": self.bound,
+                   **self.about, "fixed": why}
         return Report(summary, {"moves.csv": self.table.round(3), "fixed.csv": self.fixed}, {},
                       self.headline)
-
-
-def known_power(problem: Problem, power: PowerSettings, goal: str) -> tuple[PowerSettings, bool]:
-    """Settings with watts for all GPU models, 0 where the goal asks for none; whether all are known."""
-    check_one_of(goal, GOALS, "goal")
-    unknown = {model for model in problem.cluster.gpu_model
-               if model and not knows_gpu_w(model, power.gpu_power_w)}
-    if unknown and goal == "gpus":
-        power = power._replace(gpu_power_w={
-            **(power.gpu_power_w or {}), **dict.fromkeys(unknown, (0, 0))})
-    return power, not unknown
 
 
 MOVE_COLUMNS = ["step", "task", "from_node", "to_node", "gpus", "from_gpus", "to_gpus",
@@ -684,13 +407,9 @@ def table_of(layout: Layout, steps: Sequence[Step], has_watts: bool) -> pd.DataF
     return pd.DataFrame(rows, columns=MOVE_COLUMNS)
 
 
-SMALL = 1000  # variables
-
-
 def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int = 10,
-               goal: str = "gpus", is_exact: bool | None = None,
-               power: PowerSettings = PowerSettings()) -> Plan:  # noqa: B008
-    """Choose migrations of running tasks that free most whole GPUs, or save most watts.
+               goal: str = "gpus", power: PowerSettings = PowerSettings()) -> Plan:  # noqa: B008
+    """Choose migrations of running tasks that free whole GPUs, or save watts.
 
     Parameters
     ----------
@@ -698,7 +417,6 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
     at_s : the moment, seconds
     moves : most migrations, at least 1
     goal : "gpus" or "watts"
-    is_exact : whether to look for the best plan; None does so for small states
     power : watts of the models
 
     Returns
@@ -707,35 +425,19 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
 
     Raises
     ------
-    InputError : no such goal, nothing runs then, more runs than there is room for, a GPU model
-        without watts, or an exact plan for watts under a load curve that is no step
+    InputError : no such goal, nothing runs then, more runs than there is room for, or a GPU model
+        without watts, which are to be saved
     """
-    settings, has_watts = known_power(problem, power, goal)
+    check_one_of(goal, GOALS, "goal")
     if moves < 1:
         raise InputError(f"{moves} moves are no plan", value=str(moves), mend="give 1 or more")
-    layout = Layout(problem, schedule, at_s, settings, goal == "watts")
-    has_exact = not layout.is_watts or is_step(layout.power)  # the program knows this objective
-    if is_exact and not has_exact:
-        raise InputError("exact plans for watts need the step load curve",
-                         mend="choose the greedy plan, or --load-curve step")
-    if is_exact is None:
-        shares = (layout.tasks.gpu_milli > 0) & (layout.tasks.gpu_milli < WHOLE_GPU_MILLI)
-        places = np.where(shares, layout.power.num_gpus.max(initial=1), 1)
-        is_small = (layout.hosts.sum(axis=1)[layout.asks] * places).sum() <= SMALL
-        is_exact = bool(is_small) and has_exact and find_spec("scipy") is not None
+    blind = blind_to_watts(problem, power)
+    layout = Layout(problem, schedule, at_s, power if goal == "watts" else blind, goal == "watts")
     bound = bound_of(layout, moves)
     steps = greedy_steps(layout, moves)
-    gain = undo(layout, steps)
-    method = "greedy"
-    if is_exact:
-        others, limit, reach = exact_steps(layout, moves)
-        other_gain = undo(layout, others)
-        method = "exact" if other_gain >= reach else "search"
-        bound = min(bound, limit)
-        if other_gain >= gain:
-            steps = others
+    undo(layout, steps)
     check_steps(layout, steps)
-    table = table_of(layout, steps, has_watts)
+    table = table_of(layout, steps, blind == power)
     about = {"running": len(layout.node), "movable": int(layout.is_movable.sum()),
              "moves": len(steps)}
     stays = np.flatnonzero(~layout.is_movable)
@@ -743,7 +445,7 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
                           "node": layout.cluster.name[layout.node[stays]],
                           "why": layout.stays[stays]})
     column, unit = ("whole_gpus_freed", 1) if goal == "gpus" else ("watts_saved", 1000)
-    return Plan(table, goal, float(table[column].sum()), bound / unit, method, at_s, about, fixed,
+    return Plan(table, goal, float(table[column].sum()), bound / unit, at_s, about, fixed,
                 closed_nodes(problem))
 
 

@@ -1,4 +1,4 @@
-"""`sched-lab explain` says why a task is where it is, or waits; `place` where the next tasks go; `move` which tasks to move for room, or for power."""
+"""`sched-lab explain` says why a task is where it is, or waits; `place` and `recommend` where the next ones go; `move` which to move for room, or power."""
 
 # A module, written by hand.
 
@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 import typer
 
 from ... import __version__
-from ...hardware import watts_of_files
+from ...hardware import hardware_of, watts_of_files
 from ...lab.commands import (
     Force,
     HardwareFile,
@@ -23,6 +23,7 @@ from ...lab.commands import (
     folder_named,
     folder_option,
     moment_option,
+    name_next,
     option,
     policy_option,
 )
@@ -31,13 +32,15 @@ from ...lab.reports import Answer, Report
 from ...online.model import PowerSettings
 from ...online.policies import POLICIES, policy_of
 from ..read.reading import read_files
-from ..read.tables import ClusterTables, read_cluster
+from ..read.tables import ClusterTables, read_cluster, sources_of
 from ..replay.problem import Problem, Schedule, as_in_the_past, problem_of, recorded
-from .explain import explain, settings_for, verdict_line
+from .explain import explain
+from .mig_nodes import read_mig, recommend_mig
 from .move import GOALS, commands_of, plan_moves, system_of
 from .place import latest_s, place_tasks
+from .recommend import recommend
 
-__all__ = ['explain_command', 'place_command', 'move_command']
+__all__ = ['explain_command', 'place_command', 'move_command', 'recommend_command']
 
 STATES = ("recorded", "replayed")
 
@@ -83,6 +86,46 @@ def check_task(tables: ClusterTables, problem: Problem, name: str) -> None:
         reasons = " or ".join((here if len(here) else lines)["reason"])
         raise InputError(f"the task {name!r:.60} cannot be replayed: {reasons}",
                          file="tasks.csv", row=row, mend="see sched-lab check")
+
+
+class Told(Protocol):
+    """An answer that is printed: what `explain`, `recommend` and `recommend --mig` find."""
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence, with its number and unit."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether all that was asked about can run."""
+
+    def lines(self) -> list[str]:
+        """All that a person reads."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs."""
+
+
+def tell(found: Told, as_json: bool, *then: object, mark: str = "") -> None:
+    """Print an answer, in JSON or in words that end with what to type next.
+
+    Parameters
+    ----------
+    found : the answer
+    as_json : whether a program reads it
+    then, mark : as `conclude` takes them
+
+    Raises
+    ------
+    typer.Exit : with code 1, if something cannot run
+    """
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False))
+    else:
+        typer.echo("".join(f"{line}\n" for line in found.lines()), nl=False)
+        conclude(found.headline, *then, mark=mark)
+    if not found.is_served:
+        raise typer.Exit(1)
 
 
 Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
@@ -138,21 +181,15 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
     power = power_of_files(hardware, gpu_power)
     schedule = schedule_for(problem, state, policy, power)
     found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
-    typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False) if as_json
-               else "\n".join(found.lines()))
-    is_placed = found.about["choice"] is not None
     if out is not None:
         asked = {"task": task, "policy": policy, "at": at, "state": state,
                  "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
                  "sched_lab": __version__}
         answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
         answer_with(answer, out, found.report, force=force, no_charts=no_charts)
-    if not as_json:
-        then = ("place", cluster, "--out", "next") if is_placed else (
-            "move", cluster, "--out", "moves")
-        conclude(f"{task}: {verdict_line(found.about)}", *then)
-    if not is_placed:
-        raise typer.Exit(1)
+    then = ("place", cluster, "--out", "next") if found.is_served else (
+        "move", cluster, "--out", "moves")
+    tell(found, as_json, *then)
 
 
 NewTasks = Annotated[list[str] | None, option(
@@ -186,8 +223,12 @@ def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = Non
         rows = read_files("auto", tasks).tasks if tasks else tables.tasks[:0]
         return place_tasks(tables, rows, policy, at_s=at, seed=seed, power=power).report()
 
-    answer_with(Answer("place", asked, ("placements.csv", "ledger.csv")), out, compute,
-                force=force, no_charts=True)
+    answer = Answer("place", asked, ("placements.csv", "ledger.csv"))
+    about = answer_with(answer, out, compute, force=force, no_charts=True)
+    if about["placed"] < about["tasks"]:
+        name_next("move", cluster, "--out", f"{out}-moves")
+    else:
+        name_next("replay", cluster, "--policies", policy, "--out", f"{out}-replay")
 
 
 @dataclass(frozen=True)
@@ -212,7 +253,7 @@ PlanFolder = Annotated[Path, folder_option("moves.csv, fixed.csv, commands.sh an
 def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves = 10,
                  goal: Goal = "gpus", gpu_power: GpuPower = None, hardware: HardwareFile = None,
                  force: Force = False) -> None:
-    """Find the migrations that free most whole GPUs, or save most watts.
+    """Find a few migrations that free most whole GPUs, or save most watts.
 
     **moves.csv** has the moves in an order in which each finds room, and what each of them brings;
     **fixed.csv** the tasks that stay, each with the reason, such as a pod that nobody would make
@@ -226,8 +267,6 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     power = power_of_files(hardware, gpu_power)
     if not (recorded(problem).node >= 0).any():
         raise nothing_recorded("give the nodes and the starts of tasks that run")
-    if goal == "gpus":
-        power = settings_for(problem, policy_of("fgd"), power)
     asked = {"at": at, "moves": moves, "goal": goal, "sched_lab": __version__,
              "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware)}
 
@@ -237,5 +276,43 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
         commands = commands_of(plan, system_of(tables.about))
         return PlanReport(**vars(plan.report()), commands=tuple(commands))
 
-    answer_with(Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh")), out, compute,
-                force=force, no_charts=True)
+    answer = Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh"))
+    answer_with(answer, out, compute, force=force, no_charts=True)
+    name_next("place", cluster, "--out", f"{out}-next")
+
+
+NodesFile = Annotated[str, option("Nodes, as kubectl get nodes -o json prints them, or of any "
+                                  "other format of sched-lab read.", metavar="FILE")]
+PodsFile = Annotated[str, option("Pods of all namespaces, running and pending, in the same way.",
+                                 metavar="FILE")]
+InJson = Annotated[bool, option("Print JSON.", "--json")]
+AsMig = Annotated[bool, option(
+    "Say instead how to cut GPUs for the pods that ask for MIG instances, and who must end first: "
+    "a file for mig-parted. ResourceSlices and claims may be in the same files.", "--mig")]
+
+
+def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fgd",
+                      as_json: InJson = False, seed: Seed = 0, gpu_power: GpuPower = None,
+                      mig: AsMig = False, hardware: HardwareFile = None) -> None:
+    """Say where each pending pod of a dump should go, and what is in the way of those that cannot
+    run.
+
+    Nothing is changed. Pods are placed one after the other, those of higher priority first, so all
+    that is said can be done together. The exit code is 0 if all can run, 1 if some cannot, and 2 if
+    the files cannot be used.
+
+    Example: sched-lab recommend --nodes nodes.json --pods pods.json --policy pwr-fgd:0.1
+    """
+    policy_of(policy)
+    files = list(dict.fromkeys([nodes, pods]))
+    then = ("read", "k8s", *files, "--out", "mycluster")
+    if mig:
+        plan = recommend_mig(read_mig(sources_of(files), hardware_of(hardware).migs))
+        tell(plan, as_json, *then, mark="# ")
+        return
+    power = power_of_files(hardware, gpu_power)
+    tables = read_files("auto", files)
+    if not len(tables.nodes):
+        raise InputError("there are no nodes in these files", file=nodes,
+                         mend="give what kubectl get nodes -o json prints to --nodes")
+    tell(recommend(tables, policy, power, seed), as_json, *then)

@@ -593,7 +593,7 @@ class Checked:
 
     def summary(self) -> list[str]:
         """Lines that a person reads in ten seconds: one for each kind, and a verdict."""
-        lines = [self.size]
+        lines = []
         kinds = ["severity", "kind", "column", "mend"]
         for _, rows in self.findings.groupby(kinds, sort=False):  # how often, and where first
             first = rows.iloc[0]
@@ -602,7 +602,8 @@ class Checked:
             count = f" ({first['count']:,} rows)" if first["count"] > 1 else ""
             lines.append(f"{first['severity']}: {first['kind']}{count}: {first['file']}{row}"
                          f"{column}: {first['problem']}; {first['mend']}")
-        return [*lines, ("usable", "usable, but see the findings", "unusable")[self.exit_code]]
+        verdict = ("usable", "usable, but see the findings", "unusable")[self.exit_code]
+        return [*lines, f"{verdict}: {self.size}"]
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""

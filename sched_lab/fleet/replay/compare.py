@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI, empty_state
-from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import njit
@@ -33,6 +32,7 @@ from .problem import (
     Problem,
     Schedule,
     instances_nobody_has,
+    models_without_watts,
     power_of_problem,
     recorded,
     replayable,
@@ -82,12 +82,6 @@ MOST_FINDINGS = 20  # of a record that violates something
 WATTS_MEND = ("give --hardware FILE with idle_w and full_w of [gpu.\"MODEL\"], or --gpu-power FILE "
               "with the columns model, idle_w, full_w, and name the models in nodes.csv, or with "
               "--what-if")
-
-
-def models_without_watts(problem: Problem, power: PowerSettings) -> list[str]:
-    """GPU models of a problem of which no watts are known, "" for GPUs of no known model."""
-    models = pd.unique(problem.cluster.gpu_model[problem.cluster.num_gpus > 0])
-    return [model for model in models if not knows_gpu_w(model, power.gpu_power_w)]
 
 
 def blind_to(problem: Problem, asked: Question) -> Question:

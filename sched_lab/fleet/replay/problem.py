@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, check_state, empty_state
+from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
 from ...lab.jit import njit
@@ -1067,6 +1068,12 @@ def world_of_problem(problem: Problem, power: PowerSettings) -> tuple[World, Int
     target = target_workload(problem.tasks)
     world = world_of(problem.grouped(), classes, target, power_of_problem(problem, power))
     return world, class_of_task
+
+
+def models_without_watts(problem: Problem, power: PowerSettings) -> list[str]:
+    """GPU models of a problem of which no watts are known, "" for GPUs of no known model."""
+    models = pd.unique(problem.cluster.gpu_model[problem.cluster.num_gpus > 0])
+    return [model for model in models if not knows_gpu_w(model, power.gpu_power_w)]
 
 
 def counted_world(problem: Problem, power: PowerSettings) -> tuple[World, Integers]:
