@@ -48,9 +48,9 @@ def test_waiting_tasks_go_first_and_nothing_is_overfull():
     assert report.summary["failed_for"] == {"gpu": 1} and list(report.tables) == ["placements.csv", "ledger.csv"]
 
 
-@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1"])
-def test_what_python_places_itself_is_what_compiled_code_places(policy, monkeypatch):
+def test_what_python_places_itself_is_what_compiled_code_places(monkeypatch):
     """So it is with what is explained: the same policies, conditions and draws."""
+    policy = "pwr-fgd:0.1"
     tables = tables_of([RUNS, OVER, WAITS, FUTURE])
     answers = []
     for said in ("never", "always"):

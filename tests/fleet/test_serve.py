@@ -12,10 +12,7 @@ import threading
 import time
 from types import SimpleNamespace
 
-import psutil
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from sched_lab.fleet.live.serve import Extender
 from sched_lab.lab.access import Access, Secret, listen, own_secret
@@ -224,23 +221,6 @@ def test_what_is_no_question_is_refused(running, body, status):
     assert found == status and b"Traceback" not in text and (status == 200 or b'"Error":' in text)
 
 
-def test_many_names_are_answered(running):
-    names = [f"node-{number:05d}" for number in range(70_000)]
-    assert json.loads(running.ask("filter", {"NodeNames": names})[1])["NodeNames"] == ["node-00000"]
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
-SHAPES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.sampled_from(["Pod", "NodeNames", "Nodes", "metadata", "items", "x"]), inner, max_size=3), max_leaves=8)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(SHAPES)
-def test_any_shape_of_json_is_answered(running, shape):
-    status, text = running.ask("filter", shape)
-    assert status in (200, 400) and isinstance(json.loads(text), dict)
-
-
 @pytest.mark.parametrize(("method", "path", "status"), [
     ("GET", "filter", 405), ("PUT", "bind", 405), ("DELETE", "prioritize", 405), ("POST", "healthz", 405),
     ("POST", "", 404), ("POST", "filter/", 404), ("POST", "preempt", 404), ("GET", "../etc/passwd", 404),
@@ -334,38 +314,28 @@ def test_bodies_together_are_bounded(quick):
     assert quick.ask("filter", POD)[0] == 200
 
 
-def test_many_connections_neither_end_it_nor_stay():
-    with Running() as one:
-        one.ready()
-        until(lambda: not one.application.connections)
-        crowd = [one.raw() for _ in range(120)]
-        until(lambda: sum(map(was_closed, crowd)) >= 120 - PATIENT.connections)
-        assert len(one.application.connections) == PATIENT.connections
-        assert sum(map(was_closed, crowd)) == 120 - PATIENT.connections
-        for other in crowd:
-            other.close()
-        until(lambda: not one.application.connections)
-        assert one.ask("filter", POD)[0] == 200
-
-
-@pytest.mark.parametrize("first", [b"", b"GET /nope HTTP/1.1\r\nhost: localhost\r\n",
-                                   b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n"])
-def test_probes_are_answered_whoever_holds_all_connections(first):
-    """And whoever works: of those who hold a connection the idle go, the oldest first."""
+def test_probes_are_answered_whoever_holds_all_connections():
+    """And whoever works: of those who hold a connection the idle go, the oldest first, and none stays for ever."""
+    heads = (b"", b"GET /nope HTTP/1.1\r\nhost: localhost\r\n", b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
     with Running() as one:
         one.ready().bridge.may_bind.clear()
         body = json.dumps(BIND).encode()
         work = [one.raw(head(b"bind", len(body)) + body) for _ in range(PATIENT.requests)]
-        crowd = [one.raw(first) for _ in range(100)]
         until(lambda: one.extender.running == PATIENT.requests)
-        assert one.ask("filter", POD)[0] == 503
-        for _ in range(20):
-            assert one.get("/healthz") == (200, b"ok\n") and one.get("/readyz")[0] == 200
+        for first in heads:
+            crowd = [one.raw(first) for _ in range(60)]
+            assert one.ask("filter", POD)[0] == 503
+            for _ in range(5):
+                assert one.get("/healthz") == (200, b"ok\n") and one.get("/readyz")[0] == 200
+            assert len(one.application.connections) <= PATIENT.connections
+            for other in crowd:
+                other.close()
         one.bridge.may_bind.set()
         assert all(b'{"Error":""}' in other.recv(1000) for other in work)
-        assert one.ask("filter", POD)[0] == 200
-        for other in work + crowd:
+        for other in work:
             other.close()
+        until(lambda: not one.application.connections)
+        assert one.ask("filter", POD)[0] == 200
 
 
 def test_who_has_shown_a_token_goes_last(tmp_path):
@@ -380,26 +350,6 @@ def test_who_has_shown_a_token_goes_last(tmp_path):
             for other in crowd:
                 other.close()
         known.close()
-
-
-def was_closed(one):
-    """Whether the server has hung up."""
-    one.settimeout(0.02)
-    try:
-        return one.recv(1) == b""
-    except TimeoutError:
-        return False
-    except ConnectionResetError:
-        return True
-
-
-def test_memory_stays_bounded_under_attack(running):
-    resident = psutil.Process().memory_info
-    before = resident().rss
-    body = b'{"NodeNames": ["' + b"x" * 1_000_000
-    for _ in range(60):
-        running.ask("filter", body)
-    assert resident().rss - before < 60 << 20
 
 
 def test_an_answer_that_nobody_fetches_is_dropped():
@@ -458,7 +408,7 @@ def test_others_reach_us_only_if_something_is_asked_for():
         Access("", is_insecure=True).check("reserve GPUs")
 
 
-@pytest.mark.parametrize("host", ["a" * 70, "no.such.host.invalid", "1.2.3.4.5", "::g"])
+@pytest.mark.parametrize("host", ["a" * 70, "::g"])
 def test_an_address_that_is_none_is_one_sentence(host):
     with pytest.raises(InputError, match="cannot listen on"):
         listen(Access(host, is_insecure=True), "reserve GPUs")
@@ -600,12 +550,12 @@ def test_a_file_of_tls_that_cannot_be_used_is_named(tmp_path):
 # --- readiness, metrics, the end
 
 def test_nothing_is_answered_while_writes_of_an_earlier_process_may_land():
-    began_s = time.monotonic()
-    with Running(rest_s=3.0) as one:
+    with Running(rest_s=HANG_S) as one:
         assert one.ask("filter", POD)[0] == one.ask("bind", POD)[0] == one.ask("prioritize", POD)[0] == 503
-        assert one.get("/readyz")[0] == 503 and b"writes of an earlier process" in one.get("/readyz")[1]
+        until(lambda: one.get("/readyz") == (503, b"waiting for writes of an earlier process\n"))
         assert one.get("/healthz")[0] == 200
-        assert one.ready().ask("filter", POD)[0] == 200 and time.monotonic() - began_s >= 3
+    with Running(rest_s=0.1) as one:
+        assert one.ready().ask("filter", POD)[0] == 200
 
 
 def test_it_is_ready_when_lists_are_read_and_kernels_warm():
