@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup results html book pdf paper check test alone sync lint compile unit nbval pages browser portable copied access speed bench lab export clean
+.PHONY: help setup results html book pdf paper check test alone together sync lint compile unit nbval pages browser portable copied access speed bench lab export clean
 
 help:     ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 18
@@ -57,9 +57,7 @@ check: setup     ## what your change can break, in two minutes
 
 test: setup      ## every check CI runs
 	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target alone
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory nbval
-	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory together
 	@printf '\nall checks passed\n'
 
 alone: compile lint html sync    # each takes one core only, so they run side by side, the longest first
@@ -78,11 +76,18 @@ compile: setup   # every policy once, so that what it needs is compiled before o
 	pytest -q tests/test_faces.py
 
 # Each worker of a run has one core: more threads than one in a product of matrices would only wait for each other.
-compile unit nbval portable copied: export OPENBLAS_NUM_THREADS := 1
+compile unit nbval together portable copied: export OPENBLAS_NUM_THREADS := 1
+
+BROWSER := tests/test_book_pages.py tests/test_touch_pages.py tests/test_book_charts.py
+DONE    := --ignore tests/test_faces.py --ignore tests/test_export.py --ignore tests/test_layers.py    # above
+
+together: setup  # one run, so that two cores are busy until its end
+	$(call step,tests; chapters give their stored outputs; pages of the book in a browser)
+	pytest -q $(NBVAL) --benchmark-disable $(DONE) tests nbs
 
 unit: setup
 	$(call step,tests)
-	pytest -q $(XDIST) --dist loadfile --benchmark-disable --ignore tests/test_faces.py --ignore tests/test_export.py --ignore tests/test_layers.py --ignore tests/test_book_pages.py --ignore tests/test_touch_pages.py --ignore tests/test_book_charts.py
+	pytest -q $(XDIST) --dist loadfile --benchmark-disable $(DONE) $(BROWSER:%=--ignore %)
 
 nbval: setup
 	$(call step,chapters give their stored outputs)
@@ -93,7 +98,7 @@ pages: html
 
 browser: setup
 	$(call step,pages of the book in a browser)
-	pytest -q $(XDIST) tests/test_book_pages.py tests/test_touch_pages.py tests/test_book_charts.py
+	pytest -q $(XDIST) $(BROWSER)
 
 # What numbers of a processor's kernels decided once: catalogue, packages, plans of Gavel, prices of bid.
 PORTABLE := nbs/12a_hardware.ipynb nbs/23_pwr.ipynb nbs/46_hadar_planned.ipynb tests/hadar/test_baselines.py \

@@ -77,7 +77,8 @@ def test_what_is_slow_is_there_and_what_is_needed_is_compiled_first() -> None:
     makefile = (ROOT / "Makefile").read_text()
     steps = re.findall(r"--no-print-directory (?:-j.* )?(\w+)$", makefile, re.M)
     assert re.search(r"^alone: .*\bcompile\b", makefile, re.M)
-    assert steps.index("alone") < steps.index("unit") < steps.index("nbval")
+    assert steps.index("alone") < steps.index("together")
+    assert re.search(r"^together: .*\n.*\n\tpytest .* tests nbs$", makefile, re.M)
 
 
 def test_what_hangs_or_ends_its_process_fails_by_name_and_the_rest_runs_once(tmp_path: Path) -> None:
