@@ -95,7 +95,7 @@ SERIES = {"beyond.csv": "time,value\n0,1e308\n86400,1\n172800,1\n",
           "below.csv": "time,value\n0,-1\n86400,1\n172800,1\n",
           "late.csv": "time,value\n0,1\n1e308,1\n"}
 RATED = {"hadar": "hadar", "far": "far --times times.csv", "andreas": "andreas --instance jobs.json",
-         "inflate": "inflate --nodes nodes.csv --tasks tasks.csv", "day": "day mine --days 1 --nodes 2"}
+         "inflate": "inflate --nodes nodes.csv --tasks tasks.csv"}
 
 
 @pytest.mark.parametrize("command", RATED)
@@ -106,13 +106,11 @@ RATED = {"hadar": "hadar", "far": "far --times times.csv", "andreas": "andreas -
     ("--carbon -1", "give a number from 0 to 1,000,000"), (f"--price {'x' * 300}", "File name too long"),
     ("--price loop", "cannot be read")])
 def test_rates_and_catalogues_that_are_none(command, words, said, capsys):
-    for family in ("far", "andreas", "fleet"):
+    for family in ("far", "andreas"):
         call("example", family, ".")
     for name, text in SERIES.items():
         Path(name).write_text(text)
     Path("loop").symlink_to("loop")
-    if command == "day":
-        call("read", "k8s", "nodes.json", "pods.json", "--out", "mine")
     capsys.readouterr()
     assert_refused(call(*shlex.split(f"{RATED[command]} {words} --out out")), capsys, said)
 

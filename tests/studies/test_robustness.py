@@ -8,7 +8,6 @@ import pytest
 
 from sched_lab import andreas, far, online
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
-from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
 from sched_lab.hadar.baselines import Tiresias
 from sched_lab.hadar.model import check_simulation, figure_one
 from sched_lab.hadar.simulation import run_rounds
@@ -18,6 +17,7 @@ from sched_lab.online.inflation import sample_arrivals
 from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
 from studies import headlines
+from studies.day import draw_day, example_cluster, nodes_of
 from studies.fleet import CLAIMS, EXPERIMENTS
 from studies.headlines import ROBUST, against_fgd, far_cell, summed_up
 from studies.reproduction import claims_frame
