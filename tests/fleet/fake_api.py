@@ -20,7 +20,6 @@ KINDS = {"nodes": "Node", "pods": "Pod"}
 PATHS = {
     "list": re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>nodes|pods)"),
     "one": re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>nodes|pods)/(?P<name>[^/]+)"),
-    "status": re.compile(r"/api/v1/(?P<kind>nodes)/(?P<name>[^/]+)/status"),
     "binding": re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>pods)/(?P<name>[^/]+)/binding"),
 }
 
@@ -31,15 +30,8 @@ class Refused(Exception):
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": message,
-            "reason": reason,
-            "code": code,
-        }
+        self.status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+                       "reason": reason, "code": code}
 
 
 class Store:
@@ -87,13 +79,6 @@ class Store:
         if found is None:
             raise Refused(404, "NotFound", f'{kind} "{name}" not found')
         return found
-
-    def update(self, kind: str, name: str, namespace: str = "", **parts: dict) -> dict:
-        """Merge into parts of an object, such as its status."""
-        body = copy.deepcopy(self.get(kind, name, namespace))
-        for part, content in parts.items():
-            body.setdefault(part, {}).update(content)
-        return self.write(kind, body, "MODIFIED")
 
     def delete(self, kind: str, name: str, namespace: str = "") -> dict:
         """Remove an object."""
@@ -307,19 +292,6 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             api.store.bind(found["namespace"], found["name"], body)
             return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
-        def do_PUT(self) -> None:
-            body = self.sent()
-            if found := PATHS["status"].fullmatch(urlparse(self.path).path):
-                status = {"status": body["status"]}
-                return self.answer("status", lambda: api.store.update("nodes", found["name"], **status))
-            return self.reply(404, Refused(404, "NotFound", "no such path").status)
-
-        def do_DELETE(self) -> None:
-            if found := PATHS["one"].fullmatch(urlparse(self.path).path):
-                place = (found["kind"], found["name"], found["namespace"] or "")
-                return self.answer("delete", lambda: api.store.delete(*place))
-            return self.reply(404, Refused(404, "NotFound", "no such path").status)
-
     return Handler
 
 
@@ -341,13 +313,8 @@ def served(api: FakeApi):
 
 def kubeconfig_for(address: str, path: Path, **user: str) -> Path:
     """Write a kubeconfig file for a server; fields of the user, if any, as they stand there."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "here",
-        "clusters": [{"name": "here", "cluster": {"server": address}}],
-        "users": [{"name": "me", "user": user}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-    }
+    config = {"apiVersion": "v1", "kind": "Config", "current-context": "here",
+              "clusters": [{"name": "here", "cluster": {"server": address}}], "users": [{"name": "me", "user": user}],
+              "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}]}
     path.write_text(json.dumps(config))
     return path

@@ -7,11 +7,10 @@ import random
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
-from itertools import accumulate, repeat
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -910,20 +909,20 @@ def hunt(makers: Makers, most: int = 2000, steps: int = 400) -> Outcome | None:
     return next((found for found in runs if found.finding), None)
 
 
-def soak(first: int, decisions: int, steps: int, workers: int) -> int:
-    """Run seeds until so many decisions were made, and print what breaks; how many runs broke."""
-    made = broken = 0
-    with ProcessPoolExecutor(workers) as pool:
-        while made < decisions:
-            seeds = range(first, first + 20 * workers)
-            for found in pool.map(simulate, seeds, repeat(steps)):
-                made += found.decisions
-                broken += bool(found.finding)
-                if found.finding:
-                    print(f"--seed {found.seed} --steps {found.steps}: {found.finding}")
-            first = seeds.stop
-            print(f"seeds to {first - 1}: {made} decisions, {broken} broken", flush=True)
-    return broken
+def soak(first: int, decisions: int, steps: int) -> bool:
+    """Run seeds until so many decisions were made, and print what breaks; whether something did."""
+    made = 0
+    is_broken = False
+    for seed in count(first):
+        found = simulate(seed, steps)
+        made += found.decisions
+        is_broken |= bool(found.finding)
+        if found.finding:
+            print(f"--seed {seed} --steps {found.steps}: {found.finding}")
+        if made >= decisions:
+            print(f"seeds to {seed}: {made} decisions, {'some' if is_broken else 'none'} broken")
+            break
+    return is_broken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -933,10 +932,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=400, help="of a run")
     parser.add_argument("--decisions", type=int, default=10_000, help="to make, seed after seed")
     parser.add_argument("--first", type=int, default=0, help="seed of many")
-    parser.add_argument("--workers", type=int, default=1, help="processes")
     chosen = parser.parse_args(arguments)
     if chosen.seed is None:
-        return int(soak(chosen.first, chosen.decisions, chosen.steps, chosen.workers) > 0)
+        return int(soak(chosen.first, chosen.decisions, chosen.steps))
     found = simulate(chosen.seed, chosen.steps, says=print)
     print(found.finding or f"nothing broke in {found.decisions} decisions")
     if found.finding:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -11,7 +12,7 @@ from sched_lab.fleet.live.journal import Journal
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
 from tests.fleet.audit import AuditedCluster
-from tests.fleet.objects import node, openb_node, openb_pod, pod
+from tests.fleet.objects import damaged, node, openb_node, openb_pod, pod
 
 NODES = find_reference("kubernetes/nodes.json")
 needs_recordings = pytest.mark.skipif(NODES is None, reason="the recorded exchanges are not on this machine")
@@ -204,6 +205,27 @@ def test_a_request_that_is_none_is_refused_with_a_mend(request_):
         with pytest.raises(InputError, match=";"):
             verb(request_, 0.0)
     assert bridge.live.reservations == {}
+
+
+WRONG = (None, 0, -1, 1e308, True, "", "x" * 1000, [], [[]], [None], {}, {"a": {}}, ["n0", None], {"a": ["b"]})
+FIELDS = [("Pod",), ("NodeNames",), ("Nodes",), ("Nodes", "items"), *(("Pod", name) for name in (
+    "metadata", "spec", "status")), *(("Pod", "metadata", name) for name in (
+        "annotations", "labels", "name", "uid", "namespace")), *(("Pod", "spec", name) for name in (
+            "containers", "tolerations", "nodeSelector", "affinity", "initContainers", "overhead", "resourceClaims"))]
+
+
+def test_whatever_a_field_holds_a_question_is_answered_or_refused():
+    bridge = bridge_of(openb_node("n0"))
+    whole = {"Pod": openb_pod("new", 500), "Nodes": {}, "NodeNames": ["n0"]}
+    questions = [(verb, damaged(whole, (path, value))) for verb in (bridge.filter, bridge.prioritize)
+                 for path in FIELDS for value in WRONG]
+    questions += [(bridge.bind, BINDING | {"PodName": "absent/..", name: value}) for name in BINDING for value in WRONG]
+    for verb, asked in questions:
+        with suppress(InputError):
+            assert isinstance(verb(asked, 0.0), list | dict)
+    many = [f"n{number}" for number in range(100_000)]
+    assert len(bridge.filter({**whole, "NodeNames": many}, 100.0)["NodeNames"]) == 1
+    assert bridge.filter(whole, 200.0)["NodeNames"] == ["n0"]
 
 
 # --- deciding

@@ -16,7 +16,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -27,11 +26,12 @@ import pytest
 
 from sched_lab.cluster import read_nodes
 from sched_lab.lab.frames import embedded
+from sched_lab.lab.jit import interpreted
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import gpu_indices
 from sched_lab.traces import Arrivals, find_data, read_tasks
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "lab"
@@ -135,21 +135,10 @@ class Client:
     def create_pod(self, body: dict) -> None:
         self.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", body)
 
-    def wait_for_node(self, name: str, seconds: float = HANG_S) -> dict:
-        """Return a pod when it has a node; say what the server knows of it if it gets none."""
+    def wait_for_node(self, name: str) -> dict:
+        """Return a pod when it has a node."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
-        return wait_for(lambda: body if place_of(body := self.call("GET", path))[0] else None, seconds,
-                        lambda: f"{name} has no node: {self.call('GET', path).get('status')}")
-
-
-def wait_for(look, seconds: float, trouble=lambda: "it did not happen"):
-    """Return what `look` finds, which may take a while."""
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        if found := look():
-            return found
-        time.sleep(0.002)
-    raise AssertionError(f"after {seconds:g} s: {trouble()}")
+        return until(lambda: body if place_of(body := self.call("GET", path))[0] else None, f"{name} has no node")
 
 
 def answers(address: str, path: str, token: str = ""):
@@ -170,24 +159,21 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def running(name: str, command: list, folder: Path, is_ready, seconds: float = HANG_S):
-    """Run a program until the end of the block; what it says is in a file, and in the error if it ends before."""
+def running(name: str, command: list, folder: Path, is_ready):
+    """Run a program until the end of the block; what it says is in a file, and printed if something goes wrong."""
     log = folder / f"{name}.log"
     with open(log, "wb") as file:
         process = subprocess.Popen([str(part) for part in command], cwd=folder, stdout=file, stderr=file,
                                    env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
 
-    def tail() -> str:
-        state = "runs" if process.poll() is None else f"has ended with {process.returncode}"
-        return f"{name} {state}; its last words: {log.read_text(errors='replace')[-3000:]}"
-
     try:
-        wait_for(lambda: process.poll() is not None or is_ready(), seconds, tail)
-        assert process.poll() is None, tail()
+        until(lambda: process.poll() is not None or is_ready(), f"{name} is not ready")
+        assert process.poll() is None
         yield process
-        assert process.poll() is None, tail()
+        assert process.poll() is None
     except BaseException:
-        print(tail())
+        state = "runs" if process.poll() is None else f"has ended with {process.returncode}"
+        print(f"{name} {state}; its last words: {log.read_text(errors='replace')[-3000:]}")
         raise
     finally:
         stop(process)
@@ -222,7 +208,7 @@ def extender_served(folder: Path, kubeconfig: Path, target: Path):
     command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host", "127.0.0.1",
                "--port", port, "--kubeconfig", kubeconfig, "--journal", folder / "journal.jsonl",
                "--target", target, "--rest", "0", "--insecure"]
-    with running("sched-lab", command, folder, lambda: answers(address, "/readyz"), 180.0):
+    with running("sched-lab", command, folder, lambda: answers(address, "/readyz")):
         yield address
 
 
@@ -285,7 +271,7 @@ def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
     wanted = expected(cluster, tasks, rows)
     with ExitStack() as stack:
         client, kubeconfig = stack.enter_context(control_plane(tmp_path))
-        wait_for(lambda: made_namespace(client), HANG_S)
+        until(lambda: made_namespace(client))
         client.create_nodes(cluster)
         extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
         config = tmp_path / "scheduler.json"
@@ -323,12 +309,14 @@ def small(count: int = 12, num_pods: int = 16):
     return nodes, tasks, target, np.array(fits[:num_pods])
 
 
-def test_the_command_places_pods_as_inflate_does_for_a_small_scheduler(tmp_path):
+def test_the_command_places_pods_as_inflate_does_for_a_small_scheduler(tmp_path, monkeypatch):
     """All of the real test but the three programs: kubeconfig, list and watch, `sched-lab serve`, its journal."""
     for name in ("kubernetes", "uvicorn", "starlette"):
         pytest.importorskip(name, reason="the extra `kubernetes` is not installed")
+    monkeypatch.setenv("SCHED_LAB_COMPILE", "never")
     cluster, tasks, target, rows = small()
-    wanted = expected(cluster, tasks, rows)
+    with interpreted(is_small=True):
+        wanted = expected(cluster, tasks, rows)
     api = FakeApi()
     with served(api) as address, ExitStack() as stack:
         client = Client(address)

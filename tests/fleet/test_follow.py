@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sched_lab.fleet.live.bridge import ApiError, Objects
-from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone, PodSeen
+from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone
 from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
 from sched_lab.lab.frames import InputError
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
@@ -227,27 +227,6 @@ def test_binding_writes_node_and_annotation_at_once(server):
             client.bind("team", "p", uid, node_name, {})
         assert found.value.status == 409
     assert client.pod("team", "none") is None
-
-
-def test_a_watch_through_every_kind_of_end(server):
-    """List, changes, a bookmark, a cut, both kinds of 410: what is told adds up to what there is."""
-    api, client = server
-    api.trouble["watch"] = ["end", "cut", "410 inside", 410]
-    api.store.create("pods", pod("p0", at=""))
-    events: list = []
-    steps: list[str] = []
-    for step in follow(client, "pods", events.append, lambda seconds: None):
-        steps.append(step)
-        if len(api.store.objects) < 6 and step != "changed":
-            api.store.create("pods", pod(f"p{len(api.store.objects)}", at=""))
-            if len(api.store.objects) == 3:
-                api.store.bind("team", "p0", {"metadata": {}, "target": {"kind": "Node", "name": "n"}})
-        if len(api.store.objects) == 6 and steps[-2:] == ["unchanged", "unchanged"]:
-            break
-    there = {event.pod.name: event.pod.node for event in events}
-    assert there == {f"team/p{k}": "n" if k == 0 else "" for k in range(6)}
-    assert steps.count("listed") == 3 and not api.trouble["watch"]
-    assert all(isinstance(event, PodSeen) for event in events) and len(events) == 7
 
 
 def test_ten_writers_and_a_forgetful_server_lose_nothing(server):

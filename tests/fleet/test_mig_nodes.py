@@ -2,8 +2,6 @@
 
 import json
 from collections import Counter
-from functools import cache
-from itertools import product
 
 import pytest
 import yaml
@@ -23,7 +21,6 @@ from sched_lab.fleet.ask.mig_nodes import (
     mig_parted,
     model_named,
     most_of,
-    most_served,
     read_mig,
     recommend_mig,
 )
@@ -173,34 +170,6 @@ def test_what_is_chosen_fits_and_no_place_loses_less(data):
 
 
 # --- layouts
-
-@cache
-def fitting(*gpus):
-    """Every count of instances by profile that fits, by trying everything."""
-    found = {(0,) * len(A100.profiles)}
-    for one in gpus:
-        here = {((0,) * len(A100.profiles), one.left)}
-        done = set()
-        while here:
-            counts, left = here.pop()
-            done.add((counts, left))
-            for place in A100.placements:
-                if "+me" not in place.profile and has_room(place.needs, left):
-                    index = A100.profiles.index(place.profile)
-                    more = (*counts[:index], counts[index] + 1, *counts[index + 1:])
-                    here |= {(more, less(left, place.needs))} - done
-        found = {tuple(map(sum, zip(a, b, strict=True))) for a in found for b, _ in done}
-    return found
-
-
-@pytest.mark.parametrize("gpus", [(gpu(),), (gpu(("1g.5gb", 5)),), (gpu(("1g.10gb", 0)),),
-                                  (gpu(("2g.10gb", 0)), gpu(("3g.20gb", 4), name="1"))])
-def test_no_layout_serves_more(gpus):
-    for wanted in product(range(3), range(1), range(2), range(3), range(2), range(2), range(2)):
-        demand = {(False, (name,)): n for name, n in zip(A100.profiles, wanted, strict=True)}
-        best = max(sum(map(min, wanted, counts)) for counts in fitting(*gpus))
-        assert len(most_served(gpus, demand).places) == best, wanted
-
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from([f"mig-{name}" for name in A100.profiles]), max_size=14),

@@ -19,7 +19,7 @@ from sched_lab.fleet.live.journal import replay_journal
 from sched_lab.lab.frames import InputError
 from tests.command_line import PROGRAM, assert_refused, call
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
-from tests.fleet.objects import damaged, listed, openb_node, openb_pod
+from tests.fleet.objects import listed, openb_node, openb_pod
 from tests.waiting import HANG_S, until
 
 # --- recommend
@@ -171,25 +171,16 @@ def question(name, count=1):
     return {"Pod": openb_pod(name, count=count), "Nodes": None, "NodeNames": ["n0", "n1"]}
 
 
-def reopen(one):
-    """Connect anew, where the last answer was a refusal."""
-    if one.connection.sock is None:
-        one.connection = http.client.HTTPConnection("127.0.0.1", one.connection.port, timeout=HANG_S)
-
-
 def fill_the_disk(one):
     """Let the journal have no room for a while: nothing is decided until it has.
 
     A limit on the size of files stands for the disk: writing beyond it fails as on a full one.
     """
-    if not hasattr(resource, "prlimit"):  # which is on Linux alone
-        return
     least, most = resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (Path("j.jsonl").stat().st_size + 100, most))
-    for _ in range(3):
-        status, answer = one.ask("filter", question("late"))
-        assert status == 503 and "the journal cannot be written (File too large)" in answer["Error"]
-        reopen(one)
+    status, answer = one.ask("filter", question("late"))
+    assert status == 503 and "the journal cannot be written (File too large)" in answer["Error"]
+    one.connection.close()  # as the server has, after a refusal
     until(lambda: one.ask("readyz", None, "GET") == (503, "the journal cannot be written: File too large\n"))
     assert one.ask("healthz", None, "GET")[0] == 200
     resource.prlimit(one.process.pid, resource.RLIMIT_FSIZE, (least, most))
@@ -229,44 +220,10 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         status, text = one.ask("metrics", None, "GET")
         assert 'sched_lab_decisions_total{mode="decide",outcome="fits"} 2.0' in text
         assert "sched_lab_gpus 4.0" in text and "sched_lab_reservations 1.0" in text
-        fill_the_disk(one)
+        if hasattr(resource, "prlimit"):  # which is on Linux alone
+            fill_the_disk(one)
     played = replay_journal("j.jsonl")
     assert played["same"].all() and (played["what"] == "decision").sum() >= 2
-
-
-def test_who_looks_on_decides_nothing(api):
-    with Serving("--journal", "j.jsonl") as one:
-        assert one.lines[-1]["mode"] == "observe" and one.lines[-1]["token_file"] is None
-        assert one.ask("filter", question("new", 3))[1]["NodeNames"] == ["n0", "n1"]
-        assert len({score["Score"] for score in one.ask("prioritize", question("new", 3))[1]}) == 1
-        fill_the_disk(one)
-    assert replay_journal("j.jsonl")["same"].all()
-
-
-WRONG = (None, 0, -1, 1e308, True, "", "x" * 1000, [], [[]], [None], {}, {"a": {}}, ["n0", None], {"a": ["b"]})
-FIELDS = [("Pod",), ("NodeNames",), ("Nodes",), ("Nodes", "items"), *(("Pod", name) for name in (
-    "metadata", "spec", "status")), *(("Pod", "metadata", name) for name in (
-        "annotations", "labels", "name", "uid", "namespace")), *(("Pod", "spec", name) for name in (
-            "containers", "tolerations", "nodeSelector", "affinity", "initContainers", "overhead", "resourceClaims"))]
-
-
-def test_hostile_questions_to_the_real_bridge(api):
-    """Whatever a field holds, the answer is no traceback and no status of 500."""
-    whole = {"Pod": openb_pod("new", 500), "Nodes": {}, "NodeNames": ["n0"]}
-    questions = [(verb, damaged(whole, (path, value))) for verb in ("filter", "prioritize")
-                 for path in FIELDS for value in WRONG]
-    questions += [("bind", {**BIND, "PodName": "absent/..", name: value}) for name in BIND for value in WRONG[:6]]
-    with Serving("--mode", "decide") as one:
-        failed = []
-        for verb, asked in questions:
-            status, _ = one.ask(verb, asked)
-            if status not in (200, 400):
-                failed.append((verb, asked, status))
-            reopen(one)
-        assert failed == []
-        many = [f"n{number}" for number in range(100_000)]
-        assert one.ask("filter", {**whole, "NodeNames": many})[0] == 200
-        assert one.ask("filter", whole)[1]["NodeNames"] == ["n0"]
 
 
 def test_serving_loads_no_charts_no_solvers_and_no_client_of_kubernetes():
