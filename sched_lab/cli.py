@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import math
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -63,116 +62,6 @@ COMMANDS = {  # command -> module with its function, in the order of --help
     "book": "cli",
     "reproduce": "cli",
 }
-
-
-class Small(NamedTuple):
-    """How much work of a command is sooner done interpreted than compiled.
-
-    Parameters
-    ----------
-    records : most records of all files and runs together
-    by_policy : the same, for policies that take longer
-    larger : options that make more work of the same files
-    """
-
-    records: float
-    by_policy: dict[str, float] = {}
-    larger: tuple[str, ...] = ()
-
-
-PLACING = Small(400, {"joint": 200, "joint-early": 200},
-                ("--until", "--arrivals", "--sampling", "--device"))
-BATCH = Small(300, {"far-plus": 11, "optimal": 11}, ("--gpus",))
-SMALL = {
-    "inflate": PLACING, "sweep": PLACING, "far": BATCH, "far-run": BATCH,
-    "andreas": Small(70, {"rg": 25}, ("--max-iterations", "--period")),
-    "hadar": Small(80, {}, ("--round", "--restart")),
-    "explain": Small(500), "place": Small(500), "move": Small(100), "recommend": Small(2000),
-    "replay": Small(300), "demo": Small(0)}
-
-LARGEST_BYTES = 100_000  # that are read to count records
-
-
-def records_in(file: str | Path) -> float:
-    """Lines of a table, or braces of JSON; infinite for what is large, absent or no plain file.
-
-    Of the folder of a cluster, those of its tasks.
-    """
-    try:
-        file = Path(file, "tasks.csv") if os.path.isdir(file) else file
-        if not os.path.isfile(file) or os.path.getsize(file) > LARGEST_BYTES:
-            return math.inf
-        data = Path(file).read_bytes()
-    except (OSError, ValueError):
-        return math.inf
-    return math.inf if b"\0" in data else max(map(data.count, (b"\n", b"\r", b"{")))
-
-
-def arrivals_in(nodes: str | Path, tasks: str | Path) -> float:
-    """How many tasks fill the GPUs of the nodes, about; infinite if the tables do not say."""
-    import csv
-
-    try:
-        with open(nodes, encoding="utf-8-sig") as rows:
-            gpus = sum(int(row["gpu"]) for row in csv.DictReader(rows))
-        with open(tasks, encoding="utf-8-sig") as rows:
-            asked_milli = [int(row["num_gpu"]) * int(row["gpu_milli"])
-                           for row in csv.DictReader(rows)]
-        return 1000 * gpus * len(asked_milli) / sum(asked_milli)
-    except (OSError, KeyError, TypeError, ValueError, ZeroDivisionError, csv.Error):
-        return math.inf
-
-
-def work_of_placing(nodes: str | Path, traces: Sequence[str | Path]) -> float:
-    """Records of a node list and of traces, or eighths of what arrives, whichever is more."""
-    records = sum(map(records_in, (nodes, *traces)))
-    if records == math.inf:
-        return math.inf
-    return max(records, sum(arrivals_in(nodes, trace) for trace in traces) / 8)
-
-
-def number_of(seeds: str) -> int:
-    """How many seeds a list such as 0-9 or 0,3,5-7 has, about."""
-    ranges = re.findall(r"(\d+)(?:\s*-\s*(\d+))?", seeds)
-    return sum(max(int(last or first) - int(first), 0) + 1 for first, last in ranges)
-
-
-def work_of_study(file: str) -> tuple[float, list[str]]:
-    """Records of a study times its runs, and its policies; infinite if it says much more."""
-    import tomllib
-
-    if records_in(file) == math.inf:
-        return math.inf, []
-    try:
-        study = tomllib.loads(Path(file).read_text())
-        nodes, traces, policies = study["nodes"], study["traces"], study["policies"]
-        if study.keys() != {"nodes", "traces", "policies", "seeds"}:
-            return math.inf, []
-        folder = Path(file).parent
-        records = work_of_placing(folder / nodes, [folder / trace for trace in traces.values()])
-        return records * len(policies) * number_of(study["seeds"]), list(map(str, policies))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return math.inf, []
-
-
-def is_small(words: Sequence[str]) -> bool:
-    """Whether a command line is sooner done interpreted than compiled."""
-    small = SMALL.get(words[0])
-    after = {one.partition("=")[0]: one.partition("=")[2] or two
-             for one, two in zip(words, [*words[1:], ""], strict=True)}
-    if small is None or not after.keys().isdisjoint(small.larger):
-        return False
-    after.pop("--out", "")
-    policies = [after.get("--policy", "")]
-    if words[0] == "sweep":
-        studies = [word for word in words[1:] if word.endswith(".toml")]
-        records, policies = work_of_study(studies[0]) if studies else (math.inf, [])
-    elif words[0] == "inflate":
-        records = work_of_placing(after.get("--nodes", ""), [after.get("--tasks", "")])
-    else:
-        records = sum(records_in(file) for file in set(after.values()) if os.path.exists(file))
-    records *= number_of(after.get("--seeds", "0"))
-    return records <= min(small.by_policy.get(name, small.records) for name in policies or [""])
 
 
 class OurCommand(TyperCommand):
@@ -499,9 +388,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if is_own:
         signal.signal(signal.SIGINT,
                       lambda *_: jit.compiling_told.interrupt(KeyboardInterrupt()))
-    if is_own and not jit.is_interpreted:
-        said = os.environ.get("SCHED_LAB_COMPILE", "")
-        jit.is_interpreted = said == "never" or (said != "always" and is_small(words))
     jit.compiling_told.is_command = is_own
     try:
         with heard(), warnings_said():

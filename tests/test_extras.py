@@ -26,8 +26,6 @@ HIDDEN = set(sys.argv.pop(1).split(","))
 sys.meta_path[:] = [Hiding if finder is PathFinder else finder for finder in sys.meta_path]
 """
 RUN = HIDDEN + """import contextlib, io, json, shlex
-from sched_lab.lab import jit
-jit.is_interpreted = True
 from sched_lab.cli import main
 
 answers = {}
@@ -45,7 +43,7 @@ json.dump(answers, sys.stdout)
 def on_base(folder: Path, program: str, given: str = "") -> str:
     """Run a program as if only the base were installed, and return what it prints."""
     done = subprocess.run([sys.executable, "-c", program, ",".join(EXTRA_OF)], cwd=folder, text=True, input=given,
-                          capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+                          capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT), "SCHED_LAB_COMPILE": "never"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

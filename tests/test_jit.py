@@ -161,10 +161,12 @@ def test_without_numba_the_function_is_left_alone(toy):
     assert run(toy, block + check) == ["21", "function"]
 
 
-def test_nothing_loads_the_compiler_where_functions_stay_pythons_own(toy):
-    code = ("import sys, sched_lab.lab.jit as jit\njit.is_interpreted = True\nfrom sched_lab.caller import cost\n"
-            "print(cost(10), type(cost).__name__, 'numba' in sys.modules)")
-    assert run(toy, code) == ["21", "function", "False"]
+def test_nothing_loads_the_compiler_before_it_is_needed(toy):
+    code = ("import sys\nfrom sched_lab.caller import cost\nfrom sched_lab.lab.jit import interpreted\n"
+            "with interpreted(True): print(cost(10))\nprint('numba' in sys.modules, cost(10), 'numba' in sys.modules)")
+    assert run(toy, code) == ["21", "False", "21", "True"]
+    assert run(toy, "from sched_lab.caller import cost\nprint(type(cost).__name__)", SCHED_LAB_COMPILE="never") == [
+        "function"]
 
 
 def test_jit_can_be_switched_off(toy):

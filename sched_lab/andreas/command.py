@@ -32,6 +32,7 @@ from ..lab.commands import (
     within,
 )
 from ..lab.frames import InputError, InputFile, embedded, read_input
+from ..lab.jit import interpreted
 from ..lab.reports import PAGE, Answer
 from ..meter import tariff_of
 from .files import read_files
@@ -43,6 +44,9 @@ from .report import CHARTS, TABLES, report_of
 from .simulation import LOSSES
 
 __all__ = ['andreas_command']
+
+# jobs that are sooner scheduled than code for it is loaded
+MOST_INTERPRETED = {"rg": 10, "others": 30}
 
 InstancePath = Annotated[Path | None, option("Jobs, nodes, run times and prices (JSON).",
                                              metavar="FILE.json")]
@@ -155,7 +159,9 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
     compute = partial(report_of, problem, policy, is_simulated=simulate, period_s=period, loss=loss,
                       how=how, tariff=tariff)
     answer = Answer("andreas", inputs, TABLES, (*CHARTS, PAGE))
-    answer_with(answer, out, compute, force=force, no_charts=no_charts)
+    most = MOST_INTERPRETED["rg" if policy == "rg" else "others"]
+    with interpreted(len(problem.job_name) <= most and max_iterations <= 1000 and period == math.inf):
+        answer_with(answer, out, compute, force=force, no_charts=no_charts)
 
 
 MIXED = ("jobs", "nodes", "power", "times", "price", "carbon")

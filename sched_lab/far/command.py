@@ -39,6 +39,7 @@ from ..lab.frames import (
     write_bytes,
     write_json,
 )
+from ..lab.jit import interpreted
 from ..lab.reports import PAGE, RECORD, Answer, check_folder
 from .due import OBJECTIVES
 from .execution import Backend, SimulatedBackend, execute
@@ -134,6 +135,14 @@ def problem_of(files: dict[str, InputFile], hardware: Hardware, gpu: str, gpus: 
     return profile_mig, with_now(profile_mig, tasks, now)
 
 
+MOST_INTERPRETED = {"far-plus": 10, "optimal": 10}  # tasks; 300 for the other policies
+
+
+def is_small(mig: Mig, tasks: Batch, policy: str) -> bool:
+    """Whether a batch is sooner planned than code for it is loaded."""
+    return mig.num_gpus == 1 and len(tasks.name) <= MOST_INTERPRETED.get(policy, 300)
+
+
 def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: Gpus = 1,
                 policy: PolicyName = "far", batch: BatchColumn = None,
                 objective: Objective = "makespan", now: NowFile = None,
@@ -165,7 +174,8 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
                     (*CHARTS, PAGE))
     compute = partial(report_of, mig, tasks, policy, objective=objective, hardware=catalogue,
                       price=files.get("price", price), carbon=files.get("carbon", carbon))
-    answer_with(answer, out, compute, force=force, no_charts=no_charts)
+    with interpreted(is_small(mig, tasks, policy)):
+        answer_with(answer, out, compute, force=force, no_charts=no_charts)
 
 
 Commands = Annotated[str, option("Column of the table with the shell command of each task.")]
@@ -202,7 +212,8 @@ def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", g
     mig = mig_of(gpu, gpus)
     file = read_input(times)
     tasks = read_times(file, mig)
-    schedule = report_of(mig, tasks, policy).schedule
+    with interpreted(is_small(mig, tasks, policy)):
+        schedule = report_of(mig, tasks, policy).schedule
     if dry_run:
         typer.echo(dry_run_of(schedule, tasks.name))
         return

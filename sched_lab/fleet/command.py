@@ -44,6 +44,7 @@ from ..lab.frames import (
     write_bytes,
     write_json,
 )
+from ..lab.jit import interpreted
 from ..lab.reports import PAGE, RECORD, Answer, check_folder, refuse_folder
 from ..lab.sweeps import remove_cells
 from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
@@ -295,6 +296,9 @@ def warn_of_comparison(comparison: Comparison) -> None:
                        "sched-lab check", err=True)
 
 
+MOST_INTERPRETED = 300  # tasks that are sooner replayed than code for it is loaded
+
+
 def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
         Problem, dict[str, str]]:
     """Read a cluster, change it, and make a problem of it; return checksums of its files, too."""
@@ -306,7 +310,8 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
 
         tables = changed(tables, what_if, seed)
     tables = as_in_the_past(tables)
-    problem = problem_of(tables)
+    with interpreted(len(tables.tasks) <= MOST_INTERPRETED):
+        problem = problem_of(tables)
     if what_if.keys() - OF_A_RECORD:
         nowhere = np.full(len(problem.node), -1)
         problem = replace(problem, node=nowhere, gpu_mask=np.zeros_like(nowhere))
@@ -464,7 +469,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
-    sentence = answer_replay(problem, out, asked, told, workers, dask, force)
+    with interpreted(len(problem.tasks) <= MOST_INTERPRETED):
+        sentence = answer_replay(problem, out, asked, told, workers, dask, force)
     lever = best_in(out)
     if lever and lever not in BACKFILLS:
         conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")

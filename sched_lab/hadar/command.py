@@ -27,6 +27,7 @@ from ..lab.commands import (
     within,
 )
 from ..lab.frames import embedded, read_input
+from ..lab.jit import interpreted
 from ..lab.reports import PAGE, Answer
 from ..meter import Sleep
 from .energy import AWAKE
@@ -36,6 +37,8 @@ from .report import CHARTS, TABLES, EnergyTerms, report_of
 from .simulation import RESTART_S, ROUND_S
 
 __all__ = ['hadar_command']
+
+MOST_INTERPRETED = 40  # jobs that are sooner scheduled than code for it is loaded
 
 EXAMPLES: dict[str, Path | str] = {
     f"{what}.csv": embedded(f"toy/hadar_{what}.csv")
@@ -95,4 +98,6 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
     compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s,
                       energy=EnergyTerms(catalogue, price, carbon, sleep))
     answer = Answer("hadar", inputs, TABLES, (*CHARTS, PAGE))
-    answer_with(answer, out, compute, force=force, no_charts=no_charts)
+    is_small = len(workload.job_name) <= MOST_INTERPRETED and round_s >= ROUND_S
+    with interpreted(is_small):
+        answer_with(answer, out, compute, force=force, no_charts=no_charts)

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, cached_property, lru_cache, update_wrapper
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import current_thread, main_thread
@@ -25,7 +26,6 @@ from types import MethodType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
-is_interpreted = False      # set it before a module with compiled functions is imported: they then stay Python's own
 PACKAGE = Path(__file__).resolve().parents[1]
 STUDIES = "studies"         # beside the package in a checkout: what computes the results chapters
 BESIDE = (STUDIES, "tools")     # folders of a checkout whose compiled code is kept, too
@@ -208,6 +208,8 @@ def _compiled(function: Any, options: dict[str, Any], form: str) -> Any:
     """A function of ours in compiled form, kept on disk; another one compiled afresh in every process."""
     import numba
 
+    _emit_late()
+    _listen()
     file = file_of(function)
     is_kept = options.get("cache", True) and is_ours(file) and kept_in() is not None
     config: Any = numba.config
@@ -225,12 +227,14 @@ runs_interpreted: ContextVar[bool] = ContextVar("runs_interpreted", default=Fals
 
 @contextmanager
 def interpreted(is_small: bool) -> Iterator[None]:
-    """Let Python itself run compiled functions that the block calls, if there is less to do than to compile them.
+    """Let Python itself run compiled functions that the block calls, if there is less to do than to compile or load them.
 
-    The results are the same. Other threads go on with compiled code. `SCHED_LAB_COMPILE` says always or never.
+    The results are the same. Other threads go on with compiled code. `SCHED_LAB_COMPILE` says always or never. Within a
+    block that is interpreted all is.
     """
     said = os.environ.get("SCHED_LAB_COMPILE", "")
-    token = runs_interpreted.set(said == "never" or (said != "always" and is_small))
+    is_so = said == "never" or (said != "always" and is_small)
+    token = runs_interpreted.set(is_so or runs_interpreted.get())
     try:
         yield
     finally:
@@ -260,6 +264,11 @@ class Compiled:
         """The form that compiled code calls."""
         return _compiled(self.py_func, self.options | {"no_cpython_wrapper": True}, "from compiled code")
 
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks for where compiled code names the function."""
+        return _inner_kind()(self.inner)
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         function = self.py_func if runs_interpreted.get() else self.outer
         return function(*arguments, **keywords)
@@ -278,8 +287,8 @@ class Compiled:
 
 
 @cache
-def _show_inner() -> None:
-    """Tell numba what compiled code calls when it names a function of ours."""
+def _inner_kind() -> Any:
+    """Type of a function of ours that compiled code calls."""
     kinds: Any = import_module("numba.types")
     extending: Any = import_module("numba.extending")
 
@@ -291,7 +300,7 @@ def _show_inner() -> None:
             return super().get_call_type(context, tuple(map(kinds.unliteral, arguments)), plain)
 
     extending.register_model(Inner)(extending.models.OpaqueModel)
-    extending.typeof_impl.register(Compiled)(lambda function, _: Inner(function.inner))
+    return Inner
 
 
 class Turns:
@@ -444,25 +453,24 @@ def _listen() -> None:
     register("numba:compiler_lock", Compiler())
 
 
+@cache
+def _can_compile() -> bool:
+    """Whether numba is there, and nobody has said that it is not wanted."""
+    is_off = os.environ.get("SCHED_LAB_COMPILE") == "never" or os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+    return not is_off and find_spec("numba") is not None
+
+
 def njit(**options: Any) -> Callable[[F], F]:
     """``numba.njit`` with a safe on-disk cache when numba is installed, the identity otherwise.
+
+    Numba is imported when a function is first compiled or loaded: it takes longer than a small problem.
 
     Numba's cache looks at the caller's own file only: after an edit of ``frag`` it would go on running the old
     ``frag`` inlined in a compiled caller of another module. Here the folder has a stamp of the file and all it imports. A
     function of a notebook is compiled afresh in every kernel, because its callees may be cells.
     """
-    if is_interpreted:
+    if not _can_compile():
         return lambda function: function
-    try:
-        import numba
-    except ImportError:
-        return lambda function: function
-    config: Any = numba.config
-    if config.DISABLE_JIT:
-        return lambda function: function
-    _emit_late()
-    _listen()
-    _show_inner()
 
     def compiled(function: F) -> F:
         # it is called as the function is

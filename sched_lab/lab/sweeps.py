@@ -231,12 +231,12 @@ def _end_with_parent() -> None:
 _computed: Function  # by this process, if it is a worker
 
 
-def _begin(packed: bytes, is_interpreted: bool) -> None:
+def _begin(packed: bytes, is_small: bool) -> None:
     """Make this process a worker."""
     global _computed
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for the parent, who then ends its workers
     _end_with_parent()
-    jit.is_interpreted = is_interpreted  # before the function's own modules are imported
+    jit.runs_interpreted.set(is_small)
     try:
         _computed = pickle.loads(packed)
     except Exception as error:
@@ -285,7 +285,7 @@ class _Worker:
         program = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")  # else the worker would run the program again
         try:
-            self.executor = ProcessPoolExecutor(1, spawning, _begin, (packed, jit.is_interpreted))
+            self.executor = ProcessPoolExecutor(1, spawning, _begin, (packed, jit.runs_interpreted.get()))
             self.executor.submit(os.getpid)  # starts it
         except OSError as trouble:
             raise SweepError(

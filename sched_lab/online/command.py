@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from ..lab.frames import (
     remove_leftovers,
     write_frame,
 )
+from ..lab.jit import interpreted
 from ..lab.pages import mark_of, write_page
 from ..lab.reports import PAGE, Answer, Origin, check_folder, input_difference, refuse_folder
 from ..meter import Tariff, tariff_of
@@ -55,6 +56,7 @@ from .evaluation import (
     Study,
     compare,
     parse_seeds,
+    problem_in,
     read_study,
     run_cell,
     run_study,
@@ -245,6 +247,26 @@ def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None,
     return [seed]
 
 
+MOST_INTERPRETED = 400
+
+
+def is_sooner_interpreted(cluster: Cluster, tasks: Tasks, policies: Sequence[str], runs: int,
+                          until: float) -> bool:
+    """Whether so many runs take less time than to load compiled code for them.
+
+    Nodes and tasks count, or eighths of what arrives, twice for policies that look ahead.
+
+    Parameters
+    ----------
+    cluster, tasks, policies, runs : what is run, and how often in all
+    until : arrived GPU demand over the capacity at which a run ends
+    """
+    each_milli = max(1.0, tasks.gpu_demand_milli.sum() / len(tasks))
+    arrivals = until * cluster.gpu_capacity_milli / each_milli
+    work = runs * max(len(cluster) + len(tasks), arrivals / 8)
+    return bool(work <= MOST_INTERPRETED / (1 + any("joint" in name for name in policies)))
+
+
 def is_our_page(path: Path) -> bool:
     """Whether a file is a page that this command wrote."""
     return path.name == PAGE and mark_of(path).startswith("inflate ")
@@ -324,7 +346,9 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
                       "move it away, or choose another --out")
     runs = (run_together(inflation, folders, device, force)
             if device else run_apart(inflation, folders, force))
-    with progress(len(folders), "inflate") as say:
+    is_small = arrivals is None and device is None and is_sooner_interpreted(
+        inflation.cluster, inflation.tasks, [policy], len(folders), until or 1.0)
+    with interpreted(is_small), progress(len(folders), "inflate") as say:
         for s, was_run in runs:
             if was_run and is_our_page(out / PAGE):
                 (out / PAGE).unlink()  # it is about other runs
@@ -398,8 +422,12 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
         need("pyarrow")
     study = read_study(config)
     check_study_folder(out, study, force)
-    result = run_study(study, out, workers=workers_of(workers), dask=dask, shown=True,
-                       results=f"results.{format}")
+    is_small = not study.arrivals and all(is_sooner_interpreted(
+        *problem_in(study, trace), study.policies, len(study.cells()),
+        study.options.get("until", 1.0)) for trace in study.traces)
+    with interpreted(is_small):
+        result = run_study(study, out, workers=workers_of(workers), dask=dask, shown=True,
+                           results=f"results.{format}")
     write_frame(compare(result.frame), out / "means.csv",
                 {"cells": study.cells(), "depends_on": study.depends_on()})
     typer.echo(f"{out}: {result}")

@@ -111,6 +111,14 @@ def watts_in(study: Study) -> tuple[GpuWatts, CpuWatts]:
                             for name, path in paths.items()))
 
 
+def problem_in(study: Study, trace: str) -> tuple[Cluster, Tasks]:
+    """Nodes and a trace of a study."""
+    known = study.checksums
+    models = frozenset(known_gpu_w(watts_in(study)[0]))
+    return (cluster_in((study.nodes, known["nodes"]), models),
+            tasks_in((study.traces[trace], known[f"trace {trace}"])))
+
+
 def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     """Curve of one run on the grid of the study.
 

@@ -2,9 +2,7 @@
 import os
 from pathlib import Path
 
-from sched_lab.lab import jit
-
-jit.is_interpreted = True   # the queue of a soak is short
+os.environ["SCHED_LAB_COMPILE"] = "never"   # the queue of a soak is short
 
 import sched_lab.andreas.http  # noqa: E402
 import sched_lab.andreas.service_command  # noqa: E402, F401

@@ -164,10 +164,7 @@ def test_a_name_says_what_the_dials_are():
 
 
 PRICES = """
-import sys
 import numpy as np
-import sched_lab.lab.jit
-sched_lab.lab.jit.is_interpreted = sys.argv[1] == "interpreted"
 from sched_lab.cluster import default_cluster
 from sched_lab.online.bid import DIALS, cost_milliwatt, put_prices, set_dials
 from sched_lab.online.model import PowerSettings, world_of
@@ -191,8 +188,9 @@ for _ in range(6):
 
 def prices_on(kind: str) -> str:
     """Prices of six states in a process of its own: on this CPU, on the oldest of its kind, or without a compiler."""
-    other = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""} if kind == "generic" else {}
-    return subprocess.run([sys.executable, "-c", PRICES, kind], env=os.environ | other, check=True, text=True,
+    other = {"generic": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+             "interpreted": {"SCHED_LAB_COMPILE": "never"}, "this": {}}[kind]
+    return subprocess.run([sys.executable, "-c", PRICES], env=os.environ | other, check=True, text=True,
                           capture_output=True, timeout=1200).stdout
 
 

@@ -28,6 +28,7 @@ from ...lab.commands import (
     policy_option,
 )
 from ...lab.frames import InputError, sha256, write_bytes
+from ...lab.jit import interpreted
 from ...lab.reports import Answer, Report
 from ...online.model import PowerSettings
 from ...online.policies import POLICIES, policy_of
@@ -128,6 +129,11 @@ def tell(found: Told, as_json: bool, *then: object, mark: str = "") -> None:
         raise typer.Exit(1)
 
 
+def is_small(tables: ClusterTables, most: int = 500) -> bool:
+    """Whether a question is sooner answered than code for it is loaded: of at most so many tasks."""
+    return len(tables.tasks) <= most
+
+
 Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
                                          help="Folder that sched-lab read has written.")]
 TaskName = Annotated[str, option("Name of the task, as in tasks.csv.", "--task", metavar="NAME")]
@@ -176,11 +182,12 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
     tables = read_cluster(cluster)
     has_started = tables.tasks["start_s"][tables.tasks["name"] == task].notna().any()
     is_past = has_started if at is None else at < latest_s(tables)
-    problem = problem_of(as_in_the_past(tables) if is_past else tables)
-    check_task(tables, problem, task)
     power = power_of_files(hardware, gpu_power)
-    schedule = schedule_for(problem, state, policy, power)
-    found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
+    with interpreted(is_small(tables)):
+        problem = problem_of(as_in_the_past(tables) if is_past else tables)
+        check_task(tables, problem, task)
+        schedule = schedule_for(problem, state, policy, power)
+        found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
     if out is not None:
         asked = {"task": task, "policy": policy, "at": at, "state": state,
                  "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
@@ -224,7 +231,8 @@ def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = Non
         return place_tasks(tables, rows, policy, at_s=at, seed=seed, power=power).report()
 
     answer = Answer("place", asked, ("placements.csv", "ledger.csv"))
-    about = answer_with(answer, out, compute, force=force, no_charts=True)
+    with interpreted(is_small(tables)):
+        about = answer_with(answer, out, compute, force=force, no_charts=True)
     if about["placed"] < about["tasks"]:
         name_next("move", cluster, "--out", f"{out}-moves")
     else:
@@ -263,21 +271,24 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     Example: sched-lab move mycluster --moves 5 --for gpus --out plan
     """
     tables = read_cluster(cluster)
-    problem = problem_of(tables)
     power = power_of_files(hardware, gpu_power)
-    if not (recorded(problem).node >= 0).any():
+    with interpreted(is_small(tables, 100)):
+        problem = problem_of(tables)
+        schedule = recorded(problem)
+    if not (schedule.node >= 0).any():
         raise nothing_recorded("give the nodes and the starts of tasks that run")
     asked = {"at": at, "moves": moves, "goal": goal, "sched_lab": __version__,
              "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware)}
 
     def compute() -> Report:
         at_s = latest_s(tables) if at is None else at
-        plan = plan_moves(problem, recorded(problem), at_s, moves=moves, goal=goal, power=power)
+        plan = plan_moves(problem, schedule, at_s, moves=moves, goal=goal, power=power)
         commands = commands_of(plan, system_of(tables.about))
         return PlanReport(**vars(plan.report()), commands=tuple(commands))
 
     answer = Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh"))
-    answer_with(answer, out, compute, force=force, no_charts=True)
+    with interpreted(is_small(tables, 100)):
+        answer_with(answer, out, compute, force=force, no_charts=True)
     name_next("place", cluster, "--out", f"{out}-next")
 
 
@@ -315,4 +326,6 @@ def recommend_command(nodes: NodesFile, pods: PodsFile, policy: PolicyName = "fg
     if not len(tables.nodes):
         raise InputError("there are no nodes in these files", file=nodes,
                          mend="give what kubectl get nodes -o json prints to --nodes")
-    tell(recommend(tables, policy, power, seed), as_json, *then)
+    with interpreted(is_small(tables, 50)):
+        found = recommend(tables, policy, power, seed)
+    tell(found, as_json, *then)
