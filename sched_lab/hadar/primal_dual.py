@@ -13,7 +13,7 @@ import numpy as np
 from ..lab.arrays import Floats, Integers, Truths
 from ..lab.frames import InputError, check_one_of
 from .model import (Allocation, Cluster, Jobs, Places, State, allocation_of,
-                                   gpus_in_use, joined, nothing_runs, round_rate)
+                                   gpus_in_use, joined, nothing_runs)
 from ..lab.jit import njit
 
 # %% auto #0
@@ -703,175 +703,11 @@ class Hadar:
         return joined(parts)
 
     def rounds_alike(self, state: State, round_s: float) -> float:
-        """For ever if running jobs stay and no other has a place; else while places are best.
+        """For ever if running jobs stay and no other has a place; else prices may move somebody.
 
         Parameters
         ----------
         state, round_s : the present, and the length of a round
         """
-        if not self.backfill or self.node_cost > 0 or (self.beam_width != 1 and not self.sticky):
-            return 0.0
-        return np.inf if self.sticky else settled_rounds(self, state, round_s)
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-081
-def rounds_in_order(terms: Terms, queue: Integers, rate: Floats, round_s: float) -> float:
-    """Rounds in which a queue surely stays sorted by density.
-
-    Parameters
-    ----------
-    queue : jobs, densest first
-    rate : (jobs,) steps/s at which jobs run, 0 for those that wait
-    """
-    jobs = terms.jobs
-    fastest = terms.speeds.fastest[queue]
-    until_s = terms.now_s + terms.remaining[queue] / fastest - jobs.arrival_s[queue]
-    grows = 1 - rate[queue] / fastest
-    worth = terms.speeds.scale[queue] / jobs.workers[queue]
-    lead = worth[:-1] * until_s[1:] - worth[1:] * until_s[:-1]
-    shrinks = worth[1:] * grows[:-1] - worth[:-1] * grows[1:]
-    if (lead <= 1e-9 * worth[:-1] * until_s[1:]).any():
-        return 0.0  # rounding may decide
-    moment_s = np.divide(lead, shrinks, out=np.full(len(lead), np.inf), where=shrinks > 0)
-    return float(moment_s.min(initial=np.inf) / round_s * (1 - 1e-6) - 2)
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-083
-@njit(cache=True)
-def fullness(room: Integers, free: Integers, place: Place) -> Floats:
-    """(GPUs,) taken part of the node of each GPU of a place, ascending.
-
-    Parameters
-    ----------
-    room, free : (nodes,) GPUs in all, and GPUs left
-    """
-    parts = np.empty(place.gpus.sum())
-    last = 0
-    for i in range(len(place.node)):
-        n = place.node[i]
-        parts[last:last + place.gpus[i]] = (room[n] - free[n]) / room[n]
-        last += place.gpus[i]
-    return np.sort(parts)
-
-
-@njit(cache=True)
-def is_best_place(terms: Terms, buckets: Integers, job: int, free: Integers, node_price: Floats,
-                  old: Place) -> bool:
-    """Whether `best_place` surely answers with the old place while free GPUs stay the same.
-
-    Parameters
-    ----------
-    free, node_price : (nodes,) GPUs left, and what one costs in this round
-    old : where the job is
-    """
-    room = terms.cluster.node_gpus
-    gratis = np.zeros(len(free))
-    stay = payoff_of(terms, job, gratis, old, False)
-    gain = stay - terms.speeds.scale[job] / (terms.speeds.scale[job] / stay + terms.restart_s)
-    dear = fullness(room, free, old)
-    packed = np.zeros(terms.jobs.rate.shape[1], np.bool_)
-    spread = np.zeros(terms.jobs.rate.shape[1], np.bool_)
-    workers = terms.jobs.workers[job]
-    is_first = True
-    for rank in range(len(packed)):
-        slowest = terms.speeds.order[job, rank]
-        if terms.speeds.reference[job, slowest] <= 0:
-            break
-        allow(slowest, terms.jobs.spread_rate[job, slowest] > 0, terms.mixed, packed, spread)
-        for by_price in range(2 if workers > 1 else 1):
-            place = candidate(buckets, node_price, packed, spread, by_price, workers)
-            worth = payoff_of(terms, job, gratis, place, False)
-            if not worth > -np.inf:
-                continue
-            if not is_same(place, old):
-                if worth > stay or (is_first and not gain > 4 * TIE):
-                    return False
-                if (fullness(room, free, place) < dear).any():
-                    return False
-            is_first = False
-    return True
-
-
-@njit(cache=True)
-def places_settled(terms: Terms, queue: Integers,
-                   previous: Allocation) -> tuple[bool, Floats, Floats]:
-    """Whether all jobs surely stay.
-
-    Parameters
-    ----------
-    queue : active jobs, first come first
-
-    Returns
-    -------
-    that, and (jobs,) utility per GPU of those that run, and how full their fullest node is
-    """
-    workers = terms.jobs.workers
-    first = places_of(previous, len(workers))
-    free = terms.cluster.node_gpus.copy()
-    node_price = node_prices(terms, free)
-    buckets = buckets_of(terms.cluster, free)
-    gratis = np.zeros(len(free))
-    worth = np.zeros(len(workers))
-    full = np.zeros(len(workers))
-    for job in queue:
-        old = old_place(previous, first, job)
-        if workers[job] > free.sum():
-            continue
-        if len(old.node) == 0:
-            if len(best_place(terms, NO_TOLL, buckets, job, free, node_price, old)[1].node) > 0:
-                return False, worth, full
-            continue
-        if not is_best_place(terms, buckets, job, free, node_price, old):
-            return False, worth, full
-        worth[job] = payoff_of(terms, job, gratis, old, False) / workers[job]
-        full[job] = fullness(terms.cluster.node_gpus, free, old)[-1]
-        take(terms, buckets, old, free, node_price)
-    return True, worth, full
-
-# %% ../../nbs/41_hadar_primal_dual.ipynb #41-085
-def settled_rounds(how: Hadar, state: State, round_s: float) -> float:
-    """Rounds in which all running jobs surely keep their places.
-
-    Parameters
-    ----------
-    how : the scheduler, `state` as it was when it decided
-    """
-    terms, queue = how.terms(state)
-    jobs = state.jobs
-    rate = round_rate(state.cluster, jobs, state.previous)
-    rounds = rounds_in_order(terms, queue, rate, round_s)
-    if rounds < 1 or terms.high * jobs.workers[state.active].max() > 100:
-        return 0.0  # of such prices, sums may be rounded by more than a tie
-    is_settled, worth, full = places_settled(terms, queue, state.previous)
-    runs = np.flatnonzero(rate)
-    longest = float((state.remaining[runs] / (rate[runs] * round_s)).min())
-    rounds = min(rounds, longest) if is_settled else 0.0
-    while rounds >= 1:
-        left = np.maximum(state.remaining - rounds * round_s * rate, 0.0)
-        low, high = highest_limits(how, state, terms, left, state.now_s + rounds * round_s)
-        if (worth[runs] > low ** (1 - full[runs]) * high ** full[runs] * (1 + 1e-6)).all():
-            return rounds
-        rounds = float(np.floor(rounds / 2))
-    return 0.0
-
-
-def highest_limits(how: Hadar, state: State, terms: Terms, left: Floats,
-                   later_s: float) -> tuple[float, float]:
-    """Largest limits of the price from now on until some time later.
-
-    Parameters
-    ----------
-    left : (jobs,) steps to do then
-    """
-    jobs = state.jobs
-    active = state.active
-    # all that counts rises or falls from one to the other
-    ends = ((state.now_s, state.remaining), (later_s, left))
-    longest_s = [remaining[active] / terms.speeds.slowest[active] for _, remaining in ends]
-    demand = [np.maximum(long_s / how.round_s, 1) * jobs.workers[active] for long_s in longest_s]
-    latest_s = np.min([np.maximum(how.horizon_s, end_s + long_s) - jobs.arrival_s[active]
-                       for (end_s, _), long_s in zip(ends, longest_s, strict=True)], axis=0)
-    num_gpus = state.cluster.node_gpus.sum()
-    eta = how.eta or how.horizon_s / how.round_s * num_gpus / demand[0].min()
-    low = (terms.speeds.scale[active] / latest_s / demand[1]).min() / (4 * eta)
-    high = max(density(jobs, active, terms.speeds, remaining, end_s).max()
-               for end_s, remaining in ends)
-    return float(low), float(high)
+        stays = self.sticky and self.backfill and self.node_cost == 0
+        return np.inf if stays else 0.0

@@ -357,13 +357,13 @@ class _Gangs(Rounds):
         if stays:
             rate = round_rate(cluster, jobs, allocation)
             until_arrival = (later_s - now_s) / self.round_s
-            if not isinstance(self.scheduler, Foresighted):
-                self._refuse_if_stuck(rate, until_arrival)
-            elif self.foresees:
+            if self.foresees and isinstance(self.scheduler, Foresighted):
                 ahead = self._rounds_without_event(rate, until_arrival)
                 if ahead >= 2:
                     alike = self.scheduler.rounds_alike(state, self.round_s)
                     rounds = 1 + int(min(ahead - 1, alike))
+            if rounds == 1:
+                self._refuse_if_stuck(rate, until_arrival)
         if rounds > 1:
             return self._pass_rounds(rate, now_s, rounds)
         return self._pass_round(allocation, now_s)
