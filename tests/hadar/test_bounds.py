@@ -65,7 +65,7 @@ def test_a_reserve_price_leaves_nothing_blocked():
     assert verdict.optimum <= verdict.proved_limit
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 9999), gpus_per_node=st.sampled_from([2, 3, 4]), slots=st.integers(2, 3))
 def test_every_step_of_the_repaired_proof_holds(seed, gpus_per_node, slots):
     instance = random_slotted(np.random.default_rng(seed), slots=slots, gpus_per_node=gpus_per_node)

@@ -47,7 +47,7 @@ def dense_bound(rate, workers, gpus, steps, late_s):
     return linprog(np.append(np.zeros(rate.size), 1), np.array(rows), right, method="highs-ds").fun
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds)
 def test_the_sparse_scaled_program_has_the_optimum_of_the_plain_one(seed):
     work = random_workload(seed)
@@ -61,7 +61,7 @@ def test_the_sparse_scaled_program_has_the_optimum_of_the_plain_one(seed):
     assert (times_s[jobs.rate <= 0] == 0).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds)
 def test_more_work_never_lowers_the_bound_and_more_nodes_never_raise_it(seed):
     work = random_workload(seed)
@@ -172,7 +172,7 @@ def random_program(seed):
     return rate, rng.integers(1, 5, num_jobs), gpus, remaining, late_s
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_prices_find_the_optimum_of_the_whole_program_and_prove_it(seed):
     rate, workers, gpus, remaining, late_s = program = random_program(seed)

@@ -30,16 +30,16 @@ def test_a_number_out_of_all_proportion_is_refused_where_it_stands(tmp_path, nam
     assert len(str(refused.value)) < 300
 
 
-@pytest.mark.parametrize("scheduler", ["hadar", "gavel-maxmin", "tiresias", "planned"])
 @pytest.mark.parametrize(("name", "value"), [
     ("steps", "1e-9"), ("steps", "1e15"), ("arrival_s", "1e12"), ("arrival_s", "1e-300"), ("weight", "1e9"),
     ("weight", "1e-9"), ("rate", "1e12"), ("rate", "1e-9"), ("gpus", "1000000")])
-def test_the_ends_of_what_is_allowed_give_a_result_or_one_error(tmp_path, scheduler, name, value):
+def test_the_ends_of_what_is_allowed_give_a_result_or_one_error(tmp_path, name, value):
     work = problem(tmp_path, **{name: value})
-    try:
-        done = report_of(work, scheduler)
-    except InputError as error:
-        assert "rounds of 360 s" in str(error)
-        return
-    assert np.isfinite(done.run.end_s).all() and (done.run.end_s >= work.jobs.arrival_s).all()
-    assert 0 < done.summary["gru"] <= 1 + 1e-9
+    for scheduler in ("hadar", "gavel-maxmin", "tiresias", "planned"):
+        try:
+            done = report_of(work, scheduler)
+        except InputError as error:
+            assert "rounds of 360 s" in str(error)
+            continue
+        assert np.isfinite(done.run.end_s).all() and (done.run.end_s >= work.jobs.arrival_s).all()
+        assert 0 < done.summary["gru"] <= 1 + 1e-9

@@ -64,7 +64,7 @@ def plain_pace(cluster: Cluster, jobs: Jobs, job: int, row: np.ndarray) -> float
 
 # --- laws ------------------------------------------------------------------------------------------------------------
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems())
 def test_exactly_the_allocations_of_p1_pass(problem):
     cluster, jobs, table = problem
@@ -78,7 +78,7 @@ def test_exactly_the_allocations_of_p1_pass(problem):
             check_allocation(cluster, jobs, allocation_of(places_of(table)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems())
 def test_the_slowest_worker_sets_the_pace(problem):
     cluster, jobs, table = problem
@@ -220,7 +220,7 @@ MAKE = {"hadar": Hadar, "maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias,
 seeds = st.integers(0, 10**6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=seeds, name=st.sampled_from(sorted(MAKE)), whole_steps=st.booleans())
 def test_every_run_of_the_engine_passes(seed, name, whole_steps):
     work = random_workload(seed)
@@ -229,7 +229,7 @@ def test_every_run_of_the_engine_passes(seed, name, whole_steps):
     check_simulation(work, run_rounds(work, MAKE[name](), whole_steps=whole_steps))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=seeds)
 def test_every_run_of_copies_passes(seed):
     work = random_gangs(seed, one_gpu=True)

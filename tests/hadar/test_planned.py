@@ -49,7 +49,7 @@ def test_a_gang_larger_than_every_node_of_a_type_runs_at_its_spread_pace():
     assert gpu_seconds(jobs, gang_rate(cluster, jobs)).tolist() == [[80, 96, np.inf]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_prices_add_up_to_the_cluster_and_prove_their_bound(seed):
     work = random_workload(seed)
@@ -67,7 +67,7 @@ def test_prices_add_up_to_the_cluster_and_prove_their_bound(seed):
         assert paid(other) <= end_s * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_the_price_bound_is_the_fluid_program_without_the_rows_of_time(seed):
     work = random_workload(seed, with_arrivals=False)
@@ -84,7 +84,7 @@ def test_the_price_bound_is_the_fluid_program_without_the_rows_of_time(seed):
         assert fluid_s == pytest.approx(end_s, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seeds, st.sampled_from(["planned", "area", "hadar", "tiresias", "yarn", "gavel"]))
 def test_no_schedule_ends_before_the_prices_allow_nor_has_a_smaller_mean(seed, who):
     work = random_workload(seed)
@@ -112,7 +112,7 @@ def least_mean(work, arrival):
     return least_sum(0, tuple(work)) / len(work)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 9)), min_size=1, max_size=4))
 def test_shortest_remaining_first_has_the_least_mean_of_all_schedules(jobs):
     work, arrival = zip(*jobs, strict=True)
@@ -227,7 +227,7 @@ def test_a_plan_loses_what_was_done_where_it_was_done():
     assert left[0].tolist() == [40, 0]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_picked_jobs_fit_their_types_and_no_gpus_stay_idle_that_somebody_could_use(seed):
     rng = np.random.default_rng(seed)
@@ -253,7 +253,7 @@ def test_who_finds_no_room_takes_the_fastest_type_that_would_be_idle():
     assert chosen.tolist() == [0, 2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_gangs_of_powers_of_two_are_never_spread_without_need(seed):
     rng = np.random.default_rng(seed)

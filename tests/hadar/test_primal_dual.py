@@ -212,7 +212,7 @@ OPTIONS = st.builds(Watched, st.sampled_from(UTILITIES), sticky=st.booleans(), m
     lambda how: how.backfill or (not how.node_cost and how.horizon_s > 1e5))  # or somebody may wait for ever
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, scheduler=OPTIONS)
 def test_whole_runs_are_complete_and_no_faster_than_possible_at_prices_within_limits(seed, scheduler):
     work = random_gangs(seed)
@@ -227,7 +227,7 @@ def test_whole_runs_are_complete_and_no_faster_than_possible_at_prices_within_li
             assert len({tuple(zip(now["node"], now["gpus"], strict=True)) for _, now in rows.groupby("round")}) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=seeds, dear=st.booleans())
 def test_serving_is_the_dynamic_program_with_one_state_and_a_wider_one_is_no_worse(seed, dear):
     state = random_state(seed)

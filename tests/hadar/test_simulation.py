@@ -116,7 +116,7 @@ def test_who_keeps_his_place(before, after, keeps):
 
 # --- laws ------------------------------------------------------------------------------------------------------------
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seeds, st.sampled_from(sorted(MAKE)), st.booleans())
 def test_no_run_is_faster_than_the_bound_or_a_job_alone(seed, key, whole_steps):
     work = random_workload(seed)

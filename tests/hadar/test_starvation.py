@@ -35,7 +35,7 @@ def test_a_gang_is_not_spread_to_where_it_has_no_pace(name):
 
 
 @pytest.mark.parametrize("name", GANGS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds)
 def test_a_cluster_does_not_stand_idle_while_a_job_waits(name, seed):
     work = random_gangs(seed)
@@ -50,7 +50,7 @@ def test_a_cluster_does_not_stand_idle_while_a_job_waits(name, seed):
 
 
 @pytest.mark.parametrize("name", FORKED)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds)
 def test_no_node_is_idle_while_a_copy_could_work_on_it(name, seed):
     work = random_gangs(seed, one_gpu=True)
@@ -61,7 +61,7 @@ def test_no_node_is_idle_while_a_copy_could_work_on_it(name, seed):
         assert not (work.jobs.rate[waiting][:, work.cluster.node_type[free]] > 0).any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_every_form_of_a_round_finds_a_place_if_there_is_one(seed):
     work = random_gangs(seed)

@@ -93,7 +93,7 @@ def every_placement(cluster, tasks, task_row):
     yield from descend(0, empty_state(cluster), [])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_binary_program_finds_what_enumeration_finds(seed):
     cluster, tasks, rows = random_case(seed, num_nodes=2, num_tasks=4)
     power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
@@ -113,7 +113,7 @@ def test_the_binary_program_finds_what_enumeration_finds(seed):
     assert optimal_placement(cluster, tasks, rows, power, half).value == pytest.approx(half_w, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_optimum_lies_between_every_policy_and_both_bounds(seed):
     cluster, tasks, rows = random_case(100 + seed)
     power = power_of(cluster, ("eq1", "package")[seed % 2], load_curve=("step", "linear", "concave")[seed % 3])
@@ -144,7 +144,7 @@ def test_optimum_lies_between_every_policy_and_both_bounds(seed):
             assert bound_w(served=Service(served, cpu)) <= watts + SLACK
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_bounds_know_cpu_models_and_watts_of_single_nodes(seed):
     cluster, tasks, rows = random_case(300 + seed, num_nodes=3, num_tasks=4)
     rng = np.random.default_rng(seed)
@@ -307,15 +307,13 @@ def test_single_nodes_tell_more_than_melted_ones():
     assert optimal_placement(bee, tasks, np.array([7, 7, 7]), power_of(bee)).value == 600
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("until", [None, 0.4])
-@pytest.mark.parametrize("seed", range(2))
-def test_no_policy_serves_more_than_the_bound_of_its_seed(seed, until, sampling):
+@pytest.mark.parametrize(("sampling", "until"), zip(SAMPLINGS, [None, 0.4], strict=True))
+def test_no_policy_serves_more_than_the_bound_of_its_seed(sampling, until):
     cluster = toy_cluster()
     tasks = toy_tasks()
-    limit = bound(cluster, tasks, seed=seed, until=until, arrivals=sampling)
+    limit = bound(cluster, tasks, seed=1, until=until, arrivals=sampling)
     for policy in NAMES:
-        run = inflate(cluster, tasks, policy, seed=seed, until=until, arrivals=sampling)
+        run = inflate(cluster, tasks, policy, seed=1, until=until, arrivals=sampling)
         assert run.summary["grar"] <= limit + 1e-12
     rows = run.placements.task_row
     assert limit == grar_upper_bound(cluster, tasks, rows)

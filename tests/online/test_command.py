@@ -128,34 +128,11 @@ def test_the_command_reproduces_the_authors_events(tmp_path):
 # --- what is wrong is said in one line, and nothing stays behind
 
 
-def edited(text, line, column, value):
-    """Replace one cell of a table; line 1 is the header."""
-    rows = [row.split(",") for row in text.splitlines()]
-    rows[line - 1][rows[0].index(column)] = value
-    return "\n".join(",".join(row) for row in rows) + "\n"
-
-
-WRONG_FILES = {
-    "missing column": ("tasks.csv", TASKS.replace("gpu_milli", "gpu_share"), ["column gpu_milli", "missing"]),
-    "negative": ("tasks.csv", edited(TASKS, 3, "cpu_milli", "-20"), ["row 3", "column cpu_milli", "-20 is negative"]),
-    "non-numeric": ("tasks.csv", edited(TASKS, 2, "memory_mib", "8GB"), ["row 2", "column memory_mib", "8GB"]),
-    "over 1000 on several": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "2000"), ["row 4", "column gpu_milli", "2000"]),
-    "share of several GPUs": ("tasks.csv", edited(TASKS, 4, "gpu_milli", "500"), ["row 4", "column gpu_milli", "500"]),
-    "no demand on one GPU": ("tasks.csv", edited(TASKS, 2, "gpu_milli", "0"), ["row 2", "column gpu_milli"]),
-    "ragged row": ("tasks.csv", TASKS + "five,1000\n", ["row 6", "cells"]),
-    "unknown GPU model": ("nodes.csv", edited(NODES, 3, "model", "X900"), ["row 3", "column model", "X900", "power"]),
-    "GPUs without a model": ("nodes.csv", edited(NODES, 3, "model", ""), ["row 3", "column model"]),
-    "duplicate node": ("nodes.csv", edited(NODES, 4, "sn", "ant"), ["row 4", "column sn", "ant", "row 2"]),
-    "too many GPUs": ("nodes.csv", edited(NODES, 2, "gpu", "64"), ["row 2", "column gpu", "64"]),
-    "empty file": ("nodes.csv", "", ["empty"]),
-    "header only": ("nodes.csv", NODES.splitlines()[0] + "\n", ["no row"]),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_FILES)
-def test_a_wrong_file_is_refused(what, files, capsys):
-    name, text, parts = WRONG_FILES[what]
-    Path(name).write_text(text)
+@pytest.mark.parametrize(("name", "change", "parts"), [  # one of each file; its reader's tests have the others
+    ("tasks.csv", ("gpu_milli", "gpu_share"), ["column gpu_milli", "missing"]),
+    ("nodes.csv", ("G2", "X900"), ["row 3", "column model", "X900", "power"])])
+def test_a_wrong_file_is_refused(name, change, parts, files, capsys):
+    Path(name).write_text({"tasks.csv": TASKS, "nodes.csv": NODES}[name].replace(*change))
     assert_refused(inflate(), capsys, name, *parts)
     assert sorted(path.name for path in files.iterdir()) == ["nodes.csv", "tasks.csv"]
 
@@ -348,7 +325,7 @@ def test_a_study_needs_a_scheduler_that_answers(files, capsys):
 
 
 def test_a_killed_study_goes_on_and_ends_the_same(files, capsys):
-    Path("study.toml").write_text(STUDY.replace('"0-2"', '"0-49"'))
+    Path("study.toml").write_text(STUDY.replace('"0-2"', '"0-24"'))
     arguments = ["sweep", "study.toml", "--workers", "1", "--out"]
     assert call(*arguments, "whole") == 0
     process = subprocess.Popen([*PROGRAM, *arguments, "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -361,7 +338,7 @@ def test_a_killed_study_goes_on_and_ends_the_same(files, capsys):
     assert call(*arguments, "killed") == 0
     said = capsys.readouterr().out
     kept = int(said.split(" kept")[0].split()[-1])
-    assert kept >= 10 and f"{100 - kept} computed" in said
+    assert kept >= 10 and f"{50 - kept} computed" in said
     for name in ("results.csv", "means.csv"):
         assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
 

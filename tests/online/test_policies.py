@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab.cluster import Cluster, default_cluster, read_nodes
+from sched_lab.cluster import Cluster, default_cluster
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.jit import first_class, njit, quiet
@@ -50,21 +50,16 @@ from sched_lab.traces import (
     Arrivals,
     Tasks,
     default_tasks,
-    find_data,
-    find_reference,
-    read_arrivals,
-    read_tasks,
     target_workload,
     task_classes,
 )
-from tests.online.recorded import recorded_seeds
 
 NAMES = [*POLICIES, "pwr-fgd:0.05", "pwr-fgd:0.1", "pwr-fgd:0.5", "pwr@0.3@pwr-fgd:0.5@0.6@fgd"]
 each_policy = pytest.mark.parametrize("name", NAMES)
 each_reproducible_choice = pytest.mark.parametrize("name", [
     name for name in NAMES if all(score.normalise != ONE_AT_RANDOM for score in policy_of(name).scores)])
 many = settings(derandomize=True, deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
-few = settings(many, max_examples=10)  # of the laws that run once for each policy
+few = settings(many, max_examples=8)  # of the laws that run once for each policy
 
 
 def t4_nodes(gpus: int, cpu_milli: int = 96_000, memory_mib: int = 0, names: Iterable[str] = "n") -> Cluster:
@@ -396,7 +391,7 @@ def test_renaming_and_reordering_nodes_permutes_the_result_and_nothing_else(name
 
 
 @each_policy
-@few
+@settings(many, max_examples=3)
 @given(cluster=clusters(), tasks=traces(), seed=st.integers(0, 2**32))
 def test_the_same_seed_gives_the_same_result(name, cluster, tasks, seed):
     if tasks.gpu_demand_milli.sum() == 0 or cluster.gpu_capacity_milli == 0:
@@ -504,8 +499,8 @@ def kernel_says(kernel, world: World, task: int, node: int) -> tuple[int, int]:
     return int(score[node]), int(gpu_mask[node])
 
 
-@pytest.mark.parametrize("num_slots", [4, 2**12])
-@pytest.mark.parametrize("name", ["fgd", "pwr", "pwr-target", "joint", "bid", "bid:300:1.5"])
+@pytest.mark.parametrize(("name", "num_slots"), [("fgd", 2**12), ("pwr", 2**12), ("pwr-target", 4), ("joint", 2**12),
+                                                 ("bid", 4), ("bid:300:1.5", 2**12)])
 @few
 @given(case=cases())
 def test_a_score_with_a_worth_is_place_look_and_take_back(name, num_slots, case):
@@ -582,7 +577,7 @@ def test_random_uses_all_gpus_and_another_seed_is_another_run():
                for seed, run in enumerate(runs[:3]))  # the policy's own stream leaves the workload alone
 
 
-@pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (3, 2), (4, 2), (4, 4), (3, 3)])
+@pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (4, 3)])
 def test_chance_uses_every_gpu_of_every_node_equally_often(nodes, gpus):
     # a number of 62 bits is high * 2**31 + low; of 24 * 12 such numbers each of the nodes * gpus places has its part
     cluster, tasks = t4_nodes(gpus, names="abcd"[:nodes]), one_task()
@@ -644,20 +639,6 @@ def half_without_gpu(tasks: Tasks) -> Tasks:
     return tasks.take(np.concatenate([with_gpu, np.resize(without, len(with_gpu))]))
 
 
-def test_on_the_public_trace_with_the_most_vcpu_for_a_gpu_the_gpus_are_still_the_fullest():
-    files = [find_data("openb/openb_node_list_gpu_node.csv"), find_data("openb/openb_pod_list_gpushare100.csv"),
-             find_reference("pwr/arrivals/gpushare100.json.gz")]
-    if None in files:
-        pytest.skip("openb or its recorded arrivals are not here")
-    cluster = read_nodes(files[0])
-    tasks = read_tasks(files[1])
-    blind = replace(policy_of("joint"), load_of=("gpu",))
-    arrivals = read_arrivals(files[2], recorded_seeds(files[2])[-1], cluster, tasks)
-    runs = [inflate(cluster, tasks, policy, arrivals=arrivals, power="package", until=1.0)
-            for policy in ("joint", blind)]
-    assert runs[0].curve.equals(runs[1].curve) and runs[0].assignments.equals(runs[1].assignments)
-
-
 def test_joint_puts_room_first_when_the_vcpu_run_out_before_the_gpus():
     cluster = default_cluster()
     tasks = half_without_gpu(default_tasks())
@@ -702,7 +683,7 @@ def test_what_has_stages_of_its_own_is_no_part_of_another(name):
         policy_of(name)
 
 
-@pytest.mark.parametrize(("percent", "num_gpus"), [(7, 3), (28, 3), (17, 5), (14, 7), (50, 2)])
+@pytest.mark.parametrize(("percent", "num_gpus"), [(7, 3), (14, 7), (50, 2)])
 def test_a_load_is_the_decimal_that_was_written(percent, num_gpus):
     # in floating point 0.07 * 3000 is a little above 210, and 210 milli-GPU in use would not do
     cluster, tasks = t4_nodes(num_gpus), one_task(0, 10)

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster
+from sched_lab.lab.jit import first_class, njit, quiet
 from sched_lab.online import inflation, score_index
 from sched_lab.online.model import (
     AS_IS,
@@ -21,11 +22,10 @@ from sched_lab.online.model import (
 from sched_lab.online.policies import ARITHMETICS, POLICIES, policy_of
 from sched_lab.traces import Tasks, target_workload, task_classes
 
-MIXES = ["pwr-fgd:0.1", "pwr-fgd:0.5", "bestfit-pwr:0.3", "random-fgd:0.4", "pwr-random:0.7",
-         "gpu-packing-gpu-clustering:0.5", "pwr-pwr-target:0.2", "pwr-joint-late:0.9",
+MIXES = ["pwr-fgd:0.1", "bestfit-pwr:0.3", "random-fgd:0.4", "pwr-random:0.7", "pwr-joint-late:0.9",
          "pwr@0.3@pwr-fgd:0.5@0.6@fgd", "fgd@0.4@random@0.7@pwr-fgd:0.2"]
 many = settings(derandomize=True, deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-few = settings(many, max_examples=12)
+few = settings(many, max_examples=6)
 BLOCK = score_index.BLOCK
 Case = tuple[Cluster, Tasks, np.ndarray, PowerSettings]
 
@@ -95,7 +95,7 @@ def test_the_index_changes_nothing(name, case, arithmetic):
     assert_equal(case, policy_of(name, arithmetic))
 
 
-@pytest.mark.parametrize("name", ["fgd", "pwr-fgd:0.1", "bestfit-pwr:0.3", "random-fgd:0.4"])
+@pytest.mark.parametrize("name", ["fgd", "pwr-fgd:0.1", "random-fgd:0.4"])
 @given(cases())
 @few
 def test_classes_that_take_turns_on_one_row_change_nothing(name, case):
@@ -106,11 +106,10 @@ def test_classes_that_take_turns_on_one_row_change_nothing(name, case):
         assert_equal(case, policy_of(name))
 
 
-@pytest.mark.parametrize("max_groups", [2, 3, 8])
-@pytest.mark.parametrize("name", ["pwr-fgd:0.1", "pwr-pwr-target:0.5"])
+@pytest.mark.parametrize(("name", "max_groups"), [("pwr-fgd:0.1", 2), ("pwr-pwr-target:0.5", 3)])
 @given(cases())
 @few
-def test_too_few_groups_change_nothing(max_groups, name, case):
+def test_too_few_groups_change_nothing(name, max_groups, case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inflation, "MAX_GROUPS", max_groups)
         assert_equal(case, policy_of(name))
@@ -141,7 +140,6 @@ def marking_kernel(world, task, nodes, score, gpu_mask):
 @given(cases(), st.sampled_from([AS_IS, HUNDRED_IF_EQUAL, ONE_AT_RANDOM]))
 @many
 def test_a_kernel_of_ones_own_works_alone_and_in_company(case, normalise):
-    from sched_lab.lab.jit import njit
     own = Score(OWN.setdefault("kernel", njit(cache=False)(marking_kernel)), normalise)
     assert_equal(case, Policy("own", (own,), (1000,)))
     assert_equal(case, Policy("mixed", (own, *policy_of("pwr").scores), (300, 700)))
@@ -153,7 +151,6 @@ OWN: dict[str, object] = {}
 @given(cases(), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 7)), max_size=300), st.booleans())
 @few
 def test_what_the_index_knows_is_what_scoring_every_node_says(case, changes, is_mixed):
-    from sched_lab.lab.jit import first_class, quiet
     policy = policy_of("pwr-fgd:0.5" if is_mixed else "fgd")
     world = world_for(case)
     num_classes = len(world.demand.cpu_milli)

@@ -98,7 +98,7 @@ def test_who_serves_everything_saves_at_equal_service_what_arrivals_say(seed):
         assert np.allclose(printed, equal, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_least_power_is_that_of_the_linear_program(seed):
     rng = np.random.default_rng(seed)
     served, watts = rng.uniform(0.5, 1, (5, 1)), rng.uniform(100, 200, (5, 1))
