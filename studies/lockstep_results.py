@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from sched_lab.cluster import State, default_cluster, empty_state
-from sched_lab.lab.arrays import get_xp
+from sched_lab.lab.arrays import get_xp, to_device
 from sched_lab.online.inflation import play, sample_arrivals
 from sched_lab.online.lockstep import (
     SCRATCH_BYTES,
@@ -29,7 +29,7 @@ from sched_lab.online.lockstep import (
     setting_of,
 )
 from sched_lab.online.model import Placements, final_state, world_of
-from sched_lab.online.pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs, rooms_of
+from sched_lab.online.pairs import Rooms, fgd_pairs, is_feasible, pwr_pairs
 from sched_lab.online.policies import policy_of
 from sched_lab.power import power_of
 from sched_lab.traces import default_tasks, target_workload, task_classes
@@ -164,9 +164,12 @@ def half_full() -> State:
 
 
 def rooms_in(here: Setting, scale: int) -> Rooms:
-    """Rooms of so many half-full default clusters."""
+    """Rooms of so many half-full default clusters, on the device; residents do not count here."""
     state = State(*(np.concatenate([column] * scale) for column in half_full()))
-    return rooms_of(here.tables, here.type_of, state)
+    residents = np.zeros((here.tables.world.residents.shape[1], len(here.type_of)), np.int64)
+    gpu_left_milli = state.gpu_left_milli.T.copy()
+    columns = here.type_of, state.cpu_left_milli, gpu_left_milli, residents
+    return Rooms(*to_device(columns, here.tables.xp))
 
 
 PAIR_SCORES = {"fgd": fgd_pairs, "pwr": pwr_pairs}

@@ -64,7 +64,7 @@ from .pairs import (
 )
 from .policies import policy_of
 
-__all__ = ['Runs', 'DeviceSettings', 'simulate_together']
+__all__ = ['Runs', 'simulate_together']
 
 
 def parts_of(policy: Policy) -> tuple[Score, ...]:
@@ -635,19 +635,6 @@ def bytes_per_replica(tables: Tables, num_parts: int, num_nodes: int, num_arriva
     return num_nodes * (known + state) + 48 * num_arrivals
 
 
-class Draw(NamedTuple):
-    """The random part of a replica, which all policies share.
-
-    Parameters
-    ----------
-    task_row : (arrivals,) rows of the trace, in order
-    order : (nodes,) rows of the cluster, in the order in which ties are broken
-    """
-
-    task_row: Integers
-    order: Integers
-
-
 MOST_NODE_W = 100_000  # scores in milliwatts stay far below `WIDE`
 
 
@@ -691,7 +678,7 @@ def setting_of(cluster: Cluster, tasks: Tasks, model: Power, xp: Any) -> Setting
 
 
 def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]],
-                 draws: Mapping[int, Draw]) -> Iterator[tuple[Integers, Integers, Floats]]:
+                 draws: Mapping[int, Arrivals]) -> Iterator[tuple[Integers, Integers, Floats]]:
     """Let replicas whose policies have the same scores and equally many stages go in lockstep.
 
     Parameters
@@ -711,7 +698,7 @@ def run_together(setting: Setting, replicas: Sequence[tuple[Policy, int]],
     columns = arrival_columns(xp, [setting.class_of[draw.task_row] for draw in drawn],
                               [setting.tasks.memory_mib[draw.task_row] for draw in drawn],
                               [seed for _, seed in replicas])
-    order = np.stack([draw.order for draw in drawn])
+    order = np.stack([np.argsort(draw.node_rank, kind="stable") for draw in drawn])
     node_type = xp.asarray(setting.type_of[order])
     memory_mib = xp.asarray(setting.cluster.memory_mib[order])
     states = empty_states(tables, rules.parts, node_type, memory_mib)
@@ -741,27 +728,11 @@ def groups_of(replicas: Sequence[tuple[Policy, int]], at_once: int) -> Iterator[
             yield members[start:start + at_once]
 
 
-class DeviceSettings(NamedTuple):
-    """Where a lockstep runs, and how much of it at once.
-
-    Parameters
-    ----------
-    name : "cpu" or "cuda" (`get_xp`)
-    at_once : number of replicas in lockstep; as many as fit if not given (on a CPU at most
-        `CPU_AT_ONCE`)
-    max_bytes : memory to take on the device; half of what is free if not given
-    """
-
-    name: str = "cpu"
-    at_once: int | None = None
-    max_bytes: int | None = None
-
-
 def simulate_together(cluster: Cluster, tasks: Tasks,
                       policies: str | Policy | Sequence[str | Policy] = "fgd",
                       seeds: Sequence[int] | Mapping[int, str | Arrivals] = (0,), *,
-                      device: str | DeviceSettings = "cpu", until: float | None = None,
-                      power: str | PowerSettings = "eq1") -> Runs:
+                      device: str = "cpu", at_once: int | None = None,
+                      until: float | None = None, power: str | PowerSettings = "eq1") -> Runs:
     """Run `inflate` for every policy and seed, many replicas in lockstep, with equal results.
 
     Parameters
@@ -769,41 +740,39 @@ def simulate_together(cluster: Cluster, tasks: Tasks,
     cluster, tasks, until, power : as `inflate`
     policies : names or policies, in exact arithmetic; each meets the workload of every seed
     seeds : workloads to draw with replacement; or what `inflate` takes as arrivals, by seed
-    device : where it runs, or the name of that
+    device : "cpu" or "cuda"
+    at_once : replicas in lockstep; as many as fit into half of the free memory if not given, on a
+        CPU at most `CPU_AT_ONCE`
 
     Raises
     ------
     InputError : a policy has no array form, no such device, or too many replicas at once for its
         memory
     """
-    where = DeviceSettings(device) if isinstance(device, str) else device
     settings = PowerSettings(power) if isinstance(power, str) else power
-    xp = get_xp(where.name)
+    xp = get_xp(device)
     names = [policies] if isinstance(policies, str | Policy) else policies
     chosen = [policy_of(name) if isinstance(name, str) else name for name in names]
     if not (chosen and len(seeds)):
         raise InputError("a lockstep needs a policy and a seed", mend="give one of each, or more")
     arrivals = seeds if isinstance(seeds, Mapping) else dict.fromkeys(seeds, "replacement")
-    draws = {}
-    for seed, how in arrivals.items():
-        drawn = arrivals_of(cluster, tasks, seed, until, how)
-        draws[seed] = Draw(drawn.task_row, np.argsort(drawn.node_rank, kind="stable"))
+    draws = {seed: arrivals_of(cluster, tasks, seed, until, how) for seed, how in arrivals.items()}
     replicas = [(policy, seed) for policy in chosen for seed in seeds]
     setting = setting_of(cluster, tasks, settings.of(cluster), xp)
     num_parts = max(len(parts_of(policy)) for policy in chosen)
     num_arrivals = max(len(draw.task_row) for draw in draws.values())
     each = bytes_per_replica(setting.tables, num_parts, len(cluster), num_arrivals)
-    most = free_bytes(xp) // 2 if where.max_bytes is None else where.max_bytes
-    at_once = that_fit(each, most, where.at_once and min(where.at_once, len(replicas)))
-    if not where.at_once and not hasattr(xp, "cuda"):
-        at_once = min(at_once, CPU_AT_ONCE)
+    fitting = that_fit(each, free_bytes(xp) // 2, at_once and min(at_once, len(replicas)))
+    if not at_once and not hasattr(xp, "cuda"):
+        fitting = min(fitting, CPU_AT_ONCE)
     results: dict[int, Replica] = {}
     with progress_bar("runs in lockstep", 0, len(replicas)) as advance:
-        for members in groups_of(replicas, at_once):
+        for members in groups_of(replicas, fitting):
             found = run_together(setting, [replicas[i] for i in members], draws)
             for i, (node, gpu_mask, curve) in zip(members, found, strict=True):
                 policy, seed = replicas[i]
-                rows, order = draws[seed]
+                rows = draws[seed].task_row
+                order = np.argsort(draws[seed].node_rank, kind="stable")
                 placements = Placements(rows, in_file_order(order, node), gpu_mask)
                 check_placements(cluster, tasks, placements)
                 about = about_run(cluster, policy, seed, len(rows), until, arrivals[seed], settings)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..lab.arrays import Array, Integers, put, to_device
-from ..cluster import WHOLE_GPU_MILLI, Cluster, State
+from ..cluster import WHOLE_GPU_MILLI, Cluster
 from ..frag import Target
 from .fgd import fgd_points
 from .foresight import full_price
@@ -140,23 +140,6 @@ def empty_rooms(tables: Tables, node_type: Array) -> Rooms:
     present = xp.astype(gpus < world.power.num_gpus[node_type][None, :], xp.int64)
     return Rooms(node_type, world.power.cpu_milli[node_type], WHOLE_GPU_MILLI * present,
                  xp.zeros((world.residents.shape[1], node_type.shape[0]), dtype=xp.int64))
-
-
-def rooms_of(tables: Tables, node_type: Integers, state: State,
-             residents: Integers | None = None) -> Rooms:
-    """Nodes in the given state, on the device of the tables.
-
-    Parameters
-    ----------
-    node_type : (nodes,) from `node_types`
-    state : what is left on each node
-    residents : (nodes, kinds) tasks of each kind of GPU request, none if not given; only
-        GpuClustering asks
-    """
-    if residents is None:
-        residents = np.zeros((len(node_type), tables.world.residents.shape[1]), np.int64)
-    columns = (node_type, state.cpu_left_milli, state.gpu_left_milli.T.copy(), residents.T.copy())
-    return Rooms(*to_device(columns, tables.xp))
 
 
 def count(xp: Any, marks: Array) -> Array:

@@ -24,8 +24,8 @@ from sched_lab.online.model import (
     with_limits,
     world_to_ask,
 )
+from sched_lab.online.pairs import Rooms, node_types, tables_of
 from sched_lab.online.pairs import is_feasible as is_feasible_in_pairs
-from sched_lab.online.pairs import node_types, rooms_of, tables_of
 from sched_lab.power import power_of
 from sched_lab.traces import task_classes
 from tests.online.test_policies import clusters, many, traces
@@ -106,7 +106,8 @@ def test_the_array_form_is_the_same_table(cluster, tasks, data):
         amount[...] = amount * data.draw(st.integers(0, 10)) // 10
     node_type, _ = node_types(power, cluster)
     task, node = np.divmod(np.arange(len(classes) * len(cluster)), len(cluster))
-    rooms = rooms_of(tables, node_type[node], type(world.state)(*(amount[node] for amount in world.state)))
+    left = world.state.cpu_left_milli[node], world.state.gpu_left_milli[node].T
+    rooms = Rooms(node_type[node], *left, np.zeros((world.residents.shape[1], len(node)), np.int64))
     assert is_feasible_in_pairs(tables, rooms, task).tolist() == [
         bool(is_feasible(world, one, at)) for one, at in zip(task.tolist(), node.tolist(), strict=True)]
 

@@ -16,7 +16,6 @@ from sched_lab.online import lockstep as module
 from sched_lab.online.inflation import draw_gpus, inflate, nth_marked
 from sched_lab.online.lockstep import (
     WIDE,
-    DeviceSettings,
     bytes_per_replica,
     drawn_gpu,
     groups_of,
@@ -63,7 +62,7 @@ def check_case(case: Case, names, device, load_curve="step"):
 
 def test_many_runs_tell_whoever_watches_how_many_are_done(monkeypatch, capsys):
     cluster, tasks = toy_cluster(), toy_tasks()
-    together = {"seeds": range(3), "device": DeviceSettings(at_once=2)}
+    together = {"seeds": range(3), "at_once": 2}
     simulate_together(cluster, tasks, "fgd", **together)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("JPY_SESSION_NAME", "mine.ipynb")
@@ -143,7 +142,7 @@ def test_how_many_go_together_and_pairs_are_scored_at_once_changes_nothing(at_on
     names = ["pwr-fgd:0.1", "random", "pwr-fgd:0.9"]
     whole = simulate_together(twins(), toy_tasks(), names, range(4))
     monkeypatch.setattr(module, "SCRATCH_BYTES", scratch_bytes)
-    cut = simulate_together(twins(), toy_tasks(), names, range(4), device=DeviceSettings(at_once=at_once))
+    cut = simulate_together(twins(), toy_tasks(), names, range(4), at_once=at_once)
     assert whole.summary.equals(cut.summary)
     for one, other in zip(whole, cut, strict=True):
         assert_equal(one, other)
@@ -182,7 +181,7 @@ def test_what_is_not_possible_is_refused():
     with pytest.raises(InputError, match="no sampling 'shuffle'"):
         run(seeds={0: "shuffle"})
     with pytest.raises(InputError, match="0 replicas at once"):
-        run(device=DeviceSettings(at_once=0))
+        run(at_once=0)
 
 
 def test_a_policy_without_array_form_is_refused_by_name():
@@ -225,17 +224,18 @@ def test_a_node_whose_milliwatts_do_not_fit_is_refused():
         simulate_together(toy_cluster(), toy_tasks(), power=PowerSettings(gpu_power_w={"G2": (30, 25_000)}))
 
 
-def test_replicas_that_do_not_fit_are_refused_with_the_number_that_does():
+def test_replicas_that_do_not_fit_are_refused_with_the_number_that_does(monkeypatch):
     setting = setting_of(toy_cluster(), toy_tasks(), power_of(toy_cluster()), np)
     arrivals = {seed: Arrivals(np.arange(9), np.arange(4)) for seed in range(9)}
     each = bytes_per_replica(setting.tables, 1, 4, 9)
+    whole = simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals)
+    monkeypatch.setattr(module, "free_bytes", lambda _: 10 * each)
     with pytest.raises(InputError, match="ask for at most 5"):
-        simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, device=DeviceSettings("cpu", 9, 5 * each))
-    whole, cut = (simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, device=DeviceSettings(max_bytes=most))
-                  for most in (None, 5 * each))
-    assert whole.summary.equals(cut.summary)
+        simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, at_once=9)
+    assert whole.summary.equals(simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals).summary)
+    monkeypatch.setattr(module, "free_bytes", lambda _: each)
     with pytest.raises(InputError, match="smaller cluster"):
-        simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals, device=DeviceSettings(max_bytes=each - 1))
+        simulate_together(toy_cluster(), toy_tasks(), "fgd", arrivals)
 
 
 def test_the_memory_of_a_replica_is_about_what_is_said():
