@@ -16,7 +16,6 @@ from sched_lab.hadar.baselines import (
     fastest_shares,
     kinds_of,
     one_type_rate,
-    pick_by_priority,
     shortest_shares,
     shortest_shares_of_kinds,
 )
@@ -88,14 +87,6 @@ def plain_jobs(workers, spread=1.0):
     return jobs_of(np.ones((len(workers), 1)), 1e6, workers, spread=spread)
 
 
-def test_nobody_overtakes_the_head_of_yarns_line_but_tiresias_fills_up():
-    jobs = plain_jobs([3, 2, 1])
-    cluster = nodes_of([4])
-    # 3 of 4 GPUs are taken; two workers do not fit on the last one, one worker would
-    assert YarnCs().allocate(state_of(cluster, jobs)).job.tolist() == [0]
-    assert Tiresias().allocate(state_of(cluster, jobs)).job.tolist() == [0, 2]
-
-
 @pytest.mark.parametrize(("threshold_gpu_s", "service_gpu_s", "winner"), [
     (3600.0, 3600.0, 1), (3600.0, 3599.0, 0), (1e9, 3600.0, 0)])
 def test_much_service_sends_a_job_to_tiresias_second_queue(threshold_gpu_s, service_gpu_s, winner):
@@ -110,16 +101,6 @@ def test_tiresias_asks_queue_then_arrival_then_number():
                                        ([5.0, 5, 5], [0.0, 0, 0], 0), ([5.0, 1, 3], [3600.0, 3600, 0], 2)):
         state = state_of(cluster, jobs._replace(arrival_s=np.array(arrival_s)), service_gpu_s=np.array(service))
         assert Tiresias().allocate(state).job.tolist() == [winner]
-
-
-def test_tiresias_packs_and_gavel_fills_in_order_large_gangs_first():
-    gang = plain_jobs([2])
-    cluster = nodes_of([1, 3, 2])
-    assert Tiresias().allocate(state_of(cluster, gang)).node.tolist() == [2]
-    assert Gavel("sum").allocate(state_of(cluster, gang)).node.tolist() == [0, 1]
-    both = plain_jobs([1, 2])
-    cluster = nodes_of([2, 2])
-    assert [column.tolist() for column in Gavel("sum").allocate(state_of(cluster, both))] == [[0, 1], [1, 0], [1, 2]]
 
 
 def test_mixed_yarn_uses_the_last_gpus_but_none_on_which_the_job_cannot_run():
@@ -195,12 +176,6 @@ def test_gavels_order_is_priority_then_debt_then_share_and_the_first_has_the_fir
                 np.array(column, float)[:, None] for column in (share, received_s, deficit_s))
             now = gavel.allocate(state_of(cluster, jobs))
             assert now.job[now.node == 0].tolist() == [winner]
-
-
-def test_a_job_is_taken_once_and_never_where_it_cannot_run():
-    order = np.array([[0, 1], [0, 1]])
-    rate = np.array([[1.0, 1.0], [0.0, 1.0]])
-    assert pick_by_priority(order, np.array([1, 1]), rate, np.array([2, 2])).tolist() == [0, 1]
 
 
 def test_gangs_that_cannot_be_spread_wait_for_a_node():

@@ -1,5 +1,4 @@
-"""Theorem 2 on exact instances, its counterexamples and its repair; Theorem 3; what exact gangs can do on Fig. 1."""
-import math
+"""Theorem 2: every step of its repaired proof on exact instances, schedules by enumeration, the reserve; one round."""
 from itertools import product
 
 import numpy as np
@@ -12,9 +11,7 @@ from sched_lab.hadar.bounds import (
     SlottedWorkload,
     blocked_gang,
     check_theorem,
-    discrete_alpha,
     enumerate_schedules,
-    forked_utilisation,
     gang_mixes,
     gang_rounds,
     linear_optimum,
@@ -24,46 +21,11 @@ from sched_lab.hadar.bounds import (
     price_limits,
     primal_dual,
     random_slotted,
-    refused_job,
     reserved,
 )
-from sched_lab.hadar.model import figure_one
 from tests.hadar.cases import jobs_of
 
 # --- Theorem 2 -------------------------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("slots", [2, 3, 4, 5, 20])
-def test_as_printed_the_only_job_is_refused_from_four_slots_on(slots):
-    verdict = check_theorem(refused_job(slots), "printed")
-    assert (verdict.optimum, verdict.dual_start) == pytest.approx((1, slots / 4))
-    assert (verdict.start_is_low, verdict.bound_holds) == (slots <= 2, slots <= 3)  # 3/4 < 1: admitted
-    if slots >= 4:
-        assert (verdict.primal, verdict.admitted, verdict.ratio) == (0, 0, math.inf)
-
-
-@pytest.mark.parametrize(("speed", "breaks_printed", "breaks_discrete"), [(2, False, False), (8, True, False),
-                                                                         (32, True, True)])
-def test_a_blocked_gang_breaks_the_theorem_with_the_repaired_eta(speed, breaks_printed, breaks_discrete):
-    verdict = check_theorem(blocked_gang(speed))
-    assert (verdict.optimum, verdict.primal) == (pytest.approx(2 * speed), 1)
-    assert verdict.alpha == pytest.approx(math.log(8 * speed))
-    assert verdict.discrete_alpha == pytest.approx(2 * (math.sqrt(8 * speed) - 1))
-    assert verdict.start_is_low
-    assert (verdict.ratio > 2 * verdict.alpha) == breaks_printed
-    assert verdict.bound_holds != breaks_printed
-    assert (verdict.ratio > 2 * verdict.discrete_alpha) == breaks_discrete
-    assert not verdict.weak_duality
-    assert verdict.feasible_dual >= verdict.optimum
-    assert verdict.optimum <= verdict.proved_limit
-
-
-def test_a_reserve_price_leaves_nothing_blocked():
-    verdict = check_theorem(blocked_gang(32), reserve=True)
-    assert verdict.feasible_dual == verdict.dual >= verdict.optimum
-    # U_max 64, U_min 1/8, and a step of one GPU when the price is highest at one of two
-    assert verdict.discrete_alpha == pytest.approx(2 * (64 * 8 - 1))
-    assert verdict.optimum <= verdict.proved_limit
-
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 9999), gpus_per_node=st.sampled_from([2, 3, 4]), slots=st.integers(2, 3))
@@ -96,14 +58,6 @@ def test_the_reserve_is_what_the_largest_part_of_a_gang_needs():
     assert reserved(instance, schedules[:1]).tolist() == [2]  # single workers fit until the node is full
     run = primal_dual(instance, schedules, (0.5, 8.0), np.array([1]))
     assert run.final_price.tolist() == [[8.0]]  # one of two GPUs taken
-
-
-def test_discrete_steps_cost_more_the_larger_they_are():
-    shares = np.linspace(1e-6, 1, 50)
-    alphas = [discrete_alpha(5.0, share) for share in shares]
-    assert (np.diff(alphas) > 0).all()
-    assert alphas[0] == pytest.approx(5, rel=1e-4)
-    assert discrete_alpha(5.0, 0.0) == 5
 
 
 # --- schedules and P2 ------------------------------------------------------------------------------------------------
@@ -156,19 +110,6 @@ def test_without_integrality_halves_of_schedules_may_be_taken():
     assert linear_optimum(problem) == pytest.approx(3)
 
 
-def test_the_repaired_price_is_the_printed_one_over_the_slots():
-    instance = random_slotted(np.random.default_rng(5))
-    printed = price_limits(instance, "printed")
-    repaired = price_limits(instance)
-    assert repaired[0] == pytest.approx(printed[0] / instance.slots)
-    assert repaired[1] == printed[1] <= price_limits(instance, per_worker=False)[1]
-
-
-def test_the_proved_limit_is_four_thirds_of_the_discrete_alpha():
-    verdict = check_theorem(refused_job(4))  # U_max / U_min = 16, and the job takes the whole node at once
-    assert (verdict.discrete_alpha, verdict.primal, verdict.proved_limit) == pytest.approx((15, 1, 20))
-
-
 def test_alpha_is_at_least_one_also_if_no_job_is_admitted():
     instance = blocked_gang(2)
     run = primal_dual(instance, [enumerate_schedules(instance, job) for job in range(2)], (10.0, 20.0))
@@ -182,43 +123,7 @@ def test_prices_leave_out_types_on_which_a_job_cannot_run():
     assert price_limits(two) == (1 / 2 / (4 * 4), 2)
 
 
-def test_the_highest_price_is_of_a_worker_or_of_a_gang():
-    assert price_limits(blocked_gang(8))[1] == 8
-    assert price_limits(blocked_gang(8), per_worker=False)[1] == 16
-    assert check_theorem(blocked_gang(8), per_worker=False).alpha == pytest.approx(math.log(16 * 8))
-
-
-def test_limits_of_p2_are_capacities_slot_by_slot_and_one_schedule_for_each_job():
-    two = SlottedWorkload(2, np.array([2, 1]), np.array([1, 1]), np.ones((2, 2)), np.ones(2), np.zeros(2, int))
-    problem = packing(two, [enumerate_schedules(two, job) for job in range(2)])
-    assert problem.limit.tolist() == [2, 1, 2, 1, 1, 1]
-    assert problem.matrix.sum(axis=0).tolist() == [2] * 8  # one GPU in one slot, and one schedule
-
-
-# --- Theorem 3 and Fig. 1 --------------------------------------------------------------------------------------------
-
-@given(rounds=st.integers(1, 100), nodes=st.integers(1, 20))
-def test_forking_one_job_never_hurts_and_helps_only_if_there_is_more_than_a_round(rounds, nodes):
-    used = forked_utilisation(rounds, nodes)
-    assert (np.diff(used) >= 0).all()
-    assert used[0] == pytest.approx(1 / nodes)
-    assert (used[-1] > used[0] * (1 + 1e-9)) == (rounds > 1 and nodes > 1)
-
-
-def test_exact_gangs_need_six_rounds_on_the_motivating_example():
-    jobs = figure_one().jobs
-    gpus = np.array([2, 3, 1])
-    assert most_busy(jobs, gpus, 5) is None
-    assert most_busy(jobs, gpus, 6) == 28  # two jobs at a time, J1 in four rounds: 4 * 5 + 2 * 4
-    assert most_busy(jobs, gpus, 5, "mean") == 24  # 80%, not 26 of 30
-
-
-def test_a_mixed_gang_has_the_pace_of_its_slowest_worker():
-    jobs = figure_one().jobs
-    for pace, steps in (("slowest", 20), ("mean", 30)):  # J1 on V100, P100, K80: 40, 20, 30
-        ways = gang_rounds(jobs, np.array([1, 1, 1]), 1, pace)
-        assert ways.steps[ways.job == 0].tolist() == [steps]
-
+# --- one round ------------------------------------------------------------------------------------------------------
 
 def test_a_job_runs_in_one_way_a_round_and_only_where_it_can():
     rate = np.ones((1, 2))

@@ -20,7 +20,6 @@ from sched_lab.hadar.energy import (
     energy_of,
     holdings_of,
     line_s,
-    mean_front,
     watts_of,
     window_of,
 )
@@ -115,32 +114,6 @@ def test_the_validator_sees_what_is_wrong(broken):
     message = {"part": "parts are", "engine": "engine counted", "full": "the node has no such GPU"}[broken]
     with pytest.raises(ValueError, match=message):
         check_energy(run, watts, account)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("policy", ["hadar", "planned", "yarn-cs", "hadar-green:2", "planned-green:0.2"])
-def test_no_run_lies_below_the_bounds(policy, seed):
-    work = named(random_workload(100 + seed))
-    try:
-        run = simulate(work, policy)
-    except InputError as error:
-        assert "fits on no single GPU type" in str(error)
-        return
-    watts = watts_for(work)
-    for sleep in SLEEPS:
-        drawn_wh = energy_of(run, watts, sleep).whole_wh
-        draw = draw_of(work.cluster, watts, sleep)
-        assert energy_bound_wh(work, draw, run.ttd_s) <= drawn_wh * (1 + 1e-7)
-        front = mean_front(work, draw, np.array([0.0, 0.2, 2.0]))
-        assert front.mean_s(drawn_wh) <= run.jct_s.mean() * (1 + 1e-7)
-
-
-def test_the_bound_by_hand():
-    work, watts = two_jobs()
-    for ttd_s, off_kj, on_kj in ((2400.0, 960, 960), (3000.0, 912, 984), (3600.0, 864, 1008), (7200.0, 864, 1296)):
-        for sleep, kj in ((OFF, off_kj), (AWAKE, on_kj)):
-            assert np.isclose(energy_bound_wh(work, draw_of(work.cluster, watts, sleep), ttd_s) * 3.6, kj)
-    assert energy_bound_wh(work, Draw(watts.full_w, 0.0), 2399.0) == np.inf
 
 
 def test_the_line_is_the_least_over_all_orders_and_types():

@@ -1,4 +1,4 @@
-"""The fluid bound: closed forms, a dense program as oracle, and laws."""
+"""The fluid bound: a dense program as oracle, laws, and programs that are priced."""
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,13 +12,9 @@ from sched_lab.hadar import fluid
 from sched_lab.hadar.fluid import (
     best_prices,
     cheapest_times,
-    fluid_rows,
-    gpu_rows,
     makespan_bound_s,
     priced_fluid,
     shortest_fluid,
-    time_rows,
-    work_rows,
 )
 from sched_lab.hadar.model import Cluster, type_gpus
 from sched_lab.lab.frames import InputError
@@ -72,26 +68,6 @@ def test_more_work_never_lowers_the_bound_and_more_nodes_never_raise_it(seed):
     assert makespan_bound_s(larger, work.jobs) <= bound_s * (1 + 1e-7)
 
 
-def test_two_jobs_two_types_by_hand():
-    # 4a + (T - a) = 12 and 4 (T - a) + 2a = 12: a = 18/7, T = 30/7
-    bound_s, times_s = shortest_fluid(np.array([[4.0, 1], [4, 2]]), ONE, ONE, np.array([12.0, 12.0]))
-    assert bound_s == pytest.approx(30 / 7)
-    assert times_s == pytest.approx(np.array([[18, 12], [12, 18]]) / 7)
-
-
-def test_a_late_job_begins_late():
-    # the first job takes 3 s at once, the second 2 s from 10 s on
-    bound_s, _ = shortest_fluid(np.ones((2, 1)), ONE, np.array([1]), np.array([3.0, 2.0]), np.array([0.0, 10.0]))
-    assert bound_s == pytest.approx(12)
-    # together they arrive at 10 s, and share one GPU for 5 s
-    assert shortest_fluid(np.ones((2, 1)), ONE, np.array([1]), np.array([3.0, 2.0]), 10.0)[0] == pytest.approx(15)
-
-
-def test_the_bound_of_a_workload_knows_arrivals():
-    jobs = jobs_of([[1], [1]], [3, 2], arrival_s=[0, 10])
-    assert makespan_bound_s(nodes_of([1]), jobs) == pytest.approx(12)
-
-
 def test_steps_may_be_as_large_or_small_as_they_like():
     for unit in (1e-6, 1.0, 1e12):
         bound_s, _ = shortest_fluid(unit * np.array([[4.0, 1], [4, 2]]), ONE, ONE, unit * np.array([12.0, 12.0]))
@@ -137,22 +113,6 @@ def test_a_program_that_is_not_solved_is_no_bound(monkeypatch):
     monkeypatch.setattr(optimize, "linprog", lambda *args, **kwargs: failed)
     with pytest.raises(RuntimeError, match="not solved: out of time"):
         shortest_fluid(np.ones((1, 1)), np.array([1]), np.array([1]), np.ones(1))
-
-
-def test_the_rows_of_a_small_program_by_hand():
-    # one job of two workers, two types with 3 and 4 GPUs, 12 steps, from 5 s on
-    less, right = fluid_rows(np.array([[4.0, 1]]), np.array([2]), np.array([3, 4]), np.array([12.0]), np.array([5.0]))
-    assert less.toarray().tolist() == [[1, 1, -1], [2, 0, -3], [0, 2, -4], [-4, -1, 0]]
-    assert right.tolist() == [-5, -15, -20, -12]
-
-
-def test_rows_add_up_columns_of_a_job_and_of_a_type():
-    values = np.array([[1.0, 2], [3, 4], [5, 6]])
-    rate = np.array([[1.0, 10], [2, 20], [3, 30]])
-    workers = np.array([1, 2, 3])
-    assert (time_rows(3, 2) @ values.ravel()).tolist() == values.sum(axis=1).tolist()
-    assert (gpu_rows(workers, 2) @ values.ravel()).tolist() == (workers @ values).tolist()
-    assert (work_rows(rate) @ values.ravel()).tolist() == (rate * values).sum(axis=1).tolist()
 
 
 def random_program(seed):

@@ -1,6 +1,5 @@
 """Forked copies: plain re-implementations, and laws on random shares, nodes and models."""
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,17 +8,14 @@ from hypothesis import strategies as st
 
 from sched_lab.hadar.fork import (
     GPUS,
-    PMI,
     JobTracker,
     assign_nodes,
     chances,
     consolidate,
     copy_ids,
     divide_steps,
-    estimated_rate,
     first_weights,
     nodes_needed,
-    parent_of,
     pmi,
     refine,
     serving_order,
@@ -31,14 +27,6 @@ from tests.hadar.cases import workload_of
 
 # --- copies and shares -----------------------------------------------------------------------------------------------
 
-@given(st.integers(1, 50), st.integers(1, 9), st.data())
-def test_no_two_copies_have_the_same_number_and_each_knows_its_parent(most, num_copies, data):
-    parents = data.draw(st.lists(st.integers(0, most - 1), min_size=1, max_size=5, unique=True))
-    ids = {parent: copy_ids(parent, num_copies, most) for parent in parents}
-    assert len({copy for copies in ids.values() for copy in copies}) == len(parents) * num_copies
-    assert all(parent_of(copy, most) == parent for parent, copies in ids.items() for copy in copies)
-
-
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))
 def test_shares_are_whole_complete_and_less_than_a_step_from_their_quota(remaining, rates):
     share = divide_steps(remaining, rates)
@@ -48,33 +36,11 @@ def test_shares_are_whole_complete_and_less_than_a_step_from_their_quota(remaini
     assert not share[np.array(rates) == 0].any()
 
 
-@given(st.integers(0, 10_000), st.lists(st.integers(1, 20), min_size=1, max_size=6))
-def test_faster_nodes_never_get_fewer_steps(remaining, rates):
-    share = divide_steps(remaining, sorted(rates, reverse=True)).tolist()
-    assert all(faster >= slower for faster, slower in pairwise(share))
-
-
 # --- one model again -------------------------------------------------------------------------------------------------
 
 numbers = st.floats(-100, 100)
 models = st.lists(st.tuples(numbers, numbers, st.integers(0, 50)), min_size=1, max_size=5).filter(
     lambda copies: any(steps for _, _, steps in copies))
-
-
-@given(models, st.booleans())
-def test_an_average_lies_between_the_copies_that_have_done_something(copies, equal):
-    weights = [(np.array([a]), np.array([[b]])) for a, b, _ in copies]
-    one, two = consolidate(weights, [steps for *_, steps in copies], equal=equal)
-    ran = [(a, b) for a, b, steps in copies if steps]
-    assert one.shape == (1,) and two.shape == (1, 1)
-    assert min(a for a, _ in ran) - 1e-9 <= one[0] <= max(a for a, _ in ran) + 1e-9
-    assert min(b for _, b in ran) - 1e-9 <= two[0, 0] <= max(b for _, b in ran) + 1e-9
-
-
-def test_weights_count_by_steps_and_those_of_idle_copies_not_at_all():
-    copies = [(np.array([1.0]),), (np.array([5.0]),), (np.array([np.nan]),)]
-    assert consolidate(copies, [300, 100, 0])[0] == pytest.approx(2)  # (300 * 1 + 100 * 5) / 400
-    assert consolidate(copies, [300, 100, 0], equal=True)[0] == pytest.approx(3)
 
 
 def test_the_tracker_adds_steps_of_all_copies_of_a_job_and_of_no_other():
@@ -106,20 +72,6 @@ def test_the_tracker_averages_as_it_is_told(equal, weight):
 
 
 # --- estimates -------------------------------------------------------------------------------------------------------
-
-def test_half_the_pcie_is_half_the_rate_from_version_4_on_only():
-    job = {"batch": 1.0, "model_weight": 1.0, "dataset_size": 1.0}
-    for name, gpu in GPUS.items():
-        ratio = estimated_rate(gpu, **job) / estimated_rate(gpu, **job, pcie4_scaling=1.0)
-        assert ratio == (2 if name in ("RTX3090", "A2000") else 1)
-
-
-@given(st.sampled_from(sorted(PMI)), st.floats(0.1, 500), st.floats(1, 4), st.floats(1, 4))
-def test_for_one_job_only_index_and_pcie_tell_nodes_apart(formula, batch, weight, size):
-    fast, slow = (estimated_rate(GPUS[name], batch=batch, model_weight=weight, dataset_size=size, formula=formula)
-                  for name in ("V100", "K80"))
-    assert fast / slow == pytest.approx(pmi(GPUS["V100"], formula) / pmi(GPUS["K80"], formula))
-
 
 def test_an_unmeasured_rate_takes_the_correction_of_its_job_or_else_of_all():
     estimate = np.array([[2.0, 1.0, 4.0], [1.0, 1.0, 1.0]])
@@ -162,14 +114,6 @@ def test_copies_choose_as_in_a_plain_loop(rate, random):
     assert assign_nodes(order, np.array(rate, float)).tolist() == plain_assignment(order, rate)
 
 
-@given(rates)
-def test_a_node_is_without_a_job_only_if_no_job_can_run_on_it(rate):
-    owner = assign_nodes(range(len(rate)), np.array(rate, float))
-    speed = np.array(rate, float)
-    assert ((owner >= 0) == (speed > 0).any(axis=0)).all()
-    assert all(speed[job, node] > 0 for node, job in enumerate(owner) if job >= 0)
-
-
 @given(st.integers(1, 3000), st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_needed_nodes_suffice_and_one_fewer_would_not(remaining, speeds):
     rate = np.array(speeds, float)
@@ -178,20 +122,6 @@ def test_needed_nodes_suffice_and_one_fewer_would_not(remaining, speeds):
     assert kept.sum() >= remaining or needed.all()
     assert kept.sum() - kept.min() < remaining
     assert needed.all() or rate[needed].min() >= rate[~needed].max()
-
-
-def test_a_node_on_which_the_job_cannot_run_is_never_needed():
-    assert nodes_needed(501, np.array([3.0, 0, 2]), 100.0).tolist() == [True, False, True]  # and 500 it will be
-
-
-@pytest.mark.parametrize(("order", "rates", "left", "queue"), [
-    # alone they take 600 and 1200 s; after 360 s, 300 and 1200 s are left: 600 / 660 = 0.91 against 1200 / 1560 = 0.77
-    ("density", [[3, 1], [3, 1]], [900, 3600], [0, 1]), ("longest", [[3, 1], [3, 1]], [900, 3600], [1, 0]),
-    # 900 steps at 3 are 300 s, 2400 at 12 are 200 s; on the slow node the second would be the longer one
-    ("longest", [[3, 1], [12, 1]], [900, 2400], [0, 1])])
-def test_density_prefers_what_is_nearly_done_and_length_what_is_not(order, rates, left, queue):
-    jobs = workload_of([1800, 3600], rates).jobs
-    assert serving_order(jobs, np.arange(2), np.array(left, float), 360.0, order).tolist() == queue
 
 
 # --- does it train? --------------------------------------------------------------------------------------------------

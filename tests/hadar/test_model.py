@@ -19,18 +19,15 @@ from sched_lab.hadar.model import (
     check_simulation,
     figure_one,
     gpus_in_use,
-    nothing_runs,
-    read_throughputs,
     read_workload,
     round_rate,
     toy_workload,
-    type_gpus,
     workers_that_fit,
 )
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.simulation import run_copies, run_rounds
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import jobs_of, nodes_of, random_gangs, random_workload
+from tests.hadar.cases import jobs_of, random_gangs, random_workload
 
 
 def places_of(table: np.ndarray) -> dict[int, dict[int, int]]:
@@ -97,11 +94,6 @@ def test_a_gang_fits_if_some_allocation_is_allowed(problem):
         possible = {int(row.sum()) for row in rows if plain_pace(cluster, jobs, job, row) > 0}
         assert most[job] == max(possible, default=0)
         assert possible == set(range(1, int(most[job]) + 1))  # a smaller gang fits too
-
-
-def test_gpus_are_counted_by_type_even_if_a_type_is_not_there():
-    assert type_gpus(nodes_of([1, 2, 4], [2, 0, 2]), 4).tolist() == [2, 0, 5, 0]
-    assert len(nothing_runs().job) == 0
 
 
 # --- what is no list of places ---------------------------------------------------------------------------------------
@@ -199,19 +191,6 @@ def test_a_gang_that_needs_two_nodes_is_read_if_it_can_be_spread(tmp_path):
     texts = {"throughputs": "key,workers,v,k\nLM,3,5,1\n", "jobs": "name,arrival_s,steps,workers,model\na,0,10,3,LM\n"}
     workload = read_texts(tmp_path, **texts)
     check_allocation(workload.cluster, workload.jobs, allocation_of({0: {0: 2, 1: 1}}))
-
-
-def test_an_absent_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="there is no such file"):
-        read_throughputs(tmp_path / "speeds.csv")
-
-
-def test_the_toy_runs_as_its_chapter_says():
-    toy = toy_workload()
-    words = {"packed": allocation_of({1: {2: 4}}), "spread": allocation_of({1: {0: 2, 1: 2}})}
-    seconds = {name: 18_000 / round_rate(toy.cluster, toy.jobs, at)[1] for name, at in words.items()}
-    assert seconds == {"packed": 1125, "spread": 500}
-    assert toy.jobs.weight.tolist() == [1, 1, 1, 2, 1, 1] and toy.num_gpus == 8
 
 
 # --- whole runs ------------------------------------------------------------------------------------------------------

@@ -13,13 +13,11 @@ from sched_lab.hadar.primal_dual import (
     branch,
     density,
     find_alloc,
-    is_same,
     largest_first,
     nowhere,
     payoff_of,
     price,
     price_limits,
-    reference_rate,
     serve,
     speeds_of,
     utility_scale,
@@ -71,19 +69,6 @@ def test_the_price_limits_of_jobs_under_way():
     low, high = price_limits(state, speeds, round_s=360.0, horizon_s=3600.0)
     assert low == pytest.approx(min(1800 / (4320 - 100) / 20, 180 / (3600 - 360)) / (4 * 30))
     assert high == pytest.approx(1800 / 1520 / 2)
-
-
-def test_types_are_compared_packed_if_the_gang_is_ever_packed():
-    jobs = jobs_of([[2, 1]], workers=2)
-    assert reference_rate(jobs._replace(spread_rate=np.array([[1.0, 3.0]]))).tolist() == [[2, 1]]
-    assert reference_rate(jobs._replace(rate=np.zeros((1, 2)))).tolist() == [[2, 1]]
-
-
-@pytest.mark.parametrize(("node", "gpus", "same"), [
-    ([0, 2], [1, 3], True), ([2, 0], [3, 1], True), ([2, 0], [1, 3], False), ([0], [1], False),
-    ([0, 1], [1, 3], False), ([0, 3], [1, 3], False), ([0, 2, 1], [1, 3, 1], False)])
-def test_places_are_the_same_if_nodes_and_gpus_are(node, gpus, same):
-    assert is_same(at(node, gpus), at([0, 2], [1, 3])) == same
 
 
 def test_a_payoff_is_the_utility_left_over_minus_the_cost_of_a_round():

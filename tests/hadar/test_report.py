@@ -18,7 +18,7 @@ from sched_lab.hadar.policies import simulate
 from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, report_of, usage_frame
 from sched_lab.hadar.simulation import node_workload, run_rounds, summary
 from sched_lab.lab import reports as module
-from sched_lab.lab.frames import InputError, OutputError, read_json
+from sched_lab.lab.frames import InputError
 from tests.hadar.cases import FORKED, GANGS, jobs_of, named, nodes_of, random_workload
 
 
@@ -96,15 +96,6 @@ def test_no_copies_are_done_before_their_bound(seed, name):
     assert about["lower_bound_h"] * 3600 == pytest.approx(bound(workload, is_forked=True))
     assert about["mean_jct_bound_h"] is None
     assert bound(workload, is_forked=True) <= bound(workload) * (1 + 1e-9)
-
-
-def test_the_bound_with_copies_of_one_job_is_all_speeds_added():
-    single = node_workload("aws", "M-1")
-    per_s = single.jobs.rate[0, single.cluster.node_type]
-    assert bound(single, is_forked=True) == pytest.approx(120_000 / per_s.sum())
-    assert bound(single) == pytest.approx(120_000 / per_s.max())
-    about = report_of(single, "hadare").summary
-    assert about["lower_bound_h"] <= about["ttd_h"] < bound(single) / 3600  # copies beat any single node
 
 
 def test_the_bound_with_copies_counts_a_gang_by_its_workers():
@@ -186,29 +177,3 @@ def test_an_error_while_writing_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         done.write(tmp_path / "new" / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_is_there_gets_new_files_and_keeps_the_others(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    report_of(toy_workload(), "hadar").write(out)
-    (out / "notes.txt").write_text("mine")
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    tiresias = report_of(toy_workload(), "tiresias")
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "write_json", fail)
-        with pytest.raises(KeyboardInterrupt):
-            tiresias.write(out)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    tiresias.write(out)
-    assert read_json(out / "summary.json")["policy"] == "tiresias" and (out / "notes.txt").read_text() == "mine"
-    assert {path.name for path in out.iterdir()} == before.keys()
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "out").write_text("")
-    with pytest.raises(OutputError, match="not a folder"):
-        report_of(toy_workload()).write(tmp_path / "out")

@@ -1,5 +1,4 @@
 """The paper's workload: the reference's bounds on Gavel's speeds, the synthetic table, laws of the draw, bad input."""
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,6 @@ from sched_lab.hadar.workload import (
     GAVEL_TYPES,
     GPU_HOURS,
     MODELS,
-    _gang,
     default_throughputs,
     draw_workload,
     keys_of,
@@ -74,12 +72,6 @@ def test_the_synthetic_table_obeys_its_laws():
             assert (np.diff(rates, axis=0) < 0).all()
 
 
-def test_keys_come_with_small_batches_first_and_only_of_the_model():
-    assert keys_of(SPEEDS, "LM", 4) == [f"LM (batch size {batch})" for batch in (10, 20, 40)]
-    assert keys_of(SPEEDS, "ResNet-18", 1) == [f"ResNet-18 (batch size {batch})" for batch in (32, 64, 128)]
-    assert keys_of(SPEEDS, "CycleGAN", 2) == keys_of(SPEEDS, "ResNet", 1) == []
-
-
 # --- laws of the draw ------------------------------------------------------------------------------------------------
 
 @settings(max_examples=30, deadline=None)
@@ -110,25 +102,10 @@ def test_a_longer_draw_begins_like_a_shorter_one(seed, gangs):
     assert long.job_name[:10] == short.job_name and (long.jobs.steps[:10] == short.jobs.steps).all()
 
 
-def test_gangs_have_their_shares():
-    # in 3.9 parts, S and L have 0.3 gangs each, M none, and XL the 0.2 that run everywhere: 0.8 / 3.9 = 0.205
-    workers = draw_workload(SPEEDS, 3, num_jobs=20_000).jobs.workers
-    assert (workers > 1).mean() == pytest.approx(0.8 / 3.9, abs=0.012)
-    assert (workers == 4).sum() / (workers == 8).sum() == pytest.approx(3, rel=0.15)
-
-
 def test_shares_of_gangs_add_up_and_philly_counts_the_published_jobs():
     assert all(sum(shares.values()) == pytest.approx(1, abs=1e-9) for shares in GANGS.values())
     jobs = {1: 25_304, 2: 665, 4: 3076, 8: 4147}  # of Gavel's philly_job_distribution.pickle
     assert GANGS["philly"] == {size: round(count / sum(jobs.values()), 6) for size, count in jobs.items()}
-
-
-def test_a_draw_beyond_all_shares_is_the_largest_gang():
-    class Last(random.Random):
-        def random(self):
-            return 0.999999
-
-    assert _gang(Last(0), {1: 0.5, 2: 0.25, 4: 0.24}) == 4  # shares that add up to less, by rounding or otherwise
 
 
 def test_a_gang_that_was_not_measured_becomes_one_worker():

@@ -29,13 +29,12 @@ from sched_lab.online.bounds import (
     power_question,
     price_bound,
     program_of,
-    reachable,
     safe_lower_bound,
 )
 from sched_lab.online.inflation import SAMPLINGS, inflate
 from sched_lab.online.model import check_placements, final_state
 from sched_lab.online.policies import POLICIES
-from sched_lab.power import CPU_POWER_W, cpu_power_w, datacenter_power_w, gpu_power_w, power_of
+from sched_lab.power import CPU_POWER_W, datacenter_power_w, power_of
 from sched_lab.traces import Arrivals, Tasks, admits, toy_tasks
 
 NAMES = [*POLICIES, "pwr-fgd:0.1"]
@@ -250,10 +249,6 @@ def test_the_lines_lie_below_the_curve_and_touch_its_ends():
         assert highest[[0, -1]] == pytest.approx(curve[[0, -1]], abs=1e-6)
 
 
-def test_sums_are_those_of_some_of_the_amounts():
-    assert reachable(np.array([3, 3, 5]), 8).tolist() == [0, 3, 5, 6, 8]
-
-
 def test_nothing_arrives_nothing_asks_for_a_gpu_nothing_can_host():
     cluster = toy_cluster()
     tasks = toy_tasks()
@@ -276,35 +271,6 @@ def test_nothing_arrives_nothing_asks_for_a_gpu_nothing_can_host():
 def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match="choose one of aggregated, patterns"):
         grar_upper_bound(toy_cluster(), toy_tasks(), np.arange(9), method="simplex")
-
-
-def test_the_curves_are_those_of_the_power_model():
-    cluster = toy_cluster()
-    for curve in ("step", "linear", "concave"):
-        power = power_of(cluster, "package", load_curve=curve)
-        question = power_question(kinds_of(cluster, toy_tasks(), np.arange(9)), power)
-        for kind, node in enumerate(question.kinds.node):
-            left = np.full(max(1, cluster.num_gpus[node]), 1000)
-            assert question.watts.idle_gpus_w[kind] == gpu_power_w(power, node, left)
-            for used in (0, 1, 500, 8000):
-                assert question.watts.cpu_w[kind][used] == cpu_power_w(power, node, cluster.cpu_milli[node] - used)
-
-
-def test_single_nodes_tell_more_than_melted_ones():
-    """Half an ant, shares of 500 and 700: the melted node serves 1000, contents at most 850, in hundreds 800; 700 fit.
-
-    Three shares of 700 on bee: 135 W idle and 360 W for three GPUs; 12 of 32 vCPU of 105 W if it could be melted.
-    Contents: four of them are the cheapest, (4 * 120 + 105) / 4 = 146.25 W each.
-    """
-    cluster = toy_cluster()
-    tasks = toy_tasks()
-    half_ant = replace(cluster.take(np.array([0])), num_gpus=np.array([1]))
-    served = [grar_upper_bound(half_ant, tasks, np.array([0, 7]), method=method) for method in METHODS]
-    assert served == [1000 / 1200, 800 / 1200]
-    bee = cluster.take(np.array([1]))
-    watts = [eopc_lower_bound_w(bee, tasks, np.array([7, 7, 7]), method=method) for method in METHODS]
-    assert watts == pytest.approx([534.375, 573.75], abs=1e-3)
-    assert optimal_placement(bee, tasks, np.array([7, 7, 7]), power_of(bee)).value == 600
 
 
 @pytest.mark.parametrize(("sampling", "until"), zip(SAMPLINGS, [None, 0.4], strict=True))

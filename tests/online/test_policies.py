@@ -28,11 +28,9 @@ from sched_lab.online.inflation import Run, inflate, sample_arrivals
 from sched_lab.online.model import (
     ONE_AT_RANDOM,
     RESOURCES,
-    Placements,
     Policy,
     Score,
     World,
-    check_placements,
     gpu_indices,
     is_feasible,
     world_of,
@@ -330,30 +328,6 @@ def test_the_node_of_smallest_rank_among_those_with_the_largest_sum_is_chosen(na
                 world.residents[node, world.demand.kind[class_of[row]]] += 1
 
 
-@settings(many, max_examples=100)
-@given(nodes=st.lists(st.tuples(st.booleans(), st.booleans(), *[st.integers(-460, 100)] * 3), min_size=1, max_size=7),
-       parts=st.lists(st.tuples(st.sampled_from([1, 50, 500, 950]), st.sampled_from([-1, 0, 100])), min_size=1,
-                      max_size=3))
-def test_one_decision_is_the_sum_by_hand_over_feasible_nodes_only(nodes, parts):
-    fits, has_memory, *scores = (np.array(column) for column in zip(*nodes, strict=True))
-    weights, normalise = (list(column) for column in zip(*parts, strict=True))
-    memory = inflation.empty_memory(1, len(nodes), len(parts))
-    memory.is_feasible[0] = fits
-    for part in range(len(parts)):
-        memory.score[part, 0] = scores[part]  # infeasible nodes have old scores, too: they must not count
-    feasible = np.flatnonzero(fits & has_memory).tolist()
-    chosen = inflation.choose(memory, 0, has_memory, np.array(weights), np.array(normalise), 0)
-    if not feasible:
-        assert chosen == -1
-        return
-    total = sum_by_hand([[int(s[n]) for n in feasible] for s in scores[:len(parts)]], weights, normalise)
-    assert chosen == feasible[total.index(max(total))]
-    added = np.zeros(len(nodes), np.int64)
-    for part in range(len(parts)):
-        inflation.add_points(added, memory.score[part, 0], fits & has_memory, weights[part], normalise[part])
-    assert added[feasible].tolist() == total
-
-
 @njit()
 def wants_gpu_0(world, task, nodes, score, gpu_mask):
     for node in nodes:
@@ -400,31 +374,6 @@ def test_the_same_seed_gives_the_same_result(name, cluster, tasks, seed):
     assert one.assignments.equals(two.assignments) and one.curve.equals(two.curve) and one.summary == two.summary
     drawn = sample_arrivals(cluster, tasks, seed)
     assert one.assignments["task_row"].tolist() == drawn.task_row.tolist()
-
-
-@many
-@given(case=cases())
-def test_feasible_means_that_some_set_of_gpus_passes_the_checker(case):
-    world, class_of = world_for(case)
-    made: list[tuple[int, int, int]] = []
-    for ledger, (row, chosen, gpus) in ledgers(case, case.run("fgd")):
-        ledger.write_to(world)
-        for node in range(len(case.cluster)):
-            has_memory = case.tasks.memory_mib[row] <= ledger.left[node][1]
-            says_yes = bool(is_feasible(world, class_of[row], node)) and has_memory
-            assert says_yes == ledger.is_feasible(row, node)
-            assert says_yes == any(passes(case, [*made, (row, node, mask)])
-                                   for mask in range(1 << int(case.cluster.num_gpus[node])))
-        if chosen >= 0:
-            made.append((row, chosen, sum(1 << gpu for gpu in gpus)))
-
-
-def passes(case: Case, made: list[tuple[int, int, int]]) -> bool:
-    try:
-        check_placements(case.cluster, case.tasks, Placements(*np.array(made, np.int64).T))
-    except ValueError:
-        return False
-    return True
 
 
 def states(case: Case) -> Iterator[tuple[World, np.ndarray]]:
@@ -548,17 +497,6 @@ def test_compiled_and_plain_python_place_alike(tmp_path):
     subprocess.run([sys.executable, "-c", script, file], check=True,
                    env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders})
     assert pickle.loads(file.read_bytes()) == results_of(seen)
-
-
-def test_chance_reaches_every_feasible_node_equally_often():
-    # of five nodes three can host; the die is all that decides, and 6 faces give each of the three two
-    memory = inflation.empty_memory(1, 5, 1)
-    memory.is_feasible[0] = fits = np.array([True, False, True, True, False])
-    chosen = [inflation.choose(memory, 0, np.ones(5, bool), np.array([1]), np.array([ONE_AT_RANDOM]), die)
-              for die in range(6)]
-    assert sorted(chosen) == sorted(np.repeat(np.flatnonzero(fits), 2))
-    memory.is_feasible[0] = False
-    assert inflation.choose(memory, 0, np.ones(5, bool), np.array([1]), np.array([ONE_AT_RANDOM]), 7) == -1
 
 
 @pytest.mark.parametrize(("gpus", "wanted"), [(0b10110, 1), (0b10110, 2), (0b111111, 3), (0b101, 2), (0, 0)])
@@ -691,14 +629,6 @@ def test_a_load_is_the_decimal_that_was_written(percent, num_gpus):
     below = percent * num_gpus  # tasks of 10 milli-GPU that make the load
     run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(below + 1, int), np.array([0])))
     assert run.assignments["gpu_list"].tolist() == ["0"] * below + ["1"]
-
-
-def test_weights_change_at_their_load_and_not_before():
-    # two GPUs and quarters of one; from the third task on a quarter of all GPU is in use
-    cluster, tasks = t4_nodes(2), one_task(gpu_milli=250)
-    policy = Policy("both", (Score(wants_gpu_0), Score(wants_gpu_1)), (1, 0), later=((0.25, (0, 1)),))
-    run = inflate(cluster, tasks, policy, arrivals=Arrivals(np.zeros(4, int), np.array([0])))
-    assert run.assignments["gpu_list"].tolist() == ["0", "0", "1", "1"]  # 2 x 250 of 2000 milli-GPU are a load of 0.25
 
 
 @many
