@@ -111,12 +111,24 @@ def watts_in(study: Study) -> tuple[GpuWatts, CpuWatts]:
                             for name, path in paths.items()))
 
 
-def problem_in(study: Study, trace: str) -> tuple[Cluster, Tasks]:
-    """Nodes and a trace of a study."""
+def files_in(study: Study, trace: str) -> tuple[Known, frozenset[str], Known]:
+    """Nodes of a study, the GPU models that they may have, and the tasks of a trace."""
     known = study.checksums
     models = frozenset(known_gpu_w(watts_in(study)[0]))
-    return (cluster_in((study.nodes, known["nodes"]), models),
-            tasks_in((study.traces[trace], known[f"trace {trace}"])))
+    return ((study.nodes, known["nodes"]), models,
+            (study.traces[trace], known[f"trace {trace}"]))
+
+
+def problem_in(study: Study, trace: str) -> tuple[Cluster, Tasks]:
+    """Nodes and a trace of a study."""
+    nodes, models, tasks = files_in(study, trace)
+    return cluster_in(nodes, models), tasks_in(tasks)
+
+
+def recorded_in(study: Study, trace: str, seed: int) -> Arrivals:
+    """Recorded workload of a study."""
+    recorded = study.arrivals[trace], study.checksums[f"arrivals {trace}"]
+    return arrivals_in(recorded, seed, *files_in(study, trace))
 
 
 def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
@@ -127,20 +139,13 @@ def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     study : what the run belongs to
     trace, policy, seed : of the run
     """
-    gpu_power_w, cpu_power_w = watts_in(study)
-    models = frozenset(known_gpu_w(gpu_power_w))
-    known = study.checksums
     options = study.options
-    nodes = (study.nodes, known["nodes"])
-    tasks = (study.traces[trace], known[f"trace {trace}"])
-    arrivals: str | Arrivals = options.get("sampling", "replacement")
-    if study.arrivals:
-        recorded = (study.arrivals[trace], known[f"arrivals {trace}"])
-        arrivals = arrivals_in(recorded, seed, nodes, models, tasks)
-    power = PowerSettings(options.get("power", "eq1"), gpu_power_w, cpu_power_w,
+    cluster, tasks = problem_in(study, trace)
+    arrivals = (recorded_in(study, trace, seed) if study.arrivals
+                else options.get("sampling", "replacement"))
+    power = PowerSettings(options.get("power", "eq1"), *watts_in(study),
                           options.get("load_curve", "step"))
-    run = inflate(cluster_in(nodes, models), tasks_in(tasks),
-                  policy_of(policy, options.get("arithmetic", "exact")), seed=seed,
+    run = inflate(cluster, tasks, policy_of(policy, options.get("arithmetic", "exact")), seed=seed,
                   until=options.get("until"), arrivals=arrivals, power=power)
     return on_grid(run.curve, study.step, options.get("until") or 1.0)
 
@@ -278,16 +283,10 @@ def check_study(study: Study, path: Path) -> None:
         raise InputError(
             f"the trace {min(missing)} has no recorded arrivals", file=path,
             mend="give a file for every trace under [arrivals], or leave [arrivals] out")
-    models = frozenset(known_gpu_w(watts_in(study)[0]))
-    known = study.checksums
-    nodes = (study.nodes, known["nodes"])
-    cluster_in(nodes, models)
-    for name, file in study.traces.items():
-        tasks = (file, known[f"trace {name}"])
-        tasks_in(tasks)
+    for trace in study.traces:
+        problem_in(study, trace)
         for seed in study.seeds if study.arrivals else ():
-            recorded = (study.arrivals[name], known[f"arrivals {name}"])
-            arrivals_in(recorded, seed, nodes, models, tasks)
+            recorded_in(study, trace, seed)
 
 
 def compare(runs: pd.DataFrame, baseline: str = "fgd") -> pd.DataFrame:
