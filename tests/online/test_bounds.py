@@ -273,7 +273,7 @@ def test_an_unknown_method_is_refused():
         grar_upper_bound(toy_cluster(), toy_tasks(), np.arange(9), method="simplex")
 
 
-@pytest.mark.parametrize(("sampling", "until"), zip(SAMPLINGS, [None, 0.4], strict=True))
+@pytest.mark.parametrize(("sampling", "until"), [*zip(SAMPLINGS, [None, 0.4], strict=True)])
 def test_no_policy_serves_more_than_the_bound_of_its_seed(sampling, until):
     cluster = toy_cluster()
     tasks = toy_tasks()
