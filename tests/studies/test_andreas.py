@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.lab.frames import read_frame, read_sidecar
-from studies.andreas import CELLS, CLAIMS, EXPERIMENTS, FIGURES, by_greedy, cells, costs
+from sched_lab.lab.frames import read_frame
+from studies.andreas import CELLS, CLAIMS, EXPERIMENTS, by_greedy, cells, costs
 from studies.reproduction import Workplace, claims_frame, moved_claims
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
@@ -14,15 +14,6 @@ RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 
 def stored(path: str) -> pd.DataFrame:
     return read_frame(RESULTS / path)
-
-
-def test_every_stored_frame_belongs_to_one_experiment_that_its_sidecar_names():
-    frames = [frame for one in EXPERIMENTS.values() for frame in one.frames]
-    assert sorted(frames) == sorted(f"andreas/{path.name}" for path in (RESULTS / "andreas").glob("*.csv"))
-    for one in EXPERIMENTS.values():
-        for frame in one.frames:
-            made = {"made by": f"sched-lab reproduce andreas {one.name}", **one.parameters}
-            assert read_sidecar(RESULTS / frame)["parameters"] == made
 
 
 @pytest.mark.parametrize(("name", "cell"), [
@@ -50,11 +41,8 @@ def test_frames_are_those_that_an_experiment_promises(tmp_path, monkeypatch):
             assert list(frame) == list(stored(path)) and len(frame) == 3
 
 
-def test_claims_are_decided_from_what_is_stored():
+def test_the_deviation_from_the_real_cost_is_that_of_the_book():
     decided = claims_frame(CLAIMS, stored)
-    assert len(decided) == 17 and decided["claim"].is_unique
-    assert decided["status"].value_counts().to_dict() == {
-        "direction only": 5, "not testable": 3, "impossible": 1, "not reproduced": 3, "reproduced": 5}
     apart = decided[decided["claim"].str.startswith("deviation from the real cost")]
     assert apart["ours"].tolist() == ["14.01 %"]
 
@@ -66,15 +54,3 @@ def test_a_claim_moves_with_its_frame():
     moved = moved_claims(CLAIMS, stored, {"andreas/sweep.csv": dear})
     assert any(line.startswith("cost reduction on average") for line in moved)
     assert moved_claims(CLAIMS, stored, {"andreas/sweep.csv": sweep}) == []
-
-
-def test_the_figure_is_drawn_from_the_stored_frame():
-    asked = []
-
-    def read(path: str) -> pd.DataFrame:
-        asked.append(path)
-        return stored(path)
-
-    for draw in FIGURES.values():
-        assert draw(read).to_dict()["facet"]["field"] == "scenario"
-    assert asked == ["andreas/unseen.csv"]

@@ -1,6 +1,4 @@
 """The experiments of Hadar: every stored frame has one, cheap cells come out as stored, frames decide claims."""
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 from sched_lab.lab.frames import embedded, read_frame
 from sched_lab.traces import find_data
 from studies import hadar as chapter
-from studies.hadar import CELLS, CLAIMS, EXPERIMENTS, FIGURES, NodeEvidence, Number
+from studies.hadar import CELLS, CLAIMS, EXPERIMENTS, NodeEvidence, Number
 from studies.reproduction import Workplace, claims_frame, reproduce
 
 RESULTS = Path(__file__).parents[2] / "data" / "results"
@@ -21,14 +19,6 @@ measured = pytest.mark.skipif(find_data(chapter.MEASURED) is None, reason=f"the 
 
 def read(path):
     return read_frame(RESULTS / path)
-
-
-def test_every_stored_frame_has_one_experiment():
-    frames = [path for experiment in EXPERIMENTS.values() for path in experiment.frames]
-    assert sorted(frames) == sorted(f"hadar/{path.name}" for path in (RESULTS / "hadar").glob("*.csv"))
-    assert all(name == experiment.name and experiment.sentence for name, experiment in EXPERIMENTS.items())
-    needy = {name for name, experiment in EXPERIMENTS.items() if experiment.needs}
-    assert needy == {"energy", "trace", "variants", "speed_ratios"}
 
 
 def test_every_cell_is_stored_once():
@@ -66,21 +56,10 @@ def test_the_trace_is_cut_into_three_frames(tmp_path, monkeypatch):
 
 
 @measured
-def test_the_ratios_of_speeds_are_the_same_again_and_a_change_is_told(tmp_path):
+def test_the_ratios_of_speeds_are_the_same_again(tmp_path):
     place = Workplace(tmp_path, find=find_data)
     rows = reproduce(EXPERIMENTS, CLAIMS, ["speed_ratios"], results=RESULTS, workplace=place, check=True)
     assert rows["outcome"].tolist() == ["same"]
-    other = replace(EXPERIMENTS["speed_ratios"], compute=lambda _: {
-        "hadar/speed_ratios.csv": read("hadar/speed_ratios.csv").assign(largest=10.0)})
-    rows = reproduce({"speed_ratios": other}, CLAIMS, ["speed_ratios"], results=RESULTS, workplace=place, check=True)
-    assert rows["outcome"].item().startswith("differs: ") and "speed, V100 over K80" in rows["claims moved"].item()
-
-
-def test_without_measured_speeds_an_experiment_is_skipped_and_its_frames_stay(tmp_path):
-    before = {path: path.read_bytes() for path in (RESULTS / "hadar").iterdir()}
-    rows = reproduce(EXPERIMENTS, CLAIMS, ["trace"], results=RESULTS, workplace=Workplace(tmp_path))
-    assert rows["outcome"].tolist() == [f"skipped: {chapter.MEASURED} is not here"] * 3
-    assert {path: path.read_bytes() for path in (RESULTS / "hadar").iterdir()} == before
 
 
 def test_times_of_decisions_are_measured_and_never_compared():
@@ -102,8 +81,6 @@ def test_a_mix_as_listed_has_other_types_first_and_the_same_speeds():
 def test_every_claim_is_decided_and_says_why():
     decided = claims_frame(CLAIMS, read)
     assert len(decided) == len(PAPER) + 26 and not decided["claim"].duplicated().any()
-    assert set(decided["status"]) == {"reproduced", "direction only", "not reproduced", "impossible",
-                                      "not testable"}
     numbers = decided.iloc[:len(PAPER)]
     assert (numbers["paper"] == [f"{value:g}" for value in PAPER["value"]]).all() and numbers["why"].all()
     assert numbers["status"].value_counts().to_dict() == {"direction only": 21, "not testable": 18,
@@ -132,9 +109,3 @@ def test_numbers_are_said_in_three_digits():
     assert said == ["0.50", "7.19", "71.8", "4200", "0.00198"]
     assert chapter.in_words((7.19, 4.95, 7.19)) == "7.19 (4.95 to 7.19)"
     assert chapter.in_words((2.0, np.nan, np.nan)) == "2" and chapter.in_words(chapter.NOTHING) == "none"
-
-
-def test_the_figure_is_drawn_from_the_stored_frame():
-    (name, draw), = FIGURES.items()
-    drawn = draw(read).to_dict()
-    assert name == "hadar_completions" and re.search("480 jobs on 60 GPUs", str(drawn["title"]))

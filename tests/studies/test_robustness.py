@@ -18,9 +18,7 @@ from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
 from studies import headlines
 from studies.day import draw_day, example_cluster, nodes_of
-from studies.fleet import CLAIMS, EXPERIMENTS
-from studies.headlines import ROBUST, against_fgd, far_cell, summed_up
-from studies.reproduction import claims_frame
+from studies.headlines import against_fgd, far_cell, summed_up
 from studies.robustness import (
     NOMINAL,
     Inflation,
@@ -229,12 +227,3 @@ def test_without_an_error_the_headlines_are_the_books():
     mine = stored("fleet/robust_day.csv").query("trouble == 'nothing' and catalogue == -1")
     for row in mine.itertuples():
         assert np.isclose(row.total_eur, day.loc[(row.seed, row.variant), "total_eur"])
-
-
-def test_every_headline_is_decided_by_what_is_stored():
-    assert {*ROBUST} <= {*EXPERIMENTS} and all(one.minutes <= 6 for one in ROBUST.values())
-    for one in ROBUST.values():
-        assert all((RESULTS / path).is_file() for path in one.frames)
-    decided = claims_frame(CLAIMS, stored)
-    assert len(decided) >= 8 and decided["status"].isin(["holds", "fails"]).all()
-    assert (decided["status"] == "holds").sum() >= 6
