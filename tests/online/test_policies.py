@@ -62,7 +62,7 @@ few = settings(many, max_examples=8)  # of the laws that run once for each polic
 
 def t4_nodes(gpus: int, cpu_milli: int = 96_000, memory_mib: int = 0, names: Iterable[str] = "n") -> Cluster:
     """Equal nodes with GPUs of one model."""
-    name = texts(list(names))
+    name = texts(names)
     columns = (np.full(len(name), number) for number in (cpu_milli, memory_mib, gpus))
     return Cluster(name, *columns, texts(["T4"] * len(name)), texts([""] * len(name)))
 
@@ -73,8 +73,8 @@ def one_task(cpu_milli: int = 1000, gpu_milli: int = 500, memory_mib: int = 0) -
     return Tasks(texts(["t"]), *columns, texts([""]), texts([""]))
 
 
-def texts(values: list[str]) -> np.ndarray:
-    return np.array(values, object)
+def texts(values: Iterable[str]) -> np.ndarray:
+    return np.array([*values], object)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     cpu, memory, gpus, model, cpu_model = zip(*nodes, strict=True)
     names = draw(st.permutations([f"node-{i}" for i in range(len(nodes))]))
     return Cluster(texts(names), np.array(cpu) * 1000, np.array(memory) * 1024, np.array(gpus),
-                   texts([m if g else "" for m, g in zip(model, gpus, strict=True)]), texts(list(cpu_model)))
+                   texts([m if g else "" for m, g in zip(model, gpus, strict=True)]), texts(cpu_model))
 
 
 @st.composite
@@ -116,7 +116,7 @@ def traces(draw: st.DrawFn) -> Tasks:
     cpu, memory, demands, spec, cpu_spec = zip(*tasks, strict=True)
     num, milli = (np.array(column) for column in zip(*demands, strict=True))
     return Tasks(texts([f"task-{i}" for i in range(len(tasks))]), np.array(cpu), np.array(memory) * 1024, num, milli,
-                 texts([s if n else "" for s, n in zip(spec, num, strict=True)]), texts(list(cpu_spec)))
+                 texts([s if n else "" for s, n in zip(spec, num, strict=True)]), texts(cpu_spec))
 
 
 @st.composite
@@ -563,12 +563,6 @@ def test_a_stage_begins_when_the_fullest_of_its_resources_reaches_the_load(load_
     assert run.assignments["node"].tolist() == ["a"] * first + ["b"] * (12 - first)
 
 
-def test_joint_watches_every_resource_and_a_staged_name_the_gpus_only():
-    assert policy_of("joint").load_of == RESOURCES
-    for name in ("joint-early@0.5@joint-middle@0.8@joint-late", "pwr@0.8@fgd"):
-        assert policy_of(name).load_of == ("gpu",)
-
-
 def half_without_gpu(tasks: Tasks) -> Tasks:
     """Repeat the tasks that ask for no GPU until they are every second one."""
     has_gpu = tasks.num_gpus > 0
@@ -588,14 +582,12 @@ def test_joint_puts_room_first_when_the_vcpu_run_out_before_the_gpus():
     assert lost["blind"] > 0.01 and lost["joint"] < lost["blind"] / 2
 
 
-def test_any_two_policies_can_be_mixed_and_no_name_of_a_mix_means_two():
+def test_any_two_policies_can_be_mixed_and_no_name_has_the_signs_of_a_mix():
     one_score = {name: scores[0] for name in POLICIES if len(scores := policy_of(name).scores) == 1}
     assert len(one_score) >= 11
     for first, second in permutations(one_score, 2):
         mix = policy_of(f"{first}-{second}:0.1")
         assert mix.scores == (one_score[second], one_score[first]) and mix.weights == (900, 100)
-    pairs = list(permutations(POLICIES, 2))
-    assert len({"-".join(pair) for pair in pairs}) == len(pairs)
     assert not any(set(name) & set(":@") for name in POLICIES)
 
 

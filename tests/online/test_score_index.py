@@ -21,6 +21,7 @@ from sched_lab.online.model import (
 )
 from sched_lab.online.policies import ARITHMETICS, POLICIES, policy_of
 from sched_lab.traces import Tasks, target_workload, task_classes
+from tests.online.test_policies import texts, traces
 
 MIXES = ["pwr-fgd:0.1", "bestfit-pwr:0.3", "random-fgd:0.4", "pwr-random:0.7", "pwr-joint-late:0.9",
          "pwr@0.3@pwr-fgd:0.5@0.6@fgd", "fgd@0.4@random@0.7@pwr-fgd:0.2"]
@@ -28,10 +29,6 @@ many = settings(derandomize=True, deadline=None, max_examples=40, suppress_healt
 few = settings(many, max_examples=6)
 BLOCK = score_index.BLOCK
 Case = tuple[Cluster, Tasks, np.ndarray, PowerSettings]
-
-
-def texts(values) -> np.ndarray:
-    return np.array(list(values), object)
 
 
 @st.composite
@@ -44,20 +41,6 @@ def clusters(draw) -> Cluster:
     cpu, memory, gpus, model, cpu_model = zip(*(types[n] for n in which), strict=True)
     return Cluster(texts(f"node-{n}" for n in range(len(which))), np.array(cpu) * 1000, np.array(memory) * 1024,
                    np.array(gpus), texts(m if g else "" for m, g in zip(model, gpus, strict=True)), texts(cpu_model))
-
-
-@st.composite
-def traces(draw) -> Tasks:
-    """Up to 8 tasks, some of one class that differ in memory only."""
-    demand = st.one_of(st.just((0, 0)), st.tuples(st.just(1), st.sampled_from([1, 250, 300, 500, 999])),
-                       st.tuples(st.sampled_from([1, 2, 4]), st.just(1000)))
-    tasks = draw(st.lists(st.tuples(
-        st.sampled_from([0, 500, 4000, 7900, 16000]), st.sampled_from([0, 1, 2, 3, 8, 16]), demand,
-        st.sampled_from(["", "", "T4", "T4|G2"]), st.sampled_from(["", "", "E5-2682 v4"])), min_size=1, max_size=8))
-    cpu, memory, demands, spec, cpu_spec = zip(*tasks, strict=True)
-    num, milli = (np.array(column) for column in zip(*demands, strict=True))
-    return Tasks(texts(f"task-{n}" for n in range(len(tasks))), np.array(cpu), np.array(memory) * 1024, num, milli,
-                 texts(s if n else "" for s, n in zip(spec, num, strict=True)), texts(cpu_spec))
 
 
 @st.composite
