@@ -188,15 +188,15 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
         check_task(tables, problem, task)
         schedule = schedule_for(problem, state, policy, power)
         found = explain(problem, task, policy, at_s=at, schedule=schedule, power=power)
-    if out is not None:
-        asked = {"task": task, "policy": policy, "at": at, "state": state,
-                 "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
-                 "sched_lab": __version__}
-        answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
-        answer_with(answer, out, found.report, force=force, no_charts=no_charts)
-    then = ("place", cluster, "--out", "next") if found.is_served else (
-        "move", cluster, "--out", "moves")
-    tell(found, as_json, *then)
+        if out is not None:
+            asked = {"task": task, "policy": policy, "at": at, "state": state,
+                     "files": checksums(cluster, gpu_power=gpu_power, hardware=hardware),
+                     "sched_lab": __version__}
+            answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
+            answer_with(answer, out, found.report, force=force, no_charts=no_charts)
+        then = ("place", cluster, "--out", "next") if found.is_served else (
+            "move", cluster, "--out", "moves")
+        tell(found, as_json, *then)
 
 
 NewTasks = Annotated[list[str] | None, option(
