@@ -252,7 +252,6 @@ DARK_AND_PRINT = """
 }
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-MARK = '<meta name="generator" content="sched_lab {}">'
 
 Part = str | Sequence[str] | Table | Picture
 
@@ -317,7 +316,8 @@ def page_html(page: Page) -> str:
         body.append(f"<pre><code>{escaped(page.command_line)}</code></pre>")
     head = (f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"{MARK.format(escaped(page.mark))}<title>{escaped(page.title)}</title>"
+            f'<meta name="generator" content="sched_lab {escaped(page.mark)}">'
+            f"<title>{escaped(page.title)}</title>"
             f"<style>{STYLE}{DARK_AND_PRINT}</style>")
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">{head}</head>\n<body>'
             f"{chr(10).join(body)}</main></body></html>\n")
@@ -336,13 +336,3 @@ def write_page(page: Page, path: str | Path) -> Path:
     OutputError : it cannot be written there; nothing is left behind
     """
     return write_bytes(page_html(page).encode(), path)
-
-
-def mark_of(path: str | Path) -> str:
-    """Mark of a page that `write_page` wrote; empty if the file is anything else."""
-    try:
-        head = Path(path).read_bytes()[:2000].decode("utf-8", "replace")
-    except OSError:
-        return ""
-    found = re.search(MARK.format("([^\"]*)"), head)
-    return html.unescape(found[1]) if found else ""

@@ -24,8 +24,6 @@ from ..lab.commands import (
     HardwareFile,
     Price,
     Workers,
-    as_called,
-    can_draw,
     checksums_of,
     choice,
     folder_option,
@@ -40,15 +38,13 @@ from ..lab.frames import (
     as_plain,
     embedded,
     ensure_writable,
-    input_key,
     read_input,
     read_json,
     remove_leftovers,
     write_frame,
 )
 from ..lab.jit import interpreted
-from ..lab.pages import mark_of, write_page
-from ..lab.reports import PAGE, Answer, Origin, check_folder, input_difference, refuse_folder
+from ..lab.reports import Answer, check_folder, input_difference, refuse_folder
 from ..meter import Tariff, tariff_of
 from ..power import POWER_MODELS, load_permille
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
@@ -64,7 +60,7 @@ from .evaluation import (
 from .inflation import SAMPLINGS, Run, inflate
 from .model import Policy, PowerSettings
 from .policies import ARITHMETICS, POLICIES, policy_of
-from .report import HOUR_S, TABLES, headline, page_of_runs, run_report
+from .report import HOUR_S, TABLES, headline, run_report
 
 __all__ = ['EXAMPLES', 'inflate_command', 'sweep_command']
 
@@ -214,8 +210,6 @@ ArrayDevice = Annotated[
            "[default: one by one, compiled]", DEVICES, metavar="cpu|cuda")]
 RunsFolder = Annotated[
     Path, folder_option("assignments.csv, curve.csv, failures.csv and summary.json")]
-WithPage = Annotated[
-    bool, typer.Option("--report", help="Also write report.html, a page about all these seeds.")]
 
 
 def check_choice(seeds: str | None, arrivals: Path | None, seed: int | None,
@@ -267,19 +261,6 @@ def is_sooner_interpreted(cluster: Cluster, tasks: Tasks, policies: Sequence[str
     return bool(work <= MOST_INTERPRETED / (1 + any("joint" in name for name in policies)))
 
 
-def is_our_page(path: Path) -> bool:
-    """Whether a file is a page that this command wrote."""
-    return path.name == PAGE and mark_of(path).startswith("inflate ")
-
-
-def write_run_page(inflation: Inflation, folders: Mapping[int, Path], out: Path) -> None:
-    """Write the page of all seeds, if it is not there yet."""
-    mark = f"inflate {input_key({**inflation.inputs, 'seeds': list(folders)})}"
-    if mark_of(out / PAGE) != mark:
-        origin = Origin("inflate", as_called.get(), inflation.inputs)
-        write_page(page_of_runs(folders, origin, mark, can_draw=can_draw()), out / PAGE)
-
-
 def check_seed_folders(inflation: Inflation, folders: Mapping[int, Path], out: Path,
                        force: bool) -> None:
     """Refuse a folder that holds something else than seeds of this inflation.
@@ -295,8 +276,7 @@ def check_seed_folders(inflation: Inflation, folders: Mapping[int, Path], out: P
     there: dict[int, Path] = {}
     if out not in folders.values() and out.is_dir():
         remove_leftovers(out, "seed-[0-9]+")
-        names = sorted(path.name for path in out.iterdir()
-                       if not path.name.startswith(".") and not is_our_page(path))
+        names = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
         others = [name for name in names if not re.fullmatch("seed-(0|[1-9][0-9]{0,8})", name)]
         if others and not force:
             refuse_folder(out, f"it is not empty, there is {others[0]}",
@@ -312,9 +292,8 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
                     seed: SeedOfFile = None, power: PowerName = "eq1", gpu_power: GpuPower = None,
                     cpu_power: CpuPower = None, load_curve: LoadCurve = "step",
                     arithmetic: Arithmetic = "exact", until: Until = None,
-                    device: ArrayDevice = None, report: WithPage = False,
-                    hardware: HardwareFile = None, price: Price = "", carbon: Carbon = "",
-                    force: Force = False) -> None:
+                    device: ArrayDevice = None, hardware: HardwareFile = None, price: Price = "",
+                    carbon: Carbon = "", force: Force = False) -> None:
     """Let random tasks arrive on an empty cluster until it is full, and record every step.
 
     Tasks never leave; what fits nowhere fails for good. Per arrival, **assignments.csv** has event,
@@ -324,7 +303,7 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     failed task on some node (cpu, memory, gpu, model; or several things on every node);
     **summary.json** has the end, and what an hour at half load, at four fifths and at the end costs
     and emits (a series has to cover second 0 to 3600). With --seeds, each seed has a sub-folder,
-    and finished ones are kept. With --report, **report.html** says to a person how they ended.
+    and finished ones are kept.
 
     Example: sched-lab inflate --nodes nodes.csv --tasks tasks.csv --policy pwr-fgd:0.1 --seeds 0-9
     --out results
@@ -341,21 +320,14 @@ def inflate_command(out: RunsFolder, nodes: NodesFile = None, tasks: TasksFile =
     inflation = inflation_of(given, options)
     folders = {s: out / f"seed-{s}" if arrivals is None else out for s in chosen}
     check_seed_folders(inflation, folders, out, force)
-    if report and (out / PAGE).exists() and not is_our_page(out / PAGE):
-        refuse_folder(out, f"{PAGE} there was not written by sched-lab inflate",
-                      "move it away, or choose another --out")
     runs = (run_together(inflation, folders, device, force)
             if device else run_apart(inflation, folders, force))
     is_small = arrivals is None and device is None and is_sooner_interpreted(
         inflation.cluster, inflation.tasks, [policy], len(folders), until or 1.0)
     with interpreted(is_small), progress(len(folders), "inflate") as say:
         for s, was_run in runs:
-            if was_run and is_our_page(out / PAGE):
-                (out / PAGE).unlink()  # it is about other runs
             summary = read_json(folders[s] / "summary.json")
             say(f"{folders[s]}: {headline(summary)}{'' if was_run else ' (kept)'}")
-    if report:
-        write_run_page(inflation, folders, out)
 
 
 FORMATS = ("csv", "parquet")

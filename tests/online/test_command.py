@@ -25,7 +25,6 @@ from tests.command_line import (
     inflate,
 )
 from tests.online.recorded import recorded_seeds
-from tests.test_pages import read
 from tests.waiting import until
 
 # --- what is written
@@ -346,26 +345,3 @@ def test_a_killed_study_goes_on_and_ends_the_same(files, capsys):
 @pytest.mark.parametrize(("text", "seeds"), [("0", [0]), ("0-2", [0, 1, 2]), ("5,1-2", [5, 1, 2]), (" 1 - 2 ", [1, 2])])
 def test_seeds(text, seeds):
     assert parse_seeds(text) == seeds
-
-
-# --- the page
-
-
-def test_a_page_is_written_when_asked_and_tells_of_all_seeds(files, capsys):
-    assert inflate("--policy", "fgd", "--seeds", "0,2", "--report") == 0
-    page = Path("out/report.html").read_text("utf-8")
-    texts = read(page).texts
-    assert "In the mean of 2 seeds" in page and page.count("<figure>") == 2
-    assert "sched-lab inflate --nodes nodes.csv --tasks tasks.csv --out DIR --policy fgd --seeds 0,2 --report" in texts
-    assert inflate("--policy", "fgd", "--seeds", "0,2", "--report") == 0
-    assert Path("out/report.html").read_text("utf-8") == page
-    assert inflate("--policy", "fgd", "--seeds", "0-3") == 0  # the page would not tell of these
-    assert not Path("out/report.html").exists()
-
-
-def test_a_page_of_somebody_else_is_left_alone(files, capsys):
-    Path("out").mkdir()
-    Path("out/report.html").write_text("mine")
-    assert inflate("--report", "--force") == 2
-    assert "report.html there was not written by sched-lab inflate" in capsys.readouterr().err
-    assert Path("out/report.html").read_text() == "mine"
