@@ -276,13 +276,6 @@ def test_reservations_lapse_without_anybody_keeping_the_clock():
     assert "does not fit on a any more" in bound(bridge, bridge.api.pods["p"], "a", 41.0)
 
 
-def test_asking_again_does_not_hold_twice():
-    bridge = bridge_of(openb_node("a", gpus=1))
-    for at_s in (0.0, 1.0, 2.0):
-        assert filtered(bridge, openb_pod("p"), at_s)["NodeNames"] == ["a"]
-    assert len(bridge.live.reservations) == 1
-
-
 def test_a_toleration_that_a_dump_leaves_out_counts_here():
     """The scheduler puts daemons on cordoned nodes."""
     bridge = bridge_of(openb_node("a", spec={"unschedulable": True}))

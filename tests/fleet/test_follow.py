@@ -8,7 +8,6 @@ import pytest
 from sched_lab.fleet.live.bridge import ApiError, Objects
 from sched_lab.fleet.live.core import NodeGone, NodeSeen, PodGone
 from sched_lab.fleet.live.follow import KubernetesApi, follow, pause_s
-from sched_lab.lab.frames import InputError
 from tests.fleet.fake_api import FakeApi, kubeconfig_for, served
 from tests.fleet.objects import node, pod
 
@@ -264,11 +263,3 @@ def test_ten_writers_and_a_forgetful_server_lose_nothing(server):
             told[event.pod.uid] = event.pod.node
     now = {body["metadata"]["uid"]: body["spec"].get("nodeName", "") for body in api.store.objects.values()}
     assert told == now and len(now) == 48
-
-
-def test_a_kubeconfig_that_is_none_is_said(tmp_path, monkeypatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    (tmp_path / "empty").write_text("{}")
-    for file in (tmp_path / "absent", tmp_path / "empty"):
-        with pytest.raises(InputError, match="no way to a cluster.*give a kubeconfig file"):
-            KubernetesApi(file)

@@ -186,22 +186,6 @@ def test_the_three_verbs_answer(running):
     assert min(pieces) == 1
 
 
-def test_a_filter_is_answered_while_a_bind_is_in_flight(running):
-    running.bridge.may_bind.clear()
-    running.bridge.begun.clear()
-    found = []
-    binding = threading.Thread(target=lambda: found.append(running.ask("bind", BIND)))
-    try:
-        binding.start()
-        assert running.bridge.begun.wait(HANG_S)
-        assert running.ask("filter", POD)[0] == 200
-        assert running.extender.running == 1 and not found
-    finally:
-        running.bridge.may_bind.set()
-        binding.join()
-    assert found == [(200, b'{"Error":""}')]
-
-
 def test_a_mistake_of_ours_is_told_to_the_log_alone(running, caplog):
     status, text = running.ask("prioritize", {"NodeNames": ["bug"]})
     assert status == 500 and b"ZeroDivision" not in text and b"log" in text
