@@ -1,5 +1,6 @@
 """`sched-lab explain`, `place`, `move` and `recommend`: exit codes, whole files or none, one line for what is wrong."""
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +31,20 @@ def read(tasks: str = TASKS, nodes: str = NODES, out: str = "mine") -> None:
     assert call("read", "csv", "jobs.csv", "--nodes", "own.csv", "--out", out) == 0
 
 
+@pytest.fixture(scope="module")
+def was_read(tmp_path_factory):
+    """Read the cluster once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("read"))
+        Path("next.csv").write_text(NEXT)
+        read()
+        return Path.cwd()
+
+
 @pytest.fixture(autouse=True)
-def cluster(tmp_path, monkeypatch, capsys):
+def cluster(was_read, tmp_path, monkeypatch):
     monkeypatch.setenv("SCHED_LAB_COMPILE", "never")
-    monkeypatch.chdir(tmp_path)
-    Path("next.csv").write_text(NEXT)
-    read()
-    capsys.readouterr()
+    monkeypatch.chdir(shutil.copytree(was_read, tmp_path, dirs_exist_ok=True))
 
 
 def asked(*arguments, capsys) -> tuple[int, str]:
