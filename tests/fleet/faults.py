@@ -107,18 +107,11 @@ FAULT_RATES = {  # how often a call, or a step of a watch, goes wrong
     "watch repeats": 0.05, "stale": 0.2, "some nodes": 0.2}
 
 
-def swarm_of(dice: random.Random, without: Sequence[str] = ()) -> tuple[list[float], dict[str, float]]:
-    """Draw which faults may happen, each left out in two runs of five: sums of weights of `ACTIONS`, and rates.
-
-    Parameters
-    ----------
-    dice : of the run
-    without : faults that do not happen, whatever was drawn
-    """
+def swarm_of(dice: random.Random) -> tuple[list[float], dict[str, float]]:
+    """Draw which faults may happen, each left out in two runs of five: sums of weights of `ACTIONS`, and rates."""
     faults = {name: weight for name, (_, weight, is_fault) in ACTIONS.items() if is_fault}
     drawn = {name: most * 2 * dice.random() * (dice.random() < 0.6)
              for name, most in {**faults, **FAULT_RATES}.items()}
-    drawn |= dict.fromkeys(without, 0.0)
     weights = [drawn[name] if is_fault else weight for name, (_, weight, is_fault) in ACTIONS.items()]
     return list(accumulate(weights)), {name: drawn[name] for name in FAULT_RATES}
 
@@ -185,17 +178,13 @@ class Makers:
 
     Parameters
     ----------
-    live, bridge, journal : make the decision core, the bridge around it, and what it writes
-    mode, settings : of the bridge; of the core
-    without : faults that do not happen
+    live, journal : make the decision core, and what the bridge around it writes
+    mode : of the bridge
     """
 
     live: Callable[[LiveSettings], AuditedCluster] = AuditedCluster
-    bridge: Callable[..., Bridge] = Bridge
     journal: Callable[[AuditedCluster, Path | None], Memo] = Memo
     mode: str = "decide"
-    settings: LiveSettings = SETTINGS
-    without: tuple[str, ...] = ()
 
 
 class Simulation:
@@ -231,7 +220,7 @@ class Simulation:
         self.makers = makers
         self.says = says
         self.path = path
-        self.upto, self.rates = swarm_of(self.dice, makers.without)
+        self.upto, self.rates = swarm_of(self.dice)
         self.store = Store()
         self.ours: set[str] = set()
         self.queue: list[Body] = []
@@ -289,9 +278,9 @@ def new_pod(sim: Simulation, name: str) -> Body:
 def begin(sim: Simulation) -> None:
     """Start a bridge: it knows nothing, and its clock begins anywhere."""
     sim.origin_s = sim.now_s - 1000 * sim.dice.random()
-    sim.live = sim.makers.live(sim.makers.settings)
+    sim.live = sim.makers.live(SETTINGS)
     sim.memo = sim.makers.journal(sim.live, sim.path)
-    sim.bridge = sim.makers.bridge(sim.memo, sim.makers.mode)
+    sim.bridge = Bridge(sim.memo, sim.makers.mode)
     sim.followers = {kind: follow(Door(sim), kind, sim.bridge.tell, lambda seconds: None,
                                   sim.bridge.objects) for kind in ("nodes", "pods")}
     sim.listed = set()
@@ -706,7 +695,7 @@ def check_journal(sim: Simulation) -> None:
     Broken : it does not
     """
     sim.num_decisions += sum(decision is not None for _, _, decision in sim.memo.lines)
-    again = sim.makers.live(sim.makers.settings)
+    again = sim.makers.live(SETTINGS)
     for number, (event, version, decision) in enumerate(sim.memo.lines):
         if again.apply(event) != decision or again.version != version:
             raise Broken(f"line {number} of the journal, {type(event).__name__}, replays to "
@@ -725,12 +714,6 @@ ACTIONS: dict[str, tuple[Callable[[Simulation], object], float, bool]] = {  # ho
     "place by others": (place_by_others, 1.0, True), "vanish": (vanish, 0.4, True), "relabel": (relabel, 0.3, True),
     "restart": (restart, 0.3, True), "jump": (jump, 0.4, True), "compact": (compact, 0.6, True),
     "replace": (replace, 1.0, True), "land": (land, 2.0, True)}
-
-
-def step(sim: Simulation) -> None:
-    """Let one thing happen."""
-    (name,) = sim.dice.choices(list(ACTIONS), cum_weights=sim.upto)
-    ACTIONS[name][0](sim)
 
 
 def calm_down(sim: Simulation) -> None:
@@ -767,7 +750,7 @@ def check_end(sim: Simulation) -> None:
     """
     if sim.live.reservations:
         raise Broken(f"reserved for ever: {', '.join(sorted(sim.live.reservations))}")
-    truth = AuditedCluster(sim.makers.settings)
+    truth = AuditedCluster(SETTINGS)
     objects = Objects()
     for body in sim.store.objects["nodes"].values():
         truth.apply(NodeSeen(objects.node(body)))
@@ -791,14 +774,12 @@ class Outcome(NamedTuple):
     seed, steps : of the run; up to the step at which it broke
     decisions : that the core made
     finding : what was broken; empty if nothing was
-    is_at_end : whether it was found only when everything had calmed down
     """
 
     seed: int
     steps: int
     decisions: int
     finding: str = ""
-    is_at_end: bool = False
 
 
 def simulate(seed: int, steps: int = 400, makers: Makers = Makers(),
@@ -819,15 +800,15 @@ def simulate(seed: int, steps: int = 400, makers: Makers = Makers(),
     try:
         while done < steps:
             done += 1
-            step(sim)
-        done += 1
+            (name,) = sim.dice.choices(list(ACTIONS), cum_weights=sim.upto)
+            ACTIONS[name][0](sim)
         calm_down(sim)
         check_end(sim)
         check_journal(sim)
     except Broken as broken:
         finding = str(broken)
         sim.num_decisions += sum(decision is not None for _, _, decision in sim.memo.lines)
-    return Outcome(seed, min(done, steps), sim.num_decisions, finding, done > steps)
+    return Outcome(seed, done, sim.num_decisions, finding)
 
 
 def shrunk(found: Outcome, makers: Makers = Makers()) -> Outcome:
