@@ -5,16 +5,17 @@ a page belongs to the version of its list, the Binding merges annotations and is
 """
 
 import base64
-import copy
 import json
 import re
 import threading
 import time
-import uuid
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
+
+from sched_lab.fleet.live.bridge import ApiError
+from tests.fleet.store import Store, number_of
 
 KINDS = {"nodes": "Node", "pods": "Pod"}
 PATHS = {
@@ -24,114 +25,10 @@ PATHS = {
 }
 
 
-class Refused(Exception):
-    """An answer that is a Status."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
-                       "reason": reason, "code": code}
-
-
-class Store:
-    """Objects with versions, and every change since `oldest`."""
-
-    def __init__(self) -> None:
-        self.version = 100
-        self.oldest = 0  # changes up to this one are forgotten
-        self.objects: dict[tuple[str, str, str], dict] = {}
-        self.changes: list[tuple[int, str, str, dict]] = []  # version, kind, type, object
-        self.news = threading.Condition()
-
-    def write(self, kind: str, body: dict, change: str) -> dict:
-        """Keep an object as it is now, or its end, under a new version."""
-        with self.news:
-            self.version += 1
-            body = copy.deepcopy(body)
-            body["metadata"]["resourceVersion"] = str(self.version)
-            key = (kind, body["metadata"].get("namespace", ""), body["metadata"]["name"])
-            if change == "DELETED":
-                self.objects.pop(key, None)
-            else:
-                self.objects[key] = body
-            self.changes.append((self.version, kind, change, body))
-            self.news.notify_all()
-            return body
-
-    def create(self, kind: str, body: dict, namespace: str = "") -> dict:
-        """Add an object; 409 if there is one of the name."""
-        body = copy.deepcopy(body)
-        meta = body.setdefault("metadata", {})
-        if namespace or kind == "pods":
-            meta["namespace"] = namespace or meta.get("namespace", "default")
-        if (kind, meta.get("namespace", ""), meta["name"]) in self.objects:
-            raise Refused(409, "AlreadyExists", f'{kind} "{meta["name"]}" already exists')
-        meta.setdefault("uid", str(uuid.uuid4()))
-        meta.setdefault("creationTimestamp", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
-        if kind == "pods":
-            body.setdefault("status", {}).setdefault("phase", "Pending")
-        return self.write(kind, body, "ADDED")
-
-    def get(self, kind: str, name: str, namespace: str = "") -> dict:
-        """Return an object; 404 if there is none."""
-        found = self.objects.get((kind, namespace, name))
-        if found is None:
-            raise Refused(404, "NotFound", f'{kind} "{name}" not found')
-        return found
-
-    def delete(self, kind: str, name: str, namespace: str = "") -> dict:
-        """Remove an object."""
-        return self.write(kind, self.get(kind, name, namespace), "DELETED")
-
-    def bind(self, namespace: str, name: str, binding: dict) -> None:
-        """Do what the binding of a pod does."""
-        pod = self.get("pods", name, namespace)
-        conflict = f'Operation cannot be fulfilled on pods/binding "{name}": '
-        uid = binding.get("metadata", {}).get("uid")
-        if uid and uid != pod["metadata"]["uid"]:
-            raise Refused(
-                409, "Conflict", f"{conflict}Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {pod['metadata']['uid']}")
-        if pod["metadata"].get("deletionTimestamp"):
-            raise Refused(409, "Conflict", f"{conflict}pod {name} is being deleted, cannot be assigned to a host")
-        if node := pod.get("spec", {}).get("nodeName"):
-            raise Refused(409, "Conflict", f'{conflict}pod {name} is already assigned to node "{node}"')
-        if binding.get("target", {}).get("kind") not in ("Node", "", None) or not binding["target"].get("name"):
-            raise Refused(422, "Invalid", "Binding is invalid: target.name: Required value")
-        body = copy.deepcopy(pod)
-        body["spec"]["nodeName"] = binding["target"]["name"]
-        annotations = binding["metadata"].get("annotations") or {}
-        if annotations:
-            body["metadata"].setdefault("annotations", {}).update(annotations)
-        body["status"].setdefault("conditions", []).append({"type": "PodScheduled", "status": "True"})
-        self.write("pods", body, "MODIFIED")
-
-    def since(self, kind: str, version: int) -> list[tuple[int, str, dict]]:
-        """Return changes of a kind after a version; 410 if they are forgotten."""
-        if version < self.oldest:
-            raise Refused(410, "Expired", f"too old resource version: {version} ({self.oldest})")
-        later = (one for one in self.changes if one[1] == kind and one[0] > version)
-        return [(number, change, body) for number, _, change, body in later]
-
-    def at(self, kind: str, namespace: str, version: int) -> list[dict]:
-        """Return objects in the order of their names, as they were at a version; 410 if that is forgotten."""
-        if version < self.oldest:
-            raise Refused(410, "Expired", "The provided continue parameter is too old")
-        found: dict[tuple[str, str, str], dict] = {}
-        for number, its, change, body in self.changes:
-            if its == kind and number <= version and namespace in ("", body["metadata"].get("namespace")):
-                key = (its, body["metadata"].get("namespace", ""), body["metadata"]["name"])
-                found.pop(key, None)
-                if change != "DELETED":
-                    found[key] = body
-        return [found[key] for key in sorted(found)]
-
-    def forget(self) -> None:
-        """Compact: no watch can begin before now, and no list of before can go on."""
-        with self.news:
-            self.oldest = self.version
-            self.news.notify_all()
+def status_of(trouble: ApiError) -> dict:
+    """Return an answer that refuses."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(trouble),
+            "code": trouble.status}
 
 
 class FakeApi:
@@ -174,13 +71,15 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             self.wfile.write("\r\n".join([*head, "", ""]).encode() + (data[: len(data) // 2] if cut else data))
             self.close_connection = self.close_connection or cut
 
+        def refuse(self, trouble: ApiError) -> None:
+            headers = {"Retry-After": "1"} if trouble.status == 429 else None
+            self.reply(trouble.status, status_of(trouble), headers)
+
         def answer(self, verb: str, do, code: int = 200) -> None:
             """Do something and say so, or do what the next trouble says."""
             trouble = api.next_trouble(verb)
             if isinstance(trouble, int):
-                message = f"told to answer {trouble}"
-                refused = Refused(trouble, "TooManyRequests" if trouble == 429 else "InternalError", message)
-                return self.reply(trouble, refused.status, {"Retry-After": "1"} if trouble == 429 else None)
+                return self.refuse(ApiError(trouble, "as told"))
             if trouble == "silent":
                 time.sleep(api.silence_s)
                 self.close_connection = True
@@ -189,8 +88,8 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 trouble.wait(60)
             try:
                 body = do()
-            except Refused as refused:
-                return self.reply(refused.code, refused.status)
+            except ApiError as refused:
+                return self.refuse(refused)
             if trouble == "lost":
                 self.close_connection = True
                 return None
@@ -200,22 +99,20 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             url = urlparse(self.path)
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
             if found := PATHS["list"].fullmatch(url.path):
-                kind, namespace = found["kind"], found["namespace"] or ""
                 if query.get("watch", "").lower() in ("true", "1"):
-                    return self.watch(kind, query)
-                return self.answer("list", lambda: self.page(kind, namespace, query))
+                    return self.watch(found["kind"], query)
+                return self.answer("list", lambda: self.page(found["kind"], query))
             if found := PATHS["one"].fullmatch(url.path):
-                place = (found["kind"], found["name"], found["namespace"] or "")
-                return self.answer("pod", lambda: api.store.get(*place))
-            return self.reply(404, Refused(404, "NotFound", "no such path").status)
+                return self.answer("pod", lambda: api.store.get(found["kind"], found["name"]))
+            return self.refuse(ApiError(404, "no such path"))
 
-        def page(self, kind: str, namespace: str, query: dict) -> dict:
+        def page(self, kind: str, query: dict) -> dict:
             store = api.store
             with store.news:
                 token = {"version": store.version, "start": 0}
                 if query.get("continue"):
                     token = json.loads(base64.b64decode(query["continue"]))
-                objects = store.at(kind, namespace, token["version"])
+                objects = store.at(kind, token["version"])
             limit = int(query.get("limit") or 0) or len(objects) or 1
             items = objects[token["start"] : token["start"] + limit]
             meta = {"resourceVersion": str(token["version"])}
@@ -231,17 +128,17 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
         def watch(self, kind: str, query: dict) -> None:
             trouble = api.next_trouble("watch")
             if isinstance(trouble, int):
-                return self.reply(trouble, Refused(trouble, "Expired", f"told to answer {trouble}").status)
+                return self.refuse(ApiError(trouble, "as told"))
             self.wfile.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
             self.close_connection = True
             try:
                 if trouble == "410 inside":
-                    raise Refused(410, "Expired", "too old resource version")
+                    raise ApiError(410, "as told")
                 self.changes(kind, int(query["resourceVersion"]), float(query.get("timeoutSeconds", 60)), trouble)
                 self.wfile.write(b"0\r\n\r\n")
-            except Refused as refused:
-                self.line("ERROR", refused.status)
+            except ApiError as refused:
+                self.line("ERROR", status_of(refused))
                 self.wfile.write(b"0\r\n\r\n")
             except (BrokenPipeError, ConnectionResetError):
                 pass  # whoever watched has gone
@@ -259,12 +156,12 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                         newest = store.version
                     else:
                         newest = version
-                for number, change, body in found:
+                for change, body in found:
                     if trouble == "cut":
                         self.wfile.write(b"64\r\n" + b'{"type": "ADDED", "obj')
                         return self.wfile.flush()
                     self.line(change, body)
-                    version = number
+                    version = number_of(body)
                 if trouble == "end":
                     return None
                 if not found:
@@ -280,16 +177,16 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             body = self.sent()
             path = urlparse(self.path).path
             if found := PATHS["binding"].fullmatch(path):
-                return self.answer("bind", lambda: self.bound(found, body), 201)
+                return self.answer("bind", lambda: self.bound(found["name"], body), 201)
             if found := PATHS["list"].fullmatch(path):
-                kind, namespace = found["kind"], found["namespace"] or ""
-                return self.answer("create", lambda: api.store.create(kind, body, namespace), 201)
+                return self.answer("create", lambda: api.store.create(found["kind"], body), 201)
             if path == "/api/v1/namespaces":
                 return self.reply(201, body)
-            return self.reply(404, Refused(404, "NotFound", "no such path").status)
+            return self.refuse(ApiError(404, "no such path"))
 
-        def bound(self, found: re.Match, body: dict) -> dict:
-            api.store.bind(found["namespace"], found["name"], body)
+        def bound(self, name: str, body: dict) -> dict:
+            said = body["metadata"]
+            api.store.bind(name, said.get("uid", ""), body["target"]["name"], said.get("annotations") or {})
             return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
     return Handler

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -29,77 +28,11 @@ from sched_lab.fleet.live.follow import follow
 from sched_lab.fleet.live.journal import Journal
 from sched_lab.traces import toy_tasks
 from tests.fleet.audit import AuditedCluster
-
-Body = dict[str, Any]
+from tests.fleet.store import Body, Store, number_of
 
 
 class Broken(Exception):
     """Something that must not be."""
-
-
-def number_of(body: Body) -> int:
-    """Version of an object."""
-    return int(body["metadata"]["resourceVersion"])
-
-
-class Store:
-    """Objects, the versions of all changes, and a history that is forgotten bit by bit.
-
-    Attributes
-    ----------
-    objects : by kind and name; a change makes a new one, none is ever altered
-    history : by kind, (change, object) in order of versions
-    version, oldest : of the last change; of the first that a watch may begin at
-    """
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Body]] = {"nodes": {}, "pods": {}}
-        self.history: dict[str, list[tuple[str, Body]]] = {"nodes": [], "pods": []}
-        self.version = 0
-        self.oldest = 0
-
-    def write(self, kind: str, change: str, body: Body) -> Body:
-        """Make a change: ADDED, MODIFIED or DELETED."""
-        self.version += 1
-        metadata = {**body["metadata"], "resourceVersion": str(self.version)}
-        new = {**body, "metadata": metadata}
-        if change == "DELETED":
-            del self.objects[kind][metadata["name"]]
-        else:
-            self.objects[kind][metadata["name"]] = new
-        self.history[kind].append((change, new))
-        return new
-
-def next_change(store: Store, kind: str, version: int) -> tuple[str, Body] | None:
-    """First change of a kind after a version; None if there is none.
-
-    Raises
-    ------
-    ApiError : 410, the history is no longer there
-    """
-    if version < store.oldest:
-        raise ApiError(410, "too old resource version")
-    history = store.history[kind]
-    place = bisect_right(history, version, key=lambda entry: number_of(entry[1]))
-    return history[place] if place < len(history) else None
-
-
-def bind_pod(store: Store, name: str, uid: str, node: str, annotations: dict[str, str]) -> None:
-    """Give a pod its node, if it is that pod and has none.
-
-    Raises
-    ------
-    ApiError : 404 or 409
-    """
-    body = store.objects["pods"].get(name)
-    if body is None:
-        raise ApiError(404, f"pods {name} not found")
-    metadata = body["metadata"]
-    if uid != metadata["uid"] or body["spec"].get("nodeName"):
-        raise ApiError(409, f"pod {name} is another one, or assigned to a node")
-    written = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
-    store.write("pods", "MODIFIED", {**body, "metadata": written,
-                                     "spec": {**body["spec"], "nodeName": node}})
 
 
 FAULT_RATES = {  # how often a call, or a step of a watch, goes wrong
@@ -329,7 +262,7 @@ class Door:
         while not self.sim.happens("watch ends"):
             if self.sim.happens("watch repeats"):
                 place = min(place, max(store.oldest, place - int(8 * self.sim.dice.random())))
-            found = next_change(store, kind, place)
+            found = next(iter(store.since(kind, place)), None)
             self.sim.has_more[kind] = found is not None
             place = store.version if found is None else number_of(found[1])
             bookmark = {"metadata": {"resourceVersion": str(place)}}
@@ -346,7 +279,7 @@ def write(sim: Simulation, arguments: tuple[Any, ...]) -> None:
     Broken : a GPU, or a node, holds more of ours than it has
     """
     _, name, uid, node, annotations = arguments
-    bind_pod(sim.store, name, uid, node, annotations)
+    sim.store.bind(name, uid, node, annotations)
     sim.say(f"server: {uid} is bound to {node} {annotations.get(GPU_INDEX, '')}")
     if uid in sim.ours:
         raise Broken(f"{uid} is bound twice")
@@ -665,8 +598,7 @@ def land(sim: Simulation) -> None:
 
 def compact(sim: Simulation) -> None:
     """The server forgets old changes."""
-    sim.store.oldest = sim.store.version
-    sim.store.history = {"nodes": [], "pods": []}
+    sim.store.forget()
 
 
 def restart(sim: Simulation) -> None:

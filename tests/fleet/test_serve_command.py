@@ -214,7 +214,7 @@ def test_a_pod_is_filtered_reserved_and_bound(api):
         binding.join()
         other.close()
         assert found == [{"Error": ""}]
-        body = api.store.get("pods", "new", "team")
+        body = api.store.get("pods", "new")
         assert body["spec"]["nodeName"] == chosen
         assert re.fullmatch(r"[01]", body["metadata"]["annotations"]["alibabacloud.com/gpu-index"])
         status, text = one.ask("metrics", None, "GET")
