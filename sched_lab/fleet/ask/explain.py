@@ -846,7 +846,9 @@ def settings_for(problem: Problem, policy: Policy, power: PowerSettings) -> Powe
 def blind_to_watts(problem: Problem, power: PowerSettings) -> PowerSettings:
     """Power settings in which unknown GPU models draw nothing; the same if all are known."""
     unknown = dict.fromkeys(models_without_watts(problem, power), (0, 0))
-    return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})}) if unknown else power
+    if not unknown:
+        return power
+    return power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})})
 
 
 def moments_before(problem: Problem, schedule: Schedule, rows: Sequence[int], is_running: Truths,

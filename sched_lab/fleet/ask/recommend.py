@@ -158,4 +158,5 @@ def recommend(tables: ClusterTables, policy: str, power: PowerSettings,
         found = places_by_pod(placed, power, pending.keys())
     rows = [(name, *found.get(name, ("", "", refused.get(name, "it does not wait any more"))))
             for name in pending]
-    return Recommendation(pd.DataFrame(rows, columns=["pod", "node", "gpu_list", "why"], dtype=object), policy)
+    columns = ["pod", "node", "gpu_list", "why"]
+    return Recommendation(pd.DataFrame(rows, columns=columns, dtype=object), policy)
