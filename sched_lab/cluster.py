@@ -16,6 +16,7 @@ import pandas as pd
 
 from .lab.arrays import Integers, Texts
 from .lab.frames import Column, InputError, embedded, read_table
+from .lab.jit import by_reference
 
 # %% auto #0
 __all__ = ['Cluster', 'State', 'empty_state', 'check_state', 'read_nodes', 'toy_cluster', 'describe_nodes', 'generate_nodes',
@@ -58,6 +59,7 @@ class Cluster:
         return Cluster(*(getattr(self, field.name)[nodes] for field in fields(self)))
 
 # %% ../nbs/10_cluster.ipynb #10-013
+@by_reference
 class State(NamedTuple):
     """What is left on each node: the arrays that placing a task writes to.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .lab.jit import njit
+from .lab.jit import by_reference, njit
 from .lab.arrays import Floats, Integers, Truths
 from .cluster import WHOLE_GPU_MILLI, Cluster, State
 from .traces import TaskClasses, admits
@@ -74,6 +74,7 @@ def fragmentation_by_definition(target: Target, model: int, cpu_left_milli: int,
     return int(total)
 
 # %% ../nbs/13_frag.ipynb #13-011
+@by_reference
 class Target(NamedTuple):
     """Target workload in the form that compiled code reads.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .lab.jit import njit
+from .lab.jit import by_reference, njit
 from .lab.arrays import Integers, Texts
 from .cluster import MOST_SAID, WHOLE_GPU_MILLI, Cluster, State
 from .lab.frames import Column, InputError, advice_on, check_one_of, read_table
@@ -116,6 +116,7 @@ def load_permille(curve: str | Sequence[Sequence[float]]) -> Integers:
     return np.array(np.round(drawn), np.int64)
 
 # %% ../nbs/12_power.ipynb #12-012
+@by_reference
 class Power(NamedTuple):
     """What the power of each node depends on, arrays over nodes.
 

@@ -219,6 +219,55 @@ def test_functions_as_values_work_without_a_compiler(toy):
     assert run(toy, plain, NUMBA_DISABLE_JIT="1") == ["41", "42", "function"]
 
 
+RECORDS = """
+from typing import Any, NamedTuple
+from sched_lab.lab.jit import by_reference, njit
+
+@by_reference
+class Limits(NamedTuple):
+    most: Any
+    unit: int
+
+@by_reference
+class World(NamedTuple):
+    left: Any
+    limits: Limits
+
+@njit()
+def fits(world, node, asked):
+    return asked * world.limits.unit <= min(world.left[node], world.limits.most[node])
+
+@njit()
+def place(world, asked):
+    placed = 0
+    for node in range(len(world.left)):
+        if fits(world, node, asked):
+            world.left[node] -= asked
+            placed += 1
+    return placed
+"""
+PLACE = """
+import sys
+import numpy as np
+from sched_lab.records import Limits, World, place
+left, most = np.array([5, 1, 7]), np.array([9, 9, 2])
+held = [sys.getrefcount(array) for array in (left, most)]
+placed = [place(World(left, Limits(most, unit)), 3) for unit in (2, 1, 1)]
+print(*placed, *left, [sys.getrefcount(array) for array in (left, most)] == held)
+print(len(place.signatures), sum(place.stats.cache_hits.values()))
+"""
+
+
+def test_a_record_goes_by_reference_and_its_arrays_are_let_go(toy):
+    pytest.importorskip("numba")
+    shutil.copy(Path(compat.__file__).with_name("references.py"), toy / "lab")
+    (toy / "records.py").write_text(RECORDS)
+    placed = ["0", "1", "0", "2", "1", "7", "True", "1"]    # 6 > 5 at first; then 3 <= 5, and no node has 3 left
+    assert run(toy, PLACE) == [*placed, "0"]
+    assert run(toy, PLACE) == [*placed, "1"]                # kept on disk
+    assert run(toy, PLACE.partition("print(len")[0], SCHED_LAB_COMPILE="never") == placed[:7]
+
+
 def one_calls_another():
     """Make two compiled functions, the second of which calls the first."""
     pytest.importorskip("numba")

@@ -26,6 +26,7 @@ from types import MethodType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
+Record = TypeVar("Record", bound=type)
 PACKAGE = Path(__file__).resolve().parents[1]
 STUDIES = "studies"         # beside the package in a checkout: what computes the results chapters
 BESIDE = (STUDIES, "tools")     # folders of a checkout whose compiled code is kept, too
@@ -222,6 +223,28 @@ def _compiled(function: Any, options: dict[str, Any], form: str) -> Any:
     return compiled
 
 
+_to_refer: list[type] = []    # records that numba has not heard of yet
+
+
+def by_reference(record: Record) -> Record:
+    """Let compiled code take a record, a `NamedTuple`, as one pointer and not as all that it holds, one by one.
+
+    It may look at fields by their names, and no more: it cannot make such a record, take it apart, or return it. A
+    call that hands on fifty arrays costs more than most of what is called, and takes three times as long to compile.
+    """
+    _to_refer.append(record)
+    return record
+
+
+def _refer() -> None:
+    """Tell numba of the records that it has not heard of."""
+    if _to_refer:
+        from .references import refer
+
+        while _to_refer:
+            refer(_to_refer.pop())
+
+
 runs_interpreted: ContextVar[bool] = ContextVar("runs_interpreted", default=False)
 
 
@@ -270,8 +293,10 @@ class Compiled:
         return _inner_kind()(self.inner)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        function = self.py_func if runs_interpreted.get() else self.outer
-        return function(*arguments, **keywords)
+        if runs_interpreted.get():
+            return self.py_func(*arguments, **keywords)
+        _refer()
+        return self.outer(*arguments, **keywords)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A routine to whoever asks, such as the maker of the reference; bound to an instance as a function is."""
@@ -499,6 +524,7 @@ def first_class(function: F, *arguments: Any) -> F:
         return function
     import numba
 
+    _refer()
     type_of: Any = numba.typeof
     error_model = getattr(function, "targetoptions", {}).get("error_model", "python")
     compiled: F = _compiled_for(python, tuple(map(type_of, arguments)), error_model)

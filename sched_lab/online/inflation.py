@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..lab.jit import first_class, njit, quiet
+from ..lab.jit import by_reference, first_class, njit, quiet
 from ..lab.arrays import Floats, Integers, Texts, Truths
 from ..cluster import MAX_GPUS_PER_NODE, Cluster
 from ..frag import fragmentation, fragmentation_reference_milli
@@ -292,6 +292,7 @@ def node_share(world: World, node: int, is_exact: bool) -> tuple[float, float, f
             float(gpu_power_milliwatt(world.power, node, gpu_left)), frag)
 
 # %% ../../nbs/26_inflation.ipynb #26-039
+@by_reference
 class StagedWeights(NamedTuple):
     """How a policy weighs its scores.
 
@@ -307,6 +308,7 @@ class StagedWeights(NamedTuple):
     starts: Integers
 
 
+@by_reference
 class ArrivingTasks(NamedTuple):
     """(arrivals,) class and memory of each arriving task, and a large random number."""
 
@@ -315,6 +317,7 @@ class ArrivingTasks(NamedTuple):
     dice: Integers
 
 
+@by_reference
 class Trail(NamedTuple):
     """What `replay` writes: node and GPUs, (arrivals,), and curve, (arrivals, len(CURVE))."""
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..lab.jit import njit
+from ..lab.jit import by_reference, njit
 from ..lab.arrays import Floats, Integers, Texts, Truths
 from ..cluster import (WHOLE_GPU_MILLI, Cluster, State, empty_state, read_nodes,
                                toy_cluster)
@@ -113,6 +113,7 @@ def check_placements(cluster: Cluster, tasks: Tasks, placements: Placements) -> 
             raise ValueError(f"{condition}: task {task} is on node {cluster.name[nodes[worst]]}")
 
 # %% ../../nbs/20_online_model.ipynb #20-018
+@by_reference
 class Demand(NamedTuple):
     """Task classes as compiled code reads them.
 
@@ -143,6 +144,7 @@ JOINT_WORTH = 2  # and the next two: early, middle and late
 BID_WORTH = 5  # likewise
 
 
+@by_reference
 class Known(NamedTuple):
     """Hash table of what nodes were worth in states that have been met: no result depends on it.
 
@@ -166,6 +168,7 @@ class Known(NamedTuple):
 NUM_ROWS = 7
 
 
+@by_reference
 class Bids(NamedTuple):
     """Prices on what the nodes of a type have; the engine has them computed anew along the way.
 
@@ -196,6 +199,7 @@ def no_bids(gpu_model: Integers, num_gpus: Integers) -> Bids:
                 np.zeros(1, np.int64))
 
 # %% ../../nbs/20_online_model.ipynb #20-027m
+@by_reference
 class Limits(NamedTuple):
     """How many tasks of an application, and on instances, a node may hold, and how many it holds.
 
@@ -233,6 +237,7 @@ def no_limits(num_nodes: int) -> Limits:
                       np.zeros((0, 0), np.int64), np.zeros((num_nodes, 0), np.int64))
 
 # %% ../../nbs/20_online_model.ipynb #20-018p
+@by_reference
 class World(NamedTuple):
     """All that a score may look at; only the engine writes to `state`, `residents` and `limits`.
 
@@ -610,8 +615,8 @@ def lacking(world: World, task: int, memory_mib: int, node: int) -> int:
 def lacking_at(world: World, task: int, memory_mib: int, nodes: Integers) -> Integers:
     """What each of some nodes lacks for a task as it stands; parameters as `lacking_of`.
 
-    The loop reads plain arrays: a call for each node that is handed the world takes thirty times
-    as long.
+    The loop reads plain arrays: a call for each node that looks them up takes three times as
+    long.
     """
     demand, limits, state = world.demand, world.limits, world.state
     num_gpus, cpu_model, gpu_model = world.power.num_gpus, world.cpu_model, world.gpu_model
