@@ -64,14 +64,13 @@ def small():
 
 @cache
 def frame() -> pd.DataFrame:
-    """All variants of that day, and of another one."""
-    nodes = nodes_of(cluster_of(*MODELS))
-    return pd.concat([run_day(draw_day(nodes, seed)).assign(seed=seed) for seed in (3, 4)], ignore_index=True)
+    """All variants of that day."""
+    return run_day(small()[0]).assign(seed=3)
 
 
 def test_every_variant_of_a_day_is_there_and_none_beats_the_bound():
     found = frame()
-    assert found["variant"].tolist() == [*VARIANTS, *EXTRA] * 2
+    assert found["variant"].tolist() == [*VARIANTS, *EXTRA]
     assert (found["energy_kwh"] > found["bound_kwh"]).all() and (found["total_eur"] > found["bound_eur"]).all()
     assert found["bound_eur"].gt(0).all() and np.isfinite(found.drop(columns="variant").to_numpy(float)).all()
 
