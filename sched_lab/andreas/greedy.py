@@ -12,8 +12,7 @@ import numpy as np
 from ..lab.jit import heard, njit
 from .model import SECONDS_PER_HOUR, Assignment, Fleet, Jobs
 from ..lab.arrays import Floats, Integers
-from .proxy import (PERIOD_S, RHO, code_objective, cost_eur_per_s,
-                                     paper_objective, slowest_s)
+from .proxy import PERIOD_S, RHO, code_objective, paper_objective, slowest_s
 from .rules import OpenNodes, candidates, open_lists, place_all
 from ..lab.frames import InputError
 
@@ -473,22 +472,6 @@ def place_turns(tables: Tables, play: Play, begin: int, end: int, value_eur: flo
     counts[1] = num_useful
     return value_eur
 
-# %% ../../nbs/33_greedy.ipynb #33-037m
-@njit(cache=True)
-def coded_estimate(fleet: Fleet, jobs: Jobs, now_s: float, tables: Tables, play: Play) -> float:
-    """What `code_objective` says of a round, but for rounding, from those who run."""
-    first_s = np.inf
-    used = np.zeros(len(fleet.node_type), np.int64)
-    for k in range(play.counts[0]):
-        job, node, c = play.placed[k, 0], play.placed[k, 1], play.placed[k, 2]
-        first_s = min(first_s, jobs.times_s[job, c])
-        used[node] += fleet.configuration_gpus[c]
-    total: float = tables.waiting_eur.sum() + first_s * cost_eur_per_s(fleet, used)
-    for job in play.placed[:play.counts[0], 0]:
-        late_s = max(now_s + first_s - jobs.due_s[job], 0.0)
-        total += jobs.weight_eur_per_s[job] * late_s - tables.waiting_eur[job]
-    return total
-
 # %% ../../nbs/33_greedy.ipynb #33-037n
 ROUNDING = 8 * 2.0**-52  # bounds the error of a sum, for each number that is added
 
@@ -642,18 +625,12 @@ def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, sear
     if len(search.order) == 0:
         return how.max_iterations
     pressure = pressure_s(jobs, now_s)
-    rounding = ROUNDING * (len(jobs.due_s) + len(fleet.node_type))
-    error_eur = rounding * most_eur(tables)
+    error_eur = ROUNDING * (len(jobs.due_s) + len(fleet.node_type)) * most_eur(tables)
     play.counts[2] = turns_at_once
     while number < how.max_iterations and play.counts[2] > 0:
         number = play_rounds(tables, play, search.order, pressure,
                              search.value_eur[0] + error_eur, number, how)
-        is_worse = False
-        if how.as_code:
-            about_eur = coded_estimate(fleet, jobs, now_s, tables, play)
-            error_eur = rounding * (tables.waiting_eur.sum() + about_eur)
-            is_worse = about_eur - error_eur >= search.value_eur[0]
-        if not is_worse and not is_kept(search, play):
+        if not is_kept(search, play):
             judge(fleet, jobs, now_s, how, search, play)
     return number
 
