@@ -445,31 +445,6 @@ def simulate(instance: Instance, policy: str = "rg", *, period_s: float = np.inf
     draws = draws_of(instance, history, done.horizon)
     return replace(done, empty_eur=eur_of(instance, draws[~draws["is_used"].astype(bool)]))
 
-# %% ../../nbs/35_andreas_simulation.ipynb #35-042p
-def _shares_eur(fleet: Fleet, node: int, runs: pd.DataFrame) -> Floats:
-    """(runs,) shares of the runs on a node in what it cost."""
-    gpus = fleet.configuration_gpus[runs["configuration"].to_numpy(np.int64)]
-    start_s = runs["start_s"].to_numpy(np.float64)
-    end_s = runs["end_s"].to_numpy(np.float64)
-    cuts_s = np.unique([start_s, end_s])
-    is_on = (start_s[:, None] <= cuts_s[:-1]) & (end_s[:, None] >= cuts_s[1:])
-    used = gpus @ is_on
-    eur_per_h = fleet.cost_eur_per_h[fleet.node_type[node], used]
-    price_eur = eur_per_h / SECONDS_PER_HOUR * np.diff(cuts_s)
-    shares: Floats = (is_on * gpus[:, None] / np.maximum(used, 1)) @ price_eur
-    return shares
-
-# %% ../../nbs/35_andreas_simulation.ipynb #35-042q
-def _shares_of_nodes(instance: Instance, history: pd.DataFrame) -> Floats:
-    """(jobs,) energy cost of each job by the price table."""
-    energy_eur: Floats = np.zeros(len(instance.job_name))
-    place = history["node"].to_numpy(np.int64)
-    for node in range(len(instance.fleet.node_type)):
-        runs = history.iloc[np.flatnonzero(place == node)]
-        np.add.at(energy_eur, runs["job"].to_numpy(np.int64),
-                  _shares_eur(instance.fleet, node, runs))
-    return energy_eur
-
 # %% ../../nbs/35_andreas_simulation.ipynb #35-043
 def bill(simulation: Simulation) -> pd.DataFrame:
     """What each job cost: a row each with job, energy_eur, penalty_eur, end_s and tardiness_s.
@@ -478,10 +453,7 @@ def bill(simulation: Simulation) -> pd.DataFrame:
     """
     instance = simulation.instance
     jobs = instance.jobs
-    if instance.site is None and instance.prices is None:
-        energy_eur = _shares_of_nodes(instance, simulation.history)
-    else:
-        energy_eur = energy_by_job(instance, simulation.history, simulation.horizon)
+    energy_eur = energy_by_job(instance, simulation.history, simulation.horizon)
     late_s = np.maximum(simulation.end_s - jobs.due_s, 0.0)
     return pd.DataFrame({"job": instance.job_name, "energy_eur": energy_eur,
                          "penalty_eur": jobs.weight_eur_per_s * late_s, "end_s": simulation.end_s,
