@@ -573,9 +573,24 @@ def is_hopeless(used: UsedInstances, at: OperationList, k: int, limit_s: float) 
 
 # %% ../../nbs/55_far_bounds.ipynb #55-u06b
 @njit(cache=True)
-def _best_list(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
-               most: int) -> tuple[float, Integers, int]:
-    """What `order_operations` returns, for compiled callers."""
+def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
+                     most: int) -> tuple[float, Integers, int]:
+    """Best list of operations of one sequence for a plan.
+
+    Parameters
+    ----------
+    tree : the instances
+    times_s : (tasks, sizes) run times
+    own : (instances,) set of tasks of each instance
+    sequence : its number
+    limit_s : only lists that end before it count
+    most : operations to try; if it returns that more were tried, there may be a better list
+
+    Returns
+    -------
+    when the last task ends, infinite if no list does in time; operations (operations, 2): instance,
+    and the set of tasks of the life that begins, or 0 for a destruction; operations tried
+    """
     used = used_instances(tree, own, sequence)
     best = np.zeros((0, 2), np.int64)
     if len(used.row) == 0:
@@ -603,29 +618,6 @@ def _best_list(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_
             k += not is_hopeless(used, at, k + 1, limit_s)
     return best_s, best, tried
 
-
-@njit(cache=True)
-def order_operations(tree: Tree, times_s: Floats, own: Integers, sequence: int, limit_s: float,
-                     most: int) -> tuple[float, Integers, int]:
-    """Best list of operations of one sequence for a plan.
-
-    Parameters
-    ----------
-    tree : the instances
-    times_s : (tasks, sizes) run times
-    own : (instances,) set of tasks of each instance
-    sequence : its number
-    limit_s : only lists that end before it count
-    most : operations to try; if it returns that more were tried, there may be a better list
-
-    Returns
-    -------
-    when the last task ends, infinite if no list does in time; operations (operations, 2): instance,
-    and the set of tasks of the life that begins, or 0 for a destruction; operations tried
-    """
-    last_s, operations, tried = _best_list(tree, times_s, own, sequence, limit_s, most)
-    return last_s, operations, tried
-
 # %% ../../nbs/55_far_bounds.ipynb #55-u07
 @njit(cache=True)
 def work_out(tree: Tree, times_s: Floats, own: Integers, limit_s: float) -> tuple[float, int, bool]:
@@ -648,7 +640,7 @@ def work_out(tree: Tree, times_s: Floats, own: Integers, limit_s: float) -> tupl
     is_open = False
     most = int(np.int64(MOST_OPERATIONS))  # a literal would be compiled for once more
     for sequence in range(tree.sequence[-1] + 1):
-        last_s, _, more = _best_list(tree, times_s, own, sequence, limit_s, most)
+        last_s, _, more = order_operations(tree, times_s, own, sequence, limit_s, most)
         makespan_s = max(makespan_s, last_s)
         tried += more
         is_open = is_open or more > most
