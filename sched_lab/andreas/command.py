@@ -31,14 +31,14 @@ from ..lab.commands import (
     series_files,
     within,
 )
-from ..lab.frames import InputError, InputFile, embedded, read_input
+from ..lab.frames import InputError, embedded, read_input
 from ..lab.jit import interpreted
 from ..lab.reports import PAGE, Answer
 from ..meter import tariff_of
 from .files import read_files
 from .greedy import SearchOptions
 from .instances import PUE, TOY
-from .model import Instance, read_instance
+from .model import read_instance
 from .policies import POLICIES
 from .report import CHARTS, TABLES, report_of
 from .simulation import LOSSES
@@ -98,14 +98,6 @@ def check_options(files: set[str], told: Iterable[str]) -> None:
                          mend="give --instance, or --jobs, --nodes and --power")
 
 
-def check_idle_watts(instance: Instance, nodes: InputFile) -> None:
-    """Refuse machines of which nobody knows what they draw when they are empty."""
-    if instance.site is not None and not instance.site.base_w.all():
-        name = instance.site.machine_name[int((instance.site.base_w == 0).argmax())]
-        raise InputError(f"{name} has no idle_w, and --asleep-after asks what it draws when it is "
-                         "empty", file=nodes, column="idle_w", mend="fill it in")
-
-
 def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPath = None,
                     nodes: NodesPath = None, power: PowerPath = None, times: TimesPath = None,
                     hardware: HardwareFile = None, now: Now = "", price: Price = "",
@@ -139,8 +131,6 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
             pue=PUE if pue is None else pue, off_after_s=60 * (asleep_after or 0.0),
             off_w=asleep_watts,
             hardware=hardware_of(files["hardware"]) if "hardware" in files else None)
-        if asleep_after:
-            check_idle_watts(problem, files["nodes"])
     tariff = None
     if price or carbon:
         begin_s = float(problem.jobs.submission_s.min(initial=math.inf))

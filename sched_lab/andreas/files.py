@@ -426,6 +426,11 @@ def read_files(jobs: str | Path, nodes: str | Path, power: str | Path,
     parts, watts = read_parts(nodes), read_watts(power)
     if hardware is not None:
         parts, watts = filled(parts, watts, hardware)
+    for part in parts:
+        if off_after_s and np.isnan(part.idle_w):
+            raise InputError(f"{part.machine} has no idle_w, and --asleep-after asks what it draws "
+                             "when it is empty", file=nodes, row=part.row, column="idle_w",
+                             mend="fill it in")
     machines = [part.machine for part in parts]
     is_alone = [machines.count(machine) == 1 for machine in machines]
     added_w = [added_by(part, watts, alone, nodes)

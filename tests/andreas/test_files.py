@@ -10,7 +10,8 @@ from sched_lab.andreas.files import read_files
 from sched_lab.andreas.instances import NODE_POWER_W
 from sched_lab.andreas.machines import draws_of, eur_of
 from sched_lab.andreas.model import Assignment, check_assignment
-from sched_lab.andreas.report import decide_now, interruptions, report_of
+from sched_lab.andreas.policies import decide_now
+from sched_lab.andreas.report import interruptions, report_of
 from sched_lab.andreas.simulation import simulate
 from sched_lab.cli import main
 from sched_lab.hardware import read_hardware
@@ -111,6 +112,12 @@ def test_crowded_gpus_name_the_job_that_is_too_much(written):
 def test_a_machine_with_two_types_needs_watts_of_single_gpus(written):
     with pytest.raises(InputError, match=r"nodes.csv, row 2, column gpu: old has GPUs of two types"):
         written(power="gpu,gpus,watts\nK80,1,425\nK80,2,550\nV100,1,450\nV100,2,700\n")
+
+
+def test_a_machine_that_stays_on_needs_its_idle_watts(written):
+    with pytest.raises(InputError, match=r"nodes.csv, row 2, column idle_w: new has no idle_w, and --asleep-after"):
+        written(terms=TERMS | {"off_after_s": 60.0}, nodes="node,gpu,gpus,memory_gib\nnew,V100,2,32\n",
+                power="gpu,gpus,watts\nV100,1,450\nV100,2,700\n")
 
 
 def test_own_times_of_a_job_go_before_its_application_s(written):
