@@ -25,8 +25,8 @@ from .model import (
     read as read,
 )
 from .policies import POLICIES as POLICIES
+from .policies import decide_now as decide_now
 from .policies import policy_of as policy_of
-from .report import decide_now as decide_now
 from .report import report_of as report_of
 from .simulation import (
     Simulation as Simulation,

@@ -30,8 +30,7 @@ from ..lab.access import Guard, Refusal
 from ..lab.web import SECONDS, Endpoint, Limits, Service
 from . import service
 from .greedy import SearchOptions
-from .policies import Decide
-from .service import Book, Bounds, Change, Command, Join
+from .service import Book, Change, Command, Join
 from .store import Gone, Store, Superseded, commit, read_book
 
 LOG = logging.getLogger("sched_lab.serve")
@@ -72,26 +71,26 @@ class Manager(Service):
     ----------
     store : where rows go
     prices, nodes : cost_eur_per_h, and nodes that join at the first start, by id
-    decide, how : policy, and how it searches
+    policy, how : its name, and how it searches
     period_s : H, longest time between two decisions
-    bounds : most of what is kept
+    most_queued : unfinished jobs
     about : what is logged when it listens
     """
 
     def __init__(self, store: Store, prices: Mapping[str, float], nodes: Mapping[str, Join],
-                 decide: Decide, how: SearchOptions, *, period_s: float, bounds: Bounds,
+                 policy: str, how: SearchOptions, *, period_s: float, most_queued: int,
                  about: Mapping[str, Any]) -> None:
         super().__init__(SMALL, {"database", "nodes"}, "andreas", "route")
         self.store = store
         self.prices = prices
         self.nodes = nodes
-        self.policy = partial(service.decide_places, decide=decide, how=how)
+        self.decide_places = partial(service.decide_places, policy=policy, how=how)
         self.period_s = period_s
         self.log_fields = about
         document = openapi()
         self.pages = {"/": HTMLResponse(page_of(document)), "/openapi.json": Response(
             orjson.dumps(document), media_type="application/json")}
-        self.book = Book(prices, bounds)
+        self.book = Book(prices, most_queued)
         self.is_current = False  # whether the database has what the book has
         self.retry_at_s = 0.0
         self.events: list[str] = []
@@ -177,7 +176,7 @@ class Manager(Service):
             raise Gone("the database failed a moment ago")
         self.retry_at_s = math.inf  # until the attempt is over
         try:
-            read = partial(read_book, self.store, self.prices, self.book.bounds)
+            read = partial(read_book, self.store, self.prices, self.book.most_queued)
             self.book = await asyncio.get_running_loop().run_in_executor(self.writing, read)
             self.is_current = True
             self.health.done("database")
@@ -242,7 +241,7 @@ class Manager(Service):
         if snapshot is not None:
             began_s = time.perf_counter()
             places = await asyncio.get_running_loop().run_in_executor(
-                self.thinking, self.policy, snapshot)
+                self.thinking, self.decide_places, snapshot)
             self.decision_s.observe(time.perf_counter() - began_s)
 
         def make(book: Book, now_s: float) -> Change | None:

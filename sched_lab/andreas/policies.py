@@ -10,14 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..lab.arrays import Integers
 from ..lab.records import PolicyRecord, PolicyTable
 from .exact import objective_eur, places_of, solve_exact
 from .greedy import DEFAULTS, SearchOptions, assign_by_pressure, check_options, randomized_greedy
-from .model import Assignment, Fleet, Jobs
+from .machines import fleet_at
+from .model import Assignment, Fleet, Instance, Jobs, check_assignment
 from .rollout import rollout
 from .rules import Rule, Running, edf, fifo, fill_up, nothing_runs, priority
 
-__all__ = ['POLICIES', 'policy_of']
+__all__ = ['POLICIES', 'policy_of', 'decide_now']
 
 Decide = Callable[[Fleet, Jobs, float, SearchOptions, Running], Assignment]
 Optimiser = Callable[[Fleet, Jobs, float], Assignment]
@@ -150,3 +152,41 @@ def policy_of(name: str, how: SearchOptions = DEFAULTS) -> Optimiser:
         return decide(fleet, jobs, now_s, how, nothing_runs(fleet, len(jobs.due_s)))
 
     return optimise
+
+
+def submitted(instance: Instance) -> tuple[Integers, Jobs]:
+    """Numbers of the jobs that have been submitted by now, and these jobs."""
+    here = np.flatnonzero(instance.jobs.submission_s <= instance.now_s)
+    return here, Jobs(*(column[here] for column in instance.jobs))
+
+
+def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -> Assignment:
+    """Assign the jobs that have been submitted; the others have no place.
+
+    What runs now is part of the instance; if it says nothing of it, all nodes are free.
+
+    Parameters
+    ----------
+    instance : the problem and its present time
+    policy : a name of `POLICIES`
+    how : options of the search
+
+    Raises
+    ------
+    InputError : if there is no such policy, or exact search finds no assignment in time
+    """
+    decide = POLICIES.record(policy).scalar_form
+    check_options(how)
+    fleet = fleet_at(instance, instance.now_s)
+    here, jobs = submitted(instance)
+    running = nothing_runs(fleet, len(here))
+    if instance.present is not None:
+        running = running._replace(node=instance.present.node[here],
+                                   configuration=instance.present.configuration[here])
+    found = decide(fleet, jobs, instance.now_s, how, running)
+    check_assignment(fleet, jobs.times_s, found)
+    node = np.full(len(instance.job_name), -1)
+    configuration = np.full(len(instance.job_name), -1)
+    node[here] = found.node
+    configuration[here] = found.configuration
+    return Assignment(node, configuration)

@@ -20,59 +20,20 @@ from ..meter import Tariff, default_tariff
 from .simulation import lower_bound_eur
 from .energy import bill_of_day, with_prices
 from .exact import solve_exact
-from .greedy import DEFAULTS, SearchOptions, check_options
+from .greedy import DEFAULTS, SearchOptions
 from .machines import counted_twice_eur_per_s, fleet_at
-from .model import HISTORY, SECONDS_PER_HOUR, Assignment, Instance, Jobs, check_assignment
-from .policies import POLICIES
-from .proxy import PERIOD_S, RHO, cost_eur_per_s, paper_objective
-from .rules import nothing_runs
+from .model import HISTORY, SECONDS_PER_HOUR, Assignment, Instance
+from .policies import POLICIES, decide_now, submitted
+from .proxy import PERIOD_S, RHO, cost_eur_per_s, gpus_in_use, paper_objective
 from .simulation import INTERVAL, JOB_COLOURS, LOSSES, Simulation, bill, gantt_frame, simulate
 
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ['decide_now', 'Report', 'report_of']
+__all__ = ['Report', 'report_of']
 
 EXACT_JOBS = 12  # up to so many, every decision is compared with the best one
 LEAST_EUR = 1e-9  # of a bound that says anything: less is nothing to the solver
-
-
-def _submitted(instance: Instance) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Jobs]:
-    """Numbers of the jobs that have been submitted by now, and these jobs."""
-    here = np.flatnonzero(instance.jobs.submission_s <= instance.now_s)
-    return here, Jobs(*(column[here] for column in instance.jobs))
-
-
-def decide_now(instance: Instance, policy: str, how: SearchOptions = DEFAULTS) -> Assignment:
-    """Assign the jobs that have been submitted; the others have no place.
-
-    What runs now is part of the instance; if it says nothing of it, all nodes are free.
-
-    Parameters
-    ----------
-    instance : the problem and its present time
-    policy : a name of `POLICIES`
-    how : options of the search
-
-    Raises
-    ------
-    InputError : if there is no such policy, or exact search finds no assignment in time
-    """
-    decide = POLICIES.record(policy).scalar_form
-    check_options(how)
-    fleet = fleet_at(instance, instance.now_s)
-    here, jobs = _submitted(instance)
-    running = nothing_runs(fleet, len(here))
-    if instance.present is not None:
-        running = running._replace(node=instance.present.node[here],
-                                   configuration=instance.present.configuration[here])
-    found = decide(fleet, jobs, instance.now_s, how, running)
-    check_assignment(fleet, jobs.times_s, found)
-    node = np.full(len(instance.job_name), -1)
-    configuration = np.full(len(instance.job_name), -1)
-    node[here] = found.node
-    configuration[here] = found.configuration
-    return Assignment(node, configuration)
 
 
 def interruptions(instance: Instance, assignment: Assignment, loss: str) -> dict[str, Any]:
@@ -96,7 +57,7 @@ def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dic
 
     Nothing is known without the solver.
     """
-    _, jobs = _submitted(instance)
+    _, jobs = submitted(instance)
     try:
         best = solve_exact(fleet_at(instance, instance.now_s), jobs, instance.now_s,
                            time_limit_s=time_limit_s)
@@ -107,35 +68,6 @@ def gap_of(instance: Instance, objective_eur: float, time_limit_s: float) -> dic
     if best.bound > LEAST_EUR:
         gap |= {"gap_percent": 100 * (objective_eur / best.bound - 1)}
     return gap
-
-
-def decision_costs(instance: Instance, assignment: Assignment,
-                   time_limit_s: float) -> dict[str, Any]:
-    """Objective of a decision, and what it costs while it runs.
-
-    With few jobs, also how far it is from the best decision.
-
-    Parameters
-    ----------
-    instance : the problem and its present time
-    assignment : of all its jobs
-    time_limit_s : of the search for the best decision
-    """
-    fleet = fleet_at(instance, instance.now_s)
-    here, jobs = _submitted(instance)
-    own = Assignment(*(part[here] for part in assignment))
-    used = check_assignment(fleet, jobs.times_s, own)
-    objective_eur = paper_objective(fleet, jobs, instance.now_s, *own, RHO, PERIOD_S)
-    costs = {
-        "objective_eur": float(objective_eur),
-        "energy_eur_per_h": SECONDS_PER_HOUR * (
-            float(cost_eur_per_s(fleet, used))
-            - counted_twice_eur_per_s(instance, used, instance.now_s)),
-        "running": int((own.node >= 0).sum()), "waiting": int((own.node < 0).sum()),
-        "not_submitted": len(instance.job_name) - len(here)}
-    if len(here) <= EXACT_JOBS:
-        costs |= gap_of(instance, costs["objective_eur"], time_limit_s)
-    return costs
 
 
 def run_frame(simulation: Simulation) -> pd.DataFrame:
@@ -271,12 +203,26 @@ def _day_costs(simulation: Simulation) -> dict[str, Any]:
 
 def _decided(instance: Instance, policy: str, how: SearchOptions,
              loss: str) -> tuple[Simulation, dict[str, Any]]:
-    """One decision, as if it were carried out, and its costs."""
+    """One decision as if it were carried out, and what it costs while it runs.
+
+    With few jobs, or if the policy searches for a time, also how far it is from the best decision.
+    """
     decision = decide_now(instance, policy, how)
-    costs = decision_costs(instance, decision, how.time_limit_s)
-    is_timed = "time_limit_s" in POLICIES.record(policy).options
-    if is_timed and "bound_eur" not in costs:  # who searched for a bound says how near it is
-        costs |= gap_of(instance, costs["objective_eur"], how.time_limit_s)
+    fleet = fleet_at(instance, instance.now_s)
+    here, jobs = submitted(instance)
+    node, configuration = decision.node[here], decision.configuration[here]
+    used = gpus_in_use(fleet, node, configuration)
+    objective_eur = float(paper_objective(fleet, jobs, instance.now_s, node, configuration, RHO,
+                                          PERIOD_S))
+    costs = {
+        "objective_eur": objective_eur,
+        "energy_eur_per_h": SECONDS_PER_HOUR * (
+            float(cost_eur_per_s(fleet, used))
+            - counted_twice_eur_per_s(instance, used, instance.now_s)),
+        "running": int((node >= 0).sum()), "waiting": int((node < 0).sum()),
+        "not_submitted": len(instance.job_name) - len(here)}
+    if len(here) <= EXACT_JOBS or "time_limit_s" in POLICIES.record(policy).options:
+        costs |= gap_of(instance, objective_eur, how.time_limit_s)
     costs |= interruptions(instance, decision, loss)
     return _as_carried_out(instance, policy, decision), costs
 

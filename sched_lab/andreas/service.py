@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..lab.arrays import Integers
 from ..lab.frames import InputError
 from .greedy import SearchOptions
 from .model import (
@@ -26,15 +25,15 @@ from .model import (
     Assignment,
     Configuration,
     DueDate,
+    Fleet,
     Instance,
+    Present,
     Price,
     RunTime,
-    check_assignment,
     parse_instance,
     split_configuration,
 )
-from .policies import Decide
-from .rules import Running, open_nodes
+from .policies import decide_now
 
 LONGEST_NAME = 100  # letters
 Key = Annotated[str, Field(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._:@+-]{{0,{LONGEST_NAME - 1}}}$")]
@@ -163,20 +162,7 @@ class Pool:
         return float(self.seconds) / self.epochs
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Most of what is kept; what is beyond is refused.
-
-    Parameters
-    ----------
-    queue, jobs : unfinished ones, and all of them
-    nodes, samples : known ones
-    """
-
-    queue: int = 2000
-    jobs: int = 1_000_000
-    nodes: int = 1000
-    samples: int = 100_000
+MOST_QUEUED, MOST_JOBS, MOST_NODES, MOST_SAMPLES = 2000, 1_000_000, 1000, 100_000
 
 
 @dataclass
@@ -186,7 +172,8 @@ class Book:
     Parameters
     ----------
     prices : cost_eur_per_h of the instance file
-    bounds : most of what is kept
+    most_queued : unfinished jobs; what is beyond is refused, as are more than `MOST_JOBS` in all,
+        `MOST_NODES` and `MOST_SAMPLES`
 
     Attributes
     ----------
@@ -195,7 +182,7 @@ class Book:
     """
 
     prices: Mapping[str, float]
-    bounds: Bounds = Bounds()
+    most_queued: int = MOST_QUEUED
     jobs: dict[str, Job] = field(default_factory=dict)
     queue: dict[str, Job] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -350,7 +337,7 @@ def submit(book: Book, job: Submit, now_s: float) -> Change | None:
         if book.jobs[job.id].given == job:
             return None
         raise Refused("conflict", f"there is another job {job.id!r}", "give each job its own id")
-    if len(book.queue) >= book.bounds.queue or len(book.jobs) >= book.bounds.jobs:
+    if len(book.queue) >= book.most_queued or len(book.jobs) >= MOST_JOBS:
         raise Refused("full", f"{len(book.queue)} jobs are unfinished, of {len(book.jobs)}",
                       "submit it when some are done")
     check_runnable(book, job)
@@ -446,7 +433,7 @@ def measure(book: Book, sample: Measure, now_s: float) -> Change | None:
         if known == sample:
             return None
         raise Refused("conflict", f"there is another sample {sample.id!r}", "give each its own id")
-    if len(book.samples) >= book.bounds.samples:
+    if len(book.samples) >= MOST_SAMPLES:
         raise Refused("full", f"there are {len(book.samples)} samples", "they are enough")
     return Change("profile", clock_s(book, now_s), sample=sample)
 
@@ -468,7 +455,7 @@ def join(book: Book, node: str, given: Join, now_s: float) -> Change | None:
     new = Node(node, given.gpu, given.num_gpus)
     if (known := book.nodes.get(node)) == new:
         return None
-    if known is None and len(book.nodes) >= book.bounds.nodes:
+    if known is None and len(book.nodes) >= MOST_NODES:
         raise Refused("full", f"there are {len(book.nodes)} nodes", "use names of lost ones again")
     for count in range(1, given.num_gpus + 1):
         if (name := f"{given.gpu},{count}") not in book.prices:
@@ -495,54 +482,37 @@ def leave(book: Book, node: str, now_s: float) -> Change | None:
     return Change("node lost", clock_s(book, now_s), jobs, jobs, node=lost)
 
 
-class Snapshot(NamedTuple):
-    """What the optimizer is asked about, apart from the book.
+def snapshot_of(book: Book, now_s: float) -> Instance | None:
+    """What to ask the optimizer about: nodes that are present, and the time that jobs still need.
 
-    Parameters
-    ----------
-    instance : nodes that are present, and jobs with the time that they still need
-    node, configuration : (jobs,) where each runs, -1 if it waits
+    None if there is nothing to place, or nowhere.
     """
-
-    instance: Instance
-    node: Integers
-    configuration: Integers
-
-
-def snapshot_of(book: Book, now_s: float) -> Snapshot | None:
-    """What to ask the optimizer about; None if there is nothing to place, or nowhere."""
     nodes = [node for node in book.nodes.values() if node.is_present]
     largest = largest_nodes(nodes)
-    times = {job.given.id: run_times_s(profiled_s(book, job.given, largest),
-                                       left_epochs(book, job, now_s))
-             for job in book.queue.values()}
-    asked = [job for job in book.queue.values() if times[job.given.id]]
-    if not asked:
+    jobs = []
+    for job in book.queue.values():
+        times_s = run_times_s(profiled_s(book, job.given, largest), left_epochs(book, job, now_s))
+        if times_s:
+            runs = job.configuration in times_s and job.submission_s <= now_s
+            place = {"node": job.node, "configuration": job.configuration} if runs else {}
+            jobs.append({
+                "id": job.given.id, "submission_s": job.submission_s, "due_s": job.given.due_s,
+                "weight_eur_per_s": job.given.weight_eur_per_s, "times_s": times_s,
+                "epochs": job.given.epochs - job.epochs_done, **place})
+    if not jobs:
         return None
-    value = {"nodes": [{"id": n.id, "gpu": n.gpu, "num_gpus": n.num_gpus} for n in nodes],
-             "cost_eur_per_h": dict(book.prices), "now_s": now_s, "jobs": [{
-                 "id": job.given.id, "submission_s": job.submission_s, "due_s": job.given.due_s,
-                 "weight_eur_per_s": job.given.weight_eur_per_s, "times_s": times[job.given.id],
-                 "epochs": job.given.epochs - job.epochs_done} for job in asked]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # due before submission: the caller's affair
-        instance = parse_instance(value)
-    number = {name: n for n, name in enumerate(instance.node_name)}
-    count = len(instance.fleet.configuration_type)
-    where = {instance.configuration_name(c): c for c in range(count)}
-    places = [(number.get(job.node or "", -1), where.get(job.configuration or "", -1))
-              for job in asked]
-    node, configuration = np.array([place if min(place) >= 0 else (-1, -1) for place in places],
-                                   np.int64).T
-    return Snapshot(instance, node.copy(), configuration.copy())
+        return parse_instance({
+            "nodes": [{"id": n.id, "gpu": n.gpu, "num_gpus": n.num_gpus} for n in nodes],
+            "cost_eur_per_h": dict(book.prices), "now_s": now_s, "jobs": jobs})
 
 
-def keep_places(snapshot: Snapshot, answer: Assignment) -> Assignment:
+def keep_places(fleet: Fleet, present: Present, answer: Assignment) -> Assignment:
     """Exchange equal nodes of an answer, so that fewer jobs move."""
-    fleet = snapshot.instance.fleet
     kinds = list(zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True))
-    stays = (answer.configuration == snapshot.configuration) & (snapshot.node >= 0)
-    pairs = zip(answer.node[stays].tolist(), snapshot.node[stays].tolist(), strict=True)
+    stays = (answer.configuration == present.configuration) & (present.node >= 0)
+    pairs = zip(answer.node[stays].tolist(), present.node[stays].tolist(), strict=True)
     # how many jobs of each node of the answer run on each equal node now, as they would there
     overlaps = Counter((new, old) for new, old in pairs if kinds[new] == kinds[old])
     name: dict[int, int] = {}
@@ -565,15 +535,11 @@ def keep_places(snapshot: Snapshot, answer: Assignment) -> Assignment:
 Places = dict[str, tuple[str, str]]  # job -> node and configuration
 
 
-def decide_places(snapshot: Snapshot, decide: Decide, how: SearchOptions) -> Places:
+def decide_places(instance: Instance, policy: str, how: SearchOptions) -> Places:
     """Where each job shall run, as a policy has it, checked; takes long."""
-    instance = snapshot.instance
-    fleet = instance.fleet
-    running = Running(snapshot.node.copy(), snapshot.configuration.copy(),
-                      open_nodes(fleet, fleet.node_gpus))
-    answer = decide(fleet, instance.jobs, instance.now_s, how, running)
-    answer = keep_places(snapshot, Assignment(*map(np.asarray, answer)))
-    check_assignment(fleet, instance.jobs.times_s, answer)
+    answer = decide_now(instance, policy, how)
+    if instance.present is not None:
+        answer = keep_places(instance.fleet, instance.present, answer)
     return {job: (instance.node_name[node], instance.configuration_name(configuration))
             for job, node, configuration in zip(instance.job_name, *answer, strict=True)
             if node >= 0}

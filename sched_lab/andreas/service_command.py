@@ -84,7 +84,7 @@ def andreas_serve_command(
     """
     need(*PACKAGES, extra="service")
     from sched_lab.andreas.http import Manager
-    from sched_lab.andreas.service import Bounds, Join
+    from sched_lab.andreas.service import Join
     from sched_lab.andreas.store import Store
     from sched_lab.lab.web import log_in_json, serve
 
@@ -100,9 +100,8 @@ def andreas_serve_command(
     with listen(access, "submit and cancel jobs", asks=True) as listener:
         manager = Manager(
             Store(database, wait), given["cost_eur_per_h"], nodes,
-            POLICIES.record(policy).scalar_form,
-            SearchOptions(max_iterations=max_iterations, period_s=period), period_s=period,
-            bounds=Bounds(queue=queue),
+            policy, SearchOptions(max_iterations=max_iterations, period_s=period), period_s=period,
+            most_queued=queue,
             about={"policy": policy, "period_s": period, "nodes": len(nodes)})
         log_in_json()
         serve(manager, listener)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_valid
 
 from ..lab.frames import InputError, SchedLabError
 from .model import Configuration, Instant, Name, split_configuration
-from .service import Book, Bounds, Change, Job, Join, Measure, Node, Submit, offers
+from .service import MOST_QUEUED, Book, Change, Job, Join, Measure, Node, Submit, offers
 
 LOG = logging.getLogger("sched_lab.serve")
 Form = TypeVar("Form", bound=BaseModel)
@@ -192,13 +192,14 @@ def read_rows(book: Book, connection: sqlite3.Connection) -> None:
     book.version = connection.execute("SELECT max(number) FROM decision").fetchone()[0] or 0
 
 
-def read_book(store: Store, prices: Mapping[str, float], bounds: Bounds | None = None) -> Book:
+def read_book(store: Store, prices: Mapping[str, float],
+              most_queued: int = MOST_QUEUED) -> Book:
     """Everything that is stored; the first time, the database becomes ours.
 
     Parameters
     ----------
     store : see `Store`
-    prices, bounds : as `Book` takes them
+    prices, most_queued : as `Book` takes them
 
     Raises
     ------
@@ -206,7 +207,7 @@ def read_book(store: Store, prices: Mapping[str, float], bounds: Bounds | None =
     Superseded : it became another's since
     InputError : a stored node has no price
     """
-    book = Book(prices, bounds or Bounds())
+    book = Book(prices, most_queued)
     with store.transaction() as connection:
         if not store.generation:
             connection.execute("UPDATE writer SET generation = generation + 1")

@@ -9,9 +9,9 @@ import pytest
 from sched_lab.andreas.greedy import SearchOptions
 from sched_lab.andreas.instances import TOY, armida, generate, toy_instance
 from sched_lab.andreas.model import HISTORY, Assignment, check_assignment, check_schedule
-from sched_lab.andreas.policies import POLICIES, day_policies
+from sched_lab.andreas.policies import POLICIES, day_policies, decide_now
 from sched_lab.andreas.proxy import PERIOD_S, RHO, paper_objective
-from sched_lab.andreas.report import decide_now, report_of
+from sched_lab.andreas.report import report_of
 from sched_lab.andreas.simulation import lower_bound_eur, simulate
 from tests.command_line import assert_refused, call, content
 

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 
 from sched_lab.andreas.greedy import SearchOptions
-from sched_lab.andreas.policies import POLICIES
 from sched_lab.andreas.service import (
     Book,
-    Bounds,
     Change,
     Join,
     Measure,
@@ -54,7 +52,7 @@ JOB = {"id": "a", "application": "lstm", "batch": 32, "epochs": 4, "due_s": 2e9,
 @pytest.fixture
 def book() -> Book:
     """One node with two TESLA; an epoch of `lstm` takes 10 s on one."""
-    book = Book({"TESLA,1": 0.12, "TESLA,2": 0.16}, Bounds(queue=2, nodes=2, samples=2))
+    book = Book({"TESLA,1": 0.12, "TESLA,2": 0.16}, most_queued=2)
     for change in (join(book, "v1", Join(gpu="TESLA", num_gpus=2), 0.0),
                    measure(book, Measure(id="m", application="lstm", batch=32, configuration="TESLA,1", epochs=2,
                                          seconds=20.0), 0.0)):
@@ -122,9 +120,9 @@ def accepted(book: Book, make: Callable[[], Change | None]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("epochs", [1, 3_000_000, 10**9])
-@pytest.mark.parametrize("sampled", [1, 1_000_000, 2**31 - 1])
-@pytest.mark.parametrize("seconds", [1e-6, 0.5, 3600.0, 1e10])
+@pytest.mark.parametrize("epochs", [1, 10**9])
+@pytest.mark.parametrize("sampled", [1, 2**31 - 1])
+@pytest.mark.parametrize("seconds", [1e-6, 3600.0, 1e10])
 def test_what_is_accepted_can_be_decided(seconds: float, sampled: int, epochs: int) -> None:
     """The sample or the job is refused at the door, or a decision can be made until the job's last moment."""
     book = Book({"TESLA,1": 0.12})
@@ -140,7 +138,7 @@ def test_what_is_accepted_can_be_decided(seconds: float, sampled: int, epochs: i
         book.put(replace(book.jobs["a"], epochs_done=done))
         snapshot = snapshot_of(book, at_s)
         assert snapshot is not None
-        places = decide_places(snapshot, POLICIES.record("greedy").scalar_form, SearchOptions())
+        places = decide_places(snapshot, "greedy", SearchOptions())
         change = move_jobs(book, places, "period", at_s)
         if change is not None:
             book.apply(change)
@@ -174,11 +172,18 @@ DAMAGES = {  # a statement for SQLite, and whether the job is left out
 }
 
 
+def opened(file: Path) -> Store:
+    """Open a store that does not wait for the disk: nobody pulls the plug."""
+    store = Store(file)
+    store.connection.execute("PRAGMA synchronous = OFF")
+    return store
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The row is left out, or the job waits; its id stays taken; all else is decided, after a restart too."""
     file = tmp_path / "jobs.db"
-    store = Store(file)
+    store = opened(file)
     prices = CLUSTER["cost_eur_per_h"]
     book = read_book(store, prices)
 
@@ -198,7 +203,7 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
     with contextlib.closing(sqlite3.connect(file)) as direct, direct:
         direct.execute(statement)
     for round_ in range(2):
-        store = Store(file)
+        store = opened(file)
         book = read_book(store, prices)
         assert (("job", "a") in book.damaged) == is_left_out
         if is_left_out:
@@ -213,7 +218,7 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
         carry_out(book, store, submit(book, fresh, 2.0))
         snapshot = snapshot_of(book, clock_s(book, 3.0))
         assert snapshot is not None
-        places = decide_places(snapshot, POLICIES.record("greedy").scalar_form, SearchOptions())
+        places = decide_places(snapshot, "greedy", SearchOptions())
         change = move_jobs(book, places, "period", clock_s(book, 3.0))
         assert change is not None and is_valid(book, change)
         carry_out(book, store, change)
@@ -224,8 +229,8 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
 # --- a short soak
 
 def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
-    found = soak(120, 3, 5, str(tmp_path / "jobs.db"), tmp_path)
-    assert (found["submissions"], found["kills"], found["lost"]) == (120, 3, 0) and found["versions"] > 10
+    found = soak(60, 2, 5, str(tmp_path / "jobs.db"), tmp_path)
+    assert (found["submissions"], found["kills"], found["lost"]) == (60, 2, 0) and found["versions"] > 10
 
 
 # --- the command
