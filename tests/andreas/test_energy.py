@@ -1,16 +1,14 @@
-"""Energy of a day: brute force second by second, and the bound against all small plans."""
-import itertools
+"""Energy of a day: brute force second by second, and the bill."""
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from sched_lab.andreas.energy import bill_of_day
 from sched_lab.andreas.instances import generate
-from sched_lab.andreas.machines import draws_of, energy_by_job, eur_of, fleet_at, integral_until, price_at, site_of
-from sched_lab.andreas.model import HISTORY, Fleet, Instance, Jobs, Prices, Site, check_schedule
-from sched_lab.andreas.simulation import lower_bound_eur, simulate
+from sched_lab.andreas.machines import draws_of, energy_by_job, eur_of, fleet_at, price_at, site_of
+from sched_lab.andreas.model import Fleet, Instance, Jobs, Prices, Site
+from sched_lab.andreas.simulation import simulate
 from sched_lab.meter import default_tariff
 
 SITE = Site(("mixed", "small"), np.array([0, 0, 1]), np.array([360.0, 360.0]),
@@ -45,50 +43,6 @@ def every_second(instance, history, seconds):
     return used_eur, empty_eur
 
 
-def plans(instance):
-    """All plans without interruption in which each job starts at its submission or when another one ends."""
-    nodes = [[(n, c) for n in range(3) for c in range(3) if FLEET.configuration_type[c] == FLEET.node_type[n]
-              and FLEET.configuration_gpus[c] <= FLEET.node_gpus[n]] for _ in range(3)]
-    for order in itertools.permutations(range(3)):
-        for places in itertools.product(*nodes):
-            rows = []
-            for j in order:
-                n, c = places[j]
-                starts = sorted({JOBS.submission_s[j], *(row[4] for row in rows if row[4] > JOBS.submission_s[j])})
-                for start_s in starts:
-                    row = (j, n, c, start_s, start_s + JOBS.times_s[j, c])
-                    try:
-                        check_schedule(instance, pd.DataFrame([*rows, row], columns=list(HISTORY)),
-                                       may_lose_progress=True)
-                    except ValueError as error:
-                        if "of itself" not in str(error):
-                            continue
-                        if "more GPUs" in str(error):
-                            continue
-                    if fits([*rows, row]):
-                        rows.append(row)
-                        break
-            if len(rows) == 3:
-                yield pd.DataFrame(rows, columns=list(HISTORY))
-
-
-def fits(rows):
-    """Whether no node has more GPUs in use than it has."""
-    return all(sum(FLEET.configuration_gpus[c] for _, m, c, a, b in rows if m == n and a <= t < b) <= FLEET.node_gpus[n]
-               for n in range(3) for t in {row[3] for row in rows})
-
-
-def test_no_small_plan_is_below_the_bound():
-    instance = replace(MIXED, prices=Prices(np.array([0.0, 50.0]), np.array([0.3, 0.1])))
-    paid = []
-    for history in itertools.islice(plans(instance), 0, None, 7):
-        end_s = history.groupby("job")["end_s"].max().to_numpy()
-        penalty = JOBS.weight_eur_per_s @ np.maximum(end_s - JOBS.due_s, 0)
-        draws = draws_of(instance, history, (0.0, float(end_s.max())))
-        paid.append(eur_of(instance, draws[draws["is_used"].astype(bool)]) + penalty)
-    assert len(paid) > 10 and min(paid) >= lower_bound_eur(instance) * (1 - 1e-12)
-
-
 @pytest.mark.parametrize("policy", ["fifo", "edf", "greedy", "local"])
 def test_a_day_costs_what_every_second_costs(policy):
     """Times of whole seconds and rules that never interrupt: no event is within a second."""
@@ -119,13 +73,6 @@ def test_prices_that_never_change_change_nothing():
     for policy in ("edf", "greedy"):
         one, two = simulate(plain, policy), simulate(same, policy)
         assert one.history.equals(two.history) and one.energy_eur == pytest.approx(two.energy_eur, rel=1e-12)
-
-
-def test_the_integral_of_prices_is_that_of_a_fine_sum():
-    prices = Prices(np.array([0.0, 10.0, 25.0]), np.array([0.3, 0.1, 0.2]))
-    fine = np.arange(5.0, 40.0, 0.001) + 0.0005
-    first, last = integral_until(prices, np.array([5.0, 40.0]))
-    assert last - first == pytest.approx(price_at(prices, fine).sum() * 0.001)
 
 
 def test_the_bill_of_a_day_has_its_energy_and_its_carbon():

@@ -108,7 +108,7 @@ def files(draw):
             "now_s": draw(st.sampled_from([0.0, 1e5, 1e10]))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(files(), st.sampled_from(sorted(day_policies())), st.booleans(), st.sampled_from(sorted(LOSSES)))
 def test_whatever_is_allowed_gives_finite_costs_or_one_error(file, policy, is_simulated, loss):
     with warnings.catch_warnings():

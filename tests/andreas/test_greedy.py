@@ -174,7 +174,7 @@ def queues(draw_from, *, most_jobs=9):
     return instance.fleet, instance.jobs, some(0.0, 600.0)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(queues(most_jobs=15), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40, 150]),
        st.sampled_from([0.0, 1.0, RHO]),
        st.sampled_from([0.0, 300.0, 1800.0]))
@@ -206,19 +206,11 @@ def crowd() -> tuple[Fleet, Jobs, float]:
 @pytest.mark.parametrize("as_code", [False, True])
 def test_rounds_in_pieces_are_the_rounds_in_one_call(as_code, monkeypatch):
     whole = randomized_greedy(*crowd(), SearchOptions(max_iterations=60, as_code=as_code))
-    for turns in (1, 40 * 7, 40 * 59, 40 * 60):
+    for turns in (1, 40 * 7):
         monkeypatch.setattr("sched_lab.andreas.greedy.TURNS_AT_ONCE", turns)
         pieces = randomized_greedy(*crowd(), SearchOptions(max_iterations=60, as_code=as_code))
         assert pieces[1] == whole[1] and (pieces[0].node == whole[0].node).all()
         assert (pieces[0].configuration == whole[0].configuration).all()
-
-
-def test_a_call_leaves_its_arguments_as_they_were():
-    fleet, jobs, now_s = crowd()
-    before = [array.copy() for array in (*fleet, *jobs)]
-    for as_code in (False, True):
-        randomized_greedy(fleet, jobs, now_s, SearchOptions(max_iterations=10, as_code=as_code))
-    assert all((a == b).all() for a, b in zip(before, (*fleet, *jobs), strict=True))
 
 
 # --- parts
@@ -234,15 +226,6 @@ def test_the_numbers_of_the_edges_of_the_remainder():
     for number in (1, 2, 127773, 127774, 2**30, M - 2, M - 1):
         assert leap(number, 16807) == number * 16807 % M
     assert leap(pow(16807, -1, M), 16807) == 1  # both parts of the product add up to 2^31
-
-
-@settings(deadline=None)
-@given(st.integers(1, M - 1))
-def test_a_draw_is_two_steps_of_the_engine(seed):
-    state = np.array([seed])
-    engine = Engine(seed)
-    for _ in range(5):
-        assert draw(state) == engine.real() and state[0] == engine.number
 
 
 def test_seeds_that_are_zero_to_the_engine_are_one():

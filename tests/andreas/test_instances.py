@@ -39,8 +39,10 @@ def same_price(ours: float, theirs: float) -> bool:
 
 @simulated
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_jobs_are_the_authors_to_the_last_bit(case):
-    ours = generate(case["seed"], case["N"], case["mult"], scenario={"21": 1, "42": 2}[case["scenario"]])
+def test_jobs_are_the_authors_to_the_last_bit_and_prices_to_15_digits(case):
+    known = profiles()
+    scenario = {"21": 1, "42": 2}[case["scenario"]]
+    ours = generate(case["seed"], case["N"], case["mult"], scenario=scenario)
     names = [ours.configuration_name(c) for c in range(len(ours.fleet.configuration_gpus))]
     assert names == [f"{gpu},{count}" for gpu, count in case["configs"]]
     assert len(case["jobs"]) == len(ours.job_name) == 10 * case["N"] + 1
@@ -48,14 +50,7 @@ def test_jobs_are_the_authors_to_the_last_bit(case):
         job = ours.job_name.index(name)
         assert (ours.jobs.submission_s[job], ours.jobs.due_s[job], ours.jobs.weight_eur_per_s[job],
                 ours.jobs.times_s[job].tolist(), ours.epochs[job]) \
-            == (submission_s, due_s, weight, times_s, profiles()[kind]["epochs"])
-
-
-@simulated
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_nodes_are_the_authors_and_prices_to_15_digits(case):
-    scenario = {"21": 1, "42": 2}[case["scenario"]]
-    ours = generate(case["seed"], case["N"], case["mult"], scenario=scenario)
+            == (submission_s, due_s, weight, times_s, known[kind]["epochs"])
     assert {name: (ours.type_name[kind], count) for name, kind, count in
             zip(ours.node_name, ours.fleet.node_type, ours.fleet.node_gpus, strict=True)} \
         == {node["id"]: (node["gpu"], node["ngpus"]) for node in case["nodes"]}

@@ -46,10 +46,8 @@ def hard_model():
 
 CALLS = {
     "rounds of randomised greedy": lambda: randomized_greedy(*queue_of(400), SearchOptions(max_iterations=MANY)),
-    "rounds as coded": lambda: randomized_greedy(*queue_of(400), SearchOptions(max_iterations=MANY, as_code=True)),
     "rounds of few jobs": lambda: randomized_greedy(*queue_of(20), SearchOptions(max_iterations=MANY)),
     "changes of a rollout": lambda: rollout(*queue_of(400), tries=MANY),
-    "rounds in a simulation": lambda: simulate(generate(1, 4, 1.0), "rg", how=SearchOptions(max_iterations=MANY)),
     "events of a simulation": lambda: simulate(generate(1, 4, 1.0), "fifo", period_s=1e-6),
     "branch and bound": lambda: hard_model().solve(4.0, 0.0),
 }
@@ -57,11 +55,8 @@ CALLS = {
 
 @pytest.fixture(autouse=True)
 def _compiled():
-    how = SearchOptions(max_iterations=2, tries=1)
-    for as_code in (False, True):
-        simulate(generate(1, 1, 1.0), "rg", how=how._replace(as_code=as_code))
-    for method in ("local", "fifo"):
-        simulate(generate(1, 1, 1.0), method, how=how)
+    for policy in ("rg", "local", "fifo"):
+        simulate(generate(1, 1, 1.0), policy, how=SearchOptions(max_iterations=2, tries=1))
 
 
 @pytest.mark.parametrize("name", CALLS)

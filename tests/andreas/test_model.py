@@ -309,34 +309,11 @@ def can_run(value: dict[str, Any], job: int, node: int, name: str) -> bool:
     return name in value["jobs"][job]["times_s"] and name[0] == value["nodes"][node]["gpu"]
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_an_assignment_is_accepted_if_and_only_if_it_satisfies_the_constraints(data):
-    value = data.draw(instances())
-    instance = parse_instance(value)
-    names = [instance.configuration_name(c) for c in range(len(instance.fleet.configuration_gpus))]
-    good = [(-1, -1)] + [(n, c) for n in range(len(value["nodes"])) for c in range(len(names))]
-    wild = st.tuples(st.integers(-1, len(value["nodes"])), st.integers(-1, len(names)))
-    places = [data.draw(st.one_of(st.sampled_from(
-        [place for place in good if place[0] < 0 or can_run(value, job, place[0], names[place[1]])]), wild))
-        for job in range(len(value["jobs"]))]
-    node, configuration = np.array(places).T
-    satisfied = all(place == (-1, -1) or place in good and can_run(value, job, place[0], names[place[1]])
-                    for job, place in enumerate(places))
-    used = [sum(int(names[c][-1]) for n, c in places if n == number and 0 <= c < len(names))
-            for number in range(len(value["nodes"]))]
-    satisfied = satisfied and all(used[i] <= entry["num_gpus"] for i, entry in enumerate(value["nodes"]))
-    assignment = Assignment(node, configuration)
-    assert accepts(check_assignment, instance.fleet, instance.jobs.times_s, assignment) == satisfied
-    if satisfied:
-        assert check_assignment(instance.fleet, instance.jobs.times_s, assignment).tolist() == used
-
-
 def overlap(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return bool(a[3] < b[4] and b[3] < a[4])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_history_is_accepted_if_and_only_if_it_satisfies_the_constraints(data):
     value = data.draw(instances())
@@ -362,7 +339,7 @@ def test_a_history_is_accepted_if_and_only_if_it_satisfies_the_constraints(data)
     assert accepts(check_schedule, instance, history(*runs)) == (in_time and once and room)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_file_becomes_the_same_numbers_in_any_order(data):
     value = data.draw(instances())

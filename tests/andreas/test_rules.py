@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.andreas.instances import generate, toy_instance
+from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment
 from sched_lab.andreas.proxy import code_objective
 from sched_lab.andreas.rules import (
-    Rule,
     Running,
     assign_by_rule,
     candidates,
@@ -26,7 +25,7 @@ from sched_lab.andreas.rules import (
     take,
 )
 from sched_lab.lab.frames import InputError
-from tests.andreas.cases import PlainNodes, each_case, golden, instance_of, plain_candidates
+from tests.andreas.cases import each_case, golden, instance_of, plain_candidates
 
 REFERENCE_NAME = {fifo: "FIFO", edf: "EDF", priority: "PS"}
 RULES = (fifo, edf, priority)
@@ -51,15 +50,6 @@ def test_schedules_of_the_rules_are_those_of_the_program(case, rule):
     assert value == pytest.approx(reference["proxy"], abs=1e-6, rel=0)
 
 
-@golden
-@each_case
-@pytest.mark.parametrize("rule", RULES)
-def test_order_of_the_rules_is_that_of_the_program(case, rule):
-    instance = instance_of(case)
-    order = np.argsort(rule(instance.jobs), kind="stable")
-    assert [instance.job_name[job] for job in order] == case["results"][REFERENCE_NAME[rule]]["order"]
-
-
 # --- random queues ---------------------------------------------------------------------------------------------------
 
 @st.composite
@@ -80,20 +70,6 @@ def queues(draw: st.DrawFn) -> tuple[Fleet, Jobs, float]:
     return fleet, Jobs(*(np.array(draw(column)) for _ in range(3)), times_s), float(draw(st.integers(0, 4)))
 
 
-def sorted_list_plan(fleet: Fleet, jobs: Jobs, now_s: float, rule: Rule, free: np.ndarray) -> list[tuple[int, int]]:
-    """As the authors' program: one list of nodes for each type, sorted by free GPUs, searched from its beginning."""
-    nodes = PlainNodes(fleet, free)
-    key = {fifo: jobs.submission_s, edf: jobs.due_s, priority: -jobs.weight_eur_per_s}[rule].tolist()
-    places = [(-1, -1)] * len(key)
-    for job in sorted(range(len(key)), key=lambda j: key[j]):
-        for c in chain(*plain_candidates(fleet, jobs, now_s, job)):
-            node = nodes.take(int(fleet.configuration_type[c]), int(fleet.configuration_gpus[c]))
-            if node is not None:
-                places[job] = node, c
-                break
-    return places
-
-
 def of(jobs: Jobs, chosen: Any) -> Jobs:
     return Jobs(*(column[chosen] for column in jobs))
 
@@ -101,7 +77,7 @@ def of(jobs: Jobs, chosen: Any) -> Jobs:
 each_rule = pytest.mark.parametrize("rule", RULES)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(queues())
 def test_candidates_are_in_time_by_cost_then_late_by_time(queue):
     fleet, jobs, now_s = queue
@@ -116,56 +92,7 @@ def test_a_configuration_without_a_price_is_no_candidate():
     assert candidates(fleet, np.array([[5.0, 1.0, 6.0]]), np.array([9.0]), 0.0).tolist() == [[2, 0, -1]]  # 2.16 < 2.70
 
 
-@each_rule
-@settings(max_examples=100, deadline=None)
-@given(queues(), st.data())
-def test_best_fit_is_that_of_a_sorted_list_of_nodes(rule, queue, data):
-    fleet, jobs, now_s = queue
-    free = np.array([data.draw(st.integers(0, most)) for most in fleet.node_gpus.tolist()])
-    plan = assign_by_rule(fleet, jobs, now_s, rule, free=free)
-    places = list(zip(*(column.tolist() for column in plan), strict=True))
-    assert places == sorted_list_plan(fleet, jobs, now_s, rule, free)
-
-
-@each_rule
-def test_the_jobs_and_the_fleet_are_left_as_they_were(rule):
-    instance = generate(3, 6, 1.0, scenario=2)
-    before = [column.copy() for column in (*instance.fleet, *instance.jobs)]
-    plan = assign_by_rule(instance.fleet, instance.jobs, 0.0, rule)
-    again = assign_by_rule(instance.fleet, instance.jobs, 0.0, rule)
-    assert all((a == b).all() for a, b in zip(before, (*instance.fleet, *instance.jobs), strict=True))
-    assert all((a == b).all() for a, b in zip(plan, again, strict=True))
-
-
 # --- the lists of nodes ----------------------------------------------------------------------------------------------
-
-@settings(max_examples=100, deadline=None)
-@given(queues(), st.lists(st.integers(0, 5), max_size=20))
-def test_taking_gpus_finds_the_node_with_the_fewest_that_suffice(queue, wanted):
-    fleet, _, _ = queue
-    opened = open_nodes(fleet, fleet.node_gpus)
-    left = fleet.node_gpus.copy()
-    for c in (c for c in wanted if c < len(fleet.configuration_gpus)):
-        kind = fleet.configuration_type[c]
-        gpus = fleet.configuration_gpus[c]
-        suffices = (fleet.node_type == kind) & (left >= gpus)
-        node = take(fleet, opened, c)
-        assert (node >= 0) == suffices.any()
-        if node >= 0:
-            assert suffices[node] and left[node] == left[suffices].min()
-            left[node] -= gpus
-        assert (opened.free == left).all()
-    listed: list[list[tuple[int, int]]] = [[] for _ in range(len(fleet.node_type))]
-    for kind, row in enumerate(opened.head):
-        for level, node in enumerate(row):
-            for _ in range(len(left)):
-                if node >= 0:
-                    listed[node].append((kind, level))
-                    node = opened.following[node]
-    assert listed == [[(kind, free)] if free else [] for kind, free in zip(fleet.node_type, left, strict=True)]
-    reopen(fleet, opened, fleet.node_gpus)
-    assert (opened.head == open_nodes(fleet, fleet.node_gpus).head).all()
-
 
 def test_a_type_keeps_its_order_until_gpus_of_it_come_back():
     one_a, two_a, one_b = range(3)
@@ -177,8 +104,6 @@ def test_a_type_keeps_its_order_until_gpus_of_it_come_back():
     reopen(fleet, opened, np.array([1, 1, 0]))  # and now one of A
     assert take(fleet, opened, one_a) == 0
 
-
-# --- by hand ---------------------------------------------------------------------------------------------------------
 
 # --- bad input -------------------------------------------------------------------------------------------------------
 

@@ -156,7 +156,7 @@ def plain_rule(instance: Instance, rule: str) -> dict[int, tuple[float, int, int
 
 
 @pytest.mark.parametrize("policy", RULES)
-@pytest.mark.parametrize(("factor", "seed"), [(0.6, 4000), (1.3, 1000), (1.3, 4000), (1.7, 9000)])
+@pytest.mark.parametrize(("factor", "seed"), [(1.3, 1000), (1.7, 9000)])
 def test_a_rule_keeps_the_order_of_equally_free_nodes_until_gpus_come_back(factor, seed, policy):
     instance = generate(seed, 10, factor, scenario=2)
     simulation = simulate(instance, policy)
@@ -271,7 +271,7 @@ def small_instances(draw: st.DrawFn) -> Instance:
     return parse_instance({"nodes": nodes, "cost_eur_per_h": price, "jobs": jobs})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(small_instances(), st.sampled_from(sorted(day_policies())), st.sampled_from(sorted(LOSSES)),
        st.sampled_from([np.inf, 700.0, 1000.0]))
 def test_the_books_of_any_small_day_can_be_closed(instance, policy, loss, period_s):
@@ -292,10 +292,9 @@ def test_the_books_can_be_closed_with_a_short_period(instance, policy, loss, per
 
 
 @pytest.mark.parametrize("policy", day_policies())
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_books_of_a_larger_day_can_be_closed(loss, policy):
+def test_the_books_of_a_larger_day_can_be_closed(policy):
     instance = generate(4000, 2, 1.7, scenario=2)
-    check_books(simulate(instance, policy, loss=loss, period_s=1800.0, how=FEW), 1800.0, loss)
+    check_books(simulate(instance, policy, loss="always", period_s=1800.0, how=FEW), 1800.0, "always")
 
 
 # --- seeds, periods, order -------------------------------------------------------------------------------------------
@@ -312,23 +311,17 @@ def test_a_seed_fixes_everything(policy):
     assert same(one, other)
     pd.testing.assert_frame_equal(bill(one), bill(other), check_exact=True)
     differs = [not same(one, simulate(instance, policy, period_s=3600, how=how._replace(seed=seed)))
-               for seed in range(1, 6)]
+               for seed in (1, 2)]
     assert any(differs) == ("seed" in POLICIES[policy].options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(small_instances(), st.sampled_from(RULES), st.integers(5, 300), st.sampled_from(["none", "moved"]))
 def test_a_rule_knows_neither_period_nor_loss(instance, policy, period_s, loss):
     plain = simulate(instance, policy)
     other = simulate(instance, policy, period_s=period_s, loss=loss)
     assert plain.end_s == pytest.approx(other.end_s)
     assert plain.energy_eur == pytest.approx(other.energy_eur)
-
-
-@settings(max_examples=60, deadline=None)
-@given(small_instances(), st.sampled_from(sorted(day_policies())))
-def test_a_period_that_never_comes_is_none(instance, policy):
-    assert same(simulate(instance, policy, how=FEW), simulate(instance, policy, period_s=1e9, how=FEW))
 
 
 def one_gpu(jobs: list[dict[str, Any]]) -> Instance:
@@ -400,7 +393,7 @@ def test_neighbours_share_the_price_of_their_node():
     assert shares["penalty_eur"].to_dict() == pytest.approx({"j1": 0.1, "j2": 0.2})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(small_instances(), st.sampled_from(sorted(day_policies())))
 def test_the_picture_shows_each_run_on_gpus_of_its_own(instance, policy):
     simulation = simulate(instance, policy, how=FEW)
@@ -453,13 +446,6 @@ def test_a_day_without_end_is_refused_and_its_job_named():
     with pytest.raises(InputError, match="job j0 gets no further.*longer period_s"):
         simulate(one_gpu([{}]), "fifo", loss="always", period_s=49)  # an epoch takes 50 s
     assert simulate(one_gpu([{}]), "fifo", loss="always", period_s=50).end_s.tolist() == [100]
-
-
-def test_a_slow_policy_makes_a_day_when_it_is_asked_for_by_name():
-    slow = [name for name, record in POLICIES.items() if record.is_slow]
-    assert slow == ["exact"] and not {*slow} & {*day_policies()}
-    done = simulate(toy_instance(), "exact")
-    assert len(done.proofs) == len(done.intervals) and not simulate(toy_instance(), "greedy").proofs
 
 
 # --- the validator

@@ -1,30 +1,23 @@
-"""No schedule beats the bounds of chapter 55, and its optima are what brute force and a constraint solver find."""
+"""No schedule beats the bounds of chapter 55, and its optima are those of another program."""
 import re
-from itertools import product
 
 import numpy as np
 import pytest
 
 from sched_lab.far.bounds import (
     MOST_TASKS,
-    area_bound,
     bound,
-    longest_bound,
     lower_bound,
     optimum,
     optimum_with_reconfiguration,
     start_loss,
 )
-from sched_lab.far.mig import Mig, check_schedule, mig_of, without_reconfiguration
+from sched_lab.far.mig import Mig, mig_of, without_reconfiguration
 from sched_lab.far.refine import far
-from sched_lab.far.repartition import loads, run_plan, schedule_of
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_problem
 from sched_lab.traces import find_reference
 
 SLACK = 1 + 1e-9
-TINY = [("A30", 1, 4, 4), ("A100", 1, 3, 6), ("H100", 1, 2, 6), ("A30", 2, 3, 4), ("A30", 3, 2, 4)]
-
-
 def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarray:
     """Whole times from 1 to 29 in any order; a sixth of the larger sizes do not fit."""
     times_s = rng.integers(1, 30, (num_tasks, len(mig.sizes))).astype(float)
@@ -32,45 +25,8 @@ def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarr
     return times_s
 
 
-def best_of_all_plans(mig: Mig, times_s: np.ndarray) -> float:
-    plans = product(range(len(mig.tree.gpu)), repeat=len(times_s))
-    return min(run_plan(mig.tree, loads(mig.tree, times_s, np.array(plan))).makespan_s for plan in plans)
-
-
 def hard_times(mig: Mig, num_tasks: int = 10) -> np.ndarray:
     return generate_times(mig, num_tasks, SCALINGS["mixed"], WIDTHS["wide"], np.random.default_rng([10, 0]))
-
-
-@pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches"), TINY)
-def test_optimum_equals_the_best_of_all_plans(model, gpus, num_tasks, batches):
-    mig = without_reconfiguration(mig_of(model, gpus))
-    rng = np.random.default_rng(1)
-    for _ in range(batches):
-        times_s = random_times(rng, mig, num_tasks)
-        found = optimum(mig, times_s)
-        assert found.is_proved and found.makespan_s == best_of_all_plans(mig, times_s)  # whole numbers: no rounding
-
-
-@pytest.mark.parametrize("model", ["A30", "A100", "H100"])
-@pytest.mark.parametrize("gpus", [1, 2])
-def test_bounds_are_in_order_and_far_is_above_the_optimum(model, gpus):
-    mig = mig_of(model, gpus)
-    rng = np.random.default_rng(4)
-    for num_tasks in (1, 2, 5, 7):
-        times_s = random_times(rng, mig, num_tasks)
-        free = without_reconfiguration(mig)
-        ideal = optimum(mig, times_s)
-        true = optimum_with_reconfiguration(mig, times_s)
-        bound_s = lower_bound(mig, times_s, with_reconfiguration=False)
-        assert max(area_bound(mig, times_s), longest_bound(mig, times_s)) <= bound_s * SLACK
-        assert bound_s <= ideal.makespan_s * SLACK <= far(free, times_s).schedule.makespan_s * SLACK**2
-        assert bound_s <= lower_bound(mig, times_s) * SLACK and ideal.makespan_s <= true.bound_s * SLACK
-        assert true.bound_s <= true.makespan_s <= far(mig, times_s).schedule.makespan_s
-        assert ideal.is_proved and true.is_proved
-        check_schedule(true.schedule, times_s)
-        check_schedule(ideal.schedule, times_s)
-        rooted = schedule_of(free, times_s, ideal.instance)
-        assert rooted.makespan_s == pytest.approx(ideal.makespan_s, rel=1e-12)
 
 
 def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
@@ -123,16 +79,6 @@ def test_exhausted_budget_leaves_a_valid_bound_and_a_plan_no_worse_than_far(find
     for max_visits in (0, 1000, 100_000):  # the tables alone take more than 100,000 splits
         cut = find(mig, times_s, max_visits=max_visits)
         assert not cut.is_proved and cut.bound_s <= full.makespan_s <= cut.makespan_s <= far_s
-
-
-def test_budget_spent_in_the_search_keeps_the_bound_of_the_tables():
-    mig = mig_of("A100")
-    times_s = hard_times(mig)
-    full = optimum_with_reconfiguration(mig, times_s)
-    budgets = [int(b) for b in np.geomspace(1e5, 1e6, 12)]
-    cuts = [optimum_with_reconfiguration(mig, times_s, max_visits=budget) for budget in budgets]
-    within = [cut for cut in cuts if not cut.is_proved and cut.bound_s == full.bound_s]
-    assert within and all(full.makespan_s <= cut.makespan_s for cut in within)
 
 
 def test_search_that_was_cut_short_never_claims_a_proof():

@@ -28,15 +28,13 @@ def batches_of(mig, seed, num_batches=3):
     return [generate_times(mig, int(rng.integers(3, 10)), shares, WIDTHS["wide"], rng) for _ in range(num_batches)]
 
 
-CASES = [(model, num_gpus, is_free, seed) for model in ("A30", "A100", "H100") for num_gpus in (1, 2)
-         for is_free in (True, False) for seed in (1, 2)]
-
-
-@pytest.mark.parametrize(("model", "num_gpus", "is_free", "seed"), CASES)
-def test_random_chains_are_valid_and_not_later_than_the_trivial_one(model, num_gpus, is_free, seed):
+@pytest.mark.parametrize("is_free", [True, False])
+@pytest.mark.parametrize("num_gpus", [1, 2])
+@pytest.mark.parametrize("model", ["A30", "A100", "H100"])
+def test_random_chains_are_valid_and_not_later_than_the_trivial_one(model, num_gpus, is_free):
     mig = mig_of(model, num_gpus)
     mig = without_reconfiguration(mig) if is_free else mig
-    batches = batches_of(mig, seed)
+    batches = batches_of(mig, 1)
     release_s = np.array([0.0, 10.0, 45.0])
     for releases in (np.zeros(3), release_s):
         one = chain(mig, batches, release_s=releases)

@@ -1,4 +1,4 @@
-"""No schedule beats a proved optimum: brute force over lists of operations, every method, and cases by hand."""
+"""No method beats a proved optimum; times that are refused, extreme ones, and a signal that is heard."""
 import os
 import signal
 import threading
@@ -31,63 +31,8 @@ def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarr
     return np.where(lost, INF, times_s)
 
 
-def best_of_all_lists(mig: Mig, times_s: np.ndarray) -> float:
-    """Least makespan over every list of creations, each with the tasks of its life, and destructions.
-
-    It knows the slices that an instance blocks, and nothing of trees, plans, bounds or which operations are of use.
-    """
-    tree = mig.tree
-    everything = (1 << len(times_s)) - 1
-    best_s = INF
-    blocks = [{(int(tree.gpu[i]), k) for k in range(tree.first_slice[i], tree.first_slice[i] + tree.span[i])}
-              for i in range(len(tree.gpu))]
-    length_s = np.zeros((len(blocks), everything + 1))
-    for i in range(len(blocks)):
-        for tasks in range(everything + 1):
-            own = [k for k in range(len(times_s)) if tasks >> k & 1]
-            length_s[i, tasks] = times_s[own, tree.size_index[i]].sum()
-
-    def go_on(free_s: dict[int, float], alive: dict[int, float], left: int, last_s: float) -> None:
-        nonlocal best_s
-        if last_s >= best_s:
-            return
-        if left == 0:
-            best_s = last_s
-            return
-        for i in range(len(blocks)):
-            queue = int(tree.sequence[i])
-            now_s = free_s.get(queue, 0.0)
-            if i in alive:
-                others = {k: end_s for k, end_s in alive.items() if k != i}
-                go_on(free_s | {queue: max(now_s, alive[i]) + tree.destroy_s[i]}, others, left, last_s)
-            elif all(not blocks[i] & blocks[k] for k in alive):
-                part = left
-                ready_s = now_s + tree.create_s[i]
-                while part:
-                    if (end_s := ready_s + length_s[i, part]) < INF:
-                        go_on(free_s | {queue: ready_s}, alive | {i: end_s}, left ^ part, max(last_s, end_s))
-                    part = (part - 1) & left
-
-    go_on({}, {}, everything, 0.0)
-    return best_s
-
-
-@pytest.mark.parametrize(("model", "gpus", "num_tasks", "batches", "has_one_sequence"),
-                         [("A30", 1, 3, 10, False), ("A100", 1, 2, 25, False), ("H100", 1, 2, 25, False),
-                          ("A30", 2, 2, 12, False), ("A30", 2, 2, 12, True)])
-def test_optimum_is_the_best_of_all_lists_of_operations(model, gpus, num_tasks, batches, has_one_sequence):
-    mig = mig_of(model, gpus, has_one_sequence=has_one_sequence)
-    rng = np.random.default_rng([gpus, num_tasks])
-    for _ in range(batches):
-        times_s = random_times(rng, mig, num_tasks)
-        found = optimum_with_reconfiguration(mig, times_s)
-        check_schedule(found.schedule, times_s)
-        assert found.is_proved
-        assert found.schedule.makespan_s == pytest.approx(best_of_all_lists(mig, times_s), rel=1e-9)
-
-
 @pytest.mark.parametrize(("model", "gpus", "batches"),
-                         [("A30", 1, 50), ("A100", 1, 50), ("H100", 1, 50), ("A30", 2, 30)])
+                         [("A30", 1, 20), ("A100", 1, 20), ("A30", 2, 15)])
 def test_no_method_beats_a_proved_optimum(model, gpus, batches):
     mig = mig_of(model, gpus)
     rng = np.random.default_rng([11, gpus, len(model)])

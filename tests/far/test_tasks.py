@@ -86,7 +86,7 @@ def test_a_result_is_checked_against_its_own_problem() -> None:
         check_result(mig, Batch(batch.name, 2 * batch.times_s, batch.group), schedule)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 200), st.sampled_from(sorted(SCALINGS)))
 def test_counts_sum_up_and_are_at_most_one_off(num_tasks: int, scaling: str) -> None:
     shares = SCALINGS[scaling]
@@ -95,7 +95,7 @@ def test_counts_sum_up_and_are_at_most_one_off(num_tasks: int, scaling: str) -> 
     assert all(abs(counts[size] - num_tasks * share) < 1 for size, share in shares.items())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 99), st.sampled_from(sorted(SCALINGS)), st.sampled_from(sorted(WIDTHS)), st.floats(0, 1),
        st.sampled_from([SUB, NEAR]))
 def test_times_never_grow_stay_in_range_and_repeat(seed: int, scaling: str, width: str, p_sup: float,
