@@ -1,8 +1,4 @@
 """What every policy owes: laws on small random clusters, each with an oracle that shares no code with the engine."""
-import os
-import pickle
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
@@ -10,7 +6,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, islice, permutations, product
 from math import ceil, floor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +15,7 @@ from hypothesis import strategies as st
 from sched_lab.cluster import Cluster, default_cluster
 from sched_lab.frag import fragmentation, fragmentation_by_definition, fragmentation_reference_milli
 from sched_lab.lab.frames import InputError
-from sched_lab.lab.jit import first_class, njit, quiet
+from sched_lab.lab.jit import first_class, interpreted, njit, quiet
 from sched_lab.lab.records import PolicyRecord, PolicyTable
 from sched_lab.online import bid, inflation, model
 from sched_lab.online.fgd import fgd_points, fgd_reference, fgd_score
@@ -473,30 +468,15 @@ def test_a_score_with_a_worth_is_place_look_and_take_back(name, num_slots, case)
             assert world.known.num[0] <= num_slots // 2
 
 
-def results_of(seen: list[Case]) -> list[list[list[Placement]]]:
-    """Placements of every policy in every case."""
-    return [[placements(case, case.run(name)) for name in NAMES] for case in seen]
-
-
-def test_compiled_and_plain_python_place_alike(tmp_path):
-    seen: list[Case] = []
-
-    @few
-    @given(case=cases())
-    def collect(case):
-        seen.append(case)
-
-    collect()
-    file = tmp_path / "cases.pickle"
-    file.write_bytes(pickle.dumps(seen))
-    script = ("import pickle, sys, numba; from tests.online import test_policies as t\n"
-              "assert numba.config.DISABLE_JIT; file = t.Path(sys.argv[1])\n"
-              "results = t.results_of(pickle.loads(file.read_bytes()))\n"
-              "file.write_bytes(pickle.dumps(results))")
-    folders = str(Path(__file__).parents[2])
-    subprocess.run([sys.executable, "-c", script, file], check=True,
-                   env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders})
-    assert pickle.loads(file.read_bytes()) == results_of(seen)
+@each_policy
+@few
+@given(case=cases())
+def test_compiled_and_plain_python_place_alike(name, case):
+    compiled_run = case.run(name)
+    with interpreted(is_small=True):
+        plain_run = case.run(name)
+    assert placements(case, plain_run) == placements(case, compiled_run)
+    assert plain_run.curve.equals(compiled_run.curve)
 
 
 @pytest.mark.parametrize(("gpus", "wanted"), [(0b10110, 1), (0b10110, 2), (0b111111, 3), (0b101, 2), (0, 0)])
