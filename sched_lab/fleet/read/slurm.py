@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...lab.arrays import Integers
 from ...lab.frames import InputError
 from .dates import seconds_in
 from .kubernetes import instances_on_one
@@ -191,23 +192,16 @@ def node_row(record: Any, dump: Records, place: tuple[str, int]) -> dict[str, An
 
 
 class Records:
-    """What the files have, and what was learnt of the nodes on the way."""
+    """What was learnt of the nodes on the way, and where it is noted what was done with a record."""
 
-    def __init__(self, ledger: Ledger, count: int = 1) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.count = count  # rows that a note is about
         self.parts: dict[str, Mapping[str, float]] = {}  # into which a GPU of a node may be shared
         self.labels: set[str] = set()
 
-    def note(self, place: tuple[str, int], what: str, reason: str) -> None:
-        """Write into the ledger what was done with a record."""
-        self.ledger.note(*place, what, reason, self.count)
-
-    def of_rows(self, count: int) -> Records:
-        """The same records, of which each note is about so many rows."""
-        same = Records(self.ledger, count)
-        same.parts = self.parts
-        return same
+    def note(self, place: tuple[str, int], what: str, reason: str, count: int = 1) -> None:
+        """Write into the ledger what was done with a record, or with so many rows."""
+        self.ledger.note(*place, what, reason, count)
 
 
 def gpu_columns(written: str, name: str, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
@@ -275,22 +269,28 @@ def node_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFr
 
 
 def first_of(record: Any, *paths: tuple[str, ...]) -> float | None:
-    """Number at the end of the first path that has one."""
+    """Number at the end of the first path that has one, and not 0."""
     found = (number_at(record, *path) for path in paths)
-    return next((number for number in found if number is not None), None)
+    return next((number for number in found if number), None)
 
 
 def name_of(record: Any) -> str:
-    """Number of a job, with its place in an array or in a heterogeneous job."""
-    array = number_at(record, "array_job_id") or number_at(record, "array", "job_id")
-    het = number_at(record, "het_job_id") or number_at(record, "het", "job_id")
-    task = first_of(record, ("array_task_id",), ("array", "task_id"))
-    offset = first_of(record, ("het_job_offset",), ("het", "job_offset"))
+    """Number of a job, with its place in an array or in a heterogeneous job.
+
+    All waiting jobs of an array are one record, as they are one line of `sacct`: `12_[1-3%2]`.
+    """
+    array, het, job = (first_of(record, (f"{kind}job_id",), (kind.rstrip("_"), "job_id"))
+                       for kind in ("array_", "het_", ""))
+    numbers = (number_at(record, *path) for path in (("array_task_id",), ("array", "task_id")))
+    task = next((number for number in numbers if number is not None), None)
+    waiting = text_at(record, "array_task_string") or text_at(record, "array", "task")
     if array and task is not None:
         return f"{array:.0f}_{task:.0f}"
     if het:
+        offset = first_of(record, ("het_job_offset",), ("het", "job_offset"))
         return f"{het:.0f}+{offset or 0:.0f}"
-    job = number_at(record, "job_id")
+    if numbers_in_ranges(waiting.partition("%")[0]):
+        return f"{array or job or 0:.0f}_[{waiting}]"
     return "" if job is None else f"{job:.0f}"
 
 
@@ -316,42 +316,65 @@ ELIGIBLE_LATER = ("the job might start only after its submission (a dependency, 
                   "begin): it comes to the queue then")
 NOT_ELIGIBLE = ("the job waits, and for a dependency, a hold or a time of begin: taken to wait for room "
                 "all the same")
+TIMES = ("submit_s", "eligible_s", "start_s", "end_s")
 
 
-def times_of(record: Any, dump: Records, place: tuple[str, int]) -> tuple[dict[str, Any], str]:
-    """When a job came, started and ended, and whether it waits, runs or is over.
+def lives_of(facts: pd.DataFrame, file: str, ledger: Ledger) -> pd.DataFrame:
+    """When jobs came, started and ended, and which wait; those that never ran are left out.
 
-    A time of 0 is unknown. A job comes into the queue when it may start, which is its submission
-    but for dependencies, holds and times of begin.
+    A job comes into the queue when it may start, which is its submission but for dependencies, holds
+    and times of begin.
+
+    Parameters
+    ----------
+    facts : `TIMES`; `words` of the state in capitals; `has_run`, whether there is a start on some
+        node; `has_nothing`, whether neither a node nor a resource was given out; `says_eligible`,
+        whether there is a field for the time from which it may start
     """
-    times: dict[str, Any] = {}
-    for name, paths in TIME_FIELDS.items():
-        found = [number_at(record, *path) for path in paths]
-        times[name] = next((time for time in found if time), None)
-    words = words_at(record, "job_state") or words_at(record, "state")
-    state = state_of(words, bool(times["start_s"]), bool(times["end_s"]))
+    times = facts[list(TIMES)].astype("Float64")
+    has_run = facts["has_run"].astype(bool)
+    keys = list(zip(facts["words"], has_run, times["end_s"].notna(), strict=True))
+    found = {key: state_of(*key) for key in set(keys)}
+    states = pd.Series([found[key] for key in keys], facts.index, dtype="object")
+
+    def note(is_so: pd.Series, what: str, reason: str) -> None:
+        note_rows(ledger, file, facts.index[is_so], what, reason)
+
     eligible = times.pop("eligible_s")
-    latest = times["start_s"] if times["start_s"] and state != WAITS else np.inf
-    if eligible and times["submit_s"] and times["submit_s"] < eligible <= latest:
-        dump.note(place, "interpreted", ELIGIBLE_LATER)
-        times["submit_s"] = eligible
-    if state == WAITS and not eligible:
-        dump.note(place, "interpreted", NOT_ELIGIBLE)
-    if state == WAITS:
-        return {"submit_s": times["submit_s"], "state": WAITING}, state
-    if state == RUNS:
-        if times["end_s"]:
-            dump.note(place, "interpreted", "the job runs, and the end of its time limit is not "
-                      "its end")
-        times["end_s"] = None
-    return times, state
+    latest = times["start_s"].where(states != WAITS).fillna(np.inf)
+    is_later = ((eligible > times["submit_s"]) & (eligible <= latest)).fillna(False)
+    note(is_later, "interpreted", ELIGIBLE_LATER)
+    times["submit_s"] = times["submit_s"].mask(is_later, eligible)
+    note((states == WAITS) & eligible.isna() & facts["says_eligible"].astype(bool), "interpreted",
+         NOT_ELIGIBLE)
+    is_requeued = facts["words"].map(lambda words: words[:1] == ("REQUEUED",)).astype(bool)
+    note(is_requeued & (states == OVER), "interpreted",
+         "put back into the queue: an attempt, which is over")
+    note((states == RUNS) & times["end_s"].notna(), "interpreted",
+         "the job runs, and the end of its time limit is not its end")
+    times.loc[states == WAITS, ["start_s", "end_s"]] = pd.NA
+    times.loc[states == RUNS, "end_s"] = pd.NA
+    is_instant = times["start_s"].eq(times["end_s"]).fillna(False) & facts["has_nothing"].astype(bool)
+    never = (states == OVER) & (~has_run | is_instant)
+    note(never, "dropped", "the job ended without a start")
+    lost = (states == OVER) & has_run & times["end_s"].isna()
+    note(lost, "dropped", "the job is over, and nothing says since when")
+    return times.assign(state=np.where(states == WAITS, WAITING, ""))[~never & ~lost]
 
 
 TIME_FIELDS = {
-    "eligible_s": (("eligible_time",), ("time", "eligible")),
-    "submit_s": (("submit_time", ), ("time", "submission")),
-    "start_s": (("start_time", ), ("time", "start")),
-    "end_s": (("end_time", ), ("time", "end"))}
+    "submit_s": ("submit_time", "submission"), "eligible_s": ("eligible_time", "eligible"),
+    "start_s": ("start_time", "start"), "end_s": ("end_time", "end")}
+
+
+def facts_of(record: Any) -> dict[str, Any]:
+    """What a record says of the life of a job, as `lives_of` takes it; a time of 0 is unknown."""
+    times = {name: number_at(record, flat) or number_at(record, "time", nested) or None
+             for name, (flat, nested) in TIME_FIELDS.items()}
+    has_nothing = not (text_at(record, "nodes") or allocated(record))
+    return {**times, "words": tuple(words_at(record, "job_state") or words_at(record, "state")),
+            "has_run": times["start_s"] is not None, "has_nothing": has_nothing,
+            "says_eligible": True}
 
 
 def tres_text(record: Any, which: str) -> str:
@@ -365,25 +388,51 @@ def tres_text(record: Any, which: str) -> str:
     return ",".join(parts)
 
 
-class Demand(NamedTuple):
-    """What a job has or asks for on one node."""
+def allocated(record: Any) -> str:
+    """What a job was given, on all its nodes."""
+    detail = dig(record, "gres_detail")
+    texts = [text for text in detail if isinstance(text, str)] if isinstance(detail, list) else []
+    return ",".join(texts) or text_at(record, "tres_alloc_str") or tres_text(record, "allocated")
 
-    node: str
-    gres: tuple[Gres, ...]
+
+class Demand(NamedTuple):
+    """What a job has or asks for of one kind of generic resources on one node.
+
+    Parameters
+    ----------
+    part : number of the node among those of the job
+    gres : None if it has none there
+    cpus, memory_mib : on the node; 0 but for the first kind there, None if unknown
+    """
+
+    part: int
+    gres: Gres | None
     cpus: float | None
     memory_mib: float | None
+
+
+def demands_on(gres: Iterable[Sequence[Gres]], cpus: Iterable[float | None],
+               memory_mib: Iterable[float | None]) -> list[Demand]:
+    """Demands of a job, of what it has on each of its nodes."""
+    return [Demand(part, one, 0 if turn else cpu, 0 if turn else memory)
+            for part, (kinds, cpu, memory) in enumerate(zip(gres, cpus, memory_mib, strict=True))
+            for turn, one in enumerate(kinds or (None,))]
 
 
 def split(total: float | None, parts: int) -> list[float | None]:
     """A number in so many parts, as even as whole numbers can be."""
     if total is None:
         return [None] * parts
+    if parts == 1:
+        return [total]
     low, more = divmod(int(total), parts)
     return [low + (number < more) for number in range(parts)]
 
 
 def split_gres(gres: Sequence[Gres], parts: int) -> list[tuple[Gres, ...]]:
     """Generic resources of a job on each of its nodes, if only their sum is known."""
+    if parts == 1:
+        return [tuple(gres)]
     shares = [split(one.number, parts) for one in gres]
     return [tuple(one._replace(number=int(share[part] or 0), gpu_list="")
                   for one, share in zip(gres, shares, strict=True) if share[part])
@@ -397,33 +446,19 @@ def gres_by_node(record: Any, parts: int, dump: Records,
     texts = [text for text in detail if isinstance(text, str)] if isinstance(detail, list) else []
     if len(texts) == parts and any(map(gres_in, texts)):
         return [tuple(gres_in(text)) for text in texts]
-    total = ",".join(texts) or text_at(record, "tres_alloc_str") or tres_text(record, "allocated")
-    asked = text_at(record, "tres_req_str") or tres_text(record, "requested")
-    per_node = text_at(record, "tres_per_node")
-    if gres := gres_in(total):
+    if gres := gres_in(allocated(record)):
         return split_gres(gres, parts)
-    if gres := gres_in(per_node):
+    if gres := gres_in(text_at(record, "tres_per_node")):
         return [tuple(gres)] * parts
-    per_task = gres_in(text_at(record, "tres_per_task"))
     tasks = number_at(record, "tasks") or 1
-    if per_task:
-        per_task = [one._replace(number=int(one.number * tasks)) for one in per_task]
+    per_task = [one._replace(number=int(one.number * tasks))
+                for one in gres_in(text_at(record, "tres_per_task"))]
+    asked = text_at(record, "tres_req_str") or tres_text(record, "requested")
     gres = gres_in(text_at(record, "tres_per_job")) or per_task or gres_in(asked)
-    if not gres and gres_in(text_at(record, "tres_per_socket")):
+    if not gres and (per_socket := gres_in(text_at(record, "tres_per_socket"))):
         dump.note(place, "interpreted", "GPUs asked for by socket are taken as one socket a node")
-        return [tuple(gres_in(text_at(record, "tres_per_socket")))] * parts
+        return [tuple(per_socket)] * parts
     return split_gres(gres, parts)
-
-
-def given(record: Any) -> dict[str, tuple[float | None, float | None]]:
-    """Processors and MiB of a job on each of its nodes, where its record has them."""
-    nodes = dig(record, "job_resources", "nodes")
-    found = objects_at(nodes, "allocation") or objects_at(record, "job_resources",
-                                                          "allocated_nodes")
-    return {text_at(one, "name") or text_at(one, "nodename"): (
-        number_at(one, "cpus", "count") or number_at(one, "cpus"),
-        number_at(one, "memory", "allocated") or number_at(one, "memory_allocated"))
-            for one in found}
 
 
 NO_LIST = "the nodes of the job are no list such as n[1-2],m: where it ran is unknown"
@@ -441,38 +476,29 @@ def check_rows(count: int, file: str, row: int) -> None:
                          row=row, mend=f"give jobs of a shorter time, at most {MOST_ROWS:,} rows")
 
 
-def demands_of(record: Any, state: str, dump: Records, place: tuple[str, int]) -> list[Demand]:
+def demands_of(record: Any, hosts: Sequence[str], dump: Records,
+               place: tuple[str, int]) -> list[Demand]:
     """What a job has or asks for, node by node."""
-    written = text_at(record, "nodes") if state != WAITS else ""
-    hosts = hosts_in(written)
-    if not hosts and written.strip().lower() not in NO_HOSTS:
-        dump.note(place, "interpreted", NO_LIST)
-    asked = number_at(record, "node_count") or number_at(record, "allocation_nodes") or 1
-    parts = len(hosts) or int(min(max(asked, 1), MOST_HOSTS))
+    parts = len(hosts)
     tres = (text_at(record, "tres_alloc_str") or text_at(record, "tres_req_str")
             or tres_text(record, "allocated") or tres_text(record, "requested"))
     counted = re.search(r"(?:^|,)cpu=(\d{1,15})(?!\d)", tres)
-    cpus = int(counted[1]) if counted else number_at(record, "cpus") or number_at(
-        record, "required", "CPUs")
-    by_node = given(record)
-    cells = zip(hosts or [""] * parts, gres_by_node(record, parts, dump, place),
-                split(cpus, parts), split(memory_of(record, tres, cpus, parts), parts), strict=True)
-    return [Demand(host, gres, by_node.get(host, (None, None))[0] or cpu,
-                   by_node.get(host, (None, None))[1] or memory)
-            for host, gres, cpu, memory in cells]
-
-
-def memory_of(record: Any, tres: str, cpus: float | None, parts: int) -> float | None:
-    """MiB of a job on all its nodes."""
-    per_node = number_at(record, "memory_per_node") or number_at(record, "required",
-                                                                 "memory_per_node")
-    per_cpu = number_at(record, "memory_per_cpu") or number_at(record, "required",
-                                                               "memory_per_cpu")
-    if (known := memory_in(tres)) is not None:
-        return known
-    return per_node * parts if per_node else per_cpu * cpus if per_cpu and cpus else None
-
-
+    cpus = int(counted[1]) if counted else first_of(record, ("cpus",), ("required", "CPUs"))
+    memory: float | None = memory_in(tres)
+    if memory is None:
+        per_node, per_cpu = (first_of(record, (name,), ("required", name))
+                             for name in ("memory_per_node", "memory_per_cpu"))
+        memory = per_node * parts if per_node else per_cpu * cpus if per_cpu and cpus else None
+    given = {text_at(one, "name") or text_at(one, "nodename"): one for one in (
+        objects_at(record, "job_resources", "nodes", "allocation")
+        or objects_at(record, "job_resources", "allocated_nodes"))}
+    own = [given.get(host) for host in hosts]
+    return demands_on(
+        gres_by_node(record, parts, dump, place),
+        [first_of(one, ("cpus", "count"), ("cpus",)) or each
+         for one, each in zip(own, split(cpus, parts), strict=True)],
+        [first_of(one, ("memory", "allocated"), ("memory_allocated",)) or each
+         for one, each in zip(own, split(memory, parts), strict=True)])
 def constraints_of(record: Any, dump: Records, place: tuple[str, int]) -> str:
     """What the nodes of a job must have, as JSON; empty if nothing."""
     partitions = [f"partition/{name.strip()}" for name in text_at(record, "partition").split(",")]
@@ -500,31 +526,20 @@ class Share(NamedTuple):
     gpu_models: str = ""
 
 
-def share_of(gres: Gres, demand: Demand, dump: Records, place: tuple[str, int]) -> Share:
-    """What generic resources are in GPUs and thousandths of them."""
+def share_of(gres: Gres, node: str, dump: Records, place: tuple[str, int], count: int) -> Share:
+    """What generic resources on a node are in GPUs and thousandths of them, for so many rows."""
     if gres.kind == "gpu":
         return Share(gres.number, milli_of_profile(gres.profile) or 1000, gres.profile,
                      gres.gpu_list, gres.gpu_model)
     known = [parts[gres.kind] for name, parts in dump.parts.items()
-             if gres.kind in parts and demand.node in ("", name)]
+             if gres.kind in parts and node in ("", name)]
     parts = known[0] if known else {"mps": 100.0}.get(gres.kind, 1.0)
     if not known:
         dump.note(place, "interpreted", f"{gres.kind} without a node that has it, taken as "
-                  f"{parts:.0f} to a GPU")
+                  f"{parts:.0f} to a GPU", count)
     milli = int(-(-1000 * gres.number // parts))
     gpus = max(-(-milli // 1000), 1)
     return Share(gpus, min(-(-milli // gpus), 1000), "", gres.gpu_list, gres.gpu_model)
-
-
-def shares_of(demand: Demand, wish: str | None, dump: Records,
-              place: tuple[str, int]) -> list[Share]:
-    """Shares of a job on one node, with the model that it asked for."""
-    shares = [share_of(gres, demand, dump, place) for gres in demand.gres]
-    if wish is None and any(share.gpu_models for share in shares):
-        dump.note(place, "interpreted", "what the job asked for is not there: the model of GPU "
-                  "that it got is taken as asked for")
-    return [share if wish is None else share._replace(gpu_models=wish)
-            for share in shares] or [Share(0, 0)]
 
 
 def models_asked(asked: str) -> str | None:
@@ -533,65 +548,30 @@ def models_asked(asked: str) -> str | None:
     return "|".join(dict.fromkeys(one.gpu_model for one in gres if one.gpu_model)) if gres else None
 
 
-def asked_of(record: Any) -> str:
-    """What a job asks for, as one text."""
-    fields = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")
-    texts = [text_at(record, name) for name in fields]
-    return ",".join(filter(None, [*texts, tres_text(record, "requested")]))
+ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")
 
 
-def walltime_at(record: Any) -> float | None:
-    """Seconds after which Slurm ends a job; None if it has no limit, or none is known."""
-    minutes = first_of(record, ("time_limit",), ("time", "limit"))
-    return 60 * minutes if minutes and minutes > 0 else None
-
-
-def rows_of_job(record: Any, dump: Records, place: tuple[str, int]) -> list[dict[str, Any]]:
-    """Rows of a job: one for each node and each share of GPUs."""
-    times, state = times_of(record, dump, place)
+def job_of(record: Any, is_waiting: bool, dump: Records, place: tuple[str, int]) -> dict[str, Any]:
+    """A job of a record: who, what it may run on, its hosts and what it has or asks for there."""
+    written = "" if is_waiting else text_at(record, "nodes")
+    hosts = hosts_in(written)
+    if not hosts and written.strip().lower() not in NO_HOSTS:
+        dump.note(place, "interpreted", NO_LIST)
+    asked = first_of(record, ("node_count",), ("allocation_nodes",)) or 1
+    hosts = hosts or [""] * int(min(max(asked, 1), MOST_HOSTS))
     priority = number_at(record, "priority")
     said = dig(record, "priority")
     if priority is None and not (said is None or isinstance(said, dict)):
         dump.note(place, "interpreted", "priority is no number below 2**53, taken as unknown")
-    if state == OVER and not times.get("start_s"):
-        dump.note(place, "dropped", "the job ended without a start")
-        return []
-    if state == OVER and not times.get("end_s"):
-        dump.note(place, "dropped", "the job is over, and nothing says since when")
-        return []
-    row = {
-        **times, "user": text_at(record, "user_name") or text_at(record, "user")
+    minutes = first_of(record, ("time_limit",), ("time", "limit"))
+    wish = ",".join([*(text_at(record, name) for name in ASKED), tres_text(record, "requested")])
+    return {
+        "name": name_of(record), "user": text_at(record, "user_name") or text_at(record, "user")
         or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
-        "priority": priority, "walltime_s": walltime_at(record),
+        "priority": priority, "walltime_s": 60 * minutes if minutes and minutes > 0 else None,
         "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
-        "constraints": constraints_of(record, dump, place)}
-    wish = models_asked(asked_of(record))
-    parts = [(demand, share, number == 0) for demand in demands_of(record, state, dump, place)
-             for number, share in enumerate(shares_of(demand, wish, dump, place))]
-    if len(parts) > 1:
-        dump.note(place, "interpreted", "a job on several nodes, or with several shares of GPUs, "
-                  "is several rows, JOB/0, JOB/1, ...")
-    names = names_of(record, dump, place)
-    check_rows(len(names) * len(parts), *place)
-    amounts = [{"node": demand.node, **share._asdict(),  # the first share on a node has the rest
-                "memory_mib": demand.memory_mib if is_first else 0,
-                "cpu_milli": None if is_first and demand.cpus is None else
-                1000 * (demand.cpus or 0) * is_first}
-               for demand, share, is_first in parts]
-    return [row | amount | {"job": job, "name": f"{job}/{part}" if len(parts) > 1 else job}
-            for job in names for part, amount in enumerate(amounts)]
-
-
-def names_of(record: Any, dump: Records, place: tuple[str, int]) -> list[str]:
-    """Names of a job; a waiting array is one record for many."""
-    name = name_of(record)
-    written = text_at(record, "array_task_string") or text_at(record, "array", "task")
-    numbers = numbers_in_ranges(written.split("%")[0]) if written else []
-    if "_" in name or not numbers:
-        return [name]
-    dump.note(place, "interpreted", "a record for all waiting jobs of an array, one row for each")
-    array = number_at(record, "array_job_id") or number_at(record, "array", "job_id")
-    return [f"{array:.0f}_{number}" if array else f"{name}_{number}" for number in numbers]
+        "constraints": constraints_of(record, dump, place), "wish": models_asked(wish),
+        "hosts": hosts, "demands": demands_of(record, hosts, dump, place)}
 
 
 USED = {
@@ -604,22 +584,24 @@ USED = {
     "tres_req_str", "user", "user_name"}
 
 
-def job_table(documents: Sequence[tuple[str, Any]], dump: Records) -> pd.DataFrame:
-    """Rows of jobs of all files."""
-    rows: list[dict[str, Any]] = []
-    places: list[int] = []
-    for file, document in documents:
-        unread: set[str] = set()
-        for number, record in enumerate(objects_at(document, "jobs"), 1):
-            found = [row | {"file": file} for row in rows_of_job(record, dump, (file, number))]
-            unread |= set(record) - USED
-            rows += found
-            check_rows(len(rows), file, number)
-            places += [number] * len(found)
-        if unread:
-            dump.ledger.note(file, None, "extra column",
-                             f"fields of jobs: {', '.join(sorted(unread))}", len(unread))
-    return pd.DataFrame(rows, index=places)
+def record_table(file: str, document: Any, dump: Records) -> pd.DataFrame:
+    """Rows of the jobs of a file in JSON."""
+    records = dict(enumerate(objects_at(document, "jobs"), 1))
+    unread = {name for record in records.values() for name in record} - USED
+    dump.ledger.note(file, None, "extra column", f"fields of jobs: {', '.join(sorted(unread))}",
+                     len(unread))
+    if not records:
+        return pd.DataFrame()
+    facts = pd.DataFrame([facts_of(record) for record in records.values()], list(records),
+                         dtype="object")
+    times = lives_of(facts, file, dump.ledger)
+    jobs: list[dict[str, Any]] = []
+    count = 0
+    for row, state in zip(times.index.tolist(), times["state"], strict=True):
+        jobs.append(job_of(records[row], state == WAITING, dump, (file, row)))
+        count += len(jobs[-1]["demands"])
+        check_rows(count, file, row)
+    return spread(pd.DataFrame(jobs, times.index, dtype="object").join(times), file, dump)
 
 
 def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
@@ -693,41 +675,23 @@ def jobs_only(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFra
     return cells
 
 
-def account_times(cells: pd.DataFrame, source: Source, ledger: Ledger,
+def account_facts(cells: pd.DataFrame, source: Source, ledger: Ledger,
                   options: ReadOptions) -> pd.DataFrame:
-    """Submission, start and end of the jobs of `sacct -P`, and whether they are over."""
+    """What `sacct -P` says of the lives of jobs, as `lives_of` takes it."""
     read = partial(seconds_in, source=source, ledger=ledger, options=options)
-    times = pd.DataFrame({
+    facts = pd.DataFrame({
         f"{name.lower()}_s": read(cells[name].where(cells[name] != "None", ""))
         for name in ("Submit", "Eligible", "Start", "End")})
     has_no_node = cells["NodeList"].str.lower().isin(["none assigned", "none"])
-    has_run = times["start_s"].notna() & ~has_no_node
-    facts = list(zip(cells["State"].str.upper(), has_run, times["end_s"].notna(), strict=True))
-    found = {one: state_of([one[0]], *one[1:]) for one in set(facts)}
-    states = pd.Series([found[one] for one in facts], cells.index, dtype="object")
-    eligible = times.pop("eligible_s")
-    latest = times["start_s"].where(states != WAITS).fillna(np.inf)
-    is_later = ((eligible > times["submit_s"]) & (eligible <= latest)).fillna(False)
-    note_rows(ledger, source.name, cells.index[is_later], "interpreted", ELIGIBLE_LATER)
-    times["submit_s"] = times["submit_s"].mask(is_later, eligible)
-    is_held = (states == WAITS) & eligible.isna() & cells["Eligible"].ne("")
-    note_rows(ledger, source.name, cells.index[is_held], "interpreted", NOT_ELIGIBLE)
-    is_attempt = cells["State"].str.upper().str.startswith("REQUEUED") & (states == OVER)
-    note_rows(ledger, source.name, cells.index[is_attempt], "interpreted",
-              "put back into the queue: an attempt, which is over")
-    times.loc[states == WAITS, ["start_s", "end_s"]] = pd.NA
-    times.loc[states == RUNS, "end_s"] = pd.NA
-    is_instant = times["start_s"].eq(times["end_s"]).fillna(False) & cells["AllocTRES"].eq("")
-    never = (states == OVER) & (~has_run | (is_instant & cells["NodeList"].eq("")))
-    note_rows(ledger, source.name, cells.index[never], "dropped", "the job ended without a start")
-    lost = (states == OVER) & has_run & times["end_s"].isna()
-    note_rows(ledger, source.name, cells.index[lost], "dropped",
-              "the job is over, and nothing says since when")
-    return times.assign(state=np.where(states == WAITS, WAITING, ""))[~never & ~lost]
+    return facts.assign(
+        words=cells["State"].str.upper().map(lambda text: (text,)),
+        has_run=facts["start_s"].notna() & ~has_no_node,
+        has_nothing=cells["AllocTRES"].eq("") & cells["NodeList"].eq(""),
+        says_eligible=cells["Eligible"].ne(""))
 
 
-def account_demand(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
-    """Processors, MiB, nodes and generic resources of the jobs of `sacct -P`, on all nodes."""
+def account_demands(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
+    """Hosts of the jobs of `sacct -P`, what they have or ask for there, and the model they wish."""
     tres = cells["AllocTRES"].where(cells["AllocTRES"] != "", cells["ReqTRES"])
     for name in ("AllocGRES", "ReqGRES"):
         others = cells[name].str.replace(NUMBERED, lambda found: PLUGINS.get(found[1], found[1]),
@@ -742,124 +706,119 @@ def account_demand(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.Da
         cpus = cpus.where(cpus.notna() & (cpus != "0"), cells[name])
     nodes = pd.to_numeric(cells["NNodes"].where(cells["NNodes"] != "", cells["AllocNodes"]),
                           errors="coerce").fillna(1).clip(1, MOST_HOSTS).astype(int)
-    memory = tres.map({text: memory for text, (memory, _) in read.items()})
+    hosts = hosts_of(cells["NodeList"], source, ledger)
+    places = list(zip(cells["NodeList"], nodes, strict=True))
+    parts = np.array([len(hosts[text]) or count for text, count in places], np.int64)
+    check_each(parts, cells.index, source.name)
+    known = {(text, count): hosts[text] or [""] * count for text, count in set(places)}
+    cpus = pd.to_numeric(cpus, errors="coerce").astype("object")
+    asked = list(zip(tres, cpus.where(cpus.notna(), None), parts.tolist(), strict=True))
+    demands = {}
+    for text, cpu, count in set(asked):
+        memory, gres = read[text]
+        demands[text, cpu, count] = demands_on(split_gres(gres, count), split(cpu, count),
+                                               split(memory, count))
+    wishes = {text: models_asked(text) for text in cells["ReqTRES"].unique()}
     return pd.DataFrame({
-        "cpus": pd.to_numeric(cpus, errors="coerce"), "memory_mib": memory, "nodes": nodes,
-        "gres": tres.map({text: tuple(gres) for text, (_, gres) in read.items()}),
-        "wish": cells["ReqTRES"].map({text: models_asked(text)
-                                      for text in cells["ReqTRES"].unique()}).astype("object")})
+        "wish": [wishes[text] for text in cells["ReqTRES"]],
+        "hosts": [known[place] for place in places],
+        "demands": [demands[one] for one in asked]}, cells.index, dtype="object")
 
 
 def account_table(source: Source, dump: Records, options: ReadOptions) -> pd.DataFrame:
     """Rows of the jobs of `sacct -P`."""
     cells = jobs_only(account_lines(source, dump.ledger), source, dump.ledger)
-    times = account_times(cells, source, dump.ledger, options)
+    times = lives_of(account_facts(cells, source, dump.ledger, options), source.name, dump.ledger)
     cells = cells.loc[times.index]
-    lost = ~cells["Priority"].str.fullmatch(WHOLE) & ~cells["Priority"].str.lower().isin(UNKNOWN)
+    cells["NodeList"] = cells["NodeList"].where(times["state"] != WAITING, "")
+    is_whole = cells["Priority"].str.fullmatch(WHOLE)
+    lost = ~is_whole & ~cells["Priority"].str.lower().isin(UNKNOWN)
     note_rows(dump.ledger, source.name, cells.index[lost], "interpreted",
               "column Priority: no whole number below 10^15, taken as unknown")
-    jobs = cells[["name", "User", "Partition", "Priority", "NodeList"]].assign(
-        walltime_s=account_walltimes(cells, source, dump.ledger)).join(times).join(account_demand(cells, source, dump.ledger))
-    jobs = with_array_jobs(jobs, source, dump.ledger)
-    return spread(jobs, source, dump).assign(file=source.name)
+    jobs = account_demands(cells, source, dump.ledger).assign(
+        name=cells["name"], user=cells["User"], queue=cells["Partition"],
+        priority=pd.to_numeric(cells["Priority"].where(is_whole)),
+        walltime_s=account_walltimes(cells, source, dump.ledger))
+    return spread(jobs.join(times), source.name, dump)
 
 
-def with_array_jobs(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
+def with_array_jobs(jobs: pd.DataFrame, file: str, ledger: Ledger) -> pd.DataFrame:
     """The same jobs, each waiting array (`12_[1-3]`) as its jobs."""
     is_array = jobs["name"].str.contains("_[", regex=False)
+    note_rows(ledger, file, jobs.index[is_array], "interpreted",
+              "a line for all waiting jobs of an array, one row for each")
     if not is_array.any():
         return jobs
-    note_rows(ledger, source.name, jobs.index[is_array], "interpreted",
-              "a line for all waiting jobs of an array, one row for each")
     names: list[list[str]] = []
     count = 0
-    arrays = jobs.loc[is_array, "name"]
-    for row, name in zip(arrays.index.tolist(), arrays, strict=True):
+    for row, name in zip(jobs.index.tolist(), jobs["name"], strict=True):
         array, _, numbers = name.partition("_[")
-        found = numbers_in_ranges(numbers.rstrip("]").partition("%")[0])
+        found = numbers_in_ranges(numbers.rstrip("]").partition("%")[0]) if numbers else []
         names.append([f"{array}_{number}" for number in found] or [name])
-        count += len(names[-1])
-        check_rows(count, source.name, row)
-    each = pd.Series(names, arrays.index, dtype="object")
-    many = jobs[is_array].assign(name=each).explode("name")
-    return pd.concat([jobs[~is_array], many])
+        count += len(names[-1]) if numbers else 0
+        check_rows(count, file, row)
+    return jobs.assign(name=pd.Series(names, jobs.index, dtype="object")).explode("name")
 
 
-def hosts_of(jobs: pd.DataFrame, source: Source, ledger: Ledger) -> dict[str, list[str]]:
+def hosts_of(lists: pd.Series, source: Source, ledger: Ledger) -> dict[str, list[str]]:
     """Hosts by their list, of which no more are named than jobs may have rows."""
     hosts: dict[str, list[str]] = {}
     count = 0
-    lists = jobs["NodeList"].drop_duplicates()
-    for row, text in zip(lists.index, lists, strict=True):
+    distinct = lists.drop_duplicates()
+    for row, text in zip(distinct.index, distinct, strict=True):
         hosts[text] = hosts_in(text)
         count += len(hosts[text]) - 1
         check_rows(count, source.name, int(row))
     lost = [text for text, found in hosts.items() if not found and text.lower() not in NO_HOSTS]
-    note_rows(ledger, source.name, jobs.index[jobs["NodeList"].isin(lost)], "interpreted", NO_LIST)
+    note_rows(ledger, source.name, lists.index[lists.isin(lost)], "interpreted", NO_LIST)
     return hosts
+
+
+def check_each(counts: Integers, rows: pd.Index, file: str) -> None:
+    """Refuse jobs that would together be too many rows, so many each."""
+    if counts.sum() > MOST_ROWS:
+        place = int(np.argmax(counts.cumsum() > MOST_ROWS))
+        check_rows(int(counts.sum()), file, int(rows[place]))
 
 
 SEVERAL = ("a job on several nodes, or with several shares of GPUs, is several rows, JOB/0, JOB/1, "
            "...")
 
 
-def spread(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
-    """Rows of jobs on each of their nodes, one for each kind of generic resources there.
+def spread(jobs: pd.DataFrame, file: str, dump: Records) -> pd.DataFrame:
+    """Rows of jobs: one on each of their nodes for each kind of generic resources there.
 
-    What a job has is divided among its nodes as evenly as whole numbers can be. The first kind on a
-    node has its processors and memory.
+    Equal shares of GPUs are found once.
     """
-    hosts = hosts_of(jobs, source, dump.ledger)
-    count = jobs["NodeList"].map({text: len(found) for text, found in hosts.items()})
-    parts = count.where(count > 0, jobs["nodes"]).to_numpy(np.int64)
-    if parts.sum() > MOST_ROWS:
-        place = int(np.argmax(parts.cumsum() > MOST_ROWS))
-        check_rows(int(parts.sum()), source.name, int(jobs.index[place]))
-    has_kinds = jobs["gres"].map(len).to_numpy() > 1
-    note_rows(dump.ledger, source.name, jobs.index[has_kinds | (parts > 1)], "interpreted", SEVERAL)
-    job = np.repeat(np.arange(len(jobs)), parts)
-    part = np.arange(len(job)) - np.repeat(np.cumsum(parts) - parts, parts)
-    each = jobs.iloc[job].assign(row=jobs.index[job], turn=job, part=part).reset_index(drop=True)
-    each["node"] = list(chain.from_iterable(
-        hosts[text] or [""] * int(count) for text, count in zip(jobs["NodeList"], parts, strict=True)))
-    for column in ("cpus", "memory_mib"):
-        amount = each[column].to_numpy(float, na_value=np.nan)
-        low, more = np.divmod(np.floor(amount), parts[job])
-        each[column] = np.where(parts[job] > 1, low + (part < more), amount)
-    shares = {(gres, count): split_gres(gres, count) if count > 1 else [gres]
-              for gres, count in set(zip(jobs["gres"], parts.tolist(), strict=True))}
-    each["gres"] = pd.Series([shares[gres, count][number] for gres, count, number in zip(
-        each["gres"], parts[job].tolist(), part.tolist(), strict=True)], dtype="object")
-    if has_kinds.any():
-        each["gres"] = each["gres"].map(lambda gres: [(one,) for one in gres] or [gres])
-        each = each.explode("gres", ignore_index=True)
-        each.loc[each.duplicated(["turn", "part"]), ["cpus", "memory_mib"]] = 0
-    by_job = each.groupby("turn")
-    is_several = (by_job["turn"].transform("size") > 1) | has_kinds[each["turn"]]
-    numbered = each["name"] + "/" + by_job.cumcount().astype(str)
-    each = each.assign(job=each["name"], name=each["name"].where(~is_several, numbered))
-    return job_rows(each, source, dump).set_index("row")
-
-
-def job_rows(jobs: pd.DataFrame, source: Source, dump: Records) -> pd.DataFrame:
-    """Rows of jobs with at most one kind of GPU, on one node each; equal shares are found once."""
-    is_plain = jobs["gres"].map(lambda gres: not gres or gres[0].kind == "gpu")
-    codes, keys = pd.factorize(pd.Series(list(zip(  # a GPU is the same on every node
-        jobs["gres"], jobs["wish"], jobs["node"].where(~is_plain, ""), strict=True)),
-        dtype="object"))
-    count = np.bincount(codes, minlength=len(keys))
-    first = jobs["row"].groupby(codes).min()
-    shares = [shares_of(Demand(node, gres, None, None), wish, dump.of_rows(int(number)),
-                        (source.name, int(row)))[0]
-              for (gres, wish, node), number, row in zip(keys, count, first, strict=True)]
-    columns = pd.DataFrame(shares, columns=list(Share._fields)).take(codes).set_index(jobs.index)
-    return columns.assign(
-        **{name: jobs[name] for name in (
-            "row", "name", "submit_s", "start_s", "end_s", "walltime_s", "state", "node",
-            "memory_mib")},
-        job=jobs["job"], user=jobs["User"], queue=jobs["Partition"],
-        cpu_milli=1000 * jobs["cpus"],
-        priority=pd.to_numeric(jobs["Priority"].where(jobs["Priority"].str.fullmatch(WHOLE))))
+    if jobs.empty:
+        return pd.DataFrame()
+    jobs = with_array_jobs(jobs, file, dump.ledger)
+    counts = jobs["demands"].map(len).to_numpy(np.int64)
+    check_each(counts, jobs.index, file)
+    note_rows(dump.ledger, file, jobs.index[counts > 1], "interpreted", SEVERAL)
+    each = jobs.assign(row=jobs.index, turn=range(len(jobs)), job=jobs["name"], file=file).explode(
+        "demands", ignore_index=True)
+    demands = each["demands"].tolist()
+    each["node"] = [hosts[one.part] for hosts, one in zip(each["hosts"], demands, strict=True)]
+    numbered = each["name"] + "/" + each.groupby("turn").cumcount().astype(str)
+    each["name"] = each["name"].where(~each.duplicated("turn", keep=False), numbered)
+    keys = [(one.gres, wish, node if one.gres and one.gres.kind != "gpu" else "")  # a GPU is one
+            for one, wish, node in zip(demands, each["wish"], each["node"], strict=True)]
+    codes, kinds = pd.factorize(pd.Series(keys, dtype="object"))
+    firsts = each["row"].groupby(codes).min()
+    shares = []
+    for (gres, wish, node), row, count in zip(kinds, firsts, np.bincount(codes), strict=True):
+        share = share_of(gres, node, dump, (file, int(row)), int(count)) if gres else Share(0, 0)
+        if wish is None and share.gpu_models:
+            dump.note((file, int(row)), "interpreted", "what the job asked for is not there: the "
+                      "model of GPU that it got is taken as asked for", int(count))
+        elif gres:
+            share = share._replace(gpu_models=wish or "")
+        shares.append(share)
+    columns = pd.DataFrame(shares, columns=list(Share._fields)).take(codes).set_index(each.index)
+    cpus = pd.Series([one.cpus for one in demands], dtype="Float64")
+    return each.drop(columns=["hosts", "demands", "wish", "turn"]).join(columns).assign(
+        cpu_milli=1000 * cpus, memory_mib=[one.memory_mib for one in demands]).set_index("row")
 
 
 def note_files(ledger: Ledger, rows: pd.DataFrame, what: str, reason: str) -> None:
@@ -958,8 +917,9 @@ def read_slurm(sources: Sequence[Source], ledger: Ledger,
     accounts = [source for source in sources if is_accounts(source)]
     documents = [(source.name, source.json()) for source in sources if source not in accounts]
     nodes = node_table(documents, dump)
-    tables = [account_table(source, dump, options) for source in accounts]
-    tasks = with_attempts(pd.concat([job_table(documents, dump), *tables]), ledger)
+    tasks = with_attempts(pd.concat([
+        *(record_table(file, document, dump) for file, document in documents),
+        *(account_table(source, dump, options) for source in accounts)]), ledger)
     if len(tasks):  # components of a heterogeneous job, 12+0 and 12+1, start together
         job = tasks["job"].astype(str).str.replace(r"^(\d+)\+\d+", r"\1", regex=True)
         tasks["job"] = job.where(job.duplicated(keep=False), "")
