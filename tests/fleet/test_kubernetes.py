@@ -4,8 +4,6 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.read.kubernetes import is_kubernetes, read_kubernetes
@@ -20,19 +18,15 @@ from tests.fleet.objects import (
     ENDED,
     GPU,
     STARTED,
-    STRANGE,
     as_bytes,
     claim,
     claims,
-    damaged,
     holds,
     listed,
     node,
-    places,
     pod,
     reasons,
     slices,
-    survives,
     survives_everywhere,
 )
 
@@ -355,26 +349,5 @@ DUMP = listed(
         initContainers=[{"resources": cpus("1")}]),
     pod("q", at="m", requests={GPU: "1"}), pod("r", at="s", resourceClaims=claims("a")),
     pod("s", annotations={"gpu-fraction": "0.5"}), pod("t", phase="Succeeded"))
-PLACES = list(places(DUMP))
-
-
-@given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(STRANGE)), min_size=1, max_size=3))
-@settings(deadline=None, max_examples=40)
-def test_whatever_is_wrong_with_a_value_the_dump_is_read_or_refused(changes):
-    survives(read_kubernetes, damaged(DUMP, *changes), set())
-
-
 def test_every_place_may_hold_something_strange():
     survives_everywhere(read_kubernetes, DUMP)
-
-
-@given(st.integers(0, len(json.dumps(DUMP)) - 1))
-@settings(deadline=None, max_examples=25)
-def test_a_dump_that_is_cut_short_is_refused(length):
-    with pytest.raises(InputError, match=r"dump\.json"):
-        read(raw=json.dumps(DUMP).encode()[:length])
-
-
-def test_names_with_markup_and_formulas_are_data():
-    name = '<img src=x onerror=alert(1)>,"=cmd()"'
-    assert read(node(), pod(name)).tasks["name"].tolist() == [f"team/{name}"]

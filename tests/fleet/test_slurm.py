@@ -8,14 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.fleet.read.check import check_cluster
-from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.slurm import gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
-from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, sources_of, tables_of, write_cluster
-from sched_lab.fleet.replay import report
+from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.fleet.replay.problem import problem_of, recorded
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
-from tests.command_line import call
 from tests.fleet.objects import GONE, STRANGE, damaged, holds, places, reasons, survives_everywhere
 
 HEAD = "JobID|User|Partition|Submit|Start|End|State|NNodes|NodeList|AllocTRES"
@@ -311,18 +308,17 @@ def test_any_line_of_accounts_is_read_or_in_the_ledger(line):
 
 
 @needs_samples
-@pytest.mark.parametrize("seed", range(20))
-def test_recorded_dumps_that_are_damaged_become_a_problem_or_one_error(seed, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("seed", range(8))
+def test_recorded_dumps_that_are_damaged_become_a_problem_or_one_error(seed):
     dice = random.Random(seed)
-    monkeypatch.chdir(tmp_path)
-    names = ("nodes_v0.0.42.json", "jobs.json")
-    for name in names:
+    sources = []
+    for name in ("nodes_v0.0.42.json", "jobs.json"):
         value = json.loads(find_reference(f"slurm/24.11/{name}").read_bytes())
         for _ in range(3 * (1 + seed % 5)):
             value = damaged(value, (dice.choice(list(places(value))), dice.choice([*STRANGE, GONE])))
-        (tmp_path / name).write_text(json.dumps(value))
+        sources.append(Source(name, json.dumps(value).encode()))
     try:
-        tables = read_files("slurm", names)
+        tables = read_sources(sources)
         findings = check_cluster(tables)
         problem = problem_of(tables)
     except InputError as error:
@@ -331,11 +327,6 @@ def test_recorded_dumps_that_are_damaged_become_a_problem_or_one_error(seed, tmp
     assert findings.exit_code in (0, 1, 2) and len(problem.tasks) <= 8 * len(tables.tasks)
     ran = recorded(problem)
     assert (ran.node < len(problem.cluster)).all() and not (ran.end_s < ran.start_s).any()
-    if seed < 4:
-        monkeypatch.setattr(report, "svgs_of", lambda charts: None if charts() else {})  # made, and not drawn
-        write_cluster(tables, "cluster")
-        assert call("replay", "cluster", "--policies", "fgd", "--out", "answer") == 0, capsys.readouterr().err
-        assert (tmp_path / "answer" / "report.html").exists()
 
 
 @pytest.mark.parametrize(("written", "read_as"), [(7, 7), ("7", 7), (number(7), 7), (number(None), None), (None, None),

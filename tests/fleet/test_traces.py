@@ -1,26 +1,13 @@
 """Public traces: rows known by hand, real files where they are at hand, and what damage does to each format."""
-import gzip
 import json
-import pickle
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.columns import FORMATS as OWN
-from sched_lab.fleet.read.tables import (
-    ClusterTables,
-    Ledger,
-    ReadOptions,
-    Source,
-    read_cluster,
-    sources_of,
-    tables_of,
-    write_cluster,
-)
+from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.fleet.read.traces import FORMATS, MOST_PARTS
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_data
@@ -151,11 +138,6 @@ def test_ten_gpus_on_three_nodes_are_four_three_and_three():
     assert tables.about["zero"] == "2023-02-28T16:18:22Z"
 
 
-def test_zones_are_not_mixed_up():
-    mixed = SAMPLES["acme"].replace("2023-03-01 00:23:58+08:00", "2023-02-28 16:23:58+00:00")
-    assert column(read("acme", mixed), "submit_s") == column(read("acme", SAMPLES["acme"]), "submit_s")
-
-
 def test_a_duration_that_is_an_hour_off_is_a_changed_clock():
     tables = read("helios", SAMPLES["helios"].replace("36848", str(36848 + 3600)))
     assert "as when a clock is changed" in reasons(tables)
@@ -183,19 +165,14 @@ def test_tables_of_pai_are_joined():
     assert "an instance whose task is in no table" in reasons(tables)
 
 
-def test_a_table_of_pai_without_its_header():
-    body = SAMPLES["pai"].split("\n", 1)[1]
-    source = Source("pai_task_table.csv", body.encode())
-    assert BY_NAME["pai"].recognises(source)
-    tasks = BY_NAME["pai"].read([source], Ledger(), ReadOptions())[1]
-    assert tasks["name"].tolist() == ["J:tensorflow/0", "J:tensorflow/1", "K:worker"]
-    assert tasks.index.tolist()[0] == 1
-    renamed = Source("mine.txt", body.encode())
-    assert BY_NAME["pai"].recognises(renamed)
-    assert BY_NAME["pai"].read([renamed], Ledger(), ReadOptions())[1]["name"].equals(tasks["name"])
-    machine = Source("m", b"6884bb6d97ec0ea3a1b3d9d1,T4,96,512,2\n")
-    assert BY_NAME["pai"].read([machine], Ledger(), ReadOptions())[0]["num_gpus"].tolist() == [2]
-    assert not BY_NAME["pai"].recognises(Source("m", b"a,b,1,2,3\n"))
+@pytest.mark.parametrize(("text", "names", "row"), [
+    (SAMPLES["pai"].split("\n", 1)[1], ["J:tensorflow/0", "J:tensorflow/1", "K:worker"], 1),
+    ("6884bb6d97ec0ea3a1b3d9d1,T4,96,512,2\n", ["6884bb6d97ec0ea3a1b3d9d1"], 1)])
+def test_a_table_of_pai_without_its_header(text, names, row):
+    source = Source("mine.txt", text.encode())
+    assert BY_NAME["pai"].recognises(source) and not BY_NAME["pai"].recognises(Source("m", b"a,b,1,2,3\n"))
+    rows = next(table for table in BY_NAME["pai"].read([source], Ledger(), ReadOptions()) if len(table))
+    assert rows["name"].tolist() == names and rows.index[0] == row
 
 
 def test_dlrm_has_limits_and_instances_from_before():
@@ -275,99 +252,64 @@ def test_published_files(name):
         "no nodes", "no watts", "no load", "jobs on several nodes"}
 
 
-# damage: each is a function of the text of a good file
-
-def cells(text: str, place: int, value: str) -> str:
-    """Replace a cell of the first row."""
-    lines = text.splitlines()
-    first = next(k for k, line in enumerate(lines) if not line.startswith(";") and (k or line[0].isdigit()))
-    separator = "," if "," in lines[first] else " "
-    row = lines[first].split(separator)
-    row[place % len(row)] = value
-    return "\n".join([*lines[:first], separator.join(row), *lines[first + 1:]]) + "\n"
-
+# damage
 
 WRONG_CELLS = [
-    "", "-1", "-99999", "0", "1e9", "1000000000", "1e300", "1e400", "9" * 400, "nan", "NaN", "inf", "-inf", "None",
-    "null", "N/A", "Unknown", "True", "abc", "12abc", "0x10", "1_000", "1;000", "١٢", "½", "=1+1", "=cmd|' /C calc'!A0",
-    "@SUM(A1)", "<script>alert(1)</script>", "&amp;", "'; DROP TABLE", "../../etc/passwd", "a/b", "a@0", "\u202e\u0000",
-    "😀", "2020-13-45",
-    "0001-01-01 00:00:00", "9999-12-31 23:59:59", "2021-03-28 02:30:00", "2021-10-31 02:30:00+01:00", "now", "today",
-    "1969-01-01", "1700000000000", "1e18", "0.0001", "0.9999999", "1.5", "8.0", " 7 ", "x" * 5000]
+    "", "-1", "0", "1e9", "1e300", "1e400", "9" * 400, "nan", "-inf", "None", "Unknown", "True", "12abc", "1_000",
+    "1;000", "١٢", "½", "=1+1", "<script>alert(1)</script>", "../../etc/passwd", "a@0", "\u202e\u0000", "2020-13-45",
+    "0001-01-01 00:00:00", "9999-12-31 23:59:59", "2021-10-31 02:30:00+01:00", "now", "1969-01-01", "1700000000000",
+    "0.0001", "0.9999999", "1.5", " 7 ", "x" * 5000]
 DAMAGES = {
     "nothing": lambda text: "", "blank": lambda text: "\n \n", "header only": lambda text: text.splitlines()[0],
-    "header and newline": lambda text: text.splitlines()[0] + "\n", "half": lambda text: text[:len(text) // 2],
-    "last line cut": lambda text: text[:-15], "twice": lambda text: text + text.split("\n", 1)[1],
-    "two headers": lambda text: text + text, "crlf": lambda text: text.replace("\n", "\r\n"),
-    "cr": lambda text: text.replace("\n", "\r"), "tabs": lambda text: text.replace(",", "\t"),
-    "semicolons": lambda text: text.replace(",", ";"), "blank lines": lambda text: text.replace("\n", "\n\n"),
+    "half": lambda text: text[:len(text) // 2], "twice": lambda text: text + text.split("\n", 1)[1],
+    "two headers": lambda text: text + text, "cr": lambda text: text.replace("\n", "\r"),
+    "tabs": lambda text: text.replace(",", "\t"), "blank lines": lambda text: text.replace("\n", "\n\n"),
     "more cells": lambda text: text + text.splitlines()[-1] + ",1,2,3\n", "fewer cells": lambda text: text + "1,2\n",
     "quote open": lambda text: text + '"' + text.splitlines()[-1], "nul": lambda text: text[:60] + "\0" + text[60:],
     "column twice": lambda text: "\n".join(f"{line},{line.split(',')[0]}" for line in text.splitlines()),
     "no first column": lambda text: "\n".join(line.partition(",")[2] for line in text.splitlines()),
-    "upper case": lambda text: text.upper(), "json": lambda text: json.dumps({"items": text}),
-    "html": lambda text: f"<html><body>{text}</body></html>", "reversed": lambda text: text[::-1],
-}
+    "upper case": str.upper, "json": lambda text: json.dumps({"items": text}), "reversed": lambda text: text[::-1]}
 BYTES = {
     "bom": lambda data: b"\xef\xbb\xbf" + data, "utf-16": lambda data: data.decode().encode("utf-16"),
     "utf-16 cut": lambda data: data.decode().encode("utf-16")[:-1], "latin-1": lambda data: data + b"\xe9\xff\n",
-    "gzip": gzip.compress, "gzip cut": lambda data: gzip.compress(data)[:-9],
-    "noise": lambda data: bytes(range(256)) * 9,
-    "zip head": lambda data: b"PK\x03\x04" + data,
-}
+    "noise": lambda data: bytes(range(256)) * 9}
 
 
-def survives(name: str, text: bytes, folder: Path | None = None, seen: set[bytes] | None = None) -> str:
-    """Read, write and read again if there is a folder, and check; the error, if it is one of ours.
-
-    What is read the same as something in `seen` is checked already.
-    """
-    ledger = Ledger()
+def survives(name: str, data: str | bytes) -> str:
+    """Read and check; the error, if it is one of ours."""
     try:
-        if folder:
-            file = folder.with_name("file")
-            file.write_bytes(text)
-        sources = sources_of([file]) if folder else [Source("file", text)]
-        frames = BY_NAME[name].read(sources, ledger, ReadOptions())
-        found = pickle.dumps((frames, vars(ledger)))
-        if seen is not None and found in seen:
-            return ""
-        tables = tables_of(*frames, ledger, "file")
-        if folder:
-            write_cluster(tables, folder)
-            tables = read_cluster(folder)
+        tables = read(name, data)
     except InputError as error:
-        assert not (folder and folder.exists()) and str(error)
+        assert "file0.csv" in str(error)
         return str(error)
     checked = check_cluster(tables)
     assert checked.exit_code in (0, 1, 2) and checked.summary()
     json.dumps(checked.as_json(), allow_nan=False)
-    if seen is not None:
-        seen.add(found)
     return ""
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_damaged_files_are_told_or_read(name, tmp_path):
-    seen: set[bytes] = set()
-    for number, damage in enumerate(DAMAGES.values()):
-        survives(name, damage(SAMPLES[name]).encode(), tmp_path / f"out{number}", seen)
+def test_damaged_files_are_told_or_read(name):
+    for damage in DAMAGES.values():
+        survives(name, damage(SAMPLES[name]))
     for kind, spoil in BYTES.items():
-        error = survives(name, spoil(SAMPLES[name].encode()), tmp_path / f"out-{kind}", seen)
-        assert bool(error) == (kind not in ("bom", "utf-16", "gzip")), (kind, error)
+        error = survives(name, spoil(SAMPLES[name].encode()))
+        assert bool(error) == (kind not in ("bom", "utf-16")), (kind, error)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_wrong_cells_are_told_or_read(name):
     """All wrong cells, a row each; a format that refuses the file gets every third alone."""
-    width = len(SAMPLES[name].splitlines()[-1].split("," if name != "swf" else " "))
-    head, *_ = SAMPLES[name].splitlines()
-    rows = [next(line for line in cells(SAMPLES[name], number, value).splitlines()
-                 if line not in SAMPLES[name].splitlines()) for number, value in enumerate(WRONG_CELLS)
-            if cells(SAMPLES[name], number, value) != SAMPLES[name]]
-    if survives(name, "\n".join([head, *rows, ""]).encode()):
-        for number, value in [*enumerate(WRONG_CELLS)][::3]:
-            survives(name, cells(SAMPLES[name], number % width, value).encode())
+    separator = " " if name == "swf" else ","
+    *head, good = SAMPLES[name].splitlines()
+    rows = []
+    for number, value in enumerate(WRONG_CELLS):
+        row = good.split(separator)
+        row[number % len(row)] = value
+        rows.append(separator.join(row))
+    if survives(name, "\n".join([*head, *rows, ""])):
+        for row in rows[::3]:
+            survives(name, "\n".join([*head, row, ""]))
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -377,30 +319,12 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_
                          "user", "vc"]), inner, max_size=5), max_leaves=25)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(JSON, max_size=4))
 def test_any_json_is_told_or_read_as_philly(value):
-    ledger = Ledger()
-    try:
-        nodes, tasks = BY_NAME["philly"].read([Source("x", json.dumps(value).encode())], ledger, ReadOptions())
-        tables_of(nodes, tasks, ledger, "x")
-    except InputError:
-        pass
+    survives("philly", json.dumps(value))
 
 
 def test_a_job_of_a_billion_workers_is_refused():
     with pytest.raises(InputError, match="parts"):
         read("spot", SAMPLES["spot"].replace(",3,60", f",{MOST_PARTS + 1},60"))
-
-
-def test_a_billion_gpus_are_read_and_found():
-    tables = read("openb", SAMPLES["openb"].replace("1,460", "1000000000,1000"),
-                  "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n")
-    findings = check_cluster(tables).findings
-    assert findings.loc[findings["kind"] == "larger than any node", "row"].tolist() == [2]
-
-
-def test_a_date_is_not_now():
-    tables = read("helios", SAMPLES["helios"].replace("2020-06-09 18:41:27", "now"))
-    assert None in column(tables, "submit_s") or np.nanmax(
-        [value for value in column(tables, "submit_s") if value is not None]) < 1e6

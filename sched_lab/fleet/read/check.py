@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ class Finding(NamedTuple):
     kind : in two or three words
     file, column : where
     rows : positions in that table, (n,); empty for all of it
-    words : sentence for each of them, by its place in `rows`
+    problems : a sentence for each of the first `MOST_SHOWN` of them
     mend : what to do
     """
 
@@ -56,27 +55,36 @@ class Finding(NamedTuple):
     file: str
     column: str
     rows: Integers
-    words: Callable[[int], str]
+    problems: Sequence[str]
     mend: str
 
     def lines(self) -> list[dict[str, Any]]:
         """One record for each of the first rows."""
-        shown: list[int | None] = [row + 2 for row in self.rows[:MOST_SHOWN].tolist()]
         return [{"severity": self.severity, "kind": self.kind, "file": self.file, "row": row,
-                 "column": self.column, "problem": self.words(place), "mend": self.mend,
-                 "count": max(1, len(self.rows))} for place, row in enumerate(shown or [None])]
+                 "column": self.column, "problem": problem, "mend": self.mend,
+                 "count": max(1, len(self.rows))}
+                for row, problem in zip((self.rows + 2).tolist() or [None], self.problems,
+                                        strict=False)]
 
 
 class Table(Columns):
     """A table in which something is found."""
 
-    def findings(self, kind: str, column: str, is_so: Truths, words: Callable[[int], str],
-                 mend: str, severity: str = "finding") -> Iterator[Finding]:
-        """Yield what a mask says, if it says something."""
+    def findings(self, kind: str, column: str, is_so: Truths, words: str | Callable[[int], str],
+                 mend: str, *values: Any, severity: str = "finding") -> Iterator[Finding]:
+        """Yield what a mask says, if it says something.
+
+        Parameters
+        ----------
+        words : the sentence of a row, or a text with a place for each of the values
+        values : (rows,) each
+        """
         rows = np.flatnonzero(is_so)
         if len(rows):
-            yield Finding(severity, kind, self.file, column, rows, lambda k: words(int(rows[k])),
-                          mend)
+            problems = [words.format(*(shown(one[row]) for one in values))
+                        if isinstance(words, str) else words(row)
+                        for row in rows[:MOST_SHOWN].tolist()]
+            yield Finding(severity, kind, self.file, column, rows, problems, mend)
 
 
 @dataclass(frozen=True)
@@ -94,24 +102,14 @@ class Tables:
     watts: frozenset[str]
 
 
-def same(sentence: str) -> Callable[[int], str]:
-    """The same words for every row."""
-    return lambda _: sentence
-
-
 def about_table(severity: str, kind: str, file: str, sentence: str, mend: str) -> Finding:
     """A finding about all of a table."""
-    return Finding(severity, kind, file, "", np.empty(0, np.int64), same(sentence), mend)
+    return Finding(severity, kind, file, "", np.empty(0, np.int64), [sentence], mend)
 
 
-def shown(number: float) -> str:
-    """A number as a sentence shows it."""
-    return f"{number:,.10g}"
-
-
-def sentence_of(sentence: str, values: Floats, row: int) -> str:
-    """A sentence with the value of a row in it."""
-    return sentence.format(shown(values[row]))
+def shown(value: Any) -> str:
+    """A number as a sentence shows it, or a text."""
+    return value if isinstance(value, str) else f"{value:,.10g}"
 
 
 def check_content(tables: Tables) -> Iterator[Finding]:
@@ -141,12 +139,11 @@ def check_counts(tables: Tables) -> Iterator[Finding]:
     for columns in (tables.nodes, tables.tasks):
         for name in [name for name in COUNTS if name in columns.frame]:
             values = columns.numbers(name)
-            yield from columns.findings("negative count", name, values < 0,
-                                        partial(sentence_of, "{} is negative", values),
-                                        "give 0 or more, or leave the cell empty")
+            yield from columns.findings("negative count", name, values < 0, "{} is negative",
+                                        "give 0 or more, or leave the cell empty", values)
         unknown = np.isnan(columns.numbers("num_gpus"))
         yield from columns.findings("unknown GPUs", "num_gpus", unknown,
-                                    lambda row: "the number of GPUs is unknown",
+                                    "the number of GPUs is unknown",
                                     "give it, 0 for none, or take the row out")
 
 
@@ -156,8 +153,9 @@ def check_models(tables: Tables) -> Iterator[Finding]:
     has_gpus = tables.nodes.numbers("num_gpus") > 0
     is_silent = has_gpus & (models == "")
     yield from tables.nodes.findings(
-        "no GPU model", "gpu_model", is_silent, lambda row: "the node has GPUs of no known model",
-        "name the model if power matters; sched-lab hardware lists those that are known", "note")
+        "no GPU model", "gpu_model", is_silent, "the node has GPUs of no known model",
+        "name the model if power matters; sched-lab hardware lists those that are known",
+        severity="note")
     unknown = [model for model in pd.unique(models) if model and model not in tables.watts]
     for model in unknown:
         words = re.split(r"[^a-z0-9]+", model.lower())  # of NVIDIA-A100-SXM4-80GB
@@ -165,8 +163,9 @@ def check_models(tables: Tables) -> Iterator[Finding]:
         hint = f"; {near[0]} may be the same" if near else ""
         yield from tables.nodes.findings(
             "no watts", "gpu_model", has_gpus & (models == model),
-            lambda row: f"the watts of {models[row]!r} are not known",
-            f"give idle_w and full_w of {model!r} with --hardware FILE{hint}", "note")
+            "the watts of {!r} are not known",
+            f"give idle_w and full_w of {model!r} with --hardware FILE{hint}", models,
+            severity="note")
 
 
 def check_demands(tables: Tables) -> Iterator[Finding]:
@@ -180,30 +179,22 @@ def check_demands(tables: Tables) -> Iterator[Finding]:
                        for one in name.split(",")) for name in pd.unique(profiles) if name}
     is_known = np.array([known.get(name, True) for name in profiles], bool)
     yield from tasks.findings("unknown MIG profile", "mig_profile", ~is_known,
-                              lambda row: f"{profiles[row]!r} is no profile",
-                              "write 1g.10gb, for instance")
-
-    def words(row: int) -> str:
-        return f"{shown(milli[row])} thousandths of each of {shown(gpus[row])} GPUs"
-
+                              "{!r} is no profile", "write 1g.10gb, for instance", profiles)
+    words = "{} thousandths of each of {} GPUs"
     beyond = (milli > WHOLE_GPU_MILLI) | ((gpus > 0) & (milli == 0))
     yield from tasks.findings("impossible share", "gpu_milli", beyond, words,
-                              "gpu_milli is the demand on each GPU: give 1 to 1000")
+                              "gpu_milli is the demand on each GPU: give 1 to 1000", milli, gpus)
     several = (gpus > 1) & (milli < WHOLE_GPU_MILLI) & (milli > 0) & ~has_profile
     yield from tasks.findings("shares of several", "gpu_milli", several, words,
-                              "only one GPU can be shared: split the task, or give 1000")
+                              "only one GPU can be shared: split the task, or give 1000", milli,
+                              gpus)
     yield from tasks.findings("share of nothing", "gpu_milli", (gpus == 0) & (milli > 0), words,
-                              "give num_gpus 1, or gpu_milli 0")
+                              "give num_gpus 1, or gpu_milli 0", milli, gpus)
 
 
 HOUR_S = 3600.0
 SPAN_OF_SECONDS = 3e10  # a thousand years
 FARTHEST_ZONES_S = 26 * HOUR_S
-
-
-def lag_words(early: str, late: str, lag_s: Floats) -> Callable[[int], str]:
-    """Sentence about two times in the wrong order."""
-    return lambda row: f"{late} is {shown(-lag_s[row])} s before {early}"
 
 
 def check_times(tables: Tables) -> Iterator[Finding]:
@@ -213,20 +204,21 @@ def check_times(tables: Tables) -> Iterator[Finding]:
             ("start_s", "end_s", end - start), ("submit_s", "start_s", start - submit),
             ("submit_s", "end_s", np.where(np.isnan(start), end - submit, 0))):
         kind = f"{late.removesuffix('_s')} before {early.removesuffix('_s')}"
-        mend = "correct one of the two times, or take the row out"
-        words = lag_words(early, late, lag_s)
+        words = f"{late} is {{}} s before {early}"
         is_hour = (lag_s < 0) & (lag_s >= -HOUR_S)
         yield from tables.tasks.findings(
             kind, late, is_hour, words, "a clock put back an hour looks like this: add an hour to "
-            f"{late} if the zone changed then, or else correct it")
-        yield from tables.tasks.findings(kind, late, lag_s < -HOUR_S, words, mend)
+            f"{late} if the zone changed then, or else correct it", -lag_s)
+        yield from tables.tasks.findings(
+            kind, late, lag_s < -HOUR_S, words,
+            "correct one of the two times, or take the row out", -lag_s)
     yield from tables.tasks.findings("a thousand years", "end_s", end - submit > SPAN_OF_SECONDS,
-                                     partial(sentence_of, "ends at {} s", end),
-                                     "correct it, or leave the cell empty if the task still runs")
+                                     "ends at {} s", "correct it, or leave the cell empty if the "
+                                     "task still runs", end)
     for name, times in (("submit_s", submit), ("start_s", start), ("end_s", end)):
-        yield from tables.tasks.findings("negative time", name, times < 0,
-                                         partial(sentence_of, "{} s is before the zero", times),
-                                         "times are seconds since the earliest: give 0 or more")
+        yield from tables.tasks.findings(
+            "negative time", name, times < 0, "{} s is before the zero",
+            "times are seconds since the earliest: give 0 or more", times)
 
 
 def check_clock(tables: Tables) -> Iterator[Finding]:
@@ -237,10 +229,11 @@ def check_clock(tables: Tables) -> Iterator[Finding]:
     is_back = step_s < 0
     is_hour = (step_s <= -HOUR_S / 4) & (step_s >= -HOUR_S)
     if is_back.sum() <= max(2, len(rows) // 1000) and len(rows) >= 10 and is_hour.any():
-        back_s = -step_s[is_hour]
-        yield Finding("finding", "clock put back", "tasks.csv", "submit_s", rows[1:][is_hour],
-                      lambda k: f"{shown(back_s[k])} s before the row above, though nearly all rows "
-                      "are in order", "give times with their zone, or in UTC")
+        back_s = np.zeros(len(submit))
+        back_s[rows[1:][is_hour]] = -step_s[is_hour]
+        yield from tables.tasks.findings(
+            "clock put back", "submit_s", back_s > 0, "{} s before the row above, though nearly all "
+            "rows are in order", "give times with their zone, or in UTC", back_s)
     wait_s = tables.tasks.numbers("start_s") - submit
     known = wait_s[np.isfinite(wait_s)]
     if len(known) >= 10 and (shift_s := zone_shift(known)):
@@ -312,7 +305,7 @@ def check_sizes(tables: Tables) -> Iterator[Finding]:
             is_lost = is_lost & ~of_these
             yield from tables.tasks.findings(
                 "GPU model spelled otherwise", "gpu_models", of_these,
-                lambda row: f"asks for {wishes[row]!r:.60}, which no node has", hint)
+                "asks for {!r:.60}, which no node has", hint, wishes)
     yield from tables.tasks.findings(
         "larger than any node", "num_gpus", is_lost, words,
         "split the task, correct its demand, or add nodes that can hold it")
@@ -332,8 +325,8 @@ def check_places(tables: Tables) -> Iterator[Finding]:
     names = tasks.texts("node")
     if len(tables.nodes):
         yield from tasks.findings("unknown node", "node", (names != "") & (node < 0),
-                                  lambda row: f"there is no node {names[row]!r:.60}",
-                                  "add it to nodes.csv, or correct the name")
+                                  "there is no node {!r:.60}",
+                                  "add it to nodes.csv, or correct the name", names)
     lists = tasks.texts("gpu_list")
     codes, distinct = pd.factorize(lists)
     numbers = [gpus_of(text) for text in distinct]
@@ -341,18 +334,16 @@ def check_places(tables: Tables) -> Iterator[Finding]:
     highest = np.array([max(found, default=-1) for found in numbers] or [0])[codes]
     is_listed = lists != ""
     yield from tasks.findings("no GPU list", "gpu_list", is_listed & (count == 0),
-                              lambda row: f"{lists[row]!r:.60} is no list of GPUs",
-                              "write 0-2 for 0 and 2")
+                              "{!r:.60} is no list of GPUs", "write 0-2 for 0 and 2", lists)
     size = np.append(tables.nodes.numbers("num_gpus"), np.nan)[node]
     yield from tasks.findings("GPU beyond the node", "gpu_list", highest >= size,
-                              lambda row: f"GPU {highest[row]} of a node with {shown(size[row])} GPUs",
-                              "GPUs are counted from 0: correct the list or the node")
+                              "GPU {} of a node with {} GPUs",
+                              "GPUs are counted from 0: correct the list or the node", highest, size)
     gpus = tasks.numbers("num_gpus")
     is_other = is_listed & (count > 0) & (count != gpus) & (tasks.texts("mig_profile") == "")
     yield from tasks.findings("another number of GPUs", "gpu_list", is_other,
-                              lambda row: f"{count[row]} GPUs are listed, and {shown(gpus[row])} "
-                              "were asked for",
-                              "correct the list or num_gpus")
+                              "{} GPUs are listed, and {} were asked for",
+                              "correct the list or num_gpus", count, gpus)
 
 
 def presence(tasks: Columns) -> tuple[Floats, Floats]:
@@ -411,7 +402,8 @@ def booked_twice(tables: Tables, kind: str, bookings: Bookings, capacity: Floats
         spell_s = f"{shown(from_s)} s until {shown(spells.until_s[spell])} s"
         return f"{name_of(unit)} holds {share} from {spell_s}: {tasks}{more}"
 
-    yield Finding("finding", kind, "tasks.csv", "node", spells.task, words,
+    problems = list(map(words, range(min(MOST_SHOWN, len(order)))))
+    yield Finding("finding", kind, "tasks.csv", "node", spells.task, problems,
                   "one of these rows has a wrong place, time or demand: correct it or take it out")
 
 
@@ -427,9 +419,6 @@ def check_bookings(tables: Tables) -> Iterator[Finding]:
         place = int(np.searchsorted(first, unit, side="right")) - 1
         return f"GPU {unit - first[place]} of {names[place]}"
 
-    def resource_name(column: str) -> Callable[[int], str]:
-        return lambda node: f"{column} of {names[node]}"
-
     yield from booked_twice(tables, "GPU booked twice", bookings,
                             np.full(int(first[-1]), float(WHOLE_GPU_MILLI)), gpu_name)
     demand = tables.tasks.numbers("num_gpus") * tables.tasks.numbers("gpu_milli")
@@ -442,7 +431,7 @@ def check_bookings(tables: Tables) -> Iterator[Finding]:
     for column, what in (("cpu_milli", "CPU"), ("memory_mib", "memory")):
         yield from booked_twice(
             tables, f"{what} overbooked", node_bookings(tables, node, tables.tasks.numbers(column)),
-            tables.nodes.numbers(column), resource_name(column))
+            tables.nodes.numbers(column), [f"{column} of {name}" for name in names].__getitem__)
 
 
 class Slip(NamedTuple):
@@ -531,7 +520,7 @@ def unusable(kind: str, error: InputError) -> Finding:
     """The finding that the folder cannot be read, or its tasks cannot be replayed."""
     row = np.array([error.row - 2] if error.row else [], np.int64)
     return Finding("unusable", kind, Path(error.file or "").name, error.column or "", row,
-                   same(error.problem), error.mend or "mend the file")
+                   [error.problem], error.mend or "mend the file")
 
 
 def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -562,14 +551,14 @@ def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[F
     else:
         for line in ledger[ledger["what"] == "left out"].to_dict("records"):
             yield Finding("note", "no load", line["file"], "", np.array([line["row"] - 2], np.int64),
-                          same(f"{line['reason']}, in {line['count']:,} rows"),
+                          [f"{line['reason']}, in {line['count']:,} rows"],
                           "fill in its times, if it ran")
     known = {(one.file, int(row)) for one in severe for row in one.rows}
     for line in ledger[ledger["what"] == "refused"].to_dict("records"):
         if (line["file"], line["row"] - 2) not in known:
             others = f", in {line['count']:,} rows" if line["count"] > 1 else ""
             yield Finding("finding", "left out of a replay", line["file"], "",
-                          np.array([line["row"] - 2], np.int64), same(line["reason"] + others),
+                          np.array([line["row"] - 2], np.int64), [line["reason"] + others],
                           "correct it, or take the row out")
 
 

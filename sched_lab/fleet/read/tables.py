@@ -144,12 +144,10 @@ class Source:
     ----------
     name : as the reader gave it; of a file in an archive, `archive.zip!inner.json`
     data : its bytes
-    sha256 : checksum of the file as it was on disk
     """
 
     name: str
     data: bytes
-    sha256: str = ""
     _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def text(self) -> str:
@@ -266,7 +264,7 @@ def dump_file(path: str | Path) -> InputFile:
     return read_input(path, largest_mib=LARGEST_DUMP_MIB)
 
 
-def members_of(name: str, data: bytes, sha256: str) -> list[Source]:
+def members_of(name: str, data: bytes) -> list[Source]:
     """Files in a ZIP archive.
 
     Raises
@@ -287,7 +285,7 @@ def members_of(name: str, data: bytes, sha256: str) -> list[Source]:
             for info in infos:
                 with archive.open(info) as member:
                     content = member.read(largest + 1)
-                found.append(Source(f"{name}!{info.filename}", content, sha256))
+                found.append(Source(f"{name}!{info.filename}", content))
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError,
             zlib.error) as trouble:
         raise InputError(f"the ZIP archive cannot be unpacked ({trouble})", file=name,
@@ -306,9 +304,9 @@ def sources_of(paths: Iterable[str | Path]) -> list[Source]:
     for path in paths:
         file = dump_file(path)
         if file.content[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # with files, and without any
-            found += members_of(str(path), file.content, file.sha256)
+            found += members_of(str(path), file.content)
         else:
-            found.append(Source(str(path), file.content, file.sha256))
+            found.append(Source(str(path), file.content))
     if empty := next((source for source in found if not source.data.strip()), None):
         raise InputError("the file is empty", file=empty.name, mend="write it again")
     return found

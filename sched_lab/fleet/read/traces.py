@@ -260,7 +260,7 @@ def frames_of(kinds: Sequence[TableKind], files: Sequence[Source], ledger: Ledge
             ledger.note(source.name, None, "interpreted",
                         "there is no header: columns as in its README")
             names = separator_of(source).join(kind.header)
-            whole = Source(source.name, f"{names}\n{source.text()}".encode(), source.sha256)
+            whole = Source(source.name, f"{names}\n{source.text()}".encode())
             rows = Rows(source, text_table(whole), ledger, options)
             rows.cells.index = rows.cells.index - 1
         else:
