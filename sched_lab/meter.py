@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import pandas as pd
 from .lab.jit import njit
 from .lab.arrays import Floats, Integers, Truths
 from .cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
-from .lab.frames import Column, InputError, read_table
+from .lab.frames import Column, InputError, iso_moment, read_table
 from .power import (Power, cpu_power_milliwatt, gpu_power_milliwatt,
                              load_permille)
 
@@ -564,12 +563,8 @@ def seconds_of(text: str, zero: str | None) -> float | None:
         return float(text)
     except ValueError:
         pass
-    try:
-        moment, begin = (datetime.fromisoformat(one) for one in (text, zero or text))
-    except ValueError:
-        return None
-    moment, begin = (one if one.tzinfo else one.replace(tzinfo=UTC) for one in (moment, begin))
-    return (moment - begin).total_seconds()
+    moment, begin = iso_moment(text), iso_moment(zero or text)
+    return (moment - begin).total_seconds() if moment and begin else None
 
 # %% ../nbs/14_meter.ipynb #14-035p
 def is_date(text: str) -> bool:

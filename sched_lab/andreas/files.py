@@ -19,7 +19,7 @@ precedence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ import pandas as pd
 
 from ..hardware import Hardware, meant_by
 from ..lab.arrays import Floats, Truths
-from ..lab.frames import Column, InputError, read_header, read_table
+from ..lab.frames import Column, InputError, iso_moment, read_header, read_table
 from ..meter import is_date, seconds_of
 from .instances import PRICE_EUR_PER_KWH, PRIORITIES, PUE
 from .model import (
@@ -296,11 +296,7 @@ def epoch_times_of(table: pd.DataFrame, path: str | Path,
 
 def date_of(text: str) -> datetime | None:
     """A date, in UTC if it does not say where; None if it is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return None if text.isdecimal() else found if found.tzinfo else found.replace(tzinfo=UTC)
+    return None if text.isdecimal() else iso_moment(text)
 
 
 def seconds(text: str, zero: datetime | None, error: partial[InputError]) -> float:

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -665,6 +666,15 @@ def read_json(path: str | Path) -> dict[str, Any]:
 def printable(text: str) -> str:
     """A text on one line, whatever characters it has."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def iso_moment(text: str) -> datetime | None:
+    """A date as ISO 8601 writes it, in UTC if it names no zone; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ...lab.frames import InputError, check_one_of
+from ...lab.frames import InputError, check_one_of, iso_moment
 from .tables import (
     FIRST_EPOCH_S,
     LARGEST,
@@ -45,11 +45,8 @@ ELAPSED = r"(?:(\d{1,6})(?:-|\s*days?,?\s+))?(?:(\d{1,9}):)?(\d{1,2}):(\d{2}(?:\
 
 def seconds_of(text: str) -> float | None:
     """Seconds since 1970 of one date as Kubernetes writes it (RFC 3339); None if it is none."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    moment = iso_moment(text)
+    return None if moment is None else moment.timestamp()
 
 
 def seconds_in(texts: pd.Series, source: Source, ledger: Ledger,
