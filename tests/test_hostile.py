@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sched_lab.fleet.replay import report
 from tests.command_line import NODES, TASKS, assert_refused, call
 
 
@@ -96,18 +97,18 @@ SERIES = {"beyond.csv": "time,value\n0,1e308\n86400,1\n172800,1\n",
           "late.csv": "time,value\n0,1\n1e308,1\n"}
 RATED = {"hadar": "hadar", "far": "far --times times.csv", "andreas": "andreas --instance jobs.json",
          "inflate": "inflate --nodes nodes.csv --tasks tasks.csv"}
-
-
-@pytest.mark.parametrize("command", RATED)
-@pytest.mark.parametrize(("words", "said"), [
+REFUSED = [
     ("--price beyond.csv", "1e308 is above 1000000.0"), ("--carbon below.csv", "-1 is negative"),
     ("--price late.csv", "neither a number of seconds nor a date"),
-    ("--price 1e308", "give a number from -1,000,000 to"),
-    ("--carbon -1", "give a number from 0 to 1,000,000"), (f"--price {'x' * 300}", "File name too long"),
-    ("--price loop", "cannot be read")])
-def test_rates_and_catalogues_that_are_none(command, words, said, capsys):
-    for family in ("far", "andreas"):
-        call("example", family, ".")
+    ("--price 1e308", "give a number from -1,000,000 to"), ("--carbon -1", "give a number from 0 to 1,000,000"),
+    (f"--price {'x' * 300}", "File name too long"), ("--price loop", "cannot be read")]
+
+
+@pytest.mark.parametrize(("command", "words", "said"), [
+    *(("inflate", *one) for one in REFUSED), *((command, *REFUSED[2]) for command in ("hadar", "far", "andreas"))])
+def test_rates_that_are_none(command, words, said, capsys):
+    if command in ("far", "andreas"):
+        call("example", command, ".")
     for name, text in SERIES.items():
         Path(name).write_text(text)
     Path("loop").symlink_to("loop")
@@ -140,30 +141,26 @@ POD = {"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": "2024-01-01
        "spec": {"containers": []}, "status": {"phase": "Pending"}}
 DLRM = ("instance_sn,role,app_name,cpu_request,gpu_request,memory_request,max_instance_per_node,creation_time,"
         "scheduled_time,deletion_time\na,HN,b,1,1,1,{},0,1,2\n")
+HUGE = "x" * 10**6
+ODD_PODS = [{**POD, "spec": "text"}, *({**POD, "metadata": {**POD["metadata"], "name": name}} for name in (
+    "," * 10**6, "a\x01", "a\x02", " a", "a"))]
 WRITTEN = {
-    "names that collide": ("csv", SUBMITTED + "a#2,0,0,9,1,\na,0,0,9,1,\na,0,1,9,1,\n", "renamed NAME#2"),
-    "a time beyond numbers": ("csv", SUBMITTED + "a,0,0,1e17,1,\n", "beyond 2**53 s"),
-    "a priority beyond numbers": ("csv", SUBMITTED + "a,0,0,9,1,1e400\n", "not a finite number"),
-    "a name of a megabyte": ("csv", SUBMITTED + f'"{"x" * 10**6},",0,0,9,1,\n', ""),
-    "a pod name of a megabyte": ("k8s", json.dumps(POD | {"metadata": POD["metadata"] | {"name": "," * 10**6}}), ""),
-    "a pod whose spec is text": ("k8s", json.dumps(POD | {"spec": "text"}), "spec of the Pod is no object"),
-    "names but for a control character": ("k8s", json.dumps(
-        [POD | {"metadata": POD["metadata"] | {"name": name}} for name in ("a\x01", "a\x02", " a", "a")]),
-        "there twice, equal"),
-    "an infinite limit": ("dlrm", DLRM.format("inf"), "not a finite number"),
-    "a limit beyond numbers": ("dlrm", DLRM.format("1e300"), "taken as no limit"),
-    "nodes by the million": ("swf", "; MaxNodes: 5000000\n; MaxProcs: 5000000\n"
-                             "1 0 1 9 1 -1 -1 1 9 -1 1 1 1 1 1 1 -1 -1\n", "no nodes")}
+    "csv": (f'{SUBMITTED}a#2,0,0,9,1,\na,0,0,9,1,\na,0,1,9,1,\nt,0,0,1e17,1,\np,0,0,9,1,1e400\n"{HUGE},",0,0,9,1,\n',
+            ["renamed NAME#2", "beyond 2**53 s", "not a finite number"]),
+    "k8s": (json.dumps(ODD_PODS), ["spec of the Pod is no object", "there twice, equal"]),
+    "dlrm": (DLRM.format("inf") + DLRM.splitlines()[1].format("1e300"), ["not a finite number", "taken as no limit"]),
+    "swf": ("; MaxNodes: 5000000\n; MaxProcs: 5000000\n1 0 1 9 1 -1 -1 1 9 -1 1 1 1 1 1 1 -1 -1\n", ["no nodes"])}
 
 
-@pytest.mark.parametrize("kind", WRITTEN)
-def test_what_read_writes_check_and_replay_read(kind, capsys):
-    name, text, said = WRITTEN[kind]
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_read_writes_check_and_replay_read(name, monkeypatch, capsys):
+    monkeypatch.setattr(report, "svgs_of", lambda charts: None if charts() else {})  # made, and not drawn
+    text, said = WRITTEN[name]
     Path("dump").write_text(text)
     Path("own.csv").write_text(OWN)
     begun = time.process_time()
     assert call("read", name, "dump", "--nodes", "own.csv", "--out", "mine") == 0
-    assert said in Path("mine/ledger.csv").read_text()
+    assert all(words in Path("mine/ledger.csv").read_text() for words in said)
     assert call("check", "mine") in (0, 1)
     assert time.process_time() - begun < 5
     assert call("replay", "mine", "--policies", "fgd", "--out", "out") == 0

@@ -2,6 +2,7 @@
 import copy
 import json
 
+from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.lab.frames import InputError
 
@@ -115,6 +116,13 @@ def damaged(value, *changes):
     return value
 
 
+def read_objects(*objects):
+    """Tables of objects of Kubernetes."""
+    ledger = Ledger()
+    source = Source("dump.json", json.dumps(listed(*objects)).encode())
+    return tables_of(*read_kubernetes([source], ledger, ReadOptions()), ledger, "dump.json")
+
+
 def survives(reader, value) -> None:
     """Read a dump, or have it refused in one line; whatever is read can be shown."""
     ledger = Ledger()
@@ -132,7 +140,3 @@ def survives_everywhere(reader, dump) -> None:
     """Put something strange in each place of a dump, all kinds in turn."""
     for number, path in enumerate(places(dump)):
         survives(reader, damaged(dump, (path, STRANGE[number % len(STRANGE)])))
-
-
-def as_bytes(*items):
-    return json.dumps(listed(*items)).encode()

@@ -18,13 +18,13 @@ from tests.fleet.objects import (
     ENDED,
     GPU,
     STARTED,
-    as_bytes,
     claim,
     claims,
     holds,
     listed,
     node,
     pod,
+    read_objects,
     reasons,
     slices,
     survives_everywhere,
@@ -34,10 +34,6 @@ needs_samples = pytest.mark.skipif(find_reference("kubernetes/nodes.json") is No
                                    reason="the recorded cluster is not on this machine")
 WAITS = {"at": "", "phase": "Pending"}
 TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "tmpl"}]
-
-
-def read(*objects, raw=None) -> ClusterTables:
-    return read_sources([Source("dump.json", as_bytes(*objects) if raw is None else raw)])
 
 
 def read_sources(sources) -> ClusterTables:
@@ -135,7 +131,7 @@ DIALECTS = {  # objects -> model, GPUs and their memory of the node; GPUs, share
 @pytest.mark.parametrize("name", DIALECTS)
 def test_each_dialect_says_what_nodes_have_and_pods_hold(name):
     objects, gpus, held, words = DIALECTS[name]
-    tables = read(*objects)
+    tables = read_objects(*objects)
     found = tables.nodes[["gpu_model", "num_gpus", "gpu_memory_mib"]].astype(object)
     assert found.where(found.notna(), None).values.tolist() == [gpus]
     assert holds(tables) == held and words in reasons(tables)
@@ -144,7 +140,7 @@ def test_each_dialect_says_what_nodes_have_and_pods_hold(name):
 def test_mig_mixed():
     mixed = {"nvidia.com__gpu": "1", "nvidia.com__mig-1g.5gb": "3", "nvidia.com__mig-2g.10gb": "2"}
     both = {"cpu": "2", "nvidia.com/mig-1g.5gb": "2", "nvidia.com/mig-2g.10gb": "1"}
-    tables = read(node(labels=A100 | {"nvidia.com/mig.strategy": "mixed"}, **mixed),
+    tables = read_objects(node(labels=A100 | {"nvidia.com/mig.strategy": "mixed"}, **mixed),
                   pod(requests={"nvidia.com/mig-2g.10gb": "1"}), pod("both", both))
     assert tables.nodes["num_gpus"].tolist() == [2]
     assert holds(tables, "name", "num_gpus", "gpu_milli", "mig_profile", "cpu_milli") == [
@@ -155,7 +151,7 @@ def test_mig_mixed():
 
 
 def test_a_pod_whose_claim_is_not_in_the_files_has_unknown_gpus():
-    tables = read(node(), slices(), claim("a", "gpu-1"), pod("a", resourceClaims=claims("a")),
+    tables = read_objects(node(), slices(), claim("a", "gpu-1"), pod("a", resourceClaims=claims("a")),
                   pod("b", resourceClaims=claims("b"), **WAITS), pod("t", resourceClaims=TEMPLATE, **WAITS))
     assert tables.tasks["num_gpus"].isna().tolist() == [False, True, True]
     said = reasons(tables)
@@ -163,7 +159,7 @@ def test_a_pod_whose_claim_is_not_in_the_files_has_unknown_gpus():
     assert "kubectl get resourceclaims,resourceclaimtemplates,resourceslices -A -o json" in said
     told = recommend(tables, "bestfit", PowerSettings()).table.set_index("pod").loc["team/b"]
     assert told["node"] == "" and "kubectl get resourceclaims" in told["why"]
-    runs = read(node(), slices(), pod("b", resourceClaims=claims("b")))
+    runs = read_objects(node(), slices(), pod("b", resourceClaims=claims("b")))
     with pytest.raises(InputError, match="team/b.*which GPUs it holds is unknown.*kubectl get resourceclaims"):
         recommend(runs, "bestfit", PowerSettings())
 
@@ -206,7 +202,7 @@ AMOUNTS = [  # by KEP-2837 the pod's own requests count, its limit where nothing
 
 @pytest.mark.parametrize(("one", "amounts"), AMOUNTS)
 def test_what_a_pod_asks_for(one, amounts):
-    tables = read(plugin(), one)
+    tables = read_objects(plugin(), one)
     assert holds(tables, "cpu_milli", "memory_mib", "num_gpus") == [amounts]
     is_resized = bool(one["status"].get("containerStatuses")) and amounts[0] != 1000
     assert ("being resized" in reasons(tables)) == is_resized
@@ -230,7 +226,7 @@ def test_what_a_live_server_adds_is_read_or_said():
                      "unschedulable": True})
     one["status"] |= {"declaredFeatures": ["X"], "nodeInfo": {"swap": {"capacity": 8}}}
     one["metadata"] |= {"managedFields": [{"manager": "kubelet"}], "ownerReferences": [{}]}
-    tables = read(one, static, agent, gated, tied)
+    tables = read_objects(one, static, agent, gated, tied)
     assert tables.tasks["cpu_milli"].tolist() == [0, 0, 0, 0]
     kept = list(map(json.loads, tables.tasks["constraints"][:2]))
     assert [one["affinity"][0][0]["values"] for one in kept] == [["n"], ["n"]]
@@ -248,16 +244,16 @@ def test_an_extended_resource_that_is_a_claim():
     one, plain = pod(requests={"example.com/gpu": "1"}), pod(requests={GPU: "1"})
     for each in (one, plain):
         each["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "made"}
-    tables = read(node(), devices, claim("made", "gpu-1"), one)
+    tables = read_objects(node(), devices, claim("made", "gpu-1"), one)
     assert holds(tables) == [(1, 1000, "", "1")] and tables.nodes["num_gpus"].tolist() == [2]
     assert "taints of devices are not honoured" in reasons(tables)
-    assert holds(read(plugin(), plain)) == [(1, 1000, "", "")]
+    assert holds(read_objects(plugin(), plain)) == [(1, 1000, "", "")]
 
 
 def test_phases():
     over = pod("over", phase="Succeeded")
     over["status"]["containerStatuses"] = [{"state": {"terminated": {"finishedAt": end}}} for end in (STARTED, ENDED)]
-    tables = read(node(), pod("runs"), pod("bound", phase="Pending"), pod("waits", **WAITS), over,
+    tables = read_objects(node(), pod("runs"), pod("bound", phase="Pending"), pod("waits", **WAITS), over,
                   pod("evicted", phase="Failed"), pod("never", at="", phase="Failed"), pod("odd", phase="Unknown"))
     assert [tuple(row) for row in tables.tasks[["name", "submit_s", "start_s", "end_s"]].fillna(-1).values] == [
         ("team/runs", 0, 10, -1), ("team/bound", 0, 10, -1), ("team/waits", 0, -1, -1), ("team/over", 0, 10, 3600),
@@ -268,7 +264,7 @@ def test_phases():
 def test_constraints_models_and_queues_are_kept_and_what_is_not_is_said():
     rule = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A100-SXM4-40GB", "H100"]}
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}
-    tables = read(
+    tables = read_objects(
         node(spec={"unschedulable": True, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}),
         pod(affinity={"nodeAffinity": terms, "podAntiAffinity": {"x": 1}}, nodeSelector={"zone": "a"},
             tolerations=[{"key": "k", "operator": "Exists"}], labels={"kai.scheduler/queue": "team-a"}, **WAITS),
@@ -285,7 +281,7 @@ def test_constraints_models_and_queues_are_kept_and_what_is_not_is_said():
 @pytest.mark.parametrize(("written", "read_as"), [(7, 7), (-3, -3), (None, None), ("high", None), (True, None),
                                                   (2.5, None), (2**40, None)])
 def test_a_priority_that_is_no_number_is_said(written, read_as):
-    tables = read(node(), pod(priority=written, **WAITS))
+    tables = read_objects(node(), pod(priority=written, **WAITS))
     assert [None if pd.isna(one) else one for one in tables.tasks["priority"]] == [read_as]
     assert ("spec.priority is no whole number" in reasons(tables)) == (written is not None and read_as is None)
 
@@ -304,7 +300,7 @@ def test_packings_are_equal():
         for encoding in ("utf-8", "utf-16", "utf-8-sig"):
             data = json.dumps(value).encode(encoding)
             assert is_kubernetes(Source("x", data))
-            tables = read(raw=data)
+            tables = read_sources([Source("dump.json", data)])
             assert (len(tables.nodes), tables.nodes["num_gpus"].sum(), holds(tables)) == (1, 2, [(1, 1000, "", "")])
 
 
@@ -312,8 +308,8 @@ def test_a_recording_ends_a_pod_when_it_was_deleted_and_an_object_that_is_there_
     first = pod(requests={GPU: "1"})
     events = [("Add", pod(requests={GPU: "1"}, **WAITS)), ("Update", first), ("Delete", first)]
     lines = "\n".join(json.dumps({"time": ENDED, "event": event, "resource": one}) for event, one in events)
-    assert holds(read(raw=lines.encode()), "submit_s", "start_s", "end_s") == [(0, 10, 3600)]
-    tables = read(node(), pod(), pod(requests={"cpu": "2"}))
+    assert holds(read_sources([Source("x", lines.encode())]), "submit_s", "start_s", "end_s") == [(0, 10, 3600)]
+    tables = read_objects(node(), pod(), pod(requests={"cpu": "2"}))
     assert tables.tasks["cpu_milli"].tolist() == [2000] and "there again" in reasons(tables)
 
 
