@@ -42,7 +42,7 @@ def recorded(tmp_path, points: pd.DataFrame, metric=UTIL):
                   series(metric, [(15 * i, f"{load * full:g}") for i, load in enumerate(points["load"])]))
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_known_curve_is_found_again(seed):
     fit = fit_model("A100 80GB", readings(seed))
     at = np.linspace(0.05, 1, 50)
@@ -56,7 +56,7 @@ def test_pooling_never_falls_and_is_best():
     values, weights = rng.random(30), rng.integers(1, 9, 30)
     best = np.array(pooled(list(values), list(weights)))
     assert (np.diff(best) >= 0).all() and np.isclose((best * weights).sum(), (values * weights).sum())
-    for _ in range(200):
+    for _ in range(50):
         other = np.sort(best + rng.normal(0, 0.05, 30))
         assert (weights * (other - values) ** 2).sum() >= (weights * (best - values) ** 2).sum() - 1e-12
 

@@ -30,7 +30,7 @@ from sched_lab.power import (
 from sched_lab.traces import Arrivals, toy_tasks
 
 ANT, BEE, CAT, DOG = range(4)  # 16, 32, 64, 32 vCPU; 2 x T4, 4 x G2, 1 x A100, none
-repeatable = settings(derandomize=True, deadline=None, max_examples=200)
+repeatable = settings(derandomize=True, deadline=None, max_examples=50)
 
 
 def one_node(vcpu: int, cpu_model: str = "") -> Cluster:

@@ -6,12 +6,12 @@ from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
 from sched_lab.lab.frames import InputError
 
 
-def read(text: str, columns=None, zone: str = ""):
+def read(text: str, columns=None):
     """Tables of one file."""
     ledger = Ledger()
     files = [Source("own.csv", text.encode())]
     check_map(files, columns or {})
-    nodes, tasks = read_own(files, ledger, ReadOptions(columns or {}, zone))
+    nodes, tasks = read_own(files, ledger, ReadOptions(columns or {}))
     return tables_of(nodes, tasks, ledger, "own.csv")
 
 
@@ -53,21 +53,6 @@ def test_waits_and_durations_stand_in():
     assert "assumed" in set(assumed.ledger["what"])
     both = read("name,start_s,end_s,duration_min\nx,0,3600,120\n")
     assert "whole hours off" in "\n".join(both.ledger["reason"]) and both.tasks["end_s"].tolist() == [3600]
-
-
-def test_dates_and_zones():
-    text = "name,num_gpus,submit_s\na,1,2024-05-01 10:00:00\nb,1,2024-05-01 10:00:00+02:00\n"
-    assert read(text).tasks["submit_s"].tolist() == [7200, 0]
-    assert read(text, zone="Europe/Berlin").tasks["submit_s"].tolist() == [0, 0]
-
-
-DAYS = "name,num_gpus,submitted\na,1,31.01.2024\nb,1,01.02.2024\nc,1,12.02.2024\nd,1,13.02.2024\n"
-
-
-def test_days_and_months_are_not_swapped_row_by_row():
-    tables = read(DAYS, {"submit_s": "submitted"})
-    assert (tables.tasks["submit_s"] / 86400).tolist() == [0, 1, 12, 13] and tables.about["zero"][:10] == "2024-01-31"
-    assert "read day first" in "\n".join(tables.ledger["reason"])
 
 
 def test_times_of_several_units_and_forms():

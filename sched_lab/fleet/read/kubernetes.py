@@ -93,12 +93,6 @@ def unfolded(value: Any, kind: str = "") -> Iterator[tuple[str, dict[str, Any], 
         yield text_at(value, "kind") or kind, value, None, False
 
 
-def items_of(source: Source) -> list[Item]:
-    """Objects in a file."""
-    return [Item(kind, body, source.name, row, seconds_at({"t": time}, "t"), is_deleted)
-            for row, (kind, body, time, is_deleted) in enumerate(unfolded(source.json()), 1)]
-
-
 @dataclass
 class Dump:
     """Objects by kind, and what was learnt from them on the way to the tables.
@@ -1060,7 +1054,8 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     """Objects of all files, each once, by kind."""
     found: list[Item] = []
     for source in sources:
-        items = items_of(source)
+        items = [Item(kind, body, source.name, row, seconds_at({"t": time}, "t"), is_deleted)
+                 for row, (kind, body, time, is_deleted) in enumerate(unfolded(source.json()), 1)]
         found += items
         ledger.note(source.name, None, "dropped", "there is no object in the file", not items)
     for item in found:

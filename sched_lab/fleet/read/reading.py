@@ -114,19 +114,12 @@ def check_zeros(parts: Mapping[str, pd.DataFrame]) -> None:
 def read_groups(groups: Mapping[str, Sequence[Source]], ledger: Ledger,
                 options: ReadOptions) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of nodes and rows of tasks of all files."""
-    nodes = []
-    tasks = {}
-    for name, sources in groups.items():
-        some_nodes, tasks[name] = FORMATS[name].read(sources, ledger, options)
-        nodes.append(some_nodes)
-    check_zeros(tasks)
-    return together(nodes), together(list(tasks.values()))
-
-
-def together(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Rows of several frames, of which those without any have no say about columns."""
-    filled = [frame for frame in frames if len(frame)]
-    return pd.concat(filled) if filled else pd.DataFrame()
+    read = {name: FORMATS[name].read(sources, ledger, options) for name, sources in groups.items()}
+    check_zeros({name: tasks for name, (_, tasks) in read.items()})
+    nodes, tasks = zip(*read.values(), strict=True) if read else ((), ())
+    # a table without rows has no say about columns
+    return (traces.together([one for one in nodes if len(one)]),
+            traces.together([one for one in tasks if len(one)]))
 
 
 def share_of(written: str) -> float:
