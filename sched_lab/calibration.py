@@ -256,14 +256,14 @@ def quantiles(watts: pd.Series, shares: tuple[float, float, float], *, down: boo
     return Watts(*(int(watt) for watt in (np.floor(found) if down else np.round(found))))
 
 # %% ../nbs/12b_calibration.ipynb #12b-017a
-def binned(points: pd.DataFrame) -> pd.DataFrame:
-    """Bins of load: 0, then 5 % each, then full; points, mean load, median watts."""
+def binned(points: pd.DataFrame, **more: Any) -> pd.DataFrame:
+    """Bins of load: 0, then 5 % each, then full; points, mean load, median watts, and what more."""
     load = points["load"].to_numpy(float)
     number = np.clip(np.ceil(load * BINS - 1e-9), 0, BINS).astype(int)
     number = np.where(load >= FULL_LOAD, BINS + 1, number)
     groups = points.assign(bin=number).groupby("bin")
     return groups.agg(points=("load", "size"), load=("load", "mean"),
-                      median_w=("power_w", "median"))
+                      median_w=("power_w", "median"), **more)
 
 # %% ../nbs/12b_calibration.ipynb #12b-017b
 def knots_of(points: pd.DataFrame, idle_w: int, full_w: int) -> list[tuple[float, float]]:
@@ -371,20 +371,14 @@ def catalogue_watts(model: str, load: Any) -> Any:
 # %% ../nbs/12b_calibration.ipynb #12b-024b
 def residuals_of(fit: Fit) -> pd.DataFrame:
     """A row for each bin of load."""
-    points = fit.points.assign(fitted_w=fit.watts(fit.points["load"]))
-    points["difference_w"] = points["power_w"] - points["fitted_w"]
-    points["catalogue_w"] = points["power_w"] - catalogue_watts(fit.model, points["load"])
-    bins = binned(points)
-    rows = []
-    number = np.clip(np.ceil(points["load"] * BINS - 1e-9), 0, BINS).astype(int)
-    number = number.where(points["load"] < FULL_LOAD, BINS + 1)
-    for key, some in points.groupby(number):
-        head = bins.loc[key]
-        rows.append((fit.model, head["load"], len(some), head["median_w"],
-                     float(fit.watts(head["load"])), some["difference_w"].mean(),
-                     rmse(some["difference_w"]), rmse(some["catalogue_w"])))
-    return pd.DataFrame(rows, columns=["model", "load", "points", "median_w", "fitted_w", "mean_w",
-                                       "rmse_w", "catalogue_rmse_w"])
+    load, power_w = fit.points["load"], fit.points["power_w"]
+    points = fit.points.assign(difference_w=power_w - fit.watts(load),
+                               catalogue_w=power_w - catalogue_watts(fit.model, load))
+    bins = binned(points, mean_w=("difference_w", "mean"), rmse_w=("difference_w", rmse),
+                  catalogue_rmse_w=("catalogue_w", rmse)).reset_index(drop=True)
+    bins.insert(0, "model", fit.model)
+    bins.insert(4, "fitted_w", fit.watts(bins["load"]))
+    return bins[["model", "load", "points", *bins.columns[3:]]]
 
 # %% ../nbs/12b_calibration.ipynb #12b-025
 def row_of(fit: Fit) -> dict[str, Any]:
