@@ -376,9 +376,10 @@ def residuals_of(fit: Fit) -> pd.DataFrame:
                                catalogue_w=power_w - catalogue_watts(fit.model, load))
     bins = binned(points, mean_w=("difference_w", "mean"), rmse_w=("difference_w", rmse),
                   catalogue_rmse_w=("catalogue_w", rmse)).reset_index(drop=True)
-    bins.insert(0, "model", fit.model)
-    bins.insert(4, "fitted_w", fit.watts(bins["load"]))
-    return bins[["model", "load", "points", *bins.columns[3:]]]
+    columns = ("model", "load", "points", "median_w", "fitted_w", "mean_w", "rmse_w",
+               "catalogue_rmse_w")
+    table = bins.assign(model=fit.model, fitted_w=fit.watts(bins["load"]))
+    return pd.DataFrame({name: table[name] for name in columns})
 
 # %% ../nbs/12b_calibration.ipynb #12b-025
 def row_of(fit: Fit) -> dict[str, Any]:

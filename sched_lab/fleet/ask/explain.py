@@ -37,15 +37,14 @@ from ...online.model import (
 )
 from ...online.policies import policy_of
 from ...traces import Tasks
+from ..read.objects import Rule, meets
 from ..replay.problem import (
     MANY,
     Constraint,
     Problem,
-    Rule,
     Schedule,
     Sight,
     constraint_of,
-    meets,
     models_without_watts,
     place_running,
     recorded,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .objects import dig, follows, objects_at, text_at, texts_at
+from .objects import dig, meets, objects_at, rule_of, text_at, texts_at
 
 MAKERS = {"ReplicaSet", "StatefulSet", "ReplicationController", "CloneSet"}  # of pods that go on for ever
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -78,9 +78,9 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
     if not isinstance(selector, Mapping):
         return False
     wanted = texts_at(selector, "matchLabels").items()
-    rules = objects_at(selector, "matchExpressions")
+    rules = map(rule_of, objects_at(selector, "matchExpressions"))
     return all(labels.get(key) == value for key, value in wanted) and all(
-        follows(rule, labels.get(text_at(rule, "key"))) for rule in rules)
+        meets(rule, labels.get(rule.key)) for rule in rules)
 
 
 def why_budgeted(pod: Body, budgets: Sequence[Body]) -> str:

@@ -37,12 +37,14 @@ from .devices import (
 from .eviction import MIRROR, why_budgeted, why_kept, why_lost, why_tied
 from .objects import (
     Item,
+    Rule,
     as_json,
     dig,
-    follows,
     mebibytes,
+    meets,
     objects_at,
     quantity,
+    rule_of,
     seconds_at,
     text_at,
     texts_at,
@@ -753,8 +755,8 @@ def may_go(item: Item, labels: Mapping[str, str]) -> bool:
     selector = texts_at(item.body, "spec", "nodeSelector")
     terms = terms_of(item)
     return all(labels.get(key) == value for key, value in selector.items()) and (
-        not terms or any(all(follows(rule, labels.get(rule["key"]), otherwise=True)
-                             for rule in term) for term in terms))
+        not terms or any(all(meets(rule, labels.get(rule.key)) for rule in term)
+                         for term in terms))
 
 
 DIALECTS: tuple[Dialect, ...] = (
@@ -842,20 +844,12 @@ NOT_HONOURED = {
     "nominatedNodeName": ("status", "nominatedNodeName")}
 
 
-def terms_of(item: Item) -> list[list[dict[str, Any]]]:
-    """Terms of required node affinity, of which a node must match one: rules with key and values."""
+def terms_of(item: Item) -> list[list[Rule]]:
+    """Terms of required node affinity, of which a node must match one: rules."""
     required = dig(item.body, *NODE_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution")
-    terms = []
-    for term in objects_at(required, "nodeSelectorTerms"):
-        rules = []
-        for rule in (*objects_at(term, "matchExpressions"), *objects_at(term, "matchFields")):
-            values = rule.get("values")
-            texts = [text_at({"it": one}, "it") for one in values] if isinstance(
-                values, list) else []
-            rules.append({"key": text_at(rule, "key"), "operator": text_at(rule, "operator"),
-                          "values": texts})
-        terms.append(rules)
-    return terms
+    return [[rule_of(one) for name in ("matchExpressions", "matchFields")
+             for one in objects_at(term, name)]
+            for term in objects_at(required, "nodeSelectorTerms")]
 
 
 TOLERATION = ("key", "operator", "value", "effect")
@@ -885,7 +879,8 @@ def constraints_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> str:
         own = {"key": "metadata.name", "operator": "In", "values": [item.node]}
         return as_json({"affinity": [[own]], "tolerations": [{"operator": "Exists"}]})
     said = {"node_selector": texts_at(item.body, "spec", "nodeSelector"),
-            "affinity": terms_of(item), "tolerations": tolerations_of(item),
+            "affinity": [[rule._asdict() for rule in term] for term in terms_of(item)],
+            "tolerations": tolerations_of(item),
             "devices": list(devices)}
     said = {name: value for name, value in said.items() if value}
     return as_json(said) if said else ""
@@ -898,8 +893,8 @@ def models_wanted(item: Item) -> str:
     selector = texts_at(item.body, "spec", "nodeSelector")
     models = [model for model in wish.split("|") if model]
     models += [model_of(selector[name]) for name in MODEL_LABELS if selector.get(name)]
-    named = [[model_of(value) for rule in term if rule["key"] in MODEL_LABELS
-              and rule["operator"] == "In" for value in rule["values"]] for term in terms_of(item)]
+    named = [[model_of(value) for rule in term if rule.key in MODEL_LABELS
+              and rule.operator == "In" for value in rule.values] for term in terms_of(item)]
     if not models and all(named):
         models = [model for term in named for model in term]
     return "|".join(dict.fromkeys(models))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .dates import seconds_of
 
@@ -89,17 +89,38 @@ def as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def follows(rule: Mapping[str, Any], value: str | None, *, otherwise: bool = False) -> bool:
-    """Whether a label with this value, None if it is missing, follows a rule of a selector.
+class Rule(NamedTuple):
+    """What the value of a label has to be."""
 
-    Parameters
-    ----------
-    otherwise : answer for an operator that is not known
-    """
-    values = rule.get("values")
-    is_in = value in values if isinstance(values, list) else False
-    return {"In": is_in, "NotIn": not is_in, "Exists": value is not None,
-            "DoesNotExist": value is None}.get(text_at(rule, "operator"), otherwise)
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+def meets(rule: Rule, value: str | None) -> bool:
+    """Whether a label with this value, None if the node lacks it, meets a rule."""
+    if rule.operator == "In":
+        return value in rule.values
+    if rule.operator == "NotIn":
+        return value not in rule.values
+    if rule.operator in ("Exists", "DoesNotExist"):
+        return (value is None) == (rule.operator == "DoesNotExist")
+    try:
+        number = int(value or "")
+        (bound,) = map(int, rule.values)
+    except ValueError:
+        return False
+    return number > bound if rule.operator == "Gt" else number < bound
+
+
+def rule_of(said: Mapping[str, Any]) -> Rule:
+    """Rule of a selector or an affinity."""
+    values = said.get("values")
+    texts = [text_at({"it": one}, "it") for one in values] if isinstance(values, list) else []
+    return Rule(text_at(said, "key"), text_at(said, "operator"), tuple(texts))
 
 
 @dataclass

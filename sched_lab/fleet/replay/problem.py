@@ -34,6 +34,7 @@ from ...online.model import (
 )
 from ...power import Power
 from ...traces import Tasks, admits, models_of, target_workload, task_classes
+from ..read.objects import OPERATORS, Rule, meets
 from ..read.tables import (
     BY_DRIVER,
     MOST_PER_NODE,
@@ -349,33 +350,6 @@ def walltimes_of(draft: Draft, times: Times) -> Floats | None:
     draft.note(is_known & (asked < times.duration_s) & np.isfinite(times.duration_s),
                "ran for longer than its walltime: taken to have asked for as long as it ran")
     return np.where(is_known, np.maximum(asked, times.duration_s), times.duration_s)
-
-
-class Rule(NamedTuple):
-    """What the value of a label has to be."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...]
-
-
-OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-
-
-def meets(rule: Rule, value: str | None) -> bool:
-    """Whether a label with this value, None if the node lacks it, meets a rule."""
-    if rule.operator == "In":
-        return value in rule.values
-    if rule.operator == "NotIn":
-        return value not in rule.values
-    if rule.operator in ("Exists", "DoesNotExist"):
-        return (value is None) == (rule.operator == "DoesNotExist")
-    try:
-        number = int(value or "")
-        (bound,) = map(int, rule.values)
-    except ValueError:
-        return False
-    return number > bound if rule.operator == "Gt" else number < bound
 
 
 class Toleration(NamedTuple):
