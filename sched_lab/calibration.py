@@ -262,8 +262,9 @@ def binned(points: pd.DataFrame, **more: Any) -> pd.DataFrame:
     number = np.clip(np.ceil(load * BINS - 1e-9), 0, BINS).astype(int)
     number = np.where(load >= FULL_LOAD, BINS + 1, number)
     groups = points.assign(bin=number).groupby("bin")
-    return groups.agg(points=("load", "size"), load=("load", "mean"),
-                      median_w=("power_w", "median"), **more)
+    bins: pd.DataFrame = groups.agg(points=("load", "size"), load=("load", "mean"),
+                                    median_w=("power_w", "median"), **more)
+    return bins
 
 # %% ../nbs/12b_calibration.ipynb #12b-017b
 def knots_of(points: pd.DataFrame, idle_w: int, full_w: int) -> list[tuple[float, float]]:
