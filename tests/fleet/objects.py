@@ -1,6 +1,7 @@
 """Nodes, pods, slices and claims for tests, one builder each, and what damage may be done to any JSON."""
 import copy
 import json
+import pickle
 
 from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, tables_of
@@ -123,12 +124,16 @@ def read_objects(*objects):
     return tables_of(*read_kubernetes([source], ledger, ReadOptions()), ledger, "dump.json")
 
 
-def survives(reader, value) -> None:
-    """Read a dump, or have it refused in one line; whatever is read can be shown."""
+def survives(reader, value, seen: set[bytes]) -> None:
+    """Read a dump, or have it refused in one line; whatever is read, and not in `seen`, can be shown."""
     ledger = Ledger()
     try:
-        tables = tables_of(*reader([Source("dump.json", json.dumps(value).encode())], ledger, ReadOptions()), ledger,
-                           "dump.json")
+        frames = reader([Source("dump.json", json.dumps(value).encode())], ledger, ReadOptions())
+        found = pickle.dumps((frames, vars(ledger)))
+        if found in seen:
+            return
+        seen.add(found)
+        tables = tables_of(*frames, ledger, "dump.json")
     except InputError as error:
         assert "dump.json" in str(error) and len(str(error).splitlines()) == 1
         return
@@ -137,6 +142,10 @@ def survives(reader, value) -> None:
 
 
 def survives_everywhere(reader, dump) -> None:
-    """Put something strange in each place of a dump, all kinds in turn."""
-    for number, path in enumerate(places(dump)):
-        survives(reader, damaged(dump, (path, STRANGE[number % len(STRANGE)])))
+    """Put something strange in each place of a dump, two places at once and all kinds in turn."""
+    seen: set[bytes] = set()
+    paths = list(places(dump))
+    half = len(paths) // 2
+    for number, pair in enumerate(zip(paths, paths[half:], strict=False)):
+        kinds = (STRANGE[(number + turn) % len(STRANGE)] for turn in (0, 1))
+        survives(reader, damaged(dump, *zip(pair, kinds, strict=True)), seen)

@@ -152,7 +152,7 @@ def test_a_single_date_is_read_as_a_column_is(text):
     assert one is None or [one] == read(text)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.datetimes(min_value=pd.Timestamp(1970, 1, 1), max_value=pd.Timestamp(2100, 1, 1)), min_size=1,
                 max_size=20), st.sampled_from(["%d.%m.%Y %H:%M", "%m/%d/%Y %H:%M", "%Y-%m-%d %H:%M"]))
 def test_a_column_of_one_format_is_read_or_asked_for(moments, form):

@@ -1,7 +1,7 @@
 """The pair of tables: what goes in comes back, and nothing leaves it in silence."""
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.fleet.read.tables import (
@@ -66,6 +66,7 @@ def test_repeated_and_impossible_rows_are_in_the_ledger():
     assert lines == [(5, "dropped"), (6, "dropped"), (3, "dropped"), (4, "interpreted")]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["dropped", "filled in"]), st.sampled_from("xyz"),
                           st.integers(1, 5)), max_size=30))
 def test_the_ledger_counts_every_row(notes):
