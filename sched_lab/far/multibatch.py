@@ -16,8 +16,7 @@ from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers, Truths
 from .mig import Mig, Schedule, Tree
 from .refine import REACHES, check_times, far_plan, latest_s, refine
-from .repartition import (HeapEntry, in_a_row, loads, needed, pop, push, run_plan,
-                                       times_on)
+from .repartition import HeapEntry, loads, needed, pop, push, run_plan
 from ..lab.frames import InputError
 
 # %% auto #0
@@ -374,12 +373,19 @@ class Chain:
         return self.schedule.makespan_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-022
+@njit(cache=True)
 def task_starts(tree: Tree, times_s: Floats, appended: Appended) -> tuple[Floats, Floats]:
     """(tasks,) start and end: longest task first on each instance, or in a reversed batch last."""
-    time_s = times_on(tree, times_s, appended.plan)
-    order = np.argsort(-time_s, kind="stable")
-    begin_s = in_a_row(order[::-1] if appended.is_reversed else order, appended.plan,
-                       appended.page.start_s, time_s)
+    plan = appended.plan
+    time_s = np.empty(len(plan))
+    begin_s = np.empty(len(plan))
+    next_s = appended.page.start_s.copy()
+    for task in range(len(plan)):
+        time_s[task] = times_s[task, tree.size_index[plan[task]]]
+    order = np.argsort(-time_s, kind="mergesort")
+    for task in order[::-1] if appended.is_reversed else order:
+        begin_s[task] = next_s[plan[task]]
+        next_s[plan[task]] += time_s[task]
     return begin_s, begin_s + time_s
 
 # %% ../../nbs/54_multibatch.ipynb #54-023
