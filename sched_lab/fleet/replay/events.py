@@ -645,11 +645,14 @@ def show_node(plan: Plan, node: int, from_s: float, until_s: float) -> None:
 
 
 @njit(cache=True)
-def changes_by(plan: Plan, node: int, start_s: float, until_s: float) -> bool:
-    """Whether a node may have something else free in a later span than it has now."""
-    after = plan.profile.after[plan.profile.first[node]]
-    return bool(after >= 0 and (plan.profile.from_s[after] <= start_s
-                                or plan.profile.from_s[after] < until_s))
+def changes_by(plan: Plan, node: int, now_s: float, start_s: float, until_s: float) -> bool:
+    """Whether a task leaves a node until a later span begins, or comes before it ends."""
+    task = plan.first[node]
+    while task >= 0:
+        if plan.until_s[task] <= start_s or now_s < plan.schedule.start_s[task] < until_s:
+            return True
+        task = plan.after[task]
+    return False
 
 
 @njit(cache=True)
@@ -657,7 +660,7 @@ def choose_then(kernels: Any, plan: Plan, task: int, start_s: float,
                 now_s: float) -> tuple[int, int]:
     """Node and GPUs of a task that starts later: the policy sees the least that is free then."""
     until_s = start_s + plan.timed.walltime_s[task]
-    nodes = [n for n in range(len(plan.first)) if changes_by(plan, n, start_s, until_s)]
+    nodes = [n for n in range(len(plan.first)) if changes_by(plan, n, now_s, start_s, until_s)]
     for other in nodes:
         show_node(plan, other, start_s, until_s)
     place = decide_now(kernels, plan.desk, plan.timed.asks, task)
