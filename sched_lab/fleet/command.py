@@ -74,7 +74,6 @@ from .replay.compare import (
     compare,
 )
 from .replay.events import BACKFILLS
-from .replay.levers import with_levers
 from .replay.problem import (
     Problem,
     Schedule,
@@ -219,7 +218,7 @@ At = Annotated[float | None, moment_option(
 
 OF_A_RECORD = {"gpu_models", "gpu_power_w", "power_cap_w"}  # changes that leave what ran as it was
 WhatIf = Annotated[Path | None, option(
-    "Changes to the cluster in a TOML file: load = 1.3, mig = true, nodes.scale, nodes.remove, "
+    "Changes to the cluster in a TOML file: load = 1.3, nodes.scale, nodes.remove, "
     "gpu_models, gpu_power_w, power_cap_w.", metavar="FILE")]
 Against = Annotated[str, option("Policy that the others are compared with. [default: the first]",
                                 metavar="NAME")]
@@ -360,10 +359,8 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
             workers = 1
         made = [path for path in (out, *out.parents) if not path.exists()]
         try:
-            how: dict[str, Any] = {"workers": workers_of(workers), "depends_on": answer.inputs,
-                                   "dask": dask}
-            comparison = compare(problem, replace(asked, policies=names), out / HIDDEN, **how)
-            comparison = with_levers(comparison, problem, asked, out / HIDDEN, **how)
+            comparison = compare(problem, asked, out / HIDDEN, workers=workers_of(workers),
+                                 depends_on=answer.inputs, dask=dask)
         except InputError:  # nothing of it stays
             remove_cells(out / HIDDEN)
             for path in made:

@@ -18,7 +18,7 @@ import pandas as pd
 from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on
-from ...lab.jit import njit
+from ...lab.jit import interpreted, njit
 from ...lab.sweeps import sweep
 from ...meter import Tariff, amounts_in, coarser, tariff_of, with_edges
 from ...online.inflation import failures_frame
@@ -26,7 +26,7 @@ from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ...traces import gpu_requests
-from .events import replay
+from .events import BACKFILLS, BOOKED, replay
 from .meter import measure, refused_tasks
 from .problem import (
     Problem,
@@ -84,12 +84,10 @@ WATTS_MEND = ("give --hardware FILE with idle_w and full_w of [gpu.\"MODEL\"], o
               "--what-if")
 
 
-def blind_to(problem: Problem, asked: Question) -> Question:
+def blind_to(asked: Question, lacking: Sequence[str]) -> Question:
     """The question with GPUs of unknown watts drawing nothing, for policies that do not look."""
-    if not (lacking := models_without_watts(problem, asked.power)):
-        return asked
     watts = {**(asked.power.gpu_power_w or {}), **dict.fromkeys(lacking, (0, 0))}
-    return replace(asked, power=asked.power._replace(gpu_power_w=watts))
+    return replace(asked, power=asked.power._replace(gpu_power_w=watts)) if lacking else asked
 
 
 def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -> tuple[str, ...]:
@@ -127,27 +125,55 @@ def unknown_watts(lacking: Sequence[str]) -> str:
     return "; ".join(words)
 
 
-def replay_cell(problem: Problem, asked: Question, policy: str) -> pd.DataFrame:
-    """Schedule of one policy as a frame, checked."""
-    schedule = replay(problem, policy, seed=asked.seed, backfill=asked.backfill, at_s=asked.at_s,
-                      power=asked.power, cap_w=asked.cap_w)
+MOST_INTERPRETED = 1_000_000  # times that a task looks at one that waits, or a quarter of a node
+MOST_BOOKING = 20_000  # tasks; above, rules that book ahead take longer than all the rest
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether Python itself has replayed the tasks before the code for it would be compiled."""
+    count = len(problem.tasks)
+    return count * (count + 4 * len(problem.cluster)) <= MOST_INTERPRETED
+
+
+def rules_to_try(problem: Problem, asked: Question) -> list[str]:
+    """Other rules of the queue: levers on waiting, if neither policies nor a moment are asked for."""
+    if asked.policies or asked.at_s is not None:
+        return []
+    may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
+    return [rule for rule in BACKFILLS if rule != asked.backfill
+            and (may_book or rule not in BOOKED)]
+
+
+def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -> pd.DataFrame:
+    """Schedule of a policy under a rule of the queue as a frame, checked."""
+    with interpreted(is_small(problem)):
+        schedule = replay(problem, policy, seed=asked.seed, backfill=backfill, at_s=asked.at_s,
+                          power=asked.power, cap_w=asked.cap_w)
     return pd.DataFrame(schedule._asdict())
 
 
-def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder: Path | None,
-                 workers: int, **how: Any) -> dict[str, Schedule]:
-    """Schedule of each policy; `folder`, `workers` and `how` as `compare`."""
-    run = partial(replay_cell, problem, asked)
+def schedules_of(problem: Problem, asked: Question, names: Sequence[str], rules: Sequence[str],
+                 folder: Path | None, workers: int, **how: Any) -> dict[tuple[str, str], Schedule]:
+    """Schedules by policy and rule of the queue: of each policy, and of the first by other rules.
+
+    Parameters
+    ----------
+    problem, asked, folder, workers, how : as `compare`
+    names, rules : the policies, and the other rules
+    """
     others = [name for name in names if name != RECORDED]
-    if folder is None or not others:
-        frames = {name: run(name) for name in others}
+    cells = [{"policy": name, "backfill": asked.backfill} for name in others]
+    cells += [{"policy": others[0], "backfill": rule} for rule in rules]
+    run = partial(replay_cell, problem, asked)
+    if folder is None or not cells:
+        frames = {(cell["policy"], cell["backfill"]): run(**cell) for cell in cells}
     else:
-        done = sweep(run, [{"policy": name} for name in others], folder,
-                     workers=min(workers, len(others)), shown="policies", **how)
-        frames = {str(name): part for name, part in done.frame.groupby("policy")}
-    return {name: recorded(problem) if name == RECORDED else
-            Schedule(*(np.array(frames[name][column]) for column in Schedule._fields))
-            for name in names}
+        done = sweep(run, cells, folder, workers=min(workers, len(cells)), shown="replays", **how)
+        frames = dict(iter(done.frame.groupby(["policy", "backfill"], sort=False)))
+    schedules = {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED}
+    for cell, frame in frames.items():
+        schedules[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
+    return schedules
 
 
 BIN_S = (3600.0, 600.0, 60.0)
@@ -492,6 +518,35 @@ def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
     return kwh
 
 
+def difference_of(values: Floats, edges_s: Floats, seed: int) -> dict[str, float]:
+    """A difference with its interval.
+
+    Parameters
+    ----------
+    values : (bins, 1) what adds up to it, or (bins, 2) also what the sum is divided by
+    edges_s, seed : of the bins, and of the draws
+    """
+    block = block_of(edges_s)
+    sums = resampled_sums(values, block, seed)
+    if values.shape[1] == 1:
+        value, samples = values.sum(), sums[:, 0]
+    else:
+        value, samples = ratio_of(values.sum(axis=0)), ratio_of(sums)
+    low, high = interval_of(samples)
+    return {"difference": float(value), "low": low, "high": high,
+            "block_s": block * (edges_s[1] - edges_s[0]), "resamples": RESAMPLES}
+
+
+def sums_in(apart: Floats, submit_s: Floats, edges_s: Floats) -> Floats:
+    """Sum and number of what is known of tasks, in the bin in which each came, (bins, 2)."""
+    bins = len(edges_s) - 1
+    is_pair = np.isfinite(apart)
+    place = np.searchsorted(edges_s, submit_s[is_pair], side="right") - 1
+    where = np.clip(place, 0, bins - 1)
+    return np.stack([np.bincount(where, apart[is_pair], bins),
+                     np.bincount(where, minlength=bins)], axis=1)
+
+
 def differences_of(mine: tuple[pd.DataFrame, Waits], theirs: tuple[pd.DataFrame, Waits],
                    submit_s: Floats, seed: int) -> list[dict[str, Any]]:
     """Differences of a policy to another one, with intervals, one row for each quantity.
@@ -503,28 +558,40 @@ def differences_of(mine: tuple[pd.DataFrame, Waits], theirs: tuple[pd.DataFrame,
     """
     (curve, waits), (other_curve, other_waits) = mine, theirs
     edges_s = np.append(curve["start_s"].to_numpy(), curve["end_s"].iloc[-1])
-    bins = len(edges_s) - 1
-    block = block_of(edges_s)
-    in_bin = np.clip(np.searchsorted(edges_s, submit_s, side="right") - 1, 0, bins - 1)
+    values = {name: (kwh_of(curve, column) - kwh_of(other_curve, column))[:, None]
+              for name, column in (("energy_kwh", "eopc_w"), ("energy_asleep_kwh", "asleep_w"))}
+    values |= {name: sums_in(apart, submit_s, edges_s) for name, apart in (
+        ("mean_wait_s", waits.wait_s - other_waits.wait_s),
+        ("mean_slowdown", waits.slowdown - other_waits.slowdown))}
+    rows = [{"quantity": name, **difference_of(each, edges_s, seed)}
+            for name, each in values.items()]
+    return [row for row in rows if np.isfinite(row["difference"])]
+
+
+LEVERS = ["lever", "choice", "mean_wait_s", "difference", "low", "high", "tasks"]
+QUEUE, PLACEMENT = "queue", "placement"
+
+
+def levers_of(waits: Mapping[tuple[str, str], Waits], backfill: str, submit_s: Floats,
+              edges_s: Floats, seed: int) -> pd.DataFrame:
+    """What each other policy, or rule of the queue, does to waiting, against the first one replayed.
+
+    Parameters
+    ----------
+    waits : by policy and rule, without the record
+    backfill : rule that was asked for
+    submit_s, edges_s, seed : as `differences_of` takes and makes them
+    """
     rows = []
-    for name, column in (("energy_kwh", "eopc_w"), ("energy_asleep_kwh", "asleep_w")):
-        values = (kwh_of(curve, column) - kwh_of(other_curve, column))[:, None]
-        rows.append((name, values.sum(), resampled_sums(values, block, seed)[:, 0]))
-    for name, apart in (("mean_wait_s", waits.wait_s - other_waits.wait_s),
-                        ("mean_slowdown", waits.slowdown - other_waits.slowdown)):
-        is_pair = np.isfinite(apart)
-        where = in_bin[is_pair]
-        values = np.stack([np.bincount(where, apart[is_pair], bins),
-                           np.bincount(where, minlength=bins)], axis=1)
-        rows.append((name, float(ratio_of(values.sum(axis=0))),
-                     ratio_of(resampled_sums(values, block, seed))))
-    found = []
-    for name, value, samples in rows:
-        low, high = interval_of(samples)
-        if np.isfinite(value):
-            found.append({"quantity": name, "difference": value, "low": low, "high": high,
-                          "block_s": block * (edges_s[1] - edges_s[0]), "resamples": RESAMPLES})
-    return found
+    for (policy, rule), (wait_s, _) in waits.items():
+        apart = wait_s - next(iter(waits.values())).wait_s
+        found = difference_of(sums_in(apart, submit_s, edges_s), edges_s, seed)
+        started = wait_s[np.isfinite(wait_s)]
+        rows.append({
+            **found, "lever": PLACEMENT if rule == backfill else QUEUE,
+            "choice": policy if rule == backfill else rule, "tasks": np.isfinite(apart).sum(),
+            "mean_wait_s": started.mean() if len(started) else np.nan})
+    return pd.DataFrame(rows, columns=LEVERS)
 
 
 @dataclass(frozen=True)
@@ -558,8 +625,8 @@ class Comparison:
     summary : a row for each policy
     waits : waits and slowdowns by policy and group of tasks
     differences : of each policy to the one they are compared with, with intervals
+    levers : waits under other policies and rules of the queue, against the first one replayed
     about : what was asked, the horizon, and what was assumed, in sentences
-    levers : waits under other policies and rules of the queue (`with_levers`)
     """
 
     problem: Problem
@@ -567,8 +634,8 @@ class Comparison:
     summary: pd.DataFrame
     waits: pd.DataFrame
     differences: pd.DataFrame
+    levers: pd.DataFrame
     about: Mapping[str, Any]
-    levers: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
@@ -659,37 +726,51 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
     if asked.cap_w is not None and lacking:
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
-    blind = blind_to(problem, asked)
-    schedules = schedules_of(problem, blind, names, folder, workers, **how)
+    rules = rules_to_try(problem, asked)
+    with interpreted(is_small(problem)):
+        schedules = schedules_of(problem, blind_to(asked, lacking), names, rules, folder, workers,
+                                 **how)
+        return compared(problem, asked, names, lacking, schedules)
+
+
+def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: Sequence[str],
+             schedules: Mapping[tuple[str, str], Schedule]) -> Comparison:
+    """Measure schedules alike; parameters as `compare` and `schedules_of`."""
+    blind = blind_to(asked, lacking)
     is_pinned = np.zeros(len(problem.tasks), bool)
     if asked.at_s is not None:  # policies had to do with what had not ended by then
         before = recorded(problem)
         rows = np.flatnonzero(~(before.end_s <= asked.at_s))
-        schedules = {name: Schedule(one.node[rows], one.gpu_mask[rows], one.start_s[rows],
-                                    one.end_s[rows]) for name, one in schedules.items()}
+        schedules = {cell: Schedule(one.node[rows], one.gpu_mask[rows], one.start_s[rows],
+                                    one.end_s[rows]) for cell, one in schedules.items()}
         is_pinned = running_at(before, asked.at_s)[rows]
         problem = with_tasks(problem, rows)
-    horizon = horizon_of(problem, list(schedules.values()), asked.at_s)
+    waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
+    chosen = {name: schedules[name, asked.backfill] for name in names}
+    horizon = horizon_of(problem, list(chosen.values()), asked.at_s)
     edges_s = edges_of(horizon)
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, horizon)
     floors = None if lacking else floors_of(problem, asked.power, asked.asleep_w)
-    outcomes, waits, summary = {}, {}, []
-    for name, schedule in schedules.items():
+    outcomes, summary = {}, []
+    for name, schedule in chosen.items():
         findings = violations(problem, schedule) if name == RECORDED else iter(())
         curve = curve_over(problem, schedule, blind, edges_s, tariff)
         if lacking:
             curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
         outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, blind.power),
                                  tuple(islice(findings, MOST_FINDINGS)))
-        waits[name] = waits_of(problem, schedule, is_pinned)
-        summary.append(summary_of(problem, outcomes[name], waits[name], bounds_of(
-            problem, outcomes[name], waits[name], floors, horizon)))
+        own = waits[name, asked.backfill]
+        summary.append(summary_of(problem, outcomes[name], own, bounds_of(
+            problem, outcomes[name], own, floors, horizon)))
+    by_name = {name: waits[name, asked.backfill] for name in names}
     against = asked.against or names[0]
     differences = [{"policy": name, "against": against, **row} for name in names if name != against
-                   for row in differences_of((outcomes[name].curve, waits[name]),
-                                             (outcomes[against].curve, waits[against]),
+                   for row in differences_of((outcomes[name].curve, by_name[name]),
+                                             (outcomes[against].curve, by_name[against]),
                                              problem.submit_s, asked.seed)]
     columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
-    return Comparison(problem, outcomes, pd.DataFrame(summary), waits_table(problem, waits),
-                      pd.DataFrame(differences, columns=columns),
+    levers = levers_of({cell: one for cell, one in waits.items() if cell[0] != RECORDED},
+                       asked.backfill, problem.submit_s, edges_s, asked.seed)
+    return Comparison(problem, outcomes, pd.DataFrame(summary), waits_table(problem, by_name),
+                      pd.DataFrame(differences, columns=columns), levers,
                       about_of(asked, names, horizon, lacking, tariff))

@@ -13,15 +13,13 @@ import pandas as pd
 
 from ... import __version__
 from ..._extras import need
-from ...cluster import WHOLE_GPU_MILLI
 from ...lab import plots
-from ...lab.arrays import Floats, Integers
 from ...lab.commands import as_called
 from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
 from ...meter import coarser
 from .compare import parted
-from .problem import Problem, Schedule
+from .problem import Problem
 
 if TYPE_CHECKING:
     import altair as alt
@@ -496,24 +494,17 @@ SERIES = {
     "waiting": ("waiting_tasks", 1.0, "waiting tasks", "Tasks that wait, over time.")}
 
 
-def series_frame(reading: Reading, column: str, scale: float) -> pd.DataFrame:
-    """A quantity of all policies over time: policy, time, value."""
-    begin_s = reading.comparison.about["from_s"]
-    unit_s = UNITS_S[reading.time_unit]
+def series_chart(reading: Reading, column: str, scale: float, title: str) -> alt.Chart:
+    """A quantity of all policies over time."""
     parts = []
     for name, outcome in reading.comparison.outcomes.items():
         curve = outcome.curve[["start_s", "end_s", column]].astype(float)
         edges_s = np.append(curve["start_s"][::-(-len(curve) // MOST_POINTS)], curve["end_s"].iloc[-1])
         curve = coarser(curve, edges_s, ())
-        time = (curve["start_s"] - begin_s) / unit_s
-        parts.append(pd.DataFrame({"policy": name, "time": time, "value": curve[column] * scale}))
+        time = (curve["start_s"] - reading.comparison.about["from_s"]) / UNITS_S[reading.time_unit]
+        parts.append(pd.DataFrame({"policy": name, "time": time.round(5),
+                                   "value": (curve[column] * scale).round(4)}))
     frame = pd.concat(parts, ignore_index=True)
-    return frame.assign(time=frame["time"].round(5), value=frame["value"].round(4))
-
-
-def series_chart(reading: Reading, column: str, scale: float, title: str) -> alt.Chart:
-    """A quantity of all policies over time."""
-    frame = series_frame(reading, column, scale)
     chart: alt.Chart = alt.Chart(frame).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
         alt.X("time:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)),
         alt.Y("value:Q", title=title),
@@ -521,169 +512,21 @@ def series_chart(reading: Reading, column: str, scale: float, title: str) -> alt
     return chart.properties(width=plots.WIDTH, height=190)
 
 
-def work_until(row: Integers, at_s: Floats, weight: Floats, edges_s: Floats,
-               rows: int) -> Floats:
-    """Sum of weight times the time since each moment, by row, until each edge.
-
-    Parameters
-    ----------
-    row, at_s, weight : (moments,)
-    edges_s : (edges,) ascending
-    rows : how many there are
-
-    Returns
-    -------
-    (rows, edges)
-    """
-    place = np.searchsorted(edges_s, at_s)  # first edge that is not before the moment
-    is_in = place < len(edges_s)
-    row, place, weight, at_s = row[is_in], place[is_in], weight[is_in], at_s[is_in]
-    flat = row * len(edges_s) + place
-    shape = (rows, len(edges_s))
-    begun, moment = (np.bincount(flat, amount, rows * len(edges_s)).reshape(shape).cumsum(axis=1)
-                     for amount in (weight, weight * (at_s - edges_s[0])))
-    work: Floats = begun * (edges_s - edges_s[0]) - moment
-    return work
-
-
-MOST_ROWS = 100
-HEAT_BINS = 72
-
-
-class Lanes(NamedTuple):
-    """Rows of a heat map.
-
-    Parameters
-    ----------
-    lane : (nodes,) row of each node, -1 for a node without GPUs
-    names : of the rows
-    capacity : (rows,) milli-GPU
-    """
-
-    lane: Integers
-    names: list[str]
-    capacity: Floats
-
-
-def lanes_of(problem: Problem) -> Lanes:
-    """Rows of the nodes that have GPUs, neighbours of one model together if there are many."""
-    cluster = problem.cluster
-    nodes = np.flatnonzero(cluster.num_gpus > 0)
-    model = cluster.gpu_model[nodes].astype(str)
-    models = np.unique(model)
-    each = -(-len(nodes) // max(1, MOST_ROWS - len(models))) if len(nodes) > MOST_ROWS else 1
-    lane = np.full(len(cluster.num_gpus), -1)
-    names: list[str] = []
-    for kind in models:
-        part = nodes[model == kind]
-        for first in range(0, len(part), each):
-            some = part[first:first + each]
-            lane[some] = len(names)
-            more = f" and {len(some) - 1} more" if len(some) > 1 else ""
-            names.append(f"{cluster.name[some[0]]}{more} ({kind or 'no model'})")
-    has = lane >= 0
-    gpus = np.bincount(lane[has], cluster.num_gpus[has], len(names)).astype(float)
-    return Lanes(lane, names, gpus * WHOLE_GPU_MILLI)
-
-
-def use_of(problem: Problem, schedule: Schedule, lanes: Lanes, edges_s: Floats) -> Floats:
-    """Share of its GPUs that are allocated, by row and bin, (rows, bins)."""
-    tasks = problem.tasks
-    ran = np.flatnonzero((schedule.node >= 0) & (lanes.lane[schedule.node] >= 0))
-    row = lanes.lane[schedule.node[ran]]
-    weight = (tasks.num_gpus * tasks.gpu_milli)[ran].astype(float)
-    rows = len(lanes.names)
-    begun = work_until(row, schedule.start_s[ran], weight, edges_s, rows)
-    ended = work_until(row, schedule.end_s[ran], weight, edges_s, rows)
-    held = np.diff(begun - ended, axis=1)
-    return held / (lanes.capacity[:, None] * np.diff(edges_s))
-
-
-def heat_frame(use: Floats, edges: Floats) -> pd.DataFrame:
-    """Rectangles of a heat map: row, left, right, use.
-
-    Parameters
-    ----------
-    use : (rows, bins) shares
-    edges : (bins + 1,)
-    """
-    level = np.round(20 * use) / 20
-    is_new = np.ones(level.shape, bool)
-    is_new[:, 1:] = level[:, 1:] != level[:, :-1]
-    row, first = np.nonzero(is_new)
-    last = np.append(first[1:], 0)
-    last[np.append(row[1:] != row[:-1], True)] = level.shape[1]
-    return pd.DataFrame({"row": row, "left": edges[first].round(5), "right": edges[last].round(5),
-                         "use": level[row, first]})
-
-
-NAMED_ROWS = 24
-
-
-def heat_chart(reading: Reading, policy: str) -> alt.LayerChart | None:
-    """Use of every node over time under a policy; None if no node has GPUs."""
-    comparison = reading.comparison
-    lanes = lanes_of(comparison.problem)
-    begin_s = comparison.about["from_s"]
-    if not lanes.names:
-        return None
-    edges_s = np.linspace(begin_s, comparison.about["until_s"], HEAT_BINS + 1)
-    schedule = comparison.outcomes[policy].schedule
-    use = use_of(comparison.problem, schedule, lanes, edges_s)
-    frame = heat_frame(use, (edges_s - begin_s) / UNITS_S[reading.time_unit])
-    frame["bottom"] = frame["row"] + 1
-    rows = len(lanes.names)
-    is_named = rows <= NAMED_ROWS
-    none = alt.Axis(values=[], grid=False, ticks=False, domain=False)
-    down = alt.Y("row:Q", axis=none, title=None if is_named else f"{rows} rows of nodes",
-                 scale=alt.Scale(domain=[0, rows], reverse=True, nice=False))
-    fill = alt.Color("use:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]),
-                     legend=alt.Legend(title="allocated", format=".0%"))
-    bars = alt.Chart(frame).mark_rect().encode(
-        alt.X("left:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)), down,
-        alt.X2("right"), alt.Y2("bottom"), fill)
-    layers = [bars, *([plots.lane_names(lanes.names, down)] if is_named else [])]
-    height = 22 * rows if is_named else max(240, 4 * rows)
-    chart: alt.LayerChart = alt.layer(*layers).properties(width=plots.WIDTH, height=height)
-    return chart
-
-
 MOST_GROUPS = 6  # of each kind
 
 
-def groups_frame(reading: Reading) -> pd.DataFrame:
-    """Waits of the largest groups of tasks: group, policy, tasks, wait_s."""
+def groups_table(reading: Reading) -> pd.DataFrame:
+    """Mean waits in s of the largest groups of tasks, with a column for each policy."""
     waits = reading.comparison.waits
     waits = waits[waits["by"] != "all"]
-    if waits.empty:
-        return pd.DataFrame({"group": [], "policy": [], "tasks": [], "wait_s": []})
     most = waits.groupby(["by", "value"], sort=False)["tasks"].max().reset_index()
     most = most.sort_values(["by", "tasks"], ascending=[True, False], kind="stable")
     most = most.groupby("by", sort=False).head(MOST_GROUPS)
     both = most[["by", "value"]].merge(waits, on=["by", "value"])
-    group = both["by"] + ": " + both["value"].astype(str).str.slice(0, 40)
-    return pd.DataFrame({"group": group, "policy": both["policy"], "tasks": both["tasks"],
-                         "wait_s": both["mean_wait_s"]})
-
-
-def groups_table(reading: Reading) -> pd.DataFrame:
-    """The same with a column for each policy, in s."""
-    frame = groups_frame(reading)
-    wide = frame.pivot_table("wait_s", "group", "policy", sort=False)
+    both["group"] = both["by"] + ": " + both["value"].astype(str).str.slice(0, 40)
+    wide = both.pivot_table("mean_wait_s", "group", "policy", sort=False)
     names = [name for name in reading.names if name in wide]
     return wide[names].add_suffix(" (s)").reset_index()
-
-
-def groups_chart(reading: Reading) -> alt.Chart:
-    """Mean wait of groups of tasks under each policy."""
-    frame = groups_frame(reading)
-    unit = unit_of(float(frame["wait_s"].max()))
-    frame["wait"] = frame["wait_s"] / UNITS_S[unit]
-    chart: alt.Chart = alt.Chart(frame).mark_point(filled=True, size=80, opacity=0.85).encode(
-        alt.X("wait:Q", title=f"mean wait ({unit})"),
-        alt.Y("group:N", title=None, sort=None, axis=alt.Axis(labelLimit=200, grid=True)),
-        colour_of(reading.names, alt.Legend(title=None)))
-    return chart.properties(width=plots.WIDTH - 120, height=alt.Step(26))
 
 
 def ledger_frame(problem: Problem) -> pd.DataFrame:
@@ -746,17 +589,7 @@ def charts_of(reading: Reading) -> dict[str, Any]:
         curves = [outcome.curve[column] for outcome in reading.comparison.outcomes.values()]
         if any(curve.notna().any() for curve in curves):
             charts[name] = series_chart(reading, column, scale, title)
-    for name in heated(reading):
-        charts[f"heat {name}"] = heat_chart(reading, name)
-    if len(groups_frame(reading)):
-        charts["groups"] = groups_chart(reading)
-    return {name: chart for name, chart in charts.items() if chart is not None}
-
-
-def heated(reading: Reading) -> list[str]:
-    """The policies whose nodes are shown: the one all are compared with, and the thriftiest."""
-    other = clearly_least(reading, "energy_kwh") or next(iter(reading.others), None)
-    return [reading.against, *([other] if other else [])]
+    return charts
 
 
 def svgs_of(charts: Callable[[], Mapping[str, Any]]) -> dict[str, str] | None:
@@ -790,18 +623,12 @@ def evidence_of(reading: Reading, svgs: Svgs) -> list[Section]:
     over_time: list[Part] = []
     for name, (*_, words) in SERIES.items():
         over_time += picture(svgs, name, words)
-    nodes: list[Part] = []
-    for name in heated(reading):
-        nodes += picture(
-            svgs, f"heat {name}", f"Share of each node's GPUs that is allocated under {name}.")
-    waiting: list[Part] = []
-    if len(groups_frame(reading)):
-        waiting += [*picture(svgs, "groups", "Mean wait by size of the task, queue and user."),
-                    "Mean waits in numbers; medians, tails and slowdowns are in "
-                    "waits.csv.", Table(groups_table(reading), most_rows=3 * MOST_GROUPS)]
     sections = [Section("The policies side by side", policies),
-                Section("Power and use over time", over_time), Section("Every node", nodes),
-                Section("Who waited", waiting)]
+                Section("Power and use over time", over_time)]
+    if len(groups := groups_table(reading)):
+        sections.append(Section("Who waited", [
+            "Mean waits by size of the task, queue and user; medians, tails and slowdowns are in "
+            "waits.csv.", Table(groups, most_rows=3 * MOST_GROUPS)]))
     return [section for section in sections if section.parts]
 
 

@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from ...cluster import WHOLE_GPU_MILLI
 from ...lab.arrays import Integers
 from ...lab.frames import InputError, advice_on, read_toml
 from ...traces import models_of
-from ..read.tables import ClusterTables, Ledger, milli_of_profile, note_rows
+from ..read.tables import ClusterTables, Ledger, note_rows
 
 __all__ = ['read_what_if', 'changed']
 
@@ -48,7 +47,6 @@ class WhatIf(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     load: Factor = 1
-    mig: bool = False
     nodes: Nodes = Nodes()
     gpu_models: dict[str, Model] = {}
     gpu_power_w: dict[str, IdleAndFull] = {}
@@ -130,23 +128,6 @@ def with_models(tables: ClusterTables, other: Mapping[str, str], ledger: Ledger)
                    tasks=tables.tasks.assign(gpu_models=tables.tasks["gpu_models"].map(wishes)))
 
 
-SEVENTHS = [milli_of_profile(f"{slices}g.{10 * slices}gb") for slices in (1, 2, 3, 4, 7)]
-
-
-def with_instances(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    """Tasks whose share of a GPU is a whole number of sevenths that an instance has."""
-    sizes = np.array(SEVENTHS, float)
-    milli = tasks["gpu_milli"].to_numpy(float, na_value=np.nan)
-    is_share = (milli > 0) & (milli < WHOLE_GPU_MILLI)
-    larger = sizes[np.minimum(np.searchsorted(sizes, milli), len(sizes) - 1)]
-    is_changed = is_share & (larger != milli)
-    note_rows(ledger, "tasks.csv", np.flatnonzero(is_changed) + 2, "what if",
-              "the share of a GPU is the smallest instance that holds it")
-    ledger.note("tasks.csv", None, "what if", "mig = true only rounds shares of GPUs: no GPU is "
-                "cut, and a share may lie where no instance could")
-    return tasks.assign(gpu_milli=tasks["gpu_milli"].mask(is_changed, pd.Series(larger)))
-
-
 def changed(tables: ClusterTables, said: Mapping[str, Any], seed: int) -> ClusterTables:
     """Tables of a cluster that never was.
 
@@ -164,7 +145,7 @@ def changed(tables: ClusterTables, said: Mapping[str, Any], seed: int) -> Cluste
     tables = replace(tables, nodes=with_nodes(tables.nodes, said.get("nodes", {}), ledger))
     if "gpu_models" in said:
         tables = with_models(tables, said["gpu_models"], ledger)
-    tasks = with_instances(tables.tasks, ledger) if said.get("mig") else tables.tasks
+    tasks = tables.tasks
     if (load := said.get("load", 1)) != 1:
         draws = np.random.default_rng(seed).random(len(tasks))
         count = int(load) + (draws < load % 1)
