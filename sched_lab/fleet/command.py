@@ -47,7 +47,7 @@ from ..lab.frames import (
 from ..lab.jit import interpreted
 from ..lab.reports import PAGE, RECORD, Answer, check_folder, refuse_folder
 from ..lab.sweeps import remove_cells
-from ..online.command import CpuPower, DaskAddress, GpuPower, LoadCurve, PowerName
+from ..online.command import CpuPower, GpuPower, LoadCurve, PowerName
 from ..online.model import PowerSettings, gpu_indices
 from ..power import load_permille
 from .read.check import check_cluster
@@ -341,7 +341,7 @@ LITTLE = 300_000  # tasks times policies that one process has done before others
 
 
 def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
-                  workers: int, dask: str | None, force: bool) -> str:
+                  workers: int, force: bool) -> str:
     """Compute and write what is not there yet, print it, and return it in a sentence."""
     names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
     files = [f"{policy}/{name}" for policy in names for name in OF_A_POLICY]
@@ -360,7 +360,7 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
         made = [path for path in (out, *out.parents) if not path.exists()]
         try:
             comparison = compare(problem, asked, out / HIDDEN, workers=workers_of(workers),
-                                 depends_on=answer.inputs, dask=dask)
+                                 depends_on=answer.inputs)
         except InputError:  # nothing of it stays
             remove_cells(out / HIDDEN)
             for path in made:
@@ -425,7 +425,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
                    cpu_power: CpuPower = None, hardware: HardwareFile = None,
                    load_curve: LoadCurve = "step", against: Against = "", seed: Seed = 0,
-                   workers: Workers = 0, dask: DaskAddress = None, force: Force = False) -> None:
+                   workers: Workers = 0, force: Force = False) -> None:
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
@@ -466,8 +466,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
-    with interpreted(len(problem.tasks) <= MOST_INTERPRETED):
-        sentence = answer_replay(problem, out, asked, told, workers, dask, force)
+    sentence = answer_replay(problem, out, asked, told, workers, force)
     lever = best_in(out)
     if lever and lever not in BACKFILLS:
         conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")

@@ -267,12 +267,3 @@ def test_a_power_cap_is_held_and_said(capsys):
     assert pd.read_csv("out/fgd/curve.csv")["eopc_w"].max() <= 400
     assert replay("--what-if", "cap.toml", out="all") == 0      # rules that book ahead are not tried as levers
     assert not {"easy", "conservative"} & set(pd.read_csv("all/levers.csv")["choice"])
-
-
-def test_replays_on_dask_are_the_same(capsys):
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as dask:
-        assert replay("--policies", "fgd,bestfit", "--dask", dask.scheduler_address, out="there") == 0
-    assert replay("--policies", "fgd,bestfit", out="here") == 0
-    there, here = content("there"), content("here")
-    assert {name for name in here if there[name] != here[name]} <= {"summary.json"}

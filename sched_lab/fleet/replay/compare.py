@@ -135,15 +135,6 @@ def is_small(problem: Problem) -> bool:
     return count * (count + 4 * len(problem.cluster)) <= MOST_INTERPRETED
 
 
-def rules_to_try(problem: Problem, asked: Question) -> list[str]:
-    """Other rules of the queue: levers on waiting, if neither policies nor a moment are asked for."""
-    if asked.policies or asked.at_s is not None:
-        return []
-    may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
-    return [rule for rule in BACKFILLS if rule != asked.backfill
-            and (may_book or rule not in BOOKED)]
-
-
 def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -> pd.DataFrame:
     """Schedule of a policy under a rule of the queue as a frame, checked."""
     with interpreted(is_small(problem)):
@@ -152,24 +143,33 @@ def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -
     return pd.DataFrame(schedule._asdict())
 
 
-def schedules_of(problem: Problem, asked: Question, names: Sequence[str], rules: Sequence[str],
-                 folder: Path | None, workers: int, **how: Any) -> dict[tuple[str, str], Schedule]:
-    """Schedules by policy and rule of the queue: of each policy, and of the first by other rules.
+def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder: Path | None,
+                 workers: int, depends_on: Mapping[str, Any] | None,
+                 ) -> dict[tuple[str, str], Schedule]:
+    """Schedules by policy and rule of the queue.
+
+    Where neither policies nor a moment are asked for, the first policy is replayed under the other
+    rules, too: levers on waiting.
 
     Parameters
     ----------
-    problem, asked, folder, workers, how : as `compare`
-    names, rules : the policies, and the other rules
+    problem, asked, folder, workers, depends_on : as `compare`
+    names : the policies
     """
     others = [name for name in names if name != RECORDED]
     cells = [{"policy": name, "backfill": asked.backfill} for name in others]
-    cells += [{"policy": others[0], "backfill": rule} for rule in rules]
+    if not asked.policies and asked.at_s is None:
+        may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
+        cells += [{"policy": others[0], "backfill": rule} for rule in BACKFILLS
+                  if rule != asked.backfill and (may_book or rule not in BOOKED)]
     run = partial(replay_cell, problem, asked)
     if folder is None or not cells:
         frames = {(cell["policy"], cell["backfill"]): run(**cell) for cell in cells}
     else:
-        done = sweep(run, cells, folder, workers=min(workers, len(cells)), shown="replays", **how)
-        frames = dict(iter(done.frame.groupby(["policy", "backfill"], sort=False)))
+        done = sweep(run, cells, folder, workers=min(workers, len(cells)), shown="replays",
+                     depends_on=depends_on)
+        frames = {(str(name), str(rule)): part for (name, rule), part in
+                  done.frame.groupby(["policy", "backfill"], sort=False)}
     schedules = {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED}
     for cell, frame in frames.items():
         schedules[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
@@ -518,7 +518,7 @@ def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
     return kwh
 
 
-def difference_of(values: Floats, edges_s: Floats, seed: int) -> dict[str, float]:
+def difference_of(values: Floats, edges_s: Floats, seed: int) -> dict[str, Any]:
     """A difference with its interval.
 
     Parameters
@@ -563,8 +563,8 @@ def differences_of(mine: tuple[pd.DataFrame, Waits], theirs: tuple[pd.DataFrame,
     values |= {name: sums_in(apart, submit_s, edges_s) for name, apart in (
         ("mean_wait_s", waits.wait_s - other_waits.wait_s),
         ("mean_slowdown", waits.slowdown - other_waits.slowdown))}
-    rows = [{"quantity": name, **difference_of(each, edges_s, seed)}
-            for name, each in values.items()]
+    rows: list[dict[str, Any]] = [{"quantity": name, **difference_of(each, edges_s, seed)}
+                                  for name, each in values.items()]
     return [row for row in rows if np.isfinite(row["difference"])]
 
 
@@ -706,7 +706,7 @@ def bounds_of(problem: Problem, outcome: Outcome, waits: Waits, floors: Floors |
 
 
 def compare(problem: Problem, asked: Question = Question(), folder: Path | None = None, *,
-            workers: int = 1, **how: Any) -> Comparison:
+            workers: int = 1, depends_on: Mapping[str, Any] | None = None) -> Comparison:
     """Replay a problem under several policies, measure them alike, and compare.
 
     Parameters
@@ -714,7 +714,7 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
     problem : cluster and timed tasks
     asked : policies, and what their numbers depend on
     folder : where finished replays are kept; None: nowhere, one after the other
-    workers, how : processes, `depends_on` and `dask` of `sweep`, if there is a folder
+    workers, depends_on : as `sweep`, if there is a folder
 
     Raises
     ------
@@ -726,17 +726,21 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
     if asked.cap_w is not None and lacking:
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
-    rules = rules_to_try(problem, asked)
+    asked = blind_to(asked, lacking)
     with interpreted(is_small(problem)):
-        schedules = schedules_of(problem, blind_to(asked, lacking), names, rules, folder, workers,
-                                 **how)
+        schedules = schedules_of(problem, asked, names, folder, workers, depends_on)
         return compared(problem, asked, names, lacking, schedules)
 
 
 def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: Sequence[str],
              schedules: Mapping[tuple[str, str], Schedule]) -> Comparison:
-    """Measure schedules alike; parameters as `compare` and `schedules_of`."""
-    blind = blind_to(asked, lacking)
+    """Measure schedules alike.
+
+    Parameters
+    ----------
+    problem, asked, names, schedules : as `schedules_of` takes and gives them
+    lacking : models of which no watts are known
+    """
     is_pinned = np.zeros(len(problem.tasks), bool)
     if asked.at_s is not None:  # policies had to do with what had not ended by then
         before = recorded(problem)
@@ -745,8 +749,9 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
                                     one.end_s[rows]) for cell, one in schedules.items()}
         is_pinned = running_at(before, asked.at_s)[rows]
         problem = with_tasks(problem, rows)
-    waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
     chosen = {name: schedules[name, asked.backfill] for name in names}
+    all_waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
+    waits = {name: all_waits[name, asked.backfill] for name in names}
     horizon = horizon_of(problem, list(chosen.values()), asked.at_s)
     edges_s = edges_of(horizon)
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, horizon)
@@ -754,23 +759,21 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     outcomes, summary = {}, []
     for name, schedule in chosen.items():
         findings = violations(problem, schedule) if name == RECORDED else iter(())
-        curve = curve_over(problem, schedule, blind, edges_s, tariff)
+        curve = curve_over(problem, schedule, asked, edges_s, tariff)
         if lacking:
             curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
-        outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, blind.power),
+        outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, asked.power),
                                  tuple(islice(findings, MOST_FINDINGS)))
-        own = waits[name, asked.backfill]
-        summary.append(summary_of(problem, outcomes[name], own, bounds_of(
-            problem, outcomes[name], own, floors, horizon)))
-    by_name = {name: waits[name, asked.backfill] for name in names}
+        summary.append(summary_of(problem, outcomes[name], waits[name], bounds_of(
+            problem, outcomes[name], waits[name], floors, horizon)))
     against = asked.against or names[0]
     differences = [{"policy": name, "against": against, **row} for name in names if name != against
-                   for row in differences_of((outcomes[name].curve, by_name[name]),
-                                             (outcomes[against].curve, by_name[against]),
+                   for row in differences_of((outcomes[name].curve, waits[name]),
+                                             (outcomes[against].curve, waits[against]),
                                              problem.submit_s, asked.seed)]
     columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
-    levers = levers_of({cell: one for cell, one in waits.items() if cell[0] != RECORDED},
+    levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] != RECORDED},
                        asked.backfill, problem.submit_s, edges_s, asked.seed)
-    return Comparison(problem, outcomes, pd.DataFrame(summary), waits_table(problem, by_name),
+    return Comparison(problem, outcomes, pd.DataFrame(summary), waits_table(problem, waits),
                       pd.DataFrame(differences, columns=columns), levers,
                       about_of(asked, names, horizon, lacking, tariff))
