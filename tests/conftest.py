@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sched_lab.lab.jit import interpreted
 from tests.command_line import NODES, TASKS
 from tests.scheduler import pytest_xdist_make_scheduler  # noqa: F401
 
@@ -33,3 +34,10 @@ def files(tmp_path, monkeypatch):
     Path("nodes.csv").write_text(NODES)
     Path("tasks.csv").write_text(TASKS)
     return tmp_path
+
+
+@pytest.fixture
+def python_itself():
+    """Let Python itself run compiled functions: a few dozen tasks are done before the code for them is compiled."""
+    with interpreted(True):
+        yield

@@ -24,6 +24,8 @@ from sched_lab.meter import (
 )
 from sched_lab.power import datacenter_power_w, power_of
 
+pytestmark = pytest.mark.usefixtures("python_itself")
+
 
 def texts_of(*texts):
     return np.array(texts, object)
@@ -68,7 +70,7 @@ def plain_joules(rows: Holdings, asleep_after_s: float, asleep_w: float) -> np.n
     return joules
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 3.0, 17.5]))
 def test_the_integral_equals_a_sum_by_hand(seed, asleep_after_s):
     rows = random_holdings(seed, 12)
@@ -79,7 +81,7 @@ def test_the_integral_equals_a_sum_by_hand(seed, asleep_after_s):
     assert np.allclose(drawn["cpu_w"] + drawn["gpu_w"], drawn["power_w"], rtol=1e-15)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 79), min_size=1, max_size=6, unique=True))
 def test_bins_add_up_and_neither_order_nor_cuts_of_rows_matter(seed, cuts):
     rows = random_holdings(seed)
@@ -98,7 +100,7 @@ def test_bins_add_up_and_neither_order_nor_cuts_of_rows_matter(seed, cuts):
         assert meter(TWINS, same, POWER, edges_s, asleep_after_s=5.0, asleep_w=2.0).equals(drawn)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 10**6))
 def test_cost_and_co2_under_steps_equal_sums_by_hand(seed):
     rng = np.random.default_rng(seed)
@@ -191,6 +193,19 @@ def test_a_bill_needs_a_tariff_that_covers_it(tmp_path):
         bill_of(TWINS, FINE, POWER, tariff, horizon=(0.0, 21.0))
     with pytest.raises(InputError, match="prices.csv"):
         tariff_of(str(series), "", None, (0.0, 21.0))
+
+
+@pytest.mark.parametrize(("rows", "words"), [
+    ("time,value\n0,1\n", "fewer than two rows"), ("time,value\n100,1\n200,1\n", "holds from 100 to 300 s"),
+    ("time,value\n0,1\n0,1\n", "not after the row before"), ("time,value\n0,much\n9,1\n", "much"),
+    ("when,value\n0,1\n", "time"), ("time,value\n2026-01-01,1\n2026-01-02,1\n", "the cluster has no dates"),
+    ("time,value\nnoon,1\n9,1\n", "neither a number of seconds nor a date"), ("", ""),
+    ("time,value\n0,inf\n99,1\n", "inf"), ("time,value\nnan,1\n99,1\n", "nan"), ("\0\1\2", "")])
+def test_damaged_prices_are_refused_by_name(tmp_path, rows, words):
+    path = tmp_path / "price.csv"
+    path.write_text(rows)
+    with pytest.raises(InputError, match=f"price.csv.*{words}|{words}.*price.csv"):
+        tariff_of(str(path), "", None, (0.0, 20.0))
 
 
 def test_a_bill_says_what_it_rests_on():

@@ -27,19 +27,12 @@ from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import problem_of, recorded
 from sched_lab.fleet.replay.what_if import changed, read_what_if
 from sched_lab.lab.frames import InputError
-from sched_lab.lab.jit import interpreted
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.traces import toy_tasks
 from tests.fleet.test_meter import problem_like
 
-
-@pytest.fixture(autouse=True)
-def python_itself():
-    """Replay and measure a few dozen tasks without compiling."""
-    with interpreted(True):
-        yield
-
+pytestmark = pytest.mark.usefixtures("python_itself")
 
 POWERS = [PowerSettings(), PowerSettings("package"), PowerSettings(load_curve="linear"),
           PowerSettings(load_curve="0:0,0.5:0.2,1:1")]
@@ -90,7 +83,7 @@ def test_the_bounds_are_reached_where_nothing_is_lost():
 def test_the_wait_bound_is_that_of_one_machine():
     """Three tasks on one GPU: the shortest first, as by hand; equal to the best of all orders."""
     rng = np.random.default_rng(0)
-    for _ in range(200):
+    for _ in range(50):
         release = np.sort(rng.integers(0, 6, 4)).astype(float)
         work = rng.integers(1, 6, 4).astype(float)
         assert pooled_completions(release, work) == plain_completions(release, work)

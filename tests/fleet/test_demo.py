@@ -20,15 +20,15 @@ def test_the_cluster_has_400_gpus_and_nothing_wrong():
     assert check_cluster(tables).exit_code == 0
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_rule_of_the_queue_is_named(seed, capsys):
-    assert call("demo", "--out", "d", "--seed", seed, "--no-open") == 0
+def test_the_rule_of_the_queue_is_named(capsys):
+    """By another seed than that of the manual, which has the output of the first in full."""
+    assert call("demo", "--out", "d", "--seed", 1, "--no-open") == 0
     text = capsys.readouterr().out
     assert_concluded(text)
     assert text.splitlines()[-2].startswith("The largest lever is backfill "), text
     levers = pd.read_csv("d/answer/levers.csv").groupby("lever")["difference"].min()
     assert levers["queue"] < 2 * levers["placement"] <= 0
-    assert call("demo", "--out", "d", "--seed", seed, "--no-open") == 0
+    assert call("demo", "--out", "d", "--seed", 1, "--no-open") == 0
     assert "(kept)" in capsys.readouterr().out
 
 

@@ -1,6 +1,5 @@
 """The event-driven replay: equal to brute force on random event lists, and to an inflation without departures."""
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_lab.cluster import Cluster, default_cluster, toy_cluster
+from sched_lab.cluster import Cluster, default_cluster
 from sched_lab.fleet.replay import events
 from sched_lab.fleet.replay.case import case_of
 from sched_lab.fleet.replay.events import BACKFILLS, replay, simulate
@@ -17,14 +16,13 @@ from sched_lab.fleet.replay.rules import check_promises, check_schedule, violati
 from sched_lab.lab.frames import InputError
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
-from sched_lab.traces import Arrivals, Tasks, default_tasks, toy_tasks
+from sched_lab.traces import Arrivals, Tasks, default_tasks
 from tests.fleet.plain_replay import replay_plain
 
 LISTS = 25  # event lists in one example, one after another: each begins with what the one before has left
 APART_S = 1000.0
-POLICIES = ["fgd", "bestfit", "pwr-fgd:0.1", "joint", "random", "gpu-clustering",
-            "fgd@0.4@random@0.7@pwr-fgd:0.2"]
-SOME = settings(derandomize=True, deadline=None, max_examples=24, suppress_health_check=list(HealthCheck))
+POLICIES = ["pwr-fgd:0.1", "joint", "random", "gpu-clustering", "fgd@0.4@random@0.7@pwr-fgd:0.2"]
+SOME = settings(derandomize=True, max_examples=12, suppress_health_check=list(HealthCheck))
 
 
 def texts(values) -> np.ndarray:
@@ -87,7 +85,7 @@ def assert_equal(one: Schedule, other: Schedule) -> None:
 @given(problem=problems(), backfill=st.sampled_from(BACKFILLS))
 @SOME
 def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
-    """In 7 x 24 lists of events."""
+    """In 5 x 12 x 25 lists of events."""
     schedule = replay(problem, policy, backfill=backfill)
     assert_equal(schedule, replay_plain(case(problem, policy), backfill))
 
@@ -97,7 +95,7 @@ def idle_w(problem: Problem) -> float:
     return float(events.node_milliwatts(case(problem, "fgd").world).sum() / 1000)
 
 
-@pytest.mark.parametrize("policy", ["fgd", "pwr-fgd:0.1", "random", "bid"])
+@pytest.mark.parametrize("policy", ["pwr-fgd:0.1", "random", "bid"])
 @given(problem=problems(), backfill=st.sampled_from(BACKFILLS[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
 @SOME
 def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
@@ -107,23 +105,18 @@ def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, sp
     assert_equal(schedule, plain)
 
 
-@pytest.mark.parametrize(("policy", "size"), [
-    *product(["fgd", "pwr-fgd:0.1", "joint", "random"], ["toy", "default"]), ("bid", "default")])
-def test_without_departures_it_is_an_inflation(policy, size):
-    """Event by event: what does not fit waits for ever, and others start."""
-    is_toy = size == "toy"
-    cluster = toy_cluster() if is_toy else default_cluster().take(np.arange(0, 1213, 20))
-    tasks = toy_tasks() if is_toy else default_tasks()
-    rows = np.random.default_rng(3).integers(len(tasks), size=30 if is_toy else 700)
-    drawn = tasks.take(rows)
-    named = replace(drawn, name=texts(f"t{n}" for n in range(len(rows))))
+@pytest.mark.parametrize(("policy", "backfill"), [("joint", "conservative"), ("bid", "first-fit")])
+def test_without_departures_it_is_an_inflation(policy, backfill):
+    """Event by event: what does not fit waits for ever, and others start. Chapter 64 has more policies."""
+    cluster = default_cluster().take(np.arange(0, 1213, 60))
+    rows = np.random.default_rng(3).integers(len(default_tasks()), size=300)
+    named = replace(default_tasks().take(rows), name=texts(f"t{n}" for n in range(len(rows))))
     run = inflate(cluster, named, policy, arrivals=Arrivals(np.arange(len(rows)), np.arange(len(cluster))))
     never = np.full(len(rows), np.inf)
-    for backfill in ("first-fit", "conservative") if is_toy else ("first-fit",):
-        schedule = replay(problem_of(cluster, named, np.arange(len(rows)), never), policy, backfill=backfill)
-        np.testing.assert_array_equal(schedule.node, run.placements.node)
-        np.testing.assert_array_equal(schedule.gpu_mask, run.placements.gpu_mask)
-        assert (schedule.node < 0).sum() > 0
+    schedule = replay(problem_of(cluster, named, np.arange(len(rows)), never), policy, backfill=backfill)
+    np.testing.assert_array_equal(schedule.node, run.placements.node)
+    np.testing.assert_array_equal(schedule.gpu_mask, run.placements.gpu_mask)
+    assert (schedule.node < 0).sum() > 0
 
 
 def two_nodes() -> Cluster:
@@ -223,13 +216,6 @@ def test_a_newcomer_keeps_the_limits_of_those_who_are_there(backfill):
     problem = limited([1, 1, 3, 3], [(0, 10, 0, 0), (0, 20, 0, 0), (1, 15, 0, 0), (1, 4, 0, 0)])
     schedule = replay(problem, backfill=backfill)
     assert schedule.start_s.tolist() == [0, 0, 10, 10] and schedule.node[2] == schedule.node[3] == schedule.node[0]
-
-
-def test_limits_of_two_applications_do_not_meet():
-    problem = limited([1, 1], [(0, 10, 2, 1000), (1, 10, 0, 0)])
-    others = replace(problem, app=texts(["x", "y"]))
-    assert replay(problem).node.tolist() == [0, 1]
-    assert replay(others).node.tolist() == replay(timed([(0, 10, 2, 1000), (1, 10, 0, 0)])).node.tolist()
 
 
 def test_the_validator_knows_limits():

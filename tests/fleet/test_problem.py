@@ -12,14 +12,10 @@ from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import (
-    NOWHERE,
-    OPERATORS,
-    Constraint,
     Rule,
     Taint,
     Toleration,
     as_in_the_past,
-    constraint_of,
     counted_world,
     limits_of,
     meets,
@@ -31,10 +27,11 @@ from sched_lab.fleet.replay.problem import (
     tolerates,
     world_of_problem,
 )
-from sched_lab.lab.frames import InputError, embedded
+from sched_lab.lab.frames import InputError
 from sched_lab.online.model import Placements, PowerSettings, check_placements, slots_left
 from sched_lab.traces import admits
 
+pytestmark = pytest.mark.usefixtures("python_itself")
 SHARED = Path(__file__).parents[3] / "shared"
 NODE = {"name": "n0", "gpu_model": "T4", "num_gpus": 4, "cpu_milli": 64_000, "memory_mib": 262_144, "labels": "{}"}
 TASK = {"submit_s": 0, "start_s": 5, "end_s": 65, "num_gpus": 1, "gpu_milli": 1000, "cpu_milli": 8000,
@@ -153,7 +150,7 @@ def test_a_node_that_is_drained_now_was_open_before():
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e8))
-@settings(deadline=None)
+@settings(max_examples=30)
 def test_start_and_duration_are_the_end_to_the_bit(start_s, lasting_s):
     problem = problem_with({"start_s": start_s, "end_s": start_s + lasting_s, "submit_s": None},
                            {"start_s": start_s + lasting_s, "end_s": None})
@@ -269,15 +266,8 @@ def test_models_are_kept_with_watts_or_without():
         world_of_problem(problem, PowerSettings())
 
 
-def test_a_node_of_a_billion_gpus_is_refused():
-    problem = problem_with({}, nodes=[{"num_gpus": 10**9}, {}])
-    assert problem.cluster.name.tolist() == ["n1"] and problem.node.tolist() == [-1]
-    assert lines(problem, REFUSED) == [("more than 62 GPUs in a node", 1)]
-    check_accounts(tables_of([{}], [{"num_gpus": 10**9}, {}]), problem)
-
-
 @pytest.mark.parametrize(("tasks", "nodes", "words"), [
-    ([{}], [{"num_gpus": 63}], "more than 62 GPUs in a node"), ([{"end_s": 1}], [{}], "ended before it began"),
+    ([{}], [{"num_gpus": 10**9}], "more than 62 GPUs in a node"), ([{"end_s": 1}], [{}], "ended before it began"),
     ([{}], [], "there are no nodes"), ([], [{}], "there are no tasks"),
     ([{"constraints": "?"}], [{}], "constraints cannot be read")])
 def test_nothing_to_replay_is_an_error(tasks, nodes, words):
@@ -326,12 +316,6 @@ def test_a_cordoned_node_keeps_what_it_has():
     world, class_of = world_of_problem(problem, PowerSettings())
     place_running(world, problem, class_of, recorded(problem), np.ones(1, bool))
     assert world.state.gpu_left_milli[0].tolist() == [0, 1000, 1000, 1000]
-
-
-def test_a_wish_for_labels_that_no_node_has():
-    problem = problem_with({"constraints": '{"node_selector": {"disk": "fast"}}'})
-    assert problem.tasks.cpu_spec.tolist() == [NOWHERE]
-    assert "no policy can place it" in lines(problem, "interpreted")[0][0]
 
 
 def test_what_is_not_represented_is_named():
@@ -398,46 +382,24 @@ def test_tolerations_are_those_of_kubernetes(toleration, is_covered):
     assert tolerates(toleration, Taint("k", "v", "NoSchedule")) == is_covered
 
 
-KEYS = st.sampled_from(["a", "b", "metadata.name"])
-VALUES = st.sampled_from(["1", "2", "n0", "x"])
-RULES = st.fixed_dictionaries({"key": KEYS, "operator": st.sampled_from(OPERATORS),
-                               "values": st.lists(VALUES, max_size=2)})
-TOLERATIONS = st.fixed_dictionaries({}, optional={
-    "key": st.sampled_from(["", "t", "u"]), "operator": st.sampled_from(["", "Equal", "Exists", "Gt"]),
-    "value": st.sampled_from(["", "v"]), "effect": st.sampled_from(["", "NoSchedule", "NoExecute"])})
-ASKED = st.fixed_dictionaries({}, optional={
-    "node_selector": st.dictionaries(st.sampled_from(["a", "b"]), VALUES, max_size=2),
-    "affinity": st.lists(st.lists(RULES, max_size=3), max_size=3),
-    "tolerations": st.lists(TOLERATIONS, max_size=2)})
-TAINTS = st.lists(st.fixed_dictionaries({
-    "key": st.sampled_from(["t", "u"]), "value": st.sampled_from(["", "v"]),
-    "effect": st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])}), max_size=2)
-LABELS = st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUES)
+ZONES = [{"labels": '{"zone": "a"}'}, {"labels": '{"zone": "b", "cpus": 8}'},
+         {"labels": '{"zone": "a"}', "taints": '[{"key": "team", "value": "x", "effect": "NoExecute"}]'},
+         {"taints": '[{"key": "slow", "effect": "PreferNoSchedule"}]'}]
 
 
-def admits_directly(constraint: Constraint, name: str, labels: dict, taints: list[dict]) -> bool:
-    """Whether one pod may go to one node, asked without groups."""
-    own = {**labels, "metadata.name": name}
-    for taint in (one for one in taints if one["effect"] != "PreferNoSchedule"):
-        if not any(tolerates(one, Taint(taint["key"], taint["value"], taint["effect"]))
-                   for one in constraint.tolerations):
-            return False
-    if any(own.get(rule.key) not in rule.values for rule in constraint.selector):
-        return False
-    return constraint.terms is None or any(
-        term and all(meets(rule, own.get(rule.key)) for rule in term) for term in constraint.terms)
-
-
-@given(st.lists(st.tuples(LABELS, TAINTS), min_size=1, max_size=6), st.lists(ASKED, min_size=1, max_size=5))
-@settings(deadline=None, max_examples=100)
-def test_groups_say_what_labels_and_taints_say(nodes, asked):
-    texts = [json.dumps(one) if one else "" for one in asked]
-    problem = problem_with(*({"constraints": text} for text in texts), nodes=[
-        {"labels": json.dumps(labels), "taints": json.dumps(taints)} for labels, taints in nodes])
-    assert len(problem.tasks) == len(asked)
-    for text, spec in zip(texts, problem.tasks.cpu_spec, strict=True):
-        for group, name, node in zip(problem.group, problem.cluster.name, nodes, strict=True):
-            assert admits(spec, group) == admits_directly(constraint_of(text), name, *node)
+@pytest.mark.parametrize(("said", "nodes"), [
+    ("", [0, 1, 3]), ('{"node_selector": {"zone": "a"}}', [0]), ('{"node_selector": {"disk": "fast"}}', []),
+    ('{"affinity": [[{"key": "zone", "operator": "NotIn", "values": ["a"]}]]}', [1, 3]),
+    ('{"affinity": [[{"key": "cpus", "operator": "Gt", "values": [4]}], [{"key": "metadata.name", "operator": "In", '
+     '"values": ["n3"]}]]}', [1, 3]),
+    ('{"affinity": [[]]}', []), ('{"tolerations": [{"operator": "Exists"}]}', [0, 1, 2, 3]),
+    ('{"tolerations": [{"key": "team", "value": "x"}], "node_selector": {"zone": "a"}}', [0, 2])])
+def test_groups_say_what_labels_and_taints_say(said, nodes):
+    """The law for any labels and taints is checked in chapter 63."""
+    problem = problem_with({"constraints": said}, {**WAITS, "constraints": '{"node_selector": {"cpus": "8"}}'},
+                           nodes=ZONES)
+    assert [n for n, group in enumerate(problem.group) if admits(problem.tasks.cpu_spec[0], group)] == nodes
+    assert not nodes == bool(any("no policy can place it" in reason for reason, _ in lines(problem, "interpreted")))
 
 
 def maybe(strategy):
@@ -455,7 +417,7 @@ ROWS = st.fixed_dictionaries({
 
 @given(st.lists(ROWS, max_size=8), st.lists(st.sampled_from([
     {}, {"num_gpus": 99}, {"num_gpus": None}, {"cpu_milli": None}, {"memory_mib": -1}]), max_size=3))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=40)
 def test_counts_add_up_whatever_the_rows_are(rows, nodes):
     tables = tables_of([{}, *rows], [{}, *nodes])
     problem = problem_of(tables)
@@ -468,14 +430,12 @@ def test_counts_add_up_whatever_the_rows_are(rows, nodes):
 SAMPLES = {
     "kubernetes": (["reference/kubernetes/nodes.json", "reference/kubernetes/pods.json"], ""),
     "claims": ([f"reference/kubernetes/dra_{name}.json" for name in ("slices", "claims", "pods")], ""),
-    "slurm 22.05": (["reference/slurm/22.05/sinfo.json", "reference/slurm/22.05/squeue.json"], ""),
     "slurm 24.11": ([f"reference/slurm/24.11/{name}.json" for name in ("nodes_v0.0.42", "jobs", "squeue_v0.0.42")],
                     ""),
     "openb": (["data/openb/openb_node_list_all_node.csv", "data/openb/openb_pod_list_default.csv"], ""),
     "dlrm": (["data/alibaba_v2025/disaggregated_DLRM_trace.csv"], "80%"),
     "spot": (["data/alibaba_v2026_spot/node_info_df.csv", "data/samples/alibaba_v2026_spot_jobs.csv"], ""),
-    **{name: ([f"data/samples/{name}.csv"], "80%")
-       for name in ("helios", "acme_kalos", "acme_seren", "pai_v2020_task", "philly_flat")}}
+    "helios": (["data/samples/helios.csv"], "80%")}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -491,11 +451,3 @@ def test_real_samples_become_problems(name):
     watts = dict.fromkeys(problem.cluster.gpu_model, (0, 0))
     world, class_of = world_of_problem(problem, PowerSettings(gpu_power_w=watts))
     assert len(class_of) == len(problem.tasks) and len(world.gpu_model) == len(problem.cluster)
-
-
-def test_the_example_of_the_book():
-    tables = read_files("auto", [embedded("fleet/nodes.json"), embedded("fleet/pods.json")])
-    problem = problem_of(tables)
-    check_accounts(tables, problem)
-    check_record(problem)
-    assert problem.zero == "2026-03-02T07:30:00Z"
