@@ -65,6 +65,8 @@ from .read.tables import (
     read_cluster,
     write_tables,
 )
+from .live.journal import is_journal, replay_journal, report_of
+from .replay import report
 from .replay.compare import (
     RECORDED,
     WATTS_MEND,
@@ -257,8 +259,6 @@ def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:
 
 def write_comparison(comparison: Comparison, folder: Path) -> None:
     """Write an answer into a folder that exists."""
-    from .replay.report import page_of
-
     for name, table in zip(TABLES, (comparison.summary, comparison.waits, comparison.differences,
                                     comparison.levers, comparison.problem.ledger), strict=True):
         write_table(table, folder, name)
@@ -272,7 +272,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> None:
         row = comparison.summary[comparison.summary["policy"] == policy].iloc[0]
         known = {name: value for name, value in row.items() if value == value}
         write_json({**known, "findings": outcome.findings}, place / OF_A_POLICY[-1])
-    write_bytes(page_of(comparison).encode(), folder / PAGE)
+    write_bytes(report.page_of(comparison).encode(), folder / PAGE)
     write_json(comparison.about, folder / RECORD)
 
 
@@ -318,16 +318,6 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
     return replace(problem, ledger=ledger), files
 
 
-def check_what_if(what_if: Mapping[str, Any], policies: Sequence[str], at_s: float | None) -> None:
-    """Refuse questions about the record of a cluster that never was."""
-    if not what_if.keys() - OF_A_RECORD:
-        return
-    if at_s is not None or RECORDED in policies:
-        option = "--at" if at_s is not None else "the policy recorded"
-        raise InputError(f"{option} needs a record, and there is none of a cluster that never was",
-                         mend="leave it out, or --what-if")
-
-
 def sum_of(given: str) -> str:
     """Checksum of the file that an option names; a number is itself."""
     try:
@@ -367,10 +357,8 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                 if path.is_dir() and not any(path.iterdir()):
                     path.rmdir()
             raise
-        from .replay.report import lever_sentence
-
         headline = "; ".join([*(words_of(row) for _, row in comparison.summary.iterrows()),
-                              lever_sentence(comparison)])
+                              report.lever_sentence(comparison)])
         answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
         for name in ours - set(answer.tables):  # of the answer that was replaced
             (out / name).unlink(missing_ok=True)
@@ -384,23 +372,6 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
     return sentence
 
 
-def best_in(out: Path) -> str:
-    """Setting of the largest lever of an answer; empty if none clearly shortens waits."""
-    from .replay.report import best_lever
-
-    best = best_lever(pd.read_csv(out / "levers.csv"))
-    return "" if best is None else str(best["choice"])
-
-
-def is_journal_file(path: Path) -> bool:
-    """Whether a path is a journal; the engine is imported for a file only."""
-    if not path.is_file():
-        return False
-    from sched_lab.fleet.live.journal import is_journal
-
-    return is_journal(path)
-
-
 def answer_journal(journal: Path, out: Path, force: bool) -> None:
     """Play a journal again, write what came of each decision, and say it.
 
@@ -408,8 +379,6 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
     ------
     typer.Exit : with code 1, if something differs
     """
-    from sched_lab.fleet.live.journal import replay_journal, report_of
-
     answer = Answer("replay", {"files": {"journal": sha256(journal)}, "sched_lab": __version__},
                     ("decisions.csv",))
     answer_with(answer, out, lambda: report_of(replay_journal(journal)), force=force,
@@ -441,7 +410,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
 
     Example: sched-lab replay mycluster --policies recorded,fgd,pwr-fgd:0.1 --out answer
     """
-    if is_journal_file(cluster):
+    if cluster.is_file() and is_journal(cluster):
         for name, value in (("policies", policies), ("at", at), ("what-if", what_if)):
             if value not in ("", None):
                 raise InputError(f"--{name} does not go with a journal", value=value,
@@ -454,7 +423,11 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
         from .replay.what_if import read_what_if
 
         said = read_what_if(what_if)
-    check_what_if(said, names, at)
+    never_was = said.keys() - OF_A_RECORD
+    if never_was and (at is not None or RECORDED in names):
+        raise InputError(f"{'the policy recorded' if at is None else '--at'} needs a record, and "
+                         "there is none of a cluster that never was",
+                         mend="leave it out, or --what-if")
     load_permille(load_curve)
     gpu_w, cpu_w = watts_of_files(hardware, gpu_power, cpu_power)
     settings = PowerSettings(power, gpu_w | said.get("gpu_power_w", {}), cpu_w or None, load_curve)
@@ -467,7 +440,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
     sentence = answer_replay(problem, out, asked, told, workers, force)
-    lever = best_in(out)
+    best = report.best_lever(pd.read_csv(out / "levers.csv"))
+    lever = "" if best is None else str(best["choice"])
     if lever and lever not in BACKFILLS:
         conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")
         return

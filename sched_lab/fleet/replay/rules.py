@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -223,26 +223,12 @@ def happenings_of(case: Case) -> Happenings:
 
 
 @njit(cache=True)
-def fits(world: World, asks: ArrivingTasks, task: int, node: int) -> bool:
-    """Cond. 1-6 of a task on a node as it stands."""
-    return bool(is_feasible(world, asks.task[task], node)
-                and world.state.memory_left_mib[node] >= asks.memory_mib[task])
-
-
-@njit(cache=True)
-def node_for(world: World, asks: ArrivingTasks, task: int) -> int:
-    """First node on which a task fits; `NOTHING` if there is none."""
-    for node in range(len(world.gpu_model)):
-        if fits(world, asks, task, node):
-            return node
-    return NOTHING
-
-
-@njit(cache=True)
-def node_among(world: World, asks: ArrivingTasks, task: int, nodes: list[int]) -> int:
-    """First of the given nodes on which a task fits; `NOTHING` if there is none."""
+def node_among(world: World, asks: ArrivingTasks, task: int,
+               nodes: Sequence[int] | Integers) -> int:
+    """First of the given nodes on which a task fits as they stand (Cond. 1-8), or `NOTHING`."""
     for node in nodes:
-        if fits(world, asks, task, node):
+        if (is_feasible(world, asks.task[task], node)
+                and world.state.memory_left_mib[node] >= asks.memory_mib[task]):
             return node
     return NOTHING
 
@@ -259,28 +245,28 @@ def promised_start(world: World, timed: TimedTasks, task: int, running: list[int
         there.clear()
         for other in running:
             if schedule.node[other] == node:
-                there.append((schedule.start_s[other] + timed.walltime_s[other], other))
-        there.sort()
+                heappush(there, (schedule.start_s[other] + timed.walltime_s[other], other))
         cpu = world.state.cpu_left_milli[node]
         memory = world.state.memory_left_mib[node]
         gpus = world.state.gpu_left_milli[node].copy()
         num = world.limits.num[node].copy()
         at_s = now_s
-        for n in range(len(there) + 1):
-            is_last_then = n == len(there) or there[n][0] > at_s
+        while True:
+            is_last_then = len(there) == 0 or there[0][0] > at_s
             if is_last_then and at_s < best_s and lacking_of(
                     world, asks.task[task], asks.memory_mib[task], node, cpu, memory, gpus,
                     num) == 0:
                 best_s = at_s
-            if n < len(there):
-                at_s, other = there[n]
-                kind = asks.task[other]
-                cpu += demand.cpu_milli[kind]
-                memory += asks.memory_mib[other]
-                for gpu in range(len(gpus)):
-                    gpus[gpu] += (schedule.gpu_mask[other] >> gpu & 1) * demand.gpu_milli[kind]
-                if demand.limit[kind] >= 0:
-                    num[demand.limit[kind]] -= 1
+            if len(there) == 0:
+                break
+            at_s, other = heappop(there)
+            kind = asks.task[other]
+            cpu += demand.cpu_milli[kind]
+            memory += asks.memory_mib[other]
+            for gpu in range(len(gpus)):
+                gpus[gpu] += (schedule.gpu_mask[other] >> gpu & 1) * demand.gpu_milli[kind]
+            if demand.limit[kind] >= 0:
+                num[demand.limit[kind]] -= 1
     return best_s
 
 
@@ -303,6 +289,7 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
     """
     waiting = [0]
     waiting.clear()
+    every = list(range(len(world.gpu_model)))
     nodes = [0]  # left at this moment
     head = -1
     last = -1  # place of the last one in the queue that starts at this moment
@@ -341,8 +328,7 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
             is_new = waiting[0] != head
             node = NOTHING
             if looks == AT_NODES:
-                node = (node_for(world, timed.asks, task) if is_new else
-                        node_among(world, timed.asks, task, nodes))
+                node = node_among(world, timed.asks, task, every if is_new else nodes)
             head = waiting[0]
             if looks == AT_PROMISE:
                 if is_new or first < head:
@@ -382,7 +368,8 @@ def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[st
         never = timed.task_at[schedule.node[timed.task_at] < 0]
         asked = np.column_stack([timed.asks.task[never], timed.asks.memory_mib[never]])
         for task in never[np.unique(asked, axis=0, return_index=True)[1]].tolist():
-            if (node := node_for(world, timed.asks, task)) != NOTHING:
+            node = node_among(world, timed.asks, task, np.arange(len(problem.cluster)))
+            if node != NOTHING:
                 yield (f"queue: task {task_name[task]} never starts, and fits on node "
                        f"{node_name[node]} in the end")
 
