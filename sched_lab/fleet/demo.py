@@ -15,7 +15,6 @@ import pandas as pd
 import typer
 
 from ..lab.commands import Force, folder_option, option
-from ..lab.jit import interpreted
 from ..lab.reports import PAGE
 from .command import replay_command
 from .read.tables import (
@@ -83,8 +82,7 @@ def demo_command(out: DemoFolder = Path("sched-lab-demo"), seed: Seed = 0, no_op
     """
     cluster, answer = out / "cluster", out / "answer"
     write_cluster(demo_cluster(seed), cluster, force=force)
-    with interpreted(True):  # who tries this first waits longer for the compiler than for the answer
-        replay_command(cluster, answer, workers=1, force=force)
+    replay_command(cluster, answer, workers=1, force=force)
     if not no_open and can_show():
         webbrowser.open((answer / PAGE).resolve().as_uri())
 

@@ -126,7 +126,6 @@ def unknown_watts(lacking: Sequence[str]) -> str:
 
 
 MOST_INTERPRETED = 1_000_000  # times that a task looks at one that waits, or a quarter of a node
-MOST_INTERPRETED_BINS = 10_000  # a year of hours
 MOST_BOOKING = 20_000  # tasks; above, rules that book ahead take longer than all the rest
 
 
@@ -205,9 +204,8 @@ def edges_of(horizon: tuple[float, float]) -> Floats:
 def curve_over(problem: Problem, schedule: Schedule, asked: Question, edges_s: Floats,
                tariff: Tariff) -> pd.DataFrame:
     """`measure` between edges, with cost and CO2 of each bin."""
-    fine_s = with_edges(edges_s, list(tariff[:2]))
-    with interpreted(is_small(problem) and len(fine_s) <= MOST_INTERPRETED_BINS):
-        fine = measure(problem, schedule, asked.power, fine_s, asked.asleep_after_s, asked.asleep_w)
+    fine = measure(problem, schedule, asked.power, with_edges(edges_s, list(tariff[:2])),
+                   asked.asleep_after_s, asked.asleep_w)
     if not np.isfinite(asked.asleep_after_s):
         fine["asleep_w"] = np.nan
     fine["cost"] = amounts_in(fine, tariff.price, "eopc_w")
