@@ -44,7 +44,6 @@ from ..lab.frames import (
     write_bytes,
     write_json,
 )
-from ..lab.jit import interpreted
 from ..lab.reports import PAGE, RECORD, Answer, check_folder, refuse_folder
 from ..lab.sweeps import remove_cells
 from ..online.command import CpuPower, GpuPower, LoadCurve, PowerName
@@ -295,9 +294,6 @@ def warn_of_comparison(comparison: Comparison) -> None:
                        "sched-lab check", err=True)
 
 
-MOST_INTERPRETED = 300  # tasks that are sooner replayed than code for it is loaded
-
-
 def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
         Problem, dict[str, str]]:
     """Read a cluster, change it, and make a problem of it; return checksums of its files, too."""
@@ -309,8 +305,7 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
 
         tables = changed(tables, what_if, seed)
     tables = as_in_the_past(tables)
-    with interpreted(len(tables.tasks) <= MOST_INTERPRETED):
-        problem = problem_of(tables)
+    problem = problem_of(tables)
     if what_if.keys() - OF_A_RECORD:
         nowhere = np.full(len(problem.node), -1)
         problem = replace(problem, node=nowhere, gpu_mask=np.zeros_like(nowhere))
