@@ -15,7 +15,6 @@ from sched_lab.fleet.replay.events import (
 )
 from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.lab.arrays import Floats, Truths
-from sched_lab.lab.jit import njit, quiet
 from sched_lab.online.bid import count_placed, is_due
 from sched_lab.online.inflation import ArrivingTasks, decide, kernels_for, stage_now
 from sched_lab.online.model import lacking, open_nodes
@@ -23,7 +22,6 @@ from sched_lab.online.model import lacking, open_nodes
 NONE, FIRST_FIT, EASY, CONSERVATIVE = range(4)
 
 
-@njit(cache=True)
 def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
                until_s: Floats, moment_s: float) -> None:
     """Write what the tasks that run at a moment leave free to the world."""
@@ -38,7 +36,6 @@ def show_state(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
             hold(desk.world, timed, task, schedule, 1)
 
 
-@njit(cache=True)
 def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
                until_s: Floats, from_s: float, to_s: float) -> None:
     """Write the least that is free at any time of a span to the world, and who is there then."""
@@ -68,7 +65,6 @@ def show_least(desk: Desk, empty: State, timed: TimedTasks, schedule: Schedule,
     open_nodes(limits)
 
 
-@njit(cache=True)
 def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks,
                 task: int) -> tuple[int, int]:
     """Ask the policy about the state in the world; nothing that is known of it is used."""
@@ -78,7 +74,6 @@ def decide_anew(kernels: Any, desk: Desk, empty: State, asks: ArrivingTasks,
     return decide(kernels, desk.weighing, stage, desk.world, desk.memory, asks, task)
 
 
-@njit(cache=True)
 def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
     """Next submission or end; inf if there is none."""
     next_s = np.inf
@@ -91,7 +86,6 @@ def next_moment(timed: TimedTasks, schedule: Schedule, now_s: float) -> float:
     return next_s
 
 
-@njit(cache=True)
 def possible_starts(until_s: Floats, now_s: float, is_booked: bool) -> Floats:
     """Moments at which a task may be tried, ascending: now, and if booked ahead all promised ends."""
     starts = [now_s]
@@ -102,7 +96,6 @@ def possible_starts(until_s: Floats, now_s: float, is_booked: bool) -> Floats:
     return np.unique(np.array(starts))
 
 
-@njit(cache=True)
 def give_up_booking(schedule: Schedule, until_s: Floats, task: int) -> None:
     """Give up the booking of a task."""
     schedule.node[task] = -1
@@ -112,7 +105,6 @@ def give_up_booking(schedule: Schedule, until_s: Floats, task: int) -> None:
     until_s[task] = np.nan
 
 
-@njit(cache=True)
 def give_up_bookings(timed: TimedTasks, schedule: Schedule, until_s: Floats, now_s: float,
                      backfill: int) -> None:
     """Give up the bookings behind the first task that comes now, or all of EASY's."""
@@ -124,7 +116,6 @@ def give_up_bookings(timed: TimedTasks, schedule: Schedule, until_s: Floats, now
             give_up_booking(schedule, until_s, task)
 
 
-@njit(cache=True)
 def book_plainly(timed: TimedTasks, schedule: Schedule, until_s: Floats, task: int, node: int,
                  gpu_mask: int, start_s: float, now_s: float) -> None:
     """Write down a start; who ends at once holds nothing."""
@@ -137,7 +128,6 @@ def book_plainly(timed: TimedTasks, schedule: Schedule, until_s: Floats, task: i
         until_s[task] = now_s
 
 
-@njit(cache=True)
 def end_plainly(schedule: Schedule, until_s: Floats, now_s: float, is_freer: Truths) -> None:
     """Give back what those who have ended had asked for beyond."""
     for task in range(len(until_s)):
@@ -146,7 +136,6 @@ def end_plainly(schedule: Schedule, until_s: Floats, now_s: float, is_freer: Tru
             is_freer[schedule.node[task]] = True
 
 
-@njit(cache=True)
 def move_up_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
                     schedule: Schedule, until_s: Floats, is_freer: Truths) -> None:
     """Let who waits, in order, move to an earlier start on a node that became freer."""
@@ -174,7 +163,6 @@ def move_up_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, n
             book_plainly(timed, schedule, until_s, task, node, gpu_mask, old_s, now_s)
 
 
-@njit(cache=True)
 def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
                   backfill: int, schedule: Schedule, until_s: Floats) -> None:
     """Try all waiting tasks in their order; parameters as `replay_plainly`."""
@@ -212,7 +200,6 @@ def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now
             return
 
 
-@njit(cache=True)
 def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, backfill: int,
                    schedule: Schedule) -> None:
     """Replay with nothing kept from one moment to the next: slow, and easy to believe.
@@ -243,6 +230,5 @@ def replay_plain(case: Case, backfill: str) -> Schedule:
     """Complete the schedule of a case by a rule of the queue."""
     desk = desk_of(case)
     kernels = kernels_for(case.policy, case.world, desk.by_score)
-    with quiet():
-        replay_plainly(kernels, desk, case.empty, case.timed, BACKFILLS.index(backfill), case.schedule)
+    replay_plainly(kernels, desk, case.empty, case.timed, BACKFILLS.index(backfill), case.schedule)
     return case.schedule
