@@ -375,7 +375,7 @@ def residuals_of(fit: Fit) -> pd.DataFrame:
     load, power_w = fit.points["load"], fit.points["power_w"]
     points = fit.points.assign(difference_w=power_w - fit.watts(load),
                                catalogue_w=power_w - catalogue_watts(fit.model, load))
-    bins = binned(points, mean_w=("difference_w", "mean"), rmse_w=("difference_w", rmse),
+    bins = binned(points, mean_w=("difference_w", np.mean), rmse_w=("difference_w", rmse),
                   catalogue_rmse_w=("catalogue_w", rmse)).reset_index(drop=True)
     columns = ("model", "load", "points", "median_w", "fitted_w", "mean_w", "rmse_w",
                "catalogue_rmse_w")
