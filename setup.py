@@ -40,7 +40,7 @@ def reqs(key: str) -> list[str]:
 
 
 # what 'all' brings; the others need a GPU, or are for whoever changes us
-ALL = ("charts", "solvers", "service", "traces", "distributed", "parquet", "kubernetes", "widgets")
+ALL = ("charts", "solvers", "service", "traces", "parquet", "kubernetes", "widgets")
 REST = ("gpu", "nvml", "paper", "book", "pdf", "lab")
 extras = {name: reqs(f"{name}_requirements") for name in (*ALL, *REST)}
 extras["all"] = sum((extras[name] for name in ALL), [])

@@ -18,7 +18,6 @@ EXTRA_OF = {
     "altair": "charts", "vl_convert": "charts",
     "scipy": "solvers",
     "pooch": "traces", "pyarrow": "parquet",
-    "dask": "distributed", "distributed": "distributed",
     "kubernetes": "kubernetes", "starlette": "kubernetes", "uvicorn": "kubernetes",
     "httptools": "kubernetes", "uvloop": "kubernetes", "orjson": "kubernetes",
     "prometheus_client": "kubernetes",

@@ -101,7 +101,6 @@ REFUSED = {
     "andreas --instance jobs.json --policy exact --no-charts --out out": "scipy, which is not installed; .*solvers",
     "hadar --policy planned --no-charts --out out": "scipy, which is not installed; .*solvers",
     "fetch openb --to out": "pooch, which is not installed; .*traces",
-    "sweep study.toml --dask tcp://localhost:1 --out out": "distributed, which is not installed; .*distributed",
     "inflate --nodes nodes.csv --tasks tasks.csv --device cuda --out out": ".*gpu",
     "serve --mode observe": ".*kubernetes",
     "andreas serve --cluster jobs.json": "starlette, which is not installed; .*service",

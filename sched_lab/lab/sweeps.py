@@ -21,7 +21,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import product
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import SpawnContext
@@ -370,54 +369,6 @@ def count_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     return max(cores, 1)
 
 
-# --- workers of Dask
-
-ANSWER_WITHIN_S = 10  # how long a Dask scheduler, and its first worker, may take to answer
-
-
-def _connect(address: str) -> Any:
-    """A client of the Dask scheduler at this address, which has at least one worker."""
-    try:
-        distributed = import_module("distributed")
-    except ImportError:
-        raise InputError(
-            f"dask={address} needs the package distributed, which is not installed",
-            mend="pip install 'sched_lab[distributed]', or give workers instead") from None
-    try:
-        distributed.comm.resolve_address(address)  # a client that does not like its address cannot be closed
-        client = distributed.Client(address, timeout=ANSWER_WITHIN_S, set_as_default=False)
-    except (OSError, ValueError, TypeError) as trouble:
-        raise InputError(
-            f"no Dask scheduler answers at {address} ({type(trouble).__name__})", value=address,
-            mend="start one with `dask scheduler` and give the tcp:// address it prints") from None
-    try:
-        client.wait_for_workers(1, timeout=ANSWER_WITHIN_S)
-        return client
-    except TimeoutError:
-        client.close()
-        raise InputError(f"the Dask scheduler at {address} has no worker", value=address,
-                         mend=f"start one with `dask worker {address}`") from None
-
-
-def _on_dask(function: Function, cells: Numbered, address: str) -> Outcomes:
-    """Cells on the workers of a Dask scheduler, as they finish."""
-    _pack(function)
-    numbers, given = zip(*cells, strict=True)
-    with _connect(address) as client:
-        futures = client.map(partial(compute_cell, function), numbers, given, pure=False, retries=0)
-        number_of = {future.key: number for future, number in zip(futures, numbers, strict=True)}
-        arriving = import_module("distributed").as_completed(futures, loop=client.loop)
-        del futures  # what has arrived is then forgotten over there
-        for future in arriving:
-            if future.status == "finished":
-                yield future.result()
-            else:
-                trouble = repr(
-                    future.exception()) if future.status == "error" else "the scheduler was lost"
-                yield Outcome(number_of[future.key], None,
-                              problem=f"Dask gave it up ({' '.join(trouble.split())})")
-
-
 # --- what is kept
 
 
@@ -506,24 +457,6 @@ def _assemble(cells: Sequence[Cell], frames: Sequence[pd.DataFrame]) -> pd.DataF
     return whole
 
 
-def progress_note(kept: int, computed: int, total: int, elapsed_s: float) -> str:
-    """What stands beside the bar: how many cells were kept, and about how long the others take.
-
-    Parameters
-    ----------
-    kept, computed, total : numbers of cells
-    elapsed_s : since the first one began
-    """
-    words = [f"{kept} kept"] if kept else []
-    if computed and (missing := total - kept - computed):
-        minutes, seconds = divmod(math.ceil(elapsed_s / computed * missing), 60)
-        hours, minutes = divmod(minutes, 60)
-        words.append(
-            f"about {hours} h {minutes:02} min left" if hours else
-            f"about {minutes} min {seconds:02} s left" if minutes else f"about {seconds} s left")
-    return ", ".join(words)
-
-
 @contextmanager
 def progress_bar(words: str, kept: int, total: int) -> Iterator[Callable[[int], None]]:
     """Lend a function that is told how many cells were computed.
@@ -537,23 +470,26 @@ def progress_bar(words: str, kept: int, total: int) -> Iterator[Callable[[int], 
     kept, total : numbers of cells
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TextColumn("{task.fields[note]}"))
+               TimeRemainingColumn())
     is_terminal = sys.stderr.isatty()
-    start = time.monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True,
                   disable=not (words and is_terminal)) as bar:
-        task = bar.add_task(words, total=total, completed=kept,
-                            note=progress_note(kept, 0, total, 0))
+        task = bar.add_task(words, total=total, completed=kept)
 
         def advance(computed: int) -> None:
-            note = progress_note(kept, computed, total, time.monotonic() - start)
-            bar.update(task, completed=kept + computed, note=note)
+            done = kept + computed
+            bar.update(task, completed=done)
             if words and not is_terminal and jit.is_watched():
-                line = ", ".join(filter(None, [f"{words}: {kept + computed} of {total}", note]))
-                print(f"\r{line:<72}", end="\n" if kept + computed == total else "",
+                print(f"\r{words}: {done} of {total}", end="\n" if done == total else "",
                       file=sys.stderr, flush=True)
 
         yield advance
@@ -599,7 +535,7 @@ def about_sweep(function: Function, depends_on: Mapping[str, Any] | None) -> dic
 
 
 def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], folder: str | Path, *,
-          depends_on: Mapping[str, Any] | None = None, workers: int = 1, dask: str | None = None,
+          depends_on: Mapping[str, Any] | None = None, workers: int = 1,
           shown: str = "cells", results: str = "results.csv") -> Sweep:
     """Compute every cell once, on whatever is at hand, and put the frames together.
 
@@ -613,14 +549,12 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     depends_on : what else the results depend on, as JSON: checksums of files, a number raised when
         the model changes
     workers : processes on this machine; 1 computes in this very process
-    dask : address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`; `workers` is then not
-        used
     shown : what stands before the bar of progress; empty for no bar
     results : name of the file with all results, .csv or .parquet
 
     Raises
     ------
-    InputError : cells, function or address are no good; nothing was computed
+    InputError : cells or function are no good; nothing was computed
     SweepError : a cell failed, or a worker died; finished cells are kept and the next call goes on
         from there
     OutputError : the folder cannot be written
@@ -638,9 +572,7 @@ def sweep(function: Callable[..., Any], cells: Iterable[Mapping[str, Any]], fold
     frames, damaged = _kept(files, checked)
     kept = len(frames)
     missing = [item for item in enumerate(checked) if item[0] not in frames]
-    if missing and dask is not None:
-        outcomes = _on_dask(function, missing, dask)
-    elif missing and workers > 1:
+    if missing and workers > 1:
         outcomes = _in_processes(function, missing, workers, files)
     else:
         outcomes = (compute_cell(function, number, cell) for number, cell in missing)

@@ -371,15 +371,11 @@ StudyOut = Annotated[
     Path, folder_option("results.csv (or results.parquet), means.csv and the finished runs")]
 StudyFile = Annotated[
     Path, typer.Argument(metavar="CONFIG.toml", help="The study: traces, policies, seeds, ...")]
-DaskAddress = Annotated[
-    str | None,
-    option("Compute on the workers of this Dask scheduler instead, which must see the same files.",
-           metavar="tcp://HOST:PORT")]
 ResultFormat = Annotated[
     str, choice("Kind of the file with all runs.", FORMATS)]
 
 
-def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: DaskAddress = None,
+def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0,
                   format: ResultFormat = "csv", force: Force = False) -> None:
     """Run every policy of a study on every trace and seed; what is finished is kept.
 
@@ -398,7 +394,7 @@ def sweep_command(config: StudyFile, out: StudyOut, workers: Workers = 0, dask: 
         *problem_in(study, trace), study.policies, len(study.cells()),
         study.options.get("until", 1.0)) for trace in study.traces)
     with interpreted(is_small):
-        result = run_study(study, out, workers=workers_of(workers), dask=dask, shown=True,
+        result = run_study(study, out, workers=workers_of(workers), shown=True,
                            results=f"results.{format}")
     write_frame(compare(result.frame), out / "means.csv",
                 {"cells": study.cells(), "depends_on": study.depends_on()})

@@ -150,8 +150,8 @@ def run_cell(study: Study, trace: str, policy: str, seed: int) -> pd.DataFrame:
     return on_grid(run.curve, study.step, options.get("until") or 1.0)
 
 
-def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None = None,
-              shown: bool = False, results: str = "results.csv") -> Sweep:
+def run_study(study: Study, folder: Path, *, workers: int = 1, shown: bool = False,
+              results: str = "results.csv") -> Sweep:
     """Compute what is missing of a study.
 
     Parameters
@@ -159,7 +159,6 @@ def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None 
     study : which runs
     folder : keeps finished runs, and the frame of all in the end
     workers : processes on this machine
-    dask : address of a Dask scheduler, whose workers must find the files under the same paths
     shown : whether there is a bar
     results : name of the file with all runs, .csv or .parquet
 
@@ -168,7 +167,7 @@ def run_study(study: Study, folder: Path, *, workers: int = 1, dask: str | None 
     SweepError : a run failed, or a file has changed; finished runs are kept
     """
     return sweep(partial(run_cell, study), study.cells(), folder, depends_on=study.depends_on(),
-                 workers=workers, dask=dask, shown="runs" if shown else "", results=results)
+                 workers=workers, shown="runs" if shown else "", results=results)
 
 
 MOST_SEEDS = 100_000

@@ -317,12 +317,6 @@ def test_a_wrong_study_leaves_nothing(text, words, files, capsys):
     assert words in said.err and len(said.err.splitlines()) == 1 and said.out == "" and not Path("out").exists()
 
 
-def test_a_study_needs_a_scheduler_that_answers(files, capsys):
-    Path("study.toml").write_text(STUDY)
-    assert call("sweep", "study.toml", "--out", "out", "--dask", "nonsense") == 2
-    assert "nonsense" in capsys.readouterr().err
-
-
 def test_a_killed_study_goes_on_and_ends_the_same(files, capsys):
     Path("study.toml").write_text(STUDY.replace('"0-2"', '"0-24"'))
     arguments = ["sweep", "study.toml", "--workers", "1", "--out"]
