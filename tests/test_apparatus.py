@@ -1,19 +1,15 @@
 """What other pages are looked up by: symbols, words, theorems, figures, changes, citation, and the book as one PDF."""
 import importlib.util
 import json
-import os
 import re
-import shutil
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-HTML = Path(os.environ.get("BOOK_HTML", ROOT / "_build" / "html")).resolve()
-built = pytest.mark.skipif(
-    not (HTML / "symbols.html").exists(), reason=f"no built book in {HTML.name}: run `make html`")
+from tests.book import CHAPTERS, HTML, PAGES, ROOT, article, built, charts_of, page
+from tests.browser import needs_browser
 
 # by the first chapter of a part: one symbol, one meaning, under two names in the code
 SAME = {
@@ -124,8 +120,7 @@ def test_a_statement_without_proof_says_so(apparatus, tmp_path):
 
 def test_every_chart_is_listed_with_what_it_is_drawn_from(apparatus):
     rows = [apparatus.split(line) for line in apparatus.figures_page(ROOT)[2:] if line]
-    charts = sum("vegalite" in kind for notebook in apparatus.chapters(ROOT) for cell in apparatus.cells(notebook)
-                 for output in cell.get("outputs", []) for kind in output.get("data", {}))
+    charts = sum(len(charts_of(chapter)) for chapter in CHAPTERS)
     assert charts > 150 and len(rows) >= charts
     assert [row for row in rows if len(row) != 3 or row[1] in ("", "chart") or not row[2]] == []
     drawn = {row[1]: row[2] for row in rows}
@@ -158,29 +153,25 @@ def test_without_history_there_is_a_version_and_no_date(apparatus, tmp_path):
 
 @built
 def test_every_page_says_version_and_how_to_cite():
-    pages = [page for page in HTML.rglob("*.html") if "_static" not in page.parts and "_modules" not in page.parts]
-    assert len(pages) > 80
-    assert [page.name for page in pages if 'class="book-stamp">Version ' not in page.read_text(encoding="utf-8")] == []
+    names = [name for name in PAGES if not name.startswith("_modules")]
+    assert len(names) > 80
+    assert [name for name in names if 'class="book-stamp">Version ' not in page(name)] == []
 
 
 @built
 def test_the_pages_have_nothing_left_to_fill_in():
     for name in ("symbols", "theorems", "licences", "cite", "changes"):
-        text = (HTML / f"{name}.html").read_text(encoding="utf-8").split("<article")[1].split("</article>")[0]
+        text = article(f"{name}.html")
         assert "<!-- " not in text and "{doc}" not in text and "{prf:ref}" not in text
         assert len(text) > 2000
 
 
 # --- the book on paper
 
-printing = pytest.mark.skipif(
-    not (shutil.which("chromium") or shutil.which("google-chrome")) or not shutil.which("chromedriver")
-    or not importlib.util.find_spec("pypdf"), reason="chromium, chromedriver or pypdf is not installed")
-
-
 @built
-@printing
+@needs_browser
 def test_two_chapters_become_one_pdf(apparatus, tmp_path, monkeypatch):
+    pytest.importorskip("pypdf")
     from pypdf import PdfReader
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     make_pdf = importlib.import_module("make_pdf")

@@ -1,21 +1,18 @@
 """Every link of the built book that stays inside it: the page is there, and the place on it."""
-import os
 import re
 from functools import cache
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pytest
+from tests.book import HTML, PAGES, built, page
 
-HTML = Path(os.environ.get("BOOK_HTML", Path(__file__).parents[1] / "_build" / "html")).resolve()
 INERT = re.compile(r"<script\b[^>]*>.*?</script>|<!--.*?-->", re.S)
 UNRESOLVED = re.compile(r'(?<!">)<code class="xref [^"]*"[^>]*>(.*?)</code>', re.S)      # no link around it
 TAG = re.compile(r"<[a-zA-Z][^>]*>")
 GIVEN = re.compile(r'\s(href|src|poster|srcset|id|name)="([^"]*)"')
 
-pytestmark = pytest.mark.skipif(not (HTML / "index.html").exists(),
-                                reason=f"no built book in {HTML.name}: run `make html`")
+pytestmark = built
 
 
 @cache
@@ -55,9 +52,8 @@ def test_every_link_inside_the_book_leads_somewhere():
 
 
 def test_every_name_that_is_to_be_a_link_is_one():
-    pages = [*HTML.glob("*.html"), *HTML.glob("nbs/*.html"), *HTML.glob("api/*.html")]
-    assert [(page.name, found) for page in pages
-            for found in UNRESOLVED.findall(page.read_text(encoding="utf-8"))] == []
+    assert [(name, found) for name in PAGES if not name.startswith("_modules")
+            for found in UNRESOLVED.findall(page(name))] == []
 
 
 def test_broken_links_would_be_found(tmp_path):

@@ -1,31 +1,27 @@
 """Every page of the built book in a browser: no error, no request to the outside, charts and mathematics drawn."""
-import functools
-import http.server
-import json
 import os
 import re
-import shutil
 import sys
-import threading
-import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
+
+from tests.book import HTML, PAGES, built, page
+from tests.browser import (
+    NARROW_PHONE,
+    PHONE,
+    REFITTED,
+    complaints,
+    needs_browser,
+    requests,
+    resize,
+    wait,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tools import check_access  # noqa: E402
 from tools.check_access import MODES, REACHED, SLOW, axe, grave_violations  # noqa: E402
 
-HTML = Path(os.environ.get("BOOK_HTML", Path(__file__).parents[1] / "_build" / "html")).resolve()
-EVERY = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html") if "_static" not in p.parts)
-LISTINGS = [page for page in EVERY if page.startswith("_modules")]     # of one template: every twelfth is seen
-PAGES = sorted({*EVERY} - {*LISTINGS} | {*LISTINGS[::12]})
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync --disable-dev-shm-usage --no-proxy-server --window-size=1280,1000""".split()
-LOOPBACK = "127.0.0.1"
 SETTLED = """const charts = [...document.querySelectorAll('.vega-chart')];
 const math = [...document.querySelectorAll('.math')].filter((m) => m.offsetParent);
 return document.readyState === 'complete' && charts.every((c) => c.dataset.drawn)
@@ -66,7 +62,6 @@ for (const mode of ['light', 'dark']) {
     }
 }
 return bad;"""
-PHONE, NARROW_PHONE = 390, 360
 NARROW = """const bad = [], scrollable = (e) => /auto|scroll/.test(getComputedStyle(e).overflowX);
 const scrolls = (e) => e && (scrollable(e) || scrolls(e.parentElement));
 const wide = document.documentElement.scrollWidth - window.innerWidth;
@@ -94,70 +89,21 @@ for (const p of document.querySelectorAll('.bd-article :is(p, li, dd)')) {
     if (each > 90) long.push(`${each} characters a line: ${p.textContent.slice(0, 40)}`);
 }
 return long;"""
-REFITTED = """return [...document.querySelectorAll('.vega-chart')].every((c) => c.dataset.room == c.clientWidth);"""
+# what scripts draw is seen on every page, of pages of text alone every third, of listings every twelfth
+TEXTS = [name for name in PAGES if not re.search(r'class="vega-chart"|class="math |data-widget="', page(name))]
+LISTINGS = [name for name in TEXTS if name.startswith("_modules")]
+SEEN = PAGES if os.environ.get("ALL_PAGES") else sorted(
+    {*PAGES} - {*TEXTS} | {*TEXTS[::3]} - {*LISTINGS} | {*LISTINGS[::12]})
 
-pytestmark = [
-    pytest.mark.skipif(not PAGES, reason=f"no built book in {HTML.name}: run `make html`"),
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed"),
-]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
+pytestmark = [built, needs_browser]
 
 
-@pytest.fixture(scope="module")
-def site():
-    """Address of the book on a local server."""
-    with http.server.ThreadingHTTPServer((LOOPBACK, 0), functools.partial(Quiet, directory=str(HTML))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{LOOPBACK}:{server.server_port}/"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """One headless browser that logs its console and its requests."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    driver.set_script_timeout(600)                                 # axe
-    driver.get("about:blank")                                      # the start page of the browser is not ours
-    yield driver
-    driver.quit()
-
-
-def outside(url: str) -> bool:
-    """Whether a request leaves this machine."""
-    parts = urlsplit(url)
-    return parts.scheme not in ("data", "blob", "file", "about") and parts.hostname != LOOPBACK
-
-
-def requests(driver) -> list[str]:
-    """Addresses requested since the last call."""
-    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-
-
-def wait(driver, script: str, patience: float = 120.0) -> None:
-    """Wait until a script says true, or patience ends."""
-    deadline = time.monotonic() + patience
-    while not driver.execute_script(script) and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def problems(driver, url: str, patience: float = 120.0) -> list[str]:
+def problems(driver, url: str, patience_s: float = 120.0) -> list[str]:
     """Open a page and list all that is wrong with it."""
     driver.get_log("browser"), requests(driver)                    # forget the page before
     driver.get(url)
-    wait(driver, SETTLED, patience)
-    found = [f"console: {e['message']}" for e in driver.get_log("browser") if e["level"] == "SEVERE"]
-    found += [f"request to the outside: {u}" for u in requests(driver) if outside(u)]
+    wait(driver, SETTLED, patience_s)
+    found = complaints(driver)
     found += driver.execute_script("""const bad = [];
         const drawn = (c) => c.dataset.drawn === 'live' && c.querySelector('svg, canvas');
         for (const c of document.querySelectorAll('.vega-chart'))
@@ -165,8 +111,6 @@ def problems(driver, url: str, patience: float = 120.0) -> list[str]:
         for (const m of document.querySelectorAll('.math'))
             if (m.offsetParent && !m.querySelector('mjx-container')) bad.push('not typeset: ' + m.textContent);
         for (const e of document.querySelectorAll('mjx-merror')) bad.push('mathematics: ' + e.textContent);
-        for (const e of document.querySelectorAll('div.cell_input pre'))
-            if (/^#\\|/m.test(e.textContent)) bad.push('directive: ' + e.textContent.slice(0, 60));
         for (const i of document.images) if (i.complete && !i.naturalWidth) bad.push('no image: ' + i.src);
         const wide = document.documentElement.scrollWidth - window.innerWidth;
         if (wide > 0) bad.push('page is ' + wide + ' px too wide');
@@ -175,35 +119,31 @@ def problems(driver, url: str, patience: float = 120.0) -> list[str]:
     return found + (["[object Object] on the page"] if "[object Object]" in text else [])
 
 
-def on_a_phone(driver, patience: float = 120.0, theme: str = "") -> list[str]:
+def on_a_phone(driver, patience_s: float = 120.0, theme: str = "") -> list[str]:
     """List what is wrong with the open page when the window is as wide as a phone; with axe, if a theme is named."""
-    size = {"width": PHONE, "height": 844, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    wait(driver, REFITTED, patience)
+    resize(driver, PHONE)
+    wait(driver, REFITTED, patience_s)
     found = driver.execute_script(SMALL) + driver.execute_script(NARROW)
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "width": NARROW_PHONE})
+    resize(driver, NARROW_PHONE)
     found += driver.execute_script(NARROW)
     return found + (grave_violations(driver, "phone", theme, SLOW) if theme else [])
 
 
-def leave(driver) -> None:
-    """Leave a page, and then the width of a phone: the other way round, its charts would be drawn for the desktop."""
-    driver.get("about:blank")
-    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_page(browser, site, page):
-    found = problems(browser, site + page)
-    number = PAGES.index(page)         # every second page on a phone, every eighth asked by axe; all: `make access`
-    if not page.startswith("_modules") and (number % 2 == 0 or os.environ.get("ALL_PAGES")):
+@pytest.mark.parametrize("name", SEEN)
+def test_page(browser, site, name):
+    found = problems(browser, site + name)
+    number = SEEN.index(name)         # every second page on a phone, every eighth asked by axe; all: `make access`
+    if not name.startswith("_modules") and (number % 2 == 0 or os.environ.get("ALL_PAGES")):
         window, theme = MODES[number // 8 % 4] if axe() and number % 8 == 0 else ("", "")
         found += browser.execute_script(MEASURE) + browser.execute_script(CONTRAST)
         found += on_a_phone(browser, theme=theme if window == "phone" else "")
         if window == "desktop":
             found += grave_violations(browser, window, theme, SLOW)
-        leave(browser)
     assert found == []
+
+
+def test_no_page_shows_a_directive_of_a_notebook():
+    assert [name for name in PAGES if name.startswith("nbs/") and 'class="c1">#|' in page(name)] == []
 
 
 @pytest.mark.skipif(not axe(), reason="axe is not installed: run `make setup`")
@@ -229,13 +169,9 @@ return [[...document.querySelectorAll('form.bd-search input')].filter((f) => f.o
 
 @pytest.mark.parametrize("width", [1280, PHONE])
 def test_the_icon_of_the_search_field_covers_no_letter(browser, site, width):
-    device = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
-    try:
-        browser.get(f"{site}search.html")
-        num_fields, hidden = browser.execute_script(HIDDEN_LETTERS)
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    resize(browser, width, is_phone=width == PHONE)
+    browser.get(f"{site}search.html")
+    num_fields, hidden = browser.execute_script(HIDDEN_LETTERS)
     assert num_fields > 0 and hidden == []
 
 
@@ -273,7 +209,7 @@ UNVISITED = """return [...document.querySelectorAll('a[href], button, input, sel
 IN_WIDGET = "return !!document.activeElement.closest('.widget')"
 WIDGETS = {"index.html", "nbs/25_policies.html", "nbs/33_greedy.html", "nbs/41_hadar_primal_dual.html",
            "nbs/53_refine.html"}
-STILL = "document.head.insertAdjacentHTML('beforeend', '<style>* { transition: none !important }</style>')"
+NO_TRANSITION = "document.head.insertAdjacentHTML('beforeend', '<style>* { transition: none !important }</style>')"
 JUMPS = "return [...document.querySelectorAll('[tabindex]')].filter((e) => e.tabIndex > 0).length"
 
 
@@ -282,8 +218,8 @@ def press(driver, *keys: str) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
     for key in keys:
-        *held, last = [getattr(Keys, name, name) for name in key.split("+")]
         chain = ActionChains(driver)
+        *held, last = [getattr(Keys, name, name) for name in key.split("+")]
         for name in held:
             chain.key_down(name)
         chain.send_keys(last)
@@ -295,12 +231,11 @@ def press(driver, *keys: str) -> None:
 VISITED = [("nbs/22_fgd.html", 1280), ("nbs/61_fleet_reading.html", NARROW_PHONE), ("cite.html", 1280)]
 
 
-@pytest.mark.parametrize(("page", "width"), VISITED)
-def test_the_keyboard_reaches_everything_and_one_sees_where_it_is(browser, site, page, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    assert problems(browser, site + page) == []
-    browser.execute_script(STILL)
+@pytest.mark.parametrize(("name", "width"), VISITED)
+def test_the_keyboard_reaches_everything_and_one_sees_where_it_is(browser, site, name, width):
+    resize(browser, width)
+    assert problems(browser, site + name) == []
+    browser.execute_script(NO_TRANSITION)
     wait(browser, REACHED)                                         # the theme and the book look for boxes that scroll
     seen: list = []
     while len(seen) < 400:
@@ -309,7 +244,6 @@ def test_the_keyboard_reaches_everything_and_one_sees_where_it_is(browser, site,
             break
         seen.append(now)
     unvisited = browser.execute_script(UNVISITED)
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert seen[0][0] == "A: Skip to main content" and 30 < len(seen) < 400
     assert [name for name, marked, shown in seen if not (marked and shown)] == []
     assert unvisited == []
@@ -325,8 +259,7 @@ def test_skip_link_search_and_sidebar_work_by_keyboard(browser, site):
     assert browser.execute_script(is_open.format("pst-search-dialog"))
     press(browser, "ESCAPE")
     assert not browser.execute_script(is_open.format("pst-search-dialog"))
-    size = {"width": PHONE, "height": 844, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    resize(browser, PHONE)
     for side in ("primary", "secondary"):
         panel = f"pst-{side}-sidebar-modal"
         browser.execute_script(f"document.querySelector('.{side}-toggle').focus()")
@@ -336,15 +269,14 @@ def test_skip_link_search_and_sidebar_work_by_keyboard(browser, site):
         press(browser, "ESCAPE")
         wait(browser, is_open.format(panel).replace("return ", "return !"))
         assert not browser.execute_script(is_open.format(panel))
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     press(browser, "CONTROL+k", "power", "ENTER")
     wait(browser, "return location.pathname.endsWith('search.html')")
     assert browser.current_url.endswith("search.html?q=power")
 
 
-@pytest.mark.parametrize("page", sorted(WIDGETS))
-def test_a_widget_is_used_by_keyboard_alone(browser, site, page):
-    assert problems(browser, site + page) == []
+@pytest.mark.parametrize("name", sorted(WIDGETS))
+def test_a_widget_is_used_by_keyboard_alone(browser, site, name):
+    assert problems(browser, site + name) == []
     wait(browser, "return [...document.querySelectorAll('.widget[data-widget]')].every((w) => w.dataset.state)")
     state = "return [...document.querySelectorAll('.widget')].map((w) => w.innerHTML).join()"
     control = "[...document.querySelectorAll('.widget :is(input, select, button)')]"
@@ -361,32 +293,25 @@ def test_a_widget_is_used_by_keyboard_alone(browser, site, page):
         changed.append(browser.execute_script(state) != before)
         assert browser.execute_script(IN_WIDGET), f"the focus was lost after control {place}"
     assert sum(changed) >= 0.7 * len(names)
-    assert WIDGETS == {p for p in PAGES if 'data-widget="' in (HTML / p).read_text(encoding="utf-8")}
+    assert WIDGETS == {name for name in PAGES if 'data-widget="' in page(name)}
 
 
 def test_pages_open_from_a_folder(browser):
-    charts = [p for p in PAGES if 'class="vega-chart"' in (HTML / p).read_text(encoding="utf-8")]
-    for page in ["index.html", *charts[:1]]:
-        assert problems(browser, (HTML / page).as_uri()) == []
+    for name in ("index.html", next(name for name in PAGES if 'class="vega-chart"' in page(name))):
+        assert problems(browser, (HTML / name).as_uri()) == []
 
 
-def test_faults_would_be_found(browser, site, tmp_path):
+def test_faults_would_be_found(browser, tmp_path):
     """The same checks on a page broken on purpose."""
-    index = (HTML / "index.html").read_text(encoding="utf-8")
+    chart = '<div class="vega-chart" data-drawn="{}" aria-label="{}"><svg viewBox="0 0 800 9" width="{}"></svg></div>'
     bad = ('<script src="https://cdn.example.org/x.js"></script><script>throw new Error("boom")</script>'
-           '<div class="vega-chart" data-drawn="failed"></div><span class="math">\\\\(x\\\\)</span>'
-           '<div class="cell_input"><pre>#| export</pre></div><div style="width:3000px">[object Object]</div>')
-    page = tmp_path / "bad.html"
-    page.write_text(re.sub("</body>", bad + "</body>", index), encoding="utf-8")
-    found = "\n".join(problems(browser, page.as_uri(), patience=0.5))
-    for fault in ("cdn.example.org", "boom", "chart not drawn", "not typeset", "directive", "too wide", "[object"):
-        assert fault in found
-    chart = '<div class="vega-chart" data-drawn="live" aria-label="{}"><svg viewBox="0 0 800 9" width="{}"></svg></div>'
-    bad = ('<p style="color:#888">pale</p>' + chart.format("wide", 800) + chart.format("tiny", 200)
-           + '<mjx-container style="display:block; width:600px; overflow:visible">x</mjx-container>')
-    page.write_text(re.sub("</body>", bad + "</body>", index), encoding="utf-8")
-    problems(browser, page.as_uri(), patience=0.5)
-    found = "\n".join(on_a_phone(browser, patience=0.5) + browser.execute_script(CONTRAST))
-    leave(browser)
-    for fault in ("cut off: x", "chart is cut off: wide", "too small to read: tiny", "light: contrast 3.", "too wide"):
+           '<span class="math">\\\\(x\\\\)</span><div style="width:3000px">[object Object]</div>'
+           '<p style="color:#888">pale</p><mjx-container style="display:block; width:600px; overflow:visible">x'
+           '</mjx-container>' + chart.format("failed", "wide", 800) + chart.format("live", "tiny", 200))
+    broken = tmp_path / "bad.html"
+    broken.write_text(page("index.html").replace("</body>", bad + "</body>"), encoding="utf-8")
+    found = "\n".join(problems(browser, broken.as_uri(), patience_s=0.5) + on_a_phone(browser, patience_s=0.5)
+                      + browser.execute_script(CONTRAST))
+    for fault in ("cdn.example.org", "boom", "chart not drawn", "not typeset", "too wide", "[object", "cut off: x",
+                  "chart is cut off: wide", "too small to read: tiny", "light: contrast 3."):
         assert fault in found

@@ -1,15 +1,11 @@
 """Tables of claims: one vocabulary of statuses, in every chapter, in chapter 00 and in CONTRIBUTING."""
-import json
 import re
-from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from studies.reproduction import STATUSES
+from tests.book import CHAPTERS, ROOT, cells, text_of
 
-ROOT = Path(__file__).parents[1]
-CHAPTERS = sorted((ROOT / "nbs").glob("[0-9]*.ipynb"))
 CELL = re.compile(r"(?<!\\)\|")
 
 
@@ -37,35 +33,33 @@ def frame_statuses(html):
                 yield values[from_the_end]
 
 
-def statuses(path):
+def statuses(chapter):
     """Yield each status that a chapter prints, in text, in a rendered table or in a frame."""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+    for cell in cells(chapter):
         if cell["cell_type"] == "markdown":
-            yield from markdown_statuses("".join(cell["source"]))
+            yield from markdown_statuses(cell["source"])
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             yield from markdown_statuses("".join(data.get("text/markdown", "")))
             yield from frame_statuses("".join(data.get("text/html", "")))
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
-def test_every_status_of_a_chapter_is_in_the_vocabulary(path):
-    assert [status for status in statuses(path) if status not in STATUSES] == []
+def test_every_status_of_a_chapter_is_in_the_vocabulary():
+    found = [(chapter.stem, status) for chapter in CHAPTERS for status in statuses(chapter)]
+    assert len(found) > 250 and [(name, status) for name, status in found if status not in STATUSES] == []
 
 
-def test_other_words_would_be_found():
+def test_statuses_are_read_from_text_and_from_frames():
     table = "| claim | status | why |\n|---|---|---|\n| it is so | mostly | |\n| a \\| b | holds | |"
     assert list(markdown_statuses(f"text\n\n{table}\n\nmore\n")) == ["mostly", "holds"]
     assert list(markdown_statuses("| node | why |\n|---|---|\n| a | b |")) == []
     frame = pd.DataFrame({"claim": ["it is so"], "status": ["mostly"], "why": [""]})
     assert list(frame_statuses(frame.to_html())) == ["mostly"]
-    assert sum(len(list(statuses(path))) for path in CHAPTERS) > 250
 
 
 def test_chapter_00_and_contributing_name_the_same_words():
-    cells = json.loads((ROOT / "nbs/00_notation.ipynb").read_text(encoding="utf-8"))["cells"]
-    text = "".join(line for cell in cells for line in cell["source"])
-    assert dict(re.findall(r"^\| \*([a-z ]+)\* \| ([^|]*) \|$", text, re.M)) == STATUSES
+    words = text_of(CHAPTERS[0], "markdown")
+    assert dict(re.findall(r"^\| \*([a-z ]+)\* \| ([^|]*) \|$", words, re.M)) == STATUSES
     rule = " ".join((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split())
     named = rule.partition("one of `STATUSES`")[2].partition("What else")[0]
     assert [word for word in STATUSES if not re.search(rf"\b{word}\b", named)] == []

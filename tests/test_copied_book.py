@@ -1,6 +1,5 @@
 """The book that `sched-lab book` copies is whole, and runs where only the package with [all,lab] is installed."""
 import configparser
-import json
 import re
 import shlex
 import sys
@@ -11,9 +10,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from sched_lab.cli import BOOK_MARK
+from tests.book import ROOT, text_of
 from tests.command_line import call
 
-ROOT = Path(__file__).parents[1]
 IMPORT = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
 
 
@@ -64,17 +63,11 @@ def importable() -> set[str]:
     return {*sys.stdlib_module_names, "sched_lab", "studies"} | of_packages
 
 
-def code_of(chapter: Path) -> str:
-    """All cells of code of a chapter."""
-    cells = json.loads(chapter.read_text(encoding="utf-8"))["cells"]
-    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-
-
 def test_no_chapter_asks_for_the_strict_device():
-    assert [path.stem for path in ROOT.glob("nbs/*.ipynb") if '"strict"' in code_of(path)] == []
+    assert [path.stem for path in ROOT.glob("nbs/*.ipynb") if '"strict"' in text_of(path, "code")] == []
 
 
 def test_chapters_import_what_the_extras_all_and_lab_bring():
     known = importable()
-    strange = {path.stem: set(IMPORT.findall(code_of(path))) - known for path in ROOT.glob("nbs/*.ipynb")}
+    strange = {path.stem: set(IMPORT.findall(text_of(path, "code"))) - known for path in ROOT.glob("nbs/*.ipynb")}
     assert len(strange) > 50 and {name: modules for name, modules in strange.items() if modules} == {}

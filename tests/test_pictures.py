@@ -1,13 +1,12 @@
 """The pictures of ideas: drawn from the examples of chapters, legible on a phone, described, and shown once."""
 import importlib
-import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.book import CHAPTERS, ROOT, text_of
+
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "figures").glob("*.svg")
          if ' class="picture" ' in path.read_text(encoding="utf-8")[:200]}
 SHOWN = re.compile(r"!\[(.*?)\]\(\.\./figures/([\w-]+)\.svg\)")
@@ -20,17 +19,8 @@ NUMBERS = {"choose": ("34", "75", "109"), "scraps": ("6800", "8050"), "prices": 
 
 def shown() -> list[tuple[str, str, str]]:
     """Return chapter, alternative text and name of each picture that a chapter shows."""
-    found = []
-    for path in (ROOT / "nbs").glob("*.ipynb"):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        found += [(path.stem, alt, name) for alt, name in SHOWN.findall(text)]
-    return found
-
-
-def text_of(stem: str) -> str:
-    """Return text and outputs of a chapter."""
-    return (ROOT / "nbs" / f"{stem}.ipynb").read_text(encoding="utf-8").replace("\\n", "\n")
+    return [(chapter.stem, alt, name) for chapter in CHAPTERS
+            for alt, name in SHOWN.findall(text_of(chapter, "markdown"))]
 
 
 @pytest.fixture(scope="module")
@@ -88,5 +78,5 @@ def test_text_stands_out_from_every_ground(palette, monkeypatch):
 @pytest.mark.parametrize("name", sorted(NUMBERS))
 def test_numbers_are_those_of_the_chapter(name):
     (chapter,) = [stem for stem, _, shown_name in shown() if shown_name == name]
-    text = text_of(chapter)
+    text = (ROOT / "nbs" / f"{chapter}.ipynb").read_text(encoding="utf-8")    # with its outputs
     assert [number for number in NUMBERS[name] if number not in text or number not in FILES[name]] == []

@@ -100,7 +100,7 @@ def embedded(page):
 # --- names are data
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8)
 @given(st.lists(NAMES, min_size=1, max_size=4), st.lists(NAMES, min_size=4, max_size=4), NAMES)
 def test_hostile_names_stay_data(tmp_path_factory, lanes, labels, title):
     folder = tmp_path_factory.mktemp("charts")
@@ -115,7 +115,7 @@ def test_hostile_names_stay_data(tmp_path_factory, lanes, labels, title):
     assert page.count("<script") == page.count("</script>") == 3 and "<!--" not in page[page.index("</head>"):]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 @given(st.recursive(NAMES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3)))
 def test_script_json(value):
     text = script_json(value)
@@ -135,15 +135,9 @@ def test_no_name_is_part_of_an_expression():
         assert not [text for text in programs if "ZQ" in text]
 
 
-def test_programs_would_be_found():
-    axis = alt.Axis(labelExpr="['ZQ'][floor(datum.value)]")
-    chart = alt.Chart(pd.DataFrame({"a": [1]})).mark_point().encode(alt.X("a:Q", axis=axis))
-    assert program_texts(chart.to_dict()) == ["['ZQ'][floor(datum.value)]"]
-
-
-@pytest.mark.parametrize("name", ["a.b", "a[0]", "it's", 'a "b"', "a\\b", "pwr-fgd:0.1", "<x>"])
-def test_column_names_are_no_paths(name):
+def test_column_names_are_no_paths():
     """A chart with odd column names draws what the same chart with plain names draws."""
+    name = "a.b[0] it's \"b\" a\\b pwr-fgd:0.1 <x>"
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": np.arange(6.0), "y": rng.random(6), "c": list("ababab"), "d": list("vvvwww")})
     odd = frame.rename(columns={column: name + column for column in "xycd"})
@@ -159,6 +153,7 @@ def test_column_names_are_no_paths(name):
     assert re.findall(r'\bd="(M[^"]*)"', svgs[0]) == re.findall(r'\bd="(M[^"]*)"', svgs[1])
 
 
+@pytest.fixture(scope="module")
 def extension():
     """Load the reader that the book has for its notebooks."""
     location = importlib.util.spec_from_file_location("nbdev_book", EXTENSION)
@@ -167,22 +162,23 @@ def extension():
     return module
 
 
-@given(NAMES, st.dictionaries(NAMES, NAMES, max_size=3))
-def test_the_books_pages_hold_names_as_data(title, row):
+@settings(max_examples=40)
+@given(title=NAMES, row=st.dictionaries(NAMES, NAMES, max_size=3))
+def test_the_books_pages_hold_names_as_data(extension, title, row):
     """The same rule where the book puts a stored chart into a page."""
-    block = extension().vega_block({"title": title, "data": row}, None)
+    block = extension.vega_block({"title": title, "data": row}, None)
     assert block.count("<script") == block.count("</script") == 1 and "<!--" not in block
     assert json.loads(re.search(r'class="vega-spec">(.*?)</script', block, re.S)[1]) == {"title": title, "data": row}
 
 
-def test_a_helper_is_open_where_its_page_speaks_of_it():
+def test_a_helper_is_open_where_its_page_speaks_of_it(extension):
     cells = ["Every format is asked (`asked_first`).", "#| exporti\ndef asked_first():\n    return 1",
              "#| exporti\nBEFORE, AFTER = 0, 1\nWORDS: dict[str, int] = {}", "#| exporti\ndef checked():\n    return 2",
              "#| export\ndef public():\n    return helper()", "#| exporti\nclass Helper: ...\n\n\ndef helper(): ...",
              "assert checked() == 2", "#| hide\nprint(WORDS)"]
     make = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
     notebook = nbformat.v4.new_notebook(cells=[make[number == 0](text) for number, text in enumerate(cells)])
-    page = extension().read_nb(nbformat.writes(notebook)).cells
+    page = extension.read_nb(nbformat.writes(notebook)).cells
     tags = {cell.source.splitlines()[0]: cell.metadata.tags for cell in page if cell.cell_type == "code"}
     assert tags == {"def asked_first():": [], "BEFORE, AFTER = 0, 1": ["hide-input"], "def checked():": [],
                     "def public():": [], "class Helper: ...": ["hide-input"], "assert checked() == 2": [],
@@ -195,9 +191,9 @@ def test_a_helper_is_open_where_its_page_speaks_of_it():
     ("import os\n\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import abc", True),
     ("import os\nos.name", False), ("if os:\n    import abc", False),
     ("%matplotlib inline\nimport os", False), ("", False)])
-def test_a_cell_that_only_imports_is_folded(source, is_folded):
+def test_a_cell_that_only_imports_is_folded(extension, source, is_folded):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("#| export\n" + source)])
-    cell = extension().read_nb(nbformat.writes(notebook)).cells[0]
+    cell = extension.read_nb(nbformat.writes(notebook)).cells[0]
     assert ("hide-input" in cell.metadata.tags) == is_folded
     assert cell.metadata.get("mystnb", {}).get("code_prompt_show") == ("Show imports" if is_folded else None)
 
@@ -291,7 +287,7 @@ def drawn(chart, path):
     return fills(save_svg(chart, path).read_text())
 
 
-@pytest.mark.parametrize("count", [5, 40, 400, 4000])
+@pytest.mark.parametrize("count", [40, 400])
 def test_back_to_back_jobs_fill_their_lane(tmp_path, count):
     """Rectangles of any width: no stroke, at most a pixel in four is left free, none is erased."""
     start = np.arange(count) * 10.0
@@ -305,7 +301,7 @@ def test_back_to_back_jobs_fill_their_lane(tmp_path, count):
     assert np.allclose(gaps, 1 if width >= 4 else 0, atol=0.15)
 
 
-@pytest.mark.parametrize("kinds", [["task"], ["task", "create"], ["destroy", "task"], ["create", "task", "destroy"]])
+@pytest.mark.parametrize("kinds", [["task"], ["create", "task", "destroy"]])
 def test_every_kind_has_its_legend_colour(tmp_path, kinds):
     """Also beside a chart with other kinds, with which it shares its legend."""
     frame = pd.DataFrame({"lane": range(len(kinds)), "num_lanes": 1, "start": 0.0, "end": 5.0, "label": "",

@@ -8,13 +8,10 @@ import pytest
 from sched_lab.andreas.instances import TOY
 from sched_lab.lab.frames import embedded
 from sched_lab.lab.pages import Page, Picture, write_page
-from tests import test_book_pages
+from tests.browser import PHONE, complaints, needs_browser, resize, wait
 from tests.command_line import call
-from tests.test_book_pages import BROWSER, DRIVER, PHONE, wait
 
-browser = test_book_pages.browser
-
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
+pytestmark = needs_browser
 RUN = "</script><script>document.title='ran'</script>"
 IMAGE = "<img src=x onerror=document.title='ran'>"
 NAMES = [RUN, IMAGE, "it's", 'a "b" \\', "<!--<script>", "${document.title='ran'}", "مهمة", "🙂 done"]
@@ -23,12 +20,12 @@ return marks.flatMap((m) => [m.tagName === 'text' ? m.textContent : '', m.getAtt
 IS_DRAWN = "return Boolean(document.querySelector('#chart canvas, #chart svg, svg'))"
 
 
-def open_file(browser, path, patience=120.0):
+def open_file(browser, path, patience_s=120.0):
     """Open a file, wait for its drawing, and list what went wrong."""
-    browser.get_log("browser")
+    complaints(browser)
     browser.get(Path(path).resolve().as_uri())
-    wait(browser, IS_DRAWN, patience)
-    wrong = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    wait(browser, IS_DRAWN, patience_s)
+    wrong = complaints(browser)
     wrong += [] if browser.execute_script(IS_DRAWN) else ["blank"]
     return wrong + (["a name ran"] if browser.title == "ran" else [])
 
@@ -115,7 +112,7 @@ def test_inflate_draws_nothing(tmp_path, monkeypatch):
 def test_a_script_that_runs_would_be_found(browser, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(f"<div id=chart></div><script>const a = '{RUN}'</script><svg></svg>", encoding="utf-8")
-    assert "a name ran" in open_file(browser, page, patience=5.0)
+    assert "a name ran" in open_file(browser, page, patience_s=1.0)
 
 
 WIDTHS = """const svg = document.querySelector('svg'), box = svg.closest('.box');
@@ -126,14 +123,10 @@ return [svg.getBoundingClientRect().width, box.clientWidth, box.scrollWidth];"""
 def test_a_chart_of_a_report_is_whole_on_a_phone_and_larger_when_it_is_touched(width, browser, tmp_path):
     drawing = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="90" viewBox="0 0 {width} 90"></svg>'
     write_page(Page("a page", ["an answer", Picture("a chart", drawing)]), tmp_path / "report.html")
-    device = {"width": PHONE, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", device)
-    try:
-        assert open_file(browser, tmp_path / "report.html") == []
-        drawn, box, scrolled = browser.execute_script(WIDTHS)
-        assert drawn <= box == scrolled
-        browser.execute_script("document.querySelector('.box:has(svg)').focus()")
-        drawn, box, scrolled = browser.execute_script(WIDTHS)
-        assert drawn > 1.4 * box and scrolled >= drawn
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    resize(browser, PHONE, is_phone=True)
+    assert open_file(browser, tmp_path / "report.html") == []
+    drawn, box, scrolled = browser.execute_script(WIDTHS)
+    assert drawn <= box == scrolled
+    browser.execute_script("document.querySelector('.box:has(svg)').focus()")
+    drawn, box, scrolled = browser.execute_script(WIDTHS)
+    assert drawn > 1.4 * box and scrolled >= drawn

@@ -131,7 +131,7 @@ def test_cut_is_far(kernels, model):
     gpu = {path.replace(".", "__"): field for path, field in fields.items()}
     rng = np.random.default_rng(53)
     moved = 0
-    for _ in range(40):
+    for _ in range(15):
         times_s = random_times_s(rng, mig.sizes)
         found = kernels("cut", times_s=times_s, **gpu)
         far_found = far(mig, times_s)
@@ -177,7 +177,7 @@ def test_queue_decides_as_andreas_does(kernels):
     instance = toy_instance()
     rng = np.random.default_rng(33)
     how = SearchOptions(max_iterations=200)
-    for _ in range(25):
+    for _ in range(10):
         due_s = rng.integers(0, 200, 5) * 60.0
         now_s = float(rng.choice([0, 600, 1800]))
         jobs = instance.jobs._replace(due_s=due_s)

@@ -16,11 +16,13 @@ from sched_lab.hadar.model import nothing_runs, toy_workload
 from sched_lab.hadar.primal_dual import NO_TOLL, serve
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
-from tests.test_book_pages import BROWSER, CONTRAST, DRIVER, HTML, browser, outside, requests, wait  # noqa: F401
+from tests.book import HTML, built
+from tests.browser import complaints, needs_browser, requests, resize, wait
+from tests.test_book_pages import CONTRAST
 from tests.test_touch import FOLDER
 from tools import widget_kernels
 
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium or chromedriver is not installed")
+pytestmark = needs_browser
 PAGE = """<!doctype html><html data-theme="light"><head><meta charset="utf-8"><title>w</title></head><body>
 <div class="widget" data-widget="{}">fallback</div><script src="{}"></script></body></html>"""
 READY = "return [...document.querySelectorAll('.widget[data-widget]')].every((w) => w.dataset.state)"
@@ -34,7 +36,7 @@ OFF = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput
 
 
 @pytest.fixture
-def show(browser, tmp_path):  # noqa: F811
+def show(browser, tmp_path):
     """Open a widget from a folder, without a network; complain of anything in the console."""
     def opened(name: str, loader: str = "loader.js"):
         page = tmp_path / "page.html"
@@ -48,18 +50,15 @@ def show(browser, tmp_path):  # noqa: F811
 
     yield opened
     browser.execute_cdp_cmd("Network.disable", {})
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def faults(driver) -> list[str]:
     """List what is wrong with a widget: errors, requests, missing names, contrast, width on a phone."""
-    found = [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
-    found += [url for url in requests(driver) if outside(url)]
+    found = complaints(driver)
     found += [f"no name: {html}" for html in driver.execute_script(UNNAMED)]
     found += driver.execute_script(CONTRAST)
     for width in (360, 1280):
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                               {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False})
+        resize(driver, width)
         if (too_wide := driver.execute_script(WIDE)) > 0:
             found.append(f"{too_wide} px too wide at {width}")
     return found
@@ -169,10 +168,10 @@ def test_queue_shows_what_every_policy_decides(show):
         assert rows[name][5:] == [f"{value:.3f} EUR" for value in values]
 
 
-@pytest.mark.skipif(not HTML.is_dir(), reason=f"no built book in {HTML.name}: run `make html`")
+@built
 @pytest.mark.parametrize(("page", "name"), [("25_policies", "place"), ("41_hadar_primal_dual", "prices"),
                                             ("33_greedy", "queue"), ("53_refine", "cut")])
-def test_chapters_have_their_widgets(browser, page, name):  # noqa: F811
+def test_chapters_have_their_widgets(browser, page, name):
     browser.get((HTML / "nbs" / f"{page}.html").as_uri())
     wait(browser, READY)
     states = """return [...document.querySelectorAll('.widget[data-widget]')].map(

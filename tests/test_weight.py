@@ -1,18 +1,14 @@
 """No page is heavy: what a browser fetches for it, compressed."""
-import os
 import re
 import sys
-from pathlib import Path
 
-import pytest
+from tests.book import HTML, ROOT, built
 
-ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "_ext")]
 from book_weight import THEME, bundled, lightened, postponed  # noqa: E402
 
 from tools.weigh_pages import weights  # noqa: E402
 
-HTML = Path(os.environ.get("BOOK_HTML", ROOT / "_build" / "html"))
 PAGE = """<html><head>
 <script defer src="_static/scripts/fontawesome.js?digest=1"></script>
 <script src="searchindex.js"></script>
@@ -21,7 +17,7 @@ PAGE = """<html><head>
 </head><body><section class="mathjax_ignore">{}</section></body></html>"""
 
 
-@pytest.mark.skipif(not (HTML / "index.html").exists(), reason="no built book in _build/html: run `make html`")
+@built
 def test_pages_are_light():
     """600 kB to begin with; 1.5 MB for a chapter. What a page names is there to be weighed."""
     kilobytes = {name: weight / 1000 for name, weight in weights(HTML).items()}

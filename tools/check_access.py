@@ -87,35 +87,28 @@ def grave_violations(driver: Any, window: str, theme: str, without: tuple[str, .
 
 def main() -> None:
     """Print what is wrong on each page, and a table of the rules."""
-    from selenium import webdriver
-
-    from tests import test_book_pages as book
+    from tests.browser import REFITTED, started, wait
+    from tests.test_book_pages import SETTLED
 
     html = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_build" / "html").resolve()
     pages = sys.argv[2:] or sorted(str(p.relative_to(html)) for p in html.rglob("*.html") if "_static" not in p.parts)
-    options = webdriver.ChromeOptions()
-    options.binary_location = book.BROWSER
-    for flag in book.FLAGS:
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=book.DRIVER))
-    driver.set_script_timeout(600)
     table: Counter[tuple[str, str]] = Counter()
     on: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for page in pages:
-        start = time.monotonic()
-        driver.get((html / page).as_uri())
-        for window, theme in MODES:
-            resize(driver, window)
-            book.wait(driver, f"{book.SETTLED.removesuffix(';')} && (() => {{ {book.REFITTED} }})()")
-            for rule, impact, places in violations(driver, window, theme):
-                table[impact, rule] += len(places)
-                on[impact, rule].add(page)
-                if impact in GRAVE:
-                    print(f"  {window} {theme}: {impact} {rule} {len(places)}: {places[0]}")
-        print(f"{time.monotonic() - start:6.1f} s  {page}", flush=True)
+    with started() as driver:
+        for page in pages:
+            start = time.monotonic()
+            driver.get((html / page).as_uri())
+            for window, theme in MODES:
+                resize(driver, window)
+                wait(driver, f"{SETTLED.removesuffix(';')} && (() => {{ {REFITTED} }})()")
+                for rule, impact, places in violations(driver, window, theme):
+                    table[impact, rule] += len(places)
+                    on[impact, rule].add(page)
+                    if impact in GRAVE:
+                        print(f"  {window} {theme}: {impact} {rule} {len(places)}: {places[0]}")
+            print(f"{time.monotonic() - start:6.1f} s  {page}", flush=True)
     for key, count in sorted(table.items()):
         print(f"{count:6d} on {len(on[key]):4d} pages  {' '.join(key)}")
-    driver.quit()
 
 
 if __name__ == "__main__":

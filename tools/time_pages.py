@@ -11,7 +11,6 @@ import functools
 import gzip
 import http.server
 import json
-import shutil
 import sys
 import threading
 import time
@@ -23,8 +22,6 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 LINE = {"offline": False, "latency": 150, "downloadThroughput": 1.6e6 / 8, "uploadThroughput": 0.75e6 / 8}
-FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
---disable-component-update --disable-sync --disable-dev-shm-usage --no-proxy-server --window-size=1280,1000""".split()
 WATCH = """window.seen = {largest: 0, shift: 0};
 new PerformanceObserver((list) => { for (const e of list.getEntries()) seen.largest = e.startTime; })
     .observe({type: 'largest-contentful-paint', buffered: true});
@@ -107,25 +104,16 @@ def paint(driver: Any, url: str) -> Paint:
 
 def main() -> None:
     """Print a line for each page."""
-    from selenium import webdriver
-
+    from tests.browser import started
     from tools.weigh_pages import weights
 
     html = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "_build" / "html").resolve()
     heavy = sorted(weights(html).items(), key=lambda pair: -pair[1])[:8]
-    options = webdriver.ChromeOptions()
-    options.binary_location = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    with served(html) as address:
+    with served(html) as address, started() as driver:
         for page in sys.argv[2:] or ["index.html", *(name for name, _ in heavy)]:
             seen = paint(driver, address + page)
             print(f"{seen.kilobytes:7.0f} kB  first {seen.first_s:5.2f} s  largest {seen.largest_s:5.2f} s  "
                   f"shift {seen.shift:.2f}  {page}", flush=True)
-    driver.quit()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -240,7 +240,8 @@ LARGEST_INPUT_MIB = 128  # a trace of a million tasks has about 50
 csv.field_size_limit(2**31 - 1)  # of a cell: that of its file is enough
 
 
-def _read_at_most(file: IO[bytes], largest_mib: int, path: str | Path, where: str = "") -> bytes:
+def _read_at_most(file: io.BufferedReader | gzip.GzipFile, largest_mib: int, path: str | Path,
+                  where: str = "") -> bytes:
     """All bytes of a file that has not too many; it may be a pipe, or one without end."""
     data = file.read(largest_mib * 2**20 + 1)
     if len(data) > largest_mib * 2**20:
