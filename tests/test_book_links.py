@@ -25,13 +25,20 @@ def parts_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(links), frozenset(unescape(value) for key, value in given if key in ("id", "name"))
 
 
+@cache
+def target_of(folder: Path, path: str) -> tuple[Path, bool]:
+    """Return the file that a link leads to from a folder, and whether it is there."""
+    target = (folder / unquote(path)).resolve()
+    return target, target.is_file()
+
+
 def fault(link: str, page: Path, root: Path) -> str:
     """Return what is wrong with a link of a page; "" if nothing is, or if it leaves the book."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return "" if parts.scheme in ("https", "mailto", "data") else f"{link}: neither inside nor https"
-    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-    if root not in target.parents or not target.is_file():
+    target, is_there = target_of(page.parent, parts.path) if parts.path else (page, True)
+    if not (is_there and target.is_relative_to(root)):
         return f"{link}: no such file"
     anchor = unquote(parts.fragment)
     if anchor and target.suffix == ".html" and anchor not in parts_of(target)[1]:

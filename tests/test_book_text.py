@@ -91,7 +91,7 @@ def test_the_readme_calls_chapters_as_the_book_does():
 
 @built
 def test_references_say_number_and_name():
-    assert sum(len(REFERENCE.findall(article(name))) for name in PAGES) > 500
+    assert sum(len(REFERENCE.findall(article(name))) for name in PAGES) > 300
     assert [wrong for name in PAGES for wrong in wrong_references(article(name))] == []
 
 

@@ -59,11 +59,6 @@ def test_a_chart_of_an_old_report_does_not_survive_new_tables(tmp_path: Path) ->
     assert tree(tmp_path) == ["summary.json", "words.csv"]
 
 
-def test_the_headline_of_an_answer_is_in_its_record(tmp_path: Path) -> None:
-    answer().write(tmp_path, greet(), headline="one word")
-    assert answer().in_folder(tmp_path)["headline"] == "one word"
-
-
 # --- whose folder it is ----------------------------------------------------------------------------------------------
 
 
