@@ -31,8 +31,8 @@ def test_a_report_is_written_whole_with_its_charts(tmp_path: Path) -> None:
     import altair as alt
 
     chart = alt.Chart(pd.DataFrame({"x": [1]})).mark_point().encode(x="x:Q")
-    a_report(**{"words.html": lambda: chart}).write(tmp_path / "out")
-    assert tree(tmp_path / "out") == ["summary.json", "words.csv", "words.html"]
+    a_report(**{"words.svg": lambda: chart}).write(tmp_path / "out")
+    assert tree(tmp_path / "out") == ["summary.json", "words.csv", "words.svg"]
     assert (tmp_path / "out/words.csv").read_bytes() == b"word\nhello\n"
     assert json.loads((tmp_path / "out/summary.json").read_text()) == {"word": "hello"}
 

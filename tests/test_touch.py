@@ -26,6 +26,7 @@ from sched_lab.far.refine import far
 from sched_lab.hadar.model import nothing_runs
 from sched_lab.hadar.primal_dual import NO_TOLL, Place, find_alloc, node_prices, serve
 from sched_lab.lab.frames import InputError, MissingPackage
+from sched_lab.lab.jit import interpreted
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
 from tools import widget_kernels
@@ -35,6 +36,15 @@ FOLDER = Path(os.environ.get("WIDGETS", ROOT / "_assets" / "widgets"))
 NODE = shutil.which("node")
 LINKER = importlib.util.find_spec("ziglang") or any(
     shutil.which(f"wasm-ld{version}") for version in ("", *(f"-{number}" for number in range(14, 31))))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_plain_python():
+    """Run the package's side in Python itself: to compile it would take longer than all else here."""
+    with interpreted(True):
+        yield
+
+
 needs_node = pytest.mark.skipif(not NODE, reason="node is not installed")
 
 

@@ -19,7 +19,7 @@ from sched_lab.online.policies import policy_of
 from tests.book import HTML, built
 from tests.browser import complaints, needs_browser, requests, resize, wait
 from tests.test_book_pages import CONTRAST
-from tests.test_touch import FOLDER
+from tests.test_touch import FOLDER, in_plain_python  # noqa: F401
 from tools import widget_kernels
 
 pytestmark = needs_browser

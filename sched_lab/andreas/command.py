@@ -74,7 +74,7 @@ Loss = Annotated[
                 "that is stopped or moved, or that of every job at every decision.", LOSSES)]
 TimeLimit = Annotated[float, option("Of exact search (s).", callback=within(0.001, 86400))]
 DayFolder = Annotated[
-    Path, folder_option("schedule.csv, summary.json, gantt.html and report.html")]
+    Path, folder_option("schedule.csv, summary.json, gantt.svg and report.html")]
 
 
 def check_options(files: set[str], told: Iterable[str]) -> None:
@@ -111,7 +111,7 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
 
     **schedule.csv** has job, node, gpu_type, gpus, start_s and end_s of every uninterrupted run;
     **summary.json** energy, penalties and total with a bound that no scheduler can beat, or, of one
-    decision, Eq. 1 and how far it is from the best; **gantt.html** shows the schedule,
+    decision, Eq. 1 and how far it is from the best; **gantt.svg** shows the schedule,
     and **report.html** says all of it to a person.
 
     Example: sched-lab andreas --instance jobs.json --policy local --simulate --out day

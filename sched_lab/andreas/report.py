@@ -163,7 +163,7 @@ class Report(PlainReport):
 
 
 TABLES = ("schedule.csv",)
-CHARTS = ("gantt.html",)
+CHARTS = ("gantt.svg",)
 
 
 def _as_carried_out(instance: Instance, policy: str, assignment: Assignment) -> Simulation:
@@ -268,5 +268,5 @@ def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = Fa
         frame, lanes = gantt_frame(done)
         return gantt_chart(frame, lanes, title=f"{policy}: {headline}", colours=JOB_COLOURS)
 
-    return Report(summary, {"schedule.csv": run_frame(done).round(9)}, {"gantt.html": draw},
+    return Report(summary, {"schedule.csv": run_frame(done).round(9)}, {"gantt.svg": draw},
                   headline, done)

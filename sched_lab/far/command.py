@@ -154,7 +154,7 @@ def far_command(times: Times, out: ScheduleFolder, gpu: GpuName = "A100", gpus: 
     **schedule.csv** has task, gpu, first_slice, size, start_s and end_s; **reconfigurations.csv**
     every creation and destruction of an instance; **summary.json** makespan_s, lower_bound_s (no
     schedule ends earlier), rho (over perfectly shared work) and optimum_s where it is known;
-    **gantt.html** and **gantt.svg** show the schedule, and **report.html** says all of it to a
+    **gantt.svg** shows the schedule, and **report.html** says all of it to a
     person. With real profiles **mig-parted.yaml** and **layout.sh** say how to cut, stage by stage.
 
     Example: sched-lab far --gpu A100 --times times.csv --policy far-plus --out schedule

@@ -63,7 +63,7 @@ def summary_of(mig: Mig, batch: Batch, policy: str, schedule: Schedule) -> dict[
 
 TABLES = ("schedule.csv", "reconfigurations.csv")
 LAYOUT = ("mig-parted.yaml", "layout.sh")
-CHARTS = ("gantt.html", "gantt.svg")
+CHARTS = ("gantt.svg",)
 
 
 def tasks_frame(batch: Batch, schedule: Schedule) -> pd.DataFrame:

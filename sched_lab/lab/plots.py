@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import colorsys
 import copy
-import html
 import json
 import os
 import re
@@ -608,12 +607,8 @@ def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
     with alt.theme.enable("sched_lab"), alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = _readable(chart.to_dict())
     _break_titles(spec)
+    spec["config"]["font"] = _SVG_FONT
     return spec
-
-
-def _drawable(spec: dict[str, Any]) -> dict[str, Any]:
-    """A specification with the font of a file."""
-    return {**spec, "config": {**spec["config"], "font": _SVG_FONT}}
 
 
 def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
@@ -630,42 +625,8 @@ def save_svg(chart: alt.TopLevelMixin, path: str | Path) -> Path:
     """
     import vl_convert
 
-    spec = _drawable(_specification(chart))
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=_vega_lite())
+    svg = vl_convert.vegalite_to_svg(_specification(chart), vl_version=_vega_lite())
     return write_bytes(svg.encode(), path)
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data: blob:;
- style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'">
-<script>{program}</script></head>
-<body><div id="chart" role="group" aria-label="{said}"></div>
-<script type="application/json" id="spec">{spec}</script>
-<script>
-const menu = {{export: true, source: false, compiled: false, editor: false}};
-const spec = JSON.parse(document.getElementById("spec").textContent);
-vegaEmbed("#chart", spec, {{actions: menu}}).catch((error) => {{
-  console.error(error);
-  document.body.append("The chart cannot be drawn: " + error.message);
-}});
-</script></body></html>
-"""
-
-
-def script_json(value: Any) -> str:
-    """JSON that may stand in a `script` element: no tag or comment can begin in it."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _chart_page(spec: dict[str, Any], program: str) -> bytes:
-    """A page with a chart and the program that draws it."""
-    title = spec.get("title") or "chart"
-    words = title.get("text", "chart") if isinstance(title, dict) else title
-    name = html.escape(" ".join(words) if isinstance(words, list) else words)
-    spec = finished(spec)
-    said = html.escape(spec["description"])
-    return _PAGE.format(title=name, said=said, program=program, spec=script_json(spec)).encode()
 
 
 Part = dict[str, Any]  # a chart in Vega-Lite, or a part of one
@@ -1043,23 +1004,15 @@ import json, sys
 job = json.load(sys.stdin)
 sys.path[:] = job["path"]
 import vl_convert
-
-
-def write(text, file):
+for file, spec in job["charts"].items():
     with open(file, "w", encoding="utf-8", newline="") as out:
-        out.write(text)
-for file, spec in job["charts"]:
-    write(vl_convert.vegalite_to_svg(spec, vl_version=job["version"]), file)
-if job["program"]:
-    write(vl_convert.javascript_bundle(vl_version=job["version"]), job["program"])
+        out.write(vl_convert.vegalite_to_svg(spec, vl_version=job["version"]))
 """
 
 
-def _draw(specs: Mapping[str, Any], program: str | None) -> str:
-    """Draw in a child process, save the program if asked; return what went wrong, if anything."""
-    task = json.dumps({
-        "path": sys.path, "version": _vega_lite(), "program": program,
-        "charts": [(file, _drawable(spec)) for file, spec in specs.items()]})
+def _draw(specs: Mapping[str, Any]) -> str:
+    """Draw specifications, by file, in a child process; return what went wrong, if anything."""
+    task = json.dumps({"path": sys.path, "version": _vega_lite(), "charts": specs})
     try:
         done = subprocess.run([sys.executable, "-P", "-c", _DRAW], input=task, text=True,
                               encoding="utf-8", capture_output=True, timeout=DRAWN_WITHIN_S)
@@ -1072,9 +1025,9 @@ def _draw(specs: Mapping[str, Any], program: str | None) -> str:
 
 def draw_apart(charts: Mapping[str, alt.TopLevelMixin],
                folder: str | Path | None = None) -> dict[str, str]:
-    """Draw charts into files of a folder, .svg or .html by name, in a process of their own.
+    """Draw charts into .svg files of a folder, in a process of their own.
 
-    Without a folder nothing is written. A page of HTML needs no network.
+    Without a folder nothing is written.
 
     Parameters
     ----------
@@ -1093,24 +1046,16 @@ def draw_apart(charts: Mapping[str, alt.TopLevelMixin],
     svgs: dict[str, str] = {}
     reason = ""
     try:
-        specs = {name: _specification(chart) for name, chart in charts.items()}
         with tempfile.TemporaryDirectory() as place:
-            program = Path(place, "program.js")
-            drawings = {Path(name).stem: (Path(place, f"{number}.svg"), spec)
-                        for number, (name, spec) in enumerate(specs.items())}
-            has_pages = any(name.endswith(".html") for name in specs)
-            reason = _draw({str(path): spec for path, spec in drawings.values()},
-                           str(program) if has_pages else None)
-            svgs = {stem: path.read_text("utf-8") for stem, (path, _) in drawings.items()
-                    if path.is_file()}
-            script = program.read_text("utf-8") if program.is_file() else ""
-        for name, spec in specs.items():
-            is_page = name.endswith(".html")
-            if not (script if is_page else Path(name).stem in svgs):
-                continue
+            drawings = {name: Path(place, f"{number}.svg") for number, name in enumerate(charts)}
+            reason = _draw({str(drawings[name]): _specification(chart)
+                            for name, chart in charts.items()})
+            drawn = {name: path.read_text("utf-8") for name, path in drawings.items()
+                     if path.is_file()}
+        for name, svg in drawn.items():
+            svgs[Path(name).stem] = svg
             if folder is not None:
-                write_bytes(_chart_page(spec, script) if is_page else svgs[Path(name).stem].encode(),
-                            Path(folder, name))
+                write_bytes(svg.encode(), Path(folder, name))
             missing.remove(name)
     except OSError as trouble:
         reason = str(trouble)

@@ -106,7 +106,7 @@ class Report:
     ----------
     summary : what summary.json holds
     tables : frames by file name, rounded as they are to be written
-    charts : functions that draw, by file name (.svg or .html)
+    charts : functions that draw, by file name (.svg)
     headline : the result in a few words
     """
 
@@ -180,7 +180,7 @@ def page_of(report: Report, folder: Path, svgs: Mapping[str, str], origin: Origi
     svgs : its charts that could be drawn, by stem
     origin : where it comes from
     """
-    stems = dict.fromkeys(Path(name).stem for name in report.charts)
+    stems = [Path(name).stem for name in report.charts]
     pictures = [Picture(report.meanings.get(stem, stem), svgs.get(stem)) for stem in stems]
     heads: list[Part] = []
     for name, table in report.tables.items():

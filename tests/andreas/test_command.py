@@ -16,7 +16,7 @@ from sched_lab.andreas.simulation import lower_bound_eur, simulate
 from tests.command_line import assert_refused, call, content
 
 NUMBERS = {"schedule.csv", "summary.json"}
-RESULT = NUMBERS | {"gantt.html", "report.html"}
+RESULT = NUMBERS | {"gantt.svg", "report.html"}
 
 
 @pytest.fixture(autouse=True)
