@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
@@ -62,13 +61,6 @@ def test_a_symbol_has_one_meaning_within_a_part(apparatus):
         known = SAME.get(part, set()) | set(TWICE.get(part, ()))
         assert {key: said for key, said in found.items() if key not in known} == {}, part
         assert known - set(found) == set(), f"{part}: no longer needed"
-
-
-def test_a_second_meaning_would_be_found(apparatus):
-    one = apparatus.Symbol("$d_j$", "`due_s`", "", "s", Path("30_a.ipynb"))
-    assert clashes(apparatus, [one, one._replace(symbol="$d_{j}$", name="`jobs.due_s`")]) == {}
-    assert clashes(apparatus, [one, one._replace(name="`done`", notebook=Path("42_b.ipynb"))]) == {
-        "d _j": {"due_s": ["30"], "done": ["42"]}}
 
 
 def test_symbols_that_stand_together_get_a_line_each(apparatus):
