@@ -12,7 +12,7 @@ included. ``read_nb`` is that reader: the notebooks stay plain nbdev notebooks, 
 * ``#| eval: false`` cells never executed,
 * under an ``#| export`` cell a line "exported to <module>" that links to the API page,
 * Vega-Lite outputs, with what ``sched_lab.lab.plots.finished`` adds, as an HTML block drawn by the vendored Vega
-  (``_assets/book-vega.js``); a stored PNG, if there is one, is shown until the live chart replaces it.
+  (``_assets/book-vega.js``).
 """
 
 from __future__ import annotations
@@ -86,21 +86,13 @@ def fold_imports(cell: Any) -> None:
         fold(cell, "imports")
 
 
-def chart_label(spec: dict[str, Any]) -> str:
-    """Return what a chart shows as plain text, for screen readers; its title if it does not say."""
-    title = spec.get("title") or "chart"
-    text = title.get("text", "chart") if isinstance(title, dict) else title
-    return str(spec.get("description") or (" ".join(map(str, text)) if isinstance(text, list) else text))
-
-
-def vega_block(spec: dict[str, Any], png: str | None) -> str:
+def vega_block(spec: dict[str, Any]) -> str:
     """Return the HTML of one chart: what a reader without JavaScript gets, and the specification to draw."""
-    label = html.escape(chart_label(spec), quote=True)
+    label = html.escape(spec["description"], quote=True)
     data = json.dumps(spec, separators=(",", ":"), sort_keys=True).replace("<", "\\u003c")
-    still = (f'<img alt="{label}" src="data:image/png;base64,{png.strip()}">' if png
-             else f"<noscript>The chart “{label}” is drawn by JavaScript.</noscript>")
     return (
-        f'<div class="vega-chart"><div class="vega-view" role="img" aria-label="{label}">{still}</div>'
+        f'<div class="vega-chart"><div class="vega-view" role="img" aria-label="{label}">'
+        f'<noscript>The chart “{label}” is drawn by JavaScript.</noscript></div>'
         f'<details class="vega-values"><summary>Values as a table</summary></details>'
         f'<script type="application/json" class="vega-spec">{data}</script></div>')
 
@@ -110,7 +102,7 @@ def render_charts(cell: nbformat.NotebookNode) -> None:
     for out in cell.get("outputs", []):
         data = out.get("data", {})
         if key := next((k for k in data if VEGALITE.fullmatch(k)), None):
-            data["text/html"] = vega_block(finished(data.pop(key)), data.get("image/png"))
+            data["text/html"] = vega_block(finished(data.pop(key)))
 
 
 def read_nb(text: str, package: str = "") -> nbformat.NotebookNode:

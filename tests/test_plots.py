@@ -24,6 +24,7 @@ from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.report import places_chart, report_of, usage_chart
 from sched_lab.lab import plots, records
 from sched_lab.lab.frames import SchedLabError
+from sched_lab.lab.jit import interpreted
 from sched_lab.lab.plots import (
     BOUND_STYLES,
     GANTT_COLOURS,
@@ -146,9 +147,10 @@ def extension():
 @given(title=NAMES, row=st.dictionaries(NAMES, NAMES, max_size=3))
 def test_the_books_pages_hold_names_as_data(extension, title, row):
     """The same rule where the book puts a stored chart into a page."""
-    block = extension.vega_block({"title": title, "data": row}, None)
+    spec = {"description": title, "data": row}
+    block = extension.vega_block(spec)
     assert block.count("<script") == block.count("</script") == 1 and "<!--" not in block
-    assert json.loads(re.search(r'class="vega-spec">(.*?)</script', block, re.S)[1]) == {"title": title, "data": row}
+    assert json.loads(re.search(r'class="vega-spec">(.*?)</script', block, re.S)[1]) == spec
 
 
 def test_a_helper_is_open_where_its_page_speaks_of_it(extension):
@@ -199,6 +201,7 @@ def test_what_is_registered_has_a_colour_of_its_own(family):
         assert dash != dash_2 or np.linalg.norm(lab(colour) - lab(colour_2)) > 15, (one, other)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([*POLICY_COLOURS, *SPOKEN, *BOUND_STYLES, *ONLINE, "mine", "yours", "no: mix:0.1"]),
                 unique=True))
 def test_colours_do_not_depend_on_the_company(names):
@@ -292,7 +295,8 @@ def test_every_kind_has_its_legend_colour(tmp_path, kinds):
 
 def test_cuts_have_the_colour_of_the_legend(tmp_path):
     mig = mig_of("A30")
-    schedule = far(mig, np.array([[16.0, 8.0, 5.0], [12.0, 9.0, 6.0], [10.0, 6.0, 4.0]])).schedule
+    with interpreted(True):
+        schedule = far(mig, np.array([[16.0, 8.0, 5.0], [12.0, 9.0, 6.0], [10.0, 6.0, 4.0]])).schedule
     bars, legend = drawn(schedule_chart(schedule, ["a", "b", "c"]), tmp_path / "a.svg")
     assert legend == list(GANTT_COLOURS.values())
     count = {fill: sum(part == fill for _, _, part, _ in bars) for fill in legend}
