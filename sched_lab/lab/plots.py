@@ -16,7 +16,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -116,11 +116,15 @@ def _rgb(colour: str) -> list[int]:
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 
+def _hex(parts: Iterable[float]) -> str:
+    """ "#RRGGBB" of red, green and blue."""
+    return "#" + "".join(f"{round(float(part)):02X}" for part in parts)
+
+
 def _between(stops: Mapping[float, str], at: float) -> str:
     """Colour at a place between stops."""
     parts = np.array([_rgb(colour) for colour in stops.values()])
-    red, green, blue = (round(float(np.interp(at, list(stops), parts[:, i]))) for i in range(3))
-    return f"#{red:02X}{green:02X}{blue:02X}"
+    return _hex(np.interp(at, list(stops), parts[:, i]) for i in range(3))
 
 
 _GOLDEN_TURN = 0.618
@@ -129,9 +133,9 @@ _APART = 60.0  # least distance of two colours, in red, green and blue from 0 to
 
 def _golden_colour(number: int) -> str:
     """Colour number 0, 1, 2, ... of an endless series."""
-    red, green, blue = colorsys.hls_to_rgb(0.13 + _GOLDEN_TURN * number, 0.32 + 0.11 * (number % 3),
-                                           0.55)
-    return f"#{round(255 * red):02X}{round(255 * green):02X}{round(255 * blue):02X}"
+    lightness = 0.32 + 0.11 * (number % 3)
+    return _hex(255 * part for part in
+                colorsys.hls_to_rgb(0.13 + _GOLDEN_TURN * number, lightness, 0.55))
 
 
 def _new_colours(count: int) -> list[str]:
@@ -185,8 +189,7 @@ def _staged_colour(stages: Sequence[str]) -> str | None:
     weights = np.diff(ends)
     if len(known) < len(colours) or len(known) != len(weights) or (weights < 0).any():
         return None
-    red, green, blue = (round(float(part)) for part in weights @ np.array(known))
-    return f"#{red:02X}{green:02X}{blue:02X}"
+    return _hex(weights @ np.array(known))
 
 
 def fixed_colour(name: str) -> str | None:
@@ -222,11 +225,12 @@ def policy_colours(policies: Iterable[str]) -> dict[str, str]:
 
 def policy_dashes(policies: Iterable[str]) -> dict[str, list[int]]:
     """Dashes of each line: bounds and policies in stages have some, all others are solid."""
-    dashes = {
-        name: _STAGED_DASH if "@" in name and fixed_colour(name) else _SOLID for name in policies}
-    return {
-        name: BOUND_STYLES[name][1] if name in BOUND_STYLES else dash
-        for name, dash in dashes.items()}
+    dashes = {}
+    for name in policies:
+        is_staged = "@" in name and fixed_colour(name)
+        dashes[name] = BOUND_STYLES[name][1] if name in BOUND_STYLES else (
+            _STAGED_DASH if is_staged else _SOLID)
+    return dashes
 
 
 def _plain(column: str) -> str:
@@ -272,43 +276,12 @@ def _variants(frame: pd.DataFrame, column: str) -> dict[str, alt.StrokeDash]:
     return {"strokeDash": alt.StrokeDash(field=column, type="nominal", scale=scale, legend=legend)}
 
 
-class Look(TypedDict, total=False):
-    """Titles, ranges and formats of the axes, given to a chart as keywords.
-
-    Parameters
-    ----------
-    x_title, y_title : what the axes show, with units
-    x_domain, y_domain : fixed ranges; what lies outside is clipped
-    percent, x_percent : write y (or x) shares as percentages
-    """
-
-    x_title: Required[str]
-    y_title: Required[str]
-    x_domain: Sequence[float] | None
-    y_domain: Sequence[float] | None
-    percent: bool
-    x_percent: bool
-
-
-def _check_look(look: Look, allowed: Iterable[str] = Look.__annotations__) -> None:
-    """Refuse a keyword that no axis has, as Python does."""
-    for name in look.keys() - {*allowed}:
-        raise TypeError(f"the chart has no keyword {name!r}")
-
-
 def _axis(channel: type[Any], column: str, title: str, domain: Sequence[float] | None,
           percent: bool) -> Any:
     """A numeric x or y channel."""
     scale = alt.Scale(domain=list(domain), nice=False) if domain else alt.Scale(zero=False)
     axis = alt.Axis(format=".0%") if percent else alt.Axis()
     return channel(field=column, type="quantitative", title=title, scale=scale, axis=axis)
-
-
-def _axes(x: str, y: str, look: Look) -> tuple[Any, Any]:
-    """Both channels."""
-    across = _axis(alt.X, x, look["x_title"], look.get("x_domain"), look.get("x_percent", False))
-    up = _axis(alt.Y, y, look["y_title"], look.get("y_domain"), look.get("percent", False))
-    return across, up
 
 
 def _tip(column: str, title: str, percent: bool = False) -> alt.Tooltip:
@@ -330,9 +303,10 @@ def _shown_if(chosen: alt.Parameter, shown: float, otherwise: float) -> Any:
     return alt.when(chosen).then(alt.value(shown)).otherwise(alt.value(otherwise))
 
 
-def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str = "",
-                step: bool = False, dash: str | None = None,
-                **look: Unpack[Look]) -> alt.LayerChart:
+def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str, y_title: str,
+                title: str = "", step: bool = False, dash: str | None = None,
+                x_domain: Sequence[float] | None = None, y_domain: Sequence[float] | None = None,
+                percent: bool = False, x_percent: bool = False) -> alt.LayerChart:
     """One line per label, with the numbers at the mouse.
 
     Parameters
@@ -341,18 +315,19 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str 
     x, y, colour : columns of the two coordinates and of the label
     step : hold each value until the next one, instead of joining the points
     dash : column of up to four variants, a line each; the first one seen is solid
-    look : titles, ranges and formats of the axes (`Look`)
+    x_title, y_title : what the axes show, with units
     title : above the chart
+    x_domain, y_domain : fixed ranges; what lies outside is clipped
+    percent, x_percent : write y (or x) shares as percentages
     """
-    _check_look(look)
     data = _drawn(frame, [x, y, colour, *([dash] if dash else [])])
     tips = [_tip(_plain(name), name) for name in (colour, dash) if name]
     x, y, colour = (_plain(name) for name in (x, y, colour))
-    tips += [_tip(x, look["x_title"], look.get("x_percent", False)),
-             _tip(y, look["y_title"], look.get("percent", False))]
+    tips += [_tip(x, x_title, x_percent), _tip(y, y_title, percent)]
     near = _at_mouse(x)
     picked = alt.selection_point("picked", fields=[colour], bind="legend")
-    across, up = _axes(x, y, look)
+    across = _axis(alt.X, x, x_title, x_domain, x_percent)
+    up = _axis(alt.Y, y, y_title, y_domain, percent)
     base = alt.Chart(data).encode(across, up, _colour(data, colour))
     dashes = _variants(data, _plain(dash)) if dash else _dashes(data, colour)
     lines = base.mark_line(clip=True, interpolate="step-after" if step else "linear").encode(
@@ -364,17 +339,21 @@ def curve_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str 
     return alt.layer(lines, points, rule, title=title)  # a rule that names `near` must follow it
 
 
-def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str = "",
-               spread: Literal["range", "sd"] = "range", **look: Unpack[Look]) -> alt.LayerChart:
+def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, x_title: str, y_title: str,
+               title: str = "", spread: Literal["range", "sd"] = "range",
+               x_domain: Sequence[float] | None = None, y_domain: Sequence[float] | None = None,
+               percent: bool = False, x_percent: bool = False) -> alt.LayerChart:
     """Mean line and spread over the rows that share x and label (the seeds).
 
     Parameters
     ----------
     frame : tidy, one row per point and seed
     x, y, colour : columns of the two coordinates and of the label
-    spread : "range" from minimum to maximum, "sd" one standard deviation (n - 1) to each side
-    look : titles, ranges and formats of the axes (`Look`)
+    x_title, y_title : what the axes show, with units
     title : above the chart
+    spread : "range" from minimum to maximum, "sd" one standard deviation (n - 1) to each side
+    x_domain, y_domain : fixed ranges; what lies outside is clipped
+    percent, x_percent : write y (or x) shares as percentages
     """
     grouped = frame.groupby([colour, x], sort=False)[y]
     means = grouped.mean().reset_index()
@@ -385,8 +364,10 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str =
         means = means.assign(low=grouped.min().to_numpy(), high=grouped.max().to_numpy())
     data = _drawn(means, [x, y, colour, "low", "high"])
     x, y, colour = (_plain(name) for name in (x, y, colour))
-    curves = curve_chart(data, x, y, colour, **look)
-    across, up = _axes(x, "low", look)
+    curves = curve_chart(data, x, y, colour, x_title=x_title, y_title=y_title, x_domain=x_domain,
+                         y_domain=y_domain, percent=percent, x_percent=x_percent)
+    across = _axis(alt.X, x, x_title, x_domain, x_percent)
+    up = _axis(alt.Y, "low", y_title, y_domain, percent)
     band = alt.Chart(data).mark_area(opacity=0.18, clip=True).encode(across, up, alt.Y2("high"),
                                                                      _colour(data, colour))
     return alt.layer(band, curves, title=title)
@@ -395,10 +376,10 @@ def band_chart(frame: pd.DataFrame, x: str, y: str, colour: str, *, title: str =
 PART_PALETTE = ("#6B8FB3", "#DDB56A", "#8DB596", "#B898B8", "#C98B75", "#A9A9A9")
 
 
-def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *, title: str = "",
-                       share: str | None = None, share_title: str = "share",
-                       share_domain: Sequence[float] = (0, 1),
-                       **look: Unpack[Look]) -> alt.LayerChart:
+def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *, x_title: str,
+                       y_title: str, title: str = "", share: str | None = None,
+                       share_title: str = "share", share_domain: Sequence[float] = (0, 1),
+                       x_percent: bool = False) -> alt.LayerChart:
     """Areas that add up, and optionally a dashed share on a right-hand axis.
 
     Parameters
@@ -406,29 +387,28 @@ def stacked_area_chart(frame: pd.DataFrame, x: str, parts: Mapping[str, str], *,
     frame : one row per x, one column per part
     x : column of the common coordinate
     parts : label of each part's column, the lowest area first
+    x_title, y_title : what the axes show, with units
+    title : above the chart
     share : column of a share between 0 and 1
     share_title, share_domain : of the axis on the right
-    look : x_title, y_title and x_percent (`Look`)
-    title : above the chart
+    x_percent : write x as percentages
     """
-    _check_look(look, ("x_title", "y_title", "x_percent"))
     data = _drawn(frame, [x, *parts] + ([share] if share else []))
     x = _plain(x)
     share = _plain(share) if share else None
     parts = {_plain(name): label for name, label in parts.items()}
-    percent = look.get("x_percent", False)
     ends = (float(data[x].min()), float(data[x].max()))
-    across = _axis(alt.X, x, look["x_title"], ends, percent)
+    across = _axis(alt.X, x, x_title, ends, x_percent)
     labels = list(parts.values())
     long = data.rename(columns=parts).melt(x, labels, "part", "value")
     long["order"] = long["part"].map({label: i for i, label in enumerate(labels)})
     colours = alt.Scale(domain=labels[::-1], range=[*PART_PALETTE[: len(labels)]][::-1])
     areas = alt.Chart(long).mark_area().encode(
-        across, alt.Y("value:Q", title=look["y_title"], stack="zero"),
+        across, alt.Y("value:Q", title=y_title, stack="zero"),
         alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, symbolType="square")),
         alt.Order("order:Q"))
     near = _at_mouse(x)
-    tips = [_tip(x, look["x_title"], percent), *(_tip(name, parts[name]) for name in parts)]
+    tips = [_tip(x, x_title, x_percent), *(_tip(name, parts[name]) for name in parts)]
     tips += [_tip(share, share_title, True)] if share else []
     rule = alt.Chart(data).mark_rule(color=INK).encode(
         across, opacity=_shown_if(near, 0.6, 0), tooltip=tips).add_params(near)
