@@ -383,41 +383,24 @@ def reproduce(tmp_path, *arguments):
     return call("reproduce", "far", *arguments, "--workers", 1, "--results", tmp_path / "results")
 
 
-def test_experiments_are_listed_with_their_minutes(maths, tmp_path, capsys):
-    assert reproduce(tmp_path) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"squares +0.1 min +what squares are\n +maths/squares.csv\n", said) and "30.0 min" in said
-    assert list((tmp_path / "results").iterdir()) == []
+def test_a_family_is_listed_stored_and_checked(maths, tmp_path, capsys):
+    """What is compared, and how, is in tests/studies/test_reproduction.py."""
+    def said(code, *arguments):
+        assert reproduce(tmp_path, *arguments) == code
+        return capsys.readouterr().out
 
-
-def test_a_frame_is_stored_and_checked(maths, tmp_path, capsys):
-    assert reproduce(tmp_path, "squares") == 0
-    assert "maths/squares.csv: not stored" in capsys.readouterr().out
-    about = json.loads((tmp_path / "results/maths/squares.json").read_text())
-    assert about["parameters"]["made by"] == "sched-lab reproduce far squares"
+    assert re.search(r"squares +0.1 min +what squares are\n +maths/squares.csv\n", said(0))
+    assert "maths/squares.csv: not stored" in said(0, "squares")
     before = content(tmp_path)
-    assert reproduce(tmp_path, "--check") == 0  # the dear one is left out
-    said = capsys.readouterr().out
-    assert "maths/squares.csv: same" in said and "cubes" not in said and content(tmp_path) == before
-
-
-def test_a_difference_ends_with_exit_code_1_and_names_the_claim(maths, tmp_path, capsys):
-    reproduce(tmp_path, "squares")
+    checked = said(0, "--check")  # the dear one is left out
+    assert "maths/squares.csv: same" in checked and "cubes" not in checked
     maths.EXPERIMENTS["squares"] = replace(SQUARES, compute=lambda place: {
         name: frame.assign(square=[1, 5]) for name, frame in squares(place).items()})
-    before = content(tmp_path)
-    assert reproduce(tmp_path, "squares", "--check") == 1
-    said = capsys.readouterr().out
-    assert "differs: 1 rows differ in square" in said and "moves: two times two: 4, reproduced -> 5, not" in said
-    assert content(tmp_path) == before
-
-
-def test_absent_data_is_skipped_unless_it_is_asked_for(maths, tmp_path, capsys):
-    assert reproduce(tmp_path, "--check", "--minutes", 60) == 1    # squares are not stored yet
-    assert "maths/cubes.csv: skipped: no/such.csv is not here" in capsys.readouterr().out
+    moved = said(1, "--check", "--minutes", 60)
+    assert "differs: 1 rows differ in square" in moved and "moves: two times two: 4, reproduced -> 5, not" in moved
+    assert "maths/cubes.csv: skipped: no/such.csv is not here" in moved and content(tmp_path) == before
     assert reproduce(tmp_path, "squares", "cubes", "--check") == 2
-    said = capsys.readouterr()
-    assert said.out == "" and "no/such.csv is not here; run sched-lab fetch openb" in said.err
+    assert "no/such.csv is not here; run sched-lab fetch openb" in capsys.readouterr().err
 
 
 def test_an_installed_package_says_that_reproduction_needs_a_checkout(tmp_path, capsys, monkeypatch):

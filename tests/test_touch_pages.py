@@ -16,7 +16,6 @@ from sched_lab.hadar.model import nothing_runs, toy_workload
 from sched_lab.hadar.primal_dual import NO_TOLL, serve
 from sched_lab.online.inflation import play
 from sched_lab.online.policies import policy_of
-from tests.book import HTML, built
 from tests.browser import complaints, needs_browser, requests, resize, wait
 from tests.test_book_pages import CONTRAST
 from tests.test_touch import FOLDER, in_plain_python  # noqa: F401
@@ -166,14 +165,3 @@ def test_queue_shows_what_every_policy_decides(show):
             assert cell.startswith(f"{instance.node_name[found.node[job]]}: " if runs else "waits")
         values = [proxy_eur(instance.fleet, jobs, 600.0, found, objective=each) for each in ("paper", "code")]
         assert rows[name][5:] == [f"{value:.3f} EUR" for value in values]
-
-
-@built
-@pytest.mark.parametrize(("page", "name"), [("25_policies", "place"), ("41_hadar_primal_dual", "prices"),
-                                            ("33_greedy", "queue"), ("53_refine", "cut")])
-def test_chapters_have_their_widgets(browser, page, name):
-    browser.get((HTML / "nbs" / f"{page}.html").as_uri())
-    wait(browser, READY)
-    states = """return [...document.querySelectorAll('.widget[data-widget]')].map(
-        (place) => [place.dataset.widget, place.dataset.state])"""
-    assert browser.execute_script(states) == [[name, "ready"]]
