@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.lab.frames import OutputError
@@ -107,6 +107,7 @@ def test_a_hostile_name_is_a_text_everywhere(name: str) -> None:
     assert len(page) < 60_000
 
 
+@settings(max_examples=30)
 @given(name=st.text(st.characters(codec=None), max_size=40))
 def test_any_text_is_escaped(name: str) -> None:
     assert not set(escaped(name)) & set("<>\"'")

@@ -93,8 +93,7 @@ STATE = ("cpu_left_milli", "memory_left_mib", "gpu_left_milli")
 @needs_node
 @pytest.mark.parametrize("kernels", ["place"], indirect=True)
 @pytest.mark.parametrize(("name", "policy", "alpha"), [
-    ("fgd", 0, 0.1), ("pwr", 1, 0.1), ("pwr-fgd:0.1", 2, 0.1), ("pwr-fgd:0.5", 2, 0.5), ("pwr-fgd:0.85", 2, 0.85),
-    ("joint", 3, 0.1)])
+    ("fgd", 0, 0.1), ("pwr", 1, 0.1), ("pwr-fgd:0.85", 2, 0.85), ("joint", 3, 0.1)])
 def test_place_decides_as_the_engine_does(kernels, name, policy, alpha):
     """A whole run, task by task: nodes, GPUs, watts and lost GPU, to the last bit."""
     world = widget_kernels.small_world()
@@ -160,7 +159,7 @@ def test_cut_is_far(kernels, model):
 
 @needs_node
 @pytest.mark.parametrize("kernels", ["prices"], indirect=True)
-@pytest.mark.parametrize("eta", [None, 0.25, 100.0])
+@pytest.mark.parametrize("eta", [None, 100.0])
 def test_prices_are_hadars(kernels, eta):
     """The queue served job by job: places exactly, payoffs and prices but for the last bits of the browser's power."""
     terms, queue = widget_kernels.toy_terms(eta)
