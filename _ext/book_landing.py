@@ -14,7 +14,7 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from html import escape
 from itertools import product
 from pathlib import Path
@@ -170,15 +170,17 @@ def parts_of(root: Path) -> list[Part]:
     return parts
 
 
-def imports(package: Path, module: str) -> Iterator[str]:
-    """Yield the modules of the package that a module imports by relative names."""
+@cache
+def imports(package: Path, module: str) -> frozenset[str]:
+    """Return the modules of the package that a module imports by relative names."""
     tree = ast.parse((package / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             above = module.split(".")[:-node.level]
             base = ".".join([*above, *filter(None, [node.module])])
-            yield base
-            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+            found |= {base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)}
+    return frozenset(found)
 
 
 def uses(root: Path, parts: list[Part]) -> Counter[tuple[int, int]]:
@@ -186,7 +188,7 @@ def uses(root: Path, parts: list[Part]) -> Counter[tuple[int, int]]:
     part_of = {module: number for number, part in enumerate(parts) for module in part.modules}
     counted: Counter[tuple[int, int]] = Counter()
     for module, user in part_of.items():
-        for target in set(imports(root / "sched_lab", module)) & part_of.keys():
+        for target in imports(root / "sched_lab", module) & part_of.keys():
             counted[user, part_of[target]] += user != part_of[target]
     return +counted
 
