@@ -51,6 +51,7 @@ HOSTILE = ["</script><script>document.title=1</script>", "<!--<script>", "it's",
            "line\u2028end\u2029", "nul\x00 bell\x07", "\ud800 half", "x" * 5000, "\u202eright to left", "مهمة", "🙂",
            "", " ", "null", "signal", "=1+1", "]]>", "%", "two\nlines\ttab"]
 NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30), st.text("<>&'\"\\/!-[]{}.$`;=\u2028\x00", max_size=9))
+LABELS = NAMES.filter(lambda name: "\ud800" not in name)    # a frame cannot hold half a character
 ONLINE = [*POLICIES, *(f"pwr-fgd:{share}" for share in (0.05, 0.1, 0.2, 0.5)), "pwr@0.8@fgd"]
 FAMILIES = {family: list(importlib.import_module(f"sched_lab.{family}.policies").POLICIES)
             for family in ("andreas", "hadar", "far")} | {"online": ONLINE}
@@ -91,7 +92,7 @@ def shown(svg):
 
 
 @settings(max_examples=8)
-@given(st.lists(NAMES, min_size=1, max_size=4), st.lists(NAMES, min_size=4, max_size=4), NAMES)
+@given(st.lists(NAMES, min_size=1, max_size=4), st.lists(LABELS, min_size=4, max_size=4), NAMES)
 def test_hostile_names_stay_data(tmp_path_factory, lanes, labels, title):
     folder = tmp_path_factory.mktemp("charts")
     chart = gantt(lanes, labels[:1] * len(lanes), title=title)
