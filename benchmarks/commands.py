@@ -76,6 +76,7 @@ COMMANDS = {
                                    FLEET),
     "explain": Command("explain cluster{size} --task j5000 --state replayed --out {out}", GROWS, FLEET),
     "place": Command("place cluster{size} --at 40000 --tasks next.csv --out {out}", GROWS, FLEET),
+    "day": Command("day cluster{size} --days 2 --out {out}", GROWS, FLEET),
     "andreas": Command("andreas --instance andreas{size}.json --policy rg --simulate --out {out}", (10, 30, 100),
                        "nodes, ten jobs each"),
     "andreas local": Command("andreas --instance andreas{size}.json --policy local --simulate --out {out}",

@@ -52,6 +52,7 @@ COMMANDS = {  # command -> module with its function, in the order of --help
     "explain": "fleet.ask.questions",
     "place": "fleet.ask.questions",
     "move": "fleet.ask.questions",
+    "day": "fleet.ask.day_command",
     "recommend": "fleet.ask.questions",
     "serve": "fleet.live.bridge_command",
     "hardware": "hardware_command",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
+from sched_lab.fleet.ask.day_run import run_day
 from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.replay.compare import Question, compare, energy_bounds, floors_of
 from sched_lab.fleet.replay.events import replay
@@ -18,8 +20,6 @@ from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of, with_t
 from sched_lab.lab.frames import sha256
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.model import PowerSettings
-from studies.day import draw_day, example_cluster, nodes_of
-from studies.day_run import run_day
 
 from .headlines import HEADLINES, ROBUST
 from .online import GPU_NODES, PAPER, pods

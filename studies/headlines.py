@@ -18,6 +18,8 @@ from sched_lab.far.baselines import run_rounds as run_miso
 from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.multibatch import ideal_s
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
+from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
+from sched_lab.fleet.ask.day_run import RESAMPLES, Prepared, effects_of, prepare_day, variants_of
 from sched_lab.fleet.replay.compare import interval_of
 from sched_lab.hadar.energy import check_energy, energy_of, watts_of
 from sched_lab.hadar.model import SECONDS_PER_HOUR
@@ -32,8 +34,6 @@ from sched_lab.online.evaluation import Known, tasks_in
 from sched_lab.online.inflation import arrivals_of, on_grid
 from sched_lab.power import datacenter_power_w
 from sched_lab.traces import Tasks
-from studies.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
-from studies.day_run import RESAMPLES, Prepared, effects_of, prepare_day, variants_of
 
 from .andreas import FACTORS, RULES, reduction_percent
 from .andreas import SEEDS as ANDREAS_SEEDS

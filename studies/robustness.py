@@ -14,6 +14,7 @@ import numpy as np
 from sched_lab.cluster import Cluster, State, empty_state
 from sched_lab.far.execution import as_executed, forecast, planned_s, steps_of
 from sched_lab.far.mig import Schedule, check_schedule
+from sched_lab.fleet.ask.day import Day
 from sched_lab.hadar.model import Allocation, Jobs, Scheduler
 from sched_lab.hadar.model import State as RoundState
 from sched_lab.hardware import CpuModel, GpuModel, Hardware, Watts
@@ -23,7 +24,6 @@ from sched_lab.online.inflation import Run, in_file_order, play, run_of
 from sched_lab.online.model import Placements, PowerSettings, check_placements, world_of
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import Arrivals, Tasks, most_popular, task_classes
-from studies.day import Day
 
 __all__ = ['misjudged']
 

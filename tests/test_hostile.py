@@ -112,6 +112,8 @@ def test_rates_that_are_none(command, words, said, capsys):
     for name, text in SERIES.items():
         Path(name).write_text(text)
     Path("loop").symlink_to("loop")
+    if command == "day":
+        call("read", "k8s", "nodes.json", "pods.json", "--out", "mine")
     capsys.readouterr()
     assert_refused(call(*shlex.split(f"{RATED[command]} {words} --out out")), capsys, said)
 

@@ -41,7 +41,7 @@ def parameters_of(function) -> list[str]:
 
 PARAMETERS = re.compile(r"Parameters\n\s*-+\n(.*?)(?:\n\s*\n\s*[A-Z]\w+\n\s*-+\n|\Z)", re.S)
 # their functions are command lines: the options have help texts
-COMMANDS = (".command", ".demo", ".questions", ".bridge_command", ".hardware_command",
+COMMANDS = (".command", ".demo", ".questions", ".bridge_command", ".day_command", ".hardware_command",
             ".service_command", ".cli")
 
 
@@ -127,11 +127,10 @@ def test_equals_come_in_the_same_order_on_every_processor():
 
 
 @pytest.mark.parametrize("module", [
-    "sched_lab.andreas.exact", "sched_lab.far.mixed", "studies.day_run", "sched_lab.hadar.baselines",
-    "sched_lab.hadar.fluid"])
+    "andreas.exact", "far.mixed", "fleet.ask.day_run", "hadar.baselines", "hadar.fluid"])
 def test_sums_that_decide_are_added_in_a_fixed_order(module):
     """BLAS adds up in an order of its own for each processor, so a product of floats decides nothing there."""
-    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+    tree = ast.parse((PACKAGE / f"{module.replace('.', '/')}.py").read_text())
     operations = (node for node in ast.walk(tree) if isinstance(node, ast.BinOp))
     products = [node.lineno for node in operations if isinstance(node.op, ast.MatMult)]
     assert not products, "write (a * b).sum(axis=...)"

@@ -1,16 +1,16 @@
 """One day of one cluster: every schedule is checked, nothing beats the bound, and savings add up."""
+import json
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from sched_lab.cluster import Cluster
-from sched_lab.fleet.replay.compare import energy_bounds, floors_of
-from sched_lab.meter import check_holdings
-from studies.day import (
+from sched_lab.fleet.ask.day import (
     ASLEEP_W,
     COUNTS,
     HORIZON_S,
@@ -19,29 +19,36 @@ from studies.day import (
     bound_of_day,
     check_day,
     draw_day,
+    drawn_of,
+    example_cluster,
     holdings_of,
     nodes_of,
     power_of_nodes,
     whole_day,
 )
-from studies.day_run import (
+from sched_lab.fleet.ask.day_run import (
     ALL,
     EXTRA,
+    IDEAS,
     PLAIN,
     TRAINERS,
     VARIANTS,
     Happened,
     Now,
-    Runs,
     decide_plainly,
     effects_of,
     prepare_day,
+    report_of_days,
     run_day,
     seats_of,
     settled,
+    share_saved,
     train,
-    worth_chart,
 )
+from sched_lab.fleet.replay.compare import energy_bounds, floors_of
+from sched_lab.lab.frames import InputError
+from sched_lab.meter import check_holdings
+from tests.command_line import assert_refused, call
 
 MODELS = ("T4", "V100M16", "P100", "K80", "A100")
 
@@ -90,17 +97,13 @@ def test_shares_add_up_to_what_all_save_together():
     assert effects["FAR", "last"] == pytest.approx(found["PAH"] - found[ALL])
 
 
-def with_runs(change):
-    """Make a change of the rows of runs, as a frame."""
-    def changed(happened: Happened) -> Happened:
-        runs = change(pd.DataFrame(happened.runs._asdict()))
-        return replace(happened, runs=Runs(*(runs[name].to_numpy() for name in Runs._fields)))
-    return changed
-
-
-def with_first(**cells):
-    """Make a change of cells of the first run."""
-    return with_runs(lambda runs: pd.concat([runs[:1].assign(**cells), runs[1:]]))
+def changed(column: str, row: int, value: float):
+    """Make a change of one number of a run."""
+    def change(happened: Happened) -> Happened:
+        values = getattr(happened.runs, column).copy()
+        values[row] = value
+        return replace(happened, runs=happened.runs._replace(**{column: values}))
+    return change
 
 
 def with_services(**columns):
@@ -111,23 +114,36 @@ def with_services(**columns):
     return change
 
 
+def without_last_run(happened: Happened) -> Happened:
+    return replace(happened, runs=type(happened.runs)(*(column[:-1] for column in happened.runs)))
+
+
+def twice(happened: Happened) -> Happened:
+    return replace(happened, runs=type(happened.runs)(*(np.append(column, column[:1]) for column in happened.runs)))
+
+
+def ends_early(happened: Happened) -> Happened:
+    return replace(happened, end_s=happened.end_s - 1)
+
+
 def batch_at_once(happened: Happened) -> Happened:
     first = happened.batches[0]
     length_s = first.end_s - first.start_s
     return replace(happened, batches=(replace(first, start_s=0 * length_s, end_s=length_s),))
 
 
+def nobody(values):
+    return np.full_like(values, -1)
+
+
 @pytest.mark.parametrize(("change", "words"), [
-    (with_first(start_s=-TICK_S), "is not free before"), (with_first(end_s=1e9), "torn gang|steps|horizon"),
-    (with_first(gpu_mask=7), "cannot run where it is"), (with_first(node=4), "cannot run where it is"),
-    (with_first(node=0), "cannot run where it is"), (with_runs(lambda runs: runs[:-1]), "steps"),
-    (with_runs(lambda runs: pd.concat([runs, runs[:1]])), "torn gang"),
-    (lambda happened: replace(happened, end_s=happened.end_s - 1), "its last run at"),
-    (with_services(start_s=lambda s: s + 1, end_s=lambda s: s + 1), "between two"),
+    (changed("start_s", 0, -TICK_S), "is not free before"), (changed("end_s", 0, 1e9), "torn gang|steps|horizon"),
+    (changed("gpu_mask", 0, 7), "cannot run where it is"), (changed("node", 0, 4), "cannot run where it is"),
+    (changed("node", 0, 0), "cannot run where it is"), (without_last_run, "steps"), (twice, "torn gang"),
+    (ends_early, "its last run at"), (with_services(start_s=lambda s: s + 1, end_s=lambda s: s + 1), "between two"),
     (with_services(end_s=lambda s: s + 1), "does not run for its duration"),
     (with_services(start_s=lambda s: s - TICK_S, end_s=lambda s: s - TICK_S), "before it is submitted"),
-    (with_services(node=lambda n: np.full_like(n, 4)), r"Cond. [456]"),
-    (with_services(node=lambda n: np.full_like(n, -1)), "without a node"),
+    (with_services(node=lambda n: np.full_like(n, 4)), r"Cond. [456]"), (with_services(node=nobody), "without a node"),
     (with_services(node=lambda n: np.full_like(n, 1)), r"Cond. [135]"),
     (batch_at_once, "instance|task|overlap|slice")])
 def test_a_wrong_day_is_refused(change, words):
@@ -204,14 +220,77 @@ def test_who_keeps_number_and_type_keeps_node_and_gpus():
         seats_of({0: {0: 2}}, {}, np.array([[True, False]]))
 
 
+def test_a_cluster_says_what_had_to_be_assumed():
+    nodes = nodes_of(cluster_of("T4", "L4"))
+    assert nodes.train_type.tolist() == [1, 0] and nodes.type_name == ("L4", "T4")
+    assert "no training speed is known for L4, T4" in drawn_of(nodes).replace("No", "no")
+    assert draw_day(nodes, 0).batches == ()
+    assert nodes_of(example_cluster()).notes == ()
+    for cluster, words in ((cluster_of("A100"), "none is left for services"),
+                           (cluster_of("T4", "GPU of tomorrow"), "GPU of tomorrow")):
+        with pytest.raises(InputError, match=words):
+            nodes_of(cluster)
+
+
 def test_a_day_that_does_not_end_is_an_error():
     day, rooms, _ = small()
-    with pytest.raises(ValueError, match="jobs are not done"):
+    with pytest.raises(InputError, match="jobs are not done"):
         train(day, rooms[False], lambda day, now: {})
 
 
-def test_the_chart_says_which_idea_saves_most():
-    drawn = worth_chart(frame()).to_dict()
+def test_the_report_says_what_was_drawn():
+    day = small()[0]
+    report = report_of_days(frame(), day.nodes, day.tariff)
+    assert report.headline.startswith("all four ideas save") and list(report.tables) == ["days.csv", "effects.csv"]
+    assert "drawn in proportion" in report.summary["drawn"] and "EUR/kWh" in report.summary["energy_assumptions"]
+    assert report.summary["all_kwh"] > report.summary["bound_kwh"] > 0
+    drawn = report.charts["worth.svg"]().to_dict()
     words = "[A-Za-z+ ]+"
     assert drawn["vconcat"]
     assert re.fullmatch(f"{words} saves most money, {words} most energy, {words} most time", drawn["title"])
+
+
+def some_days(pairs):
+    """Cost of days without and with all ideas."""
+    return pd.DataFrame([{"seed": seed, "variant": name, "total_eur": eur} for seed, pair in enumerate(pairs)
+                         for name, eur in zip((PLAIN, ALL), pair, strict=True)])
+
+
+@pytest.mark.parametrize(("pairs", "words"), [
+    ([(36, 14)], ", 61 %"),
+    ([(22, 14), (50, 13)], ", 62 % (36 to 74 % on each of 2 days)"),  # 22 of 36 EUR, 8 and 37 on single days
+    ([(36, 18)] * 10, ", 50 % (95 % interval: 50 to 50 %)"), ([(10, 20)] * 3, ""), ([(0, 0)], "")])
+def test_what_is_saved_is_a_share_of_what_there_was(pairs, words):
+    """The saving of one day may be more than the mean cost of all; it is never more than its own cost."""
+    assert share_saved(some_days(pairs)) == words
+
+
+NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\n" + "".join(
+    f"n{i},{model},4,64000,262144\n" for i, model in enumerate(MODELS)) + "cpu,,0,64000,262144\n"
+TASKS = "name,submit_s,num_gpus,gpu_milli,cpu_milli,memory_mib\na,0,1,1000,4000,1024\n"
+
+
+def test_the_command_lets_days_pass_on_a_cluster_that_was_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.csv").write_text(NODES)
+    Path("jobs.csv").write_text(TASKS)
+    assert call("read", "csv", "jobs.csv", "--nodes", "own.csv", "--out", "mine") == 0
+    asked = ("day", "mine", "--days", "1", "--seed", "3", "--out", "worth", "--no-charts")
+    assert call(*asked) == 0 and call(*asked) == 0
+    assert "(kept)" in capsys.readouterr().out
+    days = pd.read_csv("worth/days.csv")
+    usual = frame().query("seed == 3").reset_index(drop=True)
+    assert days["variant"].tolist() == [*VARIANTS, *EXTRA] and set(pd.read_csv("worth/effects.csv")["idea"]) >= {
+        *IDEAS.values()}
+    assert np.allclose(days["energy_kwh"], usual["energy_kwh"])
+    summary = json.loads(Path("worth/summary.json").read_text())
+    assert "left out: 1" in summary["drawn"] and "0.1717 EUR/kWh" in summary["energy_assumptions"]
+    asked = (("--days", "2"), "answer to another question"), (("--price", "cheap.csv", "--force"), "cheap")
+    for given, words in asked:
+        assert_refused(call("day", "mine", "--out", "worth", *given), capsys, words)
+    Path("own.csv").write_text(NODES.replace("T4", "").replace("A100,4", ",0"))
+    assert call("read", "csv", "jobs.csv", "--nodes", "own.csv", "--out", "few") == 0
+    capsys.readouterr()
+    assert call("day", "few", "--nodes", "2", "--days", "1", "--out", "less", "--no-charts") == 0
+    drawn = json.loads(Path("less/summary.json").read_text())["drawn"]
+    assert "One node in 2 stands for the 3" in drawn and "FAR is worth nothing" in drawn

@@ -1,39 +1,45 @@
-"""Sixteen variants of one day, each checked, each billed.
+"""Services first, training on what they leave, batches beside them; sixteen variants of one day, each checked, each billed."""
 
-Services come first, training runs on what they leave, and batches run beside them.
-"""
+# A module, written by hand.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import permutations, product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from sched_lab import andreas, far
-from sched_lab.andreas.rules import assign_by_rule, edf
-from sched_lab.fleet.replay.compare import interval_of
-from sched_lab.fleet.replay.events import replay
-from sched_lab.fleet.replay.problem import Schedule
-from sched_lab.hadar import Allocation, Hadar, State
-from sched_lab.hadar import Cluster as Gangs
-from sched_lab.hadar import Jobs as GangJobs
-from sched_lab.hadar.simulation import RESTART_S
-from sched_lab.lab.arrays import Floats, Integers, Truths
-from studies.day import (
+from ... import andreas, far
+from ...andreas.rules import assign_by_rule, edf
+from ...hadar import Allocation, Hadar, State
+from ...hadar import Cluster as Gangs
+from ...hadar import Jobs as GangJobs
+from ...hadar.simulation import RESTART_S
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.frames import InputError
+from ...lab.reports import Report
+from ...meter import Tariff
+from ..replay.compare import interval_of
+from ..replay.events import replay
+from ..replay.problem import Schedule
+from .day import (
+    ASLEEP_AFTER_S,
+    ASLEEP_W,
     COUNTS,
     HORIZON_S,
     TICK_S,
     WORKER_MILLI,
     Day,
     Happened,
+    Nodes,
     Runs,
     bill_of_day,
     bound_of_day,
     check_day,
+    drawn_of,
     least_prices,
     pace_of,
 )
@@ -348,12 +354,9 @@ def train(day: Day, room: Room, decide: Decide,
           believed: Day | None = None) -> tuple[Runs, Floats]:
     """Run all jobs on what services leave; who decides takes the day for the one that is believed.
 
-    The loop is one of its own: the replay places a task once, and Hadar's rounds have a cluster
-    that does not change; here every tick may move or resize a job on what services leave.
-
     Raises
     ------
-    ValueError : they are not done before the horizon
+    InputError : they are not done before the horizon
     """
     submit_s = day.training.submit_s
     left = day.training.steps.copy()
@@ -370,8 +373,8 @@ def train(day: Day, room: Room, decide: Decide,
         log.move(seats_of(places, log.held, room.is_whole[tick]), now_s)
         pass_tick(day, log, now_s, left, end_s)
     if (left > 0).any():
-        raise ValueError(f"{int((left > 0).sum())} jobs are not done {HORIZON_S / 3600:g} h after "
-                         "the day began")
+        raise InputError(f"{int((left > 0).sum())} jobs are not done {HORIZON_S / 3600:g} h after "
+                         "the day began", mend="give a cluster with more GPUs for training")
     job, node, mask, start_s, stop_s = zip(*log.rows, strict=True)
     return Runs(np.array(job), np.array(node), np.array(mask), np.array(start_s),
                 np.array(stop_s)), end_s
@@ -379,7 +382,7 @@ def train(day: Day, room: Room, decide: Decide,
 
 IDEAS = {"P": "PWR+FGD", "A": "ANDREAS", "H": "Hadar", "F": "FAR"}
 SERVICE_POLICY = {False: "bestfit", True: "pwr-fgd:0.1"}
-BATCH_POLICY = {False: "fixpart:2-2-3", True: "far"}
+FIXED = {"A30": "2-2", "A100": "2-2-3", "H100": "2-2-3", "B200": "2-2-3"}
 PLAIN, ALL = "plain", "PAHF"
 VARIANTS = tuple("".join(idea for idea, on in zip(IDEAS, bits, strict=True) if on) or PLAIN
                  for bits in product((False, True), repeat=len(IDEAS)))
@@ -389,7 +392,7 @@ EXTRA = {"types": ("", "andreas-types"), "PF types": ("PF", "andreas-types")}
 
 
 class Prepared(NamedTuple):
-    """What does not depend on training, by whether it has the idea: services, rooms, batches."""
+    """What does not depend on training: services, what they leave, and batches, by `has the idea`."""
 
     services: dict[bool, Schedule]
     rooms: dict[bool, Room]
@@ -401,8 +404,9 @@ def prepare_day(day: Day) -> Prepared:
     services = {on: replay(day.services, policy, backfill="first-fit", power=day.nodes.power)
                 for on, policy in SERVICE_POLICY.items()}
     return Prepared(services, {on: room_of(day, schedule) for on, schedule in services.items()}, {
-        on: tuple(far.simulate(work.mig, work.batch, policy) for work in day.batches)
-        for on, policy in BATCH_POLICY.items()})
+        on: tuple(far.simulate(work.mig, work.batch, "far" if on else
+                               f"fixpart:{FIXED[work.mig.model]}") for work in day.batches)
+        for on in (False, True)})
 
 
 def variants_of(day: Day, prepared: Prepared,
@@ -441,7 +445,7 @@ def run_day(day: Day) -> pd.DataFrame:
 
     Raises
     ------
-    ValueError : the work of the day does not fit before the horizon
+    InputError : the work of the day does not fit before the horizon
     """
     bound = bound_of_day(day)
     return pd.DataFrame([
@@ -520,3 +524,89 @@ def worth_chart(days: pd.DataFrame) -> alt.TopLevelMixin:
                           alt.X("saving:Q"), tooltip=list(effects.columns)))
     found = "{} saves most money, {} most energy, {} most time".format(*best)
     return alt.vconcat(*panels, title=found[0].upper() + found[1:])
+
+
+TABLES = ("days.csv", "effects.csv")
+CHARTS = ("worth.svg",)
+MEANINGS = {
+    "worth": "What each idea saves, alone, last, and in the mean of all orders",
+    "days.csv": "every variant of every day", "effects.csv": "what each idea saves",
+    "variant": "ideas that are there: P PWR+FGD, A ANDREAS, H Hadar, F FAR; types: ANDREAS with "
+    "the run times on each type, as its paper has it",
+    "plain_eur": "EUR a day without any idea", "all_eur": "EUR a day with all four",
+    "bound_eur": "EUR a day that no schedule can go below",
+    "plain_kwh": "kWh a day without any idea", "all_kwh": "kWh a day with all four",
+    "bound_kwh": "kWh a day that no schedule can go below",
+    "drawn": "what is not from the cluster and was drawn", "saving": "mean over the days",
+    "low": "lower end of the 95 % interval", "high": "upper end of the 95 % interval"}
+
+
+class DayReport(Report):
+    """What each paper's idea is worth on a cluster."""
+
+    question: ClassVar[str] = "What is each paper's idea worth on this cluster?"
+    meanings: ClassVar[Mapping[str, str]] = MEANINGS
+
+    def answer(self) -> list[str]:
+        """The result, what was drawn, and what energy rests on."""
+        return [f"{self.headline}.", self.summary["drawn"], self.summary["energy_assumptions"]]
+
+
+FEWEST_DAYS = 10  # of which an interval of their mean is given
+
+
+def share_saved(days: pd.DataFrame) -> str:
+    """What all ideas save, in per cent of the cost without them, and how sure that is, in words."""
+    eur = days.pivot(index="seed", columns="variant", values="total_eur")[[PLAIN, ALL]].to_numpy(float)
+    if not (eur[:, 0] > 0).all() or eur[:, 1].sum() > eur[:, 0].sum():
+        return ""
+    words = f", {100 * (1 - eur[:, 1].sum() / eur[:, 0].sum()):.0f} %"
+    if len(eur) == 1:
+        return words
+    if len(eur) < FEWEST_DAYS:
+        each = 100 * (1 - eur[:, 1] / eur[:, 0])
+        return f"{words} ({each.min():.0f} to {each.max():.0f} % on each of {len(eur)} days)"
+    draws = np.random.default_rng(0).integers(len(eur), size=(RESAMPLES, len(eur)))
+    drawn = eur[draws].sum(axis=1)
+    low, high = interval_of(100 * (1 - drawn[:, 1] / drawn[:, 0]))
+    return f"{words} (95 % interval: {low:.0f} to {high:.0f} %)"
+
+
+def headline_of(days: pd.DataFrame, effects: pd.DataFrame) -> str:
+    """What all ideas save, which of them has the largest share, and whose share is a loss."""
+    shares = effects[effects["way"] == "share"].set_index("idea")
+    best = str(shares["saving"].idxmax())
+    largest = float(shares["saving"].max())
+    whole = effects[effects["way"] == "together"].iloc[0]
+    plain = days.loc[days["variant"] == PLAIN, "total_eur"].mean()
+    dear = [f"{idea} costs {-saving:,.0f} EUR" for idea, saving in shares["saving"].items()
+            if saving < -0.5]
+    what = "save" if whole["saving"] >= 0 else "cost"
+    words = (f"all four ideas {what} {abs(whole['saving']):,.0f} "
+             f"{'of' if what == 'save' else 'more than'} {plain:,.0f} EUR a day"
+             f"{share_saved(days)}")
+    return "; ".join([f"{words}, {best} most with {largest:,.0f} EUR", *dear])
+
+
+def report_of_days(days: pd.DataFrame, nodes: Nodes, tariff: Tariff) -> DayReport:
+    """Report of some days of a cluster.
+
+    Parameters
+    ----------
+    days : rows of `run_day`, with the column seed
+    nodes, tariff : what they were computed with
+    """
+    effects = pd.concat([effects_of(days, column).assign(quantity=column) for column in SHOWN])
+    means = days.groupby("variant").mean(numeric_only=True)
+    summary: dict[str, Any] = {"days": int(days["seed"].nunique()), "nodes": len(nodes.cluster)}
+    for what, name in ((PLAIN, "plain"), (ALL, "all")):
+        summary |= {f"{name}_eur": round(means["total_eur"][what], 6),
+                    f"{name}_kwh": round(means["energy_kwh"][what], 6)}
+    summary |= {"bound_eur": round(means["bound_eur"].mean(), 6),
+                "bound_kwh": round(means["bound_kwh"].mean(), 6), "drawn": drawn_of(nodes),
+                "energy_assumptions": f"Watts of the catalogue; an empty node sleeps after "
+                f"{ASLEEP_AFTER_S / 60:g} minutes and then draws {ASLEEP_W:g} W; cooling, network "
+                f"and disks lie outside. {tariff.words}"}
+    words = headline_of(days, effects[effects["quantity"] == "total_eur"])
+    return DayReport(summary, dict(zip(TABLES, (days.round(6), effects.round(6)), strict=True)),
+                     {CHARTS[0]: partial(worth_chart, days)}, words)

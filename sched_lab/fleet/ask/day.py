@@ -1,7 +1,6 @@
-"""One heterogeneous cluster, one clock, one meter and one price.
+"""One heterogeneous cluster, one clock, one meter and one price: services that come and go, training jobs with due dates and speeds, and batches on MIG."""
 
-Services come and go, training jobs have due dates and speeds, and batches run on MIG.
-"""
+# A module, written by hand.
 
 from __future__ import annotations
 
@@ -13,22 +12,23 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sched_lab import far, online
-from sched_lab.andreas.instances import WEIGHTS_EUR_PER_S
-from sched_lab.cluster import Cluster
-from sched_lab.far.mig import Mig
-from sched_lab.far.tasks import SCALINGS, Batch, generate_times
-from sched_lab.fleet.read.tables import Ledger
-from sched_lab.fleet.replay.compare import slope_of
-from sched_lab.fleet.replay.problem import NO_CPU_POWER, Problem, Schedule
-from sched_lab.fleet.replay.rules import capacity_violations, place_violations, time_violations
-from sched_lab.hadar.model import Throughputs, read_throughputs
-from sched_lab.hadar.simulation import RESTART_S
-from sched_lab.lab.arrays import Floats, Integers, Texts, Truths
-from sched_lab.lab.frames import embedded
-from sched_lab.meter import Holdings, Rate, Tariff, amounts_in, meter, with_edges
-from sched_lab.power import Power, cpu_power_w, gpu_power_w
-from sched_lab.traces import Tasks
+from ... import far, online
+from ...andreas.instances import WEIGHTS_EUR_PER_S
+from ...cluster import Cluster
+from ...far.mig import Mig
+from ...far.tasks import SCALINGS, Batch, generate_times
+from ...hadar.model import Throughputs, read_throughputs
+from ...hadar.simulation import RESTART_S
+from ...hardware import Hardware, changed_watts, default_hardware, usual_watts
+from ...lab.arrays import Floats, Integers, Texts, Truths
+from ...lab.frames import InputError, embedded
+from ...meter import Holdings, Rate, Tariff, amounts_in, meter, with_edges
+from ...power import Power, cpu_power_w, gpu_power_w
+from ...traces import Tasks
+from ..read.tables import Ledger
+from ..replay.compare import slope_of
+from ..replay.problem import NO_CPU_POWER, Problem, Schedule
+from ..replay.rules import capacity_violations, place_violations, time_violations
 
 __all__ = ['Day', 'draw_day', 'Happened', 'check_day']
 
@@ -45,6 +45,7 @@ class Nodes:
     type_name : models of these numbers
     speeds : of training, with a column for each of these types
     power : watts
+    notes : what had to be assumed
     """
 
     cluster: Cluster
@@ -53,6 +54,7 @@ class Nodes:
     type_name: tuple[str, ...]
     speeds: Throughputs
     power: online.PowerSettings
+    notes: tuple[str, ...] = ()
 
     @property
     def group(self) -> Texts:
@@ -66,7 +68,8 @@ DAY_S = 86_400.0
 HORIZON_S = 72 * 3600.0
 SHAPES = (("T4", 6), ("A10", 4), ("V100M16", 6), ("P100", 6), ("K80", 5), ("A100", 2), ("H100", 1))
 MEASURED = (("V100", "v100"), ("P100", "p100"), ("K80", "k80"))  # in a model's name, and Gavel's
-CUTTABLE = ("A100", "H100")  # kept for batches
+CUTTABLE = ("A30", "A100", "H100", "B200")
+MOST_CUT = 16  # GPUs of a model that are kept for batches
 
 
 def example_cluster() -> Cluster:
@@ -88,19 +91,70 @@ def trainable(cluster: Cluster, is_general: Truths) -> tuple[Integers, tuple[str
     is_usable = is_general & (cluster.num_gpus > 0)
     columns = {model: column for column, (begin, _) in enumerate(MEASURED)
                for model in np.unique(cluster.gpu_model[is_usable]) if begin in model.upper()}
+    if not columns:
+        columns = dict.fromkeys(np.unique(cluster.gpu_model[is_usable]).tolist(), 0)
     names = tuple(columns)
     number = [names.index(model) if usable and model in columns else -1
               for model, usable in zip(cluster.gpu_model, is_usable, strict=True)]
     return np.array(number, np.int64), names, list(columns.values())
 
 
-def nodes_of(cluster: Cluster) -> Nodes:
-    """Say what each node of a cluster is for."""
-    mig_model = np.where(np.isin(cluster.gpu_model, CUTTABLE), cluster.gpu_model, "").astype(object)
-    train_type, names, columns = trainable(cluster, mig_model == "")
+def kept_for_batches(cluster: Cluster) -> Texts:
+    """(nodes,) MIG model of the nodes that are kept for batches: the first ones of each model."""
+    kept = np.full(len(cluster), "", object)
+    room = dict.fromkeys(CUTTABLE, MOST_CUT)
+    for node, (name, gpus) in enumerate(zip(cluster.gpu_model, cluster.num_gpus.tolist(),
+                                            strict=True)):
+        model = next((model for model in CUTTABLE if model in name.upper()), "")
+        if model and 0 < gpus <= room[model]:
+            kept[node] = model
+            room[model] -= gpus
+    return kept
+
+
+def watts_of(cluster: Cluster, hardware: Hardware) -> dict[str, tuple[int, int]]:
+    """Idle and full watts of the GPU models of a cluster, the paper's where it has them.
+
+    Raises
+    ------
+    InputError : a model has no watts
+    """
+    known = {**usual_watts()[0], **changed_watts(hardware)[0]}
+    for model in np.unique(cluster.gpu_model[cluster.num_gpus > 0].astype(str)).tolist():
+        if model and model not in known:
+            found = hardware.gpu(model)
+            known[model] = (int(found.idle_w.value), int(found.full_w.value))
+    return known
+
+
+def nodes_of(cluster: Cluster, hardware: Hardware | None = None) -> Nodes:
+    """Say what each node of a cluster is for.
+
+    Parameters
+    ----------
+    cluster : the nodes
+    hardware : watts of GPU models; the catalogue of {doc}`12a_hardware` if not given
+
+    Raises
+    ------
+    InputError : no node with a GPU is left for services and training, or a GPU model has no watts
+    """
+    mig_model = kept_for_batches(cluster)
+    is_general = mig_model == ""
+    if not (cluster.num_gpus[is_general] > 0).any():
+        raise InputError("every GPU of this cluster can be cut, and none is left for services",
+                         mend=f"give more than {MOST_CUT} GPUs of a model, "
+                         "or nodes of other models too")
+    train_type, names, columns = trainable(cluster, is_general)
     table = read_throughputs(embedded("hadar_throughputs.csv"))
     speeds = Throughputs(names, table.row, table.rate[:, columns], table.spread_rate[:, columns])
-    return Nodes(cluster, mig_model, train_type, names, speeds, online.PowerSettings())
+    notes = []
+    if not any(begin in name.upper() for name in names for begin, _ in MEASURED):
+        notes.append(f"no training speed is known for {', '.join(names)}: all train like a V100")
+    if not (mig_model != "").any():
+        notes.append("no GPU can be cut: there is no batch, and FAR is worth nothing here")
+    power = online.PowerSettings(gpu_power_w=watts_of(cluster, hardware or default_hardware()))
+    return Nodes(cluster, mig_model, train_type, names, speeds, power, tuple(notes))
 
 
 class Training(NamedTuple):
@@ -221,10 +275,13 @@ def draw_services(nodes: Nodes, rng: np.random.Generator) -> Problem:
     share = rng.choice([100, 200, 250, 500, 750], count)
     cpu = np.choose(kind, [rng.integers(2, 9, count), rng.integers(4, 13, count),
                            rng.integers(8, 17, count), rng.integers(8, 33, count)])
+    most = int(nodes.cluster.num_gpus[nodes.mig_model == ""].max())
+    num_gpus = np.minimum(np.choose(kind, [1, 1, 2, 0]), most)
     is_picky = (kind == 0) & (rng.random(count) < 0.3)
     spec = np.where(is_picky, small_models(nodes), "").astype(object)
-    tasks = Tasks(np.array([f"service-{i}" for i in range(count)], object), 1000 * cpu,
-                  np.zeros(count, np.int64), np.choose(kind, [1, 1, 2, 0]),
+    cpu_milli = np.minimum(1000 * cpu, int(nodes.cluster.cpu_milli[nodes.mig_model == ""].min()))
+    tasks = Tasks(np.array([f"service-{i}" for i in range(count)], object), cpu_milli,
+                  np.zeros(count, np.int64), num_gpus,
                   np.choose(kind, [share, np.full(count, 1000), np.full(count, 1000),
                                    np.zeros(count, np.int64)]),
                   spec, np.full(count, GENERAL, object))
@@ -248,7 +305,9 @@ def draw_training(nodes: Nodes, rng: np.random.Generator) -> Training:
              if (rates[0] > 0).all()]  # models that run everywhere, on every number of GPUs
     chosen = rng.integers(len(known), size=count)
     rate, spread = (np.array([known[key][part] for key in chosen]) for part in (0, 1))
-    size = rng.choice(len(COUNTS), count, p=[0.6, 0.25, 0.15])
+    most = int(nodes.cluster.num_gpus[nodes.train_type >= 0].max())  # GPUs that one node has
+    size = np.minimum(rng.choice(len(COUNTS), count, p=[0.6, 0.25, 0.15]),
+                      np.searchsorted(COUNTS, most, side="right") - 1)
     run_s = lengths_s(rng, count, 3.0, 9.0)
     submit_s = comes_s(rng, count)
     mean_rate = rate[np.arange(count), size].mean(axis=1)
@@ -267,7 +326,9 @@ def draw_batches(nodes: Nodes, rng: np.random.Generator) -> tuple[MigWork, ...]:
         gpu = np.concatenate([np.arange(count) for count in counts])
         mig = far.mig_of(model, len(node))
         count = TASKS_PER_GPU * len(node)
-        drawn_s = generate_times(mig, count, SCALINGS["mixed"], ON_ONE_SLICE_S, rng)
+        mixed = SCALINGS["mixed"]
+        shares = mixed if tuple(mixed) == mig.sizes else dict.fromkeys(mig.sizes, 1 / len(mig.sizes))
+        drawn_s = generate_times(mig, count, shares, ON_ONE_SLICE_S, rng)
         # the memory of some sizes is too small for a task
         least = np.minimum(rng.choice(3, count, p=[0.6, 0.25, 0.15]), len(mig.sizes) - 2)
         times_s = np.where(np.arange(len(mig.sizes)) < least[:, None], np.inf, drawn_s)
@@ -291,17 +352,26 @@ def daily_tariff() -> Tariff:
                   "assumption of the book.")
 
 
-def draw_day(nodes: Nodes, seed: int) -> Day:
+def draw_day(nodes: Nodes, seed: int, tariff: Tariff | None = None) -> Day:
     """Draw the work of a day, in proportion to the nodes.
 
     Parameters
     ----------
     nodes : what there is
     seed : services, jobs and batches each have a stream of their own
+    tariff : price and carbon intensity; those of `daily_tariff` if not given
     """
     streams = [np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(3)]
     return Day(nodes, draw_services(nodes, streams[0]), draw_training(nodes, streams[1]),
-               draw_batches(nodes, streams[2]), daily_tariff())
+               draw_batches(nodes, streams[2]), tariff or daily_tariff())
+
+
+def drawn_of(nodes: Nodes) -> str:
+    """What of a day is not from the cluster, in sentences."""
+    words = ["Services, training jobs and batches were drawn in proportion to the GPUs: times and "
+             "demands of services at random, jobs of Gavel's table with due dates and weights, "
+             "batches as in the FAR paper.", *(f"{note}." for note in nodes.notes)]
+    return " ".join(word[0].upper() + word[1:] for word in words)
 
 
 class Runs(NamedTuple):
