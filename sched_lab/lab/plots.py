@@ -985,8 +985,9 @@ job = json.load(sys.stdin)
 sys.path[:] = job["path"]
 import vl_convert
 for file, spec in job["charts"].items():
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=job["version"])
     with open(file, "w", encoding="utf-8", newline="") as out:
-        out.write(vl_convert.vegalite_to_svg(spec, vl_version=job["version"]))
+        out.write(svg)
 """
 
 
