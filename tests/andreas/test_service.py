@@ -229,8 +229,8 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
 # --- a short soak
 
 def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
-    found = soak(60, 2, 5, str(tmp_path / "jobs.db"), tmp_path)
-    assert (found["submissions"], found["kills"], found["lost"]) == (60, 2, 0) and found["versions"] > 10
+    found = soak(120, 3, 5, str(tmp_path / "jobs.db"), tmp_path)
+    assert (found["submissions"], found["kills"], found["lost"]) == (120, 3, 0) and found["versions"] > 10
 
 
 # --- the command
