@@ -19,11 +19,11 @@ from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Arrivals, Tasks, default_tasks
 from tests.fleet.plain_replay import replay_plain
 
-LISTS = 4  # event lists in one example, one after another: each begins with what the one before has left
+LISTS = 8  # event lists in one example, one after another: each begins with what the one before has left
 APART_S = 1000.0
 pytestmark = pytest.mark.usefixtures("python_itself")
 POLICIES = ["pwr-fgd:0.1", "joint", "random", "gpu-clustering", "fgd@0.4@random@0.7@pwr-fgd:0.2"]
-SOME = settings(derandomize=True, max_examples=12, suppress_health_check=list(HealthCheck))
+SOME = settings(derandomize=True, max_examples=24, suppress_health_check=list(HealthCheck))
 
 
 def texts(values) -> np.ndarray:
@@ -86,7 +86,7 @@ def assert_equal(one: Schedule, other: Schedule) -> None:
 @given(problem=problems(), backfill=st.sampled_from(BACKFILLS))
 @SOME
 def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
-    """In 5 x 12 x 4 lists of events; compiled, it does the same (`test_compare`)."""
+    """In 5 x 24 x 8 lists of events; compiled, it does the same (`test_compare`)."""
     schedule = replay(problem, policy, backfill=backfill)
     assert_equal(schedule, replay_plain(case(problem, policy), backfill))
 
