@@ -96,6 +96,15 @@ def idle_w(problem: Problem) -> float:
     return float(events.node_milliwatts(case(problem, "fgd").world).sum() / 1000)
 
 
+CROWDED = [(0, 10, 1), (1, 7, 1), (3, 9, 1), (4, 4, 4), (5, 6, 4), (5, 3, 2), (7, 11, 1)]    # from, for, GPUs
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_what_is_booked_for_later_is_in_the_way_of_what_starts_before(backfill):
+    problem = timed([(submit_s, length_s, gpus, 1000) for submit_s, length_s, gpus in CROWDED])
+    assert_equal(replay(problem, "fgd", backfill=backfill), replay_plain(case(problem, "fgd"), backfill))
+
+
 @pytest.mark.parametrize("policy", ["pwr-fgd:0.1", "random", "bid"])
 @given(problem=problems(), backfill=st.sampled_from(BACKFILLS[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
 @SOME
