@@ -370,6 +370,13 @@ def test_a_gzip_file_that_unpacks_without_end_is_refused(tmp_path: Path) -> None
         read_table(bomb, COLUMNS)
 
 
+def test_a_pipe_into_which_nobody_writes_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(frames, "PATIENCE_S", 0.2)
+    os.mkfifo(tmp_path / "silent.csv")
+    with pytest.raises(InputError, match="silent.csv: nothing has come for 0.2 s; give a file"):
+        read_table(tmp_path / "silent.csv", COLUMNS)
+
+
 def test_a_pipe_is_read_once_and_its_very_bytes_are_hashed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     writer = threading.Thread(target=(tmp_path / "pipe.csv").write_text, args=(GOOD,))

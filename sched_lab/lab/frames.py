@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import select
 import shutil
 import stat
 import tempfile
@@ -238,16 +239,33 @@ def first_repeated(words: Iterable[str]) -> str | None:
 
 LARGEST_INPUT_MIB = 128  # a trace of a million tasks has about 50
 csv.field_size_limit(2**31 - 1)  # of a cell: that of its file is enough
+PATIENCE_S = 60  # longest silence of a pipe
 
 
-def _read_at_most(file: io.BufferedReader | gzip.GzipFile, largest_mib: int, path: str | Path,
-                  where: str = "") -> bytes:
-    """All bytes of a file that has not too many; it may be a pipe, or one without end."""
-    data = file.read(largest_mib * 2**20 + 1)
-    if len(data) > largest_mib * 2**20:
-        raise InputError(f"there are more than {largest_mib} MiB{where}", file=path,
-                         mend="give a smaller file")
-    return data
+def _load(path: str | Path, largest_mib: int) -> bytes:
+    """All bytes of a file, a pipe or a device that has not too many."""
+    data = bytearray()
+    # opening a pipe must not wait
+    how = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, how), "rb", buffering=0) as file:
+        is_plain = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        waiter = None if is_plain or not hasattr(select, "poll") else select.poll()
+        if waiter:
+            waiter.register(file, select.POLLIN)
+        while True:
+            if waiter and not waiter.poll(PATIENCE_S * 1000):
+                raise InputError(f"nothing has come for {PATIENCE_S} s", file=path,
+                                 mend="give a file, or write into the pipe")
+            if (piece := file.read(2**20)) == b"":
+                return bytes(data)
+            data += piece or b""
+            if len(data) > largest_mib * 2**20:
+                raise _too_large(path, largest_mib)
+
+
+def _too_large(path: str | Path, largest_mib: int, unpacked: str = "") -> InputError:
+    return InputError(f"there are more than {largest_mib} MiB{unpacked}", file=path,
+                      mend="give a smaller file")
 
 
 def _unpacked(data: bytes, path: str | Path, largest_mib: int) -> bytes:
@@ -255,11 +273,13 @@ def _unpacked(data: bytes, path: str | Path, largest_mib: int) -> bytes:
     if Path(path).suffix != ".gz" and data[:2] != b"\x1f\x8b":
         return data
     try:
-        with gzip.open(io.BytesIO(data)) as packed:
-            return _read_at_most(packed, largest_mib, path, " in it, unpacked")
+        content = gzip.GzipFile(fileobj=io.BytesIO(data)).read(largest_mib * 2**20 + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError("the gzip file is damaged or cut short", file=path,
                          mend="fetch or write it again") from None
+    if len(content) > largest_mib * 2**20:
+        raise _too_large(path, largest_mib, " in it, unpacked")
+    return content
 
 
 class InputFile(str):
@@ -300,7 +320,7 @@ def read_input(path: str | Path, sha256: str | None = None,
 
     Raises
     ------
-    InputError : it is missing, too large, damaged, or another file than it was
+    InputError : it is missing, too large, silent for too long, damaged, or another file than it was
     """
     if isinstance(path, InputFile):
         return path
@@ -308,8 +328,7 @@ def read_input(path: str | Path, sha256: str | None = None,
     try:
         if Path(path).is_dir():
             raise error("this is a folder, not a file", mend="name a file in it")
-        with open(path, "rb") as opened:
-            data = _read_at_most(opened, largest_mib, path)
+        data = _load(path, largest_mib)
     except FileNotFoundError:
         raise _missing(path) from None
     except InputError:
