@@ -333,7 +333,7 @@ def test_a_command_with_little_to_do_loads_no_compiler(tmp_path, monkeypatch):
                 "inflate --nodes nodes.csv --tasks tasks.csv --out inflation", "hadar --no-charts --out rounds",
                 "far --times times.csv --no-charts --out plan", "read k8s nodes.json pods.json --out mine",
                 "andreas --instance jobs.json --policy greedy --no-charts --out day", "replay mine --out answer",
-                "explain mine --task team/evaluate", "place mine --out next", "move mine --out moves",
+                "explain mine --task team/evaluate", "place mine --out placed", "move mine --out moves",
                 "recommend --nodes nodes.json --pods pods.json"]
     monkeypatch.chdir(tmp_path)
     for name in ("nodes.json", "pods.json"):

@@ -44,7 +44,7 @@ SHOWN = {
     "check": r"^usable: 3 nodes with 8 GPUs.*\nnext: sched-lab replay ",
     "replay": r"^fgd: [1-9] served,(?: .*,)? mean wait \d+ s, [\d.]+ kWh$",
     "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",
-    "place": r"^next: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
+    "place": r"^placed: fgd at \d+ s: [1-9] of 2 waiting tasks placed$",
     "move": r"^moves: [1-9] moves?: [1-9] whole GPUs? freed",
     "reproduce hadar": r"^speed_ratios +[\d.]+ min ",
     "reproduce hadar speed_ratios --check": r"^hadar/speed_ratios\.csv: same \(",

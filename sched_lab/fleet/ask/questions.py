@@ -194,7 +194,7 @@ def explain_command(cluster: Cluster, task: TaskName, policy: PolicyName = "fgd"
                      "sched_lab": __version__}
             answer = Answer("explain", asked, ("nodes.csv", "gpus.csv"), ("explanation.svg",))
             answer_with(answer, out, found.report, force=force, no_charts=no_charts)
-        then = ("place", cluster, "--out", "next") if found.is_served else (
+        then = ("place", cluster, "--out", "placed") if found.is_served else (
             "move", cluster, "--out", "moves")
         tell(found, as_json, *then)
 
