@@ -32,6 +32,7 @@ def started(*flags: str) -> Iterator[Any]:
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
     driver.set_script_timeout(600)    # axe
     driver.get("about:blank")         # the start page of the browser is not ours
+    driver.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})  # it may lie behind a window
     try:
         yield driver
     finally:
