@@ -5,227 +5,18 @@
 # %% ../nbs/12b_calibration.ipynb #12b-004
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .lab.frames import (Column, InputError, InputFile, Later, read_input, read_table,
-                              write_bytes)
-from .hardware import GpuModel, Hardware, Watts, default_hardware, words_of
+from .hardware import Watts, default_hardware
 from .power import load_permille
-from .lab.reports import Report
-
-if TYPE_CHECKING:
-    import altair as alt
-else:
-    alt = Later("altair")
 
 # %% auto #0
-__all__ = ['read_recording', 'fit_model']
-
-# %% ../nbs/12b_calibration.ipynb #12b-006
-POWER = "DCGM_FI_DEV_POWER_USAGE"
-LOADS = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1.0, "DCGM_FI_DEV_GPU_UTIL": 100.0}  # what full load is
-COLUMNS = {"time": Column("number"), "gpu": Column("text"), "model": Column("text"),
-           "power_w": Column("number"), "utilisation_percent": Column("number")}
-MOST_W = 10_000  # of one GPU; more is a number that stands for "unknown"
-
-# %% ../nbs/12b_calibration.ipynb #12b-006a
-class Series(NamedTuple):
-    """One GPU and one metric: numbers by time, and the words of its labels."""
-
-    gpu: str
-    model: str
-    metric: str
-    values: dict[float, float]
-
-# %% ../nbs/12b_calibration.ipynb #12b-007
-def reading(pair: Any, file: str, place: str) -> tuple[float, float]:
-    """Time and number of a pair of Prometheus: `[1700000000, "61.2"]`."""
-    is_pair = isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str)
-    try:
-        found = (float(pair[0]), float(pair[1])) if is_pair else (math.nan, math.nan)
-    except (TypeError, ValueError, OverflowError):
-        found = (math.nan, math.nan)
-    if not math.isfinite(found[0]):
-        raise InputError(f"{place} is {pair!r:.60}", file=file,
-                         mend='give a time and a number in quotes, as [1700000000, "61.2"]')
-    return round(found[0], 3), found[1]
-
-# %% ../nbs/12b_calibration.ipynb #12b-007a
-def metric_of(labels: Any, file: str, place: str) -> dict[str, str]:
-    """Labels of a series, checked to be texts and to have the name of a metric that is known."""
-    if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
-        raise InputError(f"{place}.metric is no table of labels", file=file,
-                         mend="give the answer of Prometheus as it is")
-    name = labels.get("__name__", "")
-    if name not in (POWER, *LOADS):
-        raise InputError(f"{place} is of metric {name!r:.60}", file=file, mend=f"ask for the plain "
-                         f"{', '.join((POWER, *LOADS))}, without a function around it")
-    return labels
-
-# %% ../nbs/12b_calibration.ipynb #12b-008
-def series_of(one: Any, file: str, place: str) -> Series:
-    """A series of an answer."""
-    if not isinstance(one, dict) or not isinstance(one.get("values"), list):
-        raise InputError(f"{place} has no list of values", file=file,
-                         mend="ask query_range, not query")
-    labels = metric_of(one.get("metric"), file, place)
-    host = labels.get("Hostname") or labels.get("instance", "")
-    gpu = labels.get("UUID") or f"{host}/{labels['gpu']}" if labels.get("UUID") or (
-        host and labels.get("gpu")) else ""
-    if not gpu:
-        raise InputError(f"{place}.metric does not say which GPU it is", file=file,
-                         mend="keep the labels UUID, or Hostname and gpu")
-    values = dict(reading(pair, file, f"{place}.values[{row}]")
-                  for row, pair in enumerate(one["values"]))
-    metric = labels["__name__"] if not labels.get("GPU_I_ID") else ""
-    return Series(gpu, labels.get("modelName", ""), metric, values)
-
-# %% ../nbs/12b_calibration.ipynb #12b-009
-def series_in(file: InputFile) -> list[Series]:
-    """All series of an answer of Prometheus.
-
-    Raises
-    ------
-    InputError : it is not JSON, says that the query failed, or has another form
-    """
-    try:
-        answer = json.loads(file.content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as trouble:
-        raise InputError(f"this is not JSON ({trouble})", file=file, mend="export again") from None
-    if not isinstance(answer, dict) or answer.get("status") != "success":
-        told = answer.get("error", "no status success") if isinstance(answer, dict) else "a list"
-        raise InputError(f"this is no answer of Prometheus ({told!r:.80})", file=file,
-                         mend="ask query_range again, and keep the whole answer")
-    data: Any = answer.get("data")
-    kind = data.get("resultType") if isinstance(data, dict) else None
-    if kind != "matrix" or not isinstance(data.get("result"), list):
-        raise InputError(f"the result is of type {kind!r:.40}, not a matrix", file=file,
-                         mend="ask query_range, not query")
-    return [series_of(one, str(file), f"data.result[{row}]")
-            for row, one in enumerate(data["result"])]
-
-# %% ../nbs/12b_calibration.ipynb #12b-011
-def joined(series: Sequence[Series], dropped: Counter[str]) -> pd.DataFrame:
-    """Points of the series: gpu, model, load, power_w; what is left out is counted."""
-    known = {one.metric for one in series}
-    load = next((name for name in LOADS if name in known), "")
-    tables: dict[str, dict[tuple[str, float], float]] = {POWER: {}, load: {}}
-    models: dict[str, str] = {}
-    for one in series:
-        why = "of a MIG instance" if not one.metric else "of the coarser metric of load"
-        table = tables.get(one.metric) if one.metric else None
-        if table is None:
-            dropped[why] += len(one.values)
-            continue
-        models[one.gpu] = one.model or models.get(one.gpu, "")
-        keys = {(one.gpu, time): value for time, value in one.values.items()}
-        dropped["given twice"] += len(keys.keys() & table.keys())
-        table.update(keys | {key: table[key] for key in keys.keys() & table.keys()})
-    both = [key for key in tables[POWER] if key in tables[load]]
-    dropped["no load at that time"] += len(tables[POWER]) - len(both)
-    dropped["no power at that time"] += len(tables[load]) - len(both)
-    rows = [(gpu, models[gpu], tables[load][gpu, time] / LOADS[load], tables[POWER][gpu, time])
-            for gpu, time in both]
-    return pd.DataFrame(rows, columns=["gpu", "model", "load", "power_w"])
-
-# %% ../nbs/12b_calibration.ipynb #12b-012
-def points_of_table(file: InputFile, dropped: Counter[str]) -> pd.DataFrame:
-    """Points of a table with a row for each reading."""
-    table = read_table(file, COLUMNS)
-    is_again = table.duplicated(["time", "gpu"])
-    dropped["given twice"] += int(is_again.sum())
-    table["load"] = table["utilisation_percent"] / 100
-    return table.loc[~is_again, ["gpu", "model", "load", "power_w"]]
-
-# %% ../nbs/12b_calibration.ipynb #12b-012a
-def plausible(points: pd.DataFrame, dropped: Counter[str]) -> pd.DataFrame:
-    """Points that are readings: some watts, and a load from 0 to 1."""
-    is_power = points["power_w"].gt(0) & points["power_w"].le(MOST_W)
-    is_load = points["load"].between(0, 1)
-    dropped["power is no reading"] += int((~is_power).sum())
-    dropped["load is no share"] += int((is_power & ~is_load).sum())
-    return points[is_power & is_load]
-
-# %% ../nbs/12b_calibration.ipynb #12b-013
-@dataclass(frozen=True)
-class Recording:
-    """Points that were recorded.
-
-    Parameters
-    ----------
-    points : model, load (0 to 1) and power_w, a row for each
-    dropped : readings that were left out, by the reason
-    """
-
-    points: pd.DataFrame
-    dropped: Mapping[str, int]
-
-# %% ../nbs/12b_calibration.ipynb #12b-013a
-def read_recording(files: Sequence[str | Path], model: str = "") -> Recording:
-    """Read what a monitoring system has recorded.
-
-    Parameters
-    ----------
-    files : answers of Prometheus to query_range (JSON), or tables with the columns time, gpu,
-        model, power_w, utilisation_percent (CSV)
-    model : only this one; what names no model is of this one
-
-    Raises
-    ------
-    InputError : with file and place; or no point is left
-    """
-    dropped: Counter[str] = Counter()
-    read = [read_input(path) for path in files]
-    is_json = {file: file.content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in b"{[" for file in read}
-    tables = [points_of_table(file, dropped) for file in read if not is_json[file]]
-    series = [one for file in read if is_json[file] for one in series_in(file)]
-    points = pd.concat([joined(series, dropped), *tables] if series or not tables else tables,
-                       ignore_index=True)
-    points = named(plausible(points, dropped), model, dropped, str(files[0]))
-    return Recording(points, {why: count for why, count in dropped.items() if count})
-
-# %% ../nbs/12b_calibration.ipynb #12b-014
-def catalogue_name(name: str, hardware: Hardware) -> str:
-    """What the catalogue calls a model; the name itself if it does not know it."""
-    try:
-        return hardware.gpu(name).name
-    except InputError:
-        return name
-
-# %% ../nbs/12b_calibration.ipynb #12b-014a
-def named(points: pd.DataFrame, model: str, dropped: Counter[str], file: str) -> pd.DataFrame:
-    """Points with the names of the catalogue, only those of a model if one is given."""
-    hardware = default_hardware()
-    labels = points["model"].str.strip().replace("", model)
-    if labels.eq("").any():
-        raise InputError("a GPU has no model", file=file,
-                         mend="keep the label modelName, or give --model NAME")
-    for label in labels.unique():
-        if not label.isprintable():
-            raise InputError(f"a model is called {label!r:.60}", file=file, mend="give it a name")
-    names = {label: catalogue_name(label, hardware) for label in labels.unique()}
-    points = points.assign(model=labels.map(names))
-    if model:
-        wanted = catalogue_name(model, hardware)
-        is_wanted = points["model"].map(words_of) == words_of(wanted)
-        dropped["of another model"] += int((~is_wanted).sum())
-        points = points[is_wanted].assign(model=wanted)
-    if points.empty:
-        told = ", ".join(f"{why}: {count}" for why, count in dropped.items() if count)
-        raise InputError(f"no point has both power and load ({told or 'nothing was recorded'})",
-                         file=file, mend=f"export {POWER} and one of {', '.join(LOADS)}, "
-                         "with the same start, end and step")
-    return points.reset_index(drop=True)
+__all__ = ['pooled', 'drawn', 'Fit', 'fit_model']
 
 # %% ../nbs/12b_calibration.ipynb #12b-016
 LEAST = 20  # points of idle, of full load, and between
@@ -279,6 +70,12 @@ def knots_of(points: pd.DataFrame, idle_w: int, full_w: int) -> list[tuple[float
                                                                    strict=True)]
     return [(0.0, 0.0), *inner, (1.0, 1.0)]
 
+# %% ../nbs/12b_calibration.ipynb #12b-019
+def drawn(idle_w: float, full_w: float, curve: str, load: Any) -> Any:
+    """Watts at loads on a load curve (Eq. 1 of this chapter)."""
+    share = np.interp(load, np.arange(1001) / 1000, load_permille(curve) / 1000)
+    return idle_w + share * (full_w - idle_w)
+
 # %% ../nbs/12b_calibration.ipynb #12b-018
 @dataclass(frozen=True)
 class Fit:
@@ -301,22 +98,10 @@ class Fit:
     points: pd.DataFrame
 
     def watts(self, load: Any) -> Any:
-        """Watts at a load, or at each of several (Eq. 1 of this chapter); NaN if unknown."""
+        """Watts at a load, or at each of several; NaN if unknown."""
         if self.idle_w is None or self.full_w is None:
             return np.full(np.shape(load), np.nan)
         return drawn(self.idle_w.value, self.full_w.value, self.load_curve, load)
-
-# %% ../nbs/12b_calibration.ipynb #12b-019
-def drawn(idle_w: float, full_w: float, curve: str, load: Any) -> Any:
-    """Watts at loads."""
-    share = np.interp(load, np.arange(1001) / 1000, load_permille(curve) / 1000)
-    return idle_w + share * (full_w - idle_w)
-
-# %% ../nbs/12b_calibration.ipynb #12b-019a
-def kept_words(part: str, count: int, entry: GpuModel | None) -> str:
-    """Why a part is not fitted, and what stands in."""
-    instead = "the catalogue's is kept" if entry else "the catalogue does not know the model either"
-    return f"{part} is not fitted: {count} points, {LEAST} are needed; {instead}"
 
 # %% ../nbs/12b_calibration.ipynb #12b-020
 def fit_model(model: str, points: pd.DataFrame) -> Fit:
@@ -336,7 +121,8 @@ def fit_model(model: str, points: pd.DataFrame) -> Fit:
             "full": points.loc[points["load"] >= FULL_LOAD, "power_w"]}
     idle_w = quantiles(ends["idle"], (0.05, 0.5, 0.95), down=False)
     full_w = quantiles(ends["full"], (0.5, 0.95, 0.99), down=True)
-    kept = [kept_words(part, len(ends[part]), entry)
+    instead = "the catalogue's is kept" if entry else "the catalogue does not know the model either"
+    kept = [f"{part} is not fitted: {len(ends[part])} points, {LEAST} are needed; {instead}"
             for part, watts in (("idle", idle_w), ("full", full_w)) if watts is None]
     idle_w = idle_w or (entry.idle_w if entry else None)
     full_w = full_w or (entry.full_w if entry else None)
@@ -350,155 +136,3 @@ def fit_model(model: str, points: pd.DataFrame) -> Fit:
                     "is kept")
     curve = ",".join(f"{load:g}:{share:g}" for load, share in knots) or curve
     return Fit(model, idle_w, full_w, curve, tuple(kept), points)
-
-# %% ../nbs/12b_calibration.ipynb #12b-020a
-def fit_all(recording: Recording) -> list[Fit]:
-    """Fit each model of a recording, by name."""
-    return [fit_model(str(model), points) for model, points in recording.points.groupby("model")]
-
-# %% ../nbs/12b_calibration.ipynb #12b-024
-def rmse(differences: Any) -> float:
-    """Root of the mean square."""
-    return float(np.sqrt(np.mean(np.square(differences))))
-
-# %% ../nbs/12b_calibration.ipynb #12b-024a
-def catalogue_watts(model: str, load: Any) -> Any:
-    """Watts that commands compute with when nobody says otherwise; NaN for an unknown model."""
-    entry = default_hardware().gpus.get(model)
-    if entry is None:
-        return np.full(np.shape(load), np.nan)
-    return drawn(entry.idle_w.value, entry.full_w.value, entry.load_curve or "step", load)
-
-# %% ../nbs/12b_calibration.ipynb #12b-024b
-def residuals_of(fit: Fit) -> pd.DataFrame:
-    """A row for each bin of load."""
-    load, power_w = fit.points["load"], fit.points["power_w"]
-    points = fit.points.assign(difference_w=power_w - fit.watts(load),
-                               catalogue_w=power_w - catalogue_watts(fit.model, load))
-    bins = binned(points, mean_w=("difference_w", np.mean), rmse_w=("difference_w", rmse),
-                  catalogue_rmse_w=("catalogue_w", rmse)).reset_index(drop=True)
-    columns = ("model", "load", "points", "median_w", "fitted_w", "mean_w", "rmse_w",
-               "catalogue_rmse_w")
-    table = bins.assign(model=fit.model, fitted_w=fit.watts(bins["load"]))
-    return pd.DataFrame({name: table[name] for name in columns})
-
-# %% ../nbs/12b_calibration.ipynb #12b-025
-def row_of(fit: Fit) -> dict[str, Any]:
-    """A model in a row."""
-    row: dict[str, Any] = {"model": fit.model, "points": len(fit.points)}
-    for name, watts in (("idle_w", fit.idle_w), ("full_w", fit.full_w)):
-        for part in Watts._fields:
-            row[f"{name}_{part}"] = math.nan if watts is None else getattr(watts, part)
-    power = fit.points["power_w"]
-    return row | {"load_curve": fit.load_curve,
-                  "rmse_w": rmse(power - fit.watts(fit.points["load"])),
-                  "catalogue_rmse_w": rmse(power - catalogue_watts(fit.model, fit.points["load"])),
-                  "not_fitted": "; ".join(fit.kept)}
-
-# %% ../nbs/12b_calibration.ipynb #12b-025a
-def toml_of_fit(fit: Fit) -> str:
-    """Lines of a file for `--hardware`."""
-    comments = "".join(f"# {words}\n" for words in fit.kept)
-    if fit.idle_w is None or fit.full_w is None:
-        return f"# {json.dumps(fit.model)} is left out\n{comments}"
-    source = json.dumps(f"{len(fit.points)} readings, sched-lab calibrate")
-    cells = ("idle_w", "full_w", "load_curve")
-    said = [cell for cell, word in zip(cells, ("idle", "full", "the load curve"), strict=True)
-            if not any(words.startswith(f"{word} is not") for words in fit.kept)]
-    values = {"idle_w": list(fit.idle_w), "full_w": list(fit.full_w),
-              "load_curve": json.dumps(fit.load_curve)}
-    lines = [f"[gpu.{json.dumps(fit.model, ensure_ascii=False)}]",
-             *(f"{cell} = {values[cell]}" for cell in cells)]
-    lines += [f"sources.{cell} = {source}" for cell in said]
-    option = f"# commands take the curve as --load-curve {fit.load_curve}\n"
-    return comments + option + "\n".join(lines) + "\n"
-
-# %% ../nbs/12b_calibration.ipynb #12b-026
-TABLES = ("calibration.csv", "residuals.csv")
-HARDWARE = "hardware.toml"
-CHARTS = ("calibration.svg",)
-MEANINGS = {
-    "calibration": "What was recorded, what was fitted, and what the catalogue says",
-    "calibration.csv": "a row for each model", "residuals.csv": "a row for each bin of load",
-    "points": "readings that were used", "dropped_readings": "readings that were left out",
-    "rmse_w": "root of the mean square of what was recorded less what the curve says, W",
-    "catalogue_rmse_w": "the same for the catalogue's numbers, W", "load": "mean load in the bin",
-    "median_w": "median of what was recorded, W", "fitted_w": "what the curve says, W",
-    "mean_w": "mean of what was recorded less what the curve says, W",
-    "load_curve": "knots load:share, joined by straight lines",
-    "not_fitted": "what too few points say, and what stands in"}
-
-# %% ../nbs/12b_calibration.ipynb #12b-026a
-@dataclass(frozen=True)
-class CalibrationReport(Report):
-    """What GPUs of each model draw, as recorded."""
-
-    question: ClassVar[str] = "What do these GPUs draw?"
-    meanings: ClassVar[Mapping[str, str]] = MEANINGS
-    toml: str = ""
-
-    def answer(self) -> list[str]:
-        """The result, what was not fitted, and what was left out."""
-        dropped = [f"{count} readings were left out: {why}."
-                   for why, count in self.summary["dropped"].items()]
-        kept = [f"{model}: {words}." for model, some in self.summary["not_fitted"].items()
-                for words in some]
-        return [f"{self.headline}.", *kept, *dropped]
-
-    def write_tables(self, folder: Path) -> None:
-        """Write the tables, the summary, and the file for `--hardware`."""
-        super().write_tables(folder)
-        write_bytes(self.toml.encode(), folder / HARDWARE)
-
-# %% ../nbs/12b_calibration.ipynb #12b-027
-def lines_of(fits: Sequence[Fit]) -> Iterator[pd.DataFrame]:
-    """Fitted curves and the catalogue's, to be drawn."""
-    load = np.arange(0, 1001, 5) / 1000
-    for fit in fits:
-        for line, watts in (("fitted", fit.watts(load)),
-                            ("catalogue", catalogue_watts(fit.model, load))):
-            yield pd.DataFrame({"model": fit.model, "line": line, "load": load, "watts": watts})
-
-# %% ../nbs/12b_calibration.ipynb #12b-027a
-def calibration_chart(fits: Sequence[Fit]) -> alt.TopLevelMixin:
-    """Medians of the bins, the fitted curve and the catalogue's, a picture for each model."""
-    colour = alt.Color("line:N", title=None, scale=alt.Scale(domain=["fitted", "catalogue"],
-                                                            range=["#0072B2", "#9A9A9A"]))
-    x = alt.X("load:Q", axis=alt.Axis(format="%"), title="utilisation")
-    pictures = []
-    for fit in fits:
-        drawn = pd.concat(lines_of([fit])).dropna()
-        lines = alt.Chart(drawn).mark_line().encode(
-            x=x, y=alt.Y("watts:Q", title="watts"), color=colour)
-        dots = alt.Chart(residuals_of(fit)).mark_point(filled=True, color="#D55E00", opacity=1)
-        both = lines + dots.encode(x=x, y="median_w:Q", size=alt.Size("points:Q", title="points"))
-        words = (f"{fit.idle_w.value:.0f} W idle, {fit.full_w.value:.0f} W full"
-                 if fit.idle_w and fit.full_w else "too few points for a fit")
-        pictures.append(both.properties(title=f"{fit.model}: {words}", width=420, height=240))
-    return alt.vconcat(*pictures)
-
-# %% ../nbs/12b_calibration.ipynb #12b-028
-def report_of_fits(fits: Sequence[Fit], dropped: Mapping[str, int]) -> CalibrationReport:
-    """Report of a calibration.
-
-    Parameters
-    ----------
-    fits : of each model
-    dropped : readings that were left out, by the reason
-    """
-    table = pd.DataFrame([row_of(fit) for fit in fits])
-    residuals = pd.concat([residuals_of(fit) for fit in fits], ignore_index=True)
-    said = [{name: None if value != value else value for name, value in row.items()}
-            for row in table.round(3).to_dict("records")]
-    summary = {"models": said, "points": int(table["points"].sum()),
-               "dropped_readings": sum(dropped.values()), "dropped": dict(dropped),
-               "not_fitted": {fit.model: list(fit.kept) for fit in fits if fit.kept}}
-    words = "; ".join(
-        f"{fit.model}: " + (f"idle {fit.idle_w.value} W, full {fit.full_w.value} W, within "
-                            f"{row['rmse_w']:.1f} W" if fit.idle_w and fit.full_w
-                            else "cannot be fitted")
-        + (", not all of it fitted" if fit.kept and fit.idle_w else "")
-        for fit, row in zip(fits, said, strict=True))
-    tables = dict(zip(TABLES, (table.round(3), residuals.round(3)), strict=True))
-    return CalibrationReport(summary, tables, {CHARTS[0]: partial(calibration_chart, fits)}, words,
-                             "\n".join(map(toml_of_fit, fits)))

@@ -17,7 +17,7 @@ from .lab.commands import Force, HardwareFile, NoCharts, answer_with, folder_opt
 from .lab.frames import InputError, sha256
 
 if TYPE_CHECKING:
-    from sched_lab.calibration import CalibrationReport
+    from sched_lab.calibration_report import CalibrationReport
 
 __all__ = ['hardware_command', 'calibrate_command']
 
@@ -161,22 +161,18 @@ def calibrate_command(files: Recorded, out: Calibrated, model: OneModel = "", fo
 
     Example: sched-lab calibrate power.json load.json --out calibrated
     """
-    from sched_lab.calibration import (
-        CHARTS,
-        HARDWARE,
-        TABLES,
-        fit_all,
-        read_recording,
-        report_of_fits,
-    )
+    from sched_lab.calibration import fit_model
+    from sched_lab.calibration_report import CHARTS, HARDWARE, TABLES, report_of_fits
     from sched_lab.lab.reports import PAGE, Answer
+    from sched_lab.recording import read_recording
 
     asked = {"model": model, "files": {name: sha256(name) for name in files},
              "sched_lab": __version__}
 
     def compute() -> CalibrationReport:
         recording = read_recording(files, model.strip())
-        return report_of_fits(fit_all(recording), recording.dropped)
+        fits = [fit_model(str(name), points) for name, points in recording.points.groupby("model")]
+        return report_of_fits(fits, recording.dropped)
 
     answer_with(Answer("calibrate", asked, (*TABLES, HARDWARE), (*CHARTS, PAGE)), out, compute,
                 force=force, no_charts=no_charts)

@@ -5,9 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.calibration import LOADS, POWER, drawn, fit_all, fit_model, pooled, read_recording, residuals_of
+from sched_lab.calibration import drawn, fit_model, pooled
+from sched_lab.calibration_report import residuals_of
 from sched_lab.hardware import default_hardware, read_hardware
 from sched_lab.lab.frames import InputError
+from sched_lab.recording import LOADS, POWER, read_recording
 from tests.command_line import call
 
 CURVE = "0:0,0.25:0.5,0.5:0.75,1:1"
@@ -134,7 +136,7 @@ def test_the_command_writes_a_file_that_can_be_read(tmp_path, capsys):
     path, out = recorded(tmp_path, readings()), tmp_path / "out"
     assert call("calibrate", str(path), "--out", str(out), "--no-charts") == 0
     assert "A100 80GB: idle 60 W" in capsys.readouterr().out
-    fit = fit_all(read_recording([path]))[0]
+    fit = fit_model("A100 80GB", read_recording([path]).points)
     mine = read_hardware(out / "hardware.toml").gpu("A100 80GB")
     assert (mine.idle_w, mine.full_w, mine.load_curve) == (fit.idle_w, fit.full_w, fit.load_curve)
     assert json.loads((out / "summary.json").read_text())["points"] == 3000

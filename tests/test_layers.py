@@ -8,7 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "sched_lab"
 STUDIES = {"studies"}  # beside the package: what computes the results chapters may know all, and nothing knows it
 BELOW = {"_extras"}  # under everything
-SPINE = {"cluster", "traces", "power", "hardware", "calibration", "frag", "meter"}
+SPINE = {"cluster", "traces", "power", "hardware", "recording", "calibration", "calibration_report", "frag",
+         "meter"}
 LAB = {"lab"}      # instruments: callables and tidy frames only
 FLEET = {"fleet"}  # a reader's own cluster may know every family
 FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET - LAB
