@@ -27,7 +27,12 @@ FULL_LOAD = 0.99
 
 # %% ../nbs/12b_calibration.ipynb #12b-016a
 def pooled(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Nearest values that never fall: neighbours that do are replaced by their weighted mean."""
+    """Nearest values that never fall: neighbours that do get their weighted mean (Eq. 2).
+
+    Parameters
+    ----------
+    values, weights : (bins,) share of the range, and points
+    """
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):
         block = (value, weight, 1)
@@ -72,7 +77,14 @@ def knots_of(points: pd.DataFrame, idle_w: int, full_w: int) -> list[tuple[float
 
 # %% ../nbs/12b_calibration.ipynb #12b-019
 def drawn(idle_w: float, full_w: float, curve: str, load: Any) -> Any:
-    """Watts at loads on a load curve (Eq. 1 of this chapter)."""
+    """Watts at loads on a load curve (Eq. 1 of this chapter).
+
+    Parameters
+    ----------
+    idle_w, full_w : ends of the range, W
+    curve : knots as a text, or the name of a curve
+    load : one or several, 0 to 1
+    """
     share = np.interp(load, np.arange(1001) / 1000, load_permille(curve) / 1000)
     return idle_w + share * (full_w - idle_w)
 

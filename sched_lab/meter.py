@@ -6,41 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from .lab.jit import njit
-from .lab.arrays import Floats, Integers, Truths
+from .lab.arrays import Floats, Integers
 from .cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
-from .lab.frames import Column, InputError, iso_moment, read_table
+from .holdings import Holdings, as_holdings, check_holdings
+from .lab.frames import InputError
 from .power import (Power, cpu_power_milliwatt, gpu_power_milliwatt,
                              load_permille)
 
 # %% auto #0
-__all__ = ['Holdings', 'NodeWatts', 'check_holdings', 'meter', 'power_steps', 'Tariff', 'tariff_of', 'Bill', 'bill_of']
-
-# %% ../nbs/14_meter.ipynb #14-006
-class Holdings(NamedTuple):
-    """Who held what, where and when; a row is a stretch of time on one node.
-
-    Parameters
-    ----------
-    node : (rows,) index of the node
-    gpu_mask : (rows,) which of its GPUs, as bits; 0 for none
-    gpu_milli : (rows,) how much of each of these GPUs, 1000 for whole ones
-    cpu_milli : (rows,) milli-vCPU; 0 where a family does not know
-    start_s, end_s : (rows,) from when until when, seconds; infinity: for ever
-    """
-
-    node: Integers
-    gpu_mask: Integers
-    gpu_milli: Integers
-    cpu_milli: Integers
-    start_s: Floats
-    end_s: Floats
+__all__ = ['NodeWatts', 'pass_time', 'meter', 'power_steps', 'with_edges', 'amounts_in']
 
 # %% ../nbs/14_meter.ipynb #14-006p
 class NodeWatts(NamedTuple):
@@ -53,134 +33,6 @@ class NodeWatts(NamedTuple):
     """
 
     by_gpus: Floats
-
-# %% ../nbs/14_meter.ipynb #14-008
-def as_holdings(given: Holdings) -> Holdings:
-    """The same rows as arrays of one length, whole numbers and floats.
-
-    Raises
-    ------
-    InputError : columns of different lengths, or fractions where whole numbers belong
-    """
-    found: dict[str, Any] = {}
-    for name, column in given._asdict().items():
-        kind = float if name.endswith("_s") else np.int64
-        found[name] = np.array(column, kind)
-        if (found[name].shape != (len(given.node),)
-                or not np.array_equal(found[name], np.array(column, float), equal_nan=True)):
-            raise InputError(f"the column {name} of the holdings has not {len(given.node)} "
-                             f"{'numbers' if kind is float else 'whole numbers'}", column=name,
-                             mend="give arrays of one length")
-    return Holdings(**found)
-
-# %% ../nbs/14_meter.ipynb #14-009
-def impossible_rows(cluster: Cluster, holdings: Holdings) -> dict[str, tuple[Truths, str]]:
-    """Rows that are wrong by themselves, and how to mend them, by what is wrong."""
-    node, gpu_mask, gpu_milli, cpu_milli, start_s, end_s = holdings
-    is_known = (node >= 0) & (node < len(cluster))
-    num_gpus = np.append(cluster.num_gpus, 0)[np.where(is_known, node, -1)]
-    return {
-        "there is no such node": (~is_known, f"number nodes from 0 to {len(cluster) - 1}"),
-        "the node has no such GPU": (
-            (gpu_mask < 0) | (gpu_mask >> num_gpus != 0), "set the bits of GPUs that it has"),
-        "a GPU has 0 to 1000 thousandths": (
-            (gpu_milli < 0) | (gpu_milli > WHOLE_GPU_MILLI), "give thousandths of one GPU"),
-        "CPU is below 0": (cpu_milli < 0, "give milli-vCPU, 0 or more"),
-        "it has no finite start": (~np.isfinite(start_s), "leave out what never started"),
-        "its end is before its start": (~(end_s >= start_s), "give an end, or infinity")}
-
-# %% ../nbs/14_meter.ipynb #14-010
-class Bookings(NamedTuple):
-    """Who holds how much of what, from when to when; arrays (bookings,).
-
-    Parameters
-    ----------
-    unit : number of the GPU or node
-    task : position of the task
-    start_s, end_s : from, and until when
-    weight : how much of it
-    """
-
-    unit: Integers
-    task: Integers
-    start_s: Floats
-    end_s: Floats
-    weight: Integers
-
-
-class Overfull(NamedTuple):
-    """Spells in which units hold more than they have; arrays (spells,)."""
-
-    unit: Integers
-    task: Integers
-    from_s: Floats
-    until_s: Floats
-    most: Integers
-
-
-def overfull(bookings: Bookings, capacity: Floats | Integers) -> Overfull:
-    """Find all spells in which a unit is overfull.
-
-    Parameters
-    ----------
-    bookings : who holds what
-    capacity : (units,) what each unit has; NaN if unknown
-
-    Returns
-    -------
-    unit, the task with which it became overfull, from and until when, and the largest load
-    """
-    lasts = (bookings.end_s > bookings.start_s) & (bookings.weight > 0)
-    unit, task, start_s, end_s, weight = (column[lasts] for column in bookings)
-    time_s = np.concatenate([start_s, end_s])
-    units = np.concatenate([unit, unit])
-    change = np.concatenate([weight, -weight])
-    order = np.lexsort((change > 0, time_s, units))
-    load = np.cumsum(change[order])
-    before = load - change[order]
-    limit = np.where(np.isnan(capacity), np.inf, capacity)[units[order]]
-    rise = np.flatnonzero((load > limit) & (before <= limit))
-    fall = np.flatnonzero((load <= limit) & (before > limit))
-    spells = np.stack([rise, fall], axis=1).ravel()
-    most = np.maximum.reduceat(load, spells)[::2] if len(spells) else load[:0]
-    where = order[rise]
-    tasks = np.concatenate([task, task])
-    return Overfull(units[where], tasks[where], time_s[where], time_s[order[fall]], most)
-
-# %% ../nbs/14_meter.ipynb #14-011
-def check_holdings(cluster: Cluster, holdings: Holdings) -> None:
-    """Refuse holdings that no cluster can have had.
-
-    Parameters
-    ----------
-    cluster : the nodes
-    holdings : who held what, where and when
-
-    Raises
-    ------
-    InputError : a row is impossible by itself, or a GPU or the CPU of a node is held beyond what
-        there is at some moment
-    """
-    rows = as_holdings(holdings)
-    for problem, (is_wrong, mend) in impossible_rows(cluster, rows).items():
-        if is_wrong.any():
-            row = int(np.flatnonzero(is_wrong)[0])
-            node = int(rows.node[row])
-            name = repr(cluster.name[node]) if 0 <= node < len(cluster) else node
-            raise InputError(f"holding {row} of the schedule, on node {name}: {problem}", mend=mend)
-    most = int(cluster.num_gpus.max(initial=1))
-    whose, gpu = np.nonzero(rows.gpu_mask[:, None] >> np.arange(most) & 1)
-    for what, size, unit, who, amount, room in (
-            ("the CPU", 1, rows.node, np.arange(len(rows.node)), rows.cpu_milli, cluster.cpu_milli),
-            ("GPU", most, rows.node[whose] * most + gpu, whose, rows.gpu_milli[whose],
-             np.full(len(cluster) * most, WHOLE_GPU_MILLI))):
-        spells = overfull(Bookings(unit, who, rows.start_s[who], rows.end_s[who], amount), room)
-        for number, _, from_s, _, held in zip(*spells, strict=True):
-            which = what if what != "GPU" else f"{what} {number % size}"
-            node = cluster.name[number // size]
-            raise InputError(f"{which} of node {node!r} is held to {held} of {room[number]} "
-                             f"thousandths at {from_s:g} s",
-                             mend="a schedule must not give away what it does not have")
 
 # %% ../nbs/14_meter.ipynb #14-013
 CPU_W, GPU_W, SAVED_W, BUSY_NODES, RUNNING, WAITING, OWN = range(7)
@@ -212,16 +64,6 @@ class Tally(NamedTuple):
     emptied_s: Floats
     place: Integers
     line: Integers
-
-# %% ../nbs/14_meter.ipynb #14-014p
-def new_tally(state: State, num_quantities: int, num_ends: int) -> Tally:
-    """A tally of an empty cluster on which so many holdings can end."""
-    num_nodes = len(state.cpu_left_milli)
-    room = num_nodes + num_ends
-    return Tally(np.zeros(num_quantities), np.zeros((num_nodes, num_quantities)),
-                 state.cpu_left_milli.copy(), state.gpu_left_milli.copy(),
-                 np.zeros(num_nodes, np.int64), np.zeros(room, np.int64), np.zeros(room),
-                 np.zeros(num_nodes, np.int64), np.zeros(2, np.int64))
 
 # %% ../nbs/14_meter.ipynb #14-015
 @njit(cache=True)
@@ -275,17 +117,6 @@ def note_empty(tally: Tally, node: int, at_s: float) -> None:
     tally.emptied_s[end] = at_s
     tally.place[node] = end
     tally.line[1] = end + 1
-
-# %% ../nbs/14_meter.ipynb #14-019p
-@njit(cache=True)
-def fall_asleep(tally: Tally, asleep_mw: float) -> None:
-    """Let the first node of the line fall asleep, if it has been empty ever since."""
-    first = tally.line[0]
-    node = tally.emptied[first]
-    tally.line[0] = first + 1
-    if tally.num_held[node] == 0 and tally.place[node] == first:
-        drawn_mw = tally.share[node, CPU_W] + tally.share[node, GPU_W]
-        set_share(tally, SAVED_W, node, drawn_mw - asleep_mw)
 
 # %% ../nbs/14_meter.ipynb #14-019q
 class Sleep(NamedTuple):
@@ -343,7 +174,14 @@ def new_bins(edges_s: Floats, num_quantities: int, moments_s: Floats) -> Bins:
 # %% ../nbs/14_meter.ipynb #14-022
 @njit(cache=True)
 def pass_time(tally: Tally, bins: Bins, sleep: Sleep, until_s: float) -> None:
-    """Add to the bins what the totals are until a moment; nodes fall asleep on the way."""
+    """Add to the bins what the totals are until a moment; nodes fall asleep on the way.
+
+    Parameters
+    ----------
+    tally, bins : changed
+    sleep : when empty nodes fall asleep
+    until_s : the moment, seconds
+    """
     while bins.now_s[0] < until_s:
         place = bins.place[0]
         edge_s = np.inf
@@ -360,7 +198,12 @@ def pass_time(tally: Tally, bins: Bins, sleep: Sleep, until_s: float) -> None:
         if edge_s <= step_s:
             bins.place[0] += 1
         if sleep_s <= step_s:
-            fall_asleep(tally, 1000 * sleep.draws_w)
+            first = tally.line[0]
+            tally.line[0] = first + 1
+            node = tally.emptied[first]
+            if tally.num_held[node] == 0 and tally.place[node] == first:  # empty ever since
+                drawn_mw = tally.share[node, CPU_W] + tally.share[node, GPU_W]
+                set_share(tally, SAVED_W, node, drawn_mw - 1000 * sleep.draws_w)
 
 # %% ../nbs/14_meter.ipynb #14-024
 class Moments(NamedTuple):
@@ -431,23 +274,9 @@ def integrate(watts: Watts, tally: Tally, bins: Bins, sleep: Sleep, moments: Mom
     pass_time(tally, bins, sleep, bins.edges_s[-1])
 
 
-class Totals(NamedTuple):
-    """What a schedule adds up to.
-
-    Parameters
-    ----------
-    means : (quantities, bins) mean of each quantity over each bin
-    moments : when something starts or ends
-    drawn_mw : (moments,) milliwatts of all nodes, awake, from each moment on
-    """
-
-    means: Floats
-    moments: Moments
-    drawn_mw: Floats
-
-
 def totals_of(integrate: Callable[..., None], what: Any, num_own: int, state: State,
-              holdings: Holdings, edges_s: Floats, sleep: Sleep) -> Totals:
+              holdings: Holdings, edges_s: Floats,
+              sleep: Sleep) -> tuple[Floats, Moments, Floats]:
     """Integrate a schedule on an empty cluster.
 
     Parameters
@@ -458,16 +287,27 @@ def totals_of(integrate: Callable[..., None], what: Any, num_own: int, state: St
     holdings : who held what, and who waited
     edges_s, sleep : bins, and when nodes fall asleep
 
+    Returns
+    -------
+    (quantities, bins) mean of each quantity over each bin; the moments at which something starts or
+    ends; (moments,) milliwatts of all nodes, awake, from each moment on
+
     Raises
     ------
     InputError : the edges do not ascend
     """
     moments = moments_of(holdings)
     bins = new_bins(edges_s, OWN + num_own, moments.at_s)
-    tally = new_tally(state, OWN + num_own, len(holdings.node))
+    count = len(state.cpu_left_milli)
+    room = count + len(holdings.node)  # each node is empty at the start, and may be after each end
+    tally = Tally(np.zeros(OWN + num_own), np.zeros((count, OWN + num_own)),
+                  state.cpu_left_milli.copy(), state.gpu_left_milli.copy(),
+                  np.zeros(count, np.int64), np.zeros(room, np.int64), np.zeros(room),
+                  np.zeros(count, np.int64), np.zeros(2, np.int64))
     drawn_mw = np.zeros(len(moments.at_s))
     integrate(what, tally, bins, sleep, moments, holdings, drawn_mw)
-    return Totals((bins.total / np.diff(bins.edges_s)[:, None] / 1000).T, moments, drawn_mw)
+    means: Floats = (bins.total / np.diff(bins.edges_s)[:, None] / 1000).T
+    return means, moments, drawn_mw
 
 # %% ../nbs/14_meter.ipynb #14-027
 def watts_of(cluster: Cluster, power: Power | NodeWatts) -> Watts:
@@ -518,8 +358,8 @@ def meter(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, edges_
     """
     check_holdings(cluster, holdings)
     edges_s = np.array(edges_s, float)
-    means = totals_of(integrate, watts_of(cluster, power), 1, empty_state(cluster),
-                      as_holdings(holdings), edges_s, sleep_of(asleep_after_s, asleep_w)).means
+    means, _, _ = totals_of(integrate, watts_of(cluster, power), 1, empty_state(cluster),
+                            as_holdings(holdings), edges_s, sleep_of(asleep_after_s, asleep_w))
     has_parts = isinstance(power, Power)  # else the sum alone is known
     power_w = means[CPU_W] + means[GPU_W]
     return pd.DataFrame({
@@ -537,9 +377,9 @@ def power_steps(cluster: Cluster, holdings: Holdings, power: Power) -> tuple[Mom
     cluster, holdings : as `meter` takes them, not checked
     power : watts of parts
     """
-    totals = totals_of(integrate, watts_of(cluster, power), 1, empty_state(cluster),
-                       as_holdings(holdings), np.array([0.0, 1.0]), Sleep())
-    return totals.moments, totals.drawn_mw
+    _, moments, drawn_mw = totals_of(integrate, watts_of(cluster, power), 1, empty_state(cluster),
+                                     as_holdings(holdings), np.array([0.0, 1.0]), Sleep())
+    return moments, drawn_mw
 
 # %% ../nbs/14_meter.ipynb #14-034
 class Rate(NamedTuple):
@@ -556,113 +396,33 @@ class Rate(NamedTuple):
     value: Floats
     until_s: float
 
-# %% ../nbs/14_meter.ipynb #14-035
-def seconds_of(text: str, zero: str | None) -> float | None:
-    """Seconds since the zero of a number or a date; None if it is neither."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    moment, begin = iso_moment(text), iso_moment(zero or text)
-    return (moment - begin).total_seconds() if moment and begin else None
-
-# %% ../nbs/14_meter.ipynb #14-035p
-def is_date(text: str) -> bool:
-    """Whether a text is no number, and so may be a date."""
-    try:
-        return bool(np.isnan(float(text)))
-    except ValueError:
-        return True
-
-# %% ../nbs/14_meter.ipynb #14-036
-LARGEST_RATE = 1e6  # EUR or g per kWh
-LATEST_S = 1e12  # 30,000 years
-
-# %% ../nbs/14_meter.ipynb #14-036p
-def read_rates(path: str | Path, zero: str | None, least: float = -LARGEST_RATE) -> Rate:
-    """A series from a CSV file with the columns time and value, none of which is below `least`.
-
-    Raises
-    ------
-    InputError : naming file, row and column
-    """
-    table = read_table(path, {"time": Column("text"), "value": Column(
-        "number", minimum=least, maximum=LARGEST_RATE)})
-    since = [seconds_of(text, zero) for text in table["time"]]
-    for row, text, now, before in zip(table.index, table["time"], since, [None, *since],
-                                      strict=False):
-        problem = ""
-        if now is None or not abs(now) <= LATEST_S:
-            problem = f"{text!r:.60} is neither a number of seconds nor a date"
-        elif zero is None and is_date(text):
-            problem = f"{text} is a date, and the cluster has no dates"
-        elif before is not None and now <= before:
-            problem = f"{text} is not after the row before"
-        if problem:
-            raise InputError(problem, file=path, row=int(row), column="time", value=text,
-                             mend="give seconds from the start of the cluster's time, or dates "
-                             "such as 2026-01-31T13:00Z, ascending")
-    if len(since) < 2:
-        raise InputError("there are fewer than two rows", file=path,
-                         mend="give a number in place of the file if it never changes")
-    times = np.array(since, float)
-    return Rate(times, table["value"].to_numpy(float), 2 * times[-1] - times[-2])
-
-# %% ../nbs/14_meter.ipynb #14-036q
-def check_cover(rate: Rate, horizon: tuple[float, float], file: str | None = None) -> None:
-    """Refuse a series that says nothing of a part of a horizon."""
-    if rate.since_s[0] > horizon[0] or rate.until_s < horizon[1]:
-        raise InputError(
-            f"the series holds from {rate.since_s[0]:g} to {rate.until_s:g} s, and is needed "
-            f"from {horizon[0]:g} to {horizon[1]:g} s", file=file, column="time",
-            mend="add rows, or give a number in place of the file")
-
-# %% ../nbs/14_meter.ipynb #14-037
-def rate_of(given: str, option: str, zero: str | None, horizon: tuple[float, float]) -> Rate:
-    """A number or a file, checked to say something of all of a horizon.
+# %% ../nbs/14_meter.ipynb #14-039
+def with_edges(edges_s: Floats, rates: list[Rate]) -> Floats:
+    """Edges of bins, and every moment between them at which a rate changes.
 
     Parameters
     ----------
-    given, option : what an option says, and its name
-    zero : ISO time of second 0, if the cluster has dates
-    horizon : begin and end, seconds
-
-    Raises
-    ------
-    InputError : it is neither, or the series does not cover the horizon
+    edges_s : (bins + 1,) ascending, seconds
+    rates : of price, or of intensity
     """
-    least = KNOWN_RATES[option].least
-    try:
-        number = float(given)
-    except ValueError:
-        rate = read_rates(given, zero, least)
-    else:
-        if not least <= number <= LARGEST_RATE:
-            raise InputError(f"{option} {given} is not a number that can be paid",
-                             mend=f"give a number from {least:,.0f} to {LARGEST_RATE:,.0f}, or a "
-                             "file")
-        rate = Rate(np.array([-np.inf]), np.array([number]), np.inf)
-    check_cover(rate, horizon, given)
-    return rate
-
-# %% ../nbs/14_meter.ipynb #14-037p
-def values_at(rate: Rate, at_s: Floats) -> Floats:
-    """Values that hold at moments."""
-    values: Floats = rate.value[np.searchsorted(rate.since_s, at_s, side="right") - 1]
-    return values
-
-# %% ../nbs/14_meter.ipynb #14-039
-def with_edges(edges_s: Floats, rates: list[Rate]) -> Floats:
-    """Edges of bins, and every moment between them at which a rate changes."""
     changes = np.concatenate([edges_s, *(rate.since_s for rate in rates)])
     return np.unique(changes[(changes >= edges_s[0]) & (changes <= edges_s[-1])])
 
 # %% ../nbs/14_meter.ipynb #14-039p
 def amounts_in(fine: pd.DataFrame, rate: Rate, power: str = "power_w") -> Floats:
-    """What the energy of each fine bin costs or emits: rate times kWh of a column of watts."""
+    """What the energy of each fine bin costs or emits: rate times kWh of a column of watts.
+
+    Parameters
+    ----------
+    fine : bins as `meter` gives them, with an edge wherever the rate changes
+    rate : EUR/kWh, or g/kWh
+    power : column of watts
+    """
     hours = (fine["end_s"] - fine["start_s"]).to_numpy() / 3600
     kwh: Floats = fine[power].to_numpy() / 1000 * hours
-    return values_at(rate, fine["start_s"].to_numpy()) * kwh
+    step = np.searchsorted(rate.since_s, fine["start_s"].to_numpy(), side="right") - 1
+    amounts: Floats = rate.value[step] * kwh
+    return amounts
 
 # %% ../nbs/14_meter.ipynb #14-039q
 def coarser(fine: pd.DataFrame, edges_s: Floats, sums: tuple[str, ...]) -> pd.DataFrame:
@@ -679,163 +439,3 @@ def coarser(fine: pd.DataFrame, edges_s: Floats, sums: tuple[str, ...]) -> pd.Da
         else:
             columns[str(name)] = np.add.reduceat(values * width_s, first) / np.diff(edges_s)
     return pd.DataFrame(columns)
-
-# %% ../nbs/14_meter.ipynb #14-042
-class Tariff(NamedTuple):
-    """What energy costs and emits, and whose numbers these are.
-
-    Parameters
-    ----------
-    price : EUR/kWh
-    carbon : g/kWh of CO2
-    words : both in a sentence
-    """
-
-    price: Rate
-    carbon: Rate
-    words: str
-
-# %% ../nbs/14_meter.ipynb #14-042p
-class Known(NamedTuple):
-    """A rate that holds where nobody gives another: its value, its unit, and where it is from.
-
-    There is none below `least`: power is paid for to be taken at times, but nothing takes CO2 back.
-    """
-
-    value: float
-    unit: str
-    source: str
-    least: float
-
-
-KNOWN_RATES = {
-    "--price": Known(0.17168313, "EUR/kWh", "the price of ANDREAS' authors", -LARGEST_RATE),
-    "--carbon": Known(214.0, "g of CO2 per kWh", "EU-27 in 2023, European Environment Agency", 0.0)}
-
-# %% ../nbs/14_meter.ipynb #14-043
-def rate_in_words(given: str, option: str) -> str:
-    """What an option says, or what holds without it."""
-    known = KNOWN_RATES[option]
-    if not given:
-        return f"{known.value:.4g} {known.unit} ({known.source})"
-    try:
-        return f"{float(given):g} {known.unit}"
-    except ValueError:
-        return f"the {known.unit} of {Path(given).name}"
-
-# %% ../nbs/14_meter.ipynb #14-044
-def tariff_of(price: str = "", carbon: str = "", zero: str | None = None,
-              horizon: tuple[float, float] = (0.0, 0.0)) -> Tariff:
-    """Price and intensity of energy as options give them.
-
-    Parameters
-    ----------
-    price, carbon : a number, or a CSV file with the columns time and value; empty for the default
-    zero : ISO time of second 0, if the cluster has dates
-    horizon : begin and end of what is to be billed, seconds; a file has to cover it
-
-    Raises
-    ------
-    InputError : neither a number nor a file, or a series that does not cover the horizon
-    """
-    given = {"--price": price, "--carbon": carbon}
-    costs, emits = (rate_of(said or str(KNOWN_RATES[option].value), option, zero, horizon)
-                    for option, said in given.items())
-    words = [rate_in_words(said, option) for option, said in given.items()]
-    return Tariff(costs, emits, f"Energy costs {words[0]}, and emits {words[1]}.")
-
-# %% ../nbs/14_meter.ipynb #14-044p
-def default_tariff() -> Tariff:
-    """The tariff that holds where nobody gives another."""
-    return tariff_of()
-
-# %% ../nbs/14_meter.ipynb #14-046
-class Bill(NamedTuple):
-    """What a schedule draws, costs and emits.
-
-    Parameters
-    ----------
-    energy_kwh : with all nodes on
-    asleep_kwh : with empty nodes asleep; NaN if nobody asked
-    energy_eur, co2_kg : of `energy_kwh`
-    assumptions : which watts, what lies outside, price and intensity, in sentences
-    """
-
-    energy_kwh: float
-    asleep_kwh: float
-    energy_eur: float
-    co2_kg: float
-    assumptions: str
-
-    def summary(self) -> dict[str, float | str]:
-        """What a family's summary.json says of energy, under the names that all families use."""
-        asleep = {} if np.isnan(self.asleep_kwh) else {"asleep_kwh": round(self.asleep_kwh, 6)}
-        return {"energy_kwh": round(self.energy_kwh, 6), **asleep,
-                "energy_eur": round(self.energy_eur, 6), "co2_kg": round(self.co2_kg, 6),
-                "energy_assumptions": self.assumptions}
-
-# %% ../nbs/14_meter.ipynb #14-047
-def gpus_alone(power: Power) -> Power:
-    """The same watts without those of CPUs, for clusters whose CPUs nobody knows."""
-    none = np.zeros_like(power.cpu_idle_w)
-    return power._replace(cpu_idle_w=none, cpu_full_w=none)
-
-# %% ../nbs/14_meter.ipynb #14-047p
-OUTSIDE = "Memory, storage, network, cooling and power supplies are left out."
-
-
-def watts_in_words(power: Power | NodeWatts) -> str:
-    """Which watts are counted, in a sentence."""
-    if not isinstance(power, Power):
-        return ("A node draws what was measured with so many of its GPUs in use; what was not "
-                "measured is left out.")
-    has_cpu = bool((power.cpu_full_w * power.cpu_milli).any())
-    is_step = power.load_permille[1] == power.load_permille[-1]
-    how = ("draw full watts in use and idle watts otherwise" if is_step else
-           "draw between idle and full watts, by a load curve")
-    return f"GPUs and CPUs {how}." if has_cpu else f"GPUs {how}; CPUs are left out."
-
-# %% ../nbs/14_meter.ipynb #14-048p
-def sleep_in_words(sleep: dict[str, float]) -> str:
-    """When nodes sleep, in a sentence."""
-    minutes = sleep["asleep_after_s"] / 60
-    return (f"Asleep, a node that has been empty for {minutes:g} min draws "
-            f"{sleep.get('asleep_w', 0.0):g} W until its next task.")
-
-# %% ../nbs/14_meter.ipynb #14-048q
-def bill_of_curve(curve: pd.DataFrame, tariff: Tariff, words: str) -> Bill:
-    """Bill of a power curve with an edge wherever the tariff changes, as `meter` gives it."""
-    hours = (curve["end_s"] - curve["start_s"]).to_numpy() / 3600
-    is_asked = "asleep_w" in curve
-    return Bill(float(curve["power_w"].to_numpy() @ hours) / 1000,
-                float(curve["asleep_w"].to_numpy() @ hours) / 1000 if is_asked else np.nan,
-                float(amounts_in(curve, tariff.price).sum()),
-                float(amounts_in(curve, tariff.carbon).sum()) / 1000, words)
-
-# %% ../nbs/14_meter.ipynb #14-049
-def bill_of(cluster: Cluster, holdings: Holdings, power: Power | NodeWatts, tariff: Tariff, *,
-            horizon: tuple[float, float], words: str = "", **sleep: float) -> Bill:
-    """Energy of a schedule, its cost and its CO2, and what they rest on.
-
-    Parameters
-    ----------
-    cluster, holdings, power : as `meter` takes them
-    tariff : price and intensity; they must hold for all of the horizon
-    horizon : begin and end, seconds
-    words : which watts, in a sentence, if there is more to say than `watts_in_words` does
-    sleep : `asleep_after_s` and `asleep_w` of `meter`
-
-    Raises
-    ------
-    InputError : as `meter`, and a tariff that does not cover the horizon
-    """
-    begin_s, end_s = horizon
-    for rate in tariff[:2]:
-        check_cover(rate, (begin_s, end_s))
-    edges_s = with_edges(np.array([begin_s, end_s], float), list(tariff[:2]))
-    fine = meter(cluster, holdings, power, edges_s, **sleep)
-    is_asked = np.isfinite(sleep.get("asleep_after_s", np.inf))
-    said = [words or watts_in_words(power), OUTSIDE if isinstance(power, Power) else "",
-            tariff.words, sleep_in_words(sleep) if is_asked else ""]
-    return bill_of_curve(fine if is_asked else fine.drop(columns="asleep_w"), tariff,
-                         " ".join(filter(None, said)))

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "sched_lab"
 STUDIES = {"studies"}  # beside the package: what computes the results chapters may know all, and nothing knows it
 BELOW = {"_extras"}  # under everything
 SPINE = {"cluster", "traces", "power", "hardware", "recording", "calibration", "calibration_report", "frag",
-         "meter"}
+         "holdings", "meter", "bill"}
 LAB = {"lab"}      # instruments: callables and tidy frames only
 FLEET = {"fleet"}  # a reader's own cluster may know every family
 FAMILIES = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - FLEET - LAB

@@ -6,22 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sched_lab.bill import KNOWN_RATES, bill_of, gpus_alone, tariff_of
 from sched_lab.cluster import Cluster, empty_state
+from sched_lab.holdings import Holdings, check_holdings
 from sched_lab.lab import commands
 from sched_lab.lab.frames import InputError
 from sched_lab.lab.reports import ENERGY_MEANINGS, energy_sentence
-from sched_lab.meter import (
-    KNOWN_RATES,
-    Holdings,
-    NodeWatts,
-    Rate,
-    bill_of,
-    check_holdings,
-    default_tariff,
-    gpus_alone,
-    meter,
-    tariff_of,
-)
+from sched_lab.meter import NodeWatts, Rate, meter
 from sched_lab.power import datacenter_power_w, power_of
 
 pytestmark = pytest.mark.usefixtures("python_itself")
@@ -107,7 +98,7 @@ def test_cost_and_co2_under_steps_equal_sums_by_hand(seed):
     start_s, end_s = np.sort(rng.choice(80, 2, replace=False)).astype(float)
     one = Holdings([0], [1], [1000], [2000], [start_s], [end_s])
     price = Rate(np.array([0.0, 20.0, 55.0]), rng.normal(0.2, 0.3, 3), 90.0)  # prices may be below 0
-    tariff = default_tariff()._replace(price=price)
+    tariff = tariff_of()._replace(price=price)
     bill = bill_of(TWINS, one, POWER, tariff, horizon=(0.0, 80.0))
     idle_w = sum(datacenter_power_w(POWER, empty_state(TWINS)))
     # one T4 from 10 to 70 W, and one of 16 cores of a CPU from 15 to 120 W: 63 thousandths on the linear curve
@@ -127,7 +118,7 @@ def test_watts_of_whole_nodes_give_the_energy_term_of_andreas():
     cost_eur_per_h = np.array([[0.0, 0.09, 0.15, 0.2, 0.25], [0.0, 0.3, 0.5, np.nan, np.nan]])
     watts = NodeWatts(np.nan_to_num(cost_eur_per_h) / 0.17168313 * 1000)
     rows = Holdings([0, 0, 1], [1, 2, 3], [1000] * 3, [0] * 3, [0.0, 1800.0, 900.0], [3600.0, 3600.0, 1800.0])
-    bill = bill_of(TWINS, rows, watts, default_tariff(), horizon=(0.0, 7200.0))
+    bill = bill_of(TWINS, rows, watts, tariff_of(), horizon=(0.0, 7200.0))
     assert np.isclose(bill.energy_eur, (0.09 * 1800 + 0.15 * 1800 + 0.5 * 900) / 3600, rtol=1e-12)
     drawn = meter(TWINS, rows, watts, [0.0, 3600.0])
     assert drawn[["cpu_w", "gpu_w"]].isna().all(axis=None) and drawn["busy_gpus"][0] == 1 + 0.5 + 0.5
@@ -210,15 +201,15 @@ def test_damaged_prices_are_refused_by_name(tmp_path, rows, words):
 
 def test_a_bill_says_what_it_rests_on():
     horizon = (0.0, 3600.0)
-    plain = bill_of(TWINS, FINE, POWER, default_tariff(), horizon=horizon)
+    plain = bill_of(TWINS, FINE, POWER, tariff_of(), horizon=horizon)
     assert set(plain.summary()) == {"energy_kwh", "energy_eur", "co2_kg", "energy_assumptions"}
     for words in ("load curve", "cooling", "0.1717 EUR/kWh", "ANDREAS", "214 g", "European Environment Agency"):
         assert words in plain.assumptions
-    asleep = bill_of(TWINS, FINE, POWER, default_tariff(), horizon=horizon, asleep_after_s=600.0, asleep_w=3.0)
+    asleep = bill_of(TWINS, FINE, POWER, tariff_of(), horizon=horizon, asleep_after_s=600.0, asleep_w=3.0)
     assert set(asleep.summary()) == set(ENERGY_MEANINGS) and "10 min draws 3 W" in asleep.assumptions
     # node c is empty from second 10 on, and asleep from second 610
     assert np.isclose(asleep.energy_kwh - asleep.asleep_kwh, (2 * 15 + 4 * 10 - 3) * (3600 - 610) / 3.6e6)
-    alone = bill_of(TWINS, FINE, gpus_alone(POWER), default_tariff(), horizon=horizon)
+    alone = bill_of(TWINS, FINE, gpus_alone(POWER), tariff_of(), horizon=horizon)
     assert "CPUs are left out" in alone.assumptions and alone.energy_kwh < plain.energy_kwh
     assert "2.5 kWh (2.0 kWh with empty nodes asleep), which cost 0.25 EUR and stand for 1.2 kg" in energy_sentence(
         {"energy_kwh": 2.5, "asleep_kwh": 2.0, "energy_eur": 0.25, "co2_kg": 1.24})

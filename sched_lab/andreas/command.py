@@ -34,7 +34,7 @@ from ..lab.commands import (
 from ..lab.frames import InputError, embedded, read_input
 from ..lab.jit import interpreted
 from ..lab.reports import PAGE, Answer
-from ..meter import tariff_of
+from ..bill import tariff_of
 from .files import read_files
 from .greedy import SearchOptions
 from .instances import PUE, TOY

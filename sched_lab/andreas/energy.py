@@ -13,7 +13,8 @@ from .machines import draws_of, eur_of, integral_until, kwh_of, site_of
 from .model import SECONDS_PER_HOUR, Instance, Prices
 from .simulation import Simulation
 from ..lab.frames import InputError
-from ..meter import Bill, Rate, Tariff, check_cover
+from ..bill import Bill, Tariff, check_cover
+from ..meter import Rate
 
 # %% auto #0
 __all__ = []

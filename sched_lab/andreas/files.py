@@ -30,7 +30,7 @@ import pandas as pd
 from ..hardware import Hardware, meant_by
 from ..lab.arrays import Floats, Truths
 from ..lab.frames import Column, InputError, iso_moment, read_header, read_table
-from ..meter import is_date, seconds_of
+from ..bill import is_date, seconds_of
 from .instances import PRICE_EUR_PER_KWH, PRIORITIES, PUE
 from .model import (
     LEAST_S,

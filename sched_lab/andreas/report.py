@@ -16,7 +16,7 @@ from ..lab.frames import InputError, MissingPackage
 from ..lab.plots import gantt_chart
 from ..lab.reports import ENERGY_MEANINGS, energy_sentence
 from ..lab.reports import Report as PlainReport
-from ..meter import Tariff, default_tariff
+from ..bill import Tariff, tariff_of
 from .simulation import lower_bound_eur
 from .energy import bill_of_day, with_prices
 from .exact import solve_exact
@@ -260,7 +260,7 @@ def report_of(instance: Instance, policy: str = "rg", *, is_simulated: bool = Fa
         begin_s, end_s = float(done.history["start_s"].min()), float(done.history["end_s"].max())
         horizon = (min(begin_s, done.horizon[0]), done.horizon[1]) if is_simulated else (
             begin_s, end_s)
-        summary |= bill_of_day(done, tariff or default_tariff(), horizon).summary()
+        summary |= bill_of_day(done, tariff or tariff_of(), horizon).summary()
     summary |= costs
     headline = headline_of(summary)
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..cluster import Cluster
 from ..hardware import Hardware, default_hardware
-from ..meter import Bill, Holdings, bill_of, gpus_alone, tariff_of
+from ..bill import Bill, bill_of, gpus_alone, tariff_of
+from ..holdings import Holdings
 from ..power import power_of
 from .mig import Mig, Schedule
 from .profiles import ProfileMig, table_of

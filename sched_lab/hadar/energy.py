@@ -24,8 +24,9 @@ from ..hardware import Hardware, default_hardware
 from ..lab.arrays import Floats, Integers, Texts
 from ..lab.frames import InputError
 from ..lab.jit import njit
-from ..meter import (Bill, Holdings, NodeWatts, Sleep, Tariff, bill_of, gpus_alone,
-                             meter)
+from ..bill import Bill, Tariff, bill_of, gpus_alone
+from ..holdings import Holdings
+from ..meter import NodeWatts, Sleep, meter
 from ..power import power_of
 
 # %% auto #0

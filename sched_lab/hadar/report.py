@@ -18,7 +18,8 @@ from ..hardware import Hardware
 from ..lab import plots
 from ..lab.frames import InputError, Later, MissingPackage
 from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
-from ..meter import Sleep, tariff_of
+from ..bill import tariff_of
+from ..meter import Sleep
 from .bounds import bound
 from .energy import AWAKE, bill_run, draw_of, energy_bound_wh, energy_of, watts_of, window_of
 from .fluid import MANY_JOBS

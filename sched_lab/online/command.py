@@ -45,7 +45,7 @@ from ..lab.frames import (
 )
 from ..lab.jit import interpreted
 from ..lab.reports import Answer, check_folder, input_difference, refuse_folder
-from ..meter import Tariff, tariff_of
+from ..bill import Tariff, tariff_of
 from ..power import POWER_MODELS, load_permille
 from ..traces import Arrivals, Tasks, read_arrivals, read_tasks
 from .evaluation import (

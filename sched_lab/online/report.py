@@ -15,16 +15,9 @@ import pandas as pd
 from ..cluster import Cluster, empty_state
 from ..lab.arrays import Floats
 from ..lab.reports import Report
-from ..meter import (
-    OUTSIDE,
-    Bill,
-    Holdings,
-    Tariff,
-    bill_of_curve,
-    tariff_of,
-    watts_in_words,
-    with_edges,
-)
+from ..bill import OUTSIDE, Bill, Tariff, bill_of_curve, tariff_of, watts_in_words
+from ..holdings import Holdings
+from ..meter import with_edges
 from ..power import datacenter_power_w
 from ..traces import Arrivals, Tasks
 from .inflation import Run, failures_frame, inflate

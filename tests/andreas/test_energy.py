@@ -9,7 +9,7 @@ from sched_lab.andreas.instances import generate
 from sched_lab.andreas.machines import draws_of, energy_by_job, eur_of, fleet_at, price_at, site_of
 from sched_lab.andreas.model import Fleet, Instance, Jobs, Prices, Site
 from sched_lab.andreas.simulation import simulate
-from sched_lab.meter import default_tariff
+from sched_lab.bill import tariff_of
 
 SITE = Site(("mixed", "small"), np.array([0, 0, 1]), np.array([360.0, 360.0]),
             np.array([[0.0, 170.0, 340.0], [0.0, 80.0, np.inf]]), 0.2, 1.3)
@@ -77,6 +77,6 @@ def test_prices_that_never_change_change_nothing():
 
 def test_the_bill_of_a_day_has_its_energy_and_its_carbon():
     day = simulate(generate(1, 4, 0.8, scenario=2), "greedy", loss="moved")
-    bill = bill_of_day(day, default_tariff(), day.horizon)
+    bill = bill_of_day(day, tariff_of(), day.horizon)
     assert bill.energy_eur == pytest.approx(day.energy_eur, rel=1e-9)
     assert bill.co2_kg == pytest.approx(bill.energy_kwh * 0.214, rel=1e-9)

@@ -13,10 +13,10 @@ from sched_lab.andreas.model import Assignment, check_assignment
 from sched_lab.andreas.policies import decide_now
 from sched_lab.andreas.report import interruptions, report_of
 from sched_lab.andreas.simulation import simulate
+from sched_lab.bill import tariff_of
 from sched_lab.cli import main
 from sched_lab.hardware import read_hardware
 from sched_lab.lab.frames import InputError, embedded
-from sched_lab.meter import tariff_of
 
 NODES = "node,gpu,gpus,memory_gib,idle_w\nold,K80,2,12,300\nold,V100,1,32,\nnew,V100,2,32,200\n"
 POWER = "gpu,idle_w,full_w\nK80,25,150\nV100,50,300\n"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sched_lab.fleet.read.check import FINDING_COLUMNS, check_cluster, zone_shift
 from sched_lab.fleet.read.tables import NODE_COLUMNS, TASK_COLUMNS, ClusterTables, Ledger, with_columns, write_cluster
 from sched_lab.fleet.replay.problem import problem_of
+from sched_lab.holdings import Bookings, overfull
 from sched_lab.lab.frames import InputError
-from sched_lab.meter import Bookings, overfull
 
 NODES = [{"name": "n0", "gpu_model": "T4", "num_gpus": 2, "cpu_milli": 64_000, "memory_mib": 262_144},
          {"name": "n1", "gpu_model": "V100M16", "num_gpus": 8, "cpu_milli": 96_000, "memory_mib": 393_216}]

@@ -46,8 +46,8 @@ from sched_lab.fleet.ask.day_run import (
     train,
 )
 from sched_lab.fleet.replay.compare import energy_bounds, floors_of
+from sched_lab.holdings import check_holdings
 from sched_lab.lab.frames import InputError
-from sched_lab.meter import check_holdings
 from tests.command_line import assert_refused, call
 
 MODELS = ("T4", "V100M16", "P100", "K80", "A100")

@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 
+from sched_lab.bill import gpus_alone, tariff_of
 from sched_lab.hadar.command import hadar_command
 from sched_lab.hadar.energy import (
     AWAKE,
@@ -28,8 +29,9 @@ from sched_lab.hadar.policies import policy_of, record_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.report import EnergyTerms, report_of
 from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
+from sched_lab.holdings import check_holdings
 from sched_lab.lab.frames import InputError, read_json
-from sched_lab.meter import check_holdings, default_tariff, gpus_alone, meter
+from sched_lab.meter import meter
 from sched_lab.power import power_of
 from tests.hadar.cases import random_workload
 
@@ -90,7 +92,7 @@ def test_copies_are_metered_by_the_time_that_they_run():
     account = energy_of(run, watts)
     check_energy(run, watts, account)
     assert (run.history["ran_s"] <= 90 + 1e-9).all() and (run.history["ran_s"] < 89).any()
-    bill = bill_run(run, watts, default_tariff())
+    bill = bill_run(run, watts, tariff_of())
     assert np.isclose(bill.energy_kwh * 1000, account.whole_wh)
     draw = draw_of(work.cluster, watts)
     bound_wh = energy_bound_wh(work, draw, run.ttd_s, is_forked=True)

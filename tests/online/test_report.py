@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from sched_lab import online
+from sched_lab.bill import tariff_of
 from sched_lab.cluster import default_cluster
 from sched_lab.lab.frames import InputError
-from sched_lab.meter import meter, tariff_of
+from sched_lab.meter import meter
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings, read, toy
 from sched_lab.online.report import TABLES, headline, holdings_of, report_of, run_report

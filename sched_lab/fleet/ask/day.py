@@ -22,7 +22,9 @@ from ...hadar.simulation import RESTART_S
 from ...hardware import Hardware, changed_watts, default_hardware, usual_watts
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, embedded
-from ...meter import Holdings, Rate, Tariff, amounts_in, meter, with_edges
+from ...bill import Tariff
+from ...holdings import Holdings
+from ...meter import Rate, amounts_in, meter, with_edges
 from ...power import Power, cpu_power_w, gpu_power_w
 from ...traces import Tasks
 from ..read.tables import Ledger

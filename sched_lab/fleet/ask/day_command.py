@@ -31,7 +31,7 @@ from ...lab.commands import (
 )
 from ...lab.frames import InputError, sha256
 from ...lab.reports import PAGE, Answer
-from ...meter import Tariff, tariff_of
+from ...bill import Tariff, tariff_of
 from ..read.tables import read_cluster
 from .day import HORIZON_S, Nodes, draw_day, nodes_of
 from .day_run import CHARTS, TABLES, DayReport, report_of_days, run_day

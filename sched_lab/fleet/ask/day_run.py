@@ -21,7 +21,7 @@ from ...hadar.simulation import RESTART_S
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...lab.reports import Report
-from ...meter import Tariff
+from ...bill import Tariff
 from ..replay.compare import interval_of
 from ..replay.events import replay
 from ..replay.problem import Schedule

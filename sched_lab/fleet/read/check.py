@@ -18,7 +18,7 @@ from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI
 from ...hardware import known_gpu_w
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
-from ...meter import Bookings, Overfull, overfull
+from ...holdings import Bookings, Overfull, overfull
 from ...traces import models_of
 from ..replay.problem import LARGEST_AMOUNT, other_spelling, problem_of, replayable
 from .tables import (

@@ -20,7 +20,8 @@ from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import interpreted, njit
 from ...lab.sweeps import sweep
-from ...meter import Tariff, amounts_in, coarser, tariff_of, with_edges
+from ...bill import Tariff, tariff_of
+from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of

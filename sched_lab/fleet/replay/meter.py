@@ -13,9 +13,10 @@ import pandas as pd
 from ...lab.jit import njit
 from ...lab.arrays import Floats, Integers, Truths
 from .problem import Problem, Schedule, world_of_problem
+from ...holdings import Holdings
 from ...meter import (BUSY_NODES, CPU_W, GPU_W, OWN, RUNNING, SAVED_W, WAITING, Bins,
-                             Holdings, Moments, Sleep, Tally, change, note_empty, pass_time,
-                             set_share, sleep_of, totals_of)
+                             Moments, Sleep, Tally, change, note_empty, pass_time, set_share,
+                             sleep_of, totals_of)
 from ...online.inflation import node_share
 from ...online.joint import stranded_milli, usual_ratio
 from ...online.model import PowerSettings, World, is_feasible
@@ -137,8 +138,8 @@ def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s:
     world, class_of = world_of_problem(problem, power)
     is_refused = refused_tasks(problem, schedule, world, class_of)
     replayed = Replayed(world, np.array(usual_ratio(world.target)))
-    means = totals_of(integrate, replayed, 3, world.state,
-                      held_and_waited(problem, schedule, is_refused), edges_s, sleep).means
+    means, _, _ = totals_of(integrate, replayed, 3, world.state,
+                            held_and_waited(problem, schedule, is_refused), edges_s, sleep)
     eopc_w = means[CPU_W] + means[GPU_W]
     return pd.DataFrame({
         "start_s": edges_s[:-1], "end_s": edges_s[1:], "eopc_w": eopc_w,

@@ -19,7 +19,7 @@ from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
 from ...lab.jit import njit
-from ...meter import Bookings, overfull
+from ...holdings import Bookings, overfull
 from ...online.model import (
     Limits,
     Placements,

@@ -15,7 +15,8 @@ import pandas as pd
 from ...cluster import WHOLE_GPU_MILLI
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.jit import njit
-from ...meter import Bookings, Holdings, overfull, power_steps
+from ...holdings import Bookings, Holdings, overfull
+from ...meter import power_steps
 from ...online.inflation import ArrivingTasks
 from ...online.model import (
     PowerSettings,
