@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -257,13 +258,16 @@ def power_of_nodes(nodes: Nodes) -> Power:
     return nodes.power._replace(cpu_power_w=NO_CPU_POWER).of(nodes.cluster)
 
 
+NOTHING_NOTED = Ledger().frame()
+
+
 def problem_with(nodes: Nodes, tasks: Tasks, submit_s: Floats, duration_s: Floats) -> Problem:
     """The nodes with some tasks, none of which has a place yet."""
     count = len(tasks)
     nothing = np.full(count, "", object)
     return Problem(nodes.cluster, tasks, nodes.group, submit_s, duration_s, np.full(count, np.nan),
                    np.full(count, -1), np.zeros(count, np.int64), nothing, nothing,
-                   np.zeros(count, np.int64), Ledger().frame(), None)
+                   np.zeros(count, np.int64), NOTHING_NOTED, None)
 
 
 def draw_services(nodes: Nodes, rng: np.random.Generator) -> Problem:
@@ -391,6 +395,11 @@ class Runs(NamedTuple):
     start_s: Floats
     end_s: Floats
 
+    def take(self, rows: Integers | slice) -> Runs:
+        """Some of the runs."""
+        return Runs(self.job[rows], self.node[rows], self.gpu_mask[rows], self.start_s[rows],
+                    self.end_s[rows])
+
 
 @dataclass(frozen=True)
 class Happened:
@@ -460,22 +469,23 @@ def pace_of(day: Day, job: int, node: Integers, gpu_mask: Integers) -> float:
     return float(table[job, COUNTS.index(gpus), types].min())
 
 
-def job_faults(day: Day, job: int, runs: pd.DataFrame, end_s: float) -> Iterator[str]:
-    """What is wrong with the runs of a job: constraint 3."""
+def job_faults(day: Day, job: int, runs: Runs, end_s: float) -> Iterator[str]:
+    """What is wrong with the runs of a job, in the order of their starts: constraint 3."""
     done = 0.0
     last_s = float(day.training.submit_s[job])
-    for _, gang in runs.groupby("start_s"):
-        start_s = float(gang["start_s"].iloc[0])
-        length_s = float(gang["end_s"].iloc[0]) - start_s
-        pace = pace_of(day, job, gang["node"].to_numpy(), gang["gpu_mask"].to_numpy())
+    begins = np.flatnonzero(np.diff(runs.start_s, prepend=-np.inf)).tolist()
+    for begin, behind in pairwise([*begins, len(runs.start_s)]):
+        gang = runs.take(slice(begin, behind))
+        start_s = float(gang.start_s[0])
+        pace = pace_of(day, job, gang.node, gang.gpu_mask)
         if start_s < last_s:
             yield f"job {job} runs from {start_s} s on, and is not free before {last_s} s"
         if pace <= 0:
             yield f"job {job} cannot run where it is at {start_s} s"
-        if gang["end_s"].nunique() > 1 or gang["node"].duplicated().any():
+        if np.ptp(gang.end_s) > 0 or len(set(gang.node.tolist())) < len(gang.node):
             yield f"job {job} has a torn gang at {start_s} s"
-        done += max(0.0, length_s - RESTART_S) * pace
-        last_s = float(gang["end_s"].max())
+        done += max(0.0, float(gang.end_s[0]) - start_s - RESTART_S) * pace
+        last_s = float(gang.end_s.max())
     if abs(done / day.training.steps[job] - 1) > 1e-6:
         yield f"job {job} did {done:.6g} of {day.training.steps[job]:.6g} steps"
     if end_s != last_s:
@@ -485,10 +495,12 @@ def job_faults(day: Day, job: int, runs: pd.DataFrame, end_s: float) -> Iterator
 def faults_of(day: Day, happened: Happened) -> Iterator[str]:
     """Every violated constraint, in a sentence."""
     yield from service_faults(day, happened.services)
-    frame = pd.DataFrame(happened.runs._asdict())
-    runs = dict(iter(frame.groupby("job")))
+    order = np.lexsort((happened.runs.start_s, happened.runs.job))
+    runs = happened.runs.take(order)
+    jobs = np.arange(len(happened.end_s))
+    begin, behind = (np.searchsorted(runs.job, jobs, side).tolist() for side in ("left", "right"))
     for job, end_s in enumerate(happened.end_s.tolist()):
-        yield from job_faults(day, job, runs.get(job, frame[:0]), end_s)
+        yield from job_faults(day, job, runs.take(slice(begin[job], behind[job])), end_s)
     problem, schedule = whole_day(day, happened)
     yield from place_violations(problem, schedule, np.zeros(len(schedule.node), bool))
     yield from capacity_violations(problem, schedule)

@@ -30,6 +30,7 @@ from ...lab.commands import (
     series_files,
 )
 from ...lab.frames import InputError, sha256
+from ...lab.jit import interpreted
 from ...lab.reports import PAGE, Answer
 from ...bill import Tariff, tariff_of
 from ..read.tables import read_cluster
@@ -80,6 +81,9 @@ MostNodes = Annotated[int, option("Most nodes; of a larger cluster every second,
 DayFolder = Annotated[Path, folder_option(", ".join((*TABLES, *CHARTS, PAGE)))]
 
 
+MOST_INTERPRETED = 40    # days of a node; compiling for them would take longer
+
+
 def days_of(nodes: Nodes, tariff: Tariff, seeds: range) -> pd.DataFrame:
     """All variants of some days, with a line as each is done."""
     found = []
@@ -120,7 +124,9 @@ def day_command(cluster: ClusterFolder, out: DayFolder, days: Days = 10, seed: S
     tariff = tariff_of(price, carbon, None, (0.0, HORIZON_S))
 
     def compute() -> DayReport:
-        return report_of_days(days_of(some, tariff, range(seed, seed + days)), some, tariff)
+        with interpreted(days * len(some.cluster) <= MOST_INTERPRETED):
+            found = days_of(some, tariff, range(seed, seed + days))
+        return report_of_days(found, some, tariff)
 
     answer_with(Answer("day", asked, TABLES, (*CHARTS, PAGE)), out, compute, force=force,
                 no_charts=no_charts)
