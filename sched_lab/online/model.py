@@ -461,16 +461,16 @@ def slots_for_instances(limits: Limits, limit: int, node: int, num: Integers) ->
 
 
 @njit(cache=True)
-def slots_beside(limits: Limits, limit: int, node: int, num: Integers) -> int:
-    """How many more tasks with a limit a node may hold beside others (Cond. 7 and 8)."""
-    return min(slots_for_application(limits, limit, num),
-               slots_for_instances(limits, limit, node, num))
+def slots_for_each(limits: Limits, limit: int, node: int, num: Integers) -> tuple[int, int]:
+    """How many more tasks with a limit a node may hold beside others, by each of `COUNTED`."""
+    return (slots_for_application(limits, limit, num),
+            slots_for_instances(limits, limit, node, num))
 
 
 @njit(cache=True)
 def slots_left(limits: Limits, limit: int, node: int) -> int:
     """How many more tasks with a limit a node may hold (Cond. 7 and 8); 0 or less if none."""
-    return slots_beside(limits, limit, node, limits.num[node])
+    return min(slots_for_each(limits, limit, node, limits.num[node]))
 
 
 @njit(cache=True)
@@ -525,6 +525,7 @@ CONDITIONS = (
     Condition("Cond. 8", "mig_instances", "instances", "instances", "instances"))
 CPU, MEMORY, GPUS, GROUP, GPU_MODEL, APPLICATION, INSTANCES = (
     1 << bit for bit in range(len(CONDITIONS)))
+COUNTED = (APPLICATION, INSTANCES)  # conditions on the number of tasks that are there
 LASTING = sum(1 << bit for bit, condition in enumerate(CONDITIONS) if condition.is_lasting)
 
 
@@ -567,10 +568,9 @@ def lacking_amounts(cpu_milli: int, memory_mib: int, num_gpus: int, gpu_milli: i
 def lacking_slots(limits: Limits, limit: int, node: int, num: Integers) -> int:
     """What a node lacks for a task by Cond. 7 and 8; parameters as `slots_for_instances`."""
     lack = 0
-    if slots_for_application(limits, limit, num) <= 0:
-        lack |= APPLICATION
-    if slots_for_instances(limits, limit, node, num) <= 0:
-        lack |= INSTANCES
+    for place, slots in enumerate(slots_for_each(limits, limit, node, num)):
+        if slots <= 0:
+            lack |= COUNTED[place]
     return lack
 
 
