@@ -129,7 +129,9 @@ def paper_objective(fleet: Fleet, jobs: Jobs, now_s: float, node: Integers, conf
         if time_s < first_s[n] or (time_s == first_s[n] and cost_eur < price_eur[n]):
             first_s[n] = time_s
             price_eur[n] = cost_eur
-    energy_eur: float = price_eur.sum()
+    energy_eur = 0.0
+    for eur in price_eur:    # one by one: NumPy's sum would round otherwise than compiled code
+        energy_eur += eur
     return total + energy_eur
 
 # %% ../../nbs/31_proxy.ipynb #31-025p
