@@ -80,8 +80,10 @@ class Workplace:
         """
         path = self.find(name)
         if path is None:
+            source = ("run sched-lab fetch openb" if name.startswith("openb") else
+                      "see its source in data/README.md")
             raise InputError(f"the data file {name} is not here", value=name,
-                             mend="run sched-lab fetch openb, or point SCHED_LAB_DATA to it")
+                             mend=f"{source}, and point SCHED_LAB_DATA to the folder it is in")
         return path
 
 

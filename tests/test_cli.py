@@ -400,7 +400,7 @@ def test_a_family_is_listed_stored_and_checked(maths, tmp_path, capsys):
     assert "differs: 1 rows differ in square" in moved and "moves: two times two: 4, reproduced -> 5, not" in moved
     assert "maths/cubes.csv: skipped: no/such.csv is not here" in moved and content(tmp_path) == before
     assert reproduce(tmp_path, "squares", "cubes", "--check") == 2
-    assert "no/such.csv is not here; run sched-lab fetch openb" in capsys.readouterr().err
+    assert "no/such.csv is not here; see its source in data/README.md" in capsys.readouterr().err
 
 
 def test_an_installed_package_says_that_reproduction_needs_a_checkout(tmp_path, capsys, monkeypatch):
