@@ -37,7 +37,8 @@ html: setup      ## render the stored chapters, without a run
 	rm -rf _build/html _build/.doctrees    # a warning is given once, when its page is read
 	jupyter-book build . -W --keep-going --quiet
 
-book: results html  ## build the book
+book: setup      ## build the book
+	@$(MAKE) --no-print-directory -j $(JOBS) --output-sync=target results html
 	@printf '\nresults  %s\nbook     file://%s\n' '$(OUT)' "$(abspath _build/html/index.html)"
 
 pdf: html        ## the whole book as _build/book.pdf; needs Chromium or Chrome
