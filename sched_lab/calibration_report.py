@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ import pandas as pd
 
 from .calibration import Fit, binned, drawn
 from .hardware import Watts, default_hardware
-from .lab.frames import Later, write_bytes
+from .lab.frames import Later
 from .lab.reports import Report
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ class CalibrationReport(Report):
 
     question: ClassVar[str] = "What do these GPUs draw?"
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
-    toml: str = ""
 
     def answer(self) -> list[str]:
         """The result, what was not fitted, and what was left out."""
@@ -57,11 +55,6 @@ class CalibrationReport(Report):
         kept = [f"{model}: {words}." for model, some in self.summary["not_fitted"].items()
                 for words in some]
         return [f"{self.headline}.", *kept, *dropped]
-
-    def write_tables(self, folder: Path) -> None:
-        """Write the tables, the summary, and the file for `--hardware`."""
-        super().write_tables(folder)
-        write_bytes(self.toml.encode(), folder / HARDWARE)
 
 
 def report_of_fits(fits: Sequence[Fit], dropped: Mapping[str, int]) -> CalibrationReport:
@@ -87,7 +80,7 @@ def report_of_fits(fits: Sequence[Fit], dropped: Mapping[str, int]) -> Calibrati
         for fit, row in zip(fits, said, strict=True))
     tables = dict(zip(TABLES, (table.round(3), residuals.round(3)), strict=True))
     return CalibrationReport(summary, tables, {CHARTS[0]: partial(calibration_chart, fits)}, words,
-                             "\n".join(map(toml_of_fit, fits)))
+                             texts={HARDWARE: "\n".join(map(toml_of_fit, fits))})
 
 
 def row_of(fit: Fit) -> dict[str, Any]:

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from ..hardware import Hardware
-from ..lab.frames import InputError, write_bytes
+from ..lab.frames import InputError
 from ..lab.reports import ENERGY_MEANINGS, Report, energy_sentence
 from .bounds import bound
 from .due import batches_of, tardiness_bound, tardiness_s
@@ -116,7 +115,6 @@ class ScheduleReport(Report):
     """A report with the schedule that it is about."""
 
     schedule: Schedule
-    layout: Mapping[str, str] = field(default_factory=dict)
 
     question: ClassVar[str] = "How is the GPU cut, and when is the batch done?"
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
@@ -137,12 +135,6 @@ class ScheduleReport(Report):
         if "energy_kwh" in said:
             sentences += [energy_sentence(said), said["energy_assumptions"]]
         return sentences
-
-    def write_tables(self, folder: Path) -> None:
-        """Write the tables, and the layout, into a folder that exists."""
-        super().write_tables(folder)
-        for name, text in self.layout.items():
-            write_bytes(text.encode(), Path(folder, name))
 
 
 def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "makespan",
@@ -191,4 +183,4 @@ def report_of(mig: Mig, batch: Batch, policy: str = "far", *, objective: str = "
         return schedule_chart(schedule, names, title=f"{policy}: {headline}")
 
     return ScheduleReport(summary, dict(zip(TABLES, frames, strict=True)),
-                          dict.fromkeys(CHARTS, draw), headline, schedule, layout)
+                          dict.fromkeys(CHARTS, draw), headline, schedule, texts=layout)

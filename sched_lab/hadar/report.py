@@ -267,7 +267,7 @@ class EnergyTerms(NamedTuple):
     Parameters
     ----------
     hardware : watts by GPU type; the package's own if None
-    price, carbon : as `meter.tariff_of` takes them; a file has to cover the run
+    price, carbon : as `bill.tariff_of` takes them; a file has to cover the run
     sleep : what empty nodes do, told beside nodes that stay on
     """
 

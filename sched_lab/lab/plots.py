@@ -131,21 +131,16 @@ _GOLDEN_TURN = 0.618
 _APART = 60.0  # least distance of two colours, in red, green and blue from 0 to 255
 
 
-def _golden_colour(number: int) -> str:
-    """Colour number 0, 1, 2, ... of an endless series."""
-    lightness = 0.32 + 0.11 * (number % 3)
-    return _hex(255 * part for part in
-                colorsys.hls_to_rgb(0.13 + _GOLDEN_TURN * number, lightness, 0.55))
-
-
 def _new_colours(count: int) -> list[str]:
-    """Colours for policies that have none, apart from all that are taken."""
+    """Colours for policies that have none, of an endless series, apart from all that are taken."""
     greys = [colour for colour, _ in BOUND_STYLES.values()]
     taken = np.array([_rgb(colour) for colour in [*POLICY_COLOURS.values(), *greys]])
     found: list[str] = []
     number = 0
     while len(found) < count:
-        colour = _golden_colour(number)
+        lightness = 0.32 + 0.11 * (number % 3)
+        colour = _hex(255 * part for part in
+                      colorsys.hls_to_rgb(0.13 + _GOLDEN_TURN * number, lightness, 0.55))
         is_apart = np.linalg.norm(taken - _rgb(colour), axis=1).min() > _APART / (1 + number // 36)
         if is_apart:
             found.append(colour)
@@ -822,29 +817,21 @@ _AGAIN = ("event.shiftKey || (length(data('{0}_store')) === 1 && data('{0}_store
           "=== (datum.value || item().items[0].items[0].datum.value))")  # the same name once more
 
 
-def _is_curve(line: Unit) -> bool:
-    """Whether a mark is lines with names, a value for each x."""
-    x, y, color = (line.encoding.get(channel, {}) for channel in ("x", "y", "color"))
-    is_plain = not {"aggregate", "bin", "timeUnit", "stack"} & {*x, *y}
-    has_panels = {"row", "column", "facet", "detail"} & line.encoding.keys()
-    fields = [channel.get("field") for channel in (x, y, color)]
-    return line.mark == "line" and is_plain and not has_panels and all(fields) and (
-        y.get("type") == "quantitative" and color.get("type") == "nominal")
-
-
 def _curve_of(part: Part, datasets: Mapping[str, list[Part]], above: Part) -> Unit | None:
-    """The lines of a panel, if nothing else in it answers the mouse."""
+    """The lines of a panel, with names and a value for each x, if nothing else answers the mouse."""
     units = list(_units(part, datasets, above, panels=False))
     curves = [unit for unit in units if unit.mark == "line"]
     others = [unit for unit in units if unit.mark not in ("line", "point", "circle")]
-    is_free = not any("tooltip" in unit.encoding for unit in others)
-    return curves[0] if len(curves) == 1 and is_free and _is_curve(curves[0]) else None
-
-
-def _series_names(line: Unit) -> list[Any]:
-    """Names of the lines, in the order of the legend."""
-    color = line.encoding["color"]
-    return list((color.get("scale") or {}).get("domain") or dict.fromkeys(_values(line, "color")))
+    if len(curves) != 1 or any("tooltip" in unit.encoding for unit in others):
+        return None
+    line = curves[0]
+    x, y, color = (line.encoding.get(channel, {}) for channel in ("x", "y", "color"))
+    is_plain = not {"aggregate", "bin", "timeUnit", "stack"} & {*x, *y}
+    has_panels = {"row", "column", "facet", "detail"} & line.encoding.keys()
+    has_fields = all(channel.get("field") for channel in (x, y, color))
+    is_curve = is_plain and not has_panels and has_fields and (
+        y.get("type") == "quantitative" and color.get("type") == "nominal")
+    return line if is_curve else None
 
 
 def _format(channel: Part) -> str:
@@ -855,8 +842,8 @@ def _format(channel: Part) -> str:
 def _rule_at_mouse(line: Unit, groups: Sequence[str], near: str) -> Part:
     """A rule at the x next to the mouse, with a box that lists all series there."""
     x, y, color = (line.encoding[channel] for channel in ("x", "y", "color"))
-    keys = [{"label": name, "series": f"s{number}"}
-            for number, name in enumerate(_series_names(line))]
+    names = (color.get("scale") or {}).get("domain") or dict.fromkeys(_values(line, "color"))
+    keys = [{"label": name, "series": f"s{number}"} for number, name in enumerate(names)]
     named = {"data": {"values": keys}, "key": "label", "fields": ["series"]}
     steps: list[Part] = [
         {"lookup": color["field"], "from": named},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
@@ -108,12 +108,14 @@ class Report:
     tables : frames by file name, rounded as they are to be written
     charts : functions that draw, by file name (.svg)
     headline : the result in a few words
+    texts : what other files hold, by name
     """
 
     summary: dict[str, Any]
     tables: Mapping[str, pd.DataFrame]
     charts: Mapping[str, Callable[[], alt.TopLevelMixin]]
     headline: str
+    texts: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     question: ClassVar[str] = "What did the run come to?"
     meanings: ClassVar[Mapping[str, str]] = {}  # of files, columns and numbers, by name
@@ -123,9 +125,11 @@ class Report:
         return [f"{self.headline}."]
 
     def write_tables(self, folder: Path) -> None:
-        """Write the tables, and the summary to `DIGITS` digits, into a folder that exists."""
+        """Write tables, texts, and the summary to `DIGITS` digits, into a folder that exists."""
         for name, table in self.tables.items():
             write_bytes(csv_of(table), Path(folder, name))
+        for name, text in self.texts.items():
+            write_bytes(text.encode(), Path(folder, name))
         write_json(to_digits(as_plain(self.summary)), Path(folder, RECORD))
 
     def draw(self, folder: Path, origin: Origin | None = None, *, can_draw: bool = True) -> None:

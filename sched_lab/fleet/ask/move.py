@@ -212,14 +212,6 @@ def best_step(layout: Layout, task: int) -> Step | None:
     return Step(task, own, int(layout.gpu_mask[task]), node, mask) if node >= 0 else None
 
 
-def gpu_ranges(layout: Layout) -> Integers:
-    """What an idle GPU of each node is worth, (nodes,): 1, or milliwatts."""
-    power = layout.power
-    if not layout.is_watts:
-        return np.ones(len(power.num_gpus), np.int64)
-    return np.asarray(1000 * (power.gpu_full_w - power.gpu_idle_w), np.int64)
-
-
 def tenants_of(layout: Layout) -> dict[tuple[int, int], list[int]]:
     """Tasks on each shared GPU, by node and number of the GPU, the largest first."""
     tasks = layout.tasks
@@ -251,22 +243,22 @@ def cpu_credits(layout: Layout) -> Integers:
 
 def credits_of(layout: Layout) -> Floats:
     """Most that moving each task can gain, (tasks,), by {eq}`eq-move-credit`."""
-    ranges = gpu_ranges(layout)
-    tasks = layout.tasks
+    power, tasks = layout.power, layout.tasks
+    ranges = (1000 * (power.gpu_full_w - power.gpu_idle_w) if layout.is_watts
+              else np.ones_like(power.num_gpus))  # what an idle GPU of each node is worth
     least = np.array([ranges[hosts].min(initial=2**40) if hosts.any() else 0
                       for hosts in layout.hosts])[layout.asks]
     is_whole = tasks.gpu_milli == WHOLE_GPU_MILLI
     credit = cpu_credits(layout) + np.where(
         is_whole, tasks.num_gpus * (ranges[layout.node] - least), 0).astype(float)
-    together = not layout.is_watts or is_step(layout.power)
+    together = not layout.is_watts or is_step(power)
     for (node, _), tenants in tenants_of(layout).items():
         credit[tenants] += ranges[node] / (len(tenants) if together else 1)
     return np.where(layout.is_movable, np.maximum(credit, 0), 0)
 
 
-def bundles_of(layout: Layout) -> list[list[int]]:
-    """What may move together, the most promising first."""
-    credit = credits_of(layout)
+def bundles_of(layout: Layout, credit: Floats) -> list[list[int]]:
+    """What may move together, the most promising first; `credit` is that of `credits_of`."""
     bundles = list(tenants_of(layout).values())
     if layout.is_watts:
         bundles += [[task] for task in np.flatnonzero(credit > 0).tolist()]
@@ -306,7 +298,7 @@ def greedy_steps(layout: Layout, moves: int) -> list[Step]:
         rate = 0.0
         credit = credits_of(layout)
         gone = {step.task for step in plan}  # nobody moves twice: the bound is of such plans
-        for bundle in bundles_of(layout):
+        for bundle in bundles_of(layout, credit):
             if credit[bundle].mean() <= rate:
                 break
             if len(bundle) > moves - len(plan) or not gone.isdisjoint(bundle):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -27,7 +27,7 @@ from ...lab.commands import (
     option,
     policy_option,
 )
-from ...lab.frames import InputError, sha256, write_bytes
+from ...lab.frames import InputError, sha256
 from ...lab.jit import interpreted
 from ...lab.reports import Answer, Report
 from ...online.model import PowerSettings
@@ -239,19 +239,6 @@ def place_command(cluster: Cluster, out: PlacementsFolder, tasks: NewTasks = Non
         name_next("replay", cluster, "--policies", policy, "--out", f"{out}-replay")
 
 
-@dataclass(frozen=True)
-class PlanReport(Report):
-    """A plan with the commands that carry it out."""
-
-    commands: tuple[str, ...]
-
-    def write_tables(self, folder: Path) -> None:
-        """Write the plan and its commands into a folder that exists."""
-        super().write_tables(folder)
-        text = "".join(f"{line}\n" for line in self.commands)
-        write_bytes(text.encode(), Path(folder, "commands.sh"))
-
-
 Moves = Annotated[int, option("Most migrations.", min=1, max=1000)]
 Goal = Annotated[str, choice("What they are for: whole GPUs freed, or watts saved.", GOALS,
                              "--for")]
@@ -283,8 +270,8 @@ def move_command(cluster: Cluster, out: PlanFolder, at: Now = None, moves: Moves
     def compute() -> Report:
         at_s = latest_s(tables) if at is None else at
         plan = plan_moves(problem, schedule, at_s, moves=moves, goal=goal, power=power)
-        commands = commands_of(plan, system_of(tables.about))
-        return PlanReport(**vars(plan.report()), commands=tuple(commands))
+        lines = commands_of(plan, system_of(tables.about))
+        return replace(plan.report(), texts={"commands.sh": "".join(f"{line}\n" for line in lines)})
 
     answer = Answer("move", asked, ("moves.csv", "fixed.csv", "commands.sh"))
     with interpreted(is_small(tables, 100)):

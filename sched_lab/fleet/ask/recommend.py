@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,13 +67,6 @@ class Recommendation:
         return {"policy": self.policy, "pods": self.table.to_dict("records")}
 
 
-def pending_in(tables: ClusterTables) -> dict[str, int]:
-    """Pods that wait for a node, by name, with their rows in the table."""
-    tasks = tables.tasks
-    waits = tasks["start_s"].isna() & tasks["end_s"].isna() & (tasks["node"] == "")
-    return {str(tasks["name"].iloc[row]): int(row) for row in np.flatnonzero(waits)}
-
-
 def refusal_of(tables: ClusterTables, row: int) -> str:
     """Why no problem can be made of a task; empty if it can."""
     ledger = Ledger()
@@ -100,21 +93,19 @@ def obstacle(moment: Moment, placed: Placed, row: int) -> str:
     return f"no node of {len(count):,} ({counted}); {problem.cluster.name[node]}: {words}"
 
 
-def obstacles_of(placed: Placed, rows: Sequence[int], power: PowerSettings) -> dict[int, str]:
-    """What is in the way of each of some tasks, by row."""
-    settings = settings_for(placed.problem, policy_of(placed.policy), power)
-    is_held = placed.schedule.node >= 0
-    moments = moments_before(placed.problem, placed.schedule, rows, is_held, settings)
-    return {row: obstacle(moment, placed, row) for row, moment in zip(rows, moments, strict=True)}
-
-
 def places_by_pod(placed: Placed, power: PowerSettings,
                   pods: Collection[str]) -> dict[str, tuple[str, str, str]]:
     """Node, GPUs and obstacle of each pod of a placement; a pod of several parts as one."""
     row_of = {str(name): row for row, name in enumerate(placed.problem.tasks.name)}
     table = placed.table
     lost = [row_of[name] for name in table.loc[table["node"] == "", "task"]]
-    words = obstacles_of(placed, lost, power) if lost else {}
+    words = {}
+    if lost:
+        settings = settings_for(placed.problem, policy_of(placed.policy), power)
+        moments = moments_before(placed.problem, placed.schedule, lost, placed.schedule.node >= 0,
+                                 settings)
+        words = {row: obstacle(moment, placed, row)
+                 for row, moment in zip(lost, moments, strict=True)}
     pod_of = table["task"].map(lambda name: name if name in pods else name.rpartition("/")[0])
     found = {}
     for pod, parts in table.groupby(pod_of, sort=False):
@@ -141,9 +132,10 @@ def recommend(tables: ClusterTables, policy: str, power: PowerSettings,
     InputError : no such policy, the cluster holds more than there is, or a pod runs of which the
         files do not say what it holds
     """
-    pending = pending_in(tables)
-    missing = next((one for one in tables.ledger["reason"] if CLAIMS_MISSING in one), "")
     tasks = tables.tasks
+    waits = tasks["start_s"].isna() & tasks["end_s"].isna() & (tasks["node"] == "")
+    pending = {str(tasks["name"].iloc[row]): int(row) for row in np.flatnonzero(waits)}
+    missing = next((one for one in tables.ledger["reason"] if CLAIMS_MISSING in one), "")
     holds = tasks["num_gpus"].isna() & (tasks["node"] != "") & tasks["end_s"].isna()
     if missing and holds.any():
         raise InputError(f"pod {tasks['name'][holds].iloc[0]!r:.80} runs, and which GPUs it holds "

@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -158,7 +159,16 @@ class Source:
         InputError : it is neither UTF-8 nor UTF-16
         """
         if "text" not in self._kept:
-            self._kept["text"] = decoded(self.data, self.name)
+            encoding = encoding_of(self.data)
+            try:
+                self._kept["text"] = self.data.decode(encoding)
+            except UnicodeDecodeError as trouble:
+                byte = f"byte 0x{self.data[trouble.start]:02x} at position {trouble.start}"
+                what = "UTF-16" if encoding.startswith("utf-16") else "UTF-8"
+                raise InputError(
+                    f"{byte} is not {what} text", file=self.name,
+                    row=self.data.count(b"\n", 0, trouble.start) + 1,
+                    mend="give plain text in UTF-8, gzip, or a ZIP archive of it") from None
         return str(self._kept["text"])
 
     def json(self) -> Any:
@@ -184,19 +194,6 @@ def encoding_of(data: bytes) -> str:
     return "utf-8-sig"
 
 
-def decoded(data: bytes, name: str) -> str:
-    """Characters of a file."""
-    encoding = encoding_of(data)
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as trouble:
-        row = data.count(b"\n", 0, trouble.start) + 1
-        what = "UTF-16" if encoding.startswith("utf-16") else "UTF-8"
-        raise InputError(f"byte 0x{data[trouble.start]:02x} at position {trouble.start} is not "
-                         f"{what} text", file=name, row=row,
-                         mend="give plain text in UTF-8, gzip, or a ZIP archive of it") from None
-
-
 def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Object of JSON, each name once."""
     value = dict(pairs)
@@ -216,7 +213,7 @@ HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond the first 65,53
 
 
 def values_in(text: str) -> list[Any]:
-    """All values of JSON that stand one after the other in a text."""
+    """All values of JSON that stand one after the other in a text; none ends within a character."""
     values = []
     position = SPACE.match(text).end()  # type: ignore[union-attr]
     while position < len(text):
@@ -224,17 +221,12 @@ def values_in(text: str) -> list[Any]:
         values.append(value)
         position = SPACE.match(text, position).end()  # type: ignore[union-attr]
     if HALF.search(text):
-        refuse_halves(values)
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError as trouble:
+            half = trouble.object[trouble.start]
+            raise ValueError(f"\\u{ord(half):04x} is half of a character") from None
     return values
-
-
-def refuse_halves(values: list[Any]) -> None:
-    """Refuse texts that end in the middle of a character, which no file can hold."""
-    try:
-        json.dumps(values, ensure_ascii=False).encode()
-    except UnicodeEncodeError as trouble:
-        half = trouble.object[trouble.start]
-        raise ValueError(f"\\u{ord(half):04x} is half of a character") from None
 
 
 def parsed(text: str, name: str) -> Any:
@@ -315,14 +307,6 @@ def sources_of(paths: Iterable[str | Path]) -> list[Source]:
 SEPARATORS = (",", ";", "\t")
 
 
-def separator_of(source: Source) -> str:
-    """What stands between the names of a header: a comma, a semicolon or a tab."""
-    if "separator" not in source._kept:
-        counts = {one: len(cells_of_header(source, one)) for one in SEPARATORS}
-        source._kept["separator"] = max(SEPARATORS, key=counts.__getitem__)  # the first of equals
-    return str(source._kept["separator"])
-
-
 def text_table(source: Source) -> pd.DataFrame:
     """Cells of a table with a header, as texts without blanks around them.
 
@@ -338,17 +322,15 @@ def text_table(source: Source) -> pd.DataFrame:
     ------
     InputError : it has no header or no row, names a column twice, or a row has another length
     """
-    text = source.text()
     error = partial(InputError, file=source.name)
-    separator = separator_of(source)
-    header = header_of(source)
+    separator, header = head_of(source)
     if len(header) > MOST_COLUMNS:
         raise error(f"there are {len(header):,} columns", row=1,
                     mend=f"give a table with at most {MOST_COLUMNS:,}")
     if (again := first_repeated(header)) is not None:
         raise error("the header names this column twice", row=1, column=again or "without name",
                     mend="keep one")
-    frame = cells_of(text, separator, error)
+    frame = cells_of(source.text(), separator, error)
     if frame.shape[1] != len(header):
         raise error(f"there are {frame.shape[1]} cells under a header of {len(header)}", row=2,
                     mend="give one cell for each column")
@@ -363,18 +345,24 @@ LONGEST_HEADER = 2**20  # letters
 MOST_COLUMNS = 1000
 
 
+def head_of(source: Source) -> tuple[str, list[str]]:
+    """What stands between the names of a header, and the names; of equals, the first separator."""
+    if "head" not in source._kept:
+        line = next(iter(source.text()[:LONGEST_HEADER].lstrip("\r\n").splitlines()), "")
+        heads: list[tuple[str, list[str]]] = []
+        for separator in SEPARATORS:
+            names: list[str] = []
+            with suppress(csv.Error):
+                names = next(csv.reader([line], delimiter=separator), [])
+            heads.append((separator, [name.strip() for name in names]))
+        source._kept["head"] = max(heads, key=lambda head: len(head[1]))
+    head: tuple[str, list[str]] = source._kept["head"]
+    return head
+
+
 def header_of(source: Source) -> list[str]:
     """Names in the first line of a file, blanks around them removed; empty if it is no text."""
-    return cells_of_header(source, separator_of(source))
-
-
-def cells_of_header(source: Source, separator: str) -> list[str]:
-    """Names in the first line of a file, if this stands between them."""
-    line = next(iter(source.text()[:LONGEST_HEADER].lstrip("\r\n").splitlines()), "")
-    try:
-        return [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
-    except csv.Error:
-        return []
+    return head_of(source)[1]
 
 
 def cells_of(text: str, separator: str, error: partial[InputError]) -> pd.DataFrame:

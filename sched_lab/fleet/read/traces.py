@@ -25,10 +25,10 @@ from .tables import (
     Ledger,
     ReadOptions,
     Source,
+    head_of,
     header_of,
     note_rows,
     numbers_in,
-    separator_of,
     text_table,
 )
 
@@ -259,7 +259,7 @@ def frames_of(kinds: Sequence[TableKind], files: Sequence[Source], ledger: Ledge
         if lacks_header:
             ledger.note(source.name, None, "interpreted",
                         "there is no header: columns as in its README")
-            names = separator_of(source).join(kind.header)
+            names = head_of(source)[0].join(kind.header)
             whole = Source(source.name, f"{names}\n{source.text()}".encode())
             rows = Rows(source, text_table(whole), ledger, options)
             rows.cells.index = rows.cells.index - 1
