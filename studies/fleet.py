@@ -13,7 +13,8 @@ import pandas as pd
 from sched_lab.fleet.ask.day import draw_day, example_cluster, nodes_of
 from sched_lab.fleet.ask.day_run import run_day
 from sched_lab.fleet.read.reading import read_files
-from sched_lab.fleet.replay.compare import Question, compare, energy_bounds, floors_of
+from sched_lab.fleet.replay.bounds import energy_bounds, floors_of
+from sched_lab.fleet.replay.compare import Question, compare
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import Problem, Schedule, problem_of, with_tasks

@@ -322,6 +322,7 @@ def sum_of(given: str) -> str:
     return given
 
 
+MUCH = 0.01  # of the GPU hours asked for: who refuses more says so in the last sentence
 LITTLE = 300_000  # tasks times policies that one process has done before others have started
 
 
@@ -353,7 +354,9 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                     path.rmdir()
             raise
         headline = "; ".join([*(words_of(row) for _, row in comparison.summary.iterrows()),
-                              report.lever_sentence(comparison)])
+                              " ".join(filter(None, (
+                                  report.lever_sentence(comparison),
+                                  report.refused_sentence(comparison.summary, MUCH))))])
         answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
         for name in ours - set(answer.tables):  # of the answer that was replaced
             (out / name).unlink(missing_ok=True)
@@ -393,8 +396,9 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
-    waits, GPU hours, energy, cost and CO2, and bounds that no policy beats on what it served;
-    **waits.csv** has waits by queue, user and size, **differences.csv** the differences to the
+    with their shares of tasks and GPU hours, waits, GPU hours, energy, cost and CO2, and bounds that
+    no policy beats on what it served; **waits.csv** has waits by queue, user, size and admitted
+    models, **differences.csv** the differences to the
     first policy with intervals, **levers.csv** what other policies and rules of the queue do to
     waiting, **ledger.csv** all that was not taken as it stood. A folder for
     each policy has **assignments.csv**, **curve.csv** (means over the hours), **failures.csv** and

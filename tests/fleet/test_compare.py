@@ -14,16 +14,8 @@ from sched_lab.fleet.replay.compare import (
     compare,
     differences_of,
     edges_of,
-    energy_bounds,
-    floors_of,
-    kwh_of,
-    pooled_completions,
     resampled_sums,
-    wait_bound,
-    waits_of,
 )
-from sched_lab.fleet.replay.events import replay
-from sched_lab.fleet.replay.meter import measure
 from sched_lab.fleet.replay.problem import problem_of, recorded
 from sched_lab.fleet.replay.what_if import changed, read_what_if
 from sched_lab.lab.frames import InputError
@@ -33,10 +25,6 @@ from sched_lab.traces import toy_tasks
 from tests.fleet.test_meter import problem_like
 
 pytestmark = pytest.mark.usefixtures("python_itself")
-
-POWERS = [PowerSettings(), PowerSettings("package"), PowerSettings(load_curve="linear"),
-          PowerSettings(load_curve="0:0,0.5:0.2,1:1")]
-
 
 def random_problem(seed: int, count: int = 40):
     """Draw tasks for the toy cluster that come within an hour, some of them larger than any node."""
@@ -48,59 +36,6 @@ def random_problem(seed: int, count: int = 40):
     duration_s[rng.random(count) < 0.05] = np.inf
     return problem_like(toy_cluster(), tasks, np.sort(rng.integers(0, 3600, count)), duration_s,
                         user=np.array([f"u{k % 3}" for k in range(count)], object))
-
-
-@pytest.mark.parametrize("power", POWERS, ids=str)
-@pytest.mark.parametrize("seed", range(3))
-def test_no_policy_beats_a_bound(seed, power):
-    problem = random_problem(seed)
-    horizon = (float(problem.submit_s[0]), 9000.0)
-    for policy, backfill in (("fgd", "none"), ("pwr", "first-fit"), ("random", "first-fit")):
-        schedule = replay(problem, policy, backfill=backfill, seed=seed)
-        for asleep_w, after_s in ((0.0, 0.0), (7.0, 300.0)):
-            curve = measure(problem, schedule, power, [horizon[0], 3000, horizon[1]], after_s, asleep_w)
-            floors = floors_of(problem, power, asleep_w)
-            awake, asleep = energy_bounds(problem, schedule, floors, horizon)
-            assert awake <= kwh_of(curve).sum() * (1 + 1e-12)
-            assert asleep <= kwh_of(curve, "asleep_w").sum() * (1 + 1e-12)
-        waits = waits_of(problem, schedule, np.zeros(len(problem.tasks), bool))
-        assert wait_bound(problem, waits) <= np.nanmean(waits.wait_s) * (1 + 1e-12) + 1e-9
-
-
-def test_the_bounds_are_reached_where_nothing_is_lost():
-    """One full GPU on a node, CPUs in whole packages: the cheapest supply is the only one."""
-    cluster = replace(toy_cluster().take(np.array([2])), cpu_milli=np.array([32_000]))
-    tasks = replace(toy_tasks().take(np.array([3])), cpu_milli=np.array([32_000]), num_gpus=np.array([1]),
-                    gpu_milli=np.array([1000]), gpu_spec=np.array([""], object))
-    problem = problem_like(cluster, tasks, [0.0], [1800.0])
-    schedule = replay(problem, "fgd")
-    curve = measure(problem, schedule, PowerSettings(), [0, 3600], 0.0)
-    awake, asleep = energy_bounds(problem, schedule, floors_of(problem, PowerSettings(), 0.0), (0, 3600))
-    assert awake == pytest.approx(kwh_of(curve).sum(), rel=1e-12)
-    assert asleep == pytest.approx(kwh_of(curve, "asleep_w").sum(), rel=1e-12)
-
-
-def test_the_wait_bound_is_that_of_one_machine():
-    """Three tasks on one GPU: the shortest first, as by hand; equal to the best of all orders."""
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        release = np.sort(rng.integers(0, 6, 4)).astype(float)
-        work = rng.integers(1, 6, 4).astype(float)
-        assert pooled_completions(release, work) == plain_completions(release, work)
-
-
-def plain_completions(release, work):
-    """Second by second: work on what has least left."""
-    left = work.copy()
-    total, now = 0.0, 0.0
-    while left.any():
-        there = np.flatnonzero((release <= now) & (left > 0))
-        now += 1
-        if len(there):
-            task = there[np.argmin(left[there])]
-            left[task] -= 1
-            total += now * (left[task] == 0)
-    return total
 
 
 def test_waits_and_counts_add_up():
@@ -119,7 +54,7 @@ def test_waits_and_counts_add_up():
             assert np.average(part["mean_wait_s"], weights=part["tasks"]) == pytest.approx(row["mean_wait_s"])
         width = (outcome.curve["end_s"] - outcome.curve["start_s"]) / 3600
         assert (outcome.curve["allocated_gpu"] * width).sum() == pytest.approx(row["allocated_gpu_h"])
-    assert set(found.waits["by"]) == {"all", "size", "user"}
+    assert set(found.waits["by"]) == {"all", "size", "user", "model"}
     pair = found.differences.set_index("quantity")
     kwh = found.summary["energy_kwh"]
     assert pair.loc["energy_kwh", "difference"] == pytest.approx(kwh[1] - kwh[0])
@@ -137,6 +72,39 @@ def test_the_bits_do_not_depend_on_workers_or_the_compiler(tmp_path, monkeypatch
         pd.testing.assert_frame_equal(alone.levers, other.levers, check_exact=True)
         pd.testing.assert_frame_equal(alone.summary, other.summary, check_exact=True)
         pd.testing.assert_frame_equal(alone.differences, other.differences, check_exact=True)
+
+
+def test_a_third_policy_changes_nothing_about_the_first_two():
+    """The third waits so long that all would once have been measured over a longer time."""
+    problem = random_problem(4)
+    two = compare(problem, Question(("fgd", "pwr"), backfill="first-fit", asleep_after_s=600))
+    three = compare(problem, Question(("fgd", "pwr", "gpu-clustering"), backfill="first-fit", asleep_after_s=600))
+    ends = [np.nanmax(np.where(np.isfinite(one.schedule.end_s), one.schedule.end_s, 0)) for one in
+            three.outcomes.values()]
+    assert ends[2] > max(ends[:2]) and ends[2] > three.about["until_s"] >= ends[0]
+    for name in ("summary", "waits", "differences"):
+        whole, part = getattr(three, name), getattr(two, name)
+        kept = whole[whole["policy"].isin(["fgd", "pwr"])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(kept, part, check_exact=True)
+    for policy, outcome in two.outcomes.items():
+        pd.testing.assert_frame_equal(three.outcomes[policy].curve, outcome.curve, check_exact=True)
+
+
+def test_waits_are_bounded_for_each_list_of_models():
+    """Three hours of work for the one A100 and none for the rest: two of the three jobs wait, whoever places them."""
+    tasks = replace(toy_tasks().take(np.array([3, 3, 3, 3])), num_gpus=np.ones(4, int), gpu_milli=np.full(4, 1000),
+                    cpu_milli=np.full(4, 1000), gpu_spec=np.array(["A100", "A100", "A100", ""], object))
+    model = toy_cluster().gpu_model
+    problem = problem_like(toy_cluster(), tasks, [0.0] * 4, [3600.0] * 4)
+    assert (model == "A100").sum() == 1
+    found = compare(problem, Question(("fgd", "random"), backfill="first-fit"))
+    by_model = found.waits[found.waits["by"] == "model"].set_index(["policy", "value"])
+    for policy in ("fgd", "random"):
+        named, free = by_model.loc[(policy, "A100")], by_model.loc[(policy, "")]
+        assert 0.9 * 3600 < named["bound_mean_wait_s"] <= 3600 <= named["mean_wait_s"]
+        assert free["bound_mean_wait_s"] == 0
+    assert found.waits.loc[found.waits["by"] == "size", "bound_mean_wait_s"].isna().all()
+    assert (found.summary["bound_mean_wait_s"] > 0.6 * 2700).all()  # none, one and two hours, and none
 
 
 def test_blocks_are_days_where_there_are_ten():

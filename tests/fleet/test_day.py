@@ -45,7 +45,7 @@ from sched_lab.fleet.ask.day_run import (
     share_saved,
     train,
 )
-from sched_lab.fleet.replay.compare import energy_bounds, floors_of
+from sched_lab.fleet.replay.bounds import energy_bounds, floors_of
 from sched_lab.holdings import check_holdings
 from sched_lab.lab.frames import InputError
 from tests.command_line import assert_refused, call

@@ -19,8 +19,9 @@ c,20,30,,2,1000,n1,0-1,ann,4000,1024
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\nn1,T4,2,64000,262144\n"
 FILES = {"summary.csv", "waits.csv", "differences.csv", "levers.csv", "ledger.csv", "report.html", "summary.json"}
 OF_A_POLICY = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
-COLUMNS = ["policy", "served_tasks", "refused_tasks", "mean_wait_s", "p99_wait_s", "allocated_gpu_h", "stranded_gpu_h",
-           "energy_kwh", "energy_asleep_kwh", "cost", "co2_kg"]
+COLUMNS = ["policy", "served_tasks", "refused_tasks", "refused_task_share", "refused_gpu_h", "refused_gpu_h_share",
+           "mean_wait_s", "p99_wait_s", "allocated_gpu_h", "stranded_gpu_h", "energy_kwh",
+           "energy_asleep_kwh", "cost", "co2_kg"]
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +64,20 @@ def test_a_job_on_several_nodes_counts_once_and_waits_for_its_last_part(capsys):
     assert pd.read_csv("out/waits.csv").query("value == '4 GPUs'")["mean_wait_s"].tolist() == [50]
     assert call("check", "gang") == 0
     assert "2 tasks are parts of 1 jobs" in capsys.readouterr().out
+
+
+def test_much_that_never_starts_is_in_the_last_sentence(capsys):
+    """A job of eight GPUs fits no node of two: a task in four, and 8 of 9 GPU hours."""
+    rows = "".join(f"t{k},0,0,1200,1\n" for k in range(3))
+    Path("jobs.csv").write_text(f"name,submit_s,start_s,end_s,num_gpus\n{rows}wide,0,0,3600,8\n")
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "wide") == 0
+    capsys.readouterr()
+    assert replay("--policies", "fgd,pwr", cluster="wide") == 0
+    summary = pd.read_csv("out/summary.csv")
+    assert (summary["refused_task_share"] == 0.25).all() and (summary["refused_gpu_h"] == 8).all()
+    assert summary["refused_gpu_h_share"].tolist() == pytest.approx([8 / 9] * 2, abs=1e-6)
+    sentence = capsys.readouterr().out.splitlines()[-2]
+    assert sentence.endswith(" Never started: 25 % of the tasks with 88.9 % of the GPU hours under every policy.")
 
 
 def test_an_answer_has_all_its_files(capsys):

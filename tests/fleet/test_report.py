@@ -32,7 +32,8 @@ from sched_lab.traces import Tasks
 from tests.test_pages import HOSTILE, read
 
 NAMES = [name for name in HOSTILE if "\ud800" not in name]
-BASE = {"served_tasks": 40.0, "refused_tasks": 0.0, "mean_wait_s": 600.0, "p99_wait_s": 900.0, "allocated_gpu_h": 40.0,
+BASE = {"served_tasks": 40.0, "refused_tasks": 0.0, "refused_task_share": 0.0, "refused_gpu_h": 0.0,
+        "refused_gpu_h_share": 0.0, "mean_wait_s": 600.0, "p99_wait_s": 900.0, "allocated_gpu_h": 40.0,
         "stranded_gpu_h": 5.0, "energy_kwh": 100.0, "energy_asleep_kwh": 80.0, "cost": np.nan, "co2_kg": np.nan,
         "bound_mean_wait_s": 0.0, "bound_energy_kwh": 60.0, "bound_energy_asleep_kwh": 50.0}
 

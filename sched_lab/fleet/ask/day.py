@@ -29,7 +29,7 @@ from ...meter import Rate, amounts_in, meter, with_edges
 from ...power import Power, cpu_power_w, gpu_power_w
 from ...traces import Tasks
 from ..read.tables import Ledger
-from ..replay.compare import slope_of
+from ..replay.bounds import slope_of
 from ..replay.problem import NO_CPU_POWER, Problem, Schedule
 from ..replay.rules import capacity_violations, place_violations, time_violations
 

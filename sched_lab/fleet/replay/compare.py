@@ -4,29 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from heapq import heappop, heappush
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ...cluster import WHOLE_GPU_MILLI, empty_state
-from ...lab.arrays import Floats, Integers, Texts, Truths
+from ...cluster import WHOLE_GPU_MILLI
+from ...lab.arrays import Floats
 from ...lab.frames import InputError, advice_on
-from ...lab.jit import interpreted, njit
+from ...lab.jit import interpreted
 from ...lab.sweeps import sweep
 from ...bill import Tariff, tariff_of
 from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
-from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
-from ...traces import gpu_requests
+from .bounds import Floors, energy_bounds, floors_of, wait_bound
 from .events import BACKFILLS, BOOKED, replay
 from .meter import measure, refused_tasks
 from .problem import (
@@ -34,7 +32,6 @@ from .problem import (
     Schedule,
     instances_nobody_has,
     models_without_watts,
-    power_of_problem,
     recorded,
     replayable,
     running_at,
@@ -42,6 +39,7 @@ from .problem import (
     world_of_problem,
 )
 from .rules import violations
+from .waits import Waits, groups_of_tasks, of_jobs, waits_of, waits_table
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
 
@@ -182,11 +180,19 @@ FEWEST_BINS = 48
 MOST_BINS = 90_000  # ten years of hours
 
 
-def horizon_of(problem: Problem, schedules: Sequence[Schedule],
-               at_s: float | None) -> tuple[float, float]:
-    """First and last moment that is measured."""
-    times = np.concatenate([problem.submit_s] + [column for one in schedules
-                                                 for column in (one.start_s, one.end_s)])
+def horizon_of(problem: Problem, against: Schedule, at_s: float | None) -> tuple[float, float]:
+    """First and last moment that is measured, whichever other policies are compared.
+
+    From the first submission, or the moment from which policies decide, until the last task would
+    end had none waited, or does end under the policy that the others are compared with.
+
+    Parameters
+    ----------
+    problem, at_s : as `compare`
+    against : schedule of that policy
+    """
+    times = np.concatenate([problem.submit_s, problem.submit_s + problem.duration_s,
+                            against.start_s, against.end_s])
     times = times[np.isfinite(times)]
     first = float(times.min(initial=np.inf) if at_s is None else at_s)
     return first, max(float(times.max(initial=-np.inf)), first + 3600)
@@ -214,88 +220,6 @@ def curve_over(problem: Problem, schedule: Schedule, asked: Question, edges_s: F
     return coarser(fine, edges_s, ("cost", "co2_kg"))
 
 
-SHORT_S = 10
-
-
-class Waits(NamedTuple):
-    """Waits and slowdowns of a schedule, NaN for a task that did not start or is left out."""
-
-    wait_s: Floats
-    slowdown: Floats
-
-
-def of_jobs(problem: Problem, values: Floats, join: np.ufunc) -> Floats:
-    """Value of each job in the row of its first part, NaN in those of the others, (tasks,).
-
-    Parameters
-    ----------
-    values : (tasks,) of the parts; NaN makes the job's NaN
-    join : how those of the parts of a job become one, such as `np.maximum` or `np.add`
-    """
-    if problem.job is None:
-        return values
-    order = np.argsort(problem.job, kind="stable")
-    begins = np.flatnonzero(np.diff(problem.job[order], prepend=-1))
-    whole = np.full(len(values), np.nan)
-    whole[order[begins]] = join.reduceat(values[order], begins)
-    return whole
-
-
-def waits_of(problem: Problem, schedule: Schedule, is_pinned: Truths) -> Waits:
-    """Waits and slowdowns of jobs, in the row of the first part; a job waits for its last part."""
-    counts = (schedule.node >= 0) & ~is_pinned
-    wait = np.where(counts, schedule.start_s - problem.submit_s, np.nan)
-    wait = of_jobs(problem, wait, np.maximum)
-    run = of_jobs(problem, problem.duration_s, np.maximum)
-    with np.errstate(invalid="ignore"):
-        slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, SHORT_S))
-    return Waits(wait, np.where(np.isfinite(run), slowdown, 1.0) + 0 * wait)
-
-
-def parted(problem: Problem, schedule: Schedule) -> tuple[int, int, float]:
-    """Jobs of several parts: how many, how many started with parts apart, the longest such time."""
-    if problem.job is None:
-        return 0, 0, 0.0
-    start = np.where(schedule.node >= 0, schedule.start_s, np.nan)
-    last, first = (of_jobs(problem, start, join) for join in (np.maximum, np.minimum))
-    apart_s = (last - first)[np.isfinite(last - first)]
-    return (int((np.bincount(problem.job) > 1).sum()), int((apart_s > 0).sum()),
-            float(apart_s.max(initial=0)))
-
-
-def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
-    """Name of each task's group, by kind of group, (tasks,)."""
-    words = {"0": "no GPU", "(0, 1)": "a share of a GPU", "1": "1 GPU"}
-    requests = gpu_requests(problem.tasks)
-    size = np.array([words.get(one, f"{one} GPUs") for one in requests], object)
-    if problem.job is not None:
-        gpus = of_jobs(problem, problem.tasks.num_gpus.astype(float), np.add)
-        is_parted = (np.bincount(problem.job) > 1)[problem.job] & (gpus > 0)
-        size[is_parted] = [f"{number:.0f} GPUs" for number in gpus[is_parted]]
-    return {"all": np.full(len(size), "", object), "size": size, "queue": problem.queue,
-            "user": problem.user}
-
-
-def waits_table(problem: Problem, waits: Mapping[str, Waits]) -> pd.DataFrame:
-    """Waits and slowdowns by policy and group, the largest groups first."""
-    parts = []
-    for policy, (wait, slowdown) in waits.items():
-        for by, value in groups_of_tasks(problem).items():
-            if by != "all" and not (value != "").any():
-                continue
-            frame = pd.DataFrame({"value": value, "wait_s": wait, "slowdown": slowdown}).dropna()
-            groups = frame.groupby("value")
-            table = pd.DataFrame({
-                "tasks": groups.size(), "mean_wait_s": groups["wait_s"].mean(),
-                "p50_wait_s": groups["wait_s"].median(),
-                "p99_wait_s": groups["wait_s"].quantile(0.99),
-                "mean_slowdown": groups["slowdown"].mean()}).reset_index()
-            parts.append(table.sort_values(["tasks", "value"], ascending=[False, True]).assign(
-                policy=policy, by=by))
-    table = pd.concat(parts, ignore_index=True)
-    return table[["policy", "by", *table.columns.drop(["policy", "by"])]]
-
-
 def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> pd.DataFrame:
     """Tasks that never started: task_row, task, state (refused or waiting), failed_for.
 
@@ -318,147 +242,6 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
         "failed_for": [*found["failed_for"], *[""] * len(waiting)]}).astype({"task_row": int})
     states.insert(1, "task", problem.tasks.name[states["task_row"]])
     return states.sort_values("task_row", ignore_index=True, kind="stable")
-
-
-class Supply(NamedTuple):
-    """Watts of the cheapest supply of a resource: a piecewise linear function of the demand."""
-
-    milli: Floats
-    watts: Floats
-
-    def at(self, demand: Floats) -> Floats:
-        """Watts for a demand; what is above the capacity costs nothing."""
-        return np.interp(demand, self.milli, self.watts)
-
-
-def supply_of(capacity: Floats, price: Floats) -> Supply:
-    """Cheapest supply from nodes, (nodes,): thousandths, and watts for one of them."""
-    order = np.argsort(price, kind="stable")
-    milli = np.cumsum(capacity[order])
-    watts = np.cumsum((capacity * price)[order])
-    return Supply(np.append(0.0, milli), np.append(0.0, watts))
-
-
-def slope_of(power: Power) -> float:
-    """Least share of the range that a thousandth of load draws, over its fair share."""
-    load = np.arange(1, len(power.load_permille))
-    return float((power.load_permille[1:] / load).min())
-
-
-class Floors(NamedTuple):
-    """What power cannot fall below.
-
-    Parameters
-    ----------
-    idle_w, asleep_w : of a cluster without tasks, awake and asleep
-    gpu, gpu_asleep, cpu : cheapest supply; of GPUs also with the idle power of their nodes
-    """
-
-    idle_w: float
-    asleep_w: float
-    gpu: Supply
-    gpu_asleep: Supply
-    cpu: Supply
-
-
-def floors_of(problem: Problem, settings: PowerSettings, asleep_w: float) -> Floors:
-    """Bounds of the power of a cluster."""
-    power = power_of_problem(problem, settings)
-    state = empty_state(problem.cluster)
-    idle_w = np.array([
-        (cpu_power_milliwatt(power, node, state.cpu_left_milli[node])
-         + gpu_power_milliwatt(power, node, state.gpu_left_milli[node])) / 1000
-        for node in range(len(problem.cluster))])
-    slope = slope_of(power)
-    gpu_price = slope * (power.gpu_full_w - power.gpu_idle_w) / WHOLE_GPU_MILLI
-    cpu_price = slope * (power.cpu_full_w - power.cpu_idle_w) / (2000 * power.cpu_cores)
-    gpu_milli = (WHOLE_GPU_MILLI * power.num_gpus).astype(float)
-    awake_w = np.maximum(0, idle_w - asleep_w)
-    return Floors(float(idle_w.sum()), float(np.minimum(idle_w, asleep_w).sum()),
-                  supply_of(gpu_milli, gpu_price),
-                  supply_of(gpu_milli, gpu_price + awake_w / np.maximum(gpu_milli, 1)),
-                  supply_of(power.cpu_milli.astype(float), cpu_price))
-
-
-def demand_over(schedule: Schedule, amount: Integers,
-                horizon: tuple[float, float]) -> tuple[Floats, Floats]:
-    """Demand of running tasks as steps: how long each lasts, and how much it is."""
-    ran = schedule.node >= 0
-    begin = np.clip(schedule.start_s[ran], *horizon)
-    end = np.clip(schedule.end_s[ran], *horizon)
-    times = np.concatenate([[horizon[0]], begin, end, [horizon[1]]])
-    change = np.concatenate([[0], amount[ran], -amount[ran], [0]])
-    order = np.argsort(times, kind="stable")
-    return np.diff(times[order]), np.cumsum(change[order])[:-1].astype(float)
-
-
-def energy_bounds(problem: Problem, schedule: Schedule, floors: Floors,
-                  horizon: tuple[float, float]) -> tuple[float, float]:
-    """Least energy of what ran when it ran, kWh: nodes always awake, and empty ones asleep."""
-    gpu_s, gpu = demand_over(schedule, problem.tasks.gpu_demand_milli, horizon)
-    cpu_s, cpu = demand_over(schedule, problem.tasks.cpu_milli, horizon)
-    for_cpu = (floors.cpu.at(cpu) * cpu_s).sum()
-    length_s = horizon[1] - horizon[0]
-    awake = floors.idle_w * length_s + (floors.gpu.at(gpu) * gpu_s).sum() + for_cpu
-    asleep = floors.asleep_w * length_s + (floors.gpu_asleep.at(gpu) * gpu_s).sum() + for_cpu
-    return float(awake / 3.6e6), float(asleep / 3.6e6)
-
-
-@njit(cache=True)
-def pooled_completions(release_s: Floats, work_s: Floats) -> float:
-    """Sum of completion times, shortest remaining work first, on one machine.
-
-    Parameters
-    ----------
-    release_s : (tasks,) ascending
-    work_s : (tasks,) how long each would have the machine
-    """
-    heap = [0.0]
-    heappop(heap)
-    total = 0.0
-    now = 0.0
-    come = 0
-    while come < len(release_s) or len(heap) > 0:
-        if len(heap) == 0:
-            now = max(now, release_s[come])
-        while come < len(release_s) and release_s[come] <= now:
-            heappush(heap, work_s[come])
-            come += 1
-        left = heappop(heap)
-        until = np.inf
-        if come < len(release_s):
-            until = release_s[come]
-        if now + left <= until:
-            now += left
-            total += now
-        else:
-            heappush(heap, left - (until - now))
-            now = until
-    return total
-
-
-def wait_bound(problem: Problem, waits: Waits) -> float:
-    """Least mean wait of the tasks that started, s; NaN if none did."""
-    rows = np.flatnonzero(np.isfinite(waits.wait_s))
-    if not len(rows):
-        return np.nan
-    rows = rows[np.argsort(problem.submit_s[rows], kind="stable")]
-    run_s = of_jobs(problem, problem.duration_s, np.maximum)
-    ends = rows[np.isfinite(run_s[rows])]
-    tasks = problem.tasks
-    best = 0.0
-    finite_s = np.where(np.isfinite(problem.duration_s), problem.duration_s, 0.0)
-    for demand, capacity in ((tasks.gpu_demand_milli, problem.cluster.gpu_capacity_milli),
-                             (tasks.cpu_milli, int(problem.cluster.cpu_milli.sum()))):
-        asks = ends[of_jobs(problem, demand.astype(float), np.add)[ends] > 0]
-        release = problem.submit_s[asks]
-        if len(asks) and capacity:
-            begin = release[0]
-            run = run_s[asks]
-            work = of_jobs(problem, np.asarray(demand * finite_s, float), np.add)[asks] / capacity
-            late = pooled_completions(release - begin, work) - (release - begin + run).sum()
-            best = max(best, late / len(rows))
-    return float(best)
 
 
 RESAMPLES = 1000
@@ -639,6 +422,16 @@ class Comparison:
     about: Mapping[str, Any]
 
 
+LEAST_GPU_H = 1e-9
+
+
+def gpu_hours_asked(problem: Problem, until_s: float) -> Floats:
+    """GPU hours that each job asks for, in the row of its first part; no end is one at `until_s`."""
+    longest_s = np.maximum(0.0, until_s - problem.submit_s)
+    run_s = np.where(np.isfinite(problem.duration_s), problem.duration_s, longest_s)
+    return of_jobs(problem, problem.tasks.gpu_demand_milli * run_s / (WHOLE_GPU_MILLI * 3600), np.add)
+
+
 def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
                bounds: tuple[float, float, float]) -> dict[str, Any]:
     """Row of the summary of one policy; `bounds` are of the mean wait, and of both energies."""
@@ -646,13 +439,17 @@ def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
     hours = (curve["end_s"] - curve["start_s"]).to_numpy() / 3600
     wait = waits.wait_s[np.isfinite(waits.wait_s)]
     is_served = of_jobs(problem, (outcome.schedule.node >= 0).astype(float), np.minimum)
-    served = int(np.nansum(is_served))
+    served, jobs = int(np.nansum(is_served)), int(np.isfinite(is_served).sum())
+    asked_gpu_h = gpu_hours_asked(problem, float(curve["end_s"].iloc[-1]))
+    refused_gpu_h = float(asked_gpu_h[is_served == 0].sum())
     totals = {name: float(values) for name, values in (
         ("energy_kwh", kwh_of(curve).sum()), ("energy_asleep_kwh", kwh_of(curve, "asleep_w").sum()),
         ("cost", curve["cost"].sum(skipna=False)), ("co2_kg", curve["co2_kg"].sum(skipna=False)))}
     return {
         "policy": outcome.policy, "served_tasks": served,
-        "refused_tasks": int(np.isfinite(is_served).sum()) - served,
+        "refused_tasks": jobs - served, "refused_task_share": (jobs - served) / max(1, jobs),
+        "refused_gpu_h": refused_gpu_h,
+        "refused_gpu_h_share": refused_gpu_h / max(np.nansum(asked_gpu_h), LEAST_GPU_H),
         "mean_wait_s": wait.mean() if len(wait) else np.nan,
         "p99_wait_s": np.quantile(wait, 0.99) if len(wait) else np.nan,
         "allocated_gpu_h": (curve["allocated_gpu"] * hours).sum(),
@@ -693,17 +490,36 @@ def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float]
 POWER_COLUMNS = ("eopc_w", "cpu_w", "gpu_w", "asleep_w", "cost", "co2_kg")
 
 
-def bounds_of(problem: Problem, outcome: Outcome, waits: Waits, floors: Floors | None,
-              horizon: tuple[float, float]) -> tuple[float, float, float]:
-    """Bounds of mean wait and both energies; NaN if power is unknown or a record wrong."""
-    if outcome.findings:
-        return np.nan, np.nan, np.nan
-    awake = asleep = np.nan
-    if floors:
-        awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
-    if outcome.curve["asleep_w"].isna().all():
-        asleep = np.nan
-    return wait_bound(problem, waits), awake, asleep
+def energies_of(problem: Problem, outcome: Outcome, floors: Floors | None,
+                horizon: tuple[float, float]) -> tuple[float, float]:
+    """Bounds of both energies; NaN if power is unknown or a record wrong."""
+    if outcome.findings or not floors:
+        return np.nan, np.nan
+    awake, asleep = energy_bounds(problem, outcome.schedule, floors, horizon)
+    return awake, np.nan if outcome.curve["asleep_w"].isna().all() else asleep
+
+
+def with_wait_bounds(problem: Problem, table: pd.DataFrame, waits: Mapping[str, Waits],
+                     unsound: Container[str]) -> pd.DataFrame:
+    """The table of waits with `bound_mean_wait_s` of all jobs, and of those of each list of models.
+
+    Parameters
+    ----------
+    problem, waits : as `waits_table`
+    table : as it returns it
+    unsound : policies whose schedules violate something, and which no bound bounds
+    """
+    groups, known, bounds = groups_of_tasks(problem), dict[bytes, float](), []
+    for policy, by, value in zip(table["policy"], table["by"], table["value"], strict=True):
+        if by not in ("all", "model") or policy in unsound:
+            bounds.append(np.nan)
+            continue
+        wait_s = np.where(groups[by] == value, waits[policy].wait_s, np.nan)
+        jobs = np.isfinite(wait_s).tobytes()  # a bound depends on who started alone
+        if jobs not in known:
+            known[jobs] = wait_bound(problem, wait_s)
+        bounds.append(known[jobs])
+    return table.assign(bound_mean_wait_s=bounds)
 
 
 def compare(problem: Problem, asked: Question = Question(), folder: Path | None = None, *,
@@ -753,11 +569,12 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     chosen = {name: schedules[name, asked.backfill] for name in names}
     all_waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
     waits = {name: all_waits[name, asked.backfill] for name in names}
-    horizon = horizon_of(problem, list(chosen.values()), asked.at_s)
+    against = asked.against or names[0]
+    horizon = horizon_of(problem, chosen[against], asked.at_s)
     edges_s = edges_of(horizon)
     tariff = tariff_of(asked.price, asked.carbon, problem.zero, horizon)
     floors = None if lacking else floors_of(problem, asked.power, asked.asleep_w)
-    outcomes, summary = {}, []
+    outcomes = {}
     for name, schedule in chosen.items():
         findings = violations(problem, schedule) if name == RECORDED else iter(())
         curve = curve_over(problem, schedule, asked, edges_s, tariff)
@@ -765,9 +582,12 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
             curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
         outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, asked.power),
                                  tuple(islice(findings, MOST_FINDINGS)))
-        summary.append(summary_of(problem, outcomes[name], waits[name], bounds_of(
-            problem, outcomes[name], waits[name], floors, horizon)))
-    against = asked.against or names[0]
+    table = with_wait_bounds(problem, waits_table(problem, waits), waits,
+                             {name for name, outcome in outcomes.items() if outcome.findings})
+    of_all = table[table["by"] == "all"].set_index("policy")["bound_mean_wait_s"]
+    summary = [summary_of(problem, outcome, waits[name], (
+        of_all.get(name, np.nan), *energies_of(problem, outcome, floors, horizon)))
+        for name, outcome in outcomes.items()]
     differences = [{"policy": name, "against": against, **row} for name in names if name != against
                    for row in differences_of((outcomes[name].curve, waits[name]),
                                              (outcomes[against].curve, waits[against]),
@@ -775,6 +595,6 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
     levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] != RECORDED},
                        asked.backfill, problem.submit_s, edges_s, asked.seed)
-    return Comparison(problem, outcomes, pd.DataFrame(summary), waits_table(problem, waits),
+    return Comparison(problem, outcomes, pd.DataFrame(summary), table,
                       pd.DataFrame(differences, columns=columns), levers,
                       about_of(asked, names, horizon, lacking, tariff))

@@ -18,8 +18,8 @@ from ...lab.commands import as_called
 from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
 from ...meter import coarser
-from .compare import parted
 from .problem import Problem
+from .waits import parted
 
 if TYPE_CHECKING:
     import altair as alt
@@ -194,9 +194,30 @@ def served_sentence(reading: Reading) -> str:
     first = [name for name in served if served[name] == most]
     last = [name for name in served if served[name] == least]
     if most == least:
-        return f"All policies served the same number of tasks, {most:,.0f} of {reading.tasks:,}."
-    return (f"{together(first)} served most tasks, {most:,.0f} of {reading.tasks:,}, and "
-            f"{together(last)} fewest, {least:,.0f}.")
+        words = f"All policies served the same number of tasks, {most:,.0f} of {reading.tasks:,}."
+    else:
+        words = (f"{together(first)} served most tasks, {most:,.0f} of {reading.tasks:,}, and "
+                 f"{together(last)} fewest, {least:,.0f}.")
+    return f"{words} {refused_sentence(reading.comparison.summary)}".rstrip()
+
+
+def refused_sentence(summary: pd.DataFrame, least: float = 0.0) -> str:
+    """Which share of the tasks and of their GPU hours never starts; empty if none does.
+
+    Parameters
+    ----------
+    summary : of a comparison
+    least : share of GPU hours up to which nothing is said of a policy
+    """
+    some = summary[(summary["refused_tasks"] > 0) & (summary["refused_gpu_h_share"] >= least)]
+    under: dict[str, list[str]] = {}
+    for _, row in some.iterrows():
+        amount = (f"{percent(row['refused_task_share'])} of the tasks with "
+                  f"{percent(row['refused_gpu_h_share'])} of the GPU hours")
+        under.setdefault(amount, []).append(str(row["policy"]))
+    parts = [f"{amount} under {together(names) if len(names) < len(summary) else 'every policy'}"
+             for amount, names in under.items()]
+    return f"Never started: {', '.join(parts)}." if parts else ""
 
 
 def clearly_least(reading: Reading, quantity: str) -> str | None:
@@ -391,7 +412,8 @@ def answer_of(reading: Reading) -> list[Part]:
         return ["There are no tasks, so there is nothing to compare."]
     lead = [lever_sentence(reading.comparison)] if len(reading.comparison.levers) > 1 else []
     if not reading.others:
-        return [*lead, only_sentence(reading), *parts_sentence(reading), *bound_sentence(reading)]
+        refused = [words] if (words := refused_sentence(reading.comparison.summary)) else []
+        return [*lead, only_sentence(reading), *refused, *parts_sentence(reading), *bound_sentence(reading)]
     lead += [energy_sentence(reading), served_sentence(reading)]
     rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
     confidence = 100 * reading.comparison.about.get("confidence", 0.95)
@@ -549,6 +571,8 @@ def not_served(reading: Reading) -> pd.DataFrame:
 
 MEANINGS = {
     "served_tasks": "tasks that started", "refused_tasks": "tasks that never did",
+    "refused_task_share": "of all tasks", "refused_gpu_h": "GPU hours that those asked for",
+    "refused_gpu_h_share": "of the GPU hours that all asked for",
     "mean_wait_s": "mean of the seconds from submission to start",
     "p99_wait_s": "exceeded by 1 % of them", "allocated_gpu_h": "GPU hours that tasks held",
     "stranded_gpu_h": "free, but of no use for want of CPU",
