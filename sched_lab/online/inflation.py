@@ -24,8 +24,8 @@ from .policies import policy_of
 from .model import (CONDITIONS, GPU_MODEL, MEMORY, ONE_AT_RANDOM, RESOURCES,
                                     Limits, Placements, Policy, PowerSettings, World,
                                     check_placements, conditions_in, count_limit, gpu_indices,
-                                    is_feasible, lacking_at, stage_starts, with_limits, world_of,
-                                    world_to_ask)
+                                    is_feasible, lacking_at, stage_starts, with_limits, with_memory,
+                                    world_of, world_to_ask)
 from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
                                           first_highest, first_member, is_sum, note_change,
                                           price_anew, refresh, row_of)
@@ -714,6 +714,8 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     node (-1 where none was feasible), GPUs as a bit mask, and the columns `CURVE` with
     fragmentation in milli-GPU
     """
+    if policy.needs_memory:
+        world, task = with_memory(world, task, memory_mib)
     is_exact = policy.arithmetic == "exact"
     weighing = weighing_of(policy, world)
     size = (len(world.demand.cpu_milli), len(world.gpu_model), len(policy.scores))

@@ -125,6 +125,7 @@ class Demand(NamedTuple):
     kind : (classes,) number of the class's kind of GPU request: a share, one GPU, two, ...; -1 for
         a CPU-only class
     limit : (classes,) number of the class's limit in `Limits`, -1 for none
+    memory_mib : (classes,) what each of its tasks asks for; 0 if nobody asked (`with_memory`)
     """
 
     cpu_milli: Integers
@@ -134,6 +135,7 @@ class Demand(NamedTuple):
     cpu_is_admitted: Truths
     kind: Integers
     limit: Integers
+    memory_mib: Integers
 
 # %% ../../nbs/20_online_model.ipynb #20-018k
 SLOTS = 2**17
@@ -247,6 +249,7 @@ class World(NamedTuple):
     Parameters
     ----------
     gpu_model, cpu_model : (nodes,) model of each node, as a column of `Demand`'s tables
+    memory_mib : (nodes,) what each node has
     state : what is left on each node
     demand : classes of the tasks that arrive
     power : power model of the nodes
@@ -261,6 +264,7 @@ class World(NamedTuple):
 
     gpu_model: Integers
     cpu_model: Integers
+    memory_mib: Integers
     state: State
     demand: Demand
     power: Power
@@ -315,9 +319,10 @@ def world_of(cluster: Cluster, classes: TaskClasses, target: TaskClasses, power:
         np.array([[admits(spec, model) for model in gpu_models] for spec in classes.gpu_spec],
                  bool),
         np.array([[admits(spec, model) for model in cpu_models] for spec in classes.cpu_spec],
-                 bool), _kinds(classes), np.full(len(classes), -1))
+                 bool),
+        _kinds(classes), np.full(len(classes), -1), np.zeros(len(classes), np.int64))
     residents = np.zeros((len(cluster), max(1, int(demand.kind.max(initial=0)) + 1)), np.int64)
-    return World(gpu_model, cpu_model, state, demand, power,
+    return World(gpu_model, cpu_model, np.array(cluster.memory_mib), state, demand, power,
                  target_of(target, gpu_models, state.gpu_left_milli.shape[1]), residents,
                  no_limits(len(cluster)),
                  np.full(6, -1.0), nothing_known(gpu_model, power, state.gpu_left_milli.shape[1]),
@@ -668,6 +673,25 @@ def is_feasible(world: World, task: int, node: int) -> bool:
     return bool(num_fit >= demand.num_gpus[task])
 
 # %% ../../nbs/20_online_model.ipynb #20-025w
+def cut_classes(world: World, class_of: Integers,
+                number: Integers) -> tuple[World, Integers, Integers]:
+    """A world whose classes are cut in parts, so that the tasks of a class have one number.
+
+    Parameters
+    ----------
+    world, class_of : a world, and (tasks,) the class of each task
+    number : (tasks,) what the tasks of a class are to agree in
+
+    Returns
+    -------
+    the other world; (tasks,) the class of each task; (classes,) the number of each class
+    """
+    pairs, part = np.unique(np.column_stack([number, class_of]), axis=0, return_inverse=True)
+    of_class, kind = np.ascontiguousarray(pairs.T)
+    demand = Demand(*(column[kind] for column in world.demand))
+    return world._replace(demand=demand), part.ravel(), of_class
+
+
 def with_limits(world: World, class_of: Integers, limit: Integers,
                 limits: Limits) -> tuple[World, Integers]:
     """A world with limits: its classes are cut in parts that have one limit each.
@@ -683,10 +707,25 @@ def with_limits(world: World, class_of: Integers, limit: Integers,
     """
     if len(limits.most) == 0:
         return world, class_of
-    pairs, number = np.unique(np.column_stack([limit, class_of]), axis=0, return_inverse=True)
-    of_limit, kind = np.ascontiguousarray(pairs.T)
-    demand = Demand(*(column[kind] for column in world.demand))._replace(limit=of_limit)
-    return world._replace(demand=demand, limits=limits), number.ravel()
+    cut, number, of_class = cut_classes(world, class_of, limit)
+    return cut._replace(demand=cut.demand._replace(limit=of_class), limits=limits), number
+
+
+def with_memory(world: World, class_of: Integers,
+                memory_mib: Integers) -> tuple[World, Integers]:
+    """A world whose scores know the memory of a task: classes are cut in parts that agree in it.
+
+    Parameters
+    ----------
+    world, class_of : a world, and (tasks,) the class of each task
+    memory_mib : (tasks,) what each asks for
+
+    Returns
+    -------
+    the other world, and the class of each task
+    """
+    cut, number, of_class = cut_classes(world, class_of, memory_mib)
+    return cut._replace(demand=cut.demand._replace(memory_mib=of_class)), number
 
 
 def world_to_ask(cluster: Cluster, classes: TaskClasses) -> World:
@@ -824,6 +863,7 @@ class Score:
     gain : `gain(world, task, node, rise)`, the score for a rise of the worth; None: the rise itself
     array_form : `array_form(tables, rooms, task)`, scores of many pairs and the GPUs that shares
         get; None if there is none
+    needs_memory : whether it looks at the memory of a task: classes are cut by it (`with_memory`)
     name : in explanations
     """
 
@@ -834,6 +874,7 @@ class Score:
     worth: Callable[[World, int, int, Integers], int] | None = None
     gain: Callable[[World, int, int, int], int] | None = None
     array_form: Callable[..., Any] | None = None
+    needs_memory: bool = False
     name: str = ""
 
     @property
@@ -885,6 +926,11 @@ class Policy:
     load_of: tuple[str, ...] = ("gpu",)
     dials: tuple[float, float] | None = None
     needs_watts: bool = True
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether a score looks at the memory of a task."""
+        return any(score.needs_memory for score in self.scores)
 
 # %% ../../nbs/20_online_model.ipynb #20-042b
 NEVER = 2**62

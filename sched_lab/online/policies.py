@@ -25,6 +25,7 @@ from .pairs import (JOINT_PAIRS, bestfit_pairs, clustering_pairs, dotprod_pairs,
                                     fgd_pairs, gain_pairs, outlook_milliwatt, packing_pairs,
                                     pwr_pairs, random_pairs)
 from .pwr import pwr, undrawn
+from .schedulers import kubernetes, kubernetes_most, kubernetes_ratio
 
 # %% auto #0
 __all__ = ['POLICIES', 'policy_of']
@@ -68,6 +69,15 @@ POLICIES: PolicyTable[Score | Stages] = PolicyTable(
                  "ours, chapter 24a", JOINT, JOINT_PAIRS),
     PolicyRecord("bid", "serves most: also charges for room what it is worth to those who come",
                  "ours, chapter 24c", BID),
+    PolicyRecord("kubernetes", "leaves most CPU and memory free, evenly, and does not look at GPUs",
+                 "Kubernetes 1.36, default profile",
+                 Score(kubernetes, unit="points", needs_memory=True), needs_watts=False),
+    PolicyRecord("kubernetes-most", "fills nodes: most CPU, memory and, five times, GPU in use",
+                 "Kubernetes 1.36, MostAllocated with weights 1, 1, 5",
+                 Score(kubernetes_most, unit="points", needs_memory=True), needs_watts=False),
+    PolicyRecord("kubernetes-ratio", "fills GPUs: most GPU in use, CPU and memory evenly",
+                 "Kubernetes 1.36, RequestedToCapacityRatio of GPUs alone",
+                 Score(kubernetes_ratio, unit="points", needs_memory=True), needs_watts=False),
     patterns={
         "pwr-fgd:ALPHA": "weighs pwr with ALPHA from 0 to 1 and fgd with the rest; any two mix",
         "bid:SERVED:SAVED": "is bid with SERVED watts at stake for a GPU, and SAVED from 0 to 2",

@@ -139,7 +139,7 @@ def test_where_nobody_waits_there_is_nothing_to_place(capsys):
     assert Path("out/placements.csv").read_text() == "task,came,node,gpu_list,failed_for\n"
 
 
-@pytest.mark.parametrize("policy", ["pwr-fgd:0.1", "joint", "gpu-clustering"])
+@pytest.mark.parametrize("policy", ["pwr-fgd:0.1", "joint", "gpu-clustering", "kubernetes"])
 def test_a_replay_is_explained_task_by_task(policy):
     """What a replay decided is what the explanation of each of its tasks finds."""
     stream = np.random.default_rng(7)

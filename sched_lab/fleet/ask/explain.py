@@ -34,6 +34,7 @@ from ...online.model import (
     is_share,
     lacking_everywhere,
     slots_for_application,
+    with_memory,
 )
 from ...online.policies import policy_of
 from ...traces import Tasks
@@ -201,12 +202,13 @@ def weighted_scores(moment: Moment, policy: Policy, nodes: Integers) -> list[Par
     if policy.dials:
         put_prices(moment.world)
     weights = weighing.weights[stage_now(weighing, 0, np.array(in_use))]
+    world, _ = with_memory(moment.world, np.array([moment.task]), np.array([moment.memory_mib]))
     score = np.zeros(len(moment.world.gpu_model), np.int32)
     gpu_mask = np.zeros(len(score), np.int64)
     parts = []
     for form, weight in zip(policy.scores, weights.tolist(), strict=True):
         if weight > 0:
-            form.kernel(moment.world, moment.task, nodes, score, gpu_mask)
+            form.kernel(world, 0, nodes, score, gpu_mask)  # its only class
             here = score[nodes].astype(np.int64)
             parts.append(Part(form.label, weight, form, here,
                               points_of(here, form.normalise, moment.die), gpu_mask[nodes]))

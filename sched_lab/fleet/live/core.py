@@ -462,22 +462,23 @@ def sight_of_nodes(nodes: Sequence[LiveNode]) -> Sight:
 
 
 class TaskClass(NamedTuple):
-    """What makes two pods the same to every score; memory is none of it."""
+    """What makes two pods the same to every score; memory only if one looks at it, else it is 0."""
 
     cpu_milli: int
     num_gpus: int
     gpu_milli: int
     gpu_models: str
     constraints: str
+    memory_mib: int
 
 
-def class_of(pod: LivePod) -> TaskClass:
-    """Class of a pod that asks."""
+def class_of(pod: LivePod, needs_memory: bool) -> TaskClass:
+    """Class of a pod that asks, for a policy that looks at memory or not."""
     share = next((share for share in pod.shares if share.num_gpus > 0), Share(0, 0))
     milli = share.gpu_milli if share.num_gpus else 0
     models = "|".join(models_of(pod.gpu_models)) if share.num_gpus else ""
     return TaskClass(within(pod.cpu_milli), within(share.num_gpus), within(milli), models,
-                     pod.constraints)
+                     pod.constraints, within(pod.memory_mib) if needs_memory else 0)
 
 
 def refusal_of(pod: LivePod) -> str:
@@ -684,10 +685,10 @@ class Engine:
         watts = power._replace(gpu_power_w={**unknown, **(power.gpu_power_w or {})},
                                cpu_power_w={**NO_CPU_POWER, **(power.cpu_power_w or {})})
         room = room_for_classes(num_nodes)
-        cpu, milli, gpus, kind = (np.zeros(room, np.int64) for _ in range(4))
+        cpu, milli, gpus, kind, memory = (np.zeros(room, np.int64) for _ in range(5))
         demand = Demand(cpu, milli, gpus, np.zeros((room, len(self.models)), bool),
                         np.zeros((room, num_nodes), bool), kind,
-                        np.full(room, -1))
+                        np.full(room, -1), memory)
         most_gpus = int(cluster.num_gpus.max(initial=0))
         self.world = world_of(cluster, NO_CLASSES, target, watts.of(cluster))._replace(
             cpu_model=np.arange(num_nodes),  # each node is one, to say which nodes are admitted
@@ -705,6 +706,7 @@ class Engine:
         self.weighing = weighing_of(policy, self.world._replace(state=self.empty))
         self.stage = 0
         self._has_prices = policy.dials is not None
+        self._needs_memory = policy.needs_memory
         self._score_names = [score.label for score in policy.scores]
         self._kernels = [score.kernel for score in policy.scores]
         self._everywhere = np.ones(num_nodes, bool)
@@ -749,6 +751,7 @@ class Engine:
         demand.cpu_milli[row] = wanted.cpu_milli
         demand.gpu_milli[row] = wanted.gpu_milli
         demand.num_gpus[row] = wanted.num_gpus
+        demand.memory_mib[row] = wanted.memory_mib
         demand.gpu_is_admitted[row] = [admits(wanted.gpu_models, model) for model in self.models]
         demand.cpu_is_admitted[row] = self._sight.admitted(constraint_of(wanted.constraints)
                                                            or Constraint())
@@ -767,7 +770,7 @@ class Engine:
     def question_of(self, pod: LivePod, nodes: Sequence[str] | None,
                     random_number: int) -> Question:
         """A pod's question; weights are as of now."""
-        task = self.row_of_class(class_of(pod))
+        task = self.row_of_class(class_of(pod, self._needs_memory))
         stage = stage_now(self.weighing, 0, self.in_use)
         if stage != self.stage:
             self.memory.owner[:] = -1  # scores without weight so far are not known

@@ -14,7 +14,15 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...lab.jit import njit
 from ...online.inflation import ArrivingTasks, StagedWeights, weighing_of
-from ...online.model import Limits, Policy, PowerSettings, World, count_limit, slots_left
+from ...online.model import (
+    Limits,
+    Policy,
+    PowerSettings,
+    World,
+    count_limit,
+    slots_left,
+    with_memory,
+)
 from ...online.policies import policy_of
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .meter import largest_memory_mib
@@ -135,10 +143,12 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     """Prepare a replay; parameters as `replay`."""
     chosen = policy_of(policy) if isinstance(policy, str) else policy
     world, class_of = counted_world(problem, power)
+    memory_mib = np.array(problem.tasks.memory_mib)
+    if chosen.needs_memory:
+        world, class_of = with_memory(world, class_of, memory_mib)
     empty = State(*(left.copy() for left in world.state))
     weighing = weighing_of(chosen, world)
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
-    memory_mib = np.array(problem.tasks.memory_mib)
     asks = ArrivingTasks(class_of, memory_mib, stream.integers(2**62, size=len(class_of)))
     comes = memory_mib <= largest_memory_mib(world)[class_of]
     if problem.replayable is not None:
