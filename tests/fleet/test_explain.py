@@ -36,7 +36,7 @@ from sched_lab.lab.jit import interpreted
 from sched_lab.lab.records import PolicyRecord, PolicyTable
 from sched_lab.online.bid import pricing
 from sched_lab.online.inflation import ArrivingTasks, decide, empty_memory, price_plainly, stage_now, weighing_of
-from sched_lab.online.model import PowerSettings, Score, is_feasible, world_of
+from sched_lab.online.model import PowerSettings, Score, is_feasible, with_memory, world_of
 from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.online.pwr import pwr
 from sched_lab.power import power_of
@@ -69,11 +69,13 @@ def engine_choice(moment: Moment, policy) -> tuple[int, int]:
         (moment.empty.gpu_left_milli, moment.world.state.gpu_left_milli),
         (moment.empty.cpu_left_milli, moment.world.state.cpu_left_milli),
         (moment.empty.memory_left_mib, moment.world.state.memory_left_mib))])
-    arriving = ArrivingTasks(*(np.array([value]) for value in (moment.task, moment.memory_mib, moment.die)))
+    memory_mib = np.array([moment.memory_mib])
+    world, task = with_memory(moment.world, np.array([moment.task]), memory_mib)
+    arriving = ArrivingTasks(task, memory_mib, np.array([moment.die]))
     memory = empty_memory(len(CLASSES), len(CLUSTER), len(policy.scores))
     kernels = tuple(score.kernel for score in policy.scores)
-    price_plainly((*kernels, pricing), moment.world, memory)
-    return decide(kernels, weighing, stage_now(weighing, 0, in_use), moment.world, memory, arriving, 0)
+    price_plainly((*kernels, pricing), world, memory)
+    return decide(kernels, weighing, stage_now(weighing, 0, in_use), world, memory, arriving, 0)
 
 
 @pytest.fixture(autouse=True)

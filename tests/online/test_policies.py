@@ -28,6 +28,7 @@ from sched_lab.online.model import (
     World,
     gpu_indices,
     is_feasible,
+    with_memory,
     world_of,
 )
 from sched_lab.online.policies import ARITHMETICS, POLICIES, policy_of
@@ -184,9 +185,10 @@ def ledgers(case: Case, run: Run) -> Iterator[tuple[Ledger, Placement]]:
 
 
 def world_for(case: Case) -> tuple[World, np.ndarray]:
-    """World of the case's nodes in the order of the file, and the class of each task."""
+    """World of the case's nodes in the order of the file, and the class of each task, which knows its memory."""
     classes, class_of = task_classes(case.tasks)
-    return world_of(case.cluster, classes, target_workload(case.tasks), power_of(case.cluster, case.power)), class_of
+    world = world_of(case.cluster, classes, target_workload(case.tasks), power_of(case.cluster, case.power))
+    return with_memory(world, class_of, case.tasks.memory_mib)
 
 
 @each_policy
