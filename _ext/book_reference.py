@@ -76,6 +76,7 @@ def docstring_fields(app: Any, what: str, name: str, obj: Any, options: Any,
 
 
 MARK = "<!-- modules -->"
+COMMAND_LINE = {"cli", "hardware_command", "touch"}
 HEAD = "# API: "
 
 
@@ -164,8 +165,7 @@ def modules_by_page(root: Path) -> dict[str, dict[str, str]]:
     """Return the modules of each page of the reference: those of chapters in the order of the book, then the others.
 
     A page lists the folder that it is called after: of the package, or the studies beside it. What is in no folder is
-    the spine if a chapter exports it, and the command line if it is written by hand. Each module comes with its
-    chapter, "" if it has none.
+    the spine, but for what the command line alone needs. Each module comes with its chapter, "" if it has none.
     """
     package = root / "sched_lab"
     exported = chapters(root)
@@ -174,7 +174,8 @@ def modules_by_page(root: Path) -> dict[str, dict[str, str]]:
     modules = dict.fromkeys([*exported, *(".".join(parts) for parts in files)], "") | exported
     pages: dict[str, dict[str, str]] = {file.stem: {} for file in sorted((root / "api").glob("*.md"))}
     for module, chapter in modules.items():
-        page = module.partition(".")[0] if "." in module else "spine" if chapter else "command_line"
+        page = module.partition(".")[0] if "." in module else (
+            "command_line" if module in COMMAND_LINE else "spine")
         if page not in pages:
             raise ExtensionError(f"api: no page for {module}: write api/{page}.md with a heading that begins with "
                                  f"'{HEAD}' and the mark {MARK}, and list it in _toc.yml")
