@@ -174,17 +174,17 @@ class Step(NamedTuple):
     to_mask: int
 
 
-def worth_of(layout: Layout, node: int) -> int:
+def worth_of(layout: Layout, node: int, is_watts: bool) -> int:
     """Worth of a node as it is."""
     state = layout.state
-    return int(worth(layout.power, layout.is_watts, node, int(state.cpu_left_milli[node]),
+    return int(worth(layout.power, is_watts, node, int(state.cpu_left_milli[node]),
                      state.gpu_left_milli[node]))
 
 
 def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
     """Give back what a task holds on a node (1), or take it (-1); how much the worth grows."""
     state = layout.state
-    before = worth_of(layout, node)
+    before = worth_of(layout, node, layout.is_watts)
     state.cpu_left_milli[node] += sign * layout.tasks.cpu_milli[task]
     state.memory_left_mib[node] += sign * layout.tasks.memory_mib[task]
     state.gpu_left_milli[node, gpu_indices(mask)] += sign * layout.tasks.gpu_milli[task]
@@ -192,7 +192,7 @@ def shift(layout: Layout, task: int, node: int, mask: int, sign: int) -> int:
         layout.limits.num[node, layout.limit[task]] -= sign
     if (kind := layout.world.demand.kind[layout.kind[task]]) >= 0:
         layout.world.residents[node, kind] -= sign
-    return worth_of(layout, node) - before
+    return worth_of(layout, node, layout.is_watts) - before
 
 
 def carry(layout: Layout, step: Step, *, back: bool = False) -> int:
@@ -382,20 +382,23 @@ MOVE_COLUMNS = ["step", "task", "from_node", "to_node", "gpus", "from_gpus", "to
 def table_of(layout: Layout, steps: Sequence[Step], has_watts: bool) -> pd.DataFrame:
     """Rows of a plan; the layout is at its beginning, and again in the end."""
     rows = []
-    is_watts = layout.is_watts
+
+    def worths(nodes: tuple[int, int]) -> Integers:
+        """Idle GPUs of both nodes, and milliwatts that they do not draw."""
+        return np.array([sum(worth_of(layout, node, is_watts) for node in nodes)
+                         for is_watts in (False, True)])
+
     for number, step in enumerate(steps, 1):
-        layout.is_watts = False
-        freed = carry(layout, step)
-        carry(layout, step, back=True)
-        layout.is_watts = True
-        saved_w = carry(layout, step) / 1000
+        both = (step.from_node, step.to_node)
+        before = worths(both)
+        carry(layout, step)
+        freed, saved_mw = (worths(both) - before).tolist()
         held = layout.tasks.num_gpus[step.task] * layout.tasks.gpu_milli[step.task]
-        names = [str(layout.cluster.name[node]) for node in (step.from_node, step.to_node)]
+        names = [str(layout.cluster.name[node]) for node in both]
         lists = ["-".join(map(str, gpu_indices(mask))) for mask in (step.from_mask, step.to_mask)]
         rows.append((number, str(layout.tasks.name[step.task]), *names, held / WHOLE_GPU_MILLI,
-                     *lists, freed, saved_w if has_watts else np.nan))
+                     *lists, freed, saved_mw / 1000 if has_watts else np.nan))
     undo(layout, steps)
-    layout.is_watts = is_watts
     return pd.DataFrame(rows, columns=MOVE_COLUMNS)
 
 
