@@ -25,7 +25,8 @@ from .pairs import (JOINT_PAIRS, bestfit_pairs, clustering_pairs, dotprod_pairs,
                                     fgd_pairs, gain_pairs, outlook_milliwatt, packing_pairs,
                                     pwr_pairs, random_pairs)
 from .pwr import pwr, undrawn
-from .schedulers import kubernetes, kubernetes_most, kubernetes_ratio
+from .schedulers import (hami_binpack, hami_spread, kubernetes, kubernetes_most,
+                                         kubernetes_ratio, slurm_lln, volcano_binpack)
 
 # %% auto #0
 __all__ = ['POLICIES', 'policy_of']
@@ -78,6 +79,18 @@ POLICIES: PolicyTable[Score | Stages] = PolicyTable(
     PolicyRecord("kubernetes-ratio", "fills GPUs: most GPU in use, CPU and memory evenly",
                  "Kubernetes 1.36, RequestedToCapacityRatio of GPUs alone",
                  Score(kubernetes_ratio, unit="points", needs_memory=True), needs_watts=False),
+    PolicyRecord("slurm-lln", "takes the least loaded node: the largest share of its CPU is free",
+                 "Slurm, select/cons_tres with LLN", Score(slurm_lln, unit="ppm"),
+                 needs_watts=False),
+    PolicyRecord("volcano-binpack", "fills nodes: most CPU, memory and GPU in use, alike",
+                 "Volcano, plugin binpack with weights 1",
+                 Score(volcano_binpack, unit="ppm", needs_memory=True), needs_watts=False),
+    PolicyRecord("hami-binpack", "takes the node with the largest share of GPU in use, fullest GPU",
+                 "HAMi 2.10, node and GPU policy binpack", Score(hami_binpack, unit="ppm"),
+                 needs_watts=False),
+    PolicyRecord("hami-spread", "takes the node with the largest share of GPU free, emptiest GPU",
+                 "HAMi 2.10, node and GPU policy spread", Score(hami_spread, unit="ppm"),
+                 needs_watts=False),
     patterns={
         "pwr-fgd:ALPHA": "weighs pwr with ALPHA from 0 to 1 and fgd with the rest; any two mix",
         "bid:SERVED:SAVED": "is bid with SERVED watts at stake for a GPU, and SAVED from 0 to 2",

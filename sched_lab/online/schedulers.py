@@ -167,3 +167,12 @@ kubernetes = kernel_of("kubernetes", Rule(
 kubernetes_most = kernel_of("kubernetes_most", Rule(
     cpu=1, memory=1, gpu=5, defaults=True, balances=True))
 kubernetes_ratio = kernel_of("kubernetes_ratio", Rule(gpu=1, defaults=True, balances=True))
+
+# %% ../../nbs/21a_schedulers.ipynb #21a-025c
+PPM = 1_000_000
+slurm_lln = kernel_of("slurm_lln", Rule(
+    cpu=1, spreads=True, counts_task=False, scale=PPM, gpu_order=0))
+volcano_binpack = kernel_of("volcano_binpack", Rule(cpu=1, memory=1, gpu=1, scale=PPM))
+hami_binpack = kernel_of("hami_binpack", Rule(gpu=1, counts_task=False, scale=PPM))
+hami_spread = kernel_of("hami_spread", Rule(
+    gpu=1, spreads=True, counts_task=False, scale=PPM, gpu_order=-1))

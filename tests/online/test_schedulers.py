@@ -108,11 +108,25 @@ def kubernetes_plainly(policy: str, asked, used, has) -> int:
     return fit + 50 + (50 + after - before) // 2
 
 
+def others_plainly(policy: str, asked, used, has) -> int:
+    """Points of the other programs, in millionths, from their sources; amounts as before."""
+    share = [(Fraction(now, most), Fraction(now + more, most)) if more and most else None
+             for now, more, most in zip(used, asked, has, strict=True)]
+    cpu, _, gpu = share
+    if policy == "volcano-binpack":
+        parts = [floor(10**6 * part[1]) for part in share if part]
+        return sum(parts) // (len(parts) or 1)
+    if policy == "slurm-lln":
+        return floor(10**6 * (1 - cpu[0])) if cpu else 0
+    return floor(10**6 * (gpu[0] if policy == "hami-binpack" else 1 - gpu[0])) if gpu else 0
+
+
 amounts = st.tuples(st.integers(0, 33), st.integers(0, 33), st.integers(0, 4))
 few = st.sampled_from([0, 0, 1, 7])
 
 
-@pytest.mark.parametrize("policy", ["kubernetes", "kubernetes-most", "kubernetes-ratio"])
+@pytest.mark.parametrize("policy", ["kubernetes", "kubernetes-most", "kubernetes-ratio", "slurm-lln", "volcano-binpack",
+                                    "hami-binpack", "hami-spread"])
 @given(asked=st.tuples(few, few, st.integers(0, 2)),
        nodes=st.lists(st.tuples(amounts, amounts), min_size=1, max_size=30))
 @many
@@ -127,8 +141,17 @@ def test_points_are_those_of_the_plain_form(policy, asked, nodes):
     can_host, score, gpu_mask = scores_of(policy, world, class_of[0])
     assert can_host.tolist() == np.flatnonzero((asked <= left).all(axis=1)).tolist()
     assert np.bitwise_count(gpu_mask).tolist() == [asked[2]] * len(can_host)
-    assert score.tolist() == [kubernetes_plainly(policy, asked.tolist(), used[node].tolist(), has[node].tolist())
+    plainly = kubernetes_plainly if policy.startswith("kubernetes") else others_plainly
+    assert score.tolist() == [plainly(policy, asked.tolist(), used[node].tolist(), has[node].tolist())
                               for node in can_host]
+
+
+@pytest.mark.parametrize(("policy", "gpu"), [("slurm-lln", 0), ("hami-binpack", 2), ("hami-spread", 1)])
+def test_a_share_gets_the_first_the_fullest_or_the_emptiest_gpu_that_has_room(policy, gpu):
+    world, class_of = world_with_memory(cluster_of([8000], [8192], [5]), tasks_of([1000], [1], [1], [300]))
+    world.state.gpu_left_milli[0] = [600, 1000, 400, 200, 1000]
+    _, _, gpu_mask = scores_of(policy, world, class_of[0])
+    assert gpu_mask.tolist() == [1 << gpu]
 
 
 def test_tasks_of_one_class_go_apart_where_memory_counts():
