@@ -15,7 +15,7 @@ SAME = {
     "30": {"M _j"},
     "40": {"a _j", "E N _j _j", "X ^r _j", "x(t) _j", "T ^r _j", "mu _j", "s _jh"},
     "50": {"I mathcal", "I _i mathcal", "omega ^\\star", "end( I) mathcal", "m"},
-    "61": {"rho"},
+    "63": {"rho"},
 }
 # one symbol, two meanings, in chapters that no third one builds on: why the letter stays
 TWICE = {
@@ -30,7 +30,7 @@ TWICE = {
     "50": {"b _i": "the start of a task; the slices of an instance in 58",
            "g": "the gap, for which Algorithm 2 has no letter; a model of 54b; the number of GPUs of the proofs",
            "k": "a step of an executor; a stage of a layout"},
-    "61": {"G": "the GPUs of a node in 61; all GPUs in 72",
+    "63": {"G": "the GPUs of a node in 63; all GPUs in 72",
            "T": "the span of one file; the month of 69",
            "ell": "a block of days, a time to lapse, what is left of counters: three subjects"},
 }

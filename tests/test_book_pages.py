@@ -239,7 +239,7 @@ def press(driver, *keys: str) -> None:
         chain.perform()
 
 
-VISITED = [("nbs/22_fgd.html", 1280), ("nbs/61_fleet_reading.html", NARROW_PHONE), ("cite.html", 1280)]
+VISITED = [("nbs/22_fgd.html", 1280), ("nbs/63_fleet_problem.html", NARROW_PHONE), ("cite.html", 1280)]
 
 
 @pytest.mark.parametrize(("name", "width"), VISITED)
