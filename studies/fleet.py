@@ -22,6 +22,7 @@ from sched_lab.lab.frames import sha256
 from sched_lab.lab.sweeps import grid
 from sched_lab.online.model import PowerSettings
 
+from .coverage import DAYS, LOADS, REPEATS, REPLAYS, coverage
 from .headlines import HEADLINES, ROBUST
 from .online import GPU_NODES, PAPER, pods
 from .reproduction import Claim, Experiment, Workplace
@@ -207,6 +208,9 @@ EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (
                ("fleet/openb.csv",), 1.5, {"policies": POLICIES}, recorded_times, needs=OPENB),
     Experiment("day", "one day of one cluster with and without the idea of each paper, 30 times",
                ("fleet/day.csv",), 4.0, {"seeds": DAY_SEEDS}, days),
+    Experiment("coverage", "how often an interval of a difference of waits covers the truth",
+               ("fleet/coverage.csv",), 6.0,
+               {"loads": LOADS, "days": DAYS, "repeats": REPEATS, "replays": REPLAYS}, coverage),
     Experiment("others", "the traces of 2025 and 2026, under policies that need no watts",
                ("fleet/others.csv",), 1.0, {"policies": BLIND}, others,
                needs=tuple(name for files in OTHERS.values() for name in files[:2] if name)))}

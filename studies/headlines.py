@@ -20,7 +20,7 @@ from sched_lab.far.multibatch import ideal_s
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times
 from sched_lab.fleet.ask.day import Day, bill_of_day, draw_day, example_cluster, nodes_of
 from sched_lab.fleet.ask.day_run import RESAMPLES, Prepared, effects_of, prepare_day, variants_of
-from sched_lab.fleet.replay.compare import interval_of
+from sched_lab.fleet.replay.intervals import interval_of
 from sched_lab.hadar.energy import check_energy, energy_of, watts_of
 from sched_lab.hadar.model import SECONDS_PER_HOUR
 from sched_lab.hadar.model import check_simulation as check_rounds

@@ -31,8 +31,7 @@ TWICE = {
            "g": "the gap, for which Algorithm 2 has no letter; a model of 54b; the number of GPUs of the proofs",
            "k": "a step of an executor; a stage of a layout"},
     "63": {"G": "the GPUs of a node in 63; all GPUs in 72",
-           "T": "the span of one file; the month of 69",
-           "ell": "a block of days, a time to lapse, what is left of counters: three subjects"},
+           "T": "the span of one file; the month of 69"},
 }
 
 

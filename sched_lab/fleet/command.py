@@ -223,7 +223,7 @@ WhatIf = Annotated[Path | None, option(
     "gpu_models, gpu_power_w, power_cap_w.", metavar="FILE")]
 Against = Annotated[str, option("Policy that the others are compared with. [default: the first]",
                                 metavar="NAME")]
-Seed = Annotated[int, option("Of policies that draw lots, of intervals, and of a changed load.",
+Seed = Annotated[int, option("Of policies that draw lots, and of a changed load.",
                              min=0)]
 ClusterOrJournal = Annotated[Path, typer.Argument(
     metavar="CLUSTER", parser=folder_named,
@@ -396,12 +396,12 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
-    with their shares of tasks and GPU hours, waits, GPU hours, energy, cost and CO2, and bounds that
-    no policy beats on what it served; **waits.csv** has waits by queue, user, size and admitted
-    models, **differences.csv** the differences to the
-    first policy with intervals, **levers.csv** what other policies and rules of the queue do to
-    waiting, **ledger.csv** all that was not taken as it stood. A folder for
-    each policy has **assignments.csv**, **curve.csv** (means over the hours), **failures.csv** and
+    with their shares of tasks and GPU hours, waits, GPU hours, energy, cost and CO2, and bounds
+    that no policy beats on what it served; **waits.csv** has waits by queue, user, size and
+    admitted models, **differences.csv** the differences to the first policy with intervals, or why
+    there is none, **levers.csv** what other policies and rules of the queue do to waiting,
+    **ledger.csv** all that was not taken as it stood. A folder for each policy has
+    **assignments.csv**, **curve.csv** (means over the hours), **failures.csv** and
     **summary.json**. **report.html** is all this for a browser.
 
     A journal is played again as it is: **decisions.csv** says of every decision whether it is the

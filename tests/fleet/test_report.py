@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from sched_lab.cluster import Cluster
 from sched_lab.fleet.read.tables import Ledger
 from sched_lab.fleet.replay import report
-from sched_lab.fleet.replay.compare import Comparison, Outcome
+from sched_lab.fleet.replay.compare import LEVERS, Comparison, Outcome
+from sched_lab.fleet.replay.intervals import ONE, Estimate
 from sched_lab.fleet.replay.problem import Problem, Schedule
 from sched_lab.fleet.replay.report import (
     Difference,
     Reading,
     answer_of,
     domain_of,
+    lever_chart,
     lever_sentence,
     page_of,
     percent,
@@ -31,6 +33,7 @@ from sched_lab.fleet.replay.report import (
 from sched_lab.traces import Tasks
 from tests.test_pages import HOSTILE, read
 
+SURE = (200, 0.1, 3600.0, "")  # how often and how long somebody waits, and no reason against an interval
 NAMES = [name for name in HOSTILE if "\ud800" not in name]
 BASE = {"served_tasks": 40.0, "refused_tasks": 0.0, "refused_task_share": 0.0, "refused_gpu_h": 0.0,
         "refused_gpu_h_share": 0.0, "mean_wait_s": 600.0, "p99_wait_s": 900.0, "allocated_gpu_h": 40.0,
@@ -82,9 +85,9 @@ def a_comparison(rows: Mapping[str, Mapping[str, float]], differences: Mapping[s
     full = {name: {**BASE, **row} for name, row in rows.items()}
     summary = pd.DataFrame([{"policy": name, **row} for name, row in full.items()])
     against = next(iter(rows))
-    lines = [(name, against, quantity, *values, 3600.0, 1000)
+    lines = [(name, against, quantity, *values, *SURE)
              for name, own in (differences or {}).items() for quantity, values in own.items()]
-    columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
+    columns = ["policy", "against", "quantity", *Estimate._fields]
     parts = [("all", ""), ("size", "1 GPU"), ("user", str(problem.user[0]) if len(problem.user) else "")]
     waits = pd.DataFrame([(name, by, value, 4, full[name]["mean_wait_s"], 500.0, 900.0, 1.2) for name in rows
                           for by, value in parts if len(problem.submit_s)],
@@ -277,8 +280,8 @@ def test_a_share_of_next_to_nothing_is_an_amount():
 def levers(*rows: tuple[Any, ...]) -> Comparison:
     """Make a comparison whose levers on waiting are these, beside fgd, which lets 1,000 tasks wait ten hours."""
     full = [("placement", "fgd", 36_000.0, 0.0, 0.0, 0.0, 1000), *rows]
-    return replace(a_comparison({"fgd": {}}), levers=pd.DataFrame(full, columns=[
-        "lever", "choice", "mean_wait_s", "difference", "low", "high", "tasks"]))
+    return replace(a_comparison({"fgd": {}}), levers=pd.DataFrame(
+        [(*row, *SURE)[:len(LEVERS)] for row in full], columns=LEVERS))
 
 
 @pytest.mark.parametrize(("rows", "words"), [
@@ -297,6 +300,23 @@ def test_the_largest_lever_is_said_with_its_interval(rows, words):
     comparison = levers(*rows)
     assert lever_sentence(comparison) == words
     assert said(comparison).startswith(words) == bool(rows)
+
+
+def test_a_lever_without_an_interval_says_why():
+    """One busy period of six days; what is less than a hundredth of the wait is no lever then."""
+    none = (np.nan, np.nan, 1000, 2, 0.9, 518_400.0, ONE)
+    comparison = levers(("queue", "easy", 7200.0, -28_800.0, *none), ("placement", "joint", 35_900.0, -100.0, *none))
+    assert lever_sentence(comparison) == (
+        "The largest lever is backfill easy: a task waits 8 h less (no interval: one busy period of 6 days decides "
+        "this) than under fgd with backfill none (10 h in the mean of 1,000 tasks), while no other placement clearly "
+        "shortens it.")
+    page = page_of(comparison)
+    assert "<h1>Backfill easy takes 8 h off a mean wait of 10 h</h1>" in page
+    assert page.index("largest lever first") < page.index("left and low is good")
+    drawn = lever_chart(Reading(comparison)).to_dict()
+    rows = next(iter(drawn["datasets"].values()))
+    assert [row["under"] for row in rows] == ["backfill easy: 8 h less, no interval",
+                                              "placement by joint: 100 s less, no interval", "as replayed, fgd"]
 
 
 def test_points_at_one_place_are_larger_below():

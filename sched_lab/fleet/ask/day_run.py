@@ -22,7 +22,7 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...lab.reports import Report
 from ...bill import Tariff
-from ..replay.compare import interval_of
+from ..replay.intervals import interval_of
 from ..replay.events import replay
 from ..replay.problem import Schedule
 from .day import (

@@ -26,6 +26,7 @@ from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
 from .bounds import Floors, energy_bounds, floors_of, wait_bound
 from .events import BACKFILLS, BOOKED, replay
+from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
 from .meter import measure, refused_tasks
 from .problem import (
     Problem,
@@ -53,7 +54,7 @@ class Question:
     policies : names; "recorded" is what really ran. Empty: a choice that suits the problem
     backfill : none, first-fit, easy or conservative
     at_s : moment from which policies decide, seconds; None: from the beginning, on an empty cluster
-    seed : of policies that draw lots, and of the intervals
+    seed : of policies that draw lots
     power : how nodes draw power
     asleep_after_s, asleep_w : when an empty node sleeps, and what it then draws (`measure`)
     price, carbon : EUR/kWh and g/kWh: a number, a CSV file with time and value, or empty for
@@ -244,57 +245,6 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
     return states.sort_values("task_row", ignore_index=True, kind="stable")
 
 
-RESAMPLES = 1000
-CONFIDENCE = 0.95
-
-
-def block_of(edges_s: Floats) -> int:
-    """Number of bins in a block."""
-    bins = len(edges_s) - 1
-    in_a_day = max(1, round(86400 / (edges_s[1] - edges_s[0])))
-    return in_a_day if bins >= 10 * in_a_day else int(np.ceil(bins ** (1 / 3) - 1e-9))
-
-
-def resampled_sums(values: Floats, block: int, seed: int) -> Floats:
-    """Sums of columns over resampled bins.
-
-    Parameters
-    ----------
-    values : (bins, columns)
-    block : bins drawn together, at most all of them
-    seed : of the draws
-
-    Returns
-    -------
-    (`RESAMPLES`, columns)
-    """
-    rng = np.random.default_rng(seed)
-    upto = np.vstack([np.zeros(values.shape[1]), values.cumsum(axis=0)])
-    sums = np.zeros((RESAMPLES, values.shape[1]))
-    lengths = [block] * (len(values) // block)
-    lengths += [len(values) % block] if len(values) % block else []
-    for length in lengths:
-        begin = rng.integers(0, len(values) - length + 1, RESAMPLES)
-        sums += upto[begin + length] - upto[begin]
-    return sums
-
-
-def interval_of(samples: Floats) -> tuple[float, float]:
-    """Middle part of resampled values."""
-    samples = samples[np.isfinite(samples)]
-    if not len(samples):
-        return np.nan, np.nan
-    low, high = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
-
-
-def ratio_of(sums: Floats) -> Floats:
-    """First column over the second, NaN for nothing over nothing."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio: Floats = sums[..., 0] / sums[..., 1]
-    return ratio
-
-
 def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
     """Energy of each bin, kWh."""
     hours = (curve["end_s"] - curve["start_s"]).to_numpy(float) / 3600
@@ -302,77 +252,93 @@ def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
     return kwh
 
 
-def difference_of(values: Floats, edges_s: Floats, seed: int) -> dict[str, Any]:
-    """A difference with its interval.
+def who_waits(submit_s: Floats, waits: Sequence[Waits],
+              span: tuple[float, float]) -> tuple[Floats, Floats]:
+    """Begins and ends of the periods in which somebody waits under one policy at least."""
+    since_s = np.maximum(np.tile(submit_s, len(waits)), span[0])
+    until_s = np.concatenate([np.nan_to_num(submit_s + one.wait_s, nan=-np.inf) for one in waits])
+    return busy_periods(since_s, until_s)
+
+
+def wait_difference(apart: Floats, submit_s: Floats, busy: tuple[Floats, Floats],
+                    span: tuple[float, float]) -> Estimate:
+    """Difference of means over the jobs that started under both policies.
 
     Parameters
     ----------
-    values : (bins, 1) what adds up to it, or (bins, 2) also what the sum is divided by
-    edges_s, seed : of the bins, and of the draws
+    apart : (tasks,) difference of each job, NaN for who did not start under both
+    submit_s, busy, span : when tasks came, who waits (`who_waits`), and the horizon
     """
-    block = block_of(edges_s)
-    sums = resampled_sums(values, block, seed)
-    if values.shape[1] == 1:
-        value, samples = values.sum(), sums[:, 0]
-    else:
-        value, samples = ratio_of(values.sum(axis=0)), ratio_of(sums)
-    low, high = interval_of(samples)
-    return {"difference": float(value), "low": low, "high": high,
-            "block_s": block * (edges_s[1] - edges_s[0]), "resamples": RESAMPLES}
+    both = np.isfinite(apart)
+    amounts = np.stack([apart[both], np.ones(both.sum())], axis=1)
+    return estimate_over(submit_s[both], amounts, busy[0], busy, span)
 
 
-def sums_in(apart: Floats, submit_s: Floats, edges_s: Floats) -> Floats:
-    """Sum and number of what is known of tasks, in the bin in which each came, (bins, 2)."""
-    bins = len(edges_s) - 1
-    is_pair = np.isfinite(apart)
-    place = np.searchsorted(edges_s, submit_s[is_pair], side="right") - 1
-    where = np.clip(place, 0, bins - 1)
-    return np.stack([np.bincount(where, apart[is_pair], bins),
-                     np.bincount(where, minlength=bins)], axis=1)
+def energy_difference(kwh: Floats, edges_s: Floats, busy: tuple[Floats, Floats]) -> Estimate:
+    """Difference of energies; the hours at whose begin nobody waits are cuts, however few wait.
+
+    Parameters
+    ----------
+    kwh : (bins,) more than the other policy
+    edges_s : of the bins
+    busy : who waits
+    """
+    begin_s, hours = edges_s[:-1], np.diff(edges_s) / 3600
+    begun = np.searchsorted(busy[0], begin_s, side="right")
+    is_free = begin_s >= np.append(-np.inf, busy[1])[begun]
+    found = estimate_over(begin_s, np.stack([kwh, hours], axis=1), begin_s[is_free], busy,
+                          (edges_s[0], edges_s[-1]), fewest_periods=0)
+    scale = hours.sum()
+    return found._replace(difference=float(kwh.sum()), low=found.low * scale,
+                          high=found.high * scale)
 
 
 def differences_of(mine: tuple[pd.DataFrame, Waits], theirs: tuple[pd.DataFrame, Waits],
-                   submit_s: Floats, seed: int) -> list[dict[str, Any]]:
+                   submit_s: Floats) -> list[dict[str, Any]]:
     """Differences of a policy to another one, with intervals, one row for each quantity.
 
     Parameters
     ----------
     mine, theirs : curve and waits of both
-    submit_s, seed : when tasks came; of the intervals
+    submit_s : when tasks came
     """
     (curve, waits), (other_curve, other_waits) = mine, theirs
     edges_s = np.append(curve["start_s"].to_numpy(), curve["end_s"].iloc[-1])
-    values = {name: (kwh_of(curve, column) - kwh_of(other_curve, column))[:, None]
-              for name, column in (("energy_kwh", "eopc_w"), ("energy_asleep_kwh", "asleep_w"))}
-    values |= {name: sums_in(apart, submit_s, edges_s) for name, apart in (
+    span = float(edges_s[0]), float(edges_s[-1])
+    busy = who_waits(submit_s, [waits, other_waits], span)
+    found = {name: energy_difference(kwh_of(curve, column) - kwh_of(other_curve, column), edges_s,
+                                     busy)
+             for name, column in (("energy_kwh", "eopc_w"), ("energy_asleep_kwh", "asleep_w"))
+             if curve[column].notna().all() and other_curve[column].notna().all()}
+    found |= {name: wait_difference(apart, submit_s, busy, span) for name, apart in (
         ("mean_wait_s", waits.wait_s - other_waits.wait_s),
         ("mean_slowdown", waits.slowdown - other_waits.slowdown))}
-    rows: list[dict[str, Any]] = [{"quantity": name, **difference_of(each, edges_s, seed)}
-                                  for name, each in values.items()]
-    return [row for row in rows if np.isfinite(row["difference"])]
+    return [{"quantity": name, **each._asdict()} for name, each in found.items()
+            if np.isfinite(each.difference)]
 
 
-LEVERS = ["lever", "choice", "mean_wait_s", "difference", "low", "high", "tasks"]
+LEVERS = ["lever", "choice", "mean_wait_s", *Estimate._fields[:3], "tasks", *Estimate._fields[3:]]
 QUEUE, PLACEMENT = "queue", "placement"
 
 
 def levers_of(waits: Mapping[tuple[str, str], Waits], backfill: str, submit_s: Floats,
-              edges_s: Floats, seed: int) -> pd.DataFrame:
+              span: tuple[float, float]) -> pd.DataFrame:
     """What each other policy, or rule of the queue, does to waiting, against the first one replayed.
 
     Parameters
     ----------
     waits : by policy and rule, without the record
     backfill : rule that was asked for
-    submit_s, edges_s, seed : as `differences_of` takes and makes them
+    submit_s, span : when tasks came, and the horizon
     """
     rows = []
-    for (policy, rule), (wait_s, _) in waits.items():
-        apart = wait_s - next(iter(waits.values())).wait_s
-        found = difference_of(sums_in(apart, submit_s, edges_s), edges_s, seed)
-        started = wait_s[np.isfinite(wait_s)]
+    for (policy, rule), mine in waits.items():
+        first = next(iter(waits.values()))
+        apart = mine.wait_s - first.wait_s
+        found = wait_difference(apart, submit_s, who_waits(submit_s, [mine, first], span), span)
+        started = mine.wait_s[np.isfinite(mine.wait_s)]
         rows.append({
-            **found, "lever": PLACEMENT if rule == backfill else QUEUE,
+            **found._asdict(), "lever": PLACEMENT if rule == backfill else QUEUE,
             "choice": policy if rule == backfill else rule, "tasks": np.isfinite(apart).sum(),
             "mean_wait_s": started.mean() if len(started) else np.nan})
     return pd.DataFrame(rows, columns=LEVERS)
@@ -591,10 +557,10 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     differences = [{"policy": name, "against": against, **row} for name in names if name != against
                    for row in differences_of((outcomes[name].curve, waits[name]),
                                              (outcomes[against].curve, waits[against]),
-                                             problem.submit_s, asked.seed)]
-    columns = ["policy", "against", "quantity", "difference", "low", "high", "block_s", "resamples"]
+                                             problem.submit_s)]
+    columns = ["policy", "against", "quantity", *Estimate._fields]
     levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] != RECORDED},
-                       asked.backfill, problem.submit_s, edges_s, asked.seed)
+                       asked.backfill, problem.submit_s, horizon)
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
                       pd.DataFrame(differences, columns=columns), levers,
                       about_of(asked, names, horizon, lacking, tariff))

@@ -18,6 +18,7 @@ from ...lab.commands import as_called
 from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
 from ...meter import coarser
+from .intervals import FEW, LONG, ONE, SHORT
 from .problem import Problem
 from .waits import parted
 
@@ -66,6 +67,7 @@ def energy(kwh: float) -> str:
 
 LEAST_KWH = 1e-9  # a few milliwatt-seconds: what is less is nothing, and has no per cent
 FEWEST_TASKS = 30  # on which a difference may rest
+LEAST_SHARE = 0.01  # of what the other policy has, for a difference without an interval
 
 
 class Difference(NamedTuple):
@@ -75,17 +77,34 @@ class Difference(NamedTuple):
     ----------
     value, low, high : the difference, and the ends of its interval
     tasks : that started under both policies
+    why : there is no interval, in words
     """
 
     value: float
     low: float
     high: float
     tasks: int
+    why: str = ""
 
     @property
     def is_clear(self) -> bool:
         """Whether the interval does not include zero, and rests on more than a few tasks."""
         return self.tasks >= FEWEST_TASKS and (self.low > 0 or self.high < 0)
+
+    def tells(self, base: float) -> bool:
+        """Whether it is clear, or has no interval and is more than a hundredth of `base`."""
+        is_large = self.tasks >= FEWEST_TASKS and abs(self.value) > LEAST_SHARE * abs(base)
+        return self.is_clear or bool(self.why) and is_large
+
+
+def difference_in(row: pd.Series, tasks: int) -> Difference:
+    """Difference that a row of `differences` or `levers` holds, of so many tasks."""
+    words = {ONE: f"one busy period of {duration(row['longest_s'])} decides this",
+             FEW: f"{row['busy_periods']:.0f} busy periods are too few",
+             LONG: f"somebody waits for {percent(row['busy_share'])} of the time",
+             SHORT: "few parts of the time decide this"}
+    return Difference(float(row["difference"]), float(row["low"]), float(row["high"]), tasks,
+                      words.get(row["no_interval"], ""))
 
 
 Say = Callable[[float], str]
@@ -102,14 +121,16 @@ def in_words(difference: Difference, say: Say, less: str = "less", more: str = "
     """
     if np.isnan(difference.value):
         return "not known"
-    if difference[:3] == (0, 0, 0):
+    if difference.value == 0 and not difference.why and not difference.low < difference.high:
         return "the same"
     if difference.tasks < FEWEST_TASKS:
         return f"too few tasks to tell ({difference.tasks})"
+    words = f"{say(abs(difference.value))} {less if difference.value < 0 else more}"
+    if difference.why:
+        return f"{words} (no interval: {difference.why})"
     if not difference.is_clear:
         return "no clear difference"
     low, high = map(say, sorted((abs(difference.low), abs(difference.high))))
-    words = f"{say(abs(difference.value))} {less if difference.value < 0 else more}"
     return words if low == high else f"{words} ({low} to {high})"
 
 
@@ -170,8 +191,7 @@ class Reading:
         tasks = self.started_under_both(policy)
         if rows.empty:
             return Difference(np.nan, np.nan, np.nan, tasks)
-        value, low, high = map(float, rows.iloc[0][["difference", "low", "high"]])
-        return Difference(value, low, high, tasks)
+        return difference_in(rows.iloc[0], tasks)
 
     def share_of(self, column: str) -> Say:
         """How an amount is said: in per cent of what the other policy has, if it has any."""
@@ -221,9 +241,11 @@ def refused_sentence(summary: pd.DataFrame, least: float = 0.0) -> str:
 
 
 def clearly_least(reading: Reading, quantity: str) -> str | None:
-    """Policy with clearly less of a quantity, by the largest difference; None if there is none."""
+    """Policy with less of a quantity, by the largest difference that tells; None if there is none."""
+    base = reading.value(reading.against, quantity)
     clear = {name: difference.value for name in reading.others
-             if (difference := reading.difference(name, quantity)).is_clear and difference.value < 0}
+             if (difference := reading.difference(name, quantity)).tells(base)
+             and difference.value < 0}
     return min(clear, key=lambda name: clear[name]) if clear else None
 
 
@@ -332,7 +354,7 @@ def policy_line(reading: Reading, policy: str) -> str:
 
 def moved(row: pd.Series) -> Difference:
     """What a lever does to the mean wait."""
-    return Difference(row["difference"], row["low"], row["high"], int(row["tasks"]))
+    return difference_in(row, int(row["tasks"]))
 
 
 def said_of(row: pd.Series) -> str:
@@ -341,9 +363,24 @@ def said_of(row: pd.Series) -> str:
 
 
 def best_lever(levers: pd.DataFrame) -> pd.Series | None:
-    """Lever that clearly shortens the mean wait, by the largest difference; None if none does."""
-    clear = [row for _, row in levers.iterrows() if moved(row).is_clear and row["difference"] < 0]
+    """Lever that shortens the mean wait most, by what tells; None if none does."""
+    clear = [row for _, row in levers.iterrows() if row["difference"] < 0
+             and moved(row).tells(row["mean_wait_s"] - row["difference"])]
     return min(clear, key=lambda row: row["difference"], default=None)
+
+
+def title_of(reading: Reading) -> str:
+    """What the page found, in one line: the largest lever, or that there is none."""
+    levers = reading.comparison.levers
+    if len(levers) < 2 or np.isnan(levers.iloc[0]["mean_wait_s"]):
+        return f"What {together(reading.names)} made of {reading.tasks:,} tasks"
+    before_s = levers.iloc[0]["mean_wait_s"]
+    best = best_lever(levers)
+    if best is None:
+        return f"No lever clearly shortens the mean wait of {duration(before_s)}"
+    words = said_of(best)
+    return (f"{words[:1].upper()}{words[1:]} takes {duration(-best['difference'])} off a mean wait "
+            f"of {duration(before_s)}")
 
 
 def lever_sentence(comparison: Comparison) -> str:
@@ -418,7 +455,8 @@ def answer_of(reading: Reading) -> list[Part]:
     rest = [wait_sentence(reading), waste_sentence(reading), *bound_sentence(reading)]
     confidence = 100 * reading.comparison.about.get("confidence", 0.95)
     note = (f"Numbers in brackets are {confidence:.0f} % intervals; a difference whose interval "
-            "includes zero is no clear difference.")
+            "includes zero is no clear difference, and one without an interval is that of these tasks "
+            "alone.")
     about = reading.comparison.about
     span_s = about["until_s"] - about["from_s"]
     if few := [name for name in reading.others if reading.started_under_both(name) < FEWEST_TASKS]:
@@ -498,12 +536,54 @@ def trade_chart(reading: Reading) -> alt.LayerChart:
                 scale=alt.Scale(domain=domain_of(frame, axis), nice=False))
         for channel, axis, title in ((alt.X, "x", x_title), (alt.Y, "y", y_title)))
     frame = frame.assign(size=sizes_of(frame))
-    base = alt.Chart(frame).encode(across, up, colour_of(reading.names, alt.Legend(title=None)))
+    base = alt.Chart(frame).encode(across, up, colour_of(reading.names, alt.Legend(title=None, orient="top", columns=2)))
     aside = base.mark_rule(strokeWidth=2).encode(alt.X("x_low:Q"), alt.X2("x_high"))
     upright = base.mark_rule(strokeWidth=2).encode(alt.Y("y_low:Q"), alt.Y2("y_high"))
     points = base.mark_point(filled=True, opacity=1).encode(alt.Size("size:Q", scale=None))
-    chart: alt.LayerChart = alt.layer(aside, upright, points).properties(
-        width=plots.WIDTH, height=plots.HEIGHT)
+    chart: alt.LayerChart = for_a_phone(alt.layer(aside, upright, points), 240)
+    return chart
+
+
+NARROW = 330
+
+
+def for_a_phone(chart: alt.LayerChart | alt.Chart, height: Any) -> Any:
+    """A chart that a phone shows whole, with letters that can be read."""
+    sized = chart.properties(width=NARROW, height=height)
+    return sized.configure_axis(labelFontSize=13, titleFontSize=13).configure_legend(
+        labelFontSize=13, labelLimit=150)
+
+
+def lever_chart(reading: Reading) -> alt.LayerChart:
+    """Mean wait by lever, the largest lever first, with the interval of the difference or words."""
+    levers = reading.comparison.levers
+    levers = levers[levers["mean_wait_s"].notna()]
+    base_s = float(levers["mean_wait_s"].iloc[0])
+    unit = unit_of(max(base_s, float(levers["mean_wait_s"].max())))
+    rows = []
+    for number, (_, row) in enumerate(levers.iterrows()):
+        change = moved(row)
+        said = "" if number == 0 else in_words(change, duration).partition(" (")[0]
+        rows.append({
+            "lever": said_of(row) if number else f"as replayed, {row['choice']}",
+            "wait": row["mean_wait_s"] / UNITS_S[unit], "is first": number == 0,
+            "low": (row["mean_wait_s"] + change.low - change.value) / UNITS_S[unit],
+            "high": (row["mean_wait_s"] + change.high - change.value) / UNITS_S[unit],
+            "said": f"{said}, no interval" if change.why and said != "the same" else said})
+    frame = pd.DataFrame(rows).sort_values("wait", kind="stable")
+    frame["under"] = frame["lever"] + frame["said"].map(lambda said: f": {said}" if said else "")
+    frame["low"], frame["high"] = frame["low"].clip(lower=0), frame["high"]
+    lane = alt.Y("lever:N", title=None, sort=list(frame["lever"]), axis=None)
+    base = alt.Chart(frame).encode(lane)
+    bars = base.mark_bar(height=12, yOffset=8).encode(
+        alt.X("wait:Q", title=f"mean wait ({unit})"),
+        alt.Color("is first:N", legend=None, scale=alt.Scale(
+            domain=[False, True], range=[plots.PALETTE[0], plots.LINE])))
+    ends = base.transform_filter("isValid(datum.low) && datum.low < datum.high").mark_rule(
+        strokeWidth=2, yOffset=8).encode(alt.X("low:Q"), alt.X2("high:Q"))
+    words = base.mark_text(align="left", baseline="bottom", fontSize=13, yOffset=-1).encode(
+        alt.Text("under:N"), x=alt.value(0))
+    chart: alt.LayerChart = for_a_phone(alt.layer(bars, ends, words), alt.Step(40))
     return chart
 
 
@@ -527,11 +607,12 @@ def series_chart(reading: Reading, column: str, scale: float, title: str) -> alt
         parts.append(pd.DataFrame({"policy": name, "time": time.round(5),
                                    "value": (curve[column] * scale).round(4)}))
     frame = pd.concat(parts, ignore_index=True)
-    chart: alt.Chart = alt.Chart(frame).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
+    lines = alt.Chart(frame).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
         alt.X("time:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)),
         alt.Y("value:Q", title=title),
-        colour_of(reading.names, alt.Legend(title=None, symbolType="stroke")))
-    return chart.properties(width=plots.WIDTH, height=190)
+        colour_of(reading.names, alt.Legend(title=None, symbolType="stroke", orient="top", columns=2)))
+    chart: alt.Chart = for_a_phone(lines, 190)
+    return chart
 
 
 MOST_GROUPS = 6  # of each kind
@@ -607,6 +688,8 @@ def charts_of(reading: Reading) -> dict[str, Any]:
     if not reading.tasks:
         return {}
     charts: dict[str, Any] = {}
+    if len(reading.comparison.levers) > 1 and reading.comparison.levers["mean_wait_s"].notna().any():
+        charts["levers"] = lever_chart(reading)
     if reading.values("mean_wait_s"):
         charts["trade"] = trade_chart(reading)
     for name, (column, scale, title, _) in SERIES.items():
@@ -704,6 +787,9 @@ def page_of(comparison: Comparison) -> str:
         f"Written by sched_lab {__version__}. The same files, options and seed give the same "
         "tables, bit for bit.", *([Table(checksums, most_rows=len(files))] if files else [])])
     sections = evidence_of(reading, svgs) if reading.tasks else []
-    return page_html(Page("Which policy would have served this cluster best?",
-                          [*answer[:1], *trade, *answer[1:]],
+    levers = picture(svgs, "levers", "Mean wait under each lever, the largest lever first; lines are "
+                     "95 % intervals of the difference to what was replayed first."
+                     ) if len(comparison.levers) > 1 else []
+    return page_html(Page(title_of(reading), [*answer[:1], *levers, *answer[1:2], *trade,
+                                              *answer[2:]],
                           [*sections, *foundation_of(reading), again], as_called.get(), "replay"))
