@@ -74,7 +74,8 @@ from .replay.compare import (
     chosen_policies,
     compare,
 )
-from .replay.events import BACKFILLS
+from .replay.events import BACKFILLS, COMPARED, RULES
+from .replay.slurm import SlurmQueue, read_slurm_queue
 from .replay.problem import (
     Problem,
     Schedule,
@@ -211,8 +212,11 @@ def check_command(cluster: Cluster, as_json: AsJson = False,
 Policies = Annotated[str, option(
     "Policies to compare: recorded is what really ran, the others as in sched-lab inflate. "
     "[default: recorded where known, fgd, pwr-fgd:0.1, joint]", metavar="NAME,NAME,...")]
-Backfill = Annotated[str, choice("Which tasks may start before an earlier one that has to wait.",
-                                 BACKFILLS)]
+Backfill = Annotated[str, choice("Which tasks may start before an earlier one that has to wait: " + "; ".join(
+    f"{rule.name}, {rule.sentence}" for rule in RULES) + ".", BACKFILLS)]
+SlurmConfig = Annotated[Path | None, option(
+    "slurm.conf, or what scontrol show config prints, with weights of priorities and settings of the plan for "
+    "--backfill slurm. [default: Slurm's defaults, and the priorities of the record]", metavar="FILE")]
 At = Annotated[float | None, moment_option(
     "Let policies decide from this second on; what ran then stays where it is. "
     "[default: from the beginning, on an empty cluster]")]
@@ -392,7 +396,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
                    cpu_power: CpuPower = None, hardware: HardwareFile = None,
                    load_curve: LoadCurve = "step", against: Against = "", seed: Seed = 0,
-                   workers: Workers = 0, force: Force = False) -> None:
+                   slurm_config: SlurmConfig = None, workers: Workers = 0, force: Force = False) -> None:
     """Replay the tasks of a cluster at their times under several policies, and compare.
 
     **summary.csv** has a row for each policy: tasks served and refused (those that never start),
@@ -410,7 +414,8 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     Example: sched-lab replay mycluster --policies recorded,fgd,pwr-fgd:0.1 --out answer
     """
     if cluster.is_file() and is_journal(cluster):
-        for name, value in (("policies", policies), ("at", at), ("what-if", what_if)):
+        for name, value in (("policies", policies), ("at", at), ("what-if", what_if),
+                            ("slurm-config", slurm_config)):
             if value not in ("", None):
                 raise InputError(f"--{name} does not go with a journal", value=value,
                                  mend="a journal is played again as it is: leave it out")
@@ -428,23 +433,28 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                          "there is none of a cluster that never was",
                          mend="leave it out, or --what-if")
     load_permille(load_curve)
+    if slurm_config and backfill != "slurm":
+        raise InputError(f"--slurm-config says how Slurm's queue is served, not that of {backfill}",
+                         value=slurm_config, mend="give --backfill slurm, or leave it out")
     gpu_w, cpu_w = watts_of_files(hardware, gpu_power, cpu_power)
     settings = PowerSettings(power, gpu_w | said.get("gpu_power_w", {}), cpu_w or None, load_curve)
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
-                  carbon, against, said.get("power_cap_w"))
+                  carbon, against, said.get("power_cap_w"),
+                  read_slurm_queue(slurm_config) if slurm_config else SlurmQueue())
     problem, files = problem_in(cluster, said, seed)
     told = {"cluster": files, "policies": names, "backfill": backfill, "at": at,
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
-            **({"files": {"hardware": sha256(hardware)}} if hardware else {})}
+            **({"files": {"hardware": sha256(hardware)}} if hardware else {}),
+            **({"slurm": asked.slurm._asdict()} if slurm_config else {})}
     sentence = answer_replay(problem, out, asked, told, workers, force)
     best = report.best_lever(pd.read_csv(out / "levers.csv"))
     lever = "" if best is None else str(best["choice"])
     if lever and lever not in BACKFILLS:
         conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")
         return
-    rule = lever or next(other for other in BACKFILLS if other != backfill)
+    rule = lever or next(other for other in COMPARED if other != backfill)
     same = [*(["--policies", policies] if names else []), *([] if at is None else ["--at", f"{at:g}"]),
             *(["--what-if", what_if] if what_if else [])]
     conclude(sentence, "replay", cluster, *same, "--backfill", rule, "--out", f"{out}-{rule}")

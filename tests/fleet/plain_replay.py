@@ -5,14 +5,8 @@ import numpy as np
 
 from sched_lab.cluster import State
 from sched_lab.fleet.replay.case import Case, TimedTasks, hold, node_milliwatts
-from sched_lab.fleet.replay.events import (
-    BACKFILLS,
-    Desk,
-    desk_of,
-    in_use,
-    price_anew,
-    rise_milliwatt,
-)
+from sched_lab.fleet.replay.desk import Desk, desk_of, in_use, price_anew, rise_milliwatt
+from sched_lab.fleet.replay.events import COMPARED
 from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.lab.arrays import Floats, Truths
 from sched_lab.online.bid import count_placed, is_due
@@ -113,7 +107,7 @@ def give_up_bookings(timed: TimedTasks, schedule: Schedule, until_s: Floats, now
         is_behind |= timed.submit_s[task] == now_s
         is_for_now = backfill == EASY and schedule.start_s[task] == now_s  # asked again
         if is_behind and schedule.start_s[task] > now_s or is_for_now:
-            give_up_booking(schedule, until_s, task)
+            give_up_parts(timed, schedule, until_s, task)
 
 
 def book_plainly(timed: TimedTasks, schedule: Schedule, until_s: Floats, task: int, node: int,
@@ -136,11 +130,63 @@ def end_plainly(schedule: Schedule, until_s: Floats, now_s: float, is_freer: Tru
             is_freer[schedule.node[task]] = True
 
 
+def parts_of(timed: TimedTasks, job: int) -> list[int]:
+    """All parts of a job, the first first."""
+    parts = [job]
+    while timed.next_part[parts[-1]] >= 0:
+        parts.append(timed.next_part[parts[-1]])
+    return parts
+
+
+def give_up_parts(timed: TimedTasks, schedule: Schedule, until_s: Floats, job: int) -> None:
+    """Give up the bookings of all parts of a job."""
+    for part in parts_of(timed, job):
+        give_up_booking(schedule, until_s, part)
+
+
+def book_all_parts(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, job: int, start_s: float, to_s: float,
+                   now_s: float, schedule: Schedule, until_s: Floats) -> bool:
+    """Start all parts of a job at a moment, each where the policy puts it beside those before, or none."""
+    for part in parts_of(timed, job):
+        show_least(desk, empty, timed, schedule, until_s, start_s, to_s)
+        node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, part)
+        if node >= 0 and timed.cap_mw < np.inf:
+            rise_mw = rise_milliwatt(desk.world, timed.asks.task[part], node, gpu_mask)
+            node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
+        if node < 0:
+            give_up_parts(timed, schedule, until_s, job)
+            return False
+        book_plainly(timed, schedule, until_s, part, node, gpu_mask, start_s, now_s)
+    return True
+
+
+def move_up_parts_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float, job: int,
+                          schedule: Schedule, until_s: Floats, is_freer: Truths) -> None:
+    """Let all parts of a job start earlier, or stay."""
+    parts = parts_of(timed, job)
+    own = [(schedule.node[part], schedule.gpu_mask[part]) for part in parts]
+    old_s = np.inf if own[0][0] < 0 else schedule.start_s[job]
+    give_up_parts(timed, schedule, until_s, job)
+    for start_s in possible_starts(until_s, now_s, True):
+        if start_s < old_s and book_all_parts(kernels, desk, empty, timed, job, start_s,
+                                              start_s + timed.walltime_s[job], now_s, schedule, until_s):
+            for node, _ in own:
+                is_freer[node] |= node >= 0
+            return
+    if own[0][0] >= 0:
+        for part, (node, gpu_mask) in zip(parts, own, strict=True):
+            book_plainly(timed, schedule, until_s, part, node, gpu_mask, old_s, now_s)
+
+
 def move_up_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now_s: float,
                     schedule: Schedule, until_s: Floats, is_freer: Truths) -> None:
     """Let who waits, in order, move to an earlier start on a node that became freer."""
     for task in timed.task_at:
         if timed.submit_s[task] >= now_s or schedule.start_s[task] <= now_s:
+            continue
+        if timed.next_part[task] >= 0:
+            if is_freer.any():
+                move_up_parts_plainly(kernels, desk, empty, timed, now_s, task, schedule, until_s, is_freer)
             continue
         node = schedule.node[task]
         gpu_mask = schedule.gpu_mask[task]
@@ -181,18 +227,14 @@ def serve_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, now
         for start_s in possible_starts(until_s, now_s, is_booked):
             end_s = start_s + timed.duration_s[task]
             to_s = start_s + timed.walltime_s[task] if backfill >= EASY else start_s
-            show_least(desk, empty, timed, schedule, until_s, start_s, to_s)
-            node, gpu_mask = decide_anew(kernels, desk, empty, timed.asks, task)
-            if node >= 0 and timed.cap_mw < np.inf:
-                rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
-                node = node if node_milliwatts(desk.world).sum() + rise_mw <= timed.cap_mw else -1
-            is_over[timed.request[task]] = node < 0
-            if node >= 0:
-                book_plainly(timed, schedule, until_s, task, node, gpu_mask, start_s, now_s)
+            is_booked_now = book_all_parts(kernels, desk, empty, timed, task, start_s, to_s, now_s, schedule, until_s)
+            is_over[timed.request[task]] = not is_booked_now
+            if is_booked_now:
                 has_booked |= start_s > now_s
                 show_state(desk, empty, timed, schedule, until_s, start_s)
                 if end_s > start_s:
-                    count_placed(desk.world, timed.asks.task[task])
+                    for part in parts_of(timed, task):
+                        count_placed(desk.world, timed.asks.task[part])
                 if is_due(desk.world):
                     price_anew(kernels, desk)
                 break
@@ -209,7 +251,7 @@ def replay_plainly(kernels: Any, desk: Desk, empty: State, timed: TimedTasks, ba
     kernels, desk : the policy's scores; weights and the cluster
     empty : what the nodes have
     timed, schedule : the tasks; those that run already, completed
-    backfill : place in `BACKFILLS`
+    backfill : place in `COMPARED`
     """
     price_anew(kernels, desk)
     until_s = schedule.start_s + timed.walltime_s
@@ -230,5 +272,5 @@ def replay_plain(case: Case, backfill: str) -> Schedule:
     """Complete the schedule of a case by a rule of the queue."""
     desk = desk_of(case)
     kernels = kernels_for(case.policy, case.world, desk.by_score)
-    replay_plainly(kernels, desk, case.empty, case.timed, BACKFILLS.index(backfill), case.schedule)
+    replay_plainly(kernels, desk, case.empty, case.timed, COMPARED.index(backfill), case.schedule)
     return case.schedule

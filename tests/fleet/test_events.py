@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, default_cluster
-from sched_lab.fleet.replay import events
-from sched_lab.fleet.replay.case import case_of
-from sched_lab.fleet.replay.events import BACKFILLS, replay, simulate
+from sched_lab.fleet.replay import desk
+from sched_lab.fleet.replay.case import case_of, node_milliwatts, parts_of_jobs
+from sched_lab.fleet.replay.events import COMPARED, replay, simulate
 from sched_lab.fleet.replay.problem import Problem, Schedule, recorded
 from sched_lab.fleet.replay.rules import check_promises, check_schedule, violations
 from sched_lab.lab.frames import InputError
@@ -41,6 +41,11 @@ def problem_of(cluster: Cluster, tasks: Tasks, submit_s, duration_s, **more) -> 
                    duration_s=np.array(duration_s, float), **known)
 
 
+def first_of(job: np.ndarray) -> np.ndarray:
+    """First task of the job of each."""
+    return parts_of_jobs(job, len(job))[0]
+
+
 @st.composite
 def problems(draw) -> Problem:
     """Draw a few nodes in two groups, and lists of 10 tasks far apart; in the last list some never end."""
@@ -62,6 +67,8 @@ def problems(draw) -> Problem:
     num, milli = (np.array(column) for column in zip(*demand, strict=True))
     tasks = Tasks(texts(f"t{n}" for n in range(count)), np.array(cpu), np.array(memory) * 1024, num, milli,
                   texts(s if n else "" for s, n in zip(spec, num, strict=True)), texts(groups))
+    job = np.arange(count) // draw(st.sampled_from([1, 2, 3])) if draw(st.booleans()) else np.arange(count)
+    job = np.where(rng.random(count) < 0.5, job, count + np.arange(count))
     submit = APART_S * (np.arange(count) // 10) + rng.integers(0, draw(st.sampled_from([1, 10, 60])), count)
     duration = rng.choice([0, 1, 3, 8, 20.5, 40], size=count)
     is_last = np.arange(count) >= count - 10
@@ -70,8 +77,11 @@ def problems(draw) -> Problem:
     limit = draw(st.lists(st.sampled_from([("", 0), ("x", 1), ("x", 3), ("y", 2)]), min_size=4, max_size=4))
     app, most = zip(*(limit[row] for row in rng.integers(4, size=count)), strict=True)
     walltime = duration + rng.choice([0, 0, 2, 8, 30], size=count) if draw(st.booleans()) else None
-    return problem_of(cluster, tasks, submit, duration, priority=priority, group=texts(group), app=texts(app),
-                      most_per_node=np.array(most), walltime_s=walltime)
+    like = first_of(job)  # parts of a job ask for the same
+    return problem_of(cluster, replace(tasks.take(like), name=tasks.name), submit[like], duration[like],
+                      priority=priority[like], group=texts(group), app=texts(app)[like],
+                      most_per_node=np.array(most)[like], walltime_s=None if walltime is None else walltime[like],
+                      job=job if len(np.unique(job)) < count else None)
 
 
 def case(problem: Problem, policy: str, cap_w: float | None = None):
@@ -84,7 +94,7 @@ def assert_equal(one: Schedule, other: Schedule) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(problem=problems(), backfill=st.sampled_from(BACKFILLS))
+@given(problem=problems(), backfill=st.sampled_from(COMPARED))
 @SOME
 def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
     """In 5 x 24 x 8 lists of events; compiled, it does the same (`test_compare`)."""
@@ -94,20 +104,20 @@ def test_the_engine_does_what_brute_force_does(policy, problem, backfill):
 
 def idle_w(problem: Problem) -> float:
     """Return what the nodes draw without tasks."""
-    return float(events.node_milliwatts(case(problem, "fgd").world).sum() / 1000)
+    return float(node_milliwatts(case(problem, "fgd").world).sum() / 1000)
 
 
 CROWDED = [(0, 10, 1), (1, 7, 1), (3, 9, 1), (4, 4, 4), (5, 6, 4), (5, 3, 2), (7, 11, 1)]    # from, for, GPUs
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("backfill", COMPARED)
 def test_what_is_booked_for_later_is_in_the_way_of_what_starts_before(backfill):
     problem = timed([(submit_s, length_s, gpus, 1000) for submit_s, length_s, gpus in CROWDED])
     assert_equal(replay(problem, "fgd", backfill=backfill), replay_plain(case(problem, "fgd"), backfill))
 
 
 @pytest.mark.parametrize("policy", ["pwr-fgd:0.1", "random", "bid"])
-@given(problem=problems(), backfill=st.sampled_from(BACKFILLS[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
+@given(problem=problems(), backfill=st.sampled_from(COMPARED[:2]), spare_w=st.sampled_from([0, 60, 150, 400]))
 @SOME
 def test_under_a_cap_it_does_what_brute_force_does(policy, problem, backfill, spare_w):
     cap_w = idle_w(problem) + spare_w
@@ -164,7 +174,7 @@ def test_first_fit_may_starve_and_conservative_may_not():
     rows = [(0, 10, 1, 1000), (0, 10, 1, 1000), (1, 5, 2, 1000), *((t, 8, 1, 1000) for t in range(3, 60, 3))]
     rows[1] = (0, 13, 1, 1000)
     problem = timed(rows)
-    waits = {backfill: replay(problem, backfill=backfill).start_s[2] - 1 for backfill in BACKFILLS}
+    waits = {backfill: replay(problem, backfill=backfill).start_s[2] - 1 for backfill in COMPARED}
     assert waits["none"] == waits["easy"] == waits["conservative"] < waits["first-fit"]
 
 
@@ -211,7 +221,7 @@ def limited(most, rows, app="x", **more) -> Problem:
     return timed(rows, app=texts([app] * len(rows)), most_per_node=np.array(most), **more)
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("backfill", COMPARED)
 def test_an_application_spreads_over_nodes_and_waits(backfill):
     """One to a node: the third waits for the first to end, and one without a limit does not mind."""
     rows = [(0, 10, 0, 0), (0, 20, 0, 0), (1, 5, 0, 0), (2, 5, 0, 0)]
@@ -221,7 +231,7 @@ def test_an_application_spreads_over_nodes_and_waits(backfill):
     assert schedule.start_s[3] == (10 if backfill == "none" else 2)
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("backfill", COMPARED)
 def test_a_newcomer_keeps_the_limits_of_those_who_are_there(backfill):
     """Two of limit 1 are alone on their nodes; one of limit 3 waits for the first of them, and then shares nothing."""
     problem = limited([1, 1, 3, 3], [(0, 10, 0, 0), (0, 20, 0, 0), (1, 15, 0, 0), (1, 4, 0, 0)])
@@ -246,7 +256,7 @@ def test_a_replay_from_the_middle_counts_those_who_run():
     nan = np.nan
     problem = limited([1, 1, 1], [(0, 10, 0, 0), (0, 20, 0, 0), (1, 5, 0, 0)], node=np.array([1, 0, -1]),
                       start_s=np.array([0, 0, nan]))
-    for backfill in BACKFILLS:
+    for backfill in COMPARED:
         schedule = replay(problem, backfill=backfill, at_s=2)
         assert schedule.start_s[2] == 10 and schedule.node[2] == 1
     with pytest.raises(InputError, match="more tasks of an application run on a node"):
@@ -262,7 +272,7 @@ def test_a_task_waits_for_watts():
     rows = [(0, 10, 1, 1000), (0, 20, 1, 1000), (0, 5, 1, 1000)]
     problem = replace(timed(rows), tasks=replace(timed(rows).tasks, gpu_spec=texts(["T4", "T4", "G2"])))
     for cap_w, starts in ((290, [0, 0, 0]), (289, [0, 0, 10]), (170, [0, 0, 20]), (110, [0, 10, None])):
-        for backfill in BACKFILLS[:2]:
+        for backfill in COMPARED[:2]:
             schedule = replay(problem, backfill=backfill, cap_w=cap_w, power=WATTS)
             assert schedule.start_s.tolist()[:2] == starts[:2]
             assert starts[2] is None and np.isnan(schedule.start_s[2]) or schedule.start_s[2] == starts[2]
@@ -277,7 +287,7 @@ def test_a_cap_has_one_type_whatever_it_is(cap_w):
 def test_who_needs_few_watts_may_go_before_who_needs_many():
     problem = timed([(0, 10, 1, 1000), (1, 5, 1, 1000), (2, 5, 0, 0)])
     problem = replace(problem, tasks=replace(problem.tasks, gpu_spec=texts(["T4", "G2", ""])))
-    starts = [replay(problem, backfill=backfill, cap_w=170, power=WATTS).start_s.tolist() for backfill in BACKFILLS[:2]]
+    starts = [replay(problem, backfill=backfill, cap_w=170, power=WATTS).start_s.tolist() for backfill in COMPARED[:2]]
     assert starts == [[0, 10, 10], [0, 10, 2]]
 
 
@@ -315,7 +325,7 @@ def test_what_cannot_be_asked(options, words):
 
 def test_urgent_tasks_go_first():
     rows = [(0, 10, 2, 1000), (0, 20, 1, 1000), (1, 10, 1, 1000), (2, 10, 2, 1000)]
-    for backfill in BACKFILLS:
+    for backfill in COMPARED:
         assert replay(timed(rows), backfill=backfill).start_s.tolist() == [0, 0, 10, 20]
         urgent = replay(timed(rows, priority=np.array([0, 0, 0, 1])), backfill=backfill)
         assert urgent.start_s.tolist() == [0, 0, 20, 10]
@@ -374,7 +384,7 @@ def test_larger_than_any_node_is_refused_at_once():
     assert np.isnan(schedule.start_s[1])
 
 
-@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("backfill", COMPARED)
 def test_a_replay_from_the_middle(backfill):
     """At 4 s t0 and t1 run where they did by the record, t5 has ended, and t2 has waited since 2 s."""
     rows = [*LINE[:4], (4, 3, 1, 1000), (0, 2, 1, 1000)]
@@ -405,5 +415,41 @@ def test_the_plain_engine_takes_over_where_the_index_has_no_room(monkeypatch):
     rng = np.random.default_rng(1)
     problem = problem_of(cluster, tasks, np.sort(rng.integers(0, 900, 400)), rng.integers(1, 900, 400))
     wide = simulate(case(problem, "pwr-fgd:0.1"), "first-fit")
-    monkeypatch.setattr(events, "MAX_GROUPS", 2)
+    monkeypatch.setattr(desk, "MAX_GROUPS", 2)
     assert_equal(wide, simulate(case(problem, "pwr-fgd:0.1"), "first-fit"))
+
+
+def in_jobs(job, rows, **more) -> Problem:
+    """Tasks that are parts of these jobs."""
+    return timed(rows, job=np.array(job), **more)
+
+
+@pytest.mark.parametrize("backfill", COMPARED)
+def test_the_parts_of_a_job_start_together(backfill):
+    """t1 and t2 want a GPU each, and one is free until t0 ends; t3 is short, and may pass."""
+    problem = in_jobs([0, 1, 1, 2], [(0, 10, 2, 1000), (1, 5, 1, 1000), (1, 8, 1, 1000), (2, 3, 1, 1000)])
+    schedule = replay(problem, backfill=backfill)
+    assert schedule.start_s[[1, 2]].tolist() == [10, 10]
+    assert schedule.start_s[3] == (10 if backfill == "none" else 2)
+
+
+@pytest.mark.parametrize("backfill", COMPARED)
+def test_a_job_that_is_too_large_together_blocks_nobody(backfill):
+    """Four GPUs in parts of one, and there are three."""
+    problem = in_jobs([0, 0, 0, 0, 1], [*[(0, 10, 1, 1000)] * 4, (1, 5, 1, 1000)])
+    schedule = replay(problem, backfill=backfill)
+    assert schedule.node[:4].tolist() == [-1] * 4 and schedule.start_s[4] == 1
+
+
+def test_the_validator_knows_jobs():
+    problem = in_jobs([0, 1, 1, 2], [(0, 10, 2, 1000), (1, 5, 1, 1000), (1, 8, 1, 1000), (2, 3, 1, 1000)])
+    schedule = replay(problem)
+    for rule in COMPARED:
+        with pytest.raises(ValueError, match="job: task t2 does not start with t1, a part of the same job, at 11"):
+            check_schedule(problem, changed(schedule, 2, start_s=11, end_s=19), backfill=rule)
+    late = changed(changed(schedule, 1, start_s=12, end_s=17), 2, start_s=12, end_s=20)
+    late = changed(late, 3, start_s=12, end_s=15)
+    with pytest.raises(ValueError, match="queue: task t1 waits at 10.0 s, and fits on node"):
+        check_schedule(problem, late, backfill="none")
+    with pytest.raises(ValueError, match="queue: task t1 is first, and waits at 10.0 s"):
+        check_schedule(problem, late, backfill="easy")

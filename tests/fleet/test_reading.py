@@ -10,15 +10,15 @@ from sched_lab.fleet.read.tables import ReadOptions, Source
 from sched_lab.lab.frames import InputError, embedded
 from sched_lab.traces import find_data, find_reference
 from tests.fleet.objects import reasons
-from tests.fleet.test_slurm import ACCOUNTS, DUMP
+from tests.fleet.test_slurm import ACCOUNTS, DUMP, SHOWN
 from tests.fleet.test_traces import PHILLY_JSON, SAMPLES
 
 OWN = "name,submit_s,start_s,end_s,num_gpus,gpu_milli\n"
 JOBS = OWN + "a,0,0,3600,2,1000\nb,3600,3600,5400,4,1000\nc,3600,3600,7200,1,1000\n"
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\nn1,A100,8,64000,262144\n"
 KNOWN = {
-    **SAMPLES, "slurm": json.dumps(DUMP), "sacct": ACCOUNTS, "k8s": embedded("fleet/pods.json").read_text(),
-    "philly ": json.dumps(PHILLY_JSON)}
+    **SAMPLES, "slurm": json.dumps(DUMP), "sacct": ACCOUNTS, "scontrol": SHOWN,
+    "k8s": embedded("fleet/pods.json").read_text(), "philly ": json.dumps(PHILLY_JSON)}
 PUBLISHED = {
     "k8s": "kubernetes/pods.json", "slurm": "slurm/24.11/squeue_v0.0.42.json", "helios": "samples/helios.csv",
     "acme": "samples/acme_seren.csv", "philly": "samples/philly_flat.csv", "pai": "samples/pai_v2020_task.csv",
@@ -80,8 +80,6 @@ def test_auto_refuses_what_nobody_knows(write):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("JobId=2 JobName=u0 UserId=root(0)\n", "squeue --json"),
-    ("NodeName=n1 Arch=x86_64\n", "scontrol show nodes --json"),
     ("JobID           JobName  Partition\n------------ ----------\n", "sacct -aP"),
     ("             JOBID PARTITION     NAME     USER ST\n", "squeue --json"),
     ("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n", "sinfo --json"),

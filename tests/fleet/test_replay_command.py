@@ -7,7 +7,7 @@ import pytest
 
 from sched_lab.fleet import command
 from sched_lab.fleet.replay import report
-from sched_lab.fleet.replay.events import BACKFILLS
+from sched_lab.fleet.replay.events import COMPARED
 from sched_lab.lab.frames import embedded, sha256
 from tests.command_line import assert_concluded, assert_refused, call, content
 
@@ -53,15 +53,15 @@ def test_most_tasks_must_have_what_a_replay_needs(capsys):
     assert pd.read_csv("out/summary.csv")["served_tasks"].tolist() == [8]
 
 
-def test_a_job_on_several_nodes_counts_once_and_waits_for_its_last_part(capsys):
-    """The second part of job j waits for the GPUs of the first, until 50 s: so long waits the job, and k not at all."""
+def test_a_job_on_several_nodes_counts_once_and_its_parts_start_together(capsys):
+    """Two GPUs are free beside k, and the two parts of j want two each: j waits until k ends at 100 s, k not at all."""
     Path("jobs.csv").write_text("name,submit_s,start_s,end_s,num_gpus,num_nodes\nk,0,0,100,2,1\nj,0,0,50,4,2\n")
     assert call("read", "csv", "jobs.csv", "own.csv", "--out", "gang") == 0
     capsys.readouterr()
     assert replay("--policies", "fgd", cluster="gang") == 0
     summary = pd.read_csv("out/summary.csv").iloc[0]
-    assert (summary["served_tasks"], summary["refused_tasks"], summary["mean_wait_s"]) == (2, 0, 25)
-    assert pd.read_csv("out/waits.csv").query("value == '4 GPUs'")["mean_wait_s"].tolist() == [50]
+    assert (summary["served_tasks"], summary["refused_tasks"], summary["mean_wait_s"]) == (2, 0, 50)
+    assert pd.read_csv("out/waits.csv").query("value == '4 GPUs'")["mean_wait_s"].tolist() == [100]
     assert call("check", "gang") == 0
     assert "2 tasks are parts of 1 jobs" in capsys.readouterr().out
 
@@ -99,7 +99,7 @@ def test_an_answer_has_all_its_files(capsys):
     assert (curve[["allocated_gpu", "stranded_gpu", "idle_gpu"]].sum(axis=1) - 4).abs().max() < 2e-6
     about = json.loads(there["summary.json"])
     levers = pd.read_csv("out/levers.csv")
-    assert levers["choice"].tolist() == ["fgd", "pwr-fgd:0.1", "joint", *BACKFILLS[1:]]
+    assert levers["choice"].tolist() == ["fgd", "pwr-fgd:0.1", "joint", *COMPARED[1:]]
     assert about["command"] == "replay" and about["from_s"] == 0 and about["until_s"] == 9000
     text = capsys.readouterr()
     assert_concluded(text.out)

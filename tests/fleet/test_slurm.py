@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.fleet.read.check import check_cluster
+from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.slurm import gres_in, hosts_in, is_accounts, is_json_of_slurm, read_slurm
 from sched_lab.fleet.read.tables import Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.fleet.replay.problem import problem_of, recorded
@@ -355,3 +356,36 @@ def test_a_limit_of_time_is_a_walltime(written, seconds):
 def test_a_limit_of_time_in_json(said, seconds):
     tables = read({"nodes": [node()]}, {"jobs": [job(**said)]})
     assert [None if pd.isna(one) else one for one in tables.tasks["walltime_s"]] == [seconds]
+
+
+SHOWN = """JobId=7 JobName=a b UserId=ann(5) Priority=12 Requeue=1 JobState=COMPLETED TimeLimit=00:02:00
+   SubmitTime=2026-01-01T00:00:00 EligibleTime=2026-01-01T00:00:00 StartTime=2026-01-01T00:00:05
+   EndTime=2026-01-01T00:01:05 Partition=gpu NodeList=n[1-2] NumNodes=2 NumCPUs=8 NumTasks=2
+   TRES=cpu=8,mem=4G,node=2 JOB_GRES=gpu:a100:4 Nodes=n[1-2] CPU_IDs=0-3 Mem=2048 GRES=gpu:a100:2(IDX:1-2)
+   TresPerNode=gres:gpu:2
+
+JobId=8 JobName=c UserId=bob(6) Priority=3 JobState=PENDING TimeLimit=UNLIMITED SubmitTime=2026-01-01T00:00:09
+   EligibleTime=2026-01-01T00:00:09 StartTime=Unknown EndTime=Unknown Partition=gpu NodeList= NumNodes=1-1 NumCPUs=2
+   TRES=cpu=2,mem=1G,node=1 TresPerNode=gres:gpu:a100:1
+"""
+CONFIGURED = """ClusterName=x
+NodeName=DEFAULT Gres=gpu:a100:4 # all alike
+NodeName=n[1-2],m CPUs=16 \\
+  RealMemory=8000
+NodeName=k Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=8000 Gres= State=DOWN
+PartitionName=gpu Nodes=n[1-2]
+"""
+
+
+def test_the_text_of_scontrol_and_the_nodes_of_a_configuration(tmp_path):
+    (tmp_path / "jobs.txt").write_text(SHOWN)
+    (tmp_path / "slurm.conf").write_text(CONFIGURED)
+    tables = read_files("auto", [tmp_path / "jobs.txt", tmp_path / "slurm.conf"])
+    tasks = tables.tasks[["name", "start_s", "end_s", "num_gpus", "cpu_milli", "memory_mib", "node", "gpu_list", "user",
+                          "walltime_s"]]
+    assert tasks.iloc[:2].values.tolist() == [
+        ["7/0", 5, 65, 2, 4000, 2048, "n1", "1-2", "ann", 120], ["7/1", 5, 65, 2, 4000, 2048, "n2", "1-2", "ann", 120]]
+    assert tasks.iloc[2].isna().tolist()[1:3] == [True, True] and tables.tasks["state"].tolist()[2] == "waiting"
+    assert tables.nodes["name"].tolist() == ["n1", "n2", "m", "k"] and tables.nodes["num_gpus"].tolist() == [4, 4, 4, 0]
+    assert tables.nodes["cpu_milli"].tolist() == [16000] * 4 and "slurm/state" in tables.nodes["taints"].tolist()[3]
+    assert ["partition/gpu" in text for text in tables.nodes["labels"]] == [True, True, False, False]

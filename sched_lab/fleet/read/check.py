@@ -539,9 +539,9 @@ def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[F
         count = np.bincount(problem.job)
         yield about_table(
             "note", "jobs on several nodes", "tasks.csv", f"{count[count > 1].sum():,} tasks "
-            f"are parts of {(count > 1).sum():,} jobs; a replay places them one by one, so "
-            "the parts of a job may start apart; it counts as one, and waits for its last",
-            "read waits of such jobs as bounds from neither side")
+            f"are parts of {(count > 1).sum():,} jobs; in a replay those of a job start together, "
+            "on one node or several as the policy likes; it counts as one task",
+            "nothing to mend; give each part a constraint if it needs a node of its own")
     try:
         replayable(problem)
     except InputError as error:

@@ -604,6 +604,110 @@ def record_table(file: str, document: Any, dump: Records) -> pd.DataFrame:
     return spread(pd.DataFrame(jobs, times.index, dtype="object").join(times), file, dump)
 
 
+PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:.-]*)=(\S*)")
+
+
+def settings_in(text: str) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Settings of a `slurm.conf` or of `scontrol show config`, and lines of nodes and partitions.
+
+    Names are in small letters. A line `NodeName=DEFAULT` is the default of those that follow.
+    """
+    settings: dict[str, str] = {}
+    lines: list[dict[str, str]] = []
+    usual: dict[str, dict[str, str]] = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        line = line.split("#")[0].strip()
+        pairs = {name.lower(): value for name, value in PAIR.findall(line)}
+        kind = next(iter(pairs), "")
+        if kind in ("nodename", "partitionname"):
+            pairs = usual.get(kind, {}) | pairs
+            if pairs[kind].upper() == "DEFAULT":
+                usual[kind] = pairs
+            else:
+                lines.append(pairs)
+        elif found := re.fullmatch(r"(\w+)\s*=\s*(.*)", line):
+            settings.setdefault(found[1].lower(), found[2].strip())
+    return settings, lines
+
+
+def nodes_of_lines(lines: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Nodes of a `slurm.conf` as records of `scontrol show nodes --json`."""
+    names = [(line, host) for line in lines if "nodename" in line for host in hosts_in(line["nodename"])]
+    parts = [(line["partitionname"], {*hosts_in(line.get("nodes", ""))}, line.get("nodes", "").upper())
+             for line in lines if "partitionname" in line]
+    return [{
+        "name": host, "gres": line.get("gres", ""), "cpus": line.get("cputot") or cpus_of(line),
+        "real_memory": line.get("realmemory", "1"), "specialized_memory": line.get("memspeclimit", ""),
+        "features": line.get("features") or line.get("feature") or line.get("availablefeatures") or "",
+        "state": re.split(r"[+]", line.get("state", "").upper().replace("UNKNOWN", "")),
+        "partitions": [name for name, hosts, all_of in parts if all_of == "ALL" or host in hosts]
+        or [part for part in line.get("partitions", "").split(",") if part]}
+        for line, host in names]
+
+
+def cpus_of(line: Mapping[str, str]) -> int:
+    """CPUs of a node of a `slurm.conf`: CPUs, or sockets times cores times threads."""
+    if "cpus" in line or "procs" in line:
+        return int(number_at(line, "cpus") or number_at(line, "procs") or 1)
+    sockets = number_at(line, "sockets") or number_at(line, "boards") or 1
+    return int(sockets * (number_at(line, "corespersocket") or 1) * (number_at(line, "threadspercore") or 1))
+
+
+TEXT_FIELDS = {
+    "JobState": "job_state", "Partition": "partition", "NodeList": "nodes", "TRES": "tres_alloc_str",
+    "ReqTRES": "tres_req_str", "AllocTRES": "tres_alloc_str", "TresPerNode": "tres_per_node",
+    "TresPerJob": "tres_per_job", "TresPerTask": "tres_per_task", "TresPerSocket": "tres_per_socket",
+    "Features": "features", "ReqNodeList": "required_nodes", "ExcNodeList": "excluded_nodes",
+    "ArrayTaskId": "array_task_id", "JobId": "job_id", "ArrayJobId": "array_job_id",
+    "HetJobId": "het_job_id", "HetJobOffset": "het_job_offset", "Priority": "priority",
+    "NumCPUs": "cpus", "NumTasks": "tasks", "NumNodes": "node_count"}
+TEXT_TIMES = {"SubmitTime": "submit_time", "EligibleTime": "eligible_time", "StartTime": "start_time",
+              "EndTime": "end_time"}
+
+
+def jobs_of_text(source: Source, ledger: Ledger, options: ReadOptions) -> list[dict[str, Any]]:
+    """Jobs of the text of `scontrol show job`, as records of its JSON."""
+    found = [part for part in re.split(r"(?m)^\s*(?=JobId=)", source.text()) if part.startswith("JobId=")]
+    cells = pd.DataFrame([dict(PAIR.findall(part)[::-1]) for part in found],
+                         range(1, len(found) + 1), dtype="object").fillna("")
+    times = {}
+    for name, field in TEXT_TIMES.items():
+        written = cells.get(name, pd.Series("", cells.index))
+        times[field] = seconds_in(written.where(~written.isin(["Unknown", "N/A", "None"]), ""),
+                                  source=source, ledger=ledger, options=options)
+    records = []
+    for number, cell in enumerate(cells.to_dict("records")):
+        record = {TEXT_FIELDS[name]: "" if value in ("(null)", "N/A") else value
+                  for name, value in cell.items() if name in TEXT_FIELDS and value}
+        array = record.get("array_task_id", "")
+        if array and not array.isdigit():
+            record["array_task_string"] = record.pop("array_task_id")
+        record["node_count"] = record.get("node_count", "").partition("-")[0]
+        limit = seconds_of_limit(str(cell.get("TimeLimit", "")))
+        detail = [gres for nodes, gres in re.findall(r"\sNodes=(\S+) .*? GRES=(\S*)", found[number])
+                  for _ in hosts_in(nodes)]
+        records.append(record | {
+            "user_name": str(cell.get("UserId", "")).partition("(")[0], "gres_detail": detail,
+            "requeue": str(cell.get("Requeue", "")) != "0",
+            "time_limit": None if limit is None else limit / 60,
+            **{field: None if pd.isna(column.iloc[number]) else float(column.iloc[number])
+               for field, column in times.items()}})
+    return records
+
+
+def text_document(source: Source, ledger: Ledger, options: ReadOptions) -> dict[str, Any]:
+    """Nodes and jobs of a text of `scontrol`, or nodes of a `slurm.conf`, as its JSON has them."""
+    joined = re.sub(r"\n(?!\s*(?:NodeName|PartitionName)=)[ \t]+", " ", source.text())
+    return {"nodes": nodes_of_lines(settings_in(joined)[1]),
+            "jobs": jobs_of_text(source, ledger, options) if "JobId=" in source.text() else []}
+
+
+def is_text_of_slurm(source: Source) -> bool:
+    """Whether a file is a text of `scontrol show`, or a `slurm.conf`."""
+    text = source.data[:65536].decode(encoding_of(source.data), errors="replace").lstrip("\ufeff")
+    return bool(re.search(r"(?mi)^\s*(?:JobId|NodeName)=\S+\s", text))
+
+
 def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
     """Cells of `sacct -P`, indexed by line."""
     lines = source.text().splitlines()
@@ -915,7 +1019,8 @@ def read_slurm(sources: Sequence[Source], ledger: Ledger,
     """
     dump = Records(ledger)
     accounts = [source for source in sources if is_accounts(source)]
-    documents = [(source.name, source.json()) for source in sources if source not in accounts]
+    documents = [(source.name, text_document(source, ledger, options) if is_text_of_slurm(source)
+                  else source.json()) for source in sources if source not in accounts]
     nodes = node_table(documents, dump)
     tasks = with_attempts(pd.concat([
         *(record_table(file, document, dump) for file, document in documents),
@@ -933,4 +1038,6 @@ FORMATS = (
     Format("slurm", "JSON of Slurm: scontrol show nodes, sinfo, squeue, sacct (22.05 to 25)",
            is_json_of_slurm, read_slurm),
     Format("sacct", "accounts of Slurm in text: sacct -P with JobID, Submit, Start, End, State, "
-           "NNodes, NodeList, AllocTRES", is_accounts, read_slurm))
+           "NNodes, NodeList, AllocTRES", is_accounts, read_slurm),
+    Format("scontrol", "text of Slurm: scontrol show job -d, scontrol show node, the nodes of a "
+           "slurm.conf", is_text_of_slurm, read_slurm))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from ...online.model import (
     PowerSettings,
     World,
     count_limit,
+    is_feasible,
+    open_nodes,
     slots_left,
     with_memory,
 )
@@ -46,12 +49,14 @@ class TimedTasks(NamedTuple):
     asks : class, memory and die of each task
     submit_s, duration_s, walltime_s : (tasks,) when it comes, how long it runs, and for how long
         it asked, which is at least as long
-    arrival : (coming,) tasks by submission
-    place : (tasks,) place in one queue of all that come, -1 for the others
-    task_at : (coming,) task at each place
-    request : (tasks,) number of the request; of one request are tasks that ask for the same with
-        the same priority
-    member : (coming,) tasks by request, each in the order of the queue
+    next_part : (tasks,) the next part of the same job, -1 behind the last; a job goes by its first
+        part, and the queue knows no other
+    arrival : (coming,) jobs by submission
+    place : (tasks,) place in one queue of all jobs that come, -1 for all other tasks
+    task_at : (coming,) job at each place
+    request : (tasks,) number of the request; of one request are jobs of one part that ask for the
+        same with the same priority; a job of several parts is a request of its own
+    member : (coming,) jobs by request, each in the order of the queue
     cap_mw : most that the nodes may draw together, all awake, milliwatts; inf for no cap
     """
 
@@ -59,6 +64,7 @@ class TimedTasks(NamedTuple):
     submit_s: Floats
     duration_s: Floats
     walltime_s: Floats
+    next_part: Integers
     arrival: Integers
     place: Integers
     task_at: Integers
@@ -93,21 +99,25 @@ class Case:
 
 
 @njit(cache=True)
-def hold(world: World, timed: TimedTasks, task: int, schedule: Schedule, sign: int) -> None:
-    """Take what a task asks for from the node it is on (sign 1), or give it back (-1)."""
+def take(world: World, asks: ArrivingTasks, task: int, node: int, gpu_mask: int, sign: int) -> None:
+    """Take what a task asks for from a node and its GPUs (sign 1), or give it back (-1)."""
     state = world.state
     demand = world.demand
-    kind = timed.asks.task[task]
-    node = schedule.node[task]
+    kind = asks.task[task]
     for gpu in range(state.gpu_left_milli.shape[1]):
-        is_held = schedule.gpu_mask[task] >> gpu & 1
-        state.gpu_left_milli[node, gpu] -= sign * is_held * demand.gpu_milli[kind]
+        state.gpu_left_milli[node, gpu] -= sign * (gpu_mask >> gpu & 1) * demand.gpu_milli[kind]
     state.cpu_left_milli[node] -= sign * demand.cpu_milli[kind]
-    state.memory_left_mib[node] -= sign * timed.asks.memory_mib[task]
+    state.memory_left_mib[node] -= sign * asks.memory_mib[task]
     if demand.kind[kind] >= 0:
         world.residents[node, demand.kind[kind]] += sign
     if demand.limit[kind] >= 0:
         count_limit(world.limits, demand.limit[kind], node, sign)
+
+
+@njit(cache=True)
+def hold(world: World, timed: TimedTasks, task: int, schedule: Schedule, sign: int) -> None:
+    """Take what a task asks for from the node it is on (sign 1), or give it back (-1)."""
+    take(world, timed.asks, task, schedule.node[task], schedule.gpu_mask[task], sign)
 
 
 @njit(cache=True)
@@ -138,6 +148,76 @@ def check_limits(limits: Limits) -> None:
                              mend="correct most_per_node, or the places of these tasks")
 
 
+def parts_of_jobs(job: Integers | None, size: int) -> tuple[Integers, Integers]:
+    """First part of the job of each task, and the next part of the same job, -1 behind the last."""
+    every = np.arange(size)
+    if job is None:
+        return every, np.full(size, -1)
+    order = np.argsort(job, kind="stable")
+    is_first = np.diff(job[order], prepend=-1) != 0
+    first, next_part = np.zeros(size, np.int64), np.full(size, -1)
+    first[order] = order[np.flatnonzero(is_first)][np.cumsum(is_first) - 1]
+    next_part[order[:-1]] = np.where(is_first[1:], -1, order[1:])
+    return first, next_part
+
+
+@njit(cache=True)
+def node_among(world: World, asks: ArrivingTasks, task: int,
+               nodes: Sequence[int] | Integers) -> int:
+    """First of the given nodes on which a task fits as they stand (Cond. 1-8), or -1."""
+    for node in nodes:
+        if (is_feasible(world, asks.task[task], node)
+                and world.state.memory_left_mib[node] >= asks.memory_mib[task]):
+            return int(node)
+    return -1
+
+
+@njit(cache=True)
+def first_place(world: World, asks: ArrivingTasks, task: int) -> tuple[int, int]:
+    """First node that has room for a task as it stands, -1 if none has, and its first GPUs."""
+    node = node_among(world, asks, task, np.arange(len(world.gpu_model)))
+    kind = asks.task[task]
+    gpu_mask = 0
+    num = 0
+    for gpu in range(world.power.num_gpus[node] if node >= 0 else 0):
+        has_room = world.state.gpu_left_milli[node, gpu] >= world.demand.gpu_milli[kind]
+        if num < world.demand.num_gpus[kind] and has_room:
+            gpu_mask |= 1 << gpu
+            num += 1
+    return node, gpu_mask
+
+
+@njit(cache=True)
+def fits_together(world: World, asks: ArrivingTasks, next_part: Integers, job: int) -> bool:
+    """Whether all parts of a job fit as the nodes stand, each on the first with room."""
+    held = [(0, 0, 0)]
+    held.clear()
+    part = job
+    while part >= 0:
+        node, gpu_mask = first_place(world, asks, part)
+        if node < 0:
+            break
+        take(world, asks, part, node, gpu_mask, 1)
+        held.append((part, node, gpu_mask))
+        part = next_part[part]
+    for other, node, gpu_mask in held:
+        take(world, asks, other, node, gpu_mask, -1)
+    return part < 0
+
+
+def together_nowhere(world: World, empty: State, asks: ArrivingTasks, first: Integers,
+                     next_part: Integers, comes: Truths) -> Integers:
+    """Tasks of jobs of several parts that do not fit the empty cluster together."""
+    jobs = np.flatnonzero(comes & (first == np.arange(len(first))) & (next_part >= 0))
+    bare = world._replace(state=State(*(left.copy() for left in empty)),
+                          residents=np.zeros_like(world.residents),
+                          limits=world.limits._replace(num=np.zeros_like(world.limits.num),
+                                                       is_open=world.limits.is_open.copy()))
+    open_nodes(bare.limits)
+    never = [job for job in jobs.tolist() if not fits_together(bare, asks, next_part, job)]
+    return np.flatnonzero(np.isin(first, never))
+
+
 def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | None,
             power: PowerSettings, cap_w: float | None = None) -> Case:
     """Prepare a replay; parameters as `replay`."""
@@ -166,16 +246,20 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
             column[runs] = known[runs]
         place_running(world, problem, class_of, before, runs)
         check_limits(world.limits)
-    coming = np.flatnonzero(comes)
+    first, next_part = parts_of_jobs(problem.job, size)
+    comes &= np.bincount(first, ~comes, size)[first] == 0  # a part that is there already, or never
+    comes[together_nowhere(world, empty, asks, first, next_part, comes)] = False
+    coming = np.flatnonzero(comes & (first == np.arange(size)))
     order = coming[np.lexsort((coming, submit_s[coming], -problem.priority[coming]))]
     place = np.full(size, -1)
     place[order] = np.arange(len(order))
-    kinds = np.column_stack([class_of, memory_mib, problem.priority])
+    number = np.where(next_part < 0, 0, 1 + np.arange(size))
+    kinds = np.column_stack([class_of, memory_mib, problem.priority, number])
     request = np.zeros(size, np.int64)
     request[order] = np.unique(kinds[order], axis=0, return_inverse=True)[1].ravel()
     duration_s = np.array(problem.duration_s)
     walltime_s = duration_s if problem.walltime_s is None else np.array(problem.walltime_s)
-    timed = TimedTasks(asks, submit_s, duration_s, walltime_s,
+    timed = TimedTasks(asks, submit_s, duration_s, walltime_s, next_part,
                        coming[np.argsort(submit_s[coming], kind="stable")], place, order, request,
                        order[np.argsort(request[order], kind="stable")],
                        np.inf if cap_w is None else 1000.0 * cap_w)

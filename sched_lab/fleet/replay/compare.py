@@ -25,7 +25,7 @@ from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
 from .bounds import Floors, energy_bounds, floors_of, wait_bound
-from .events import BACKFILLS, BOOKED, replay
+from .events import BOOKED, COMPARED, replay
 from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
 from .meter import measure, refused_tasks
 from .problem import (
@@ -40,6 +40,7 @@ from .problem import (
     world_of_problem,
 )
 from .rules import violations
+from .slurm import SlurmQueue
 from .waits import Waits, groups_of_tasks, of_jobs, waits_of, waits_table
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
@@ -52,7 +53,7 @@ class Question:
     Parameters
     ----------
     policies : names; "recorded" is what really ran. Empty: a choice that suits the problem
-    backfill : none, first-fit, easy or conservative
+    backfill : a rule of the queue, one of `BACKFILLS`
     at_s : moment from which policies decide, seconds; None: from the beginning, on an empty cluster
     seed : of policies that draw lots
     power : how nodes draw power
@@ -61,6 +62,7 @@ class Question:
         the default
     against : policy that the others are compared with; empty: the first
     cap_w : most that the nodes may draw together, all awake; None for no cap
+    slurm : how Slurm orders and plans its queue, for the rule slurm
     """
 
     policies: tuple[str, ...] = ()
@@ -74,6 +76,7 @@ class Question:
     carbon: str = ""
     against: str = ""
     cap_w: float | None = None
+    slurm: SlurmQueue = SlurmQueue()
 
 
 WITHOUT_WATTS = tuple(name for name, record in POLICIES.items() if not record.needs_watts)
@@ -129,17 +132,18 @@ MOST_INTERPRETED = 1_000_000  # times that a task looks at one that waits, or a 
 MOST_BOOKING = 20_000  # tasks; above, rules that book ahead take longer than all the rest
 
 
-def is_small(problem: Problem) -> bool:
+def is_small(problem: Problem, backfill: str = "none") -> bool:
     """Whether Python itself has replayed the tasks before the code for it would be compiled."""
     count = len(problem.tasks)
-    return count * (count + 4 * len(problem.cluster)) <= MOST_INTERPRETED
+    work = count * (count + 4 * len(problem.cluster)) * (20 if backfill == "slurm" else 1)
+    return work <= MOST_INTERPRETED
 
 
 def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -> pd.DataFrame:
     """Schedule of a policy under a rule of the queue as a frame, checked."""
-    with interpreted(is_small(problem)):
+    with interpreted(is_small(problem, backfill)):
         schedule = replay(problem, policy, seed=asked.seed, backfill=backfill, at_s=asked.at_s,
-                          power=asked.power, cap_w=asked.cap_w)
+                          power=asked.power, cap_w=asked.cap_w, slurm=asked.slurm)
     return pd.DataFrame(schedule._asdict())
 
 
@@ -160,7 +164,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     cells = [{"policy": name, "backfill": asked.backfill} for name in others]
     if not asked.policies and asked.at_s is None:
         may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
-        cells += [{"policy": others[0], "backfill": rule} for rule in BACKFILLS
+        cells += [{"policy": others[0], "backfill": rule} for rule in COMPARED
                   if rule != asked.backfill and (may_book or rule not in BOOKED)]
     run = partial(replay_cell, problem, asked)
     if folder is None or not cells:
@@ -427,7 +431,8 @@ def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
 def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float],
              lacking: Sequence[str], tariff: Tariff) -> dict[str, Any]:
     """What a comparison says of itself, and what its numbers rest on."""
-    said = [f"tasks wait in the order of their submission, with backfill {asked.backfill}",
+    said = ["tasks wait in the order of their submission, with backfill " + asked.backfill
+            if asked.backfill != "slurm" else asked.slurm.words,
             "a task runs for as long as it did, wherever it runs",
             "the cluster is empty at the beginning" if asked.at_s is None else
             f"what ran at {asked.at_s:g} s by the record stays where it is"]
@@ -510,7 +515,7 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
     asked = blind_to(asked, lacking)
-    with interpreted(is_small(problem)):
+    with interpreted(is_small(problem, asked.backfill)):
         schedules = schedules_of(problem, asked, names, folder, workers, depends_on)
         return compared(problem, asked, names, lacking, schedules)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -13,29 +14,46 @@ from ...cluster import State
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError, check_one_of
 from ...lab.jit import njit, quiet
-from ...online.bid import count_placed, is_due
-from ...online.inflation import (
-    MAX_GROUPS,
-    ArrivingTasks,
-    Memory,
-    StagedWeights,
-    decide,
-    decide_by_index,
-    empty_memory,
-    kernels_for,
-    stage_now,
-)
-from ...online.model import LASTING, Policy, PowerSettings, World, lacking_of, slots_left
-from ...online.score_index import Best, Groups, Index, empty_index, note_change
-from ...power import cpu_power_milliwatt, gpu_power_milliwatt
-from .case import Case, TimedTasks, case_of, hold, node_milliwatt, node_milliwatts
+from ...online.inflation import kernels_for
+from ...online.model import LASTING, Policy, PowerSettings, lacking_of, slots_left
+from ...online.score_index import note_change
+from .case import Case, TimedTasks, case_of, first_place, node_among, node_milliwatts
+from .desk import Desk, begin, change, decide_now, decide_within, desk_of, price_anew
 from .problem import Problem, Schedule
-from .rules import check_promises, check_schedule, node_among
+from .rules import check_promises, check_schedule
+from .slurm import SlurmQueue, order_of, planner_of, replay_slurm
 
 __all__ = ['replay']
 
-BACKFILLS = ("none", "first-fit", "easy", "conservative")
-BOOKED = BACKFILLS[2:]  # rules that promise a start
+
+class Rule(NamedTuple):
+    """A rule of the queue.
+
+    Parameters
+    ----------
+    name : as `--backfill` takes it
+    sentence : which jobs may start before an earlier one that has to wait
+    source : where it comes from
+    books : whether it sets room aside for later, so that neither a cap nor prices go with it
+    """
+
+    name: str
+    sentence: str
+    source: str
+    books: bool
+
+
+RULES = (
+    Rule("none", "nobody may start before an earlier one", "first come, first served", False),
+    Rule("first-fit", "who fits may start", "greedy, without a plan", False),
+    Rule("easy", "who fits may, unless it would delay the first in the queue", "Lifka 1995", True),
+    Rule("conservative", "who fits may, unless it would delay one before it",
+         "Mu'alem and Feitelson 2001", True),
+    Rule("slurm", "as slurmctld plans: anew at each pass, by priority then, on whole nodes kept free",
+         "SchedMD/slurm, sched/backfill and priority/multifactor", True))
+BACKFILLS = tuple(rule.name for rule in RULES)
+BOOKED = tuple(rule.name for rule in RULES if rule.books)
+COMPARED = BACKFILLS[:4]  # what a replay compares by itself: rules that need no configuration
 
 
 class Queue(NamedTuple):
@@ -53,160 +71,62 @@ class Queue(NamedTuple):
     num_active: Integers
 
 
-class Desk(NamedTuple):
-    """What decides, and what it knows.
-
-    Parameters
-    ----------
-    weighing, world : weights of the scores, the cluster
-    by_score : index of nodes, the rows of one stage after those of another
-    memory, stage : of the plain engine, and (1,) the stage that it knows
-    is_plain : (classes,) whether the index has no room for the class
-    in_use : (`RESOURCES`,) milli-GPU, milli-vCPU and MiB that tasks hold
-    drawn_mw : (nodes,) milliwatts of each node, if there is a cap
-    """
-
-    weighing: StagedWeights
-    world: World
-    by_score: Index
-    memory: Memory
-    stage: Integers
-    is_plain: Truths
-    in_use: Integers
-    drawn_mw: Integers
-
-
 @njit(cache=True)
-def in_use(empty: State, state: State) -> Integers:
-    """Milli-GPU, milli-vCPU and MiB that tasks hold."""
-    return np.array([empty.gpu_left_milli.sum() - state.gpu_left_milli.sum(),
-                     empty.cpu_left_milli.sum() - state.cpu_left_milli.sum(),
-                     empty.memory_left_mib.sum() - state.memory_left_mib.sum()])
-
-
-def desk_of(case: Case) -> Desk:
-    """Everything that a policy needs to decide, nothing known yet."""
-    world = case.world
-    num_classes, num_nodes, num_scores = (len(world.demand.cpu_milli), len(world.gpu_model),
-                                          len(case.policy.scores))
-    several = (case.weighing.weights > 0).sum(axis=1).max() > 1
-    index = empty_index(num_classes * len(case.weighing.starts), num_nodes, num_scores,
-                        MAX_GROUPS if several else 1)
-    is_capped = case.timed.cap_mw < np.inf
-    return Desk(case.weighing, world, index, empty_memory(num_classes, num_nodes, num_scores),
-                np.full(1, -1), np.zeros(num_classes, np.bool_), in_use(case.empty, world.state),
-                node_milliwatts(world) if is_capped else np.zeros(num_nodes, np.int64))
-
-
-@njit(cache=True)
-def price_anew(kernels: Any, desk: Desk) -> None:
-    """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
-    index = desk.by_score
-    if desk.world.bids.served_w[0] > 0:
-        kernels[-1](desk.world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
-        index.owner[:] = -1
-        desk.memory.owner[:] = -1
-
-
-@njit(cache=True)
-def index_of_stage(index: Index, stage: int, num_stages: int) -> Index:
-    """Rows of an index that belong to a stage."""
-    if num_stages == 1:
-        return index
-    size = len(index.owner) // num_stages
-    start = stage * size
-    end = start + size
-    best = index.best
-    some = index.groups
-    return Index(index.owner[start:end], index.seen[start:end], index.value[start:end],
-                 index.num_changes, index.changes, index.last_change, index.stale, index.score,
-                 index.gpu_mask,
-                 Best(best.score[start:end], best.asked_mib[start:end],
-                      best.score_then[start:end]),
-                 Groups(some.num[start:end], some.slot[start:end], some.score[start:end],
-                        some.room_mib[start:end], some.most_mib[start:end]))
-
-
-@njit(cache=True)
-def decide_now(kernels: Any, desk: Desk, asks: ArrivingTasks, task: int) -> tuple[int, int]:
-    """Node of a task, -1 if none has room now, and its GPUs there."""
-    weighing = desk.weighing
-    stage = stage_now(weighing, 0, desk.in_use)
-    kind = asks.task[task]
-    if not desk.is_plain[kind]:
-        index = index_of_stage(desk.by_score, stage, len(weighing.starts))
-        node, gpu_mask = decide_by_index(kernels, weighing, stage, desk.world, index, asks, task)
-        if gpu_mask >= 0:
-            return node, gpu_mask
-        desk.is_plain[kind] = True
-    if stage != desk.stage[0]:
-        desk.stage[0] = stage
-        desk.memory.owner[:] = -1
-    return decide(kernels, weighing, stage, desk.world, desk.memory, asks, task)
-
-
-@njit(cache=True)
-def change(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int) -> None:
-    """Let a task take its place on a node (sign 1) or leave it (-1), and note what that changes."""
-    hold(desk.world, timed, task, schedule, sign)
-    demand = desk.world.demand
-    kind = timed.asks.task[task]
-    node = schedule.node[task]
-    desk.in_use[0] += sign * demand.gpu_milli[kind] * demand.num_gpus[kind]
-    desk.in_use[1] += sign * demand.cpu_milli[kind]
-    desk.in_use[2] += sign * timed.asks.memory_mib[task]
-    note_change(desk.by_score, node)
-    desk.memory.version[node] += 1
-    if timed.cap_mw < np.inf:
-        desk.drawn_mw[node] = node_milliwatt(desk.world, node)
-
-
-@njit(cache=True)
-def rise_milliwatt(world: World, task: int, node: int, gpu_mask: int) -> int:
-    """Watts that a task of a class adds on these GPUs of a node, in thousandths."""
-    demand = world.demand
-    gpu_left_milli = world.state.gpu_left_milli[node].copy()
-    for gpu in range(len(gpu_left_milli)):
-        gpu_left_milli[gpu] -= demand.gpu_milli[task] * (gpu_mask >> gpu & 1)
-    cpu_left_milli = world.state.cpu_left_milli[node] - demand.cpu_milli[task]
-    return int(cpu_power_milliwatt(world.power, node, cpu_left_milli)
-               + gpu_power_milliwatt(world.power, node, gpu_left_milli)
-               - node_milliwatt(world, node))
-
-
-@njit(cache=True)
-def decide_within(kernels: Any, desk: Desk, timed: TimedTasks, task: int) -> tuple[int, int]:
-    """As `decide_now`; -1 also if the watts under the cap would not do."""
-    node, gpu_mask = decide_now(kernels, desk, timed.asks, task)
-    if timed.cap_mw < np.inf and node >= 0:
-        rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
-        if desk.drawn_mw.sum() + rise_mw > timed.cap_mw:
-            return -1, 0
-    return node, gpu_mask
-
-
-@njit(cache=True)
-def begin(kernels: Any, desk: Desk, timed: TimedTasks, task: int, place: tuple[int, int],
-          now_s: float, ends: list[tuple[float, int]], schedule: Schedule) -> None:
-    """Start a task on a node and its GPUs; one that ends at once holds nothing.
+def places_together(kernels: Any, desk: Desk, timed: TimedTasks, job: int, by_policy: bool,
+                    schedule: Schedule) -> bool:
+    """Find places for all parts of a job as the nodes stand, one after another, or for none.
 
     Parameters
     ----------
     kernels, desk, timed, schedule : as `replay_events`
-    task, place, now_s : who starts, node and GPUs, and when
-    ends : heap of (end, task) of those that run
+    job : its first part
+    by_policy : whether the policy chooses; else each part gets the first node with room
     """
-    end_s = now_s + timed.duration_s[task]
-    schedule.node[task], schedule.gpu_mask[task] = place
-    schedule.start_s[task] = now_s
-    schedule.end_s[task] = end_s
-    if end_s > now_s:
-        change(desk, timed, task, schedule, 1)
-        count_placed(desk.world, timed.asks.task[task])
-        if end_s < np.inf:
-            heappush(ends, (end_s, task))
-    if is_due(desk.world):
-        price_anew(kernels, desk)
+    part = job
+    while part >= 0:
+        if by_policy:
+            place = decide_within(kernels, desk, timed, part)
+        else:
+            place = first_place(desk.world, timed.asks, part)
+        if place[0] < 0:
+            break
+        schedule.node[part], schedule.gpu_mask[part] = place
+        if timed.duration_s[part] > 0:
+            change(desk, timed, part, schedule, 1)
+        part = timed.next_part[part]
+    other = job
+    while other != part:
+        if timed.duration_s[other] > 0:
+            change(desk, timed, other, schedule, -1)
+        if part >= 0:
+            schedule.node[other] = -1
+            schedule.gpu_mask[other] = 0
+        other = timed.next_part[other]
+    return part < 0
+
+
+@njit(cache=True)
+def begin_job(kernels: Any, desk: Desk, timed: TimedTasks, job: int, now_s: float,
+              ends: list[tuple[float, int]], schedule: Schedule) -> bool:
+    """Start all parts of a job, or none if they have no room together; parameters as `begin`.
+
+    The policy places part after part. If it leaves no room for the last ones, the first nodes with
+    room are tried, unless a cap decides.
+    """
+    if timed.next_part[job] < 0:
+        place = decide_within(kernels, desk, timed, job)
+        if place[0] >= 0:
+            begin(kernels, desk, timed, job, place, now_s, ends, schedule)
+        return place[0] >= 0
+    has_room = places_together(kernels, desk, timed, job, True, schedule)
+    if not has_room and timed.cap_mw == np.inf:
+        has_room = places_together(kernels, desk, timed, job, False, schedule)
+    part = job if has_room else -1
+    while part >= 0:
+        place = (schedule.node[part], schedule.gpu_mask[part])
+        begin(kernels, desk, timed, part, place, now_s, ends, schedule)
+        part = timed.next_part[part]
+    return has_room
 
 
 @njit(cache=True)
@@ -221,12 +141,10 @@ def serve_in_order(kernels: Any, desk: Desk, timed: TimedTasks, waiting: list[in
     now_s, ends : as `begin`
     """
     while len(waiting) > 0:
-        task = timed.task_at[waiting[0]]
-        place = decide_within(kernels, desk, timed, task)
-        if place[0] < 0:
+        job = timed.task_at[waiting[0]]
+        if not begin_job(kernels, desk, timed, job, now_s, ends, schedule):
             return True
         heappop(waiting)
-        begin(kernels, desk, timed, task, place, now_s, ends, schedule)
     return False
 
 
@@ -255,9 +173,12 @@ def heads_to_try(desk: Desk, timed: TimedTasks, queue: Queue, nodes: list[int],
     heads.clear()
     for n in range(num_old if len(nodes) == 0 else 0, queue.num_active[0]):
         request = queue.active[n]
-        task = timed.member[queue.head[request]]
-        if n >= num_old or node_among(desk.world, timed.asks, task, nodes) >= 0:
-            heappush(heads, (timed.place[task], request))
+        job = timed.member[queue.head[request]]
+        part = job
+        while n < num_old and part >= 0 and node_among(desk.world, timed.asks, part, nodes) < 0:
+            part = timed.next_part[part]
+        if part >= 0:
+            heappush(heads, (timed.place[job], request))
     return heads
 
 
@@ -276,10 +197,8 @@ def serve_first_fit(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, n
     heads = heads_to_try(desk, timed, queue, nodes, num_old)
     while len(heads) > 0:
         _, request = heappop(heads)
-        task = timed.member[queue.head[request]]
-        place = decide_within(kernels, desk, timed, task)
-        if place[0] >= 0:
-            begin(kernels, desk, timed, task, place, now_s, ends, schedule)
+        job = timed.member[queue.head[request]]
+        if begin_job(kernels, desk, timed, job, now_s, ends, schedule):
             queue.head[request] += 1
             if queue.head[request] < queue.tail[request]:
                 heappush(heads, (timed.place[timed.member[queue.head[request]]], request))
@@ -683,8 +602,25 @@ def give_back(plan: Plan, task: int, now_s: float) -> None:
 
 
 @njit(cache=True)
-def enter(plan: Plan, task: int, place: tuple[int, int], start_s: float, now_s: float,
-          moments: list[tuple[float, int]]) -> None:
+def first_then(plan: Plan, task: int, start_s: float) -> tuple[int, int]:
+    """First node that has room for a task from a moment on, and its first GPUs; it has one."""
+    node = 0
+    while earliest_on(plan, task, node, start_s, np.inf) > start_s:
+        node += 1
+    least_left(plan, node, start_s, start_s + plan.timed.walltime_s[task])
+    demand = plan.desk.world.demand
+    kind = plan.timed.asks.task[task]
+    gpu_mask = 0
+    num = 0
+    for gpu in range(plan.desk.world.power.num_gpus[node]):
+        if num < demand.num_gpus[kind] and plan.gpu_milli[gpu] >= demand.gpu_milli[kind]:
+            gpu_mask |= 1 << gpu
+            num += 1
+    return node, gpu_mask
+
+
+@njit(cache=True)
+def enter(plan: Plan, task: int, place: tuple[int, int], start_s: float, now_s: float) -> None:
     """Book a node and GPUs for a task; one that starts now and ends at once holds nothing."""
     schedule = plan.schedule
     schedule.node[task], schedule.gpu_mask[task] = place
@@ -696,23 +632,93 @@ def enter(plan: Plan, task: int, place: tuple[int, int], start_s: float, now_s: 
     if plan.until_s[task] > start_s:
         link(plan, task)
     if start_s == now_s:
-        if schedule.end_s[task] > now_s:
-            heappush(moments, (schedule.end_s[task], task))
         forget_past(plan.profile, place[0], now_s)
         show_node(plan, place[0], now_s, now_s)
 
 
 @njit(cache=True)
-def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool,
-         moments: list[tuple[float, int]]) -> None:
-    """Book the earliest hole for a task, at a node of the policy's choice; never, if there is none.
+def let_run(plan: Plan, job: int, now_s: float, moments: list[tuple[float, int]]) -> None:
+    """Note when the parts of a job that starts now end."""
+    part = job
+    while part >= 0:
+        if plan.schedule.end_s[part] > now_s:
+            heappush(moments, (plan.schedule.end_s[part], part))
+        part = plan.timed.next_part[part]
+
+
+@njit(cache=True)
+def give_up_parts(plan: Plan, job: int, last: int, now_s: float) -> None:
+    """Give up what is booked for the parts of a job, up to one, and let the nodes be seen so."""
+    part = job
+    while part != last:
+        node = plan.schedule.node[part]
+        give_up(plan, part)
+        if node >= 0:
+            show_node(plan, node, now_s, now_s)
+        part = plan.timed.next_part[part]
+
+
+@njit(cache=True)
+def enter_parts(kernels: Any, plan: Plan, job: int, start_s: float, now_s: float,
+                by_policy: bool) -> float:
+    """Book all parts of a job from a moment on, or none, and say when the first without room has some.
 
     Parameters
     ----------
-    kernels, plan, moments : as `replay_booked`
+    kernels, plan, now_s : as `book`
+    job, start_s : its first part, and the moment
+    by_policy : whether the policy chooses; else each part gets the first node with room
+
+    Returns
+    -------
+    the moment, if all are booked; else a later one, inf if there is none
+    """
+    part = job
+    at_s = start_s
+    while part >= 0:
+        at_s = earliest_start(plan, part, start_s)
+        if at_s > start_s:
+            break
+        if by_policy:
+            place = choose_then(kernels, plan, part, start_s, now_s)
+        else:
+            place = first_then(plan, part, start_s)
+        enter(plan, part, place, start_s, now_s)
+        part = plan.timed.next_part[part]
+    if part >= 0:
+        give_up_parts(plan, job, part, now_s)
+    return at_s
+
+
+@njit(cache=True)
+def book_parts(kernels: Any, plan: Plan, job: int, now_s: float) -> None:
+    """Book the earliest moment at which all parts of a job have room together; parameters as `book`.
+
+    The first part is tried at its earliest start; if another can start only later, all are tried
+    again from then on.
+    """
+    for by_policy in (True, False):
+        start_s = now_s
+        while start_s < np.inf:
+            at_s = enter_parts(kernels, plan, job, start_s, now_s, by_policy)
+            if at_s == start_s:
+                return
+            start_s = at_s
+
+
+@njit(cache=True)
+def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool) -> None:
+    """Book the earliest hole for a job, at a node of the policy's choice; never, if there is none.
+
+    Parameters
+    ----------
+    kernels, plan : as `replay_booked`
     task, now_s : what to book, and the time
     is_alone : whether nothing has been booked for later
     """
+    if plan.timed.next_part[task] >= 0:
+        book_parts(kernels, plan, task, now_s)
+        return
     start_s = now_s
     place = (-1, 0)
     if is_alone:
@@ -722,7 +728,7 @@ def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool,
         if start_s == np.inf:
             return
         place = choose_then(kernels, plan, task, start_s, now_s)
-    enter(plan, task, place, start_s, now_s, moments)
+    enter(plan, task, place, start_s, now_s)
 
 
 @njit(cache=True)
@@ -742,13 +748,15 @@ def position_in(waiting: list[int], place_in_queue: int) -> int:
 @njit(cache=True)
 def keep_waiting(plan: Plan, position: int, now_s: float, waiting: list[int],
                  moments: list[tuple[float, int]]) -> None:
-    """Let a task wait on, and start when it has been booked for; nothing if it starts now."""
+    """Let a job wait on, and start when it has been booked for, or run, if that is now."""
     task = plan.timed.task_at[position]
     start_s = plan.schedule.start_s[task]
-    if start_s != now_s:
-        waiting.append(position)
-        if start_s > now_s:
-            heappush(moments, (start_s, task))
+    if start_s == now_s:
+        let_run(plan, task, now_s, moments)
+        return
+    waiting.append(position)
+    if start_s > now_s:
+        heappush(moments, (start_s, task))
 
 
 @njit(cache=True)
@@ -759,13 +767,40 @@ def book_line(kernels: Any, plan: Plan, now_s: float, waiting: list[int], num_be
     line = waiting[num_before:]
     del waiting[num_before:]
     for position in line:
-        give_up(plan, task_at[position])
+        part = task_at[position]
+        while part >= 0:
+            give_up(plan, part)
+            part = plan.timed.next_part[part]
     for position in line:
         task = task_at[position]
-        book(kernels, plan, task, now_s, len(waiting) == 0, moments)
+        book(kernels, plan, task, now_s, len(waiting) == 0)
         has_booked = plan.schedule.node[task] >= 0
         plan.promise_s[task] = plan.schedule.start_s[task] if has_booked else np.inf
         keep_waiting(plan, position, now_s, waiting, moments)
+
+
+@njit(cache=True)
+def move_up_parts(kernels: Any, plan: Plan, job: int, old_s: float, now_s: float) -> bool:
+    """Book all parts of a job anew if they can start before a moment, and say whether they can."""
+    schedule = plan.schedule
+    own = [(schedule.node[job], schedule.gpu_mask[job])]
+    part = plan.timed.next_part[job]
+    while part >= 0:
+        own.append((schedule.node[part], schedule.gpu_mask[part]))
+        part = plan.timed.next_part[part]
+    give_up_parts(plan, job, -1, now_s)
+    book_parts(kernels, plan, job, now_s)
+    is_earlier = bool(schedule.node[job] >= 0 and schedule.start_s[job] < old_s)
+    if not is_earlier:
+        give_up_parts(plan, job, -1, now_s)
+    part = job
+    for place in own:
+        if is_earlier and place[0] >= 0:
+            plan.is_freer[place[0]] = True
+        elif not is_earlier and place[0] >= 0:
+            enter(plan, part, place, old_s, now_s)
+        part = plan.timed.next_part[part]
+    return is_earlier
 
 
 @njit(cache=True)
@@ -783,6 +818,12 @@ def move_up(kernels: Any, plan: Plan, now_s: float, waiting: list[int],
         task = plan.timed.task_at[position]
         own = schedule.node[task]
         old_s = np.inf if own < 0 else schedule.start_s[task]
+        if plan.timed.next_part[task] >= 0:
+            if plan.is_freer.any() and move_up_parts(kernels, plan, task, old_s, now_s):
+                keep_waiting(plan, position, now_s, waiting, moments)
+            else:
+                waiting.append(position)
+            continue
         is_in_the_way = own >= 0 and plan.is_freer[own] and plan.until_s[task] > old_s
         if is_in_the_way:
             hold_span(plan, task, old_s, -1)
@@ -798,7 +839,7 @@ def move_up(kernels: Any, plan: Plan, now_s: float, waiting: list[int],
             if own >= 0:
                 plan.is_freer[own] = True
             place = choose_then(kernels, plan, task, start_s, now_s)
-            enter(plan, task, place, start_s, now_s, moments)
+            enter(plan, task, place, start_s, now_s)
             keep_waiting(plan, position, now_s, waiting, moments)
         else:
             waiting.append(position)
@@ -835,11 +876,13 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
     task that is booked from now on, -1 for none
     """
     timed = plan.timed
-    if head >= 0:
-        node = plan.schedule.node[head]
+    part = head
+    while part >= 0:
+        node = plan.schedule.node[part]
         plan.has_ended[node] = True
-        give_up(plan, head)
+        give_up(plan, part)
         show_node(plan, node, now_s, now_s)  # it may have been booked for now
+        part = timed.next_part[part]
     head = -1
     too_long_s = plan.too_long_s
     line = waiting[:]
@@ -851,15 +894,19 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
         request = timed.request[task]
         if not timed.walltime_s[task] >= too_long_s[request]:
             if head < 0:
-                book(kernels, plan, task, now_s, True, moments)
+                book(kernels, plan, task, now_s, True)
                 if plan.schedule.node[task] < 0:
                     too_long_s[request] = -np.inf
+            elif timed.next_part[task] >= 0:
+                if enter_parts(kernels, plan, task, now_s, now_s, True) > now_s:
+                    enter_parts(kernels, plan, task, now_s, now_s, False)
             elif fits_now(plan, task, now_s, timed.submit_s[task] == now_s):
                 place = choose_then(kernels, plan, task, now_s, now_s)
-                enter(plan, task, place, now_s, now_s, moments)
+                enter(plan, task, place, now_s, now_s)
             else:
                 too_long_s[request] = timed.walltime_s[task]
         if plan.schedule.start_s[task] == now_s:
+            let_run(plan, task, now_s, moments)
             continue
         waiting.append(position)
         if head < 0 and plan.schedule.node[task] >= 0:
@@ -879,7 +926,13 @@ def pass_moment(plan: Plan, now_s: float, waiting: list[int],
             position = position_in(waiting, plan.timed.place[task])
             if position < len(waiting) and waiting[position] == plan.timed.place[task]:
                 waiting.pop(position)
-                heappush(moments, (schedule.end_s[task], task))
+                part = task
+                while part >= 0:
+                    heappush(moments, (schedule.end_s[part], part))
+                    forget_past(plan.profile, schedule.node[part], now_s)
+                    show_node(plan, schedule.node[part], now_s, now_s)
+                    part = plan.timed.next_part[part]
+                continue
             elif schedule.end_s[task] == time_s:
                 give_back(plan, task, now_s)
             else:
@@ -934,13 +987,24 @@ def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> None:
             book_line(kernels, plan, now_s, waiting, num_before, moments)
 
 
-def simulate(case: Case, backfill: str) -> Schedule:
-    """Complete the schedule of a case by a rule of the queue, one of `BACKFILLS`."""
+def simulate(case: Case, backfill: str, problem: Problem | None = None,
+             slurm: SlurmQueue = SlurmQueue()) -> Schedule:  # noqa: B008
+    """Complete the schedule of a case by a rule of the queue, one of `BACKFILLS`.
+
+    Parameters
+    ----------
+    case, backfill : the replay and the rule
+    problem, slurm : whose case it is, and how Slurm orders its queue; for the rule slurm alone
+    """
     desk = desk_of(case)
     timed = case.timed
     kernels = kernels_for(case.policy, case.world, desk.by_score)
     with quiet():
-        if backfill in BOOKED:
+        if backfill == "slurm" and problem is not None:
+            zero_s = 0.0 if problem.zero is None else datetime.fromisoformat(problem.zero).timestamp()
+            replay_slurm(kernels, planner_of(desk, timed, order_of(problem, timed, slurm),
+                                             case.schedule, slurm, zero_s))
+        elif backfill in BOOKED:
             replay_booked(kernels, empty_plan(case, desk), backfill == "easy")
         else:
             first = np.flatnonzero(np.diff(timed.request[timed.member], prepend=-1))
@@ -977,7 +1041,8 @@ def check_options(case: Case, backfill: str, cap_w: float | None) -> None:
 
 def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
            backfill: str = "none", at_s: float | None = None,
-           power: PowerSettings | None = None, cap_w: float | None = None) -> Schedule:
+           power: PowerSettings | None = None, cap_w: float | None = None,
+           slurm: SlurmQueue = SlurmQueue()) -> Schedule:  # noqa: B008
     """Let the tasks of a problem come, wait, run and go, placed by one policy.
 
     Parameters
@@ -990,6 +1055,7 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
         empty cluster
     power : watts, for policies that ask, and for the cap
     cap_w : most that the nodes may draw together, all awake; None for no cap
+    slurm : how Slurm orders and plans its queue, for the rule slurm
 
     Returns
     -------
@@ -1004,7 +1070,7 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     settings = power or PowerSettings()
     case = case_of(problem, policy, seed, at_s, settings, cap_w)
     check_options(case, backfill, cap_w)
-    schedule = simulate(case, backfill)
+    schedule = simulate(case, backfill, problem, slurm)
     check_schedule(problem, schedule, backfill=backfill, at_s=at_s, cap_w=cap_w, power=settings)
     check_promises(problem, schedule, case.promise_s)
     return schedule

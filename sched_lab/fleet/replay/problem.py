@@ -288,8 +288,8 @@ def demands_of(draft: Draft) -> Demands:
                "gpu_milli without a GPU: taken as no GPU")
     is_several = (gpus > 1) & (milli < WHOLE_GPU_MILLI)
     draft.refuse(is_several & (gpus > MAX_GPUS_PER_NODE), "shares of more GPUs than a node has")
-    draft.note(is_several, "shares of several GPUs: one task for each, NAME/0, NAME/1, ...; that "
-               "they share a node and start together is not represented")
+    draft.note(is_several, "shares of several GPUs: one task for each, NAME/0, NAME/1, ..., "
+               "which start together; that they share a node is not represented")
     return Demands(known_or(cpu, 0), known_or(memory, 0), known_or(gpus, 0),
                    np.where(gpus > 0, milli, 0).astype(np.int64), is_several & draft.is_kept,
                    needs)

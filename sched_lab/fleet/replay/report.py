@@ -426,18 +426,18 @@ def only_sentence(reading: Reading) -> str:
 
 
 def parts_sentence(reading: Reading) -> list[str]:
-    """What became of jobs on several nodes, whose parts a replay places one by one."""
+    """What became of jobs of several parts, which start together."""
     jobs = 0
     apart = []
     for name, outcome in reading.comparison.outcomes.items():
         jobs, num_apart, longest_s = parted(reading.comparison.problem, outcome.schedule)
         if num_apart:
-            apart.append(f"{num_apart:,} of them under {name}, by up to {duration(longest_s)}")
+            apart.append(f"{num_apart:,} of them under {name} did not, by up to {duration(longest_s)}")
     if not jobs:
         return []
-    return [f"{jobs:,} jobs have parts on several nodes. Each counts as one task, and waits until its "
-            "last part starts. A replay places parts one by one, so those of a job may start apart, "
-            f"which a real scheduler would not do: {'; '.join(apart) or 'none did here'}."]
+    said = f"; by the record, {'; '.join(apart)}" if apart else ""
+    return [f"{jobs:,} jobs have several parts, most of them on several nodes. Each counts as one task, "
+            f"and its parts start together{said}."]
 
 
 SHORT_S = 7 * 86400  # of data, for intervals

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -17,16 +17,23 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.jit import njit
 from ...holdings import Bookings, Holdings, overfull
 from ...meter import power_steps
-from ...online.inflation import ArrivingTasks
 from ...online.model import (
     PowerSettings,
     World,
     all_admitted,
-    is_feasible,
     lacking_of,
     open_nodes,
 )
-from .case import Case, TimedTasks, case_of, hold
+from .case import (
+    Case,
+    TimedTasks,
+    case_of,
+    first_place,
+    fits_together,
+    hold,
+    node_among,
+    parts_of_jobs,
+)
 from .problem import Problem, Schedule, power_of_problem, recorded, running_at
 
 __all__ = ['check_schedule', 'violations']
@@ -48,6 +55,16 @@ def time_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
              "runs for longer than its walltime")):
         for task in np.flatnonzero(is_wrong).tolist():
             yield f"time: task {name[task]} {words}, at {schedule.start_s[task]} s"
+
+
+def job_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Iterator[str]:
+    """Jobs of which the parts do not start together; of none that ran before; as `place_violations`."""
+    first, _ = parts_of_jobs(problem.job, len(ran))
+    start_s = np.where(schedule.node >= 0, schedule.start_s, np.inf)
+    is_apart = (start_s != start_s[first]) & ~ran & ~ran[first]
+    for task in np.flatnonzero(is_apart).tolist():
+        yield (f"job: task {problem.tasks.name[task]} does not start with "
+               f"{problem.tasks.name[first[task]]}, a part of the same job, at {start_s[task]} s")
 
 
 def place_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Iterator[str]:
@@ -224,17 +241,6 @@ def happenings_of(case: Case) -> Happenings:
 
 
 @njit(cache=True)
-def node_among(world: World, asks: ArrivingTasks, task: int,
-               nodes: Sequence[int] | Integers) -> int:
-    """First of the given nodes on which a task fits as they stand (Cond. 1-8), or `NOTHING`."""
-    for node in nodes:
-        if (is_feasible(world, asks.task[task], node)
-                and world.state.memory_left_mib[node] >= asks.memory_mib[task]):
-            return node
-    return NOTHING
-
-
-@njit(cache=True)
 def promised_start(world: World, timed: TimedTasks, task: int, running: list[int],
                    schedule: Schedule, now_s: float) -> float:
     """First moment at which a task fits if all that run go on for their walltimes; inf if never."""
@@ -268,6 +274,31 @@ def promised_start(world: World, timed: TimedTasks, task: int, running: list[int
                 gpus[gpu] += (schedule.gpu_mask[other] >> gpu & 1) * demand.gpu_milli[kind]
             if demand.limit[kind] >= 0:
                 num[demand.limit[kind]] -= 1
+    return best_s
+
+
+@njit(cache=True)
+def promised_together(world: World, timed: TimedTasks, job: int, running: list[int],
+                      schedule: Schedule, now_s: float) -> float:
+    """As `promised_start`, for a job of several parts."""
+    there = [(now_s, -1)]
+    for other in running:
+        there.append((schedule.start_s[other] + timed.walltime_s[other], other))
+    there.sort()
+    best_s = np.inf
+    left = [0]
+    left.clear()
+    for n in range(len(there)):
+        at_s, other = there[n]
+        if other >= 0:
+            hold(world, timed, other, schedule, -1)
+            left.append(other)
+        is_last_then = n + 1 == len(there) or there[n + 1][0] > at_s
+        if is_last_then and at_s >= now_s and fits_together(world, timed.asks, timed.next_part, job):
+            best_s = at_s
+            break
+    for other in left:
+        hold(world, timed, other, schedule, 1)
     return best_s
 
 
@@ -328,13 +359,19 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
             task = timed.task_at[waiting[0]]
             is_new = waiting[0] != head
             node = NOTHING
-            if looks == AT_NODES:
+            is_parted = timed.next_part[task] >= 0
+            if is_parted and looks == AT_NODES:
+                if fits_together(world, timed.asks, timed.next_part, task):
+                    node = first_place(world, timed.asks, task)[0]
+            elif looks == AT_NODES:
                 node = node_among(world, timed.asks, task, every if is_new else nodes)
             head = waiting[0]
             if looks == AT_PROMISE:
                 if is_new or first < head:
                     promise_s = np.inf
-                    if timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
+                    if is_parted and timed.walltime_s[task] > 0:
+                        promise_s = promised_together(world, timed, task, running, schedule, now_s)
+                    elif timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
                         promise_s = promised_start(world, timed, task, running, schedule, now_s)
                 if now_s >= promise_s:
                     return now_s, task, LATE
@@ -365,11 +402,14 @@ def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[st
     elif node != NOTHING:
         yield (f"queue: task {task_name[task]} waits at {moment_s} s, and fits on node "
                f"{node_name[node]}")
-    elif backfill != "none" and not is_capped:
+    elif backfill not in ("none", "slurm") and not is_capped:  # Slurm looks no deeper than bf_max_job_test
         never = timed.task_at[schedule.node[timed.task_at] < 0]
-        asked = np.column_stack([timed.asks.task[never], timed.asks.memory_mib[never]])
+        asked = np.column_stack([timed.asks.task[never], timed.asks.memory_mib[never],
+                                 np.where(timed.next_part[never] < 0, -1, never)])
         for task in never[np.unique(asked, axis=0, return_index=True)[1]].tolist():
-            node = node_among(world, timed.asks, task, np.arange(len(problem.cluster)))
+            node = NOTHING
+            if fits_together(world, timed.asks, timed.next_part, task):
+                node = first_place(world, timed.asks, task)[0]
             if node != NOTHING:
                 yield (f"queue: task {task_name[task]} never starts, and fits on node "
                        f"{node_name[node]} in the end")
@@ -423,6 +463,10 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
         yield from record_violations(problem, schedule, before, at_s)
     if backfill is None and cap_w is None:
         return
+    if backfill is not None and problem.job is not None:
+        ran = (np.zeros(len(schedule.node), bool) if at_s is None
+               else recorded(problem).start_s <= at_s)
+        yield from job_violations(problem, schedule, ran)
     no_watts = PowerSettings(gpu_power_w=dict.fromkeys(problem.cluster.gpu_model, (0, 0)))
     case = case_of(problem, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)
     case = replace(case, schedule=schedule)

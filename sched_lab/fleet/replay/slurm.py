@@ -1,0 +1,687 @@
+"""The queue of Slurm: jobs in order of their priority at that time, each planned at its earliest start beside those before it."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+import re
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...lab.arrays import Floats, Integers, Truths
+from ...lab.frames import InputError, read_input
+from ...lab.jit import njit
+from ...online.model import lacking_of
+from ...online.score_index import note_change
+from ..read.slurm import seconds_of_limit, settings_in
+from ..read.tables import Source
+from .case import TimedTasks
+from .desk import Desk, begin, change, decide_now
+from .problem import Problem, Schedule
+
+__all__ = ['SlurmQueue', 'read_slurm_queue']
+
+
+class SlurmQueue(NamedTuple):
+    """How Slurm orders and plans its queue; without a file of its own, with Slurm's defaults.
+
+    Parameters
+    ----------
+    age_weight, max_age_s : PriorityWeightAge, and after how long it is reached, PriorityMaxAge
+    size_weight, favors_small : PriorityWeightJobSize, PriorityFavorSmall
+    partition_weight, partition_factor : PriorityWeightPartition, and PriorityJobFactor by partition
+    has_weights : whether priorities are made of weights; else they are those of the record
+    interval_s, max_job_test : bf_interval and bf_max_job_test: how often and how deep it plans
+    window_s, resolution_s : bf_window and bf_resolution: how far ahead, and in which steps
+    window_linear_s : bf_window_linear: by how much the window of ends that are looked at together
+        grows; 0 for twofold
+    queue_depth : default_queue_depth: how many jobs are looked at when one comes or ends
+    """
+
+    age_weight: float = 0.0
+    max_age_s: float = 7 * 86400.0
+    size_weight: float = 0.0
+    favors_small: bool = False
+    partition_weight: float = 0.0
+    partition_factor: tuple[tuple[str, float], ...] = ()
+    has_weights: bool = False
+    interval_s: float = 30.0
+    max_job_test: int = 500
+    window_s: float = 86400.0
+    resolution_s: float = 60.0
+    window_linear_s: float = 0.0
+    queue_depth: int = 100
+
+    @property
+    def words(self) -> str:
+        """What the order and the plan rest on, in a sentence."""
+        order = "of the record's priorities" if not self.has_weights else (
+            f"of priorities with a weight of {self.age_weight:g} for age, {self.size_weight:g} for size and "
+            f"{self.partition_weight:g} for partition, all else equal")
+        return (f"jobs wait in the order {order}, and are planned as Slurm does, every "
+                f"{self.interval_s:g} s if something has changed, {self.max_job_test} at most; who is planned "
+                "for later has whole nodes, and equal parts of a job are on different ones")
+
+
+def number_of(settings: dict[str, str], key: str, otherwise: float, file: str | Path) -> float:
+    """A number of a configuration.
+
+    Raises
+    ------
+    InputError : it is none
+    """
+    written = settings.get(key.lower(), "")
+    if not written:
+        return otherwise
+    if not re.fullmatch(r"\d{1,12}(\.\d{1,6})?", written):
+        raise InputError(f"{key} = {written!r:.60} is no number", file=file, value=written,
+                         mend=f"write {key}={otherwise:g}, say")
+    return float(written)
+
+
+def read_slurm_queue(path: str | Path) -> SlurmQueue:
+    """Read the queue of a `slurm.conf`, or of the text of `scontrol show config`.
+
+    Without slurmdbd Slurm ignores the weight of age (`priority_multifactor.c`: "PriorityWeightAge
+    can only be used with SlurmDBD, ignoring"). Fair share, QOS, TRES and nice count nothing here.
+
+    Raises
+    ------
+    InputError : it is no such file, or a number in it is none
+    """
+    settings, partitions = settings_in(Source(str(path), read_input(path).content).text())
+    if not settings.keys() & {"clustername", "schedulertype", "prioritytype", "schedulerparameters"}:
+        raise InputError("there is no ClusterName, PriorityType or SchedulerParameters in it", file=path,
+                         mend="give a slurm.conf, or the text of scontrol show config")
+    own = dict(part.split("=", 1) for part in settings.get("schedulerparameters", "").lower().split(",")
+               if "=" in part)
+    max_age_s = seconds_of_limit(settings.get("prioritymaxage", "")) or SlurmQueue().max_age_s
+    has_dbd = "slurmdbd" in settings.get("accountingstoragetype", "").lower()
+    is_weighed = "basic" not in settings.get("prioritytype", "").lower()
+    factors = {part["partitionname"]: number_of(part, "PriorityJobFactor", 1, path)
+               for part in partitions if "partitionname" in part}
+    usual = SlurmQueue()
+    return SlurmQueue(
+        number_of(settings, "PriorityWeightAge", 0, path) if has_dbd and is_weighed else 0.0, max_age_s,
+        number_of(settings, "PriorityWeightJobSize", 0, path) if is_weighed else 0.0,
+        settings.get("priorityfavorsmall", "").lower() in ("yes", "1", "true"),
+        number_of(settings, "PriorityWeightPartition", 0, path) if is_weighed else 0.0,
+        tuple(factors.items()), True,
+        max(number_of(own, "bf_interval", usual.interval_s, path), 1),
+        int(number_of(own, "bf_max_job_test", usual.max_job_test, path)),
+        60 * number_of(own, "bf_window", usual.window_s / 60, path),
+        max(number_of(own, "bf_resolution", usual.resolution_s, path), 1),
+        number_of(own, "bf_window_linear", 0, path),
+        int(number_of(own, "default_queue_depth", usual.queue_depth, path)))
+
+
+class Order(NamedTuple):
+    """What orders jobs.
+
+    Parameters
+    ----------
+    base : (tasks,) priority of a job but for its age; 0 for other tasks
+    queue : (tasks,) number of the partition
+    ask : (tasks,) number of what the task asks for
+    """
+
+    base: Floats
+    queue: Integers
+    ask: Integers
+
+
+def order_of(problem: Problem, timed: TimedTasks, slurm: SlurmQueue) -> Order:
+    """What orders the jobs of a problem (`priority_multifactor.c`, `set_priority_factors`)."""
+    queue, names = np.unique(problem.queue.astype(str), return_inverse=True)[::-1]
+    asks = np.unique(np.column_stack([timed.asks.task, timed.asks.memory_mib]), axis=0,
+                     return_inverse=True)[1].ravel()
+    if not slurm.has_weights:
+        return Order(problem.priority.astype(float), queue, asks)
+    job = np.arange(len(queue)) if problem.job is None else np.unique(
+        problem.job, return_inverse=True)[1].ravel()
+    cpus = np.bincount(job, problem.tasks.cpu_milli)[job] / max(problem.cluster.cpu_milli.sum(), 1)
+    nodes = np.bincount(job)[job] / len(problem.cluster)
+    size = np.clip((nodes + cpus) / 2, 0, 1)
+    factor = dict(slurm.partition_factor)
+    most = max([1.0, *factor.values()])
+    share = np.array([factor.get(name, 1.0) / most for name in names.tolist()])[queue]
+    return Order(slurm.size_weight * (1 - size if slurm.favors_small else size)
+                 + slurm.partition_weight * share, queue, asks)
+
+
+class Pace(NamedTuple):
+    """The numbers of `SlurmQueue` that compiled code reads, and second 0 in seconds since 1970."""
+
+    age_weight: float
+    max_age_s: float
+    interval_s: float
+    max_job_test: int
+    window_s: float
+    resolution_s: float
+    window_linear_s: float
+    queue_depth: int
+    zero_s: float
+
+
+class Planner(NamedTuple):
+    """What a pass over the queue knows.
+
+    Parameters
+    ----------
+    desk, timed, order, schedule : what decides; the tasks, what orders them, and who is where
+    slurm : its numbers
+    has_room, seen : (asks, nodes) whether a node has room now, and which of its states was looked at
+    node, begin_s, end_s, num : (room,) whole nodes set aside for later, from when to when, and
+        (1,) how many
+    is_shut : (nodes,) nodes that a job cannot have in its time
+    will_have : (nodes,) nodes that have room when others have ended
+    is_copied : (nodes,) whether what is free by then stands below; else it is as now
+    cpu_milli, memory_mib, gpu_milli, limits : (nodes,) and more, what is free by then
+    """
+
+    desk: Desk
+    timed: TimedTasks
+    order: Order
+    schedule: Schedule
+    slurm: Pace
+    has_room: Truths
+    seen: Integers
+    node: Integers
+    begin_s: Floats
+    end_s: Floats
+    num: Integers
+    is_shut: Truths
+    will_have: Truths
+    is_copied: Truths
+    cpu_milli: Integers
+    memory_mib: Integers
+    gpu_milli: Integers
+    limits: Integers
+
+
+def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
+               slurm: SlurmQueue, zero_s: float) -> Planner:
+    """A planner that knows nothing yet."""
+    num_nodes, num_gpus = desk.world.state.gpu_left_milli.shape
+    num_asks = int(order.ask.max(initial=-1)) + 1
+    room = len(order.base) + num_nodes
+    pace = Pace(slurm.age_weight, slurm.max_age_s, slurm.interval_s, slurm.max_job_test, slurm.window_s,
+                slurm.resolution_s, slurm.window_linear_s, slurm.queue_depth, zero_s)
+    return Planner(
+        desk, timed, order, schedule, pace, np.zeros((num_asks, num_nodes), np.bool_),
+        np.full((num_asks, num_nodes), -1), np.zeros(room, np.int64), np.zeros(room), np.zeros(room),
+        np.zeros(1, np.int64), np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_),
+        np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
+        np.zeros((num_nodes, num_gpus), np.int64), np.zeros_like(desk.world.limits.num))
+
+
+@njit(cache=True)
+def look_now(plan: Planner, task: int) -> None:
+    """Look which nodes have room for a task now, where they have changed."""
+    world = plan.desk.world
+    version = plan.desk.memory.version
+    ask = plan.order.ask[task]
+    asks = plan.timed.asks
+    for node in range(len(version)):
+        if plan.seen[ask, node] != version[node]:
+            plan.seen[ask, node] = version[node]
+            plan.has_room[ask, node] = lacking_of(
+                world, asks.task[task], asks.memory_mib[task], node, world.state.cpu_left_milli[node],
+                world.state.memory_left_mib[node], world.state.gpu_left_milli[node],
+                world.limits.num[node]) == 0
+
+
+@njit(cache=True)
+def look_at_parts(plan: Planner, job: int) -> None:
+    """Look which nodes have room for the parts of a job now."""
+    part = job
+    while part >= 0:
+        look_now(plan, part)
+        part = plan.timed.next_part[part]
+
+
+@njit(cache=True)
+def copy_node(plan: Planner, node: int) -> None:
+    """Begin what a node has free later with what it has now."""
+    if plan.is_copied[node]:
+        return
+    world = plan.desk.world
+    plan.is_copied[node] = True
+    plan.cpu_milli[node] = world.state.cpu_left_milli[node]
+    plan.memory_mib[node] = world.state.memory_left_mib[node]
+    plan.gpu_milli[node] = world.state.gpu_left_milli[node]
+    plan.limits[node] = world.limits.num[node]
+
+
+@njit(cache=True)
+def take_later(plan: Planner, task: int, node: int, gpu_mask: int, sign: int) -> None:
+    """Take what a task asks for from what a node has free later (sign 1), or give it back (-1)."""
+    copy_node(plan, node)
+    demand = plan.desk.world.demand
+    kind = plan.timed.asks.task[task]
+    plan.cpu_milli[node] -= sign * demand.cpu_milli[kind]
+    plan.memory_mib[node] -= sign * plan.timed.asks.memory_mib[task]
+    for gpu in range(plan.gpu_milli.shape[1]):
+        plan.gpu_milli[node, gpu] -= sign * (gpu_mask >> gpu & 1) * demand.gpu_milli[kind]
+    if demand.limit[kind] >= 0:
+        plan.limits[node, demand.limit[kind]] += sign
+
+
+@njit(cache=True)
+def fits_later(plan: Planner, task: int, node: int) -> bool:
+    """Whether a node has room for a task when those looked at have ended."""
+    if not plan.is_copied[node]:
+        return bool(plan.has_room[plan.order.ask[task], node])
+    asks = plan.timed.asks
+    return bool(lacking_of(plan.desk.world, asks.task[task], asks.memory_mib[task], node,
+                           plan.cpu_milli[node], plan.memory_mib[node], plan.gpu_milli[node],
+                           plan.limits[node]) == 0)
+
+
+@njit(cache=True)
+def choose_nodes(has_room: Truths, num: int, chosen: list[int]) -> bool:
+    """Add some nodes with room to those chosen, as `_eval_nodes` of select/cons_tres does.
+
+    Of the sets of neighbours with room it takes the smallest that is large enough, else the largest
+    and then more.
+    """
+    used = ~has_room
+    while num > 0:
+        best = 0
+        best_size = 0
+        node = 0
+        while node < len(used):
+            first = node
+            while node < len(used) and not used[node]:
+                node += 1
+            size = node - first
+            is_enough = size >= num
+            if size > 0 and (best_size == 0 or (is_enough and (best_size < num or size < best_size))
+                             or (not is_enough and best_size < size)):
+                best = first
+                best_size = size
+            node += 1
+        if best_size == 0:
+            return False
+        for one in range(best, best + min(best_size, num)):
+            chosen.append(one)
+        used[best:best + best_size] = True
+        num -= best_size
+    return True
+
+
+@njit(cache=True)
+def like_parts(plan: Planner, part: int) -> tuple[int, int]:
+    """How many parts of a job from this one on ask for the same, and the next that does not, or -1."""
+    num = 1
+    other = plan.timed.next_part[part]
+    while other >= 0 and plan.order.ask[other] == plan.order.ask[part]:
+        num += 1
+        other = plan.timed.next_part[other]
+    return num, other
+
+
+@njit(cache=True)
+def gpus_later(plan: Planner, task: int, node: int) -> int:
+    """First GPUs of a node that have room later."""
+    demand = plan.desk.world.demand
+    kind = plan.timed.asks.task[task]
+    gpu_mask = 0
+    num = 0
+    for gpu in range(plan.desk.world.power.num_gpus[node]):
+        if num < demand.num_gpus[kind] and plan.gpu_milli[node, gpu] >= demand.gpu_milli[kind]:
+            gpu_mask |= 1 << gpu
+            num += 1
+    return gpu_mask
+
+
+@njit(cache=True)
+def nodes_later(plan: Planner, job: int, chosen: list[int]) -> bool:
+    """Nodes for the parts of a job by what is free later; parts that ask for the same are apart."""
+    chosen.clear()
+    taken = [(0, 0, 0)]
+    taken.clear()
+    part = job
+    while part >= 0:
+        num, other = like_parts(plan, part)
+        for node in range(len(plan.is_shut)):
+            plan.will_have[node] = not plan.is_shut[node] and fits_later(plan, part, node)
+        before = len(chosen)
+        if not choose_nodes(plan.will_have, num, chosen):
+            break
+        for node in chosen[before:] if other >= 0 else chosen[:0]:  # the others see what these take
+            copy_node(plan, node)
+            gpu_mask = gpus_later(plan, part, node)
+            take_later(plan, part, node, gpu_mask, 1)
+            taken.append((part, node, gpu_mask))
+        part = other
+    for task, node, gpu_mask in taken:
+        take_later(plan, task, node, gpu_mask, -1)
+    return part < 0
+
+
+@njit(cache=True)
+def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: float,
+             chosen: list[int]) -> float:
+    """When a job can start if all that run go on for their walltimes, as `_will_run_test` guesses it.
+
+    Those that run are taken out in the order of their ends, all within a window together; the
+    window doubles. What is planned for later counts nothing but for the nodes that are shut.
+    """
+    plan.is_copied[:] = False
+    look_at_parts(plan, job)
+    if nodes_later(plan, job, chosen):
+        return now_s
+    plan.is_copied[:] = False
+    window_s = 30.0
+    until_s = -1.0
+    last_s = -1.0
+    place = 0
+    while place < len(running):
+        while place < len(running):
+            end_s, other = running[place]
+            place += 1
+            node = plan.schedule.node[other]
+            if end_s == np.inf:
+                return np.inf
+            if plan.is_shut[node]:
+                continue
+            if until_s < 0:
+                until_s = end_s + 30 - (end_s + plan.slurm.zero_s) % 30
+            last_s = end_s
+            take_later(plan, other, node, plan.schedule.gpu_mask[other], -1)
+            if place < len(running) and running[place][0] > until_s + window_s:
+                break
+        if last_s < 0:
+            return np.inf
+        while True:
+            window_s += plan.slurm.window_linear_s if plan.slurm.window_linear_s > 0 else window_s
+            if place == len(running) or not running[place][0] > until_s + window_s:
+                break
+            if running[place][0] == np.inf:
+                break
+        if nodes_later(plan, job, chosen):
+            if last_s > now_s:
+                return last_s
+            return max(last_s + 30, now_s + 1)
+    return np.inf
+
+
+@njit(cache=True)
+def shut_nodes(plan: Planner, start_s: float, until_s: float) -> float:
+    """Shut the nodes that others are to have in a span; say when one of them is free again, or inf."""
+    plan.is_shut[:] = False
+    for n in range(plan.num[0]):
+        if plan.end_s[n] > start_s and plan.begin_s[n] <= until_s:
+            plan.is_shut[plan.node[n]] = True
+    later_s = np.inf
+    for n in range(plan.num[0]):
+        if plan.end_s[n] > start_s and plan.begin_s[n] <= until_s and plan.end_s[n] < later_s:
+            is_kept = False
+            for other in range(plan.num[0]):
+                is_kept |= (plan.node[other] == plan.node[n]
+                            and plan.begin_s[other] <= plan.end_s[n] < plan.end_s[other])
+            if not is_kept:
+                later_s = plan.end_s[n]
+    return later_s
+
+
+@njit(cache=True)
+def is_taken(plan: Planner, chosen: list[int], start_s: float, until_s: float) -> bool:
+    """Whether others are to have one of these nodes in a span."""
+    for n in range(plan.num[0]):
+        if plan.end_s[n] > start_s and plan.begin_s[n] < until_s and plan.node[n] in chosen:
+            return True
+    return False
+
+
+@njit(cache=True)
+def set_nodes_aside(plan: Planner, chosen: list[int], start_s: float, until_s: float) -> None:
+    """Set whole nodes aside for a job that starts later."""
+    for node in chosen:
+        if plan.num[0] < len(plan.node):
+            plan.node[plan.num[0]] = node
+            plan.begin_s[plan.num[0]] = start_s
+            plan.end_s[plan.num[0]] = until_s
+            plan.num[0] += 1
+
+
+@njit(cache=True)
+def plan_start(plan: Planner, job: int, running: list[tuple[float, int]], now_s: float,
+               chosen: list[int]) -> float:
+    """Earliest start of a job on whole nodes that nobody before it is to have (`_attempt_backfill`)."""
+    length_s = plan.timed.walltime_s[job]
+    step_s = plan.slurm.resolution_s
+    from_s = now_s
+    while from_s < now_s + plan.slurm.window_s:
+        later_s = shut_nodes(plan, from_s, from_s + length_s)
+        start_s = max(earliest(plan, job, running, now_s, chosen), from_s)
+        if start_s == now_s:
+            return now_s
+        if start_s < np.inf and start_s <= later_s:
+            begin_s = np.floor(start_s / step_s) * step_s
+            until_s = np.floor((start_s + length_s + step_s - 1) / step_s) * step_s
+            if not is_taken(plan, chosen, begin_s, until_s):
+                if start_s <= now_s + plan.slurm.window_s:
+                    set_nodes_aside(plan, chosen, begin_s, until_s)
+                return start_s
+            later_s = start_s + step_s if start_s == from_s else start_s
+        from_s = later_s
+    return np.inf
+
+
+@njit(cache=True)
+def rank_jobs(plan: Planner, waiting: list[int], now_s: float) -> Integers:
+    """Those who wait, in order of their priority now; of the same, in the order in which they came."""
+    pace = plan.slurm
+    priority = np.zeros(len(waiting))
+    for n in range(len(waiting)):
+        age_s = min(now_s - plan.timed.submit_s[waiting[n]], pace.max_age_s)
+        priority[n] = -np.floor(plan.order.base[waiting[n]] + pace.age_weight * age_s / pace.max_age_s)
+    return np.argsort(priority, kind="mergesort")
+
+
+FAR = 2**50  # milli-vCPU: more than any node has
+
+
+@njit(cache=True)
+def hide(plan: Planner, node: int, sign: int) -> None:
+    """Let no policy see room on a node (sign 1), or let it see it again (-1)."""
+    desk = plan.desk
+    desk.world.state.cpu_left_milli[node] -= sign * FAR
+    note_change(desk.by_score, node)
+    desk.memory.version[node] += 1
+
+
+@njit(cache=True)
+def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: float,
+              ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> None:
+    """Start all parts of a job on nodes that are not shut, where the policy puts them.
+
+    Parts that ask for the same are on different nodes. If the policy leaves no room for the last
+    ones, they go where the plan had them.
+
+    Parameters
+    ----------
+    kernels, plan : the policy's scores; the plan
+    job, chosen : its first part, and the nodes of its parts by the plan
+    now_s, ends, running : the time; heap of (end, task), and (end by walltime, task) in order
+    """
+    timed, schedule = plan.timed, plan.schedule
+    hidden = [node for node in range(len(plan.is_shut)) if plan.is_shut[node]]
+    for node in hidden:
+        hide(plan, node, 1)
+    parts = [job]
+    parts.clear()
+    part = job
+    while part >= 0:
+        place = decide_now(kernels, plan.desk, timed.asks, part)
+        if place[0] < 0:
+            break
+        parts.append(part)
+        schedule.node[part], schedule.gpu_mask[part] = place
+        change(plan.desk, timed, part, schedule, 1)
+        following = timed.next_part[part]
+        if following >= 0 and plan.order.ask[following] == plan.order.ask[part]:
+            hidden.append(place[0])
+            hide(plan, place[0], 1)
+        part = following
+    for other in parts:
+        change(plan.desk, timed, other, schedule, -1)
+    for node in hidden:
+        hide(plan, node, -1)
+    is_placed = part < 0
+    turn = 0
+    part = job
+    while part >= 0:
+        node, gpu_mask = schedule.node[part], schedule.gpu_mask[part]
+        if not is_placed:
+            plan.is_copied[:] = False
+            node = chosen[turn]
+            copy_node(plan, node)
+            gpu_mask = gpus_later(plan, part, node)
+        begin(kernels, plan.desk, timed, part, (node, gpu_mask), now_s, ends, schedule)
+        if schedule.end_s[part] > now_s:
+            add_running(running, now_s + timed.walltime_s[part], part)
+        turn += 1
+        part = timed.next_part[part]
+
+
+@njit(cache=True)
+def place_in(running: list[tuple[float, int]], end_s: float, task: int) -> int:
+    """Where a task stands, or would stand, among those that run."""
+    low = 0
+    high = len(running)
+    while low < high:
+        middle = (low + high) // 2
+        if running[middle] < (end_s, task):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def add_running(running: list[tuple[float, int]], end_s: float, task: int) -> None:
+    """Add a task to those that run."""
+    running.insert(place_in(running, end_s, task), (end_s, task))
+
+
+@njit(cache=True)
+def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integers, now_s: float,
+                ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
+    """Start from the head of each partition's queue, as `schedule` of slurmctld does at every event.
+
+    Returns
+    -------
+    whether any started
+    """
+    plan.num[0] = 0
+    plan.is_shut[:] = False
+    chosen = [0]
+    is_held = np.zeros(plan.order.queue.max() + 1, np.bool_)
+    has_started = False
+    for n in ranked[:plan.slurm.queue_depth]:
+        job = waiting[n]
+        if is_held[plan.order.queue[job]]:
+            continue
+        plan.is_copied[:] = False
+        look_at_parts(plan, job)
+        if nodes_later(plan, job, chosen):
+            start_now(kernels, plan, job, chosen, now_s, ends, running)
+            has_started = True
+        else:
+            is_held[plan.order.queue[job]] = True
+    return has_started
+
+
+@njit(cache=True)
+def serve_all(kernels: Any, plan: Planner, waiting: list[int], ranked: Integers, now_s: float,
+              ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
+    """Plan all who wait, in order, and start who can start now; as `serve_heads`."""
+    plan.num[0] = 0
+    chosen = [0]
+    has_started = False
+    for n in ranked[:plan.slurm.max_job_test]:
+        if plan_start(plan, waiting[n], running, now_s, chosen) == now_s:
+            start_now(kernels, plan, waiting[n], chosen, now_s, ends, running)
+            has_started = True
+    return has_started
+
+
+@njit(cache=True)
+def never_apart(plan: Planner) -> Truths:
+    """Jobs of which the parts do not fit the empty cluster on different nodes, (tasks,)."""
+    is_never = np.zeros(len(plan.order.base), np.bool_)
+    chosen = [0]
+    plan.is_shut[:] = False
+    for job in plan.timed.arrival:
+        if plan.timed.next_part[job] >= 0:
+            plan.is_copied[:] = False
+            look_at_parts(plan, job)
+            is_never[job] = not nodes_later(plan, job, chosen)
+    return is_never
+
+
+@njit(cache=True)
+def replay_slurm(kernels: Any, plan: Planner) -> None:
+    """Replay with Slurm's queue.
+
+    When a job comes or ends the heads of the queues may start; a pass over the whole queue follows
+    at once, or when its interval since the last has passed. Nothing is planned while nothing has
+    changed.
+
+    Parameters
+    ----------
+    kernels, plan : the policy's scores; the plan, and in its schedule those that run already
+    """
+    timed, schedule = plan.timed, plan.schedule
+    ends = [(np.inf, -1)]
+    running = [(np.inf, -1)]
+    running.clear()
+    for task in range(len(schedule.node)):
+        if schedule.node[task] >= 0:
+            add_running(running, schedule.start_s[task] + timed.walltime_s[task], task)
+            heappush(ends, (schedule.end_s[task], task))
+    is_never = np.zeros(len(schedule.node), np.bool_)
+    if len(running) == 0:
+        is_never = never_apart(plan)
+    waiting = [0]
+    waiting.clear()
+    arrived = 0
+    last_s = -np.inf
+    pass_s = np.inf
+    while arrived < len(timed.arrival) or ends[0][0] < np.inf or pass_s < np.inf:
+        now_s = min(ends[0][0], pass_s)
+        if arrived < len(timed.arrival):
+            now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
+        has_changed = False
+        while ends[0][0] <= now_s:
+            _, task = heappop(ends)
+            change(plan.desk, timed, task, schedule, -1)
+            running.pop(place_in(running, schedule.start_s[task] + timed.walltime_s[task], task))
+            has_changed = True
+        while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
+            if not is_never[timed.arrival[arrived]]:
+                waiting.append(timed.arrival[arrived])
+            arrived += 1
+            has_changed = True
+        if has_changed and pass_s == np.inf:
+            pass_s = max(now_s, last_s + plan.slurm.interval_s)
+        if len(waiting) == 0:
+            pass_s = np.inf
+            continue
+        ranked = rank_jobs(plan, waiting, now_s)
+        if now_s < pass_s:
+            has_started = serve_heads(kernels, plan, waiting, ranked, now_s, ends, running)
+        else:
+            has_started = serve_all(kernels, plan, waiting, ranked, now_s, ends, running)
+            last_s = now_s
+            pass_s = now_s + plan.slurm.interval_s if has_started else np.inf
+        if has_started:
+            left = [job for job in waiting if schedule.node[job] < 0]
+            waiting.clear()
+            waiting.extend(left)

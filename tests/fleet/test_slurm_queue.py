@@ -1,0 +1,189 @@
+"""Slurm's queue as a rule: its configuration, cases by hand, and each second of a record of a real slurmctld."""
+from heapq import heapify
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sched_lab.fleet.read.reading import read_files
+from sched_lab.fleet.read.slurm import settings_in
+from sched_lab.fleet.read.tables import ReadOptions
+from sched_lab.fleet.replay.case import case_of, hold
+from sched_lab.fleet.replay.desk import desk_of
+from sched_lab.fleet.replay.events import replay
+from sched_lab.fleet.replay.problem import problem_of
+from sched_lab.fleet.replay.slurm import (
+    SlurmQueue,
+    choose_nodes,
+    order_of,
+    planner_of,
+    rank_jobs,
+    read_slurm_queue,
+    serve_all,
+)
+from sched_lab.lab.frames import InputError
+from sched_lab.lab.jit import interpreted, quiet
+from sched_lab.online.inflation import kernels_for
+from sched_lab.online.model import PowerSettings, open_nodes
+from sched_lab.online.score_index import note_change
+from sched_lab.traces import find_reference
+from tests.fleet.test_events import assert_equal, in_jobs, timed
+
+EACH_SECOND = SlurmQueue(interval_s=1, resolution_s=1)
+CONF = """ClusterName=lab  # a name
+SchedulerParameters=bf_interval=60,bf_continue,bf_max_job_test=50,bf_resolution=30,bf_window=2880
+PriorityType=priority/multifactor
+PriorityWeightAge=1000
+PriorityMaxAge=1-0
+PriorityWeightJobSize=300
+PriorityWeightPartition=10
+NodeName=DEFAULT Gres=gpu:a100:4
+NodeName=n[1-2] CPUs=8 RealMemory=1000
+PartitionName=short Nodes=n1 PriorityJobFactor=5
+PartitionName=all Nodes=ALL
+"""
+
+
+def written(tmp_path, text: str) -> Path:
+    path = tmp_path / "slurm.conf"
+    path.write_text(text)
+    return path
+
+
+def test_a_configuration(tmp_path):
+    found = read_slurm_queue(written(tmp_path, CONF))
+    assert found == SlurmQueue(0, 86400, 300, False, 10, (("short", 5), ("all", 1)), True, 60, 50, 172800, 30)
+    with_dbd = CONF + "AccountingStorageType=accounting_storage/slurmdbd\n"
+    assert read_slurm_queue(written(tmp_path, with_dbd)).age_weight == 1000
+    shown = "Configuration data as of today\nPriorityType            = priority/basic\nPriorityWeightJobSize   = 7\n"
+    assert read_slurm_queue(written(tmp_path, shown)) == SlurmQueue(has_weights=True)
+    lines = settings_in(CONF)[1]
+    assert lines[0] == {"nodename": "n[1-2]", "gres": "gpu:a100:4", "cpus": "8", "realmemory": "1000"}
+    for text, words in (("a,b\n1,2\n", "there is no ClusterName"), (CONF.replace("300", "much"), "is no number")):
+        with pytest.raises(InputError, match=words):
+            read_slurm_queue(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(("has_room", "num", "nodes"), [
+    ("1110110100", 1, [7]), ("1110110100", 2, [4, 5]), ("1110110100", 4, [0, 1, 2, 7]), ("1001", 2, [0, 3]),
+    ("1001", 3, None)])
+def test_nodes_come_from_the_smallest_set_of_neighbours_that_is_enough(has_room, num, nodes):
+    chosen: list[int] = []
+    with interpreted(True):
+        is_enough = choose_nodes(np.array([one == "1" for one in has_room]), num, chosen)
+    assert (chosen if is_enough else None) == nodes
+
+
+@pytest.mark.usefixtures("python_itself")
+class TestByHand:
+    def test_a_plan_keeps_whole_nodes_free_from_its_start_on(self):
+        """Node a has two GPUs, b one: t2 is to have a from 10 s on, which t3 respects, and t4 cannot."""
+        rows = [(0, 10, 1, 1000), (0, 100, 1, 1000), (1, 10, 2, 1000), (2, 7, 1, 1000), (2, 20, 1, 1000)]
+        problem = timed(rows)
+        problem.tasks.gpu_spec[:2] = ["T4", "G2"]
+        schedule = replay(problem, backfill="slurm", slurm=EACH_SECOND)
+        assert schedule.start_s.tolist() == [0, 0, 10, 2, 20]
+
+    def test_size_goes_first_and_age_catches_up(self):
+        """Both GPUs of a are taken until 10 s; then t1 has the larger size, or t2 the larger age."""
+        rows = [(0, 10, 2, 1000), (0, 99, 1, 1000), (1, 5, 2, 1000), (6, 5, 2, 1000)]
+        problem = timed(rows)
+        problem.tasks.cpu_milli[3] = 8000
+        for weights, first in ((SlurmQueue(size_weight=1000, has_weights=True, interval_s=1), 3),
+                               (SlurmQueue(age_weight=1000, max_age_s=10, has_weights=True, interval_s=1), 2),
+                               (SlurmQueue(age_weight=1000, max_age_s=3, has_weights=True, interval_s=1), 2)):
+            schedule = replay(problem, backfill="slurm", slurm=weights)
+            assert schedule.start_s[first] == 10
+
+    def test_a_pass_waits_for_its_interval(self):
+        """Between passes the heads of the queue alone may start: t3 passes t2 in the pass at 30 s."""
+        problem = timed([(0, 90, 2, 1000), (1, 5, 2, 1000), (2, 5, 1, 1000)])
+        assert replay(problem, backfill="slurm").start_s.tolist() == [0, 90, 30]
+        assert replay(problem, backfill="slurm", slurm=EACH_SECOND).start_s.tolist() == [0, 90, 2]
+        assert replay(problem, backfill="slurm", slurm=SlurmQueue(max_job_test=1)).start_s.tolist() == [0, 90, 95]
+
+    def test_parts_start_together_on_different_nodes(self):
+        problem = in_jobs([0, 0, 1], [(0, 10, 1, 1000), (0, 10, 1, 1000), (1, 5, 1, 1000)])
+        schedule = replay(problem, backfill="slurm", slurm=EACH_SECOND)
+        assert sorted(schedule.node[:2]) == [0, 1] and schedule.start_s.tolist() == [0, 0, 1]
+        three = in_jobs([0, 0, 0, 1], [*[(0, 10, 1, 1000)] * 3, (1, 5, 1, 1000)])
+        assert replay(three, backfill="slurm", slurm=EACH_SECOND).node[:3].tolist() == [-1] * 3
+
+
+def test_a_cap_and_prices_do_not_go_with_it():
+    problem = timed([(0, 10, 1, 1000)])
+    with pytest.raises(InputError, match="do not go together"):
+        replay(problem, "bid", backfill="slurm")
+
+
+@pytest.fixture(scope="module")
+def live():
+    jobs, configuration = (find_reference(f"slurm/live/{name}") for name in ("jobs.txt", "slurm.conf"))
+    if jobs is None or configuration is None:
+        pytest.skip("there is no record of a real Slurm: reference/slurm/live")
+    return problem_of(read_files("auto", [jobs, configuration], ReadOptions())), read_slurm_queue(configuration)
+
+
+@pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPendingDeprecationWarning")  # lists from Python
+def test_a_real_slurm_starts_whom_the_rule_starts(live):
+    """From what ran and waited in each second of the record, a pass starts at least 96 % of those who started then.
+
+    A pass sees a moment within the second and the record has whole seconds, so a few must differ.
+    """
+    problem, slurm = live
+    case = case_of(problem, "fgd", 0, None, PowerSettings())
+    desk = desk_of(case)
+    start_s, end_s = problem.start_s, problem.start_s + problem.duration_s
+    plan = planner_of(desk, case.timed, order_of(problem, case.timed, slurm), case.schedule, slurm, 19.0)
+    jobs = case.timed.arrival
+    both = sames = total = 0
+    with quiet():
+        kernels = kernels_for(case.policy, case.world, desk.by_score)
+        for now_s in np.unique(start_s[jobs]).tolist():
+            for left, full in zip(case.world.state, case.empty, strict=True):
+                left[:] = full
+            case.world.limits.num[:] = 0
+            case.world.residents[:] = 0
+            open_nodes(case.world.limits)
+            runs = np.flatnonzero((start_s < now_s) & (end_s > now_s))
+            case.schedule.node[:] = -1
+            case.schedule.node[runs], case.schedule.gpu_mask[runs] = problem.node[runs], 0
+            free = {node: list(range(8)) for node in range(16)}
+            for task in runs.tolist():
+                for _ in range(int(problem.tasks.num_gpus[task])):
+                    case.schedule.gpu_mask[task] |= 1 << free[int(problem.node[task])].pop(0)
+                hold(case.world, case.timed, task, case.schedule, 1)
+            desk.memory.version[:] += 1
+            for node in range(16):
+                note_change(desk.by_score, node)
+            waiting = [int(job) for job in jobs if problem.submit_s[job] <= now_s <= start_s[job]]
+            running = sorted((float(start_s[task] + case.timed.walltime_s[task]), int(task)) for task in runs)
+            ends = [(np.inf, -1)]
+            heapify(ends)
+            serve_all(kernels, plan, waiting, rank_jobs(plan, waiting, now_s), now_s, ends,
+                      running or [(np.inf, -1)])
+            really = {job for job in waiting if start_s[job] == now_s}
+            ours = {job for job in waiting if case.schedule.node[job] >= 0}
+            total += len(really)
+            both += len(really & ours)
+            sames += len(ours & really) == len(really)
+    assert total == 700 and both >= 0.96 * total, (both, total, sames)
+
+
+def test_a_replay_of_a_real_slurm(live):
+    """Seconds decide who passes whom, and the mean of a second run of Slurm would differ as much."""
+    problem, slurm = live
+    first = np.unique(problem.job, return_index=True)[1]
+    schedule = replay(problem, "fgd", backfill="slurm", slurm=slurm)
+    mean_s, record_s = ((start_s - problem.submit_s)[first].mean() for start_s in (schedule.start_s, problem.start_s))
+    assert abs(mean_s / record_s - 1) < 0.35
+    edges_s = np.arange(0, 1000, 60.0)
+
+    def gpus_in_use(start_s):
+        end_s = start_s + problem.duration_s
+        held_s = np.minimum(edges_s[1:], end_s[:, None]) - np.maximum(edges_s[:-1], start_s[:, None])
+        return (np.clip(held_s, 0, None) * problem.tasks.num_gpus[:, None]).sum(axis=0) / 60
+
+    ours, theirs = gpus_in_use(schedule.start_s), gpus_in_use(problem.start_s)
+    assert np.abs(ours - theirs).sum() < 0.1 * theirs.sum()
+    assert_equal(schedule, replay(problem, "fgd", backfill="slurm", slurm=slurm))
