@@ -441,6 +441,16 @@ def test_a_job_that_is_too_large_together_blocks_nobody(backfill):
     assert schedule.node[:4].tolist() == [-1] * 4 and schedule.start_s[4] == 1
 
 
+@pytest.mark.parametrize("backfill", COMPARED)
+def test_a_job_never_starts_beside_what_never_ends(backfill):
+    """Of three GPUs one is left, at any time, for a job of two parts; t3 may pass it, but in order."""
+    problem = in_jobs([0, 1, 1, 2], [(0, np.inf, 2, 1000), (1, 5, 1, 1000), (1, 5, 1, 1000), (2, 5, 1, 1000)])
+    schedule = replay(problem, backfill=backfill)
+    assert schedule.node[[1, 2]].tolist() == [-1, -1]
+    assert (schedule.node[3] >= 0) == (backfill != "none")
+    assert_equal(schedule, replay_plain(case(problem, "fgd"), backfill))
+
+
 def test_the_validator_knows_jobs():
     problem = in_jobs([0, 1, 1, 2], [(0, 10, 2, 1000), (1, 5, 1, 1000), (1, 8, 1, 1000), (2, 3, 1, 1000)])
     schedule = replay(problem)

@@ -659,9 +659,20 @@ def give_up_parts(plan: Plan, job: int, last: int, now_s: float) -> None:
 
 
 @njit(cache=True)
+def next_change(profile: Profile, moment_s: float) -> float:
+    """When something changes on any node after a moment; inf if nothing does."""
+    next_s = np.inf
+    for node in range(len(profile.first)):
+        spell = profile.after[spell_at(profile, node, moment_s)]
+        if spell >= 0:
+            next_s = min(next_s, profile.from_s[spell])
+    return float(next_s)
+
+
+@njit(cache=True)
 def enter_parts(kernels: Any, plan: Plan, job: int, start_s: float, now_s: float,
                 by_policy: bool) -> float:
-    """Book all parts of a job from a moment on, or none, and say when the first without room has some.
+    """Book all parts of a job from a moment on, or none, and say when it may be tried again.
 
     Parameters
     ----------
@@ -671,7 +682,7 @@ def enter_parts(kernels: Any, plan: Plan, job: int, start_s: float, now_s: float
 
     Returns
     -------
-    the moment, if all are booked; else a later one, inf if there is none
+    the moment, if all are booked; else a later one, at which others leave room; inf if there is none
     """
     part = job
     at_s = start_s
@@ -687,6 +698,8 @@ def enter_parts(kernels: Any, plan: Plan, job: int, start_s: float, now_s: float
         part = plan.timed.next_part[part]
     if part >= 0:
         give_up_parts(plan, job, part, now_s)
+        if part != job:  # beside its own parts, which are gone by then
+            at_s = next_change(plan.profile, start_s)
     return at_s
 
 
@@ -694,8 +707,8 @@ def enter_parts(kernels: Any, plan: Plan, job: int, start_s: float, now_s: float
 def book_parts(kernels: Any, plan: Plan, job: int, now_s: float) -> None:
     """Book the earliest moment at which all parts of a job have room together; parameters as `book`.
 
-    The first part is tried at its earliest start; if another can start only later, all are tried
-    again from then on.
+    The first part is tried at its earliest start; if another has no room beside it, all are tried
+    again when something has changed.
     """
     for by_policy in (True, False):
         start_s = now_s
