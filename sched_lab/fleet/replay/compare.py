@@ -76,7 +76,7 @@ class Question:
     carbon: str = ""
     against: str = ""
     cap_w: float | None = None
-    slurm: SlurmQueue = SlurmQueue()
+    slurm: SlurmQueue = field(default_factory=SlurmQueue)
 
 
 WITHOUT_WATTS = tuple(name for name, record in POLICIES.items() if not record.needs_watts)
