@@ -39,7 +39,7 @@ COMMANDS = [line for line in shell_lines() if line.startswith("sched-lab ")]
 SHOWN = {
     "demo": r"^The largest lever is backfill .* less .*\nnext: sched-lab replay demo/cluster ",
     "example": r"^\w[\w-]*\.(csv|json)$",
-    "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;",
+    "read": r"^mycluster: 3 nodes with 8 GPUs, 6 tasks;.*\nnext: sched-lab check mycluster$",
     "check": r"^usable: 3 nodes with 8 GPUs.*\nnext: sched-lab replay ",
     "replay": r"^fgd: [1-9] served,(?: .*,)? mean wait \d+ s, [\d.]+ kWh$",
     "explain": r"^fgd puts it on bee, GPU 0-1, with [1-9]\d* points;",

@@ -177,7 +177,7 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
         tables = read_files(format, paths, options, nodes=extra, size_to=size_to)
         answer.write(out, partial(write_tables, tables), headline=headline_of(tables), force=force)
         warn_of(tables)
-    typer.echo(f"{out}: {answer.in_folder(out)['headline']}{' (kept)' if is_kept else ''}")
+    conclude(f"{out}: {answer.in_folder(out)['headline']}{' (kept)' if is_kept else ''}", "check", out)
 
 
 Cluster = Annotated[Path, typer.Argument(metavar="CLUSTER", parser=folder_named,
