@@ -15,22 +15,7 @@ import typer
 
 from .. import __version__
 from ..hardware import hardware_of
-from ..lab.commands import (
-    AsleepWatts,
-    Carbon,
-    Force,
-    HardwareFile,
-    NoCharts,
-    Price,
-    answer_with,
-    checksums_of,
-    choice,
-    folder_option,
-    option,
-    policy_option,
-    series_files,
-    within,
-)
+from ..lab import commands
 from ..lab.frames import InputError, embedded, read_input
 from ..lab.jit import interpreted
 from ..lab.reports import PAGE, Answer
@@ -48,33 +33,37 @@ __all__ = ['andreas_command']
 # jobs that are sooner scheduled than code for it is loaded
 MOST_INTERPRETED = {"rg": 10, "others": 30}
 
-InstancePath = Annotated[Path | None, option("Jobs, nodes, run times and prices (JSON).",
-                                             metavar="FILE.json")]
-JobsPath = Annotated[Path | None, option("Jobs, in place of --instance.", metavar="FILE.csv")]
-NodesPath = Annotated[Path | None, option("Machines and their GPUs.", metavar="FILE.csv")]
-PowerPath = Annotated[Path | None, option("Watts of GPUs, or of machines.", metavar="FILE.csv")]
-TimesPath = Annotated[Path | None, option("Seconds per epoch of applications.",
-                                          metavar="FILE.csv")]
-Now = Annotated[str, option("Present time of --jobs, as they write it.", metavar="TIME")]
-Pue = Annotated[float | None, option("What the building draws for each watt of --nodes. "
-                                     "[default: 1.33, as in the paper]", "--pue",
-                                     callback=within(1, 10))]
-EmptyFor = Annotated[float | None, option(
+InstancePath = Annotated[
+    Path | None, commands.option("Jobs, nodes, run times and prices (JSON).", metavar="FILE.json")]
+JobsPath = Annotated[
+    Path | None, commands.option("Jobs, in place of --instance.", metavar="FILE.csv")]
+NodesPath = Annotated[Path | None, commands.option("Machines and their GPUs.", metavar="FILE.csv")]
+PowerPath = Annotated[
+    Path | None, commands.option("Watts of GPUs, or of machines.", metavar="FILE.csv")]
+TimesPath = Annotated[
+    Path | None, commands.option("Seconds per epoch of applications.", metavar="FILE.csv")]
+Now = Annotated[str, commands.option("Present time of --jobs, as they write it.", metavar="TIME")]
+Pue = Annotated[float | None, commands.option(
+    "What the building draws for each watt of --nodes. [default: 1.33, as in the paper]", "--pue",
+    callback=commands.within(1, 10))]
+EmptyFor = Annotated[float | None, commands.option(
     "How long an empty machine of --nodes stays on. [default: 0, as in the paper]",
-    "--asleep-after", metavar="MINUTES", callback=within(0, math.inf))]
-Policy = Annotated[str, policy_option(POLICIES)]
+    "--asleep-after", metavar="MINUTES", callback=commands.within(0, math.inf))]
+Policy = Annotated[str, commands.policy_option(POLICIES)]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="From the first submission to the last completion.")]
 SearchSeed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of rg and local.")]
 Iterations = Annotated[int, typer.Option(min=1, max=10**7, help="Rounds of rg.")]
-Period = Annotated[float, option("Longest time between two decisions of a simulation (s).",
-                                 callback=within(1, math.inf))]
-Loss = Annotated[
-    str, choice("What an interruption costs in a simulation: nothing, the started epoch of a job "
-                "that is stopped or moved, or that of every job at every decision.", LOSSES)]
-TimeLimit = Annotated[float, option("Of exact search (s).", callback=within(0.001, 86400))]
+Period = Annotated[float, commands.option(
+    "Longest time between two decisions of a simulation (s).",
+    callback=commands.within(1, math.inf))]
+Loss = Annotated[str, commands.choice(
+    "What an interruption costs in a simulation: nothing, the started epoch of a job that is "
+    "stopped or moved, or that of every job at every decision.", LOSSES)]
+TimeLimit = Annotated[
+    float, commands.option("Of exact search (s).", callback=commands.within(0.001, 86400))]
 DayFolder = Annotated[
-    Path, folder_option("schedule.csv, summary.json, gantt.svg and report.html")]
+    Path, commands.folder_option("schedule.csv, summary.json, gantt.svg and report.html")]
 
 
 def check_options(files: set[str], told: Iterable[str]) -> None:
@@ -100,13 +89,13 @@ def check_options(files: set[str], told: Iterable[str]) -> None:
 
 def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPath = None,
                     nodes: NodesPath = None, power: PowerPath = None, times: TimesPath = None,
-                    hardware: HardwareFile = None, now: Now = "", price: Price = "",
-                    carbon: Carbon = "", pue: Pue = None,
-                    asleep_after: EmptyFor = None, asleep_watts: AsleepWatts = 0.0,
+                    hardware: commands.HardwareFile = None, now: Now = "",
+                    price: commands.Price = "", carbon: commands.Carbon = "", pue: Pue = None,
+                    asleep_after: EmptyFor = None, asleep_watts: commands.AsleepWatts = 0.0,
                     policy: Policy = "rg", simulate: Simulate = False, seed: SearchSeed = 4010,
                     max_iterations: Iterations = 1000, period: Period = math.inf,
-                    loss: Loss = "none", time_limit: TimeLimit = 60.0, force: Force = False,
-                    no_charts: NoCharts = False) -> None:
+                    loss: Loss = "none", time_limit: TimeLimit = 60.0, force: commands.Force = False,
+                    no_charts: commands.NoCharts = False) -> None:
     """Schedule training jobs with due dates on nodes with energy prices, now or for a whole day.
 
     **schedule.csv** has job, node, gpu_type, gpus, start_s and end_s of every uninterrupted run;
@@ -137,21 +126,21 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
         if problem.present is not None or not math.isfinite(begin_s):
             begin_s = problem.now_s
         tariff = tariff_of(price, carbon, zero.isoformat() if zero else None, (begin_s, begin_s))
-    files |= series_files(price=price, carbon=carbon)
+    files |= commands.series_files(price=price, carbon=carbon)
     about_energy = {"now": now, "price": price, "carbon": carbon, "pue": pue,
                     "asleep_after": asleep_after, "asleep_watts": asleep_watts or None}
     inputs = {
         "policy": policy, "simulate": simulate, "seed": seed, "max_iterations": max_iterations,
         "period": period, "loss": loss, "time_limit": time_limit,
         **{name: value for name, value in about_energy.items() if value not in (None, "")},
-        "files": checksums_of(files), "sched_lab": __version__}
+        "files": commands.checksums_of(files), "sched_lab": __version__}
     how = SearchOptions(max_iterations, seed, time_limit_s=time_limit)
     compute = partial(report_of, problem, policy, is_simulated=simulate, period_s=period, loss=loss,
                       how=how, tariff=tariff)
     answer = Answer("andreas", inputs, TABLES, (*CHARTS, PAGE))
     most = MOST_INTERPRETED["rg" if policy == "rg" else "others"]
     with interpreted(len(problem.job_name) <= most and max_iterations <= 1000 and period == math.inf):
-        answer_with(answer, out, compute, force=force, no_charts=no_charts)
+        commands.answer_with(answer, out, compute, force=force, no_charts=no_charts)
 
 
 MIXED = ("jobs", "nodes", "power", "times", "price", "carbon")

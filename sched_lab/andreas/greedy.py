@@ -33,7 +33,10 @@ def pressure_s(jobs: Jobs, now_s: float) -> Floats:
     """(jobs,) how late, in s, a job would be on its fastest configuration from now on (Eq. 2)."""
     pressure = np.empty(len(jobs.due_s))
     for job in range(len(pressure)):
-        pressure[job] = now_s + jobs.times_s[job].min() - jobs.due_s[job]
+        fastest_s = np.inf
+        for time_s in jobs.times_s[job]:
+            fastest_s = min(fastest_s, time_s)
+        pressure[job] = now_s + fastest_s - jobs.due_s[job]
     return pressure
 
 # %% ../../nbs/33_greedy.ipynb #33-008p
@@ -53,11 +56,6 @@ def by_pressure(jobs: Jobs, now_s: float) -> Integers:
     order: Integers = np.argsort(-pressure_s(jobs, now_s), kind="stable")
     return order
 
-
-def assign_by_pressure(fleet: Fleet, jobs: Jobs, now_s: float) -> tuple[Integers, Integers]:
-    """Place all jobs on empty nodes, highest pressure first; node and configuration (jobs,)."""
-    return assign_in_order(fleet, jobs, now_s, by_pressure(jobs, now_s))
-
 # %% ../../nbs/33_greedy.ipynb #33-008q
 def greedy(fleet: Fleet, jobs: Jobs, now_s: float) -> Assignment:
     """Assign jobs greedily by pressure: one round of Algorithm 1 without randomness.
@@ -72,7 +70,7 @@ def greedy(fleet: Fleet, jobs: Jobs, now_s: float) -> Assignment:
     ----------
     Filippini et al. 2021, Algorithm 1 and Eq. 2
     """
-    return Assignment(*assign_by_pressure(fleet, jobs, now_s))
+    return Assignment(*assign_in_order(fleet, jobs, now_s, by_pressure(jobs, now_s)))
 
 # %% ../../nbs/33_greedy.ipynb #33-014
 @njit(cache=True)
@@ -323,15 +321,17 @@ def tables_of(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions) -> Tab
     weight = jobs.weight_eur_per_s
     options, tickets = choices_of(fleet, jobs, now_s)
     limit = np.full(len(weight), 0.5)
-    lightest = weight.min() if len(weight) else 0.0
+    lightest = np.inf
+    for eur_per_s in weight:
+        lightest = min(lightest, eur_per_s)
     for job in range(len(weight)):
         if weight[job] > 0:
             limit[job] = 0.5 * lightest / weight[job]
     if how.as_code:
-        tickets = np.full(tickets.shape, np.inf)  # no choice
+        tickets[:] = np.inf  # no choice
     wish, num_draws = wishes_of(options, tickets)
     if how.as_code:
-        num_draws = np.zeros_like(num_draws)
+        num_draws[:] = 0
     from_s = now_s if how.as_code else now_s + how.period_s
     slow_s = slowest_s(jobs.times_s)
     waiting_eur = np.empty(len(weight))

@@ -13,7 +13,7 @@ import numpy as np
 from ..lab.arrays import Integers
 from ..lab.records import PolicyRecord, PolicyTable
 from .exact import objective_eur, places_of, solve_exact
-from .greedy import DEFAULTS, SearchOptions, assign_by_pressure, check_options, randomized_greedy
+from .greedy import DEFAULTS, SearchOptions, check_options, greedy, randomized_greedy
 from .machines import fleet_at
 from .model import Assignment, Fleet, Instance, Jobs, check_assignment
 from .rollout import rollout
@@ -29,18 +29,6 @@ def decide_by_rule(rule: Rule, fleet: Fleet, jobs: Jobs, now_s: float, how: Sear
                    running: Running) -> Assignment:
     """Leave running jobs where they are, and place those that wait."""
     return Assignment(*fill_up(fleet, jobs, now_s, rule(jobs), running))
-
-
-def decide_greedily(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
-                    running: Running) -> Assignment:
-    """Place the whole queue on empty nodes, highest pressure first."""
-    return Assignment(*assign_by_pressure(fleet, jobs, now_s))
-
-
-def decide_at_random(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
-                     running: Running) -> Assignment:
-    """Keep the best of many random rounds."""
-    return randomized_greedy(fleet, jobs, now_s, how)[0]
 
 
 def decide_by_rollout(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions,
@@ -112,9 +100,12 @@ POLICIES: PolicyTable[Decide] = PolicyTable(
     PolicyRecord("priority", "the heaviest weight goes first; running jobs stay where they are",
                  "Filippini et al. 2021, Section V-B", partial(decide_by_rule, priority)),
     PolicyRecord("greedy", "who is nearest to being late goes first, and all jobs are placed anew",
-                 "Filippini et al. 2021, Algorithm 1 without chance", decide_greedily),
+                 "Filippini et al. 2021, Algorithm 1 without chance",
+                 lambda fleet, jobs, now_s, how, running: greedy(fleet, jobs, now_s)),
     PolicyRecord("rg", "randomized greedy: the best of many disturbed rounds of greedy",
-                 "Filippini et al. 2021, Algorithm 1", decide_at_random,
+                 "Filippini et al. 2021, Algorithm 1",
+                 lambda fleet, jobs, now_s, how, running: (
+                     randomized_greedy(fleet, jobs, now_s, how)[0]),
                  options=("max_iterations", "seed", "as_code", "rho", "period_s")),
     PolicyRecord("local", "plays simple policies to the end of the queue and follows the cheapest",
                  "ours, after Bertsekas et al. 1997", decide_by_rollout, options=("seed", "tries")),

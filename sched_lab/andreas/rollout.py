@@ -5,7 +5,7 @@
 # %% ../../nbs/34a_rollout.ipynb #34a-006
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,15 +65,12 @@ class Room(NamedTuple):
 
     Parameters
     ----------
-    kind, size : (sorts,) GPU type and GPUs of a node
     ways : to run a job
     eur_per_h : (shelves,) what each node there costs
     num_gpus : of all nodes
     empty, now : nodes while nothing is taken, and as they stand now
     """
 
-    kind: Integers
-    size: Integers
     ways: Ways
     eur_per_h: Floats
     num_gpus: int
@@ -109,95 +106,55 @@ def clear(room: Room) -> None:
         shelf[node] = room.empty.shelf[node]
 
 # %% ../../nbs/34a_rollout.ipynb #34a-010
-@njit(cache=True)
-def prices_of(fleet: Fleet, kind: Integers, size: Integers) -> Floats:
-    """What each configuration adds to the cost of each sort of node.
+def more_eur_per_s(eur_per_h: Floats, size: int, used: int, gpus: int) -> float:
+    """What some GPUs more add to the cost of a node; an empty one is hoped to fill up.
 
-    An empty node is hoped to fill up.
+    Parameters
+    ----------
+    eur_per_h : (most GPUs + 1,) cost of the node with so many in use
+    size, used, gpus : GPUs of the node, those in use, and those to come
     """
-    levels = fleet.cost_eur_per_h.shape[1]
-    price = np.full((len(fleet.configuration_gpus), len(size), levels), np.inf)
-    for c in range(price.shape[0]):
-        gpus = fleet.configuration_gpus[c]
-        for sort in range(len(size)):
-            if kind[sort] != fleet.configuration_type[c]:
-                continue
-            eur_per_h = fleet.cost_eur_per_h[kind[sort]]
-            for level in range(gpus, size[sort] + 1):
-                used = size[sort] - level
-                more_eur_per_h = eur_per_h[used + gpus] - eur_per_h[used]
-                if used == 0:
-                    more_eur_per_h = eur_per_h[size[sort]] * gpus / size[sort]
-                price[c, sort, level] = more_eur_per_h / SECONDS_PER_HOUR
-    return price
-
-# %% ../../nbs/34a_rollout.ipynb #34a-011
-@njit(cache=True)
-def sorts_of(fleet: Fleet) -> tuple[Integers, Integers, Integers]:
-    """Number of each node's sort, then type and size of each sort."""
-    nodes = len(fleet.node_gpus)
-    found = 0
-    number = np.full(fleet.cost_eur_per_h.shape, -1)
-    sort = np.empty(nodes, np.int64)
-    kind = np.empty(nodes, np.int64)
-    size = np.empty(nodes, np.int64)
-    for node in range(nodes):
-        own = fleet.node_type[node]
-        gpus = fleet.node_gpus[node]
-        if number[own, gpus] < 0:
-            number[own, gpus] = found
-            kind[found] = own
-            size[found] = gpus
-            found += 1
-        sort[node] = number[own, gpus]
-    return sort, kind[:found], size[:found]
-
-# %% ../../nbs/34a_rollout.ipynb #34a-011a
-@njit(cache=True)
-def ways_of(fleet: Fleet, price: Floats) -> tuple[Integers, Integers, Integers, Floats, Floats]:
-    """What `Ways` holds, by configuration, sort and free GPUs."""
-    num_sorts, levels = price.shape[1:]
-    cells = np.flatnonzero(price.ravel() < np.inf)
-    configuration = cells // (num_sorts * levels)
-    gpus = fleet.configuration_gpus[configuration]
-    alone = np.empty(len(cells))
-    for way in range(len(cells)):
-        kind = fleet.configuration_type[configuration[way]]
-        alone[way] = fleet.cost_eur_per_h[kind, gpus[way]]
-    return configuration, cells % (num_sorts * levels), gpus, price.ravel()[cells], alone
-
-# %% ../../nbs/34a_rollout.ipynb #34a-011b
-@njit(cache=True)
-def shelves_of(fleet: Fleet, sort: Integers, kind: Integers,
-               size: Integers) -> tuple[Floats, Integers, Integers, Integers]:
-    """What a node on each shelf costs, and what `Shelves` holds if nothing is taken."""
-    levels = fleet.cost_eur_per_h.shape[1]
-    eur_per_h = np.zeros(len(size) * levels)
-    for i in range(len(size)):
-        for free in range(size[i] + 1):
-            eur_per_h[i * levels + free] = fleet.cost_eur_per_h[kind[i], size[i] - free]
-    shelves = Shelves(np.full(len(eur_per_h), -1), np.empty(len(sort), np.int64),
-                      np.empty(len(sort), np.int64))
-    for node in range(len(sort) - 1, -1, -1):
-        put(shelves, node, sort[node] * levels + fleet.node_gpus[node])
-    return eur_per_h, shelves.head, shelves.following, shelves.shelf
+    more_eur_per_h = (eur_per_h[used + gpus] - eur_per_h[used] if used
+                      else eur_per_h[size] * gpus / size)
+    return float(more_eur_per_h / SECONDS_PER_HOUR)
 
 # %% ../../nbs/34a_rollout.ipynb #34a-011p
-@njit(cache=True)
-def room_arrays(fleet: Fleet) -> tuple[Any, ...]:
-    """What `Room` holds."""
-    sort, kind, size = sorts_of(fleet)
-    eur_per_h, head, following, shelf = shelves_of(fleet, sort, kind, size)
-    ways = ways_of(fleet, prices_of(fleet, kind, size))
-    return kind, size, ways, eur_per_h, (head, following, shelf)
+def ways_of(fleet: Fleet, sorts: list[tuple[int, int]]) -> Ways:
+    """All ways to run a job, by configuration, sort and free GPUs; those without a price are none.
+
+    Parameters
+    ----------
+    sorts : GPU type and size of each
+    """
+    cost = fleet.cost_eur_per_h
+    rows = [(c, sort * cost.shape[1] + free, gpus,
+             more_eur_per_s(cost[kind], size, size - free, gpus), cost[kind, gpus])
+            for c, (own, gpus) in enumerate(zip(fleet.configuration_type.tolist(),
+                                                fleet.configuration_gpus.tolist(), strict=True))
+            for sort, (kind, size) in enumerate(sorts) if kind == own
+            for free in range(gpus, size + 1)]
+    columns = np.array([row for row in rows if row[3] < np.inf], float).reshape(-1, 5).T.copy()
+    return Ways(*columns[:3].astype(np.int64), *columns[3:])
 
 
 def room_of(fleet: Fleet) -> Room:
     """Empty nodes."""
-    kind, size, ways, eur_per_h, lists = room_arrays(fleet)
-    now = Shelves(*(column.copy() for column in lists))
-    return Room(kind, size, Ways(*ways), eur_per_h, int(fleet.node_gpus.sum()),
-                Shelves(*lists), now)
+    levels = fleet.cost_eur_per_h.shape[1]
+    nodes = list(zip(fleet.node_type.tolist(), fleet.node_gpus.tolist(), strict=True))
+    sorts = list(dict.fromkeys(nodes))
+    eur_per_h = np.zeros(len(sorts) * levels)
+    for sort, (kind, size) in enumerate(sorts):
+        shelves = slice(sort * levels, sort * levels + size + 1)
+        eur_per_h[shelves] = fleet.cost_eur_per_h[kind, :size + 1][::-1]
+    number = {own: sort for sort, own in enumerate(sorts)}
+    shelf = [number[own] * levels + own[1] for own in nodes]
+    head = [-1] * len(eur_per_h)
+    following = [-1] * len(nodes)
+    for node in reversed(range(len(nodes))):
+        following[node] = head[shelf[node]]
+        head[shelf[node]] = node
+    empty, now = (Shelves(*map(np.array, (head, following, shelf))) for _ in range(2))
+    return Room(ways_of(fleet, sorts), eur_per_h, int(fleet.node_gpus.sum()), empty, now)
 
 # %% ../../nbs/34a_rollout.ipynb #34a-015q
 class Queue(NamedTuple):
@@ -217,27 +174,14 @@ class Queue(NamedTuple):
     least_eur: Floats
 
 # %% ../../nbs/34a_rollout.ipynb #34a-019
-@njit(cache=True)
-def bests_of(jobs: Jobs, room: Room) -> tuple[Floats, Floats, Floats]:
-    """What `Queue` adds to the jobs."""
-    ways = room.ways
-    time_s = jobs.times_s[:, ways.configuration]
-    fastest_s = np.full(len(jobs.due_s), np.inf)
-    least_eur = np.full(len(jobs.due_s), np.inf)
-    is_empty = np.zeros(len(room.eur_per_h), np.bool_)
-    is_empty[room.empty.shelf] = True
-    for job in range(len(fastest_s)):
-        fastest_s[job] = jobs.times_s[job].min()
-        for way in range(len(ways.shelf)):
-            if is_empty[ways.shelf[way]] and time_s[job, way] < np.inf:
-                eur = time_s[job, way] * ways.price_eur_per_s[way]
-                least_eur[job] = min(least_eur[job], eur)
-    return time_s, fastest_s, least_eur
-
-
 def queue_of(jobs: Jobs, room: Room) -> Queue:
     """Add what does not change to the jobs."""
-    return Queue(jobs, *bests_of(jobs, room))
+    ways = room.ways
+    time_s = np.ascontiguousarray(jobs.times_s[:, ways.configuration])
+    is_possible = np.isin(ways.shelf, room.empty.shelf) & np.isfinite(time_s)
+    eur = np.multiply(time_s, ways.price_eur_per_s, out=np.full(time_s.shape, np.inf),
+                      where=is_possible)
+    return Queue(jobs, time_s, jobs.times_s.min(axis=1), eur.min(axis=1, initial=np.inf))
 
 # %% ../../nbs/34a_rollout.ipynb #34a-015
 @njit(cache=True, forceinline=True)
@@ -302,12 +246,11 @@ class Board(NamedTuple):
 
     Parameters
     ----------
-    fleet, room : nodes, and which of them are free
+    room : nodes, and which of them are free
     queue : jobs that are not done
     now_s : when the play begins
     """
 
-    fleet: Fleet
     room: Room
     queue: Queue
     now_s: float
@@ -316,7 +259,7 @@ class Board(NamedTuple):
 def board_of(fleet: Fleet, jobs: Jobs, now_s: float) -> Board:
     """Empty nodes, and jobs with the time that each still needs."""
     room = room_of(fleet)
-    return Board(fleet, room, queue_of(jobs, room), now_s)
+    return Board(room, queue_of(jobs, room), now_s)
 
 # %% ../../nbs/34a_rollout.ipynb #34a-023q
 class Turn(NamedTuple):
@@ -349,7 +292,7 @@ def place_in_order(board: Board, left: Floats, now_s: float, order: Integers, pl
     -------
     when the first job will have ended, and how many were asked before the GPUs were gone
     """
-    _, room, queue, _ = board
+    room, queue, _ = board
     ways = room.ways
     clear(room)
     free = room.num_gpus

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..lab.jit import njit
+from ..lab.jit import interpreted, njit
 from .model import Assignment, Fleet, Jobs
 from .proxy import gpus_in_use
 from ..lab.arrays import Floats, Integers
@@ -135,9 +135,10 @@ def open_nodes(fleet: Fleet, free: Integers) -> OpenNodes:
     """Nodes with so many free GPUs, those of a list by name.
 
     Not compiled: a signal that arrives while compiled code hands a named tuple to Python would end
-    the process.
+    the process, and this is done once a day.
     """
-    return OpenNodes(*open_lists(fleet, free))
+    with interpreted(True):
+        return OpenNodes(*open_lists(fleet, free))
 
 # %% ../../nbs/32_rules.ipynb #32-015
 @njit(cache=True)

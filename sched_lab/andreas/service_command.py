@@ -10,20 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from .._extras import need
+from ..lab import commands
 from ..lab.access import Access, listen
-from ..lab.commands import (
-    AllowHost,
-    ClientCa,
-    Host,
-    Insecure,
-    Port,
-    TlsCert,
-    TlsKey,
-    TokenFile,
-    option,
-    policy_option,
-    within,
-)
 from ..lab.frames import InputError, read_json
 from .greedy import SearchOptions
 from .model import parse_instance
@@ -48,16 +36,18 @@ def cluster_in(file: Path) -> dict[str, Any]:
     return given
 
 
-ClusterFile = Annotated[Path, option(
+ClusterFile = Annotated[Path, commands.option(
     "Nodes and cost_eur_per_h, as in the instance file; its jobs, if any, are not submitted.",
     "--cluster", metavar="FILE.json")]
-Database = Annotated[Path, option("SQLite file with its jobs; made if it is absent.",
-                                  metavar="FILE", envvar="SCHED_LAB_DATABASE")]
-PolicyName = Annotated[str, policy_option(POLICIES)]
-Period = Annotated[float, option("Longest time between two decisions (s).",
-                                 callback=within(1, 86_400))]
+Database = Annotated[Path, commands.option(
+    "SQLite file with its jobs; made if it is absent.", metavar="FILE",
+    envvar="SCHED_LAB_DATABASE")]
+PolicyName = Annotated[str, commands.policy_option(POLICIES)]
+Period = Annotated[float, commands.option(
+    "Longest time between two decisions (s).", callback=commands.within(1, 86_400))]
 Iterations = Annotated[int, typer.Option(min=1, max=10**5, help="Rounds of rg.")]
-Wait = Annotated[float, option("For a database that is locked (s).", callback=within(0.1, 15))]
+Wait = Annotated[float, commands.option(
+    "For a database that is locked (s).", callback=commands.within(0.1, 15))]
 Queue = Annotated[int, typer.Option(min=1, max=100_000, help="Most unfinished jobs.")]
 
 PACKAGES = ("starlette", "uvicorn", "httptools", "uvloop", "orjson", "prometheus_client")
@@ -66,10 +56,11 @@ PACKAGES = ("starlette", "uvicorn", "httptools", "uvloop", "orjson", "prometheus
 def andreas_serve_command(
         cluster: ClusterFile, database: Database = Path("andreas.db"),
         policy: PolicyName = "rg", period: Period = 300.0, max_iterations: Iterations = 200,
-        wait: Wait = 5.0, queue: Queue = 2000, host: Host = "127.0.0.1", port: Port = 8890,
-        token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
-        client_ca: ClientCa = None, allow_host: AllowHost = None,
-        insecure: Insecure = False) -> None:
+        wait: Wait = 5.0, queue: Queue = 2000, host: commands.Host = "127.0.0.1",
+        port: commands.Port = 8890, token_file: commands.TokenFile = None,
+        tls_cert: commands.TlsCert = None, tls_key: commands.TlsKey = None,
+        client_ca: commands.ClientCa = None, allow_host: commands.AllowHost = None,
+        insecure: commands.Insecure = False) -> None:
     """Run the job manager of ANDREAS as a service: submit, cancel and report jobs, read the plan.
 
     GET / describes it, with an OpenAPI document; /healthz and /readyz are for probes, /metrics for

@@ -18,7 +18,7 @@ from .machines import (counted_twice_eur_per_s, draws_of, energy_by_job, eur_of,
 from .model import (HISTORY, SECONDS_PER_HOUR, Assignment, Fleet, Instance, Jobs,
                                      Site, check_schedule)
 from .policies import POLICIES, Decide, Judged, Proof
-from .proxy import cost_eur_per_s, first_completion_s, gpus_in_use
+from .proxy import cost_eur_per_s, gpus_in_use
 from .rules import OpenNodes, Running, open_nodes
 from ..lab.arrays import Floats, Integers
 from ..lab.frames import InputError
@@ -153,7 +153,8 @@ def advance(jobs: Jobs, state: State, queue: Integers, now_s: float, interval_s:
             state.end_s[job] = then_s
             penalty_eur += jobs.weight_eur_per_s[job] * max(then_s - jobs.due_s[job], 0.0)
         else:
-            state.times_s[job] *= 1 - step / 100
+            for c in range(state.times_s.shape[1]):  # one by one: that is sooner compiled
+                state.times_s[job, c] *= 1 - step / 100
     return penalty_eur
 
 # %% ../../nbs/35_andreas_simulation.ipynb #35-029
@@ -169,7 +170,10 @@ def carry_out(fleet: Fleet, jobs: Jobs, epochs: Integers, state: State, queue: I
     """
     node, configuration = decision
     install(state, queue, decision, epochs, now_s, loss)
-    interval_s = min(most_s, first_completion_s(state.times_s[queue], node, configuration))
+    interval_s = most_s
+    for i in range(len(queue)):
+        if node[i] >= 0:
+            interval_s = min(interval_s, state.times_s[queue[i], configuration[i]])
     energy_eur = interval_s * cost_eur_per_s(fleet, gpus_in_use(fleet, node, configuration))
     return interval_s, energy_eur, advance(jobs, state, queue, now_s, interval_s)
 

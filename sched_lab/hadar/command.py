@@ -10,22 +10,7 @@ from typing import Annotated
 
 from .. import __version__
 from ..hardware import hardware_of
-from ..lab.commands import (
-    AsleepAfter,
-    AsleepWatts,
-    Carbon,
-    Force,
-    HardwareFile,
-    NoCharts,
-    Price,
-    answer_with,
-    checksums_of,
-    folder_option,
-    option,
-    policy_option,
-    series_files,
-    within,
-)
+from ..lab import commands
 from ..lab.frames import embedded, read_input
 from ..lab.jit import interpreted
 from ..lab.reports import PAGE, Answer
@@ -43,31 +28,31 @@ MOST_INTERPRETED = 40  # jobs that are sooner scheduled than code for it is load
 EXAMPLES: dict[str, Path | str] = {
     f"{what}.csv": embedded(f"toy/hadar_{what}.csv")
     for what in ("jobs", "cluster", "throughputs")}
-JobsFile = Annotated[
-    Path | None,
-    option("Jobs: name, arrival_s, steps, workers, model (a key of the throughputs), "
-           "weight if any. [default: embedded toy]")]
-ClusterFile = Annotated[Path | None, option("Nodes: node, type, gpus. [default: embedded toy]")]
-ThroughputsFile = Annotated[
-    Path | None,
-    option("Speeds: key, workers, and for each GPU type a column with steps/s of the whole gang "
-           "on one node, 0 where it cannot run; TYPE_spread on several nodes, if other. "
-           "[default: embedded toy]")]
-PolicyName = Annotated[str, policy_option(POLICIES)]
-RoundLength = Annotated[
-    float, option("Time between two decisions (s).", "--round", callback=within(1, 1e7))]
-RestartDelay = Annotated[float, option("What a job loses when its GPUs change (s).", "--restart",
-                                       callback=within(0, 1e7))]
-RoundsFolder = Annotated[Path, folder_option(f"{', '.join(TABLES)}, summary.json, "
-                                             f"{', '.join(CHARTS)} and {PAGE}")]
+JobsFile = Annotated[Path | None, commands.option(
+    "Jobs: name, arrival_s, steps, workers, model (a key of the throughputs), weight if any. "
+    "[default: embedded toy]")]
+ClusterFile = Annotated[
+    Path | None, commands.option("Nodes: node, type, gpus. [default: embedded toy]")]
+ThroughputsFile = Annotated[Path | None, commands.option(
+    "Speeds: key, workers, and for each GPU type a column with steps/s of the whole gang on one "
+    "node, 0 where it cannot run; TYPE_spread on several nodes, if other. "
+    "[default: embedded toy]")]
+PolicyName = Annotated[str, commands.policy_option(POLICIES)]
+RoundLength = Annotated[float, commands.option(
+    "Time between two decisions (s).", "--round", callback=commands.within(1, 1e7))]
+RestartDelay = Annotated[float, commands.option(
+    "What a job loses when its GPUs change (s).", "--restart", callback=commands.within(0, 1e7))]
+RoundsFolder = Annotated[Path, commands.folder_option(
+    f"{', '.join(TABLES)}, summary.json, {', '.join(CHARTS)} and {PAGE}")]
 
 
 def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile = None,
                   throughputs: ThroughputsFile = None, policy: PolicyName = "hadar",
                   round_s: RoundLength = ROUND_S, restart_s: RestartDelay = RESTART_S,
-                  hardware: HardwareFile = None, price: Price = "", carbon: Carbon = "",
-                  asleep_after: AsleepAfter = None, asleep_watts: AsleepWatts = 0.0,
-                  force: Force = False, no_charts: NoCharts = False) -> None:
+                  hardware: commands.HardwareFile = None, price: commands.Price = "",
+                  carbon: commands.Carbon = "", asleep_after: commands.AsleepAfter = None,
+                  asleep_watts: commands.AsleepWatts = 0.0,
+                  force: commands.Force = False, no_charts: commands.NoCharts = False) -> None:
     """Share GPUs of different speed among training jobs, round by round, until all are done.
 
     **jobs.csv** has name, workers, arrival_s, start_s, end_s, jct_s and energy_kwh; **rounds.csv**
@@ -90,9 +75,9 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
         files["hardware"] = read_input(hardware)
     inputs = {
         "policy": policy, "round": round_s, "restart": restart_s, "price": price, "carbon": carbon,
-        **checksums_of(series_files(price=price, carbon=carbon)),
+        **commands.checksums_of(commands.series_files(price=price, carbon=carbon)),
         "asleep_after": asleep_after, "asleep_watts": asleep_watts,
-        "files": checksums_of(files), "sched_lab": __version__}
+        "files": commands.checksums_of(files), "sched_lab": __version__}
     sleep = AWAKE if asleep_after is None else Sleep(60 * asleep_after, asleep_watts)
     catalogue = None if hardware is None else hardware_of(hardware)
     compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s,
@@ -100,4 +85,4 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
     answer = Answer("hadar", inputs, TABLES, (*CHARTS, PAGE))
     is_small = len(workload.job_name) <= MOST_INTERPRETED and round_s >= ROUND_S
     with interpreted(is_small):
-        answer_with(answer, out, compute, force=force, no_charts=no_charts)
+        commands.answer_with(answer, out, compute, force=force, no_charts=no_charts)

@@ -21,8 +21,8 @@ from sched_lab.andreas.rollout import (
     assign_by_rollout,
     board_of,
     cost_to_go,
-    prices_of,
     rollout,
+    room_of,
 )
 from sched_lab.lab.frames import InputError, read_frame
 
@@ -309,12 +309,10 @@ def test_nobody_waits_is_no_trouble():
     assert found.node.dtype == found.configuration.dtype == np.int64
 
 
-def test_a_configuration_larger_than_all_nodes_has_no_price():
-    fleet = toy_instance().fleet
-    kind = np.array([0])
-    size = np.array([1])
-    fitting = np.isfinite(prices_of(fleet, kind, size)).any(axis=(1, 2))
-    assert fitting.tolist() == ((fleet.configuration_type == 0) & (fleet.configuration_gpus == 1)).tolist()
+def test_a_configuration_larger_than_all_nodes_is_no_way():
+    fleet = toy_instance().fleet._replace(node_gpus=np.ones(3, np.int64))
+    fits = np.flatnonzero(fleet.configuration_gpus == 1)
+    assert set(room_of(fleet).ways.configuration.tolist()) == set(fits.tolist())
 
 
 def test_times_since_1970_end_too():
