@@ -10,16 +10,14 @@ import html
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
-from prometheus_client import Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import Counter, Gauge, Histogram
 from pydantic import ValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
@@ -108,7 +106,25 @@ class Manager(Service):
                                  "of ours.", registry=registry)
         self.failures = Counter("andreas_database_failures", "Transactions that failed.",
                                 registry=registry)
-        registry.register(Gauges(self))
+        for name, words, value in (
+                ("gpus", "GPUs of nodes that are there.", lambda: sum(
+                    node.num_gpus for node in self.book.nodes.values() if node.is_present)),
+                ("gpus_used", "GPUs that jobs have.", lambda: service.used_gpus(
+                    self.book.queue.values()).total()),
+                ("eur_per_hour", "What nodes in use cost.", lambda: service.plan_of(
+                    self.book, self.book.last_s)["eur_per_h"]),
+                ("plan_version", "Of the plan.", lambda: self.book.version),
+                ("database_is_known", "Whether memory and database agree.",
+                 lambda: self.is_current)):
+            Gauge(f"andreas_{name}", words, registry=registry).set_function(value)
+        jobs = Gauge("andreas_jobs", "Jobs by state.", ["state"], registry=registry)
+        jobs.labels("running").set_function(lambda: self.count_queue(is_placed=True))
+        jobs.labels("waiting").set_function(lambda: self.count_queue(is_placed=False))
+        jobs.labels("ended").set_function(lambda: len(self.book.jobs) - len(self.book.queue))
+
+    def count_queue(self, *, is_placed: bool) -> int:
+        """Unfinished jobs that run, or that wait."""
+        return sum((job.node is not None) == is_placed for job in self.book.queue.values())
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -384,33 +400,6 @@ ROUTES = (
     Operation("GET", "/nodes", Manager.get_nodes),
     Operation("PUT", "/nodes/{id}", Manager.put_node, Join),
     Operation("DELETE", "/nodes/{id}", Manager.delete_node))
-
-
-class Gauges(Collector):
-    """The book in numbers, when somebody asks."""
-
-    def __init__(self, manager: Manager) -> None:
-        self.manager = manager
-
-    def collect(self) -> Iterator[Metric]:
-        """Jobs by state, GPUs, the price of the hour, the version, and whether we are sure."""
-        book = self.manager.book
-        placed = [job for job in book.queue.values() if job.node is not None]
-        jobs = GaugeMetricFamily("andreas_jobs", "Jobs by state.", labels=["state"])
-        for state, count in (("running", len(placed)), ("waiting", len(book.queue) - len(placed)),
-                             ("ended", len(book.jobs) - len(book.queue))):
-            jobs.add_metric([state], count)
-        yield jobs
-        used = service.used_gpus(placed).total()
-        gpus = sum(node.num_gpus for node in book.nodes.values() if node.is_present)
-        price = service.plan_of(book, book.last_s)["eur_per_h"]
-        for name, words, value in (
-                ("gpus", "GPUs of nodes that are there.", gpus),
-                ("gpus_used", "GPUs that jobs have.", used),
-                ("eur_per_hour", "What nodes in use cost.", price),
-                ("plan_version", "Of the plan.", book.version),
-                ("database_is_known", "Whether memory and database agree.", self.manager.is_current)):
-            yield GaugeMetricFamily(f"andreas_{name}", words, value=float(value))
 
 
 def operation_of(line: Operation) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from ..lab.frames import InputError
 from .greedy import SearchOptions
@@ -27,6 +27,8 @@ from .model import (
     DueDate,
     Fleet,
     Instance,
+    Instant,
+    Name,
     Present,
     Price,
     RunTime,
@@ -90,26 +92,41 @@ class Join(Command):
 State = Literal["waiting", "running", "done", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Submit):
     """A row of the table of jobs; see `andreas.store`."""
 
     number: int
-    given: Submit
-    submission_s: float
-    epochs_done: int = 0
-    sequence: int = 0
-    report_s: float | None = None
-    node: str | None = None
-    configuration: str | None = None
-    start_s: float | None = None
-    end_s: float | None = None
+    submission_s: Instant
+    epochs_done: Annotated[int, Field(ge=0)] = 0
+    sequence: Annotated[int, Field(ge=0)] = 0
+    report_s: FiniteFloat | None = None
+    node: Name | None = None
+    configuration: Configuration | None = None
+    start_s: FiniteFloat | None = None
+    end_s: FiniteFloat | None = None
+
+    @model_validator(mode="after")
+    def whole(self) -> Self:
+        """Check what columns have to do with each other."""
+        if self.epochs_done > self.epochs:
+            raise ValueError(f"{self.epochs_done} of {self.epochs} epochs are done")
+        if (self.node is None) != (self.configuration is None):
+            raise ValueError("node or configuration is missing")
+        return self
+
+    def changed(self, **columns: Any) -> Self:
+        """The same row with other values in some columns."""
+        return self.model_copy(update=columns)
+
+    def without_place(self, **columns: Any) -> Self:
+        """The same row of a job that waits, or has ended."""
+        return self.changed(node=None, configuration=None, start_s=None, **columns)
 
     @property
     def state(self) -> State:
         """What follows from the other columns."""
         if self.end_s is not None:
-            return "done" if self.epochs_done == self.given.epochs else "cancelled"
+            return "done" if self.epochs_done == self.epochs else "cancelled"
         return "waiting" if self.node is None else "running"
 
     @property
@@ -211,12 +228,12 @@ class Book:
 
     def put(self, job: Job) -> None:
         """Replace a row of the jobs."""
-        self.jobs[job.given.id] = job
+        self.jobs[job.id] = job
         self.last_number = max(self.last_number, job.number)
         if job.end_s is None:
-            self.queue[job.given.id] = job
+            self.queue[job.id] = job
         else:
-            self.queue.pop(job.given.id, None)
+            self.queue.pop(job.id, None)
 
     def put_sample(self, sample: Measure) -> None:
         """Take in a sample."""
@@ -334,7 +351,7 @@ def submit(book: Book, job: Submit, now_s: float) -> Change | None:
     """
     refuse_damaged(book, "job", job.id)
     if job.id in book.jobs:
-        if book.jobs[job.id].given == job:
+        if job.model_dump().items() <= book.jobs[job.id].model_dump().items():
             return None
         raise Refused("conflict", f"there is another job {job.id!r}", "give each job its own id")
     if len(book.queue) >= book.most_queued or len(book.jobs) >= MOST_JOBS:
@@ -342,7 +359,8 @@ def submit(book: Book, job: Submit, now_s: float) -> Change | None:
                       "submit it when some are done")
     check_runnable(book, job)
     now_s = clock_s(book, now_s)
-    return Change("submission", now_s, (Job(book.last_number + 1, job, now_s),))
+    new = Job(**job.model_dump(), number=book.last_number + 1, submission_s=now_s)
+    return Change("submission", now_s, (new,))
 
 
 DRIFT = 0.1  # of the epochs that are left; so far may a report be off before we think again
@@ -352,20 +370,20 @@ def assumed_epochs(book: Book, job: Job, now_s: float) -> float:
     """Progress of a running job since its last report, or its start, as its profile has it."""
     if job.node is None or job.configuration is None:
         return 0.0
-    epoch_s = book.epoch_s(job.given.application, job.given.batch)[job.configuration]
-    left = job.given.epochs - job.epochs_done
+    epoch_s = book.epoch_s(job.application, job.batch)[job.configuration]
+    left = job.epochs - job.epochs_done
     return min(max(now_s - job.since_s, 0.0) / epoch_s, left - LEAST_EPOCHS)
 
 
 def left_epochs(book: Book, job: Job, now_s: float) -> float:
     """Epochs that a job still needs, as far as can be told."""
-    return job.given.epochs - job.epochs_done - assumed_epochs(book, job, now_s)
+    return job.epochs - job.epochs_done - assumed_epochs(book, job, now_s)
 
 
 def is_off(book: Book, job: Job, epochs_done: int, now_s: float) -> bool:
     """Whether a report differs from what was assumed by enough to think again."""
     off = abs(epochs_done - job.epochs_done - assumed_epochs(book, job, now_s))
-    return off > max(1.0, DRIFT * (job.given.epochs - job.epochs_done))
+    return off > max(1.0, DRIFT * (job.epochs - job.epochs_done))
 
 
 def report(book: Book, job: str, given: Report, now_s: float) -> Change | None:
@@ -381,23 +399,23 @@ def report(book: Book, job: str, given: Report, now_s: float) -> Change | None:
     now_s = clock_s(book, now_s)
     if given.sequence <= row.sequence:
         return None
-    if not row.epochs_done <= given.epochs_done <= row.given.epochs:
+    if not row.epochs_done <= given.epochs_done <= row.epochs:
         raise Refused("conflict", f"job {job!r}: {given.epochs_done} epochs done, after "
-                      f"{row.epochs_done} of {row.given.epochs}", "report all that are done")
+                      f"{row.epochs_done} of {row.epochs}", "report all that are done")
     if row.end_s is not None:
         if given.epochs_done == row.epochs_done and row.state == "done":
             return None
         raise Refused("conflict", f"job {job!r} is {row.state}", "stop its worker")
-    new = replace(row, epochs_done=given.epochs_done, sequence=given.sequence, report_s=now_s)
-    if given.epochs_done == row.given.epochs:
-        return _ended(new, "completion", now_s, row.node is not None)
+    new = row.changed(epochs_done=given.epochs_done, sequence=given.sequence, report_s=now_s)
+    if given.epochs_done == row.epochs:
+        return _ended(new, "completion", now_s)
     return Change("report", now_s, (new,), asks=is_off(book, row, given.epochs_done, now_s))
 
 
-def _ended(job: Job, event: str, now_s: float, was_placed: bool) -> Change:
+def _ended(job: Job, event: str, now_s: float) -> Change:
     """Rows of a job that leaves the queue, and its place."""
-    gone = replace(job, node=None, configuration=None, start_s=None, end_s=now_s)
-    return Change(event, now_s, (gone,), (gone,) if was_placed else ())
+    gone = job.without_place(end_s=now_s)
+    return Change(event, now_s, (gone,), (gone,) if job.node else ())
 
 
 def cancel(book: Book, job: str, now_s: float) -> Change | None:
@@ -413,7 +431,7 @@ def cancel(book: Book, job: str, now_s: float) -> Change | None:
         return None
     if row.state == "done":
         raise Refused("conflict", f"job {job!r} is done", "there is nothing to cancel")
-    return _ended(row, "cancellation", clock_s(book, now_s), row.node is not None)
+    return _ended(row, "cancellation", clock_s(book, now_s))
 
 
 def measure(book: Book, sample: Measure, now_s: float) -> Change | None:
@@ -440,8 +458,7 @@ def measure(book: Book, sample: Measure, now_s: float) -> Change | None:
 
 def evicted(book: Book, node: str) -> tuple[Job, ...]:
     """Jobs of a node, as they are when they have lost it."""
-    return tuple(replace(job, node=None, configuration=None, start_s=None)
-                 for job in book.queue.values() if job.node == node)
+    return tuple(job.without_place() for job in book.queue.values() if job.node == node)
 
 
 def join(book: Book, node: str, given: Join, now_s: float) -> Change | None:
@@ -491,14 +508,14 @@ def snapshot_of(book: Book, now_s: float) -> Instance | None:
     largest = largest_nodes(nodes)
     jobs = []
     for job in book.queue.values():
-        times_s = run_times_s(profiled_s(book, job.given, largest), left_epochs(book, job, now_s))
+        times_s = run_times_s(profiled_s(book, job, largest), left_epochs(book, job, now_s))
         if times_s:
             runs = job.configuration in times_s and job.submission_s <= now_s
             place = {"node": job.node, "configuration": job.configuration} if runs else {}
             jobs.append({
-                "id": job.given.id, "submission_s": job.submission_s, "due_s": job.given.due_s,
-                "weight_eur_per_s": job.given.weight_eur_per_s, "times_s": times_s,
-                "epochs": job.given.epochs - job.epochs_done, **place})
+                "id": job.id, "submission_s": job.submission_s, "due_s": job.due_s,
+                "weight_eur_per_s": job.weight_eur_per_s, "times_s": times_s,
+                "epochs": job.epochs - job.epochs_done, **place})
     if not jobs:
         return None
     with warnings.catch_warnings():
@@ -557,13 +574,13 @@ def move_jobs(book: Book, places: Places, event: str, now_s: float) -> Change | 
     now_s = clock_s(book, now_s)
     moved = []
     for job in book.queue.values():
-        place: tuple[str | None, str | None] = places.get(job.given.id, (None, None))
+        place: tuple[str | None, str | None] = places.get(job.id, (None, None))
         node = book.nodes.get(place[0] or "")
         if node is None or not node.is_present or not offers(node, place[1] or ""):
             place = (None, None)
         if place != (job.node, job.configuration):
             start_s = now_s if place[0] else None
-            moved.append(replace(job, node=place[0], configuration=place[1], start_s=start_s))
+            moved.append(job.changed(node=place[0], configuration=place[1], start_s=start_s))
     return Change(event, now_s, tuple(moved), tuple(moved), asks=False) if moved else None
 
 
@@ -584,7 +601,7 @@ def used_gpus(jobs: Iterable[Job]) -> Counter[str]:
 
 def is_valid(book: Book, change: Change) -> bool:
     """Whether no node has more GPUs in use than it has after a change."""
-    after = {**book.queue, **{job.given.id: job for job in change.jobs}}
+    after = {**book.queue, **{job.id: job for job in change.jobs}}
     return all(count <= book.nodes[node].num_gpus
                for node, count in used_gpus(after.values()).items())
 
@@ -592,7 +609,7 @@ def is_valid(book: Book, change: Change) -> bool:
 def job_as_json(book: Book, job: Job, now_s: float) -> dict[str, Any]:
     """A job as callers see it."""
     gpu, count = split_configuration(job.configuration) if job.configuration else (None, 0)
-    return {**job.given.model_dump(), "state": job.state, "epochs_done": job.epochs_done,
+    return {**job.model_dump(include={*Submit.model_fields}), "state": job.state, "epochs_done": job.epochs_done,
             "sequence": job.sequence, "submission_s": job.submission_s, "node": job.node,
             "gpu": gpu, "gpus": count, "start_s": job.start_s, "end_s": job.end_s,
             "expected_end_s": expected_end_s(book, job, now_s)}
@@ -602,7 +619,7 @@ def expected_end_s(book: Book, job: Job, now_s: float) -> float | None:
     """When a running job will be done if it stays where it is."""
     if job.node is None or job.configuration is None:
         return None
-    epoch_s = book.epoch_s(job.given.application, job.given.batch)[job.configuration]
+    epoch_s = book.epoch_s(job.application, job.batch)[job.configuration]
     return now_s + left_epochs(book, job, now_s) * epoch_s
 
 
@@ -616,4 +633,4 @@ def plan_of(book: Book, now_s: float) -> dict[str, Any]:
                           for node, count in used_gpus(book.queue.values()).items())
     return {"version": book.version, "now_s": now_s, "eur_per_h": eur_per_h,
             "running": [{key: job[key] for key in keys} for job in running],
-            "waiting": [job.given.id for job in book.queue.values() if job.node is None]}
+            "waiting": [job.id for job in book.queue.values() if job.node is None]}

@@ -9,15 +9,14 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError
 
 from ..lab.frames import InputError, SchedLabError
-from .model import Configuration, Instant, Name, split_configuration
-from .service import MOST_QUEUED, Book, Change, Job, Join, Measure, Node, Submit, offers
+from .model import split_configuration
+from .service import MOST_QUEUED, Book, Change, Job, Join, Measure, Node, offers
 
 LOG = logging.getLogger("sched_lab.serve")
 Form = TypeVar("Form", bound=BaseModel)
@@ -114,41 +113,14 @@ def put(connection: sqlite3.Connection, table: str, key: str, row: Mapping[str, 
 def write(connection: sqlite3.Connection, book: Book, change: Change) -> None:
     """Write all rows of a change but that of the writer."""
     for job in change.jobs:
-        put(connection, "job", "number", {
-            **job.given.model_dump(), "number": job.number, "submission_s": job.submission_s,
-            "epochs_done": job.epochs_done, "sequence": job.sequence, "report_s": job.report_s,
-            "node": job.node, "configuration": job.configuration, "start_s": job.start_s,
-            "end_s": job.end_s})
+        put(connection, "job", "number", job.model_dump())
     if change.node:
         put(connection, "node", "id", change.node._asdict())
     if change.sample:
         put(connection, "sample", "number", change.sample.model_dump())
     connection.executemany("INSERT INTO decision VALUES (?, ?, ?, ?, ?, ?)", [
-        (book.version + 1, job.given.id, change.now_s, change.event, job.node, job.configuration)
+        (book.version + 1, job.id, change.now_s, change.event, job.node, job.configuration)
         for job in change.moved])
-
-
-class StoredJob(Submit):
-    """What a row of the table of jobs has to be."""
-
-    number: int
-    submission_s: Instant
-    epochs_done: Annotated[int, Field(ge=0)]
-    sequence: Annotated[int, Field(ge=0)]
-    report_s: FiniteFloat | None
-    node: Name | None
-    configuration: Configuration | None
-    start_s: FiniteFloat | None
-    end_s: FiniteFloat | None
-
-    @model_validator(mode="after")
-    def whole(self) -> Self:
-        """Check what columns have to do with each other."""
-        if self.epochs_done > self.epochs:
-            raise ValueError(f"{self.epochs_done} of {self.epochs} epochs are done")
-        if (self.node is None) != (self.configuration is None):
-            raise ValueError("node or configuration is missing")
-        return self
 
 
 def rows_of(book: Book, connection: sqlite3.Connection, table: str,
@@ -175,18 +147,15 @@ def read_rows(book: Book, connection: sqlite3.Connection) -> None:
     for _, sample in rows_of(book, connection, "sample", Measure):
         book.put_sample(sample)
     free = {name: node.num_gpus for name, node in book.nodes.items() if node.is_present}
-    for _, stored in rows_of(book, connection, "job", StoredJob):
-        fields = stored.model_dump()
-        given = Submit.model_construct(**{name: fields.pop(name) for name in Submit.model_fields})
-        job = Job(given=given, **fields)
+    for _, job in rows_of(book, connection, "job", Job):
         if job.node is not None and job.configuration is not None:
-            times = book.epoch_s(given.application, given.batch)
+            times = book.epoch_s(job.application, job.batch)
             gpus = split_configuration(job.configuration)[1]
             if (gpus <= free.get(job.node, 0) and job.configuration in times
                     and offers(book.nodes[job.node], job.configuration)):
                 free[job.node] -= gpus
             else:
-                job = replace(job, node=None, configuration=None, start_s=None)
+                job = job.without_place()
         book.put(job)
     book.last_number = connection.execute("SELECT max(number) FROM job").fetchone()[0] or 0
     book.version = connection.execute("SELECT max(number) FROM decision").fetchone()[0] or 0

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from sched_lab.andreas.model import Assignment, Instance, parse_instance
 from sched_lab.traces import find_reference
@@ -21,6 +22,40 @@ def instance_of(case: dict[str, Any]) -> Instance:
         "nodes": [{"id": node["id"], "gpu": node["gpu"], "num_gpus": node["ngpus"]} for node in case["nodes"]],
         "jobs": [{"id": job["id"], "submission_s": job["sub"], "due_s": job["due"], "weight_eur_per_s": job["w"],
                   "times_s": job["t"]} for job in case["jobs"]]})
+
+
+@st.composite
+def queues(draw, *, most_jobs=7, factors=(1.0, 2.0)):
+    """Fleet, jobs and time; few different numbers, so that pressures, costs and objectives are often equal."""
+    def some(*values):
+        return draw(st.sampled_from(values))
+    nodes = [{"id": f"n{i}", "gpu": some("A", "A", "B"), "num_gpus": some(1, 2, 2, 4)} for i in range(some(1, 2, 3, 5))]
+    cost = {}
+    for gpu in "AB":
+        steps = [some(0.36, 0.9, 1.8), *(some(0.0, 0.09, 0.18, 0.9) for _ in range(3))]
+        cost |= {f"{gpu},{k + 1}": float(sum(steps[:k + 1])) * some(1.0, *factors) for k in range(4)}
+    jobs = []
+    for i in range(some(*range(1, most_jobs + 1))):
+        times_s = {f"{gpu},{k}": some(600.0, 900.0, 1200.0, 4800.0, 700.3) for gpu in "AB" for k in (1, 2, 3, 8)
+                   if some(True, True, False)}
+        times_s[f"{some(*(node['gpu'] for node in nodes))},1"] = some(1200.0, 2400.0)  # one that fits on some node
+        jobs.append({"id": f"j{i}", "submission_s": 0.0, "due_s": some(900.0, 1800.0, 3600.0, 7200.0, 40000.0),
+                     "weight_eur_per_s": some(0.0, 1e-5, 0.0002, 0.001, 0.001, 0.0045), "times_s": times_s})
+    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
+    return instance.fleet, instance.jobs, some(0.0, 600.0, 5000.3)
+
+
+def crowd(num_jobs):
+    """Many jobs on four nodes of three sorts, all numbers different."""
+    rng = np.random.default_rng(34)
+    jobs = [{"id": f"j{i}", "submission_s": 0.0, "due_s": float(rng.uniform(1000, 15000)),
+             "weight_eur_per_s": float(rng.uniform(0.0003, 0.003)),
+             "times_s": {name: float(rng.uniform(500, 4000)) for name in ("A,1", "A,2", "B,1")}}
+            for i in range(num_jobs)]
+    nodes = [{"id": f"n{i}", "gpu": "AABA"[i], "num_gpus": (2, 1, 2, 2)[i]} for i in range(4)]
+    cost = {"A,1": 0.1, "A,2": 0.15, "B,1": 0.09, "B,2": 0.11}
+    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
+    return instance.fleet, instance.jobs, 600.0
 
 
 def every_assignment(fleet, jobs, chosen=()):

@@ -14,17 +14,19 @@ from sched_lab.andreas.greedy import (
     randomized_greedy,
 )
 from sched_lab.andreas.instances import toy_instance
-from sched_lab.andreas.model import Fleet, Jobs, check_assignment, parse_instance
+from sched_lab.andreas.model import Jobs, check_assignment, parse_instance
 from sched_lab.andreas.proxy import PERIOD_S, RHO, code_objective
 from sched_lab.lab.frames import InputError
 from tests.andreas.cases import (
     CASES,
+    crowd,
     each_case,
     golden,
     instance_of,
     plain_candidates,
     plain_eq_1,
     plain_objective,
+    queues,
 )
 
 M = 2**31 - 1
@@ -155,25 +157,6 @@ def plain_rounds(fleet, jobs, now_s, rounds, seed, as_code, rho, period_s=PERIOD
     return best
 
 
-@st.composite
-def queues(draw_from, *, most_jobs=9):
-    """Fleet, jobs and time; few different numbers, so that pressures, costs and objectives are often equal."""
-    def some(*values):
-        return draw_from(st.sampled_from(values))
-    nodes = [{"id": f"n{i}", "gpu": some("A", "B"), "num_gpus": some(1, 2, 4)} for i in range(some(1, 2, 3, 5))]
-    kinds = sorted({node["gpu"] for node in nodes})
-    cost = {f"{gpu},{count}": some(0.25, 0.5, 1.0) * count ** some(0.5, 1.0) for gpu in "AB" for count in (1, 2, 3, 4)}
-    jobs = []
-    for i in range(some(*range(1, most_jobs + 1))):
-        times_s = {f"{gpu},{count}": some(600.0, 900.0, 1200.0, 4800.0) for gpu in "AB" for count in (1, 2, 3)
-                   if some(True, True, False)}
-        times_s[f"{some(*kinds)},1"] = some(1200.0, 2400.0)  # one that fits on some node
-        jobs.append({"id": f"j{i}", "submission_s": 0.0, "due_s": some(900.0, 1800.0, 3600.0), "times_s": times_s,
-                     "weight_eur_per_s": some(0.0, 0.001, 0.001, 0.002, 0.0045)})
-    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
-    return instance.fleet, instance.jobs, some(0.0, 600.0)
-
-
 @settings(max_examples=60, deadline=None)
 @given(queues(most_jobs=15), st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 7, 40, 150]),
        st.sampled_from([0.0, 1.0, RHO]),
@@ -191,24 +174,12 @@ def test_the_fast_path_finds_what_a_plain_one_finds(queue, seed, as_code, rounds
 
 # --- laws
 
-def crowd() -> tuple[Fleet, Jobs, float]:
-    """Forty jobs on four nodes, all numbers different."""
-    rng = np.random.default_rng(33)
-    jobs = [{"id": f"j{i}", "submission_s": 0.0, "due_s": float(rng.uniform(1000, 9000)),
-             "weight_eur_per_s": float(rng.uniform(0.0003, 0.0005)),
-             "times_s": {name: float(rng.uniform(500, 4000)) for name in ("A,1", "A,2", "B,1")}} for i in range(40)]
-    nodes = [{"id": f"n{i}", "gpu": "AB"[i % 2], "num_gpus": 2} for i in range(4)]
-    cost = {"A,1": 0.1, "A,2": 0.15, "B,1": 0.09, "B,2": 0.11}
-    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
-    return instance.fleet, instance.jobs, 600.0
-
-
 @pytest.mark.parametrize("as_code", [False, True])
 def test_rounds_in_pieces_are_the_rounds_in_one_call(as_code, monkeypatch):
-    whole = randomized_greedy(*crowd(), SearchOptions(max_iterations=60, as_code=as_code))
+    whole = randomized_greedy(*crowd(40), SearchOptions(max_iterations=60, as_code=as_code))
     for turns in (1, 40 * 7):
         monkeypatch.setattr("sched_lab.andreas.greedy.TURNS_AT_ONCE", turns)
-        pieces = randomized_greedy(*crowd(), SearchOptions(max_iterations=60, as_code=as_code))
+        pieces = randomized_greedy(*crowd(40), SearchOptions(max_iterations=60, as_code=as_code))
         assert pieces[1] == whole[1] and (pieces[0].node == whole[0].node).all()
         assert (pieces[0].configuration == whole[0].configuration).all()
 
@@ -230,8 +201,8 @@ def test_the_numbers_of_the_edges_of_the_remainder():
 
 def test_seeds_that_are_zero_to_the_engine_are_one():
     # As in C++: zero would stay zero for ever.
-    queue = crowd()
-    expected = randomized_greedy(*crowd(), SearchOptions(max_iterations=20, seed=1))[0].node
+    queue = crowd(40)
+    expected = randomized_greedy(*crowd(40), SearchOptions(max_iterations=20, seed=1))[0].node
     for seed in (0, M, 2 * M, M + 1):
         assert (randomized_greedy(*queue, SearchOptions(max_iterations=20, seed=seed))[0].node == expected).all()
 

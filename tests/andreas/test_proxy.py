@@ -1,10 +1,9 @@
 """ANDREAS proxies: the authors' program, both objectives in plain Python, and what each rewards."""
-import math
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.andreas.instances import generate, toy_instance
@@ -18,7 +17,7 @@ from sched_lab.andreas.proxy import (
     proxy_eur,
 )
 from sched_lab.lab.frames import InputError
-from tests.andreas.cases import each_case, golden, instance_of, plain_eq_1, plain_objective
+from tests.andreas.cases import each_case, golden, instance_of, plain_eq_1, plain_objective, queues
 
 
 def placed(instance: Instance, places: dict[str, list[Any] | None]) -> Assignment:
@@ -82,33 +81,18 @@ def test_paper_objective_is_that_of_the_exact_model(case):
 # --- both objectives in plain Python ---------------------------------------------------------------------------------
 
 @st.composite
-def decided(draw: st.DrawFn, *, some_run: bool = False) -> tuple[Fleet, Jobs, float, Assignment]:
-    """Small fleet, jobs, present time, and a valid assignment that shares nodes and lets jobs wait."""
-    num_types = draw(st.integers(1, 2))
-    configurations = [(kind, gpus) for kind in range(num_types) for gpus in (1, 2, 3)]
-    num_nodes = draw(st.integers(1, 3))
-    num_jobs = draw(st.integers(1, 5))
-    whole = st.integers(1, 20)
-    prices = np.array([[0, *np.cumsum(draw(st.lists(whole, min_size=3, max_size=3)))] for _ in range(num_types)], float)
-    fleet = Fleet(np.array(draw(st.lists(st.integers(0, num_types - 1), min_size=num_nodes, max_size=num_nodes))),
-                  np.array(draw(st.lists(st.integers(1, 3), min_size=num_nodes, max_size=num_nodes))),
-                  *(np.array(column) for column in zip(*configurations, strict=True)), prices)
-    row = st.lists(st.one_of(whole.map(float), st.just(math.inf)), min_size=len(configurations),
-                   max_size=len(configurations)).filter(lambda times: min(times) < math.inf)
-    column = st.lists(whole.map(float), min_size=num_jobs, max_size=num_jobs)
-    jobs = Jobs(np.zeros(num_jobs), 2 * np.array(draw(column)), np.array(draw(column)),
-                np.array(draw(st.lists(row, min_size=num_jobs, max_size=num_jobs))))
-    node = np.full(num_jobs, -1)
-    configuration = np.full(num_jobs, -1)
+def decided(draw: st.DrawFn) -> tuple[Fleet, Jobs, float, Assignment]:
+    """Draw a queue, and a valid assignment that shares nodes and lets jobs wait."""
+    fleet, jobs, now_s = draw(queues(most_jobs=5))
+    decision = Assignment(np.full(len(jobs.due_s), -1), np.full(len(jobs.due_s), -1))
     free = fleet.node_gpus.copy()
-    for job in range(num_jobs):
-        places = [(n, c) for n in range(num_nodes) for c, (kind, gpus) in enumerate(configurations)
-                  if kind == fleet.node_type[n] and gpus <= free[n] and jobs.times_s[job, c] < math.inf]
+    for job, times_s in enumerate(jobs.times_s):
+        places = np.argwhere((fleet.node_type[:, None] == fleet.configuration_type) & np.isfinite(times_s)
+                             & (fleet.configuration_gpus <= free[:, None])).tolist()
         if places and draw(st.integers(0, 3)):
-            node[job], configuration[job] = draw(st.sampled_from(places))
-            free[node[job]] -= configurations[configuration[job]][1]
-    assume(not some_run or node.max() >= 0)
-    return fleet, jobs, float(draw(st.integers(0, 30))), Assignment(node, configuration)
+            decision.node[job], decision.configuration[job] = n, c = draw(st.sampled_from(places))
+            free[n] -= fleet.configuration_gpus[c]
+    return fleet, jobs, now_s, decision
 
 
 @settings(max_examples=150, deadline=None)

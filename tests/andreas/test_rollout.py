@@ -25,8 +25,10 @@ from sched_lab.andreas.rollout import (
     room_of,
 )
 from sched_lab.lab.frames import InputError, read_frame
+from tests.andreas.cases import crowd, queues
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results" / "andreas"
+FACTORS = (1.0, 2.0, 0.0)  # of prices: some number of GPUs costs nothing
 NAMES = [(order, place) for place in (BY_PRICE, IN_TIME) for order in (PRESSURE, EXPENSE)]
 
 
@@ -161,28 +163,6 @@ def plain_rollout(fleet, jobs, now_s, tries, seed):
     return best[:2]
 
 
-@st.composite
-def queues(draw_from, *, most_jobs=7):
-    """Fleet, jobs and time: several sorts of a GPU type, odd prices, few different numbers, and many equal values."""
-    def some(*values):
-        return draw_from(st.sampled_from(values))
-    nodes = [{"id": f"n{i}", "gpu": some("A", "A", "B"), "num_gpus": some(1, 2, 2, 4)} for i in range(some(1, 2, 3, 5))]
-    cost = {}
-    for gpu in "AB":
-        steps = [some(0.36, 0.9, 1.8), *(some(0.0, 0.09, 0.18, 0.9) for _ in range(3))]
-        cost |= {f"{gpu},{k + 1}": float(sum(steps[:k + 1])) * some(1.0, 1.0, 0.0 if steps[0] < 0.5 else 2.0)
-                 for k in range(4)}
-    jobs = []
-    for i in range(some(*range(1, most_jobs + 1))):
-        times_s = {f"{gpu},{k}": some(600.0, 900.0, 1200.0, 4800.0, 700.3) for gpu in "AB" for k in (1, 2, 3, 8)
-                   if some(True, True, False)}
-        times_s[f"{some(*(node['gpu'] for node in nodes))},1"] = some(1200.0, 2400.0)  # one that fits on some node
-        jobs.append({"id": f"j{i}", "submission_s": 0.0, "due_s": some(900.0, 1800.0, 3600.0, 7200.0, 40000.0),
-                     "weight_eur_per_s": some(0.0, 1e-5, 0.0002, 0.001), "times_s": times_s})
-    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
-    return instance.fleet, instance.jobs, some(0.0, 600.0, 5000.3)
-
-
 def play(fleet, jobs, now_s, order, place, limit_eur=inf):
     """Cost to go of an order, and what is decided: {job: (node, configuration)}."""
     decision = Assignment(*np.full((2, len(order)), -7))
@@ -197,7 +177,7 @@ def runs_of(node, configuration):
 
 
 @settings(max_examples=60, deadline=None)
-@given(queues(), st.sampled_from([BY_PRICE, IN_TIME]), st.randoms())
+@given(queues(factors=FACTORS), st.sampled_from([BY_PRICE, IN_TIME]), st.randoms())
 def test_a_queue_costs_what_a_plain_play_of_it_costs(queue, place, random):
     fleet, jobs, now_s = queue
     order = list(range(len(jobs.due_s)))
@@ -208,7 +188,7 @@ def test_a_queue_costs_what_a_plain_play_of_it_costs(queue, place, random):
 
 
 @settings(max_examples=30, deadline=None)
-@given(queues(), st.integers(1, 2**31 - 2), st.sampled_from([0, 1, 8]))
+@given(queues(factors=FACTORS), st.integers(1, 2**31 - 2), st.sampled_from([0, 1, 8]))
 def test_the_rollout_decides_as_a_plain_one(queue, seed, tries):
     expected_eur, decided = plain_rollout(*queue, tries, seed)
     found, eur = rollout(*queue, tries=tries, seed=seed)
@@ -217,20 +197,8 @@ def test_the_rollout_decides_as_a_plain_one(queue, seed, tries):
 
 # --- laws
 
-def crowd() -> tuple[Fleet, Jobs, float]:
-    """Thirty jobs on four nodes of three sorts, all numbers different."""
-    rng = np.random.default_rng(34)
-    jobs = [{"id": f"j{i}", "submission_s": 0.0, "due_s": float(rng.uniform(1000, 15000)),
-             "weight_eur_per_s": float(rng.uniform(0.0003, 0.003)),
-             "times_s": {name: float(rng.uniform(500, 4000)) for name in ("A,1", "A,2", "B,1")}} for i in range(30)]
-    nodes = [{"id": f"n{i}", "gpu": "AABA"[i], "num_gpus": (2, 1, 2, 2)[i]} for i in range(4)]
-    cost = {"A,1": 0.1, "A,2": 0.15, "B,1": 0.09, "B,2": 0.11}
-    instance = parse_instance({"nodes": nodes, "cost_eur_per_h": cost, "jobs": jobs})
-    return instance.fleet, instance.jobs, 600.0
-
-
 def test_many_changes_of_a_crowd_are_those_of_the_plain_search():
-    queue = crowd()
+    queue = crowd(30)
     expected_eur, decided = plain_rollout(*queue, 25, 7)
     found, eur = rollout(*queue, tries=25, seed=7)
     assert eur == pytest.approx(expected_eur, rel=1e-12) and runs_of(*found) == decided
@@ -239,15 +207,15 @@ def test_many_changes_of_a_crowd_are_those_of_the_plain_search():
 
 def test_seeds_that_are_zero_to_the_engine_are_one():
     # As in greedy: zero would stay zero for ever.
-    queue = crowd()
-    expected = rollout(*crowd(), tries=10, seed=1)
+    queue = crowd(30)
+    expected = rollout(*crowd(30), tries=10, seed=1)
     for seed in (0, 2**31 - 1, 2**31):
         found, eur = rollout(*queue, tries=10, seed=seed)
         assert eur == expected[1] and (found.node == expected[0].node).all()
 
 
 def test_a_call_leaves_its_arguments_as_they_were():
-    fleet, jobs, now_s = crowd()
+    fleet, jobs, now_s = crowd(30)
     before = [array.copy() for array in (*fleet, *jobs)]
     order = np.arange(30)
     rollout(fleet, jobs, now_s, tries=10)

@@ -1,12 +1,10 @@
 """ANDREAS rules: the authors' program, best fit with a sorted list of nodes, and laws on random queues."""
-import math
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sched_lab.andreas.instances import toy_instance
 from sched_lab.andreas.model import Fleet, Jobs, check_assignment
@@ -25,7 +23,7 @@ from sched_lab.andreas.rules import (
     take,
 )
 from sched_lab.lab.frames import InputError
-from tests.andreas.cases import each_case, golden, instance_of, plain_candidates
+from tests.andreas.cases import each_case, golden, instance_of, plain_candidates, queues
 
 REFERENCE_NAME = {fifo: "FIFO", edf: "EDF", priority: "PS"}
 RULES = (fifo, edf, priority)
@@ -51,24 +49,6 @@ def test_schedules_of_the_rules_are_those_of_the_program(case, rule):
 
 
 # --- random queues ---------------------------------------------------------------------------------------------------
-
-@st.composite
-def queues(draw: st.DrawFn) -> tuple[Fleet, Jobs, float]:
-    """Fleet of two types, jobs in small whole numbers, so that ties are frequent, and present time."""
-    configurations = [(kind, gpus) for kind in (0, 1) for gpus in (1, 2, 3)]
-    num_nodes = draw(st.integers(1, 6))
-    num_jobs = draw(st.integers(1, 9))
-    few = st.integers(1, 6).map(float)
-    price = st.lists(st.integers(1, 4), min_size=4, max_size=4).map(lambda steps: [0.0, *np.cumsum(steps)])
-    fleet = Fleet(np.array(draw(st.lists(st.integers(0, 1), min_size=num_nodes, max_size=num_nodes))),
-                  np.array(draw(st.lists(st.integers(1, 4), min_size=num_nodes, max_size=num_nodes))),
-                  np.array([kind for kind, _ in configurations]), np.array([gpus for _, gpus in configurations]),
-                  np.array(draw(st.lists(price, min_size=2, max_size=2))))
-    row = st.lists(st.one_of(few, few, st.just(math.inf)), min_size=len(configurations), max_size=len(configurations))
-    column = st.lists(few, min_size=num_jobs, max_size=num_jobs)
-    times_s = np.array(draw(st.lists(row, min_size=num_jobs, max_size=num_jobs)))
-    return fleet, Jobs(*(np.array(draw(column)) for _ in range(3)), times_s), float(draw(st.integers(0, 4)))
-
 
 def of(jobs: Jobs, chosen: Any) -> Jobs:
     return Jobs(*(column[chosen] for column in jobs))
