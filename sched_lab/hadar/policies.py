@@ -17,6 +17,7 @@ from ..lab.frames import InputError
 from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import Gavel, Tiresias, YarnCs
 from .energy import EnergyFirst, GreenHadar, GreenPlanned, draw_of, watts_of
+from .fork import Order
 from .model import Scheduler, Workload, check_simulation, read_workload, toy_workload
 from .planned import Planned
 from .primal_dual import Hadar
@@ -31,50 +32,43 @@ Make = Callable[[float, float, GpuWatts], Scheduler | HadarE]
 SULTANA = "Sultana et al. 2025"
 NARAYANAN = "Narayanan et al. 2020"
 ENGINE = ("round_s", "restart_s")  # told to a scheduler that plans with them
+
+
+def by_rounds(kind: Callable[..., Scheduler], **options: Any) -> Make:
+    """A scheduler that is told the length of a round and of a restart."""
+    return lambda round_s, restart_s, _: kind(round_s=round_s, restart_s=restart_s, **options)
+
+
+def copies(order: Order) -> Make:
+    """Copies of jobs, in slots as long as a round."""
+    return lambda round_s, restart_s, _: HadarE(order, slot_s=round_s, overhead_s=restart_s)
+
+
 POLICIES: PolicyTable[Make] = PolicyTable(
-    PolicyRecord(
-        "hadar", "maximises progress by prices, gangs of mixed GPU types included",
-        f"{SULTANA}, Algorithms 1 and 2",
-        lambda round_s, restart_s, _: Hadar(round_s=round_s, restart_s=restart_s), options=ENGINE),
-    PolicyRecord(
-        "hadar-inv", "as hadar, but maximises the sum of 1 / completion time",
-        f"{SULTANA}, Section III-A",
-        lambda round_s, restart_s, _: Hadar("inv", round_s=round_s, restart_s=restart_s),
-        options=ENGINE),
-    PolicyRecord(
-        "hadar-sticky", "as hadar, but never moves a running job", f"{SULTANA}, Section IV-B",
-        lambda round_s, restart_s, _: Hadar(sticky=True, round_s=round_s, restart_s=restart_s),
-        options=ENGINE),
-    PolicyRecord(
-        "hadare", "trains copies of a job on nodes with one GPU, densest payoff first",
-        f"{SULTANA}, Section V",
-        lambda round_s, restart_s, _: HadarE(slot_s=round_s, overhead_s=restart_s),
-        options=ENGINE),
-    PolicyRecord(
-        "hadare-longest", "as hadare, but the longest job chooses first", f"{SULTANA}, Section V",
-        lambda round_s, restart_s, _: HadarE("longest", slot_s=round_s, overhead_s=restart_s),
-        options=ENGINE),
-    PolicyRecord(
-        "gavel-maxmin", "shares out types by a linear program, all jobs alike", NARAYANAN,
-        lambda *_: Gavel("maxmin")),
-    PolicyRecord(
-        "gavel-makespan", "as gavel-maxmin, so that the last job is done early", NARAYANAN,
-        lambda *_: Gavel("makespan")),
-    PolicyRecord(
-        "gavel-sum", "as gavel-maxmin, so that the total speed is largest", NARAYANAN,
-        lambda *_: Gavel("sum")),
-    PolicyRecord(
-        "tiresias", "serves who has had least GPU time, blind to types", "Gu et al. 2019",
-        lambda *_: Tiresias()),
-    PolicyRecord(
-        "yarn-cs", "a waiting line: first come, first served, to the end",
-        "Vavilapalli et al. 2013", lambda *_: YarnCs()),
-    PolicyRecord(
-        "planned", "ends near the bound, short jobs first", "ours, chapter 46",
-        lambda round_s, restart_s, _: Planned(round_s, restart_s), options=ENGINE),
-    PolicyRecord(
-        "planned-area", "ends near the bound, jobs of little GPU time first", "ours, chapter 46",
-        lambda round_s, restart_s, _: Planned(round_s, restart_s, by_area=True), options=ENGINE),
+    PolicyRecord("hadar", "maximises progress by prices, gangs of mixed GPU types included",
+                 f"{SULTANA}, Algorithms 1 and 2", by_rounds(Hadar), options=ENGINE),
+    PolicyRecord("hadar-inv", "as hadar, but maximises the sum of 1 / completion time",
+                 f"{SULTANA}, Section III-A", by_rounds(Hadar, utility="inv"), options=ENGINE),
+    PolicyRecord("hadar-sticky", "as hadar, but never moves a running job",
+                 f"{SULTANA}, Section IV-B", by_rounds(Hadar, sticky=True), options=ENGINE),
+    PolicyRecord("hadare", "trains copies of a job on nodes with one GPU, densest payoff first",
+                 f"{SULTANA}, Section V", copies("density"), options=ENGINE),
+    PolicyRecord("hadare-longest", "as hadare, but the longest job chooses first",
+                 f"{SULTANA}, Section V", copies("longest"), options=ENGINE),
+    PolicyRecord("gavel-maxmin", "shares out types by a linear program, all jobs alike", NARAYANAN,
+                 lambda *_: Gavel("maxmin")),
+    PolicyRecord("gavel-makespan", "as gavel-maxmin, so that the last job is done early",
+                 NARAYANAN, lambda *_: Gavel("makespan")),
+    PolicyRecord("gavel-sum", "as gavel-maxmin, so that the total speed is largest", NARAYANAN,
+                 lambda *_: Gavel("sum")),
+    PolicyRecord("tiresias", "serves who has had least GPU time, blind to types", "Gu et al. 2019",
+                 lambda *_: Tiresias()),
+    PolicyRecord("yarn-cs", "a waiting line: first come, first served, to the end",
+                 "Vavilapalli et al. 2013", lambda *_: YarnCs()),
+    PolicyRecord("planned", "ends near the bound, short jobs first", "ours, chapter 46",
+                 by_rounds(Planned), options=ENGINE),
+    PolicyRecord("planned-area", "ends near the bound, jobs of little GPU time first",
+                 "ours, chapter 46", by_rounds(Planned, by_area=True), options=ENGINE),
     patterns={
         "hadar-green:PRICE": "as hadar, but a kWh above a job's least costs PRICE of its utility",
         "planned-green:SLACK": "as planned, but draws little and ends SLACK later, 0.1 for 10 %",

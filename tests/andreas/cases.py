@@ -84,41 +84,6 @@ def plain_candidates(fleet, jobs, now_s, job):
     return sorted(in_time, key=cost), sorted(late, key=lambda c: jobs.times_s[job, c])
 
 
-class PlainNodes:
-    """One list of nodes for each type, as the authors' program has: sorted at the start and when GPUs come back.
-
-    In between a node that is used goes in front of the first one with as many free GPUs as it has left, or more.
-    """
-
-    def __init__(self, fleet, free):
-        self.kind, self.free = fleet.node_type.tolist(), free.tolist()
-        self.listed = {kind: [n for n, k in enumerate(self.kind) if k == kind and self.free[n]]
-                       for kind in set(self.kind)}
-        for kind in self.listed:
-            self.sort(kind)
-
-    def sort(self, kind):
-        self.listed[kind].sort(key=lambda n: (self.free[n], n))
-
-    def take(self, kind, gpus):
-        nodes = self.listed.get(kind, [])
-        node = next((n for n in nodes if self.free[n] >= gpus), None)
-        if node is not None:
-            nodes.remove(node)
-            self.free[node] -= gpus
-            if self.free[node]:
-                place = next((i for i, n in enumerate(nodes) if self.free[n] >= self.free[node]), len(nodes))
-                nodes.insert(place, node)
-        return node
-
-    def give_back(self, node, gpus):
-        kind = self.kind[node]
-        if not self.free[node]:
-            self.listed[kind].append(node)
-        self.free[node] += gpus
-        self.sort(kind)
-
-
 def plain_objective(fleet, jobs, now_s, node, configuration, rho):
     """Energy until the first completion, tardiness then, and the worst case of those that wait; as coded."""
     running = [job for job in range(len(node)) if node[job] >= 0]

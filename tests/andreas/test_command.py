@@ -156,12 +156,9 @@ def test_a_due_date_before_the_submission_is_a_warning(capsys):
 @pytest.mark.parametrize(("text", "options", "words"), [
     (with_job(times_s={"TURNIG,1": 5.0}), [], ["jobs[0] (A)", "TURNIG", "TESLA, TURING"]),
     (json.dumps(TOY | {"jobs": []}), [], ["no job"]),
-    (json.dumps(TOY | {"nodes": []}), [], ["nodes"]),
     ("{", [], ["jobs.json"]),
     (json.dumps(TOY), ["--policy", "best"], ["'best'", "local", "exact"]),
-    (json.dumps(TOY), ["--policy", "edf", "--period", "0"], ["period", "0"]),
     (json.dumps(TOY), ["--policy", "edf", "--loss", "all"], ["'all'", "moved"]),
-    (json.dumps(TOY), ["--policy", "exact", "--time-limit", "-1"], ["-1"]),
 ])
 def test_what_is_wrong_is_one_line_and_writes_nothing(text, options, words, capsys):
     Path("jobs.json").write_text(text)

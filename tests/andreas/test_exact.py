@@ -395,12 +395,3 @@ def test_a_day_without_time_ends_all_the_same_and_says_so(monkeypatch):
     summary = report_of(toy_instance(), "exact", is_simulated=True).summary
     assert summary["decisions_not_proved"] == summary["decisions_out_of_time"] == summary["decisions"]
     assert summary["mean_gap_percent"] == summary["largest_gap_percent"] == 100
-
-
-def test_two_late_jobs_side_by_side_by_hand():
-    # 3600 s on one GPU, 2000 s on both, 0.001 EUR/s. Eq. 1: 7.56 side by side, 2.30 + 390 one after the other.
-    fleet = Fleet(np.array([0]), np.array([2]), np.array([0, 0]), np.array([1, 2]), np.array([[0, 0.36, 0.54]]))
-    jobs = queue_of(0, [[3600.0, 2000.0]] * 2)
-    found = decide_exactly(fleet, jobs, 0.0, DEFAULTS, nothing_runs(fleet, 2))
-    assert found.configuration.tolist() == [0, 0] and objective_eur(fleet, jobs, 0.0, found) == pytest.approx(7.56)
-    assert sorted(rollout(fleet, jobs, 0.0)[0].configuration.tolist()) == [-1, 1]

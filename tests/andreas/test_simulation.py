@@ -1,6 +1,5 @@
 """Whole simulations: equal to the reference, and books that a plain reader of the history can close."""
 import json
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from sched_lab.andreas.simulation import (
 )
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
-from tests.andreas.cases import PlainNodes, plain_candidates
 
 RULES = ("fifo", "edf", "priority")
 NAMES = {"G": "greedy", "FIFO": "fifo", "EDF": "edf", "PS": "priority"}
@@ -124,45 +122,6 @@ def test_randomised_greedy_as_coded_is_the_reference_without_a_period(number):
         simulation = simulate(armida(), "rg", loss=LOSS[run["snapshot"]], how=SearchOptions(seed=seed, as_code=True))
         assert simulation.energy_eur == pytest.approx(energy_eur, rel=1e-9)
         assert simulation.penalty_eur == pytest.approx(tardy_eur, rel=1e-9, abs=1e-12)
-
-
-# --- the rules, with the lists of nodes as the authors keep them ------------------------------------------------------
-
-def plain_rule(instance: Instance, rule: str) -> dict[int, tuple[float, int, int]]:
-    """End, node and configuration of each job under a rule; without arrays, and without our lists."""
-    fleet = instance.fleet
-    jobs = instance.jobs
-    nodes = PlainNodes(fleet, fleet.node_gpus)
-    key = {"fifo": jobs.submission_s, "edf": jobs.due_s, "priority": -jobs.weight_eur_per_s}[rule].tolist()
-    to_come = sorted(range(len(key)), key=lambda j: jobs.submission_s[j])
-    waiting: list[int] = []
-    running: dict[int, tuple[float, int, int]] = {}
-    ended: dict[int, tuple[float, int, int]] = {}
-    while to_come or running:
-        now_s = min([run[0] for run in running.values()] + [jobs.submission_s[j] for j in to_come[:1]])
-        for j in [j for j, run in running.items() if run[0] <= now_s]:
-            ended[j] = running.pop(j)
-            nodes.give_back(ended[j][1], int(fleet.configuration_gpus[ended[j][2]]))
-        while to_come and jobs.submission_s[to_come[0]] <= now_s:
-            waiting.append(to_come.pop(0))
-        for j in sorted(waiting, key=lambda j: key[j]):
-            for c in chain(*plain_candidates(fleet, jobs, now_s, j)):
-                node = nodes.take(int(fleet.configuration_type[c]), int(fleet.configuration_gpus[c]))
-                if node is not None:
-                    running[j] = now_s + jobs.times_s[j, c], node, c
-                    waiting.remove(j)
-                    break
-    return ended
-
-
-@pytest.mark.parametrize("policy", RULES)
-@pytest.mark.parametrize(("factor", "seed"), [(1.3, 1000), (1.7, 9000)])
-def test_a_rule_keeps_the_order_of_equally_free_nodes_until_gpus_come_back(factor, seed, policy):
-    instance = generate(seed, 10, factor, scenario=2)
-    simulation = simulate(instance, policy)
-    want = plain_rule(instance, policy)
-    ours = {run.job: (pytest.approx(run.end_s), run.node, run.configuration) for run in simulation.history.itertuples()}
-    assert ours == want
 
 
 @pytest.mark.parametrize("policy", RULES)
