@@ -489,53 +489,31 @@ def most_eur(tables: Tables) -> float:
         total += most
     return total
 
-
-@njit(cache=True)
-def is_kept(search: Search, play: Play) -> bool:
-    """Whether a round decides as the best one does."""
-    num_run = 0
-    for node in search.node:
-        num_run += node >= 0
-    if play.counts[0] != num_run:
-        return False
-    for k in range(play.counts[0]):
-        job = play.placed[k, 0]
-        if (search.node[job] != play.placed[k, 1]
-                or search.configuration[job] != play.placed[k, 2]):
-            return False
-    return True
-
 # %% ../../nbs/33_greedy.ipynb #33-037o
 @njit(cache=True)
-def objective_eur(fleet: Fleet, jobs: Jobs, now_s: float, decision: Assignment,
-                  how: SearchOptions) -> float:
-    """What the rounds minimise: as coded, or Eq. 1."""
-    node, configuration = decision
-    if how.as_code:
-        return code_objective(fleet, jobs, now_s, node, configuration, how.rho)
-    return paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
-
-
-@njit(cache=True)
-def note_best(search: Search, value_eur: float, decision: Assignment) -> None:
-    """Keep a decision as the best one."""
-    search.value_eur[0] = value_eur
+def is_kept(search: Search, decision: Assignment) -> bool:
+    """Whether a decision is the best one so far."""
     for job in range(len(search.node)):
-        search.node[job] = decision.node[job]
-        search.configuration[job] = decision.configuration[job]
+        if (search.node[job] != decision.node[job]
+                or search.configuration[job] != decision.configuration[job]):
+            return False
+    return True
 
 
 @njit(cache=True)
 def judge(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, search: Search,
-          play: Play) -> None:
-    """Value a round exactly, and keep it if it is better than the best."""
-    decision = Assignment(np.full(len(jobs.due_s), -1), np.full(len(jobs.due_s), -1))
-    for k in range(play.counts[0]):
-        decision.node[play.placed[k, 0]] = play.placed[k, 1]
-        decision.configuration[play.placed[k, 0]] = play.placed[k, 2]
-    value_eur = objective_eur(fleet, jobs, now_s, decision, how)
+          decision: Assignment) -> None:
+    """Value a decision exactly, as coded or by Eq. 1, and keep it if it is better than the best."""
+    node, configuration = decision
+    if how.as_code:
+        value_eur = code_objective(fleet, jobs, now_s, node, configuration, how.rho)
+    else:
+        value_eur = paper_objective(fleet, jobs, now_s, node, configuration, how.rho, how.period_s)
     if value_eur < search.value_eur[0]:
-        note_best(search, value_eur, decision)
+        search.value_eur[0] = value_eur
+        for job in range(len(node)):
+            search.node[job] = node[job]
+            search.configuration[job] = configuration[job]
 
 # %% ../../nbs/33_greedy.ipynb #33-037q
 @njit(cache=True)
@@ -619,8 +597,8 @@ def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, sear
     tables = tables_of(fleet, jobs, now_s, how)
     play = play_of(fleet, tables, search.state)
     if number == 0:
-        decision = Assignment(*assign_in_order(fleet, jobs, now_s, search.order))
-        note_best(search, objective_eur(fleet, jobs, now_s, decision, how), decision)
+        judge(fleet, jobs, now_s, how, search,
+              Assignment(*assign_in_order(fleet, jobs, now_s, search.order)))
         number = 1
     if len(search.order) == 0:
         return how.max_iterations
@@ -630,8 +608,13 @@ def more_rounds(fleet: Fleet, jobs: Jobs, now_s: float, how: SearchOptions, sear
     while number < how.max_iterations and play.counts[2] > 0:
         number = play_rounds(tables, play, search.order, pressure,
                              search.value_eur[0] + error_eur, number, how)
-        if not is_kept(search, play):
-            judge(fleet, jobs, now_s, how, search, play)
+        decision = Assignment(np.full(len(search.node), -1), np.full(len(search.node), -1))
+        for k in range(play.counts[0]):
+            job = play.placed[k, 0]
+            decision.node[job] = play.placed[k, 1]
+            decision.configuration[job] = play.placed[k, 2]
+        if not is_kept(search, decision):
+            judge(fleet, jobs, now_s, how, search, decision)
     return number
 
 # %% ../../nbs/33_greedy.ipynb #33-037c
