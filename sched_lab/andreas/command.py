@@ -30,8 +30,8 @@ from .simulation import LOSSES
 
 __all__ = ['andreas_command']
 
-# jobs that are sooner scheduled than code for it is loaded
-MOST_INTERPRETED = {"rg": 10, "others": 30}
+# jobs that are sooner scheduled than code for it is loaded; 150 for the other policies
+MOST_INTERPRETED = {"rg": 10, "local": 30, "exact": 30}
 
 InstancePath = Annotated[
     Path | None, commands.option("Jobs, nodes, run times and prices (JSON).", metavar="FILE.json")]
@@ -138,7 +138,7 @@ def andreas_command(out: DayFolder, instance: InstancePath = None, jobs: JobsPat
     compute = partial(report_of, problem, policy, is_simulated=simulate, period_s=period, loss=loss,
                       how=how, tariff=tariff)
     answer = Answer("andreas", inputs, TABLES, (*CHARTS, PAGE))
-    most = MOST_INTERPRETED["rg" if policy == "rg" else "others"]
+    most = MOST_INTERPRETED.get(policy, 150)
     with interpreted(len(problem.job_name) <= most and max_iterations <= 1000 and period == math.inf):
         commands.answer_with(answer, out, compute, force=force, no_charts=no_charts)
 

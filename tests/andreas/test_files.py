@@ -14,9 +14,9 @@ from sched_lab.andreas.policies import decide_now
 from sched_lab.andreas.report import interruptions, report_of
 from sched_lab.andreas.simulation import simulate
 from sched_lab.bill import tariff_of
-from sched_lab.cli import main
 from sched_lab.hardware import read_hardware
 from sched_lab.lab.frames import InputError, embedded
+from tests.command_line import call
 
 NODES = "node,gpu,gpus,memory_gib,idle_w\nold,K80,2,12,300\nold,V100,1,32,\nnew,V100,2,32,200\n"
 POWER = "gpu,idle_w,full_w\nK80,25,150\nV100,50,300\n"
@@ -154,15 +154,11 @@ TABLES = ("jobs", "nodes", "power", "times")
 
 def test_the_example_of_forty_jobs_runs_from_its_tables(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main(["example", "andreas", "."])
-    assert not stop.value.code
+    assert call("example", "andreas", ".") == 0
     words = ["andreas", *(word for name in (*TABLES, "price", "carbon") for word in (f"--{name}", f"mixed-{name}.csv")),
              "--now", "2026-03-02T08:00", "--asleep-after", "15", "--loss", "moved", "--simulate",
              "--policy", "edf", "--out", "day", "--no-charts"]
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    assert not stop.value.code
+    assert call(*words) == 0
     summary = json.loads(Path("day/summary.json").read_text())
     assert summary["total_eur"] == pytest.approx(summary["energy_eur"] + summary["penalty_eur"])
     assert summary["total_eur"] >= summary["lower_bound_eur"] > 0 and summary["empty_eur"] > 0
@@ -190,9 +186,7 @@ def test_prices_must_hold_until_the_end_and_not_be_negative(tmp_path):
     (["--instance", "x.json", "--hardware", "x.toml"], "--instance and --hardware"),
     (["--jobs", "x.csv"], "--nodes is missing"), ([], "--jobs is missing")])
 def test_options_that_do_not_go_together(tmp_path, capsys, words, complaint):
-    with pytest.raises(SystemExit) as stop:
-        main(["andreas", *words, "--out", str(tmp_path / "out")])
-    assert stop.value.code == 2 and complaint in capsys.readouterr().err
+    assert call("andreas", *words, "--out", tmp_path / "out") == 2 and complaint in capsys.readouterr().err
 
 
 def test_a_catalogue_fills_in_what_the_tables_leave_out_and_nothing_else(tmp_path, written):
@@ -221,9 +215,8 @@ def test_the_command_takes_a_catalogue_and_records_its_checksum(written):
     words = [word for name in TABLES for word in (f"--{name}", f"{name}.csv")]
     eq1, files = {}, {}
     for name in "ab":
-        with pytest.raises(SystemExit) as stop:
-            main(["andreas", *words, "--hardware", f"{name}.toml", "--policy", "greedy", "--out", name, "--no-charts"])
-        assert not stop.value.code
+        assert call("andreas", *words, "--hardware", f"{name}.toml", "--policy", "greedy", "--out", name,
+                    "--no-charts") == 0
         summary = json.loads(Path(name, "summary.json").read_text())
         eq1[name], files[name] = summary["objective_eur"], summary["inputs"]["files"]
     assert eq1["a"] > eq1["b"]

@@ -40,6 +40,7 @@ from sched_lab.andreas.service import (
 from sched_lab.andreas.store import Store, commit, read_book
 from sched_lab.lab.frames import InputError
 from tests.andreas.soak import CLUSTER, Caller, soak, teach
+from tests.command_line import call
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="SIGKILL is of POSIX")
@@ -171,6 +172,13 @@ DAMAGES = {  # a statement for SQLite, and whether the job is left out
 }
 
 
+def carry_out(book: Book, store: Store, change: Change | None) -> None:
+    """Store and apply what a command brought."""
+    assert change is not None
+    commit(store, book, change)
+    book.apply(change)
+
+
 def opened(file: Path) -> Store:
     """Open a store that does not wait for the disk: nobody pulls the plug."""
     store = Store(file)
@@ -185,11 +193,6 @@ def test_one_bad_row_stops_nothing(damage: str, tmp_path: Path, caplog: pytest.L
     store = opened(file)
     prices = CLUSTER["cost_eur_per_h"]
     book = read_book(store, prices)
-
-    def carry_out(book: Book, store: Store, change: Change | None) -> None:
-        assert change is not None
-        commit(store, book, change)
-        book.apply(change)
 
     for node in CLUSTER["nodes"]:
         carry_out(book, store, join(book, node["id"], Join(gpu=node["gpu"], num_gpus=node["num_gpus"]), 0.0))
@@ -298,13 +301,10 @@ def test_the_command_is_killed_taken_over_and_ended(tmp_path: Path, processes: l
 
 def refused(folder: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
     """Return the one line that the command says when it does not start."""
-    from sched_lab.cli import main
-
     (folder / "cluster.json").write_text(json.dumps(CLUSTER))
-    with pytest.raises(SystemExit) as caught:
-        main(["andreas", "serve", "--cluster", str(folder / "cluster.json"), *words])
+    code = call("andreas", "serve", "--cluster", folder / "cluster.json", *words)
     error = capsys.readouterr().err
-    assert caught.value.code == 2 and len(error.splitlines()) == 1, error
+    assert code == 2 and len(error.splitlines()) == 1, error
     return error
 
 

@@ -10,6 +10,7 @@ from sched_lab.hadar.model import (
     Jobs,
     State,
     Workload,
+    allocation_of,
     nothing_runs,
     round_rate,
     workers_that_fit,
@@ -23,6 +24,16 @@ TOY_GOLDEN = find_reference("hadar/toy_golden.json")
 TOY: dict[str, Any] = json.loads(TOY_GOLDEN.read_text()) if TOY_GOLDEN else {}
 GANGS, FORKED = ([name for name in POLICIES if isinstance(policy_of(name), HadarE) == is_forked]
                  for is_forked in (False, True))
+
+
+class Script:
+    """Does what it is told, round by round."""
+
+    def __init__(self, *rounds):
+        self.rounds = list(rounds)
+
+    def allocate(self, state):
+        return allocation_of(self.rounds.pop(0))
 
 
 def jobs_of(rate, steps=1.0, workers=1, *, spread=1.0, arrival_s=0.0, weight=1.0):

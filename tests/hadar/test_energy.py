@@ -24,7 +24,7 @@ from sched_lab.hadar.energy import (
     watts_of,
     window_of,
 )
-from sched_lab.hadar.model import Cluster, Jobs, Workload, check_simulation, toy_workload
+from sched_lab.hadar.model import check_simulation, toy_workload
 from sched_lab.hadar.policies import policy_of, record_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
 from sched_lab.hadar.report import EnergyTerms, report_of
@@ -33,7 +33,7 @@ from sched_lab.holdings import check_holdings
 from sched_lab.lab.frames import InputError, read_json
 from sched_lab.meter import meter
 from sched_lab.power import power_of
-from tests.hadar.cases import random_workload
+from tests.hadar.cases import jobs_of, named, nodes_of, random_workload
 
 WATTS = {1: ([20], [100]), 2: ([20, 30], [100, 250]), 3: ([20, 30, 25], [100, 250, 150])}
 GREEN = ["hadar-green:0", "hadar-green:2", "planned-green:0.2", "energy-first:1.3"]
@@ -45,24 +45,16 @@ def watts_for(work):
     return TypeWatts(work.type_name, np.array(idle_w, float), np.array(full_w, float))
 
 
-def named(work):
-    """Give a workload GPU types of the catalogue."""
-    names = ("v100", "p100", "k80")[:len(work.type_name)]
-    return Workload(work.job_name, work.node_name, names, work.cluster, work.jobs)
-
-
 def two_jobs():
     """Make a fast and a slow GPU, and two jobs of 3600 steps."""
-    rate = np.array([[2.0, 1.0], [2.0, 1.0]])
-    jobs = Jobs(np.zeros(2), np.full(2, 3600.0), np.ones(2, np.int64), np.ones(2), rate, rate)
-    work = Workload(("A", "B"), ("f", "s"), ("fast", "slow"), Cluster(np.arange(2), np.ones(2, np.int64)), jobs)
-    return work, TypeWatts(("fast", "slow"), np.array([40.0, 40.0]), np.array([240.0, 160.0]))
+    work = named(nodes_of([1, 1], [0, 1]), jobs_of([[2, 1], [2, 1]], 3600), ("fast", "slow"))
+    return work, TypeWatts(work.type_name, np.array([40.0, 40.0]), np.array([240.0, 160.0]))
 
 
 @pytest.mark.parametrize("policy", ["hadar", "gavel-maxmin", "tiresias", "yarn-cs", "planned", *GREEN])
 @pytest.mark.parametrize("seed", range(3))
 def test_parts_are_the_whole_and_what_the_meter_measures(policy, seed):
-    work = named(random_workload(seed))
+    work = random_workload(seed)
     try:
         run = simulate(work, policy)
     except InputError as error:

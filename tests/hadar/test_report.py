@@ -12,23 +12,13 @@ from hypothesis import strategies as st
 
 from sched_lab.hadar.bounds import bound
 from sched_lab.hadar.fluid import makespan_bound_s
-from sched_lab.hadar.model import allocation_of, toy_workload
+from sched_lab.hadar.model import toy_workload
 from sched_lab.hadar.planned import mean_jct_bound_s
 from sched_lab.hadar.report import MAX_ROUNDS, places_frame, progress_frame, report_of, usage_frame
 from sched_lab.hadar.simulation import node_workload, run_rounds
 from sched_lab.lab import reports as module
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import FORKED, GANGS, jobs_of, named, nodes_of, random_workload
-
-
-class Swap:
-    """Job 0 on the first two nodes, then on the second one."""
-
-    def __init__(self):
-        self.rounds = [{0: {0: 1, 1: 2}}] * 2 + [{0: {1: 3}}] * 9
-
-    def allocate(self, state):
-        return allocation_of(self.rounds.pop(0))
+from tests.hadar.cases import FORKED, GANGS, Script, jobs_of, named, nodes_of, random_workload
 
 
 def one_gang():
@@ -107,7 +97,8 @@ def test_the_bound_is_counted_from_the_first_arrival():
 
 def test_a_gang_on_two_types_is_drawn_in_proportion():
     # ten seconds a round: two rounds on 1 V100 + 2 K80, then on 3 K80 until the 25 steps are done
-    places = places_frame(run_rounds(one_gang(), Swap(), round_s=10.0, restart_s=0.0))
+    moves = Script(*[{0: {0: 1, 1: 2}}] * 2, *[{0: {1: 3}}] * 9)
+    places = places_frame(run_rounds(one_gang(), moves, round_s=10.0, restart_s=0.0))
     rows = [(row.type, row.start_s, row.end_s, round(row.low, 6), round(row.high, 6)) for row in places.itertuples()]
     assert sorted(rows) == [("K80", 0.0, 20.0, 0.333333, 1.0), ("K80", 20.0, 25.0, 0.0, 1.0),
                             ("V100", 0.0, 20.0, 0.0, 0.333333)]

@@ -16,20 +16,10 @@ from sched_lab.hadar.simulation import (
     summary,
 )
 from sched_lab.lab.frames import InputError
-from tests.hadar.cases import jobs_of, named, nodes_of, random_workload, workload_of
+from tests.hadar.cases import Script, jobs_of, named, nodes_of, random_workload, workload_of
 
 seeds = st.integers(0, 10**6)
 MAKE = {"maxmin": lambda: Gavel("maxmin"), "tiresias": Tiresias, "yarn": YarnCs}
-
-
-class Script:
-    """Does what it is told, round by round."""
-
-    def __init__(self, *rounds):
-        self.rounds = list(rounds)
-
-    def allocate(self, state):
-        return allocation_of(self.rounds.pop(0))
 
 
 def two_jobs(arrival_s=(0.0, 0.0)):
