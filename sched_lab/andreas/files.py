@@ -294,11 +294,6 @@ def epoch_times_of(table: pd.DataFrame, path: str | Path,
     return found
 
 
-def date_of(text: str) -> datetime | None:
-    """A date, in UTC if it does not say where; None if it is none."""
-    return None if text.isdecimal() else iso_moment(text)
-
-
 def seconds(text: str, zero: datetime | None, error: partial[InputError]) -> float:
     """Seconds of a cell that holds a number, or a date if the file has dates."""
     is_alike = is_date(text) == (zero is not None)
@@ -314,7 +309,8 @@ def add_seconds(table: pd.DataFrame, now: str, path: str | Path) -> tuple[float,
 
     That is midnight before the first date, and None if there are no dates.
     """
-    dates = [date for text in [*table["submission"], *table["due"]] if (date := date_of(text))]
+    dates = [date for text in [*table["submission"], *table["due"]]
+             if not text.isdecimal() and (date := iso_moment(text))]
     zero = min(dates).replace(hour=0, minute=0, second=0, microsecond=0) if dates else None
     for name in ("submission", "due"):
         table[f"{name}_s"] = [

@@ -266,14 +266,10 @@ def soak(submissions: int, kills: int, seed: int, database: str, folder: Path) -
         while any(thread.is_alive() for thread in threads):
             stored = sum(len(client.told) for client in clients)
             if due and stored >= due[0]:
-                due.pop(0)
-                time.sleep(chance.random() * 0.1)
-                service.kill()
-                killed += 1
-                service.start()
-                if due and chance.random() < 0.1:  # and once more while it starts
+                is_twice = len(due) > 1 and chance.random() < 0.1  # once more while it starts
+                for pause_s in (0.1, 2.0)[:1 + is_twice]:
                     due.pop(0)
-                    time.sleep(chance.random() * 2)
+                    time.sleep(chance.random() * pause_s)
                     service.kill()
                     killed += 1
                     service.start()
