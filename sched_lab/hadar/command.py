@@ -18,7 +18,7 @@ from ..meter import Sleep
 from .energy import AWAKE
 from .model import read_workload
 from .policies import POLICIES, record_of
-from .report import CHARTS, TABLES, EnergyTerms, report_of
+from .report import CHARTS, TABLES, report_of
 from .simulation import RESTART_S, ROUND_S
 
 __all__ = ['hadar_command']
@@ -81,7 +81,7 @@ def hadar_command(out: RoundsFolder, jobs: JobsFile = None, cluster: ClusterFile
     sleep = AWAKE if asleep_after is None else Sleep(60 * asleep_after, asleep_watts)
     catalogue = None if hardware is None else hardware_of(hardware)
     compute = partial(report_of, workload, policy, round_s=round_s, restart_s=restart_s,
-                      energy=EnergyTerms(catalogue, price, carbon, sleep))
+                      hardware=catalogue, price=price, carbon=carbon, sleep=sleep)
     answer = Answer("hadar", inputs, TABLES, (*CHARTS, PAGE))
     is_small = len(workload.job_name) <= MOST_INTERPRETED and round_s >= ROUND_S
     with interpreted(is_small):

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ..hardware import Hardware
 from ..lab.frames import InputError
 from ..lab.records import PolicyRecord, PolicyTable
@@ -21,7 +19,7 @@ from .fork import Order
 from .model import Scheduler, Workload, check_simulation, read_workload, toy_workload
 from .planned import Planned
 from .primal_dual import Hadar
-from .simulation import RESTART_S, ROUND_S, HadarE, Simulation, run_copies, run_rounds
+from .simulation import RESTART_S, ROUND_S, HadarE, Simulation, check_lengths, run_copies, run_rounds
 
 __all__ = ['POLICIES', 'policy_of', 'simulate']
 
@@ -158,9 +156,7 @@ def simulate(workload: Workload, policy: str = "hadar", *, round_s: float = ROUN
     """
     if not workload.job_name:
         raise InputError("there is no job to schedule", mend="give one row per job")
-    if not (0 < round_s < np.inf and 0 <= restart_s < round_s):
-        raise InputError(f"a round of {round_s:g} s and a restart of {restart_s:g} s",
-                         mend="give a round above 0, and a restart from 0 to less than a round")
+    check_lengths(round_s, restart_s)
     record_of(policy)
     try:
         scheduler = policy_of(policy, round_s, restart_s, workload, hardware)

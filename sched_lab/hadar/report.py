@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -261,36 +261,25 @@ class RunReport(Report):
         return words
 
 
-class EnergyTerms(NamedTuple):
-    """What energy is counted with; who gives none gets none if a GPU type is not known.
+def energy_summary(run: Simulation, hardware: Hardware | None, price: str, carbon: str,
+                   sleep: Sleep, *, is_forked: bool) -> tuple[dict[str, Any], Any]:
+    """What summary.json says of energy, and (jobs,) kWh of each job; None if it is not known.
 
     Parameters
     ----------
-    hardware : watts by GPU type; the package's own if None
-    price, carbon : as `bill.tariff_of` takes them; a file has to cover the run
-    sleep : what empty nodes do, told beside nodes that stay on
-    """
-
-    hardware: Hardware | None = None
-    price: str = ""
-    carbon: str = ""
-    sleep: Sleep = AWAKE
-
-
-def energy_summary(run: Simulation, terms: EnergyTerms, *,
-                   is_forked: bool = False) -> tuple[dict[str, Any], Any]:
-    """What summary.json says of energy, and (jobs,) kWh of each job; None if it is not known.
+    run, is_forked : what happened, and whether jobs ran in copies
+    hardware, price, carbon, sleep : as `report_of` takes them
 
     Raises
     ------
     InputError : if energy was asked for and the watts of a type are not known
     """
     try:
-        watts = watts_of(run.workload.type_name, terms.hardware)
-        tariff = tariff_of(terms.price, terms.carbon, None, window_of(run))
-        bill = bill_run(run, watts, tariff, terms.sleep)
+        watts = watts_of(run.workload.type_name, hardware)
+        tariff = tariff_of(price, carbon, None, window_of(run))
+        bill = bill_run(run, watts, tariff, sleep)
     except InputError as error:
-        if terms != EnergyTerms():
+        if hardware is not None or price or carbon or sleep != AWAKE:
             raise
         unknown = dict.fromkeys(("energy_kwh", "energy_eur", "co2_kg", "idle_kwh",
                                  "energy_bound_kwh"))
@@ -310,7 +299,8 @@ def energy_summary(run: Simulation, terms: EnergyTerms, *,
 
 
 def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROUND_S,
-              restart_s: float = RESTART_S, energy: EnergyTerms | None = None) -> RunReport:
+              restart_s: float = RESTART_S, hardware: Hardware | None = None, price: str = "",
+              carbon: str = "", sleep: Sleep = AWAKE) -> RunReport:
     """Run all jobs to completion and say what it took.
 
     Parameters
@@ -319,16 +309,18 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
     policy : a name of `POLICIES`
     round_s : s, time between two decisions
     restart_s : s, lost by a job whose GPUs change; by every copy in every round
-    energy : watts, prices and sleep; if left out, those of the package, where it knows the GPUs
+    hardware : watts by GPU type; the package's own if left out
+    price, carbon : as `bill.tariff_of` takes them; a file has to cover the run
+    sleep : what empty nodes do, told beside nodes that stay on; who says nothing of energy gets
+        none if a GPU type is not known
 
     Raises
     ------
     InputError : if there is no job or no such policy, the lengths make no sense, the policy
         cannot run a job, or the energy is asked for and a GPU type is not known
     """
-    terms = energy or EnergyTerms()
-    run = simulate(workload, policy, round_s=round_s, restart_s=restart_s, hardware=terms.hardware)
-    scheduler = policy_of(policy, round_s, restart_s, workload, terms.hardware)
+    run = simulate(workload, policy, round_s=round_s, restart_s=restart_s, hardware=hardware)
+    scheduler = policy_of(policy, round_s, restart_s, workload, hardware)
     is_forked = isinstance(scheduler, HadarE)
     ttd_s: float | None = None
     mean_jct_s: float | None = None
@@ -348,7 +340,7 @@ def report_of(workload: Workload, policy: str = "hadar", *, round_s: float = ROU
         "lower_bound_h": ttd_s and ttd_s / SECONDS_PER_HOUR,
         "above_bound_percent": ttd_s and 100 * (run.ttd_s / ttd_s - 1),
         "mean_jct_bound_h": mean_jct_s and mean_jct_s / SECONDS_PER_HOUR}
-    drawn, job_kwh = energy_summary(run, terms, is_forked=is_forked)
+    drawn, job_kwh = energy_summary(run, hardware, price, carbon, sleep, is_forked=is_forked)
     about |= drawn
     bound_h = about["lower_bound_h"]
     earliest = "" if bound_h is None else f", no schedule before {bound_h:.2f} h"

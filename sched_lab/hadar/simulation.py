@@ -223,6 +223,13 @@ def check_rounds(jobs: Jobs, rounds: Floats, round_s: float, most: float) -> Non
                 mend="give longer rounds, or check steps, throughputs and arrivals")
 
 
+def check_lengths(round_s: float, restart_s: float) -> None:
+    """Refuse rounds without end or beginning, and restarts that take all of a round."""
+    if not (0 < round_s < np.inf and 0 <= restart_s < round_s):
+        raise InputError(f"a round of {round_s:g} s and a restart of {restart_s:g} s",
+                         mend="give a round above 0, and a restart from 0 to less than a round")
+
+
 class Rounds(ABC):
     """A run from round to round: steps left, who has begun and is done, and what is listed.
 
@@ -315,11 +322,7 @@ class _Gangs(Rounds):
 
     def __init__(self, workload: Workload, scheduler: Scheduler, round_s: float, restart_s: float,
                  whole_steps: bool) -> None:
-        if not 0 < round_s < np.inf:
-            raise InputError(f"a round of {round_s} s", mend="give a number above 0")
-        if not 0 <= restart_s < round_s:
-            raise InputError(f"a restart of {restart_s} s in a round of {round_s} s",
-                             mend="give less than a round")
+        check_lengths(round_s, restart_s)
         jobs = workload.jobs
         self.foresees = isinstance(scheduler, Foresighted) and not whole_steps
         super().__init__(workload, round_s, jobs.steps.astype(float),

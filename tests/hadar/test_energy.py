@@ -27,7 +27,7 @@ from sched_lab.hadar.energy import (
 from sched_lab.hadar.model import check_simulation, toy_workload
 from sched_lab.hadar.policies import policy_of, record_of, simulate
 from sched_lab.hadar.primal_dual import Hadar
-from sched_lab.hadar.report import EnergyTerms, report_of
+from sched_lab.hadar.report import report_of
 from sched_lab.hadar.simulation import HadarE, node_workload, run_copies, run_rounds
 from sched_lab.holdings import check_holdings
 from sched_lab.lab.frames import InputError, read_json
@@ -178,7 +178,7 @@ def test_a_report_says_energy_or_why_there_is_none():
     assert unknown.summary["energy_kwh"] is None and "energy_kwh" not in unknown.tables["jobs.csv"]
     assert any("no GPU model 'fast'" in sentence for sentence in unknown.answer())
     with pytest.raises(InputError, match="no GPU model 'fast'"):
-        report_of(work, "hadar", energy=EnergyTerms(price="1"))
+        report_of(work, "hadar", price="1")
 
 
 def test_the_command_takes_price_carbon_hardware_and_sleep(tmp_path):
