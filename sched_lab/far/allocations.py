@@ -110,8 +110,14 @@ def family(times_s: Floats, sizes: Integers, *, as_authors: bool = False) -> Int
     return np.array(members)
 
 # %% ../../nbs/51_allocations.ipynb #51-023
-def raises_of(times_s: Floats, cheapest: Integers) -> Integers:
-    """What `raises` says, from what `cheapest_sizes` says."""
+def raises(times_s: Floats, cheapest: Integers) -> Integers:
+    """(raises, 3) from the first allocation to the last: task, position of its size before, after.
+
+    Parameters
+    ----------
+    times_s : (tasks, sizes) run times, infinite where a task does not fit
+    cheapest : what `cheapest_sizes` says
+    """
     num_tasks, num_sizes = times_s.shape
     tasks = np.arange(num_tasks)
     above = cheapest[1:]  # above the last, and so above -1, there is none
@@ -126,15 +132,6 @@ def raises_of(times_s: Floats, cheapest: Integers) -> Integers:
     turn = turn[(after[turn] < 0).cumsum() == 0]
     return np.stack([turn // num_sizes, before.ravel()[turn], after[turn]], axis=1)
 
-
-def raises(times_s: Floats, sizes: Integers, as_authors: bool) -> Integers:
-    """(raises, 3) from the first allocation to the last: task, position of its size before, after.
-
-    Parameters
-    ----------
-    times_s, sizes, as_authors : as for `first_allocation`
-    """
-    return raises_of(times_s, cheapest_sizes(times_s, sizes, as_authors))
 
 # %% ../../nbs/51_allocations.ipynb #51-023p
 @njit(cache=True)

@@ -15,7 +15,7 @@ from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers
 from .mig import Mig, Schedule, Tree, partitions
 from .refine import check_times
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 
 # %% auto #0
 __all__ = ['partition_name', 'parse_partition', 'fix_partition', 'fix_partition_best', 'miso']
@@ -149,11 +149,6 @@ def fix_partition(mig: Mig, times_s: Floats, partition: Sequence[int]) -> Schedu
     none = np.zeros(0)
     return Schedule(mig, instance, start_s, end_s, none.astype(np.int64), none.astype(bool), none,
                     none, existing=np.unique(instance))
-
-# %% ../../nbs/56_far_baselines.ipynb #56-011p
-def made_beforehand(schedule: Schedule) -> tuple[int, ...]:
-    """Instances that a schedule uses without creating them: `existing` of `check_schedule`."""
-    return tuple(np.setdiff1d(schedule.instance, schedule.operated).tolist())
 
 # %% ../../nbs/56_far_baselines.ipynb #56-015
 def best_partition(mig: Mig, times_s: Floats) -> tuple[int, ...]:
@@ -372,7 +367,6 @@ def miso(mig: Mig, times_s: Floats, *, mapping: str = "left",
     ------
     InputError : if there is no such mapping
     """
-    if mapping not in MAPPINGS:
-        raise InputError(f"unknown mapping {mapping!r}", mend=f"give one of {', '.join(MAPPINGS)}")
+    check_one_of(mapping, MAPPINGS, "mapping")
     times_s = check_times(mig, times_s)
     return run_rounds(mig, times_s, miso_rounds(mig, times_s, mapping=mapping), has_barrier)

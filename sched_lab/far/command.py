@@ -36,11 +36,9 @@ from ..lab.frames import (
     read_header,
     read_input,
     read_table,
-    write_bytes,
-    write_json,
 )
 from ..lab.jit import interpreted
-from ..lab.reports import PAGE, RECORD, Answer, check_folder
+from ..lab.reports import PAGE, RECORD, Answer, Report, check_folder
 from .due import OBJECTIVES
 from .execution import Backend, SimulatedBackend, execute
 from .execution import dry_run as dry_run_of
@@ -229,16 +227,11 @@ def far_run_command(times: Times, out: ExecutionFolder, gpu: GpuName = "A100", g
         commands = read_table(file, {command: Column("text")})[command].tolist()
         machine = NvmlBackend(commands, first_gpu, yes_reconfigure=True)
     steps = execute(schedule, tasks.name, machine)
-
-    def write_execution(folder: Path) -> None:
-        table = steps.round(6).to_csv(index=False, lineterminator="\n")
-        write_bytes(table.encode(), folder / "execution.csv")
-        write_json({"tasks": int((steps["kind"] == "run").sum()),
-                    "failed": int((steps["exit_code"].fillna(0) != 0).sum()),
-                    "end_s": float(steps["end_s"].max())}, folder / RECORD)
-
-    answer.write(out, write_execution, force=force)
-    about = answer.in_folder(out)
+    about = {"tasks": int((steps["kind"] == "run").sum()),
+             "failed": int((steps["exit_code"].fillna(0) != 0).sum()),
+             "end_s": float(steps["end_s"].max())}
+    report = Report(about, {"execution.csv": steps.round(6)}, {}, "")
+    answer.write(out, report.write_tables, force=force)
     typer.echo(f"{out}: {about['tasks']} tasks, {about['failed']} failed, {about['end_s']:.2f} s")
     if about["failed"]:
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ..lab.arrays import Floats, Integers
 from .lists import OPEN, Instances, instances_of, play
@@ -16,7 +17,6 @@ from .mig import Mig, Schedule
 from .mixed import far_mixed, fluid_s, resources_of, schedule_by_parts, soonest_s
 from .multibatch import chain
 from .tasks import Batch, Terms, no_terms
-from ..lab.frames import InputError
 
 # %% auto #0
 __all__ = []
@@ -44,18 +44,6 @@ def value_of(terms: Terms, schedule: Schedule, objective: str) -> tuple[float, f
     return (done_s, late_s) if objective == "makespan" else (late_s, done_s)
 
 
-def check_objective(objective: str) -> str:
-    """Give an objective back.
-
-    Raises
-    ------
-    InputError : if there is no such objective
-    """
-    if objective not in OBJECTIVES:
-        raise InputError(f"there is no objective {objective!r}",
-                         mend=f"give one of {', '.join(OBJECTIVES)}")
-    return objective
-
 # %% ../../nbs/57b_far_due.ipynb #57b-007
 class TaskList(NamedTuple):
     """Tasks in order, and the instance of each task or `OPEN`."""
@@ -71,10 +59,14 @@ def batches_of(batch: Batch) -> list[Integers]:
 
 def groups_of(batch: Batch) -> Integers:
     """(tasks,) number of the batch of each task, in that order."""
-    group = np.zeros(len(batch), np.int64)
-    for number, own in enumerate(batches_of(batch)):
-        group[own] = number
-    return group
+    return np.asarray(pd.factorize(batch.group)[0], np.int64)
+
+
+def in_given_order(batch: Batch, schedule: Schedule) -> Schedule:
+    """A schedule whose tasks come batch by batch, with the tasks in the order of `batch`."""
+    back = np.argsort(np.argsort(groups_of(batch), kind="stable"))
+    return replace(schedule, instance=schedule.instance[back], start_s=schedule.start_s[back],
+                   end_s=schedule.end_s[back])
 
 
 def far_rows(mig: Mig, batch: Batch) -> tuple[Integers, Floats]:
@@ -120,8 +112,7 @@ class ListProblem(NamedTuple):
 def list_problem(mig: Mig, batch: Batch, objective: str) -> ListProblem:
     """A problem with an objective; a batch without terms has none to say."""
     terms = batch.terms or no_terms(len(batch))
-    return ListProblem(mig, batch, terms, instances_of(mig), groups_of(batch),
-                       check_objective(objective))
+    return ListProblem(mig, batch, terms, instances_of(mig), groups_of(batch), objective)
 
 
 def played(problem: ListProblem, tasks: TaskList) -> tuple[tuple[float, float], Schedule]:
@@ -142,9 +133,7 @@ def _chained(problem: ListProblem, rows: Integers) -> Schedule | None:
     times_s = problem.batch.times_s
     joined = chain(problem.mig, [times_s[tasks] for tasks in own],
                    plans=[rows[tasks] for tasks in own], release_s=releases_s).schedule
-    back = np.argsort(np.concatenate(own), kind="stable")
-    return replace(joined, instance=joined.instance[back], start_s=joined.start_s[back],
-                   end_s=joined.end_s[back])
+    return in_given_order(problem.batch, joined)
 
 
 def far_dated(mig: Mig, batch: Batch, objective: str = "makespan") -> Schedule:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +80,15 @@ def stages_of(schedule: Schedule) -> list[Stage]:
     return stages
 
 
+def device_lines(gpu: int | str, is_cut: bool, counts: Mapping[str, int]) -> list[str]:
+    """What a configuration of mig-parted says of a GPU: is it cut, into how many of each profile."""
+    lines = [f"    - devices: [{gpu}]", f"      mig-enabled: {json.dumps(is_cut)}"]
+    if is_cut:
+        lines.append("      mig-devices:" + ("" if counts else " {}"))
+        lines += [f"        {json.dumps(name)}: {n}" for name, n in sorted(counts.items())]
+    return lines
+
+
 def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
     """Configurations for mig-parted: `sched-lab-stage-0` and so on.
 
@@ -107,9 +116,7 @@ def mig_parted(schedule: Schedule, names: Sequence[str]) -> str:
             held = [mig.name(i) for i in schedule.existing if mig.tree.gpu[i] == gpu]
             if set(held) & {mig.name(i) for i in stage.exist}:
                 lines.append(f"    # from before, perhaps in use: {printable(json.dumps(held))}")
-            lines += [f"    - devices: [{gpu}]", "      mig-enabled: true"]
-            lines.append("      mig-devices:" + ("" if counts else " {}"))
-            lines += [f"        {json.dumps(name)}: {n}" for name, n in sorted(counts.items())]
+            lines += device_lines(gpu, True, counts)
     return "\n".join(lines if len(lines) > 2 else [lines[0], "mig-configs: {}"]) + "\n"
 
 

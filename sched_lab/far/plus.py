@@ -15,9 +15,8 @@ from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers
 from .bounds import optimum_with_reconfiguration
 from .mig import Mig, Schedule, Tree
-from .refine import (Family, check_times, family_of, far, last_end_s, only_member,
-                                  placed, refine)
-from .repartition import loads, run_events, run_plan, schedule_of
+from .refine import check_times, family_of, far, last_end_s, refine
+from .repartition import loads, repartition, run_events, run_plan, schedule_of
 from ..lab.frames import InputError
 
 # %% auto #0
@@ -47,16 +46,16 @@ def keep_best(plans: Integers, makespans_s: Floats, plan: Integers, makespan_s: 
         makespans_s[place] = makespan_s
 
 # %% ../../nbs/58_far_plus.ipynb #58-009
-def try_member(tree: Tree, times_s: Floats, member: Family, plans: Integers,
-               makespans_s: Floats) -> None:
+def try_member(tree: Tree, times_s: Floats, order: Integers, allocation: Integers,
+               plans: Integers, makespans_s: Floats) -> None:
     """Schedule one member of the family, refine it, and keep both plans if they are good enough.
 
     Parameters
     ----------
-    member : what `only_member` says
+    order, allocation : as `repartition` takes them
     plans, makespans_s : as for `keep_best`
     """
-    plan, end_s, _, _ = placed(tree, times_s, member, False)
+    plan, end_s, _ = repartition(tree, times_s, order, allocation, np.inf, False)
     keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
     moves, swaps, _ = refine(tree, times_s, plan, end_s)
     if moves + swaps > 0:
@@ -81,10 +80,10 @@ def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tupl
     allocation = family.first.copy()
     plans = np.zeros((count, len(times_s)), np.int64)
     makespans_s = np.full(count, np.inf)
-    try_member(tree, times_s, only_member(family, allocation), plans, makespans_s)
+    try_member(tree, times_s, family.order, allocation, plans, makespans_s)
     for task, _, size in family.found:
         allocation[task] = size
-        try_member(tree, times_s, only_member(family, allocation), plans, makespans_s)
+        try_member(tree, times_s, family.order, allocation, plans, makespans_s)
     found = np.isfinite(makespans_s)
     return plans[found], makespans_s[found]
 

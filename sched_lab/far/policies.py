@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..lab.arrays import Floats
-from ..lab.frames import InputError
+from ..lab.frames import InputError, check_one_of
 from ..lab.records import PolicyRecord, PolicyTable
 from .baselines import fix_partition, fix_partition_best, miso, parse_partition
 from .bounds import Optimum, optimum_with_reconfiguration
-from .due import batches_of, best_list, check_objective, far_dated
+from .due import OBJECTIVES, batches_of, best_list, far_dated, groups_of, in_given_order
 from .mig import Mig, Schedule
 from .multibatch import chain
 from .plus import far_plus
@@ -89,8 +89,8 @@ def policy_of(name: str) -> PolicyRecord[Solver]:
 
 def is_dated(mig: Mig, batch: Batch, objective: str) -> bool:
     """Whether a problem has more than sizes and times: profiles, terms, another objective."""
-    is_other = check_objective(objective) != "makespan"
-    return is_other or isinstance(mig, ProfileMig) or batch.terms is not None
+    check_one_of(objective, OBJECTIVES, "objective")
+    return objective != "makespan" or isinstance(mig, ProfileMig) or batch.terms is not None
 
 
 def has_due_dates(batch: Batch) -> bool:
@@ -131,15 +131,13 @@ def simulate(mig: Mig, batch: Batch, policy: str = "far",
         check_problem(mig, batch, schedule)
         return schedule
     rows = batches_of(batch)
-    times_s = [batch.times_s[own] for own in rows]
     if solver.is_planner and len(rows) > 1:
+        times_s = [batch.times_s[own] for own in rows]
         plans = [solver.schedule(mig, own_s).instance for own_s in times_s]
         schedule = chain(mig, times_s, plans=plans).schedule
     else:
-        schedule = solver.schedule(mig, np.concatenate([np.zeros((0, len(mig.sizes))), *times_s]))
-    back = np.argsort(np.concatenate([np.zeros(0, np.int64), *rows]), kind="stable")
-    schedule = replace(schedule, instance=schedule.instance[back], start_s=schedule.start_s[back],
-                       end_s=schedule.end_s[back])
+        schedule = solver.schedule(mig, batch.times_s[np.argsort(groups_of(batch), kind="stable")])
+    schedule = in_given_order(batch, schedule)
     check_result(mig, batch, schedule)
     return schedule
 

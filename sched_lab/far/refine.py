@@ -12,7 +12,7 @@ import numpy as np
 
 from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers
-from .allocations import cheapest_sizes, go_to, least_makespans, raises_of
+from .allocations import cheapest_sizes, go_to, least_makespans, raises
 from .mig import Mig, Schedule, Tree
 from .repartition import loads, repartition, run_plan, schedule_of, times_on
 from .tasks import LONGEST_S, SHORTEST_S
@@ -355,17 +355,11 @@ class Family(NamedTuple):
     turn: Integers
 
 
-def only_member(family: Family, allocation: Integers) -> Family:
-    """The family that has one allocation only."""
-    return Family(allocation, np.zeros((0, 3), np.int64), family.order, np.zeros(1),
-                  np.zeros(1, np.int64))
-
-
 def family_of(times_s: Floats, sizes: Integers, num_slices: int, as_authors: bool) -> Family:
     """Phase 1: all members of the family, and when each could end at the earliest."""
     cheapest = cheapest_sizes(times_s, sizes, as_authors)
     first = cheapest[0]
-    found = raises_of(times_s, cheapest)
+    found = raises(times_s, cheapest)
     least_s = least_makespans(times_s, sizes, first, found, num_slices)
     is_used = np.zeros(times_s.shape, np.bool_)
     is_used[np.arange(len(first)), first] = True
@@ -402,11 +396,6 @@ def _best_member(tree: Tree, times_s: Floats, family: Family,
 
 
 # %% ../../nbs/53_refine.ipynb #53-034e
-def placed(tree: Tree, times_s: Floats, family: Family, as_authors: bool) -> Placement:
-    """Phase 2: the plan of least makespan over a family, the first of equals."""
-    return Placement(*_best_member(tree, times_s, family, as_authors))
-
-
 def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) -> Placement:
     """Phases 1 and 2: the plan of least makespan over the family, the first of equals.
 
@@ -418,7 +407,8 @@ def best_plan(tree: Tree, times_s: Floats, sizes: Integers, as_authors: bool) ->
     as_authors : break ties as the authors' program does
     """
     num_slices = int(np.count_nonzero(tree.children[:, 0] < 0))
-    return placed(tree, times_s, family_of(times_s, sizes, num_slices, as_authors), as_authors)
+    family = family_of(times_s, sizes, num_slices, as_authors)
+    return Placement(*_best_member(tree, times_s, family, as_authors))
 
 # %% ../../nbs/53_refine.ipynb #53-038
 class FarPlan(NamedTuple):

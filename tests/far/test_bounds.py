@@ -6,7 +6,6 @@ import pytest
 
 from sched_lab.far.bounds import (
     MOST_TASKS,
-    bound,
     lower_bound,
     optimum,
     optimum_with_reconfiguration,
@@ -14,8 +13,8 @@ from sched_lab.far.bounds import (
 )
 from sched_lab.far.mig import Mig, mig_of, without_reconfiguration
 from sched_lab.far.refine import far
-from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_problem
 from sched_lab.traces import find_reference
+from tests.far.cases import mixed_times
 
 SLACK = 1 + 1e-9
 def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarray:
@@ -23,10 +22,6 @@ def random_times(rng: np.random.Generator, mig: Mig, num_tasks: int) -> np.ndarr
     times_s = rng.integers(1, 30, (num_tasks, len(mig.sizes))).astype(float)
     times_s[:, 1:][rng.random((num_tasks, len(mig.sizes) - 1)) < 1 / 6] = np.inf
     return times_s
-
-
-def hard_times(mig: Mig, num_tasks: int = 10) -> np.ndarray:
-    return generate_times(mig, num_tasks, SCALINGS["mixed"], WIDTHS["wide"], np.random.default_rng([10, 0]))
 
 
 def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
@@ -47,32 +42,11 @@ def test_deadline_bound_is_the_least_time_that_passes_its_own_test():
             assert is_possible(bound_s * SLACK) and not is_possible(bound_s / SLACK)
 
 
-def test_deadline_bound_by_hand():
-    # sort 12, 8, 6 s and bfs 6, 5, 5 s on an A30: below 8 s sort needs four slices, 24 + 6 = 30 = 4 * 7.5
-    times_s = np.array([[12.0, 8, 6], [6, 5, 5]])
-    assert lower_bound(mig_of("A30"), times_s, with_reconfiguration=False) == 7.5
-    # sort and its creation: 8.12 > 7.63 = (30 + 4 * 0.13) / 4
-    assert lower_bound(mig_of("A30"), times_s) == pytest.approx(7.63, rel=1e-12)
-
-
-def test_bound_of_a_problem_is_the_deadline_bound_of_its_tasks():
-    mig, batch = toy_problem()
-    assert bound(mig, batch) == lower_bound(mig, batch.times_s) == pytest.approx(26.63, rel=1e-12)  # (106 + 0.52) / 4
-    assert bound(mig, batch, with_reconfiguration=False) == 26.5
-    assert bound(*toy_problem("A30", 2)) < bound(mig, batch)
-
-
-def test_start_loss_is_the_whole_gpu_first_on_every_model():
-    # 4 * 0.13; 7 * 0.24; 7 * 0.42 (H100: 3 slices first would lose 7 * 0.33 + 4 * 0.38 = 3.83)
-    found = [start_loss(mig_of(model)) for model in ("A30", "A100", "H100")]
-    assert found == pytest.approx([0.52, 1.68, 2.94], rel=1e-12)
-
-
 @pytest.mark.parametrize("find", [optimum, optimum_with_reconfiguration])
 def test_exhausted_budget_leaves_a_valid_bound_and_a_plan_no_worse_than_far(find):
     mig = mig_of("A100")
     free = without_reconfiguration(mig) if find is optimum else mig
-    times_s = hard_times(mig)
+    times_s = mixed_times(mig, 10, [10, 0], 0.0)
     full = find(mig, times_s)
     far_s = far(free, times_s).schedule.makespan_s
     assert full.is_proved and full.makespan_s < far_s  # so that a budget can be too small

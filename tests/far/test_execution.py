@@ -15,20 +15,17 @@ import pytest
 from sched_lab.far import nvml as nvml_module
 from sched_lab.far.execution import (
     SimulatedBackend,
-    as_executed,
     dry_run,
     execute,
-    forecast,
-    off_by,
-    planned_s,
     steps_of,
 )
 from sched_lab.far.mig import Schedule, check_schedule, mig_of
 from sched_lab.far.nvml import NvmlBackend, Processes
 from sched_lab.far.refine import far
 from sched_lab.far.repartition import schedule_of
-from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
+from sched_lab.far.tasks import toy_batch
 from sched_lab.lab.frames import InputError, SchedLabError
+from tests.far.cases import mixed_times
 from tests.waiting import HANG_S, until
 
 A30 = mig_of("A30")
@@ -40,11 +37,6 @@ MIGS = {"A30": A30, "A100": A100, "two H100": mig_of("H100", 2), "two A30, one s
 def toy_plan(mig=A30):
     batch = toy_batch(mig)
     return far(mig, batch.times_s).schedule, batch
-
-
-def random_batch(mig, num_tasks, seed):
-    shares = SCALINGS["mixed"] if len(mig.sizes) == 5 else dict.fromkeys(mig.sizes, 1 / 3)
-    return generate_times(mig, num_tasks, shares, WIDTHS["wide"], np.random.default_rng(seed), super_share=0.5)
 
 
 class Recorder(SimulatedBackend):
@@ -133,29 +125,12 @@ def test_a_plan_that_violates_a_constraint_has_no_steps():
         dry_run(plan, ["a", "b"])
 
 
-@pytest.mark.parametrize("mig", MIGS.values(), ids=MIGS)
-def test_on_a_virtual_clock_the_plan_comes_back_and_deviations_give_valid_schedules(mig):
-    rng = np.random.default_rng(3)
-    for num_tasks in (1, 2, 13):
-        times_s = random_batch(mig, num_tasks, num_tasks)
-        plan = far(mig, times_s).schedule
-        steps = steps_of(plan, [""] * num_tasks)
-        start_s, end_s = forecast(steps, planned_s(steps))
-        assert start_s == pytest.approx([step.start_s for step in steps], abs=1e-9)
-        assert end_s == pytest.approx([step.end_s for step in steps], abs=1e-9)
-        is_run = np.array([step.kind == "run" for step in steps])
-        off_s = planned_s(steps) * np.where(is_run, off_by(0.4, len(steps), rng), 1.0)
-        happened = as_executed(plan, steps, *forecast(steps, off_s))
-        factor = (happened.end_s - happened.start_s) / (plan.end_s - plan.start_s)
-        check_schedule(happened, times_s * factor[:, None])
-
-
 # --- real threads
 
 
 @pytest.mark.parametrize("mig", MIGS.values(), ids=MIGS)
 def test_threads_do_every_step_in_order_and_what_they_did_is_a_valid_schedule(mig):
-    times_s = random_batch(mig, 12, 5)
+    times_s = mixed_times(mig, 12, 5)
     plan = far(mig, times_s).schedule
     names = [f"task {k}" for k in range(12)]
     machine = Recorder(times_s, scale=400, jitter=0.3, seed=1)
@@ -472,7 +447,7 @@ def test_one_task_after_another_in_calls_of_nvml(tmp_path):
 
 @pytest.mark.parametrize("mig", [A30, mig_of("A100", 2)], ids=["A30", "two A100"])
 def test_every_task_sees_its_own_instance_at_its_place_and_all_are_destroyed(mig, tmp_path):
-    times_s = random_batch(mig, 12, 7)
+    times_s = mixed_times(mig, 12, 7)
     plan = far(mig, times_s).schedule
     nvml = FakeNvml(mig.model, mig.num_gpus + 1)
     commands = [f"echo $CUDA_VISIBLE_DEVICES > {tmp_path}/{task}; exit {task % 3}" for task in range(12)]

@@ -19,7 +19,8 @@ from sched_lab.far.mig import mig_of, without_reconfiguration
 from sched_lab.far.mixed import mixed_bound
 from sched_lab.far.profiles import ProfileMig, check_problem, fault_of, model_named, profiled
 from sched_lab.far.report import report_of
-from sched_lab.far.tasks import Batch, Terms, no_terms
+from sched_lab.far.tasks import Terms, no_terms
+from tests.far.cases import batch_of
 from tools.widget_kernels import deadline_bound, gpu_of
 
 SLACK = 1 + 1e-9  # bounds are numbers of a computer
@@ -167,8 +168,7 @@ def drawn(rng, mig, num_tasks, columns, held):
                   rng.integers(0, 4, num_tasks).astype(float), np.array(held, np.int64),
                   rng.integers(0, 9, len(held)) * scale)
     terms.due_s[rng.random(num_tasks) < 0.2] = np.inf
-    names = np.array([f"t{k}" for k in range(num_tasks)], object)
-    return Batch(names, times_s, np.full(num_tasks, "", object), terms)
+    return batch_of(times_s, terms)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -223,7 +223,7 @@ def test_an_instance_may_be_made_before_its_task_is_there():
     """On an A30, tasks released at 0.5 and 0.1 s: `lists` is done at 0.80 s, so nothing later is a bound."""
     times_s = np.array([[0.8, 0.55, 0.3], [0.6, 0.25, 0.25]])
     terms = no_terms(2)._replace(release_s=np.array([0.5, 0.1]))
-    batch = Batch(np.array(["a", "b"], object), times_s, np.full(2, "", object), terms)
+    batch = batch_of(times_s, terms)
     mig = a30()
     assert report_of(mig, batch, "lists").summary["makespan_s"] == pytest.approx(0.80)
     far = report_of(mig, batch, "far")

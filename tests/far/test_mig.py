@@ -13,10 +13,7 @@ from sched_lab.far.mig import (
     Schedule,
     check_schedule,
     mig_of,
-    operations_frame,
     partitions,
-    schedule_chart,
-    schedule_frame,
     without_reconfiguration,
 )
 from sched_lab.lab.frames import InputError
@@ -39,24 +36,6 @@ TASKS = [(0, 0.13, 8.13), (1, 8.35, 17.35), (4, 8.47, 16.47)]
 # S0-S3 is created in 0.13 s and destroyed in 0.10 s; then S0-S1 and S2-S3 are created in 0.12 s each, in turn
 OPERATIONS = [(0, True, 0.0, 0.13), (0, False, 8.13, 8.23), (1, True, 8.23, 8.35), (4, True, 8.35, 8.47)]
 VALID = schedule_of_rows(A30, TASKS, OPERATIONS)
-
-
-@pytest.mark.parametrize(("model", "count"), [("A30", 5), ("A100", 19), ("H100", 19), ("B100", 19), ("B200", 19)])
-def test_number_of_partitions(model: str, count: int) -> None:
-    mig = mig_of(model)
-    found = partitions(mig)
-    assert len(found) == len(set(found)) == count
-    for partition in found:  # nothing is blocked twice, and nothing is left over
-        blocked = sorted(int(s) for i in partition
-                         for s in mig.tree.first_slice[i] + np.arange(mig.tree.span[i]))
-        assert blocked == list(range(mig.num_slices))
-
-
-def test_partitions_5_to_7_leave_slice_3_unused() -> None:
-    computes = [{int(s) for i in p for s in A100.tree.first_slice[i] + np.arange(A100.tree.size[i])}
-                for p in partitions(A100)]
-    assert [k + 1 for k, slices in enumerate(computes) if 3 not in slices] == [5, 6, 7]
-    assert all(slices | {3} == set(range(7)) for slices in computes)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -164,11 +143,3 @@ def test_instances_exist_together_exactly_if_a_partition_holds_them(data: st.Dat
     else:
         with pytest.raises(ValueError, match="constraint 2"):
             check_schedule(nothing, no_times, existing=tuple(rows))
-
-
-def test_frames_and_chart_show_every_task_and_operation() -> None:
-    frame = schedule_frame(VALID, ["train", "stencil", "sort"])
-    assert frame["task"].tolist() == ["train", "stencil", "sort"] and frame["size"].tolist() == [4, 2, 2]
-    assert operations_frame(VALID)["operation"].tolist() == ["create", "destroy", "create", "create"]
-    rows = next(iter(schedule_chart(VALID, ["train", "stencil", "sort"]).to_dict()["datasets"].values()))
-    assert sorted(row["kind"] for row in rows) == ["create"] * 3 + ["destroy"] + ["task"] * 3

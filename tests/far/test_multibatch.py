@@ -9,23 +9,19 @@ from sched_lab.far.mig import check_schedule, mig_of, without_reconfiguration
 from sched_lab.far.multibatch import (
     batch_plans,
     chain,
-    idle,
-    join,
     trivial_chain,
 )
 from sched_lab.far.refine import far
-from sched_lab.far.repartition import loads
-from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
+from sched_lab.far.tasks import toy_batch
 from sched_lab.lab.frames import InputError
 from sched_lab.traces import find_reference
+from tests.far.cases import mixed_times
 
 GOLDEN = find_reference("far/golden.json")
 
 
 def batches_of(mig, seed, num_batches=3):
-    rng = np.random.default_rng(seed)
-    shares = dict.fromkeys(mig.sizes, 1 / 3) if mig.model == "A30" else SCALINGS["mixed"]
-    return [generate_times(mig, int(rng.integers(3, 10)), shares, WIDTHS["wide"], rng) for _ in range(num_batches)]
+    return [mixed_times(mig, num_tasks, [seed, num_tasks]) for num_tasks in (4, 9, 3)[:num_batches]]
 
 
 @pytest.mark.parametrize("is_free", [True, False])
@@ -63,15 +59,6 @@ def test_a_chain_of_one_batch_has_the_makespan_of_far_and_golden_cases_chain():
     for times_s in batches:
         assert chain(mig, [times_s]).makespan_s == pytest.approx(far(mig, times_s).schedule.makespan_s, abs=1e-9)
     check_schedule(chain(mig, batches).schedule, np.concatenate(batches))
-
-
-@pytest.mark.parametrize("model", ["A30", "A100", "H100"])
-def test_reversal_keeps_the_makespan_without_reconfiguration(model):
-    mig = without_reconfiguration(mig_of(model))
-    for times_s in batches_of(mig, 4):
-        load_s = loads(mig.tree, times_s, batch_plans(mig, [times_s])[0])
-        forward, back = (join(mig.tree, load_s, idle(mig), turned, 0.0).end_s.max() for turned in (False, True))
-        assert forward == pytest.approx(back)
 
 
 @pytest.mark.parametrize("options", [{"plans": [[0] * 7]}, {"release_s": [0.0]}, {"release_s": [0.0, -1.0]},

@@ -9,20 +9,17 @@ from sched_lab.far.bounds import bound
 from sched_lab.far.due import batches_of
 from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.policies import POLICIES, policy_of, simulate
-from sched_lab.far.tasks import SCALINGS, WIDTHS, Batch, check_result, generate_times
+from sched_lab.far.tasks import check_result
 from sched_lab.lab.frames import InputError
+from tests.far.cases import batch_of, mixed_times
 
 A30 = mig_of("A30")
 NAMES = (*POLICIES, "fixpart:2-2")
 
 
-def batch_of(mig, num_tasks, seed, num_batches=1):
+def batches(mig, num_tasks, seed, num_batches=1):
     """Random tasks that fit on every size, dealt out to batches in turn."""
-    shares = SCALINGS["mixed"] if len(mig.sizes) == 5 else dict.fromkeys(mig.sizes, 1 / 3)
-    times_s = generate_times(mig, num_tasks, shares, WIDTHS["wide"], np.random.default_rng(seed), super_share=0.5)
-    name = np.array([f"task {k}" for k in range(num_tasks)], object)
-    group = np.array([f"batch {k % num_batches}" if num_batches > 1 else "" for k in range(num_tasks)], object)
-    return Batch(name, times_s, group)
+    return batch_of(mixed_times(mig, num_tasks, seed), group=["", "other"][:num_batches])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,7 +27,7 @@ def batch_of(mig, num_tasks, seed, num_batches=1):
 def test_every_policy_gives_valid_schedules_that_end_after_the_bound(name, num_batches):
     for seed in range(3):
         mig = mig_of("A30", 1 + seed % 2)
-        batch = batch_of(mig, 7, seed, num_batches)
+        batch = batches(mig, 7, seed, num_batches)
         schedule = simulate(mig, batch, policy=name)
         check_result(mig, batch, schedule)
         bound_s = bound(mig, batch, with_reconfiguration=not len(schedule.existing))
@@ -38,7 +35,7 @@ def test_every_policy_gives_valid_schedules_that_end_after_the_bound(name, num_b
 
 
 def test_planners_join_plans_and_queues_do_not_see_the_border():
-    batch = batch_of(A30, 8, 1, num_batches=2)
+    batch = batches(A30, 8, 1, num_batches=2)
     rows = batches_of(batch)
     order = np.concatenate(rows)
     for name in NAMES:
@@ -51,7 +48,7 @@ def test_planners_join_plans_and_queues_do_not_see_the_border():
 
 
 def test_only_fixed_partitions_exist_beforehand():
-    batch = batch_of(A30, 5, 2)
+    batch = batches(A30, 5, 2)
     fixed = {name for name in NAMES if len(simulate(A30, batch, name).existing)}
     assert fixed == {"fixpart-best", "fixpart:2-2"}
     schedule = replace(simulate(A30, batch, "fixpart-best"), existing=np.zeros(0, np.int64))

@@ -28,19 +28,13 @@ from sched_lab.far.profiles import (
     model_named,
     profiled,
 )
-from sched_lab.far.refine import far
-from sched_lab.far.tasks import Batch, Terms, no_terms, toy_batch
+from sched_lab.far.tasks import Terms, no_terms, toy_batch
 from sched_lab.lab.frames import InputError
+from tests.far.cases import batch_of
 
 H100 = model_named("H100 PCIe")
 H200 = model_named("H200")
 BY_NAME = {profile.name: profile for profile in H100.profiles}
-
-
-def batch_of(times_s, terms=None):
-    num = len(times_s)
-    return Batch(np.array([f"t{k}" for k in range(num)], object), np.asarray(times_s, float),
-                 np.full(num, "", object), terms)
 
 
 def row_of(mig, name):
@@ -97,15 +91,9 @@ def test_memory_decides_what_is_offered(tmp_path):
     path = tmp_path / "models.csv"
     path.write_text("task,memory_gib,1,1g.20gb,2g.20gb,H100 PCIe:3g.40gb,7\nchat,14,9,8,7,6,5\nembed,3,9,,,,\n")
     mig = profiled([H100])
-    batch = read_profiled(path, mig)
     offered = [[profile.name for (_, profile), t in zip(mig.columns, own, strict=True) if t < np.inf]
-               for own in batch.times_s]
+               for own in read_profiled(path, mig).times_s]
     assert offered == [["1g.20gb", "2g.20gb", "3g.40gb", "7g.80gb"], ["1g.10gb"]]
-    schedule = simulate(mig, batch)
-    assert {mig.profile(i).name for i in schedule.instance[:1]} <= set(offered[0])
-    path.write_text("task,memory_gib,1\na,30,5\n")
-    with pytest.raises(InputError, match="row 2, column memory_gib: 30 GiB fit on no instance"):
-        read_profiled(path, mig)
     with pytest.raises(InputError, match="how much memory the instances of B100"):
         read_profiled(path, profiled([model_named("B100")]))
 
@@ -174,17 +162,6 @@ def test_times_of_ones_own(tmp_path):
         read_operations(path)
 
 
-def test_far_on_plain_profiles_is_far_on_sizes():
-    paper = mig_of("H100", 2)
-    toy = toy_batch(paper)
-    mig = profiled([H100, H100])
-    column = [next(k for k, (_, one) in enumerate(mig.columns) if one.compute_slices == size) for size in paper.sizes]
-    times_s = np.full((len(toy), len(mig.columns)), np.inf)
-    times_s[:, column] = toy.times_s
-    mine, theirs = simulate(mig, batch_of(times_s, no_terms(7))), far(paper, toy.times_s).schedule
-    assert np.array_equal(mine.start_s, theirs.start_s) and np.array_equal(mine.end_s, theirs.end_s)
-
-
 def test_every_list_on_busy_mixed_gpus_is_valid():
     rng = np.random.default_rng(0)
     now = [(0, "3g.40gb", 4), (0, "1g.10gb+me", 1), (1, "2g.35gb", 2)]
@@ -241,7 +218,7 @@ def test_batches_in_a_row_keep_releases():
     mig = mig_of("A30")
     times_s = np.tile(toy_batch(mig).times_s[:4], (2, 1))
     terms = no_terms(8)._replace(release_s=np.array([0.0, 5, 0, 0, 60, 0, 70, 0]))
-    batch = Batch(batch_of(times_s).name, times_s, np.repeat(["a", "b"], 4).astype(object), terms)
+    batch = batch_of(times_s, terms, np.repeat(["a", "b"], 4))
     schedule = simulate(mig, batch)
     assert (schedule.start_s >= terms.release_s).all()
     assert value_of(terms, simulate(mig, batch, "lists"), "makespan") <= value_of(terms, schedule, "makespan")

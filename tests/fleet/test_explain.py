@@ -275,15 +275,6 @@ def test_foreign_names_are_data(name, tmp_path):
     assert "<script" not in (tmp_path / "explanation.svg").read_text()
 
 
-def test_an_unknown_task_is_refused_with_near_names():
-    problem = problem_of(tables(STORY))
-    for name, near in (("secnd", "second"), ("wait", "waits"), ("", "there are first")):
-        with pytest.raises(InputError, match=near):
-            explain(problem, name)
-    with pytest.raises(InputError, match="there is no policy"):
-        explain(problem, "first", "fdg")
-
-
 def test_only_policies_of_power_need_watts():
     story = tables(STORY)
     story = replace(story, nodes=story.nodes.assign(gpu_model=["H999", "G2", "A100", ""]))

@@ -70,7 +70,8 @@ def test_a_task_that_no_node_can_take_is_exit_code_1(capsys):
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("--task", "lter"), "did you mean later"), (("--task", ""), "there is no task"),
+    (("--task", "lter"), "did you mean later"), (("--task", "ate"), "did you mean later"),
+    (("--task", ""), "there are a, b, c"),
     (("--task", "bad"), "row 6"), (("--task", "a", "--policy", "fdg"), "did you mean fgd"),
     (("--task", "a", "--state", "now"), "choose one of recorded, replayed"), ((), "--task"),
     (("--task", "a", "--at", "noon"), "--at"), (("--task", "a", "--gpu-power", "absent.csv"), "absent.csv"),

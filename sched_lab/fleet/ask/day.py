@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -284,14 +284,11 @@ def draw_services(nodes: Nodes, rng: np.random.Generator) -> Problem:
     most = int(nodes.cluster.num_gpus[nodes.mig_model == ""].max())
     num_gpus = np.minimum(np.choose(kind, [1, 1, 2, 0]), most)
     is_picky = (kind == 0) & (rng.random(count) < 0.3)
-    spec = np.where(is_picky, small_models(nodes), "").astype(object)
     cpu_milli = np.minimum(1000 * cpu, int(nodes.cluster.cpu_milli[nodes.mig_model == ""].min()))
-    tasks = Tasks(np.array([f"service-{i}" for i in range(count)], object), cpu_milli,
-                  np.zeros(count, np.int64), num_gpus,
-                  np.choose(kind, [share, np.full(count, 1000), np.full(count, 1000),
-                                   np.zeros(count, np.int64)]),
-                  spec, np.full(count, GENERAL, object))
-    return problem_with(nodes, tasks, submit_s, duration_s)
+    names = np.array([f"service-{i}" for i in range(count)], object)
+    tasks = tasks_in(GENERAL, names, cpu_milli, num_gpus, np.choose(kind, [share, 1000, 1000, 0]))
+    picky = replace(tasks, gpu_spec=np.where(is_picky, small_models(nodes), "").astype(object))
+    return problem_with(nodes, picky, submit_s, duration_s)
 
 
 def rates_of(speeds: Throughputs, key: str) -> tuple[Floats, Floats]:

@@ -254,11 +254,6 @@ def places_by_hadar(day: Day, now: Now, gpus: Integers, active: Integers) -> Pla
     return places
 
 
-def decide_by_price(day: Day, now: Now) -> Places:
-    """Hadar's round on the users' numbers of GPUs."""
-    return places_by_hadar(day, now, day.training.gpus, now.active)
-
-
 def decide_by_both(day: Day, now: Now) -> Places:
     """ANDREAS says who runs and on how many GPUs, Hadar where."""
     chosen = decide_by_pressure(day, now, is_blind=True)
@@ -271,7 +266,8 @@ def decide_by_both(day: Day, now: Now) -> Places:
 
 TRAINERS: Mapping[str, Decide] = {
     "plain": decide_plainly, "andreas": partial(decide_by_pressure, is_blind=True),
-    "hadar": decide_by_price, "both": decide_by_both,
+    "hadar": lambda day, now: places_by_hadar(day, now, day.training.gpus, now.active),
+    "both": decide_by_both,
     "andreas-types": partial(decide_by_pressure, is_blind=False)}
 
 

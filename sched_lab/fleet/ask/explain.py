@@ -92,30 +92,21 @@ def gpus_that_fit(moment: Moment) -> Truths:
     return has_room
 
 
-class Counted(NamedTuple):
-    """Instances of the profiles that a task asks for.
+def counted_at(moment: Moment) -> tuple[list[str], Integers, Integers, Integers]:
+    """Instances that the task asks for and the nodes have; of no profile if it asks for none.
 
-    Parameters
-    ----------
-    profiles, need : (profiles,) their names, and how many of each
-    left, room : (nodes, profiles) how many each node has left, and how many it has
+    Returns
+    -------
+    (profiles,) names, and how many of each it asks for; (nodes, profiles) how many each node has
+    left, and how many it has
     """
-
-    profiles: Sequence[str]
-    need: Integers
-    left: Integers
-    room: Integers
-
-
-def counted_at(moment: Moment) -> Counted:
-    """Instances that the task asks for and the nodes have; of no profile if it asks for none."""
     limits = moment.world.limits
     limit = moment.world.demand.limit[moment.task]
     need = limits.need[limit] if limit >= 0 else np.zeros(limits.room.shape[1], np.int64)
     asked = np.flatnonzero(need)
     left = limits.room - limits.num @ limits.need
-    return Counted([moment.profiles[profile] for profile in asked], need[asked], left[:, asked],
-                   limits.room[:, asked])
+    return ([moment.profiles[profile] for profile in asked], need[asked], left[:, asked],
+            limits.room[:, asked])
 
 
 def lacks_of(moment: Moment) -> dict[str, Integers]:
@@ -138,11 +129,11 @@ def lacks_of(moment: Moment) -> dict[str, Integers]:
         unasked.remove("instances")
         amounts["instances"] = 1 - np.array([
             slots_for_application(world.limits, limit, num) for num in world.limits.num])
-    counted = counted_at(moment)
-    if len(counted.need):
+    _, need, left, room = counted_at(moment)
+    if len(need):
         unasked.remove("mig_instances")
-        amounts["mig_instances"] = np.maximum(counted.need - counted.left, 0).sum(axis=1)
-        is_short = (counted.room < counted.need).any(axis=1)
+        amounts["mig_instances"] = np.maximum(need - left, 0).sum(axis=1)
+        is_short = (room < need).any(axis=1)
         lack = np.where(is_short, lack & ~GROUP, lack)  # its group says no more than that
     return {condition.name: np.where(lack >> bit & 1, amounts.get(condition.name, 1), 0)
             for bit, condition in enumerate(CONDITIONS) if condition.name not in unasked}
@@ -296,9 +287,8 @@ def gpu_rows(moment: Moment, ballot: Ballot) -> Iterator[dict[str, Any]]:
     is_there = np.arange(fits.shape[1]) < world.power.num_gpus[:, None]
     for node, gpu in np.argwhere(is_there).tolist():
         left_milli = int(world.state.gpu_left_milli[node, gpu])
-        row: dict[str, Any] = {"node": node, "gpu": gpu, "left_milli": left_milli,
-                               "fits": bool(fits[node, gpu])}
-        row["given"] = position.get(node) == 0 and bool(ballot.gpu_mask >> gpu & 1)
+        row = {"node": node, "gpu": gpu, "left_milli": left_milli, "fits": bool(fits[node, gpu]),
+               "given": position.get(node) == 0 and bool(ballot.gpu_mask >> gpu & 1)}
         for part in ballot.parts if node in position and fits[node, gpu] else ():
             score = int(part.score[position[node]])
             if chooses and part.form.worth:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from ...far.layout import device_lines
 from ...hardware import MigTable, default_hardware
 from ...lab.frames import InputError, printable
 from ..read.devices import MIG, amounts_shown
@@ -370,24 +371,26 @@ def cut_as_counted(node: str, cuts: Cuts, counts: Counter[str], labelled: int) -
 
 def gpus_of_plugin(item: Item, dump: Dump, tables: Tables) -> list[MigGpu]:
     """GPUs of a node with NVIDIA's device plugin that are cut, or that can be."""
-    shown = dump.nodes[text_at(item.body, "metadata", "name")]
-    labels = texts_at(item.body, "metadata", "labels")
     node = text_at(item.body, "metadata", "name")
+    shown = dump.nodes[node]
+    labels = texts_at(item.body, "metadata", "labels")
     amounts = amounts_shown(texts_at(item.body, "status", "allocatable"))
-    counts = Counter({profile_named(name): number for name, number in amounts.items()
-                      if name.startswith(MIG)})
-    uncut = 0 if shown.profile else shown.uncut
-    if shown.profile:
+    if shown.profile:  # its instances are called GPUs
+        uncut = labelled = 0
         counts = Counter({shown.profile: sum(amounts[kind.resource] for kind in shown.kinds
                                              if not kind.resource.startswith(MIG))})
+    else:
+        uncut = shown.uncut
+        labelled = max((whole(labels.get("nvidia.com/gpu.count")) or 0) - uncut, 0)
+        counts = Counter({profile_named(name): number for name, number in amounts.items()
+                          if name.startswith(MIG)})
     model = model_named("+".join(shown.models), shown.memory_mib, set(counts), tables)
     if not model or shown.replicas > 1 or labels.get("nvidia.com/mig.capable") == "false":
         if counts:
             dump.note(item, "dropped", "instances on a GPU that is not in the table of profiles")
         return []
-    labelled = 0 if shown.profile else (whole(labels.get("nvidia.com/gpu.count")) or 0) - uncut
     cuts = cuts_of_table(tables[model])
-    cut = cut_as_counted(node, cuts, counts, max(labelled, 0)) if counts else []
+    cut = cut_as_counted(node, cuts, counts, labelled) if counts else []
     if counts and not cut:
         dump.note(item, "dropped", f"no GPUs of {model} can be cut into the instances it shows")
         return []
@@ -641,11 +644,7 @@ def ends_for(needs: Amounts, left: Amounts, holds: Sequence[Hold]) -> tuple[str,
     return tuple(sorted(ending))
 
 
-class Later(NamedTuple):
-    """A place for a pod that waits, once pods have ended."""
-
-    place: Found
-    after: tuple[str, ...]
+Later = tuple[Found, tuple[str, ...]]  # a place for an instance, once these pods have ended
 
 
 def add(held: dict[Any, Amounts], key: Any, needs: Amounts) -> None:
@@ -683,7 +682,7 @@ class Queue:
         if not options:
             return None
         _, _, k, number, ending = min(options)
-        return Later(Found(k, number), ending)
+        return Found(k, number), ending
 
     def together(self, among: Sequence[int], profiles: Sequence[str]) -> list[Later]:
         """Places for all instances of a pod among some GPUs; none if they never fit."""
@@ -693,7 +692,8 @@ class Queue:
             later = self.best(among, profile, own)
             if later is None:
                 return []
-            add(own, later.place.gpu, self.gpus[later.place.gpu].needs(later.place.placement))
+            k, placement = later[0]
+            add(own, k, self.gpus[k].needs(placement))
             found.append(later)
         return found
 
@@ -703,7 +703,7 @@ class Queue:
         options = [found for among in sets if (found := self.together(among, ask.profiles))]
         if not options:
             return []
-        found = min(options, key=lambda found: len({pod for one in found for pod in one.after}
+        found = min(options, key=lambda found: len({pod for _, after in found for pod in after}
                                                    - self.ended))
         for (k, placement), after in found:
             needs = self.gpus[k].needs(placement)
@@ -790,9 +790,9 @@ def rows_of_gpu(gpu: MigGpu, new: Mapping[int, str], left: Amounts) -> list[dict
         else:
             states.append(("goes", one.placement, ""))
     states += [("new", number, pod) for number, pod in new.items() if number not in gpu.idle]
-    rows = [(row_of(gpu, placement, state=state, pod=pod), (state, placement, pod))
-            for state, placement, pod in states]
-    return [row for row, _ in sorted(rows, key=lambda pair: (pair[0]["start"], pair[1]))]
+    rows = [row_of(gpu, placement, state=state, pod=pod)
+            for state, placement, pod in sorted(states)]
+    return sorted(rows, key=lambda row: row["start"])
 
 
 def recommend_mig(cluster: MigCluster) -> MigPlan:
@@ -841,10 +841,5 @@ def mig_parted(plan: MigPlan) -> list[str]:
             counts = Counter(here["profile"])
             if changed and pods:
                 lines.append(f"    # must end before this GPU changes: {json.dumps(pods)[1:-1]}")
-            lines.append(f"    - devices: [{gpu.name}]")
-            is_cut = bool(counts) and "whole" not in counts
-            lines.append(f"      mig-enabled: {json.dumps(is_cut)}")
-            if is_cut:
-                lines.append("      mig-devices:")
-                lines += [f"        {json.dumps(name)}: {n}" for name, n in sorted(counts.items())]
+            lines += device_lines(gpu.name, bool(counts) and "whole" not in counts, counts)
     return lines if len(lines) > 2 else []

@@ -204,14 +204,6 @@ def carry(layout: Layout, step: Step, *, back: bool = False) -> int:
     return gain
 
 
-def best_step(layout: Layout, task: int) -> Step | None:
-    """The move of a task that loses least by its arrival; None if it fits nowhere else."""
-    own = int(layout.node[task])
-    node, mask = best_place(layout.world, layout.is_watts, int(layout.kind[task]),
-                            int(layout.tasks.memory_mib[task]), own)
-    return Step(task, own, int(layout.gpu_mask[task]), node, mask) if node >= 0 else None
-
-
 def tenants_of(layout: Layout) -> dict[tuple[int, int], list[int]]:
     """Tasks on each shared GPU, by node and number of the GPU, the largest first."""
     tasks = layout.tasks
@@ -276,10 +268,13 @@ def moved(layout: Layout, bundle: Sequence[int]) -> tuple[list[Step], int]:
     steps: list[Step] = []
     gain = 0
     for task in bundle:
-        step = best_step(layout, task)
-        if step is None:
+        own = int(layout.node[task])
+        node, mask = best_place(layout.world, layout.is_watts, int(layout.kind[task]),
+                                int(layout.tasks.memory_mib[task]), own)
+        if node < 0:
             undo(layout, steps)
             return [], 0
+        step = Step(task, own, int(layout.gpu_mask[task]), node, mask)
         gain += carry(layout, step)
         steps.append(step)
     return steps, gain

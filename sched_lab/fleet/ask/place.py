@@ -146,11 +146,6 @@ def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
         "failed_for": [why.get(row, "") for row in waits.tolist()]}, columns=COLUMNS)
 
 
-def is_small(problem: Problem, is_running: Truths) -> bool:
-    """Whether tasks that do not run are sooner placed than the code for it is compiled."""
-    return bool((~is_running).sum() * len(problem.cluster) <= MOST_INTERPRETED)
-
-
 def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy = "fgd", *,
                 at_s: float | None = None, seed: int = 0,
                 power: PowerSettings | None = None) -> Placed:
@@ -181,7 +176,8 @@ def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy =
     if is_running.all():  # there is nothing to decide
         schedule, table = recorded(problem), pd.DataFrame(columns=COLUMNS, dtype=object)
     else:
-        with interpreted(is_small(problem, is_running)):
+        looks = int((~is_running).sum()) * len(problem.cluster)
+        with interpreted(looks <= MOST_INTERPRETED):
             schedule = replay(problem, policy, seed=seed, backfill="first-fit", at_s=moment,
                               power=power)
             table = table_of(problem, schedule, is_running, is_among(problem, names))

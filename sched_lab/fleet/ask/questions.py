@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated
 
 import typer
 
@@ -35,11 +35,11 @@ from ...online.policies import POLICIES, policy_of
 from ..read.reading import read_files
 from ..read.tables import ClusterTables, read_cluster, sources_of
 from ..replay.problem import Problem, Schedule, as_in_the_past, problem_of, recorded
-from .explain import explain
-from .mig_nodes import read_mig, recommend_mig
+from .explain import Explanation, explain
+from .mig_nodes import MigPlan, read_mig, recommend_mig
 from .move import GOALS, commands_of, plan_moves, system_of
 from .place import latest_s, place_tasks
-from .recommend import recommend
+from .recommend import Recommendation, recommend
 
 __all__ = ['explain_command', 'place_command', 'move_command', 'recommend_command']
 
@@ -89,25 +89,8 @@ def check_task(tables: ClusterTables, problem: Problem, name: str) -> None:
                          file="tasks.csv", row=row, mend="see sched-lab check")
 
 
-class Told(Protocol):
-    """An answer that is printed: what `explain`, `recommend` and `recommend --mig` find."""
-
-    @property
-    def headline(self) -> str:
-        """The answer in one sentence, with its number and unit."""
-
-    @property
-    def is_served(self) -> bool:
-        """Whether all that was asked about can run."""
-
-    def lines(self) -> list[str]:
-        """All that a person reads."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
-
-
-def tell(found: Told, as_json: bool, *then: object, mark: str = "") -> None:
+def tell(found: Explanation | Recommendation | MigPlan, as_json: bool, *then: object,
+         mark: str = "") -> None:
     """Print an answer, in JSON or in words that end with what to type next.
 
     Parameters
