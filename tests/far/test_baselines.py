@@ -53,11 +53,6 @@ def test_a_set_of_instances_that_is_no_partition_is_refused(partition: tuple[int
         fix_partition(A30, toy_batch(A30).times_s, partition)
 
 
-def test_a_task_that_fits_on_no_instance_of_the_partition_is_refused() -> None:
-    with pytest.raises(InputError, match="task 1"):
-        fix_partition(A30, np.array([[1, 1, 1], [np.inf, np.inf, 1.0]]), parse_partition(A30, "2-2"))
-
-
 def test_no_best_partition_if_no_partition_has_room_for_all() -> None:
     with pytest.raises(InputError):  # one task needs the whole GPU, the other one slice
         best_partition(A30, np.array([[np.inf, np.inf, 1], [1.0, np.inf, np.inf]]))

@@ -10,7 +10,6 @@ from sched_lab.far.due import batches_of
 from sched_lab.far.mig import check_schedule, mig_of
 from sched_lab.far.policies import POLICIES, policy_of, simulate
 from sched_lab.far.tasks import check_result
-from sched_lab.lab.frames import InputError
 from tests.far.cases import batch_of, mixed_times
 
 A30 = mig_of("A30")
@@ -54,12 +53,6 @@ def test_only_fixed_partitions_exist_beforehand():
     schedule = replace(simulate(A30, batch, "fixpart-best"), existing=np.zeros(0, np.int64))
     with pytest.raises(ValueError, match="constraint 3"):
         check_schedule(schedule, batch.times_s)
-
-
-@pytest.mark.parametrize("name", ["farr", "fixpart", "fixpart:", "far:4", ""])
-def test_a_name_that_is_no_policy_is_refused(name):
-    with pytest.raises(InputError, match="there is no policy"):
-        policy_of(name)
 
 
 def test_the_face_reads_a_table_and_makes_a_toy(tmp_path):

@@ -17,7 +17,6 @@ from sched_lab.far.due import (
 from sched_lab.far.energy import energy_of, holdings_of
 from sched_lab.far.files import read_gpus, read_now, read_operations, read_profiled
 from sched_lab.far.layout import layout_script, mig_parted, stages_of
-from sched_lab.far.lists import OPEN, play
 from sched_lab.far.mig import Schedule, mig_of
 from sched_lab.far.mixed import far_mixed, fluid_s, mixed_bound, resources_of, schedule_by_parts
 from sched_lab.far.policies import simulate
@@ -162,23 +161,19 @@ def test_times_of_ones_own(tmp_path):
         read_operations(path)
 
 
-def test_every_list_on_busy_mixed_gpus_is_valid():
-    rng = np.random.default_rng(0)
-    now = [(0, "3g.40gb", 4), (0, "1g.10gb+me", 1), (1, "2g.35gb", 2)]
-    mig = profiled([H100, H200], now=now)
-    held = [row_of(mig, f"GPU {g} {name}:{start}") for g, name, start in now]
-    for _ in range(10):
-        batch = random_problem(rng, mig, 6, held)
-        schedule = play(mig, batch.times_s, batch.terms, rng.permutation(6), np.full(6, OPEN))
-        check_problem(mig, batch, schedule)
-        early = batch.terms.until_s.copy()
-        early[0] = schedule.makespan_s + 100  # as if what runs took longer than the list reckons
-        worse = batch_of(batch.times_s, batch.terms._replace(until_s=early))
-        if (mig.tree.gpu[schedule.instance] == 0).any() and 0 in mig.tree.gpu[schedule.operated[~schedule.is_creation]]:
-            gone = schedule.operated[~schedule.is_creation]
-            if held[0] in gone:
-                with pytest.raises(ValueError, match="constraint"):
-                    check_problem(mig, worse, schedule)
+def held_batch(mig, held, until_s, profile):
+    """One task of 100 s that fits on a profile only, on GPUs of which one has an instance in use until then."""
+    times_s = np.full((1, len(mig.columns)), np.inf)
+    times_s[0, mig.tree.size_index[row_of(mig, profile)]] = 100
+    return batch_of(times_s, no_terms(1)._replace(instance=np.array([row_of(mig, held)]), until_s=np.array([until_s])))
+
+
+def test_what_runs_already_has_its_instance_until_it_ends():
+    mig = profiled([H100], now=[(0, "3g.40gb", 4)])
+    schedule = simulate(mig, held_batch(mig, "GPU 0 3g.40gb:4", 40.0, "GPU 0 7g.80gb:0"))
+    assert schedule.start_s[0] > 40
+    with pytest.raises(ValueError, match="constraint"):
+        check_problem(mig, held_batch(mig, "GPU 0 3g.40gb:4", 60.0, "GPU 0 7g.80gb:0"), schedule)
 
 
 def test_objectives_and_problems_that_a_policy_does_not_know_are_refused():
@@ -297,10 +292,7 @@ def test_the_script_cuts_gpus_of_paper_stage_by_stage(tmp_path):
 def test_the_script_says_only_what_is_so_where_it_can_do_nothing(program, code, said, tmp_path):
     """No program, one that fails, and one that lists no instance."""
     mig = profiled([H100], now=[(0, "3g.40gb", 4)])
-    row = row_of(mig, "GPU 0 3g.40gb:4")
-    times_s = np.full((1, len(mig.columns)), np.inf)
-    times_s[0, mig.tree.size_index[row_of(mig, "GPU 0 7g.80gb:0")]] = 100
-    batch = batch_of(times_s, no_terms(1)._replace(instance=np.array([row]), until_s=np.array([0.0])))
+    batch = held_batch(mig, "GPU 0 3g.40gb:4", 0.0, "GPU 0 7g.80gb:0")
     (tmp_path / "layout.sh").write_text(layout_script(simulate(mig, batch), batch.name))
     for name in ("sh", "awk"):
         (tmp_path / name).symlink_to(shutil.which(name))
@@ -320,10 +312,7 @@ def test_a_layout_needs_profiles():
 
 def test_energy_is_the_sum_by_hand():
     mig = profiled([H100, H200], now=[(0, "3g.40gb", 4)])
-    times_s = np.full((1, len(mig.columns)), np.inf)
-    times_s[0, mig.tree.size_index[row_of(mig, "GPU 1 2g.35gb:0")]] = 100
-    batch = batch_of(times_s, no_terms(1)._replace(instance=np.array([row_of(mig, "GPU 0 3g.40gb:4")]),
-                                                   until_s=np.array([40.0])))
+    batch = held_batch(mig, "GPU 0 3g.40gb:4", 40.0, "GPU 1 2g.35gb:0")
     schedule = simulate(mig, batch)
     done_s = schedule.makespan_s
     loads = ((H100, 40 * 0.428), (H200, 100 * 0.285))

@@ -19,7 +19,6 @@ from sched_lab.fleet.ask.explain import (
     explain,
     explained,
     freed,
-    gpu_rows,
     lacks_of,
     moment_of,
     nearest_of,
@@ -107,19 +106,6 @@ def test_the_engine_chooses_what_the_lines_prove(name, moment):
     is_fewer = ballot.total[1:] < ballot.total[:1]
     is_later = (ballot.total[1:] == ballot.total[:1]) & (ballot.nodes[1:] > ballot.nodes[:1])
     assert (is_fewer | is_later).all()
-
-
-@pytest.mark.parametrize("name", POLICIES)
-@SLOW
-@given(moment=MOMENTS)
-def test_the_best_gpu_one_by_one_is_the_best_of_the_search(name, moment):
-    ballot = vote(moment, policy_of(name))
-    place = {node: at for at, node in enumerate(ballot.nodes)}
-    for row in gpu_rows(moment, ballot):
-        for part in ballot.parts if row["fits"] and row["node"] in place else ():
-            at = place[row["node"]]
-            score = row[f"{part.name}_score"]
-            assert score == part.score[at] if part.gpu_mask[at] >> row["gpu"] & 1 else score <= part.score[at]
 
 
 @SLOW
