@@ -315,7 +315,7 @@ class _Life(NamedTuple):
     gone_s: float
 
 # %% ../../nbs/50_mig.ipynb #50-048p
-def _lives(schedule: Schedule, existing: Integers) -> list[_Life]:
+def _lives(schedule: Schedule) -> list[_Life]:
     """Lives of all instances, by end.
 
     Raises
@@ -323,7 +323,7 @@ def _lives(schedule: Schedule, existing: Integers) -> list[_Life]:
     ValueError : if one is created while it exists or destroyed while it does not
     """
     ended = []
-    alive = {int(i): (0.0, 0.0) for i in existing}
+    alive = {int(i): (0.0, 0.0) for i in schedule.existing}
     operations = zip(schedule.operation_start_s.tolist(), schedule.operation_end_s.tolist(),
                      schedule.operated.tolist(), schedule.is_creation.tolist(), strict=True)
     for start_s, end_s, instance, creates in sorted(operations, key=lambda one: one[:2]):
@@ -352,8 +352,8 @@ def _first_homeless(schedule: Schedule, lives: Sequence[_Life], slack_s: float) 
     return int(homeless.min()) if len(homeless) else None
 
 # %% ../../nbs/50_mig.ipynb #50-054
-def check_schedule(schedule: Schedule, times_s: Floats, *, release_s: Floats | float = 0.0,
-                   existing: Integers | tuple[int, ...] = ()) -> None:
+def check_schedule(schedule: Schedule, times_s: Floats, *,
+                   release_s: Floats | float = 0.0) -> None:
     """Check a schedule against constraints 1-3, knowing nothing of the method that made it.
 
     Parameters
@@ -362,7 +362,6 @@ def check_schedule(schedule: Schedule, times_s: Floats, *, release_s: Floats | f
     times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
         fit
     release_s : when each task, or the first, may start
-    existing : further instances that exist at time 0 without having been created
 
     Raises
     ------
@@ -376,7 +375,7 @@ def check_schedule(schedule: Schedule, times_s: Floats, *, release_s: Floats | f
     releases_s = np.broadcast_to(np.asarray(release_s, float), len(times_s))
     _check_tasks(schedule, times_s, releases_s, slack_s)
     _check_sequence(schedule, slack_s)
-    lives = _lives(schedule, np.append(schedule.existing, np.asarray(existing, np.int64)))
+    lives = _lives(schedule)
     owner, begin_s, _, _, gone_s = zip(*lives, strict=True) if lives else ((),) * 5
     if clash := _first_conflict(schedule.mig, owner, begin_s, gone_s, slack_s):
         one, other = (schedule.mig.name(owner[k]) for k in clash)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..lab.arrays import Integers
 from .mig import MODELS, Mig, Schedule, _lives, rows_of, tree_of
-from .tasks import Batch, check_result
+from .tasks import Batch, check_result, no_terms
 from ..lab.frames import InputError, advice_on
 from ..hardware import (GpuModel, Hardware, MigProfile, MigTable, Watts,
                                 default_hardware)
@@ -205,13 +205,12 @@ def fault_of(model: GpuModel, together: Sequence[tuple[MigProfile, int]]) -> str
     return None
 
 # %% ../../nbs/50b_far_profiles.ipynb #50b-030
-def check_profiles(schedule: Schedule, existing: Integers | tuple[int, ...] = ()) -> None:
+def check_profiles(schedule: Schedule) -> None:
     """Check that at no time instances exist that a GPU cannot have together.
 
     Parameters
     ----------
     schedule : on GPUs with profiles
-    existing : further instances that exist at time 0
 
     Raises
     ------
@@ -220,7 +219,7 @@ def check_profiles(schedule: Schedule, existing: Integers | tuple[int, ...] = ()
     mig = schedule.mig
     assert isinstance(mig, ProfileMig)
     slack_s = 1e-9 * max(1.0, schedule.makespan_s)
-    lives = _lives(schedule, np.union1d(schedule.existing, np.asarray(existing, np.int64)))
+    lives = _lives(schedule)
     for life in lives:
         gpu = mig.tree.gpu[life.instance]
         at_s = life.begin_s + slack_s
@@ -245,7 +244,8 @@ def check_problem(mig: Mig, batch: Batch, schedule: Schedule) -> None:
     """
     check_result(mig, batch, schedule)
     if isinstance(mig, ProfileMig):
-        check_profiles(schedule, () if batch.terms is None else batch.terms.instance)
+        terms = batch.terms or no_terms(len(batch))
+        check_profiles(replace(schedule, existing=np.union1d(schedule.existing, terms.instance)))
 
 # %% ../../nbs/50b_far_profiles.ipynb #50b-035
 def plain_columns(mig: ProfileMig) -> list[bool]:

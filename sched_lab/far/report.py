@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
 from ..hardware import Hardware
@@ -68,11 +67,10 @@ CHARTS = ("gantt.svg",)
 def tasks_frame(batch: Batch, schedule: Schedule) -> pd.DataFrame:
     """One row per task, by start, with its batch if there are several."""
     tasks = schedule_frame(schedule, batch.name.tolist())
+    order = pd.Index(batch.name).get_indexer(pd.Index(tasks["task"]))
     if (batch.group != "").any():
-        group_of = dict(zip(batch.name, batch.group, strict=True))
-        tasks.insert(1, "batch", tasks["task"].map(group_of))
+        tasks.insert(1, "batch", batch.group[order])
     if isinstance(mig := schedule.mig, ProfileMig):
-        order = np.array([batch.name.tolist().index(name) for name in tasks["task"]], np.int64)
         rows = schedule.instance[order]
         tasks["model"] = [mig.gpus[gpu].name for gpu in tasks["gpu"]]
         tasks["profile"] = [mig.profile(i).name for i in rows.tolist()]
