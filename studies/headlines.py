@@ -218,7 +218,7 @@ def misled_parts(day: Day, most: float, rng: np.random.Generator) -> Prepared:
         times_s = work.batch.times_s
         wrong = replace(work.batch, times_s=times_s * misjudged(most, times_s.shape, rng))
         plans.append(carried_out(far.simulate(work.mig, wrong, "far"), times_s))
-    return Prepared(services, rooms, batches | {True: tuple(plans)})
+    return services, rooms, batches | {True: tuple(plans)}
 
 
 def day_cell(trouble: str, seed: int) -> pd.DataFrame:

@@ -92,7 +92,7 @@ def least_work(times_s: Floats, sizes: Integers, create_s: Floats, deadline_s: f
     return total
 
 # %% ../../nbs/55_far_bounds.ipynb #55-016
-def lower_bound(mig: Mig, times_s: Floats, *, with_reconfiguration: bool = True) -> float:
+def lower_bound(mig: Mig, times_s: Floats) -> float:
     """Time in s before which no schedule of the tasks can end: the deadline bound.
 
     Parameters
@@ -100,10 +100,7 @@ def lower_bound(mig: Mig, times_s: Floats, *, with_reconfiguration: bool = True)
     mig : the GPUs
     times_s : (tasks, sizes) run time in s on each instance size, infinite where the task does not
         fit
-    with_reconfiguration : whether instances have to be created first
     """
-    if not with_reconfiguration:
-        mig = without_reconfiguration(mig)
     times_s = check_times(mig, times_s)
     sizes = np.array(mig.sizes)
     create_s = charges_of(mig).create_s
@@ -140,10 +137,10 @@ def bound(mig: Mig, batch: Batch, *, with_reconfiguration: bool = True) -> float
     Turek, Wolf and Yu, "Approximate algorithms for scheduling parallelizable tasks", 1992, and the
     proposition on creations in this chapter
     """
+    mig = mig if with_reconfiguration else without_reconfiguration(mig)
     if isinstance(mig, ProfileMig) or batch.terms is not None:
-        mig = mig if with_reconfiguration else without_reconfiguration(mig)
         return mixed_bound(mig, batch.times_s, batch.terms)
-    return lower_bound(mig, batch.times_s, with_reconfiguration=with_reconfiguration)
+    return lower_bound(mig, batch.times_s)
 
 # %% ../../nbs/55_far_bounds.ipynb #55-022
 class Rows(NamedTuple):
@@ -971,27 +968,6 @@ def _improved(mig: Mig, space: SearchSpace, start: Optimum, max_visits: int) -> 
             break
     return Optimum(best, min(bound_s, best.makespan_s), is_proved)
 
-# %% ../../nbs/55_far_bounds.ipynb #55-042
-def _optimum(mig: Mig, times_s: Floats, max_visits: int) -> Optimum:
-    """Best schedule, with the operations of `mig`."""
-    times_s = check_times(mig, times_s)
-    best = far(mig, times_s).schedule
-    bound_s = lower_bound(mig, times_s)
-    start = _judged(best, bound_s)
-    if len(times_s) > MOST_TASKS or start.is_proved:
-        return replace(start, bound_s=min(bound_s, best.makespan_s))
-    rows = rows_of(mig)
-    charges = charges_of(mig)
-    work = subset_sums((times_s * np.array(mig.sizes)).min(axis=1))
-    limit_s = best.makespan_s * (1 + EXACT)
-    tables, tried = fill_tables(rows, times_s, work, charges, limit_s, max_visits)
-    if tried > max_visits:
-        return start
-    sums = np.array([subset_sums(of_size) for of_size in times_s.T])
-    space = SearchSpace(mig.tree, rows, times_s, sums, charges, tables)
-    start = _judged(best, max(bound_s, float(tables.least_s[-1, -1])))
-    return _improved(mig, space, start, max_visits - tried)
-
 # %% ../../nbs/55_far_bounds.ipynb #55-043
 def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
     """Schedule of least makespan when reconfiguration takes no time.
@@ -1012,7 +988,8 @@ def optimum(mig: Mig, times_s: Floats, *, max_visits: int = 10**9) -> Optimum:
     ------
     InputError : if the times cannot be used
     """
-    return _optimum(without_reconfiguration(mig), times_s, max_visits)
+    return optimum_with_reconfiguration(without_reconfiguration(mig), times_s,
+                                        max_visits=max_visits)
 
 
 def optimum_with_reconfiguration(mig: Mig, times_s: Floats, *, max_visits: int = 10**8) -> Optimum:
@@ -1030,4 +1007,20 @@ def optimum_with_reconfiguration(mig: Mig, times_s: Floats, *, max_visits: int =
     ------
     InputError : if the times cannot be used
     """
-    return _optimum(mig, times_s, max_visits)
+    times_s = check_times(mig, times_s)
+    best = far(mig, times_s).schedule
+    bound_s = lower_bound(mig, times_s)
+    start = _judged(best, bound_s)
+    if len(times_s) > MOST_TASKS or start.is_proved:
+        return replace(start, bound_s=min(bound_s, best.makespan_s))
+    rows = rows_of(mig)
+    charges = charges_of(mig)
+    work = subset_sums((times_s * np.array(mig.sizes)).min(axis=1))
+    limit_s = best.makespan_s * (1 + EXACT)
+    tables, tried = fill_tables(rows, times_s, work, charges, limit_s, max_visits)
+    if tried > max_visits:
+        return start
+    sums = np.array([subset_sums(of_size) for of_size in times_s.T])
+    space = SearchSpace(mig.tree, rows, times_s, sums, charges, tables)
+    start = _judged(best, max(bound_s, float(tables.least_s[-1, -1])))
+    return _improved(mig, space, start, max_visits - tried)

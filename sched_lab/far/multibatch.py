@@ -295,8 +295,7 @@ def rearrange(tree: Tree, times_s: Floats, plan: Integers, before: Timeline,
     leaf_end_s = np.zeros(len(tree.gpu))
     for leaf in np.flatnonzero(tree.children[:, 0] < 0):
         leaf_end_s[leaf] = slice_s[tree.gpu[leaf], tree.first_slice[leaf]]
-    made = refine(tree, times_s, plan, leaf_end_s)
-    return made.moves, made.swaps
+    return refine(tree, times_s, plan, leaf_end_s)[:2]
 
 # %% ../../nbs/54_multibatch.ipynb #54-018
 class Appended(NamedTuple):

@@ -269,20 +269,6 @@ def climb(tree: Tree, time_s: Floats, lists: Lists, slice_end_s: Floats,
     return True
 
 # %% ../../nbs/53_refine.ipynb #53-022q
-class Refinement(NamedTuple):
-    """What phase 3 did to a plan.
-
-    Parameters
-    ----------
-    moves, swaps : how many
-    expected_s : the makespan if all creations and destructions stay where they were
-    """
-
-    moves: int
-    swaps: int
-    expected_s: float
-
-
 @njit(cache=True)
 def _refine(tree: Tree, time_s: Floats, lists: Lists, end_s: Floats,
             made: Integers) -> float:
@@ -299,7 +285,8 @@ def _refine(tree: Tree, time_s: Floats, lists: Lists, end_s: Floats,
     return last_end_s(slice_end_s)
 
 
-def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> Refinement:
+def refine(tree: Tree, times_s: Floats, instance: Integers,
+           end_s: Floats) -> tuple[int, int, float]:
     """Move and swap tasks off the slices that end last (Algorithm 2).
 
     Parameters
@@ -308,6 +295,10 @@ def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> Re
     times_s : (tasks, sizes) run times
     instance : (tasks,) the plan; written
     end_s : (instances,) when each instance has run its tasks
+
+    Returns
+    -------
+    moves, swaps, and the makespan if all creations and destructions stay where they were
     """
     time_s = times_on(tree, times_s, instance)
     longest = np.argsort(-time_s, kind="stable")
@@ -315,7 +306,7 @@ def refine(tree: Tree, times_s: Floats, instance: Integers, end_s: Floats) -> Re
     made = np.zeros(3, np.int64)
     expected_s = _refine(tree, time_s, lists, end_s, made)
     instance[lists.task] = np.repeat(np.arange(len(tree.gpu)), np.diff(lists.begin))
-    return Refinement(int(made[1]), int(made[2]), expected_s)
+    return int(made[1]), int(made[2]), expected_s
 
 
 # %% ../../nbs/53_refine.ipynb #53-034

@@ -387,22 +387,18 @@ TRAINER = {(False, False): "plain", (True, False): "andreas", (False, True): "ha
 EXTRA = {"types": ("", "andreas-types"), "PF types": ("PF", "andreas-types")}
 
 
-class Prepared(NamedTuple):
-    """What does not depend on training: services, what they leave, and batches, by `has the idea`."""
-
-    services: dict[bool, Schedule]
-    rooms: dict[bool, Room]
-    batches: dict[bool, tuple[far.Schedule, ...]]
+# what does not depend on training, by whether the idea is there: services, what they leave, batches
+Prepared = tuple[dict[bool, Schedule], dict[bool, Room], dict[bool, tuple[far.Schedule, ...]]]
 
 
 def prepare_day(day: Day) -> Prepared:
     """Services, what they leave, and batches, without and with the idea."""
     services = {on: replay(day.services, policy, backfill="first-fit", power=day.nodes.power)
                 for on, policy in SERVICE_POLICY.items()}
-    return Prepared(services, {on: room_of(day, schedule) for on, schedule in services.items()}, {
+    return services, {on: room_of(day, schedule) for on, schedule in services.items()}, {
         on: tuple(far.simulate(work.mig, work.batch, "far" if on else
                                f"fixpart:{FIXED[work.mig.model]}") for work in day.batches)
-        for on in (False, True)})
+        for on in (False, True)}
 
 
 def variants_of(day: Day, prepared: Prepared,
