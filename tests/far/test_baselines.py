@@ -3,19 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.far.baselines import (
-    MAPPINGS,
-    best_partition,
-    deal,
-    fastest_partition,
-    fix_partition,
-    fix_partition_best,
-    miso,
-    on_all_gpus,
-    parse_partition,
-    partition_name,
-    speedups,
-)
+from sched_lab.far import baselines
 from sched_lab.far.mig import Mig, check_schedule, mig_of, partitions, without_reconfiguration
 from sched_lab.far.refine import far
 from sched_lab.far.tasks import SCALINGS, WIDTHS, generate_times, toy_batch
@@ -42,20 +30,20 @@ def random_times(mig: Mig, seed: int, *, holes: bool = False) -> Floats:
 @pytest.mark.parametrize(("model", "count"), [("A30", 5), ("A100", 19)])
 def test_each_partition_has_a_name_of_its_own(model: str, count: int) -> None:
     mig = mig_of(model, 2)
-    ways = [on_all_gpus(mig, way) for way in partitions(mig)]
-    assert len({partition_name(mig, way) for way in ways}) == count
-    assert all(parse_partition(mig, partition_name(mig, way)) == way for way in ways)
+    ways = [baselines.on_all_gpus(mig, way) for way in partitions(mig)]
+    assert len({baselines.partition_name(mig, way) for way in ways}) == count
+    assert all(baselines.parse_partition(mig, baselines.partition_name(mig, way)) == way for way in ways)
 
 
 @pytest.mark.parametrize("partition", [(), (7,), (-1,), (0, 1), (1, 1)])
 def test_a_set_of_instances_that_is_no_partition_is_refused(partition: tuple[int, ...]) -> None:
     with pytest.raises(InputError):
-        fix_partition(A30, toy_batch(A30).times_s, partition)
+        baselines.fix_partition(A30, toy_batch(A30).times_s, partition)
 
 
 def test_no_best_partition_if_no_partition_has_room_for_all() -> None:
     with pytest.raises(InputError):  # one task needs the whole GPU, the other one slice
-        best_partition(A30, np.array([[np.inf, np.inf, 1], [1.0, np.inf, np.inf]]))
+        baselines.best_partition(A30, np.array([[np.inf, np.inf, 1], [1.0, np.inf, np.inf]]))
 
 
 @pytest.mark.parametrize("model", list(SHARES))
@@ -63,26 +51,26 @@ def test_no_best_partition_if_no_partition_has_room_for_all() -> None:
 def test_every_fixed_schedule_is_valid_and_none_ends_before_the_best(model: str, seed: int) -> None:
     mig = mig_of(model, 1 + seed % 2)
     times_s = random_times(mig, seed)
-    fixed = [fix_partition(mig, times_s, on_all_gpus(mig, way)) for way in partitions(mig)]
+    fixed = [baselines.fix_partition(mig, times_s, baselines.on_all_gpus(mig, way)) for way in partitions(mig)]
     for one in fixed:
         check_schedule(one, times_s)
-    assert fix_partition_best(mig, times_s).makespan_s == min(one.makespan_s for one in fixed)
+    assert baselines.fix_partition_best(mig, times_s).makespan_s == min(one.makespan_s for one in fixed)
 
 
 @pytest.mark.parametrize("model", list(SHARES))
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", baselines.MAPPINGS)
 @pytest.mark.parametrize("has_barrier", [False, True])
 def test_every_schedule_of_miso_is_valid(model: str, mapping: str, has_barrier: bool) -> None:
     for seed in range(12):
         mig = mig_of(model, 1 + seed % 3)
         times_s = random_times(mig, seed, holes=seed % 2 == 1)
-        check_schedule(miso(mig, times_s, mapping=mapping, has_barrier=has_barrier), times_s)
+        check_schedule(baselines.miso(mig, times_s, mapping=mapping, has_barrier=has_barrier), times_s)
 
 
 def test_miso_deals_the_toy_batch_as_by_hand() -> None:
     # two tasks that run as fast on one slice as on four: any partition with both gives 1 + 1, the whole GPU only 1
     times_s = np.array([[10.0, 10, 10], [4.0, 4, 4]])
-    schedule = miso(A30, times_s)
+    schedule = baselines.miso(A30, times_s)
     # equal sums: 2-2 comes before the finer ones; created one after the other, 0.12 s each
     assert [A30.name(int(i)) for i in schedule.instance] == ["S0-S1", "S2-S3"]
     assert schedule.start_s.tolist() == pytest.approx([0.12, 0.24])
@@ -90,33 +78,33 @@ def test_miso_deals_the_toy_batch_as_by_hand() -> None:
 
 
 def test_a_lone_task_gets_the_size_that_speeds_it_up_most() -> None:
-    task, instance = fastest_partition(A30, speedups(np.array([[10.0, 4, 6]])))
+    task, instance = baselines.fastest_partition(A30, baselines.speedups(np.array([[10.0, 4, 6]])))
     assert task.tolist() == [0]
     assert A30.name(int(instance[0])) == "S0-S1"
 
 
 def test_the_best_mapping_has_the_larger_sum_of_speedups() -> None:
     speed = np.array([[1.0, 4.0], [1.0, 1.0]])  # the first task gains on the larger instance, which is to the right
-    assert deal(speed, np.array([0, 1]), "left")[2] == 1 + 1
-    assert deal(speed, np.array([0, 1]), "best")[2] == 4 + 1
+    assert baselines.deal(speed, np.array([0, 1]), "left")[2] == 1 + 1
+    assert baselines.deal(speed, np.array([0, 1]), "best")[2] == 4 + 1
 
 
 def test_with_a_barrier_no_round_starts_before_the_one_before_has_ended() -> None:
     mig = without_reconfiguration(A30)
     times_s = np.repeat([[1.0], [1], [9], [9], [2], [2]], 3, axis=1)  # no task speeds up
     # four share a round; of the two left, one on each half, the left one can start at 1, or both wait until 9
-    assert miso(mig, times_s).start_s.tolist() == [0, 0, 0, 0, 1, 9]
-    assert miso(mig, times_s, has_barrier=True).start_s.tolist() == [0, 0, 0, 0, 9, 9]
+    assert baselines.miso(mig, times_s).start_s.tolist() == [0, 0, 0, 0, 1, 9]
+    assert baselines.miso(mig, times_s, has_barrier=True).start_s.tolist() == [0, 0, 0, 0, 9, 9]
 
 
 def test_an_unknown_mapping_is_refused() -> None:
     with pytest.raises(InputError, match="left"):
-        miso(A30, toy_batch(A30).times_s, mapping="right")
+        baselines.miso(A30, toy_batch(A30).times_s, mapping="right")
 
 
 def test_an_empty_batch_takes_no_time() -> None:
     nothing = np.zeros((0, 3))
-    assert miso(A30, nothing).makespan_s == fix_partition_best(A30, nothing).makespan_s == 0
+    assert baselines.miso(A30, nothing).makespan_s == baselines.fix_partition_best(A30, nothing).makespan_s == 0
 
 
 @pytest.mark.parametrize(("scaling", "width"), [("poor", "wide"), ("mixed", "narrow"), ("good", "wide")])
@@ -134,10 +122,11 @@ def test_mean_ratios_to_far_are_those_of_the_reference_program(scaling: str, wid
     for _ in range(60):
         times_s = generate_times(A100, 15, SCALINGS[scaling], WIDTHS[width], rng)
         others = {
-            "MISO-opt": miso(A100, times_s), "MISO-opt barrier": miso(A100, times_s, has_barrier=True),
-            "FixPart(1..1)": fix_partition(A100, times_s, parse_partition(A100, "1-1-1-1-1-1-1")),
-            "FixPart(7)": fix_partition(A100, times_s, parse_partition(A100, "7")),
-            "FixPartBest": fix_partition_best(A100, times_s),
+            "MISO-opt": baselines.miso(A100, times_s),
+            "MISO-opt barrier": baselines.miso(A100, times_s, has_barrier=True),
+            "FixPart(1..1)": baselines.fix_partition(A100, times_s, baselines.parse_partition(A100, "1-1-1-1-1-1-1")),
+            "FixPart(7)": baselines.fix_partition(A100, times_s, baselines.parse_partition(A100, "7")),
+            "FixPartBest": baselines.fix_partition_best(A100, times_s),
         }
         far_s = far(A100, times_s).schedule.makespan_s
         rows.append({f"sigma {name}": one.makespan_s / far_s for name, one in others.items()})

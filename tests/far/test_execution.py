@@ -12,13 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sched_lab.far import execution
 from sched_lab.far import nvml as nvml_module
-from sched_lab.far.execution import (
-    SimulatedBackend,
-    dry_run,
-    execute,
-    steps_of,
-)
 from sched_lab.far.mig import Schedule, check_schedule, mig_of
 from sched_lab.far.nvml import NvmlBackend, Processes
 from sched_lab.far.refine import far
@@ -39,7 +34,7 @@ def toy_plan(mig=A30):
     return far(mig, batch.times_s).schedule, batch
 
 
-class Recorder(SimulatedBackend):
+class Recorder(execution.SimulatedBackend):
     """A simulated machine that writes down, with a clock of its own, what is done to it; may fail at one thing."""
 
     def __init__(self, times_s, scale=200.0, fails_at=None, **options):
@@ -56,13 +51,13 @@ class Recorder(SimulatedBackend):
         return result
 
     def create(self, instance):
-        return self._record("create", instance, None, lambda: SimulatedBackend.create(self, instance))
+        return self._record("create", instance, None, lambda: execution.SimulatedBackend.create(self, instance))
 
     def run(self, handle, task):
-        return self._record("run", handle, task, lambda: SimulatedBackend.run(self, handle, task))
+        return self._record("run", handle, task, lambda: execution.SimulatedBackend.run(self, handle, task))
 
     def destroy(self, handle):
-        self._record("destroy", handle, None, lambda: SimulatedBackend.destroy(self, handle))
+        self._record("destroy", handle, None, lambda: execution.SimulatedBackend.destroy(self, handle))
 
     def stop(self):
         self.calls.append(("stop", None, None))
@@ -104,7 +99,7 @@ def test_dry_run_says_every_step_and_touches_nothing(monkeypatch):
     monkeypatch.setattr(nvml_module.subprocess, "Popen", lambda *_, **__: pytest.fail("started a process"))
     # train on S0-S1, then copy and bfs on S0 and S1: 0.12 + 16 + 0.10 + 0.11 = 16.33; 16.33 + 4; 16.44 + 6
     plan = schedule_of(A30, np.array([[40.0, 16, 11], [4, 2, 2], [6, 5, 5]]), np.array([1, 2, 3]))
-    assert dry_run(plan, ["train", "copy", "bfs"]).splitlines() == [
+    assert execution.dry_run(plan, ["train", "copy", "bfs"]).splitlines() == [
         "step   start_s     end_s  what     instance     task             after",
         "   0      0.00      0.12  create   S0-S1",
         "   1      0.12     16.12  run      S0-S1        train            0",
@@ -120,9 +115,9 @@ def test_a_plan_that_violates_a_constraint_has_no_steps():
     plan, batch = toy_plan()
     early = replace(plan, start_s=plan.start_s - 0.05, end_s=plan.end_s - 0.05)
     with pytest.raises(ValueError, match="constraint 3"):
-        steps_of(early, batch.name)
+        execution.steps_of(early, batch.name)
     with pytest.raises(InputError, match="2 names for 7 tasks"):
-        dry_run(plan, ["a", "b"])
+        execution.dry_run(plan, ["a", "b"])
 
 
 # --- real threads
@@ -134,8 +129,8 @@ def test_threads_do_every_step_in_order_and_what_they_did_is_a_valid_schedule(mi
     plan = far(mig, times_s).schedule
     names = [f"task {k}" for k in range(12)]
     machine = Recorder(times_s, scale=400, jitter=0.3, seed=1)
-    result = execute(plan, names, machine)
-    steps = steps_of(plan, names)
+    result = execution.execute(plan, names, machine)
+    steps = execution.steps_of(plan, names)
     assert list(zip(result["kind"], result["task"], strict=True)) == [(step.kind, step.name) for step in steps]
     begins = {event[:3]: event[3] for event in machine.events}
     ends = {event[:3]: event[4] for event in machine.events}
@@ -151,7 +146,7 @@ def test_threads_do_every_step_in_order_and_what_they_did_is_a_valid_schedule(mi
 def test_a_task_that_fails_is_reported_and_the_others_go_on():
     plan, batch = toy_plan()
     machine = Recorder(batch.times_s, exit_codes={0: 7, 6: 1})
-    result = execute(plan, batch.name, machine)
+    result = execution.execute(plan, batch.name, machine)
     codes = result.dropna(subset="exit_code").set_index("task")["exit_code"].to_dict()
     assert codes == dict.fromkeys(batch.name, 0) | {"train": 7, "copy": 1}
     assert result.loc[result["kind"] != "run", "exit_code"].isna().all() and machine.alive() == []
@@ -163,7 +158,7 @@ def test_an_error_stops_the_tasks_destroys_the_instances_and_comes_through(fails
     machine = Recorder(batch.times_s, scale=100, fails_at=fails_at)
     message = "left behind.*S0-S1 \\(destroy broke\\)" if fails_at[0] == "destroy" else f"{fails_at[0]} broke"
     with pytest.raises((RuntimeError, SchedLabError), match=message):
-        execute(plan, batch.name, machine)
+        execution.execute(plan, batch.name, machine)
     assert machine.alive() == ([1] if fails_at[0] == "destroy" else [])
     names = [call[0] for call in machine.calls]
     assert names.count("stop") == 1 and names[-1] == "close"
@@ -183,7 +178,7 @@ def test_ctrl_c_destroys_everything():
 
     machine = Impatient(batch.times_s * 1e5, scale=100)
     with pytest.raises(KeyboardInterrupt):
-        execute(plan, batch.name, machine)
+        execution.execute(plan, batch.name, machine)
     assert machine.alive() == [] and machine.calls[-1][0] == "close"
     assert ("run", 2, 3) not in machine.calls
 
@@ -211,7 +206,7 @@ def test_nothing_is_left_by_a_thread_that_the_pool_does_not_know(monkeypatch):
 
     machine = Late(batch.times_s * 1e5, scale=100)
     with pytest.raises(RuntimeError, match="run broke"):
-        execute(plan, batch.name, machine)
+        execution.execute(plan, batch.name, machine)
     until(lambda: len(machine.events) == 4)
     assert machine.alive() == [] and machine.calls[-1][0] == "close"
 
@@ -228,7 +223,7 @@ def test_a_second_ctrl_c_does_not_interrupt_the_cleaning():
 
     machine = Slow(batch.times_s, fails_at=("run", 0))
     with pytest.raises(RuntimeError, match="run broke"):
-        execute(plan, batch.name, machine)
+        execution.execute(plan, batch.name, machine)
     assert machine.alive() == [] and machine.calls[-1][0] == "close"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -243,14 +238,14 @@ def test_a_machine_that_cannot_stop_its_tasks_is_cleaned_all_the_same():
 
     machine = Stubborn(batch.times_s)
     with pytest.raises(SchedLabError, match=r"left behind.*tasks that run \(not yours\)"):
-        execute(plan, batch.name, machine)
+        execution.execute(plan, batch.name, machine)
     assert machine.alive() == []
 
 
 @pytest.mark.parametrize("scale", [0, -1, float("nan")])
 def test_simulated_time_must_pass(scale):
     with pytest.raises(InputError, match="give a number above 0"):
-        SimulatedBackend(np.ones((1, 3)), scale)
+        execution.SimulatedBackend(np.ones((1, 3)), scale)
 
 
 def test_commands_are_stopped_with_all_they_started(tmp_path):
@@ -437,7 +432,7 @@ def test_one_task_after_another_in_calls_of_nvml(tmp_path):
     plan = schedule_of(A30, np.array([[40.0, 16, 11], [4, 2, 2]]), np.array([1, 2]))
     nvml = FakeNvml()
     commands = [f"echo {name} $CUDA_VISIBLE_DEVICES >> {tmp_path}/log" for name in ("train", "copy")]
-    result = execute(plan, ["train", "copy"], NvmlBackend(commands, 0, True, nvml))
+    result = execution.execute(plan, ["train", "copy"], NvmlBackend(commands, 0, True, nvml))
     calls = ["create GPU instance", "create compute instance", "destroy compute instance", "destroy GPU instance"]
     assert nvml.log == [("init",), *((name, 0, 2, 0) for name in calls),  # size 2, from slice 0
                         *((name, 0, 1, 0) for name in calls), ("shutdown",)]
@@ -451,7 +446,8 @@ def test_every_task_sees_its_own_instance_at_its_place_and_all_are_destroyed(mig
     plan = far(mig, times_s).schedule
     nvml = FakeNvml(mig.model, mig.num_gpus + 1)
     commands = [f"echo $CUDA_VISIBLE_DEVICES > {tmp_path}/{task}; exit {task % 3}" for task in range(12)]
-    result = execute(plan, [str(task) for task in range(12)], NvmlBackend(commands, 1, True, nvml))  # from device 1 on
+    machine = NvmlBackend(commands, 1, True, nvml)  # from device 1 on
+    result = execution.execute(plan, [str(task) for task in range(12)], machine)
     for task, i in enumerate(plan.instance.tolist()):
         uuid = (tmp_path / str(task)).read_text().strip()
         assert nvml.was[uuid] == (mig.tree.gpu[i] + 1, mig.tree.first_slice[i], mig.tree.size[i])
@@ -492,7 +488,7 @@ def test_a_device_that_does_not_suit_is_refused_and_not_touched(changes, options
         setattr(nvml, name, value)
     options = {"commands": ["true"] * 7, "yes_reconfigure": True, "nvml": nvml} | options
     with pytest.raises(SchedLabError, match=words):
-        execute(plan, batch.name, NvmlBackend(**options))
+        execution.execute(plan, batch.name, NvmlBackend(**options))
     assert nvml.log in ([], [("init",)], [("init",), ("shutdown",)])
     assert nvml.broken or nvml.log.count(("init",)) == nvml.log.count(("shutdown",))
 
@@ -501,7 +497,7 @@ def test_half_an_instance_is_not_left_behind():
     plan, batch = toy_plan()
     nvml = FakeNvml(broken="create compute instance")
     with pytest.raises(SchedLabError, match="S0-S1 could not be created: In use"):
-        execute(plan, batch.name, NvmlBackend(["true"] * 7, 0, True, nvml))
+        execution.execute(plan, batch.name, NvmlBackend(["true"] * 7, 0, True, nvml))
     assert nvml.gpus == [{}] and nvml.log[-2:] == [("destroy GPU instance", 0, 2, 0), ("shutdown",)]
 
 
@@ -509,6 +505,6 @@ def test_what_cannot_be_destroyed_is_named():
     plan, batch = toy_plan()
     nvml = FakeNvml(broken="destroy GPU instance")
     with pytest.raises(SchedLabError, match=r"left behind.*S0-S1 \(NVML refuses: In use by another client\)"):
-        execute(plan, batch.name, NvmlBackend(["true"] * 7, 0, True, nvml))
+        execution.execute(plan, batch.name, NvmlBackend(["true"] * 7, 0, True, nvml))
     assert nvml.log.count(("destroy compute instance", 0, 2, 0)) == 1  # done, so it is not asked for again
     assert nvml.log.count(("destroy GPU instance", 0, 2, 0)) == 2 and nvml.log[-1] == ("shutdown",)

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 
 from sched_lab.cluster import Cluster
+from sched_lab.fleet.ask import day_run
 from sched_lab.fleet.ask.day import (
     ASLEEP_W,
     COUNTS,
     HORIZON_S,
     TICK_S,
+    Happened,
     bill_of_day,
     bound_of_day,
     check_day,
@@ -25,25 +27,6 @@ from sched_lab.fleet.ask.day import (
     nodes_of,
     power_of_nodes,
     whole_day,
-)
-from sched_lab.fleet.ask.day_run import (
-    ALL,
-    EXTRA,
-    IDEAS,
-    PLAIN,
-    TRAINERS,
-    VARIANTS,
-    Happened,
-    Now,
-    decide_plainly,
-    effects_of,
-    prepare_day,
-    report_of_days,
-    run_day,
-    seats_of,
-    settled,
-    share_saved,
-    train,
 )
 from sched_lab.fleet.replay.bounds import energy_bounds, floors_of
 from sched_lab.holdings import check_holdings
@@ -64,37 +47,38 @@ def cluster_of(*models: str) -> Cluster:
 def small():
     """Return a day of five nodes, its parts, and what the plain variant made of it."""
     day = draw_day(nodes_of(cluster_of(*MODELS)), 3)
-    services, rooms, batches = prepare_day(day)
-    runs, end_s = train(day, rooms[False], TRAINERS["plain"])
+    services, rooms, batches = day_run.prepare_day(day)
+    runs, end_s = day_run.train(day, rooms[False], day_run.TRAINERS["plain"])
     return day, rooms, Happened(services[False], runs, end_s, batches[False])
 
 
 @cache
 def frame() -> pd.DataFrame:
     """All variants of that day."""
-    return run_day(small()[0]).assign(seed=3)
+    return day_run.run_day(small()[0]).assign(seed=3)
 
 
 def test_every_variant_of_a_day_is_there_and_none_beats_the_bound():
     found = frame()
-    assert found["variant"].tolist() == [*VARIANTS, *EXTRA]
+    assert found["variant"].tolist() == [*day_run.VARIANTS, *day_run.EXTRA]
     assert (found["energy_kwh"] > found["bound_kwh"]).all() and (found["total_eur"] > found["bound_eur"]).all()
     assert found["bound_eur"].gt(0).all() and np.isfinite(found.drop(columns="variant").to_numpy(float)).all()
 
 
 def test_what_shares_no_node_saves_the_same_with_all_others():
     found = frame().set_index(["seed", "variant"])["total_eur"]
-    saved = [found[3, name] - found[3, name.replace(PLAIN, "") + "F"] for name in VARIANTS if "F" not in name]
+    saved = [found[3, name] - found[3, name.replace(day_run.PLAIN, "") + "F"]
+             for name in day_run.VARIANTS if "F" not in name]
     assert np.ptp(saved) < 1e-9 and abs(saved[0]) > 0
 
 
 def test_shares_add_up_to_what_all_save_together():
-    effects = effects_of(frame(), "total_eur").set_index(["idea", "way"])["saving"]
+    effects = day_run.effects_of(frame(), "total_eur").set_index(["idea", "way"])["saving"]
     found = frame().groupby("variant")["total_eur"].mean()
-    assert effects.xs("share", level="way").sum() == pytest.approx(found[PLAIN] - found[ALL])
-    assert effects["all four", "together"] == pytest.approx(found[PLAIN] - found[ALL])
-    assert effects["PWR+FGD", "alone"] == pytest.approx(found[PLAIN] - found["P"])
-    assert effects["FAR", "last"] == pytest.approx(found["PAH"] - found[ALL])
+    assert effects.xs("share", level="way").sum() == pytest.approx(found[day_run.PLAIN] - found[day_run.ALL])
+    assert effects["all four", "together"] == pytest.approx(found[day_run.PLAIN] - found[day_run.ALL])
+    assert effects["PWR+FGD", "alone"] == pytest.approx(found[day_run.PLAIN] - found["P"])
+    assert effects["FAR", "last"] == pytest.approx(found["PAH"] - found[day_run.ALL])
 
 
 def changed(column: str, row: int, value: float):
@@ -179,8 +163,8 @@ def test_the_bound_is_below_that_of_the_same_tasks_at_the_same_times():
     assert bound_of_day(day)["energy_kwh"] < asleep < bill_of_day(day, happened)["energy_kwh"]
 
 
-def now(day, free, places=None, jobs=(0, 1, 2)) -> Now:
-    return Now(0.0, np.array(jobs), day.training.steps.copy(), np.array(free), places or {})
+def now(day, free, places=None, jobs=(0, 1, 2)) -> day_run.Now:
+    return day_run.Now(0.0, np.array(jobs), day.training.steps.copy(), np.array(free), places or {})
 
 
 def test_plain_training_keeps_who_runs_and_takes_the_earliest_due_date_first():
@@ -189,35 +173,35 @@ def test_plain_training_keeps_who_runs_and_takes_the_earliest_due_date_first():
     due = training.due_s.copy()
     due[:3] = [30.0, 20.0, 10.0]
     day = replace(day, training=training._replace(due_s=due))
-    assert decide_plainly(day, now(day, [0, 1, 0, 0, 0])) == {2: {1: 1}}
-    assert decide_plainly(day, now(day, [0, 1, 0, 0, 0], {0: {1: 1}})) == {0: {1: 1}}
-    assert decide_plainly(day, now(day, [0, 1, 0, 0, 0], {0: {2: 1}})) == {2: {1: 1}}
-    assert decide_plainly(day, now(day, [0, 0, 0, 0, 0])) == {}
+    assert day_run.decide_plainly(day, now(day, [0, 1, 0, 0, 0])) == {2: {1: 1}}
+    assert day_run.decide_plainly(day, now(day, [0, 1, 0, 0, 0], {0: {1: 1}})) == {0: {1: 1}}
+    assert day_run.decide_plainly(day, now(day, [0, 1, 0, 0, 0], {0: {2: 1}})) == {2: {1: 1}}
+    assert day_run.decide_plainly(day, now(day, [0, 0, 0, 0, 0])) == {}
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", day_run.TRAINERS)
 def test_whoever_decides_keeps_to_the_open_gpus(name):
     day = small()[0]
     jobs = np.arange(len(day.training.steps))
-    places = TRAINERS[name](day, now(day, [0, 3, 1, 2, 0], {0: {1: 2}, 1: {3: 4}}, jobs))
+    places = day_run.TRAINERS[name](day, now(day, [0, 3, 1, 2, 0], {0: {1: 2}, 1: {3: 4}}, jobs))
     taken = np.zeros(5, int)
     for place in places.values():
         assert sum(place.values()) in COUNTS
         for node, gpus in place.items():
             taken[node] += gpus
     assert (taken <= [0, 3, 1, 2, 0]).all() and taken.sum() > 0
-    assert TRAINERS[name](day, now(day, [0] * 5)) == {}
+    assert day_run.TRAINERS[name](day, now(day, [0] * 5)) == {}
 
 
 def test_who_keeps_number_and_type_keeps_node_and_gpus():
     day = small()[0]
     types = np.zeros(5, np.int64)
     here = now(day, [0, 2, 2, 0, 0], {0: {2: 1}, 1: {1: 2}})
-    assert settled(day, here, types, {0: {1: 1}, 1: {1: 1}}) == {0: {2: 1}, 1: {2: 1}}
+    assert day_run.settled(day, here, types, {0: {1: 1}, 1: {1: 1}}) == {0: {2: 1}, 1: {2: 1}}
     is_whole = np.array([[False, True, True, True]])
-    assert seats_of({0: {0: 1}, 1: {0: 2}}, {0: {0: 4}, 1: {0: 3}}, is_whole) == {0: {0: 4}, 1: {0: 10}}
+    assert day_run.seats_of({0: {0: 1}, 1: {0: 2}}, {0: {0: 4}, 1: {0: 3}}, is_whole) == {0: {0: 4}, 1: {0: 10}}
     with pytest.raises(ValueError, match="2 GPUs are asked for"):
-        seats_of({0: {0: 2}}, {}, np.array([[True, False]]))
+        day_run.seats_of({0: {0: 2}}, {}, np.array([[True, False]]))
 
 
 def test_a_cluster_says_what_had_to_be_assumed():
@@ -235,12 +219,12 @@ def test_a_cluster_says_what_had_to_be_assumed():
 def test_a_day_that_does_not_end_is_an_error():
     day, rooms, _ = small()
     with pytest.raises(InputError, match="jobs are not done"):
-        train(day, rooms[False], lambda day, now: {})
+        day_run.train(day, rooms[False], lambda day, now: {})
 
 
 def test_the_report_says_what_was_drawn():
     day = small()[0]
-    report = report_of_days(frame(), day.nodes, day.tariff)
+    report = day_run.report_of_days(frame(), day.nodes, day.tariff)
     assert report.headline.startswith("all four ideas save") and list(report.tables) == ["days.csv", "effects.csv"]
     assert "drawn in proportion" in report.summary["drawn"] and "EUR/kWh" in report.summary["energy_assumptions"]
     assert report.summary["all_kwh"] > report.summary["bound_kwh"] > 0
@@ -253,7 +237,7 @@ def test_the_report_says_what_was_drawn():
 def some_days(pairs):
     """Cost of days without and with all ideas."""
     return pd.DataFrame([{"seed": seed, "variant": name, "total_eur": eur} for seed, pair in enumerate(pairs)
-                         for name, eur in zip((PLAIN, ALL), pair, strict=True)])
+                         for name, eur in zip((day_run.PLAIN, day_run.ALL), pair, strict=True)])
 
 
 @pytest.mark.parametrize(("pairs", "words"), [
@@ -262,7 +246,7 @@ def some_days(pairs):
     ([(36, 18)] * 10, ", 50 % (95 % interval: 50 to 50 %)"), ([(10, 20)] * 3, ""), ([(0, 0)], "")])
 def test_what_is_saved_is_a_share_of_what_there_was(pairs, words):
     """The saving of one day may be more than the mean cost of all; it is never more than its own cost."""
-    assert share_saved(some_days(pairs)) == words
+    assert day_run.share_saved(some_days(pairs)) == words
 
 
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\n" + "".join(
@@ -280,8 +264,8 @@ def test_the_command_lets_days_pass_on_a_cluster_that_was_read(tmp_path, monkeyp
     assert "(kept)" in capsys.readouterr().out
     days = pd.read_csv("worth/days.csv")
     usual = frame().query("seed == 3").reset_index(drop=True)
-    assert days["variant"].tolist() == [*VARIANTS, *EXTRA] and set(pd.read_csv("worth/effects.csv")["idea"]) >= {
-        *IDEAS.values()}
+    assert days["variant"].tolist() == [*day_run.VARIANTS, *day_run.EXTRA]
+    assert set(pd.read_csv("worth/effects.csv")["idea"]) >= {*day_run.IDEAS.values()}
     assert np.allclose(days["energy_kwh"], usual["energy_kwh"])
     summary = json.loads(Path("worth/summary.json").read_text())
     assert "left out: 1" in summary["drawn"] and "0.1717 EUR/kWh" in summary["energy_assumptions"]

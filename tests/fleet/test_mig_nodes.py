@@ -8,22 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_lab.fleet.ask.mig_nodes import (
-    WHOLE,
-    Instance,
-    MigGpu,
-    cuts_of_table,
-    ends_for,
-    find_place,
-    has_room,
-    instances_of,
-    less,
-    mig_parted,
-    model_named,
-    most_of,
-    read_mig,
-    recommend_mig,
-)
+from sched_lab.fleet.ask import mig_nodes
 from sched_lab.fleet.read.tables import Source, profile_named, sources_of
 from sched_lab.hardware import default_hardware, read_hardware
 from sched_lab.lab.frames import InputError
@@ -31,7 +16,7 @@ from sched_lab.traces import find_reference
 from tests.command_line import assert_concluded, call
 
 MIGS = default_hardware().migs
-A100 = cuts_of_table(MIGS["A100-40GB"])
+A100 = mig_nodes.cuts_of_table(MIGS["A100-40GB"])
 RECORDED = [find_reference(f"kubernetes/dra_{kind}.json") for kind in ("slices", "claims", "pods")]
 needs_samples = pytest.mark.skipif(None in RECORDED, reason="the recorded ResourceSlices are not on this machine")
 PRODUCT = "nvidia.com/gpu.product"
@@ -52,11 +37,11 @@ def pod(name, at="", phase="", created="2026-01-01T00:00:00Z", priority=0, claim
 
 
 def read(*objects):
-    return read_mig([Source("all.json", json.dumps({"items": objects}).encode())])
+    return mig_nodes.read_mig([Source("all.json", json.dumps({"items": objects}).encode())])
 
 
 def configuration(plan):
-    return yaml.safe_load("\n".join(mig_parted(plan)))["mig-configs"]["sched-lab-n"]
+    return yaml.safe_load("\n".join(mig_nodes.mig_parted(plan)))["mig-configs"]["sched-lab-n"]
 
 
 def place_of(profile, start, cuts=A100):
@@ -65,7 +50,8 @@ def place_of(profile, start, cuts=A100):
 
 def gpu(*held, cuts=A100, name="0"):
     """Return a GPU on which pods p0, p1, ... have instances."""
-    return MigGpu("n", name, cuts, tuple(Instance(place_of(*one, cuts), f"t/p{k}") for k, one in enumerate(held)))
+    made = [mig_nodes.Instance(place_of(*one, cuts), f"t/p{k}") for k, one in enumerate(held)]
+    return mig_nodes.MigGpu("n", name, cuts, tuple(made))
 
 
 # --- table and trees
@@ -75,7 +61,7 @@ def test_placements_are_those_that_the_driver_prints():
     printed = {"1g.10gb": ((0, 1, 2, 3, 4, 5, 6), 1), "1g.10gb+me": ((0, 1, 2, 3, 4, 5, 6), 1),
                "1g.20gb": ((0, 2, 4, 6), 2), "2g.20gb": ((0, 2, 4), 2), "3g.40gb": ((0, 4), 4),
                "4g.40gb": ((0,), 4), "7g.80gb": ((0,), 8)}
-    cuts = cuts_of_table(MIGS["H100-80GB"])
+    cuts = mig_nodes.cuts_of_table(MIGS["H100-80GB"])
     assert {name: (tuple(one.start for one in cuts.placements if one.profile == name),
                    sum(next(one.needs for one in cuts.placements if one.profile == name)[:8]))
             for name in cuts.profiles} == printed
@@ -83,8 +69,8 @@ def test_placements_are_those_that_the_driver_prints():
 
 @pytest.mark.parametrize("table", MIGS.values(), ids=MIGS)
 def test_counters_allow_as_many_instances_as_the_table_says(table):
-    cuts = cuts_of_table(table)
-    assert dict(zip(cuts.profiles, most_of(cuts, cuts.capacity), strict=True)) == {
+    cuts = mig_nodes.cuts_of_table(table)
+    assert dict(zip(cuts.profiles, mig_nodes.most_of(cuts, cuts.capacity), strict=True)) == {
         one.name: one.most for one in table.profiles if not one.name.endswith("+me.all")}
 
 
@@ -97,8 +83,8 @@ def test_a_catalogue_of_ones_own_says_what_a_gpu_can_be_cut_into(tmp_path):
     objects = [node("n", "NVIDIA-B300-SXM6-AC", gpu=1), pod("a", **{"mig-1g.34gb": 2})]
     source = [Source("all.json", json.dumps({"items": objects}).encode())]
     with pytest.raises(InputError, match="no node has a GPU that can be cut"):
-        read_mig(source)
-    plan = recommend_mig(read_mig(source, read_hardware(path).migs))
+        mig_nodes.read_mig(source)
+    plan = mig_nodes.recommend_mig(mig_nodes.read_mig(source, read_hardware(path).migs))
     assert plan.num_served == 1 and plan.table["profile"].tolist() == ["1g.34gb", "1g.34gb"]
 
 
@@ -112,7 +98,7 @@ def test_a_catalogue_of_ones_own_says_what_a_gpu_can_be_cut_into(tmp_path):
     ("NVIDIA-RTX-6000-Ada-Generation", 49140, (), ""), ("Tesla-T4", 15360, (), ""),
     ("NVIDIA-A100-SXM4-40GB", None, ("3g.40gb",), ""), ("NVIDIA-A3000", None, (), "")])
 def test_a_gpu_is_found_in_the_table(product, memory, profiles, model):
-    assert model_named(product, memory, set(profiles), MIGS) == model
+    assert mig_nodes.model_named(product, memory, set(profiles), MIGS) == model
 
 
 @pytest.mark.parametrize("written", ["nvidia.com/mig-1g.10gb.me", "mig-1g.10gb+me", "1G.10GB+ME", "1g.10gb.me.shared"])
@@ -124,7 +110,7 @@ def test_a_profile_has_one_name(written):
 
 def chosen(gpus, profile, **weights):
     """Return GPU and start of the place that is found."""
-    found = find_place(gpus, [one.left for one in gpus], range(len(gpus)), profile,
+    found = mig_nodes.find_place(gpus, [one.left for one in gpus], range(len(gpus)), profile,
                        tuple((f"{name[1:]}.20gb", n) for name, n in weights.items()))
     return found and (found.gpu, gpus[found.gpu].cuts.placements[found.placement].start)
 
@@ -136,10 +122,10 @@ def chosen(gpus, profile, **weights):
     # a 1g beside a 2g at 4: slice 6 is all that is left on the right; without demand any place is as good
     ([gpu()], "2g.10gb", {"_3g": 1}, (0, 0)), ([gpu()], "2g.10gb", {"_3g": 1, "_4g": 1}, (0, 4)),
     # an instance that exists is taken before one that is as good
-    ([MigGpu("n", "0", A100, (Instance(place_of("2g.10gb", 2)),))], "2g.10gb", {"_7g": 1}, (0, 2)),
+    ([mig_nodes.MigGpu("n", "0", A100, (mig_nodes.Instance(place_of("2g.10gb", 2)),))], "2g.10gb", {"_7g": 1}, (0, 2)),
     ([gpu(("1g.5gb+me", 6))], "1g.5gb+me", {}, None), ([gpu(("1g.5gb+me", 6))], "1g.5gb", {}, (0, 4)),
     ([gpu(("7g.40gb", 0))], "1g.5gb", {}, None), ([gpu()], "1g.10gb.xl", {}, None), ([], "1g.5gb", {}, None),
-    ([MigGpu("n", "0", A100, (Instance(WHOLE, "t/p"),))], "1g.5gb", {}, None)])
+    ([mig_nodes.MigGpu("n", "0", A100, (mig_nodes.Instance(mig_nodes.WHOLE, "t/p"),))], "1g.5gb", {}, None)])
 def test_an_instance_goes_where_least_is_lost(gpus, profile, weights, place):
     assert chosen(gpus, profile, **weights) == place
 
@@ -148,24 +134,24 @@ def test_an_instance_goes_where_least_is_lost(gpus, profile, weights, place):
 @given(st.data())
 def test_what_is_chosen_fits_and_no_place_loses_less(data):
     model = data.draw(st.sampled_from(["A30-24GB", "A100-40GB", "H200-141GB"]))
-    cuts = cuts_of_table(MIGS[model])
+    cuts = mig_nodes.cuts_of_table(MIGS[model])
     held = []
     left = cuts.capacity
     for number in data.draw(st.lists(st.integers(0, len(cuts.placements) - 1), max_size=6)):
-        if has_room(cuts.placements[number].needs, left):
-            left = less(left, cuts.placements[number].needs)
-            held.append(Instance(number, f"t/p{len(held)}"))
+        if mig_nodes.has_room(cuts.placements[number].needs, left):
+            left = mig_nodes.less(left, cuts.placements[number].needs)
+            held.append(mig_nodes.Instance(number, f"t/p{len(held)}"))
     profile = data.draw(st.sampled_from(cuts.profiles))
-    found = chosen([MigGpu("n", "0", cuts, tuple(held))], profile)
-    after = {one.start: less(left, one.needs) for one in cuts.placements
-             if one.profile == profile and has_room(one.needs, left)}
+    found = chosen([mig_nodes.MigGpu("n", "0", cuts, tuple(held))], profile)
+    after = {one.start: mig_nodes.less(left, one.needs) for one in cuts.placements
+             if one.profile == profile and mig_nodes.has_room(one.needs, left)}
     assert (found is None) == (not after)
     if found is not None:
         assert min(after[found[1]]) >= 0
 
         def useful(rest):  # shares by hand: what of the GPU's slices and engines an instance takes
             return sum(n * sum(next(one.needs for one in cuts.placements if one.profile == name))
-                       for name, n in zip(cuts.profiles, most_of(cuts, rest), strict=True))
+                       for name, n in zip(cuts.profiles, mig_nodes.most_of(cuts, rest), strict=True))
         assert useful(after[found[1]]) == max(map(useful, after.values()))
 
 
@@ -181,13 +167,13 @@ def test_a_layout_holds(asks, running, number):
     objects = [node("n", **{name.replace("+", "."): count for name, count in shown.items()}, gpu=number),
                *running, *(pod(f"w{k}", **{name.replace("+", "."): 1}) for k, name in enumerate(asks))]
     cluster = read(*objects)
-    plan = recommend_mig(cluster)
+    plan = mig_nodes.recommend_mig(cluster)
     rows = plan.table
     for one in cluster.gpus:
         here = rows[(rows["gpu"] == one.name) & rows["state"].isin(["in use", "idle", "ready", "new"])]
         left = one.cuts.capacity
         for row in here.itertuples():
-            left = less(left, one.cuts.placements[place_of(row.profile, row.start)].needs)
+            left = mig_nodes.less(left, one.cuts.placements[place_of(row.profile, row.start)].needs)
         assert min(left) >= 0
     assert sorted(rows.loc[rows["state"] == "in use", "pod"]) == sorted(f"t/r{k}" for k in range(len(running)))
     waiting = rows[rows["state"].isin(["ready", "new", "later", "nowhere"])]
@@ -203,7 +189,7 @@ def test_older_and_more_urgent_pods_are_served_first():
     cluster = read(node("n", **{"mig-7g.40gb": 1}), pod("late", created="2026-01-03T00:00:00Z", **{"mig-4g.20gb": 1}),
                    pod("old", created="2026-01-02T00:00:00Z", **{"mig-4g.20gb": 1}),
                    pod("urgent", created="2026-01-09T00:00:00Z", priority=5, **{"mig-4g.20gb": 1}))
-    rows = recommend_mig(cluster).table.set_index("pod")
+    rows = mig_nodes.recommend_mig(cluster).table.set_index("pod")
     assert rows.loc["t/urgent", "state"] == "new"
     assert rows.loc["t/old", "after"] == "t/urgent" and rows.loc["t/late", "after"] == "t/old"
 
@@ -212,9 +198,9 @@ def test_a_pod_that_asks_for_several_instances_has_them_on_one_node():
     nodes = [node(name, **{"mig-4g.20gb": 1}) for name in "ab"]
     busy = pod("busy", "a", **{"mig-4g.20gb": 1})
     both = pod("both", **{"mig-3g.20gb": 2})
-    rows = recommend_mig(read(*nodes, busy, both)).table
+    rows = mig_nodes.recommend_mig(read(*nodes, busy, both)).table
     assert set(rows.loc[rows["pod"] == "t/both", "node"]) == {"b"}
-    rows = recommend_mig(read(*nodes, busy, pod("more", "b", **{"mig-4g.20gb": 1}), both)).table
+    rows = mig_nodes.recommend_mig(read(*nodes, busy, pod("more", "b", **{"mig-4g.20gb": 1}), both)).table
     later = rows[rows["pod"] == "t/both"]
     assert list(later["state"]) == ["later"] * 2 and set(later["after"]) <= {"", "t/busy"}
     assert "t/busy" in set(later["after"]) and set(later["node"]) == {"a"}
@@ -224,16 +210,16 @@ def test_a_pod_that_has_to_end_anyway_makes_room_for_the_next():
     cluster = read(node("n", **{"mig-7g.40gb": 1, "mig-4g.20gb": 1, "mig-3g.20gb": 1}),
                    *(pod(f"has-{size}", "n", **{f"mig-{size}": 1}) for size in ("7g.40gb", "4g.20gb", "3g.20gb")),
                    *(pod(f"w{k}", **{"mig-2g.10gb": 1}) for k in range(3)))
-    later = recommend_mig(cluster).table.query("state == 'later'")
+    later = mig_nodes.recommend_mig(cluster).table.query("state == 'later'")
     assert set(later["after"]) == {"t/has-7g.40gb"} and sorted(later["start"]) == [0, 2, 4]
 
 
 def test_pods_end_where_they_overlap():
     holds = [(False, 4, "small", (1, 1, 0, 0)), (False, 8, "other", (0, 0, 1, 1))]
-    assert ends_for((1, 0, 0, 0), (1, 1, 1, 1), holds) == ("small",)
-    assert ends_for((0, 1, 1, 0), (1, 1, 1, 1), holds) == ("other", "small")
-    assert ends_for((0, 0, 0, 2), (1, 1, 1, 1), holds) is None
-    assert ends_for((3,), (7,), [(False, 4, "four", (4,)), (False, 3, "three", (3,))]) == ("four",)
+    assert mig_nodes.ends_for((1, 0, 0, 0), (1, 1, 1, 1), holds) == ("small",)
+    assert mig_nodes.ends_for((0, 1, 1, 0), (1, 1, 1, 1), holds) == ("other", "small")
+    assert mig_nodes.ends_for((0, 0, 0, 2), (1, 1, 1, 1), holds) is None
+    assert mig_nodes.ends_for((3,), (7,), [(False, 4, "four", (4,)), (False, 3, "three", (3,))]) == ("four",)
 
 
 # --- what is read
@@ -247,14 +233,14 @@ def test_counts_that_divide_are_cut_alike():
 def test_a_node_that_shows_instances_as_gpus():
     cluster = read(node("n", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", {"nvidia.com/mig.strategy": "single"}, gpu=14),
                    pod("runs", "n", gpu=1), pod("waits", gpu=1))
-    table = instances_of(cluster)
+    table = mig_nodes.instances_of(cluster)
     assert len(cluster.gpus) == 2 and set(table["profile"]) == {"1g.5gb"} and list(table["pod"]).count("t/runs") == 1
     assert [ask.profiles for ask in cluster.asks] == [("1g.5gb",)]
 
 
 def test_gpus_that_are_not_cut_can_be():
     cluster = read(node("n", gpu=2), pod("runs", "n", gpu=1), pod("waits", **{"mig-3g.20gb": 1}))
-    plan = recommend_mig(cluster)
+    plan = mig_nodes.recommend_mig(cluster)
     assert plan.table[["gpu", "profile", "state", "pod"]].to_numpy().tolist() == [
         ["0", "whole", "in use", "t/runs"], ["1", "3g.20gb", "new", "t/waits"]]
     config = configuration(plan)
@@ -278,14 +264,14 @@ def test_nodes_without_such_gpus_are_refused():
 def test_ended_pods_hold_nothing_and_ask_for_nothing():
     cluster = read(node("n", **{"mig-7g.40gb": 1}), pod("done", "n", "Succeeded", **{"mig-7g.40gb": 1}),
                    pod("failed", "", "Failed", **{"mig-7g.40gb": 1}), pod("cpu"), pod("waits", **{"mig-7g.40gb": 1}))
-    assert recommend_mig(cluster).table[["state", "pod"]].to_numpy().tolist() == [["ready", "t/waits"]]
+    assert mig_nodes.recommend_mig(cluster).table[["state", "pod"]].to_numpy().tolist() == [["ready", "t/waits"]]
 
 
 def test_pods_must_end_before_mig_parted_changes_a_gpu():
     cluster = read(node("n", **{"mig-3g.20gb": 1, "mig-1g.5gb": 1}), pod("# end: [", "n", **{"mig-3g.20gb": 1}),
                    pod("waits", **{"mig-4g.20gb": 1}))
-    plan = recommend_mig(cluster)
-    assert '    # must end before this GPU changes: "t/# end: ["' in mig_parted(plan)
+    plan = mig_nodes.recommend_mig(cluster)
+    assert '    # must end before this GPU changes: "t/# end: ["' in mig_nodes.mig_parted(plan)
     assert configuration(plan)[0]["mig-devices"] == {"3g.20gb": 1, "4g.20gb": 1}
 
 
@@ -317,14 +303,14 @@ def claim(name, profile="", device="", node="n"):
 def test_a_slice_is_read_as_the_tree_would_have_it():
     cluster = read(*slices())
     assert chosen(cluster.gpus, "3g.20gb") == (0, 4) and chosen(cluster.gpus, "whole") == (0, 0)
-    assert mig_parted(recommend_mig(cluster)) == []
+    assert mig_nodes.mig_parted(mig_nodes.recommend_mig(cluster)) == []
 
 
 def test_claims_say_which_device_is_in_use():
     cluster = read(*slices(), claim("has", device="gpu-0-mig-1g.5gb-2"), claim("wants", "4g.20gb"),
                    claim("all"), pod("has", "n", claims=["has"]), pod("wants", claims=["wants"]),
                    pod("all", claims=["all"]))
-    rows = recommend_mig(cluster).table.set_index("pod")
+    rows = mig_nodes.recommend_mig(cluster).table.set_index("pod")
     assert rows.loc["t/has", ["device", "state", "known"]].tolist() == ["gpu-0-mig-1g.5gb-2", "in use", "claim"]
     assert rows.loc["t/wants", ["device", "state", "after"]].tolist() == ["gpu-0-mig-4g.20gb-0", "later", "t/has"]
     assert rows.loc["t/all", "device"] == "gpu-0"
@@ -335,7 +321,7 @@ def test_claims_take_devices_and_resources_take_what_a_plugin_has():
     claims = [claim("c", "3g.20gb"), pod("c", claims=["c"]), claim("has", device="gpu-0-mig-1g.5gb-6", node="d"),
               pod("has", "d", claims=["has"])]
     cluster = read(*slices(name="d"), node("p", **{"mig-3g.20gb": 2}), *claims, pod("r", **{"mig-1g.5gb": 1}))
-    rows = recommend_mig(cluster).table.set_index("pod")
+    rows = mig_nodes.recommend_mig(cluster).table.set_index("pod")
     assert rows.loc[["t/c", "t/r"], "node"].tolist() == ["d", "p"]
 
 
@@ -347,13 +333,13 @@ def test_counters_of_any_amount_and_any_number_are_read_quickly():
                        {"counterSet": "s", "counters": {"units": {"value": "100m"}}}]} for k in range(64)]}
     cluster = read({"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": body})
     cuts = cluster.gpus[0].cuts
-    assert most_of(cuts, cuts.capacity) == (15,)
+    assert mig_nodes.most_of(cuts, cuts.capacity) == (15,)
 
 
 @needs_samples
 def test_recorded_gpus_under_dra():
-    cluster = read_mig(sources_of(RECORDED))
-    assert instances_of(cluster)[["node", "device", "pod"]].to_numpy().tolist() == [
+    cluster = mig_nodes.read_mig(sources_of(RECORDED))
+    assert mig_nodes.instances_of(cluster)[["node", "device", "pod"]].to_numpy().tolist() == [
         [f"n000{1 + k // 2}", f"gpu-0-mig-3g-{k % 2}", f"lab/dra{(k + 2) % 4}"] for k in range(4)]
 
 
@@ -378,6 +364,6 @@ def test_the_command_prints_a_file_for_mig_parted(tmp_path, capsys, asked, code,
 
 def test_files_that_are_no_objects_are_one_error():
     with pytest.raises(InputError):
-        read_mig([Source("bad.json", b"{")])
+        mig_nodes.read_mig([Source("bad.json", b"{")])
     with pytest.raises(InputError):
-        read_mig([])
+        mig_nodes.read_mig([])
