@@ -71,6 +71,7 @@ def test_what_is_written_is_a_valid_schedule(policy, gpus, capsys):
     assert summary["rho"] == pytest.approx(schedule.makespan_s / (122 / 4 / gpus), abs=1e-8)
     assert summary["lower_bound_s"] <= summary["makespan_s"] + 1e-9
     assert ("optimum_s" in summary) == (policy == "optimal")
+    assert summary["reconfigurations"] == len(schedule.operated)
     assert f"makespan {schedule.makespan_s:.2f} s" in capsys.readouterr().out
 
 
