@@ -41,6 +41,11 @@ def test_a_set_of_instances_that_is_no_partition_is_refused(partition: tuple[int
         baselines.fix_partition(A30, toy_batch(A30).times_s, partition)
 
 
+def test_of_two_instances_that_are_free_the_left_one_serves() -> None:
+    fixed = baselines.fix_partition(A30, toy_batch(A30).times_s, baselines.parse_partition(A30, "2-2"))
+    assert [A30.name(int(i)) for i in fixed.instance[:2]] == ["S0-S1", "S2-S3"] and not len(fixed.operated)
+
+
 def test_no_best_partition_if_no_partition_has_room_for_all() -> None:
     with pytest.raises(InputError):  # one task needs the whole GPU, the other one slice
         baselines.best_partition(A30, np.array([[np.inf, np.inf, 1], [1.0, np.inf, np.inf]]))
