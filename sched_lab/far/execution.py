@@ -14,6 +14,7 @@ from concurrent.futures import (FIRST_COMPLETED, CancelledError, Future, ThreadP
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -218,20 +219,15 @@ class Outcome(NamedTuple):
 def _follow(steps: Sequence[Step], submit: Callable[[Step], Future[Outcome]]) -> list[Outcome]:
     """Submit each step as soon as all that it waits for is done; return what became of them."""
     outcomes = dict[int, Outcome]()
-    followers = dict[int, list[int]]()
-    missing = [len(step.after) for step in steps]
-    for number, step in enumerate(steps):
-        for earlier in step.after:
-            followers.setdefault(earlier, []).append(number)
-    pending = {submit(step): number for number, step in enumerate(steps) if not step.after}
-    while pending:
+    pending = dict[Future[Outcome], int]()
+    todo = TopologicalSorter({number: step.after for number, step in enumerate(steps)})
+    todo.prepare()
+    while todo.is_active():
+        pending |= {submit(steps[number]): number for number in todo.get_ready()}
         done, _ = wait(pending, return_when=FIRST_COMPLETED)
         for number, future in sorted((pending.pop(future), future) for future in done):
             outcomes[number] = future.result()
-            for follower in followers.get(number, ()):
-                missing[follower] -= 1
-                if not missing[follower]:
-                    pending[submit(steps[follower])] = follower
+            todo.done(number)
     return [outcomes[number] for number in range(len(steps))]
 
 # %% ../../nbs/57_far_execution.ipynb #57-040

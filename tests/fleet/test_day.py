@@ -98,16 +98,9 @@ def with_services(**columns):
     return change
 
 
-def without_last_run(happened: Happened) -> Happened:
-    return replace(happened, runs=type(happened.runs)(*(column[:-1] for column in happened.runs)))
-
-
-def twice(happened: Happened) -> Happened:
-    return replace(happened, runs=type(happened.runs)(*(np.append(column, column[:1]) for column in happened.runs)))
-
-
-def ends_early(happened: Happened) -> Happened:
-    return replace(happened, end_s=happened.end_s - 1)
+def with_runs(of):
+    """Make a change of all columns of the runs."""
+    return lambda happened: replace(happened, runs=type(happened.runs)(*map(of, happened.runs)))
 
 
 def batch_at_once(happened: Happened) -> Happened:
@@ -116,18 +109,17 @@ def batch_at_once(happened: Happened) -> Happened:
     return replace(happened, batches=(replace(first, start_s=0 * length_s, end_s=length_s),))
 
 
-def nobody(values):
-    return np.full_like(values, -1)
-
-
 @pytest.mark.parametrize(("change", "words"), [
     (changed("start_s", 0, -TICK_S), "is not free before"), (changed("end_s", 0, 1e9), "torn gang|steps|horizon"),
     (changed("gpu_mask", 0, 7), "cannot run where it is"), (changed("node", 0, 4), "cannot run where it is"),
-    (changed("node", 0, 0), "cannot run where it is"), (without_last_run, "steps"), (twice, "torn gang"),
-    (ends_early, "its last run at"), (with_services(start_s=lambda s: s + 1, end_s=lambda s: s + 1), "between two"),
+    (changed("node", 0, 0), "cannot run where it is"), (with_runs(lambda column: column[:-1]), "steps"),
+    (with_runs(lambda column: np.append(column, column[:1])), "torn gang"),
+    (lambda happened: replace(happened, end_s=happened.end_s - 1), "its last run at"),
+    (with_services(start_s=lambda s: s + 1, end_s=lambda s: s + 1), "between two"),
     (with_services(end_s=lambda s: s + 1), "does not run for its duration"),
     (with_services(start_s=lambda s: s - TICK_S, end_s=lambda s: s - TICK_S), "before it is submitted"),
-    (with_services(node=lambda n: np.full_like(n, 4)), r"Cond. [456]"), (with_services(node=nobody), "without a node"),
+    (with_services(node=lambda n: np.full_like(n, 4)), r"Cond. [456]"),
+    (with_services(node=lambda n: 0 * n - 1), "without a node"),
     (with_services(node=lambda n: np.full_like(n, 1)), r"Cond. [135]"),
     (batch_at_once, "instance|task|overlap|slice")])
 def test_a_wrong_day_is_refused(change, words):
