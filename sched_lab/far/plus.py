@@ -5,7 +5,6 @@
 # %% ../../nbs/58_far_plus.ipynb #58-006
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from ..lab.jit import njit
 from ..lab.arrays import Floats, Integers
+from .allocations import go_to
 from .bounds import optimum_with_reconfiguration
 from .mig import Mig, Schedule, Tree
 from .refine import check_times, family_of, far, last_end_s, refine
@@ -29,39 +29,6 @@ COLD = 0.0005
 TASKS_PER_CALL = 10**7
 EXACT_TASKS = 13  # most tasks for which the exact search is worth a try
 
-# %% ../../nbs/58_far_plus.ipynb #58-008
-def keep_best(plans: Integers, makespans_s: Floats, plan: Integers, makespan_s: float) -> None:
-    """Insert a plan into the best ones so far, unless one of equal makespan is among them.
-
-    Parameters
-    ----------
-    plans, makespans_s : (count, tasks) and (count,) best first, changed in place
-    """
-    place = np.searchsorted(makespans_s, makespan_s)
-    if place < len(plans) and makespans_s[place] != makespan_s:
-        for k in range(len(plans) - 1, place, -1):
-            plans[k] = plans[k - 1]
-            makespans_s[k] = makespans_s[k - 1]
-        plans[place] = plan
-        makespans_s[place] = makespan_s
-
-# %% ../../nbs/58_far_plus.ipynb #58-009
-def try_member(tree: Tree, times_s: Floats, order: Integers, allocation: Integers,
-               plans: Integers, makespans_s: Floats) -> None:
-    """Schedule one member of the family, refine it, and keep both plans if they are good enough.
-
-    Parameters
-    ----------
-    order, allocation : as `repartition` takes them
-    plans, makespans_s : as for `keep_best`
-    """
-    plan, end_s, _ = repartition(tree, times_s, order, allocation, np.inf, False)
-    keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
-    moves, swaps, _ = refine(tree, times_s, plan, end_s)
-    if moves + swaps > 0:
-        keep_best(plans, makespans_s, plan, run_plan(tree, loads(tree, times_s, plan)).makespan_s)
-
-
 # %% ../../nbs/58_far_plus.ipynb #58-009p
 def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tuple[Integers, Floats]:
     """Plans of least makespan among all members of the family, refined and not.
@@ -73,20 +40,23 @@ def best_plans(tree: Tree, times_s: Floats, sizes: Integers, count: int) -> tupl
 
     Returns
     -------
-    plans (found, tasks), best first; their makespans (found,) in s
+    plans (found, tasks), best first, each with a makespan of its own; their makespans (found,) in s
     """
     num_slices = int(np.count_nonzero(tree.children[:, 0] < 0))
     family = family_of(times_s, sizes, num_slices, False)
     allocation = family.first.copy()
-    plans = np.zeros((count, len(times_s)), np.int64)
-    makespans_s = np.full(count, np.inf)
-    try_member(tree, times_s, family.order, allocation, plans, makespans_s)
-    for task, _, size in family.found:
-        allocation[task] = size
-        try_member(tree, times_s, family.order, allocation, plans, makespans_s)
-    found = np.isfinite(makespans_s)
-    return plans[found], makespans_s[found]
-
+    best: dict[float, Integers] = {}  # the first plan of each makespan
+    for member in range(len(family.found) + 1):
+        go_to(allocation, family.found, max(member - 1, 0), member)
+        plan, end_s, _ = repartition(tree, times_s, family.order, allocation, np.inf, False)
+        refined = plan.copy()
+        moves, swaps, _ = refine(tree, times_s, refined, end_s)
+        for one in (plan, refined) if moves + swaps > 0 else (plan,):
+            best.setdefault(run_plan(tree, loads(tree, times_s, one)).makespan_s, one)
+            if len(best) > count:
+                del best[max(best)]
+    makespans_s = sorted(best)
+    return np.array([best[one_s] for one_s in makespans_s]), np.array(makespans_s)
 
 # %% ../../nbs/58_far_plus.ipynb #58-013
 @njit(cache=True)
@@ -263,27 +233,6 @@ class FarPlus:
     family_s: float
     is_proved: bool
 
-# %% ../../nbs/58_far_plus.ipynb #58-021p
-def anneal_best(tree: Tree, times_s: Floats, plans: Integers, makespans_s: Floats,
-                rngs: Sequence[np.random.Generator], per_chain: int) -> tuple[Integers, float]:
-    """The best plan of all chains, or the first one that they start from.
-
-    Parameters
-    ----------
-    plans, makespans_s : (found, tasks) and (found,) as `best_plans` gives them
-    rngs : one for each chain; every other chain also weighs the work
-    per_chain : proposals of each chain
-    """
-    best = plans[0]
-    best_s = float(makespans_s[0])
-    for chain, rng in enumerate(rngs):
-        start = plans[chain % len(plans)]
-        plan, makespan_s = anneal(tree, times_s, start, rng, per_chain, float(chain % 2))
-        if makespan_s < best_s:
-            best = plan
-            best_s = makespan_s
-    return best, best_s
-
 # %% ../../nbs/58_far_plus.ipynb #58-021q
 def far_plus(mig: Mig, times_s: Floats, *, proposals: int = 400_000, chains: int = 4, seed: int = 0,
              max_visits: int = 5_000_000) -> FarPlus:
@@ -317,6 +266,10 @@ def far_plus(mig: Mig, times_s: Floats, *, proposals: int = 400_000, chains: int
         found.append(exact.schedule)
     num_chains = 0 if is_proved or proposals < chains or not len(times_s) else chains
     rngs = np.random.default_rng(seed).spawn(num_chains)
-    best, _ = anneal_best(mig.tree, times_s, plans, makespans_s, rngs, proposals // chains)
+    ended = [(plans[0], makespans_s[0])]
+    for chain, rng in enumerate(rngs):  # every other one also weighs the work
+        ended.append(anneal(mig.tree, times_s, plans[chain % len(plans)], rng, proposals // chains,
+                            float(chain % 2)))
+    best = min(ended, key=lambda one: one[1])[0]
     schedule = min(*found, schedule_of(mig, times_s, best), key=lambda one: one.makespan_s)
     return FarPlus(schedule, plain.makespan_s, float(makespans_s[0]), is_proved)

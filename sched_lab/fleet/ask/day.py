@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -77,12 +77,8 @@ MOST_CUT = 16  # GPUs of a model that are kept for batches
 
 def example_cluster() -> Cluster:
     """Thirty nodes of four GPUs, 64 vCPU and 256 GiB; types take turns."""
-    left = dict(SHAPES)
-    models: list[str] = []
-    while any(left.values()):
-        for model in [name for name, count in left.items() if count]:
-            models.append(model)
-            left[model] -= 1
+    turns = zip_longest(*([name] * count for name, count in SHAPES))
+    models = [name for turn in turns for name in turn if name]
     count = len(models)
     names = np.array([f"n{i:02d}" for i in range(count)], object)
     return Cluster(names, np.full(count, 64_000), np.full(count, 262_144), np.full(count, 4),
