@@ -64,7 +64,7 @@ def groups_of(batch: Batch) -> Integers:
 
 def in_given_order(batch: Batch, schedule: Schedule) -> Schedule:
     """A schedule whose tasks come batch by batch, with the tasks in the order of `batch`."""
-    back = np.argsort(np.argsort(groups_of(batch), kind="stable"))
+    back = np.argsort(np.argsort(groups_of(batch), kind="stable"), kind="stable")
     return replace(schedule, instance=schedule.instance[back], start_s=schedule.start_s[back],
                    end_s=schedule.end_s[back])
 
