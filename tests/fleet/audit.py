@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from sched_lab.cluster import WHOLE_GPU_MILLI
@@ -55,7 +56,8 @@ class AuditedCluster(LiveCluster):
 
     def violations(self) -> list[str]:
         """Say what is wrong, "ours: ..." or "theirs: ...": ours if it was so once our last pod had come."""
-        return [line for name in self.names for line in self._violations_on(self._nodes[name])]
+        return [line for name in self.names
+                for line in [*self._violations_on(self._nodes[name]), *self._crowds_on(name)]]
 
     def _violations_on(self, node: LiveNode) -> list[str]:
         pods = self._register.on_node.get(node.name, {})
@@ -65,6 +67,23 @@ class AuditedCluster(LiveCluster):
             if by_us := [*excess_of(node, there), *self._wrong_places(node)]:
                 return [f"ours: node {node.name}: {what}" for what in by_us]
         return [f"theirs: node {node.name}: {what}" for what in excess_of(node, pods.values())]
+
+    def _crowds_on(self, name: str) -> list[str]:
+        """Applications of which more pods are on a node than one of them admits."""
+        most: dict[str, dict[str, int]] = {}  # by application and uid
+        for uid, pod in self._register.on_node.get(name, {}).items():
+            said = json.loads(pod.constraints or "{}")
+            if "group" in said:
+                most.setdefault(said["group"], {})[uid] = said["most_per_node"]
+        found = []
+        for app, there in sorted(most.items()):
+            last = max((self.since[uid] for uid in there if self.placed_by_us[uid]), default=0)
+            then = [limit for uid, limit in there.items() if self.since[uid] <= last]
+            if len(there) > min(there.values()):
+                whose = "ours" if then and len(then) > min(then) else "theirs"
+                found.append(f"{whose}: node {name}: {len(there)} pods of {app}, of which one admits "
+                             f"{min(there.values())}")
+        return found
 
     def _wrong_places(self, node: LiveNode) -> list[str]:
         """Pods that we placed on a node, as it is now, without need of its labels, model or GPUs."""

@@ -12,8 +12,10 @@ from functools import partial
 from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from sched_lab.cluster import WHOLE_GPU_MILLI
+from sched_lab.fleet.live import core
 from sched_lab.fleet.live.bridge import GPU_INDEX, ApiError, Bridge, Call, Objects, Steps
 from sched_lab.fleet.live.core import (
     Decision,
@@ -201,10 +203,15 @@ def new_pod(sim: Simulation, name: str) -> Body:
     milli = sim.pick((0, 200, 300, 300, 500, 500, 700, 1000, 1000))
     count = sim.pick((1, 1, 1, 2)) if milli == WHOLE_GPU_MILLI else 1
     asks = {"alibabacloud.com/gpu-milli": str(milli), "alibabacloud.com/gpu-count": str(count)}
+    labels = {"app": f"a{sim.num_pods // 2 % 3}"}
+    own_kind = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": own_kind}
+    apart = {"podAntiAffinity": terms} if sim.num_pods % 2 else {}
     resources = {"cpu": sim.pick(("250m", "500m", "1", "2")), "memory": sim.pick(("1Gi", "2Gi"))}
     return {"metadata": {"name": name, "namespace": "default", "uid": f"u{sim.num_pods}",
-                         "annotations": asks if milli else {}},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": resources}}]},
+                         "annotations": asks if milli else {},
+                         "labels": labels},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": resources}}], "affinity": apart},
             "status": {"phase": "Pending"}}
 
 
@@ -318,6 +325,9 @@ def check_node(sim: Simulation, name: str) -> None:
             gpus[gpu] -= milli
         cpu = body["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         cpu_milli -= int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
+    apart = [body["metadata"]["labels"]["app"] for body in held_by_ours(sim, name) if body["spec"]["affinity"]]
+    if len(apart) > len(set(apart)):
+        raise Broken(f"node {name} has pods of {apart} that want none of their kind beside them")
     if min(gpus, default=0) < 0 or cpu_milli < 0:
         raise Broken(f"node {name} has {gpus} milli-GPU and {cpu_milli} milli-vCPU left")
 
@@ -794,6 +804,15 @@ class ForgetsPods(AuditedCluster):
         return super().apply(event)
 
 
+class CountsNoLimits(AuditedCluster):
+    """Bug: pods that want none of their kind beside them do not count."""
+
+    def apply(self, event: Event) -> Decision | None:
+        """Take note of an event."""
+        with patch.object(core.Engine, "count_limits"):
+            return super().apply(event)
+
+
 class DropsLines(Memo):
     """Bug: every fiftieth line of the journal is lost."""
 
@@ -813,6 +832,7 @@ BUGS: dict[str, dict[str, Any]] = {
     "a reservation outlives its pod": {"live": KeepsDeleted},
     "wrong GPUs after a restart": {"live": WrongMask},
     "a node takes its pods along": {"live": ForgetsPods},
+    "pods of a kind do not count": {"live": CountsNoLimits},
     "the journal loses a line": {"journal": DropsLines}}
 
 

@@ -247,3 +247,21 @@ def test_a_folder_that_is_not_there_is_named_once(tmp_path, monkeypatch):
     assert check_cluster("mine").summary() == [
         "unusable: not readable: mine: there is no such folder; make it with sched-lab read "
         "FORMAT FILE... --out FOLDER", "unusable: mine: not a cluster"]
+
+
+LIMITED = {"gpu_milli": 100, "constraints": '{"group": "a", "most_per_node": 2}'}
+
+
+def test_more_tasks_of_an_application_than_one_allows_are_found():
+    tables = cluster(LIMITED, {}, {**LIMITED, "end_s": None}, {**LIMITED, "start_s": 64},
+                     {**LIMITED, "node": "n1"}, {**LIMITED, "start_s": 65, "end_s": 70}, {**LIMITED, "gpu_milli": 2000})
+    findings = check_cluster(tables).findings.set_index("kind")
+    one = findings.loc["more than a limit"]
+    assert (one["row"], one["count"]) == (2, 1) and one["problem"] == (
+        "Cond. 7 (instances): node n0 holds more than 2 tasks of a at 64.0 s, and task task-0 allows no more")
+    assert "more than a limit" not in kinds(cluster(LIMITED, LIMITED, {**LIMITED, "start_s": 65}))
+
+
+def test_a_limit_holds_for_pods_of_which_only_the_node_is_known():
+    now = {**LIMITED, "start_s": None, "end_s": None, "constraints": '{"group": "a", "most_per_node": 1}'}
+    assert kinds(cluster(now, now))["more than a limit"] == [2]

@@ -34,7 +34,7 @@ def test_the_shortest_run_breaks_and_one_step_less_does_not():
 
 def test_a_pod_that_only_a_question_told_of_goes_with_a_list():
     """Runs that leaked a pod when a list was compared with what the watch alone had told."""
-    assert simulate(14, 400).finding == "" and simulate(9, 400).finding == ""
+    assert simulate(14, 400).finding == "" and simulate(7, 400).finding == ""
 
 
 def test_the_journal_goes_on_from_life_to_life(tmp_path):

@@ -278,6 +278,34 @@ def test_constraints_models_and_queues_are_kept_and_what_is_not_is_said():
     assert "podAntiAffinity of pods is not honoured" in reasons(tables)
 
 
+def apart(topology: str = "kubernetes.io/hostname", **term) -> dict:
+    """Make required anti-affinity to pods of the same application."""
+    own = {"topologyKey": topology, "labelSelector": {"matchLabels": {"app": "web"}}, **term}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]}}
+
+
+@pytest.mark.parametrize(("affinity", "labels", "is_limit"), [
+    (apart(), {"app": "web"}, True), (apart(namespaces=["team"]), {"app": "web", "more": "x"}, True),
+    (apart(labelSelector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}), {"app": "web"}, True),
+    (apart(), {"app": "db"}, False), (apart("topology.kubernetes.io/zone"), {"app": "web"}, False),
+    (apart(namespaces=["other"]), {"app": "web"}, False), (apart(namespaceSelector={"x": {}}), {"app": "web"}, False),
+    (apart(labelSelector={}), {"app": "web"}, False), ({}, {"app": "web"}, False)])
+def test_a_pod_that_wants_none_of_its_kind_beside_it_has_a_limit(affinity, labels, is_limit):
+    tables = read_objects(node(), pod(affinity=affinity, labels=labels))
+    said = json.loads(tables.tasks["constraints"][0] or "{}")
+    assert (said.get("most_per_node") == 1 and said["group"].startswith("team ")) == is_limit
+    assert ("podAntiAffinity of pods is not honoured" in reasons(tables)) == (bool(affinity) and not is_limit)
+
+
+def test_a_pod_of_several_rows_counts_once_for_its_limit():
+    held = {"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,8192,0:GPU-b,NVIDIA,4096,0:;"}
+    tables = read_objects(node(annotations={"hami.io/node-nvidia-register": REGISTER}),
+                          pod(annotations=held, affinity=apart(), labels={"app": "web"}, nodeSelector={"a": "b"}))
+    said = list(map(json.loads, tables.tasks["constraints"]))
+    assert [one["node_selector"] for one in said] == [{"a": "b"}] * 2
+    assert [one.get("most_per_node") for one in said] == [1, None]
+
+
 @pytest.mark.parametrize(("written", "read_as"), [(7, 7), (-3, -3), (None, None), ("high", None), (True, None),
                                                   (2.5, None), (2**40, None)])
 def test_a_priority_that_is_no_number_is_said(written, read_as):

@@ -257,6 +257,25 @@ def test_labels_and_taints_decide_and_may_change():
     assert live.apply(asked(east, reserves=False)).node == "a"
 
 
+ALONE, PAIR = ('{"group": "g", "most_per_node": 1}', '{"group": "g", "most_per_node": 2}')
+
+
+def test_pods_of_an_application_are_counted_by_the_limits_of_all_of_them():
+    live = cluster_with(A, B, events=(PodSeen(pod("q", node="b", constraints=PAIR)),))
+    assert live.apply(asked(pod("r", constraints=ALONE))).node == "a"
+    decision = live.apply(asked(pod("s", constraints=PAIR)))  # beside q; r wants to be alone
+    assert decision.node == "b" and dict(decision.failed) == {"instances": 1}
+    third = pod("t", constraints=PAIR)
+    assert live.apply(asked(third)).node == "" and live.apply(asked(pod("u"), ("a",))).node == "a"
+    assert live.why_not(third) == dict.fromkeys("ab", "not by the limit of its application")
+    other = replace(third, constraints='{"group": "h", "most_per_node": 1}')
+    assert live.apply(asked(other, ("b",), reserves=False)).node == "b"
+    live.apply(PodGone("q"))
+    assert live.apply(asked(third)).node == "b" and live.violations() == []
+    live.apply(PodSeen(pod("v", node="b", constraints=ALONE)))
+    assert live.violations() == ["theirs: node b: 3 pods of g, of which one admits 1"]
+
+
 def test_a_node_that_cannot_be_used_is_kept_and_passed_over():
     odd = LiveNode("0", "B9", 2, 8000, 16384)
     live = cluster_with(A, odd, LiveNode("1", "T4", 63, 8000, 16384), policy="pwr")
@@ -374,10 +393,11 @@ HELD = [(), ((1, 500),), ((1, 500, "0"),), ((1, 900, "1"),), ((2, 1000, "0-1"),)
 names = st.sampled_from(["a", "b", "c"])
 uids = st.sampled_from(UIDS)
 times = st.integers(0, 80).map(float)
-asking = st.builds(lambda uid, shares, cpu: pod(uid, *shares, cpu=cpu), uids, st.sampled_from(SHARES),
-                   st.sampled_from([500, 3000]))
-holding = st.builds(lambda uid, shares, node: pod(uid, *shares, cpu=2000, node=node), uids,
-                    st.sampled_from(HELD), names)
+limits = st.sampled_from(["", "", ALONE, PAIR])
+asking = st.builds(lambda uid, shares, cpu, limit: pod(uid, *shares, cpu=cpu, constraints=limit), uids,
+                   st.sampled_from(SHARES), st.sampled_from([500, 3000]), limits)
+holding = st.builds(lambda uid, shares, node, limit: pod(uid, *shares, cpu=2000, node=node, constraints=limit), uids,
+                    st.sampled_from(HELD), names, limits)
 events = st.lists(st.one_of(
     st.sampled_from(NODES).map(NodeSeen), names.map(NodeGone), asking.map(PodSeen), holding.map(PodSeen),
     uids.map(PodGone), uids.map(Bound), uids.map(BindFailed), times.map(Passed), st.builds(Committing, uids, times),
@@ -422,5 +442,6 @@ def test_any_events_leave_a_state_that_its_pods_explain(told):
                            (*fresh.left, *fresh.world.state, fresh.world.residents, fresh.is_open, fresh.in_use),
                            strict=True):
         assert np.array_equal(here, there)
-    probe = pod("probe", (1, 400))
-    assert live.scores(probe) == again.scores(probe) and live.why_not(probe) == again.why_not(probe)
+    for limit in ("", ALONE, PAIR):
+        probe = pod("probe", (1, 400), constraints=limit)
+        assert live.scores(probe) == again.scores(probe) and live.why_not(probe) == again.why_not(probe)

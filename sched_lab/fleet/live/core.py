@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -38,8 +38,10 @@ from ...online.model import (
     Policy,
     PowerSettings,
     World,
+    count_limit,
     gpu_indices,
     lacking,
+    open_nodes,
     world_of,
 )
 from ...online.policies import policy_of
@@ -54,6 +56,7 @@ from ..replay.problem import (
     Sight,
     constraint_of,
     json_of,
+    limits_among,
     pick_gpus,
     taints_in,
 )
@@ -481,6 +484,20 @@ def class_of(pod: LivePod, needs_memory: bool) -> TaskClass:
                      pod.constraints, within(pod.memory_mib) if needs_memory else 0)
 
 
+class Limit(NamedTuple):
+    """What says how many pods may be on a node together; fields as of `Constraint`."""
+
+    app: str
+    most_per_node: int
+
+
+@lru_cache(maxsize=2**12)
+def limit_in(constraints: str) -> Limit | None:
+    """Limit of a pod with such constraints; None if it has none."""
+    said = constraint_of(constraints)
+    return Limit(said.app, said.most_per_node) if said and said.most_per_node else None
+
+
 def refusal_of(pod: LivePod) -> str:
     """Why a question cannot be answered at all; empty if it can."""
     shares = [share for share in pod.shares if share.num_gpus > 0]
@@ -710,6 +727,7 @@ class Engine:
         self._score_names = [score.label for score in policy.scores]
         self._kernels = [score.kernel for score in policy.scores]
         self._everywhere = np.ones(num_nodes, bool)
+        self._limits: dict[Limit, int] = {}
         self._asked: tuple[Sequence[str], Truths] = ((), np.zeros(num_nodes, bool))
         self.forget_classes()
 
@@ -718,6 +736,30 @@ class Engine:
         self.classes: dict[TaskClass, int] = {}
         self._sight = sight_of_nodes(self.nodes)
         self.memory.owner[:] = -1
+
+    def learn(self, pods: Iterable[LivePod]) -> None:
+        """Give the limits of pods that are not known yet a number in the world, and others theirs anew."""
+        limits = {one for pod in pods if (one := limit_in(pod.constraints)) is not None}
+        if limits <= self._limits.keys():
+            return
+        known = list(self._limits.values())
+        kinds = [*self._limits, *sorted(limits - self._limits.keys())]
+        app, most = zip(*kinds, strict=True)
+        number, learnt = limits_among(np.array(app), np.array(most), np.zeros((len(kinds), 0), np.int64),
+                                      self.world.limits.room)
+        anew = np.zeros(len(known) + 1, np.int64)
+        anew[known] = number[:len(known)]
+        anew[-1] = -1  # of no limit
+        learnt.num[:, anew[:-1]] = self.world.limits.num
+        open_nodes(learnt)
+        self.world.demand.limit[:] = anew[self.world.demand.limit]
+        self.world = self.world._replace(limits=learnt)
+        self._limits = dict(zip(kinds, number.tolist(), strict=True))
+
+    def limit_of(self, constraints: str) -> int:
+        """Number of the limit of a pod that was learnt, -1 for none."""
+        limit = limit_in(constraints)
+        return -1 if limit is None else self._limits[limit]
 
     def recount(self, name: str, pods: Mapping[str, LivePod]) -> None:
         """Count anew what pods leave of a node; nothing happens if it is not there."""
@@ -736,9 +778,21 @@ class Engine:
         for now, exact in zip(self.world.state, state, strict=True):
             now[row] = np.maximum(exact[row], 0)
         self.world.residents[row, :num_gpus + 1] = left.residents
+        self.count_limits(row, pods.values())
         is_over = min(left.cpu_milli, left.memory_mib, *left.gpu_milli) < 0
         self.is_open[row] = not is_over and not self.barred[row]
         self.memory.version[row] += 1
+
+    def count_limits(self, row: int, pods: Collection[LivePod]) -> None:
+        """Count anew the pods with a limit on a node."""
+        self.learn(pods)
+        if not self._limits:
+            return
+        before = self.world.limits.num[row].copy()
+        numbers = [self.limit_of(pod.constraints) for pod in pods]
+        now = np.bincount([number for number in numbers if number >= 0], minlength=len(before))
+        for limit in np.flatnonzero(now != before).tolist():
+            count_limit(self.world.limits, limit, row, now[limit] - before[limit])
 
     def row_of_class(self, wanted: TaskClass) -> int:
         """Row of a class of tasks in the world, which is written if it is new."""
@@ -751,6 +805,7 @@ class Engine:
         demand.cpu_milli[row] = wanted.cpu_milli
         demand.gpu_milli[row] = wanted.gpu_milli
         demand.num_gpus[row] = wanted.num_gpus
+        demand.limit[row] = self.limit_of(wanted.constraints)
         demand.memory_mib[row] = wanted.memory_mib
         demand.gpu_is_admitted[row] = [admits(wanted.gpu_models, model) for model in self.models]
         demand.cpu_is_admitted[row] = self._sight.admitted(constraint_of(wanted.constraints)
@@ -770,6 +825,7 @@ class Engine:
     def question_of(self, pod: LivePod, nodes: Sequence[str] | None,
                     random_number: int) -> Question:
         """A pod's question; weights are as of now."""
+        self.learn([pod])
         task = self.row_of_class(class_of(pod, self._needs_memory))
         stage = stage_now(self.weighing, 0, self.in_use)
         if stage != self.stage:
@@ -835,7 +891,7 @@ class Engine:
             "gpus": f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are "
                     f"{num_fit}"}
         condition = ORDER[way - 1]
-        return said.get(condition.name, f"lacks {condition.words}")
+        return said.get(condition.name, f"not by the {condition.words}")
 
     def amounts(self) -> dict[str, float]:
         """Watts and milli-GPU, by the names of `AMOUNTS`."""
@@ -934,6 +990,7 @@ class LiveCluster:
         if self._engine is None:
             self._engine = Engine(self._nodes.values(), self._target, self._policy,
                                   self.settings.power)
+            self._engine.learn(self._register.held.values())
             for name, pods in self._register.on_node.items():
                 self._engine.recount(name, pods)
         return self._engine

@@ -86,7 +86,8 @@ def warm_up(settings: LiveSettings) -> None:
     for node in (LiveNode("a", model, 4, 64_000, 65_536), LiveNode("b", "", 0, 64_000, 65_536)):
         live.apply(NodeSeen(node))
     for number, shares in enumerate([(), (Share(1, 500),), (Share(2, 1000),), (Share(9, 1000),)]):
-        pod = LivePod(f"u{number}", f"lab/p{number}", 1000, 1024, shares)
+        pod = LivePod(f"u{number}", f"lab/p{number}", 1000, 1024, shares,
+                      constraints='{"group": "warm", "most_per_node": 9}')
         live.scores(pod)
         live.apply(Asked(pod, None, 0.0, True))
         live.why_not(pod)

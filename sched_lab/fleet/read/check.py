@@ -20,7 +20,8 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...holdings import Bookings, Overfull, overfull
 from ...traces import models_of
-from ..replay.problem import LARGEST_AMOUNT, other_spelling, problem_of, replayable
+from ..replay.problem import LARGEST_AMOUNT, Problem, Schedule, other_spelling, problem_of, replayable
+from ..replay.rules import limit_violations
 from .tables import (
     PART_BY_TIME,
     ClusterTables,
@@ -523,6 +524,17 @@ def unusable(kind: str, error: InputError) -> Finding:
                    [error.problem], error.mend or "mend the file")
 
 
+def check_limits(problem: Problem) -> Iterator[Finding]:
+    """Tasks of which more were on a node at once than one of them allows, by the rules of a schedule."""
+    since_s = np.where(np.isnan(problem.start_s), problem.submit_s, problem.start_s)
+    held = Schedule(problem.node, problem.gpu_mask, since_s, since_s + problem.duration_s)
+    if found := list(limit_violations(problem, held)):
+        tasks, sentences = zip(*found, strict=True)
+        rows = np.arange(len(problem.tasks)) if problem.row is None else problem.row
+        yield Finding("finding", "more than a limit", "tasks.csv", "constraints", rows[list(tasks)],
+                      sentences[:MOST_SHOWN], "correct the limit, or a node or time of these tasks")
+
+
 def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[Finding]:
     """Rows that a replay refuses or goes without, unless something was found in them already."""
     severe = [one for one in found if one.severity != "note"]
@@ -534,6 +546,7 @@ def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[F
     except InputError as error:
         yield unusable("cannot be replayed", error)
         return
+    yield from check_limits(problem)
     ledger = problem.ledger
     if problem.job is not None:
         count = np.bincount(problem.job)

@@ -835,6 +835,7 @@ def times_of(item: Item, dump: Dump) -> dict[str, Any] | None:
 MODEL_LABELS = ("alibabacloud.com/gpu-card-model", "nvidia.com/gpu.product",
                 "amd.com/gpu.product-name")
 NODE_AFFINITY = ("spec", "affinity", "nodeAffinity")
+ANTI_AFFINITY = ("spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 NOT_HONOURED = {
     "podAffinity": ("spec", "affinity", "podAffinity"),
     "podAntiAffinity": ("spec", "affinity", "podAntiAffinity"),
@@ -852,6 +853,22 @@ def terms_of(item: Item) -> list[list[Rule]]:
             for term in objects_at(required, "nodeSelectorTerms")]
 
 
+def limit_of(item: Item) -> dict[str, Any]:
+    """Limit of a pod that wants none of its kind beside it, by required anti-affinity; empty for none.
+
+    Its kind are the pods of its namespace that state the same term, which it meets itself.
+    """
+    for term in item.objects(*ANTI_AFFINITY):
+        selector = term.get("labelSelector")
+        rules = [Rule(key, "In", (value,)) for key, value in texts_at(selector, "matchLabels").items()]
+        rules += map(rule_of, objects_at(selector, "matchExpressions"))
+        is_own = text_at(term, "topologyKey") == "kubernetes.io/hostname" and not term.get(
+            "namespaceSelector") and term.get("namespaces") in (None, [], [item.namespace])
+        if is_own and rules and all(meets(rule, item.labels.get(rule.key)) for rule in rules):
+            return {"group": f"{item.namespace} {as_json(sorted(rules))}", "most_per_node": 1}
+    return {}
+
+
 TOLERATION = ("key", "operator", "value", "effect")
 
 
@@ -867,6 +884,12 @@ def tolerations_of(item: Item) -> list[dict[str, str]]:
 def constraints_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> str:
     """What the node of a pod must have beside room, as JSON; empty if nothing."""
     ignored = [name for name, path in NOT_HONOURED.items() if dig(item.body, *path)]
+    limit = limit_of(item)
+    if limit:
+        dump.note(item, "interpreted", "anti-affinity by node to pods of its kind: "
+                  "of those that state it, one on a node")
+        if dig(item.body, *ANTI_AFFINITY[:-1]) == {ANTI_AFFINITY[-1]: item.objects(*ANTI_AFFINITY)[:1]}:
+            ignored.remove("podAntiAffinity")
     if any(dig(port, "hostPort") for container in item.objects("spec", "containers")
            for port in objects_at(container, "ports")):
         ignored.append("hostPort")
@@ -881,7 +904,7 @@ def constraints_of(item: Item, dump: Dump, devices: Sequence[str] = ()) -> str:
     said = {"node_selector": texts_at(item.body, "spec", "nodeSelector"),
             "affinity": [[rule._asdict() for rule in term] for term in terms_of(item)],
             "tolerations": tolerations_of(item),
-            "devices": list(devices)}
+            "devices": list(devices), **limit}
     said = {name: value for name, value in said.items() if value}
     return as_json(said) if said else ""
 
@@ -943,7 +966,7 @@ def demand_of(item: Item, dump: Dump, asked: Amounts) -> Demand:
 def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
     """Rows of a pod: one for each share of GPUs that it holds, or one if it holds none.
 
-    Of several rows, the first has its processors and memory.
+    Of several rows, the first has its processors and memory, and counts for its limit.
     """
     if is_reservation(item):
         dump.note(item, "dropped", RESERVES)
@@ -969,7 +992,10 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
     if len(shares) == 1:
         return [row | shares[0]]
     dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
-    return [{**row, **({"cpu_milli": 0, "memory_mib": 0} if number else {}), **one,
+    said = {name: value for name, value in json.loads(row["constraints"] or "{}").items()
+            if name not in limit_of(item)}
+    rest = {"cpu_milli": 0, "memory_mib": 0, "constraints": as_json(said) if said else ""}
+    return [{**row, **(rest if number else {}), **one,
              "job": row["name"], "name": f"{row['name']}/{number}"}
             for number, one in enumerate(shares)]
 

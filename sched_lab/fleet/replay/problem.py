@@ -84,6 +84,7 @@ class Problem:
         where nothing is known, None if it is known of no task
     fixed : (tasks,) why nobody should stop a task that runs; empty if nothing speaks against it,
         None if nothing is known
+    row : (tasks,) place in the table that each comes from; None if from none
     """
 
     cluster: Cluster
@@ -108,6 +109,7 @@ class Problem:
     fixed: Texts | None = None
     job: Integers | None = None
     walltime_s: Floats | None = None
+    row: Integers | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -903,7 +905,7 @@ def problem_of(tables: ClusterTables) -> Problem:
         times.replayable[row],
         stock and Instances(demands.needs.profiles, demands.needs.counts[row], stock.room),
         fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number,
-        None if walltime_s is None else walltime_s[row])
+        None if walltime_s is None else walltime_s[row], row)
 
 
 def replayable(problem: Problem) -> Problem:
@@ -1096,24 +1098,33 @@ MANY = 2**40  # tasks of an application on a node, where it has no limit
 
 
 def limits_of(problem: Problem) -> tuple[Integers, Limits]:
+    """Number of the limit of each task, (tasks,), -1 for none; the limits, nobody counted yet."""
+    size = len(problem.tasks)
+    has_app = problem.app is not None and problem.most_per_node is not None
+    _, need, room = problem.instances or Instances(
+        (), np.zeros((size, 0), np.int64), np.zeros((len(problem.cluster), 0), np.int64))
+    return limits_among(problem.app.astype(str) if has_app else np.full(size, ""),  # type: ignore[union-attr]
+                        problem.most_per_node if has_app else np.zeros(size, np.int64),  # type: ignore[arg-type]
+                        need, room)
+
+
+def limits_among(app: Texts, most: Integers, need: Integers,
+                 room: Integers) -> tuple[Integers, Limits]:
     """Number of the limit of each task, (tasks,), -1 for none; the limits, nobody counted yet.
 
     Tasks that ask for instances have a limit, too: of as many tasks as the node has instances for.
+
+    Parameters
+    ----------
+    app, most : (tasks,) as `Constraint` has them: the application, and most tasks of it on a node
+    need, room : as in `Instances`
     """
-    size = len(problem.tasks)
-    number = np.full(size, -1)
-    has_app = problem.app is not None and problem.most_per_node is not None
-    app = problem.app.astype(str) if has_app else np.full(size, "")  # type: ignore[union-attr]
-    most = problem.most_per_node if has_app else np.zeros(size, np.int64)
-    room = np.zeros((len(problem.cluster), 0), np.int64)
-    need = np.zeros((size, 0), np.int64)
-    if problem.instances is not None:
-        _, need, room = problem.instances
-    rows = np.flatnonzero((most > 0) | need.any(axis=1))  # type: ignore[operator]
+    number = np.full(len(app), -1)
+    rows = np.flatnonzero((most > 0) | need.any(axis=1))
     if not len(rows):
-        return number, no_limits(len(problem.cluster))
+        return number, no_limits(len(room))
     code = np.unique(app[rows], return_inverse=True)[1]
-    own = np.where(most[rows] > 0, most[rows], MANY)  # type: ignore[index]
+    own = np.where(most[rows] > 0, most[rows], MANY)
     kinds, number[rows] = np.unique(np.column_stack([code, own, need[rows]]), axis=0,
                                     return_inverse=True)
     span = np.column_stack([np.searchsorted(kinds[:, 0], kinds[:, 0], side)

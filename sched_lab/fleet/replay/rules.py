@@ -126,8 +126,8 @@ def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
                         np.full(len(cluster) * most_gpus, WHOLE_GPU_MILLI), size=most_gpus)
 
 
-def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
-    """Nodes that hold more tasks of an application than one of them allows (Cond. 7), and when."""
+def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[tuple[int, str]]:
+    """Nodes that hold more tasks of an application than one of them allows (Cond. 7), and when: task, sentence."""
     if problem.app is None or problem.most_per_node is None:
         return
     held = (schedule.node >= 0) & (schedule.end_s > schedule.start_s)
@@ -145,9 +145,9 @@ def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
             for task in there[:1].tolist():
                 node, app = units[one]
                 moment_s = max(from_s, schedule.start_s[task])
-                yield (f"Cond. 7 (instances): node {problem.cluster.name[node]} holds more than "
-                       f"{most} tasks of {app} at {moment_s} s, and task "
-                       f"{problem.tasks.name[task]} allows no more")
+                yield task, (f"Cond. 7 (instances): node {problem.cluster.name[node]} holds more than "
+                             f"{most} tasks of {app} at {moment_s} s, and task "
+                             f"{problem.tasks.name[task]} allows no more")
 
 
 def record_violations(problem: Problem, schedule: Schedule, before: Schedule,
@@ -176,7 +176,7 @@ def violations(problem: Problem, schedule: Schedule, ran: Truths | None = None) 
     yield from place_violations(problem, schedule,
                                 np.zeros(len(schedule.node), bool) if ran is None else ran)
     yield from capacity_violations(problem, schedule)
-    yield from limit_violations(problem, schedule)
+    yield from (sentence for _, sentence in limit_violations(problem, schedule))
     if problem.instances is not None:
         profiles, need, room = problem.instances
         tasks = np.flatnonzero(schedule.node >= 0)
