@@ -496,7 +496,7 @@ def faults_of(day: Day, happened: Happened) -> Iterator[str]:
         yield from job_faults(day, job, runs.take(slice(begin[job], behind[job])), end_s)
     problem, schedule = whole_day(day, happened)
     yield from place_violations(problem, schedule, np.zeros(len(schedule.node), bool))
-    yield from capacity_violations(problem, schedule)
+    yield from (sentence for _, sentence in capacity_violations(problem, schedule))
     if not (schedule.end_s <= HORIZON_S).all():
         yield f"horizon: something still runs after {HORIZON_S} s"
 

@@ -34,7 +34,8 @@ from ...online.model import (
 )
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..read.kubernetes import CORDON
-from ..replay.problem import Problem, Schedule, counted_world, place_running, running_at
+from ..replay.problem import Problem, Schedule, counted_world, place_running, running_at, with_tasks
+from ..replay.rules import limit_violations
 from .explain import blind_to_watts
 
 __all__ = ['Plan', 'plan_moves']
@@ -123,7 +124,7 @@ class Layout:
     Attributes
     ----------
     world, power, state, limits : the cluster with the tasks in it, and parts of it
-    tasks, node, gpu_mask : the running tasks, and where they are
+    running, tasks, node, gpu_mask : the problem of the running tasks, they, and where they are
     kind, limit : (tasks,) class of each task in the world, and the limit of that
     hosts, asks : (kinds, nodes) which nodes admit a kind of task; (tasks,) the kind of each
     stays : (tasks,) why each stays where it is; empty if it may go to another node
@@ -146,7 +147,8 @@ class Layout:
         self.power, self.state, self.limits = self.world.power, self.world.state, self.world.limits
         self.kind = class_of[rows]
         self.cluster = problem.grouped()
-        self.tasks = problem.tasks.take(rows)
+        self.running = with_tasks(problem, rows)
+        self.tasks = self.running.tasks
         self.node = schedule.node[rows]
         self.gpu_mask = schedule.gpu_mask[rows]
         self.limit = self.world.demand.limit[self.kind]
@@ -439,30 +441,6 @@ def plan_moves(problem: Problem, schedule: Schedule, at_s: float, *, moves: int 
                 closed_nodes(problem))
 
 
-def check_limit(layout: Layout, node: Integers, task: int) -> None:
-    """Check Cond. 7 and 8 where a task has gone.
-
-    Parameters
-    ----------
-    layout : the limits
-    node : (tasks,) where everyone is
-    task : which one has moved
-
-    Raises
-    ------
-    ValueError : a node holds more tasks of its application than one of them allows
-    """
-    start, stop = layout.limits.span[layout.limit[task]] if layout.limit[task] >= 0 else (0, 0)
-    there = layout.limit[(node == node[task]) & (layout.limit >= start) & (layout.limit < stop)]
-    if len(there) and len(there) > layout.limits.most[there].min():
-        raise ValueError(f"Cond. 7 (instances): node {layout.cluster.name[node[task]]} holds "
-                         f"{len(there)} tasks of the application of {layout.tasks.name[task]}")
-    held = layout.limit[(node == node[task]) & (layout.limit >= 0)]
-    if (layout.limits.need[held].sum(axis=0) > layout.limits.room[node[task]]).any():
-        raise ValueError(f"Cond. 8 (instances): node {layout.cluster.name[node[task]]} has not "
-                         f"those that {layout.tasks.name[task]} asks for")
-
-
 def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
     """Check that moves can be done one after the other (Cond. 1-8 after each).
 
@@ -472,6 +450,13 @@ def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
     """
     node = layout.node.copy()
     mask = layout.gpu_mask.copy()
+    now_s = np.zeros(len(node))
+
+    def limits_broken() -> list[str]:
+        held = Schedule(node, mask, now_s, now_s + 1)
+        return [sentence for _, sentence in limit_violations(layout.running, held)]
+
+    known = limits_broken()
     for number, step in enumerate(steps, 1):
         if (node[step.task], mask[step.task]) != (step.from_node, step.from_mask):
             raise ValueError(f"step {number}: {layout.tasks.name[step.task]} is not there")
@@ -484,7 +469,9 @@ def check_steps(layout: Layout, steps: Sequence[Step]) -> None:
             check_state(layout.cluster, final_state(layout.cluster, layout.tasks, everyone))
             check_placements(layout.cluster, layout.tasks, Placements._make(
                 column[[step.task]] for column in everyone))
-            check_limit(layout, node, step.task)
+            for sentence in limits_broken():
+                if sentence not in known:
+                    raise ValueError(sentence)
         except ValueError as trouble:
             raise ValueError(f"step {number}: {trouble}") from None
 

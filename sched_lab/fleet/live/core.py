@@ -464,6 +464,22 @@ def sight_of_nodes(nodes: Sequence[LiveNode]) -> Sight:
                  [taints_in(json_of(node.taints, list) or []) for node in nodes])
 
 
+class Limit(NamedTuple):
+    """What says how many pods may be on a node together; fields as of `Constraint`."""
+
+    app: str
+    most_per_node: int
+
+
+constraint_in = lru_cache(maxsize=2**12)(constraint_of)  # the pods of an application have the same
+
+
+def limit_of(pod: LivePod) -> Limit | None:
+    """Limit of a pod, None if it has none."""
+    said = constraint_in(pod.constraints)
+    return Limit(said.app, said.most_per_node) if said and said.most_per_node else None
+
+
 class TaskClass(NamedTuple):
     """What makes two pods the same to every score; memory only if one looks at it, else it is 0."""
 
@@ -473,6 +489,7 @@ class TaskClass(NamedTuple):
     gpu_models: str
     constraints: str
     memory_mib: int
+    limit: Limit | None
 
 
 def class_of(pod: LivePod, needs_memory: bool) -> TaskClass:
@@ -481,21 +498,7 @@ def class_of(pod: LivePod, needs_memory: bool) -> TaskClass:
     milli = share.gpu_milli if share.num_gpus else 0
     models = "|".join(models_of(pod.gpu_models)) if share.num_gpus else ""
     return TaskClass(within(pod.cpu_milli), within(share.num_gpus), within(milli), models,
-                     pod.constraints, within(pod.memory_mib) if needs_memory else 0)
-
-
-class Limit(NamedTuple):
-    """What says how many pods may be on a node together; fields as of `Constraint`."""
-
-    app: str
-    most_per_node: int
-
-
-@lru_cache(maxsize=2**12)
-def limit_in(constraints: str) -> Limit | None:
-    """Limit of a pod with such constraints; None if it has none."""
-    said = constraint_of(constraints)
-    return Limit(said.app, said.most_per_node) if said and said.most_per_node else None
+                     pod.constraints, within(pod.memory_mib) if needs_memory else 0, limit_of(pod))
 
 
 def refusal_of(pod: LivePod) -> str:
@@ -509,7 +512,7 @@ def refusal_of(pod: LivePod) -> str:
         return "milli-GPU below 1 or above 1000"
     if any(share.num_gpus > 1 and share.gpu_milli < WHOLE_GPU_MILLI for share in shares):
         return "shares of several GPUs"
-    if constraint_of(pod.constraints) is None:
+    if constraint_in(pod.constraints) is None:
         return "constraints that cannot be read"
     return ""
 
@@ -739,11 +742,11 @@ class Engine:
 
     def learn(self, pods: Iterable[LivePod]) -> None:
         """Give the limits of pods that are not known yet a number in the world, and others theirs anew."""
-        limits = {one for pod in pods if (one := limit_in(pod.constraints)) is not None}
-        if limits <= self._limits.keys():
+        fresh = {limit for pod in pods if (limit := limit_of(pod)) is not None and limit not in self._limits}
+        if not fresh:
             return
         known = list(self._limits.values())
-        kinds = [*self._limits, *sorted(limits - self._limits.keys())]
+        kinds = [*self._limits, *sorted(fresh)]
         app, most = zip(*kinds, strict=True)
         number, learnt = limits_among(np.array(app), np.array(most), np.zeros((len(kinds), 0), np.int64),
                                       self.world.limits.room)
@@ -755,11 +758,6 @@ class Engine:
         self.world.demand.limit[:] = anew[self.world.demand.limit]
         self.world = self.world._replace(limits=learnt)
         self._limits = dict(zip(kinds, number.tolist(), strict=True))
-
-    def limit_of(self, constraints: str) -> int:
-        """Number of the limit of a pod that was learnt, -1 for none."""
-        limit = limit_in(constraints)
-        return -1 if limit is None else self._limits[limit]
 
     def recount(self, name: str, pods: Mapping[str, LivePod]) -> None:
         """Count anew what pods leave of a node; nothing happens if it is not there."""
@@ -789,8 +787,8 @@ class Engine:
         if not self._limits:
             return
         before = self.world.limits.num[row].copy()
-        numbers = [self.limit_of(pod.constraints) for pod in pods]
-        now = np.bincount([number for number in numbers if number >= 0], minlength=len(before))
+        limits = (limit_of(pod) for pod in pods)
+        now = np.bincount([self._limits[limit] for limit in limits if limit is not None], minlength=len(before))
         for limit in np.flatnonzero(now != before).tolist():
             count_limit(self.world.limits, limit, row, now[limit] - before[limit])
 
@@ -805,10 +803,10 @@ class Engine:
         demand.cpu_milli[row] = wanted.cpu_milli
         demand.gpu_milli[row] = wanted.gpu_milli
         demand.num_gpus[row] = wanted.num_gpus
-        demand.limit[row] = self.limit_of(wanted.constraints)
+        demand.limit[row] = -1 if wanted.limit is None else self._limits[wanted.limit]
         demand.memory_mib[row] = wanted.memory_mib
         demand.gpu_is_admitted[row] = [admits(wanted.gpu_models, model) for model in self.models]
-        demand.cpu_is_admitted[row] = self._sight.admitted(constraint_of(wanted.constraints)
+        demand.cpu_is_admitted[row] = self._sight.admitted(constraint_in(wanted.constraints)
                                                            or Constraint())
         kind = kind_of(Share(wanted.num_gpus, wanted.gpu_milli))
         demand.kind[row] = min(kind, self.world.residents.shape[1] - 1) if wanted.num_gpus else -1

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -93,8 +94,8 @@ def place_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Itera
 
 def excesses(problem: Problem, schedule: Schedule, condition: str, tasks: Integers,
              unit: Integers, amount: Integers, room: Integers, *, size: int = 1,
-             what: str = "") -> Iterator[str]:
-    """Units that hold more than they have, and from when on.
+             what: str = "") -> Iterator[tuple[int, str]]:
+    """Units that hold more than they have, and from when on: a task there, and a sentence.
 
     Parameters
     ----------
@@ -106,12 +107,12 @@ def excesses(problem: Problem, schedule: Schedule, condition: str, tasks: Intege
     spells = overfull(Bookings(unit, tasks, schedule.start_s[tasks], schedule.end_s[tasks], amount),
                       room)
     for one, task, from_s, _, most in zip(*spells, strict=True):
-        yield (f"{condition}: node {problem.cluster.name[one // size]} holds {most} of {room[one]}"
-               f"{what} from {from_s} s, with task {problem.tasks.name[task]}")
+        yield task, (f"{condition}: node {problem.cluster.name[one // size]} holds {most} of {room[one]}"
+                     f"{what} from {from_s} s, with task {problem.tasks.name[task]}")
 
 
-def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
-    """Nodes and GPUs that hold more than they have (Cond. 1-3), and from when on."""
+def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[tuple[int, str]]:
+    """Nodes and GPUs that hold more than they have (Cond. 1-3), as `excesses`."""
     cluster = problem.cluster
     tasks = np.flatnonzero(schedule.node >= 0)
     node = schedule.node[tasks]
@@ -127,7 +128,13 @@ def capacity_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
 
 
 def limit_violations(problem: Problem, schedule: Schedule) -> Iterator[tuple[int, str]]:
-    """Nodes that hold more tasks of an application than one of them allows (Cond. 7), and when: task, sentence."""
+    """Nodes with more tasks of an application (Cond. 7), or more instances, than they may hold, as `excesses`."""
+    if problem.instances is not None:
+        profiles, need, room = problem.instances
+        tasks = np.flatnonzero(schedule.node >= 0)
+        for profile, own, there in zip(profiles, need.T, room.T, strict=True):
+            yield from excesses(problem, schedule, "Cond. 8 (instances)", tasks,
+                                schedule.node[tasks], own[tasks], there, what=f" {profile}")
     if problem.app is None or problem.most_per_node is None:
         return
     held = (schedule.node >= 0) & (schedule.end_s > schedule.start_s)
@@ -175,14 +182,8 @@ def violations(problem: Problem, schedule: Schedule, ran: Truths | None = None) 
     yield from time_violations(problem, schedule)
     yield from place_violations(problem, schedule,
                                 np.zeros(len(schedule.node), bool) if ran is None else ran)
-    yield from capacity_violations(problem, schedule)
-    yield from (sentence for _, sentence in limit_violations(problem, schedule))
-    if problem.instances is not None:
-        profiles, need, room = problem.instances
-        tasks = np.flatnonzero(schedule.node >= 0)
-        for profile, own, there in zip(profiles, need.T, room.T, strict=True):
-            yield from excesses(problem, schedule, "Cond. 8 (instances)", tasks,
-                                schedule.node[tasks], own[tasks], there, what=f" {profile}")
+    for _, sentence in chain(capacity_violations(problem, schedule), limit_violations(problem, schedule)):
+        yield sentence
 
 
 def cap_violations(problem: Problem, schedule: Schedule, power: PowerSettings, cap_w: float,
