@@ -382,7 +382,7 @@ def keep_groups(index: Index, row: int, weights: Integers, memory_left_mib: Inte
 
 
 @fast
-def first_place(room_mib: NDArray[np.int32], start: int, stop: int,
+def first_with_room(room_mib: NDArray[np.int32], start: int, stop: int,
                 memory_mib: int) -> tuple[int, int]:
     """First place that may have a node with enough memory; -1 if there is none. And the most room.
 
@@ -435,13 +435,13 @@ def first_member(value: NDArray[np.int32], room_mib: NDArray[np.int32],
     num_places = len(there_mib)
     num_regions = count_regions(num_places)
     while most_mib[group] > memory_mib:
-        region, most = first_place(there_mib, 0, num_regions, memory_mib)
+        region, most = first_with_room(there_mib, 0, num_regions, memory_mib)
         if region < 0:
             most_mib[group] = most
             continue
         place = region
         start = num_regions + region * BLOCK
-        block, most = first_place(there_mib, start, min(start + BLOCK, num_places), memory_mib)
+        block, most = first_with_room(there_mib, start, min(start + BLOCK, num_places), memory_mib)
         if block >= 0:
             place = block
             first = (block - num_regions) * BLOCK

@@ -267,7 +267,7 @@ def test_pods_of_an_application_are_counted_by_the_limits_of_all_of_them():
     assert decision.node == "b" and dict(decision.failed) == {"instances": 1}
     third = pod("t", constraints=PAIR)
     assert live.apply(asked(third)).node == "" and live.apply(asked(pod("u"), ("a",))).node == "a"
-    assert live.why_not(third) == dict.fromkeys("ab", "not by the limit of its application")
+    assert live.why_not(third) == dict.fromkeys("ab", "in the way: limit of its application")
     other = replace(third, constraints='{"group": "h", "most_per_node": 1}')
     assert live.apply(asked(other, ("b",), reserves=False)).node == "b"
     live.apply(PodGone("q"))

@@ -889,7 +889,7 @@ class Engine:
             "gpus": f"{demand.num_gpus[task]} GPUs with {milli} milli left asked for, there are "
                     f"{num_fit}"}
         condition = ORDER[way - 1]
-        return said.get(condition.name, f"not by the {condition.words}")
+        return said.get(condition.name, f"in the way: {condition.words}")
 
     def amounts(self) -> dict[str, float]:
         """Watts and milli-GPU, by the names of `AMOUNTS`."""

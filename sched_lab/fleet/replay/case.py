@@ -173,18 +173,24 @@ def node_among(world: World, asks: ArrivingTasks, task: int,
 
 
 @njit(cache=True)
+def first_gpus(left_milli: Integers, num_gpus: int, gpu_milli: int) -> int:
+    """First GPUs with room for so many shares, as a bit mask."""
+    gpu_mask = 0
+    num = 0
+    for gpu in range(len(left_milli)):
+        if num < num_gpus and left_milli[gpu] >= gpu_milli:
+            gpu_mask |= 1 << gpu
+            num += 1
+    return gpu_mask
+
+
+@njit(cache=True)
 def first_place(world: World, asks: ArrivingTasks, task: int) -> tuple[int, int]:
     """First node that has room for a task as it stands, -1 if none has, and its first GPUs."""
     node = node_among(world, asks, task, np.arange(len(world.gpu_model)))
     kind = asks.task[task]
-    gpu_mask = 0
-    num = 0
-    for gpu in range(world.power.num_gpus[node] if node >= 0 else 0):
-        has_room = world.state.gpu_left_milli[node, gpu] >= world.demand.gpu_milli[kind]
-        if num < world.demand.num_gpus[kind] and has_room:
-            gpu_mask |= 1 << gpu
-            num += 1
-    return node, gpu_mask
+    left_milli = world.state.gpu_left_milli[node, :world.power.num_gpus[node] if node >= 0 else 0]
+    return node, first_gpus(left_milli, world.demand.num_gpus[kind], world.demand.gpu_milli[kind])
 
 
 @njit(cache=True)

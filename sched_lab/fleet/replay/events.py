@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from ...lab.jit import njit, quiet
 from ...online.inflation import kernels_for
 from ...online.model import LASTING, Policy, PowerSettings, lacking_of, slots_left
 from ...online.score_index import note_change
+from ..read.dates import seconds_of
 from .case import Case, TimedTasks, case_of, first_place, node_among, node_milliwatts
 from .desk import Desk, begin, change, decide_now, decide_within, desk_of, price_anew
 from .problem import Problem, Schedule
@@ -1014,7 +1014,7 @@ def simulate(case: Case, backfill: str, problem: Problem | None = None,
     kernels = kernels_for(case.policy, case.world, desk.by_score)
     with quiet():
         if backfill == "slurm" and problem is not None:
-            zero_s = 0.0 if problem.zero is None else datetime.fromisoformat(problem.zero).timestamp()
+            zero_s = seconds_of(problem.zero or "") or 0.0
             replay_slurm(kernels, planner_of(desk, timed, order_of(problem, timed, slurm),
                                              case.schedule, slurm, zero_s))
         elif backfill in BOOKED:

@@ -18,7 +18,7 @@ from ...online.model import lacking_of
 from ...online.score_index import note_change
 from ..read.slurm import seconds_of_limit, settings_in
 from ..read.tables import Source
-from .case import TimedTasks
+from .case import TimedTasks, first_gpus
 from .desk import Desk, begin, change, decide_now
 from .problem import Problem, Schedule
 
@@ -329,13 +329,8 @@ def gpus_later(plan: Planner, task: int, node: int) -> int:
     """First GPUs of a node that have room later."""
     demand = plan.desk.world.demand
     kind = plan.timed.asks.task[task]
-    gpu_mask = 0
-    num = 0
-    for gpu in range(plan.desk.world.power.num_gpus[node]):
-        if num < demand.num_gpus[kind] and plan.gpu_milli[node, gpu] >= demand.gpu_milli[kind]:
-            gpu_mask |= 1 << gpu
-            num += 1
-    return gpu_mask
+    return first_gpus(plan.gpu_milli[node, :plan.desk.world.power.num_gpus[node]], demand.num_gpus[kind],
+                      demand.gpu_milli[kind])
 
 
 @njit(cache=True)
