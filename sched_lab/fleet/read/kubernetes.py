@@ -862,8 +862,8 @@ def limit_of(item: Item) -> dict[str, Any]:
         selector = term.get("labelSelector")
         rules = [Rule(key, "In", (value,)) for key, value in texts_at(selector, "matchLabels").items()]
         rules += map(rule_of, objects_at(selector, "matchExpressions"))
-        is_own = text_at(term, "topologyKey") == "kubernetes.io/hostname" and not term.get(
-            "namespaceSelector") and term.get("namespaces") in (None, [], [item.namespace])
+        is_own = text_at(term, "topologyKey") == "kubernetes.io/hostname" and term.get(
+            "namespaceSelector") is None and term.get("namespaces") in (None, [], [item.namespace])
         if is_own and rules and all(meets(rule, item.labels.get(rule.key)) for rule in rules):
             return {"group": f"{item.namespace} {as_json(sorted(rules))}", "most_per_node": 1}
     return {}
