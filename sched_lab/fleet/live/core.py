@@ -480,6 +480,11 @@ def limit_of(pod: LivePod) -> Limit | None:
     return Limit(said.app, said.most_per_node) if said and said.most_per_node else None
 
 
+def limits_of(pods: Iterable[LivePod]) -> list[Limit]:
+    """Limits of those pods that have one."""
+    return [limit for limit in map(limit_of, pods) if limit is not None]
+
+
 class TaskClass(NamedTuple):
     """What makes two pods the same to every score; memory only if one looks at it, else it is 0."""
 
@@ -740,9 +745,9 @@ class Engine:
         self._sight = sight_of_nodes(self.nodes)
         self.memory.owner[:] = -1
 
-    def learn(self, pods: Iterable[LivePod]) -> None:
-        """Give the limits of pods that are not known yet a number in the world, and others theirs anew."""
-        fresh = {limit for pod in pods if (limit := limit_of(pod)) is not None and limit not in self._limits}
+    def learn(self, limits: Collection[Limit]) -> None:
+        """Give limits that are not known yet a number in the world, and the others theirs anew."""
+        fresh = set(limits) - self._limits.keys()
         if not fresh:
             return
         known = list(self._limits.values())
@@ -783,12 +788,12 @@ class Engine:
 
     def count_limits(self, row: int, pods: Collection[LivePod]) -> None:
         """Count anew the pods with a limit on a node."""
-        self.learn(pods)
+        limits = limits_of(pods)
+        self.learn(limits)
         if not self._limits:
             return
         before = self.world.limits.num[row].copy()
-        limits = (limit_of(pod) for pod in pods)
-        now = np.bincount([self._limits[limit] for limit in limits if limit is not None], minlength=len(before))
+        now = np.bincount(list(map(self._limits.__getitem__, limits)), minlength=len(before))
         for limit in np.flatnonzero(now != before).tolist():
             count_limit(self.world.limits, limit, row, now[limit] - before[limit])
 
@@ -823,8 +828,10 @@ class Engine:
     def question_of(self, pod: LivePod, nodes: Sequence[str] | None,
                     random_number: int) -> Question:
         """A pod's question; weights are as of now."""
-        self.learn([pod])
-        task = self.row_of_class(class_of(pod, self._needs_memory))
+        asks = class_of(pod, self._needs_memory)
+        if asks.limit is not None:
+            self.learn([asks.limit])
+        task = self.row_of_class(asks)
         stage = stage_now(self.weighing, 0, self.in_use)
         if stage != self.stage:
             self.memory.owner[:] = -1  # scores without weight so far are not known
@@ -988,7 +995,7 @@ class LiveCluster:
         if self._engine is None:
             self._engine = Engine(self._nodes.values(), self._target, self._policy,
                                   self.settings.power)
-            self._engine.learn(self._register.held.values())
+            self._engine.learn(limits_of(self._register.held.values()))
             for name, pods in self._register.on_node.items():
                 self._engine.recount(name, pods)
         return self._engine
