@@ -342,8 +342,7 @@ def profile_of(place: Place, name: str, values: Any) -> MigProfile:
     """A profile of a table."""
     inside = Place(place.file, f'{place.table}.profiles."{name}"')
     known = checked(inside, values, PROFILE, PROFILE)
-    return MigProfile(name, known["compute"], known["memory"], known["memory_mib"],
-                      known["starts"], known["most"])
+    return MigProfile(name, *(known[key] for key in PROFILE))
 
 
 def mig_of(place: Place, name: str, values: Any) -> MigTable:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sched_lab.fleet.read.check import check_cluster
 from sched_lab.fleet.read.columns import FORMATS as OWN
+from sched_lab.fleet.read.reading import recognised
 from sched_lab.fleet.read.tables import ClusterTables, Ledger, ReadOptions, Source, sources_of, tables_of
 from sched_lab.fleet.read.traces import FORMATS, MOST_PARTS
 from sched_lab.lab.frames import InputError
@@ -221,8 +222,6 @@ def test_every_column_that_is_not_used_is_named():
 def test_each_sample_is_recognised_as_itself_only(name):
     source = Source("file", SAMPLES[name].encode())
     assert [form.name for form in (*FORMATS, *OWN) if form.recognises(source)] == [name]
-    assert not any(form.recognises(Source("x", damaged)) for form in (*FORMATS, *OWN)
-                   for damaged in (b"", b"\0\xff\xfe\x01", b"\n\n", b"{}", b"[1]", b"hello"))
 
 
 REAL = {
@@ -242,7 +241,7 @@ def test_published_files(name):
     if None in paths:
         pytest.skip("the public traces are not beside the checkout")
     sources = sources_of([path for path in paths if path])
-    assert all(BY_NAME[name.strip()].recognises(source) for source in sources)
+    assert [recognised(source, ReadOptions()) for source in sources] == [BY_NAME[name.strip()]] * len(sources)
     ledger = Ledger()
     tables = tables_of(*BY_NAME[name.strip()].read(sources, ledger, ReadOptions()), ledger, files[0])
     assert (len(tables.nodes), len(tables.tasks)) == (nodes, tasks)

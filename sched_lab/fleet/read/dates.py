@@ -250,23 +250,20 @@ def dates_in(cells: Cells, options: ReadOptions) -> tuple[pd.Series, pd.Series]:
     texts = cells.texts
     iso = pd.to_datetime(texts.where(texts.str.match(r"\d{4}-\d\d-\d\d(?:$|[T ])")),
                          format="ISO8601", errors="coerce", utc=True)
-    codes, distinct = pd.factorize(texts[iso.isna()])
-    found = {text: date_of(text) for text in distinct}
-    dated = {text: one for text, one in found.items() if one is not None}
+    others = texts[iso.isna()]
+    dated = {text: one for text in others.unique() if (one := date_of(text))}
     order = order_of(cells, dated, texts[iso.notna()], options.dates)
     check_zones(cells, dated, options.zone)
-    moments = [pd.NaT if one is None else moment_of(one, order) for one in found.values()]
+    moments = others.map({text: moment_of(one, order) for text, one in dated.items()}).astype("datetime64[us]")
+    offset_s = others.map({text: 60 * one.zone for text, one in dated.items()
+                           if isinstance(one.zone, int)}).astype("float64")
     has_zone = texts.str.contains(r":.*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)$") & iso.notna()
-    local = iso.dt.tz_localize(None).where(~has_zone)
-    others = pd.Series(pd.DatetimeIndex(moments).take(codes), texts.index[iso.isna()])
-    offsets = [np.nan if one is None or not isinstance(one.zone, int) else 60 * one.zone
-               for one in found.values()]
-    offset_s = pd.Series(np.array(offsets or [np.nan])[codes], others.index, dtype="float64")
     seconds = epoch_of(iso.where(has_zone))
+    local = iso.dt.tz_localize(None).where(~has_zone)
     if len(others):
-        in_utc = epoch_of(others.dt.tz_localize("UTC")) - offset_s
+        in_utc = epoch_of(moments.dt.tz_localize("UTC")) - offset_s
         seconds = seconds.where(seconds.notna(), in_utc.reindex(texts.index))
-        local = local.where(local.notna(), others[offset_s.isna()].reindex(texts.index))
+        local = local.where(local.notna(), moments[offset_s.isna()].reindex(texts.index))
     is_local = local.notna()
     cells.note(is_local, f"dates without a zone, read as {options.zone or 'UTC'}")
     return (seconds.where(~is_local, local_seconds(cells, local, options.zone)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -57,7 +57,6 @@ from .tables import (
     Ledger,
     ReadOptions,
     Source,
-    encoding_of,
     milli_of_profile,
     profile_named,
     profile_shown,
@@ -113,7 +112,7 @@ class Dump:
     """
 
     ledger: Ledger
-    items: dict[str, list[Item]] = field(default_factory=dict)
+    items: dict[str, list[Item]] = field(default_factory=lambda: defaultdict(list))
     nodes: dict[str, NodeGpus] = field(default_factory=dict)
     devices: dict[tuple[str, str, str], Device] = field(default_factory=dict)
     named: dict[tuple[str, str, str], Item] = field(default_factory=dict)
@@ -312,9 +311,9 @@ def device_of(body: dict[str, Any]) -> Device:
 
 def read_slices(dump: Dump) -> dict[str, NodeGpus]:
     """GPUs of each node as its ResourceSlices show them, each possible part beside the whole."""
-    by_node: dict[str, list[Device]] = {}
-    words: dict[str, Counter[str]] = {}
-    for item in dump.items.get("ResourceSlice", []):
+    by_node: dict[str, list[Device]] = defaultdict(list)
+    words: dict[str, Counter[str]] = defaultdict(Counter)
+    for item in dump.items["ResourceSlice"]:
         pool = item.text("spec", "pool", "name")
         node = item.node or pool
         driver = item.text("spec", "driver")
@@ -326,8 +325,8 @@ def read_slices(dump: Dump) -> dict[str, NodeGpus]:
             if objects_at(body, "taints"):
                 dump.note(item, "extra column", "taints of devices are not honoured")
             dump.devices[driver, pool, device.name] = device
-            by_node.setdefault(node, []).append(device)
-            words.setdefault(node, Counter())[driver_device(driver, device.profile)] += 1
+            by_node[node].append(device)
+            words[node][driver_device(driver, device.profile)] += 1
     found = {}
     for node, devices in by_node.items():
         parents = dict.fromkeys(device.parent for device in devices if device.parent)
@@ -390,13 +389,13 @@ def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
     """Rows of all nodes, by file and row; a node that only a slice knows has GPUs and no more."""
     by_slices = read_slices(dump)
     rows = {}
-    for item in dump.items.get("Node", []):
+    for item in dump.items["Node"]:
         gpus = dump.nodes[item.name] = gpus_of(item, dump, by_slices)
         dump.labels[item.name] = {**item.labels, "metadata.name": item.name}
         rows[item.file, item.row] = node_row(item, dump, gpus)
         if item.is_deleted:
             dump.note(item, "interpreted", "the node was removed while events were recorded")
-    for item in dump.items.get("ResourceSlice", []):
+    for item in dump.items["ResourceSlice"]:
         if item.node in by_slices and item.node not in dump.nodes:
             dump.note(item, "filled in", "the node is known from its ResourceSlices only")
             gpus = dump.nodes[item.node] = by_slices[item.node]
@@ -765,11 +764,8 @@ DIALECTS: tuple[Dialect, ...] = (
 
 def held_by(item: Item, dump: Dump, asked: Amounts, gpus: NodeGpus) -> list[Holding]:
     """What a pod holds of GPUs, by the first dialect that it speaks."""
-    for dialect in DIALECTS:
-        holdings = dialect(item, dump, asked, gpus)
-        if holdings is not None:
-            return holdings
-    return []
+    said = (dialect(item, dump, asked, gpus) for dialect in DIALECTS)
+    return next((holdings for holdings in said if holdings is not None), [])
 
 
 def condition_s(item: Item, kind: str, status: str) -> float | None:
@@ -782,11 +778,12 @@ def condition_s(item: Item, kind: str, status: str) -> float | None:
 
 def start_of(item: Item, dump: Dump) -> float | None:
     """When a pod with a node got it."""
-    start = seconds_at(item.body, "status", "startTime")
-    if start is None and (start := condition_s(item, "PodScheduled", "True")) is not None:
-        dump.note(item, "filled in", "no startTime, the time of condition PodScheduled is taken")
-    if start is None:
+    if (start := seconds_at(item.body, "status", "startTime")) is not None:
+        return start
+    if (start := condition_s(item, "PodScheduled", "True")) is None:
         dump.note(item, "interpreted", "the pod has a node, but no time of its start")
+    else:
+        dump.note(item, "filled in", "no startTime, the time of condition PodScheduled is taken")
     return start
 
 
@@ -974,7 +971,7 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
     times = times_of(item, dump)
     if times is None:
         return []
-    cpu_milli, memory_mib, holdings, devices = demand_of(item, dump, asked_by_pod(item, dump))
+    demand = demand_of(item, dump, asked_by_pod(item, dump))
     queues = (getattr(item, kind).get(name) for kind, name in QUEUES)
     priority = dig(item.body, "spec", "priority")
     if priority is not None and (type(priority) is not int or abs(priority) >= 2**40):
@@ -984,11 +981,11 @@ def pod_rows(item: Item, dump: Dump) -> list[dict[str, Any]]:
     row = {
         "name": pod_name(item), **times, "user": item.namespace,
         "queue": next(filter(None, queues), ""), "priority": priority,
-        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, devices),
+        "gpu_models": models_wanted(item), "constraints": constraints_of(item, dump, demand.devices),
         "node": item.node, "fixed": fixed_of(item, dump) if item.node and "state" in times else "",
-        "cpu_milli": cpu_milli, "memory_mib": memory_mib}
-    shares = [{name: value for name, value in one._asdict().items() if name != "device"}
-              for one in holdings] or [{"num_gpus": 0, "gpu_milli": 0}]
+        "cpu_milli": demand.cpu_milli, "memory_mib": demand.memory_mib}
+    shares = [dict(zip(Holding._fields[:-1], one, strict=False))
+              for one in demand.holdings or [Holding(0, 0)]]  # all but the kind of device
     if len(shares) == 1:
         return [row | shares[0]]
     dump.note(item, "interpreted", "shares of several sizes are several rows, POD/0, POD/1, ...")
@@ -1009,16 +1006,14 @@ def fixed_of(item: Item, dump: Dump) -> str:
         found = dump.named.get((kind, namespace, name))
         return {} if found is None else found.body
 
-    budgets = [one.body for one in dump.items.get("PodDisruptionBudget", ())]
+    budgets = [one.body for one in dump.items["PodDisruptionBudget"]]
     return why_lost(item.body) or why_kept(item.body) or why_tied(item.body, body_of) or (
         why_budgeted(item.body, budgets))
 
 
 def devices_of(item: Item, dump: Dump, asked: Amounts, holdings: Sequence[Holding]) -> list[str]:
     """Kinds of GPUs and other resources that not every node has, and that a pod needs."""
-    read = {name for names in VIRTUAL for name in names} | {GPU, SHARED, OPENB, *OTHER_GPUS,
-                                                            *OF_HAMI, "alibabacloud.com/gpu-count"}
-    read |= {kind.resource for node in dump.nodes.values() for kind in node.kinds}
+    read = UNDERSTOOD | {kind.resource for node in dump.nodes.values() for kind in node.kinds}
     wanted = {one.device: True for one in holdings if one.device}
     for name in (name for name in asked if asked[name] and name not in read
                  and not name.startswith(MIG) and not KNOWN.fullmatch(name)):
@@ -1061,10 +1056,10 @@ MARKS = re.compile(r'"(?:kind|rawObjects|pods|nodes|resource|object|apiVersion)"
 
 def is_kubernetes(source: Source) -> bool:
     """Whether a file has objects of Kubernetes."""
+    head = source.head(4096).lstrip()
+    if head[:1] not in ("{", "[") or '"jobs"' in head[:200]:
+        return False
     try:
-        head = source.data[:4096].decode(encoding_of(source.data), errors="replace").lstrip()
-        if head[:1] not in ("{", "[") or '"jobs"' in head[:200]:
-            return False
         return any(kind in READ and (text_at(body, "kind") or dig(body, "metadata"))
                    for kind, body, _, _ in unfolded(source.json()))
     except InputError:
@@ -1087,14 +1082,14 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
     dump = Dump(ledger)
     for item in latest(found, ledger):
         if item.kind in READ + BESIDE:
-            dump.items.setdefault(item.kind, []).append(item)
+            dump.items[item.kind].append(item)
             dump.named[item.kind, item.namespace, item.name] = item
         else:
             dump.note(item, "extra column",
                       f"objects {item.kind or 'without a kind':.60} are not read")
     dump.claims = {(namespace, name): item for (kind, namespace, name), item in dump.named.items()
                    if kind == "ResourceClaim"}
-    for item in dump.items.get("Pod", []):
+    for item in dump.items["Pod"]:
         if is_reservation(item):
             index = item.annotations.get("run.ai/reserve_for_gpu_index", "")
             dump.reserved |= dict.fromkeys(groups_of(item), index)
@@ -1121,10 +1116,10 @@ def read_kubernetes(sources: Sequence[Source], ledger: Ledger,
     """
     dump = load(sources, ledger)
     nodes = node_rows(dump)
-    if not nodes and not dump.items.get("Pod"):
+    if not nodes and not dump.items["Pod"]:
         raise InputError("there is neither a Node nor a Pod in it", file=sources[0].name,
                          mend="give the output of kubectl get nodes,pods -A -o json")
-    pods = [(item.row, row) for item in dump.items.get("Pod", []) for row in pod_rows(item, dump)]
+    pods = [(item.row, row) for item in dump.items["Pod"] for row in pod_rows(item, dump)]
     if dump.unclaimed:
         missing = list(dict.fromkeys(wanted for _, wanted in dump.unclaimed.values()))
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,18 +37,6 @@ FORMATS: dict[str, Format] = {
     for one in (*kubernetes.FORMATS, *slurm.FORMATS, *traces.FORMATS, *columns.FORMATS)}
 
 
-def format_named(name: str) -> Format:
-    """Format of a name.
-
-    Raises
-    ------
-    InputError : there is none
-    """
-    if name not in FORMATS:
-        check_one_of(name, ["auto", *FORMATS], "format")
-    return FORMATS[name]
-
-
 def recognised(source: Source, options: ReadOptions) -> Format | None:
     """Format that knows a file; None if no format does."""
     found = next((one for one in FORMATS.values() if one.recognises(source)), None)
@@ -74,11 +63,12 @@ def text_hint(source: Source) -> str:
 def grouped(sources: Sequence[Source], name: str, options: ReadOptions,
             ledger: Ledger) -> dict[str, list[Source]]:
     """Files by format; formats with one reader together."""
+    check_one_of(name, ["auto", *FORMATS], "format")
     if name != "auto":
         for source in sources:
-            if (hint := text_hint(source)) and not format_named(name).recognises(source):
+            if (hint := text_hint(source)) and not FORMATS[name].recognises(source):
                 raise InputError(f"this is not what {name} reads", file=source.name, mend=hint)
-        return {format_named(name).name: list(sources)}
+        return {name: list(sources)}
     groups: dict[str, list[Source]] = {}
     for source in sources:
         found = recognised(source, options)
@@ -280,11 +270,9 @@ def shape_in_words(nodes: pd.DataFrame) -> str:
     """What each of these equal nodes has."""
     first = nodes.iloc[0]
     model = first["gpu_model"] or "of a model that is not known"
-    parts = [f"{first['num_gpus']} GPUs {model}"]
-    for name, unit in (("cpu_milli", "milli-vCPU"), ("memory_mib", "MiB")):
-        if name in first and not pd.isna(first[name]):
-            parts.append(f"{first[name]} {unit}")
-    return ", ".join(parts)
+    parts = [f"{first[name]} {unit}" for name, unit in (("cpu_milli", "milli-vCPU"), ("memory_mib", "MiB"))
+             if name in first and not pd.isna(first[name])]
+    return ", ".join([f"{first['num_gpus']} GPUs {model}", *parts])
 
 
 def known_model(name: str) -> str:
@@ -296,10 +284,9 @@ def known_model(name: str) -> str:
 
 def known_models(names: Sequence[str]) -> dict[str, str]:
     """Known models by the names that are to be replaced."""
-    known = {name: known_model(name) for name in names if name and known_model(name)}
-    meant = list(known.values())
-    return {name: model for name, model in known.items()
-            if name != model and meant.count(model) == 1}
+    known = {name: model for name in names if (model := known_model(name))}
+    meant = Counter(known.values())
+    return {name: model for name, model in known.items() if name != model and meant[model] == 1}
 
 
 def with_known_models(nodes: pd.DataFrame, tasks: pd.DataFrame, file: str,

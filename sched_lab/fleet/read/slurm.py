@@ -27,7 +27,6 @@ from .tables import (
     Ledger,
     ReadOptions,
     Source,
-    encoding_of,
     milli_of_profile,
     note_rows,
 )
@@ -128,9 +127,8 @@ def gres_in(written: str) -> list[Gres]:
     typed = Counter[str]()
     for one in found:
         typed[one.kind] += one.number if one.type else 0
-    rest = [one if one.type else one._replace(number=one.number - typed[one.kind])
-            for one in found]
-    return [one for one in rest if one.number > 0]
+    return [one if one.type else one._replace(number=one.number - typed[one.kind])
+            for one in found if one.number > (0 if one.type else typed[one.kind])]
 
 
 def memory_in(written: str) -> int | None:
@@ -388,11 +386,16 @@ def tres_text(record: Any, which: str) -> str:
     return ",".join(parts)
 
 
+def gres_detail(record: Any) -> list[str]:
+    """Generic resources that a job was given, a text for each of its nodes; none if nothing says so."""
+    detail = dig(record, "gres_detail")
+    return [text for text in detail if isinstance(text, str)] if isinstance(detail, list) else []
+
+
 def allocated(record: Any) -> str:
     """What a job was given, on all its nodes."""
-    detail = dig(record, "gres_detail")
-    texts = [text for text in detail if isinstance(text, str)] if isinstance(detail, list) else []
-    return ",".join(texts) or text_at(record, "tres_alloc_str") or tres_text(record, "allocated")
+    return (",".join(gres_detail(record)) or text_at(record, "tres_alloc_str")
+            or tres_text(record, "allocated"))
 
 
 class Demand(NamedTuple):
@@ -433,19 +436,17 @@ def split_gres(gres: Sequence[Gres], parts: int) -> list[tuple[Gres, ...]]:
     """Generic resources of a job on each of its nodes, if only their sum is known."""
     if parts == 1:
         return [tuple(gres)]
-    shares = [split(one.number, parts) for one in gres]
-    return [tuple(one._replace(number=int(share[part] or 0), gpu_list="")
-                  for one, share in zip(gres, shares, strict=True) if share[part])
+    shares = [(one.kind, one.type, split(one.number, parts)) for one in gres]
+    return [tuple(Gres(kind, type, int(share[part] or 0)) for kind, type, share in shares if share[part])
             for part in range(parts)]
 
 
 def gres_by_node(record: Any, parts: int, dump: Records,
                  place: tuple[str, int]) -> list[tuple[Gres, ...]]:
     """Generic resources of a job on each of its nodes, from the first place that knows."""
-    detail = dig(record, "gres_detail")
-    texts = [text for text in detail if isinstance(text, str)] if isinstance(detail, list) else []
-    if len(texts) == parts and any(map(gres_in, texts)):
-        return [tuple(gres_in(text)) for text in texts]
+    on_each = [tuple(gres_in(text)) for text in gres_detail(record)]
+    if len(on_each) == parts and any(on_each):
+        return on_each
     if gres := gres_in(allocated(record)):
         return split_gres(gres, parts)
     if gres := gres_in(text_at(record, "tres_per_node")):
@@ -542,10 +543,10 @@ def share_of(gres: Gres, node: str, dump: Records, place: tuple[str, int], count
     return Share(gpus, min(-(-milli // gpus), 1000), "", gres.gpu_list, gres.gpu_model)
 
 
-def models_asked(asked: str) -> str | None:
+def models_asked(asked: Sequence[Gres]) -> str | None:
     """Model of GPUs that a request names, empty for any; None if it asks for none."""
-    gres = [one for one in gres_in(asked) if one.kind == "gpu"]
-    return "|".join(dict.fromkeys(one.gpu_model for one in gres if one.gpu_model)) if gres else None
+    models = dict.fromkeys(one.gpu_model for one in asked if one.kind == "gpu")
+    return "|".join(filter(None, models)) if models else None
 
 
 ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")
@@ -570,7 +571,7 @@ def job_of(record: Any, is_waiting: bool, dump: Records, place: tuple[str, int])
         or text_at(record, "association", "user"), "queue": text_at(record, "partition"),
         "priority": priority, "walltime_s": 60 * minutes if minutes and minutes > 0 else None,
         "fixed": "its Requeue is 0" if dig(record, "requeue") is False else "",
-        "constraints": constraints_of(record, dump, place), "wish": models_asked(wish),
+        "constraints": constraints_of(record, dump, place), "wish": models_asked(gres_in(wish)),
         "hosts": hosts, "demands": demands_of(record, hosts, dump, place)}
 
 
@@ -704,8 +705,7 @@ def text_document(source: Source, ledger: Ledger, options: ReadOptions) -> dict[
 
 def is_text_of_slurm(source: Source) -> bool:
     """Whether a file is a text of `scontrol show`, or a `slurm.conf`."""
-    text = source.data[:65536].decode(encoding_of(source.data), errors="replace").lstrip("\ufeff")
-    return bool(re.search(r"(?mi)^\s*(?:JobId|NodeName)=\S+\s", text))
+    return bool(re.search(r"(?mi)^\s*(?:JobId|NodeName)=\S+\s", source.head(65536)))
 
 
 def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
@@ -715,15 +715,13 @@ def account_lines(source: Source, ledger: Ledger) -> pd.DataFrame:
     if again := next((name for name in header if header.count(name) > 1), None):
         raise InputError("the header names this column twice", file=source.name, row=1,
                          column=again, mend="name each field of --format once")
-    rows = [line.split("|") for line in lines[1:]]
-    if lines[0].rstrip().endswith("|"):
-        rows = [row[:-1] if row[-1] == "" else row for row in rows]
-    good = [number for number, row in enumerate(rows) if len(row) == len(header)]
-    bad = [number + 2 for number, row in enumerate(rows) if len(row) != len(header) and any(row)]
+    end = "|" if lines[0].rstrip().endswith("|") else ""
+    rows = {number: line.removesuffix(end).split("|") for number, line in enumerate(lines[1:], 2)}
+    good = {number: row for number, row in rows.items() if len(row) == len(header)}
+    bad = [number for number, row in rows.items() if number not in good and any(row)]
     note_rows(ledger, source.name, bad, "dropped",
               "the line has another number of cells than the header")
-    cells = pd.DataFrame([rows[number] for number in good], columns=header, dtype="object",
-                         index=[number + 2 for number in good])
+    cells = pd.DataFrame(list(good.values()), list(good), header, dtype="object")
     text = f"\n{source.text()}\n"
     has_blanks = any(mark in text for mark in (" |", "| ", "\t|", "|\t", " \r", " \n", "\n "))
     return cells.apply(lambda column: column.str.strip()) if has_blanks and len(cells) else cells
@@ -797,14 +795,14 @@ def account_facts(cells: pd.DataFrame, source: Source, ledger: Ledger,
 def account_demands(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.DataFrame:
     """Hosts of the jobs of `sacct -P`, what they have or ask for there, and the model they wish."""
     tres = cells["AllocTRES"].where(cells["AllocTRES"] != "", cells["ReqTRES"])
-    for name in ("AllocGRES", "ReqGRES"):
+    for name in [name for name in ("AllocGRES", "ReqGRES") if cells[name].any()]:
         others = cells[name].str.replace(NUMBERED, lambda found: PLUGINS.get(found[1], found[1]),
                                          regex=True)
         strange = others.map(lambda text: bool(NUMBERED.search(text))).astype(bool)
         note_rows(ledger, source.name, cells.index[strange], "interpreted",
                   f"{name} names a generic resource by a number that is not known: not counted")
         tres = tres.where(tres.map(lambda text: bool(GRES.search(text))), tres + "," + others)
-    read = {text: (memory_in(text), gres_in(text)) for text in tres.unique()}
+    gres = {text: gres_in(text) for text in {*tres, *cells["ReqTRES"]}}
     cpus = tres.str.extract(r"(?:^|,)cpu=(\d{1,15})(?!\d)")[0]
     for name in ("AllocCPUS", "NCPUS", "ReqCPUS"):
         cpus = cpus.where(cpus.notna() & (cpus != "0"), cells[name])
@@ -819,12 +817,10 @@ def account_demands(cells: pd.DataFrame, source: Source, ledger: Ledger) -> pd.D
     asked = list(zip(tres, cpus.where(cpus.notna(), None), parts.tolist(), strict=True))
     demands = {}
     for text, cpu, count in set(asked):
-        memory, gres = read[text]
-        demands[text, cpu, count] = demands_on(split_gres(gres, count), split(cpu, count),
-                                               split(memory, count))
-    wishes = {text: models_asked(text) for text in cells["ReqTRES"].unique()}
+        demands[text, cpu, count] = demands_on(split_gres(gres[text], count), split(cpu, count),
+                                               split(memory_in(text), count))
     return pd.DataFrame({
-        "wish": [wishes[text] for text in cells["ReqTRES"]],
+        "wish": [models_asked(gres[text]) for text in cells["ReqTRES"]],
         "hosts": [known[place] for place in places],
         "demands": [demands[one] for one in asked]}, cells.index, dtype="object")
 
@@ -955,10 +951,7 @@ def with_attempts(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     """
     if not len(tasks):
         return tasks
-    rows = tasks.copy()
-    for name in ("submit_s", "start_s", "end_s"):
-        rows[name] = tasks[name].astype("Float64") if name in tasks else pd.NA
-    rows["since"] = rows["start_s"].fillna(-1)
+    rows = tasks.assign(since=tasks["start_s"].fillna(-1))
     if rows["file"].nunique() > 1:
         rows = from_one_file(rows, ledger)
     each = rows.drop_duplicates(["job", "since"]).sort_values("since", kind="stable")
@@ -979,7 +972,7 @@ def with_attempts(tasks: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
 
 def is_json_of_slurm(source: Source) -> bool:
     """Whether a file is JSON of Slurm."""
-    head = source.data[:512].decode(encoding_of(source.data), errors="replace").lstrip()
+    head = source.head(512).lstrip()
     if head[:1] != "{" or "rawObjects" in head:
         return False
     try:
@@ -994,8 +987,7 @@ def is_json_of_slurm(source: Source) -> bool:
 
 def is_accounts(source: Source) -> bool:
     """Whether a file is a table of `sacct -P`."""
-    head = source.data[:4096].decode(encoding_of(source.data), errors="replace")
-    names = head.lstrip("\ufeff").partition("\n")[0].strip().split("|")
+    names = source.head(4096).partition("\n")[0].strip().split("|")
     return len(names) > 1 and bool({"JobID", "JobIDRaw"} & set(names))
 
 

@@ -65,6 +65,9 @@ LARGEST = 2**53  # beyond this, not every whole number is a float
 MOST_PER_NODE = 2**31  # tasks of an application that a limit may allow
 
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")  # what would break a line
+
+
 def with_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     """The same rows with exactly these columns, unknown where the frame has none.
 
@@ -83,7 +86,8 @@ def with_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
 def texts_of(values: pd.Series) -> pd.Series:
     """Texts on one line each, empty where unknown."""
     texts = values.astype("object").where(values.notna(), "").astype(str).astype("object")
-    return texts.str.replace(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", regex=True).astype("object")
+    is_plain = CONTROL.search("".join(texts)) is None
+    return texts if is_plain else texts.str.replace(CONTROL, " ", regex=True).astype("object")
 
 
 def numbers_of(values: pd.Series, kind: str) -> pd.Series:
@@ -150,6 +154,10 @@ class Source:
     name: str
     data: bytes
     _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def head(self, size: int) -> str:
+        """The characters of so many of its first bytes, whatever they are."""
+        return self.data[:size].decode(encoding_of(self.data), errors="replace").lstrip("\ufeff")
 
     def text(self) -> str:
         """The characters of the file.
@@ -553,11 +561,10 @@ FIRST_EPOCH_S = 5e8  # from here on, seconds are those since 1970
 
 def since_zero(tasks: pd.DataFrame, file: str) -> tuple[pd.DataFrame, str | None]:
     """Tasks with times since the earliest of them, and that moment; None if there were no dates."""
-    present = [name for name in TIMES if name in tasks]
-    times = tasks[present].apply(pd.to_numeric, errors="coerce").astype("Float64")
-    earliest = times.min().min() if times.size else pd.NA
+    times = tasks[[name for name in TIMES if name in tasks]]
+    earliest = times.min().min()
     if pd.isna(earliest) or earliest <= FIRST_EPOCH_S:
-        return tasks.assign(**times), None
+        return tasks, None
     zero = math.floor(earliest)
     try:
         moment = datetime.fromtimestamp(zero, UTC).isoformat().replace("+00:00", "Z")
@@ -780,14 +787,20 @@ class Format:
     ----------
     name : as in `sched-lab read NAME`
     sentence : what it is, in one sentence
-    recognises : whether a file looks like one of these; must not fail
+    looks_like : whether a file looks like one of these; an `InputError` says that it does not
     read : (files, ledger, options) -> rows of nodes, rows of tasks, as `tables_of` takes them
     """
 
     name: str
     sentence: str
-    recognises: Callable[[Source], bool]
+    looks_like: Callable[[Source], bool]
     read: Callable[[Sequence[Source], Ledger, ReadOptions], tuple[pd.DataFrame, pd.DataFrame]]
+
+    def recognises(self, source: Source) -> bool:
+        """Whether a file looks like one of these; never fails."""
+        with suppress(InputError):
+            return self.looks_like(source)
+        return False
 
 
 @dataclass(frozen=True)

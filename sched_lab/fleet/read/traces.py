@@ -16,7 +16,7 @@ import pandas as pd
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
 from .dates import durations_in, seconds_in
-from .objects import as_json
+from .objects import as_json, objects_at
 from .states import CANCELLED, OVER, RUNS, WAITS, fate_of
 from .tables import (
     MOST_PER_NODE,
@@ -256,15 +256,14 @@ def frames_of(kinds: Sequence[TableKind], files: Sequence[Source], ledger: Ledge
             raise InputError(f"no table of this trace; its columns are "
                              f"{', '.join(header_of(source)[:12])}", file=source.name, row=1,
                              mend=f"give a table with {wanted}")
+        whole = source
         if lacks_header:
             ledger.note(source.name, None, "interpreted",
                         "there is no header: columns as in its README")
             names = head_of(source)[0].join(kind.header)
             whole = Source(source.name, f"{names}\n{source.text()}".encode())
-            rows = Rows(source, text_table(whole), ledger, options)
-            rows.cells.index = rows.cells.index - 1
-        else:
-            rows = Rows(source, text_table(source), ledger, options)
+        rows = Rows(source, text_table(whole), ledger, options)
+        rows.cells.index -= int(lacks_header)
         frames[kind.holds].append(kind.read(rows))
         rows.note_rest()
     return frames
@@ -284,10 +283,7 @@ def read_trace(kinds: Sequence[TableKind], files: Sequence[Source], ledger: Ledg
 
 def is_one_of(kinds: Sequence[TableKind], source: Source) -> bool:
     """Whether a file is a table of one of these kinds."""
-    try:
-        return kind_of(source, kinds)[0] is not None
-    except (InputError, ValueError):
-        return False
+    return kind_of(source, kinds)[0] is not None
 
 
 def compare_durations(rows: Rows, column: str, *lasting_s: Floats, unit_s: float = 1) -> None:
@@ -428,9 +424,7 @@ def on_machines(tasks: pd.DataFrame, instances: pd.DataFrame, file: str,
     plan = tasks.drop_duplicates(key)
     known = instances.merge(plan.drop(columns=["start_s", "end_s", "state"]), on=key, how="left")
     is_strange = known["name"].isna()
-    if is_strange.any():
-        ledger.note(file, None, "dropped", "an instance whose task is in no table",
-                    int(is_strange.sum()))
+    ledger.note(file, None, "dropped", "an instance whose task is in no table", is_strange.sum())
     known = known[~is_strange]
     number = known.groupby("name", sort=False).cumcount().astype(str)
     known = known.assign(name=known["name"] + "/" + number)
@@ -499,6 +493,14 @@ DLRM = (TableKind("tasks", frozenset({"instance_sn", "app_name", "max_instance_p
                   dlrm_tasks),)
 
 
+def from_submission(rows: Rows, submit: Floats, duration: Floats) -> dict[str, Floats]:
+    """Submission, start and end of tasks of which a trace does not say when they started."""
+    is_known = np.isfinite(duration)
+    rows.note(is_known, "assumed", "the trace has no start: taken to start when submitted")
+    return {"submit_s": submit, "start_s": np.where(is_known, submit, np.nan),
+            "end_s": submit + duration}
+
+
 def spot_nodes(rows: Rows) -> pd.DataFrame:
     """Nodes of the trace of 2026."""
     return pd.DataFrame({
@@ -511,17 +513,14 @@ def spot_tasks(rows: Rows) -> pd.DataFrame:
     submit = rows.seconds("submit_time")
     duration = rows.durations("duration")
     demand = gpu_demand(rows, rows.numbers("gpu_request"))
-    is_known = np.isfinite(duration)
-    rows.note(is_known, "assumed", "the trace has no start: taken to start when submitted")
+    times = from_submission(rows, submit, duration)
     kind = rows.texts("job_type")
     rows.note(kind.ne("").to_numpy(), "interpreted", "column job_type is the queue, and the "
               "priority: 1 for HP, 0 for others; organization is the user")
     parts = parts_of(rows, rows.numbers("worker_num"), "column worker_num: one task for each "
                      "worker, JOB/0, JOB/1, ..., which all ask for the same")
     jobs = pd.DataFrame({
-        "name": rows.texts("job_name"), "submit_s": submit,
-        "start_s": np.where(is_known, submit, np.nan),
-        "end_s": submit + duration, **demand,
+        "name": rows.texts("job_name"), **times, **demand,
         "gpu_models": rows.texts("gpu_model").where(demand["num_gpus"] > 0, ""),
         "cpu_milli": rows.numbers("cpu_request", 1000), "user": rows.texts("organization"),
         "queue": kind, "priority": kind.str.upper().eq("HP").astype(int)})
@@ -535,15 +534,11 @@ SPOT = (TableKind("nodes", frozenset({"node_name", "gpu_model", "gpu_capacity_nu
 
 def philly_flat(rows: Rows) -> pd.DataFrame:
     """Jobs of the flat form."""
-    submit = rows.seconds("timestamp")
-    duration = rows.durations("duration")
-    rows.note(np.isfinite(duration), "assumed",
-              "the trace has no start: taken to start when submitted")
+    times = from_submission(rows, rows.seconds("timestamp"), rows.durations("duration"))
     rows.ledger.note(rows.source.name, None, "filled in", "jobs have no names: called job-ROW",
-                     len(submit))
+                     len(rows.cells))
     return pd.DataFrame({
-        "name": "job-" + rows.cells.index.astype(str).astype("object"), "submit_s": submit,
-        "start_s": np.where(np.isfinite(duration), submit, np.nan), "end_s": submit + duration,
+        "name": "job-" + rows.cells.index.astype(str).astype("object"), **times,
         **gpu_demand(rows, rows.numbers("num_gpus")), "queue": rows.texts("cluster")})
 
 
@@ -574,18 +569,14 @@ def gpu_numbers(names: Any) -> list[int]:
 
 def attempt_rows(job: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """One row for each machine of each attempt of a job; none where no machine with GPUs is named."""
-    attempts = job.get("attempts")
-    tries = [one for one in (attempts if isinstance(attempts, list) else ())
-             if isinstance(one, dict)]
+    tries = objects_at(job, "attempts")
     submit = job.get("submitted_time")
     found = []
     for number, attempt in enumerate(tries):
         name = f"{job['jobid']}@{number}" if len(tries) > 1 else str(job["jobid"])
         status = job.get("status") if number == len(tries) - 1 else "ended"
-        details = attempt.get("detail")
         placed = [(str(detail.get("ip") or ""), gpu_numbers(detail.get("gpus")))
-                  for detail in (details if isinstance(details, list) else ())
-                  if isinstance(detail, dict)]
+                  for detail in objects_at(attempt, "detail")]
         placed = [(node, gpus) for node, gpus in placed if gpus]
         found += [(f"{name}/{part}" if len(placed) > 1 else name, submit, attempt.get("start_time"),
                    attempt.get("end_time"), node, "-".join(map(str, gpus)), len(gpus),
@@ -630,18 +621,11 @@ def philly_attempts(rows: Rows) -> pd.DataFrame:
         "job": name.str.extract(r"^(.*)/", expand=False).fillna("")})[is_kept]
 
 
-def is_philly_json(source: Source) -> bool:
-    """Whether a file begins like a list of jobs of Philly."""
-    try:
-        head = source.text()[:4000]
-    except InputError:
-        return False
-    return head.lstrip().startswith("[") and '"attempts"' in head and '"jobid"' in head
-
-
 def is_philly(source: Source) -> bool:
-    """Whether a file is one of Philly's, in either form."""
-    return is_philly_json(source) or is_one_of(PHILLY, source)
+    """Whether a file is one of Philly's: begins like a list of its jobs, or is a table."""
+    head = source.text()[:4000]
+    is_list = head.lstrip().startswith("[") and '"attempts"' in head and '"jobid"' in head
+    return is_list or is_one_of(PHILLY, source)
 
 
 def read_philly(files: Sequence[Source], ledger: Ledger,
@@ -660,22 +644,13 @@ SWF_COLUMNS = (
 
 
 SWF_STATES = {"0": "failed", "1": "completed", "5": "cancelled"}
-
-
-def swf_comments(text: str) -> dict[str, int]:
-    """Whole numbers of the comments, by name."""
-    found = re.findall(r"^\s*;\s*(\w+):\s*([0-9]{1,15})\b", text, re.M)
-    return {name: int(number) for name, number in found}
+SWF_COMMENT = re.compile(r"^\s*;\s*(\w+):\s*([0-9]{1,15})\b", re.M)  # a name and a whole number
 
 
 def is_swf(source: Source) -> bool:
     """Whether the first line that is no comment has 18 numbers."""
-    try:
-        lines = (line for line in source.text()[:200_000].splitlines() if line.strip())
-        first = next((line for line in lines if not line.lstrip().startswith(";")), "")
-    except InputError:
-        return False
-    cells = first.split()
+    lines = (line for line in source.text()[:200_000].splitlines() if line.strip())
+    cells = next((line for line in lines if not line.lstrip().startswith(";")), "").split()
     is_number = [re.fullmatch(r"-?[0-9.]+", cell) for cell in cells]
     return len(cells) == len(SWF_COLUMNS) and all(is_number)
 
@@ -773,7 +748,7 @@ def read_swf(files: Sequence[Source], ledger: Ledger,
     nodes = []
     tasks = []
     for source in files:
-        comments = swf_comments(source.text())
+        comments = {name: int(number) for name, number in SWF_COMMENT.findall(source.text())}
         rows = swf_rows(source, ledger)
         jobs, processors, is_kept = swf_jobs(rows, gpu_column, comments.get("UnixStartTime", 0))
         nodes.append(swf_nodes(comments, bool(gpu_column), source.name, ledger))
