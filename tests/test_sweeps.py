@@ -6,19 +6,20 @@ import json
 import math
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -30,27 +31,14 @@ from hypothesis import strategies as st
 from sched_lab.lab import jit, sweeps
 from sched_lab.lab.frames import InputError, OutputError, read_frame, read_sidecar
 from sched_lab.lab.sweeps import SweepError, compute_cell, grid, sweep
+from tests.sweep_cells import MARKS, bad_at_right_1, dies, late_when_first, walk
 from tests.waiting import HANG_S, until
 
 CELLS = grid(policy=["left", "right"], seed=range(3))
-MARKS: list[tuple[str, int]] = []  # cells computed in this process
-
-
-def walk(policy: str, seed: int) -> pd.DataFrame:
-    """Three steps of a random walk: a text, a whole number, a float, a truth value."""
-    MARKS.append((policy, seed))
-    steps = np.random.default_rng(seed).normal(size=3) * (1 if policy == "right" else -1)
-    return pd.DataFrame({"step": range(3), "place": steps.cumsum(), "ok": steps > 0, "note": ["a,b", "", policy]})
 
 
 def other_walk(policy: str, seed: int) -> pd.DataFrame:
     return walk(policy, seed).assign(place=0.5)
-
-
-def bad_at_right_1(policy: str, seed: int) -> pd.DataFrame:
-    if (policy, seed) == ("right", 1):
-        raise ZeroDivisionError("no way\nto go")
-    return walk(policy, seed)
 
 
 def results(folder: Path) -> bytes:
@@ -103,7 +91,7 @@ def test_the_file_holds_the_frame_and_says_what_it_is_made_of(tmp_path: Path) ->
     done = sweep(walk, CELLS, tmp_path, depends_on={"version": 3})
     pd.testing.assert_frame_equal(read_frame(tmp_path / "results.csv"), done.frame, check_exact=True)
     asked = read_sidecar(tmp_path / "results.csv")["parameters"]
-    assert asked["depends_on"] == {"version": 3} and asked["function"] == f"{__name__}.walk"
+    assert asked["depends_on"] == {"version": 3} and asked["function"] == "tests.sweep_cells.walk"
     assert asked["cells"] == 6 and asked["axes"] == {"policy": ["left", "right"], "seed": [0, 1, 2]}
 
 
@@ -162,11 +150,6 @@ def test_what_a_file_gives_back_is_what_a_worker_sent(rows: list[tuple[object, .
 
 
 # --- whatever computes it --------------------------------------------------------------------------------------------
-
-
-def late_when_first(policy: str, seed: int) -> pd.DataFrame:
-    time.sleep(0.5 if (policy, seed) == ("left", 0) else 0)
-    return walk(policy, seed)
 
 
 def test_one_process_and_two_give_the_same_bytes_whatever_finishes_first(tmp_path: Path) -> None:
@@ -402,13 +385,20 @@ class Program:
         return {"args": [sys.executable, str(self.file), str(self.out), str(workers)],
                 "env": os.environ | {"MARKS": str(self.marks), "COLUMNS": "100"}}
 
+    def run(self) -> str:
+        """Run it in this process, and return what it prints."""
+        with (patch.dict(os.environ, MARKS=str(self.marks)), redirect_stdout(io.StringIO()) as said,
+              patch.object(sys, "argv", ["program.py", str(self.out), "1"])):
+            runpy.run_path(str(self.file), run_name="__main__")
+        return said.getvalue()
+
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Program:
     folder = tmp_path_factory.mktemp("program")
     (folder / "program.py").write_text(PROGRAM)
     program = Program(folder / "program.py", b"", folder, folder / "out")
-    subprocess.run(**program.command(1), check=True, capture_output=True)
+    program.run()
     program.whole = results(program.out)
     return program
 
@@ -447,8 +437,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stood(program: Program) -> None:
     assert 4 <= len(finished) < 12
     assert psutil.wait_procs(others, timeout=HANG_S)[1] == []
     before = {mark.name for mark in program.marks.iterdir()}
-    again = subprocess.run(**program.command(1), check=True, capture_output=True, text=True)
-    assert again.stdout.startswith(f"12 cells: {len(finished)} kept, {12 - len(finished)} computed")
+    assert program.run().startswith(f"12 cells: {len(finished)} kept, {12 - len(finished)} computed")
     computed = sorted(int(mark.name.split("-")[0]) for mark in program.marks.iterdir() if mark.name not in before)
     assert computed == sorted(set(range(12)) - finished)  # each missing cell once, and no finished one
     assert results(out) == program.whole
@@ -508,29 +497,6 @@ def test_sweeps_in_a_row_leave_no_worker_and_no_warning(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-W", "error", str(tmp_path / "program.py"), str(tmp_path)],
                          capture_output=True, text=True)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-
-
-def dies(policy: str, seed: int, how: str) -> dict[str, float]:
-    if (policy, seed) == ("left", 2):
-        if how == "halfway through its result":
-            sweeps.open = Half  # type: ignore[attr-defined]
-        if how == "and leaves a child":
-            if child := os.fork():
-                Path(os.environ["CHILD"]).write_text(str(child))
-            else:
-                time.sleep(HANG_S)  # holds the pipes of its parent open
-                os._exit(0)
-            os._exit(3)
-    return {"x": 0.5}
-
-
-class Half(io.FileIO):
-    """A file of which half is written when its process dies."""
-
-    def write(self, data: Any) -> int:
-        super().write(data[:len(data) // 2])
-        os.kill(os.getpid(), signal.SIGKILL)
-        return 0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 and fork")
