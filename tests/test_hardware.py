@@ -256,11 +256,6 @@ def test_a_mistake_is_one_line_with_file_and_place(text, words, tmp_path):
     assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        read_hardware(tmp_path / "absent.toml")
-
-
 # --- the command
 
 def test_the_command_shows_all_and_one(capsys):

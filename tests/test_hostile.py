@@ -11,14 +11,9 @@ from pathlib import Path
 import pytest
 
 from sched_lab.fleet.replay import report
-from tests.command_line import NODES, TASKS, assert_refused, call
+from tests.command_line import assert_refused, call
 
-
-@pytest.fixture(autouse=True)
-def files(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("nodes.csv").write_text(NODES)
-    Path("tasks.csv").write_text(TASKS)
+pytestmark = pytest.mark.usefixtures("files")
 
 
 # --- words that are none of a closed vocabulary ---
@@ -112,8 +107,6 @@ def test_rates_that_are_none(command, words, said, capsys):
     for name, text in SERIES.items():
         Path(name).write_text(text)
     Path("loop").symlink_to("loop")
-    if command == "day":
-        call("read", "k8s", "nodes.json", "pods.json", "--out", "mine")
     capsys.readouterr()
     assert_refused(call(*shlex.split(f"{RATED[command]} {words} --out out")), capsys, said)
 

@@ -14,6 +14,7 @@ import pytest
 
 from sched_lab.lab import reports
 from sched_lab.lab.frames import OutputError, write_bytes, write_json
+from tests.command_line import content
 
 
 def tree(folder: Path) -> list[str]:
@@ -74,21 +75,17 @@ def greet(word: str = "hello"):
     return write
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in tree(folder) if (folder / name).is_file()}
-
-
 def test_the_same_question_is_kept_and_another_one_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     answer().write(out, greet())
     assert answer().is_in(out) and not answer("fr").is_in(out)
     reports.check_folder(out, answer())
-    before = contents(out)
+    before = content(out)
     with pytest.raises(OutputError, match="another question .tongue was 'en', now 'fr'.; .* or .*--force"):
         reports.check_folder(out, answer("fr"))
     with pytest.raises(OutputError, match="another question"):
         answer("fr").write(out, greet("salut"))
-    assert contents(out) == before
+    assert content(out) == before
     (out / "words.svg").write_text("an old chart")
     answer("fr").write(out, greet("salut"), force=True)
     assert answer("fr").is_in(out) and tree(out) == ["summary.json", "words.csv"]
@@ -118,7 +115,7 @@ def test_what_cannot_be_repeated_is_refused(tmp_path: Path) -> None:
 def test_nothing_foreign_is_overwritten_or_removed(tmp_path: Path, name: str, force: bool) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("{}")
-    before = contents(tmp_path)
+    before = content(tmp_path)
     is_beside = name in ("thesis.tex", "sub/words.csv")
     if force and is_beside:
         answer().write(tmp_path, greet(), force=True)
@@ -126,8 +123,8 @@ def test_nothing_foreign_is_overwritten_or_removed(tmp_path: Path, name: str, fo
     else:
         with pytest.raises(OutputError, match="not empty" if is_beside else "move it away"):
             answer().write(tmp_path, greet(), force=force)
-        assert contents(tmp_path) == before
-    assert before.items() <= contents(tmp_path).items()
+        assert content(tmp_path) == before
+    assert before.items() <= content(tmp_path).items()
 
 
 def test_the_record_of_another_command_proves_nothing(tmp_path: Path) -> None:
@@ -146,7 +143,7 @@ def test_a_file_that_came_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
 
     with pytest.raises(OutputError, match="words.csv there was not written"):
         answer().write(tmp_path / "out", write)
-    assert contents(tmp_path / "out") == {"words.csv": b"mine"} and tree(tmp_path) == ["out", "out/words.csv"]
+    assert content(tmp_path / "out") == {"words.csv": b"mine"} and tree(tmp_path) == ["out", "out/words.csv"]
 
 
 def test_leftovers_of_dead_processes_go_and_those_of_live_ones_stay(tmp_path: Path) -> None:

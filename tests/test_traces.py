@@ -43,6 +43,7 @@ from sched_lab.traces import (
     task_statistics,
     toy_tasks,
 )
+from tests.command_line import content
 from tests.online.recorded import recorded_seeds
 
 ROOT = Path(__file__).parents[1]
@@ -476,22 +477,17 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[st
     gc.collect()  # the socket of a failed download is left to the garbage collector: here, not in a later test
 
 
-def kept(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, hidden ones included."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_the_trace_is_fetched_and_found(source: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = source
     assert fetch_openb(tmp_path / "data", url) == tmp_path / "data" / "openb"
-    assert kept(tmp_path / "data") == {f"openb/{name}": data for name, data in CONTENT.items()}
+    assert content(tmp_path / "data") == {f"openb/{name}": data for name, data in CONTENT.items()}
     assert find_data("openb/a.csv", tmp_path / "data") == tmp_path / "data" / "openb" / "a.csv"
     assert len(Source.asked) == 3
     fetch_openb(tmp_path / "data", url)
     assert len(Source.asked) == 3  # what is there and right is not fetched again
     (tmp_path / "data" / "openb" / "a.csv").write_bytes(b"edited")
     fetch_openb(str(tmp_path / "data"), url, progressbar=True)
-    assert kept(tmp_path / "data")["openb/a.csv"] == CONTENT["a.csv"] and len(Source.asked) == 4
+    assert content(tmp_path / "data")["openb/a.csv"] == CONTENT["a.csv"] and len(Source.asked) == 4
 
 
 def test_the_user_cache_is_the_default(
@@ -517,12 +513,12 @@ def test_a_file_that_cannot_be_had_is_named_and_not_kept(
     with pytest.raises(InputError, match=reason) as caught:
         fetch_openb(tmp_path / "data", url)
     assert "b.csv" in str(caught.value) and "sched-lab fetch openb again" in str(caught.value)
-    assert kept(tmp_path / "data") == {"openb/a.csv": CONTENT["a.csv"]}  # whole, and right
+    assert content(tmp_path / "data") == {"openb/a.csv": CONTENT["a.csv"]}  # whole, and right
 
     monkeypatch.setattr(Source, "breaks_off", False)
     (folder / "b.csv").write_bytes(CONTENT["b.csv"])
     fetch_openb(tmp_path / "data", url)
-    assert len(kept(tmp_path / "data")) == 3
+    assert len(content(tmp_path / "data")) == 3
     assert sum(path.endswith("a.csv") for path in Source.asked) == 1  # it went on where it had stopped
 
 
