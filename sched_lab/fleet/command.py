@@ -36,6 +36,7 @@ from ..lab.commands import (
 )
 from ..lab.frames import (
     InputError,
+    check_one_of,
     embedded,
     ensure_writable,
     read_input,
@@ -53,7 +54,7 @@ from .read.check import check_cluster
 from .read.columns import LOOKS_LIKE
 from .read.dates import ORDERS
 from .read.kubernetes import CLAIMS_MISSING
-from .read.reading import FORMATS, format_named, read_files
+from .read.reading import FORMATS, read_files
 from .read.tables import (
     CLUSTER_FILES,
     CLUSTER_RECORD,
@@ -160,8 +161,7 @@ def read_command(format: FormatName, files: Files, out: ClusterFolder, nodes: No
 
     Example: sched-lab read k8s nodes.json pods.json --out mycluster
     """
-    if format != "auto":
-        format_named(format)
+    check_one_of(format, ["auto", *FORMATS], "format")
     options = ReadOptions(map_of(map or ()), zone, dates)
     paths = [dump_file(path) for path in files]
     extra = [dump_file(path) for path in nodes or ()]

@@ -56,8 +56,8 @@ def test_auto_knows_recorded_files(name):
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"\n", b"a poem", b"\x00\xff" * 50, b"{", b"[]", b"{}", b"null", b"[1, 2]", b'{"items": []}', b"name\n",
-    b",,,\n",
+    b"", b"\n", b"a poem", b"caf\xe9\n", b"\x00\xff" * 50, b"{", b"[]", b"{}", b"null", b"[1, 2]", b'{"items": []}',
+    b"name\n", b",,,\n",
     b"\xff\xfe", b"PK\x03\x04", b'"' * 99, b"|" * 99, b"a|b\n1|2\n", b"; comment\n", b"1 2 3\n", b"\r\r\r",
     b"x" * 200_000, b'{"jobs": 1}', b'{"jobs": [null]}', b'[{"jobid": 1}]'])
 def test_no_format_takes_what_is_none_of_its_own(data):
