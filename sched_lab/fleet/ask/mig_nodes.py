@@ -301,14 +301,9 @@ def cuts_of_devices(driver: str, counters: Mapping[str, int],
 Key = tuple[str, str, str]  # driver, pool, and counter set or device
 
 
-def is_over(item: Item) -> bool:
-    """Whether a pod has ended or was deleted."""
-    return item.is_deleted or text_at(item.body, "status", "phase") in ("Succeeded", "Failed")
-
-
 def holders_of_devices(dump: Dump) -> dict[Key, str]:
     """Pod that has each allocated device; the claim's name where no pod is in the files."""
-    pods = {key: pod_name(item) for item in dump.items.get("Pod", []) if not is_over(item)
+    pods = {key: pod_name(item) for item in dump.items.get("Pod", []) if not item.is_over
             for key in claims_of(item)}
     held = {}
     for key, claim in dump.claims.items():
@@ -426,7 +421,7 @@ def with_pods(gpus: list[MigGpu], dump: Dump) -> list[MigGpu]:
         by_node.setdefault(gpu.node, []).append(gpu)
     for item in dump.items.get("Pod", []):
         here = by_node.get(text_at(item.body, "spec", "nodeName"))
-        if here is None or is_over(item):
+        if here is None or item.is_over:
             continue
         for holding in holdings_of(item, dump):
             for _ in range(holding.num_gpus):
@@ -482,7 +477,7 @@ def asked_by_claims(item: Item, dump: Dump) -> list[str]:
 
 def ask_of(item: Item, dump: Dump) -> Ask | None:
     """What a pod that waits asks for; None if it does not wait, or for no instance."""
-    if is_over(item) or text_at(item.body, "spec", "nodeName"):
+    if item.is_over or text_at(item.body, "spec", "nodeName"):
         return None
     by_claim = bool(objects_at(item.body, "spec", "resourceClaims"))
     profiles = asked_by_claims(item, dump) if by_claim else [

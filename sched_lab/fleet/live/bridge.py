@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 from ...lab.frames import InputError, OutputError
 from ..read.devices import GPU, OPENB, SHARED, UNDERSTOOD, VIRTUAL
 from ..read.kubernetes import (
-    ENDED,
     RESERVES,
     TOLERATION,
     Amounts,
@@ -22,14 +21,14 @@ from ..read.kubernetes import (
     asked_by_pod,
     constraints_of,
     demand_of,
-    gpus_of,
+    gpus_of_node,
     is_reservation,
     models_wanted,
     node_row,
     pod_name,
 )
 from ..read.objects import Item, as_json, dig, quantity, text_at
-from ..read.tables import Ledger
+from ..read.tables import Ledger, gpus_of
 from .core import (
     Asked,
     BindFailed,
@@ -120,7 +119,6 @@ class Reasons(Ledger):
 
 
 GPU_INDEX = "alibabacloud.com/gpu-index"
-GPU_LIST = re.compile(r"\d{1,4}(?:-\d{1,4})*")
 
 
 def gpu_list_of(written: str, num_gpus: int, on_node: int | None) -> str:
@@ -131,22 +129,14 @@ def gpu_list_of(written: str, num_gpus: int, on_node: int | None) -> str:
     num_gpus : how many the pod holds
     on_node : how many its node has, if known
     """
-    text = re.sub(r"[,|]", "-", written).strip("- ")
-    if not GPU_LIST.fullmatch(text):
-        return ""
-    numbers = sorted({int(number) for number in text.split("-")})
-    is_there = on_node is None or numbers[-1] < on_node
+    numbers = sorted(set(gpus_of(re.sub(r"[,|]", "-", written).strip("- "))))
+    is_there = on_node is None or max(numbers, default=0) < on_node
     return "-".join(map(str, numbers)) if len(numbers) == num_gpus and is_there else ""
 
 
 def uid_of(body: dict[str, Any]) -> str:
     """UID of an object; namespace and name if it has none."""
     return text_at(body, "metadata", "uid") or pod_name(Item("Pod", body))
-
-
-def is_over(body: dict[str, Any]) -> bool:
-    """Whether a pod has ended, and holds nothing any more."""
-    return text_at(body, "status", "phase") in ENDED
 
 
 class Objects:
@@ -171,7 +161,7 @@ class Objects:
         """A node, which is remembered."""
         dump = Dump(Reasons())
         item = Item("Node", body)
-        gpus = self.gpus[item.name] = gpus_of(item, dump, {})
+        gpus = self.gpus[item.name] = gpus_of_node(item, dump, {})
         row = node_row(item, dump, gpus)
         del row["gpu_memory_mib"]
         if not gpus.profile:  # the others are for pods that ask for instances
@@ -181,7 +171,7 @@ class Objects:
     def pod(self, body: dict[str, Any]) -> LivePod | None:
         """A pod with what it holds, or asks for; None if it has ended, or reserves for others."""
         item = left_to_us(body)
-        if is_over(body) or is_reservation(item):
+        if item.is_over or is_reservation(item):
             return None
         nodes = self.known([item.node]) if item.node else self.gpus.copy()  # others may write
         dump = Dump(Reasons(), nodes=nodes)
@@ -346,7 +336,7 @@ def eligibility_of(objects: Objects, body: dict[str, Any], names: Sequence[str])
         nodes = tuple(name for name in names if name not in excluded)
     refused = refusal_of_names(amounts) or refusal_of_memory(amounts, list(kept.values())) or (
         refusal_of_parts(amounts, list(kept.values())))
-    if is_over(body) or is_reservation(item):
+    if item.is_over or is_reservation(item):
         why = RESERVES if is_reservation(item) else "the pod is over"
         return Eligibility(None, nodes, excluded, refused or why)
     pod = objects.live_pod(item, Dump(reasons, nodes=kept), asked)
@@ -764,7 +754,7 @@ class Bridge:
     def _take_over(self, body: dict[str, Any]) -> None:
         """Tell the cluster of a pod that was looked at."""
         pod = self.objects.pod(body)
-        if is_over(body):
+        if Item("Pod", body).is_over:
             self.tell(PodGone(uid_of(body)))
         elif pod is not None:
             self.tell(PodSeen(pod))

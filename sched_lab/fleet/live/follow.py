@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ...lab.frames import InputError
 from ..read.objects import dig, text_at
-from .bridge import Api, ApiError, Objects, is_over, uid_of
+from .bridge import Api, ApiError, Objects, uid_of
 from .core import Event, LiveNode, LivePod, NodeGone, NodeSeen, PodGone, PodSeen
 
 __all__ = ['follow', 'KubernetesApi']
@@ -83,11 +83,7 @@ class Informer:
             return None
         if change == "DELETED":
             return self.gone(key)
-        seen: LiveNode | LivePod | None = None
-        if self.kind == "nodes":
-            seen = self.objects.node(body)
-        elif not is_over(body):
-            seen = self.objects.pod(body)
+        seen = self.objects.node(body) if self.kind == "nodes" else self.objects.pod(body)
         if seen is None:
             return self.gone(key) if key in self.told or key in self.objects.told else None
         if self.told.get(key) == seen:

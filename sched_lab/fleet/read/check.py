@@ -319,6 +319,12 @@ def node_positions(tables: Tables) -> Integers:
     return np.array([position.get(name, -1) for name in distinct] or [-1], np.int64)[codes]
 
 
+def gpu_lists(tasks: Columns) -> tuple[Integers, list[list[int]]]:
+    """Number of the list of GPUs of each task, (tasks,), and the different lists."""
+    codes, distinct = pd.factorize(tasks.texts("gpu_list"))
+    return codes, [gpus_of(text) for text in distinct]
+
+
 def check_places(tables: Tables) -> Iterator[Finding]:
     """Nodes and GPUs that do not exist."""
     tasks = tables.tasks
@@ -329,8 +335,7 @@ def check_places(tables: Tables) -> Iterator[Finding]:
                                   "there is no node {!r:.60}",
                                   "add it to nodes.csv, or correct the name", names)
     lists = tasks.texts("gpu_list")
-    codes, distinct = pd.factorize(lists)
-    numbers = [gpus_of(text) for text in distinct]
+    codes, numbers = gpu_lists(tasks)
     count = np.array([len(set(found)) for found in numbers] or [0])[codes]
     highest = np.array([max(found, default=-1) for found in numbers] or [0])[codes]
     is_listed = lists != ""
@@ -356,8 +361,7 @@ def presence(tasks: Columns) -> tuple[Floats, Floats]:
 
 def gpu_bookings(tables: Tables, node: Integers) -> tuple[Bookings, Integers]:
     """Bookings of single GPUs, and the number of the first GPU of each node, (nodes + 1,)."""
-    codes, distinct = pd.factorize(tables.tasks.texts("gpu_list"))
-    lists = [gpus_of(text) for text in distinct]
+    codes, lists = gpu_lists(tables.tasks)
     count = np.array([len(found) for found in lists] or [0])[codes]
     task = np.repeat(np.arange(len(codes)), count)
     numbers = np.concatenate([np.empty(0, np.int64), *(
@@ -530,8 +534,8 @@ def check_limits(problem: Problem) -> Iterator[Finding]:
     held = Schedule(problem.node, problem.gpu_mask, since_s, since_s + problem.duration_s)
     if found := list(limit_violations(problem, held)):
         tasks, sentences = zip(*found, strict=True)
-        rows = np.arange(len(problem.tasks)) if problem.row is None else problem.row
-        yield Finding("finding", "more than a limit", "tasks.csv", "constraints", rows[list(tasks)],
+        assert problem.row is not None, "the problem is of a table"
+        yield Finding("finding", "more than a limit", "tasks.csv", "constraints", problem.row[list(tasks)],
                       sentences[:MOST_SHOWN], "correct the limit, or a node or time of these tasks")
 
 

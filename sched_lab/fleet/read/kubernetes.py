@@ -339,7 +339,7 @@ def read_slices(dump: Dump) -> dict[str, NodeGpus]:
     return found
 
 
-def gpus_of(item: Item, dump: Dump, by_slices: Mapping[str, NodeGpus]) -> NodeGpus:
+def gpus_of_node(item: Item, dump: Dump, by_slices: Mapping[str, NodeGpus]) -> NodeGpus:
     """GPUs of a node, by the first dialect in which it has any."""
     register, counted, plugin = (by(item, dump) for by in (
         gpus_by_register, gpus_by_count, gpus_by_plugin))
@@ -390,7 +390,7 @@ def node_rows(dump: Dump) -> dict[tuple[str, int], dict[str, Any]]:
     by_slices = read_slices(dump)
     rows = {}
     for item in dump.items["Node"]:
-        gpus = dump.nodes[item.name] = gpus_of(item, dump, by_slices)
+        gpus = dump.nodes[item.name] = gpus_of_node(item, dump, by_slices)
         dump.labels[item.name] = {**item.labels, "metadata.name": item.name}
         rows[item.file, item.row] = node_row(item, dump, gpus)
         if item.is_deleted:
@@ -802,26 +802,22 @@ def end_of(item: Item, dump: Dump) -> float | None:
     return end
 
 
-ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
-
-
 def times_of(item: Item, dump: Dump) -> dict[str, Any] | None:
     """When a pod came, started and ended; None if it holds nothing and never will."""
     phase = item.text("status", "phase")
     submit_s = seconds_at(item.body, "metadata", "creationTimestamp")
     if submit_s is None:
         dump.note(item, "interpreted", "creationTimestamp is no date, the submission is unknown")
-    is_over = phase in ENDED or item.is_deleted
-    if is_over and not item.node:
+    if item.is_over and not item.node:
         dump.note(item, "dropped", "the pod is over and never had a node")
         return None
-    if not is_over and phase not in ("Running", "Pending"):
+    if not item.is_over and phase not in ("Running", "Pending"):
         dump.note(item, "interpreted", f"phase {phase or 'is missing'}: taken as it has a node "
                   "or not")
     times: dict[str, Any] = {"submit_s": submit_s}
     if item.node:
         times["start_s"] = start_of(item, dump)
-    if not is_over:
+    if not item.is_over:
         return {**times, "state": "" if item.node else WAITING}
     if (end := end_of(item, dump)) is None:
         dump.note(item, "dropped", "the pod is over, and nothing says since when")

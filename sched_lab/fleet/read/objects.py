@@ -167,6 +167,11 @@ class Item:
         return self.text("metadata", "namespace")
 
     @cached_property
+    def is_over(self) -> bool:
+        """Whether a pod has ended, or was deleted, and holds nothing any more."""
+        return self.is_deleted or self.text("status", "phase") in ("Succeeded", "Failed")
+
+    @cached_property
     def node(self) -> str:
         """Node of a pod; empty if it has none."""
         return self.text("spec", "nodeName")
