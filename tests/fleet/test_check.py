@@ -265,3 +265,18 @@ def test_more_tasks_of_an_application_than_one_allows_are_found():
 def test_a_limit_holds_for_pods_of_which_only_the_node_is_known():
     now = {**LIMITED, "start_s": None, "end_s": None, "constraints": '{"group": "a", "most_per_node": 1}'}
     assert kinds(cluster(now, now))["more than a limit"] == [2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4), st.integers(0, 2), st.sampled_from("ab")), max_size=7))
+def test_broken_limits_equal_a_count_at_every_half_second(rows):
+    tables = cluster(*({"gpu_milli": 1, "cpu_milli": 1, "submit_s": 0, "start_s": start, "end_s": start + lasting,
+                        "constraints": json.dumps({"group": app, "most_per_node": most}) if most else ""}
+                       for start, lasting, most, app in rows))
+    is_broken = False
+    for second in np.arange(0, 12, 0.5):
+        for app in "ab":
+            there = [most for start, lasting, most, own in rows
+                     if own == app and most and start <= second < start + lasting]
+            is_broken |= len(there) > min(there, default=0)
+    assert ("more than a limit" in kinds(tables)) == is_broken
