@@ -11,10 +11,12 @@ import numpy as np
 from .cluster import WHOLE_GPU_MILLI, Cluster
 from .lab.arrays import Floats, Integers, Truths
 from .lab.frames import InputError
+from .lab.jit import by_reference
 
 __all__ = ['Holdings', 'check_holdings']
 
 
+@by_reference
 class Holdings(NamedTuple):
     """Who held what, where and when; a row is a stretch of time on one node.
 

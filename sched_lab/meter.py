@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .lab.jit import njit
+from .lab.jit import by_reference, njit
 from .lab.arrays import Floats, Integers
 from .cluster import WHOLE_GPU_MILLI, Cluster, State, empty_state
 from .holdings import Holdings, as_holdings, check_holdings
@@ -39,6 +39,7 @@ CPU_W, GPU_W, SAVED_W, BUSY_NODES, RUNNING, WAITING, OWN = range(7)
 BUSY_GPUS = OWN
 
 # %% ../nbs/14_meter.ipynb #14-014
+@by_reference
 class Tally(NamedTuple):
     """What the nodes contribute now.
 
@@ -140,6 +141,7 @@ def sleep_of(asleep_after_s: float, asleep_w: float) -> Sleep:
     return Sleep(float(asleep_after_s), float(asleep_w))
 
 # %% ../nbs/14_meter.ipynb #14-021
+@by_reference
 class Bins(NamedTuple):
     """Where the integrals are added up.
 
@@ -206,6 +208,7 @@ def pass_time(tally: Tally, bins: Bins, sleep: Sleep, until_s: float) -> None:
                 set_share(tally, SAVED_W, node, drawn_mw - 1000 * sleep.draws_w)
 
 # %% ../nbs/14_meter.ipynb #14-024
+@by_reference
 class Moments(NamedTuple):
     """When a holding ends or begins, in order of time.
 

@@ -40,7 +40,6 @@ from ..lab.frames import (
     embedded,
     ensure_writable,
     read_input,
-    read_json,
     sha256,
     write_bytes,
     write_json,
@@ -383,9 +382,9 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
     """
     answer = Answer("replay", {"files": {"journal": sha256(journal)}, "sched_lab": __version__},
                     ("decisions.csv",))
-    answer_with(answer, out, lambda: report_of(replay_journal(journal)), force=force,
-                no_charts=True)
-    if read_json(out / RECORD)["different"]:
+    summary = answer_with(answer, out, lambda: report_of(replay_journal(journal)), force=force,
+                          no_charts=True)
+    if summary["different"]:
         raise typer.Exit(1)
 
 

@@ -4,8 +4,17 @@ from typing import Any
 import numpy as np
 
 from sched_lab.cluster import State
-from sched_lab.fleet.replay.case import Case, TimedTasks, hold, node_milliwatts
-from sched_lab.fleet.replay.desk import Desk, desk_of, in_use, price_anew, rise_milliwatt
+from sched_lab.fleet.replay.case import (
+    Case,
+    Desk,
+    TimedTasks,
+    desk_of,
+    hold,
+    in_use,
+    node_milliwatts,
+    price_anew,
+    rise_milliwatt,
+)
 from sched_lab.fleet.replay.events import COMPARED
 from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.lab.arrays import Floats, Truths
@@ -272,5 +281,5 @@ def replay_plain(case: Case, backfill: str) -> Schedule:
     """Complete the schedule of a case by a rule of the queue."""
     desk = desk_of(case)
     kernels = kernels_for(case.policy, case.world, desk.by_score)
-    replay_plainly(kernels, desk, case.empty, case.timed, COMPARED.index(backfill), case.schedule)
+    replay_plainly(kernels, desk, case.empty.state, case.timed, COMPARED.index(backfill), case.schedule)
     return case.schedule

@@ -9,14 +9,12 @@ import pytest
 from sched_lab.cluster import Cluster, toy_cluster
 from sched_lab.fleet.replay import bounds
 from sched_lab.fleet.replay.bounds import energy_bounds, floors_of, pooled_completions, wait_bound
-from sched_lab.fleet.replay.compare import kwh_of
+from sched_lab.fleet.replay.compare import kwh_of, waits_of
 from sched_lab.fleet.replay.events import BACKFILLS, replay
 from sched_lab.fleet.replay.meter import measure
-from sched_lab.fleet.replay.waits import waits_of
 from sched_lab.online.model import PowerSettings
-from sched_lab.traces import Tasks, toy_tasks
-from tests.fleet.test_compare import random_problem
-from tests.fleet.test_meter import problem_like
+from sched_lab.traces import toy_tasks
+from tests.fleet.problems import problem_like, random_problem, tasks_like, texts
 
 pytestmark = pytest.mark.usefixtures("python_itself")
 
@@ -25,20 +23,13 @@ POWERS = [PowerSettings(), PowerSettings("package"), PowerSettings(load_curve="l
           PowerSettings(load_curve="0:0,0.5:0.2,1:1")]
 
 
-def texts(values):
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
-
-
 def small_problem(seed, jobs=5, parts=False):
     """Draw jobs of whole GPUs that come almost together to a node of each of two models, some admitted by one alone."""
     rng = np.random.default_rng(seed)
     gpus = rng.integers(2, 4, 2)
     cluster = Cluster(texts(["n0", "n1"]), np.full(2, 9000), np.full(2, 9000), gpus, texts(MODELS), texts(["", ""]))
     wide = rng.integers(1, gpus.min() + 1, jobs)
-    tasks = Tasks(texts([f"t{k}" for k in range(jobs)]), np.full(jobs, 1000), np.zeros(jobs, np.int64), wide,
-                  np.full(jobs, 1000), texts(rng.choice(["", "", "A", "B", "A|B"], jobs)), texts([""] * jobs))
+    tasks = tasks_like(wide, gpu_spec=rng.choice(["", "", "A", "B", "A|B"], jobs))
     known = {"job": np.array([0, 0, *range(1, jobs - 1)])} if parts else {}
     submit_s = np.sort(rng.integers(0, 4, jobs))
     if parts:
@@ -88,8 +79,9 @@ def bound_of(problem):
 
 
 @pytest.mark.parametrize("parts", [False, True])
-def test_no_order_and_no_placement_waits_less(parts):
+def test_no_order_and_no_placement_waits_less(parts, monkeypatch):
     """Sixty lists of four tasks: what the bound says is never above the best of all schedules, and often not 0."""
+    monkeypatch.setattr(bounds, "CELLS", 32)  # seconds, not minutes, each with its price
     found = np.array([[bound_of(small_problem(seed, 4, parts)), plain_least_wait(seed, parts)] for seed in range(60)])
     assert (found[:, 0] <= found[:, 1] + 1e-9).all(), found[found[:, 0] > found[:, 1] + 1e-9]
     waits = found[:, 1] > 0
@@ -110,6 +102,7 @@ def test_brute_force_finds_a_bound_that_is_too_large(wrong, monkeypatch):
         only = np.arange(asks.admits.shape[1]) == 0
         return found(asks._replace(admits=np.broadcast_to(only, asks.admits.shape)), capacity)
 
+    monkeypatch.setattr(bounds, "CELLS", 32)
     monkeypatch.setattr(bounds, "wait_by_prices", mistaken)
     assert any(bound_of(small_problem(seed, 4)) > plain_least_wait(seed) + 1e-9 for seed in range(60))
 
@@ -118,8 +111,7 @@ def test_more_demand_than_capacity_is_a_wait_above_zero():
     """Two jobs of a GPU and an hour, one GPU: one waits for an hour, or half an hour in the mean; model by model."""
     cluster = Cluster(texts(["n0", "n1"]), np.full(2, 9000), np.full(2, 9000), np.array([1, 1]), texts(MODELS),
                       texts(["", ""]))
-    tasks = Tasks(texts(list("abcd")), np.full(4, 1000), np.zeros(4, np.int64), np.ones(4, np.int64), np.full(4, 1000),
-                  texts(["A"] * 4), texts([""] * 4))
+    tasks = tasks_like([1] * 4, gpu_spec="A")
     problem = problem_like(cluster, tasks, np.zeros(4), np.full(4, 3600.0))
     assert 0.97 * 5400 < bound_of(problem) <= 5400 + 1e-6  # 0, 1, 2 and 3 hours
     either = replace(problem, tasks=replace(tasks, gpu_spec=texts([""] * 4)))
@@ -147,14 +139,13 @@ def test_the_bound_is_the_same_for_jobs_in_another_unit_of_time():
     assert bound_of(slower) == pytest.approx(3600 * bound_of(problem), rel=1e-4)
 
 
-@pytest.mark.parametrize("power", POWERS, ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_no_policy_beats_a_bound(seed, power):
+def test_no_policy_beats_a_bound(seed):
     problem = random_problem(seed)
     horizon = (float(problem.submit_s[0]), 9000.0)
     for policy, backfill in (("fgd", "none"), ("pwr", "first-fit"), ("random", "first-fit")):
         schedule = replay(problem, policy, backfill=backfill, seed=seed)
-        for asleep_w, after_s in ((0.0, 0.0), (7.0, 300.0)):
+        for power, (asleep_w, after_s) in product(POWERS, ((0.0, 0.0), (7.0, 300.0))):
             curve = measure(problem, schedule, power, [horizon[0], 3000, horizon[1]], after_s, asleep_w)
             floors = floors_of(problem, power, asleep_w)
             awake, asleep = energy_bounds(problem, schedule, floors, horizon)

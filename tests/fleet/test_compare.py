@@ -20,20 +20,9 @@ from sched_lab.lab.frames import InputError
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import POLICIES, policy_of
 from sched_lab.traces import toy_tasks
-from tests.fleet.test_meter import problem_like
+from tests.fleet.problems import problem_like, random_problem
 
 pytestmark = pytest.mark.usefixtures("python_itself")
-
-def random_problem(seed: int, count: int = 40):
-    """Draw tasks for the toy cluster that come within an hour, some of them larger than any node."""
-    rng = np.random.default_rng(seed)
-    tasks = toy_tasks().take(rng.integers(0, 9, count))
-    tasks = replace(tasks, name=np.array([f"t{k}" for k in range(count)], object),
-                    cpu_milli=np.where(rng.random(count) < 0.05, 10**6, tasks.cpu_milli))
-    duration_s = rng.integers(0, 2000, count).astype(float)
-    duration_s[rng.random(count) < 0.05] = np.inf
-    return problem_like(toy_cluster(), tasks, np.sort(rng.integers(0, 3600, count)), duration_s,
-                        user=np.array([f"u{k % 3}" for k in range(count)], object))
 
 
 def test_waits_and_counts_add_up():

@@ -2,13 +2,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import Cluster, default_cluster
-from sched_lab.fleet.replay import desk
+from sched_lab.fleet.replay import case as case_module
 from sched_lab.fleet.replay.case import case_of, node_milliwatts, parts_of_jobs
 from sched_lab.fleet.replay.events import COMPARED, replay, simulate
 from sched_lab.fleet.replay.problem import Problem, Schedule, recorded
@@ -18,6 +17,7 @@ from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import Arrivals, Tasks, default_tasks
 from tests.fleet.plain_replay import replay_plain
+from tests.fleet.problems import in_jobs, problem_like, texts, timed
 
 LISTS = 8  # event lists in one example, one after another: each begins with what the one before has left
 APART_S = 1000.0
@@ -25,20 +25,6 @@ pytestmark = pytest.mark.usefixtures("python_itself")
 POLICIES = ["pwr-fgd:0.1", "joint", "random", "gpu-clustering", "kubernetes",
             "fgd@0.4@random@0.7@pwr-fgd:0.2"]
 SOME = settings(derandomize=True, max_examples=24, suppress_health_check=list(HealthCheck))
-
-
-def texts(values) -> np.ndarray:
-    return np.array(list(values), object)
-
-
-def problem_of(cluster: Cluster, tasks: Tasks, submit_s, duration_s, **more) -> Problem:
-    """Problem of timed tasks; without `start_s`, `node` and `gpu_mask` nothing is known of a record."""
-    count = len(tasks)
-    known = {"group": cluster.cpu_model, "start_s": np.full(count, np.nan), "node": np.full(count, -1),
-             "gpu_mask": np.zeros(count, np.int64), "user": texts([""] * count), "queue": texts([""] * count),
-             "priority": np.zeros(count, np.int64), "ledger": pd.DataFrame(), "zero": None} | more
-    return Problem(cluster=cluster, tasks=tasks, submit_s=np.array(submit_s, float),
-                   duration_s=np.array(duration_s, float), **known)
 
 
 def first_of(job: np.ndarray) -> np.ndarray:
@@ -78,7 +64,7 @@ def problems(draw) -> Problem:
     app, most = zip(*(limit[row] for row in rng.integers(4, size=count)), strict=True)
     walltime = duration + rng.choice([0, 0, 2, 8, 30], size=count) if draw(st.booleans()) else None
     like = first_of(job)  # parts of a job ask for the same
-    return problem_of(cluster, replace(tasks.take(like), name=tasks.name), submit[like], duration[like],
+    return problem_like(cluster, replace(tasks.take(like), name=tasks.name), submit[like], duration[like],
                       priority=priority[like], group=texts(group), app=texts(app)[like],
                       most_per_node=np.array(most)[like], walltime_s=None if walltime is None else walltime[like],
                       job=job if len(np.unique(job)) < count else None)
@@ -134,25 +120,10 @@ def test_without_departures_it_is_an_inflation(policy, backfill):
     named = replace(default_tasks().take(rows), name=texts(f"t{n}" for n in range(len(rows))))
     run = inflate(cluster, named, policy, arrivals=Arrivals(np.arange(len(rows)), np.arange(len(cluster))))
     never = np.full(len(rows), np.inf)
-    schedule = replay(problem_of(cluster, named, np.arange(len(rows)), never), policy, backfill=backfill)
+    schedule = replay(problem_like(cluster, named, np.arange(len(rows)), never), policy, backfill=backfill)
     np.testing.assert_array_equal(schedule.node, run.placements.node)
     np.testing.assert_array_equal(schedule.gpu_mask, run.placements.gpu_mask)
     assert (schedule.node < 0).sum() > 0
-
-
-def two_nodes() -> Cluster:
-    """Two GPUs of a T4 node, one of a G2 node; 8 vCPU each."""
-    return Cluster(texts(["a", "b"]), np.array([8000, 8000]), np.array([8192, 8192]), np.array([2, 1]),
-                   texts(["T4", "G2"]), texts(["", ""]))
-
-
-def timed(rows, **more) -> Problem:
-    """Problem of tasks (submit, duration, GPUs, milli), 1 vCPU and 1 GiB each, on two nodes."""
-    submit, duration, num, milli = zip(*rows, strict=True)
-    count = len(rows)
-    tasks = Tasks(texts(f"t{n}" for n in range(count)), np.full(count, 1000), np.full(count, 1024), np.array(num),
-                  np.array(milli), texts([""] * count), texts([""] * count))
-    return problem_of(two_nodes(), tasks, submit, duration, **more)
 
 
 # two GPUs for 10 s, then one for 5; then two, which must wait; one that could be done before; one short one
@@ -413,15 +384,10 @@ def test_the_plain_engine_takes_over_where_the_index_has_no_room(monkeypatch):
     rows = np.random.default_rng(0).integers(8000, size=400)
     tasks = default_tasks().take(rows)
     rng = np.random.default_rng(1)
-    problem = problem_of(cluster, tasks, np.sort(rng.integers(0, 900, 400)), rng.integers(1, 900, 400))
+    problem = problem_like(cluster, tasks, np.sort(rng.integers(0, 900, 400)), rng.integers(1, 900, 400))
     wide = simulate(case(problem, "pwr-fgd:0.1"), "first-fit")
-    monkeypatch.setattr(desk, "MAX_GROUPS", 2)
+    monkeypatch.setattr(case_module, "MAX_GROUPS", 2)
     assert_equal(wide, simulate(case(problem, "pwr-fgd:0.1"), "first-fit"))
-
-
-def in_jobs(job, rows, **more) -> Problem:
-    """Tasks that are parts of these jobs."""
-    return timed(rows, job=np.array(job), **more)
 
 
 @pytest.mark.parametrize("backfill", COMPARED)

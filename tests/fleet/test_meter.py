@@ -2,30 +2,19 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sched_lab.cluster import toy_cluster
 from sched_lab.fleet.replay.meter import measure
-from sched_lab.fleet.replay.problem import Problem, Schedule
+from sched_lab.fleet.replay.problem import Schedule
 from sched_lab.online.inflation import inflate
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import toy_tasks
+from tests.fleet.problems import problem_like
 
 pytestmark = pytest.mark.usefixtures("python_itself")
-NO_LEDGER = pd.DataFrame({name: [] for name in ("file", "row", "what", "reason", "count")})
-
-
-def problem_like(cluster, tasks, submit_s, duration_s, **known) -> Problem:
-    """Make a problem of which nothing was recorded but what is given."""
-    count = len(tasks)
-    texts = np.full(count, "", object)
-    recorded = {"start_s": np.full(count, np.nan), "node": np.full(count, -1), "gpu_mask": np.zeros(count, np.int64),
-                "user": texts, "queue": texts, "priority": np.zeros(count, np.int64), "ledger": NO_LEDGER, "zero": None}
-    return Problem(cluster, tasks, np.full(len(cluster), "g0", object), np.array(submit_s, float),
-                   np.array(duration_s, float), **(recorded | known))
 
 
 def inflated(seed: int = 0, until: float = 0.6):

@@ -30,7 +30,7 @@ from sched_lab.fleet.replay.report import (
     sizes_of,
     trade_frame,
 )
-from sched_lab.traces import Tasks
+from tests.fleet.problems import problem_like, tasks_like, texts
 from tests.test_pages import HOSTILE, read
 
 SURE = (200, 0.1, 3600.0, "")  # how often and how long somebody waits, and no reason against an interval
@@ -48,21 +48,12 @@ def undrawn(monkeypatch, request):
         monkeypatch.setattr(report, "svgs_of", lambda charts: dict.fromkeys(charts(), "<svg></svg>"))
 
 
-def texts(values: Any) -> Any:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
 def a_problem(tasks: int = 40, nodes: int = 3, name: str = "n") -> Problem:
-    whole = np.ones(tasks, np.int64)
-    cluster = Cluster(texts([f"{name}{i}" for i in range(nodes)]), np.full(nodes, 8000), np.full(nodes, 8000),
+    cluster = Cluster(texts(f"{name}{i}" for i in range(nodes)), np.full(nodes, 8000), np.full(nodes, 8000),
                       np.full(nodes, 2), texts(["T4"] * nodes), texts([""] * nodes))
-    rows = Tasks(texts([f"{name}{i}" for i in range(tasks)]), 1000 * whole, 0 * whole, whole, 1000 * whole,
-                 texts([""] * tasks), texts([""] * tasks))
-    zeros = np.zeros(tasks)
-    return Problem(cluster, rows, texts(["g0"] * nodes), zeros, zeros + 3600, zeros * np.nan, whole * 0 - 1, whole * 0,
-                   texts([name] * tasks), texts([name] * tasks), whole * 0, Ledger().frame(), None)
+    rows = replace(tasks_like([1] * tasks), name=texts(f"{name}{i}" for i in range(tasks)))
+    return problem_like(cluster, rows, np.zeros(tasks), np.full(tasks, 3600), user=texts([name] * tasks),
+                        queue=texts([name] * tasks), ledger=Ledger().frame())
 
 
 def an_outcome(problem: Problem, policy: str, row: Mapping[str, float]) -> Outcome:

@@ -8,8 +8,7 @@ import pytest
 from sched_lab.fleet.read.reading import read_files
 from sched_lab.fleet.read.slurm import settings_in
 from sched_lab.fleet.read.tables import ReadOptions
-from sched_lab.fleet.replay.case import case_of, hold
-from sched_lab.fleet.replay.desk import desk_of
+from sched_lab.fleet.replay.case import case_of, desk_of, hold
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import problem_of
 from sched_lab.fleet.replay.slurm import (
@@ -27,7 +26,8 @@ from sched_lab.online.inflation import kernels_for
 from sched_lab.online.model import PowerSettings, open_nodes
 from sched_lab.online.score_index import note_change
 from sched_lab.traces import find_reference
-from tests.fleet.test_events import assert_equal, in_jobs, timed
+from tests.fleet.problems import in_jobs, timed
+from tests.fleet.test_events import assert_equal
 
 EACH_SECOND = SlurmQueue(interval_s=1, resolution_s=1)
 CONF = """ClusterName=lab  # a name
@@ -140,7 +140,7 @@ def test_a_real_slurm_starts_whom_the_rule_starts(live):
     with quiet():
         kernels = kernels_for(case.policy, case.world, desk.by_score)
         for now_s in np.unique(start_s[jobs]).tolist():
-            for left, full in zip(case.world.state, case.empty, strict=True):
+            for left, full in zip(case.world.state, case.empty.state, strict=True):
                 left[:] = full
             case.world.limits.num[:] = 0
             case.world.residents[:] = 0

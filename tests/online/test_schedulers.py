@@ -14,7 +14,7 @@ from sched_lab.online.inflation import inflate, place
 from sched_lab.online.model import World, lacking_everywhere, with_memory, world_to_ask
 from sched_lab.online.policies import policy_of
 from sched_lab.traces import Arrivals, Tasks, find_reference, task_classes
-from tests.fleet.test_events import texts
+from tests.fleet.problems import texts
 
 RECORD = "kubernetes/default_scheduler"
 many = settings(derandomize=True, max_examples=60)

@@ -11,12 +11,11 @@ import numpy as np
 
 from ...cluster import WHOLE_GPU_MILLI, empty_state
 from ...lab.arrays import Floats, Integers, Texts, Truths
-from ...lab.jit import njit
+from ...lab.jit import interpreted, njit
 from ...online.model import PowerSettings
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ...traces import admits
-from .problem import Problem, Schedule, power_of_problem
-from .waits import of_jobs
+from .problem import Problem, Schedule, of_jobs, power_of_problem
 
 __all__ = ['energy_bounds', 'floors_of', 'wait_bound']
 
@@ -73,10 +72,11 @@ def floors_of(problem: Problem, settings: PowerSettings, asleep_w: float) -> Flo
     """
     power = power_of_problem(problem, settings)
     state = empty_state(problem.cluster)
-    idle_w = np.array([
-        (cpu_power_milliwatt(power, node, state.cpu_left_milli[node])
-         + gpu_power_milliwatt(power, node, state.gpu_left_milli[node])) / 1000
-        for node in range(len(problem.cluster))])
+    with interpreted(True):  # once for each node
+        idle_w = np.array([
+            (cpu_power_milliwatt(power, node, state.cpu_left_milli[node])
+             + gpu_power_milliwatt(power, node, state.gpu_left_milli[node])) / 1000
+            for node in range(len(problem.cluster))])
     slope = slope_of(power)
     gpu_price = slope * (power.gpu_full_w - power.gpu_idle_w) / WHOLE_GPU_MILLI
     cpu_price = slope * (power.cpu_full_w - power.cpu_idle_w) / (2000 * power.cpu_cores)

@@ -1,4 +1,4 @@
-"""A problem becomes a replay that is ready to begin: who decides, what runs already, and who comes in which order."""
+"""A problem becomes a replay that is ready to begin: what runs already, who comes in which order, and what a policy decides with."""
 
 # A module, written by hand.
 
@@ -6,15 +6,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from heapq import heappush
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...cluster import State
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
-from ...lab.jit import njit
-from ...online.inflation import ArrivingTasks, StagedWeights, weighing_of
+from ...lab.jit import by_reference, interpreted, njit
+from ...online.bid import count_placed, is_due
+from ...online.inflation import (
+    MAX_GROUPS,
+    ArrivingTasks,
+    Memory,
+    StagedWeights,
+    decide,
+    decide_by_index,
+    empty_memory,
+    stage_now,
+    weighing_of,
+)
 from ...online.model import (
     Limits,
     Policy,
@@ -22,11 +34,11 @@ from ...online.model import (
     World,
     count_limit,
     is_feasible,
-    open_nodes,
     slots_left,
     with_memory,
 )
 from ...online.policies import policy_of
+from ...online.score_index import Best, Groups, Index, empty_index, note_change
 from ...power import cpu_power_milliwatt, gpu_power_milliwatt
 from .meter import largest_memory_mib
 from .problem import (
@@ -38,9 +50,10 @@ from .problem import (
     running_at,
 )
 
-__all__ = ['Case', 'TimedTasks']
+__all__ = ['Case', 'Desk', 'TimedTasks']
 
 
+@by_reference
 class TimedTasks(NamedTuple):
     """Tasks with their times, as compiled code reads them.
 
@@ -80,7 +93,7 @@ class Case:
     Parameters
     ----------
     policy, world : who decides; the cluster with what holds it at the beginning
-    empty : what the nodes have
+    empty : the same without a task
     weighing : weights of the policy's scores, stages counted from the empty cluster
     timed : the tasks
     comes : (tasks,) whether it comes at all
@@ -90,7 +103,7 @@ class Case:
 
     policy: Policy
     world: World
-    empty: State
+    empty: World
     weighing: StagedWeights
     timed: TimedTasks
     comes: Truths
@@ -173,11 +186,12 @@ def node_among(world: World, asks: ArrivingTasks, task: int,
 
 
 @njit(cache=True)
-def first_gpus(left_milli: Integers, num_gpus: int, gpu_milli: int) -> int:
-    """First GPUs with room for so many shares, as a bit mask."""
+def first_gpus(world: World, kind: int, node: int, left_milli: Integers) -> int:
+    """First GPUs of a node with room for a task of a class if so much is left of each, as a mask."""
+    num_gpus, gpu_milli = world.demand.num_gpus[kind], world.demand.gpu_milli[kind]
     gpu_mask = 0
     num = 0
-    for gpu in range(len(left_milli)):
+    for gpu in range(world.power.num_gpus[node]):
         if num < num_gpus and left_milli[gpu] >= gpu_milli:
             gpu_mask |= 1 << gpu
             num += 1
@@ -188,9 +202,9 @@ def first_gpus(left_milli: Integers, num_gpus: int, gpu_milli: int) -> int:
 def first_place(world: World, asks: ArrivingTasks, task: int) -> tuple[int, int]:
     """First node that has room for a task as it stands, -1 if none has, and its first GPUs."""
     node = node_among(world, asks, task, np.arange(len(world.gpu_model)))
-    kind = asks.task[task]
-    left_milli = world.state.gpu_left_milli[node, :world.power.num_gpus[node] if node >= 0 else 0]
-    return node, first_gpus(left_milli, world.demand.num_gpus[kind], world.demand.gpu_milli[kind])
+    if node < 0:
+        return node, 0
+    return node, first_gpus(world, asks.task[task], node, world.state.gpu_left_milli[node])
 
 
 @njit(cache=True)
@@ -211,17 +225,29 @@ def fits_together(world: World, asks: ArrivingTasks, next_part: Integers, job: i
     return part < 0
 
 
-def together_nowhere(world: World, empty: State, asks: ArrivingTasks, first: Integers,
-                     next_part: Integers, comes: Truths) -> Integers:
-    """Tasks of jobs of several parts that do not fit the empty cluster together."""
-    jobs = np.flatnonzero(comes & (first == np.arange(len(first))) & (next_part >= 0))
-    bare = world._replace(state=State(*(left.copy() for left in empty)),
-                          residents=np.zeros_like(world.residents),
-                          limits=world.limits._replace(num=np.zeros_like(world.limits.num),
-                                                       is_open=world.limits.is_open.copy()))
-    open_nodes(bare.limits)
-    never = [job for job in jobs.tolist() if not fits_together(bare, asks, next_part, job)]
-    return np.flatnonzero(np.isin(first, never))
+@njit(cache=True)
+def place_in(line: Any, one: Any) -> int:
+    """Where one stands, or would stand, in an ascending list."""
+    low = 0
+    high = len(line)
+    while low < high:
+        middle = (low + high) // 2
+        if line[middle] < one:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def copied(world: World) -> World:
+    """The world with arrays of its own for all that placements change."""
+    limits = world.limits
+    return world._replace(state=State(*(left.copy() for left in world.state)),
+                          residents=world.residents.copy(),
+                          limits=limits._replace(num=limits.num.copy(), is_open=limits.is_open.copy()))
+
+
+FEW = 20_000  # classes times nodes that are looked at before the code for it would be loaded
 
 
 def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | None,
@@ -232,11 +258,12 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     memory_mib = np.array(problem.tasks.memory_mib)
     if chosen.needs_memory:
         world, class_of = with_memory(world, class_of, memory_mib)
-    empty = State(*(left.copy() for left in world.state))
+    empty = copied(world)
     weighing = weighing_of(chosen, world)
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[2])
     asks = ArrivingTasks(class_of, memory_mib, stream.integers(2**62, size=len(class_of)))
-    comes = memory_mib <= largest_memory_mib(world)[class_of]
+    with interpreted(len(world.demand.kind) * len(world.gpu_model) <= FEW):
+        comes = memory_mib <= largest_memory_mib(world)[class_of]
     if problem.replayable is not None:
         comes &= problem.replayable
     submit_s = np.array(problem.submit_s)
@@ -254,7 +281,9 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
         check_limits(world.limits)
     first, next_part = parts_of_jobs(problem.job, size)
     comes &= np.bincount(first, ~comes, size)[first] == 0  # a part that is there already, or never
-    comes[together_nowhere(world, empty, asks, first, next_part, comes)] = False
+    jobs = np.flatnonzero(comes & (first == np.arange(size)) & (next_part >= 0))
+    never = [job for job in jobs.tolist() if not fits_together(empty, asks, next_part, job)]
+    comes[np.isin(first, never)] = False
     coming = np.flatnonzero(comes & (first == np.arange(size)))
     order = coming[np.lexsort((coming, submit_s[coming], -problem.priority[coming]))]
     place = np.full(size, -1)
@@ -270,3 +299,158 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
                        order[np.argsort(request[order], kind="stable")],
                        np.inf if cap_w is None else 1000.0 * cap_w)
     return Case(chosen, world, empty, weighing, timed, comes, schedule, np.full(size, np.inf))
+
+
+@by_reference
+class Desk(NamedTuple):
+    """What decides, and what it knows.
+
+    Parameters
+    ----------
+    weighing, world : weights of the scores, the cluster
+    by_score : index of nodes, the rows of one stage after those of another
+    memory, stage : of the plain engine, and (1,) the stage that it knows
+    is_plain : (classes,) whether the index has no room for the class
+    in_use : (`RESOURCES`,) milli-GPU, milli-vCPU and MiB that tasks hold
+    drawn_mw : (nodes,) milliwatts of each node, if there is a cap
+    """
+
+    weighing: StagedWeights
+    world: World
+    by_score: Index
+    memory: Memory
+    stage: Integers
+    is_plain: Truths
+    in_use: Integers
+    drawn_mw: Integers
+
+
+def in_use(empty: State, state: State) -> Integers:
+    """Milli-GPU, milli-vCPU and MiB that tasks hold."""
+    return np.array([empty.gpu_left_milli.sum() - state.gpu_left_milli.sum(),
+                     empty.cpu_left_milli.sum() - state.cpu_left_milli.sum(),
+                     empty.memory_left_mib.sum() - state.memory_left_mib.sum()])
+
+
+def desk_of(case: Case) -> Desk:
+    """Everything that a policy needs to decide, nothing known yet."""
+    world = case.world
+    num_classes, num_nodes, num_scores = (len(world.demand.cpu_milli), len(world.gpu_model),
+                                          len(case.policy.scores))
+    several = (case.weighing.weights > 0).sum(axis=1).max() > 1
+    index = empty_index(num_classes * len(case.weighing.starts), num_nodes, num_scores,
+                        MAX_GROUPS if several else 1)
+    is_capped = case.timed.cap_mw < np.inf
+    return Desk(case.weighing, world, index, empty_memory(num_classes, num_nodes, num_scores),
+                np.full(1, -1), np.zeros(num_classes, np.bool_), in_use(case.empty.state, world.state),
+                node_milliwatts(world) if is_capped else np.zeros(num_nodes, np.int64))
+
+
+@njit(cache=True)
+def price_anew(kernels: Any, desk: Desk) -> None:
+    """Let the last of the kernels compute prices, if the policy asks; forget all scores."""
+    index = desk.by_score
+    if desk.world.bids.served_w[0] > 0:
+        kernels[-1](desk.world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
+        index.owner[:] = -1
+        desk.memory.owner[:] = -1
+
+
+@njit(cache=True)
+def index_of_stage(index: Index, stage: int, num_stages: int) -> Index:
+    """Rows of an index that belong to a stage."""
+    if num_stages == 1:
+        return index
+    size = len(index.owner) // num_stages
+    start = stage * size
+    end = start + size
+    best = index.best
+    some = index.groups
+    return Index(index.owner[start:end], index.seen[start:end], index.value[start:end],
+                 index.num_changes, index.changes, index.last_change, index.stale, index.score,
+                 index.gpu_mask,
+                 Best(best.score[start:end], best.asked_mib[start:end],
+                      best.score_then[start:end]),
+                 Groups(some.num[start:end], some.slot[start:end], some.score[start:end],
+                        some.room_mib[start:end], some.most_mib[start:end]))
+
+
+@njit(cache=True)
+def decide_now(kernels: Any, desk: Desk, asks: ArrivingTasks, task: int) -> tuple[int, int]:
+    """Node of a task, -1 if none has room now, and its GPUs there."""
+    weighing = desk.weighing
+    stage = stage_now(weighing, 0, desk.in_use)
+    kind = asks.task[task]
+    if not desk.is_plain[kind]:
+        index = index_of_stage(desk.by_score, stage, len(weighing.starts))
+        node, gpu_mask = decide_by_index(kernels, weighing, stage, desk.world, index, asks, task)
+        if gpu_mask >= 0:
+            return node, gpu_mask
+        desk.is_plain[kind] = True
+    if stage != desk.stage[0]:
+        desk.stage[0] = stage
+        desk.memory.owner[:] = -1
+    return decide(kernels, weighing, stage, desk.world, desk.memory, asks, task)
+
+
+@njit(cache=True)
+def change(desk: Desk, timed: TimedTasks, task: int, schedule: Schedule, sign: int) -> None:
+    """Let a task take its place on a node (sign 1) or leave it (-1), and note what that changes."""
+    hold(desk.world, timed, task, schedule, sign)
+    demand = desk.world.demand
+    kind = timed.asks.task[task]
+    node = schedule.node[task]
+    desk.in_use[0] += sign * demand.gpu_milli[kind] * demand.num_gpus[kind]
+    desk.in_use[1] += sign * demand.cpu_milli[kind]
+    desk.in_use[2] += sign * timed.asks.memory_mib[task]
+    note_change(desk.by_score, node)
+    desk.memory.version[node] += 1
+    if timed.cap_mw < np.inf:
+        desk.drawn_mw[node] = node_milliwatt(desk.world, node)
+
+
+@njit(cache=True)
+def rise_milliwatt(world: World, task: int, node: int, gpu_mask: int) -> int:
+    """Watts that a task of a class adds on these GPUs of a node, in thousandths."""
+    demand = world.demand
+    gpu_left_milli = world.state.gpu_left_milli[node].copy()
+    for gpu in range(len(gpu_left_milli)):
+        gpu_left_milli[gpu] -= demand.gpu_milli[task] * (gpu_mask >> gpu & 1)
+    cpu_left_milli = world.state.cpu_left_milli[node] - demand.cpu_milli[task]
+    return int(cpu_power_milliwatt(world.power, node, cpu_left_milli)
+               + gpu_power_milliwatt(world.power, node, gpu_left_milli)
+               - node_milliwatt(world, node))
+
+
+@njit(cache=True)
+def decide_within(kernels: Any, desk: Desk, timed: TimedTasks, task: int) -> tuple[int, int]:
+    """As `decide_now`; -1 also if the watts under the cap would not do."""
+    node, gpu_mask = decide_now(kernels, desk, timed.asks, task)
+    if timed.cap_mw < np.inf and node >= 0:
+        rise_mw = rise_milliwatt(desk.world, timed.asks.task[task], node, gpu_mask)
+        if desk.drawn_mw.sum() + rise_mw > timed.cap_mw:
+            return -1, 0
+    return node, gpu_mask
+
+
+@njit(cache=True)
+def begin(kernels: Any, desk: Desk, timed: TimedTasks, task: int, now_s: float,
+          ends: list[tuple[float, int]], schedule: Schedule) -> None:
+    """Start a task on the node and GPUs that it is scheduled on; one that ends at once holds nothing.
+
+    Parameters
+    ----------
+    kernels, desk, timed, schedule : as `replay_events`
+    task, now_s : who starts, and when
+    ends : heap of (end, task) of those that run
+    """
+    end_s = now_s + timed.duration_s[task]
+    schedule.start_s[task] = now_s
+    schedule.end_s[task] = end_s
+    if end_s > now_s:
+        change(desk, timed, task, schedule, 1)
+        count_placed(desk.world, timed.asks.task[task])
+        if end_s < np.inf:
+            heappush(ends, (end_s, task))
+    if is_due(desk.world):
+        price_anew(kernels, desk)

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ...cluster import WHOLE_GPU_MILLI
-from ...lab.arrays import Floats
+from ...lab.arrays import Floats, Texts, Truths
 from ...lab.frames import InputError, advice_on
 from ...lab.jit import interpreted
 from ...lab.sweeps import sweep
@@ -24,6 +24,7 @@ from ...meter import amounts_in, coarser, with_edges
 from ...online.inflation import failures_frame
 from ...online.model import Placements, PowerSettings
 from ...online.policies import POLICIES, policy_of
+from ...traces import gpu_requests
 from .bounds import Floors, energy_bounds, floors_of, wait_bound
 from .events import BOOKED, COMPARED, replay
 from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
@@ -33,6 +34,7 @@ from .problem import (
     Schedule,
     instances_nobody_has,
     models_without_watts,
+    of_jobs,
     recorded,
     replayable,
     running_at,
@@ -41,7 +43,6 @@ from .problem import (
 )
 from .rules import violations
 from .slurm import SlurmQueue
-from .waits import Waits, groups_of_tasks, of_jobs, waits_of, waits_table
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
 
@@ -247,6 +248,80 @@ def failures_of(problem: Problem, schedule: Schedule, power: PowerSettings) -> p
         "failed_for": [*found["failed_for"], *[""] * len(waiting)]}).astype({"task_row": int})
     states.insert(1, "task", problem.tasks.name[states["task_row"]])
     return states.sort_values("task_row", ignore_index=True, kind="stable")
+
+
+SHORT_S = 10
+
+
+class Waits(NamedTuple):
+    """Waits and slowdowns of a schedule, NaN for a task that did not start or is left out."""
+
+    wait_s: Floats
+    slowdown: Floats
+
+
+def waits_of(problem: Problem, schedule: Schedule, is_pinned: Truths) -> Waits:
+    """Waits and slowdowns of jobs, in the row of the first part; a job waits for its last part.
+
+    Parameters
+    ----------
+    problem, schedule : the jobs, and when each part starts
+    is_pinned : (tasks,) who ran already, and is left out
+    """
+    counts = (schedule.node >= 0) & ~is_pinned
+    wait = np.where(counts, schedule.start_s - problem.submit_s, np.nan)
+    wait = of_jobs(problem, wait, np.maximum)
+    run = of_jobs(problem, problem.duration_s, np.maximum)
+    with np.errstate(invalid="ignore"):
+        slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, SHORT_S))
+    return Waits(wait, np.where(np.isfinite(run), slowdown, 1.0) + 0 * wait)
+
+
+def groups_of_tasks(problem: Problem) -> dict[str, Texts]:
+    """Name of each task's group, by kind of group, (tasks,)."""
+    words = {"0": "no GPU", "(0, 1)": "a share of a GPU", "1": "1 GPU"}
+    requests = gpu_requests(problem.tasks)
+    size = np.array([words.get(one, f"{one} GPUs") for one in requests], object)
+    if problem.job is not None:
+        gpus = of_jobs(problem, problem.tasks.num_gpus.astype(float), np.add)
+        is_parted = (np.bincount(problem.job) > 1)[problem.job] & (gpus > 0)
+        size[is_parted] = [f"{number:.0f} GPUs" for number in gpus[is_parted]]
+    return {"all": np.full(len(size), "", object), "size": size, "queue": problem.queue,
+            "user": problem.user, "model": problem.tasks.gpu_spec}
+
+
+def waits_table(problem: Problem, waits: Mapping[str, Waits],
+                unsound: Container[str]) -> pd.DataFrame:
+    """Waits and slowdowns by policy and group, the largest groups first.
+
+    `bound_mean_wait_s` is of all jobs, and of those of each list of models.
+
+    Parameters
+    ----------
+    problem : the jobs
+    waits : of each policy
+    unsound : policies whose schedules violate something, and which no bound bounds
+    """
+    parts, bounds = [], dict[bytes, float]()
+    for (policy, (wait, slowdown)), (by, value) in product(
+            waits.items(), groups_of_tasks(problem).items()):
+        if by != "all" and not (value != "").any():
+            continue
+        frame = pd.DataFrame({"value": value, "wait_s": wait, "slowdown": slowdown}).dropna()
+        groups = frame.groupby("value")
+        table = pd.DataFrame({
+            "policy": policy, "by": by, "tasks": groups.size(), "mean_wait_s": groups["wait_s"].mean(),
+            "p50_wait_s": groups["wait_s"].median(), "p99_wait_s": groups["wait_s"].quantile(0.99),
+            "mean_slowdown": groups["slowdown"].mean(), "bound_mean_wait_s": np.nan}).reset_index()
+        table.insert(2, "value", table.pop("value"))
+        for row, one in enumerate(table["value"] if by in ("all", "model") and policy not in unsound else ()):
+            wait_s = np.where(value == one, wait, np.nan)
+            started = np.isfinite(wait_s).tobytes()  # on which alone the bound depends
+            if started not in bounds:
+                bounds[started] = wait_bound(problem, wait_s)
+            table.loc[row, "bound_mean_wait_s"] = bounds[started]
+        parts.append(table.sort_values(["tasks", "value"], ascending=[False, True]))
+    return pd.concat(parts, ignore_index=True)
 
 
 def kwh_of(curve: pd.DataFrame, column: str = "eopc_w") -> Floats:
@@ -470,29 +545,6 @@ def energies_of(problem: Problem, outcome: Outcome, floors: Floors | None,
     return awake, np.nan if outcome.curve["asleep_w"].isna().all() else asleep
 
 
-def with_wait_bounds(problem: Problem, table: pd.DataFrame, waits: Mapping[str, Waits],
-                     unsound: Container[str]) -> pd.DataFrame:
-    """The table of waits with `bound_mean_wait_s` of all jobs, and of those of each list of models.
-
-    Parameters
-    ----------
-    problem, waits : as `waits_table`
-    table : as it returns it
-    unsound : policies whose schedules violate something, and which no bound bounds
-    """
-    groups, known, bounds = groups_of_tasks(problem), dict[bytes, float](), []
-    for policy, by, value in zip(table["policy"], table["by"], table["value"], strict=True):
-        if by not in ("all", "model") or policy in unsound:
-            bounds.append(np.nan)
-            continue
-        wait_s = np.where(groups[by] == value, waits[policy].wait_s, np.nan)
-        jobs = np.isfinite(wait_s).tobytes()  # a bound depends on who started alone
-        if jobs not in known:
-            known[jobs] = wait_bound(problem, wait_s)
-        bounds.append(known[jobs])
-    return table.assign(bound_mean_wait_s=bounds)
-
-
 def compare(problem: Problem, asked: Question = Question(), folder: Path | None = None, *,
             workers: int = 1, depends_on: Mapping[str, Any] | None = None) -> Comparison:
     """Replay a problem under several policies, measure them alike, and compare.
@@ -553,8 +605,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
             curve = curve.assign(**dict.fromkeys(POWER_COLUMNS, np.nan))
         outcomes[name] = Outcome(name, schedule, curve, failures_of(problem, schedule, asked.power),
                                  tuple(islice(findings, MOST_FINDINGS)))
-    table = with_wait_bounds(problem, waits_table(problem, waits), waits,
-                             {name for name, outcome in outcomes.items() if outcome.findings})
+    table = waits_table(problem, waits, {name for name, one in outcomes.items() if one.findings})
     of_all = table[table["by"] == "all"].set_index("policy")["bound_mean_wait_s"]
     summary = [summary_of(problem, outcome, waits[name], (
         of_all.get(name, np.nan), *energies_of(problem, outcome, floors, horizon)))

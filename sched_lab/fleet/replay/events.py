@@ -9,16 +9,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...cluster import State
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError, check_one_of
-from ...lab.jit import njit, quiet
+from ...lab.jit import by_reference, njit, quiet
 from ...online.inflation import kernels_for
-from ...online.model import LASTING, Policy, PowerSettings, lacking_of, slots_left
+from ...online.model import LASTING, Policy, PowerSettings, World, lacking_of, slots_left
 from ...online.score_index import note_change
 from ..read.dates import seconds_of
-from .case import Case, TimedTasks, case_of, first_place, node_among, node_milliwatts
-from .desk import Desk, begin, change, decide_now, decide_within, desk_of, price_anew
+from .case import (
+    Case,
+    Desk,
+    TimedTasks,
+    begin,
+    case_of,
+    change,
+    decide_now,
+    decide_within,
+    desk_of,
+    first_gpus,
+    first_place,
+    node_among,
+    node_milliwatts,
+    place_in,
+    price_anew,
+)
 from .problem import Problem, Schedule
 from .rules import check_promises, check_schedule
 from .slurm import SlurmQueue, order_of, planner_of, replay_slurm
@@ -56,6 +70,7 @@ BOOKED = tuple(rule.name for rule in RULES if rule.books)
 COMPARED = BACKFILLS[:4]  # what a replay compares by itself: rules that need no configuration
 
 
+@by_reference
 class Queue(NamedTuple):
     """Who waits, request by request.
 
@@ -91,12 +106,12 @@ def places_together(kernels: Any, desk: Desk, timed: TimedTasks, job: int, by_po
         if place[0] < 0:
             break
         schedule.node[part], schedule.gpu_mask[part] = place
-        if timed.duration_s[part] > 0:
+        if timed.duration_s[part] > 0 and timed.next_part[part] >= 0:  # there is another to see it
             change(desk, timed, part, schedule, 1)
         part = timed.next_part[part]
     other = job
     while other != part:
-        if timed.duration_s[other] > 0:
+        if timed.duration_s[other] > 0 and timed.next_part[other] >= 0:
             change(desk, timed, other, schedule, -1)
         if part >= 0:
             schedule.node[other] = -1
@@ -113,39 +128,39 @@ def begin_job(kernels: Any, desk: Desk, timed: TimedTasks, job: int, now_s: floa
     The policy places part after part. If it leaves no room for the last ones, the first nodes with
     room are tried, unless a cap decides.
     """
-    if timed.next_part[job] < 0:
-        place = decide_within(kernels, desk, timed, job)
-        if place[0] >= 0:
-            begin(kernels, desk, timed, job, place, now_s, ends, schedule)
-        return place[0] >= 0
-    has_room = places_together(kernels, desk, timed, job, True, schedule)
-    if not has_room and timed.cap_mw == np.inf:
-        has_room = places_together(kernels, desk, timed, job, False, schedule)
-    part = job if has_room else -1
-    while part >= 0:
-        place = (schedule.node[part], schedule.gpu_mask[part])
-        begin(kernels, desk, timed, part, place, now_s, ends, schedule)
-        part = timed.next_part[part]
-    return has_room
+    for by_policy in (True, False):
+        if places_together(kernels, desk, timed, job, by_policy, schedule):
+            part = job
+            while part >= 0:
+                begin(kernels, desk, timed, part, now_s, ends, schedule)
+                part = timed.next_part[part]
+            return True
+        if timed.next_part[job] < 0 or timed.cap_mw < np.inf:
+            break
+    return False
 
 
 @njit(cache=True)
-def serve_in_order(kernels: Any, desk: Desk, timed: TimedTasks, waiting: list[int], now_s: float,
-                   ends: list[tuple[float, int]], schedule: Schedule) -> bool:
-    """Start tasks from the head of the queue; return whether one is left there that fits nowhere.
+def serve(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, heads: list[tuple[int, int]],
+          is_first_fit: bool, now_s: float, ends: list[tuple[float, int]], schedule: Schedule) -> None:
+    """Start who fits, in the order of the queue, until one does not; or every one (first-fit).
 
     Parameters
     ----------
-    kernels, desk, timed, schedule : as `replay_events`
-    waiting : heap of places in the queue
+    kernels, desk, timed, queue, is_first_fit, schedule : as `replay_events`
+    heads : heap of (place, request) of those to try; for first-fit the first of each request
     now_s, ends : as `begin`
     """
-    while len(waiting) > 0:
-        job = timed.task_at[waiting[0]]
-        if not begin_job(kernels, desk, timed, job, now_s, ends, schedule):
-            return True
-        heappop(waiting)
-    return False
+    while len(heads) > 0:
+        place, request = heads[0]
+        has_begun = begin_job(kernels, desk, timed, timed.task_at[place], now_s, ends, schedule)
+        if not has_begun and not is_first_fit:
+            return
+        heappop(heads)
+        if has_begun and is_first_fit:
+            queue.head[request] += 1
+            if queue.head[request] < queue.tail[request]:
+                heappush(heads, (timed.place[timed.member[queue.head[request]]], request))
 
 
 @njit(cache=True)
@@ -183,27 +198,10 @@ def heads_to_try(desk: Desk, timed: TimedTasks, queue: Queue, nodes: list[int],
 
 
 @njit(cache=True)
-def serve_first_fit(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, num_old: int,
-                    nodes: list[int], now_s: float, ends: list[tuple[float, int]],
-                    schedule: Schedule) -> None:
-    """Start every waiting task that fits, in the order of the queue.
-
-    Parameters
-    ----------
-    kernels, desk, timed, queue, schedule : as `replay_events`
-    num_old, nodes : as `heads_to_try`
-    now_s, ends : as `begin`
-    """
-    heads = heads_to_try(desk, timed, queue, nodes, num_old)
-    while len(heads) > 0:
-        _, request = heappop(heads)
-        job = timed.member[queue.head[request]]
-        if begin_job(kernels, desk, timed, job, now_s, ends, schedule):
-            queue.head[request] += 1
-            if queue.head[request] < queue.tail[request]:
-                heappush(heads, (timed.place[timed.member[queue.head[request]]], request))
-    num_left = num_old if len(nodes) == 0 else 0
-    for n in range(num_left, queue.num_active[0]):
+def forget_empty(queue: Queue, first: int) -> None:
+    """Strike requests of which nobody waits any more from the active ones, from a number on."""
+    num_left = first
+    for n in range(first, queue.num_active[0]):
         request = queue.active[n]
         if queue.head[request] < queue.tail[request]:
             queue.active[num_left] = request
@@ -228,8 +226,8 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
     for task in range(len(schedule.end_s)):
         if schedule.end_s[task] < np.inf:
             heappush(ends, (schedule.end_s[task], task))
-    waiting = [0]
-    waiting.clear()
+    heads = [(0, 0)]  # those in order; or those of first-fit that may fit now
+    heads.clear()
     nodes = [0]  # that tasks leave at this moment
     arrived = 0
     is_blocked = False
@@ -251,14 +249,18 @@ def replay_events(kernels: Any, desk: Desk, timed: TimedTasks, queue: Queue, is_
             if is_first_fit:
                 join(timed, queue, task)
             else:
-                heappush(waiting, timed.place[task])
-                is_blocked &= waiting[0] != timed.place[task]
+                heappush(heads, (timed.place[task], timed.request[task]))
+                is_blocked &= heads[0][0] != timed.place[task]
         if is_first_fit:
-            serve_first_fit(kernels, desk, timed, queue, num_old, nodes, now_s, ends, schedule)
-        elif not is_blocked:
-            is_blocked = serve_in_order(kernels, desk, timed, waiting, now_s, ends, schedule)
+            heads = heads_to_try(desk, timed, queue, nodes, num_old)
+        if not is_blocked:
+            serve(kernels, desk, timed, queue, heads, is_first_fit, now_s, ends, schedule)
+            is_blocked = len(heads) > 0
+        if is_first_fit:
+            forget_empty(queue, num_old if len(nodes) == 0 else 0)
 
 
+@by_reference
 class Profile(NamedTuple):
     """What each node has free from now on, as a list of spells between which it changes.
 
@@ -283,18 +285,16 @@ class Profile(NamedTuple):
     num_spare: Integers
 
 
-def empty_profile(empty: State, num_tasks: int, num_limits: int) -> Profile:
+def empty_profile(empty: World, num_tasks: int) -> Profile:
     """Profile of empty nodes, with spells for so many tasks: each begins and ends, or is cut."""
-    num_nodes, num_gpus = empty.gpu_left_milli.shape
-    size = num_nodes + 3 * num_tasks
-    profile = Profile(np.arange(num_nodes), np.full(size, -1), np.full(size, -np.inf),
-                      np.zeros(size, np.int64), np.zeros(size, np.int64),
-                      np.zeros((size, num_gpus), np.int64), np.zeros((size, num_limits), np.int64),
-                      np.arange(num_nodes, size), np.array([3 * num_tasks]))
-    profile.cpu_milli[:num_nodes] = empty.cpu_left_milli
-    profile.memory_mib[:num_nodes] = empty.memory_left_mib
-    profile.gpu_milli[:num_nodes] = empty.gpu_left_milli
-    return profile
+    room = 3 * num_tasks
+    num_nodes = len(empty.gpu_model)
+    cpu_milli, memory_mib, gpu_milli, num = (
+        np.concatenate([left, np.zeros((room, *left.shape[1:]), np.int64)])
+        for left in (*empty.state, empty.limits.num))
+    size = num_nodes + room
+    return Profile(np.arange(num_nodes), np.full(size, -1), np.full(size, -np.inf), cpu_milli,
+                   memory_mib, gpu_milli, num, np.arange(num_nodes, size), np.array([room]))
 
 
 @njit(cache=True)
@@ -359,6 +359,7 @@ def join_equal(profile: Profile, node: int) -> None:
             spell = after
 
 
+@by_reference
 class Plan(NamedTuple):
     """Who holds each node, now or later.
 
@@ -392,13 +393,13 @@ class Plan(NamedTuple):
 
 def empty_plan(case: Case, desk: Desk) -> Plan:
     """Plan in which nobody holds anything."""
-    num_nodes, num_gpus = case.empty.gpu_left_milli.shape
+    num_nodes, num_gpus = case.empty.state.gpu_left_milli.shape
     num_tasks = len(case.comes)
-    num_limits = len(case.world.limits.most)
-    return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks, num_limits),
+    return Plan(desk, case.timed, case.schedule, empty_profile(case.empty, num_tasks),
                 np.full(num_nodes, -1), np.full(num_tasks, -1), np.full(num_tasks, np.nan),
                 np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_), case.promise_s,
-                np.full(num_tasks, np.nan), np.zeros(num_gpus, np.int64), np.zeros(num_limits, np.int64))
+                np.full(num_tasks, np.nan), np.zeros(num_gpus, np.int64),
+                np.zeros(len(case.empty.limits.most), np.int64))
 
 
 @njit(cache=True)
@@ -608,15 +609,7 @@ def first_then(plan: Plan, task: int, start_s: float) -> tuple[int, int]:
     while earliest_on(plan, task, node, start_s, np.inf) > start_s:
         node += 1
     least_left(plan, node, start_s, start_s + plan.timed.walltime_s[task])
-    demand = plan.desk.world.demand
-    kind = plan.timed.asks.task[task]
-    gpu_mask = 0
-    num = 0
-    for gpu in range(plan.desk.world.power.num_gpus[node]):
-        if num < demand.num_gpus[kind] and plan.gpu_milli[gpu] >= demand.gpu_milli[kind]:
-            gpu_mask |= 1 << gpu
-            num += 1
-    return node, gpu_mask
+    return node, first_gpus(plan.desk.world, plan.timed.asks.task[task], node, plan.gpu_milli)
 
 
 @njit(cache=True)
@@ -654,7 +647,8 @@ def give_up_parts(plan: Plan, job: int, last: int, now_s: float) -> None:
         node = plan.schedule.node[part]
         give_up(plan, part)
         if node >= 0:
-            show_node(plan, node, now_s, now_s)
+            plan.has_ended[node] = True
+            show_node(plan, node, now_s, now_s)  # it may have been booked for now
         part = plan.timed.next_part[part]
 
 
@@ -729,33 +723,12 @@ def book(kernels: Any, plan: Plan, task: int, now_s: float, is_alone: bool) -> N
     task, now_s : what to book, and the time
     is_alone : whether nothing has been booked for later
     """
-    if plan.timed.next_part[task] >= 0:
-        book_parts(kernels, plan, task, now_s)
-        return
-    start_s = now_s
-    place = (-1, 0)
-    if is_alone:
+    if is_alone and plan.timed.next_part[task] < 0:  # then what is free now is free for ever
         place = decide_now(kernels, plan.desk, plan.timed.asks, task)
-    if place[0] < 0:
-        start_s = earliest_start(plan, task, now_s)
-        if start_s == np.inf:
+        if place[0] >= 0:
+            enter(plan, task, place, now_s, now_s)
             return
-        place = choose_then(kernels, plan, task, start_s, now_s)
-    enter(plan, task, place, start_s, now_s)
-
-
-@njit(cache=True)
-def position_in(waiting: list[int], place_in_queue: int) -> int:
-    """Where a place of the queue stands, or would stand, in an ascending list."""
-    low = 0
-    high = len(waiting)
-    while low < high:
-        middle = (low + high) // 2
-        if waiting[middle] < place_in_queue:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    book_parts(kernels, plan, task, now_s)
 
 
 @njit(cache=True)
@@ -889,13 +862,7 @@ def serve_easily(kernels: Any, plan: Plan, now_s: float, waiting: list[int], hea
     task that is booked from now on, -1 for none
     """
     timed = plan.timed
-    part = head
-    while part >= 0:
-        node = plan.schedule.node[part]
-        plan.has_ended[node] = True
-        give_up(plan, part)
-        show_node(plan, node, now_s, now_s)  # it may have been booked for now
-        part = timed.next_part[part]
+    give_up_parts(plan, head, -1, now_s)
     head = -1
     too_long_s = plan.too_long_s
     line = waiting[:]
@@ -935,28 +902,20 @@ def pass_moment(plan: Plan, now_s: float, waiting: list[int],
     schedule = plan.schedule
     while moments[0][0] <= now_s:
         time_s, task = heappop(moments)
-        if schedule.start_s[task] == time_s:
-            position = position_in(waiting, plan.timed.place[task])
-            if position < len(waiting) and waiting[position] == plan.timed.place[task]:
-                waiting.pop(position)
-                part = task
-                while part >= 0:
-                    heappush(moments, (schedule.end_s[part], part))
-                    forget_past(plan.profile, schedule.node[part], now_s)
-                    show_node(plan, schedule.node[part], now_s, now_s)
-                    part = plan.timed.next_part[part]
-                continue
-            elif schedule.end_s[task] == time_s:
-                give_back(plan, task, now_s)
-            else:
-                continue
-        elif schedule.end_s[task] == time_s and schedule.start_s[task] < time_s:
+        position = place_in(waiting, plan.timed.place[task])
+        waits = position < len(waiting) and waiting[position] == plan.timed.place[task]
+        if waits and schedule.start_s[task] == time_s:
+            waiting.pop(position)
+            part = task
+            while part >= 0:
+                heappush(moments, (schedule.end_s[part], part))
+                forget_past(plan.profile, schedule.node[part], now_s)
+                show_node(plan, schedule.node[part], now_s, now_s)
+                part = plan.timed.next_part[part]
+        elif schedule.start_s[task] <= time_s == schedule.end_s[task]:
             give_back(plan, task, now_s)
-        else:
-            continue
-        node = schedule.node[task]
-        forget_past(plan.profile, node, now_s)
-        show_node(plan, node, now_s, now_s)
+            forget_past(plan.profile, schedule.node[task], now_s)
+            show_node(plan, schedule.node[task], now_s, now_s)
 
 
 @njit(cache=True)
@@ -990,7 +949,7 @@ def replay_booked(kernels: Any, plan: Plan, is_easy: bool) -> None:
         num_before = len(waiting)
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] == now_s:
             place_in_queue = timed.place[timed.arrival[arrived]]
-            position = position_in(waiting, place_in_queue)
+            position = place_in(waiting, place_in_queue)
             waiting.insert(position, place_in_queue)
             num_before = min(num_before, position)
             arrived += 1
@@ -1045,7 +1004,7 @@ def check_options(case: Case, backfill: str, cap_w: float | None) -> None:
                              "its prices are those of the cluster as it stands, and a booking "
                              "would need those of later", value=case.policy.name, mend=mend)
     if cap_w is not None:
-        idle_w = node_milliwatts(case.world._replace(state=case.empty)).sum() / 1000
+        idle_w = node_milliwatts(case.empty).sum() / 1000
         if not cap_w >= idle_w:
             raise InputError(f"the cluster draws {idle_w:,.10g} W without any task, and the cap is "
                              f"{cap_w:,.10g} W", value=str(cap_w),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...lab.jit import njit
+from ...lab.jit import by_reference, interpreted, njit
 from ...lab.arrays import Floats, Integers, Truths
 from .problem import Problem, Schedule, world_of_problem
 from ...holdings import Holdings
@@ -65,6 +65,7 @@ def held_and_waited(problem: Problem, schedule: Schedule, is_refused: Truths) ->
 FREE, STRANDED, FRAG = range(OWN, OWN + 3)
 
 # %% ../../../nbs/64a_fleet_meter.ipynb #64a-010p
+@by_reference
 class Replayed(NamedTuple):
     """What is replayed.
 
@@ -137,8 +138,9 @@ def measure(problem: Problem, schedule: Schedule, power: PowerSettings, edges_s:
     edges_s = np.array(edges_s, float)
     world, class_of = world_of_problem(problem, power)
     is_refused = refused_tasks(problem, schedule, world, class_of)
-    replayed = Replayed(world, np.array(usual_ratio(world.target)))
-    means, _, _ = totals_of(integrate, replayed, 3, world.state,
+    with interpreted(True):  # a sum over the workload, once
+        ratio = np.array(usual_ratio(world.target))
+    means, _, _ = totals_of(integrate, Replayed(world, ratio), 3, world.state,
                             held_and_waited(problem, schedule, is_refused), edges_s, sleep)
     eopc_w = means[CPU_W] + means[GPU_W]
     return pd.DataFrame({

@@ -18,7 +18,7 @@ from ...cluster import MAX_GPUS_PER_NODE, WHOLE_GPU_MILLI, Cluster, check_state,
 from ...hardware import knows_gpu_w
 from ...lab.arrays import Floats, Integers, Texts, Truths
 from ...lab.frames import InputError
-from ...lab.jit import njit
+from ...lab.jit import by_reference, njit
 from ...holdings import Bookings, overfull
 from ...online.model import (
     Limits,
@@ -145,6 +145,24 @@ def with_tasks(problem: Problem, rows: Integers) -> Problem:
     return replace(problem, **some)
 
 
+def of_jobs(problem: Problem, values: Floats, join: np.ufunc) -> Floats:
+    """Value of each job in the row of its first part, NaN in those of the others, (tasks,).
+
+    Parameters
+    ----------
+    values : (tasks,) of the parts; NaN makes the job's NaN
+    join : how those of the parts of a job become one, such as `np.maximum` or `np.add`
+    """
+    if problem.job is None:
+        return values
+    order = np.argsort(problem.job, kind="stable")
+    begins = np.flatnonzero(np.diff(problem.job[order], prepend=-1))
+    whole = np.full(len(values), np.nan)
+    whole[order[begins]] = join.reduceat(values[order], begins)
+    return whole
+
+
+@by_reference
 class Schedule(NamedTuple):
     """What a policy, or the record, made of the tasks of a problem.
 

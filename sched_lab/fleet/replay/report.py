@@ -19,8 +19,7 @@ from ...lab.frames import Later, MissingPackage
 from ...lab.pages import Page, Part, Picture, Section, Table, page_html
 from ...meter import coarser
 from .intervals import FEW, LONG, ONE, SHORT
-from .problem import Problem
-from .waits import parted
+from .problem import Problem, Schedule, of_jobs
 
 if TYPE_CHECKING:
     import altair as alt
@@ -423,6 +422,17 @@ def only_sentence(reading: Reading) -> str:
               f"a task waited {duration(wait_s)} in the mean")
     return (f"{name} served {reading.value(name, 'served_tasks'):,.0f} of {reading.tasks:,} tasks; "
             f"{drew}, and {waited}. There is no other policy to compare it with.")
+
+
+def parted(problem: Problem, schedule: Schedule) -> tuple[int, int, float]:
+    """Jobs of several parts: how many, how many started with parts apart, the longest such time."""
+    if problem.job is None:
+        return 0, 0, 0.0
+    start = np.where(schedule.node >= 0, schedule.start_s, np.nan)
+    last, first = (of_jobs(problem, start, join) for join in (np.maximum, np.minimum))
+    apart_s = (last - first)[np.isfinite(last - first)]
+    return (int((np.bincount(problem.job) > 1).sum()), int((apart_s > 0).sum()),
+            float(apart_s.max(initial=0)))
 
 
 def parts_sentence(reading: Reading) -> list[str]:

@@ -22,8 +22,6 @@ from ...online.model import (
     PowerSettings,
     World,
     all_admitted,
-    lacking_of,
-    open_nodes,
 )
 from .case import (
     Case,
@@ -242,65 +240,39 @@ def happenings_of(case: Case) -> Happenings:
 
 
 @njit(cache=True)
-def promised_start(world: World, timed: TimedTasks, task: int, running: list[int],
-                   schedule: Schedule, now_s: float) -> float:
-    """First moment at which a task fits if all that run go on for their walltimes; inf if never."""
-    demand = world.demand
-    asks = timed.asks
-    best_s = np.inf
-    for node in range(len(world.gpu_model)):
-        there = [(0.0, 0)]
-        there.clear()
-        for other in running:
-            if schedule.node[other] == node:
-                heappush(there, (schedule.start_s[other] + timed.walltime_s[other], other))
-        cpu = world.state.cpu_left_milli[node]
-        memory = world.state.memory_left_mib[node]
-        gpus = world.state.gpu_left_milli[node].copy()
-        num = world.limits.num[node].copy()
-        at_s = now_s
-        while True:
-            is_last_then = len(there) == 0 or there[0][0] > at_s
-            if is_last_then and at_s < best_s and lacking_of(
-                    world, asks.task[task], asks.memory_mib[task], node, cpu, memory, gpus,
-                    num) == 0:
-                best_s = at_s
-            if len(there) == 0:
-                break
-            at_s, other = heappop(there)
-            kind = asks.task[other]
-            cpu += demand.cpu_milli[kind]
-            memory += asks.memory_mib[other]
-            for gpu in range(len(gpus)):
-                gpus[gpu] += (schedule.gpu_mask[other] >> gpu & 1) * demand.gpu_milli[kind]
-            if demand.limit[kind] >= 0:
-                num[demand.limit[kind]] -= 1
-    return best_s
+def node_of_job(world: World, timed: TimedTasks, job: int, nodes: list[int]) -> int:
+    """First node for a job as they stand, -1 if it has no room; `nodes` are all that one of one part may have."""
+    if timed.next_part[job] < 0:
+        return node_among(world, timed.asks, job, nodes)
+    if fits_together(world, timed.asks, timed.next_part, job):
+        return first_place(world, timed.asks, job)[0]
+    return NOTHING
 
 
 @njit(cache=True)
-def promised_together(world: World, timed: TimedTasks, job: int, running: list[int],
-                      schedule: Schedule, now_s: float) -> float:
-    """As `promised_start`, for a job of several parts."""
-    there = [(now_s, -1)]
+def promised_start(world: World, timed: TimedTasks, job: int, running: list[int],
+                   schedule: Schedule, now_s: float) -> float:
+    """First moment at which a job fits if all that run go on for their walltimes; inf if never."""
+    there = [(np.inf, -1)]
     for other in running:
-        there.append((schedule.start_s[other] + timed.walltime_s[other], other))
-    there.sort()
-    best_s = np.inf
+        heappush(there, (schedule.start_s[other] + timed.walltime_s[other], other))
     left = [0]
     left.clear()
-    for n in range(len(there)):
-        at_s, other = there[n]
-        if other >= 0:
+    at_s = now_s
+    nodes = list(range(len(world.gpu_model)))  # of which something has been left since the last look
+    while at_s < np.inf:
+        if node_of_job(world, timed, job, nodes) != NOTHING:
+            break
+        nodes.clear()
+        at_s = there[0][0]
+        while there[0][0] == at_s < np.inf:
+            _, other = heappop(there)
             hold(world, timed, other, schedule, -1)
             left.append(other)
-        is_last_then = n + 1 == len(there) or there[n + 1][0] > at_s
-        if is_last_then and at_s >= now_s and fits_together(world, timed.asks, timed.next_part, job):
-            best_s = at_s
-            break
+            nodes.append(schedule.node[other])
     for other in left:
         hold(world, timed, other, schedule, 1)
-    return best_s
+    return at_s
 
 
 @njit(cache=True)
@@ -360,19 +332,13 @@ def retrace(world: World, timed: TimedTasks, happenings: Happenings, schedule: S
             task = timed.task_at[waiting[0]]
             is_new = waiting[0] != head
             node = NOTHING
-            is_parted = timed.next_part[task] >= 0
-            if is_parted and looks == AT_NODES:
-                if fits_together(world, timed.asks, timed.next_part, task):
-                    node = first_place(world, timed.asks, task)[0]
-            elif looks == AT_NODES:
-                node = node_among(world, timed.asks, task, every if is_new else nodes)
+            if looks == AT_NODES:
+                node = node_of_job(world, timed, task, every if is_new else nodes)
             head = waiting[0]
             if looks == AT_PROMISE:
                 if is_new or first < head:
                     promise_s = np.inf
-                    if is_parted and timed.walltime_s[task] > 0:
-                        promise_s = promised_together(world, timed, task, running, schedule, now_s)
-                    elif timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
+                    if timed.walltime_s[task] > 0:  # who asks for no time can have none set aside
                         promise_s = promised_start(world, timed, task, running, schedule, now_s)
                 if now_s >= promise_s:
                     return now_s, task, LATE
@@ -408,10 +374,8 @@ def queue_violations(problem: Problem, case: Case, backfill: str) -> Iterator[st
         asked = np.column_stack([timed.asks.task[never], timed.asks.memory_mib[never],
                                  np.where(timed.next_part[never] < 0, -1, never)])
         for task in never[np.unique(asked, axis=0, return_index=True)[1]].tolist():
-            node = NOTHING
             if fits_together(world, timed.asks, timed.next_part, task):
                 node = first_place(world, timed.asks, task)[0]
-            if node != NOTHING:
                 yield (f"queue: task {task_name[task]} never starts, and fits on node "
                        f"{node_name[node]} in the end")
 
@@ -470,12 +434,8 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
         yield from job_violations(problem, schedule, ran)
     no_watts = PowerSettings(gpu_power_w=dict.fromkeys(problem.cluster.gpu_model, (0, 0)))
     case = case_of(problem, "fgd", 0, at_s, no_watts if cap_w is None else power, cap_w)
-    case = replace(case, schedule=schedule)
+    case = replace(case, schedule=schedule, world=case.empty)
     if backfill is not None:
-        for left, full in zip(case.world.state, case.empty, strict=True):
-            left[:] = full
-        case.world.limits.num[:] = 0
-        open_nodes(case.world.limits)
         yield from queue_violations(problem, case, backfill)
     if cap_w is not None:
         yield from cap_violations(problem, schedule, power, cap_w, case.comes)

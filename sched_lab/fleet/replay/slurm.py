@@ -13,13 +13,22 @@ import numpy as np
 
 from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError, read_input
-from ...lab.jit import njit
-from ...online.model import lacking_of
+from ...lab.jit import by_reference, njit
+from ...online.model import World, lacking
 from ...online.score_index import note_change
 from ..read.slurm import seconds_of_limit, settings_in
 from ..read.tables import Source
-from .case import TimedTasks, first_gpus
-from .desk import Desk, begin, change, decide_now
+from .case import (
+    Desk,
+    TimedTasks,
+    begin,
+    change,
+    copied,
+    decide_now,
+    first_gpus,
+    place_in,
+    take,
+)
 from .problem import Problem, Schedule
 
 __all__ = ['SlurmQueue', 'read_slurm_queue']
@@ -118,6 +127,7 @@ def read_slurm_queue(path: str | Path) -> SlurmQueue:
         int(number_of(own, "default_queue_depth", usual.queue_depth, path)))
 
 
+@by_reference
 class Order(NamedTuple):
     """What orders jobs.
 
@@ -152,70 +162,45 @@ def order_of(problem: Problem, timed: TimedTasks, slurm: SlurmQueue) -> Order:
                  + slurm.partition_weight * share, queue, asks)
 
 
-class Pace(NamedTuple):
-    """The numbers of `SlurmQueue` that compiled code reads, and second 0 in seconds since 1970."""
-
-    age_weight: float
-    max_age_s: float
-    interval_s: float
-    max_job_test: int
-    window_s: float
-    resolution_s: float
-    window_linear_s: float
-    queue_depth: int
-    zero_s: float
-
-
+@by_reference
 class Planner(NamedTuple):
     """What a pass over the queue knows.
 
     Parameters
     ----------
     desk, timed, order, schedule : what decides; the tasks, what orders them, and who is where
-    slurm : its numbers
+    slurm, zero_s : its numbers; second 0 in seconds since 1970
     has_room, seen : (asks, nodes) whether a node has room now, and which of its states was looked at
-    node, begin_s, end_s, num : (room,) whole nodes set aside for later, from when to when, and
-        (1,) how many
     is_shut : (nodes,) nodes that a job cannot have in its time
     will_have : (nodes,) nodes that have room when others have ended
     is_copied : (nodes,) whether what is free by then stands below; else it is as now
-    cpu_milli, memory_mib, gpu_milli, limits : (nodes,) and more, what is free by then
+    later : the world by then
     """
 
     desk: Desk
     timed: TimedTasks
     order: Order
     schedule: Schedule
-    slurm: Pace
+    slurm: SlurmQueue
+    zero_s: float
     has_room: Truths
     seen: Integers
-    node: Integers
-    begin_s: Floats
-    end_s: Floats
-    num: Integers
     is_shut: Truths
     will_have: Truths
     is_copied: Truths
-    cpu_milli: Integers
-    memory_mib: Integers
-    gpu_milli: Integers
-    limits: Integers
+    later: World
 
 
 def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
                slurm: SlurmQueue, zero_s: float) -> Planner:
     """A planner that knows nothing yet."""
-    num_nodes, num_gpus = desk.world.state.gpu_left_milli.shape
+    num_nodes = len(desk.world.gpu_model)
     num_asks = int(order.ask.max(initial=-1)) + 1
-    room = len(order.base) + num_nodes
-    pace = Pace(slurm.age_weight, slurm.max_age_s, slurm.interval_s, slurm.max_job_test, slurm.window_s,
-                slurm.resolution_s, slurm.window_linear_s, slurm.queue_depth, zero_s)
+    numbers = slurm._replace(partition_factor=())  # of one type, however many partitions there are
     return Planner(
-        desk, timed, order, schedule, pace, np.zeros((num_asks, num_nodes), np.bool_),
-        np.full((num_asks, num_nodes), -1), np.zeros(room, np.int64), np.zeros(room), np.zeros(room),
-        np.zeros(1, np.int64), np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_),
-        np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
-        np.zeros((num_nodes, num_gpus), np.int64), np.zeros_like(desk.world.limits.num))
+        desk, timed, order, schedule, numbers, zero_s, np.zeros((num_asks, num_nodes), np.bool_),
+        np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_),
+        np.zeros(num_nodes, np.bool_), copied(desk.world))
 
 
 @njit(cache=True)
@@ -228,19 +213,7 @@ def look_now(plan: Planner, task: int) -> None:
     for node in range(len(version)):
         if plan.seen[ask, node] != version[node]:
             plan.seen[ask, node] = version[node]
-            plan.has_room[ask, node] = lacking_of(
-                world, asks.task[task], asks.memory_mib[task], node, world.state.cpu_left_milli[node],
-                world.state.memory_left_mib[node], world.state.gpu_left_milli[node],
-                world.limits.num[node]) == 0
-
-
-@njit(cache=True)
-def look_at_parts(plan: Planner, job: int) -> None:
-    """Look which nodes have room for the parts of a job now."""
-    part = job
-    while part >= 0:
-        look_now(plan, part)
-        part = plan.timed.next_part[part]
+            plan.has_room[ask, node] = lacking(world, asks.task[task], asks.memory_mib[task], node) == 0
 
 
 @njit(cache=True)
@@ -248,26 +221,19 @@ def copy_node(plan: Planner, node: int) -> None:
     """Begin what a node has free later with what it has now."""
     if plan.is_copied[node]:
         return
-    world = plan.desk.world
     plan.is_copied[node] = True
-    plan.cpu_milli[node] = world.state.cpu_left_milli[node]
-    plan.memory_mib[node] = world.state.memory_left_mib[node]
-    plan.gpu_milli[node] = world.state.gpu_left_milli[node]
-    plan.limits[node] = world.limits.num[node]
+    now, later = plan.desk.world, plan.later
+    later.state.cpu_left_milli[node] = now.state.cpu_left_milli[node]
+    later.state.memory_left_mib[node] = now.state.memory_left_mib[node]
+    later.state.gpu_left_milli[node] = now.state.gpu_left_milli[node]
+    later.limits.num[node] = now.limits.num[node]
 
 
 @njit(cache=True)
 def take_later(plan: Planner, task: int, node: int, gpu_mask: int, sign: int) -> None:
     """Take what a task asks for from what a node has free later (sign 1), or give it back (-1)."""
     copy_node(plan, node)
-    demand = plan.desk.world.demand
-    kind = plan.timed.asks.task[task]
-    plan.cpu_milli[node] -= sign * demand.cpu_milli[kind]
-    plan.memory_mib[node] -= sign * plan.timed.asks.memory_mib[task]
-    for gpu in range(plan.gpu_milli.shape[1]):
-        plan.gpu_milli[node, gpu] -= sign * (gpu_mask >> gpu & 1) * demand.gpu_milli[kind]
-    if demand.limit[kind] >= 0:
-        plan.limits[node, demand.limit[kind]] += sign
+    take(plan.later, plan.timed.asks, task, node, gpu_mask, sign)
 
 
 @njit(cache=True)
@@ -276,9 +242,7 @@ def fits_later(plan: Planner, task: int, node: int) -> bool:
     if not plan.is_copied[node]:
         return bool(plan.has_room[plan.order.ask[task], node])
     asks = plan.timed.asks
-    return bool(lacking_of(plan.desk.world, asks.task[task], asks.memory_mib[task], node,
-                           plan.cpu_milli[node], plan.memory_mib[node], plan.gpu_milli[node],
-                           plan.limits[node]) == 0)
+    return bool(lacking(plan.later, asks.task[task], asks.memory_mib[task], node) == 0)
 
 
 @njit(cache=True)
@@ -327,10 +291,8 @@ def like_parts(plan: Planner, part: int) -> tuple[int, int]:
 @njit(cache=True)
 def gpus_later(plan: Planner, task: int, node: int) -> int:
     """First GPUs of a node that have room later."""
-    demand = plan.desk.world.demand
-    kind = plan.timed.asks.task[task]
-    return first_gpus(plan.gpu_milli[node, :plan.desk.world.power.num_gpus[node]], demand.num_gpus[kind],
-                      demand.gpu_milli[kind])
+    copy_node(plan, node)
+    return first_gpus(plan.later, plan.timed.asks.task[task], node, plan.later.state.gpu_left_milli[node])
 
 
 @njit(cache=True)
@@ -348,7 +310,6 @@ def nodes_later(plan: Planner, job: int, chosen: list[int]) -> bool:
         if not choose_nodes(plan.will_have, num, chosen):
             break
         for node in chosen[before:] if other >= 0 else chosen[:0]:  # the others see what these take
-            copy_node(plan, node)
             gpu_mask = gpus_later(plan, part, node)
             take_later(plan, part, node, gpu_mask, 1)
             taken.append((part, node, gpu_mask))
@@ -359,6 +320,17 @@ def nodes_later(plan: Planner, job: int, chosen: list[int]) -> bool:
 
 
 @njit(cache=True)
+def nodes_now(plan: Planner, job: int, chosen: list[int]) -> bool:
+    """Nodes for the parts of a job by what is free now; as `nodes_later`."""
+    plan.is_copied[:] = False
+    part = job
+    while part >= 0:
+        look_now(plan, part)
+        part = plan.timed.next_part[part]
+    return nodes_later(plan, job, chosen)
+
+
+@njit(cache=True)
 def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: float,
              chosen: list[int]) -> float:
     """When a job can start if all that run go on for their walltimes, as `_will_run_test` guesses it.
@@ -366,9 +338,7 @@ def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: f
     Those that run are taken out in the order of their ends, all within a window together; the
     window doubles. What is planned for later counts nothing but for the nodes that are shut.
     """
-    plan.is_copied[:] = False
-    look_at_parts(plan, job)
-    if nodes_later(plan, job, chosen):
+    if nodes_now(plan, job, chosen):
         return now_s
     plan.is_copied[:] = False
     window_s = 30.0
@@ -385,7 +355,7 @@ def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: f
             if plan.is_shut[node]:
                 continue
             if until_s < 0:
-                until_s = end_s + 30 - (end_s + plan.slurm.zero_s) % 30
+                until_s = end_s + 30 - (end_s + plan.zero_s) % 30
             last_s = end_s
             take_later(plan, other, node, plan.schedule.gpu_mask[other], -1)
             if place < len(running) and running[place][0] > until_s + window_s:
@@ -406,62 +376,57 @@ def earliest(plan: Planner, job: int, running: list[tuple[float, int]], now_s: f
 
 
 @njit(cache=True)
-def shut_nodes(plan: Planner, start_s: float, until_s: float) -> float:
+def shut_nodes(plan: Planner, aside: list[tuple[float, float, int]], start_s: float,
+               until_s: float) -> float:
     """Shut the nodes that others are to have in a span; say when one of them is free again, or inf."""
     plan.is_shut[:] = False
-    for n in range(plan.num[0]):
-        if plan.end_s[n] > start_s and plan.begin_s[n] <= until_s:
-            plan.is_shut[plan.node[n]] = True
     later_s = np.inf
-    for n in range(plan.num[0]):
-        if plan.end_s[n] > start_s and plan.begin_s[n] <= until_s and plan.end_s[n] < later_s:
-            is_kept = False
-            for other in range(plan.num[0]):
-                is_kept |= (plan.node[other] == plan.node[n]
-                            and plan.begin_s[other] <= plan.end_s[n] < plan.end_s[other])
+    for begin_s, end_s, node in aside:
+        if end_s > start_s and begin_s <= until_s:
+            plan.is_shut[node] = True
+            is_kept = end_s >= later_s
+            for next_s, last_s, other in aside if not is_kept else aside[:0]:
+                is_kept |= other == node and next_s <= end_s < last_s
             if not is_kept:
-                later_s = plan.end_s[n]
+                later_s = end_s
     return later_s
 
 
 @njit(cache=True)
-def is_taken(plan: Planner, chosen: list[int], start_s: float, until_s: float) -> bool:
+def is_taken(aside: list[tuple[float, float, int]], chosen: list[int], start_s: float,
+             until_s: float) -> bool:
     """Whether others are to have one of these nodes in a span."""
-    for n in range(plan.num[0]):
-        if plan.end_s[n] > start_s and plan.begin_s[n] < until_s and plan.node[n] in chosen:
+    for begin_s, end_s, node in aside:
+        if end_s > start_s and begin_s < until_s and node in chosen:
             return True
     return False
 
 
 @njit(cache=True)
-def set_nodes_aside(plan: Planner, chosen: list[int], start_s: float, until_s: float) -> None:
-    """Set whole nodes aside for a job that starts later."""
-    for node in chosen:
-        if plan.num[0] < len(plan.node):
-            plan.node[plan.num[0]] = node
-            plan.begin_s[plan.num[0]] = start_s
-            plan.end_s[plan.num[0]] = until_s
-            plan.num[0] += 1
+def plan_start(plan: Planner, aside: list[tuple[float, float, int]], job: int,
+               running: list[tuple[float, int]], now_s: float, chosen: list[int]) -> float:
+    """Earliest start of a job on whole nodes that nobody before it is to have (`_attempt_backfill`).
 
-
-@njit(cache=True)
-def plan_start(plan: Planner, job: int, running: list[tuple[float, int]], now_s: float,
-               chosen: list[int]) -> float:
-    """Earliest start of a job on whole nodes that nobody before it is to have (`_attempt_backfill`)."""
+    Parameters
+    ----------
+    plan, job, running, now_s, chosen : as `earliest`
+    aside : whole nodes set aside for later: from when to when, and which; those of the job are added
+    """
     length_s = plan.timed.walltime_s[job]
     step_s = plan.slurm.resolution_s
     from_s = now_s
     while from_s < now_s + plan.slurm.window_s:
-        later_s = shut_nodes(plan, from_s, from_s + length_s)
+        later_s = shut_nodes(plan, aside, from_s, from_s + length_s)
         start_s = max(earliest(plan, job, running, now_s, chosen), from_s)
         if start_s == now_s:
             return now_s
         if start_s < np.inf and start_s <= later_s:
             begin_s = np.floor(start_s / step_s) * step_s
             until_s = np.floor((start_s + length_s + step_s - 1) / step_s) * step_s
-            if not is_taken(plan, chosen, begin_s, until_s):
+            if not is_taken(aside, chosen, begin_s, until_s):
                 if start_s <= now_s + plan.slurm.window_s:
-                    set_nodes_aside(plan, chosen, begin_s, until_s)
+                    for node in chosen:
+                        aside.append((begin_s, until_s, node))
                 return start_s
             later_s = start_s + step_s if start_s == from_s else start_s
         from_s = later_s
@@ -532,37 +497,16 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
     turn = 0
     part = job
     while part >= 0:
-        node, gpu_mask = schedule.node[part], schedule.gpu_mask[part]
         if not is_placed:
             plan.is_copied[:] = False
-            node = chosen[turn]
-            copy_node(plan, node)
-            gpu_mask = gpus_later(plan, part, node)
-        begin(kernels, plan.desk, timed, part, (node, gpu_mask), now_s, ends, schedule)
+            schedule.node[part] = chosen[turn]
+            schedule.gpu_mask[part] = gpus_later(plan, part, chosen[turn])
+        begin(kernels, plan.desk, timed, part, now_s, ends, schedule)
         if schedule.end_s[part] > now_s:
-            add_running(running, now_s + timed.walltime_s[part], part)
+            until = (now_s + timed.walltime_s[part], part)
+            running.insert(place_in(running, until), until)
         turn += 1
         part = timed.next_part[part]
-
-
-@njit(cache=True)
-def place_in(running: list[tuple[float, int]], end_s: float, task: int) -> int:
-    """Where a task stands, or would stand, among those that run."""
-    low = 0
-    high = len(running)
-    while low < high:
-        middle = (low + high) // 2
-        if running[middle] < (end_s, task):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True)
-def add_running(running: list[tuple[float, int]], end_s: float, task: int) -> None:
-    """Add a task to those that run."""
-    running.insert(place_in(running, end_s, task), (end_s, task))
 
 
 @njit(cache=True)
@@ -574,7 +518,6 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integer
     -------
     whether any started
     """
-    plan.num[0] = 0
     plan.is_shut[:] = False
     chosen = [0]
     is_held = np.zeros(plan.order.queue.max() + 1, np.bool_)
@@ -583,9 +526,7 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integer
         job = waiting[n]
         if is_held[plan.order.queue[job]]:
             continue
-        plan.is_copied[:] = False
-        look_at_parts(plan, job)
-        if nodes_later(plan, job, chosen):
+        if nodes_now(plan, job, chosen):
             start_now(kernels, plan, job, chosen, now_s, ends, running)
             has_started = True
         else:
@@ -597,11 +538,12 @@ def serve_heads(kernels: Any, plan: Planner, waiting: list[int], ranked: Integer
 def serve_all(kernels: Any, plan: Planner, waiting: list[int], ranked: Integers, now_s: float,
               ends: list[tuple[float, int]], running: list[tuple[float, int]]) -> bool:
     """Plan all who wait, in order, and start who can start now; as `serve_heads`."""
-    plan.num[0] = 0
+    aside = [(0.0, 0.0, 0)]
+    aside.clear()
     chosen = [0]
     has_started = False
     for n in ranked[:plan.slurm.max_job_test]:
-        if plan_start(plan, waiting[n], running, now_s, chosen) == now_s:
+        if plan_start(plan, aside, waiting[n], running, now_s, chosen) == now_s:
             start_now(kernels, plan, waiting[n], chosen, now_s, ends, running)
             has_started = True
     return has_started
@@ -615,9 +557,7 @@ def never_apart(plan: Planner) -> Truths:
     plan.is_shut[:] = False
     for job in plan.timed.arrival:
         if plan.timed.next_part[job] >= 0:
-            plan.is_copied[:] = False
-            look_at_parts(plan, job)
-            is_never[job] = not nodes_later(plan, job, chosen)
+            is_never[job] = not nodes_now(plan, job, chosen)
     return is_never
 
 
@@ -639,7 +579,8 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
     running.clear()
     for task in range(len(schedule.node)):
         if schedule.node[task] >= 0:
-            add_running(running, schedule.start_s[task] + timed.walltime_s[task], task)
+            until = (schedule.start_s[task] + timed.walltime_s[task], task)
+            running.insert(place_in(running, until), until)
             heappush(ends, (schedule.end_s[task], task))
     is_never = np.zeros(len(schedule.node), np.bool_)
     if len(running) == 0:
@@ -657,7 +598,7 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
         while ends[0][0] <= now_s:
             _, task = heappop(ends)
             change(plan.desk, timed, task, schedule, -1)
-            running.pop(place_in(running, schedule.start_s[task] + timed.walltime_s[task], task))
+            running.pop(place_in(running, (schedule.start_s[task] + timed.walltime_s[task], task)))
             has_changed = True
         while arrived < len(timed.arrival) and timed.submit_s[timed.arrival[arrived]] <= now_s:
             if not is_never[timed.arrival[arrived]]:
