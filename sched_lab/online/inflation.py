@@ -26,7 +26,7 @@ from .model import (CONDITIONS, GPU_MODEL, MEMORY, ONE_AT_RANDOM, RESOURCES,
                                     check_placements, conditions_in, count_limit, gpu_indices,
                                     is_feasible, lacking_at, stage_starts, with_limits, with_memory,
                                     world_of, world_to_ask)
-from .score_index import (MOST_MIB, NOWHERE, Index, empty_index, fast,
+from .score_index import (MOST_MIB, NOWHERE, Groups, Index, empty_index, fast,
                                           first_highest, first_member, is_sum, note_change,
                                           price_anew, refresh, row_of)
 from ..power import cpu_power_milliwatt, gpu_power_milliwatt
@@ -267,7 +267,7 @@ CURVE = ("cpu_w", "gpu_w", "used_gpu_milli", "arrived_gpu_milli", "frag_milli", 
 CPU_W, GPU_W, USED, ARRIVED, FRAG, FAILED = range(len(CURVE))
 
 
-@fast
+@njit(cache=True, error_model="numpy", inline="always")
 def node_share(world: World, node: int, is_exact: bool) -> tuple[float, float, float]:
     """What one node adds to the cluster's milliwatts and fragmentation.
 
@@ -343,7 +343,7 @@ class Books(NamedTuple):
     trail: Trail
 
 
-@fast
+@njit(cache=True, error_model="numpy", inline="always")
 def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
     """Count a node whose state has changed, in place of what it contributed before."""
     cpu, gpu, frag = node_share(world, node, is_exact)
@@ -360,7 +360,7 @@ def count_again(books: Books, world: World, node: int, is_exact: bool) -> None:
     share[node, 2] = frag
 
 
-@fast
+@njit(cache=True, error_model="numpy", inline="always")
 def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
     """Books of a cluster without tasks."""
     books = Books(np.zeros(len(CURVE)), np.zeros(len(RESOURCES), np.int64),
@@ -370,7 +370,7 @@ def open_books(world: World, is_exact: bool, trail: Trail) -> Books:
     return books
 
 # %% ../../nbs/26_inflation.ipynb #26-039a1
-@fast
+@njit(cache=True, error_model="numpy", inline="always")
 def enter(books: Books, world: World, arriving: ArrivingTasks, arrival: int, node: int,
           gpu_mask: int, is_exact: bool) -> None:
     """Place an arriving task on a node, or let it fail if that is -1, and write it down.
@@ -566,19 +566,18 @@ def largest_total(candidates: Candidates, total: Integers) -> tuple[int, int]:
 
 # %% ../../nbs/26_inflation.ipynb #26-039e
 @fast
-def best_sum(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
+def best_sum(index: Index, groups: Groups, row: int, memory_left_mib: Integers, memory_mib: int,
              weighing: StagedWeights, stage: int, die: int) -> int:
     """First node with the largest weighted sum of points, -1 if none can take the task.
 
     Parameters
     ----------
-    index, row : nodes in groups of equal scores, row of the task's class
+    index, groups, row : nodes in groups of equal scores, row of the task's class
     memory_left_mib, memory_mib : (nodes,) what is left, what the task needs (Cond. 2)
     weighing, stage : weights of the scores, and which of them hold now
     die : a large random number, for `ONE_AT_RANDOM`
     """
     weights = weighing.weights[stage]
-    groups = index.groups
     num_groups = groups.num[row]
     candidates = Candidates(groups.most_mib[row, :num_groups] > memory_mib,
                             np.full(num_groups, -1), index.value[row], groups.room_mib[row],
@@ -604,23 +603,25 @@ def best_sum(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
 
 # %% ../../nbs/26_inflation.ipynb #26-039f
 @fast
-def best_node(index: Index, row: int, memory_left_mib: Integers, memory_mib: int,
-              weighing: StagedWeights, stage: int, die: int) -> int:
+def best_node(index: Index, groups: Groups | None, row: int, memory_left_mib: Integers,
+              memory_mib: int, weighing: StagedWeights, stage: int, die: int) -> int:
     """First node with the largest weighted sum of points: `choose`, by an index.
 
     Parameters
     ----------
     index, row, memory_left_mib, memory_mib, weighing, stage, die : as `best_sum`
+    groups : those of the index; None where one score decides, and no sum is compiled then
     """
     weights = weighing.weights[stage]
-    if is_sum(weights):
-        return best_sum(index, row, memory_left_mib, memory_mib, weighing, stage, die)
+    if groups is not None:
+        if is_sum(weights):
+            return best_sum(index, groups, row, memory_left_mib, memory_mib, weighing, stage, die)
     if weighing.normalise[np.argmax(weights)] == ONE_AT_RANDOM:
         return draw_node(index, row, memory_left_mib, memory_mib, die)
     return first_highest(index.value[row], row_of(index.best, row), memory_left_mib, memory_mib)
 
 # %% ../../nbs/26_inflation.ipynb #26-039g
-@fast
+@njit(cache=True, error_model="numpy", inline="always")
 def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: World, index: Index,
                     arriving: ArrivingTasks, arrival: int) -> tuple[int, int]:
     """Decide as `decide` does; (-1, -1) if the index has too little room for this policy.
@@ -637,7 +638,8 @@ def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: Wo
     row = refresh(kernels, weights, world, index, task)
     if row < 0 or memory_mib > MOST_MIB:
         return -1, -1
-    node = best_node(index, row, world.state.memory_left_mib, memory_mib, weighing, stage, die)
+    node = best_node(index, index.groups, row, world.state.memory_left_mib, memory_mib, weighing,
+                     stage, die)
     if node < 0:
         return -1, 0
     part = np.argmax(weights)
@@ -647,18 +649,20 @@ def decide_by_index(kernels: Any, weighing: StagedWeights, stage: int, world: Wo
 
 # %% ../../nbs/26_inflation.ipynb #26-039h
 @fast
-def replay_by_index(kernels: Any, weighing: StagedWeights, world: World, index: Index,
+def replay_by_index(kernels: Any, prices: Any, weighing: StagedWeights, world: World, index: Index,
                     arriving: ArrivingTasks, is_exact: bool, trail: Trail) -> bool:
     """Do what `replay` does, by an index; false if that has too little room for this policy.
 
     Parameters
     ----------
     kernels, weighing, world, arriving, is_exact, trail : as `replay`
+    prices : what computes prices, None for a policy without
     index : the nodes by score
     """
     stage = 0
     books = open_books(world, is_exact, trail)
-    price_anew(kernels, world, index)
+    if prices is not None:
+        price_anew(prices, world, index)
     for arrival in range(len(arriving.task)):
         before = stage
         stage = stage_now(weighing, before, books.in_use)
@@ -670,9 +674,10 @@ def replay_by_index(kernels: Any, weighing: StagedWeights, world: World, index: 
         enter(books, world, arriving, arrival, node, gpu_mask, is_exact)
         if node >= 0:
             note_change(index, node)
-            count_placed(world, arriving.task[arrival])
-            if is_due(world):
-                price_anew(kernels, world, index)
+            if prices is not None:
+                count_placed(world, arriving.task[arrival])
+                if is_due(world):
+                    price_anew(prices, world, index)
     return True
 
 # %% ../../nbs/26_inflation.ipynb #26-041
@@ -724,13 +729,14 @@ def play(policy: Policy, world: World, task: Integers, memory_mib: Integers, see
     trail = Trail(np.full(len(task), -1), np.zeros(len(task), np.int64),
                   np.zeros((len(task), len(CURVE))))
     several = (weighing.weights > 0).sum(axis=1).max() > 1
-    index = empty_index(*size, MAX_GROUPS if several else 1)
+    index = empty_index(*size, MAX_GROUPS if several else 0)
     kernels = kernels_for(policy, world, index)
+    prices = kernels[-1] if policy.dials else None
     changing = (*world.state, world.residents, world.limits.num, world.limits.is_open)
     empty = [array.copy() for array in changing]
     with quiet():
-        is_done = engine == "index" and replay_by_index(kernels, weighing, world, index, arriving,
-                                                        is_exact, trail)
+        is_done = engine == "index" and replay_by_index(kernels, prices, weighing, world, index,
+                                                        arriving, is_exact, trail)
         if not is_done:
             for array, before in zip(changing, empty, strict=True):
                 array[:] = before

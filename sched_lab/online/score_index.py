@@ -73,7 +73,7 @@ class Index(NamedTuple):
     stale : (nodes,) room for the list of nodes to score again
     score, gpu_mask : (scores, nodes) room for what the kernels write
     best : highest values
-    groups : of equal scores
+    groups : of equal scores, a `Groups`; None where one score decides
     """
 
     owner: Integers
@@ -86,7 +86,7 @@ class Index(NamedTuple):
     score: NDArray[np.int32]
     gpu_mask: Integers
     best: Best
-    groups: Groups
+    groups: Any
 
 
 fast = njit(cache=True, error_model="numpy")  # no check for a division by zero: there is none
@@ -105,7 +105,7 @@ def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: i
     Parameters
     ----------
     num_classes, num_nodes, num_scores : of tasks, of the cluster, of the policy
-    max_groups : of nodes of equal scores, for each class; 1 if scores are never added up
+    max_groups : of nodes of equal scores, for each class; 0 if scores are never added up: no table
     """
     num_blocks = -(-num_nodes // BLOCK)
     num_places = -(-num_blocks // BLOCK) + num_blocks
@@ -120,9 +120,10 @@ def empty_index(num_classes: int, num_nodes: int, num_scores: int, max_groups: i
 
     best = Best(*(np.full((rows, num_places), value, np.int32)
                   for value in (NOWHERE, MOST_MIB + 1, NOWHERE)))
-    groups = Groups(np.zeros(rows, np.int64), np.full((rows, num_slots), -1, np.int16),
-                    zeros(rows, num_scores, max_groups), zeros(rows, max_groups, num_places),
-                    zeros(rows, max_groups))
+    groups = None if max_groups == 0 else Groups(
+        np.zeros(rows, np.int64), np.full((rows, num_slots), -1, np.int16),
+        zeros(rows, num_scores, max_groups), zeros(rows, max_groups, num_places),
+        zeros(rows, max_groups))
     return Index(np.full(rows, -1), np.full(rows, -1),
                  np.full((rows, num_nodes), NOWHERE, np.int32), np.zeros(1, np.int64),
                  np.zeros(num_nodes, np.int64), np.zeros(num_nodes, np.int64),
@@ -345,17 +346,17 @@ def join(room_mib: NDArray[np.int32], most_mib: NDArray[np.int32], group: int, n
 
 
 @fast
-def keep_groups(index: Index, row: int, weights: Integers, memory_left_mib: Integers,
-                num_stale: int, num_feasible: int) -> bool:
+def keep_groups(index: Index, groups: Groups, row: int, weights: Integers,
+                memory_left_mib: Integers, num_stale: int, num_feasible: int) -> bool:
     """Move the stale nodes to the groups of their scores; false if there is no room for a new one.
 
     Parameters
     ----------
     index, row, weights : as `refresh`
+    groups : those of the index
     memory_left_mib : (nodes,) what is left
     num_stale, num_feasible : so many are stale; the first ones can hold the class
     """
-    groups = index.groups
     slot = groups.slot[row]
     known = groups.score[row]
     room_mib = groups.room_mib[row]
@@ -453,18 +454,18 @@ def first_member(value: NDArray[np.int32], room_mib: NDArray[np.int32],
 
 
 @fast
-def forget(index: Index, row: int) -> None:
-    """Empty a row."""
+def forget(index: Index, groups: Groups | None, row: int) -> None:
+    """Empty a row of an index that has these groups."""
     best = index.best
-    groups = index.groups
     index.seen[row] = -1
     index.value[row] = NOWHERE
     best.score[row] = NOWHERE
     best.asked_mib[row] = MOST_MIB + 1
-    groups.slot[row] = -1
-    groups.most_mib[row] = 0
-    groups.room_mib[row, :groups.num[row]] = 0
-    groups.num[row] = 0
+    if groups is not None:
+        groups.slot[row] = -1
+        groups.most_mib[row] = 0
+        groups.room_mib[row, :groups.num[row]] = 0
+        groups.num[row] = 0
 
 
 @fast
@@ -490,6 +491,25 @@ def put_feasible_first(world: World, stale: Integers, task: int, num_stale: int)
 
 
 @fast
+def keep(index: Index, groups: Groups | None, row: int, weights: Integers,
+         memory_left_mib: Integers, num_stale: int, num_feasible: int, last: int) -> bool:
+    """Write down what the kernels say; false if there is no room for a new group.
+
+    Parameters
+    ----------
+    index, groups, row, weights, memory_left_mib, num_stale, num_feasible : as `keep_groups`
+    last : the score that decides, if only one does
+    """
+    if groups is not None:
+        if is_sum(weights):
+            return keep_groups(index, groups, row, weights, memory_left_mib, num_stale,
+                               num_feasible)
+    keep_scores(index.value[row], row_of(index.best, row), index.score[last], memory_left_mib,
+                index.stale[:num_stale], num_feasible)
+    return True
+
+
+@njit(cache=True, error_model="numpy", inline="always")
 def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: int) -> int:
     """Bring the index up to date for a task class; return its row, -1 if there is no room.
 
@@ -502,8 +522,7 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
     memory_left_mib = world.state.memory_left_mib
     if index.owner[row] != task:
         index.owner[row] = task
-        forget(index, row)
-    is_grouped = is_sum(weights)
+        forget(index, index.groups, row)
     for _ in range(2):
         num_stale = list_stale(index, row)
         num_feasible = put_feasible_first(world, index.stale, task, num_stale)
@@ -513,13 +532,9 @@ def refresh(kernels: Any, weights: Integers, world: World, index: Index, task: i
                 last = part
                 kernels[part](world, task, index.stale[:num_feasible], index.score[part],
                               index.gpu_mask[part])
-        if not is_grouped:
-            keep_scores(index.value[row], row_of(index.best, row), index.score[last],
-                        memory_left_mib, index.stale[:num_stale], num_feasible)
+        if keep(index, index.groups, row, weights, memory_left_mib, num_stale, num_feasible, last):
             return row
-        if keep_groups(index, row, weights, memory_left_mib, num_stale, num_feasible):
-            return row
-        forget(index, row)  # once more without the groups that have become empty
+        forget(index, index.groups, row)  # once more without the groups that have become empty
     return -1
 
 
@@ -549,8 +564,7 @@ def shift_scores(index: Index, world: World) -> None:
 
 
 @fast
-def price_anew(kernels: Any, world: World, index: Index) -> None:
-    """Let the last of the kernels compute prices, if the policy asks for them."""
-    if world.bids.served_w[0] > 0:
-        kernels[-1](world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
-        shift_scores(index, world)
+def price_anew(prices: Any, world: World, index: Index) -> None:
+    """Let a kernel compute prices, and bring the scores up to date with them."""
+    prices(world, 0, index.stale[:0], index.score[0], index.gpu_mask[0])
+    shift_scores(index, world)
