@@ -20,7 +20,7 @@ from ...lab.arrays import Floats, Integers, Truths
 from ...lab.frames import InputError
 from ...holdings import Bookings, Overfull, overfull
 from ...traces import models_of
-from ..replay.problem import LARGEST_AMOUNT, Problem, Schedule, other_spelling, problem_of, replayable
+from ..replay.problem import LACKS_PARTS, LARGEST_AMOUNT, Problem, Schedule, other_spelling, problem_of, replayable
 from ..replay.rules import limit_violations
 from .tables import (
     PART_BY_TIME,
@@ -439,6 +439,37 @@ def check_bookings(tables: Tables) -> Iterator[Finding]:
             tables.nodes.numbers(column), [f"{column} of {name}" for name in names].__getitem__)
 
 
+TOGETHER_S = 60.0  # parts of a job that start or end within a minute do so together
+
+
+def check_jobs(tables: Tables) -> Iterator[Finding]:
+    """Jobs that lack parts, of which some parts run and others wait, or whose parts start or end apart."""
+    tasks = tables.tasks
+    job = tasks.texts("job")
+    if not (job != "").any():
+        return
+    start, end = map(tasks.numbers, ("start_s", "end_s"))
+    lacking = tasks.numbers("lacking_parts")
+    yield from tasks.findings(
+        "job lacks parts", "lacking_parts", (lacking > 0) & np.isnan(end),
+        "{} parts that must start together with it are not there", "read again with the files that have them; until "
+        "they come, what waits of the job cannot start", lacking)
+    runs = pd.Series(np.isfinite(start) & np.isnan(end))
+    waits = np.isnan(start) & np.isnan(end) & (job != "")
+    yield from tasks.findings(
+        "half-placed job", "job", waits & runs.groupby(job).transform("any").to_numpy(),
+        "waits, and another part of its job {!r:.80} runs", "a job that starts together should run whole or wait "
+        "whole: see whether parts of it were evicted or failed", job)
+    for name, times in (("start_s", start), ("end_s", end)):
+        first_s = pd.Series(times).groupby(job).transform("min").to_numpy()
+        word = name.removesuffix("_s")
+        yield from tasks.findings(
+            f"parts {word} apart", name, (job != "") & (times - first_s > TOGETHER_S),
+            f"{word}s {{}} s after the first part of its job", "nothing to mend, if the parts need not "
+            f"{word} together; a replay starts them together, and each runs for its own time", times - first_s,
+            severity="note")
+
+
 class Slip(NamedTuple):
     """A column that looks as if it had another unit.
 
@@ -509,7 +540,7 @@ def check_units(tables: Tables) -> Iterator[Finding]:
 
 
 CHECKS = (check_content, check_counts, check_models, check_demands, check_units, check_times,
-          check_clock, check_sizes, check_places, check_bookings)
+          check_clock, check_sizes, check_places, check_bookings, check_jobs)
 FINDING_COLUMNS = ["severity", "kind", "file", "row", "column", "problem", "mend", "count"]
 
 
@@ -566,7 +597,8 @@ def check_replay(cluster: ClusterTables, found: Sequence[Finding]) -> Iterator[F
         if not is_known and problem.replayable is not None and not problem.replayable.all():
             yield unusable("cannot be replayed", error)._replace(severity="finding")
     else:
-        for line in ledger[ledger["what"] == "left out"].to_dict("records"):
+        is_told = ledger["reason"] == LACKS_PARTS  # by check_jobs
+        for line in ledger[(ledger["what"] == "left out") & ~is_told].to_dict("records"):
             yield Finding("note", "no load", line["file"], "", np.array([line["row"] - 2], np.int64),
                           [f"{line['reason']}, in {line['count']:,} rows"],
                           "fill in its times, if it ran")

@@ -35,6 +35,7 @@ from .devices import (
     unexplained,
 )
 from .eviction import MIRROR, why_budgeted, why_kept, why_lost, why_tied
+from .gangs import join_gangs, says_how_many
 from .objects import (
     Item,
     Rule,
@@ -1077,7 +1078,7 @@ def load(sources: Sequence[Source], ledger: Ledger) -> Dump:
                             f"{part} of the {item.kind:.60} is no object, and nothing in it is read")
     dump = Dump(ledger)
     for item in latest(found, ledger):
-        if item.kind in READ + BESIDE:
+        if item.kind in READ + BESIDE or says_how_many(item):
             dump.items[item.kind].append(item)
             dump.named[item.kind, item.namespace, item.name] = item
         else:
@@ -1115,7 +1116,9 @@ def read_kubernetes(sources: Sequence[Source], ledger: Ledger,
     if not nodes and not dump.items["Pod"]:
         raise InputError("there is neither a Node nor a Pod in it", file=sources[0].name,
                          mend="give the output of kubectl get nodes,pods -A -o json")
-    pods = [(item.row, row) for item in dump.items["Pod"] for row in pod_rows(item, dump)]
+    found = [(item, pod_rows(item, dump)) for item in dump.items["Pod"]]
+    join_gangs(found, [*dump.items["PodGroup"], *dump.items["Workload"]], dump.note)
+    pods = [(item.row, row) for item, rows in found for row in rows]
     if dump.unclaimed:
         missing = list(dict.fromkeys(wanted for _, wanted in dump.unclaimed.values()))
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -266,8 +266,11 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
         comes = memory_mib <= largest_memory_mib(world)[class_of]
     if problem.replayable is not None:
         comes &= problem.replayable
-    submit_s = np.array(problem.submit_s)
     size = len(class_of)
+    first, next_part = parts_of_jobs(problem.job, size)
+    came_s = np.full(size, -np.inf)
+    np.maximum.at(came_s, first, problem.submit_s)  # a job is there when its last part is
+    submit_s = came_s = came_s[first]
     schedule = Schedule(np.full(size, -1), np.zeros(size, np.int64), np.full(size, np.nan),
                         np.full(size, np.nan))
     if at_s is not None:
@@ -279,13 +282,12 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
             column[runs] = known[runs]
         place_running(world, problem, class_of, before, runs)
         check_limits(world.limits)
-    first, next_part = parts_of_jobs(problem.job, size)
     comes &= np.bincount(first, ~comes, size)[first] == 0  # a part that is there already, or never
     jobs = np.flatnonzero(comes & (first == np.arange(size)) & (next_part >= 0))
     never = [job for job in jobs.tolist() if not fits_together(empty, asks, next_part, job)]
     comes[np.isin(first, never)] = False
     coming = np.flatnonzero(comes & (first == np.arange(size)))
-    order = coming[np.lexsort((coming, submit_s[coming], -problem.priority[coming]))]
+    order = coming[np.lexsort((coming, came_s[coming], -problem.priority[coming]))]
     place = np.full(size, -1)
     place[order] = np.arange(len(order))
     number = np.where(next_part < 0, 0, 1 + np.arange(size))

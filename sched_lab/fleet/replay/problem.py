@@ -78,6 +78,8 @@ class Problem:
         would run; None for all
     job : (tasks,) number of the job that each is a part of, most of them the only one; None if all
         are
+    lacking_parts : (tasks,) how many parts its job should have and has not, without which none can start; None if
+        none lacks any
     instances : instances of MIG, which are counted and are no shares of the GPUs above; None if
         no task asks for one
     walltime_s : (tasks,) for how long each asked, at least as long as it ran; as long as it ran
@@ -110,6 +112,7 @@ class Problem:
     job: Integers | None = None
     walltime_s: Floats | None = None
     row: Integers | None = None
+    lacking_parts: Integers | None = None
 
     def grouped(self) -> Cluster:
         """The cluster with placement groups for CPU models: Cond. 4 is then that of placement."""
@@ -316,6 +319,7 @@ def demands_of(draft: Draft) -> Demands:
 
 
 TICKS = 1024  # of a second
+LACKS_PARTS = "waits for parts of its job that are not there: no load in a replay"
 
 
 class Times(NamedTuple):
@@ -354,8 +358,11 @@ def times_of(draft: Draft) -> Times:
     draft.note(np.isfinite(start) & np.isnan(end), "no end: runs for ever")
     has_neither = np.isnan(start) & np.isnan(end)
     waits = has_neither & (draft.columns.texts("state") == WAITING)
+    lacks_parts = waits & (draft.columns.numbers("lacking_parts") > 0)
+    draft.note(lacks_parts, LACKS_PARTS, "left out")
+    waits &= ~lacks_parts
     draft.note(waits, "waits; in a replay it runs for ever once it starts")
-    draft.note(has_neither & ~waits, "neither start nor end: no load in a replay, since nothing says "
+    draft.note(has_neither & ~waits & ~lacks_parts, "neither start nor end: no load in a replay, since nothing says "
                "that it waits, nor for how long it would run", "left out")
     return Times(submit, start, np.where(np.isnan(end - since), np.inf, end - since),
                  ~has_left & (waits | ~has_neither))
@@ -910,6 +917,7 @@ def problem_of(tables: ClusterTables) -> Problem:
     user, queue, constraint, fixed = (draft.columns.texts(name)[row]
                                       for name in ("user", "queue", "constraints", "fixed"))
     job = draft.columns.texts("job")
+    lacking_parts = known_or(draft.columns.numbers("lacking_parts"), 0)[row]
     is_limited = (most_per_node[row] > 0) & (parts.part == 0)  # a row counts once
     has_limits = bool(is_limited.any())
     number = np.where(job == "", np.arange(len(job)), len(job) + pd.factorize(job)[0])[row]
@@ -923,7 +931,7 @@ def problem_of(tables: ClusterTables) -> Problem:
         times.replayable[row],
         stock and Instances(demands.needs.profiles, demands.needs.counts[row], stock.room),
         fixed if (fixed != "").any() else None, None if len(whole) == len(number) else number,
-        None if walltime_s is None else walltime_s[row], row)
+        None if walltime_s is None else walltime_s[row], row, lacking_parts if lacking_parts.any() else None)
 
 
 def replayable(problem: Problem) -> Problem:
