@@ -64,7 +64,7 @@ from .read.tables import (
     read_cluster,
     write_tables,
 )
-from .live.journal import is_journal, replay_journal, report_of
+from .live.journal import is_journal, journal_files, replay_journal, report_of
 from .replay import report
 from .replay.compare import (
     RECORDED,
@@ -230,7 +230,7 @@ Seed = Annotated[int, option("Of policies that draw lots, and of a changed load.
                              min=0)]
 ClusterOrJournal = Annotated[Path, typer.Argument(
     metavar="CLUSTER", parser=folder_named,
-    help="Folder that sched-lab read has written, or a journal of sched-lab serve.")]
+    help="Folder that sched-lab read has written, or a journal of sched-lab serve: a file, or a folder.")]
 AnswerFolder = Annotated[Path, folder_option(
     "summary.csv, waits.csv, differences.csv, levers.csv, ledger.csv, report.html, and a folder for each "
     "policy")]
@@ -380,8 +380,9 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
     ------
     typer.Exit : with code 1, if something differs
     """
-    answer = Answer("replay", {"files": {"journal": sha256(journal)}, "sched_lab": __version__},
-                    ("decisions.csv",))
+    files = {path.name if number else "journal": sha256(path)
+             for number, path in journal_files(journal).items()}
+    answer = Answer("replay", {"files": files, "sched_lab": __version__}, ("decisions.csv",))
     summary = answer_with(answer, out, lambda: report_of(replay_journal(journal)), force=force,
                           no_charts=True)
     if summary["different"]:
@@ -412,7 +413,7 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
 
     Example: sched-lab replay mycluster --policies recorded,fgd,pwr-fgd:0.1 --out answer
     """
-    if cluster.is_file() and is_journal(cluster):
+    if (cluster.is_file() or cluster.is_dir()) and is_journal(cluster):
         for name, value in (("policies", policies), ("at", at), ("what-if", what_if),
                             ("slurm-config", slurm_config)):
             if value not in ("", None):

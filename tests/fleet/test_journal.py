@@ -1,5 +1,8 @@
 """A journal plays itself again bit for bit, says what was torn off, and no other file is written to."""
+import gzip
 import json
+import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from sched_lab.fleet.live.core import (
     PodSeen,
     Share,
 )
-from sched_lab.fleet.live.journal import Journal, is_journal, replay_journal
+from sched_lab.fleet.live.journal import Journal, is_journal, open_journal, replay_journal
 from sched_lab.lab.frames import InputError, OutputError
 from sched_lab.online.model import PowerSettings
 from sched_lab.traces import toy_tasks
@@ -42,8 +45,8 @@ EVENTS = [*NODES, *(ask(number) for number in range(8)), ask(9, "b", "d", "a"), 
           NodeGone("b"), PodSeen(LivePod("y", "y", 1, 1)), ask(13), ask(14, milli=2000), ask(15, "nowhere")]
 
 
-def written(path: Path, events=EVENTS, settings: LiveSettings = SETTINGS) -> LiveCluster:
-    journal = Journal(path, LiveCluster(settings))
+def written(path: Path, events=EVENTS, settings: LiveSettings = SETTINGS, **files) -> LiveCluster:
+    journal = Journal(path, LiveCluster(settings), **files)
     for event in events:
         journal.apply(event)
     journal.close()
@@ -131,8 +134,7 @@ def test_another_file_is_neither_written_nor_read(tmp_path, content):
 
 
 def test_places_that_cannot_be_written_are_refused(tmp_path):
-    for place, why in ((tmp_path, "directory"), (tmp_path / "no" / "where", "No such file"),
-                       ("/dev/null", "plain file")):
+    for place, why in ((tmp_path / "no" / "where", "No such file"), ("/dev/null", "plain file")):
         with pytest.raises(OutputError, match=why):
             Journal(place, LiveCluster(SETTINGS))
     with pytest.raises(InputError, match="not a journal"):
@@ -147,22 +149,30 @@ def test_two_do_not_write_one_journal(path):
     Journal(path, LiveCluster(SETTINGS)).close()
 
 
-class Filling:
-    """A file on a disk with room for some bytes only."""
+class Disk:
+    """A disk with room for some bytes only; its files in place of those of the journal."""
 
-    def __init__(self, file, room: int) -> None:
+    def __init__(self, monkeypatch) -> None:
+        self.room = 1 << 30
+        monkeypatch.setattr("sched_lab.fleet.live.journal.open_journal", lambda path: Filling(open_journal(path), self))
+
+
+class Filling:
+    """A file on such a disk."""
+
+    def __init__(self, file, disk: Disk) -> None:
         self.file = file
-        self.room = room
+        self.disk = disk
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
 
     def write(self, data: bytes) -> int:
-        if not self.room:
+        if not self.disk.room:
             raise OSError(28, "No space left on device")
-        count = self.file.write(data[:self.room])
-        self.room -= count
+        count = self.file.write(data[:self.disk.room])
+        self.disk.room -= count
         return count
-
-    def fileno(self) -> int:
-        return self.file.fileno()
 
     def __enter__(self) -> "Filling":
         return self
@@ -172,10 +182,13 @@ class Filling:
 
 
 @pytest.mark.parametrize("room", [0, 10, 5000])
-def test_on_a_full_disk_nothing_is_decided_and_nothing_is_lost(path, room):
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_on_a_full_disk_nothing_is_decided_and_nothing_is_lost(path, tmp_path, room, is_folder, monkeypatch):
     """What happens in the cluster is taken in and written later, in order; the journal plays itself again."""
-    journal = Journal(path, LiveCluster(SETTINGS))
-    full = journal._lines.file = Filling(journal._lines.file, room)
+    path = tmp_path if is_folder else path
+    disk = Disk(monkeypatch)
+    journal = Journal(path, LiveCluster(SETTINGS), file_bytes=1)
+    disk.room = room
     refused = 0
     for event in EVENTS:
         try:
@@ -185,17 +198,19 @@ def test_on_a_full_disk_nothing_is_decided_and_nothing_is_lost(path, room):
             assert isinstance(event, Asked | Committing)
             refused += 1
     assert refused and journal.trouble
-    full.room = 1 << 30
+    disk.room = 1 << 30
     assert journal.apply(ask(20)).node and not journal.trouble
     journal.close()
     frame = replay_journal(path)
     assert frame["same"].all() and frame.attrs["torn_bytes"] == 0
+    assert not is_folder or frame["file"].nunique() > 1
 
 
 def test_what_waits_for_room_is_bounded_and_said_in_the_end(path, monkeypatch):
     monkeypatch.setattr("sched_lab.fleet.live.journal.MOST_WAITING", 300)
+    disk = Disk(monkeypatch)
     journal = Journal(path, LiveCluster(SETTINGS))
-    journal._lines.file = Filling(journal._lines.file, 0)
+    disk.room = 0
     with pytest.raises(OutputError, match="bytes wait"):
         for node in NODES * 3:
             journal.apply(node)
@@ -247,6 +262,111 @@ def test_the_state_is_written_every_so_often(tmp_path, monkeypatch):
     written(tmp_path / "journal")
     frame = replay_journal(tmp_path / "journal")
     assert (frame["what"] == "state").sum() == len(EVENTS) // 10 + 1 and frame["same"].all()
+
+
+# --- a folder of files
+
+LOTS = LiveSettings("random", toy_tasks(), lapse_s=20.0)  # whose answers depend on how many there were
+COPIES = [event._replace(pod=LivePod(f"{event.pod.uid}-{turn}", *list(vars(event.pod).values())[1:]))
+          if isinstance(event, Asked) else event for turn in range(3) for event in EVENTS]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Journal of two runs: nine files or so, of which seven are finished and compressed."""
+    place = tmp_path_factory.mktemp("journals")
+    live = written(place, COPIES, LOTS, file_bytes=1)
+    assert live.standing().reservations
+    written(place, COPIES[:20], LOTS, file_bytes=1)
+    return place
+
+
+def test_files_of_a_folder_play_again_together_and_each_alone(folder):
+    frame = replay_journal(folder)
+    names = list(dict.fromkeys(frame["file"]))
+    assert frame["same"].all() and len(names) > 4 and (frame.attrs["missing"], frame.attrs["torn_bytes"]) == ([], 0)
+    assert names == [f"journal-{number:06d}.jsonl.gz" for number in range(1, len(names))] + [
+        f"journal-{len(names):06d}.jsonl"]
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in folder.iterdir())
+    alone = [replay_journal(folder / name) for name in names]
+    assert all(one["same"].all() and "file" not in one for one in alone)
+    assert sum(map(len, alone)) == len(frame)
+    one_file = folder / "one"
+    written(one_file, COPIES, LOTS)
+    texts = [frame.loc[frame["what"] == "decision", "said"].tolist(), replay_journal(one_file)["said"].tolist()]
+    one_file.unlink()
+    assert texts[0][:len(COPIES) // 2] == texts[1][:len(COPIES) // 2]  # files change no decision
+
+
+@pytest.mark.parametrize("lost", ["reservations", "waiting", "num_decisions", "held", "version"])
+def test_a_state_that_lacks_something_is_found(folder, tmp_path, lost):
+    files = [gzip.decompress(packed.read_bytes()).partition(b"\n") for packed in folder.glob("*.gz")]
+    header, rest = next((header, rest) for first, _, rest in files
+                        if (header := json.loads(first)).get("standing", {}).get(lost))
+    standing = header["standing"]
+    standing[lost] = type(standing[lost])()
+    file = tmp_path / "one"
+    file.write_bytes(json.dumps(header).encode() + b"\n" + rest)
+    try:
+        assert not replay_journal(file)["same"].all()
+    except InputError as trouble:  # who is reserved for holds nothing
+        assert lost == "held" and trouble.row
+
+
+def test_a_file_that_is_missing_between_is_said_and_the_others_are_played(folder, tmp_path, capsys):
+    shutil.copytree(folder, place := tmp_path / "copy")
+    for number in (1, 3):
+        (place / f"journal-{number:06d}.jsonl.gz").unlink()
+    assert replay_journal(place).attrs["missing"] == [3]  # the first may have been too old to be kept
+    assert call("replay", place, "--out", tmp_path / "answer") == 0
+    assert "the same again; missing between the others: 3" in capsys.readouterr().out
+    assert (tmp_path / "answer" / "decisions.csv").read_text().startswith("file,line,what,")
+
+
+def test_a_kill_at_any_byte_leaves_what_plays_up_to_the_last_whole_line(folder, tmp_path):
+    last = max(folder.glob("*.jsonl"))
+    whole = last.read_bytes()
+    for length in random.Random(0).sample(range(len(whole)), 4):
+        (place := tmp_path / str(length)).mkdir()
+        shutil.copy(sorted(folder.glob("*.gz"))[-1], place)
+        (place / last.name).write_bytes(whole[:length])
+        frame = replay_journal(place)
+        assert frame["same"].all() and frame.attrs["torn_bytes"] == length - whole.rfind(b"\n", 0, length) - 1
+        written(place, COPIES[:9], LOTS)  # and who comes next goes on
+        again = replay_journal(place)
+        assert again["same"].all() and again.attrs["torn_bytes"] == 0 and len(again) > len(frame)
+
+
+def test_only_so_many_finished_files_are_kept(tmp_path):
+    (tmp_path / "other.txt").touch()
+    written(tmp_path, COPIES, LOTS, file_bytes=1, keep=2)
+    written(tmp_path, [], LOTS, keep=2)
+    names = sorted(path.name for path in tmp_path.glob("journal*"))
+    assert len(names) == 3 and not names[-1].endswith(".gz") and names[0] > "journal-000003"
+    assert replay_journal(tmp_path)["same"].all()
+
+
+def test_two_do_not_write_one_folder(tmp_path):
+    first = Journal(tmp_path, LiveCluster(SETTINGS), file_bytes=1)
+    for event in EVENTS:
+        first.apply(event)
+        with pytest.raises(OutputError, match="another process"):
+            Journal(tmp_path, LiveCluster(SETTINGS))
+    first.close()
+
+
+def test_a_file_that_cannot_be_begun_leaves_the_old_one_in_use(tmp_path, monkeypatch):
+    journal = Journal(tmp_path, LiveCluster(SETTINGS), file_bytes=1)
+    with monkeypatch.context() as broken:
+        broken.setattr("sched_lab.fleet.live.journal.open_journal",
+                       lambda path: (_ for _ in ()).throw(OutputError("no room for a file")))
+        for event in EVENTS:
+            journal.apply(event)
+    for event in EVENTS:
+        journal.apply(event)
+    journal.close()
+    frame = replay_journal(tmp_path)
+    assert frame["same"].all() and frame["file"].nunique() > 1
 
 
 # --- the command

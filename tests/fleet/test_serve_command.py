@@ -89,7 +89,7 @@ def test_recommend_refuses_damaged_files(dump, capsys):
     (("--rest", "-1"), "--rest"), (("--lapse", "nan"), "--lapse"),
     (("--port", "65536"), "--port"), (("--kubeconfig", "absent"), "no way to a cluster"),
     (("--target", "absent.csv"), "absent.csv"), (("--token-file", "absent"), "cannot be read"),
-    (("--journal", "pods.json"), "not a journal"),
+    (("--journal", "pods.json"), "not a journal"), (("--journal", "pods.json", "--journal-size", "1"), "File exists"),
     (("--tls-cert", "pods.json", "--tls-key", "pods.json"), "pods.json: TLS cannot be used: there is no certificate")])
 def test_serve_refuses_in_one_line(dump, arguments, words, capsys):
     kubeconfig_for("http://127.0.0.1:1", Path("kubeconfig"))

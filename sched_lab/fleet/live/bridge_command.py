@@ -37,7 +37,7 @@ from ..replay.problem import demands_of, draft_of, parts_of, refuse_empty, tasks
 from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings
 from .core import LiveCluster, LiveSettings
 from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
-from .journal import Journal
+from .journal import FILE_BYTES, KEEP, Journal, refuse_writing
 
 __all__ = ['serve_command']
 
@@ -86,6 +86,19 @@ def server_of(kubeconfig: Path | None, nodes_in_request: bool) -> KubernetesApi 
     return NoServer()
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder for a journal, for its owner alone, if there is none.
+
+    Raises
+    ------
+    OutputError : there cannot be one
+    """
+    try:
+        path.mkdir(0o700, parents=True, exist_ok=True)
+    except OSError as trouble:
+        refuse_writing(path, trouble.strerror or trouble)
+
+
 LARGE_BODY = 256 << 20  # nodes of 50 KB each in a request, five thousand of them
 
 
@@ -102,7 +115,13 @@ NodesInRequest = Annotated[bool, option(
     "--nodes-in-request")]
 JournalFile = Annotated[Path | None, option(
     "Write every event and decision there, one JSON object a line; sched-lab replay plays it "
-    "again. [default: none]", "--journal", metavar="FILE")]
+    "again. A folder gets numbered files, each of which plays alone. [default: none]", "--journal",
+    metavar="PATH")]
+JournalSize = Annotated[int | None, option(
+    "Write --journal as a folder, with a new file after so many MiB. [default: 64 in a folder]",
+    min=1, metavar="MIB")]
+JournalKeep = Annotated[int, option("How many finished files of a folder are kept, compressed.",
+                                    min=1, metavar="FILES")]
 TargetFile = Annotated[str, option(
     "Tasks or pods whose popular classes are the target workload, of any format of sched-lab read. "
     "[default: embedded, like openb]", "--target", metavar="FILE")]
@@ -135,6 +154,7 @@ Rest = Annotated[float, option("How long after its start nothing is answered, si
 def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
                   port: Port = 8888, kubeconfig: Kubeconfig = None,
                   nodes_in_request: NodesInRequest = False, journal: JournalFile = None,
+                  journal_size: JournalSize = None, journal_keep: JournalKeep = KEEP,
                   token_file: TokenFile = None, tls_cert: TlsCert = None, tls_key: TlsKey = None,
                   client_ca: ClientCa = None, allow_host: AllowHost = None,
                   insecure: Insecure = False, target: TargetFile = "",
@@ -165,7 +185,11 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
     with listen(access, "reserve GPUs and bind pods", asks=mode != "observe") as listener:
-        bridge = Bridge(Journal(journal, LiveCluster(settings)), mode,
+        if journal is not None and journal_size is not None:
+            make_folder(journal)
+        file_bytes = journal_size << 20 if journal_size else FILE_BYTES
+        bridge = Bridge(Journal(journal, LiveCluster(settings), file_bytes=file_bytes,
+                                keep=journal_keep), mode,
                         BridgeSettings(gpu_index_annotation, nodes_in_request))
         limits = (Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if nodes_in_request
                   else Limits())

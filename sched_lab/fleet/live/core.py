@@ -906,6 +906,27 @@ class Engine:
         return {name: float(amount) for name, amount in zip(AMOUNTS, found, strict=True)}
 
 
+class Standing(NamedTuple):
+    """All that later answers of a cluster depend on, each in the order in which it was told.
+
+    Parameters
+    ----------
+    version, num_decisions, num_lapsed : events that changed something, questions that were
+        decided, reservations that ended by time
+    nodes : that are there
+    waiting, held : pods that have no node, and those that hold something, reserved or bound
+    reservations : of those that are not bound yet, by uid
+    """
+
+    version: int
+    num_decisions: int
+    num_lapsed: int
+    nodes: tuple[LiveNode, ...]
+    waiting: tuple[LivePod, ...]
+    held: tuple[LivePod, ...]
+    reservations: dict[str, Reservation]
+
+
 values_of_node, values_of_pod = (attrgetter(*(field.name for field in fields(kind)))
                                  for kind in (LiveNode, LivePod))
 
@@ -1104,6 +1125,23 @@ class LiveCluster:
         return {**amounts, "pods": float(len(register.held)),
                 "reservations": float(len(register.reservations)),
                 "lapsed": float(register.num_lapsed)}
+
+    def standing(self) -> Standing:
+        """How the cluster stands, for another one to go on from."""
+        register = self._register
+        return Standing(self.version, self._num_decisions, register.num_lapsed,
+                        tuple(self._nodes.values()), tuple(register.waiting.values()),
+                        tuple(register.held.values()), dict(register.reservations))
+
+    def go_on_from(self, standing: Standing) -> None:
+        """Stand as another cluster stood; this one must be empty."""
+        register = self._register
+        self.version, self._num_decisions, register.num_lapsed = standing[:3]
+        self._nodes.update((node.name, node) for node in standing.nodes)
+        register.waiting.update((key_of(pod), pod) for pod in standing.waiting)
+        for pod in standing.held:
+            register.hold(key_of(pod), pod)
+        register.reservations.update(standing.reservations)
 
     def digest(self) -> str:
         """SHA-256 of the state: equal for equal states, whatever the way there."""

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import re
+import shutil
 import stat
+import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields
@@ -41,7 +44,9 @@ from .core import (
     Passed,
     PodGone,
     PodSeen,
+    Reservation,
     Share,
+    Standing,
 )
 
 __all__ = ['Journal', 'replay_journal']
@@ -101,7 +106,34 @@ def event_in(line: Mapping[str, Any], live: LiveCluster) -> Event:
                  line["reserves"])
 
 
-FORM = 1  # of the journal
+def standing_said(standing: Standing) -> dict[str, Any]:
+    """How a cluster stands, for JSON."""
+    kept = {uid: {**one._asdict(), "decision": said_of(one.decision)}
+            for uid, one in standing.reservations.items()}
+    return {**standing._asdict(), "reservations": kept, **{
+        name: [said_of(one) for one in getattr(standing, name)]
+        for name in ("nodes", "waiting", "held")}}
+
+
+def standing_in(said: Mapping[str, Any]) -> Standing:
+    """How a cluster stood, by a first line.
+
+    Raises
+    ------
+    KeyError, TypeError : it is not said
+    """
+    def decision_in(one: Mapping[str, Any]) -> Decision:
+        rows = {name: tuple(map(tuple, one.get(name, ()))) for name in ("parts", "failed")}
+        return Decision(**{**one, **rows})
+
+    return Standing(**{
+        **said, "nodes": tuple(LiveNode(**node) for node in said["nodes"]),
+        "waiting": tuple(map(pod_in, said["waiting"])), "held": tuple(map(pod_in, said["held"])),
+        "reservations": {uid: Reservation(**{**one, "decision": decision_in(one["decision"])})
+                         for uid, one in said["reservations"].items()}})
+
+
+FORMS = (1, 2)  # of the journal: from an empty cluster, and from one that stands as is said
 STATE_EVERY = 10_000  # events
 START = b'{"journal":'
 
@@ -115,9 +147,8 @@ def target_said(classes: TaskClasses) -> dict[str, Any]:
 
 def header_of(settings: LiveSettings) -> dict[str, Any]:
     """First line of a journal: all that its decisions depend on."""
-    power = settings.power._asdict()
-    return {"journal": FORM, "sched_lab": __version__, "policy": settings.policy,
-            "lapse_s": settings.lapse_s, "seed": settings.seed, "power": power,
+    return {"journal": FORMS[0], "sched_lab": __version__, "policy": settings.policy,
+            "lapse_s": settings.lapse_s, "seed": settings.seed, "power": settings.power._asdict(),
             "target": target_said(settings.classes())}
 
 
@@ -210,6 +241,7 @@ class LineFile:
     def __init__(self, path: str | Path) -> None:
         self.path = path
         self.file = open_journal(path)
+        self.num_bytes = self.file.tell()  # with what waits
         self.waiting = bytearray()
         self.is_unforced = False
         self.trouble = ""
@@ -221,7 +253,9 @@ class LineFile:
         ------
         OutputError : too many wait already
         """
-        self.waiting += json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        self.num_bytes += len(text)
+        self.waiting += text
         if not self.flush() and len(self.waiting) > MOST_WAITING:
             refuse_writing(self.path, f"{self.trouble}; {len(self.waiting)} bytes wait")
 
@@ -251,7 +285,46 @@ class LineFile:
                               "decisions until it can")
 
 
+NUMBERED = re.compile(r"journal-(\d{6,18})\.jsonl(\.gz)?")
+
+
+def numbered(folder: Path) -> dict[int, Path]:
+    """Files of a journal in a folder by their numbers, in order."""
+    found = sorted((int(name[1]), bool(name[2]), path) for path in folder.iterdir()
+                   if (name := NUMBERED.fullmatch(path.name)))
+    return {number: path for number, _, path in reversed(found)}  # as it was, if it is there twice
+
+
+def tidy(folder: Path, newest: int, keep: int) -> None:
+    """Remove the oldest finished files of a journal, and compress the others, if there is room.
+
+    Parameters
+    ----------
+    folder : of the journal
+    newest : number of the file that is written
+    keep : how many finished files are kept
+    """
+    finished = [path for number, path in sorted(numbered(folder).items()) if number < newest]
+    for path in finished[:-keep]:
+        for form in (path, path.with_name(f"{path.name}.gz")):
+            form.unlink(missing_ok=True)
+    for path in finished[-keep:]:
+        if path.suffix == ".gz":
+            continue
+        part = path.with_name(f"{path.name}.part")
+        try:
+            with open(path, "rb") as file, gzip.open(part, "wb", 6) as packed:
+                shutil.copyfileobj(file, packed, 2**20)
+            part.chmod(0o600)
+            part.replace(path.with_name(f"{path.name}.gz"))
+            path.unlink()
+        except OSError:  # no room: after the next file
+            part.unlink(missing_ok=True)
+
+
 OURS = (Asked, Committing)  # events that are ours to refuse; others have happened
+FILE_BYTES = 64 << 20
+KEEP = 20
 
 
 class Journal:
@@ -264,9 +337,12 @@ class Journal:
 
     Parameters
     ----------
-    path : the file; an old journal is continued with a first line of its own; None for none
+    path : a file, which is continued with a first line of its own if it is there; or a folder of
+        numbered files, each of which begins with the state and plays alone; None for none
     live : an empty cluster
     clock : seconds, for the milliseconds of decisions
+    file_bytes : after how many there is a new file in a folder
+    keep : how many finished files are kept there, compressed
 
     Raises
     ------
@@ -274,16 +350,59 @@ class Journal:
     """
 
     def __init__(self, path: str | Path | None, live: LiveCluster,
-                 clock: Callable[[], float] = time.perf_counter) -> None:
+                 clock: Callable[[], float] = time.perf_counter, file_bytes: int = FILE_BYTES,
+                 keep: int = KEEP) -> None:
         self.live = live
         self._clock = clock
         self._num_events = 0
-        self._lines = None if path is None else LineFile(path)
-        if self._lines is not None:
-            self._lines.write(header_of(live.settings))
-            if self._lines.trouble:
-                self._lines.file.close()
-                refuse_writing(self._lines.path, self._lines.trouble)
+        self._file_bytes = file_bytes
+        self._keep = keep
+        self._lines: LineFile | None = None
+        self._number = 0  # of the file in a folder
+        self._tidying = threading.Thread()
+        if path is None:
+            return
+        self._header = header_of(live.settings)
+        self._path = Path(path)
+        if self._path.is_dir():
+            found = numbered(self._path)
+            self._number = max(found, default=1)
+            if self._number in found and found[self._number].suffix == ".gz":
+                self._number += 1
+        lines = self._begin()
+        if lines.trouble:
+            lines.file.close()
+            refuse_writing(lines.path, lines.trouble)
+
+    def _begin(self) -> LineFile:
+        """Begin, or continue, a file with a first line."""
+        name = f"journal-{self._number:06d}.jsonl" if self._number else ""
+        lines = LineFile(self._path / name)
+        num_bytes = lines.num_bytes
+        standing = {"journal": FORMS[1], "standing": standing_said(self.live.standing()),
+                    "digest": self.live.digest()} if self.live.version else {}
+        lines.write({**self._header, **standing})
+        self._most_bytes = max(self._file_bytes, 2 * (lines.num_bytes - num_bytes))  # a state is large
+        self._lines = lines
+        if self._number and not self._tidying.is_alive():
+            self._tidying = threading.Thread(
+                target=tidy, args=(self._path, self._number, self._keep), daemon=True)
+            self._tidying.start()
+        return lines
+
+    def _begin_next(self, old: LineFile) -> None:
+        """Finish a file that has become long, and go on in the next, if the disk takes both."""
+        write_state(old, self.live)
+        self._most_bytes += self._file_bytes  # for another attempt
+        if not (old.waiting or old.is_unforced):
+            self._number += 1
+            try:
+                self._begin()
+            except OutputError as refused:
+                self._number -= 1
+                old.trouble = str(refused)
+            else:
+                old.file.close()
 
     @property
     def trouble(self) -> str:
@@ -313,6 +432,8 @@ class Journal:
             write_state(self._lines, self.live)
         if isinstance(event, OURS):
             self._lines.check()
+        if self._number and self._lines.num_bytes >= self._most_bytes:
+            self._begin_next(self._lines)
         return decision
 
     def close(self) -> None:
@@ -330,6 +451,8 @@ class Journal:
                 if lines.waiting:
                     raise OutputError(f"{lines.path}: the last {len(lines.waiting)} bytes could "
                                       f"not be written ({lines.trouble}); make room")
+        if self._tidying.is_alive():
+            self._tidying.join()
 
 
 def write_state(lines: LineFile, live: LiveCluster) -> None:
@@ -338,70 +461,118 @@ def write_state(lines: LineFile, live: LiveCluster) -> None:
     lines.write({"digest": live.digest(), "version": live.version})
 
 
+def opened(path: str | Path) -> IO[bytes] | gzip.GzipFile:
+    """A file of a journal, compressed or not, open for reading."""
+    with open(path, "rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if is_packed else open(path, "rb")
+
+
 def is_journal(path: str | Path) -> bool:
-    """Whether a file begins as a journal does."""
+    """Whether a file begins as a journal does, or a folder has files of one."""
     try:
-        with open(path, "rb") as file:
+        if Path(path).is_dir():
+            return bool(numbered(Path(path)))
+        with opened(path) as file:
             return file.read(len(START)) == START
-    except OSError:
+    except (OSError, EOFError):
         return False
 
 
-def lines_of(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbered lines of a journal; a last one without an end is left out.
+def journal_files(path: str | Path) -> dict[int, Path]:
+    """Files of a journal in their order, by number; a single one has number 0."""
+    return dict(sorted(numbered(Path(path)).items())) if Path(path).is_dir() else {0: Path(path)}
+
+
+def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines of a journal, also a last one without an end.
 
     Raises
     ------
-    InputError : a line that has an end is no JSON object
+    InputError : it cannot be read
     """
     try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    value = json.loads(line)
-                except (ValueError, RecursionError):
-                    value = None
-                if not isinstance(value, dict):
-                    raise InputError("the line is no JSON object", file=path, row=number,
-                                     mend="restore the journal, or cut it off before this line")
-                yield number, value
-    except OSError as trouble:
-        raise InputError(f"cannot be read ({trouble.strerror})", file=path,
+        with opened(path) as file:
+            yield from enumerate(file, 1)
+    except (OSError, EOFError) as trouble:
+        why = getattr(trouble, "strerror", None) or trouble
+        raise InputError(f"cannot be read ({why})", file=path,
                          mend="give a journal of sched-lab serve") from None
+
+
+def object_of(line: bytes, path: str | Path, number: int) -> dict[str, Any]:
+    """The object of a line of a journal.
+
+    Raises
+    ------
+    InputError : it is none
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InputError("the line is no JSON object", file=path, row=number,
+                         mend="restore the journal, or cut it off before this line")
+    return value
 
 
 REPLAYED = ("line", "what", "version", "pod", "said", "now", "same", "milliseconds")
 
 
+def played(line: Mapping[str, Any], live: LiveCluster) -> Iterator[tuple[Any, ...]]:
+    """What a line says of decision, digest and version, and what comes of it now."""
+    version = int(line["version"])
+    if "digest" in line:
+        yield "state", str(line["digest"]), live.digest(), np.nan
+        return
+    decision = live.apply(event_in(line, live))
+    if live.version != version:
+        yield "version", str(version), str(live.version), np.nan
+    if decision is not None or "decision" in line:
+        said, now = (json.dumps(one, sort_keys=True) for one in (
+            line.get("decision"), decision and said_of(decision)))
+        yield "decision", said, now, float(line.get("ms", np.nan))
+
+
+def begun(header: Mapping[str, Any]) -> LiveCluster:
+    """A cluster as a first line of a journal says.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError : it says none
+    """
+    if header["journal"] not in FORMS:
+        raise ValueError(f"form {header['journal']!r:.20} is not known here")
+    live = LiveCluster(settings_in(header))
+    if "standing" in header:
+        live.go_on_from(standing_in(header["standing"]))
+    return live
+
+
 def replayed(path: str | Path) -> Iterator[tuple[Any, ...]]:
-    """Rows of `REPLAYED` of all lines, each part of the file from its own first line."""
+    """Rows of `REPLAYED` of all lines, each part of the file from its own first line.
+
+    A last line without an end is a row "torn", with its length in place of a version.
+    """
     live = None
-    for number, line in lines_of(path):
+    for number, text in lines_of(path):
+        if not text.endswith(b"\n"):
+            yield number, "torn", len(text), "", "", "", True, np.nan
+            return
+        line = object_of(text, path, number)
         try:
             if "journal" in line:
-                if line["journal"] != FORM:
-                    raise ValueError(f"form {line['journal']!r:.20} is not known here")
-                live = LiveCluster(settings_in(line))
-                continue
+                live = begun(line)
+                if "standing" not in line:
+                    continue
+                line = {"digest": line["digest"], "version": live.version}
             if live is None:
                 raise ValueError("it has no first line")
-            version = int(line["version"])
-            if "digest" in line:
-                found = [("state", str(line["digest"]), live.digest(), np.nan)]
-            else:
-                decision = live.apply(event_in(line, live))
-                found = [("version", str(version), str(live.version), np.nan)] * (
-                    live.version != version)
-                if decision is not None or "decision" in line:
-                    said, now = (json.dumps(one, sort_keys=True) for one in (
-                        line.get("decision"), decision and said_of(decision)))
-                    found.append(("decision", said, now, float(line.get("ms", np.nan))))
             pod = str(line.get("pod", {}).get("name", ""))
-            for what, said, now, milliseconds in found:
-                yield (number, what, version, pod, said, "" if said == now else now, said == now,
-                       milliseconds)
+            for what, said, now, milliseconds in played(line, live):
+                yield (number, what, int(line["version"]), pod, said, "" if said == now else now,
+                       said == now, milliseconds)
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as trouble:
@@ -410,16 +581,18 @@ def replayed(path: str | Path) -> Iterator[tuple[Any, ...]]:
 
 
 def replay_journal(path: str | Path) -> pd.DataFrame:
-    """Play a journal again, through a new cluster, and compare all that it says.
+    """Play a journal again, through new clusters, and compare all that it says.
 
     Parameters
     ----------
-    path : the file; a last line without an end is left out
+    path : a file, compressed or not, or a folder of numbered ones, of which each is played alone;
+        a last line without an end is left out
 
     Returns
     -------
     one row for each decision, each digest, and each version that differs
 
+    - file : its name, of a folder
     - line : number in the file
     - what : "decision", "state" (a digest) or "version" (only where it differs)
     - version, pod : after the event; name
@@ -428,7 +601,8 @@ def replay_journal(path: str | Path) -> pd.DataFrame:
     - same : whether the two are the same, bit for bit
     - milliseconds : that the decision took then; NaN where there is none
 
-    `attrs["torn_bytes"]` is the length of a last line without an end, which a killed process leaves
+    `attrs["torn_bytes"]` is the length of last lines without an end, which a killed process leaves,
+    `attrs["missing"]` the numbers of files that are not there between others
 
     Raises
     ------
@@ -436,11 +610,17 @@ def replay_journal(path: str | Path) -> pd.DataFrame:
     """
     if not is_journal(path):
         raise InputError("this is not a journal", file=path,
-                         mend="give a file that sched-lab serve --journal has written")
-    frame = pd.DataFrame(list(replayed(path)), columns=list(REPLAYED))
-    with open(path, "rb") as file:
-        last = next(iter(deque(file, 1)), b"")
-    frame.attrs["torn_bytes"] = 0 if last.endswith(b"\n") else len(last)
+                         mend="give a file or folder that sched-lab serve --journal has written")
+    files = journal_files(path)
+    frame = pd.DataFrame([(file.name, *row) for file in files.values() for row in replayed(file)],
+                         columns=["file", *REPLAYED])
+    is_torn = frame["what"] == "torn"
+    torn_bytes = int(frame.loc[is_torn, "version"].sum())
+    frame = frame[~is_torn].reset_index(drop=True)
+    if set(files) == {0}:
+        frame = frame.drop(columns="file")
+    frame.attrs["torn_bytes"] = torn_bytes
+    frame.attrs["missing"] = sorted(set(range(min(files), max(files))) - set(files))
     return frame
 
 
@@ -449,9 +629,12 @@ def report_of(frame: pd.DataFrame) -> Report:
     decisions = frame[frame["what"] == "decision"]
     different = int((~frame["same"].astype(bool)).sum())
     torn = int(frame.attrs["torn_bytes"])
+    missing: list[int] = frame.attrs["missing"]
     summary = {"decisions": len(decisions), "states": int((frame["what"] == "state").sum()),
-               "different": different, "torn_bytes": torn}
+               "different": different, "torn_bytes": torn,
+               **({"missing": ", ".join(map(str, missing))} if missing else {})}
     said = (f"{different} of {len(frame)} decisions and states differ" if different else
             f"{len(decisions)} decisions and {summary['states']} states are the same again")
     cut = f"; a torn last line of {torn} bytes was left out" if torn else ""
-    return Report(summary, {"decisions.csv": frame}, {}, said + cut)
+    gap = f"; missing between the others: {summary['missing']}" if missing else ""
+    return Report(summary, {"decisions.csv": frame}, {}, said + cut + gap)
