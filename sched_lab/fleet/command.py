@@ -216,6 +216,9 @@ Backfill = Annotated[str, choice("Which tasks may start before an earlier one th
 SlurmConfig = Annotated[Path | None, option(
     "slurm.conf, or what scontrol show config prints, with weights of priorities and settings of the plan for "
     "--backfill slurm. [default: Slurm's defaults, and the priorities of the record]", metavar="FILE")]
+Fit = Annotated[bool, option(
+    "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
+    "the placement among --policies.", "--fit")]
 At = Annotated[float | None, moment_option(
     "Let policies decide from this second on; what ran then stays where it is. "
     "[default: from the beginning, on an empty cluster]")]
@@ -232,10 +235,10 @@ ClusterOrJournal = Annotated[Path, typer.Argument(
     metavar="CLUSTER", parser=folder_named,
     help="Folder that sched-lab read has written, or a journal of sched-lab serve: a file, or a folder.")]
 AnswerFolder = Annotated[Path, folder_option(
-    "summary.csv, waits.csv, differences.csv, levers.csv, ledger.csv, report.html, and a folder for each "
+    "summary.csv, waits.csv, differences.csv, levers.csv, fidelity.csv, ledger.csv, report.html, and a folder for each "
     "policy")]
 
-TABLES = ("summary.csv", "waits.csv", "differences.csv", "levers.csv", "ledger.csv")
+TABLES = ("summary.csv", "waits.csv", "differences.csv", "levers.csv", "fidelity.csv", "ledger.csv")
 OF_A_POLICY = ("assignments.csv", "curve.csv", "failures.csv", "summary.json")
 HIDDEN = ".replays"
 
@@ -262,7 +265,7 @@ def write_table(table: pd.DataFrame, folder: Path, name: str) -> None:
 def write_comparison(comparison: Comparison, folder: Path) -> None:
     """Write an answer into a folder that exists."""
     for name, table in zip(TABLES, (comparison.summary, comparison.waits, comparison.differences,
-                                    comparison.levers, comparison.problem.ledger), strict=True):
+                                    comparison.levers, comparison.fidelity, comparison.problem.ledger), strict=True):
         write_table(table, folder, name)
     for policy, outcome in comparison.outcomes.items():
         place = folder / policy
@@ -311,7 +314,8 @@ def problem_in(cluster: Path, what_if: Mapping[str, Any], seed: int) -> tuple[
     problem = problem_of(tables)
     if what_if.keys() - OF_A_RECORD:
         nowhere = np.full(len(problem.node), -1)
-        problem = replace(problem, node=nowhere, gpu_mask=np.zeros_like(nowhere))
+        problem = replace(problem, node=nowhere, gpu_mask=np.zeros_like(nowhere),
+                          start_s=np.full(len(nowhere), np.nan))
     ledger = pd.concat([tables.ledger, problem.ledger], ignore_index=True)
     return replace(problem, ledger=ledger), files
 
@@ -358,7 +362,9 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
             raise
         headline = "; ".join([*(words_of(row) for _, row in comparison.summary.iterrows()),
                               " ".join(filter(None, (
-                                  report.lever_sentence(comparison),
+                                  report.fidelity_sentence(comparison),
+                                  report.lever_sentence(comparison)
+                                  if report.is_believed(comparison.fidelity) else "",
                                   report.refused_sentence(comparison.summary, MUCH))))])
         answer.write(out, partial(write_comparison, comparison), headline=headline, force=force)
         for name in ours - set(answer.tables):  # of the answer that was replaced
@@ -390,8 +396,8 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
 
 
 def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Policies = "",
-                   backfill: Backfill = "none", at: At = None, price: Price = "",
-                   carbon: Carbon = "", asleep_after: AsleepAfter = None,
+                   backfill: Backfill = "none", fit: Fit = False, at: At = None,
+                   price: Price = "", carbon: Carbon = "", asleep_after: AsleepAfter = None,
                    asleep_watts: AsleepWatts = 0.0, what_if: WhatIf = None,
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
                    cpu_power: CpuPower = None, hardware: HardwareFile = None,
@@ -404,9 +410,9 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     that no policy beats on what it served; **waits.csv** has waits by queue, user, size and
     admitted models, **differences.csv** the differences to the first policy with intervals, or why
     there is none, **levers.csv** what other policies and rules of the queue do to waiting,
-    **ledger.csv** all that was not taken as it stood. A folder for each policy has
-    **assignments.csv**, **curve.csv** (means over the hours), **failures.csv** and
-    **summary.json**. **report.html** is all this for a browser.
+    **fidelity.csv** how well each explains the record, **ledger.csv** all that was not taken as it
+    stood. A folder for each policy has **assignments.csv**, **curve.csv** (means over the hours),
+    **failures.csv** and **summary.json**. **report.html** is all this for a browser.
 
     A journal is played again as it is: **decisions.csv** says of every decision whether it is the
     same, bit for bit, and the exit code is 1 if one is not.
@@ -433,30 +439,42 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                          "there is none of a cluster that never was",
                          mend="leave it out, or --what-if")
     load_permille(load_curve)
-    if slurm_config and backfill != "slurm":
+    if slurm_config and backfill != "slurm" and not fit:
         raise InputError(f"--slurm-config says how Slurm's queue is served, not that of {backfill}",
                          value=slurm_config, mend="give --backfill slurm, or leave it out")
+    if fit and backfill != "none":
+        raise InputError(f"--fit looks for the rule of the queue, and --backfill {backfill} names one",
+                         value=backfill, mend="give one of them")
     gpu_w, cpu_w = watts_of_files(hardware, gpu_power, cpu_power)
     settings = PowerSettings(power, gpu_w | said.get("gpu_power_w", {}), cpu_w or None, load_curve)
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
                   carbon, against, said.get("power_cap_w"),
-                  read_slurm_queue(slurm_config) if slurm_config else SlurmQueue())
+                  read_slurm_queue(slurm_config) if slurm_config else SlurmQueue(), fit)
     problem, files = problem_in(cluster, said, seed)
     told = {"cluster": files, "policies": names, "backfill": backfill, "at": at,
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {}),
+            **({"fit": True} if fit else {}),
             **({"slurm": asked.slurm._asdict()} if slurm_config else {})}
     sentence = answer_replay(problem, out, asked, told, workers, force)
+    same = [*(["--policies", policies] if names else []), *([] if at is None else ["--at", f"{at:g}"]),
+            *(["--what-if", what_if] if what_if else [])]
+    misfit = report.judged(pd.read_csv(out / "fidelity.csv"))["misfit"]
+    if (misfit[:1] > 1).any():
+        if misfit.min() < misfit.iloc[0] and not fit:
+            conclude(sentence, "replay", cluster, *same, "--fit", "--out", f"{out}-fit")
+        else:
+            conclude(sentence, "check", cluster)
+        return
     best = report.best_lever(pd.read_csv(out / "levers.csv"))
     lever = "" if best is None else str(best["choice"])
     if lever and lever not in BACKFILLS:
         conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")
         return
-    rule = lever or next(other for other in COMPARED if other != backfill)
-    same = [*(["--policies", policies] if names else []), *([] if at is None else ["--at", f"{at:g}"]),
-            *(["--what-if", what_if] if what_if else [])]
+    in_force = json.loads((out / RECORD).read_bytes())["backfill"]
+    rule = lever or next(other for other in COMPARED if other != in_force)
     conclude(sentence, "replay", cluster, *same, "--backfill", rule, "--out", f"{out}-{rule}")
 
 

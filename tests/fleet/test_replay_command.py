@@ -17,7 +17,8 @@ a,0,5,4000,1,1000,n0,0,ann,4000,1024
 c,20,30,,2,1000,n1,0-1,ann,4000,1024
 """
 NODES = "name,gpu_model,num_gpus,cpu_milli,memory_mib\nn0,T4,2,64000,262144\nn1,T4,2,64000,262144\n"
-FILES = {"summary.csv", "waits.csv", "differences.csv", "levers.csv", "ledger.csv", "report.html", "summary.json"}
+FILES = {"summary.csv", "waits.csv", "differences.csv", "levers.csv", "fidelity.csv", "ledger.csv", "report.html",
+         "summary.json"}
 OF_A_POLICY = {"assignments.csv", "curve.csv", "failures.csv", "summary.json"}
 COLUMNS = ["policy", "served_tasks", "refused_tasks", "refused_task_share", "refused_gpu_h", "refused_gpu_h_share",
            "mean_wait_s", "p99_wait_s", "allocated_gpu_h", "stranded_gpu_h", "energy_kwh",

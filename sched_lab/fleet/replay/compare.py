@@ -27,6 +27,7 @@ from ...online.policies import POLICIES, policy_of
 from ...traces import gpu_requests
 from .bounds import Floors, energy_bounds, floors_of, wait_bound
 from .events import BOOKED, COMPARED, replay
+from .fidelity import FIDELITY, fidelity_of, gpus_over, record_of, room_while_waiting
 from .intervals import CONFIDENCE, Estimate, busy_periods, estimate_over
 from .meter import measure, refused_tasks
 from .problem import (
@@ -64,6 +65,8 @@ class Question:
     against : policy that the others are compared with; empty: the first
     cap_w : most that the nodes may draw together, all awake; None for no cap
     slurm : how Slurm orders and plans its queue, for the rule slurm
+    fit : take the rule and the placement under which the replay explains the record best, in place of
+        `backfill`
     """
 
     policies: tuple[str, ...] = ()
@@ -78,6 +81,7 @@ class Question:
     against: str = ""
     cap_w: float | None = None
     slurm: SlurmQueue = field(default_factory=SlurmQueue)
+    fit: bool = False
 
 
 WITHOUT_WATTS = tuple(name for name, record in POLICIES.items() if not record.needs_watts)
@@ -148,37 +152,80 @@ def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -
     return pd.DataFrame(schedule._asdict())
 
 
-def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder: Path | None,
-                 workers: int, depends_on: Mapping[str, Any] | None,
-                 ) -> dict[tuple[str, str], Schedule]:
-    """Schedules by policy and rule of the queue.
+Schedules = Mapping[tuple[str, str], Schedule]  # by policy and rule of the queue
 
-    Where neither policies nor a moment are asked for, the first policy is replayed under the other
-    rules, too: levers on waiting.
+
+def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder: Path | None,
+                 workers: int, depends_on: Mapping[str, Any] | None) -> tuple[Schedules, Question]:
+    """Schedules by policy and rule of the queue, and the question with the rule that was taken.
+
+    Where neither policies nor a moment are asked for, or the rule is to be found, the first policy is
+    replayed under the other rules, too: levers on waiting.
 
     Parameters
     ----------
     problem, asked, folder, workers, depends_on : as `compare`
     names : the policies
     """
-    others = [name for name in names if name != RECORDED]
-    cells = [{"policy": name, "backfill": asked.backfill} for name in others]
-    if not asked.policies and asked.at_s is None:
-        may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
-        cells += [{"policy": others[0], "backfill": rule} for rule in COMPARED
-                  if rule != asked.backfill and (may_book or rule not in BOOKED)]
     run = partial(replay_cell, problem, asked)
-    if folder is None or not cells:
-        frames = {(cell["policy"], cell["backfill"]): run(**cell) for cell in cells}
-    else:
-        done = sweep(run, cells, folder, workers=min(workers, len(cells)), shown="replays",
-                     depends_on=depends_on)
-        frames = {(str(name), str(rule)): part for (name, rule), part in
-                  done.frame.groupby(["policy", "backfill"], sort=False)}
-    schedules = {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED}
-    for cell, frame in frames.items():
-        schedules[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
-    return schedules
+    schedules: dict[tuple[str, str], Schedule] = {}
+
+    def replay_all(cells: Sequence[tuple[str, str]]) -> None:
+        named = [dict(zip(("policy", "backfill"), cell, strict=True)) for cell in cells if cell not in schedules]
+        if folder is None or not named:
+            frames = {(cell["policy"], cell["backfill"]): run(**cell) for cell in named}
+        else:
+            done = sweep(run, named, folder, workers=min(workers, len(named)), shown="replays",
+                         depends_on=depends_on)
+            frames = {(str(name), str(rule)): part for (name, rule), part in
+                      done.frame.groupby(["policy", "backfill"], sort=False)}
+        for cell, frame in frames.items():
+            schedules[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
+
+    others = [name for name in names if name != RECORDED]
+    rules: list[tuple[str, str]] = []
+    if others and (asked.fit or not asked.policies and asked.at_s is None):
+        may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
+        known = COMPARED if problem.walltime_s is None or not asked.fit else (*COMPARED, "slurm")
+        rules = [(others[0], rule) for rule in known if may_book or rule not in BOOKED]
+    if asked.fit:
+        is_pinned = np.zeros(len(problem.tasks), bool)
+        replay_all(rules)
+        found, _ = fidelity_over(problem, schedules, is_pinned, asked.at_s)
+        of_all = found[found["misfit"].notna()].sort_values("misfit", kind="stable")
+        if len(of_all):
+            asked = replace(asked, backfill=str(of_all["backfill"].iloc[0]))
+    chosen = [(name, asked.backfill) for name in others]
+    replay_all([*chosen, *(cell for cell in rules if cell not in chosen)])
+    if asked.fit:  # the placement that explains most comes first
+        found, _ = fidelity_over(problem, {cell: schedules[cell] for cell in chosen}, is_pinned, asked.at_s)
+        misfit = found[found["by"] == "all"].set_index("policy")["misfit"]
+        chosen.sort(key=lambda cell: float(misfit.get(cell[0], np.inf)))
+    ordered = {cell: schedules[cell] for cell in [*chosen, *(cell for cell in schedules if cell not in chosen)]}
+    return {(name, asked.backfill): recorded(problem) for name in names if name == RECORDED} | ordered, asked
+
+
+def fidelity_over(problem: Problem, schedules: Schedules, is_pinned: Truths,
+                  at_s: float | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Replays beside the record, as `fidelity_of`, and GPUs in use over time; both empty without a record.
+
+    Parameters
+    ----------
+    problem, schedules, at_s : what was replayed, and from when on
+    is_pinned : (tasks,) who ran already
+    """
+    record = record_of(problem)
+    replays = {cell: one for cell, one in schedules.items() if cell[0] != RECORDED}
+    if record is None or not replays:
+        return pd.DataFrame(columns=FIDELITY), pd.DataFrame()
+    edges_s = edges_of(horizon_of(replace(problem, duration_s=0 * problem.submit_s), record, at_s))
+    gpus = {cell: gpus_over(problem, one, edges_s) for cell, one in replays.items()}
+    recorded_gpus = gpus_over(problem, record, edges_s)
+    found = fidelity_of((waits_of(problem, record, is_pinned).wait_s, recorded_gpus), {
+        cell: (waits_of(problem, one, is_pinned).wait_s, gpus[cell]) for cell, one in replays.items()},
+        np.diff(edges_s), groups_of_tasks(problem))
+    return found, pd.DataFrame({"start_s": edges_s[:-1], "end_s": edges_s[1:], "recorded": recorded_gpus,
+                                "replayed": next(iter(gpus.values()))})
 
 
 BIN_S = (3600.0, 600.0, 60.0)
@@ -456,6 +503,9 @@ class Comparison:
     differences : of each policy to the one they are compared with, with intervals
     levers : waits under other policies and rules of the queue, against the first one replayed
     about : what was asked, the horizon, and what was assumed, in sentences
+    fidelity : each replay beside the record (`fidelity_of`), what was replayed first at the top; empty
+        where nothing is recorded
+    in_use : GPUs in use by the record and by what was replayed first: start_s, end_s, recorded, replayed
     """
 
     problem: Problem
@@ -465,6 +515,8 @@ class Comparison:
     differences: pd.DataFrame
     levers: pd.DataFrame
     about: Mapping[str, Any]
+    fidelity: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=FIDELITY))
+    in_use: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 LEAST_GPU_H = 1e-9
@@ -567,13 +619,16 @@ def compare(problem: Problem, asked: Question = Question(), folder: Path | None 
         raise InputError(f"a cap needs watts, and {unknown_watts(lacking)}", value=str(asked.cap_w),
                          mend=WATTS_MEND)
     asked = blind_to(asked, lacking)
+    if asked.fit and record_of(problem) is None:
+        raise InputError("no task has a recorded start, so no rule of the queue can be found by it",
+                         value="--fit", mend="give --backfill NAME")
     with interpreted(is_small(problem, asked.backfill)):
-        schedules = schedules_of(problem, asked, names, folder, workers, depends_on)
+        schedules, asked = schedules_of(problem, asked, names, folder, workers, depends_on)
         return compared(problem, asked, names, lacking, schedules)
 
 
 def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: Sequence[str],
-             schedules: Mapping[tuple[str, str], Schedule]) -> Comparison:
+             schedules: Schedules) -> Comparison:
     """Measure schedules alike.
 
     Parameters
@@ -617,6 +672,35 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     columns = ["policy", "against", "quantity", *Estimate._fields]
     levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] != RECORDED},
                        asked.backfill, problem.submit_s, horizon)
+    fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
+        fidelity_over(problem, schedules, is_pinned, asked.at_s))
+    about = about_of(asked, names, horizon, lacking, tariff)
+    if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
+        about["missing"] = missing_of(problem, asked, outcomes, next(
+            one for cell, one in schedules.items() if cell[0] != RECORDED))
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
-                      pd.DataFrame(differences, columns=columns), levers,
-                      about_of(asked, names, horizon, lacking, tariff))
+                      pd.DataFrame(differences, columns=columns), levers, about, fidelity, in_use)
+
+
+def missing_of(problem: Problem, asked: Question, outcomes: Mapping[str, Outcome],
+               replayed: Schedule) -> dict[str, float]:
+    """What a replay that does not explain the record may lack, with its size, by name.
+
+    `recorded_room_h` are hours that jobs waited in the record while some node had room for them, of
+    `recorded_wait_h`; the same of the replay; `never_jobs` ran by the record and not in the replay;
+    `findings` are impossibilities in the record; `no_walltimes` is 1 where bookings know each end.
+
+    Parameters
+    ----------
+    problem, asked : the record and the question
+    outcomes : of the policies
+    replayed : what was replayed first
+    """
+    then = recorded(problem)
+    sizes = dict(zip(("recorded_wait_h", "recorded_room_h", "replayed_wait_h", "replayed_room_h"), (
+        *room_while_waiting(problem, then), *room_while_waiting(problem, replayed)), strict=True))
+    findings = outcomes[RECORDED].findings if RECORDED in outcomes else ()
+    return sizes | {
+        "never_jobs": float((np.isfinite(problem.start_s) & (replayed.node < 0)).sum()),
+        "findings": float(len(findings)),
+        "no_walltimes": float(asked.backfill in BOOKED and problem.walltime_s is None)}

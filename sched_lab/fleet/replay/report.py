@@ -368,9 +368,62 @@ def best_lever(levers: pd.DataFrame) -> pd.Series | None:
     return min(clear, key=lambda row: row["difference"], default=None)
 
 
+def judged(fidelity: pd.DataFrame) -> pd.DataFrame:
+    """How well each replay explains the record over all tasks; empty where too few started to tell."""
+    of_all = fidelity[fidelity["by"] == "all"]
+    return of_all if len(of_all) and of_all["tasks"].iloc[0] >= FEWEST_TASKS else of_all[:0]
+
+
+def is_believed(fidelity: pd.DataFrame) -> bool:
+    """Whether what was replayed first explains the record, or there is none to judge it by."""
+    return bool((judged(fidelity)["misfit"][:1] <= 1).all())
+
+
+def missing_words(sizes: Mapping[str, float]) -> str:
+    """What a replay that does not explain the record may lack, in a sentence, or nothing."""
+    parts = []
+    if sizes["never_jobs"]:
+        parts.append(f"{sizes['never_jobs']:,.0f} tasks that ran by the record never start")
+    if sizes["recorded_room_h"] > 1.25 * sizes["replayed_room_h"]:
+        waited, replayed = (f"{rounded(sizes[f'{of}_room_h'])} of {rounded(sizes[f'{of}_wait_h'])} hours of waiting"
+                            for of in ("recorded", "replayed"))
+        parts.append(f"in {waited} by the record, and in {replayed} in the replay, a node had room for who waited, "
+                     "which holds, quotas, limits of users or dependencies explain")
+    if sizes["findings"]:
+        parts.append("nodes held more than nodes.csv gives them")
+    if sizes["no_walltimes"]:
+        parts.append("there are no walltimes, so bookings know when each job ends")
+    return f" What may be missing: {', and '.join(parts)}." if parts else ""
+
+
+def fidelity_sentence(comparison: Comparison) -> str:
+    """Whether what was replayed first explains the record, by how much it does not, and what may be missing."""
+    of_all = judged(comparison.fidelity)
+    if of_all.empty:
+        return ""
+    first = of_all.iloc[0]
+    apart = (f"a task waits {duration(first['mean_wait_s'])} in the mean of {first['tasks']:,.0f} tasks, "
+             f"{duration(first['recorded_mean_wait_s'])} by the record, and GPUs in use are "
+             f"{percent(first['gpus_apart_share'])} apart in the mean of the hours")
+    rule = f"{first['policy']} with backfill {first['backfill']}"
+    if first["misfit"] <= 1:
+        return f"{rule} explains the record: {apart}."
+    words = f"{rule} does not explain the record, so no lever is named: {apart}."
+    nearest = of_all.iloc[int(of_all["misfit"].to_numpy().argmin())]
+    if nearest["misfit"] < first["misfit"]:
+        words += (f" {nearest['policy']} with backfill {nearest['backfill']} "
+                  f"{'explains it' if nearest['misfit'] <= 1 else 'comes nearest'} "
+                  f"({duration(nearest['mean_wait_s'])}, {percent(nearest['gpus_apart_share'])}).")
+    return words + missing_words(comparison.about["missing"])
+
+
 def title_of(reading: Reading) -> str:
-    """What the page found, in one line: the largest lever, or that there is none."""
+    """What the page found, in one line: the largest lever, that there is none, or that the model does not fit."""
     levers = reading.comparison.levers
+    if not is_believed(reading.comparison.fidelity):
+        first = judged(reading.comparison.fidelity).iloc[0]
+        return (f"The replay does not explain this record: a mean wait of {duration(first['mean_wait_s'])}, "
+                f"not {duration(first['recorded_mean_wait_s'])}")
     if len(levers) < 2 or np.isnan(levers.iloc[0]["mean_wait_s"]):
         return f"What {together(reading.names)} made of {reading.tasks:,} tasks"
     before_s = levers.iloc[0]["mean_wait_s"]
@@ -457,7 +510,9 @@ def answer_of(reading: Reading) -> list[Part]:
     """The sentences of the first screen."""
     if not reading.tasks:
         return ["There are no tasks, so there is nothing to compare."]
-    lead = [lever_sentence(reading.comparison)] if len(reading.comparison.levers) > 1 else []
+    is_named = len(reading.comparison.levers) > 1 and is_believed(reading.comparison.fidelity)
+    lead = [*filter(None, [fidelity_sentence(reading.comparison)]),
+            *([lever_sentence(reading.comparison)] if is_named else [])]
     if not reading.others:
         refused = [words] if (words := refused_sentence(reading.comparison.summary)) else []
         return [*lead, only_sentence(reading), *refused, *parts_sentence(reading), *bound_sentence(reading)]
@@ -606,21 +661,21 @@ SERIES = {
     "waiting": ("waiting_tasks", 1.0, "waiting tasks", "Tasks that wait, over time.")}
 
 
-def series_chart(reading: Reading, column: str, scale: float, title: str) -> alt.Chart:
-    """A quantity of all policies over time."""
+def step_chart(reading: Reading, curves: Mapping[str, pd.DataFrame], title: str, scale: float = 1.0) -> alt.Chart:
+    """Curves over time by name, each with start_s, end_s and a quantity."""
     parts = []
-    for name, outcome in reading.comparison.outcomes.items():
-        curve = outcome.curve[["start_s", "end_s", column]].astype(float)
+    for name, curve in curves.items():
+        curve = curve.astype(float)
         edges_s = np.append(curve["start_s"][::-(-len(curve) // MOST_POINTS)], curve["end_s"].iloc[-1])
         curve = coarser(curve, edges_s, ())
         time = (curve["start_s"] - reading.comparison.about["from_s"]) / UNITS_S[reading.time_unit]
         parts.append(pd.DataFrame({"policy": name, "time": time.round(5),
-                                   "value": (curve[column] * scale).round(4)}))
+                                   "value": (curve.iloc[:, 2] * scale).round(4)}))
     frame = pd.concat(parts, ignore_index=True)
     lines = alt.Chart(frame).mark_line(interpolate="step-after", strokeWidth=1.6).encode(
         alt.X("time:Q", title=f"time ({reading.time_unit})", scale=alt.Scale(nice=False)),
         alt.Y("value:Q", title=title),
-        colour_of(reading.names, alt.Legend(title=None, symbolType="stroke", orient="top", columns=2)))
+        colour_of(list(curves), alt.Legend(title=None, symbolType="stroke", orient="top", columns=2)))
     chart: alt.Chart = for_a_phone(lines, 190)
     return chart
 
@@ -693,19 +748,55 @@ def differences_frame(reading: Reading) -> pd.DataFrame:
     return frame
 
 
+def use_chart(reading: Reading) -> alt.Chart:
+    """GPUs in use over time, by the record and in what was replayed first."""
+    frame = reading.comparison.in_use
+    names = {"recorded": "by the record", "replayed": "in the replay"}
+    return step_chart(reading, {shown: frame[["start_s", "end_s", name]] for name, shown in names.items()},
+                      "GPUs in use")
+
+
+def fidelity_parts(reading: Reading) -> list[Part]:
+    """Every replay beside the record: GPUs in use, waits and starts."""
+    fidelity = reading.comparison.fidelity
+    if fidelity.empty:
+        return []
+    first = fidelity.iloc[0]
+    mine = fidelity[(fidelity["policy"] == first["policy"]) & (fidelity["backfill"] == first["backfill"])
+                    & (fidelity["by"] != "all")].groupby("by", sort=False).head(MOST_GROUPS)
+    rows = pd.concat([fidelity[fidelity["by"] == "all"], mine])
+    of = rows["by"] + ": " + rows["value"].astype(str).str.slice(0, 40)
+    words = rows["policy"] + ", " + rows["backfill"]
+    table = pd.DataFrame({"replay, or its tasks": words.where(rows["by"] == "all", of), "tasks": rows["tasks"],
+                          "misfit": rows["misfit"].map(lambda value: "" if np.isnan(value) else rounded(value))})
+    for name, shown in (("gpus_apart_share", "GPUs in use apart"), ("within_60_s_share", "starts within 1 min"),
+                        ("within_600_s_share", "10 min"), ("within_3600_s_share", "1 h")):
+        table[shown] = rows[name].map(lambda share: "" if np.isnan(share) else percent(share))
+    for name, shown in (("mean", "mean wait"), ("p50", "median"), ("p90", "p90")):
+        table[f"{shown} (recorded)"] = [f"{duration(now)} ({duration(then)})" for now, then in zip(
+            rows[f"{name}_wait_s"], rows[f"recorded_{name}_wait_s"], strict=True)]
+    return ["A replay explains the record if its mean wait is within a quarter of the recorded one, or a minute, and "
+            "its GPUs in use are within a tenth in the mean of the hours: misfit is 1 or less then. The first replay "
+            "is also shown by size and queue.", Table(table, file="fidelity.csv", most_rows=40)]
+
+
 def charts_of(reading: Reading) -> dict[str, Any]:
     """Charts by name; none where there is nothing to draw."""
     if not reading.tasks:
         return {}
     charts: dict[str, Any] = {}
-    if len(reading.comparison.levers) > 1 and reading.comparison.levers["mean_wait_s"].notna().any():
+    if len(reading.comparison.in_use):
+        charts["use"] = use_chart(reading)
+    if is_believed(reading.comparison.fidelity) and len(reading.comparison.levers) > 1 and reading.comparison.levers["mean_wait_s"].notna().any():
         charts["levers"] = lever_chart(reading)
     if reading.values("mean_wait_s"):
         charts["trade"] = trade_chart(reading)
     for name, (column, scale, title, _) in SERIES.items():
         curves = [outcome.curve[column] for outcome in reading.comparison.outcomes.values()]
         if any(curve.notna().any() for curve in curves):
-            charts[name] = series_chart(reading, column, scale, title)
+            charts[name] = step_chart(reading, {
+                policy: outcome.curve[["start_s", "end_s", column]]
+                for policy, outcome in reading.comparison.outcomes.items()}, title, scale)
     return charts
 
 
@@ -740,7 +831,8 @@ def evidence_of(reading: Reading, svgs: Svgs) -> list[Section]:
     over_time: list[Part] = []
     for name, (*_, words) in SERIES.items():
         over_time += picture(svgs, name, words)
-    sections = [Section("The policies side by side", policies),
+    sections = [Section("How well the replay knows this cluster", fidelity_parts(reading)),
+                Section("The policies side by side", policies),
                 Section("Power and use over time", over_time)]
     if len(groups := groups_table(reading)):
         sections.append(Section("Who waited", [
@@ -799,7 +891,9 @@ def page_of(comparison: Comparison) -> str:
     sections = evidence_of(reading, svgs) if reading.tasks else []
     levers = picture(svgs, "levers", "Mean wait under each lever, the largest lever first; lines are "
                      "95 % intervals of the difference to what was replayed first."
-                     ) if len(comparison.levers) > 1 else []
-    return page_html(Page(title_of(reading), [*answer[:1], *levers, *answer[1:2], *trade,
+                     ) if len(comparison.levers) > 1 and is_believed(comparison.fidelity) else []
+    use = picture(svgs, "use", "GPUs in use over time, by the record and in what was replayed first."
+                  ) if len(comparison.in_use) else []
+    return page_html(Page(title_of(reading), [*answer[:1], *use, *levers, *answer[1:2], *trade,
                                               *answer[2:]],
                           [*sections, *foundation_of(reading), again], as_called.get(), "replay"))

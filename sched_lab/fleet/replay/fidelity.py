@@ -1,0 +1,193 @@
+"""How well a replay knows a cluster: its waits, its starts and its GPUs in use beside those of the record."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ...cluster import empty_state
+from ...lab.arrays import Floats, Integers, Texts
+from ...traces import admits
+from .bounds import demand_over
+from .problem import Problem, Schedule
+
+__all__ = ['record_of', 'gpus_over', 'fidelity_of', 'room_while_waiting']
+
+MOST_WAIT_APART = 0.25  # of the mean wait of the record
+UNMODELLED_S = 60.0  # passes of a scheduler, pulls of images, boots: of a mean wait
+MOST_USE_APART = 0.1  # of the mean of the GPUs in use
+NEAR_S = (60, 600, 3600)
+FIDELITY = ["policy", "backfill", "by", "value", "tasks",
+            *(f"{of}{name}_wait_s" for name in ("mean", "p50", "p90") for of in ("recorded_", "")),
+            *(f"within_{near_s}_s_share" for near_s in NEAR_S), "gpus_apart_share", "misfit"]
+
+
+def record_of(problem: Problem) -> Schedule | None:
+    """When tasks really ran, their nodes left open (0 if a task ran, else -1); None if that is not known.
+
+    A table whose tasks all start when they are submitted, on no known node, records demand and no starts.
+    """
+    has_start = np.isfinite(problem.start_s)
+    if not (has_start & ((problem.node >= 0) | (problem.start_s > problem.submit_s))).any():
+        return None
+    return Schedule(np.where(has_start, 0, -1), np.zeros_like(problem.gpu_mask), problem.start_s,
+                    problem.start_s + problem.duration_s)
+
+
+def gpus_over(problem: Problem, schedule: Schedule, edges_s: Floats) -> Floats:
+    """Mean of the GPUs in use between edges, (bins,).
+
+    Parameters
+    ----------
+    problem, schedule : what ran when
+    edges_s : (bins + 1,) ascending
+    """
+    span = float(edges_s[0]), float(edges_s[-1])
+    length_s, milli = demand_over(schedule, problem.tasks.gpu_demand_milli, span)
+    at_s = span[0] + np.append(0.0, np.cumsum(length_s))
+    whole = np.append(0.0, np.cumsum(length_s * milli)) / 1000
+    means: Floats = np.diff(np.interp(edges_s, at_s, whole)) / np.diff(edges_s)
+    return means
+
+
+def fidelity_of(recorded: tuple[Floats, Floats], replays: Mapping[tuple[str, str], tuple[Floats, Floats]],
+                width_s: Floats, groups: Mapping[str, Texts]) -> pd.DataFrame:
+    """Waits, starts and GPUs in use of each replay beside the record, a row for each group of tasks.
+
+    `misfit` is the larger of two distances, each as a share of what is let pass: of the mean waits, a quarter
+    of the record's or a minute, and of the GPUs in use, in the mean of the hours, a tenth of the record's. A
+    replay explains the record up to 1. A second run of Slurm itself moves a mean wait by a tenth, and a lever
+    is worth a change where it takes off a quarter: a model that is off by more cannot tell. GPUs in use are off
+    by a few per cent where the same jobs start an hour apart.
+
+    Parameters
+    ----------
+    recorded : (tasks,) waits, NaN for who has no start, and (bins,) GPUs in use
+    replays : the same of each policy and rule of the queue
+    width_s : (bins,) length of each
+    groups : name of each task's group, by kind of group, (tasks,)
+    """
+    parts = []
+    then_s, then_gpus = recorded
+    in_all = float((then_gpus * width_s).sum())
+    for ((policy, rule), (now_s, gpus)), by in product(replays.items(), ("all", "size", "queue")):
+        if by != "all" and not (groups[by] != "").any():
+            continue
+        frame = pd.DataFrame({"value": groups[by], "then": then_s, "now": now_s}).dropna()
+        apart_s = (frame["now"] - frame["then"]).abs()
+        grouped = frame.groupby("value")
+        table = pd.DataFrame({"policy": policy, "backfill": rule, "by": by, "tasks": grouped.size()})
+        for name, reduced in (("mean", grouped.mean()), ("p50", grouped.median()), ("p90", grouped.quantile(0.9))):
+            table[f"recorded_{name}_wait_s"], table[f"{name}_wait_s"] = reduced["then"], reduced["now"]
+        for near_s in NEAR_S:
+            table[f"within_{near_s}_s_share"] = (apart_s <= near_s).groupby(frame["value"]).mean()
+        table["gpus_apart_share"] = table["misfit"] = np.nan
+        if by == "all":
+            use_apart = float((np.abs(gpus - then_gpus) * width_s).sum()) / in_all if in_all else 0.0
+            limit_s = np.maximum(MOST_WAIT_APART * table["recorded_mean_wait_s"], UNMODELLED_S)
+            wait_apart_s = (table["mean_wait_s"] - table["recorded_mean_wait_s"]).abs()
+            table["gpus_apart_share"] = use_apart
+            table["misfit"] = np.maximum(wait_apart_s / limit_s, use_apart / MOST_USE_APART)
+        parts.append(table.rename_axis("value").reset_index().sort_values(["tasks", "value"], ascending=[False, True]))
+    return pd.concat(parts, ignore_index=True)[FIDELITY]
+
+
+class Held(NamedTuple):
+    """What is free on nodes after each start or end, in the order of time.
+
+    Parameters
+    ----------
+    at_s, node : (changes,) when and where
+    before : (changes,) place of the node's change before, -1 if there is none
+    cpu_milli, memory_mib, gpu_milli : (changes,), (changes,) and (changes, GPUs) free from then on
+    """
+
+    at_s: Floats
+    node: Integers
+    before: Integers
+    cpu_milli: Integers
+    memory_mib: Integers
+    gpu_milli: Integers
+
+
+def free_after(problem: Problem, schedule: Schedule) -> Held:
+    """What nodes have free after each start or end of a schedule."""
+    ran = np.flatnonzero(schedule.node >= 0)
+    task = np.tile(ran, 2)
+    at_s = np.concatenate([schedule.start_s[ran], schedule.end_s[ran]])
+    sign = np.repeat([1, -1], len(ran))
+    order = np.lexsort((sign, at_s))
+    order = order[np.isfinite(at_s[order])]
+    task, at_s, sign = task[order], at_s[order], sign[order]
+    node = schedule.node[task]
+    by_node = np.argsort(node, kind="stable")
+    is_first = np.diff(node[by_node], prepend=-1) > 0
+    before = np.full(len(node), -1)
+    before[by_node] = np.where(is_first, -1, np.append(-1, by_node[:-1]))
+    empty = empty_state(problem.cluster)
+    gpus = np.arange(empty.gpu_left_milli.shape[1])
+    tasks = problem.tasks
+    held = np.column_stack([tasks.cpu_milli[task], tasks.memory_mib[task],
+                            (schedule.gpu_mask[task, None] >> gpus & 1) * tasks.gpu_milli[task, None]])
+    summed = np.cumsum((sign[:, None] * held)[by_node], axis=0)
+    begins = np.flatnonzero(is_first)
+    of_others = np.vstack([np.zeros((1, held.shape[1]), np.int64), summed])[begins]
+    now = np.empty_like(held)
+    now[by_node] = summed - np.repeat(of_others, np.diff(np.append(begins, len(node))), axis=0)
+    return Held(at_s, node, before, empty.cpu_left_milli[node] - now[:, 0],
+                empty.memory_left_mib[node] - now[:, 1], empty.gpu_left_milli[node] - now[:, 2:])
+
+
+MOST_REQUESTS = 200  # of those that wait longest together
+
+
+def room_while_waiting(problem: Problem, schedule: Schedule) -> tuple[float, float]:
+    """Hours that jobs of one part waited, and the hours of these in which some node had room for them.
+
+    A queue may keep such jobs waiting for those before them; holds, quotas and limits do so, too.
+
+    Parameters
+    ----------
+    problem : its tasks; not counted are parts of larger jobs, and those with a limit on nodes or instances
+    schedule : where, when and on which GPUs each ran
+    """
+    tasks, cluster = problem.tasks, problem.cluster
+    waits = (schedule.node >= 0) & (schedule.start_s > problem.submit_s)
+    if problem.job is not None:
+        waits &= np.bincount(problem.job)[problem.job] == 1
+    if problem.most_per_node is not None:
+        waits &= problem.most_per_node == 0
+    if problem.instances is not None:
+        waits &= ~problem.instances.need.any(axis=1)
+    rows = np.flatnonzero(waits)
+    if not len(rows):
+        return 0.0, 0.0
+    asked = pd.DataFrame({
+        "cpu": tasks.cpu_milli[rows], "memory": tasks.memory_mib[rows], "num": tasks.num_gpus[rows],
+        "milli": tasks.gpu_milli[rows], "models": tasks.gpu_spec[rows], "groups": tasks.cpu_spec[rows],
+        "row": rows, "wait_h": (schedule.start_s - problem.submit_s)[rows] / 3600})
+    held, empty = free_after(problem, schedule), empty_state(cluster)
+    with_room = counted = 0.0
+    requests = asked.groupby(["cpu", "memory", "num", "milli", "models", "groups"], sort=True)
+    longest = requests["wait_h"].sum().sort_values(ascending=False, kind="stable").index[:MOST_REQUESTS]
+    for cpu, memory, num, milli, models, groups in longest:
+        mine = requests.get_group((cpu, memory, num, milli, models, groups))
+        may = np.array([(num == 0 or admits(models, model)) and admits(groups, group) for model, group in
+                        zip(cluster.gpu_model, problem.group, strict=True)], bool)
+        fits_empty, fits = (is_right & (left_cpu >= cpu) & (left_memory >= memory) & (
+            (left_gpu >= max(milli, 1)).sum(axis=1) >= num) for is_right, left_cpu, left_memory, left_gpu in (
+                (may, *empty), (may[held.node], held.cpu_milli, held.memory_mib, held.gpu_milli)))
+        change = fits.astype(np.int64) - np.where(held.before < 0, fits_empty[held.node], fits[held.before])
+        has_room = fits_empty.sum() + np.cumsum(change) > 0
+        room_s = np.append(0.0, np.cumsum(np.diff(held.at_s) * has_room[:-1]))
+        until = [np.interp(moment[mine["row"]], held.at_s, room_s)
+                 for moment in (problem.submit_s, schedule.start_s)]
+        with_room += float((until[1] - until[0]).sum()) / 3600
+        counted += float(mine["wait_h"].sum())
+    return counted, with_room
