@@ -1,10 +1,17 @@
 """Jobs of several parts as programs name them: read, placed whole or not at all, explained, moved and checked."""
+import numpy as np
 import pandas as pd
 import pytest
 
+from sched_lab.fleet.ask.explain import is_refused, lacks_of, moments_before, vote
+from sched_lab.fleet.ask.place import place_tasks
+from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.read.check import check_cluster
+from sched_lab.fleet.replay.case import first_gpus
 from sched_lab.fleet.replay.events import replay
-from sched_lab.fleet.replay.problem import LACKS_PARTS, problem_of
+from sched_lab.fleet.replay.problem import LACKS_PARTS, Schedule, problem_of
+from sched_lab.online.model import PowerSettings
+from sched_lab.online.policies import policy_of
 from tests.fleet.objects import CREATED, ENDED, STARTED, holds, node, pod, read_objects, reasons
 from tests.fleet.test_problem import tables_of
 
@@ -111,3 +118,86 @@ UNSTARTED = {**PART, "start_s": None, "end_s": None, "node": "", "state": "waiti
 def test_check_finds_jobs_that_are_not_whole(rows, found):
     kinds = set(check_cluster(tables_of(rows)).findings["kind"])
     assert sorted(kinds & {"parts end apart", "parts start apart", "half-placed job", "job lacks parts"}) == found
+
+
+# ---- place
+def one_of(problem, node, mask, part, policy):
+    """Node and GPUs of a part where the others are, by a policy or the first; the world is made anew each time."""
+    there = Schedule(node, mask, np.zeros(len(node)), np.full(len(node), np.inf))
+    (moment,) = moments_before(problem, there, [part], node >= 0, PowerSettings())
+    if policy:
+        ballot = vote(moment, policy)
+        return (int(ballot.nodes[0]), ballot.gpu_mask) if len(ballot.nodes) else None
+    for one in np.flatnonzero(~is_refused(lacks_of(moment)))[:1].tolist():
+        return one, first_gpus(moment.world, moment.task, one, moment.world.state.gpu_left_milli[one])
+    return None
+
+
+def placed_plainly(problem, name):
+    """All or nothing by copies: node, GPUs and, of each job that was refused, how many parts the first nodes took."""
+    node, mask, fitted = problem.node.copy(), problem.gpu_mask.copy(), {}
+    jobs = problem.job if problem.job is not None else np.arange(len(node))
+    waiting = [np.flatnonzero((jobs == job) & (node < 0)) for job in np.unique(jobs)]
+    queue = sorted((parts for parts in waiting if len(parts)),
+                   key=lambda parts: (-problem.priority[parts[0]], problem.submit_s[parts].max(), parts[0]))
+    for parts in queue:
+        for policy in (policy_of(name), None):
+            tried = node.copy(), mask.copy()
+            for number, part in enumerate(parts):
+                place = one_of(problem, *tried, part, policy)
+                if place is None:
+                    fitted |= dict.fromkeys(problem.tasks.name[parts], number)
+                    break
+                tried[0][part], tried[1][part] = place
+            else:
+                node, mask = tried
+                fitted = {task: number for task, number in fitted.items() if task not in problem.tasks.name[parts]}
+                break
+    return node, mask, fitted
+
+
+@pytest.mark.usefixtures("python_itself")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_job_is_placed_whole_or_leaves_no_trace(seed):
+    stream = np.random.default_rng(seed)
+    nodes = [{"num_gpus": int(stream.integers(1, 5)), "cpu_milli": 20_000} for _ in range(3)]
+    sizes = [(1, 300), (1, 1000), (2, 1000), (0, 0)]
+    rows = [{**UNSTARTED, **dict(zip(("num_gpus", "gpu_milli"), sizes[stream.integers(4)], strict=True)),
+             "job": f"j{number % 4}", "priority": number % 4 == 1, "submit_s": int(stream.integers(9)),
+             "cpu_milli": 3000} for number in range(9)]
+    tables = tables_of(rows, nodes)
+    placed = place_tasks(tables, tables.tasks[:0], "fgd", at_s=20)
+    node, mask, fitted = placed_plainly(placed.problem, "fgd")
+    assert placed.schedule.node.tolist() == node.tolist() and placed.schedule.gpu_mask.tolist() == mask.tolist()
+    table = placed.table.set_index("task")
+    assert set(fitted) == set(table.index[table["node"] == ""]) == set(table.index[table["why"] != ""])
+    assert all(why.startswith(f"{fitted[task]} of ") for task, why in table["why"].items() if why)
+    assert all(table["failed_for"][task] for task in fitted)
+
+
+def test_who_waits_for_parts_has_no_place_and_those_that_wait_beside_others_have_one():
+    rows = [{**PART, "end_s": None, "gpu_list": "0"}, UNSTARTED, {**UNSTARTED, "job": "k", "lacking_parts": 2}]
+    tables = tables_of(rows)
+    table = place_tasks(tables, tables.tasks[:0]).table
+    assert table[["task", "node", "failed_for", "why"]].to_numpy().tolist() == [
+        ["task-1", "n0", "", ""], ["task-2", "", "parts", "its job lacks 2 parts"]]
+    assert recommend(tables, "fgd", PowerSettings()).lines() == ["task-1: n0, GPU 1", "task-2: its job lacks 2 parts"]
+
+
+def test_the_reason_of_a_job_names_the_part_that_found_no_node():
+    asked = [(3, "j"), (2, "j"), (4, "k"), (1, "k"), (1, "k"), (1, "")]
+    rows = [{**UNSTARTED, "num_gpus": gpus, "job": job} for gpus, job in asked]
+    tables = tables_of(rows, [{}, {"num_gpus": 1}])
+    table = place_tasks(tables, tables.tasks[:0]).table
+    why = "1 of 2 parts fit; task-1: no node of 2 (GPUs 2); n0: lacks 2 free GPUs (has 1 of 4)"
+    other = "2 of 3 parts fit; task-4: no node of 2 (GPUs 2); n0: lacks a free GPU (has 0 of 4)"
+    assert table["why"].tolist() == [why] * 2 + [other] * 3 + [""]
+    assert table["failed_for"].tolist() == ["gpu"] * 5 + [""]
+    assert recommend(tables, "fgd", PowerSettings()).table["why"].tolist() == table["why"].tolist()
+
+
+def test_tasks_that_wait_are_served_as_they_came_and_not_as_they_stand_in_the_table():
+    rows = [{**UNSTARTED, "job": "", "num_gpus": 3, "submit_s": submit} for submit in (9, 6)]
+    tables = tables_of(rows)
+    table = place_tasks(tables, tables.tasks[:0], at_s=20).table
+    assert table["node"].tolist() == ["", "n0"] and "why" not in table

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,7 @@ from ...lab.jit import interpreted
 from ...lab.plots import policy_colours
 from ...lab.reports import Report
 from ...online.bid import put_prices
-from ...online.inflation import draw_gpus, stage_now, weighing_of
+from ...online.inflation import LACKS, ArrivingTasks, draw_gpus, stage_now, weighing_of
 from ...online.model import (
     AS_IS,
     CONDITIONS,
@@ -39,6 +39,7 @@ from ...online.model import (
 from ...online.policies import policy_of
 from ...traces import Tasks
 from ..read.objects import Rule, meets
+from ..replay.case import copied, first_gpus, take
 from ..replay.problem import (
     MANY,
     Constraint,
@@ -872,6 +873,72 @@ def objections_of(problem: Problem, row: int) -> list[str]:
     asked = constraint_of(problem.constraint[row]) or Constraint()
     return ["; ".join(objections(problem.sight, asked, node))
             for node in range(len(problem.cluster))]
+
+
+def places_together(moments: Iterable[Moment], policy: Policy | None = None) -> tuple[
+        list[tuple[int, int]], Moment | None]:
+    """Where the parts of a job go one after another, and the first of them that finds no node; nothing stays taken.
+
+    Parameters
+    ----------
+    moments : the parts, all of one world, which is as it was in the end
+    policy : who chooses; None for the first node with room, and its first GPUs
+
+    Returns
+    -------
+    node and GPUs of each part that fits; the part that does not, None if all fit
+    """
+    found: list[tuple[Moment, int, int]] = []
+    lost = None
+    for moment in moments:
+        if policy is None:
+            nodes = np.flatnonzero(~is_refused(lacks_of(moment)))[:1]
+            mask = first_gpus(moment.world, moment.task, nodes[0], moment.world.state.gpu_left_milli[nodes[0]]
+                              ) if len(nodes) else 0
+        else:
+            ballot = vote(moment, policy)
+            nodes, mask = ballot.nodes, ballot.gpu_mask
+        if not len(nodes):
+            lost = moment
+            break
+        found.append((moment, int(nodes[0]), int(mask)))
+        hold(*found[-1], 1)
+    if lost is not None:
+        lost = lost._replace(world=copied(lost.world))  # as the parts before it left it
+    for one in found:
+        hold(*one, -1)
+    return [(node, mask) for _, node, mask in found], lost
+
+
+def hold(moment: Moment, node: int, gpu_mask: int, sign: int) -> None:
+    """Take what a task asks for from a node and its GPUs (sign 1), or give it back (-1)."""
+    asks = ArrivingTasks(np.array([moment.task]), np.array([moment.memory_mib]), np.zeros(1, np.int64))
+    take(moment.world, asks, 0, node, gpu_mask, sign)
+
+
+def alone_in_the_way(moment: Moment) -> str:
+    """What alone is in the way of a task on some node, as `failures_frame` says it."""
+    world, lacks = moment.world, lacks_of(moment)
+    is_so = {word: np.zeros(len(world.gpu_model), bool) for word in LACKS}
+    for one in CONDITIONS:
+        is_so[one.failed_for] |= lacks.get(one.name, np.zeros(1)) > 0
+    if world.demand.num_gpus[moment.task]:
+        is_so["model"] |= world.power.num_gpus == 0  # a node without GPUs has none of the right model
+    is_alone = np.sum(list(is_so.values()), axis=0) == 1
+    return "|".join(word for word, here in is_so.items() if (here & is_alone).any()) or "several"
+
+
+def obstacle(moment: Moment, problem: Problem, row: int) -> str:
+    """What is in the way of a task on the nodes, counted, and the least of it in words."""
+    lacks = lacks_of(moment)
+    count = np.sum([amount > 0 for amount in lacks.values()], axis=0)
+    node = int(np.argmin(count))
+    counted = ", ".join(f"{REASONS[reason]} {int((amount > 0).sum()):,}"
+                        for reason, amount in lacks.items() if (amount > 0).any())
+    about_node = {"gpu_model": problem.cluster.gpu_model[node],
+                  "objection": objections_of(problem, row)[node]}
+    words = why_not(moment, lacks, node, about_node, str(problem.tasks.gpu_spec[row]))
+    return f"no node of {len(count):,} ({counted}); {problem.cluster.name[node]}: {words}"
 
 
 MOST_INTERPRETED = 5_000  # times that a node looks at a task that may come

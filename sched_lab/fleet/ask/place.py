@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from ...lab.arrays import Truths
+from ...lab.arrays import Integers, Truths
 from ...lab.frames import InputError
 from ...lab.jit import interpreted
 from ...lab.reports import Report
 from ...online.inflation import failures_frame
 from ...online.model import Placements, Policy, PowerSettings, gpu_indices
 from ..read.tables import TASK_COLUMNS, ClusterTables, Ledger, with_columns
+from ..replay.case import parts_of_jobs, whole_since_s
 from ..replay.events import replay
 from ..replay.problem import (
     Problem,
@@ -26,6 +27,15 @@ from ..replay.problem import (
     recorded,
     running_at,
     with_tasks,
+)
+from .explain import (
+    alone_in_the_way,
+    blind_to_watts,
+    hold,
+    moments_before,
+    number_words,
+    obstacle,
+    places_together,
 )
 
 __all__ = ['Placed', 'place_tasks']
@@ -69,8 +79,10 @@ def present_of(problem: Problem, is_new: Truths, at_s: float) -> tuple[Problem, 
     rows = np.flatnonzero(is_running | is_waiting | is_new)
     runs = is_running[rows]
     some = with_tasks(problem, rows)
+    lacks_parts = np.zeros(len(rows), bool) if some.lacking_parts is None else (some.lacking_parts > 0) & ~runs
+    job = None if some.job is None else 2 * some.job + runs  # those that wait start together
     present = replace(
-        some, replayable=None, duration_s=np.full(len(rows), np.inf), node=np.where(runs, some.node, -1),
+        some, replayable=~lacks_parts if lacks_parts.any() else None, job=job, duration_s=np.full(len(rows), np.inf), node=np.where(runs, some.node, -1),
         start_s=np.where(runs, some.start_s, np.nan),
         gpu_mask=np.where(runs, record.gpu_mask[rows], 0))
     return present, runs
@@ -84,7 +96,9 @@ class Placed:
     ----------
     table : one row per task: task, came ("new" or "waiting"), node ("" if none), gpu_list, and
         failed_for (what alone was in the way on some node: cpu, memory, gpu, model, instances;
-        "several" if nothing was alone in the way)
+        "several" if nothing was alone in the way; of a job of several parts, in the way of the first
+        part that found no node, or "parts" if some are not there); where there are such jobs, also
+        why (how many parts of the job fit, and what the next one lacks)
     problem, schedule : the present, and where all of it is
     ledger : what was refused or interpreted in the new tasks
     at_s, policy : when, and by which policy
@@ -128,22 +142,61 @@ MOST_INTERPRETED = 20_000  # times that a task looks at a node
 COLUMNS = ["task", "came", "node", "gpu_list", "failed_for"]
 
 
+def jobs_refused(problem: Problem, schedule: Schedule, is_running: Truths,
+                 queue: Integers) -> dict[int, tuple[str, str]]:
+    """What was in the way of each part of a job that found no place, as `failed_for` and `why`.
+
+    Parameters
+    ----------
+    problem, schedule, is_running : the present, and where all of it is
+    queue : rows that did not run already, in the order in which they were asked
+    """
+    first, next_part = parts_of_jobs(problem.job, len(problem.tasks))
+    settings = blind_to_watts(problem, PowerSettings())
+    rows = queue.tolist()
+    moments = dict(zip(rows, moments_before(problem, schedule, rows, is_running, settings), strict=True))
+    refused: dict[int, tuple[str, str]] = {}
+    for row, moment in moments.items():
+        lacking = 0 if problem.lacking_parts is None else int(problem.lacking_parts[row])
+        if schedule.node[row] >= 0:
+            hold(moment, int(schedule.node[row]), int(schedule.gpu_mask[row]), 1)
+        elif lacking:
+            refused[row] = ("parts", f"its job lacks {number_words(lacking, 'parts')}")
+        elif first[row] == row and next_part[row] >= 0:
+            parts = [row]
+            while next_part[parts[-1]] >= 0:
+                parts.append(int(next_part[parts[-1]]))
+            found, lost = places_together(moments[part] for part in parts)
+            assert lost is not None, "its parts fit, and it was refused"
+            name = problem.tasks.name[parts[len(found)]]
+            why = f"{len(found)} of {len(parts)} parts fit; {name}: {obstacle(lost, problem, parts[len(found)])}"
+            refused |= dict.fromkeys(parts, (alone_in_the_way(lost), why))
+    return refused
+
+
 def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
              is_new: Truths) -> pd.DataFrame:
     """Rows of the tasks that did not run already."""
     waits = np.flatnonzero(~is_running)
-    queue = waits[np.lexsort((waits, problem.submit_s[waits], -problem.priority[waits]))]
-    rows = np.concatenate([np.flatnonzero(is_running), queue])
+    first, _ = parts_of_jobs(problem.job, len(is_running))
+    head = first[waits]
+    queue = waits[np.lexsort((waits, head, whole_since_s(problem, first)[waits], -problem.priority[head]))]
+    has_jobs = problem.lacking_parts is not None or len(np.unique(head)) < len(head)
+    refused = jobs_refused(problem, schedule, is_running, queue) if has_jobs else {}
+    asked = queue[~np.isin(queue, list(refused))]
+    rows = np.concatenate([np.flatnonzero(is_running), asked])
     placements = Placements(rows, schedule.node[rows], schedule.gpu_mask[rows])
     failures = failures_frame(problem.grouped(), problem.tasks, placements, limits_of(problem))
     nobody_has = instances_nobody_has(problem)
-    why = {row: "instances" if nobody_has[row] else why for row, why in zip(
+    failed_for = {row: "instances" if nobody_has[row] else why for row, why in zip(
         failures["task_row"].tolist(), failures["failed_for"], strict=True)}
-    return pd.DataFrame({
+    failed_for |= {row: word for row, (word, _) in refused.items()}
+    table = pd.DataFrame({
         "task": problem.tasks.name[waits], "came": np.where(is_new[waits], "new", "waiting"),
         "node": np.append(problem.cluster.name, "")[schedule.node[waits]],
         "gpu_list": ["-".join(map(str, gpu_indices(mask))) for mask in schedule.gpu_mask[waits]],
-        "failed_for": [why.get(row, "") for row in waits.tolist()]}, columns=COLUMNS)
+        "failed_for": [failed_for.get(row, "") for row in waits.tolist()]}, columns=COLUMNS)
+    return table.assign(why=[refused.get(row, ("", ""))[1] for row in waits.tolist()]) if has_jobs else table
 
 
 def place_tasks(tables: ClusterTables, new: pd.DataFrame, policy: str | Policy = "fgd", *,

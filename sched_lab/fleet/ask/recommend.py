@@ -17,16 +17,7 @@ from ...online.policies import policy_of
 from ..read.kubernetes import CLAIMS_MISSING
 from ..read.tables import ClusterTables, Ledger
 from ..replay.problem import demands_of, draft_of, times_of
-from .explain import (
-    REASONS,
-    Moment,
-    is_refused,
-    lacks_of,
-    moments_before,
-    objections_of,
-    settings_for,
-    why_not,
-)
+from .explain import moments_before, obstacle, settings_for
 from .place import Placed, place_tasks
 
 __all__ = ['Recommendation', 'recommend']
@@ -77,35 +68,20 @@ def refusal_of(tables: ClusterTables, row: int) -> str:
     return "; ".join(said.loc[said["what"] == "refused", "reason"])
 
 
-def obstacle(moment: Moment, placed: Placed, row: int) -> str:
-    """What is in the way of a task on the nodes, counted, and the least of it in words."""
-    lacks = lacks_of(moment)
-    if not is_refused(lacks).all():
-        return "a node has room, and others of its parts found none"
-    count = np.sum([amount > 0 for amount in lacks.values()], axis=0)
-    node = int(np.argmin(count))
-    problem = placed.problem
-    counted = ", ".join(f"{REASONS[reason]} {int((amount > 0).sum()):,}"
-                        for reason, amount in lacks.items() if (amount > 0).any())
-    about_node = {"gpu_model": problem.cluster.gpu_model[node],
-                  "objection": objections_of(problem, row)[node]}
-    words = why_not(moment, lacks, node, about_node, str(problem.tasks.gpu_spec[row]))
-    return f"no node of {len(count):,} ({counted}); {problem.cluster.name[node]}: {words}"
-
-
 def places_by_pod(placed: Placed, power: PowerSettings,
                   pods: Collection[str]) -> dict[str, tuple[str, str, str]]:
     """Node, GPUs and obstacle of each pod of a placement; a pod of several parts as one."""
     row_of = {str(name): row for row, name in enumerate(placed.problem.tasks.name)}
     table = placed.table
-    lost = [row_of[name] for name in table.loc[table["node"] == "", "task"]]
-    words = {}
+    told = table["why"] if "why" in table else pd.Series("", table.index)
+    words = {row_of[name]: why for name, why in zip(table["task"], told, strict=True) if why}
+    lost = [row_of[name] for name in table.loc[(table["node"] == "") & (told == ""), "task"]]
     if lost:
         settings = settings_for(placed.problem, policy_of(placed.policy), power)
         moments = moments_before(placed.problem, placed.schedule, lost, placed.schedule.node >= 0,
                                  settings)
-        words = {row: obstacle(moment, placed, row)
-                 for row, moment in zip(lost, moments, strict=True)}
+        words |= {row: obstacle(moment, placed.problem, row)
+                  for row, moment in zip(lost, moments, strict=True)}
     pod_of = table["task"].map(lambda name: name if name in pods else name.rpartition("/")[0])
     found = {}
     for pod, parts in table.groupby(pod_of, sort=False):

@@ -174,6 +174,13 @@ def parts_of_jobs(job: Integers | None, size: int) -> tuple[Integers, Integers]:
     return first, next_part
 
 
+def whole_since_s(problem: Problem, first: Integers) -> Floats:
+    """When the last part of the job of each task came, (tasks,); `first` is as in `parts_of_jobs`."""
+    last_s = np.full(len(first), -np.inf)
+    np.maximum.at(last_s, first, problem.submit_s)
+    return last_s[first]
+
+
 @njit(cache=True)
 def node_among(world: World, asks: ArrivingTasks, task: int,
                nodes: Sequence[int] | Integers) -> int:
@@ -268,9 +275,7 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
         comes &= problem.replayable
     size = len(class_of)
     first, next_part = parts_of_jobs(problem.job, size)
-    came_s = np.full(size, -np.inf)
-    np.maximum.at(came_s, first, problem.submit_s)  # a job is there when its last part is
-    submit_s = came_s = came_s[first]
+    submit_s = came_s = whole_since_s(problem, first)
     schedule = Schedule(np.full(size, -1), np.zeros(size, np.int64), np.full(size, np.nan),
                         np.full(size, np.nan))
     if at_s is not None:
