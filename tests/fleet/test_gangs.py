@@ -3,16 +3,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_lab.fleet.ask.explain import is_refused, lacks_of, moments_before, vote
+from sched_lab.fleet.ask.explain import explain, is_refused, lacks_of, moments_before, vote
 from sched_lab.fleet.ask.place import place_tasks
 from sched_lab.fleet.ask.recommend import recommend
 from sched_lab.fleet.read.check import check_cluster
+from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.replay.case import first_gpus
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import LACKS_PARTS, Schedule, problem_of
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
-from tests.fleet.objects import CREATED, ENDED, STARTED, holds, node, pod, read_objects, reasons
+from tests.fleet.objects import (
+    CREATED,
+    ENDED,
+    STARTED,
+    holds,
+    listed,
+    node,
+    pod,
+    read_objects,
+    reasons,
+    survives_everywhere,
+)
 from tests.fleet.test_problem import tables_of
 
 COSCHEDULING, KUEUE = "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name"
@@ -79,6 +91,10 @@ def test_kubernetes_1_35_names_a_group_of_a_workload():
 def test_who_is_in_a_gang(objects, jobs, words):
     tables = read_objects(node(**{"nvidia.com__gpu": "4"}), *objects)
     assert [job.rpartition("/")[2] for job in tables.tasks["job"]] == jobs and words in reasons(tables)
+
+
+def test_strange_groups_are_read_or_refused_in_a_line():
+    survives_everywhere(read_kubernetes, listed(group(2), member("a")))
 
 
 def test_a_group_that_is_made_anew_is_another_job():
@@ -201,3 +217,34 @@ def test_tasks_that_wait_are_served_as_they_came_and_not_as_they_stand_in_the_ta
     tables = tables_of(rows)
     table = place_tasks(tables, tables.tasks[:0], at_s=20).table
     assert table["node"].tolist() == ["", "n0"] and "why" not in table
+
+
+# ---- explain
+@pytest.mark.usefixtures("python_itself")
+def test_an_explanation_sends_each_part_where_place_sends_it():
+    rows = [{**UNSTARTED, "num_gpus": gpus} for gpus in (2, 1, 2)]
+    tables = tables_of([{**PART, "job": "", "end_s": None, "gpu_list": "0"}, *rows], [{}, {"num_gpus": 2}])
+    problem = problem_of(tables)
+    table = place_tasks(tables, tables.tasks[:0], "pwr-fgd:0.1").table.set_index("task")
+    for task in table.index:
+        found = explain(problem, task, "pwr-fgd:0.1")
+        assert found.about["choice"]["node"] == table.loc[task, "node"] and found.is_served
+        job = found.about["job"]
+        assert {place["task"]: place["node"] for place in job["places"]} == table["node"].to_dict() and job["fit"] == 3
+    assert "it starts with its job: 3 of 3 parts fit" in found.lines()
+    assert "job" not in explain(problem, "task-0").about
+
+
+def test_an_explanation_says_why_the_job_as_a_whole_cannot_start():
+    running = {**PART, "end_s": None, "gpu_list": "0"}
+    problem = problem_of(tables_of([{**running, "job": ""}, *({**UNSTARTED, "num_gpus": gpus} for gpus in (2, 2))]))
+    for task, choice in (("task-1", "n0"), ("task-2", None)):
+        found = explain(problem, task)
+        assert not found.is_served and (found.about["choice"] or {"node": None})["node"] == choice
+        assert found.headline.endswith("; its job cannot start: 1 of 2 parts fit")
+        assert found.about["job"]["lost"] == {
+            "task": "task-2", "why": "no node of 1 (GPUs 1); n0: lacks 2 free GPUs (has 1 of 4)"}
+    half = explain(problem_of(tables_of([running, {**UNSTARTED, "num_gpus": 2}])), "task-1")
+    assert half.is_served and "  task-0: runs on n0, GPU 0" in half.lines()
+    lacks = explain(problem_of(tables_of([{**UNSTARTED, "lacking_parts": 2}])), "task-0")
+    assert not lacks.is_served and lacks.headline.endswith("its job cannot start: it lacks 2 parts")

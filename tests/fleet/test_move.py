@@ -212,9 +212,9 @@ def test_what_a_node_must_have_is_kept(change):
 
 
 def test_parts_of_a_job_stay():
-    rows = [{**PAIR[0], "name": "12/0"}, {**PAIR[1], "name": "12/1"}]
-    plan = plan_of(problem_of_rows(rows))
-    assert plan.about == {"running": 2, "movable": 0, "moves": 0}
+    for known, movable in (({"job": np.zeros(2, int)}, 0), ({"lacking_parts": np.array([1, 0])}, 1), ({}, 2)):
+        plan = plan_of(replace(problem_of_rows([{**one, "name": f"12/{k}"} for k, one in enumerate(PAIR)]), **known))
+        assert plan.about["movable"] == movable and set(plan.fixed["why"]) <= {"it is a part of a job"}
 
 
 @pytest.mark.parametrize(("step", "words"), [

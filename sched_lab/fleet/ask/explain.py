@@ -47,6 +47,7 @@ from ..replay.problem import (
     Schedule,
     Sight,
     constraint_of,
+    is_part,
     models_without_watts,
     place_running,
     recorded,
@@ -586,17 +587,18 @@ class Explanation:
 
     @property
     def is_served(self) -> bool:
-        """Whether a node can take the task."""
-        return self.about["choice"] is not None
+        """Whether a node can take the task, and its job can start."""
+        return self.about["choice"] is not None and not why_job_waits(self.about)
 
     @property
     def headline(self) -> str:
         """The verdict, in a line."""
-        return f"{self.about['task']['name']}: {verdict_line(self.about)}"
+        why = why_job_waits(self.about)
+        return f"{self.about['task']['name']}: {verdict_line(self.about)}{f'; its job cannot start: {why}' if why else ''}"
 
     def lines(self) -> list[str]:
         """What a person reads: the verdict, the best nodes, the refused ones by reason."""
-        return [*verdict_lines(self.about), *best_lines(self), *refused_lines(self),
+        return [*verdict_lines(self.about), *job_lines(self.about), *best_lines(self), *refused_lines(self),
                 *change_lines(self.about)]
 
     def as_json(self) -> dict[str, Any]:
@@ -683,6 +685,30 @@ def verdict_lines(about: dict[str, Any]) -> list[str]:
 
 
 MOST_SHOWN = 5
+
+
+def why_job_waits(about: dict[str, Any]) -> str:
+    """Why the job of a task cannot start, in a clause; empty if it can, or has no other parts."""
+    job = about.get("job")
+    if job and job["lacking"]:
+        return f"it lacks {number_words(job['lacking'], 'parts')}"
+    return f"{job['fit']} of {job['to_come']} parts fit" if job and job["lost"] else ""
+
+
+def job_lines(about: dict[str, Any]) -> list[str]:
+    """Where the parts of its job are or would go, and what the first that finds no node lacks."""
+    if not (job := about.get("job")):
+        return []
+    why = why_job_waits(about)
+    how = "" if why or job["by"] != "first" else (
+        f", each on the first node with room, since {about['policy']} leaves none for all of them")
+    lines = [f"its job cannot start: {why}" if why else
+             f"it starts with its job: {job['fit']} of {job['to_come']} parts fit{how}"]
+    lines += [f"  {place['task']}: {'runs on' if place['runs'] else 'to'} {place_words(place)}"
+              for place in job["places"][:MOST_SHOWN]]
+    if more := len(job["places"]) - MOST_SHOWN:
+        lines += [f"  and {more:,} more"] * (more > 0)
+    return [*lines, f"  {job['lost']['task']}: {job['lost']['why']}"] if job["lost"] else lines
 
 
 def best_lines(explanation: Explanation) -> list[str]:
@@ -941,6 +967,40 @@ def obstacle(moment: Moment, problem: Problem, row: int) -> str:
     return f"no node of {len(count):,} ({counted}); {problem.cluster.name[node]}: {words}"
 
 
+def parts_to_come(problem: Problem, schedule: Schedule, row: int, is_running: Truths, at_s: float) -> list[int]:
+    """Parts of the job of a task, itself among them, that have neither started nor left, in the order of their turns."""
+    if problem.job is None:
+        return [row]
+    has_left = np.isnan(schedule.start_s) & np.isfinite(problem.duration_s)
+    is_among = (problem.job == problem.job[row]) & ~is_running & ~(schedule.end_s <= at_s) & ~has_left
+    is_among[row] = True
+    return [int(part) for part in np.flatnonzero(is_among)]
+
+
+def about_job(problem: Problem, schedule: Schedule, parts: Sequence[int], is_running: Truths,
+              places: Sequence[tuple[int, int]], lost: Moment | None) -> dict[str, Any]:
+    """What is said of the job of a task: where its parts are or would go, and what the first that finds no node lacks.
+
+    Parameters
+    ----------
+    problem, schedule, is_running : who is where, and who holds something
+    parts : those of the job that have not started
+    places, lost : of `places_together`
+    """
+    names = problem.tasks.name
+    first = parts[0]
+    own = [first] if problem.job is None else np.flatnonzero(problem.job == problem.job[first]).tolist()
+    waits = bool(np.isnan(schedule.start_s[first]))
+    runs = [(part, int(schedule.node[part]), int(schedule.gpu_mask[part]), True) for part in own if is_running[part]]
+    goes = [(part, *place, False) for part, place in zip(parts, places, strict=False)]
+    place_of = [{"task": str(names[part]), "node": str(problem.cluster.name[node]), "gpu_list": gpu_indices(mask),
+                 "runs": is_there} for part, node, mask, is_there in (*runs, *goes)]
+    lacking = int(problem.lacking_parts[first]) if waits and problem.lacking_parts is not None else 0
+    next_part = None if lost is None else {"task": str(names[parts[len(places)]]),
+                                           "why": obstacle(lost, problem, parts[len(places)])}
+    return {"to_come": len(parts), "fit": len(places), "lacking": lacking, "places": place_of, "lost": next_part}
+
+
 MOST_INTERPRETED = 5_000  # times that a node looks at a task that may come
 
 
@@ -971,7 +1031,20 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     at_s = moment_of(problem, schedule, row) if at_s is None else at_s
     is_running = before(problem, schedule, row, at_s)
     settings = settings_for(problem, chosen, power or PowerSettings())
-    (moment,) = moments_before(problem, schedule, [row], is_running, settings, die)
+    parts = parts_to_come(problem, schedule, row, is_running, at_s)
+    moments = list(moments_before(problem, schedule, parts, is_running, settings, die))
+    turn = parts.index(row)
+    moment = moments[turn]
+    job: dict[str, Any] = {}
+    if is_part(problem)[row]:
+        places, lost = places_together(moments, chosen)
+        by = policy
+        if lost is not None:
+            places, lost = places_together(moments)
+            by = "first"
+        job = {"job": about_job(problem, schedule, parts, is_running, places, lost) | {"by": by}}
+        for other, place in zip(moments[:turn], places, strict=False):  # as the parts before it leave the nodes
+            hold(other, *place, 1)
     nodes = pd.DataFrame({"name": problem.cluster.name, "gpu_model": problem.cluster.gpu_model,
                           "objection": objections_of(problem, row)})
     asked = about_task(problem.tasks, row)
@@ -982,7 +1055,7 @@ def explain(problem: Problem, task: str, policy: str = "fgd", *, at_s: float | N
     with interpreted(looks <= MOST_INTERPRETED):
         found = explained(moment, chosen, nodes, {
             "task": asked, "at_s": at_s, "state": state, "running": int(is_running.sum()),
-            "zero": problem.zero})
+            "zero": problem.zero, **job})
     if (node := problem.node[row]) < 0:
         return found
     name = str(problem.cluster.name[node])

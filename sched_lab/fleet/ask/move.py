@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ from ...online.model import (
 )
 from ...power import Power, cpu_power_milliwatt, gpu_power_milliwatt
 from ..read.kubernetes import CORDON
-from ..replay.problem import Problem, Schedule, counted_world, place_running, running_at, with_tasks
+from ..replay.problem import Problem, Schedule, counted_world, is_part, place_running, running_at, with_tasks
 from ..replay.rules import limit_violations
 from .explain import blind_to_watts
 
@@ -90,16 +89,6 @@ def best_place(world: World, is_watts: bool, task: int, memory_mib: int,
                 best = (gain, fullness)
                 place = (node, mask)
     return place
-
-
-PART = re.compile(r"(.+)/[0-9]+")
-
-
-def is_part(names: Sequence[str]) -> Truths:
-    """Whether a task is one of several parts of a job, `JOB/0`, `JOB/1`, ..., (tasks,)."""
-    whole = [found[1] if (found := PART.fullmatch(name)) else "" for name in names]
-    count = Counter(whole)
-    return np.array([bool(name) and count[name] > 1 for name in whole], bool)
 
 
 def closed_nodes(problem: Problem) -> frozenset[str]:
@@ -161,7 +150,7 @@ class Layout:
         others = self.hosts.sum(axis=1)[self.asks] > self.hosts[self.asks, self.node]
         fixed = np.full(len(rows), "", object) if problem.fixed is None else problem.fixed[rows]
         self.stays: Texts = np.where(fixed != "", fixed, np.where(
-            is_part(list(self.tasks.name)), "it is a part of a job",
+            is_part(problem)[rows], "it is a part of a job",
             np.where(others, "", "no other node admits it"))).astype(object)
         self.is_movable: Truths = np.asarray(self.stays == "", bool)
 

@@ -148,6 +148,13 @@ def with_tasks(problem: Problem, rows: Integers) -> Problem:
     return replace(problem, **some)
 
 
+def is_part(problem: Problem) -> Truths:
+    """Whether a task starts together with others, which may not all be there, (tasks,)."""
+    size = len(problem.tasks)
+    alone = np.ones(size, bool) if problem.job is None else np.bincount(problem.job)[problem.job] == 1
+    return ~alone if problem.lacking_parts is None else ~alone | (problem.lacking_parts > 0)
+
+
 def of_jobs(problem: Problem, values: Floats, join: np.ufunc) -> Floats:
     """Value of each job in the row of its first part, NaN in those of the others, (tasks,).
 
