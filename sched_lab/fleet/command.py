@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -74,8 +75,9 @@ from .replay.compare import (
     chosen_policies,
     compare,
 )
-from .replay.events import BACKFILLS, COMPARED, RULES
+from .replay.events import BACKFILLS, RULES
 from .replay.slurm import SlurmQueue, read_slurm_queue
+from .replay.worth import OBJECTIVES, with_worth
 from .replay.problem import (
     Problem,
     Schedule,
@@ -219,6 +221,12 @@ SlurmConfig = Annotated[Path | None, option(
 Fit = Annotated[bool, option(
     "Take the rule of the queue under which the replay explains the record best, in place of --backfill, and then "
     "the placement among --policies.", "--fit")]
+Worth = Annotated[bool, option(
+    "Also replay a twentieth more and fewer nodes, walltimes half as wrong, sleep and a cap on power, and say what "
+    "each lever brings a month and how many GPUs more would do the same.", "--worth")]
+ObjectiveName = Annotated[str, choice(
+    "What the first sentence and the order of levers are about; implies --worth. [default: what the best of them "
+    "surely changes most]", ("", *OBJECTIVES))]
 At = Annotated[float | None, moment_option(
     "Let policies decide from this second on; what ran then stays where it is. "
     "[default: from the beginning, on an empty cluster]")]
@@ -240,6 +248,7 @@ AnswerFolder = Annotated[Path, folder_option(
 
 TABLES = ("summary.csv", "waits.csv", "differences.csv", "levers.csv", "fidelity.csv", "ledger.csv")
 OF_A_POLICY = ("assignments.csv", "curve.csv", "failures.csv", "summary.json")
+MORE_NODES = "nodes.toml"  # a --what-if of the lever
 HIDDEN = ".replays"
 
 
@@ -277,6 +286,11 @@ def write_comparison(comparison: Comparison, folder: Path) -> None:
         row = comparison.summary[comparison.summary["policy"] == policy].iloc[0]
         known = {name: value for name, value in row.items() if value == value}
         write_json({**known, "findings": outcome.findings}, place / OF_A_POLICY[-1])
+    more = [int(choice) for lever, choice in zip(comparison.levers["lever"], comparison.levers["choice"], strict=True)
+            if lever == "nodes" and int(choice) > 0]
+    if more:
+        scale = 1 + more[0] / len(comparison.problem.cluster)
+        write_bytes(f"[nodes]\nscale = {scale:.12g}\n".encode(), folder / MORE_NODES)
     write_bytes(report.page_of(comparison).encode(), folder / PAGE)
     write_json(comparison.about, folder / RECORD)
 
@@ -333,11 +347,45 @@ MUCH = 0.01  # of the GPU hours asked for: who refuses more says so in the last 
 LITTLE = 300_000  # tasks times policies that one process has done before others have started
 
 
+def next_words(levers: pd.DataFrame, fidelity: pd.DataFrame, told: Mapping[str, Any], backfill: str,
+               paths: tuple[Path, Path, Path | None]) -> list[str]:
+    """What to type after a replay, after `sched-lab`.
+
+    Parameters
+    ----------
+    levers, fidelity : of the comparison
+    told, backfill : options of the call, and the rule that was taken
+    paths : the cluster, the answer, and the file of `--what-if`
+    """
+    cluster, out, what_if = paths
+    same = ["replay", cluster, *(["--policies", ",".join(told["policies"])] if told["policies"] else []),
+            *([] if told["at"] is None else ["--at", f"{told['at']:g}"])]
+    again = [*same, *(["--what-if", what_if] if what_if else [])]
+    worth = "worth" in told
+    best = report.best_lever(levers, report.objective_of(levers, told.get("objective", "")))
+    misfit = report.judged(fidelity)["misfit"]
+    if (misfit[:1] > 1).any():
+        is_nearer = misfit.min() < misfit.iloc[0] and "fit" not in told
+        then = [*again, "--fit", "--out", f"{out}-fit"] if is_nearer else ["check", cluster]
+    elif best is None:
+        then = ["place", cluster] if worth or told["at"] is not None else [
+            *again, "--backfill", backfill, "--worth", "--out", f"{out}-worth"]
+    else:
+        choice = best["choice"]
+        then = {
+            "queue": [*again, "--backfill", choice, "--out", f"{out}-{choice}"],
+            "placement": ["place", cluster, "--policy", choice, "--out", f"{out}-next"],
+            "nodes": [*same, "--backfill", backfill, "--what-if", out / MORE_NODES, "--out", f"{out}-nodes"],
+            "sleep": [*again, "--backfill", backfill, "--asleep-after", choice, "--out", f"{out}-asleep"]
+        }.get(str(best["lever"]), ["check", cluster])
+    return list(map(str, then))
+
+
 def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[str, Any],
-                  workers: int, force: bool) -> str:
-    """Compute and write what is not there yet, print it, and return it in a sentence."""
+                  workers: int, force: bool, paths: tuple[Path, Path, Path | None]) -> str:
+    """Compute and write what is not there yet, print it, and return it in a sentence; `paths` as `next_words`."""
     names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
-    files = [f"{policy}/{name}" for policy in names for name in OF_A_POLICY]
+    files = [f"{policy}/{name}" for policy in names for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told)
     answer = Answer("replay", {**told, "sched_lab": __version__}, (*TABLES, PAGE, *files))
     check_folder(out, answer, force=force)
     ours = set(answer.in_folder(out).get("files", ()))
@@ -354,6 +402,13 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
         try:
             comparison = compare(problem, asked, out / HIDDEN, workers=workers_of(workers),
                                  depends_on=answer.inputs)
+            if "worth" in told:
+                comparison = with_worth(comparison, asked, out / HIDDEN, workers=workers_of(workers),
+                                        depends_on=answer.inputs)
+                comparison = replace(comparison, about={**comparison.about, "objective": told["objective"]})
+            then = next_words(comparison.levers, comparison.fidelity, told, comparison.about["backfill"], paths)
+            comparison = replace(comparison, about={
+                **comparison.about, "then": shlex.join(["sched-lab", *then])})
         except InputError:  # nothing of it stays
             remove_cells(out / HIDDEN)
             for path in made:
@@ -396,7 +451,8 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
 
 
 def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Policies = "",
-                   backfill: Backfill = "none", fit: Fit = False, at: At = None,
+                   backfill: Backfill = "none", fit: Fit = False, worth: Worth = False,
+                   objective: ObjectiveName = "", at: At = None,
                    price: Price = "", carbon: Carbon = "", asleep_after: AsleepAfter = None,
                    asleep_watts: AsleepWatts = 0.0, what_if: WhatIf = None,
                    power: PowerName = "eq1", gpu_power: GpuPower = None,
@@ -413,6 +469,9 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     **fidelity.csv** how well each explains the record, **ledger.csv** all that was not taken as it
     stood. A folder for each policy has **assignments.csv**, **curve.csv** (means over the hours),
     **failures.csv** and **summary.json**. **report.html** is all this for a browser.
+
+    With --worth, **levers.csv** also has nodes, sleep, walltimes and a cap, and what each lever is
+    worth a month and in GPUs; **nodes.toml** is the --what-if of more nodes.
 
     A journal is played again as it is: **decisions.csv** says of every decision whether it is the
     same, bit for bit, and the exit code is 1 if one is not.
@@ -442,6 +501,10 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     if slurm_config and backfill != "slurm" and not fit:
         raise InputError(f"--slurm-config says how Slurm's queue is served, not that of {backfill}",
                          value=slurm_config, mend="give --backfill slurm, or leave it out")
+    worth = worth or bool(objective)
+    if worth and at is not None:
+        raise InputError("--worth compares whole records, and --at begins in the middle of one", value=at,
+                         mend="leave one of them out")
     if fit and backfill != "none":
         raise InputError(f"--fit looks for the rule of the queue, and --backfill {backfill} names one",
                          value=backfill, mend="give one of them")
@@ -457,25 +520,13 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {}),
             **({"fit": True} if fit else {}),
+            **({"worth": True, "objective": objective} if worth else {}),
             **({"slurm": asked.slurm._asdict()} if slurm_config else {})}
-    sentence = answer_replay(problem, out, asked, told, workers, force)
-    same = [*(["--policies", policies] if names else []), *([] if at is None else ["--at", f"{at:g}"]),
-            *(["--what-if", what_if] if what_if else [])]
-    misfit = report.judged(pd.read_csv(out / "fidelity.csv"))["misfit"]
-    if (misfit[:1] > 1).any():
-        if misfit.min() < misfit.iloc[0] and not fit:
-            conclude(sentence, "replay", cluster, *same, "--fit", "--out", f"{out}-fit")
-        else:
-            conclude(sentence, "check", cluster)
-        return
-    best = report.best_lever(pd.read_csv(out / "levers.csv"))
-    lever = "" if best is None else str(best["choice"])
-    if lever and lever not in BACKFILLS:
-        conclude(sentence, "place", cluster, "--policy", lever, "--out", f"{out}-next")
-        return
-    in_force = json.loads((out / RECORD).read_bytes())["backfill"]
-    rule = lever or next(other for other in COMPARED if other != in_force)
-    conclude(sentence, "replay", cluster, *same, "--backfill", rule, "--out", f"{out}-{rule}")
+    paths = cluster, out, what_if
+    sentence = answer_replay(problem, out, asked, told, workers, force, paths)
+    conclude(sentence, *next_words(
+        pd.read_csv(out / "levers.csv", dtype={"choice": str}), pd.read_csv(out / "fidelity.csv"), told,
+        json.loads((out / RECORD).read_bytes())["backfill"], paths))
 
 
 EXAMPLES: dict[str, Path | str] = {

@@ -262,14 +262,14 @@ def edges_of(horizon: tuple[float, float]) -> Floats:
 
 
 def curve_over(problem: Problem, schedule: Schedule, asked: Question, edges_s: Floats,
-               tariff: Tariff) -> pd.DataFrame:
-    """`measure` between edges, with cost and CO2 of each bin."""
+               tariff: Tariff, paid: str = "eopc_w") -> pd.DataFrame:
+    """`measure` between edges, with cost and CO2 of each bin, of the power in a column."""
     fine = measure(problem, schedule, asked.power, with_edges(edges_s, list(tariff[:2])),
                    asked.asleep_after_s, asked.asleep_w)
     if not np.isfinite(asked.asleep_after_s):
         fine["asleep_w"] = np.nan
-    fine["cost"] = amounts_in(fine, tariff.price, "eopc_w")
-    fine["co2_kg"] = amounts_in(fine, tariff.carbon, "eopc_w") / 1000
+    fine["cost"] = amounts_in(fine, tariff.price, paid)
+    fine["co2_kg"] = amounts_in(fine, tariff.carbon, paid) / 1000
     return coarser(fine, edges_s, ("cost", "co2_kg"))
 
 
@@ -448,24 +448,26 @@ QUEUE, PLACEMENT = "queue", "placement"
 
 
 def levers_of(waits: Mapping[tuple[str, str], Waits], backfill: str, submit_s: Floats,
-              span: tuple[float, float]) -> pd.DataFrame:
-    """What each other policy, or rule of the queue, does to waiting, against the first one replayed.
+              span: tuple[float, float], moved: Mapping[tuple[str, str], Waits] | None = None) -> pd.DataFrame:
+    """What each other policy, rule of the queue or lever does to waiting, against the first one replayed.
 
     Parameters
     ----------
     waits : by policy and rule, without the record
     backfill : rule that was asked for
     submit_s, span : when tasks came, and the horizon
+    moved : by lever and choice
     """
     rows = []
-    for (policy, rule), mine in waits.items():
+    named = {(PLACEMENT, policy) if rule == backfill else (QUEUE, rule): mine
+             for (policy, rule), mine in waits.items()} | dict(moved or {})
+    for (lever, choice), mine in named.items():
         first = next(iter(waits.values()))
         apart = mine.wait_s - first.wait_s
         found = wait_difference(apart, submit_s, who_waits(submit_s, [mine, first], span), span)
         started = mine.wait_s[np.isfinite(mine.wait_s)]
         rows.append({
-            **found._asdict(), "lever": PLACEMENT if rule == backfill else QUEUE,
-            "choice": policy if rule == backfill else rule, "tasks": np.isfinite(apart).sum(),
+            **found._asdict(), "lever": lever, "choice": choice, "tasks": np.isfinite(apart).sum(),
             "mean_wait_s": started.mean() if len(started) else np.nan})
     return pd.DataFrame(rows, columns=LEVERS)
 
@@ -506,6 +508,7 @@ class Comparison:
     fidelity : each replay beside the record (`fidelity_of`), what was replayed first at the top; empty
         where nothing is recorded
     in_use : GPUs in use by the record and by what was replayed first: start_s, end_s, recorded, replayed
+    schedules : by policy and rule of the queue, what was replayed first before the other replays
     """
 
     problem: Problem
@@ -517,6 +520,7 @@ class Comparison:
     about: Mapping[str, Any]
     fidelity: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=FIDELITY))
     in_use: pd.DataFrame = field(default_factory=pd.DataFrame)
+    schedules: Schedules = field(default_factory=dict, repr=False)
 
 
 LEAST_GPU_H = 1e-9
@@ -679,7 +683,7 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
         about["missing"] = missing_of(problem, asked, outcomes, next(
             one for cell, one in schedules.items() if cell[0] != RECORDED))
     return Comparison(problem, outcomes, pd.DataFrame(summary), table,
-                      pd.DataFrame(differences, columns=columns), levers, about, fidelity, in_use)
+                      pd.DataFrame(differences, columns=columns), levers, about, fidelity, in_use, schedules)
 
 
 def missing_of(problem: Problem, asked: Question, outcomes: Mapping[str, Outcome],

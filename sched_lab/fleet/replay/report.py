@@ -358,14 +358,95 @@ def moved(row: pd.Series) -> Difference:
 
 def said_of(row: pd.Series) -> str:
     """Name of a lever and its setting."""
-    return f"backfill {row['choice']}" if row["lever"] == "queue" else f"placement by {row['choice']}"
+    choice = str(row["choice"])
+    if row["lever"] == "nodes":
+        count = abs(int(choice))
+        return f"{count:,} node{'s' if count > 1 else ''} {'fewer' if choice.startswith('-') else 'more'}"
+    return {"queue": f"backfill {choice}", "placement": f"placement by {choice}", "walltimes": "walltimes half as wrong",
+            "sleep": f"sleep after {choice} min", "cap": f"a cap of {choice} W"}[str(row["lever"])]
 
 
-def best_lever(levers: pd.DataFrame) -> pd.Series | None:
-    """Lever that shortens the mean wait most, by what tells; None if none does."""
-    clear = [row for _, row in levers.iterrows() if row["difference"] < 0
-             and moved(row).tells(row["mean_wait_s"] - row["difference"])]
-    return min(clear, key=lambda row: row["difference"], default=None)
+def change_in(row: pd.Series, base: pd.Series, objective: str) -> Difference:
+    """What a lever does to an objective, a month, against what was replayed first.
+
+    Parameters
+    ----------
+    row, base : of the levers
+    objective : one of `OBJECTIVES`
+    """
+    if objective == "waiting":
+        return moved(row)
+    tasks, alone = int(row["tasks"]), "of these tasks alone"
+    if objective == "served":
+        apart = row["gpu_h_month"] - base["gpu_h_month"]
+        return Difference(-float(apart), np.nan, np.nan, tasks, alone)
+    euros = 1.0
+    if objective == "cost":
+        euros = (row["eur_month"] - base["eur_month"]) / row["kwh_apart"] if row["kwh_apart"] else 0.0
+    value, low, high = (float(row[name]) * euros for name in ("kwh_apart", "kwh_low", "kwh_high"))
+    return Difference(value, low, high, tasks, alone if np.isnan(low) else "")
+
+
+AMOUNTS = {"waiting": "mean_wait_s", "energy": "kwh_month", "served": "gpu_h_month", "cost": "eur_month"}
+MORE_WAIT, MORE_WAIT_S = 0.1, 600.0  # of the mean wait, or seconds: what saves energy may cost so much
+
+
+def best_lever(levers: pd.DataFrame, objective: str = "waiting") -> pd.Series | None:
+    """Lever that does most for an objective, by what tells; None if none does.
+
+    Parameters
+    ----------
+    levers : what was replayed first at the top
+    objective : one of `OBJECTIVES`; what saves energy or money lets nobody wait clearly longer, nor serves less
+    """
+    if levers.empty:
+        return None
+    base = levers.iloc[0]
+    clear = []
+    for _, row in levers.iterrows():
+        if row["tasks"] < (1 - LEAST_SHARE) * base["tasks"]:  # who is never served does not wait
+            continue
+        if objective in ("energy", "cost") and (
+                row["difference"] > max(MORE_WAIT * base["mean_wait_s"], MORE_WAIT_S)
+                or row["gpu_h_month"] < (1 - LEAST_SHARE) * base["gpu_h_month"]):
+            continue
+        change = change_in(row, base, objective)
+        before = row["mean_wait_s"] - row["difference"] if objective == "waiting" else base[AMOUNTS[objective]]
+        if change.value < 0 and change.tells(before):
+            clear.append((change.value, row))
+    return min(clear, key=lambda pair: pair[0])[1] if clear else None
+
+
+def sure_share(levers: pd.DataFrame, objective: str) -> float:
+    """How much the best lever surely does for an objective, as a share of what is there now.
+
+    By the end of the interval that is nearest zero, or half of a difference that has none. A mean wait under
+    ten minutes counts as one of ten.
+
+    Parameters
+    ----------
+    levers, objective : as `best_lever`
+    """
+    best = best_lever(levers, objective)
+    if best is None:
+        return 0.0
+    base = levers.iloc[0]
+    change = change_in(best, base, objective)
+    sure = -change.value / 2 if change.why else -change.high
+    return float(sure / max(base[AMOUNTS[objective]], MORE_WAIT_S if objective == "waiting" else LEAST_KWH))
+
+
+def objective_of(levers: pd.DataFrame, asked: str = "") -> str:
+    """What the levers are about: what is asked, or what the best of them surely changes most.
+
+    Parameters
+    ----------
+    levers : what was replayed first at the top
+    asked : one of `OBJECTIVES`, or empty
+    """
+    if asked or "kwh_month" not in levers:
+        return asked or "waiting"
+    return max(("waiting", "energy", "served"), key=lambda name: sure_share(levers, name))
 
 
 def judged(fidelity: pd.DataFrame) -> pd.DataFrame:
@@ -427,6 +508,14 @@ def title_of(reading: Reading) -> str:
     if len(levers) < 2 or np.isnan(levers.iloc[0]["mean_wait_s"]):
         return f"What {together(reading.names)} made of {reading.tasks:,} tasks"
     before_s = levers.iloc[0]["mean_wait_s"]
+    if (objective := objective_of(levers, str(reading.comparison.about.get("objective", "")))) != "waiting":
+        best, say = best_lever(levers, objective), SAID[objective]
+        amount = f"of {say(levers.iloc[0][AMOUNTS[objective]])} a month"
+        if best is None:
+            return f"No lever clearly changes the {objective} {amount}"
+        words, change = said_of(best), change_in(best, levers.iloc[0], objective).value
+        verb = "adds {} to" if objective == "served" else "takes {} off"
+        return f"{words[:1].upper()}{words[1:]} {verb.format(say(abs(change)))} {objective} {amount}"
     best = best_lever(levers)
     if best is None:
         return f"No lever clearly shortens the mean wait of {duration(before_s)}"
@@ -449,6 +538,8 @@ def lever_sentence(comparison: Comparison) -> str:
     stands = f"{rule} ({duration(base['mean_wait_s'])} in the mean of {started})"
     if len(levers) == 1:
         return f"A task waits {duration(base['mean_wait_s'])} in the mean of {started} under {rule}."
+    if (objective := objective_of(levers, str(about.get("objective", "")))) != "waiting":
+        return saving_sentence(levers, objective, rule)
     best = best_lever(levers)
     if best is None:
         few = ", and fewer than 30 tasks tell little" if base["tasks"] < FEWEST_TASKS else ""
@@ -456,6 +547,14 @@ def lever_sentence(comparison: Comparison) -> str:
                                           for lever in levers["lever"][1:]))
         return f"No other {tried} lets a task wait clearly less than {stands}{few}."
     others = levers.iloc[1:][levers["lever"].iloc[1:] != best["lever"]]
+    if "worth_gpus" in levers:
+        next_best = best_lever(levers[(levers["lever"] != best["lever"]) | (levers.index == 0)])
+        beside = "" if next_best is None else (
+            f", while the next, {said_of(next_best)}, takes off {duration(-next_best['difference'])}")
+        worth = (f" {rounded(best['worth_gpus'])} GPUs more under {rule} would do the same."
+                 if best["worth_gpus"] > 0 and best["lever"] != "nodes" else "")
+        return (f"The largest lever is {said_of(best)}: a task waits {in_words(moved(best), duration)} than under "
+                f"{stands}{beside}.{worth}")
     other = best_lever(others)
     what = "placement" if best["lever"] == "queue" else "rule of the queue"
     beside = "" if others.empty else (
@@ -463,6 +562,49 @@ def lever_sentence(comparison: Comparison) -> str:
         f", while another {what} takes off {duration(-other['difference'])} at most")
     return (f"The largest lever is {said_of(best)}: a task waits "
             f"{in_words(moved(best), duration)} than under {stands}{beside}.")
+
+
+SAID: Mapping[str, Say] = {"energy": energy, "served": lambda hours: f"{rounded(hours)} GPU hours",
+                           "cost": lambda euros: f"{rounded(euros)} EUR"}
+
+
+def saving_sentence(levers: pd.DataFrame, objective: str, rule: str) -> str:
+    """The largest lever on energy, GPU hours served or cost, a month.
+
+    Parameters
+    ----------
+    levers, objective : as `best_lever`
+    rule : what was replayed first
+    """
+    base, say = levers.iloc[0], SAID[objective]
+    stands = f"{rule} ({say(base[AMOUNTS[objective]])} a month)"
+    best = best_lever(levers, objective)
+    if best is None:
+        return f"No lever {'serves clearly more' if objective == 'served' else 'takes clearly less'} than {stands}."
+    change = change_in(best, base, objective)
+    words = in_words(change._replace(why=""), say) if not change.why else (
+        f"{say(abs(change.value))} {'more' if objective == 'served' else 'less'}")
+    return f"The largest lever is {said_of(best)}: {words} a month than {stands}."
+
+
+def levers_table(levers: pd.DataFrame, objective: str) -> pd.DataFrame:
+    """Levers side by side, the largest first, with what each brings a month and its worth in GPUs.
+
+    Parameters
+    ----------
+    levers, objective : as `best_lever`
+    """
+    base = levers.iloc[0]
+    order = np.argsort([change_in(row, base, objective).value for _, row in levers.iterrows()], kind="stable")
+    rows = levers.iloc[order]
+    names = [f"as replayed, {row['choice']}" if place == 0 else said_of(row)
+             for place, (_, row) in zip(order, rows.iterrows(), strict=True)]
+    waits = [duration(wait_s) for wait_s in rows["mean_wait_s"]]
+    columns = {"worth in GPUs": "worth_gpus", "GPU hours a month": "gpu_h_month", "kWh a month": "kwh_month",
+               "EUR a month": "eur_month"}
+    return pd.DataFrame({"lever": names, "mean wait": waits} | {
+        shown: ["" if np.isnan(value) else rounded(value) for value in rows[name]]
+        for shown, name in columns.items()})
 
 
 def only_sentence(reading: Reading) -> str:
@@ -856,7 +998,7 @@ def foundation_of(reading: Reading) -> list[Section]:
     ledger = ledger_frame(comparison.problem)
     about = comparison.about
     options = {name: value for name, value in about.items()
-               if name not in ("assumptions", "files") and not isinstance(value, dict)}
+               if name not in ("assumptions", "files", "then") and not isinstance(value, dict)}
     frame = pd.DataFrame({"option": list(options),
                           "value": [spelled(value) for value in options.values()]})
     zero = comparison.problem.zero
@@ -894,6 +1036,10 @@ def page_of(comparison: Comparison) -> str:
                      ) if len(comparison.levers) > 1 and is_believed(comparison.fidelity) else []
     use = picture(svgs, "use", "GPUs in use over time, by the record and in what was replayed first."
                   ) if len(comparison.in_use) else []
-    return page_html(Page(title_of(reading), [*answer[:1], *use, *levers, *answer[1:2], *trade,
+    if levers and "worth_gpus" in comparison.levers:
+        levers = [Table(levers_table(comparison.levers, objective_of(
+            comparison.levers, str(comparison.about.get("objective", "")))), {}, "levers.csv", 40), *levers]
+    then = [f"What to type next: {comparison.about['then']}"] if "then" in comparison.about else []
+    return page_html(Page(title_of(reading), [*answer[:1], *then, *use, *levers, *answer[1:2], *trade,
                                               *answer[2:]],
                           [*sections, *foundation_of(reading), again], as_called.get(), "replay"))

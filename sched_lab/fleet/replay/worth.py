@@ -1,0 +1,232 @@
+"""What each lever is worth: hours of waiting, energy and money a month, and how many GPUs more would wait as little."""
+
+# A module, written by hand.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...bill import tariff_of
+from ...lab.arrays import Integers
+from ...lab.jit import interpreted
+from ...lab.sweeps import sweep
+from .compare import (
+    RECORDED,
+    Comparison,
+    Question,
+    Waits,
+    blind_to,
+    curve_over,
+    energy_difference,
+    is_small,
+    kwh_of,
+    levers_of,
+    replay_cell,
+    waits_of,
+    who_waits,
+)
+from .events import BOOKED
+from .problem import Problem, Schedule, models_without_watts
+from .what_if import node_rows, with_node_rows
+
+__all__ = ['OBJECTIVES', 'with_worth']
+
+OBJECTIVES = ("waiting", "energy", "served", "cost")
+NODES, SLEEP, WALLTIMES, CAP = "nodes", "sleep", "walltimes", "cap"
+NODE_SHARE = 0.05  # of the nodes: the lever is so many more or fewer, one at least
+MOST_SCALE = 8  # times as many nodes, up to which as little waiting is looked for
+BISECTIONS = 3
+SLEEP_AFTER_S = 900.0
+CAP_SHARE = 0.9  # of the way from the power of idle nodes to the largest hour
+MONTH_S = 30 * 86_400
+WORTH = ["gpu_h_month", "kwh_month", "eur_month", "kwh_apart", "kwh_low", "kwh_high", "worth_gpus"]
+
+
+def with_lever(problem: Problem, lever: str, choice: str) -> Problem:
+    """The problem with a lever moved: other nodes, or walltimes half as wrong."""
+    if lever == NODES:
+        return with_node_rows(problem, node_rows(len(problem.cluster), 1 + int(choice) / len(problem.cluster)))
+    if lever == WALLTIMES and problem.walltime_s is not None:
+        asked_s, run_s = problem.walltime_s, problem.duration_s
+        halfway_s = np.where(np.isfinite(asked_s), run_s + (asked_s - run_s) / 2, asked_s)
+        return replace(problem, walltime_s=halfway_s)
+    return problem
+
+
+def replay_lever(problem: Problem, asked: Question, policy: str, lever: str, choice: str) -> pd.DataFrame:
+    """Schedule under a policy with a lever moved, as a frame, checked."""
+    if lever == CAP:
+        asked = replace(asked, cap_w=float(choice))
+    return replay_cell(with_lever(problem, lever, choice), asked, policy, asked.backfill)
+
+
+def mean_wait_s(waits: Waits) -> float:
+    """Mean over the jobs that started, NaN if none did."""
+    started = waits.wait_s[np.isfinite(waits.wait_s)]
+    return float(started.mean()) if len(started) else np.nan
+
+
+class Levers:
+    """Replays of one month with one lever moved at a time.
+
+    Parameters
+    ----------
+    comparison, asked : the policies and rules that were replayed, and the question
+    folder, workers, depends_on : as `compare`
+    """
+
+    def __init__(self, comparison: Comparison, asked: Question, folder: Path | None, workers: int,
+                 depends_on: Mapping[str, Any] | None) -> None:
+        self.problem, self.about = comparison.problem, comparison.about
+        self.lacking = models_without_watts(self.problem, asked.power)
+        self.asked = replace(blind_to(asked, self.lacking), backfill=str(self.about["backfill"]))
+        self.schedules = {cell: one for cell, one in comparison.schedules.items() if cell[0] != RECORDED}
+        self.policy = next(iter(self.schedules))[0]
+        self.curves = {name: one.curve for name, one in comparison.outcomes.items()}
+        self.place, self.workers, self.depends_on = folder, workers, depends_on
+        self.moved: dict[tuple[str, str], Schedule] = {}
+
+    def replay(self, cells: Iterable[tuple[str, str]]) -> None:
+        """Replay what has not been replayed yet, by lever and choice."""
+        run = partial(replay_lever, self.problem, self.asked, self.policy)
+        named = [{"lever": lever, "choice": choice} for lever, choice in dict.fromkeys(cells)
+                 if (lever, choice) not in self.moved]
+        if self.place is None or not named:
+            frames = {(cell["lever"], cell["choice"]): run(**cell) for cell in named}
+        else:
+            done = sweep(run, named, self.place, workers=min(self.workers, len(named)), shown="levers",
+                         depends_on={**(self.depends_on or {}), "policy": self.policy, "backfill": self.asked.backfill})
+            frames = {(str(lever), str(choice)): part for (lever, choice), part in
+                      done.frame.groupby(["lever", "choice"], sort=False)}
+        for cell, frame in frames.items():
+            self.moved[cell] = Schedule(*(np.array(frame[column]) for column in Schedule._fields))
+
+    def waits(self, schedule: Schedule) -> Waits:
+        """Waits of a schedule."""
+        return waits_of(self.problem, schedule, np.zeros(len(self.problem.tasks), bool))
+
+    def gpus_and_waits(self) -> tuple[Integers, list[float]]:
+        """GPUs of the clusters that were tried, ascending, and the mean wait of each."""
+        base = len(self.problem.cluster)
+        counts = {base: next(iter(self.schedules.values()))} | {
+            base + int(choice): one for (lever, choice), one in self.moved.items() if lever == NODES}
+        gpus = [int(self.problem.cluster.num_gpus[node_rows(base, count / base)].sum()) for count in sorted(counts)]
+        return np.array(gpus), [mean_wait_s(self.waits(counts[count])) for count in sorted(counts)]
+
+    def search(self, target_s: float, step: int) -> None:
+        """Replay larger clusters until one waits as little, and then between the last two of them."""
+        base = len(self.problem.cluster)
+
+        def wait_s(count: int) -> float:
+            cell = (NODES, f"{count - base:+d}")
+            self.replay([cell])
+            return mean_wait_s(self.waits(self.moved[cell]))
+
+        low, high = base, base + step
+        while wait_s(high) > target_s and high < MOST_SCALE * base:
+            low, high = high, base + 2 * (high - base)
+        for _ in range(BISECTIONS):
+            if high - low <= 1:
+                break
+            middle = (low + high) // 2
+            low, high = (middle, high) if wait_s(middle) > target_s else (low, middle)
+
+
+def with_worth(comparison: Comparison, asked: Question, folder: Path | None = None, *, workers: int = 1,
+               depends_on: Mapping[str, Any] | None = None) -> Comparison:
+    """The comparison with more levers, and what each is worth, beside what was replayed first.
+
+    Levers are the other placements and rules of the queue, a twentieth more and fewer nodes, nodes that
+    sleep, walltimes half as wrong, where a rule books with them, and a cap on power, where none does.
+    `worth_gpus` is how many GPUs more, of the mix at hand, would bring the same mean wait under the policy and
+    the rule that were replayed first, between clusters that were replayed.
+
+    Parameters
+    ----------
+    comparison, asked : as `compare` gives and takes them
+    folder, workers, depends_on : as `compare`
+    """
+    levers = Levers(comparison, asked, folder, workers, depends_on)
+    if not levers.schedules:
+        return comparison
+    problem, about = comparison.problem, comparison.about
+    base_curve = levers.curves[levers.policy]
+    base, step = len(problem.cluster), max(1, round(NODE_SHARE * len(problem.cluster)))
+    cells = [(NODES, f"{more:+d}") for more in (-step, step) if base + more > 0]
+    if levers.asked.backfill in BOOKED:
+        if problem.walltime_s is not None:
+            cells.append((WALLTIMES, "half"))
+    elif not levers.lacking and levers.asked.cap_w is None:
+        idle_w = base_curve["eopc_w"].min()
+        cells.append((CAP, f"{idle_w + CAP_SHARE * (base_curve['eopc_w'].max() - idle_w):.0f}"))
+    with interpreted(is_small(problem, levers.asked.backfill)):
+        levers.replay(cells)
+        first = next(iter(levers.schedules.values()))
+        tried = {cell: levers.waits(one) for cell, one in levers.schedules.items()}
+        moved = {cell: levers.waits(levers.moved[cell]) for cell in cells}
+        if not levers.lacking:
+            moved[SLEEP, f"{SLEEP_AFTER_S / 60:g}"] = levers.waits(first)
+        least_s = min([mean_wait_s(one) for one in [*tried.values(), *moved.values()]], default=np.nan)
+        own_s = mean_wait_s(levers.waits(first))
+        if least_s < own_s:
+            levers.search(least_s, step)
+        span = float(about["from_s"]), float(about["until_s"])
+        frame = levers_of(tried, levers.asked.backfill, problem.submit_s, span, moved)
+        worth = worth_of(levers, frame, base_curve, span)
+    whole = pd.concat([frame, worth], axis=1)
+    return replace(comparison, levers=whole, about={**about, "worth": True})
+
+
+def worth_of(levers: Levers, frame: pd.DataFrame, base_curve: pd.DataFrame,
+             span: tuple[float, float]) -> pd.DataFrame:
+    """GPU hours, energy and cost of each row of `levers_of`, a month, and what it is worth in GPUs.
+
+    Parameters
+    ----------
+    levers, frame : what was replayed, and its waits
+    base_curve : of what was replayed first
+    span : first and last moment
+    """
+    problem, asked = levers.problem, levers.asked
+    edges_s = np.append(base_curve["start_s"].to_numpy(), base_curve["end_s"].iloc[-1])
+    tariff = tariff_of(asked.price, asked.carbon, problem.zero, span)
+    base_waits = levers.waits(next(iter(levers.schedules.values())))
+    gpus, waits_s = levers.gpus_and_waits()
+    own = int(problem.cluster.num_gpus.sum())
+    falling_s = np.minimum.accumulate(waits_s)
+    month = MONTH_S / (span[1] - span[0])
+    rows = []
+    for lever, choice, wait_s in zip(frame["lever"], frame["choice"], frame["mean_wait_s"], strict=True):
+        column, question, changed = "eopc_w", asked, problem
+        if (lever, choice) in levers.moved:
+            schedule, changed = levers.moved[lever, choice], with_lever(problem, lever, choice)
+        elif lever == SLEEP:
+            schedule, column = next(iter(levers.schedules.values())), "asleep_w"
+            question = replace(asked, asleep_after_s=60 * float(choice))
+        else:
+            cell = (choice, asked.backfill) if lever == "placement" else (levers.policy, choice)
+            schedule = levers.schedules[cell]
+        curve = curve_over(changed, schedule, question, edges_s, tariff, column)
+        row = dict.fromkeys(WORTH, np.nan)
+        hours = np.diff(edges_s) / 3600
+        row["gpu_h_month"] = float((curve["allocated_gpu"] * hours).sum()) * month
+        if not levers.lacking:
+            busy = who_waits(problem.submit_s, [base_waits, levers.waits(schedule)], span)
+            apart = energy_difference(kwh_of(curve, column) - kwh_of(base_curve), edges_s, busy)
+            row |= {"kwh_month": kwh_of(curve, column).sum() * month, "eur_month": curve["cost"].sum() * month,
+                    "kwh_apart": apart.difference * month, "kwh_low": apart.low * month,
+                    "kwh_high": apart.high * month}
+        if falling_s[-1] <= wait_s <= falling_s[0]:
+            at = np.flatnonzero(falling_s <= wait_s)[0]
+            row["worth_gpus"] = float(gpus[at]) - own
+            if at and falling_s[at - 1] > falling_s[at]:
+                row["worth_gpus"] = float(np.interp(-wait_s, -falling_s[at - 1:at + 1], gpus[at - 1:at + 1])) - own
+        rows.append(row)
+    return pd.DataFrame(rows, columns=WORTH)
