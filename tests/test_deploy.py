@@ -32,6 +32,9 @@ RIGHTS = {
     "list_pod_for_all_namespaces": {("pods", "list"), ("pods", "watch")},
     "read_namespaced_pod": {("pods", "get")},
     "create_namespaced_pod_binding": {("pods/binding", "create")},
+    "read_namespaced_lease": {("leases", "get")},
+    "create_namespaced_lease": {("leases", "create")},
+    "replace_namespaced_lease": {("leases", "update")},
 }
 READING = RIGHTS["list_node"] | RIGHTS["list_pod_for_all_namespaces"]
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl to render deploy/ with")
@@ -179,8 +182,9 @@ def test_the_trial_has_a_scheduler_with_this_configuration():
 def methods_used():
     """Return methods of the official client that the bridge's own client calls, by its source."""
     tree = ast.parse((ROOT / "sched_lab" / "fleet" / "live" / "follow.py").read_text(encoding="utf-8"))
-    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Attribute) and node.value.attr == "_core"}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr != "api_client"]
+    return {node.attr for node in calls if isinstance(node.value, ast.Attribute)
+            and node.value.attr in ("_core", "_coordination")}
 
 
 def test_every_call_of_the_api_has_its_right_in_the_table():
@@ -190,16 +194,22 @@ def test_every_call_of_the_api_has_its_right_in_the_table():
 @needs_kubectl
 @every_folder
 def test_rights_are_those_that_the_mode_uses(name):
-    role = one(name, "ClusterRole")
-    stated = [(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]]
     needed = READING if MODE[name] == "observe" else set().union(*RIGHTS.values())
-    assert len(stated) == len(set(stated)) and set(stated) == needed
-    assert all(rule["apiGroups"] == [""] for rule in role["rules"])
-    binding = one(name, "ClusterRoleBinding")
-    assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    account = one(name, "ServiceAccount")["metadata"]
-    (subject,) = binding["subjects"]
-    assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+    leases = {right for right in needed if right[0] == "leases"}
+    for kind, rights, group in (("ClusterRole", needed - leases, ""), ("Role", leases, "coordination.k8s.io")):
+        if not rights:
+            assert not [body for body in rendered(name) if body["kind"] == kind]
+            continue
+        role = one(name, kind)
+        stated = [(resource, verb) for rule in role["rules"]
+                  for resource in rule["resources"] for verb in rule["verbs"]]
+        assert len(stated) == len(set(stated)) and set(stated) == rights
+        assert all(rule["apiGroups"] == [group] for rule in role["rules"])
+        binding = one(name, f"{kind}Binding")
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, role["metadata"]["name"])
+        account = one(name, "ServiceAccount")["metadata"]
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
 
 
 @needs_kubectl
@@ -220,10 +230,23 @@ def test_no_container_has_a_privilege(name):
 
 @needs_kubectl
 @every_folder
-def test_there_is_one_writer(name):
-    for body in (body for body in rendered(name) if body["kind"] == "Deployment"):
-        assert body["spec"]["replicas"] == 1 and body["spec"]["strategy"] == {"type": "Recreate"}
+def test_one_answers_and_another_stands_by_where_pods_wait_for_it(name):
+    """Two replicas have a lease that they may write, are apart, and can be moved though one of them is ready."""
+    spec = one(name, "Deployment")["spec"]
+    lease = options_of(name).get("lease", "")
+    assert (spec["replicas"], bool(lease)) == ((1, False) if MODE[name] == "observe" else (2, True))
     assert all(body["kind"] != "HorizontalPodAutoscaler" for body in rendered(name))
+    if not lease:
+        assert spec["strategy"] == {"type": "Recreate"}
+        return
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 1}  # followers first
+    role = one(name, "Role")
+    named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
+    assert [[role["metadata"]["namespace"], *names] for names in named] == [lease.split("/")]
+    (term,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert selects(term["podAffinityTerm"]["labelSelector"]["matchLabels"], spec["template"]["metadata"]["labels"])
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    assert one(name, "PodDisruptionBudget")["spec"]["maxUnavailable"] == spec["replicas"]
 
 
 # --- image, certificates, trial

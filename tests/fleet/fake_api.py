@@ -1,7 +1,8 @@
 """A small API server on loopback that speaks as the real one where it matters, and misbehaves on request.
 
-Nodes and pods only: lists in pages, watches with bookmarks and 410, the binding of pods. Versions grow over all kinds,
-a page belongs to the version of its list, the Binding merges annotations and is refused where the real one refuses.
+Nodes, pods and leases only: lists in pages, watches with bookmarks and 410, the binding of pods. Versions grow over
+all kinds, a page belongs to the version of its list, the Binding merges annotations and is refused where the real one
+refuses.
 """
 
 import base64
@@ -21,8 +22,10 @@ KINDS = {"nodes": "Node", "pods": "Pod"}
 PATHS = {
     "list": re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>nodes|pods)"),
     "one": re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/)?(?P<kind>nodes|pods)/(?P<name>[^/]+)"),
+    "lease": re.compile(r"/apis/coordination.k8s.io/v1/namespaces/[^/]+/(?P<kind>leases)(?:/(?P<name>[^/]+))?"),
     "binding": re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>pods)/(?P<name>[^/]+)/binding"),
 }
+MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 
 
 def status_of(trouble: ApiError) -> dict:
@@ -31,13 +34,21 @@ def status_of(trouble: ApiError) -> dict:
             "code": trouble.status}
 
 
+def checked(lease: dict) -> dict:
+    """Return a lease whose times are as the real server reads them, which takes no others; 400 if they are not."""
+    for name in ("acquireTime", "renewTime"):
+        if not MICRO_TIME.fullmatch(lease["spec"].get(name, "")):
+            raise ApiError(400, f"{name} {lease['spec'].get(name)!r} is no time in microseconds")
+    return lease
+
+
 class FakeApi:
     """The server.
 
-    `trouble` maps a verb ("list", "watch", "pod", "bind") to a list of things that go wrong, one a call: a status such
-    as 429; "lost" (it is done, and the answer never comes); "silent" (nothing happens for `silence_s`); an event that
-    is waited for first; "cut" (the answer breaks off in the middle); "410 inside" (a watch says so in a line); "end" (a
-    watch ends after its backlog).
+    `trouble` maps a verb ("list", "watch", "pod", "bind", "lease", "write_lease") to a list of things that go wrong,
+    one a call: a status such as 429; "lost" (it is done, and the answer never comes); "silent" (nothing happens for
+    `silence_s`); an event that is waited for first; "cut" (the answer breaks off in the middle); "410 inside" (a
+    watch says so in a line); "end" (a watch ends after its backlog).
     `calls` has the verbs as they came.
     """
 
@@ -104,6 +115,8 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 return self.answer("list", lambda: self.page(found["kind"], query))
             if found := PATHS["one"].fullmatch(url.path):
                 return self.answer("pod", lambda: api.store.get(found["kind"], found["name"]))
+            if found := PATHS["lease"].fullmatch(url.path):
+                return self.answer("lease", lambda: api.store.get(found["kind"], found["name"]))
             return self.refuse(ApiError(404, "no such path"))
 
         def page(self, kind: str, query: dict) -> dict:
@@ -180,8 +193,17 @@ def handler_of(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                 return self.answer("bind", lambda: self.bound(found["name"], body), 201)
             if found := PATHS["list"].fullmatch(path):
                 return self.answer("create", lambda: api.store.create(found["kind"], body), 201)
+            if found := PATHS["lease"].fullmatch(path):
+                return self.answer("write_lease", lambda: api.store.create(found["kind"], checked(body)), 201)
             if path == "/api/v1/namespaces":
                 return self.reply(201, body)
+            return self.refuse(ApiError(404, "no such path"))
+
+        def do_PUT(self) -> None:
+            body = self.sent()
+            if found := PATHS["lease"].fullmatch(urlparse(self.path).path):
+                return self.answer("write_lease",
+                                   lambda: api.store.replace(found["kind"], found["name"], checked(body)))
             return self.refuse(ApiError(404, "no such path"))
 
         def bound(self, name: str, body: dict) -> dict:

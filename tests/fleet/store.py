@@ -25,8 +25,9 @@ class Store:
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Body]] = {"nodes": {}, "pods": {}}
-        self.history: dict[str, list[tuple[str, Body]]] = {"nodes": [], "pods": []}
+        kinds = ("nodes", "pods", "leases")
+        self.objects: dict[str, dict[str, Body]] = {kind: {} for kind in kinds}
+        self.history: dict[str, list[tuple[str, Body]]] = {kind: [] for kind in kinds}
         self.version = 0
         self.oldest = 0
         self.news = threading.Condition()
@@ -47,9 +48,10 @@ class Store:
     def create(self, kind: str, body: Body) -> Body:
         """Add an object, with a UID if it has none; 409 if there is one of its name."""
         metadata = {"uid": f"uid-{self.version}", **body["metadata"]}
-        if metadata["name"] in self.objects[kind]:
-            raise ApiError(409, f"{kind} {metadata['name']} exists already")
-        return self.write(kind, "ADDED", {"status": {"phase": "Pending"}, **body, "metadata": metadata})
+        with self.news:
+            if metadata["name"] in self.objects[kind]:
+                raise ApiError(409, f"{kind} {metadata['name']} exists already")
+            return self.write(kind, "ADDED", {"status": {"phase": "Pending"}, **body, "metadata": metadata})
 
     def get(self, kind: str, name: str) -> Body:
         """Return an object; 404 if there is none."""
@@ -57,6 +59,13 @@ class Store:
         if found is None:
             raise ApiError(404, f"{kind} {name} not found")
         return found
+
+    def replace(self, kind: str, name: str, body: Body) -> Body:
+        """Write over an object; 409 if it is not as it was read any more."""
+        with self.news:
+            if self.get(kind, name)["metadata"]["resourceVersion"] != body["metadata"].get("resourceVersion"):
+                raise ApiError(409, f"{kind} {name} has been changed")
+            return self.write(kind, "MODIFIED", body)
 
     def delete(self, kind: str, name: str) -> Body:
         """Remove an object."""

@@ -4,6 +4,10 @@ The programs are found as controller-runtime's envtest finds them: KUBEBUILDER_A
 kube-apiserver and kube-scheduler. Without it, all but those three are tried: the same objects, the same comparison,
 and the same `sched-lab serve`, against a small API server and a scheduler of a dozen lines.
 
+`python -m tests.fleet.test_control_plane --seed 1` is a trial by hand: 3,000 pods come and go while the leader of two
+replicas is killed ten times and stopped and continued five times, and the API server restarted twice. It prints how
+long nothing was decided each time, and ends with what was broken.
+
 Nodes are called n00000, n00001, ... in the order of the cluster of `inflate`, since ties go to the first name. Pods
 are created one at a time, the next when the last has its node: so they are decided in order whatever the queue does.
 """
@@ -16,7 +20,10 @@ import socket
 import ssl
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -25,6 +32,7 @@ import numpy as np
 import pytest
 
 from sched_lab.cluster import read_nodes
+from sched_lab.fleet.live.journal import replay_journal
 from sched_lab.lab.frames import embedded
 from sched_lab.lab.jit import interpreted
 from sched_lab.online.inflation import inflate
@@ -113,15 +121,16 @@ def differences(found: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> 
 class Client:
     """A few calls of the API, without the official client, which is under test itself."""
 
-    def __init__(self, address: str, token: str = "") -> None:
+    def __init__(self, address: str, token: str = "", timeout_s: float = HANG_S) -> None:
         self.address = address
+        self.timeout_s = timeout_s
         self.headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self.context = ssl._create_unverified_context() if address.startswith("https") else None
 
     def call(self, method: str, path: str, body: dict | None = None):
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.address + path, data, self.headers, method=method)
-        with urlopen(request, timeout=HANG_S, context=self.context) as response:
+        with urlopen(request, timeout=self.timeout_s, context=self.context) as response:
             text = response.read()
         return json.loads(text) if text[:1] == b"{" else text.decode()
 
@@ -141,10 +150,10 @@ class Client:
         return until(lambda: body if place_of(body := self.call("GET", path))[0] else None, f"{name} has no node")
 
 
-def answers(address: str, path: str, token: str = ""):
+def answers(address: str, path: str, token: str = "", timeout_s: float = HANG_S):
     """Whether a server answers 200 at a path."""
     try:
-        return Client(address, token).call("GET", path) is not None
+        return Client(address, token, timeout_s).call("GET", path) is not None
     except (HTTPError, URLError, OSError):
         return False
 
@@ -200,16 +209,111 @@ def scheduler_config(kubeconfig: Path, extender: str) -> dict:
                            "nodeCacheCapable": True, "httpTimeout": "10s", "ignorable": False}]}
 
 
+LEASE_S = 3
+
+
+class Replica:
+    """`sched-lab serve` in mode decide, in a process of its own that can be stopped, killed and begun again."""
+
+    def __init__(self, folder: Path, number: int, kubeconfig: Path, target: Path, lease_s: int = LEASE_S) -> None:
+        (self.port,) = free_ports(1)
+        self.name = f"sched-lab-{number}"
+        self.journal = folder / f"journal-{number}"
+        self.log = folder / f"{self.name}.log"
+        self.is_ready = False
+        self.is_stopped = False
+        command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host",
+                   "127.0.0.1", "--port", self.port, "--kubeconfig", kubeconfig, "--journal", self.journal,
+                   "--journal-size", "1", "--target", target, "--lease", f"{NAMESPACE}/bridge", "--lease-seconds",
+                   lease_s, "--rest", lease_s / 3, "--insecure"]
+        self.command = list(map(str, command))
+        self.begin()
+
+    def begin(self) -> None:
+        with open(self.log, "ab") as file:
+            self.process = subprocess.Popen(self.command, stdout=file, stderr=file,
+                                            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.is_stopped = number == signal.SIGSTOP
+        if number == signal.SIGKILL:
+            self.process.wait(HANG_S)
+
+
+class Service:
+    """One address for replicas, as a Service of Kubernetes is: who is ready gets the calls, the others none."""
+
+    def __init__(self, replicas: list[Replica]) -> None:
+        self.replicas = replicas
+        self.is_open = True
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        self.server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
+        jobs = [(self.server.serve_forever, ()), *((self.probe, (one,)) for one in replicas)]
+        for job, arguments in jobs:
+            threading.Thread(target=job, args=arguments, daemon=True).start()
+
+    def probe(self, replica: Replica) -> None:
+        """Ask a replica ten times a second whether it is ready."""
+        while self.is_open:
+            replica.is_ready = answers(f"http://127.0.0.1:{replica.port}", "/readyz", timeout_s=1)
+            time.sleep(0.1)
+
+    def leader(self) -> Replica | None:
+        return next((one for one in self.replicas if one.is_ready), None)
+
+    def handler(self):
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                leader = service.leader()
+                status, text = 503, b'{"Error": "no replica is ready"}'
+                if leader is not None:
+                    request = Request(f"http://127.0.0.1:{leader.port}{self.path}", body,
+                                      {"Content-Type": "application/json"})
+                    try:
+                        with urlopen(request, timeout=5) as response:
+                            status, text = 200, response.read()
+                    except HTTPError as refused:
+                        status, text = refused.code, refused.read()
+                    except OSError as trouble:
+                        text = json.dumps({"Error": str(trouble)}).encode()
+                head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+                self.wfile.write(head.encode() + text)
+
+        return Handler
+
+
 @contextmanager
-def extender_served(folder: Path, kubeconfig: Path, target: Path):
-    """Run `sched-lab serve` in mode decide; lend its address."""
-    (port,) = free_ports(1)
-    address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "sched_lab", "serve", "--mode", "decide", "--policy", "fgd", "--host", "127.0.0.1",
-               "--port", port, "--kubeconfig", kubeconfig, "--journal", folder / "journal.jsonl",
-               "--target", target, "--rest", "0", "--insecure"]
-    with running("sched-lab", command, folder, lambda: answers(address, "/readyz")):
-        yield address
+def extender_served(folder: Path, kubeconfig: Path, target: Path, lease_s: int = LEASE_S):
+    """Run two replicas of `sched-lab serve` in mode decide; lend their Service."""
+    replicas = [Replica(folder, number, kubeconfig, target, lease_s) for number in range(2)]
+    service = Service(replicas)
+    try:
+        until(lambda: service.leader() or any(one.process.poll() is not None for one in replicas))
+        assert service.leader(), "no replica leads"
+        yield service
+    except BaseException:
+        for one in replicas:
+            print(f"{one.name}: {one.process.poll()}; {one.log.read_text(errors='replace')[-3000:]}")
+        raise
+    finally:
+        service.is_open = False
+        service.server.shutdown()
+        service.server.server_close()
+        for one in replicas:
+            if one.is_stopped:
+                one.send(signal.SIGCONT)
+            stop(one.process)
 
 
 # --- the real control plane
@@ -275,7 +379,7 @@ def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
         client.create_nodes(cluster)
         extender = stack.enter_context(extender_served(tmp_path, kubeconfig, target))
         config = tmp_path / "scheduler.json"
-        config.write_text(json.dumps(scheduler_config(kubeconfig, extender)))
+        config.write_text(json.dumps(scheduler_config(kubeconfig, extender.address)))
         command = [shutil.which("kube-scheduler", path=ASSETS), f"--config={config}", "--secure-port=0"]
         stack.enter_context(running("kube-scheduler", command, tmp_path, lambda: True))
         found = []
@@ -289,16 +393,19 @@ def test_a_real_scheduler_places_2000_pods_as_inflate_does(tmp_path):
 # --- the same without the three programs
 
 
-def schedule_once(client: Client, extender: str, names: list[str], body: dict) -> None:
-    """Ask an extender about one pod, and bind it, as the scheduler does in mode decide."""
-    pod = client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{body['metadata']['name']}")
-    asked = Client(extender)
-    answer = asked.call("POST", "/filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
-    assert not answer["Error"] and len(answer["NodeNames"]) == 1, answer
-    meta = pod["metadata"]
-    request = {"PodName": meta["name"], "PodNamespace": NAMESPACE, "PodUID": meta["uid"],
-               "Node": answer["NodeNames"][0]}
-    assert asked.call("POST", "/bind", request) == {"Error": ""}
+def schedule_once(client: Client, extender: Client, names: list[str], body: dict) -> bool:
+    """Ask an extender about one pod, and bind it, as the scheduler does in mode decide; whether it worked."""
+    with suppress(OSError):  # also whatever answers with a refusal
+        pod = client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{body['metadata']['name']}")
+        answer = extender.call("POST", "/filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
+        if answer["Error"] or not answer["NodeNames"]:
+            return False
+        assert len(answer["NodeNames"]) == 1, answer
+        meta = pod["metadata"]
+        request = {"PodName": meta["name"], "PodNamespace": NAMESPACE, "PodUID": meta["uid"],
+                   "Node": answer["NodeNames"][0]}
+        return extender.call("POST", "/bind", request) == {"Error": ""}
+    return False
 
 
 def small(count: int = 12, num_pods: int = 16):
@@ -309,8 +416,15 @@ def small(count: int = 12, num_pods: int = 16):
     return nodes, tasks, target, np.array(fits[:num_pods])
 
 
-def test_the_command_places_pods_as_inflate_does_for_a_small_scheduler(tmp_path, monkeypatch):
-    """All of the real test but the three programs: kubeconfig, list and watch, `sched-lab serve`, its journal."""
+def replayed(replicas: list[Replica]) -> int:
+    """Return the number of decisions of the journals of all replicas, each of which plays itself again."""
+    frames = [replay_journal(one.journal) for one in replicas]
+    assert all(frame["same"].all() and not frame.attrs["missing"] for frame in frames)
+    return sum((frame["what"] == "decision").sum() for frame in frames)
+
+
+def test_two_replicas_place_pods_as_inflate_does_for_a_small_scheduler(tmp_path, monkeypatch):
+    """All of the real test but the three programs; the leader is stopped and goes on too late, the next is killed."""
     for name in ("kubernetes", "uvicorn", "starlette"):
         pytest.importorskip(name, reason="the extra `kubernetes` is not installed")
     monkeypatch.setenv("SCHED_LAB_COMPILE", "never")
@@ -321,15 +435,28 @@ def test_the_command_places_pods_as_inflate_does_for_a_small_scheduler(tmp_path,
     with served(api) as address, ExitStack() as stack:
         client = Client(address)
         client.create_nodes(cluster)
-        extender = stack.enter_context(
+        service = stack.enter_context(
             extender_served(tmp_path, kubeconfig_for(address, tmp_path / "kubeconfig"), target))
         names = [node_name(row) for row in range(len(cluster))]
+        extender = Client(service.address)
         found = []
         for number, row in enumerate(rows.tolist()):
+            if number == 5:
+                first = service.leader()
+                first.send(signal.SIGSTOP)
+            elif number == 10:
+                second = service.leader()
+                assert second not in (None, first)
+                first.send(signal.SIGCONT)  # and its lease has run out
+                asked = Request(f"http://127.0.0.1:{first.port}/filter", b"{}", {"Content-Type": "application/json"})
+                with pytest.raises(HTTPError, match="503"):
+                    urlopen(asked, timeout=HANG_S)
+                second.send(signal.SIGKILL)
             body = pod_body(tasks, row, number)
             client.create_pod(body)
-            schedule_once(client, extender, names, body)
+            until(lambda body=body: schedule_once(client, extender, names, body))
             found.append(place_of(client.wait_for_node(pod_name(number))))
+        assert service.leader() is first
     assert differences(found, wanted) == []
-    events = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
-    assert sum(event.get("event") == "Asked" for event in events) == len(rows)
+    assert replayed(service.replicas) >= len(rows)
+    assert api.store.get("leases", "bridge")["spec"]["holderIdentity"] == ""  # given back in the end

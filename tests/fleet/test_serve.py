@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sched_lab.fleet.live.core import PodGone
 from sched_lab.fleet.live.serve import Extender
 from sched_lab.lab.access import Access, Secret, listen, own_secret
 from sched_lab.lab.frames import InputError, OutputError
@@ -68,6 +69,9 @@ class StandIn:
         return {}
         yield
 
+    def is_idle(self):
+        return True
+
     def bind(self, node):
         """Bind as the API server does."""
         self.begun.set()
@@ -91,9 +95,9 @@ class Running:
     """A server in a thread, and what its callers see."""
 
     def __init__(self, limits=PATIENT, access=OPEN, warm=lambda: None,
-                 prepare=lambda extender: None, rest_s=0.0):
+                 prepare=lambda extender: None, rest_s=0.0, lease=None):
         self.bridge = StandIn()
-        self.extender = Extender(self.bridge, self.bridge, limits, warm=warm, rest_s=rest_s)
+        self.extender = Extender(self.bridge, self.bridge, limits, warm=warm, rest_s=rest_s, lease=lease)
         prepare(self.extender)
         self.listener = listen(access, "reserve GPUs")
         self.port = self.listener.port
@@ -540,6 +544,78 @@ def test_nothing_is_answered_while_writes_of_an_earlier_process_may_land():
         assert one.get("/healthz")[0] == 200
     with Running(rest_s=0.1) as one:
         assert one.ready().ask("filter", POD)[0] == 200
+
+
+class HandyLease:
+    """A lease that is ours for as long as a test says."""
+
+    rest_s = 5.0
+
+    def __init__(self):
+        self.left = 0.0
+        self.asked = []
+
+    def left_s(self):
+        return self.left
+
+    def may_bind(self):
+        return self.left > self.rest_s
+
+    def step(self, is_able, is_idle):
+        self.asked.append(is_able)
+        return
+        yield
+
+    def pause_s(self):
+        return 0.01
+
+
+def test_who_leads_lists_pods_anew_and_answers_then_and_no_longer_than_its_lease():
+    lease = HandyLease()
+    listed = [threading.Event() for _ in range(3)]
+    late = [threading.Event() for _ in range(3)]
+    turns = []
+
+    def follow(api, kind, tell, pause):
+        turns.append(turn := len(turns))
+        assert listed[turn].wait(HANG_S)
+        tell(f"list {turn}")
+        api.watch(kind, "")
+        while not (late[turn].wait(0.01) or pause(0)):
+            pass  # it hears nothing
+        tell(f"late {turn}")
+        tell(PodGone(f"u{turn}"))
+        while True:
+            yield
+            pause(0.01)
+
+    def prepare(extender):
+        extender.watch(SimpleNamespace(watch=lambda kind, version: None), follow, ("pods",))
+
+    with Running(prepare=prepare, lease=lease) as one:
+        until(lambda: lease.asked)
+        assert not any(lease.asked)  # who is not warm takes no lease
+        listed[0].set()
+        until(lambda: any(lease.asked))
+        assert one.get("/readyz") == (503, b"waiting for the lease\n") and one.ask("filter", POD)[0] == 503
+        assert b"sched_lab_leads 0.0" in one.get("/metrics")[1]
+        lease.left = 3.0
+        until(lambda: one.get("/readyz") == (503, b"waiting for pods\n"))
+        listed[1].set()
+        one.ready()
+        late[0].set()  # what the old watch tells comes too late, but that a pod has gone
+        until(lambda: PodGone("u0") in one.bridge.told)
+        assert one.bridge.told == ["list 0", "list 1", PodGone("u0")]
+        assert one.ask("filter", POD)[0] == one.ask("prioritize", POD)[0] == 200
+        assert one.ask("bind", BIND)[0] == 503  # it might land when another leads
+        lease.left = 6.0
+        assert one.ask("bind", BIND) == (200, b'{"Error":""}')
+        one.bridge.trouble = "full"
+        until(lambda: not lease.asked[-1])
+        lease.left = 0.0
+        assert one.ask("filter", POD)[0] == 503
+        until(lambda: b"the lease" in one.get("/readyz")[1])
+    assert lease.asked[-1] is False and one.bridge.is_closed  # in the end it is given back
 
 
 def test_it_is_ready_when_lists_are_read_and_kernels_warm():

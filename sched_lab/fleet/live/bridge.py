@@ -105,6 +105,23 @@ class Api(Protocol):
         namespace, name : of the pod
         """
 
+    def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A lease as it is now; None if there is none.
+
+        Parameters
+        ----------
+        namespace, name : of the lease
+        """
+
+    def write_lease(self, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Write a lease, if it is still as it was read; return it as it is then.
+
+        Parameters
+        ----------
+        namespace, name : of the lease
+        body : with the version over which it is written; without one there must be none yet
+        """
+
 
 class Reasons(Ledger):
     """A ledger of one object: the reasons, as they come."""
@@ -555,6 +572,10 @@ class Bridge:
         if isinstance(event, Asked | PodSeen):
             self.objects.told[event.pod.uid] = None
         return self.journal.apply(event)
+
+    def is_idle(self) -> bool:
+        """Whether no binding is under way, or in doubt."""
+        return not (self.sending or self.doubts)
 
     # --- filter and prioritize
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +39,7 @@ from ..replay.problem import demands_of, draft_of, parts_of, refuse_empty, tasks
 from .bridge import GPU_INDEX, MODES, ApiError, Bridge, BridgeSettings
 from .core import LiveCluster, LiveSettings
 from .follow import CALL_S, CONNECT_S, KubernetesApi, follow
+from .lease import Lease
 from .journal import FILE_BYTES, KEEP, Journal, refuse_writing
 
 __all__ = ['serve_command']
@@ -71,7 +74,8 @@ class NoServer:
         self.bind()
 
 
-def server_of(kubeconfig: Path | None, nodes_in_request: bool) -> KubernetesApi | NoServer:
+def server_of(kubeconfig: Path | None, nodes_in_request: bool,
+              connect_s: float = CONNECT_S) -> KubernetesApi | NoServer:
     """The API server; a stand-in if no file is named, none is found and nodes need no watch.
 
     Raises
@@ -79,7 +83,7 @@ def server_of(kubeconfig: Path | None, nodes_in_request: bool) -> KubernetesApi 
     InputError : there is no way to a server, and it is needed
     """
     try:
-        return KubernetesApi(kubeconfig)
+        return KubernetesApi(kubeconfig, connect_s)
     except InputError:
         if kubeconfig is not None or not nodes_in_request:
             raise
@@ -146,9 +150,42 @@ Lapse = Annotated[float, option("Age at which a reservation that is not bound la
 PAUSES_S = BridgeSettings().pauses_s
 MARGIN_S = 5.5  # for the server to end what it has begun, and for the watch to tell
 REST_S = (len(PAUSES_S) + 1) * (CONNECT_S + CALL_S) + sum(PAUSES_S) + MARGIN_S
-Rest = Annotated[float, option("How long after its start nothing is answered, since a bind of an "
-                               "earlier process may still land; not in mode observe.",
+Rest = Annotated[float | None, option("How long after its start nothing is answered, since a bind of an "
+                               "earlier process may still land; not in mode observe. With --lease: "
+                               f"how long before the end of a lease no bind is sent. [default: "
+                               f"{REST_S:g}, or a third of --lease-seconds]",
                                metavar="SECONDS", callback=within(0, LONGEST_LAPSE_S))]
+
+
+def lease_named(name: str) -> str:
+    """Name of a lease, checked as Kubernetes checks it."""
+    if name and not LEASE_NAME.fullmatch(name):
+        raise typer.BadParameter(f"{name!r:.100} is no namespace and name; give one such as sched-lab/sched-lab")
+    return name
+
+
+LEADER_CONNECT_S = 1.5  # with `CALL_S`, less than a third of the shortest usual lease
+LEASE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+LeaseName = Annotated[str, option(
+    "Answer only while this Lease is ours, so that of several replicas one leads and another takes "
+    "over. [default: there is one replica]", "--lease", metavar="NAMESPACE/NAME", callback=lease_named)]
+LeaseSeconds = Annotated[int, option("How long a leader leads without renewing.", min=3, max=600,
+                                     metavar="SECONDS")]
+
+
+def lease_of(name: str, seconds: int, rest_s: float | None) -> Lease | None:
+    """Our part in the election of a leader; None if there is one replica.
+
+    Raises
+    ------
+    InputError : a leader could hardly ever bind
+    """
+    rest_s = seconds / 3 if rest_s is None else rest_s
+    if name and rest_s > seconds / 2:
+        raise InputError(f"--rest {rest_s:g} is more than half of --lease-seconds {seconds}",
+                         mend="give a longer lease, or a shorter rest")
+    holder = f"{socket.gethostname()}_{uuid.uuid4()}"
+    return Lease(name, holder, seconds, rest_s) if name else None
 
 
 def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host = "127.0.0.1",
@@ -159,7 +196,7 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                   client_ca: ClientCa = None, allow_host: AllowHost = None,
                   insecure: Insecure = False, target: TargetFile = "",
                   gpu_index_annotation: GpuIndex = GPU_INDEX, lapse: Lapse = 30.0,
-                  rest: Rest = REST_S,
+                  rest: Rest = None, lease: LeaseName = "", lease_seconds: LeaseSeconds = 15,
                   gpu_power: GpuPower = None, hardware: HardwareFile = None,
                   seed: Seed = 0) -> None:
     """Answer a live kube-scheduler as its extender, by any policy.
@@ -181,7 +218,10 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
     policy_of(policy)
     settings = LiveSettings(policy, workload_in(target) if target else None,
                             power_of_files(hardware, gpu_power), lapse, seed)
-    api = server_of(kubeconfig, nodes_in_request)
+    leads = lease_of(lease, lease_seconds, rest)
+    rest_s = REST_S if rest is None else rest
+    api = server_of(kubeconfig, nodes_in_request and not lease,
+                    LEADER_CONNECT_S if lease else CONNECT_S)
     access = Access(host, port, token_file, tls_cert, tls_key, client_ca, allow_host or (),
                     insecure)
     with listen(access, "reserve GPUs and bind pods", asks=mode != "observe") as listener:
@@ -193,11 +233,13 @@ def serve_command(mode: Mode = "observe", policy: PolicyName = "fgd", host: Host
                         BridgeSettings(gpu_index_annotation, nodes_in_request))
         limits = (Limits(body_bytes=LARGE_BODY, held_bytes=2 * LARGE_BODY) if nodes_in_request
                   else Limits())
-        has_rest = mode != "observe" and isinstance(api, KubernetesApi)
+        has_rest = mode != "observe" and isinstance(api, KubernetesApi) and not lease
         extender = Extender(bridge, api, limits, warm=partial(warm_up, settings), details={
             "policy": policy, "target": target or "embedded", "lapse_s": lapse, "seed": seed,
-            "rest_s": rest, "journal": journal, "gpu_index": gpu_index_annotation,
-        }, rest_s=rest if has_rest else 0.0)
+            "rest_s": leads.rest_s if leads else rest_s, "journal": journal,
+            "gpu_index": gpu_index_annotation,
+            **({"lease": lease, "holder": leads.holder} if leads else {}),
+        }, rest_s=rest_s if has_rest else 0.0, lease=leads)
         if isinstance(api, KubernetesApi):
             extender.watch(api, partial(follow, objects=bridge.objects),
                            ("pods",) if nodes_in_request else ("nodes", "pods"))

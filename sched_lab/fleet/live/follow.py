@@ -304,14 +304,19 @@ class KubernetesApi:
     Parameters
     ----------
     kubeconfig : file; None for the service account of the pod, or the default file outside one
+    connect_s : to connect for a call that a scheduler waits for; the answer may take `CALL_S`
 
     Raises
     ------
     InputError : there is no way to a cluster
     """
 
-    def __init__(self, kubeconfig: str | Path | None = None) -> None:
+    def __init__(self, kubeconfig: str | Path | None = None, connect_s: float = CONNECT_S) -> None:
+        from kubernetes import client
+
         self._core = client_of(kubeconfig)
+        self._connect_s = connect_s
+        self._coordination = client.CoordinationV1Api(self._core.api_client)
         self._lists = {"nodes": self._core.list_node,
                        "pods": self._core.list_pod_for_all_namespaces}
 
@@ -352,7 +357,7 @@ class KubernetesApi:
         body = {"apiVersion": "v1", "kind": "Binding", "target": target,
                 "metadata": {**written, "uid": uid} if uid else written}
         object_in(answered(self._core.create_namespaced_pod_binding, name, namespace, body,
-                           _request_timeout=(CONNECT_S, CALL_S)))
+                           _request_timeout=(self._connect_s, CALL_S)))
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A pod as it is now, as `Api` has it.
@@ -361,9 +366,40 @@ class KubernetesApi:
         ----------
         namespace, name : of the pod
         """
+        return self._found(self._core.read_namespaced_pod, name, namespace)
+
+    def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A lease as it is now, as `Api` has it.
+
+        Parameters
+        ----------
+        namespace, name : of the lease
+        """
+        return self._found(self._coordination.read_namespaced_lease, name, namespace)
+
+    def write_lease(self, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Write a lease, as `Api` has it.
+
+        Parameters
+        ----------
+        namespace, name, body : of the lease
+        """
+        names: tuple[str, ...] = (namespace,)
+        call: Any = self._coordination.create_namespaced_lease
+        if "resourceVersion" in body["metadata"]:
+            names = (name, namespace)
+            call = self._coordination.replace_namespaced_lease
+        return object_in(answered(call, *names, body, _request_timeout=(self._connect_s, CALL_S)))
+
+    def _found(self, call: Callable[..., Any], name: str, namespace: str) -> dict[str, Any] | None:
+        """The object that a call reads; None if there is none.
+
+        Raises
+        ------
+        ApiError : the server refused
+        """
         try:
-            return object_in(answered(self._core.read_namespaced_pod, name, namespace,
-                                      _request_timeout=(CONNECT_S, CALL_S)))
+            return object_in(answered(call, name, namespace, _request_timeout=(self._connect_s, CALL_S)))
         except ApiError as trouble:
             if trouble.status == 404:
                 return None

@@ -9,12 +9,13 @@ import contextlib
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from prometheus_client import Counter, ProcessCollector
+from prometheus_client import Counter, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -23,7 +24,8 @@ from ...lab.access import Guard, Refusal
 from ...lab.web import Endpoint, Limits, Service
 from ...power import GPU_POWER_W
 from .bridge import Bridge, Steps
-from .core import Asked, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, Share
+from .core import Asked, Event, LiveCluster, LiveNode, LivePod, LiveSettings, NodeSeen, PodGone, Share
+from .lease import FencedApi, Lease
 
 __all__ = ['Extender']
 
@@ -59,7 +61,7 @@ class ClusterGauges(Collector):
                                           "ended by time.", value=value)
 
 
-async def carry_out(steps: Steps, api: Any, pool: ThreadPoolExecutor) -> Any:
+async def carry_out(steps: Steps, api: Any, pool: ThreadPoolExecutor | None) -> Any:
     """Carry out the calls that a generator hands out, in threads; return what it returns."""
     loop = asyncio.get_running_loop()
     try:
@@ -123,6 +125,7 @@ class AnnouncingApi:
 
 Follow = Callable[[Any, str, Callable[[Any], None], Callable[[float], Any]], Iterator[Any]]
 EARLIER = "writes of an earlier process"
+LEASE = "the lease"
 TICK_S = 1.0
 
 
@@ -137,16 +140,21 @@ class Extender(Service):
     warm : done once in a thread, before questions are answered: compiles kernels
     details : logged when it listens: policy, target workload
     rest_s : from the start to the first answer, while writes of an earlier process may land
+    lease : which of several replicas answers; None if there is one
     """
 
     error_key = "Error"
 
     def __init__(self, bridge: Bridge, api: Any, limits: Limits, *, warm: Callable[[], Any],
-                 details: Mapping[str, Any] | None = None, rest_s: float = 0.0) -> None:
-        super().__init__(limits, {"kernels", EARLIER} if rest_s else {"kernels"},
-                         "sched_lab", "verb")
+                 details: Mapping[str, Any] | None = None, rest_s: float = 0.0,
+                 lease: Lease | None = None) -> None:
+        waits_for = {"kernels", *([EARLIER] if rest_s else []), *([LEASE] if lease else [])}
+        super().__init__(limits, waits_for, "sched_lab", "verb")
         self.bridge = bridge
-        self.api = api
+        self.lease = lease
+        self.is_warm = False  # it could answer, if it led
+        self.api = FencedApi(api, lease) if lease else api
+        self.turns: dict[str, int] = defaultdict(int)  # by kind: how often it was listed for a new leader
         self.warm = warm
         self.details = details or {}
         self.rest_s = rest_s
@@ -159,6 +167,9 @@ class Extender(Service):
                                  ["mode", "outcome"], registry=registry)
         self.bind_failures = Counter("sched_lab_bind_failures", "Binds that failed.",
                                      registry=registry)
+        if lease is not None:
+            leads = Gauge("sched_lab_leads", "1 if the lease is ours.", registry=registry)
+            leads.set_function(lambda: float(lease.left_s() > 0))
         self.watch_restarts = Counter("sched_lab_watch_restarts", "Watches that were begun again.",
                                       ["kind"], registry=registry)
         registry.register(ClusterGauges(lambda: {} if self.health.waits_for else
@@ -184,6 +195,7 @@ class Extender(Service):
 
     async def _filter(self, request: Request, question: dict[str, Any]) -> tuple[Any, int]:
         """Which nodes may take a pod."""
+        self._check_lease()
         answer = self.bridge.filter(question, time.monotonic())
         nodes = answer.get("NodeNames") or (answer.get("Nodes") or {}).get("items")
         outcome = "error" if answer.get("Error") else "fits" if nodes else "none"
@@ -192,10 +204,17 @@ class Extender(Service):
 
     async def _prioritize(self, request: Request, question: dict[str, Any]) -> tuple[Any, int]:
         """How good each node is."""
+        self._check_lease()
         return self.bridge.prioritize(question, time.monotonic()), 200
+
+    def _check_lease(self, *, binds: bool = False) -> None:
+        """Refuse what another may be asked for by now."""
+        if self.lease and not (self.lease.may_bind() if binds else self.lease.left_s() > 0):
+            raise Refusal(503, "not the leader: the lease was not renewed in time")
 
     async def _bind(self, request: Request, question: dict[str, Any]) -> tuple[Any, int]:
         """Bind a pod."""
+        self._check_lease(binds=True)
         steps = self.bridge.binding(question, time.monotonic())
         answer = await carry_out(steps, self.api, self.pool)
         if answer["Error"]:
@@ -214,7 +233,8 @@ class Extender(Service):
     async def lifespan(self) -> AsyncIterator[None]:
         """Compile, rest, watch and let time pass; in the end, write the journal out."""
         self.loop = asyncio.get_running_loop()
-        tasks = [asyncio.create_task(job()) for job in (self._warm_up, self._rest, self._tick)]
+        jobs = [self._warm_up, self._rest, self._tick, *([self._lead] if self.lease else [])]
+        tasks = [asyncio.create_task(job()) for job in jobs]
         for task in tasks:
             task.add_done_callback(self.health.fail_with)
         if self.threads:
@@ -226,6 +246,9 @@ class Extender(Service):
             for task in tasks:
                 task.cancel()
             self.pool.shutdown(cancel_futures=True)
+            if self.lease:
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await carry_out(self.lease.step(False, self.bridge.is_idle), self.api, None)
             self.bridge.journal.close()
 
     async def _warm_up(self) -> None:
@@ -241,11 +264,39 @@ class Extender(Service):
     async def _tick(self) -> None:
         """Let time pass for the bridge."""
         while True:
-            if not self.health.waits_for:
+            self._note_lease()
+            if self.health.waits_for <= {LEASE}:
                 await carry_out(self.bridge.settling(time.monotonic()), self.api, self.pool)
                 why = self.bridge.journal.trouble
                 self.health.note(why and f"the journal cannot be written: {why}")
             await asyncio.sleep(TICK_S)
+
+    async def _lead(self) -> None:
+        """Take part in the election of a leader, in the thread of nobody else."""
+        assert self.lease is not None
+        while True:
+            self.is_warm = self.is_warm or self.health.waits_for <= {LEASE}
+            is_able = self.is_warm and not self.bridge.journal.trouble
+            await carry_out(self.lease.step(is_able, self.bridge.is_idle), self.api, None)
+            self._note_lease()
+            await asyncio.sleep(self.lease.pause_s())
+
+    def _note_lease(self) -> None:
+        """Begin to answer when the lease is ours and pods have been listed since; or do so no more.
+
+        All that was bound before is in such a list, and may not have been told by a watch yet.
+        """
+        if self.lease is None:
+            return
+        leads = self.lease.left_s() > 0
+        if leads and LEASE in self.health.waits_for:
+            self.turns["pods"] += 1
+            self._begin_to_follow("pods")
+            self.threads.pop().start()
+            self.health.done(LEASE)
+        elif not leads and LEASE not in self.health.waits_for:
+            self.health.waits_for.add(LEASE)
+            LOG.warning("the lease is not ours any more")
 
     def watch(self, api: Any, follow: Follow, kinds: Sequence[str] = ("nodes", "pods")) -> None:
         """Follow objects once it runs, and answer nothing before all have been listed.
@@ -256,26 +307,37 @@ class Extender(Service):
         follow : of {py:mod}`fleet.live.follow <sched_lab.fleet.live.follow>`, or a stand-in
         kinds : one after the other: what a pod holds may be known only beside its node
         """
+        self.followed = (api, follow)
         for kind in kinds:
-            self.health.waits_for.add(kind)
-            self.threads.append(threading.Thread(
-                target=self._follow, args=(api, follow, kind), daemon=True))
+            self._begin_to_follow(kind)
 
-    def _follow(self, api: Any, follow: Follow, kind: str) -> None:
-        """Follow one kind of object until the end; runs in a thread."""
+    def _begin_to_follow(self, kind: str) -> None:
+        """Have a thread ready that lists and follows one kind of object, which we wait for."""
+        self.health.waits_for.add(kind)
+        self.threads.append(threading.Thread(
+            target=self._follow, args=(*self.followed, kind, self.turns[kind]), daemon=True))
+
+    def _follow(self, api: Any, follow: Follow, kind: str, turn: int) -> None:
+        """Follow one kind of object until the end, or until it is listed anew; runs in a thread."""
         stopping = self.health.stopping
-        announcing = AnnouncingApi(api, partial(self._on_loop, self._note_watch))
+
+        def tell(event: Event) -> None:
+            if turn == self.turns[kind] or isinstance(event, PodGone):  # who has gone stays so
+                self.bridge.tell(event)
+
+        announcing = AnnouncingApi(api, partial(self._on_loop, self._note_watch, turn))
         try:
-            for _ in follow(announcing, kind, partial(self._on_loop, self.bridge.tell),
-                            stopping.wait):
-                if stopping.is_set():
+            for _ in follow(announcing, kind, partial(self._on_loop, tell), stopping.wait):
+                if stopping.is_set() or turn != self.turns[kind]:
                     return
             raise RuntimeError(f"the follower of {kind} has ended")
         except Exception as error:
             self._on_loop(self.health.fail, error)
 
-    def _note_watch(self, kind: str) -> None:
+    def _note_watch(self, turn: int, kind: str) -> None:
         """Note that a watch has begun: the first means that the list has been read."""
+        if turn != self.turns[kind]:
+            return
         if kind not in self.health.waits_for:
             self.watch_restarts.labels(kind).inc()
             return
