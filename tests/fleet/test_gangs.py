@@ -1,4 +1,6 @@
 """Jobs of several parts as programs name them: read, placed whole or not at all, explained, moved and checked."""
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from sched_lab.fleet.read.kubernetes import read_kubernetes
 from sched_lab.fleet.replay.case import first_gpus
 from sched_lab.fleet.replay.events import replay
 from sched_lab.fleet.replay.problem import LACKS_PARTS, Schedule, problem_of
+from sched_lab.fleet.replay.rules import check_schedule
 from sched_lab.online.model import PowerSettings
 from sched_lab.online.policies import policy_of
 from tests.fleet.objects import (
@@ -27,6 +30,7 @@ from tests.fleet.objects import (
 )
 from tests.fleet.test_problem import tables_of
 
+pytestmark = pytest.mark.usefixtures("python_itself")
 COSCHEDULING, KUEUE = "scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name"
 WAITS = {"at": "", "phase": "Pending"}
 GPU = {"nvidia.com/gpu": "1"}
@@ -116,6 +120,9 @@ def test_a_job_comes_with_its_last_part_and_one_that_lacks_parts_never_starts():
     tables.tasks["lacking_parts"] = 1
     problem = problem_of(tables)
     assert problem.replayable.tolist() == [False, False] and LACKS_PARTS in set(problem.ledger["reason"])
+    started = replay(replace(problem, replayable=None, lacking_parts=None), "fgd")
+    with pytest.raises(ValueError, match="not all parts of its job are there"):
+        check_schedule(problem, started, backfill="none")
 
 
 # ---- check
@@ -172,7 +179,6 @@ def placed_plainly(problem, name):
     return node, mask, fitted
 
 
-@pytest.mark.usefixtures("python_itself")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_job_is_placed_whole_or_leaves_no_trace(seed):
     stream = np.random.default_rng(seed)
@@ -220,7 +226,6 @@ def test_tasks_that_wait_are_served_as_they_came_and_not_as_they_stand_in_the_ta
 
 
 # ---- explain
-@pytest.mark.usefixtures("python_itself")
 def test_an_explanation_sends_each_part_where_place_sends_it():
     rows = [{**UNSTARTED, "num_gpus": gpus} for gpus in (2, 1, 2)]
     tables = tables_of([{**PART, "job": "", "end_s": None, "gpu_list": "0"}, *rows], [{}, {"num_gpus": 2}])
@@ -233,6 +238,24 @@ def test_an_explanation_sends_each_part_where_place_sends_it():
         assert {place["task"]: place["node"] for place in job["places"]} == table["node"].to_dict() and job["fit"] == 3
     assert "it starts with its job: 3 of 3 parts fit" in found.lines()
     assert "job" not in explain(problem, "task-0").about
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_replay_of_jobs_is_explained_part_by_part(seed):
+    stream = np.random.default_rng(seed)
+    rows = [{**PART, "job": f"j{number // 3}", "node": "", "start_s": submit, "end_s": submit + 20, "submit_s": submit,
+             "num_gpus": int(stream.integers(1, 4)), "priority": number // 3 % 2}
+            for number, submit in enumerate(stream.integers(0, 30, 18).tolist())]
+    problem = problem_of(tables_of(rows, [{}, {"num_gpus": 2}, {"num_gpus": 3}]))
+    schedule = replay(problem, "fgd", backfill="first-fit")
+    by_policy = 0
+    for part in np.flatnonzero(schedule.node >= 0):
+        found = explain(problem, problem.tasks.name[part], schedule=schedule).about
+        first = problem.tasks.name[np.flatnonzero(problem.job == problem.job[part])[0]]
+        if explain(problem, first, schedule=schedule).about["job"]["by"] == "fgd":
+            by_policy += 1
+            assert found["choice"]["node"] == problem.cluster.name[schedule.node[part]]
+    assert by_policy >= 9
 
 
 def test_an_explanation_says_why_the_job_as_a_whole_cannot_start():

@@ -39,7 +39,7 @@ from ...online.model import (
 from ...online.policies import policy_of
 from ...traces import Tasks
 from ..read.objects import Rule, meets
-from ..replay.case import copied, first_gpus, take
+from ..replay.case import by_turn, copied, first_gpus, take
 from ..replay.problem import (
     MANY,
     Constraint,
@@ -851,7 +851,7 @@ def before(problem: Problem, schedule: Schedule, row: int, at_s: float) -> Truth
     is_running[row] = False
     if schedule.start_s[row] == at_s:
         position = np.empty(len(problem.tasks), np.int64)
-        position[np.lexsort((problem.submit_s, -problem.priority))] = np.arange(len(position))
+        position[by_turn(problem)] = np.arange(len(position))
         is_running &= (schedule.start_s < at_s) | (position < position[row])
     return is_running
 

@@ -16,12 +16,13 @@ from ...lab.reports import Report
 from ...online.inflation import failures_frame
 from ...online.model import Placements, Policy, PowerSettings, gpu_indices
 from ..read.tables import TASK_COLUMNS, ClusterTables, Ledger, with_columns
-from ..replay.case import parts_of_jobs, whole_since_s
+from ..replay.case import by_turn, parts_of_jobs
 from ..replay.events import replay
 from ..replay.problem import (
     Problem,
     Schedule,
     instances_nobody_has,
+    is_part,
     limits_of,
     problem_of,
     recorded,
@@ -178,10 +179,9 @@ def table_of(problem: Problem, schedule: Schedule, is_running: Truths,
              is_new: Truths) -> pd.DataFrame:
     """Rows of the tasks that did not run already."""
     waits = np.flatnonzero(~is_running)
-    first, _ = parts_of_jobs(problem.job, len(is_running))
-    head = first[waits]
-    queue = waits[np.lexsort((waits, head, whole_since_s(problem, first)[waits], -problem.priority[head]))]
-    has_jobs = problem.lacking_parts is not None or len(np.unique(head)) < len(head)
+    queue = by_turn(problem)
+    queue = queue[~is_running[queue]]
+    has_jobs = bool(is_part(problem)[waits].any())
     refused = jobs_refused(problem, schedule, is_running, queue) if has_jobs else {}
     asked = queue[~np.isin(queue, list(refused))]
     rows = np.concatenate([np.flatnonzero(is_running), asked])

@@ -181,6 +181,12 @@ def whole_since_s(problem: Problem, first: Integers) -> Floats:
     return last_s[first]
 
 
+def by_turn(problem: Problem) -> Integers:
+    """Tasks in the order of their turns, (tasks,): jobs by priority and then as they came, part after part."""
+    first, _ = parts_of_jobs(problem.job, len(problem.tasks))
+    return np.lexsort((np.arange(len(first)), first, whole_since_s(problem, first), -problem.priority[first]))
+
+
 @njit(cache=True)
 def node_among(world: World, asks: ArrivingTasks, task: int,
                nodes: Sequence[int] | Integers) -> int:
@@ -275,7 +281,7 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
         comes &= problem.replayable
     size = len(class_of)
     first, next_part = parts_of_jobs(problem.job, size)
-    submit_s = came_s = whole_since_s(problem, first)
+    submit_s = whole_since_s(problem, first)
     schedule = Schedule(np.full(size, -1), np.zeros(size, np.int64), np.full(size, np.nan),
                         np.full(size, np.nan))
     if at_s is not None:
@@ -292,7 +298,8 @@ def case_of(problem: Problem, policy: str | Policy, seed: int, at_s: float | Non
     never = [job for job in jobs.tolist() if not fits_together(empty, asks, next_part, job)]
     comes[np.isin(first, never)] = False
     coming = np.flatnonzero(comes & (first == np.arange(size)))
-    order = coming[np.lexsort((coming, came_s[coming], -problem.priority[coming]))]
+    order = by_turn(problem)
+    order = order[np.isin(order, coming)]
     place = np.full(size, -1)
     place[order] = np.arange(len(order))
     number = np.where(next_part < 0, 0, 1 + np.arange(size))

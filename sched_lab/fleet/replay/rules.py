@@ -57,13 +57,18 @@ def time_violations(problem: Problem, schedule: Schedule) -> Iterator[str]:
 
 
 def job_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Iterator[str]:
-    """Jobs of which the parts do not start together; of none that ran before; as `place_violations`."""
+    """Jobs of which the parts do not start together, or are not all there; of none that ran before; as `place_violations`."""
     first, _ = parts_of_jobs(problem.job, len(ran))
     start_s = np.where(schedule.node >= 0, schedule.start_s, np.inf)
     is_apart = (start_s != start_s[first]) & ~ran & ~ran[first]
     for task in np.flatnonzero(is_apart).tolist():
         yield (f"job: task {problem.tasks.name[task]} does not start with "
                f"{problem.tasks.name[first[task]]}, a part of the same job, at {start_s[task]} s")
+    if problem.lacking_parts is None:
+        return
+    starts = (problem.lacking_parts > 0) & np.isnan(problem.start_s) & (schedule.node >= 0) & ~ran
+    for task in np.flatnonzero(starts).tolist():
+        yield f"job: task {problem.tasks.name[task]} starts, and not all parts of its job are there"
 
 
 def place_violations(problem: Problem, schedule: Schedule, ran: Truths) -> Iterator[str]:
@@ -428,7 +433,7 @@ def faults(problem: Problem, schedule: Schedule, backfill: str | None, at_s: flo
         yield from record_violations(problem, schedule, before, at_s)
     if backfill is None and cap_w is None:
         return
-    if backfill is not None and problem.job is not None:
+    if backfill is not None and (problem.job is not None or problem.lacking_parts is not None):
         ran = (np.zeros(len(schedule.node), bool) if at_s is None
                else recorded(problem).start_s <= at_s)
         yield from job_violations(problem, schedule, ran)
