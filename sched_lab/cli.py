@@ -24,6 +24,7 @@ from .lab.commands import (
     Workers,
     fail,
     folder_named,
+    name_next,
     note_call,
     option,
     warnings_said,
@@ -236,6 +237,14 @@ ExampleFolder = Annotated[
     Path, typer.Argument(metavar="DIR", parser=folder_named, help="Where to write them.")]
 
 
+FIRST = {  # what to type with the files of a family
+    "online": "inflate --nodes nodes.csv --tasks tasks.csv --policy fgd --seeds 0 --out runs",
+    "andreas": "andreas --instance jobs.json --policy local --simulate --out day",
+    "hadar": "hadar --jobs jobs.csv --cluster cluster.csv --throughputs throughputs.csv --out rounds",
+    "far": "far --gpu A100 --times times.csv --policy far-plus --out schedule",
+    "fleet": "read k8s nodes.json pods.json --out mycluster"}
+
+
 def example_command(family: Family, folder: ExampleFolder) -> None:
     """Write small files to try the other commands with, and to start from: online for inflate,
     sweep and traces.
@@ -257,6 +266,7 @@ def example_command(family: Family, folder: ExampleFolder) -> None:
         if not path.exists():
             write_bytes(data, path)
         typer.echo(path)
+    name_next(*(folder / word if word in examples else word for word in FIRST[name_of_family(family)].split()))
 
 
 PAPERS = ("pwr", *families()[1:])

@@ -253,6 +253,16 @@ def test_the_help_of_out_names_the_files_of_the_command(name, words, capsys, mon
 # --- examples
 
 
+@pytest.mark.parametrize("family", ["online", "andreas", "hadar", "far", "fleet"])
+def test_what_an_example_says_to_type_next_works(family, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call("example", family, "mine") == 0
+    then = capsys.readouterr().out.splitlines()[-1]
+    assert then.startswith("next: sched-lab ")
+    undrawn = [] if family in ("fleet", "online") else ["--no-charts"]
+    assert call(*then.removeprefix("next: sched-lab ").split(), *undrawn) == 0
+
+
 def test_examples_are_written_and_never_overwrite(files, capsys):
     assert call("example", "far", "mine") == 0 and call("example", "far", "mine") == 0
     Path("mine/times.csv").write_text("mine")

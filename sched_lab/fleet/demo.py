@@ -30,37 +30,46 @@ __all__ = ['demo_cluster', 'demo_command']
 
 NODES = 50
 GPUS = 8  # of each node
-WIDE, SMALL = 270, 600  # jobs of a whole node, and of one or two GPUs
+DAYS, SPRINTS = 30, 4  # of each day
+SMALL = 5  # jobs behind those that want a whole node, in each sprint
 CPU_MILLI, MEMORY_MIB = 8_000, 65_536  # for each GPU of a job
-MONTH_S = 30 * 86_400
-HOUR_S = 3_600
+DAY_S, HOUR_S = 86_400, 3_600
 
 
 def demo_cluster(seed: int) -> ClusterTables:
-    """Draw a cluster and a month of jobs on which backfill is the largest lever.
+    """Draw a cluster and a month of jobs on which backfill is the largest lever, again and again.
 
-    Jobs of one or two GPUs run for days on nearly every node, so a job that wants a whole node
-    stands at the head of the queue until one drains. Without backfill all behind it wait as well,
-    while hundreds of GPUs are free; no policy can place what is not let pass.
+    Four times a day a team submits two trainings that want all GPUs of the one H100 node, and then small jobs
+    that run on any A100. The second training waits for the first. Without backfill the small jobs behind it
+    wait as well, while hundreds of GPUs are free; no policy can place what is not let pass.
 
     Parameters
     ----------
     seed : of the draw
     """
     rng = np.random.default_rng(seed)
-    num = WIDE + SMALL
-    is_wide = rng.permutation(num) < WIDE
-    submit_s = np.sort(rng.uniform(0, 0.9 * MONTH_S, num)).round()
-    hours = np.where(is_wide, rng.uniform(24, 60, num), rng.uniform(100, 300, num))
-    gpus = np.where(is_wide, GPUS, rng.integers(1, 3, num))
+    num = DAYS * SPRINTS
+    begins_s = (DAY_S / SPRINTS * (np.arange(num) + rng.uniform(0.0, 0.5, num))).round()
+    parts = []
+    for begin_s in begins_s:
+        trains = rng.uniform(0.7, 1.1, 2)
+        tries = rng.uniform(5, 60, SMALL)
+        parts.append(pd.DataFrame({
+            "submit_s": begin_s + np.append([0, 60], 120 + 60 * np.arange(SMALL)),
+            "hours": np.append(trains, tries), "is_wide": [True] * 2 + [False] * SMALL,
+            "num_gpus": np.append([GPUS] * 2, rng.choice([1, 2, 4], SMALL))}))
+    drawn = pd.concat(parts, ignore_index=True)
+    kind = np.where(drawn["is_wide"], "train", "try")
+    end_s = drawn["submit_s"] + (drawn["hours"] * HOUR_S).round()
     tasks = pd.DataFrame({
-        "name": [f"{'train' if wide else 'try'}-{row}" for row, wide in enumerate(is_wide)],
-        "submit_s": submit_s, "start_s": submit_s, "end_s": submit_s + (hours * HOUR_S).round(),
-        "num_gpus": gpus, "gpu_milli": 1000, "cpu_milli": CPU_MILLI * gpus,
-        "memory_mib": MEMORY_MIB * gpus, "queue": np.where(is_wide, "wide", "small")})
+        "name": [f"{word}-{row}" for row, word in enumerate(kind)],
+        "submit_s": drawn["submit_s"], "start_s": drawn["submit_s"], "end_s": end_s,
+        "num_gpus": drawn["num_gpus"], "gpu_milli": 1000, "cpu_milli": CPU_MILLI * drawn["num_gpus"],
+        "memory_mib": MEMORY_MIB * drawn["num_gpus"], "queue": np.where(drawn["is_wide"], "wide", "small"),
+        "gpu_models": np.where(drawn["is_wide"], "H100", "A100")})
     nodes = pd.DataFrame({
-        "name": [f"node-{node}" for node in range(NODES)], "gpu_model": "A100", "num_gpus": GPUS,
-        "cpu_milli": 16_000 * GPUS, "memory_mib": 131_072 * GPUS})
+        "name": [f"node-{node}" for node in range(NODES)], "gpu_model": ["H100"] + ["A100"] * (NODES - 1),
+        "num_gpus": GPUS, "cpu_milli": 16_000 * GPUS, "memory_mib": 131_072 * GPUS})
     return ClusterTables(with_columns(nodes, NODE_COLUMNS), with_columns(tasks, TASK_COLUMNS),
                          Ledger().frame(), {"zero": None})
 
@@ -75,8 +84,8 @@ def demo_command(out: DemoFolder = Path("sched-lab-demo"), seed: Seed = 0, no_op
     """Draw a month of jobs on 400 GPUs, replay it, and open the page that says what to change.
 
     DIR/cluster is what sched-lab read makes of your own files, DIR/answer what sched-lab replay
-    makes of it. The jobs are drawn so that the largest lever is known: those that want a whole
-    node block the head of the queue, and backfill lets small ones pass.
+    makes of it. The jobs are drawn so that the largest lever is known: those that want the one
+    H100 node block the head of the queue, and backfill lets small ones pass.
 
     Example: sched-lab demo --out demo --no-open
     """

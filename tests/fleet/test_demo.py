@@ -28,6 +28,7 @@ def test_the_rule_of_the_queue_is_named(capsys):
     assert text.splitlines()[-2].startswith("The largest lever is backfill "), text
     levers = pd.read_csv("d/answer/levers.csv").groupby("lever")["difference"].min()
     assert levers["queue"] < 2 * levers["placement"] <= 0
+    assert " less (" in text and "no interval" not in text.splitlines()[-2]
     assert call("demo", "--out", "d", "--seed", 1, "--no-open") == 0
     assert "(kept)" in capsys.readouterr().out
 

@@ -25,6 +25,7 @@ from ...lab.commands import (
     checksums_of,
     folder_named,
     folder_option,
+    name_next,
     option,
     progress,
     series_files,
@@ -130,3 +131,4 @@ def day_command(cluster: ClusterFolder, out: DayFolder, days: Days = 10, seed: S
 
     answer_with(Answer("day", asked, TABLES, (*CHARTS, PAGE)), out, compute, force=force,
                 no_charts=no_charts)
+    name_next("replay", cluster, "--out", f"{out}-replay")
