@@ -63,8 +63,8 @@ def problems(draw) -> Problem:
     limit = draw(st.lists(st.sampled_from([("", 0), ("x", 1), ("x", 3), ("y", 2)]), min_size=4, max_size=4))
     app, most = zip(*(limit[row] for row in rng.integers(4, size=count)), strict=True)
     walltime = duration + rng.choice([0, 0, 2, 8, 30], size=count) if draw(st.booleans()) else None
-    like = first_of(job)  # parts of a job ask for the same
-    return problem_like(cluster, replace(tasks.take(like), name=tasks.name), submit[like], duration[like],
+    like = first_of(job)  # parts of a job ask for the same, and come when they come
+    return problem_like(cluster, replace(tasks.take(like), name=tasks.name), submit, duration[like],
                       priority=priority[like], group=texts(group), app=texts(app)[like],
                       most_per_node=np.array(most)[like], walltime_s=None if walltime is None else walltime[like],
                       job=job if len(np.unique(job)) < count else None)
