@@ -63,6 +63,10 @@ SAYS = {
     "scheduling.run.ai": ({"labels": {}, "annotations": {"pod-group-name": "g"}},
                           [group(2, api="scheduling.run.ai/v2alpha2")]),
     "kueue.x-k8s.io": (kueue("2"), []),
+    "scheduling.koordinator.sh": ({"labels": {}, "annotations": {
+        "gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}}, []),
+    "scheduling.sigs.k8s.io": ({"labels": {
+        "pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}}, []),
     "scheduling.k8s.io": ({"labels": {}, "schedulingGroup": {"podGroupName": "g"}},
                           [group(None, api="scheduling.k8s.io/v1alpha2", schedulingPolicy=GANG)])}
 

@@ -12,14 +12,19 @@ from .objects import Item, dig, objects_at, text_at, whole
 from .tables import WAITING
 
 NATIVE = "scheduling.k8s.io"
-KUEUE = "kueue.x-k8s.io"
 NAMES = (  # where a pod names its group, and the API group of the program that starts it together
     ("labels", "scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io"),
     ("annotations", "scheduling.k8s.io/group-name", "scheduling.volcano.sh"),
     ("annotations", "scheduling.volcano.sh/group-name", "scheduling.volcano.sh"),
     ("annotations", "pod-group-name", "scheduling.run.ai"),
-    ("labels", f"{KUEUE}/pod-group-name", KUEUE))
-KINDS = {"PodGroup": ("", NATIVE, *(program for *_, program in NAMES if program != KUEUE)), "Workload": (NATIVE,)}
+    ("labels", "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io"),
+    ("annotations", "gang.scheduling.koordinator.sh/name", "scheduling.koordinator.sh"),
+    ("labels", "pod-group.scheduling.sigs.k8s.io/name", "scheduling.sigs.k8s.io"))
+COUNTS = {  # where the pods themselves say how many start together
+    "kueue.x-k8s.io": ("annotations", "kueue.x-k8s.io/pod-group-total-count"),
+    "scheduling.koordinator.sh": ("annotations", "gang.scheduling.koordinator.sh/min-available"),
+    "scheduling.sigs.k8s.io": ("labels", "pod-group.scheduling.sigs.k8s.io/min-available")}
+KINDS = {"PodGroup": ("", NATIVE, *(program for *_, program in NAMES if program not in COUNTS)), "Workload": (NATIVE,)}
 MOST_PODS = 2**20  # that can have to start together
 GIVE_GROUPS = "kubectl get podgroups.scheduling.x-k8s.io -A -o json, or those of the program that starts them"
 
@@ -69,8 +74,9 @@ def least_of(group: Group, pod: Item, said: Mapping[tuple[str, str, str, str], I
     group, pod : the group, and one of its pods
     said : objects that say it, by program, kind, namespace and name
     """
-    if group.program == KUEUE:
-        return count_in(pod.annotations.get(f"{KUEUE}/pod-group-total-count"))
+    if group.program in COUNTS:
+        place, key = COUNTS[group.program]
+        return count_in(getattr(pod, place).get(key))
     found = next((said[key] for key in ((program, *group[1:3], group.names[0]) for program in (group.program, ""))
                   if key in said), None)
     if found is None:
