@@ -88,8 +88,10 @@ def test_kubernetes_1_35_names_a_group_of_a_workload():
 @pytest.mark.parametrize(("objects", "jobs", "words"), [
     ([group(1), member("a"), member("b")], ["", ""], ""),
     ([group(None), member("a"), member("b")], ["", ""], ""),
-    ([member("a"), member("b")], ["g", "g"], "taken as all of them; give it, too: kubectl get podgroups"),
-    ([member("a", **kueue("x")), member("b", **kueue("x"))], ["g", "g"], "taken as all of them"),
+    ([member("a"), member("b")], ["g", "g"],
+     "as kubectl get podgroups.scheduling.x-k8s.io -A -o json would: taken as all of them"),
+    ([member("a", **kueue("x")), member("b", **kueue("x"))], ["g", "g"],
+     "as annotation kueue.x-k8s.io/pod-group-total-count would: taken as all of them"),
     ([group(2), member("a"), member("b", **WAITS), member("c", **WAITS)], ["g", "g", ""], "beyond those of its group"),
     ([group(2), member("a"), member("b", **WAITS)], ["g", "g"], "others of its group run already"),
     ([group(3), member("a"), member("b", **WAITS)], ["g", "g"], "fewer pods of its group are there"),

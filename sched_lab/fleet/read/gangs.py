@@ -26,7 +26,6 @@ COUNTS = {  # where the pods themselves say how many start together
     "scheduling.sigs.k8s.io": ("labels", "pod-group.scheduling.sigs.k8s.io/min-available")}
 KINDS = {"PodGroup": ("", NATIVE, *(program for *_, program in NAMES if program not in COUNTS)), "Workload": (NATIVE,)}
 MOST_PODS = 2**20  # that can have to start together
-GIVE_GROUPS = "kubectl get podgroups.scheduling.x-k8s.io -A -o json, or those of the program that starts them"
 
 
 class Group(NamedTuple):
@@ -41,6 +40,14 @@ class Group(NamedTuple):
     def job(self) -> str:
         """How the column `job` names it."""
         return f"{self.program} {self.namespace}/{'/'.join(self.names)}"
+
+    @property
+    def shown_by(self) -> str:
+        """What says how many of it start together."""
+        if self.program in COUNTS:
+            place, key = COUNTS[self.program]
+            return f"{place.removesuffix('s')} {key}"
+        return f"kubectl get {self.kind.lower()}s.{self.program} -A -o json"
 
 
 def says_how_many(item: Item) -> bool:
@@ -154,8 +161,8 @@ def join_gangs(pods: Sequence[tuple[Item, Rows]], said: Iterable[Item],
             for item, rows in gang if len(gang) > 1 or lacking else ():
                 note(item, "interpreted", "a pod of a group that starts together is a part of one job")
                 if least is None:
-                    note(item, "interpreted", "nothing says how many pods of its group must start together, taken as "
-                         f"all of them; give it, too: {GIVE_GROUPS}")
+                    note(item, "interpreted", "nothing says how many pods of its group must start together, as "
+                         f"{group.shown_by} would: taken as all of them")
                 if lacking:
                     note(item, "interpreted", "fewer pods of its group are there than must start together: what waits "
                          "of it cannot start")
