@@ -74,6 +74,7 @@ from .replay.compare import (
     Question,
     chosen_policies,
     compare,
+    labels_of,
 )
 from .replay.events import BACKFILLS, RULES
 from .replay.slurm import SlurmQueue, read_slurm_queue
@@ -215,6 +216,9 @@ Policies = Annotated[str, option(
     "[default: recorded where known, fgd, pwr-fgd:0.1, joint]", metavar="NAME,NAME,...")]
 Backfill = Annotated[str, choice("Which tasks may start before an earlier one that has to wait: " + "; ".join(
     f"{rule.name}, {rule.sentence}" for rule in RULES) + ".", BACKFILLS)]
+Queues = Annotated[str, option(
+    "Rules of the queue that every policy is replayed under, in place of --backfill, which is then the first; of the "
+    "others, a policy goes by its name and theirs, such as fgd+easy.", metavar="NAME,NAME,...")]
 SlurmConfig = Annotated[Path | None, option(
     "slurm.conf, or what scontrol show config prints, with weights of priorities and settings of the plan for "
     "--backfill slurm. [default: Slurm's defaults, and the priorities of the record]", metavar="FILE")]
@@ -385,7 +389,7 @@ def answer_replay(problem: Problem, out: Path, asked: Question, told: Mapping[st
                   workers: int, force: bool, paths: tuple[Path, Path, Path | None]) -> str:
     """Compute and write what is not there yet, print it, and return it in a sentence; `paths` as `next_words`."""
     names = chosen_policies(problem, asked, models_without_watts(problem, asked.power))
-    files = [f"{policy}/{name}" for policy in names for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told)
+    files = [f"{policy}/{name}" for policy in labels_of(names, asked) for name in OF_A_POLICY] + [MORE_NODES] * ("worth" in told)
     answer = Answer("replay", {**told, "sched_lab": __version__}, (*TABLES, PAGE, *files))
     check_folder(out, answer, force=force)
     ours = set(answer.in_folder(out).get("files", ()))
@@ -451,7 +455,7 @@ def answer_journal(journal: Path, out: Path, force: bool) -> None:
 
 
 def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Policies = "",
-                   backfill: Backfill = "none", fit: Fit = False, worth: Worth = False,
+                   backfill: Backfill = "none", queues: Queues = "", fit: Fit = False, worth: Worth = False,
                    objective: ObjectiveName = "", at: At = None,
                    price: Price = "", carbon: Carbon = "", asleep_after: AsleepAfter = None,
                    asleep_watts: AsleepWatts = 0.0, what_if: WhatIf = None,
@@ -498,9 +502,16 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
                          "there is none of a cluster that never was",
                          mend="leave it out, or --what-if")
     load_permille(load_curve)
-    if slurm_config and backfill != "slurm" and not fit:
+    if slurm_config and "slurm" not in (backfill, *queues.split(",")) and not fit:
         raise InputError(f"--slurm-config says how Slurm's queue is served, not that of {backfill}",
                          value=slurm_config, mend="give --backfill slurm, or leave it out")
+    rules = tuple(rule.strip() for rule in queues.split(",")) if queues.strip() else ()
+    for rule in rules:
+        check_one_of(rule, BACKFILLS, "rule of the queue")
+    if rules and (backfill != "none" or fit or len(set(rules)) < len(rules)):
+        raise InputError("--queues names the rules, each once, and goes with neither --backfill nor --fit",
+                         value=queues, mend="give one of them")
+    backfill = rules[0] if rules else backfill
     worth = worth or bool(objective)
     if worth and at is not None:
         raise InputError("--worth compares whole records, and --at begins in the middle of one", value=at,
@@ -513,13 +524,13 @@ def replay_command(cluster: ClusterOrJournal, out: AnswerFolder, policies: Polic
     asked = Question(names, backfill, at, seed, settings,
                   np.inf if asleep_after is None else 60 * asleep_after, asleep_watts, price,
                   carbon, against, said.get("power_cap_w"),
-                  read_slurm_queue(slurm_config) if slurm_config else SlurmQueue(), fit)
+                  read_slurm_queue(slurm_config) if slurm_config else SlurmQueue(), fit, rules)
     problem, files = problem_in(cluster, said, seed)
     told = {"cluster": files, "policies": names, "backfill": backfill, "at": at,
             "asleep_after": asleep_after, "asleep_watts": asleep_watts, "price": sum_of(price), "carbon": sum_of(carbon),
             "what_if": said, "power": settings._asdict(), "against": against, "seed": seed,
             **({"files": {"hardware": sha256(hardware)}} if hardware else {}),
-            **({"fit": True} if fit else {}),
+            **({"fit": True} if fit else {}), **({"queues": rules} if rules else {}),
             **({"worth": True, "objective": objective} if worth else {}),
             **({"slurm": asked.slurm._asdict()} if slurm_config else {})}
     paths = cluster, out, what_if

@@ -108,6 +108,30 @@ def test_an_answer_has_all_its_files(capsys):
     assert b"<b>bob" not in there["report.html"] and b"http-equiv=refresh" not in there["report.html"]
 
 
+def test_several_rules_of_the_queue_are_what_each_is_alone(capsys):
+    """t2 waits for both GPUs of a node, and t3, which fits beside t0, waits behind it under none alone."""
+    rows = "".join(f"t{k},{k},{k},{k + 100},{1 + (k in (1, 2))}\n" for k in range(4))
+    Path("jobs.csv").write_text(f"name,submit_s,start_s,end_s,num_gpus\n{rows}")
+    assert call("read", "csv", "jobs.csv", "own.csv", "--out", "queue") == 0
+    given = ("--policies", "fgd,pwr")
+    assert replay(*given, "--queues", "none,first-fit,conservative", cluster="queue") == 0
+    labels = ["fgd", "pwr", "fgd+first-fit", "pwr+first-fit", "fgd+conservative", "pwr+conservative"]
+    assert pd.read_csv("out/summary.csv")["policy"].tolist() == labels
+    assert pd.read_csv("out/levers.csv")["choice"].tolist() == ["fgd", "pwr", "first-fit", "conservative"]
+    waits_s = pd.read_csv("out/summary.csv").set_index("policy")["mean_wait_s"]
+    assert waits_s["fgd"] > waits_s["fgd+first-fit"] > 0
+    for rule, mark in (("none", ""), ("first-fit", "+first-fit"), ("conservative", "+conservative")):
+        assert replay(*given, "--backfill", rule, cluster="queue", out=rule) == 0
+        for policy in ("fgd", "pwr"):
+            found = Path(f"out/{policy}{mark}/assignments.csv").read_bytes()
+            assert found == Path(f"{rule}/{policy}/assignments.csv").read_bytes()
+    capsys.readouterr()
+    for options, words in ((("--queues", "none,some"), "some"), (("--queues", "none,none"), "each once"),
+                           (("--queues", "none", "--backfill", "easy"), "neither --backfill nor --fit")):
+        assert replay(*options, cluster="queue", out="bad") == 2
+        assert words in capsys.readouterr().err and not Path("bad").exists()
+
+
 def test_an_answer_is_kept_replaced_by_force_or_left_alone(monkeypatch, capsys):
     """The page that lacks its pictures says: install the extra charts and run the command again with --force."""
     assert replay("--policies", "fgd,pwr") == 0

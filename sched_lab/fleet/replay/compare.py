@@ -67,6 +67,8 @@ class Question:
     slurm : how Slurm orders and plans its queue, for the rule slurm
     fit : take the rule and the placement under which the replay explains the record best, in place of
         `backfill`
+    queues : rules of the queue that every policy is replayed under; empty: `backfill` alone. Of several, the
+        first is also `backfill`
     """
 
     policies: tuple[str, ...] = ()
@@ -82,6 +84,7 @@ class Question:
     cap_w: float | None = None
     slurm: SlurmQueue = field(default_factory=SlurmQueue)
     fit: bool = False
+    queues: tuple[str, ...] = ()
 
 
 WITHOUT_WATTS = tuple(name for name, record in POLICIES.items() if not record.needs_watts)
@@ -152,6 +155,23 @@ def replay_cell(problem: Problem, asked: Question, policy: str, backfill: str) -
     return pd.DataFrame(schedule._asdict())
 
 
+def label_of(policy: str, rule: str, backfill: str) -> str:
+    """Name of a policy in tables and folders: under another rule of the queue than `backfill`, with its name."""
+    return policy if rule == backfill or policy == RECORDED else f"{policy}+{rule}"
+
+
+def labels_of(names: Sequence[str], asked: Question) -> dict[str, tuple[str, str]]:
+    """Policy and rule of the queue of each outcome, by its name: policies first, then the same under other rules.
+
+    Parameters
+    ----------
+    names, asked : the policies, and the question with its rules
+    """
+    rules = dict.fromkeys((asked.backfill, *asked.queues))
+    return {label_of(name, rule, asked.backfill): (name, rule) for rule in rules for name in names
+            if rule == asked.backfill or name != RECORDED}
+
+
 Schedules = Mapping[tuple[str, str], Schedule]  # by policy and rule of the queue
 
 
@@ -187,7 +207,7 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
     if others and (asked.fit or not asked.policies and asked.at_s is None):
         may_book = asked.cap_w is None and len(problem.tasks) <= MOST_BOOKING
         known = COMPARED if problem.walltime_s is None or not asked.fit else (*COMPARED, "slurm")
-        rules = [(others[0], rule) for rule in known if may_book or rule not in BOOKED]
+        rules = [(others[0], rule) for rule in asked.queues or known if asked.queues or may_book or rule not in BOOKED]
     if asked.fit:
         is_pinned = np.zeros(len(problem.tasks), bool)
         replay_all(rules)
@@ -196,7 +216,8 @@ def schedules_of(problem: Problem, asked: Question, names: Sequence[str], folder
         if len(of_all):
             asked = replace(asked, backfill=str(of_all["backfill"].iloc[0]))
     chosen = [(name, asked.backfill) for name in others]
-    replay_all([*chosen, *(cell for cell in rules if cell not in chosen)])
+    more = [cell for cell in labels_of(others, asked).values() if cell not in chosen]
+    replay_all([*chosen, *more, *(cell for cell in rules if cell not in (*chosen, *more))])
     if asked.fit:  # the placement that explains most comes first
         found, _ = fidelity_over(problem, {cell: schedules[cell] for cell in chosen}, is_pinned, asked.at_s)
         misfit = found[found["by"] == "all"].set_index("policy")["misfit"]
@@ -562,8 +583,9 @@ def summary_of(problem: Problem, outcome: Outcome, waits: Waits,
 def about_of(asked: Question, names: Sequence[str], horizon: tuple[float, float],
              lacking: Sequence[str], tariff: Tariff) -> dict[str, Any]:
     """What a comparison says of itself, and what its numbers rest on."""
-    said = ["tasks wait in the order of their submission, with backfill " + asked.backfill
-            if asked.backfill != "slurm" else asked.slurm.words,
+    rules = dict.fromkeys((asked.backfill, *asked.queues))
+    said = [*("tasks wait in the order of their submission, with backfill " + rule
+              if rule != "slurm" else asked.slurm.words for rule in rules),
             "a task runs for as long as it did, wherever it runs",
             "the cluster is empty at the beginning" if asked.at_s is None else
             f"what ran at {asked.at_s:g} s by the record stays where it is"]
@@ -648,9 +670,10 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
                                     one.end_s[rows]) for cell, one in schedules.items()}
         is_pinned = running_at(before, asked.at_s)[rows]
         problem = with_tasks(problem, rows)
-    chosen = {name: schedules[name, asked.backfill] for name in names}
+    labels = labels_of(names, asked)
+    chosen = {label: schedules[cell] for label, cell in labels.items()}
     all_waits = {cell: waits_of(problem, one, is_pinned) for cell, one in schedules.items()}
-    waits = {name: all_waits[name, asked.backfill] for name in names}
+    waits = {label: all_waits[cell] for label, cell in labels.items()}
     against = asked.against or names[0]
     horizon = horizon_of(problem, chosen[against], asked.at_s)
     edges_s = edges_of(horizon)
@@ -669,16 +692,17 @@ def compared(problem: Problem, asked: Question, names: Sequence[str], lacking: S
     summary = [summary_of(problem, outcome, waits[name], (
         of_all.get(name, np.nan), *energies_of(problem, outcome, floors, horizon)))
         for name, outcome in outcomes.items()]
-    differences = [{"policy": name, "against": against, **row} for name in names if name != against
+    differences = [{"policy": name, "against": against, **row} for name in chosen if name != against
                    for row in differences_of((outcomes[name].curve, waits[name]),
                                              (outcomes[against].curve, waits[against]),
                                              problem.submit_s)]
     columns = ["policy", "against", "quantity", *Estimate._fields]
-    levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] != RECORDED},
-                       asked.backfill, problem.submit_s, horizon)
+    first = next((cell[0] for cell in schedules if cell[0] != RECORDED), "")
+    levers = levers_of({cell: one for cell, one in all_waits.items() if cell[0] == first or (
+        cell[0] != RECORDED and cell[1] == asked.backfill)}, asked.backfill, problem.submit_s, horizon)
     fidelity, in_use = (pd.DataFrame(columns=FIDELITY), pd.DataFrame()) if asked.cap_w is not None else (
         fidelity_over(problem, schedules, is_pinned, asked.at_s))
-    about = about_of(asked, names, horizon, lacking, tariff)
+    about = about_of(asked, list(chosen), horizon, lacking, tariff)
     if len(fidelity) and fidelity["misfit"].iloc[0] > 1:
         about["missing"] = missing_of(problem, asked, outcomes, next(
             one for cell, one in schedules.items() if cell[0] != RECORDED))

@@ -88,7 +88,9 @@ class Levers:
         self.lacking = models_without_watts(self.problem, asked.power)
         self.asked = replace(blind_to(asked, self.lacking), backfill=str(self.about["backfill"]))
         self.schedules = {cell: one for cell, one in comparison.schedules.items() if cell[0] != RECORDED}
-        self.policy = next(iter(self.schedules))[0]
+        self.policy = next(iter(self.schedules), ("", ""))[0]
+        self.schedules = {cell: one for cell, one in self.schedules.items()
+                          if cell[0] == self.policy or cell[1] == self.asked.backfill}
         self.curves = {name: one.curve for name, one in comparison.outcomes.items()}
         self.place, self.workers, self.depends_on = folder, workers, depends_on
         self.moved: dict[tuple[str, str], Schedule] = {}
