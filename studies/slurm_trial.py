@@ -5,7 +5,9 @@ Needs root and Debian's packages `slurmctld slurmd slurm-client munge`::
     python -m studies.slurm_trial FOLDER --jobs 2000 --nodes 16 --seed 2
 
 writes `submitted.csv`, `jobs.txt.gz` (`scontrol show job -d -o`) and `slurm.conf` into a folder,
-and takes 40 minutes. What it wrote so is in `data/slurm`.
+and takes 40 minutes. What it wrote so is in `data/slurm`. With `--again data/slurm/submitted.csv` it
+submits the same jobs at the same times once more, so that two runs show how far Slurm repeats
+itself; `--port` lets several trials run side by side.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ PATIENCE_S = 60
 CONF = """\
 ClusterName=lab
 SlurmctldHost=localhost
-SlurmctldPort=16817
+SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -45,7 +47,7 @@ SlurmctldLogFile={run}/log/ctld.log
 SlurmdLogFile={run}/log/%n.log
 SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=1,bf_continue,bf_max_job_test=2000,bf_resolution=1,bf_window=2880,\
+SchedulerParameters=bf_interval=1,bf_continue,bf_max_job_test={depth},bf_max_time=30,bf_resolution=1,bf_window=2880,\
 sched_interval=1,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=2000,max_rpc_cnt=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -61,19 +63,20 @@ MpiDefault=none
 ReturnToService=2
 MinJobAge=7200
 MaxJobCount=20000
-NodeName={names} NodeHostname=localhost Port=[17001-{last_port}] CPUs=64 RealMemory=500000 \
+NodeName={names} NodeHostname=localhost Port=[{first_port}-{last_port}] CPUs=64 RealMemory=500000 \
 Gres=gpu:a100:8 State=UNKNOWN
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 GRES = "AutoDetect=off\nNodeName={names} Name=gpu Type=a100 File={run}/gpu[0-{last_gpu}]\n"
 
 
-def made_jobs(count: int, nodes: int, seed: int) -> pd.DataFrame:
+def made_jobs(count: int, nodes: int, seed: int, span: float) -> pd.DataFrame:
     """Jobs that a trial submits: more than the nodes can do meanwhile, so that a queue builds up.
 
     Parameters
     ----------
     count, nodes, seed : jobs, nodes of the cluster, and what the draws begin with
+    span : within which share of the time that all GPUs would be busy with them the jobs come
 
     Returns
     -------
@@ -85,7 +88,7 @@ def made_jobs(count: int, nodes: int, seed: int) -> pd.DataFrame:
     slack = rng.uniform(1.0, 5.0, count)
     busy_s = float((gpus * asked_s).sum()) / (nodes * GPUS_PER_NODE)
     return pd.DataFrame({
-        "submitted_s": np.sort(rng.uniform(0.0, 0.85 * busy_s, count)).round(2), "gpus": gpus,
+        "submitted_s": np.sort(rng.uniform(0.0, span * busy_s, count)).round(2), "gpus": gpus,
         "nodes": np.maximum(1, gpus // GPUS_PER_NODE), "asked_s": asked_s,
         "limit_min": np.ceil(asked_s * slack / 60).astype(int)})
 
@@ -112,14 +115,14 @@ def said(*command: str, env: dict[str, str]) -> str:
     return done.stdout
 
 
-def write_files(run: Path, nodes: int) -> dict[str, str]:
+def write_files(run: Path, nodes: int, port: int, depth: int) -> dict[str, str]:
     """Write what the daemons read, GPUs as device files too; return the clients' environment."""
     for name in ("state", "spool", "log"):
         (run / name).mkdir()
     for gpu in range(GPUS_PER_NODE):
         os.mknod(run / f"gpu{gpu}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
-    words = {"run": run, "names": f"n[01-{nodes:02d}]", "last_port": 17000 + nodes,
-             "last_gpu": GPUS_PER_NODE - 1}
+    words = {"run": run, "names": f"n[01-{nodes:02d}]", "port": port, "depth": depth, "first_port": port + 1,
+             "last_port": port + nodes, "last_gpu": GPUS_PER_NODE - 1}
     (run / "slurm.conf").write_text(CONF.format(**words))
     (run / "gres.conf").write_text(GRES.format(**words))
     (run / "munge.key").write_bytes(os.urandom(128))
@@ -157,15 +160,18 @@ def submit(jobs: pd.DataFrame, env: dict[str, str]) -> pd.DataFrame:
             "--output=/dev/null", "--wrap", f"sleep {job['asked_s']:.0f}", env=env)
         numbers.append(int(answer))
         at_s.append(round(time.monotonic() - begin_s, 2))
-    jobs = jobs.assign(submitted_s=at_s)
-    jobs.insert(0, "job", numbers)
-    return jobs
+    columns = ["job", *made_jobs(1, 1, 0, 1.0)]
+    return jobs.assign(submitted_s=at_s, job=numbers)[columns]
 
 
 def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for the record")],
          jobs: Annotated[int, typer.Option(min=1)] = 2000,
          nodes: Annotated[int, typer.Option(min=1, max=99)] = 16,
-         seed: Annotated[int, typer.Option(min=0)] = 2) -> None:
+         seed: Annotated[int, typer.Option(min=0)] = 2,
+         span: Annotated[float, typer.Option(min=0, help="time in which they come, of that which they need")] = 0.5,
+         depth: Annotated[int, typer.Option(min=1, help="bf_max_job_test")] = 100,
+         again: Annotated[Path | None, typer.Option(help="a submitted.csv: these jobs, when they came")] = None,
+         port: Annotated[int, typer.Option(help="of slurmctld; the nodes have those after it")] = 17000) -> None:
     """Let jobs sleep under a real Slurm with backfill and multifactor, and keep its record."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     if missing or os.geteuid() != 0:
@@ -174,10 +180,10 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise typer.BadParameter(f"{folder} is not empty: choose another folder")
-    made = made_jobs(jobs, nodes, seed)
+    made = pd.read_csv(again) if again else made_jobs(jobs, nodes, seed, span)
     with tempfile.TemporaryDirectory(prefix="slurm") as place, ExitStack() as stack:
         run = Path(place)
-        env = write_files(run, nodes)
+        env = write_files(run, nodes, port, depth)
         files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munge.pid",
                  "seed-file": "munge.seed", "log-file": "log/munge.log"}
         stack.enter_context(running("munged", "--foreground", "--force", *(
@@ -194,6 +200,7 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
                 raise TimeoutError("jobs are left after the sum of their time limits")
             time.sleep(5)
         jobs_text = said("scontrol", "show", "job", "-d", "-o", env=env)
+        (folder / "sdiag.txt").write_text(said("sdiag", env=env))
         (folder / "jobs.txt.gz").write_bytes(gzip.compress(jobs_text.encode(), mtime=0))
         (folder / "slurm.conf").write_text(Path(conf).read_text().replace(place, "RUN"))
         submitted.to_csv(folder / "submitted.csv", index=False)

@@ -43,7 +43,7 @@ from .problem import (
     world_of_problem,
 )
 from .rules import violations
-from .slurm import SlurmQueue
+from .slurm import OWN_NODES, SlurmQueue
 
 __all__ = ['Question', 'Outcome', 'Comparison', 'compare']
 
@@ -117,6 +117,8 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
         if name == RECORDED and not is_recorded:
             raise InputError("no task has a known node and start, so there is nothing recorded",
                              value=name, mend="leave the policy recorded out")
+        if name == OWN_NODES and asked.backfill == "slurm":
+            continue
         if name != RECORDED and policy_of(name).needs_watts and lacking:
             raise InputError(f"the policy {name} weighs watts, and {unknown_watts(lacking)}",
                              value=name, mend=f"{WATTS_MEND}, or choose among "

@@ -35,7 +35,7 @@ from .case import (
 )
 from .problem import Problem, Schedule
 from .rules import check_promises, check_schedule
-from .slurm import SlurmQueue, order_of, planner_of, replay_slurm
+from .slurm import OWN_NODES, SlurmQueue, order_of, planner_of, replay_slurm
 
 __all__ = ['replay']
 
@@ -1020,7 +1020,8 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     Parameters
     ----------
     problem : the cluster and its timed tasks
-    policy : a name for `policy_of`, or a policy
+    policy : a name for `policy_of`, or a policy; or "slurm", for the rule slurm alone: the nodes that
+        Slurm would choose
     seed : of a policy that draws lots
     backfill : who may start before an earlier task that has to wait, one of `BACKFILLS`
     at_s : begin with what ran at this second by the record, and go on from there; None for an
@@ -1040,6 +1041,8 @@ def replay(problem: Problem, policy: str | Policy = "fgd", *, seed: int = 0,
     """
     check_one_of(backfill, BACKFILLS, "backfill")
     settings = power or PowerSettings()
+    if policy == OWN_NODES and backfill == "slurm":
+        policy, slurm = "fgd", slurm._replace(own_nodes=True)  # which is never asked
     case = case_of(problem, policy, seed, at_s, settings, cap_w)
     check_options(case, backfill, cap_w)
     schedule = simulate(case, backfill, problem, slurm)

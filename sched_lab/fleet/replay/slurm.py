@@ -34,6 +34,9 @@ from .problem import Problem, Schedule
 __all__ = ['SlurmQueue', 'read_slurm_queue']
 
 
+OWN_NODES = "slurm"  # name of the policy that leaves a job the nodes that Slurm would choose
+
+
 class SlurmQueue(NamedTuple):
     """How Slurm orders and plans its queue; without a file of its own, with Slurm's defaults.
 
@@ -47,7 +50,12 @@ class SlurmQueue(NamedTuple):
     window_s, resolution_s : bf_window and bf_resolution: how far ahead, and in which steps
     window_linear_s : bf_window_linear: by how much the window of ends that are looked at together
         grows; 0 for twofold
-    queue_depth : default_queue_depth: how many jobs are looked at when one comes or ends
+    queue_depth, head_delay_s : default_queue_depth, and the lesser of batch_sched_delay and
+        sched_interval: how many jobs are looked at when others have come or ended, and how late
+    test_s : how long a pass takes for each job that it looks at (`sdiag`: mean cycle by mean depth)
+    report_s : how long after its end Slurm hears that a job is over
+    own_nodes : whether a job has the nodes that Slurm would choose; else where a policy puts it
+    unmodelled : settings that would change what Slurm does, and nothing here
     """
 
     age_weight: float = 0.0
@@ -63,6 +71,11 @@ class SlurmQueue(NamedTuple):
     resolution_s: float = 60.0
     window_linear_s: float = 0.0
     queue_depth: int = 100
+    head_delay_s: float = 3.0
+    test_s: float = 0.001
+    report_s: float = 0.06
+    own_nodes: bool = False
+    unmodelled: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -196,7 +209,7 @@ def planner_of(desk: Desk, timed: TimedTasks, order: Order, schedule: Schedule,
     """A planner that knows nothing yet."""
     num_nodes = len(desk.world.gpu_model)
     num_asks = int(order.ask.max(initial=-1)) + 1
-    numbers = slurm._replace(partition_factor=())  # of one type, however many partitions there are
+    numbers = slurm._replace(partition_factor=(), unmodelled=())  # of one type, whatever a file says
     return Planner(
         desk, timed, order, schedule, numbers, zero_s, np.zeros((num_asks, num_nodes), np.bool_),
         np.full((num_asks, num_nodes), -1), np.zeros(num_nodes, np.bool_), np.zeros(num_nodes, np.bool_),
@@ -477,7 +490,7 @@ def start_now(kernels: Any, plan: Planner, job: int, chosen: list[int], now_s: f
     parts = [job]
     parts.clear()
     part = job
-    while part >= 0:
+    while part >= 0 and not plan.slurm.own_nodes:
         place = decide_now(kernels, plan.desk, timed.asks, part)
         if place[0] < 0:
             break
@@ -565,9 +578,9 @@ def never_apart(plan: Planner) -> Truths:
 def replay_slurm(kernels: Any, plan: Planner) -> None:
     """Replay with Slurm's queue.
 
-    When a job comes or ends the heads of the queues may start; a pass over the whole queue follows
-    at once, or when its interval since the last has passed. Nothing is planned while nothing has
-    changed.
+    A while after a job has come or ended the heads of the queues may start (`_slurmctld_background`).
+    Slurm looks whether anything has changed when the interval since the end of the last pass is over,
+    and then every second (`backfill_agent`); if so, it passes over the whole queue.
 
     Parameters
     ----------
@@ -588,14 +601,16 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
     waiting = [0]
     waiting.clear()
     arrived = 0
-    last_s = -np.inf
+    look_s = 0.0
     pass_s = np.inf
-    while arrived < len(timed.arrival) or ends[0][0] < np.inf or pass_s < np.inf:
-        now_s = min(ends[0][0], pass_s)
+    looked_s = -np.inf
+    heads_s = np.inf
+    while arrived < len(timed.arrival) or min(ends[0][0], pass_s, heads_s) < np.inf:
+        now_s = min(ends[0][0] + plan.slurm.report_s, pass_s, heads_s)
         if arrived < len(timed.arrival):
             now_s = min(now_s, timed.submit_s[timed.arrival[arrived]])
         has_changed = False
-        while ends[0][0] <= now_s:
+        while ends[0][0] + plan.slurm.report_s <= now_s:
             _, task = heappop(ends)
             change(plan.desk, timed, task, schedule, -1)
             running.pop(place_in(running, (schedule.start_s[task] + timed.walltime_s[task], task)))
@@ -606,17 +621,20 @@ def replay_slurm(kernels: Any, plan: Planner) -> None:
             arrived += 1
             has_changed = True
         if has_changed and pass_s == np.inf:
-            pass_s = max(now_s, last_s + plan.slurm.interval_s)
-        if len(waiting) == 0:
-            pass_s = np.inf
+            pass_s = look_s + max(np.ceil(now_s - look_s), 0)
+        if has_changed and heads_s == np.inf:
+            heads_s = max(np.floor(now_s) + 1, looked_s + plan.slurm.head_delay_s)
+        if now_s < min(pass_s, heads_s):
             continue
         ranked = rank_jobs(plan, waiting, now_s)
-        if now_s < pass_s:
-            has_started = serve_heads(kernels, plan, waiting, ranked, now_s, ends, running)
-        else:
+        if now_s == pass_s:
             has_started = serve_all(kernels, plan, waiting, ranked, now_s, ends, running)
-            last_s = now_s
-            pass_s = now_s + plan.slurm.interval_s if has_started else np.inf
+            look_s = now_s + plan.slurm.interval_s + plan.slurm.test_s * min(len(ranked), plan.slurm.max_job_test)
+            pass_s = look_s if has_started else np.inf
+        else:
+            has_started = serve_heads(kernels, plan, waiting, ranked, now_s, ends, running)
+            looked_s = now_s
+            heads_s = np.inf
         if has_started:
             left = [job for job in waiting if schedule.node[job] < 0]
             waiting.clear()
