@@ -4,10 +4,10 @@ Needs root and Debian's packages `slurmctld slurmd slurm-client munge`::
 
     python -m studies.slurm_trial FOLDER --jobs 2000 --nodes 16 --seed 2
 
-writes `submitted.csv`, `jobs.txt.gz` (`scontrol show job -d -o`) and `slurm.conf` into a folder,
-and takes 40 minutes. What it wrote so is in `data/slurm`. With `--again data/slurm/submitted.csv` it
-submits the same jobs at the same times once more, so that two runs show how far Slurm repeats
-itself; `--port` lets several trials run side by side.
+writes `submitted.csv`, `jobs.txt.gz` (`scontrol show job -d -o`), `sdiag.txt` and `slurm.conf`
+into a folder, and takes 40 minutes. `--again FOLDER/submitted.csv` submits the same jobs at the
+same times once more, and shows how far Slurm repeats itself; with another `--port` each, trials run
+side by side. What it wrote so is in `data/slurm`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ SlurmctldLogFile={run}/log/ctld.log
 SlurmdLogFile={run}/log/%n.log
 SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=1,bf_continue,bf_max_job_test={depth},bf_max_time=30,bf_resolution=1,bf_window=2880,\
-sched_interval=1,sched_min_interval=0,batch_sched_delay=0,default_queue_depth=2000,max_rpc_cnt=0
+SchedulerParameters=bf_interval=1,bf_continue,bf_max_job_test={depth},bf_max_time=30,\
+bf_resolution=1,bf_window=2880,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,\
+default_queue_depth=2000,max_rpc_cnt=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 PriorityType=priority/multifactor
@@ -121,8 +122,8 @@ def write_files(run: Path, nodes: int, port: int, depth: int) -> dict[str, str]:
         (run / name).mkdir()
     for gpu in range(GPUS_PER_NODE):
         os.mknod(run / f"gpu{gpu}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
-    words = {"run": run, "names": f"n[01-{nodes:02d}]", "port": port, "depth": depth, "first_port": port + 1,
-             "last_port": port + nodes, "last_gpu": GPUS_PER_NODE - 1}
+    words = {"run": run, "names": f"n[01-{nodes:02d}]", "port": port, "first_port": port + 1,
+             "last_port": port + nodes, "depth": depth, "last_gpu": GPUS_PER_NODE - 1}
     (run / "slurm.conf").write_text(CONF.format(**words))
     (run / "gres.conf").write_text(GRES.format(**words))
     (run / "munge.key").write_bytes(os.urandom(128))
@@ -168,10 +169,12 @@ def main(folder: Annotated[Path, typer.Argument(help="a new or empty folder for 
          jobs: Annotated[int, typer.Option(min=1)] = 2000,
          nodes: Annotated[int, typer.Option(min=1, max=99)] = 16,
          seed: Annotated[int, typer.Option(min=0)] = 2,
-         span: Annotated[float, typer.Option(min=0, help="time in which they come, of that which they need")] = 0.5,
+         span: Annotated[float, typer.Option(min=0, help="they come within this share of the time "
+                                             "that all GPUs need for them")] = 0.5,
          depth: Annotated[int, typer.Option(min=1, help="bf_max_job_test")] = 100,
-         again: Annotated[Path | None, typer.Option(help="a submitted.csv: these jobs, when they came")] = None,
-         port: Annotated[int, typer.Option(help="of slurmctld; the nodes have those after it")] = 17000) -> None:
+         again: Annotated[Path | None, typer.Option(help="a submitted.csv: its jobs")] = None,
+         port: Annotated[int, typer.Option(help="of slurmctld; nodes have those after it")] = 17000,
+         ) -> None:
     """Let jobs sleep under a real Slurm with backfill and multifactor, and keep its record."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     if missing or os.geteuid() != 0:

@@ -3,6 +3,7 @@ from heapq import heapify
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sched_lab.fleet.read.reading import read_files
@@ -29,7 +30,9 @@ from sched_lab.traces import find_reference
 from tests.fleet.problems import in_jobs, timed
 from tests.fleet.test_events import assert_equal
 
-EACH_SECOND = SlurmQueue(interval_s=1, resolution_s=1)
+TRIALS = Path(__file__).parents[2] / "data" / "slurm"
+AT_ONCE = SlurmQueue(test_s=0, report_s=0)  # as if slurmctld took no time
+EACH_SECOND = AT_ONCE._replace(interval_s=1, resolution_s=1)
 CONF = """ClusterName=lab  # a name
 SchedulerParameters=bf_interval=60,bf_continue,bf_max_job_test=50,bf_resolution=30,bf_window=2880
 PriorityType=priority/multifactor
@@ -64,6 +67,24 @@ def test_a_configuration(tmp_path):
             read_slurm_queue(written(tmp_path, text))
 
 
+def test_a_configuration_names_the_settings_that_count_nothing_here(tmp_path):
+    assert not read_slurm_queue(written(tmp_path, CONF)).unmodelled
+    idle = """PriorityWeightFairShare = 0
+PreemptType             = preempt/none
+Licenses                = (null)
+CompleteWait            = 0 sec
+PriorityFlags           =
+"""
+    assert not read_slurm_queue(written(tmp_path, CONF + idle)).unmodelled
+    text = CONF.replace("bf_continue", "bf_continue,defer,max_rpc_cnt=0,bf_max_job_user=5").replace(
+        "Nodes=n1", "Nodes=n1 PriorityTier=2") + "PriorityWeightFairshare=10\nLicenses=matlab:3\n"
+    slurm = read_slurm_queue(written(tmp_path, text))
+    assert slurm.unmodelled == ("PriorityWeightFairshare=10", "Licenses=matlab:3", "defer", "bf_max_job_user=5",
+                                "PriorityTier=2")
+    assert slurm.words.endswith("count nothing here: PriorityWeightFairshare=10, Licenses=matlab:3, defer, "
+                                "bf_max_job_user=5, PriorityTier=2")
+
+
 @pytest.mark.parametrize(("has_room", "num", "nodes"), [
     ("1110110100", 1, [7]), ("1110110100", 2, [4, 5]), ("1110110100", 4, [0, 1, 2, 7]), ("1001", 2, [0, 3]),
     ("1001", 3, None)])
@@ -89,18 +110,36 @@ class TestByHand:
         rows = [(0, 10, 2, 1000), (0, 99, 1, 1000), (1, 5, 2, 1000), (6, 5, 2, 1000)]
         problem = timed(rows)
         problem.tasks.cpu_milli[3] = 8000
-        for weights, first in ((SlurmQueue(size_weight=1000, has_weights=True, interval_s=1), 3),
-                               (SlurmQueue(age_weight=1000, max_age_s=10, has_weights=True, interval_s=1), 2),
-                               (SlurmQueue(age_weight=1000, max_age_s=3, has_weights=True, interval_s=1), 2)):
-            schedule = replay(problem, backfill="slurm", slurm=weights)
+        for weights, first in (({"size_weight": 1000}, 3), ({"age_weight": 1000, "max_age_s": 10}, 2),
+                               ({"age_weight": 1000, "max_age_s": 3}, 2)):
+            slurm = EACH_SECOND._replace(has_weights=True, **weights)
+            schedule = replay(problem, backfill="slurm", slurm=slurm)
             assert schedule.start_s[first] == 10
 
     def test_a_pass_waits_for_its_interval(self):
         """Between passes the heads of the queue alone may start: t3 passes t2 in the pass at 30 s."""
         problem = timed([(0, 90, 2, 1000), (1, 5, 2, 1000), (2, 5, 1, 1000)])
-        assert replay(problem, backfill="slurm").start_s.tolist() == [0, 90, 30]
-        assert replay(problem, backfill="slurm", slurm=EACH_SECOND).start_s.tolist() == [0, 90, 2]
-        assert replay(problem, backfill="slurm", slurm=SlurmQueue(max_job_test=1)).start_s.tolist() == [0, 90, 95]
+
+        def starts(**settings):
+            return replay(problem, backfill="slurm", slurm=AT_ONCE._replace(**settings)).start_s.tolist()
+
+        assert starts() == [0, 90, 30]
+        assert starts(interval_s=1, resolution_s=1) == [0, 90, 2]
+        assert starts(max_job_test=1) == [0, 90, 91]  # no more than the first in a pass; then t3 is a head
+
+    def test_slurm_hears_of_an_end_and_looks_for_heads_a_while_later(self):
+        """t1 ends at 10 s, before the pass at 30 s: its place goes to t2 when the heads are looked at."""
+        problem = timed([(0, 10, 2, 1000), (1, 5, 2, 1000)])
+        for settings, start_s in (({}, 11), ({"head_delay_s": 20}, 21), ({"head_delay_s": 99}, 30),
+                                  ({"report_s": 2.5}, 13), ({"head_delay_s": 99, "test_s": 0.25}, 30.25)):
+            schedule = replay(problem, backfill="slurm", slurm=AT_ONCE._replace(**settings))
+            assert schedule.start_s.tolist() == [0, start_s], settings
+
+    def test_the_policy_slurm_takes_the_smallest_set_of_neighbours(self):
+        problem = timed([(0, 10, 1, 1000), (0, 20, 1, 1000)])
+        assert replay(problem, "slurm", backfill="slurm").node.tolist() == [0, 0]
+        with pytest.raises(InputError, match="there is no policy 'slurm'"):
+            replay(problem, "slurm")
 
     def test_parts_start_together_on_different_nodes(self):
         problem = in_jobs([0, 0, 1], [(0, 10, 1, 1000), (0, 10, 1, 1000), (1, 5, 1, 1000)])
@@ -170,20 +209,44 @@ def test_a_real_slurm_starts_whom_the_rule_starts(live):
     assert total == 700 and both >= 0.96 * total, (both, total, sames)
 
 
-def test_a_replay_of_a_real_slurm(live):
-    """Seconds decide who passes whom, and the mean of a second run of Slurm would differ as much."""
+def gpus_in_use(problem, start_s):
+    """Mean of the GPUs in use in each of 20 minutes."""
+    edges_s = np.arange(0, 1201, 60.0)
+    end_s = start_s + problem.duration_s
+    held_s = np.minimum(edges_s[1:], end_s[:, None]) - np.maximum(edges_s[:-1], start_s[:, None])
+    return (np.clip(held_s, 0, None) * problem.tasks.num_gpus[:, None]).sum(axis=0) / 60
+
+
+def test_replays_differ_from_runs_of_a_real_slurm_as_those_do_from_each_other(live):
+    """The same 700 jobs waited 101 to 163 s in the mean of six runs of slurmctld, 135 s in the mean of all.
+
+    Seconds decide who passes whom. Between two runs 32 % of the jobs start within 2 s of each other, 60 % within
+    10 s and 83 % within a minute, and GPUs in use are 3.3 % apart, minute by minute; no model can be nearer to one
+    of them. Here a pass takes a little more or less time in each replay.
+    """
     problem, slurm = live
     first = np.unique(problem.job, return_index=True)[1]
-    schedule = replay(problem, "fgd", backfill="slurm", slurm=slurm)
-    mean_s, record_s = ((start_s - problem.submit_s)[first].mean() for start_s in (schedule.start_s, problem.start_s))
-    assert abs(mean_s / record_s - 1) < 0.35
-    edges_s = np.arange(0, 1000, 60.0)
+    waits = pd.read_csv(TRIALS / "waits.csv", index_col="job")
+    runs_s = waits.loc[[int(name.split("/")[0]) for name in problem.tasks.name]].to_numpy().T
 
-    def gpus_in_use(start_s):
-        end_s = start_s + problem.duration_s
-        held_s = np.minimum(edges_s[1:], end_s[:, None]) - np.maximum(edges_s[:-1], start_s[:, None])
-        return (np.clip(held_s, 0, None) * problem.tasks.num_gpus[:, None]).sum(axis=0) / 60
+    def replayed(test_s):
+        return replay(problem, "slurm", backfill="slurm", slurm=slurm._replace(test_s=test_s))
 
-    ours, theirs = gpus_in_use(schedule.start_s), gpus_in_use(problem.start_s)
-    assert np.abs(ours - theirs).sum() < 0.1 * theirs.sum()
-    assert_equal(schedule, replay(problem, "fgd", backfill="slurm", slurm=slurm))
+    schedules = [replayed(test_s) for test_s in (0.0006, 0.0008, 0.001, 0.0012, 0.0014)]
+    assert_equal(schedules[0], replayed(0.0006))
+    replays_s = [np.floor(schedule.start_s) - problem.submit_s for schedule in schedules]
+
+    def apart(some, others):
+        pairs = [(one, other) for one in some for other in others if one is not other]
+        gpus = [[gpus_in_use(problem, problem.submit_s + wait_s) for wait_s in pair] for pair in pairs]
+        return {"gpus": np.mean([np.abs(one - other).sum() / other.sum() for one, other in gpus]), **{
+            near_s: np.mean([np.abs(one - other)[first] <= near_s for one, other in pairs]) for near_s in (2, 10, 60)}}
+
+    runs = list(runs_s)
+    ours, theirs = apart(replays_s, runs), apart(runs, runs)
+    mean_s, real_s = np.mean(replays_s, axis=0)[first].mean(), runs_s[:, first].mean()
+    said = f"mean wait {mean_s:.1f} s of {real_s:.1f} s; replay and run {ours}, two runs {theirs}"
+    assert np.ptp(runs_s[:, first].mean(axis=1)) > 0.4 * real_s, said
+    assert abs(mean_s / real_s - 1) < 0.05, said
+    assert ours["gpus"] < theirs["gpus"] + 0.01, said
+    assert all(ours[near_s] > theirs[near_s] - 0.05 for near_s in (2, 10, 60)), said

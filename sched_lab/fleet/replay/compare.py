@@ -117,7 +117,10 @@ def chosen_policies(problem: Problem, asked: Question, lacking: Sequence[str]) -
         if name == RECORDED and not is_recorded:
             raise InputError("no task has a known node and start, so there is nothing recorded",
                              value=name, mend="leave the policy recorded out")
-        if name == OWN_NODES and asked.backfill == "slurm":
+        if name == OWN_NODES:
+            if asked.backfill != "slurm":
+                raise InputError("the policy slurm is where slurmctld itself puts a job, a part of its plan",
+                                 value=name, mend="give --backfill slurm, or choose slurm-lln")
             continue
         if name != RECORDED and policy_of(name).needs_watts and lacking:
             raise InputError(f"the policy {name} weighs watts, and {unknown_watts(lacking)}",

@@ -85,7 +85,9 @@ class SlurmQueue(NamedTuple):
             f"{self.partition_weight:g} for partition, all else equal")
         return (f"jobs wait in the order {order}, and are planned as Slurm does, every "
                 f"{self.interval_s:g} s if something has changed, {self.max_job_test} at most; who is planned "
-                "for later has whole nodes, and equal parts of a job are on different ones")
+                "for later has whole nodes, and equal parts of a job are on different ones"
+                + (". Of its settings these count nothing here: " + ", ".join(self.unmodelled)
+                   if self.unmodelled else ""))
 
 
 def number_of(settings: dict[str, str], key: str, otherwise: float, file: str | Path) -> float:
@@ -104,17 +106,48 @@ def number_of(settings: dict[str, str], key: str, otherwise: float, file: str | 
     return float(written)
 
 
+IDLE = re.compile(r"(0( sec)?|no|none|\(null\)|\w+/(none|default))?", re.IGNORECASE)  # as if it were not set
+UNMODELLED = (
+    "PriorityWeightFairshare", "PriorityWeightQOS", "PriorityWeightTRES", "PriorityWeightAssoc", "PriorityFlags",
+    "PreemptType", "Licenses", "CompleteWait", "TopologyPlugin", "AccountingStorageEnforce")
+UNMODELLED_PARAMETERS = (
+    "assoc_limit_stop", "bf_busy_nodes", "bf_licenses", "bf_job_part_count_reserve", "bf_max_job_assoc",
+    "bf_max_job_part", "bf_max_job_start", "bf_max_job_user", "bf_max_job_user_part", "bf_min_age_reserve",
+    "bf_min_prio_reserve", "bf_one_resv_per_job", "bf_running_job_reserve", "defer", "defer_batch", "max_rpc_cnt",
+    "partition_job_depth", "sched_max_job_start")
+UNMODELLED_LINES = (("partitionname", "PriorityTier"), ("partitionname", "QOS"), ("partitionname", "OverSubscribe"),
+                    ("partitionname", "LLN"), ("nodename", "Weight"))
+
+
+def unmodelled_in(settings: dict[str, str], lines: list[dict[str, str]]) -> tuple[str, ...]:
+    """Settings, as written, that would change what Slurm does and change nothing here."""
+    said = [f"{name}={settings[name.lower()]}" for name in UNMODELLED
+            if not IDLE.fullmatch(settings.get(name.lower(), ""))]
+    for part in settings.get("schedulerparameters", "").split(","):
+        name, equal, value = part.strip().partition("=")
+        if name.lower() in UNMODELLED_PARAMETERS and not (equal and IDLE.fullmatch(value)):
+            said.append(part.strip())
+    for kind, name in UNMODELLED_LINES:
+        values = {line.get(name.lower(), "") for line in lines if kind in line}
+        if name not in ("PriorityTier", "Weight") or len(values) > 1:  # a single tier or weight orders nothing
+            said += [f"{name}={value}" for value in sorted(values) if not IDLE.fullmatch(value)]
+    if "builtin" in settings.get("schedulertype", ""):
+        said.append(f"SchedulerType={settings['schedulertype']}")
+    return tuple(said)
+
+
 def read_slurm_queue(path: str | Path) -> SlurmQueue:
     """Read the queue of a `slurm.conf`, or of the text of `scontrol show config`.
 
     Without slurmdbd Slurm ignores the weight of age (`priority_multifactor.c`: "PriorityWeightAge
-    can only be used with SlurmDBD, ignoring"). Fair share, QOS, TRES and nice count nothing here.
+    can only be used with SlurmDBD, ignoring"). Fair share, QOS, TRES, preemption and limits of users
+    count nothing here, and are named if they are set.
 
     Raises
     ------
     InputError : it is no such file, or a number in it is none
     """
-    settings, partitions = settings_in(Source(str(path), read_input(path).content).text())
+    settings, lines = settings_in(Source(str(path), read_input(path).content).text())
     if not settings.keys() & {"clustername", "schedulertype", "prioritytype", "schedulerparameters"}:
         raise InputError("there is no ClusterName, PriorityType or SchedulerParameters in it", file=path,
                          mend="give a slurm.conf, or the text of scontrol show config")
@@ -124,7 +157,7 @@ def read_slurm_queue(path: str | Path) -> SlurmQueue:
     has_dbd = "slurmdbd" in settings.get("accountingstoragetype", "").lower()
     is_weighed = "basic" not in settings.get("prioritytype", "").lower()
     factors = {part["partitionname"]: number_of(part, "PriorityJobFactor", 1, path)
-               for part in partitions if "partitionname" in part}
+               for part in lines if "partitionname" in part}
     usual = SlurmQueue()
     return SlurmQueue(
         number_of(settings, "PriorityWeightAge", 0, path) if has_dbd and is_weighed else 0.0, max_age_s,
@@ -137,7 +170,9 @@ def read_slurm_queue(path: str | Path) -> SlurmQueue:
         60 * number_of(own, "bf_window", usual.window_s / 60, path),
         max(number_of(own, "bf_resolution", usual.resolution_s, path), 1),
         number_of(own, "bf_window_linear", 0, path),
-        int(number_of(own, "default_queue_depth", usual.queue_depth, path)))
+        int(number_of(own, "default_queue_depth", usual.queue_depth, path)),
+        min(number_of(own, "batch_sched_delay", usual.head_delay_s, path), number_of(own, "sched_interval", 60, path)),
+        unmodelled=unmodelled_in(settings, lines))
 
 
 @by_reference
